@@ -1,0 +1,25 @@
+# muster_fuzz_target(NAME DEPS ...)
+#
+# fuzz/NAME_fuzz.cpp defines LLVMFuzzerTestOneInput and muster::fuzz::seeds(). It makes two programs:
+#   NAME_mutation_test   always: 100,000 seeded mutants of the seeds, in ctest under the label `fuzz`
+#   NAME_fuzz            with clang and MUSTER_BUILD_FUZZERS: a libFuzzer target
+include_guard()
+
+function(muster_fuzz_target name)
+  cmake_parse_arguments(arg "" "" "DEPS" ${ARGN})
+  if(MUSTER_BUILD_TESTS)
+    add_executable(${name}_mutation_test ${name}_fuzz.cpp mutation_main.cpp)
+    target_link_libraries(${name}_mutation_test PRIVATE ${arg_DEPS} muster_warnings)
+    add_test(NAME ${name}_mutation_test COMMAND ${name}_mutation_test)
+    set_tests_properties(${name}_mutation_test PROPERTIES LABELS fuzz TIMEOUT 1200)
+  endif()
+  if(MUSTER_BUILD_FUZZERS)
+    if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+      message(FATAL_ERROR "MUSTER_BUILD_FUZZERS needs clang: configure with the preset `fuzz`")
+    endif()
+    add_executable(${name}_fuzz ${name}_fuzz.cpp)
+    target_link_libraries(${name}_fuzz PRIVATE ${arg_DEPS} muster_warnings)
+    target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
+    set_property(GLOBAL APPEND PROPERTY MUSTER_FUZZ_TARGETS ${name}_fuzz)
+  endif()
+endfunction()

@@ -1,0 +1,51 @@
+# muster_module(NAME HEADERS ... SOURCES ... TESTS ... TEST_DEPS ... DEPS ... PRIVATE_DEPS ...)
+#
+# One folder under muster/ is one library target, muster::NAME. DEPS are what its headers need, PRIVATE_DEPS
+# what only its sources need. All TESTS of a module make one program, NAME_test, registered case by case.
+include_guard()
+include(GoogleTest)
+
+# Every public header is also compiled alone, so that including it needs nothing before it.
+function(muster_verify_headers name)
+  set(checks "")
+  foreach(header IN LISTS ARGN)
+    string(MAKE_C_IDENTIFIER "${header}" id)
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/verify_${id}.cpp")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"muster/${name}/${header}\"\n")
+    list(APPEND checks "${source}")
+  endforeach()
+  add_library(muster_${name}_verify_headers OBJECT EXCLUDE_FROM_ALL ${checks})
+  target_link_libraries(muster_${name}_verify_headers PRIVATE muster_${name} muster_warnings)
+  if(NOT TARGET verify_headers)
+    add_custom_target(verify_headers)
+  endif()
+  add_dependencies(verify_headers muster_${name}_verify_headers)
+endfunction()
+
+# A test program. DISCOVER gives each case its own ctest entry; programs that load libtorch are one entry.
+function(muster_test target)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE ${arg_DEPS} muster_warnings GTest::gmock GTest::gtest_main)
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS "${arg_LABELS}" SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]" TIMEOUT 600)
+endfunction()
+
+function(muster_module name)
+  cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;TESTS;TEST_DEPS;DEPS;PRIVATE_DEPS" ${ARGN})
+  set(target muster_${name})
+  add_library(${target} STATIC ${arg_SOURCES})
+  add_library(muster::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${arg_HEADERS})
+  target_link_libraries(${target} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS} $<BUILD_INTERFACE:muster_warnings>)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  if(arg_HEADERS)
+    muster_verify_headers(${name} ${arg_HEADERS})
+  endif()
+  install(TARGETS ${target} EXPORT muster_targets FILE_SET HEADERS
+          ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  if(MUSTER_BUILD_TESTS AND arg_TESTS)
+    muster_test(${name}_test SOURCES ${arg_TESTS} DEPS muster::${name} muster::testing ${arg_TEST_DEPS} LABELS ${name})
+  endif()
+endfunction()

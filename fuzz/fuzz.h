@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// What a file fuzz/NAME_fuzz.cpp defines: one parser fed with arbitrary bytes. It may throw nothing but
+/// muster::Error, which the function catches itself; it never crashes, hangs or takes much memory.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace muster::fuzz {
+
+/// Small well-formed inputs that the mutation test starts from.
+std::vector<std::string> seeds();
+
+/// How much memory one input may take beyond `allowed_bytes_per_input_byte` times its size.
+/// The mutation test counts what operator new hands out.
+struct MemoryBound {
+  std::size_t base_bytes = std::size_t{4} << 20;
+  std::size_t bytes_per_input_byte = 64;
+};
+MemoryBound memory_bound();
+
+}  // namespace muster::fuzz

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <stop_token>
+
+namespace muster {
+
+/// A fixed number of threads that run submitted jobs in the order of submission. Any thread may submit.
+class ThreadPool {
+ public:
+  /// A job that runs long looks at its stop token now and then. What it throws is logged as an error:
+  /// a job that can fail hands its failure on itself.
+  using Job = std::function<void(const std::stop_token&)>;
+
+  /// `threads` of 0 means one a processor.
+  explicit ThreadPool(std::size_t threads);
+  /// Asks running jobs to stop, drops those that have not begun, and waits for the threads.
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  void submit(Job job);
+  std::size_t size() const;
+
+  /// The processors this process may use (its affinity mask, not the machine's total).
+  static std::size_t available_processors();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muster

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+namespace muster {
+
+/// A point in time after which waiting is over. A value; every blocking call takes one.
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// For waits that end by themselves or by a stop token; a stall is still reported.
+  static Deadline never() { return Deadline(Clock::time_point::max()); }
+  static Deadline after(Clock::duration span);
+  static Deadline at(Clock::time_point time) { return Deadline(time); }
+
+  bool is_never() const { return time_ == Clock::time_point::max(); }
+  bool expired() const { return !is_never() && Clock::now() >= time_; }
+  /// Zero once expired; Clock::duration::max() for never().
+  Clock::duration remaining() const;
+  Clock::time_point time() const { return time_; }
+
+ private:
+  explicit Deadline(Clock::time_point time) : time_(time) {}
+  Clock::time_point time_;
+};
+
+/// What is waited for, in words, asked for only when the wait is reported or fails:
+/// "ps:0 at host:2222: pull step=120" makes "waits 4.0 s for ps:0 at host:2222: pull step=120".
+using WaitReason = std::function<std::string()>;
+
+/// A wait that lasts this long is logged as a warning, and again each time its age has doubled.
+/// 30 s at start, or what MUSTER_STALL_SECONDS says.
+void set_stall_after(Deadline::Clock::duration span);
+Deadline::Clock::duration stall_after();
+
+/// Reports one wait: the loops of wait() own one each. Not for use elsewhere.
+class StallReport {
+ public:
+  explicit StallReport(const WaitReason& reason);
+  /// When to look again: at the next report or at the deadline, whichever comes first.
+  Deadline::Clock::time_point next(const Deadline& deadline) const;
+  /// Logs the wait if it is due.
+  void tick();
+  /// Throws DeadlineExceeded with the reason and the time waited.
+  [[noreturn]] void fail() const;
+
+ private:
+  const WaitReason& reason_;
+  Deadline::Clock::time_point start_;
+  Deadline::Clock::time_point next_;
+};
+
+/// Waits until `ready()` holds, checked under `lock`. False when the deadline passes first.
+template <typename Ready>
+bool wait_until(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+                const Deadline& deadline, const WaitReason& reason, Ready ready) {
+  if (ready()) return true;
+  StallReport report(reason);
+  for (;;) {
+    changed.wait_until(lock, report.next(deadline));
+    if (ready()) return true;
+    if (deadline.expired()) return false;
+    report.tick();
+  }
+}
+
+/// Waits until `ready()` holds; throws DeadlineExceeded, naming the reason, when the deadline passes.
+template <typename Ready>
+void wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+          const Deadline& deadline, const WaitReason& reason, Ready ready) {
+  if (!wait_until(changed, lock, deadline, reason, std::move(ready))) StallReport(reason).fail();
+}
+
+/// Marks a region that blocks inside foreign code (a system call, an RPC), which this facility
+/// cannot interrupt: a watchdog thread logs it like any other wait. The region sets its own deadline.
+class BlockingRegion {
+ public:
+  explicit BlockingRegion(WaitReason reason);
+  ~BlockingRegion();
+  BlockingRegion(const BlockingRegion&) = delete;
+  BlockingRegion& operator=(const BlockingRegion&) = delete;
+
+ private:
+  std::size_t id_;
+};
+
+}  // namespace muster

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "muster/base/file_system.h"
+#include "muster/records/record.h"
+
+namespace muster {
+
+/// One file as a row of numbered records: what every format offers to dataset/. Belongs to one thread.
+class RecordSource {
+ public:
+  virtual ~RecordSource() = default;
+
+  /// The next record, or false at the end of the file. Errors name the file, the record and the offset;
+  /// after a record that could be passed over, the next call goes on behind it, else it throws again.
+  virtual bool next(Record& out) = 0;
+  /// Goes to a record by its number, counted from 0: at once where the format or a side index allows,
+  /// else by reading up to it. Beyond the end, next() gives false.
+  virtual void seek(std::uint64_t number) = 0;
+  /// The number of the record that next() will give.
+  virtual std::uint64_t position() const = 0;
+  /// How many records there are, if that is known without reading the file.
+  virtual std::optional<std::uint64_t> count() const = 0;
+  /// Whether seek() takes the same short time for every number.
+  virtual bool random_access() const = 0;
+  /// Where a record is, for messages: "train.csv line 17", "train.tfrecords record 16".
+  virtual std::string where(std::uint64_t number) const = 0;
+};
+
+/// Opens one file in some format with some options.
+using RecordSourceOpener = std::function<std::unique_ptr<RecordSource>(const Path&)>;
+
+}  // namespace muster
