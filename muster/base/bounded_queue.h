@@ -13,8 +13,8 @@
 
 namespace muster {
 
-/// How a queue has been used, for "where is the bottleneck?": a consumer that waits is faster than its
-/// producer, and the other way round.
+/// How a queue has been used, for "where is the bottleneck?": a consumer that waits is faster than
+/// its producer, and the other way round.
 struct QueueStats {
   std::size_t capacity = 0;
   std::size_t depth = 0;
@@ -24,8 +24,8 @@ struct QueueStats {
   std::chrono::nanoseconds pop_wait{};
 };
 
-/// A first-in-first-out queue of at most `capacity` items between threads. Closing it wakes everybody:
-/// pushes are refused from then on, and pops hand out what is left.
+/// A first-in-first-out queue of at most `capacity` items between threads. Closing it wakes
+/// everybody: pushes are refused from then on, and pops hand out what is left.
 template <typename T>
 class BoundedQueue {
  public:

@@ -84,8 +84,8 @@ class UsageError : public InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-/// Throws the Error that fits a failed system call: ENOENT becomes NotFound, ENOSPC ResourceExhausted.
-/// `doing` names the call's object: "opening runs/census/checkpoint".
+/// Throws the Error that fits a failed system call: ENOENT becomes NotFound, ENOSPC
+/// ResourceExhausted. `doing` names the call's object: "opening runs/census/checkpoint".
 [[noreturn]] void throw_errno(int error_number, std::string_view doing);
 
 /// What an edge of the program tells of an exception.
@@ -96,7 +96,8 @@ struct Description {
   int exit_code = 1;
 };
 
-/// Turns any exception, ours, libtorch's or the library's, into a code and a message. Only edges call it.
+/// Turns any exception, ours, libtorch's or the library's, into a code and a message. Only edges
+/// call it.
 Description describe(const std::exception_ptr& exception);
 
 }  // namespace muster

@@ -49,8 +49,8 @@ class WritableFile {
 /// How the bytes of a mapping will be read.
 enum class Access { kSequential, kRandom };
 
-/// A whole file in memory, shared and read-only. A file that is cut short while mapped raises SIGBUS on
-/// access, so map only files that are published and left alone.
+/// A whole file in memory, shared and read-only. A file that is cut short while mapped raises
+/// SIGBUS on access, so map only files that are published and left alone.
 class MappedFile {
  public:
   virtual ~MappedFile() = default;
@@ -85,13 +85,15 @@ class FileSystem {
   virtual void sync_directory(const Path& folder) = 0;
 };
 
-/// The file system that serves this path. Throws InvalidArgument for an unknown scheme, naming the known ones.
+/// The file system that serves this path. Throws InvalidArgument for an unknown scheme, naming the
+/// known ones.
 FileSystem& file_system_for(const Path& path);
 
 /// The path without "file://"; other schemes stay.
 Path strip_file_scheme(const Path& path);
 
-/// Makes a file system serve a scheme ("gs") in this process; an older one of that name is replaced.
+/// Makes a file system serve a scheme ("gs") in this process; an older one of that name is
+/// replaced.
 void register_file_system(std::string scheme, std::shared_ptr<FileSystem> file_system);
 
 bool file_exists(const Path& path);
@@ -99,13 +101,13 @@ bool file_exists(const Path& path);
 std::string read_file(const Path& path, std::uint64_t limit_bytes = std::uint64_t{1} << 30);
 
 /// The files that match a shell pattern, sorted. `*` and `?` stop at '/', `**` as a whole component
-/// matches any number of folders, `[a-c]` and `{x,y}` work as in a shell. A path without any of these
-/// stands for itself if it exists. No match is an empty list.
+/// matches any number of folders, `[a-c]` and `{x,y}` work as in a shell. A path without any of
+/// these stands for itself if it exists. No match is an empty list.
 std::vector<Path> glob(const Path& pattern);
 
-/// Writes a file so that it appears whole or not at all, also after a crash: bytes go to a temporary
-/// name beside it, are synced, renamed, and the folder is synced. Destroyed without commit() it leaves
-/// no trace.
+/// Writes a file so that it appears whole or not at all, also after a crash: bytes go to a
+/// temporary name beside it, are synced, renamed, and the folder is synced. Destroyed without
+/// commit() it leaves no trace.
 class AtomicFile {
  public:
   explicit AtomicFile(const Path& path);
@@ -127,8 +129,8 @@ class AtomicFile {
 /// Replaces a file's content in one step.
 void write_file_atomically(const Path& path, std::string_view bytes, bool durable = true);
 
-/// Moves a finished temporary folder to its final name and syncs the parent. Throws AlreadyExists if
-/// the name is taken.
+/// Moves a finished temporary folder to its final name and syncs the parent. Throws AlreadyExists
+/// if the name is taken.
 void publish_directory(const Path& temporary, const Path& final_path);
 
 }  // namespace muster

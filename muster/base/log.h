@@ -30,7 +30,8 @@ std::string task();
 /// Appends lines to this file instead of standard error; an empty path goes back.
 void set_file(const std::filesystem::path& path);
 
-/// Also hands every line, already laid out and without a line end, to `sink`; an empty one ends that.
+/// Also hands every line, already laid out and without a line end, to `sink`; an empty one ends
+/// that.
 void set_sink(std::function<void(Level, std::string_view)> sink);
 
 /// A line that is redrawn in place on a terminal; elsewhere it is dropped. Empty clears it.
@@ -48,7 +49,8 @@ void debug(fmt::format_string<Args...> format, Args&&... args) {
 }
 template <typename... Args>
 void info(fmt::format_string<Args...> format, Args&&... args) {
-  if (level() <= Level::kInfo) write(Level::kInfo, fmt::format(format, std::forward<Args>(args)...));
+  if (level() <= Level::kInfo)
+    write(Level::kInfo, fmt::format(format, std::forward<Args>(args)...));
 }
 template <typename... Args>
 void warning(fmt::format_string<Args...> format, Args&&... args) {

@@ -5,13 +5,14 @@
 
 namespace muster {
 
-/// Philox 4x32 with 10 rounds (Salmon et al., SC'11): 128 random bits as a pure function of a key and a
-/// counter. Every random number in muster is such a value, so it can be had again in any order, on any
-/// thread, after any restart.
+/// Philox 4x32 with 10 rounds (Salmon et al., SC'11): 128 random bits as a pure function of a key
+/// and a counter. Every random number in muster is such a value, so it can be had again in any
+/// order, on any thread, after any restart.
 std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low,
                                     std::uint64_t counter_high);
 
-/// A key for a part of the work, such as an epoch and an element: independent of its siblings' keys.
+/// A key for a part of the work, such as an epoch and an element: independent of its siblings'
+/// keys.
 std::uint64_t derive_key(std::uint64_t key, std::uint64_t part, std::uint64_t subpart = 0);
 
 /// A cursor over the values f(key, 0), f(key, 1), ... Copying it copies the place. Not for secrets.
@@ -49,7 +50,8 @@ class Random {
 };
 
 /// A keyed bijection on [0, size): a random order of `size` things in O(1) memory, each place of it
-/// computable alone (a Feistel network over the next even power of two, walked until it lands inside).
+/// computable alone (a Feistel network over the next even power of two, walked until it lands
+/// inside).
 class Permutation {
  public:
   Permutation(std::uint64_t size, std::uint64_t key);

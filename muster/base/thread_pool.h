@@ -7,11 +7,12 @@
 
 namespace muster {
 
-/// A fixed number of threads that run submitted jobs in the order of submission. Any thread may submit.
+/// A fixed number of threads that run submitted jobs in the order of submission. Any thread may
+/// submit.
 class ThreadPool {
  public:
-  /// A job that runs long looks at its stop token now and then. What it throws is logged as an error:
-  /// a job that can fail hands its failure on itself.
+  /// A job that runs long looks at its stop token now and then. What it throws is logged as an
+  /// error: a job that can fail hands its failure on itself.
   using Job = std::function<void(const std::stop_token&)>;
 
   /// `threads` of 0 means one a processor.

@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -41,18 +40,33 @@ using WaitReason = std::function<std::string()>;
 void set_stall_after(Deadline::Clock::duration span);
 Deadline::Clock::duration stall_after();
 
-/// Reports one wait: the loops of wait() own one each. Not for use elsewhere.
+/// One wait and its reports; wait() and wait_until() own one each.
 class StallReport {
  public:
   explicit StallReport(const WaitReason& reason);
-  /// When to look again: at the next report or at the deadline, whichever comes first.
-  Deadline::Clock::time_point next(const Deadline& deadline) const;
-  /// Logs the wait if it is due.
-  void tick();
+
+  /// Waits until `ready()` holds or the deadline passes, and logs each time a report is due.
+  template <typename Ready>
+  bool loop(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+            const Deadline& deadline, Ready& ready) {
+    for (;;) {
+      // A wait on time_point::max() overflows inside some standard libraries' clock conversion.
+      const auto next = std::min({next_, deadline.time(), Deadline::Clock::now() + kLongestNap});
+      changed.wait_until(lock, next);
+      if (ready()) return true;
+      if (deadline.expired()) return false;
+      log_if_due();
+    }
+  }
+
   /// Throws DeadlineExceeded with the reason and the time waited.
   [[noreturn]] void fail() const;
 
  private:
+  static constexpr std::chrono::hours kLongestNap{1};
+
+  void log_if_due();
+
   const WaitReason& reason_;
   Deadline::Clock::time_point start_;
   Deadline::Clock::time_point next_;
@@ -64,23 +78,22 @@ bool wait_until(std::condition_variable& changed, std::unique_lock<std::mutex>& 
                 const Deadline& deadline, const WaitReason& reason, Ready ready) {
   if (ready()) return true;
   StallReport report(reason);
-  for (;;) {
-    changed.wait_until(lock, report.next(deadline));
-    if (ready()) return true;
-    if (deadline.expired()) return false;
-    report.tick();
-  }
+  return report.loop(changed, lock, deadline, ready);
 }
 
-/// Waits until `ready()` holds; throws DeadlineExceeded, naming the reason, when the deadline passes.
+/// Waits until `ready()` holds; throws DeadlineExceeded, naming the reason, when the deadline
+/// passes.
 template <typename Ready>
 void wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
           const Deadline& deadline, const WaitReason& reason, Ready ready) {
-  if (!wait_until(changed, lock, deadline, reason, std::move(ready))) StallReport(reason).fail();
+  if (ready()) return;
+  StallReport report(reason);
+  if (!report.loop(changed, lock, deadline, ready)) report.fail();
 }
 
 /// Marks a region that blocks inside foreign code (a system call, an RPC), which this facility
-/// cannot interrupt: a watchdog thread logs it like any other wait. The region sets its own deadline.
+/// cannot interrupt: a watchdog thread logs it like any other wait. The region sets its own
+/// deadline.
 class BlockingRegion {
  public:
   explicit BlockingRegion(WaitReason reason);
