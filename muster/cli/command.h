@@ -1,0 +1,24 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace muster::cli {
+
+/// One row of a table of commands: `add` puts its flags and its callback under `parent`.
+struct Command {
+  const char* name;
+  const char* summary;
+  void (*add)(CLI::App& command);
+};
+
+/// Adds a table of commands under `parent`, one of which must be given.
+template <typename Table>
+void add_commands(CLI::App& parent, const Table& table) {
+  for (const Command& command : table)
+    command.add(*parent.add_subcommand(command.name, command.summary));
+  parent.require_subcommand(1);
+}
+
+void add_records(CLI::App& command);
+
+}  // namespace muster::cli

@@ -1,0 +1,22 @@
+#include "muster/cli/records.h"
+
+#include "muster/cli/command.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr Command kRecordsCommands[] = {
+    {"write", "turn a data set into TFRecord files", add_records_write},
+    {"show", "print the records of a file", add_records_show},
+    {"verify", "check every checksum and report each error with its offset", add_records_verify},
+    {"index", "write the side index FILE.index, for random access and exact counts",
+     add_records_index},
+    {"synth", "make a synthetic data set with a known best answer", add_records_synth},
+    {"bench", "time the reading of a file against memcpy", add_records_bench},
+};
+
+}  // namespace
+
+void add_records(CLI::App& command) { add_commands(command, kRecordsCommands); }
+
+}  // namespace muster::cli

@@ -1,0 +1,138 @@
+#include <fmt/core.h>
+
+#include <memory>
+#include <string>
+
+#include "muster/base/error.h"
+#include "muster/base/file_system.h"
+#include "muster/base/random.h"
+#include "muster/cli/command.h"
+#include "muster/cli/records.h"
+#include "muster/records/cifar10.h"
+#include "muster/records/synthetic_census.h"
+#include "muster/records/synthetic_images.h"
+
+namespace muster::cli {
+namespace {
+
+struct Options {
+  std::string output;
+  std::uint64_t train = 0;
+  std::uint64_t test = 0;
+  std::uint64_t seed = 1;
+};
+
+std::shared_ptr<Options> add_flags(CLI::App& command, std::uint64_t train, std::uint64_t test) {
+  const auto options = std::make_shared<Options>();
+  options->train = train;
+  options->test = test;
+  const CLI::Range range(std::uint64_t{1}, std::uint64_t{100'000'000});
+  command.add_option("--output", options->output, "Folder for the files; made if missing")
+      ->required();
+  command.add_option("--train", options->train, "Training rows")
+      ->check(range)
+      ->capture_default_str();
+  command.add_option("--test", options->test, "Test rows")->check(range)->capture_default_str();
+  command.add_option("--seed", options->seed, "The same seed gives the same bytes everywhere")
+      ->capture_default_str();
+  return options;
+}
+
+void write(const Options& options, const std::string& name, std::string_view bytes) {
+  const Path folder = options.output;
+  file_system_for(folder).create_directories(folder);
+  write_file_atomically(folder / name, bytes, /*durable=*/false);
+}
+
+// Training and test rows come from different streams: neither changes when the other grows.
+std::uint64_t test_seed(const Options& options) { return derive_key(options.seed, 1); }
+
+void synth_census(const Options& options) {
+  const auto put = [&](const std::string& name, std::uint64_t rows, std::uint64_t seed) {
+    const SyntheticCensus census = make_synthetic_census(rows, seed);
+    std::string text;
+    for (const auto& row : census.rows) text += row + "\n";
+    write(options, name, text);
+    fmt::print("{}: {} rows, best possible AUC {:.4f}\n", (Path(options.output) / name).string(),
+               rows, census.best_auc());
+  };
+  put("adult.data.csv", options.train, options.seed);
+  put("adult.test.csv", options.test, test_seed(options));
+}
+
+void report(const Options& options, const std::string& what, const SyntheticImages& images) {
+  fmt::print("{}: {} {} images, best possible accuracy {:.4f}\n", options.output, images.size(),
+             what, images.best_accuracy());
+}
+
+// In the layout of the binary version, training images spread over its five batches.
+void synth_cifar10(const Options& options) {
+  constexpr std::size_t kBatches = 5;
+  const auto train = make_synthetic_cifar10({.count = options.train, .seed = options.seed});
+  for (std::size_t b = 0; b < kBatches; ++b) {
+    Cifar10Batch batch;
+    for (std::size_t i = train.size() * b / kBatches; i < train.size() * (b + 1) / kBatches; ++i) {
+      batch.labels.push_back(train.labels[i]);
+      batch.pixels += train.image(i);
+    }
+    write(options, fmt::format("data_batch_{}.bin", b + 1), to_cifar10_binary(batch));
+  }
+  const auto test = make_synthetic_cifar10({.count = options.test, .seed = test_seed(options)});
+  write(options, "test_batch.bin",
+        to_cifar10_binary({.labels = test.labels, .pixels = test.pixels}));
+  report(options, "training", train);
+  report(options, "test", test);
+}
+
+std::string big_endian(std::uint32_t value) {
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
+          static_cast<char>(value >> 8), static_cast<char>(value)};
+}
+
+void write_idx(const Options& options, const std::string& set, const SyntheticImages& images) {
+  constexpr std::uint32_t kImagesMagic = 2051;
+  constexpr std::uint32_t kLabelsMagic = 2049;
+  constexpr std::uint32_t kSide = 28;
+  const auto count = static_cast<std::uint32_t>(images.size());
+  write(options, set + "-images-idx3-ubyte",
+        big_endian(kImagesMagic) + big_endian(count) + big_endian(kSide) + big_endian(kSide) +
+            images.pixels);
+  write(options, set + "-labels-idx1-ubyte",
+        big_endian(kLabelsMagic) + big_endian(count) +
+            std::string(images.labels.begin(), images.labels.end()));
+}
+
+void synth_mnist(const Options& options) {
+  const auto train = make_synthetic_mnist({.count = options.train, .seed = options.seed});
+  const auto test = make_synthetic_mnist({.count = options.test, .seed = test_seed(options)});
+  write_idx(options, "train", train);
+  write_idx(options, "t10k", test);
+  report(options, "training", train);
+  report(options, "test", test);
+}
+
+void add_census(CLI::App& command) {
+  const auto options = add_flags(command, 32'561, 16'281);
+  command.callback([options] { synth_census(*options); });
+}
+void add_cifar10(CLI::App& command) {
+  const auto options = add_flags(command, 50'000, 10'000);
+  command.callback([options] { synth_cifar10(*options); });
+}
+void add_mnist(CLI::App& command) {
+  const auto options = add_flags(command, 60'000, 10'000);
+  command.callback([options] { synth_mnist(*options); });
+}
+
+constexpr Command kSynthCommands[] = {
+    {"census", "people in the columns of Census Income, as CSV; prints the best possible AUC",
+     add_census},
+    {"cifar10", "pictures in the layout of CIFAR-10's binary version", add_cifar10},
+    {"mnist", "digits in the layout of MNIST's IDX files", add_mnist},
+};
+
+}  // namespace
+
+void add_records_synth(CLI::App& command) { add_commands(command, kSynthCommands); }
+
+}  // namespace muster::cli
