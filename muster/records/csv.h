@@ -99,6 +99,10 @@ class CsvDecoder {
   CsvOptions options_;
 };
 
+/// The fields of one row as text, unquoted, for a header or a row whose columns are not known yet.
+/// Throws InvalidArgument for quotes that do not close.
+std::vector<std::string> split_csv_row(std::string_view row, const CsvOptions& options = {});
+
 /// What decides where a row of a file ends.
 struct CsvSourceOptions {
   /// Lines passed over at the start of every file.

@@ -46,6 +46,10 @@ class FeatureView {
   std::size_t copy_to(std::span<std::int64_t> out) const;
   std::size_t copy_to(std::span<float> out) const;
 
+  /// What must outlive strings of this feature beside the serialised Example: nothing, unless the
+  /// feature was written in several pieces, which protobuf merges.
+  std::shared_ptr<const void> owner() const { return merged_; }
+
  private:
   friend class FeatureReader;
 

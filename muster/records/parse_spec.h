@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -70,6 +71,8 @@ struct FeatureColumn {
 struct FeatureColumns {
   std::size_t rows = 0;
   std::vector<FeatureColumn> columns{};
+  /// The memory of strings that could not be views into their Example; practically always none.
+  std::vector<std::shared_ptr<const void>> owners{};
 
   /// Throws NotFound.
   const FeatureColumn& operator[](std::string_view key) const;

@@ -1,0 +1,224 @@
+#include "muster/records/npy.h"
+
+#include <charconv>
+#include <optional>
+
+#include "muster/base/error.h"
+#include "muster/records/compression.h"
+#include "muster/records/sized_payload_internal.h"
+
+namespace muster {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{1} << 20;
+constexpr std::size_t kMaxDimensions = 32;
+
+std::uint64_t little_endian(std::string_view bytes) {
+  std::uint64_t value = 0;
+  for (std::size_t i = bytes.size(); i-- > 0;)
+    value = value << 8 | static_cast<std::uint8_t>(bytes[i]);
+  return value;
+}
+
+/// Reads the Python dictionary in a header: exactly the three keys that numpy writes, in any order.
+class HeaderScanner {
+ public:
+  HeaderScanner(std::string_view text, std::uint64_t offset, std::string_view name)
+      : text_(text), offset_(offset), name_(name) {}
+
+  NpyArray read() {
+    expect('{');
+    while (!accept('}')) {
+      const std::string_view key = quoted();
+      expect(':');
+      read_value(key);
+      if (!accept(',')) {
+        expect('}');
+        break;
+      }
+    }
+    skip_blanks();
+    if (at_ != text_.size()) fail("text behind the dictionary");
+    if (!type_ || !fortran_order_ || !has_shape_) fail("descr, fortran_order or shape is missing");
+    return {.type = *type_, .shape = shape_};
+  }
+
+ private:
+  void read_value(std::string_view key) {
+    if (key == "descr" && !type_) {
+      type_ = type();
+    } else if (key == "fortran_order" && !fortran_order_) {
+      fortran_order_ = boolean();
+      if (*fortran_order_)
+        throw Unimplemented("{}: Fortran order; save numpy.ascontiguousarray(a)", name_);
+    } else if (key == "shape" && !has_shape_) {
+      shape();
+      has_shape_ = true;
+    } else {
+      fail(fmt::format("unexpected key '{}'", key));
+    }
+  }
+
+  NpyType type() {
+    skip_blanks();
+    if (text_.substr(at_).starts_with('[')) {
+      throw Unimplemented("{}: a structured dtype; save plain arrays", name_);
+    }
+    const std::string_view descr = quoted();
+    for (const NpyType known :
+         {NpyType::kUint8, NpyType::kInt32, NpyType::kInt64, NpyType::kFloat, NpyType::kDouble}) {
+      if (descr == name_of(known)) return known;
+    }
+    throw Unimplemented("{}: dtype '{}'; known are |u1, <i4, <i8, <f4, <f8", name_, descr);
+  }
+
+  void shape() {
+    expect('(');
+    while (!accept(')')) {
+      if (shape_.size() == kMaxDimensions) fail("more than 32 dimensions");
+      shape_.push_back(number());
+      if (!accept(',')) {
+        expect(')');
+        break;
+      }
+    }
+  }
+
+  std::size_t number() {
+    skip_blanks();
+    std::size_t value = 0;
+    const char* const begin = text_.data() + at_;
+    const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), value);
+    if (error != std::errc()) fail("bad dimension");
+    at_ += static_cast<std::size_t>(end - begin);
+    return value;
+  }
+
+  bool boolean() {
+    skip_blanks();
+    for (const bool value : {false, true}) {
+      const std::string_view word = value ? "True" : "False";
+      if (!text_.substr(at_).starts_with(word)) continue;
+      at_ += word.size();
+      return value;
+    }
+    fail("neither True nor False");
+  }
+
+  std::string_view quoted() {
+    skip_blanks();
+    const char quote = at_ < text_.size() ? text_[at_] : ' ';
+    if (quote != '\'' && quote != '"') fail("a string was expected");
+    const std::size_t end = text_.find(quote, at_ + 1);
+    if (end == std::string_view::npos) fail("a string that does not end");
+    const std::string_view value = text_.substr(at_ + 1, end - at_ - 1);
+    at_ = end + 1;
+    return value;
+  }
+
+  void skip_blanks() { at_ = std::min(text_.find_first_not_of(" \n", at_), text_.size()); }
+
+  bool accept(char wanted) {
+    skip_blanks();
+    if (at_ == text_.size() || text_[at_] != wanted) return false;
+    ++at_;
+    return true;
+  }
+
+  void expect(char wanted) {
+    if (!accept(wanted)) fail(fmt::format("'{}' was expected", wanted));
+  }
+
+  [[noreturn]] void fail(std::string_view what) const {
+    throw DataLoss("{}: bad .npy header at offset {}: {}", name_, offset_ + at_, what);
+  }
+
+  std::string_view text_;
+  std::uint64_t offset_;
+  std::string_view name_;
+  std::size_t at_ = 0;
+  std::optional<NpyType> type_{};
+  std::optional<bool> fortran_order_{};
+  bool has_shape_ = false;
+  std::vector<std::size_t> shape_{};
+};
+
+std::uint64_t data_bytes(const NpyArray& array, std::string_view name) {
+  std::uint64_t bytes = size_of(array.type);
+  for (const std::size_t dimension : array.shape) {
+    if (__builtin_mul_overflow(bytes, std::uint64_t{dimension}, &bytes)) {
+      throw DataLoss("{}: the shape in the .npy header holds more than can be counted", name);
+    }
+  }
+  return bytes;
+}
+
+NpyArray read_npy(InputStream& input, std::string_view name) {
+  SizedReader reader(input, name);
+  const std::string magic = reader.take(kMagic.size(), "the magic number");
+  if (magic != kMagic) throw DataLoss("{}: not a .npy file: wrong magic number at offset 0", name);
+  const std::string version = reader.take(2, "the version");
+  const int major = static_cast<std::uint8_t>(version[0]);
+  if (major < 1 || major > 3) {
+    throw Unimplemented("{}: .npy format {} at offset 6; known are 1 to 3", name, major);
+  }
+  const std::uint64_t header_bytes =
+      little_endian(reader.take(major == 1 ? 2 : 4, "the header length"));
+  if (header_bytes > kMaxHeaderBytes) {
+    throw DataLoss("{}: .npy header of {} bytes at offset 8; at most {} are read", name,
+                   header_bytes, kMaxHeaderBytes);
+  }
+  const std::uint64_t header_offset = reader.offset();
+  const std::string header = reader.take(header_bytes, "the header");
+  NpyArray array = HeaderScanner(header, header_offset, name).read();
+  array.data = reader.take(data_bytes(array, name), "the data");
+  reader.expect_end();
+  return array;
+}
+
+}  // namespace
+
+std::size_t size_of(NpyType type) {
+  switch (type) {
+    case NpyType::kUint8:
+      return 1;
+    case NpyType::kInt32:
+    case NpyType::kFloat:
+      return 4;
+    case NpyType::kInt64:
+    case NpyType::kDouble:
+      return 8;
+  }
+  throw Internal("no such .npy type: {}", static_cast<int>(type));
+}
+
+std::string_view name_of(NpyType type) {
+  switch (type) {
+    case NpyType::kUint8:
+      return "|u1";
+    case NpyType::kInt32:
+      return "<i4";
+    case NpyType::kInt64:
+      return "<i8";
+    case NpyType::kFloat:
+      return "<f4";
+    case NpyType::kDouble:
+      return "<f8";
+  }
+  throw Internal("no such .npy type: {}", static_cast<int>(type));
+}
+
+std::size_t NpyArray::item_bytes() const { return items() == 0 ? 0 : data.size() / items(); }
+
+std::string_view NpyArray::item(std::size_t i) const {
+  return std::string_view(data).substr(i * item_bytes(), item_bytes());
+}
+
+NpyArray read_npy(const Path& path) { return read_npy(*open_input(path), path.string()); }
+
+NpyArray parse_npy(std::string_view bytes, std::string_view name) {
+  return read_npy(*open_input(bytes, std::string(name)), name);
+}
+
+}  // namespace muster

@@ -1,0 +1,139 @@
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "muster/base/error.h"
+#include "muster/records/row_source_internal.h"
+
+namespace muster {
+namespace {
+
+constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
+
+}  // namespace
+
+RowSource::RowSource(Path path, const RowSourceOptions& options)
+    : path_(std::move(path)), options_(options) {
+  rewind();
+}
+
+void RowSource::rewind() {
+  input_ = open_input(path_, options_.compression);
+  block_.reset();
+  filled_ = row_start_ = 0;
+  at_end_ = false;
+  line_ = 1;
+  position_ = 0;
+  std::string_view header;
+  for (std::uint64_t i = 0; i < options_.skip_header_lines; ++i) {
+    if (!read_row(/*use_quotes=*/false, header)) break;
+  }
+}
+
+bool RowSource::next(Record& out) {
+  std::string_view row;
+  if (!advance(row)) return false;
+  if (row.empty() && options_.empty_rows == EmptyRows::kError) {
+    throw InvalidArgument("{} line {}: empty line; remove it, or read with skip_empty_lines",
+                          path_.string(), row_line_);
+  }
+  out.bytes = row;
+  out.owner = block_;
+  return true;
+}
+
+void RowSource::seek(std::uint64_t number) {
+  if (number < position_) rewind();
+  std::string_view row;
+  while (position_ < number && advance(row)) {
+  }
+}
+
+bool RowSource::advance(std::string_view& row) {
+  do {
+    if (!read_row(options_.use_quotes, row)) return false;
+  } while (row.empty() && options_.empty_rows == EmptyRows::kSkip);
+  note_line();
+  ++position_;
+  return true;
+}
+
+bool RowSource::read_row(bool use_quotes, std::string_view& row) {
+  const std::uint64_t first_line = line_;
+  const std::size_t end = find_end(use_quotes);
+  if (row_start_ == filled_) return false;
+  row = std::string_view(block_.get() + row_start_, end - row_start_);
+  if (row.ends_with('\r')) row.remove_suffix(1);
+  row_start_ = std::min(end + 1, filled_);
+  row_line_ = first_line;
+  ++line_;
+  return true;
+}
+
+std::size_t RowSource::find_end(bool use_quotes) {
+  std::size_t scanned = 0;  // from row_start_, which read_more() moves
+  bool quoted = false;
+  std::uint64_t inner_lines = 0;
+  for (;;) {
+    const char* const from = block_.get() + row_start_ + scanned;
+    const std::size_t left = filled_ - row_start_ - scanned;
+    const void* const found = left > 0 ? std::memchr(from, '\n', left) : nullptr;
+    const std::size_t length = found ? static_cast<const char*>(found) - from : left;
+    if (use_quotes && std::count(from, from + length, '"') % 2 != 0) quoted = !quoted;
+    scanned += length;
+    if (scanned > options_.max_row_bytes) {
+      throw InvalidArgument("{} line {}: longer than {} bytes{}", path_.string(), line_,
+                            options_.max_row_bytes, quoted ? "; is a quote not closed?" : "");
+    }
+    if (found && !quoted) break;
+    if (found) {
+      ++inner_lines;
+      ++scanned;
+    } else if (!read_more()) {
+      if (quoted) fail_unclosed();
+      break;
+    }
+  }
+  line_ += inner_lines;
+  return row_start_ + scanned;
+}
+
+bool RowSource::read_more() {
+  if (at_end_) return false;
+  const std::size_t begun = filled_ - row_start_;
+  const std::size_t bytes = std::max(kBlockBytes, 2 * begun);
+  auto block = std::make_shared_for_overwrite<char[]>(bytes);
+  if (begun > 0) std::memcpy(block.get(), block_.get() + row_start_, begun);
+  const std::size_t more = input_->read({block.get() + begun, bytes - begun});
+  at_end_ = more < bytes - begun;
+  block_ = std::move(block);
+  row_start_ = 0;
+  filled_ = begun + more;
+  return more > 0;
+}
+
+void RowSource::note_line() {
+  const bool known = !line_marks_.empty() && position_ <= line_marks_.back().first;
+  if (!known && line_of(position_) != row_line_) line_marks_.emplace_back(position_, row_line_);
+}
+
+std::uint64_t RowSource::line_of(std::uint64_t number) const {
+  const auto after =
+      std::upper_bound(line_marks_.begin(), line_marks_.end(), number,
+                       [](std::uint64_t wanted, const auto& mark) { return wanted < mark.first; });
+  if (after == line_marks_.begin()) return options_.skip_header_lines + number + 1;
+  const auto& [marked_number, marked_line] = *(after - 1);
+  return marked_line + (number - marked_number);
+}
+
+std::string RowSource::where(std::uint64_t number) const {
+  return fmt::format("{} line {}", path_.string(), line_of(number));
+}
+
+void RowSource::fail_unclosed() const {
+  throw InvalidArgument(
+      "{} line {}: a quote that opens here is not closed before the end of the file",
+      path_.string(), line_);
+}
+
+}  // namespace muster

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "muster/records/compression.h"
+#include "muster/records/record_source.h"
+
+namespace muster {
+
+enum class EmptyRows { kKeep, kSkip, kError };
+
+struct RowSourceOptions {
+  std::uint64_t skip_header_lines = 0;
+  /// A line feed between double quotes does not end a row.
+  bool use_quotes = false;
+  EmptyRows empty_rows = EmptyRows::kKeep;
+  std::size_t max_row_bytes = 0;
+  Compression compression = Compression::kAuto;
+};
+
+/// The rows of a text file, behind both text lines and CSV. Rows are views into blocks that records
+/// share.
+class RowSource : public RecordSource {
+ public:
+  RowSource(Path path, const RowSourceOptions& options);
+
+  bool next(Record& out) override;
+  void seek(std::uint64_t number) override;
+  std::uint64_t position() const override { return position_; }
+  std::optional<std::uint64_t> count() const override { return std::nullopt; }
+  bool random_access() const override { return false; }
+  std::string where(std::uint64_t number) const override;
+
+ private:
+  void rewind();
+  /// The next row that counts, or false at the end.
+  bool advance(std::string_view& row);
+  bool read_row(bool use_quotes, std::string_view& row);
+  /// Finds the line feed that ends the row, or the end of the file.
+  std::size_t find_end(bool use_quotes);
+  /// Puts the begun row at the front of a new block, and more of the file behind it.
+  bool read_more();
+  void note_line();
+  std::uint64_t line_of(std::uint64_t number) const;
+  [[noreturn]] void fail_unclosed() const;
+
+  Path path_;
+  RowSourceOptions options_;
+  std::unique_ptr<InputStream> input_{};
+  std::shared_ptr<char[]> block_{};
+  std::size_t filled_ = 0;
+  /// Where the next row starts in the block.
+  std::size_t row_start_ = 0;
+  bool at_end_ = false;
+  /// Of the row that is next, and of the row that was read last, counted from 1.
+  std::uint64_t line_ = 1;
+  std::uint64_t row_line_ = 1;
+  std::uint64_t position_ = 0;
+  /// Row number and its line, wherever lines do not go on by one a row.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> line_marks_{};
+};
+
+}  // namespace muster

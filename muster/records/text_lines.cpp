@@ -1,0 +1,14 @@
+#include "muster/records/text_lines.h"
+
+#include "muster/records/row_source_internal.h"
+
+namespace muster {
+
+std::unique_ptr<RecordSource> open_text_lines(const Path& path, const TextLineOptions& options) {
+  return std::make_unique<RowSource>(
+      path, RowSourceOptions{.skip_header_lines = options.skip_header_lines,
+                             .max_row_bytes = options.max_line_bytes,
+                             .compression = options.compression});
+}
+
+}  // namespace muster
