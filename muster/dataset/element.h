@@ -1,0 +1,71 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <utility>
+#include <vector>
+
+namespace muster {
+
+/// Which element this is, wherever it travels: the pass over the data it belongs to, and its number
+/// at the source. Unique within a stream, and the same in every run.
+struct Origin {
+  std::uint64_t epoch = 0;
+  std::uint64_t ordinal = 0;
+
+  auto operator<=>(const Origin&) const = default;
+};
+
+/// A value and where it came from.
+template <typename T>
+struct Element {
+  T value;
+  Origin origin;
+};
+
+/// A failure that stands in the place of the element it prevented: before `elements[before]`.
+struct Failure {
+  std::size_t before = 0;
+  std::exception_ptr error{};
+};
+
+/// What stages hand to each other: a row of events, each an element or a failure, in order. Chunks
+/// spread the cost of a virtual call or a queue over many elements.
+template <typename T>
+class Chunk {
+ public:
+  std::size_t events() const { return elements_.size() + failures_.size(); }
+  bool empty() const { return elements_.empty() && failures_.empty(); }
+  void clear() {
+    elements_.clear();
+    failures_.clear();
+  }
+  void reserve(std::size_t elements) { elements_.reserve(elements); }
+
+  void add(T value, Origin origin) { elements_.push_back(Element<T>{std::move(value), origin}); }
+  void add(Element<T> element) { elements_.push_back(std::move(element)); }
+  void fail(std::exception_ptr error) { failures_.push_back({elements_.size(), std::move(error)}); }
+
+  const std::vector<Element<T>>& elements() const { return elements_; }
+  std::vector<Element<T>>& elements() { return elements_; }
+  const std::vector<Failure>& failures() const { return failures_; }
+
+  /// Hands every event to one of the two functions, in order. They may move the value out.
+  template <typename OnElement, typename OnFailure>
+  void drain(OnElement&& on_element, OnFailure&& on_failure) {
+    std::size_t done = 0;
+    for (const Failure& failure : failures_) {
+      for (; done < failure.before; ++done) on_element(elements_[done]);
+      on_failure(failure.error);
+    }
+    for (; done < elements_.size(); ++done) on_element(elements_[done]);
+  }
+
+ private:
+  std::vector<Element<T>> elements_;
+  std::vector<Failure> failures_;
+};
+
+}  // namespace muster

@@ -1,0 +1,189 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "muster/base/random.h"
+#include "muster/dataset/stage.h"
+
+namespace muster {
+
+struct MapOptions {
+  /// Threads that call the function. 1 calls it in the consumer's thread, 0 takes one thread a
+  /// processor.
+  std::size_t parallelism = 1;
+  /// Whether elements keep their order. Without it they come as they are ready, and the pipeline
+  /// cannot be resumed.
+  bool ordered = true;
+  /// For functions that take a Random: theirs is keyed by (seed, epoch, element number).
+  std::uint64_t seed = 0;
+};
+
+/// Calls a map function on elements of one stage. Safe to use from several threads.
+template <typename In, typename Fn>
+class Mapper {
+  static constexpr bool kTakesRandom = std::is_invocable_v<const Fn&, In&&, Random&>;
+  static_assert(kTakesRandom || std::is_invocable_v<const Fn&, In&&>,
+                "a map function takes an element, or an element and a muster::Random&, and has no "
+                "state that it changes");
+
+  static auto result_type() {
+    if constexpr (kTakesRandom) {
+      return std::type_identity<
+          std::remove_cvref_t<std::invoke_result_t<const Fn&, In&&, Random&>>>{};
+    } else {
+      return std::type_identity<std::remove_cvref_t<std::invoke_result_t<const Fn&, In&&>>>{};
+    }
+  }
+
+ public:
+  using Out = typename decltype(result_type())::type;
+
+  Mapper(const Stage<In>& input, Fn fn, std::uint64_t seed)
+      : input_(input), fn_(std::move(fn)), seed_(seed) {}
+
+  /// Turns every event of `in` into one of `out`; a call that throws gives a failure that says
+  /// which element it was.
+  void map(Chunk<In>& in, Chunk<Out>& out) const {
+    in.drain(
+        [&](Element<In>& element) {
+          try {
+            out.add(call(std::move(element)), element.origin);
+          } catch (...) {
+            out.fail(failure_at(element.origin));
+          }
+        },
+        [&](const std::exception_ptr& error) { out.fail(error); });
+  }
+
+  Element<Out> map(Element<In> element) const {
+    const Origin origin = element.origin;
+    try {
+      return {call(std::move(element)), origin};
+    } catch (...) {
+      std::rethrow_exception(failure_at(origin));
+    }
+  }
+
+  std::vector<Element<Out>> map(std::vector<Element<In>> elements) const {
+    std::vector<Element<Out>> mapped;
+    mapped.reserve(elements.size());
+    for (Element<In>& element : elements) mapped.push_back(map(std::move(element)));
+    return mapped;
+  }
+
+ private:
+  Out call(Element<In>&& element) const {
+    if constexpr (kTakesRandom) {
+      Random random(seed_, element.origin.epoch, element.origin.ordinal);
+      return std::invoke(fn_, std::move(element.value), random);
+    } else {
+      return std::invoke(fn_, std::move(element.value));
+    }
+  }
+  std::exception_ptr failure_at(Origin origin) const {
+    return current_failure("map of " + input_.where(origin));
+  }
+
+  const Stage<In>& input_;
+  Fn fn_;
+  std::uint64_t seed_;
+};
+
+/// Random access through a map function.
+template <typename In, typename Fn>
+class MappedAccess final : public RandomAccess<typename Mapper<In, Fn>::Out> {
+ public:
+  using Out = typename Mapper<In, Fn>::Out;
+  MappedAccess(std::unique_ptr<RandomAccess<In>> access, const Mapper<In, Fn>& mapper)
+      : access_(std::move(access)), mapper_(mapper) {}
+  std::uint64_t size() const override { return access_->size(); }
+  Element<Out> at(std::uint64_t place) override { return mapper_.map(access_->at(place)); }
+
+ private:
+  std::unique_ptr<RandomAccess<In>> access_;
+  const Mapper<In, Fn>& mapper_;
+};
+
+/// What serial and parallel maps share: all but the pass itself.
+template <typename In, typename Fn>
+class MapStageBase : public UnaryStage<In, typename Mapper<In, Fn>::Out> {
+ public:
+  using Out = typename Mapper<In, Fn>::Out;
+
+  MapStageBase(std::shared_ptr<const Stage<In>> input, Fn fn, std::uint64_t seed)
+      : UnaryStage<In, Out>(input), mapper_(*input, std::move(fn), seed) {}
+
+  std::unique_ptr<StageIterator<Out>> open(const EpochContext& context) const override {
+    return pass_over(this->input().open(context.input()), context);
+  }
+  // A part of the results is the results of a part, so the others' elements are never made.
+  std::unique_ptr<StageIterator<Out>> open_shard(const EpochContext& context,
+                                                 const ShardOf& part) const override {
+    return pass_over(this->input().open_shard(context.input(), part), context);
+  }
+  AccessOrObstacle<Out> random_access(const EpochContext& context) const override {
+    AccessOrObstacle<In> inner = this->input().random_access(context.input());
+    if (inner.access == nullptr) return {nullptr, std::move(inner.obstacle)};
+    return {std::make_unique<MappedAccess<In, Fn>>(std::move(inner.access), mapper_), {}};
+  }
+  std::vector<Element<Out>> collect(const EpochContext& context,
+                                    std::span<const Origin> origins) const override {
+    return mapper_.map(this->input().collect(context.input(), origins));
+  }
+
+ protected:
+  virtual std::unique_ptr<StageIterator<Out>> pass_over(std::unique_ptr<StageIterator<In>> input,
+                                                        const EpochContext& context) const = 0;
+  const Mapper<In, Fn>& mapper() const { return mapper_; }
+
+ private:
+  Mapper<In, Fn> mapper_;
+};
+
+/// A map in the consumer's thread.
+template <typename In, typename Fn>
+class MapStage final : public MapStageBase<In, Fn> {
+ public:
+  using Out = typename Mapper<In, Fn>::Out;
+  using MapStageBase<In, Fn>::MapStageBase;
+
+  std::string_view kind() const override { return "map"; }
+
+ protected:
+  std::unique_ptr<StageIterator<Out>> pass_over(std::unique_ptr<StageIterator<In>> input,
+                                                const EpochContext& context) const override {
+    return std::make_unique<Pass>(*this, context, std::move(input));
+  }
+
+ private:
+  class Pass final : public StageIterator<Out> {
+   public:
+    Pass(const MapStage& stage, const EpochContext& context,
+         std::unique_ptr<StageIterator<In>> input)
+        : StageIterator<Out>(stage, context), stage_(stage), input_(std::move(input)) {}
+
+    std::uint64_t skip(std::uint64_t events) override { return input_->skip(events); }
+
+   protected:
+    void do_pull(Chunk<Out>& out, std::size_t most) override {
+      input_->pull(chunk_, most);
+      out.reserve(chunk_.events());
+      stage_.mapper().map(chunk_, out);
+      chunk_.clear();
+    }
+    void do_save(PositionWriter& writer) const override { input_->save(writer); }
+    void do_restore(PositionReader& reader) override { input_->restore(reader); }
+
+   private:
+    const MapStage& stage_;
+    std::unique_ptr<StageIterator<In>> input_;
+    Chunk<In> chunk_;
+  };
+};
+
+}  // namespace muster
