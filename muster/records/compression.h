@@ -39,17 +39,19 @@ struct DecompressionLimits {
 class InputStream {
  public:
   virtual ~InputStream() = default;
-  /// Fills `out`; fewer bytes only at the end, 0 at the end. Throws DataLoss on damaged compression,
-  /// naming the file and the offset in the compressed bytes; a compressed file that ends too early is
-  /// DataLoss too, and the message says "truncated".
+  /// Fills `out`; fewer bytes only at the end, 0 at the end. Throws DataLoss on damaged
+  /// compression, naming the file and the offset in the compressed bytes; a compressed file that
+  /// ends too early is DataLoss too, and the message says "truncated".
   virtual std::size_t read(std::span<char> out) = 0;
 };
 
 /// Opens a file and takes its compression off. Throws NotFound.
-std::unique_ptr<InputStream> open_input(const Path& path, Compression compression = Compression::kAuto,
+std::unique_ptr<InputStream> open_input(const Path& path,
+                                        Compression compression = Compression::kAuto,
                                         const DecompressionLimits& limits = {});
 
-/// The same over bytes in memory, which must outlive the stream; `name` stands for the file in messages.
+/// The same over bytes in memory, which must outlive the stream; `name` stands for the file in
+/// messages.
 std::unique_ptr<InputStream> open_input(std::string_view bytes, std::string name,
                                         Compression compression = Compression::kAuto,
                                         const DecompressionLimits& limits = {});

@@ -11,16 +11,18 @@
 
 namespace muster {
 
-/// One file as a row of numbered records: what every format offers to dataset/. Belongs to one thread.
+/// One file as a row of numbered records: what every format offers to dataset/. Belongs to one
+/// thread.
 class RecordSource {
  public:
   virtual ~RecordSource() = default;
 
-  /// The next record, or false at the end of the file. Errors name the file, the record and the offset;
-  /// after a record that could be passed over, the next call goes on behind it, else it throws again.
+  /// The next record, or false at the end of the file. Errors name the file, the record and the
+  /// offset; after a record that could be passed over, the next call goes on behind it, else it
+  /// throws again.
   virtual bool next(Record& out) = 0;
-  /// Goes to a record by its number, counted from 0: at once where the format or a side index allows,
-  /// else by reading up to it. Beyond the end, next() gives false.
+  /// Goes to a record by its number, counted from 0: at once where the format or a side index
+  /// allows, else by reading up to it. Beyond the end, next() gives false.
   virtual void seek(std::uint64_t number) = 0;
   /// The number of the record that next() will give.
   virtual std::uint64_t position() const = 0;

@@ -1,0 +1,223 @@
+#include "muster/records/record_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "muster/records/crc32c.h"
+#include "muster/records/crc32c_internal.h"
+#include "muster/records/record_supply_internal.h"
+
+namespace muster {
+
+using crc32c_internal::load;
+using record_internal::has_valid_length;
+using record_internal::kFooterBytes;
+using record_internal::kHeaderBytes;
+using record_internal::OpenedSupply;
+using record_internal::RecordSupply;
+
+namespace {
+
+constexpr std::size_t kFrameBytes = kHeaderBytes + kFooterBytes;
+
+std::uint64_t length_at(std::string_view frame) { return load<std::uint64_t>(frame.data()); }
+
+/// Whether the frame's data, all of it there, matches its checksum.
+bool has_valid_data(std::string_view frame) {
+  const std::string_view data = frame.substr(kHeaderBytes, length_at(frame));
+  return mask_crc(crc32c(data)) == load<std::uint32_t>(data.data() + data.size());
+}
+
+}  // namespace
+
+struct RecordReader::Impl {
+  Impl(std::string file, RecordReaderOptions reader_options, OpenedSupply opened)
+      : name(std::move(file)),
+        options(std::move(reader_options)),
+        supply(std::move(opened.supply)),
+        compression(opened.compression) {}
+
+  const std::string name;
+  const RecordReaderOptions options;
+  const std::unique_ptr<RecordSupply> supply;
+  const Compression compression;
+  /// What is there and not yet read; record `number` begins with it, at `offset`.
+  std::string_view view;
+  std::uint64_t offset = 0;
+  std::uint64_t number = 0;
+  std::uint64_t skipped = 0;
+
+  /// Makes `size` bytes visible. False where the file ends before.
+  bool have(std::size_t size) {
+    if (view.size() >= size) return true;
+    view = supply->more(view, size);
+    if (view.size() >= size) return true;
+    check_supply();
+    return false;
+  }
+
+  void check_supply() const {
+    try {
+      supply->check();
+    } catch (Error& error) {
+      error.add_context(where());
+      throw;
+    }
+  }
+
+  /// No file is near 2^62 bytes long, and sums with a length stay clear of overflow.
+  std::uint64_t max_length() const {
+    return std::min(options.max_record_bytes, std::uint64_t{1} << 62);
+  }
+
+  std::string where() const { return fmt::format("{} record {} at byte {}", name, number, offset); }
+
+  void advance(std::size_t bytes) {
+    view.remove_prefix(bytes);
+    offset += bytes;
+  }
+
+  void pass(std::string_view frame) {
+    advance(frame.size());
+    ++number;
+  }
+
+  /// Counts a bad record, or throws it if no more may be passed over.
+  template <typename Failure>
+  void pass_over(const Failure& failure) {
+    if (skipped >= options.skip_bad_records) throw failure;
+    ++skipped;
+    if (options.on_bad_record) options.on_bad_record(failure);
+  }
+
+  std::optional<std::string_view> find_frame();
+  std::optional<std::string_view> next();
+  bool skip();
+  void pass_over_torn_tail(std::string_view why);
+  void pass_over_bad_length();
+  void resynchronise();
+  bool record_begins_here();
+};
+
+/// The whole record that is next, checksums included; its data is not looked at.
+std::optional<std::string_view> RecordReader::Impl::find_frame() {
+  while (have(kHeaderBytes)) {
+    if (!has_valid_length(view)) {
+      pass_over_bad_length();
+      continue;
+    }
+    const std::uint64_t length = length_at(view);
+    if (length > max_length()) {
+      throw ResourceExhausted("{}: it is {} bytes long, more than {}; raise max_record_bytes",
+                              where(), length, options.max_record_bytes);
+    }
+    if (have(length + kFrameBytes)) return view.substr(0, length + kFrameBytes);
+    pass_over_torn_tail(fmt::format("{} bytes of {} are there", view.size(), length + kFrameBytes));
+  }
+  if (!view.empty()) {
+    pass_over_torn_tail(fmt::format("{} bytes of its length are there", view.size()));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string_view> RecordReader::Impl::next() {
+  while (const auto frame = find_frame()) {
+    if (options.verify_checksums && !has_valid_data(*frame)) {
+      const DataLoss failure("{}: its data ({} bytes) does not match its checksum", where(),
+                             frame->size() - kFrameBytes);
+      pass(*frame);
+      pass_over(failure);
+      continue;
+    }
+    pass(*frame);
+    return frame->substr(kHeaderBytes, frame->size() - kFrameBytes);
+  }
+  return std::nullopt;
+}
+
+bool RecordReader::Impl::skip() {
+  const auto frame = find_frame();
+  if (frame) pass(*frame);
+  return frame.has_value();
+}
+
+void RecordReader::Impl::pass_over_torn_tail(std::string_view why) {
+  pass_over(TornTail(offset,
+                     "{}: the file ends inside this record ({}); the {} records before it are "
+                     "whole, up to byte {}",
+                     where(), why, number, offset));
+  advance(view.size());
+}
+
+void RecordReader::Impl::pass_over_bad_length() {
+  pass_over(
+      DataLoss("{}: its length does not match its checksum, so the next record cannot be found; "
+               "allow bad records to be skipped to search for it",
+               where()));
+  resynchronise();
+  ++number;
+}
+
+/// Goes to the next place where both checksums fit, or to the end. A wrong place fits once in 2^64.
+void RecordReader::Impl::resynchronise() {
+  do {
+    advance(1);
+  } while (have(kHeaderBytes) && !record_begins_here());
+  if (view.size() < kHeaderBytes) advance(view.size());
+}
+
+bool RecordReader::Impl::record_begins_here() {
+  if (!has_valid_length(view)) return false;
+  const std::uint64_t length = length_at(view);
+  return length <= max_length() && have(length + kFrameBytes) && has_valid_data(view);
+}
+
+RecordReader::RecordReader(const Path& path, RecordReaderOptions options) {
+  auto opened = record_internal::open_supply(path, options);
+  impl_ = std::make_unique<Impl>(path.string(), std::move(options), std::move(opened));
+}
+
+RecordReader::RecordReader(std::string_view bytes, std::string name, RecordReaderOptions options) {
+  auto opened = record_internal::open_supply(bytes, name, options);
+  impl_ = std::make_unique<Impl>(std::move(name), std::move(options), std::move(opened));
+}
+
+RecordReader::~RecordReader() = default;
+RecordReader::RecordReader(RecordReader&&) noexcept = default;
+RecordReader& RecordReader::operator=(RecordReader&&) noexcept = default;
+
+std::optional<std::string_view> RecordReader::next() { return impl_->next(); }
+
+bool RecordReader::next(Record& out) {
+  const auto data = impl_->next();
+  if (!data) return false;
+  out.bytes = *data;
+  const auto& share = impl_->supply->share();
+  // Most records lie where the one before did: counting the share again costs more than this look.
+  if (out.owner != share) out.owner = share;
+  return true;
+}
+
+bool RecordReader::skip() { return impl_->skip(); }
+std::uint64_t RecordReader::record_number() const { return impl_->number; }
+std::uint64_t RecordReader::offset() const { return impl_->offset; }
+std::uint64_t RecordReader::skipped() const { return impl_->skipped; }
+bool RecordReader::seekable() const { return impl_->supply->whole().has_value(); }
+Compression RecordReader::compression() const { return impl_->compression; }
+
+void RecordReader::seek(std::uint64_t offset, std::uint64_t number) {
+  const auto whole = impl_->supply->whole();
+  if (!whole) {
+    throw FailedPrecondition("{} is compressed or a pipe: it can only be read from front to back",
+                             impl_->name);
+  }
+  if (offset > whole->size()) {
+    throw OutOfRange("{}: no byte {} to go to, the file has {}", impl_->name, offset,
+                     whole->size());
+  }
+  impl_->view = whole->substr(offset);
+  impl_->offset = offset;
+  impl_->number = number;
+}
+
+}  // namespace muster

@@ -1,0 +1,165 @@
+#include "muster/records/record_supply_internal.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <span>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/records/compression_internal.h"
+#include "muster/records/crc32c.h"
+#include "muster/records/crc32c_internal.h"
+
+namespace muster::record_internal {
+namespace {
+
+using compression_internal::PartialInput;
+
+/// A mapping, or bytes that the caller keeps.
+class MemorySupply final : public RecordSupply {
+ public:
+  MemorySupply(std::string_view bytes, std::shared_ptr<const void> owner)
+      : bytes_(bytes), owner_(std::move(owner)) {}
+
+  std::string_view more(std::string_view rest, std::size_t) override {
+    return rest.data() == nullptr ? bytes_ : rest;
+  }
+  const std::shared_ptr<const void>& share() override { return owner_; }
+  std::optional<std::string_view> whole() const override { return bytes_; }
+
+ private:
+  std::string_view bytes_;
+  std::shared_ptr<const void> owner_;
+};
+
+/// Small enough to be still in the second-level cache when its records are looked at.
+constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
+
+/// Reads into a block; what is left of it moves to the front of the next one. A block that somebody
+/// has a share of is left alone, and a fresh one taken.
+class StreamSupply final : public RecordSupply {
+ public:
+  /// `source` is what the input reads from, kept as long as the input.
+  explicit StreamSupply(std::unique_ptr<PartialInput> input,
+                        std::shared_ptr<const void> source = nullptr)
+      : source_(std::move(source)), input_(std::move(input)) {}
+
+  std::string_view more(std::string_view rest, std::size_t want) override {
+    if (ended_) return rest;
+    std::size_t have = rest.size();
+    make_room(rest, std::max(kBlockBytes, 2 * have));
+    while (have < want && !ended_) {
+      // Grows with what has come, not with what a length promises.
+      if (have == size_) make_room({block_.get(), have}, 2 * have);
+      have += read_some({block_.get() + have, size_ - have});
+    }
+    return {block_.get(), have};
+  }
+
+  void check() const override {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+  const std::shared_ptr<const void>& share() override {
+    if (!share_) share_ = block_;
+    return share_;
+  }
+
+ private:
+  /// Puts `rest` at the front of a block of at least `size` bytes.
+  void make_room(std::string_view rest, std::size_t size) {
+    if (!share_ && size <= size_) {
+      std::memmove(block_.get(), rest.data(), rest.size());
+      return;
+    }
+    const std::shared_ptr<char[]> fresh(new char[size]);
+    rest.copy(fresh.get(), rest.size());
+    block_ = fresh;
+    size_ = size;
+    share_ = nullptr;
+  }
+
+  std::size_t read_some(std::span<char> out) {
+    try {
+      const std::size_t count = input_->read_some(out);
+      ended_ = count == 0;
+      return count;
+    } catch (const Error&) {
+      failure_ = std::current_exception();
+      ended_ = true;
+      return 0;
+    }
+  }
+
+  std::shared_ptr<const void> source_;
+  std::unique_ptr<PartialInput> input_;
+  std::shared_ptr<char[]> block_;
+  std::size_t size_ = 0;
+  std::shared_ptr<const void> share_;
+  bool ended_ = false;
+  std::exception_ptr failure_;
+};
+
+Compression detect(std::string_view first, const std::string& name,
+                   const RecordReaderOptions& options) {
+  if (options.compression != Compression::kAuto) return options.compression;
+  if (has_valid_length(first)) return Compression::kNone;
+  const Compression recognised = compression_internal::recognise(first);
+  if (recognised != Compression::kNone) return recognised;
+  if (compression_internal::can_be_zlib(first)) return Compression::kZlib;
+  // A file this short says nothing; one whose first record may be passed over is taken as plain.
+  if (first.size() < kHeaderBytes || options.skip_bad_records > 0) return Compression::kNone;
+  throw DataLoss(
+      "{} record 0 at byte 0: the length does not match its checksum, and no gzip, zlib or xz data "
+      "begins here: not a TFRecord file, or its first bytes are damaged; to read on behind the "
+      "damage, allow bad records to be skipped",
+      name);
+}
+
+OpenedSupply open_memory(std::string_view bytes, std::shared_ptr<const void> owner,
+                         const std::string& name, const RecordReaderOptions& options) {
+  const Compression compression = detect(bytes.substr(0, kHeaderBytes), name, options);
+  if (compression == Compression::kNone) {
+    return {std::make_unique<MemorySupply>(bytes, std::move(owner)), compression};
+  }
+  auto input = compression_internal::decompress(compression_internal::memory_input(bytes), name,
+                                                compression, options.limits);
+  return {std::make_unique<StreamSupply>(std::move(input), std::move(owner)), compression};
+}
+
+OpenedSupply open_stream(const Path& path, const RecordReaderOptions& options) {
+  auto input = compression_internal::file_input(path);
+  std::string first(kHeaderBytes, '\0');
+  first.resize(input->read(first));
+  const Compression compression = detect(first, path.string(), options);
+  input = compression_internal::prefixed_input(std::move(first), std::move(input));
+  input = compression_internal::decompress(std::move(input), path.string(), compression,
+                                           options.limits);
+  return {std::make_unique<StreamSupply>(std::move(input)), compression};
+}
+
+}  // namespace
+
+bool has_valid_length(std::string_view bytes) {
+  if (bytes.size() < kHeaderBytes) return false;
+  const auto stored = crc32c_internal::load<std::uint32_t>(bytes.data() + 8);
+  return mask_crc(crc32c(bytes.substr(0, 8))) == stored;
+}
+
+OpenedSupply open_supply(const Path& path, const RecordReaderOptions& options) {
+  FileSystem& files = file_system_for(path);
+  const auto status = files.status(path);
+  // Pipes and the like have no size: they can only be read.
+  if (!status || status->size_bytes == 0) return open_stream(path, options);
+  auto mapping = files.map(path);
+  const std::string_view bytes = mapping->bytes();
+  return open_memory(bytes, std::move(mapping), path.string(), options);
+}
+
+OpenedSupply open_supply(std::string_view bytes, const std::string& name,
+                         const RecordReaderOptions& options) {
+  return open_memory(bytes, nullptr, name, options);
+}
+
+}  // namespace muster::record_internal

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "muster/records/compression.h"
+#include "muster/records/record_reader.h"
+
+namespace muster::record_internal {
+
+/// A record is: length (8 bytes), masked CRC of these (4), data, masked CRC of the data (4).
+inline constexpr std::size_t kHeaderBytes = 12;
+inline constexpr std::size_t kFooterBytes = 4;
+
+/// Whether the first 12 bytes of `bytes` are a length and its right checksum.
+bool has_valid_length(std::string_view bytes);
+
+/// Where a reader's plain bytes come from: a mapping as a whole, or a stream block by block.
+class RecordSupply {
+ public:
+  virtual ~RecordSupply() = default;
+  /// `rest` is the unread end of the view that was given last, a default one at first. The new view
+  /// begins with the same bytes and has at least `want`, or fewer at the end of the data or before
+  /// a failure. Views given earlier stay valid only as far as somebody has a share.
+  virtual std::string_view more(std::string_view rest, std::size_t want) = 0;
+  /// Throws the failure that ended the bytes before their end, if there was one.
+  virtual void check() const {}
+  /// A share of what the last view lies in.
+  virtual const std::shared_ptr<const void>& share() = 0;
+  /// All bytes, if they are all in memory.
+  virtual std::optional<std::string_view> whole() const { return std::nullopt; }
+};
+
+struct OpenedSupply {
+  std::unique_ptr<RecordSupply> supply;
+  /// Never kAuto.
+  Compression compression;
+};
+
+OpenedSupply open_supply(const Path& path, const RecordReaderOptions& options);
+OpenedSupply open_supply(std::string_view bytes, const std::string& name,
+                         const RecordReaderOptions& options);
+
+}  // namespace muster::record_internal
