@@ -1,7 +1,8 @@
-# muster_module(NAME HEADERS ... SOURCES ... TESTS ... TEST_DEPS ... DEPS ... PRIVATE_DEPS ...)
+# muster_module(NAME [TORCH] HEADERS ... SOURCES ... TESTS ... TEST_DEPS ... DEPS ... PRIVATE_DEPS ...)
 #
 # One folder under muster/ is one library target, muster::NAME. DEPS are what its headers need, PRIVATE_DEPS
-# what only its sources need. All TESTS of a module make one program, NAME_test, registered case by case.
+# what only its sources need. All TESTS of a module make one program, NAME_test, registered case by case. A
+# module with TORCH links libtorch and shares its precompiled headers.
 include_guard()
 include(GoogleTest)
 
@@ -22,17 +23,24 @@ function(muster_verify_headers name)
   add_dependencies(verify_headers muster_${name}_verify_headers)
 endfunction()
 
-# A test program. DISCOVER gives each case its own ctest entry; programs that load libtorch are one entry.
+# A test program. Each case is a ctest entry of its own, but a program that loads libtorch (TORCH) is one entry,
+# because every start of it takes half a second.
 function(muster_test target)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_DEPS} muster_warnings GTest::gmock GTest::gtest_main)
-  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "${arg_LABELS}" SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]" TIMEOUT 600)
+  if(arg_TORCH)
+    muster_use_torch(${target})
+    add_test(NAME ${target} COMMAND ${target})
+    set_tests_properties(${target} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 1200)
+  else()
+    gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60
+      PROPERTIES LABELS "${arg_LABELS}" SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]" TIMEOUT 600)
+  endif()
 endfunction()
 
 function(muster_module name)
-  cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;TESTS;TEST_DEPS;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "" "HEADERS;SOURCES;TESTS;TEST_DEPS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target muster_${name})
   add_library(${target} STATIC ${arg_SOURCES})
   add_library(muster::${name} ALIAS ${target})
@@ -40,12 +48,18 @@ function(muster_module name)
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${arg_HEADERS})
   target_link_libraries(${target} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS} $<BUILD_INTERFACE:muster_warnings>)
   target_compile_features(${target} PUBLIC cxx_std_20)
+  set(torch "")
+  if(arg_TORCH)
+    muster_use_torch(${target})
+    set(torch TORCH)
+  endif()
   if(arg_HEADERS)
     muster_verify_headers(${name} ${arg_HEADERS})
   endif()
   install(TARGETS ${target} EXPORT muster_targets FILE_SET HEADERS
           ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   if(MUSTER_BUILD_TESTS AND arg_TESTS)
-    muster_test(${name}_test SOURCES ${arg_TESTS} DEPS muster::${name} muster::testing ${arg_TEST_DEPS} LABELS ${name})
+    muster_test(${name}_test ${torch} SOURCES ${arg_TESTS} DEPS muster::${name} muster::testing ${arg_TEST_DEPS}
+                LABELS ${name})
   endif()
 endfunction()

@@ -1,0 +1,45 @@
+# muster_torch: what a target links to use libtorch. muster_torch_pch: its slow headers, parsed once for all of
+# them (muster_use_torch).
+include_guard()
+
+add_library(muster_torch INTERFACE)
+add_library(muster::torch ALIAS muster_torch)
+set_target_properties(muster_torch PROPERTIES EXPORT_NAME torch)
+
+# libtorch's wheel carries an old copy of protobuf's headers beside its own. A folder that shows the system's
+# copy and nothing else goes before it; naming /usr/include would do nothing, as compilers put it last.
+set(muster_torch_protobuf "")
+foreach(folder IN LISTS TORCH_INCLUDE_DIRS)
+  if(EXISTS "${folder}/google/protobuf" AND NOT "${folder}/google" PATH_EQUAL "${Protobuf_INCLUDE_DIRS}/google")
+    set(muster_torch_protobuf "${PROJECT_BINARY_DIR}/system_protobuf")
+    file(MAKE_DIRECTORY "${muster_torch_protobuf}")
+    file(CREATE_LINK "${Protobuf_INCLUDE_DIRS}/google" "${muster_torch_protobuf}/google" SYMBOLIC)
+  endif()
+endforeach()
+if(muster_torch_protobuf)
+  target_include_directories(muster_torch SYSTEM BEFORE INTERFACE $<BUILD_INTERFACE:${muster_torch_protobuf}>)
+endif()
+
+# Linked by name, because the folder of an installed libtorch is not part of an installed muster.
+target_link_libraries(muster_torch INTERFACE ${TORCH_LIBRARIES})
+install(TARGETS muster_torch EXPORT muster_targets)
+
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/torch_pch.cpp" CONTENT "// Holds the precompiled headers.\n")
+add_library(muster_torch_pch OBJECT "${PROJECT_BINARY_DIR}/torch_pch.cpp")
+target_link_libraries(muster_torch_pch PRIVATE muster_torch muster_warnings)
+target_precompile_headers(muster_torch_pch PRIVATE <torch/types.h> <torch/nn/module.h>)
+
+# muster_use_torch(TARGET): links libtorch and takes the precompiled headers. A source that sees no libtorch, or
+# has flags of its own, sets SKIP_PRECOMPILE_HEADERS.
+function(muster_use_torch target)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    target_link_libraries(${target} PRIVATE muster_torch)
+    # Precompiled headers fit only sources with the same kind of addresses, and those of libraries are -fPIC.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  else()
+    target_link_libraries(${target} PUBLIC muster_torch)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM muster_torch_pch)
+endfunction()
