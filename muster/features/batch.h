@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+#include "muster/features/features.h"
+
+namespace muster {
+
+/// The name of the label where there is only one.
+inline constexpr const char* kLabel = "label";
+
+/// What one step sees: the features and, except for prediction, the labels, by name. With several
+/// heads a label has the name of its head.
+struct Batch {
+  Features features{};
+  Features labels{};
+
+  /// The number of examples. Throws InvalidArgument when features and labels disagree.
+  std::int64_t size() const;
+  /// Examples [begin, end), sharing memory. Throws OutOfRange.
+  Batch slice(std::int64_t begin, std::int64_t end) const;
+  Batch to(at::Device device, bool non_blocking = false) const;
+};
+
+/// Features and one label, which gets the name kLabel.
+Batch make_batch(Features features, FeatureValue label);
+
+}  // namespace muster
