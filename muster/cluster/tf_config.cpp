@@ -1,0 +1,404 @@
+#include "muster/cluster/tf_config.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <initializer_list>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+
+namespace muster {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxDepth = 32;
+constexpr std::int64_t kMaxIndex = std::numeric_limits<std::int32_t>::max();
+constexpr std::size_t kMaxShownBytes = 200;
+
+template <typename... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw UsageError("TF_CONFIG: {}", fmt::format(format, std::forward<Args>(args)...));
+}
+
+// A value for a message: not longer than a line, and printable whatever it holds.
+std::string shown(const json& value) {
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > kMaxShownBytes) text = text.substr(0, kMaxShownBytes) + "...";
+  return text;
+}
+
+std::string shown(const ClusterSpec& cluster) {
+  std::string text = cluster.to_string();
+  if (text.size() > 10 * kMaxShownBytes) text = text.substr(0, 10 * kMaxShownBytes) + "...";
+  return text;
+}
+
+json parse_json(std::string_view text) {
+  std::string last_key;
+  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (depth > kMaxDepth) fail("nested deeper than {} levels", kMaxDepth);
+    if (event == json::parse_event_t::key) last_key = parsed.get_ref<const std::string&>();
+    return true;
+  };
+  try {
+    return json::parse(text.begin(), text.end(), watch);
+  } catch (const json::parse_error& error) {
+    const std::string after =
+        last_key.empty() ? "" : fmt::format(", behind the key {}", shown(json(last_key)));
+    fail("not valid JSON at byte {}{}: {}", error.byte, after, error.what());
+  }
+}
+
+// ------------------------------------------------------------------ typed access, with the path
+
+const json* find(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : &*found;
+}
+
+const json& expect_object(const json& value, std::string_view path) {
+  if (!value.is_object()) {
+    fail("{} must be a map, but is {}: {}", path, value.type_name(), shown(value));
+  }
+  return value;
+}
+
+std::string expect_string(const json& value, std::string_view path) {
+  if (!value.is_string()) {
+    fail("{} must be a string, but is {}: {}", path, value.type_name(), shown(value));
+  }
+  return value.get<std::string>();
+}
+
+std::optional<std::string> optional_string(const json& object, const char* key) {
+  const json* value = find(object, key);
+  if (value == nullptr) return std::nullopt;
+  return expect_string(*value, key);
+}
+
+std::optional<std::int64_t> to_integer(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// A number or a numeric string: launchers write both.
+std::int64_t expect_index(const json& value, std::string_view path) {
+  std::optional<std::int64_t> index;
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<std::uint64_t>();
+    if (number <= static_cast<std::uint64_t>(kMaxIndex)) index = static_cast<std::int64_t>(number);
+  } else if (value.is_number_integer()) {
+    index = value.get<std::int64_t>();
+  } else if (value.is_string()) {
+    index = to_integer(value.get_ref<const std::string&>());
+  }
+  if (!index || *index > kMaxIndex) {
+    fail("{} must be a whole number up to {}: {}", path, kMaxIndex, shown(value));
+  }
+  return *index;
+}
+
+void warn_unknown_keys(const json& object, std::string_view path,
+                       std::initializer_list<std::string_view> known,
+                       std::vector<std::string>& warnings) {
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    warnings.push_back(fmt::format("TF_CONFIG: unknown key {}{}{} is ignored", path,
+                                   path.empty() ? "" : ".", shown(json(key))));
+  }
+}
+
+// ------------------------------------------------------------------------------------- cluster
+
+JobTasks list_tasks(const json& list, const std::string& path) {
+  JobTasks tasks;
+  for (const json& address : list) {
+    const auto index = static_cast<std::int64_t>(tasks.size());
+    tasks[index] = expect_string(address, fmt::format("{}[{}]", path, index));
+  }
+  return tasks;
+}
+
+JobTasks mapped_tasks(const json& map, const std::string& path) {
+  JobTasks tasks;
+  for (const auto& [key, address] : map.items()) {
+    const auto index = to_integer(key);
+    if (!index || *index < 0 || *index > kMaxIndex) {
+      fail("{} maps indices to addresses, and {} is no index", path, shown(json(key)));
+    }
+    // "1" and "01" are different keys of one map.
+    if (!tasks.emplace(*index, expect_string(address, fmt::format("{}[{}]", path, key))).second) {
+      fail("{} gives index {} twice", path, *index);
+    }
+  }
+  return tasks;
+}
+
+JobTasks tasks_of(const std::string& job, const json& value) {
+  const std::string path = "cluster." + job;
+  if (value.is_array()) return list_tasks(value, path);
+  if (value.is_object()) return mapped_tasks(value, path);
+  fail("{} must be a list of addresses or a map from index to address, but is {}: {}", path,
+       value.type_name(), shown(value));
+}
+
+ClusterSpec cluster_of(const json& config) {
+  const json* value = find(config, "cluster");
+  if (value == nullptr) return {};
+  ClusterSpec::Jobs jobs;
+  for (const auto& [job, tasks] : expect_object(*value, "cluster").items()) {
+    jobs[job] = tasks_of(job, tasks);
+  }
+  try {
+    return ClusterSpec(std::move(jobs));
+  } catch (const InvalidArgument& error) {
+    fail("{}", error.message());
+  }
+}
+
+// An evaluator listed beside the others would make them wait for it: it is taken out.
+void take_out_evaluators(TaskEnvironment& environment) {
+  if (!environment.cluster.has_job(job::kEvaluator)) return;
+  ClusterSpec::Jobs jobs = environment.cluster.jobs();
+  const auto evaluators = jobs.find(job::kEvaluator);
+  environment.evaluators = std::move(evaluators->second);
+  jobs.erase(evaluators);
+  environment.cluster = ClusterSpec(std::move(jobs));
+}
+
+void warn_of_shared_addresses(TaskEnvironment& environment) {
+  std::map<std::string, std::string> owners;
+  for (const auto& [job, tasks] : environment.cluster.jobs()) {
+    for (const auto& [index, address] : tasks) {
+      const std::string name = TaskSpec{job, index}.name();
+      const auto [owner, first] = owners.emplace(address, name);
+      if (first) continue;
+      environment.warnings.push_back(fmt::format("TF_CONFIG: {} and {} have the same address {}",
+                                                 owner->second, name, address));
+    }
+  }
+}
+
+// ---------------------------------------------------------------------------------------- task
+
+void check_one_chief(const ClusterSpec& cluster, std::string_view chief) {
+  const std::int64_t count = cluster.count(chief);
+  if (count == 0) {
+    fail("cluster must have one \"chief\" (or \"master\") task, but has none: {}", shown(cluster));
+  }
+  if (count > 1) {
+    fail("cluster must have only one \"{}\" task, but has {}: {}", chief, count, shown(cluster));
+  }
+}
+
+std::string_view chief_job(const ClusterSpec& cluster) {
+  if (!cluster.has_job(job::kMaster)) return job::kChief;
+  if (cluster.has_job(job::kChief)) {
+    fail("cluster has both \"master\" and \"chief\"; they are two names of one role, keep one");
+  }
+  return job::kMaster;
+}
+
+TaskSpec task_in_cluster(const json& task) {
+  const json* type = find(task, "type");
+  const std::string name = type == nullptr ? "" : expect_string(*type, "task.type");
+  if (name.empty()) fail("cluster is set, so task.type must be set");
+  if (name == "local") {
+    fail(
+        "task.type \"local\" does not go with a cluster; leave out both cluster and task to run "
+        "alone");
+  }
+  const json* index = find(task, "index");
+  if (index == nullptr) fail("cluster is set, so task.index must be set");
+  TaskSpec spec{name, expect_index(*index, "task.index")};
+  if (spec.index < 0) fail("task.index must not be negative: {}", spec.index);
+  return spec;
+}
+
+void check_task_is_listed(const ClusterSpec& cluster, const TaskSpec& task) {
+  constexpr std::string_view kHint =
+      "these values come from the environment variable TF_CONFIG of this process";
+  if (!cluster.has_job(task.type)) {
+    fail("task.type {} is not a job of the cluster {}; {}", shown(json(task.type)), shown(cluster),
+         kHint);
+  }
+  if (!cluster.address(task.type, task.index)) {
+    fail("task.index {} is not an index of the job \"{}\" in the cluster {}; {}", task.index,
+         task.type, shown(cluster), kHint);
+  }
+}
+
+TaskSpec task_alone(const json& task) {
+  TaskSpec spec;
+  if (const json* type = find(task, "type")) spec.type = expect_string(*type, "task.type");
+  if (const json* index = find(task, "index")) spec.index = expect_index(*index, "task.index");
+  if (spec.type == "local") {
+    fail("task.type \"local\" is not needed; leave out both cluster and task to run alone");
+  }
+  if (spec.type != job::kWorker) {
+    fail("without a cluster task.type must be \"worker\" (or left out), but is {}",
+         shown(json(spec.type)));
+  }
+  if (spec.index != 0) {
+    fail("without a cluster task.index must be 0 (or left out), but is {}", spec.index);
+  }
+  return spec;
+}
+
+// ------------------------------------------------------------------------------- derived facts
+
+std::int64_t global_id(const ClusterSpec& cluster, const TaskSpec& task, std::string_view chief) {
+  if (task.type == chief) return task.index;
+  std::int64_t id = cluster.index_end(chief);
+  for (const auto& [job, tasks] : cluster.jobs()) {
+    if (job == chief || job == job::kPs) continue;
+    if (job == task.type) return id + task.index;
+    id += cluster.index_end(job);
+  }
+  return id + task.index;  // Only ps is left.
+}
+
+bool trains(std::string_view job) {
+  return job == job::kChief || job == job::kMaster || job == job::kWorker;
+}
+
+// Parameters live on the ps where there is one: then nobody needs another worker.
+bool talks_to(const ClusterSpec& cluster, std::string_view own, std::string_view other) {
+  if (own == job::kPs) return other == job::kPs || trains(other);
+  if (!trains(own)) return true;
+  return cluster.has_job(job::kPs) ? other == job::kPs : trains(other);
+}
+
+std::vector<Peer> peers_of(const ClusterSpec& cluster, const TaskSpec& task) {
+  std::vector<Peer> peers;
+  for (const auto& [job, tasks] : cluster.jobs()) {
+    if (!talks_to(cluster, task.type, job)) continue;
+    for (const auto& [index, address] : tasks) {
+      const TaskSpec other{job, index};
+      if (other != task) peers.push_back({other, address});
+    }
+  }
+  return peers;
+}
+
+void derive_in_cluster(TaskEnvironment& environment, std::string_view chief) {
+  const ClusterSpec& cluster = environment.cluster;
+  const TaskSpec& task = environment.task;
+  environment.is_chief = task.type == chief;
+  environment.num_ps_replicas = cluster.count(job::kPs);
+  environment.num_worker_replicas = cluster.count(job::kWorker) + cluster.count(chief);
+  environment.global_id_in_cluster = global_id(cluster, task, chief);
+  if (cluster.count() > 1) {
+    environment.master = "grpc://" + *cluster.address(task.type, task.index);
+  }
+  environment.peers = peers_of(cluster, task);
+}
+
+// An evaluator follows the checkpoints and talks to nobody.
+void derive_evaluator(TaskEnvironment& environment, const json& config) {
+  environment.cluster = {};
+  environment.is_chief = false;
+  environment.num_worker_replicas = 0;
+  environment.global_id_in_cluster = std::nullopt;
+  environment.evaluation_master = optional_string(config, "eval_session_master").value_or("");
+}
+
+void place_in_cluster(TaskEnvironment& environment, const json& config, const json& task) {
+  take_out_evaluators(environment);
+  const std::string_view chief = chief_job(environment.cluster);
+  check_one_chief(environment.cluster, chief);
+  warn_of_shared_addresses(environment);
+  environment.task = task_in_cluster(task);
+  if (environment.is_evaluator()) {
+    if (chief == job::kMaster) {
+      fail(
+          "task.type \"evaluator\" does not go with a \"master\", which evaluates itself; name it "
+          "\"chief\" in the cluster to evaluate elsewhere");
+    }
+    derive_evaluator(environment, config);
+    return;
+  }
+  check_task_is_listed(environment.cluster, environment.task);
+  derive_in_cluster(environment, chief);
+  if (const auto given = optional_string(config, "session_master")) environment.master = *given;
+}
+
+void place_alone(TaskEnvironment& environment, const json& config, const json& task) {
+  environment.task = task_alone(task);
+  environment.master = optional_string(config, "session_master").value_or("");
+}
+
+// -------------------------------------------------------------------------------- other fields
+
+std::optional<std::string> optional_map(const json& config, const char* key) {
+  const json* value = find(config, key);
+  if (value == nullptr) return std::nullopt;
+  return expect_object(*value, key).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::optional<std::string> trial_of(const json& task) {
+  const json* trial = find(task, "trial");
+  if (trial == nullptr) return std::nullopt;
+  if (trial->is_number_integer()) return trial->dump();
+  return expect_string(*trial, "task.trial");
+}
+
+void read_other_fields(TaskEnvironment& environment, const json& config, const json& task) {
+  environment.environment = optional_string(config, "environment").value_or("");
+  environment.model_dir = optional_string(config, "model_dir");
+  if (environment.model_dir && environment.model_dir->empty()) {
+    fail("model_dir must not be empty; leave it out instead");
+  }
+  environment.service_json = optional_map(config, "service");
+  environment.job_json = optional_map(config, "job");
+  environment.trial = trial_of(task);
+  warn_unknown_keys(config, "",
+                    {"cluster", "task", "environment", "model_dir", "session_master",
+                     "eval_session_master", "service", "job"},
+                    environment.warnings);
+  warn_unknown_keys(task, "task", {"type", "index", "trial", "cloud"}, environment.warnings);
+}
+
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
+
+}  // namespace
+
+TaskEnvironment parse_tf_config(std::string_view text) {
+  if (is_blank(text)) return {};
+  if (text.size() > kMaxTfConfigBytes) {
+    fail("longer than {} bytes: {}", kMaxTfConfigBytes, text.size());
+  }
+  const json config = parse_json(text);
+  expect_object(config, "the whole");
+  const json* given = find(config, "task");
+  const json task = given == nullptr ? json::object() : expect_object(*given, "task");
+
+  TaskEnvironment environment;
+  read_other_fields(environment, config, task);
+  environment.cluster = cluster_of(config);
+  environment.cluster.empty() ? place_alone(environment, config, task)
+                              : place_in_cluster(environment, config, task);
+  return environment;
+}
+
+TaskEnvironment task_environment_from_env() {
+  const char* text = std::getenv("TF_CONFIG");
+  TaskEnvironment environment = parse_tf_config(text == nullptr ? "" : text);
+  for (const auto& warning : environment.warnings) log::warning("{}", warning);
+  return environment;
+}
+
+}  // namespace muster
