@@ -1,0 +1,81 @@
+#include "muster/dataset/prefetch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <semaphore>
+#include <thread>
+
+#include "muster/dataset/drain_internal.h"
+
+namespace muster {
+namespace {
+
+TEST(Prefetch, ChangesNothingInTheStream) {
+  for (const std::size_t count : {1, 2, 7, 1000}) {
+    EXPECT_EQ(drain(range(5000).prefetch(count)), drain(range(5000)));
+  }
+}
+
+TEST(Prefetch, MakesElementsInAnotherThreadAheadOfTheConsumer) {
+  const auto consumer = std::this_thread::get_id();
+  std::counting_semaphore<> made(0);
+  auto iterator = range(10)
+                      .map([&](std::int64_t value) {
+                        EXPECT_NE(std::this_thread::get_id(), consumer);
+                        made.release();
+                        return value;
+                      })
+                      .prefetch(3)
+                      .iterate();
+  iterator->next();
+  for (int i = 0; i < 4; ++i) made.acquire();  // one taken, three ahead
+}
+
+TEST(Prefetch, NeverMakesMoreThanItHasRoomFor) {
+  std::atomic<std::int64_t> made{0};
+  auto iterator = range(1000)
+                      .map([&](std::int64_t value) {
+                        ++made;
+                        return value;
+                      })
+                      .prefetch(5)
+                      .iterate();
+  for (std::int64_t taken = 1; taken <= 1000; ++taken) {
+    iterator->next();
+    EXPECT_LE(made, taken + 5);
+  }
+}
+
+TEST(Prefetch, SavesThePlaceOfTheConsumerAndNotItsOwn) {
+  std::counting_semaphore<> made(0);
+  const auto dataset = range(100)
+                           .map([&](std::int64_t value) {
+                             made.release();
+                             return value;
+                           })
+                           .prefetch(10);
+  auto iterator = dataset.iterate();
+  iterator->next();
+  for (int i = 0; i < 11; ++i) made.acquire();
+  auto resumed = dataset.iterate(iterator->save());
+  EXPECT_EQ(resumed->next(), 1);
+}
+
+TEST(Prefetch, SavesBeforeTheFirstElementAndAfterTheLast) {
+  const auto dataset = range(3).prefetch(2).prefetch(2);
+  auto iterator = dataset.iterate();
+  EXPECT_EQ(drain(*dataset.iterate(iterator->save())).size(), 3u);
+  drain(*iterator);
+  const std::string end = iterator->save();
+  auto resumed = dataset.iterate(end);
+  EXPECT_EQ(resumed->next(), std::nullopt);
+  EXPECT_EQ(dataset.iterate(resumed->save())->next(), std::nullopt);
+}
+
+TEST(Prefetch, RefusesARoomOfZero) { EXPECT_THROW(range(3).prefetch(0), InvalidArgument); }
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,192 @@
+#include "muster/dataset/record_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "muster/dataset/drain_internal.h"
+#include "muster/records/record_index.h"
+#include "muster/records/record_writer.h"
+#include "muster/testing/data_dir.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using ::muster::testing::TempDir;
+using ::muster::testing::write_bytes;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string text_of(const Record& record) { return std::string(record.bytes); }
+
+// Files of records "0-0", "0-1", ..., "1-0", ...
+std::vector<Path> write_tfrecords(const TempDir& dir, std::vector<int> sizes, bool index) {
+  std::vector<Path> files;
+  for (std::size_t file = 0; file < sizes.size(); ++file) {
+    files.push_back(dir / (std::to_string(file) + ".tfrecords"));
+    RecordWriter writer(files.back(), {.write_index = index});
+    for (int i = 0; i < sizes[file]; ++i) writer.append(fmt::format("{}-{}", file, i));
+    writer.close();
+  }
+  return files;
+}
+
+Path write_text(const TempDir& dir, std::string_view name, std::string_view text) {
+  write_bytes(dir / name, text);
+  return dir / name;
+}
+
+TEST(RecordFiles, GivesTheRecordsOfOneFileAfterTheOther) {
+  const TempDir dir;
+  const auto files = {write_text(dir, "a.txt", "one\ntwo\n"), write_text(dir, "b.txt", ""),
+                      write_text(dir, "c.txt", "three")};
+  EXPECT_THAT(drain(text_lines(files).map(text_of)), ElementsAre("one", "two", "three"));
+}
+
+TEST(RecordFiles, ReadsFixedLengthAndCsv) {
+  const TempDir dir;
+  const auto fixed = fixed_length({write_text(dir, "a.bin", "aabbcc")}, {.record_bytes = 2});
+  EXPECT_THAT(drain(fixed.map(text_of)), ElementsAre("aa", "bb", "cc"));
+  EXPECT_EQ(fixed.size(), 3u);
+  const auto rows =
+      csv_rows({write_text(dir, "a.csv", "h\n1,\"x\ny\"\n2,z\n")}, {.skip_header_lines = 1});
+  EXPECT_THAT(drain(rows.map(text_of)), ElementsAre("1,\"x\ny\"", "2,z"));
+}
+
+TEST(RecordFiles, KeepsRecordsAliveWhenTheIteratorIsGone) {
+  const TempDir dir;
+  const auto records = drain(tfrecords(write_tfrecords(dir, {3, 2}, false)).shuffle(3, 1));
+  std::vector<std::string> texts;
+  for (const Record& record : records) texts.push_back(text_of(record));
+  std::sort(texts.begin(), texts.end());
+  EXPECT_THAT(texts, ElementsAre("0-0", "0-1", "0-2", "1-0", "1-1"));
+}
+
+TEST(RecordFiles, NamesFileAndRecordWhenAMapFunctionThrows) {
+  const TempDir dir;
+  const auto lines =
+      text_lines({write_text(dir, "a.txt", "1\n2\n"), write_text(dir, "b.txt", "x\n3\n")});
+  const auto parse = [](const Record& record) -> std::int64_t {
+    if (record.bytes == "x") throw InvalidArgument("not a number: x");
+    return record.bytes[0] - '0';
+  };
+  for (const std::size_t parallelism : {1, 2}) {
+    auto iterator = lines.shuffle(1, 1).map(parse, {.parallelism = parallelism}).iterate();
+    EXPECT_THAT(
+        drain_events(*iterator, show_number),
+        ElementsAre("1", "2",
+                    fmt::format("!map of {} line 1: not a number: x", (dir / "b.txt").string()),
+                    "3"));
+  }
+}
+
+TEST(RecordFiles, ReportsADamagedRecordAndAMissingFileAndGoesOn) {
+  const TempDir dir;
+  auto files = write_tfrecords(dir, {3, 2}, false);
+  testing::flip_byte(files[0], 19 + 12);  // the first data byte of record 1: 12 + 3 + 4 bytes each
+  files.insert(files.begin() + 1, dir / "missing.tfrecords");
+  auto iterator = tfrecords(files).map(text_of).iterate();
+  const auto events = drain_events(*iterator, [](const std::string& text) { return text; });
+  ASSERT_EQ(events.size(), 6u);
+  EXPECT_EQ(events[0], "0-0");
+  EXPECT_THAT(events[1], HasSubstr("record 1"));
+  EXPECT_EQ(events[2], "0-2");
+  EXPECT_THAT(events[3], HasSubstr("missing.tfrecords"));
+  EXPECT_EQ(events[5], "1-1");
+}
+
+TEST(RecordFiles, GoesOnWithTheNextFileWhereOneCannotBeReadOn) {
+  const TempDir dir;
+  const auto files = write_tfrecords(dir, {3, 2}, false);
+  std::filesystem::resize_file(files[0], 19 + 5);  // torn in record 1
+  auto iterator = tfrecords(files).map(text_of).ignore_errors(1).iterate();
+  EXPECT_THAT(drain(*iterator), ElementsAre("0-0", "1-0", "1-1"));
+}
+
+TEST(RecordFiles, HasAGlobalShuffleWithIndexesAndSaysHowToMakeThem) {
+  const TempDir dir;
+  const auto files = write_tfrecords(dir, {40, 0, 60}, true);
+  const auto dataset = tfrecords(files).map(text_of).global_shuffle(1);
+  EXPECT_EQ(tfrecords(files).size(), 100u);
+  auto texts = drain(dataset);
+  EXPECT_FALSE(std::is_sorted(texts.begin(), texts.end()));
+  std::sort(texts.begin(), texts.end());
+  EXPECT_EQ(std::unique(texts.begin(), texts.end()) - texts.begin(), 100);
+
+  std::filesystem::remove(RecordIndex::path_for(files[2]));
+  try {
+    dataset.iterate();
+    FAIL();
+  } catch (const FailedPrecondition& error) {
+    EXPECT_THAT(error.what(), HasSubstr("muster records index " + files[2].string()));
+  }
+}
+
+TEST(RecordFiles, DoesNotReadTheRecordsOfOtherShardsWhereThereIsAnIndex) {
+  const TempDir dir;
+  const auto files = write_tfrecords(dir, {4}, true);
+  const auto modified = std::filesystem::last_write_time(files[0]);
+  testing::flip_byte(files[0], 19 + 12);  // would be seen if record 1 were read
+  std::filesystem::last_write_time(files[0], modified);
+  EXPECT_THAT(drain(tfrecords(files).map(text_of).shard(2, 0)), ElementsAre("0-0", "0-2"));
+  EXPECT_THROW(drain(tfrecords(files).map(text_of).shard(2, 1)), DataLoss);
+}
+
+TEST(RecordFiles, ResumesFromAnyPlaceWithAndWithoutIndexes) {
+  const TempDir dir;
+  for (const bool index : {false, true}) {
+    const auto files = write_tfrecords(dir, {20, 0, 31, 4}, index);
+    const auto dataset =
+        tfrecords(files).shuffle(9, 1).map(text_of, {.parallelism = 2}).repeat(2).prefetch(4);
+    const auto all = drain(dataset);
+    ASSERT_EQ(all.size(), 110u);
+    for (std::size_t stop = 0; stop <= all.size(); stop += 4) {
+      auto iterator = dataset.iterate();
+      for (std::size_t i = 0; i < stop; ++i) iterator->next();
+      auto resumed = dataset.iterate(iterator->save());
+      ASSERT_EQ(drain(*resumed), std::vector<std::string>(
+                                     all.begin() + static_cast<std::ptrdiff_t>(stop), all.end()));
+    }
+  }
+}
+
+TEST(RecordFiles, RefusesAPositionOfAnotherNumberOfFiles) {
+  const TempDir dir;
+  auto files = write_tfrecords(dir, {2, 2}, false);
+  const std::string position = tfrecords(files).iterate()->save();
+  files.pop_back();
+  EXPECT_THROW(tfrecords(files).iterate(position), InvalidArgument);
+}
+
+TEST(ListFiles, GivesTheFilesThatMatchSorted) {
+  const TempDir dir;
+  write_text(dir, "b.txt", "2\n");
+  write_text(dir, "a.txt", "1\n");
+  write_text(dir, "c.csv", "3\n");
+  const auto lines =
+      list_files(dir / "*.txt").interleave([](const Path& file) { return text_lines({file}); }, 2);
+  EXPECT_THAT(drain(lines.map(text_of)), ElementsAre("1", "2"));
+  EXPECT_THROW(list_files(dir / "*.none"), NotFound);
+}
+
+TEST(RecordFiles, ReadsTheRealCensusFileInBatches) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const auto files = glob(data / "census" / "*.csv");
+  if (files.empty()) GTEST_SKIP() << "no census files in " << data;
+  const auto serial = drain(text_lines(files).map(text_of));
+  EXPECT_GT(serial.size(), 30'000u);
+  std::size_t count = 0;
+  auto iterator = text_lines(files)
+                      .shuffle(400, 1)
+                      .map(text_of, {.parallelism = 2})
+                      .batch(40)
+                      .prefetch(2)
+                      .iterate();
+  while (const auto batch = iterator->next()) count += batch->size();
+  EXPECT_EQ(count, serial.size());
+}
+
+}  // namespace
+}  // namespace muster
