@@ -7,6 +7,8 @@
 #include <string>
 #include <system_error>
 
+#include "muster/base/signals.h"
+
 namespace muster {
 namespace {
 
@@ -141,6 +143,8 @@ Description describe(const std::exception_ptr& exception) {
   if (!exception) return {ErrorCode::kOk, "", 0};
   try {
     std::rethrow_exception(exception);
+  } catch (const Interrupted& error) {
+    return {error.code(), error.what(), 128 + error.signal()};
   } catch (const UsageError& error) {
     return {error.code(), error.what(), kExitMisused};
   } catch (const Error& error) {
