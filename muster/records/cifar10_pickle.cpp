@@ -271,11 +271,17 @@ class Recogniser {
   }
 
   void global(Global wanted) {
-    if (const auto fetched = get()) {
+    const auto fetched = get();
+    if (fetched && !fetched->text) {
       if (fetched->global != wanted) fail("the memo holds another thing there");
       return;
     }
-    const auto found = accept(kGlobal) ? line_global() : stack_global();
+    std::optional<Global> found;
+    if (fetched) {
+      found = stack_global(*fetched->text);
+    } else {
+      found = accept(kGlobal) ? line_global() : stack_global(text());
+    }
     if (found != wanted) fail("a name that does not belong there");
     put({.global = found});
   }
@@ -285,8 +291,8 @@ class Recogniser {
     return known_global(module, line());
   }
 
-  std::optional<Global> stack_global() {
-    const std::string_view module = text();
+  /// The module's name has been read.
+  std::optional<Global> stack_global(std::string_view module) {
     const std::string_view name = text();
     expect(kStackGlobal, "a global name");
     return known_global(module, name);

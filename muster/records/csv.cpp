@@ -80,9 +80,8 @@ class FieldCutter {
     const std::string_view text = row_.substr(at_, end - at_);
     if (options_.use_quotes && text.find('"') != std::string_view::npos) {
       throw InvalidArgument(
-          "field {}: a quote inside an unquoted field: {}; quote the whole field and double the "
-          "quote",
-          number_, shown(text));
+          "a quote inside an unquoted field: {}; quote the whole field and double the quote",
+          shown(text));
     }
     finish(end);
     return {.text = text};
@@ -103,8 +102,7 @@ class FieldCutter {
       finish(quote + 1);
       return {.text = row_.substr(start, quote - start), .quoted = true, .escaped = escaped};
     }
-    throw InvalidArgument("field {}: the quote is not closed: {}", number_,
-                          shown(row_.substr(at_)));
+    throw InvalidArgument("the quote is not closed: {}", shown(row_.substr(at_)));
   }
 
   void finish(std::size_t end) {

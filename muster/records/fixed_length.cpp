@@ -156,6 +156,9 @@ Compression compression_of(const Path& path, const FixedLengthOptions& options) 
 std::unique_ptr<RecordSource> open_fixed_length(const Path& path,
                                                 const FixedLengthOptions& options) {
   if (options.record_bytes == 0) throw InvalidArgument("record_bytes must be positive");
+  if (options.footer_bytes > UINT64_MAX - options.record_bytes) {
+    throw InvalidArgument("footer_bytes is out of range: {}", options.footer_bytes);
+  }
   if (compression_of(path, options) == Compression::kNone) {
     return std::make_unique<MappedFixedLength>(path, options);
   }

@@ -66,8 +66,10 @@ class Reader {
   /// Field number and wire type. Throws for field 0, which does not exist.
   std::uint32_t tag() {
     const std::uint64_t value = varint();
-    if (value >> 3 == 0 || value > UINT32_MAX) fail("bad field tag");
-    return static_cast<std::uint32_t>(value);
+    const auto low =
+        static_cast<std::uint32_t>(value);  // protobuf reads five bytes, and drops the rest
+    if (low >> 3 == 0 || value >> 35 != 0) fail("bad field tag");
+    return low;
   }
 
   /// Takes the next byte if it is this one.
