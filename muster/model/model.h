@@ -26,6 +26,12 @@ class Model : public torch::nn::Module {
   /// What is added to the loss for the sake of the weights alone; undefined for nothing.
   virtual torch::Tensor regularization_loss() { return {}; }
 
+  /// Whether forward() may draw from libtorch's generator, as torch::nn::Dropout does. Replicas of
+  /// such a model run their forwards in turn, each after the generator was seeded for it; a model
+  /// that draws from muster's own random numbers only says false, and its replicas run side by
+  /// side.
+  virtual bool draws_from_libtorch() const { return true; }
+
   /// The whole step on one batch: what model_fn was. This one calls forward() and lets the head do
   /// the rest; override it for losses, metrics, outputs or summaries of your own. `head` is null
   /// where the estimator has none, which this one answers with FailedPrecondition.

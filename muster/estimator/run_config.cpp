@@ -1,0 +1,101 @@
+#include "muster/estimator/run_config.h"
+
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/cluster/tf_config.h"
+
+namespace muster {
+namespace {
+
+void require(bool holds, std::string_view field, std::string_view rule, double value) {
+  if (!holds) throw InvalidArgument("RunConfig: {} must be {}: {:g}", field, rule, value);
+}
+
+template <typename T>
+void take(const std::optional<T>& change, T& field) {
+  if (change) field = *change;
+}
+
+}  // namespace
+
+RunConfig RunConfig::from_env() {
+  RunConfig config;
+  config.task = task_environment_from_env();
+  if (config.task.model_dir) config.model_dir = *config.task.model_dir;
+  return config;
+}
+
+RunConfig RunConfig::with_model_dir(Path folder) const {
+  if (folder.empty()) {
+    throw InvalidArgument(
+        "RunConfig: model_dir must not be empty; leave it out for a temporary folder");
+  }
+  return replace({.model_dir = std::move(folder)});
+}
+
+RunConfig RunConfig::replace(const RunConfigChanges& changes) const {
+  if (changes.save_checkpoints_steps && changes.save_checkpoints_secs) {
+    throw InvalidArgument(
+        "RunConfig: at most one of save_checkpoints_steps and save_checkpoints_secs may be set");
+  }
+  RunConfig config = *this;
+  take(changes.model_dir, config.model_dir);
+  take(changes.save_summary_steps, config.save_summary_steps);
+  take(changes.keep_checkpoint_max, config.keep_checkpoint_max);
+  take(changes.keep_checkpoint_every_n_hours, config.keep_checkpoint_every_n_hours);
+  take(changes.log_step_count_steps, config.log_step_count_steps);
+  take(changes.session_creation_timeout_secs, config.session_creation_timeout_secs);
+  take(changes.replicas, config.replicas);
+  take(changes.threads_per_replica, config.threads_per_replica);
+  take(changes.concurrent_replicas, config.concurrent_replicas);
+  take(changes.precision, config.precision);
+  if (changes.tf_random_seed) config.tf_random_seed = changes.tf_random_seed;
+  if (changes.save_checkpoints_steps) {
+    config.save_checkpoints_steps = changes.save_checkpoints_steps;
+    config.save_checkpoints_secs.reset();
+  }
+  if (changes.save_checkpoints_secs) {
+    config.save_checkpoints_secs = changes.save_checkpoints_secs;
+    config.save_checkpoints_steps.reset();
+  }
+  config.check();
+  return config;
+}
+
+void RunConfig::check() const {
+  if (task.model_dir && !model_dir.empty() && model_dir != Path(*task.model_dir)) {
+    throw InvalidArgument(
+        "RunConfig: model_dir is {}, but TF_CONFIG says {}; leave one of them out",
+        model_dir.string(), *task.model_dir);
+  }
+  if (save_checkpoints_steps && save_checkpoints_secs) {
+    throw InvalidArgument(
+        "RunConfig: at most one of save_checkpoints_steps and save_checkpoints_secs may be set");
+  }
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  require(save_summary_steps >= 0, "save_summary_steps", "0 or more", number(save_summary_steps));
+  if (save_checkpoints_steps) {
+    require(*save_checkpoints_steps > 0, "save_checkpoints_steps", "positive",
+            number(*save_checkpoints_steps));
+  }
+  if (save_checkpoints_secs) {
+    require(save_checkpoints_secs->count() >= 0, "save_checkpoints_secs", "0 or more",
+            number(save_checkpoints_secs->count()));
+  }
+  require(keep_checkpoint_max >= 0, "keep_checkpoint_max", "0 (all) or more",
+          number(keep_checkpoint_max));
+  require(keep_checkpoint_every_n_hours > 0, "keep_checkpoint_every_n_hours", "positive",
+          keep_checkpoint_every_n_hours);
+  require(log_step_count_steps >= 0, "log_step_count_steps", "0 (never) or more",
+          number(log_step_count_steps));
+  require(session_creation_timeout_secs.count() > 0, "session_creation_timeout_secs", "positive",
+          number(session_creation_timeout_secs.count()));
+  require(replicas >= 0, "replicas", "0 (decide) or more", number(replicas));
+  require(threads_per_replica >= 0, "threads_per_replica", "0 (decide) or more",
+          number(threads_per_replica));
+  require(concurrent_replicas >= 0, "concurrent_replicas", "0 (decide) or more",
+          number(concurrent_replicas));
+}
+
+}  // namespace muster

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "muster/base/file_system.h"
+#include "muster/cluster/task_environment.h"
+
+namespace muster {
+
+/// The arithmetic of forward and backward; variables and updates are always float32.
+enum class Precision {
+  kFloat32,
+  /// Autocast: products and convolutions in bfloat16, the rest in float32.
+  kBfloat16,
+  /// Autocast in float16 with a loss scale that adapts: a step with an infinite gradient is left
+  /// out.
+  kFloat16,
+};
+
+/// What may change in a RunConfig that exists: see RunConfig::replace(). A field that is not set
+/// stays.
+struct RunConfigChanges {
+  std::optional<Path> model_dir{};
+  std::optional<std::uint64_t> tf_random_seed{};
+  std::optional<std::int64_t> save_summary_steps{};
+  std::optional<std::int64_t> save_checkpoints_steps{};
+  std::optional<std::chrono::seconds> save_checkpoints_secs{};
+  std::optional<std::int64_t> keep_checkpoint_max{};
+  std::optional<double> keep_checkpoint_every_n_hours{};
+  std::optional<std::int64_t> log_step_count_steps{};
+  std::optional<std::chrono::seconds> session_creation_timeout_secs{};
+  std::optional<std::int64_t> replicas{};
+  std::optional<int> threads_per_replica{};
+  std::optional<int> concurrent_replicas{};
+  std::optional<Precision> precision{};
+};
+
+/// How a run is done: where it writes, how often, with how many replicas. A plain value; Estimator
+/// checks it once, with check().
+struct RunConfig {
+  /// Checkpoints, event files and exports are written under this folder. Empty: Estimator makes a
+  /// temporary one and warns.
+  Path model_dir{};
+  /// Every random number of the run is a function of this; the same seed, the same weights. Not
+  /// set: 0 for a cluster and for one process alike, so a run can always be had again.
+  std::optional<std::uint64_t> tf_random_seed{};
+  /// Summaries every so many steps; 0 for none.
+  std::int64_t save_summary_steps = 100;
+  /// At most one of the two is set; 600 s when neither is and checkpoints are on.
+  std::optional<std::int64_t> save_checkpoints_steps{};
+  std::optional<std::chrono::seconds> save_checkpoints_secs{};
+  /// False: no checkpoints at all.
+  bool save_checkpoints = true;
+  /// 0 keeps all.
+  std::int64_t keep_checkpoint_max = 5;
+  double keep_checkpoint_every_n_hours = 10'000;
+  /// Loss and rate are logged every so many steps; 0 for never.
+  std::int64_t log_step_count_steps = 100;
+  std::chrono::seconds session_creation_timeout_secs{7200};
+
+  /// R: how many replicas the run has; 0 takes the checkpoint's, else the number of devices of the
+  /// cluster.
+  std::int64_t replicas = 0;
+  /// CPU threads of each replica, which are part of the arithmetic (they change the bits of some
+  /// kernels); 0 takes the checkpoint's, else all processors for R = 1 and 1 for more.
+  int threads_per_replica = 0;
+  /// How many replicas of this process run at the same time; 0: as many as processors allow. No
+  /// part of the arithmetic.
+  int concurrent_replicas = 0;
+  Precision precision = Precision::kFloat32;
+
+  /// This process's place in a cluster, from TF_CONFIG.
+  TaskEnvironment task{};
+
+  /// Reads TF_CONFIG; a process without it is a cluster of one. A model_dir in TF_CONFIG is taken
+  /// over.
+  static RunConfig from_env();
+
+  RunConfig with_model_dir(Path folder) const;
+  /// A copy with changes. Setting save_checkpoints_steps clears save_checkpoints_secs and the other
+  /// way round. Throws InvalidArgument when both are set, or when the result does not pass check().
+  RunConfig replace(const RunConfigChanges& changes) const;
+
+  /// Throws InvalidArgument, naming the field, its value and what is allowed.
+  void check() const;
+
+  std::uint64_t seed() const { return tf_random_seed.value_or(0); }
+  bool is_chief() const { return task.is_chief; }
+};
+
+}  // namespace muster

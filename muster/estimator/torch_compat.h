@@ -1,0 +1,70 @@
+#pragma once
+
+/// The differences between the versions of libtorch that muster builds with, 1.13 to 2.11, in one
+/// place.
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <torch/version.h>
+
+namespace muster::compat {
+
+#define MUSTER_TORCH_AT_LEAST(major, minor) \
+  (TORCH_VERSION_MAJOR > (major) ||         \
+   (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
+
+/// Kernels that give the same bits every time, or an error where there is none.
+inline void use_deterministic_algorithms(bool on) {
+  at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/false);
+#if MUSTER_TORCH_AT_LEAST(2, 2)
+  // Newer versions also fill fresh memory in this mode, which only slows correct programs down.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+#endif
+}
+
+/// Products and convolutions on this thread in a shorter type, until the end of the scope.
+class AutocastScope {
+ public:
+  AutocastScope(bool on, at::DeviceType device, at::ScalarType type) : on_(on), device_(device) {
+    if (!on_) return;
+#if MUSTER_TORCH_AT_LEAST(2, 4)
+    was_enabled_ = at::autocast::is_autocast_enabled(device_);
+    at::autocast::set_autocast_enabled(device_, true);
+    at::autocast::set_autocast_dtype(device_, type);
+#else
+    if (device_ == at::kCPU) {
+      was_enabled_ = at::autocast::is_cpu_enabled();
+      at::autocast::set_cpu_enabled(true);
+      at::autocast::set_autocast_cpu_dtype(type);
+    } else {
+      was_enabled_ = at::autocast::is_enabled();
+      at::autocast::set_enabled(true);
+      at::autocast::set_autocast_gpu_dtype(type);
+    }
+#endif
+    at::autocast::increment_nesting();
+  }
+  ~AutocastScope() {
+    if (!on_) return;
+    // Casts of weights are cached inside the scope and must not outlive a step's weights.
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+#if MUSTER_TORCH_AT_LEAST(2, 4)
+    at::autocast::set_autocast_enabled(device_, was_enabled_);
+#else
+    if (device_ == at::kCPU) {
+      at::autocast::set_cpu_enabled(was_enabled_);
+    } else {
+      at::autocast::set_enabled(was_enabled_);
+    }
+#endif
+  }
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  bool on_;
+  at::DeviceType device_;
+  bool was_enabled_ = false;
+};
+
+}  // namespace muster::compat

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+/// How a variable's values stand in a checkpoint, compared with the module's tensor.
+enum class VariableLayout {
+  kAsIs,
+  /// libtorch's Linear has [out, in], TensorFlow's dense kernel [in, out].
+  kTransposed,
+  /// libtorch's convolutions have [out, in, ...space], TensorFlow's [...space, in, out].
+  kConvolution,
+};
+
+/// The tensor as a checkpoint holds it, and back; both give contiguous tensors.
+at::Tensor to_checkpoint_layout(const at::Tensor& tensor, VariableLayout layout);
+at::Tensor from_checkpoint_layout(const at::Tensor& tensor, VariableLayout layout);
+/// The shape that to_checkpoint_layout() gives.
+std::vector<std::int64_t> checkpoint_shape(at::IntArrayRef sizes, VariableLayout layout);
+
+/// A parameter or buffer of a module under its name in checkpoints.
+struct ModuleVariable {
+  std::string name{};
+  /// libtorch's name for it: "conv1.weight".
+  std::string key{};
+  at::Tensor tensor{};
+  /// A parameter that wants a gradient; else a buffer or a frozen parameter.
+  bool trainable = true;
+  /// Its gradient is rows of a table, not the whole table: an Embedding made with sparse(true).
+  bool sparse = false;
+  VariableLayout layout = VariableLayout::kAsIs;
+};
+
+/// All variables of a module, parameters first, in the order of registration. A name is the
+/// module's path with
+/// '/' for '.', and TensorFlow's word for the variable: Linear and convolutions have `kernel` and
+/// `bias`, normalisations `gamma`, `beta`, `moving_mean`, `moving_variance`; others keep libtorch's
+/// word. Throws InvalidArgument when two get the same name, naming it.
+std::vector<ModuleVariable> variables_of(const torch::nn::Module& root);
+
+}  // namespace muster
