@@ -22,7 +22,8 @@ TEST(Interleave, ReadsSeveralInTurnsAndReplacesThoseThatEnd) {
   EXPECT_THAT(drain(range(4).interleave(tens, 2)),
               ElementsAre(0, 10, 20, 11, 21, 30, 22, 31, 32, 33));
   EXPECT_THAT(drain(range(3).interleave(tens, 1)), ElementsAre(0, 10, 11, 20, 21, 22));
-  EXPECT_THAT(drain(range(3).interleave(tens, 2, 2)), ElementsAre(0, 20, 21, 10, 11, 22));
+  EXPECT_THAT(drain(range(4).interleave(tens, 2, 2)),
+              ElementsAre(0, 10, 11, 20, 21, 30, 31, 22, 32, 33));
 }
 
 TEST(Interleave, EndsOverEmptyDatasets) {

@@ -180,7 +180,9 @@ AccessOrObstacle<Record> RecordFilesStage::random_access(const EpochContext& con
   auto access = std::make_unique<RecordFilesAccess>(*this, context.epoch);
   for (std::size_t file = 0; file < files_.size(); ++file) {
     auto one = source(file);
-    if (!one->random_access() || !one->count()) {
+    const auto count = one->count();
+    // An empty file needs no index: nothing in it is ever looked for.
+    if (!count || (*count > 0 && !one->random_access())) {
       return {nullptr, fmt::format("{} has no usable index; a TFRecord file gets one with "
                                    "`muster records index {}`",
                                    files_[file].string(), files_[file].string())};
