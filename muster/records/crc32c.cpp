@@ -1,12 +1,14 @@
 #include "muster/records/crc32c.h"
 
 #include <array>
+#include <atomic>
 
 #include "muster/records/crc32c_internal.h"
 
 namespace muster {
 namespace {
 
+using crc32c_internal::Extend;
 using crc32c_internal::Hardware;
 using crc32c_internal::kPolynomial;
 using crc32c_internal::load;
@@ -42,22 +44,32 @@ std::uint32_t extend_portable(std::uint32_t crc, const char* data, std::size_t s
   return crc;
 }
 
-const Hardware& fastest() {
-  static const Hardware choice =
-      crc32c_internal::hardware().value_or(Hardware{extend_portable, "portable"});
-  return choice;
+std::uint32_t choose_and_extend(std::uint32_t crc, const char* data, std::size_t size);
+
+/// The fastest there is, once the first call has found it. A function's static variable would do
+/// the same, but asks at each call whether it is ready, which short records feel.
+constinit std::atomic<Extend> fastest = choose_and_extend;
+
+Hardware choose() {
+  return crc32c_internal::hardware().value_or(Hardware{extend_portable, "portable"});
+}
+
+std::uint32_t choose_and_extend(std::uint32_t crc, const char* data, std::size_t size) {
+  const Extend choice = choose().extend;
+  fastest.store(choice, std::memory_order_relaxed);
+  return choice(crc, data, size);
 }
 
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t previous) {
-  return ~fastest().extend(~previous, bytes.data(), bytes.size());
+  return ~fastest.load(std::memory_order_relaxed)(~previous, bytes.data(), bytes.size());
 }
 
 std::uint32_t crc32c_portable(std::string_view bytes, std::uint32_t previous) {
   return ~extend_portable(~previous, bytes.data(), bytes.size());
 }
 
-std::string_view crc32c_implementation() { return fastest().name; }
+std::string_view crc32c_implementation() { return choose().name; }
 
 }  // namespace muster

@@ -22,9 +22,9 @@ constexpr std::size_t kFrameBytes = kHeaderBytes + kFooterBytes;
 
 std::uint64_t length_at(std::string_view frame) { return load<std::uint64_t>(frame.data()); }
 
-/// Whether the frame's data, all of it there, matches its checksum.
-bool has_valid_data(std::string_view frame) {
-  const std::string_view data = frame.substr(kHeaderBytes, length_at(frame));
+/// Whether the data of the record at the front of `view`, all of it there, matches its checksum.
+bool has_valid_data(std::string_view view) {
+  const std::string_view data(view.data() + kHeaderBytes, length_at(view));
   return mask_crc(crc32c(data)) == load<std::uint32_t>(data.data() + data.size());
 }
 
@@ -77,9 +77,10 @@ struct RecordReader::Impl {
     offset += bytes;
   }
 
-  void pass(std::string_view frame) {
-    advance(frame.size());
-    ++number;
+  /// Leaves a record of this size behind; 0 is no record.
+  void pass(std::size_t frame_bytes) {
+    advance(frame_bytes);
+    number += frame_bytes != 0;
   }
 
   /// Counts a bad record, or throws it if no more may be passed over.
@@ -90,62 +91,72 @@ struct RecordReader::Impl {
     if (options.on_bad_record) options.on_bad_record(failure);
   }
 
-  std::optional<std::string_view> find_frame();
+  std::size_t find_frame();
   std::optional<std::string_view> next();
   bool skip();
-  void pass_over_torn_tail(std::string_view why);
+  [[noreturn]] void fail_too_long(std::uint64_t length) const;
+  void pass_over_torn_tail(std::size_t wanted);
+  void pass_over_bad_data(std::size_t size);
   void pass_over_bad_length();
   void resynchronise();
   bool record_begins_here();
 };
 
-/// The whole record that is next, checksums included; its data is not looked at.
-std::optional<std::string_view> RecordReader::Impl::find_frame() {
+/// The size of the record that is next, checksums included, all of it visible; its data is not
+/// looked at. 0 at the end of the file.
+std::size_t RecordReader::Impl::find_frame() {
   while (have(kHeaderBytes)) {
     if (!has_valid_length(view)) {
       pass_over_bad_length();
       continue;
     }
     const std::uint64_t length = length_at(view);
-    if (length > max_length()) {
-      throw ResourceExhausted("{}: it is {} bytes long, more than {}; raise max_record_bytes",
-                              where(), length, options.max_record_bytes);
-    }
-    if (have(length + kFrameBytes)) return view.substr(0, length + kFrameBytes);
-    pass_over_torn_tail(fmt::format("{} bytes of {} are there", view.size(), length + kFrameBytes));
+    if (length > max_length()) fail_too_long(length);
+    if (have(length + kFrameBytes)) return length + kFrameBytes;
+    pass_over_torn_tail(length + kFrameBytes);
   }
-  if (!view.empty()) {
-    pass_over_torn_tail(fmt::format("{} bytes of its length are there", view.size()));
-  }
-  return std::nullopt;
+  if (!view.empty()) pass_over_torn_tail(kHeaderBytes);
+  return 0;
 }
 
 std::optional<std::string_view> RecordReader::Impl::next() {
-  while (const auto frame = find_frame()) {
-    if (options.verify_checksums && !has_valid_data(*frame)) {
-      const DataLoss failure("{}: its data ({} bytes) does not match its checksum", where(),
-                             frame->size() - kFrameBytes);
-      pass(*frame);
-      pass_over(failure);
+  while (const std::size_t size = find_frame()) {
+    if (options.verify_checksums && !has_valid_data(view)) {
+      pass_over_bad_data(size);
       continue;
     }
-    pass(*frame);
-    return frame->substr(kHeaderBytes, frame->size() - kFrameBytes);
+    const std::string_view data(view.data() + kHeaderBytes, size - kFrameBytes);
+    pass(size);
+    return data;
   }
   return std::nullopt;
 }
 
 bool RecordReader::Impl::skip() {
-  const auto frame = find_frame();
-  if (frame) pass(*frame);
-  return frame.has_value();
+  const std::size_t size = find_frame();
+  pass(size);
+  return size != 0;
 }
 
-void RecordReader::Impl::pass_over_torn_tail(std::string_view why) {
-  pass_over(TornTail(offset,
-                     "{}: the file ends inside this record ({}); the {} records before it are "
-                     "whole, up to byte {}",
-                     where(), why, number, offset));
+void RecordReader::Impl::fail_too_long(std::uint64_t length) const {
+  throw ResourceExhausted("{}: it is {} bytes long, more than {}; raise max_record_bytes", where(),
+                          length, max_length());
+}
+
+void RecordReader::Impl::pass_over_bad_data(std::size_t size) {
+  const DataLoss failure("{}: its data ({} bytes) does not match its checksum", where(),
+                         size - kFrameBytes);
+  // First, so that the next call goes on behind it if this one throws.
+  pass(size);
+  pass_over(failure);
+}
+
+void RecordReader::Impl::pass_over_torn_tail(std::size_t wanted) {
+  pass_over(TornTail(
+      offset,
+      "{}: the file ends inside this record, {} bytes before the end of its {}; the {} "
+      "records before it are whole, up to byte {}",
+      where(), wanted - view.size(), wanted == kHeaderBytes ? "length" : "data", number, offset));
   advance(view.size());
 }
 

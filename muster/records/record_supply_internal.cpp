@@ -8,8 +8,6 @@
 
 #include "muster/base/error.h"
 #include "muster/records/compression_internal.h"
-#include "muster/records/crc32c.h"
-#include "muster/records/crc32c_internal.h"
 
 namespace muster::record_internal {
 namespace {
@@ -140,12 +138,6 @@ OpenedSupply open_stream(const Path& path, const RecordReaderOptions& options) {
 }
 
 }  // namespace
-
-bool has_valid_length(std::string_view bytes) {
-  if (bytes.size() < kHeaderBytes) return false;
-  const auto stored = crc32c_internal::load<std::uint32_t>(bytes.data() + 8);
-  return mask_crc(crc32c(bytes.substr(0, 8))) == stored;
-}
 
 OpenedSupply open_supply(const Path& path, const RecordReaderOptions& options) {
   FileSystem& files = file_system_for(path);

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "muster/records/compression.h"
+#include "muster/records/crc32c.h"
+#include "muster/records/crc32c_internal.h"
 #include "muster/records/record_reader.h"
 
 namespace muster::record_internal {
@@ -16,7 +19,11 @@ inline constexpr std::size_t kHeaderBytes = 12;
 inline constexpr std::size_t kFooterBytes = 4;
 
 /// Whether the first 12 bytes of `bytes` are a length and its right checksum.
-bool has_valid_length(std::string_view bytes);
+inline bool has_valid_length(std::string_view bytes) {
+  if (bytes.size() < kHeaderBytes) return false;
+  const auto stored = crc32c_internal::load<std::uint32_t>(bytes.data() + 8);
+  return mask_crc(crc32c({bytes.data(), 8})) == stored;
+}
 
 /// Where a reader's plain bytes come from: a mapping as a whole, or a stream block by block.
 class RecordSupply {

@@ -83,7 +83,7 @@ TEST(RecordWriter, FileThatGrowsInPlaceIsCompletedByTheDestructor) {
 
 TEST(RecordWriter, RecordsLargerThanTheBufferKeepTheirPlace) {
   const TempDir folder;
-  const std::string large(std::size_t{1} << 20, 'l');
+  const std::string large(std::size_t{9} << 20, 'l');
   RecordWriter writer(folder / "a");
   for (const std::string_view record :
        {std::string_view("small"), std::string_view(large), std::string_view("last")}) {
