@@ -251,6 +251,13 @@ CsvField make_field(std::string name, CsvType type, std::optional<T> default_val
   return field;
 }
 
+RowSourceOptions row_options(const CsvSourceOptions& options) {
+  return {.skip_header_lines = options.skip_header_lines,
+          .use_quotes = options.use_quotes,
+          .empty_rows = options.skip_empty_lines ? EmptyRows::kSkip : EmptyRows::kError,
+          .max_row_bytes = options.max_row_bytes};
+}
+
 }  // namespace
 
 std::string_view name_of(CsvType type) {
@@ -384,13 +391,14 @@ CsvColumns CsvDecoder::decode(std::span<const std::string_view> rows,
 }
 
 std::unique_ptr<RecordSource> open_csv(const Path& path, const CsvSourceOptions& options) {
-  const EmptyRows empty_rows = options.skip_empty_lines ? EmptyRows::kSkip : EmptyRows::kError;
+  return open_rows(path, options.compression, row_options(options));
+}
+
+std::unique_ptr<RecordSource> open_csv(std::string_view text, const std::string& name,
+                                       const CsvSourceOptions& options) {
   return std::make_unique<RowSource>(
-      path, RowSourceOptions{.skip_header_lines = options.skip_header_lines,
-                             .use_quotes = options.use_quotes,
-                             .empty_rows = empty_rows,
-                             .max_row_bytes = options.max_row_bytes,
-                             .compression = options.compression});
+      name, [text, name, options] { return open_input(text, name, options.compression); },
+      row_options(options));
 }
 
 }  // namespace muster

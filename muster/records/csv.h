@@ -119,4 +119,9 @@ struct CsvSourceOptions {
 /// where() gives the line the row starts at. Throws NotFound.
 std::unique_ptr<RecordSource> open_csv(const Path& path, const CsvSourceOptions& options = {});
 
+/// The same over text in memory, which must outlive the source; `name` stands for the file in
+/// messages.
+std::unique_ptr<RecordSource> open_csv(std::string_view text, const std::string& name,
+                                       const CsvSourceOptions& options = {});
+
 }  // namespace muster

@@ -12,13 +12,14 @@ constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
 
 }  // namespace
 
-RowSource::RowSource(Path path, const RowSourceOptions& options)
-    : path_(std::move(path)), options_(options) {
+RowSource::RowSource(std::string name, std::function<std::unique_ptr<InputStream>()> open,
+                     const RowSourceOptions& options)
+    : name_(std::move(name)), open_(std::move(open)), options_(options) {
   rewind();
 }
 
 void RowSource::rewind() {
-  input_ = open_input(path_, options_.compression);
+  input_ = open_();
   block_.reset();
   filled_ = row_start_ = 0;
   at_end_ = false;
@@ -34,8 +35,8 @@ bool RowSource::next(Record& out) {
   std::string_view row;
   if (!advance(row)) return false;
   if (row.empty() && options_.empty_rows == EmptyRows::kError) {
-    throw InvalidArgument("{} line {}: empty line; remove it, or read with skip_empty_lines",
-                          path_.string(), row_line_);
+    throw InvalidArgument("{} line {}: empty line; remove it, or read with skip_empty_lines", name_,
+                          row_line_);
   }
   out.bytes = row;
   out.owner = block_;
@@ -82,7 +83,7 @@ std::size_t RowSource::find_end(bool use_quotes) {
     if (use_quotes && std::count(from, from + length, '"') % 2 != 0) quoted = !quoted;
     scanned += length;
     if (scanned > options_.max_row_bytes) {
-      throw InvalidArgument("{} line {}: longer than {} bytes{}", path_.string(), line_,
+      throw InvalidArgument("{} line {}: longer than {} bytes{}", name_, line_,
                             options_.max_row_bytes, quoted ? "; is a quote not closed?" : "");
     }
     if (found && !quoted) break;
@@ -127,13 +128,18 @@ std::uint64_t RowSource::line_of(std::uint64_t number) const {
 }
 
 std::string RowSource::where(std::uint64_t number) const {
-  return fmt::format("{} line {}", path_.string(), line_of(number));
+  return fmt::format("{} line {}", name_, line_of(number));
 }
 
 void RowSource::fail_unclosed() const {
   throw InvalidArgument(
-      "{} line {}: a quote that opens here is not closed before the end of the file",
-      path_.string(), line_);
+      "{} line {}: a quote that opens here is not closed before the end of the file", name_, line_);
+}
+
+std::unique_ptr<RecordSource> open_rows(const Path& path, Compression compression,
+                                        const RowSourceOptions& options) {
+  return std::make_unique<RowSource>(
+      path.string(), [path, compression] { return open_input(path, compression); }, options);
 }
 
 }  // namespace muster

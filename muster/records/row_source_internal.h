@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,14 +21,15 @@ struct RowSourceOptions {
   bool use_quotes = false;
   EmptyRows empty_rows = EmptyRows::kKeep;
   std::size_t max_row_bytes = 0;
-  Compression compression = Compression::kAuto;
 };
 
 /// The rows of a text file, behind both text lines and CSV. Rows are views into blocks that records
 /// share.
 class RowSource : public RecordSource {
  public:
-  RowSource(Path path, const RowSourceOptions& options);
+  /// `open` starts the text from its beginning; `name` stands for it in messages.
+  RowSource(std::string name, std::function<std::unique_ptr<InputStream>()> open,
+            const RowSourceOptions& options);
 
   bool next(Record& out) override;
   void seek(std::uint64_t number) override;
@@ -49,7 +51,8 @@ class RowSource : public RecordSource {
   std::uint64_t line_of(std::uint64_t number) const;
   [[noreturn]] void fail_unclosed() const;
 
-  Path path_;
+  std::string name_;
+  std::function<std::unique_ptr<InputStream>()> open_;
   RowSourceOptions options_;
   std::unique_ptr<InputStream> input_{};
   std::shared_ptr<char[]> block_{};
@@ -64,5 +67,8 @@ class RowSource : public RecordSource {
   /// Row number and its line, wherever lines do not go on by one a row.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> line_marks_{};
 };
+
+std::unique_ptr<RecordSource> open_rows(const Path& path, Compression compression,
+                                        const RowSourceOptions& options);
 
 }  // namespace muster

@@ -5,10 +5,9 @@
 namespace muster {
 
 std::unique_ptr<RecordSource> open_text_lines(const Path& path, const TextLineOptions& options) {
-  return std::make_unique<RowSource>(
-      path, RowSourceOptions{.skip_header_lines = options.skip_header_lines,
-                             .max_row_bytes = options.max_line_bytes,
-                             .compression = options.compression});
+  return open_rows(
+      path, options.compression,
+      {.skip_header_lines = options.skip_header_lines, .max_row_bytes = options.max_line_bytes});
 }
 
 }  // namespace muster
