@@ -1,0 +1,296 @@
+#include "muster/optim/updater.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/optim/device_update_internal.h"
+#include "muster/optim/flat_kernels_internal.h"
+#include "muster/optim/tensor_kernels_internal.h"
+#include "muster/optim/update_rule_internal.h"
+
+namespace muster {
+namespace {
+
+constexpr std::size_t kMaxSlots = 3;
+
+/// Dense variables that lie side by side and have one optimizer: updated in one go.
+struct Run {
+  std::int64_t offset = 0;
+  at::Tensor values{};
+  std::vector<at::Tensor> slots{};
+  std::vector<Variable> variables{};
+};
+
+struct Table {
+  Variable variable;
+  std::vector<at::Tensor> slots;
+};
+
+std::array<float*, kMaxSlots> pointers_of(std::span<const at::Tensor> slots, std::int64_t first) {
+  std::array<float*, kMaxSlots> pointers{};
+  for (std::size_t i = 0; i < slots.size(); ++i) pointers[i] = slots[i].data_ptr<float>() + first;
+  return pointers;
+}
+
+void update_run(const internal::UpdateRule& rule, const Run& run, const at::Tensor& flat) {
+  const std::int64_t size = run.values.numel();
+  if (!run.values.is_cpu()) {
+    internal::device_update(rule, run.values, flat.narrow(0, run.offset, size), run.slots);
+    return;
+  }
+  float* values = run.values.data_ptr<float>();
+  const float* gradients = flat.data_ptr<float>() + run.offset;
+  at::parallel_for(0, size, internal::kGrainElements, [&](std::int64_t begin, std::int64_t end) {
+    const auto slots = pointers_of(run.slots, begin);
+    internal::update(rule, static_cast<std::size_t>(end - begin), values + begin, gradients + begin,
+                     slots);
+  });
+}
+
+void update_table(const internal::UpdateRule& rule, const Table& table,
+                  const RowGradient& gradient) {
+  if (gradient.empty()) return;
+  const at::Tensor& values = table.variable.value;
+  if (!values.is_cpu()) {
+    internal::device_update_rows(rule, gradient, values, table.slots);
+    return;
+  }
+  const auto width = values.size(1);
+  const std::span all(gradient.rows.data_ptr<std::int64_t>(),
+                      static_cast<std::size_t>(gradient.rows.numel()));
+  const float* gradients = gradient.values.data_ptr<float>();
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, internal::kGrainElements / std::max<std::int64_t>(1, width));
+  at::parallel_for(0, gradient.rows.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+    internal::update_rows(rule, all.subspan(begin, end - begin), static_cast<std::size_t>(width),
+                          values.data_ptr<float>(), gradients + begin * width,
+                          pointers_of(table.slots, 0));
+  });
+}
+
+std::vector<at::Tensor> make_slots(const Optimizer& optimizer, const at::Tensor& like) {
+  std::vector<at::Tensor> slots;
+  for (const auto& spec : internal::slots_of(optimizer)) {
+    slots.push_back(torch::full_like(like, spec.initial));
+  }
+  return slots;
+}
+
+/// The optimizer of each name: of the prefixes that match, the longest.
+std::optional<std::size_t> owner_of(const OptimizersByPrefix& optimizers, std::string_view name) {
+  std::optional<std::size_t> owner;
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    if (!name.starts_with(optimizers[i].prefix)) continue;
+    if (!owner || optimizers[i].prefix.size() > optimizers[*owner].prefix.size()) owner = i;
+  }
+  return owner;
+}
+
+void check_prefixes(const OptimizersByPrefix& optimizers) {
+  std::set<std::string_view> prefixes;
+  for (const OptimizerFor& entry : optimizers) {
+    if (!prefixes.insert(entry.prefix).second) {
+      throw InvalidArgument("two optimizers have the prefix `{}`", entry.prefix);
+    }
+  }
+}
+
+/// The owner of every variable; variables that are not trained have none.
+std::vector<std::optional<std::size_t>> owners_of(const Variables& variables,
+                                                  const OptimizersByPrefix& optimizers) {
+  std::vector<std::optional<std::size_t>> owners;
+  std::vector<std::string> orphans;
+  std::vector<bool> used(optimizers.size(), false);
+  for (const Variable& variable : variables.all()) {
+    owners.push_back(variable.spec.trainable ? owner_of(optimizers, variable.spec.name)
+                                             : std::nullopt);
+    if (owners.back()) used[*owners.back()] = true;
+    if (variable.spec.trainable && !owners.back()) orphans.push_back(variable.spec.name);
+  }
+  if (!orphans.empty()) {
+    throw InvalidArgument("no optimizer's prefix matches `{}`: add one, or one with prefix \"\"",
+                          fmt::join(orphans, "`, `"));
+  }
+  const auto idle = std::ranges::find(used, false);
+  if (idle != used.end()) {
+    throw InvalidArgument("the optimizer with prefix `{}` has no variable of its own",
+                          optimizers[static_cast<std::size_t>(idle - used.begin())].prefix);
+  }
+  return owners;
+}
+
+/// The dense variables in flat order, cut where the owner changes.
+std::vector<std::pair<std::size_t, Run>> runs_of(
+    const Variables& variables, const std::vector<std::optional<std::size_t>>& owners) {
+  std::vector<std::pair<std::size_t, Run>> runs;
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    const Variable& variable = variables.all()[i];
+    if (!variable.dense()) continue;
+    if (runs.empty() || runs.back().first != *owners[i]) {
+      runs.push_back({*owners[i], Run{.offset = variable.offset}});
+    }
+    runs.back().second.variables.push_back(variable);
+  }
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Run& run = runs[i].second;
+    const std::int64_t end =
+        i + 1 < runs.size() ? runs[i + 1].second.offset : variables.flat().numel();
+    run.values = variables.flat().narrow(0, run.offset, end - run.offset);
+  }
+  return runs;
+}
+
+/// The scalars of an Adam; of the second one on, their names are numbered.
+std::vector<NamedTensor> make_powers(const Optimizer& optimizer, int& adam_count) {
+  const auto first = internal::first_powers(optimizer);
+  if (!first) return {};
+  const std::string number = adam_count == 0 ? "" : fmt::format("_{}", adam_count);
+  ++adam_count;
+  return {{"beta1_power" + number, torch::full({}, first->beta1, at::kFloat)},
+          {"beta2_power" + number, torch::full({}, first->beta2, at::kFloat)}};
+}
+
+}  // namespace
+
+/// One optimizer, its variables and its state.
+struct Updater::Group {
+  std::string prefix;
+  Optimizer optimizer;
+  std::vector<Run> runs{};
+  std::vector<Table> tables{};
+  /// [beta1_power, beta2_power] as scalars, for Adam.
+  std::vector<NamedTensor> powers{};
+
+  internal::BetaPowers beta_powers() const {
+    if (powers.empty()) return {};
+    return {*powers[0].tensor.data_ptr<float>(), *powers[1].tensor.data_ptr<float>()};
+  }
+  void advance_powers() {
+    if (powers.empty()) return;
+    const auto next = internal::next_powers(optimizer, beta_powers());
+    *powers[0].tensor.data_ptr<float>() = next.beta1;
+    *powers[1].tensor.data_ptr<float>() = next.beta2;
+  }
+  void add_slots_of(const Variable& variable, std::span<const at::Tensor> slots, std::int64_t first,
+                    std::vector<NamedTensor>& tensors) const {
+    const auto specs = internal::slots_of(optimizer);
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      tensors.push_back(
+          {variable.spec.name + "/" + specs[i].suffix, slots[i]
+                                                           .view({-1})
+                                                           .narrow(0, first, variable.value.numel())
+                                                           .view(variable.value.sizes())});
+    }
+  }
+};
+
+Updater::Updater(const Variables& variables, OptimizersByPrefix optimizers)
+    : flat_size_(variables.flat().numel()), sparse_count_(variables.sparse_count()) {
+  check_prefixes(optimizers);
+  const auto owners = owners_of(variables, optimizers);
+  int adam_count = 0;
+  for (OptimizerFor& entry : optimizers) {
+    groups_.push_back({.prefix = std::move(entry.prefix), .optimizer = std::move(entry.optimizer)});
+    groups_.back().powers = make_powers(groups_.back().optimizer, adam_count);
+  }
+  for (auto& [owner, run] : runs_of(variables, owners)) {
+    run.slots = make_slots(groups_[owner].optimizer, run.values);
+    groups_[owner].runs.push_back(std::move(run));
+  }
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    const Variable& variable = variables.all()[i];
+    if (!variable.sparse()) continue;
+    Group& group = groups_[*owners[i]];
+    group.tables.push_back({variable, make_slots(group.optimizer, variable.value)});
+  }
+}
+
+Updater::Updater(Updater&&) noexcept = default;
+Updater& Updater::operator=(Updater&&) noexcept = default;
+Updater::~Updater() = default;
+
+void Updater::check(const Gradients& gradients) const {
+  if (!gradients.flat.defined() || gradients.flat.numel() != flat_size_ ||
+      gradients.flat.scalar_type() != at::kFloat || !gradients.flat.is_contiguous()) {
+    throw InvalidArgument("flat gradients must be {} contiguous float32 values", flat_size_);
+  }
+  if (gradients.rows.size() != sparse_count_) {
+    throw InvalidArgument("there are {} row gradients for {} sparse variables",
+                          gradients.rows.size(), sparse_count_);
+  }
+  for (const Group& group : groups_) {
+    for (const Run& run : group.runs) {
+      if (run.values.device() != gradients.flat.device()) {
+        throw InvalidArgument("gradients are on {}, variables on {}", gradients.flat.device().str(),
+                              run.values.device().str());
+      }
+    }
+    for (const Table& table : group.tables) {
+      const Variable& variable = table.variable;
+      check_row_gradient(gradients.rows[static_cast<std::size_t>(variable.rows_index)],
+                         variable.value.size(0), variable.value.size(1), variable.spec.name);
+    }
+  }
+}
+
+void Updater::apply(const Gradients& gradients, std::int64_t step) {
+  check(gradients);
+  const at::NoGradGuard no_grad;
+  for (Group& group : groups_) {
+    const double rate = group.optimizer.learning_rate().at(step);
+    const auto rule = internal::rule_of(group.optimizer, rate, group.beta_powers());
+    for (const Run& run : group.runs) update_run(rule, run, gradients.flat);
+    for (const Table& table : group.tables) {
+      update_table(rule, table,
+                   gradients.rows[static_cast<std::size_t>(table.variable.rows_index)]);
+    }
+    group.advance_powers();
+  }
+}
+
+std::vector<Updater::Rate> Updater::learning_rates(std::int64_t step) const {
+  std::vector<Rate> rates;
+  for (const Group& group : groups_) {
+    rates.push_back({group.prefix, group.optimizer.learning_rate().at(step)});
+  }
+  return rates;
+}
+
+std::vector<std::string> Updater::descriptions() const {
+  std::vector<std::string> lines;
+  for (const Group& group : groups_) {
+    std::size_t count = group.tables.size();
+    for (const Run& run : group.runs) count += run.variables.size();
+    lines.push_back(fmt::format("optimizer prefix=\"{}\" variables={} {}", group.prefix, count,
+                                group.optimizer.description()));
+  }
+  return lines;
+}
+
+std::vector<NamedTensor> Updater::tensors() const {
+  std::vector<NamedTensor> tensors;
+  for (const Group& group : groups_) {
+    for (const Run& run : group.runs) {
+      for (const Variable& variable : run.variables) {
+        group.add_slots_of(variable, run.slots, variable.offset - run.offset, tensors);
+      }
+    }
+    for (const Table& table : group.tables) {
+      group.add_slots_of(table.variable, table.slots, 0, tensors);
+    }
+    tensors.insert(tensors.end(), group.powers.begin(), group.powers.end());
+  }
+  return tensors;
+}
+
+}  // namespace muster

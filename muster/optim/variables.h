@@ -1,0 +1,161 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/base/torch_fwd.h"
+#include "muster/optim/named_tensor.h"
+#include "muster/optim/row_gradient.h"
+
+namespace muster {
+
+struct VariableSpec {
+  /// The checkpoint's key, such as "dnn/hiddenlayer_0/kernel".
+  std::string name{};
+  std::vector<std::int64_t> shape{};
+  /// Others (batch-norm statistics) are saved but not updated.
+  bool trainable = true;
+  /// A table [rows, width] whose gradient names the touched rows. A property of the variable, never
+  /// of the layout: untouched rows and their slots do not change.
+  bool sparse = false;
+};
+
+/// A variable and where it lies. `value` is the variable itself, not a copy.
+struct Variable {
+  VariableSpec spec{};
+  at::Tensor value{};
+  /// Of a dense trainable variable: its first element in Variables::flat().
+  std::int64_t offset = -1;
+  /// Of a sparse variable: its place in Gradients::rows.
+  std::int64_t rows_index = -1;
+
+  bool dense() const { return offset >= 0; }
+  bool sparse() const { return rows_index >= 0; }
+};
+
+/// The gradients of all trainable variables of one replica, or their sum.
+struct Gradients {
+  /// Of the dense variables, laid out as Variables::flat(); padding is 0.
+  at::Tensor flat{};
+  /// Of the sparse variables, in their order.
+  std::vector<RowGradient> rows{};
+
+  /// A view of one dense variable's part.
+  at::Tensor of(const Variable& variable) const;
+};
+
+/// How a module's parameters and buffers become variables.
+struct AdoptOptions {
+  /// From libtorch's name ("conv1.weight") to the variable's; by default '.' becomes '/'.
+  std::function<std::string(std::string_view)> name{};
+  /// Whether the variable of this name is a sparse table; by default none is. Its layer must give
+  /// sparse gradients: torch::nn::EmbeddingOptions::sparse(true).
+  std::function<bool(std::string_view)> sparse{};
+};
+
+class AttachedModule;
+
+/// The variables of a process. The dense trainable ones are float32 views of one flat buffer, each
+/// beginning at a multiple of 64 bytes, so that an update is one pass over contiguous memory; a
+/// sparse table and a variable that is not trained have memory of their own. Not for several
+/// threads at once.
+class Variables {
+ public:
+  /// Zeros on the CPU, as a parameter server begins. Throws InvalidArgument on a name that comes
+  /// twice, a negative dimension, or a sparse variable that is not a table.
+  explicit Variables(std::vector<VariableSpec> specs);
+
+  /// Copies the module's parameters into the flat buffer, on their device. Its buffers and
+  /// parameters that need no gradient become variables that are not trained: the module's own
+  /// tensors. A tensor that the module holds twice is one variable, under its first name. Throws
+  /// InvalidArgument when a trained parameter is not float32 or devices differ.
+  static Variables adopt(torch::nn::Module& module, const AdoptOptions& options = {});
+
+  Variables(Variables&&) noexcept;
+  Variables& operator=(Variables&&) noexcept;
+  ~Variables();
+
+  /// Makes the module's parameters views of these variables, with gradients of its own. Several
+  /// modules can be attached: they share values, and each has its buffers to itself. Moving the
+  /// module to another device or type afterwards breaks the tie. Throws InvalidArgument when the
+  /// module has other names or shapes.
+  AttachedModule attach(const std::shared_ptr<torch::nn::Module>& module) const;
+
+  std::span<const Variable> all() const { return variables_; }
+  const Variable* find(std::string_view name) const;
+  /// Every dense trainable variable, padding included.
+  const at::Tensor& flat() const { return flat_; }
+  /// The number of sparse variables.
+  std::size_t sparse_count() const { return sparse_count_; }
+  /// Trainable scalars.
+  std::int64_t parameter_count() const;
+
+  /// Zero gradients, with no touched rows.
+  Gradients make_gradients() const;
+  /// All variables, trainable or not, for checkpoints.
+  std::vector<NamedTensor> tensors() const;
+
+ private:
+  Variables() = default;
+  void allocate(c10::Device device);
+
+  AdoptOptions options_;
+  std::vector<Variable> variables_;
+  at::Tensor flat_;
+  std::size_t sparse_count_ = 0;
+};
+
+/// A module whose parameters are views of Variables, and the gradients that backward leaves.
+///
+///   attached.zero();
+///   loss.backward();
+///   attached.collect();
+///   updater.apply(attached.gradients(), step);
+class AttachedModule {
+ public:
+  AttachedModule(std::shared_ptr<torch::nn::Module> module, Gradients gradients);
+  AttachedModule(AttachedModule&&) noexcept;
+  AttachedModule& operator=(AttachedModule&&) noexcept;
+  ~AttachedModule();
+
+  torch::nn::Module& module() const { return *module_; }
+
+  /// Before a backward: gradients are 0 and no row is touched.
+  void zero();
+  /// After a backward: brings the tables' gradients into gradients().rows, and back into the flat
+  /// buffer what left it (some libtorch's zero_grad() drops gradients). Throws FailedPrecondition
+  /// when a layer of a sparse variable gave a dense gradient.
+  void collect();
+
+  const Gradients& gradients() const { return gradients_; }
+  Gradients& gradients() { return gradients_; }
+
+ private:
+  friend class Variables;
+  struct Dense {
+    at::Tensor parameter;
+    /// Where its gradient belongs.
+    at::Tensor gradient;
+  };
+  struct Table {
+    std::string name;
+    at::Tensor parameter;
+    std::size_t rows_index = 0;
+  };
+  void tie(const Variable& variable, at::Tensor parameter);
+
+  std::shared_ptr<torch::nn::Module> module_;
+  Gradients gradients_;
+  std::vector<Dense> dense_;
+  std::vector<Table> tables_;
+};
+
+}  // namespace muster
