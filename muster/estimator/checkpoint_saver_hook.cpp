@@ -1,0 +1,52 @@
+#include "muster/estimator/checkpoint_saver_hook.h"
+
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/summary/event_writer.h"
+
+namespace muster {
+
+CheckpointSaverHook::CheckpointSaverHook(CheckpointSaverOptions options)
+    : timer_("CheckpointSaverHook",
+             {.every_steps = options.save_steps, .every_secs = options.save_secs},
+             std::move(options.clock)) {
+  add_listeners(options.listeners);
+}
+
+void CheckpointSaverHook::add_listeners(const SavingListeners& listeners) {
+  for (const auto& listener : listeners) {
+    if (!listener) throw InvalidArgument("CheckpointSaverHook: a listener is null");
+    listeners_.push_back(listener);
+  }
+}
+
+void CheckpointSaverHook::begin(Session& session) {
+  for (const auto& listener : listeners_) listener->begin(session);
+}
+
+void CheckpointSaverHook::after_create_session(Session& session) {
+  timer_.reset();
+  save(session);
+}
+
+void CheckpointSaverHook::after_run(Session& session) {
+  if (timer_.should_trigger(session.global_step())) save(session);
+}
+
+void CheckpointSaverHook::end(Session& session) {
+  const std::int64_t step = session.global_step();
+  if (timer_.last_triggered_step() != step) save(session);
+  for (const auto& listener : listeners_) listener->end(session, step);
+}
+
+void CheckpointSaverHook::save(Session& session) {
+  const std::int64_t step = session.global_step();
+  session.save_checkpoint(listeners_);
+  timer_.update_last_triggered(step);
+  const Path prefix = session.config().model_dir / fmt::format("model.ckpt-{}", step);
+  session.events().add_session(
+      {.status = SessionMark::Status::kCheckpoint, .checkpoint_path = prefix.string()}, step);
+}
+
+}  // namespace muster

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "muster/estimator/hook.h"
+#include "muster/estimator/second_or_step_timer.h"
+
+namespace muster {
+
+struct CheckpointSaverOptions {
+  /// Exactly one of the two is set.
+  std::optional<std::int64_t> save_steps{};
+  std::optional<Seconds> save_secs{};
+  /// Told of every checkpoint that this hook saves.
+  SavingListeners listeners{};
+  ClockFn clock = std::chrono::steady_clock::now;
+};
+
+/// Saves a checkpoint when a session is created (also after a roll-back), then by its period, and
+/// at the end if the last step is not saved yet. Each one leaves a mark in the event file. Only in
+/// training, and only on the chief.
+class CheckpointSaverHook : public Hook {
+ public:
+  /// Throws InvalidArgument on a period that is no period, or an empty listener.
+  explicit CheckpointSaverHook(CheckpointSaverOptions options);
+
+  /// Listeners of a run join those of the hook. Only before begin().
+  void add_listeners(const SavingListeners& listeners);
+
+  void begin(Session& session) override;
+  void after_create_session(Session& session) override;
+  void after_run(Session& session) override;
+  void end(Session& session) override;
+
+ private:
+  void save(Session& session);
+
+  SavingListeners listeners_;
+  SecondOrStepTimer timer_;
+};
+
+}  // namespace muster
