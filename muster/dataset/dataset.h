@@ -104,6 +104,12 @@ class Dataset {
   Dataset shard(std::uint64_t count, std::uint64_t index) const {
     return Dataset(std::make_shared<ShardStage<T>>(stage_, ShardOf{count, index}));
   }
+  /// The part that an input function is told to read.
+  template <typename Context>
+    requires requires(const Context& context) { context.num_shards(), context.shard_index(); }
+  Dataset shard(const Context& context) const {
+    return shard(context.num_shards(), context.shard_index());
+  }
 
   /// The stream again and again, each time as a new epoch; for ever without a count.
   Dataset repeat(std::optional<std::uint64_t> count = std::nullopt) const {
@@ -124,9 +130,9 @@ class Dataset {
   /// std::vector<T>.
   template <typename Collate>
   auto batch(std::size_t size, Collate function, Remainder remainder = Remainder::kKeep) const {
-    using Batch = BatchStage<T, Collate>;
-    return Dataset<typename Batch::Out>(
-        std::make_shared<Batch>(stage_, size, remainder, std::move(function)));
+    using Batches = BatchStage<T, Collate>;
+    return Dataset<typename Batches::Out>(
+        std::make_shared<Batches>(stage_, size, remainder, std::move(function)));
   }
   /// For elements that are vectors: rows filled up with `padding` to the longest of their batch.
   template <typename Row = T>
