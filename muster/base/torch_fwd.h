@@ -5,7 +5,7 @@
 
 namespace at {
 class Tensor;
-class Generator;
+struct Generator;
 }  // namespace at
 
 namespace c10 {
