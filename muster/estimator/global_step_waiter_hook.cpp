@@ -1,15 +1,11 @@
 #include "muster/estimator/global_step_waiter_hook.h"
 
-#include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
-#include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
-#include "muster/base/wait.h"
+#include "muster/estimator/poll_until_internal.h"
 
 namespace muster {
 namespace {
@@ -18,14 +14,6 @@ constexpr std::int64_t kLogEverySteps = 1000;
 
 bool is_stopping(const Session& session) {
   return session.stop_requested() || StopSignals::received() != 0;
-}
-
-// Nobody can wake us when a step is made in another process.
-void nap(std::chrono::milliseconds span, const WaitReason& reason) {
-  std::mutex mutex;
-  std::condition_variable never;
-  std::unique_lock lock(mutex);
-  wait_until(never, lock, Deadline::after(span), reason, [] { return false; });
 }
 
 }  // namespace
@@ -39,32 +27,26 @@ GlobalStepWaiterHook::GlobalStepWaiterHook(GlobalStepWaiterOptions options)
 
 void GlobalStepWaiterHook::before_run(Session& session) {
   if (std::exchange(waited_, true) || options_.wait_until_step <= 0) return;
-  std::int64_t step = options_.current_step(session);
-  if (step >= options_.wait_until_step) return;
+  wait_for_step(session, options_.current_step(session));
+}
 
-  // Read by the watchdog's thread too.
-  std::atomic<std::int64_t> seen{step};
-  const WaitReason reason = [&seen, until = options_.wait_until_step] {
-    return fmt::format("global step {}: it is {}", until, seen.load());
-  };
-  const BlockingRegion reported(reason);
-  const Deadline deadline = Deadline::after(options_.timeout);
-  std::int64_t logged = step;
-  log::info("Waiting for global step {} before starting training.", options_.wait_until_step);
-  while (step < options_.wait_until_step && !is_stopping(session)) {
-    if (deadline.expired()) {
-      throw DeadlineExceeded("waited {:.1f} s for {}",
-                             std::chrono::duration<double>(options_.timeout).count(), reason());
-    }
+void GlobalStepWaiterHook::wait_for_step(Session& session, std::int64_t first_step) const {
+  const std::int64_t until = options_.wait_until_step;
+  if (first_step >= until) return;
+  log::info("Waiting for global step {} before starting training.", until);
+  std::atomic<std::int64_t> step = first_step;
+  std::int64_t logged = first_step;
+  const auto reason = [&] { return fmt::format("global step {}: it is {}", until, step.load()); };
+  poll_until(Deadline::after(options_.timeout), options_.poll_period, reason, [&] {
+    step = options_.current_step(session);
+    if (step >= until || is_stopping(session)) return true;
     if (step - logged >= kLogEverySteps) {
-      log::info("Waiting for global step {} before starting training. Current step is {}.",
-                options_.wait_until_step, step);
+      log::info("Waiting for global step {} before starting training. Current step is {}.", until,
+                step.load());
       logged = step;
     }
-    nap(options_.poll_period, reason);
-    step = options_.current_step(session);
-    seen = step;
-  }
+    return false;
+  });
 }
 
 }  // namespace muster

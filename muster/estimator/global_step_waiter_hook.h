@@ -27,6 +27,8 @@ class GlobalStepWaiterHook : public Hook {
   void before_run(Session& session) override;
 
  private:
+  void wait_for_step(Session& session, std::int64_t first_step) const;
+
   GlobalStepWaiterOptions options_;
   bool waited_ = false;
 };

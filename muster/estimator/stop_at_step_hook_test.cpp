@@ -1,0 +1,75 @@
+#include "muster/estimator/stop_at_step_hook.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/error.h"
+#include "muster/estimator/fake_session_internal.h"
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeSession;
+
+TEST(StopAtStepHook, StopsAtAGlobalStep) {
+  FakeSession session;
+  session.step = 7;
+  StopAtStepHook hook({.last_step = 10});
+  hook.after_create_session(session);
+  session.run(hook, 2);
+  EXPECT_FALSE(session.stop_requested());
+  session.run(hook);
+  EXPECT_THAT(session.stop_reasons, ElementsAre("step 10 is reached"));
+}
+
+TEST(StopAtStepHook, StopsAfterSoManySteps) {
+  FakeSession session;
+  session.step = 7;
+  StopAtStepHook hook({.num_steps = 2});
+  hook.after_create_session(session);
+  session.run(hook);
+  EXPECT_FALSE(session.stop_requested());
+  session.run(hook);
+  EXPECT_TRUE(session.stop_requested());
+}
+
+TEST(StopAtStepHook, ARollBackDoesNotMoveTheEnd) {
+  FakeSession session;
+  StopAtStepHook hook({.num_steps = 10});
+  hook.after_create_session(session);
+  session.run(hook, 8);
+  session.step = 4;
+  hook.after_create_session(session);
+  session.run(hook, 5);
+  EXPECT_FALSE(session.stop_requested());
+  session.run(hook);
+  EXPECT_TRUE(session.stop_requested());
+}
+
+TEST(StopAtStepHook, StopsWhenOthersHaveGonePastTheEnd) {
+  FakeSession session;
+  StopAtStepHook hook({.last_step = 10});
+  hook.after_create_session(session);
+  session.step = 14;
+  session.run(hook);
+  EXPECT_TRUE(session.stop_requested());
+}
+
+TEST(StopAtStepHook, ARunThatIsThereAlreadyStopsBeforeItsFirstStep) {
+  FakeSession session;
+  session.step = 10;
+  StopAtStepHook hook({.last_step = 10});
+  hook.after_create_session(session);
+  EXPECT_TRUE(session.stop_requested());
+}
+
+TEST(StopAtStepHook, WantsExactlyOnePositiveEnd) {
+  EXPECT_THROW(StopAtStepHook({}), InvalidArgument);
+  EXPECT_THROW(StopAtStepHook({.num_steps = 1, .last_step = 1}), InvalidArgument);
+  EXPECT_THROW(StopAtStepHook({.num_steps = 0}), InvalidArgument);
+  EXPECT_THROW(StopAtStepHook({.last_step = -1}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace muster
