@@ -48,7 +48,8 @@ class WeightedCount {
     }
   }
   void merge(const WeightedCount& other);
-  double value() const { return static_cast<double>(ones_) + rest_.value(); }
+  /// Rounded once.
+  double value() const;
 
   void write(StateWriter& out) const;
   static WeightedCount read(StateReader& in);

@@ -19,7 +19,7 @@ enum class Reduction {
   kSumOverBatchSize,
 };
 
-/// A weighted loss, one a row, and what it was made of.
+/// The loss of one batch and what it was made of.
 struct HeadLoss {
   /// The scalar to minimise.
   at::Tensor loss{};
@@ -27,6 +27,8 @@ struct HeadLoss {
   at::Tensor unreduced{};
   /// Weights that go with `unreduced`, [batch, 1] or [batch, k]; undefined when all are 1.
   at::Tensor weights{};
+  /// Of a multi-head: the losses of its heads.
+  std::vector<HeadLoss> parts{};
 };
 
 /// What follows the logits: loss, predictions, metrics and signatures of one kind of task.
@@ -51,6 +53,7 @@ class Head {
   virtual MetricSet metrics(const at::Tensor& logits, const Batch& batch,
                             const HeadLoss& loss) const = 0;
   virtual std::vector<ExportOutput> export_outputs() const = 0;
+  /// What there is to show beside the loss itself.
   virtual Summaries summaries(const HeadLoss& loss, std::int64_t batch_size) const = 0;
 
   /// All of the above that `mode` asks for. `regularization_loss` may be undefined.

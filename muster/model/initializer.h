@@ -24,10 +24,10 @@ Initializer ones();
 Initializer constant(float value);
 /// Uniform in [-limit, limit), limit = sqrt(6 / (fan_in + fan_out)).
 Initializer glorot_uniform(KernelLayout layout = KernelLayout::kInOut);
-/// Uniform in [low, high). Throws InvalidArgument unless low < high.
-Initializer uniform(float low, float high);
-/// Normal, values beyond two standard deviations drawn again. Throws InvalidArgument unless stddev
-/// is positive.
-Initializer truncated_normal(float stddev, float mean = 0.0F);
+/// Uniform in [-limit, limit). Throws InvalidArgument unless the limit is positive.
+Initializer uniform(float limit);
+/// Normal around 0, values beyond two standard deviations drawn again. Throws InvalidArgument
+/// unless stddev is positive.
+Initializer truncated_normal(float stddev);
 
 }  // namespace muster

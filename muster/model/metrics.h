@@ -133,7 +133,8 @@ class Auc : public Metric {
   std::vector<WeightedCount> positives_, negatives_;
 };
 
-/// The area under the curve through every distinct prediction. Remembers all of them: 9 bytes each.
+/// The area under the curve through every distinct prediction. Remembers all of them: 12 bytes
+/// each. For precision and recall it is the average precision, which interpolates nothing.
 class ExactAuc : public Metric {
  public:
   explicit ExactAuc(Curve curve = Curve::kRoc);

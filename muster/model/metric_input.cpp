@@ -1,0 +1,43 @@
+#include <fmt/ranges.h>
+#include <torch/types.h>
+
+#include "muster/base/error.h"
+#include "muster/model/metric_input_internal.h"
+
+namespace muster::internal {
+namespace {
+
+at::Tensor expand_weights(const at::Tensor& weights, const at::Tensor& values) {
+  if (weights.numel() == values.numel()) return weights;
+  const bool one_a_row = values.dim() >= 1 && weights.dim() >= 1 &&
+                         weights.numel() == values.size(0) && weights.size(0) == values.size(0);
+  if (!one_a_row) {
+    throw InvalidArgument("weights [{}] do not go with values [{}]: give one a value or one a row",
+                          fmt::join(weights.sizes(), ", "), fmt::join(values.sizes(), ", "));
+  }
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(values.dim()), 1);
+  shape[0] = values.size(0);
+  return weights.reshape(shape).expand_as(values);
+}
+
+}  // namespace
+
+template <typename Value>
+Flat<Value>::Flat(const at::Tensor& tensor)
+    : tensor_(tensor.detach().to(at::kCPU, c10::CppTypeToScalarType<Value>::value).contiguous()),
+      data_(tensor_.data_ptr<Value>()) {}
+
+template class Flat<float>;
+template class Flat<double>;
+
+Weights::Weights(const at::Tensor& weights, const at::Tensor& values)
+    : given_(weights.defined()),
+      flat_(given_ ? expand_weights(weights, values) : torch::empty({0}, torch::kDouble)) {}
+
+void check_same_count(const at::Tensor& labels, const at::Tensor& predictions) {
+  if (labels.numel() == predictions.numel()) return;
+  throw InvalidArgument("labels [{}] and predictions [{}] are not the same number of values",
+                        fmt::join(labels.sizes(), ", "), fmt::join(predictions.sizes(), ", "));
+}
+
+}  // namespace muster::internal
