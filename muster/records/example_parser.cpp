@@ -122,10 +122,7 @@ class KeyFinder {
   }
 
  private:
-  bool matches(std::size_t i, std::string_view key) const {
-    return keys_[i].size() == key.size() &&
-           std::memcmp(keys_[i].data(), key.data(), key.size()) == 0;
-  }
+  bool matches(std::size_t i, std::string_view key) const { return keys_[i] == key; }
   std::size_t found(std::size_t i) {
     next_ = i + 1;
     return i;
@@ -327,6 +324,7 @@ void FeatureView::append_to(std::vector<std::int64_t>& out) const {
 void FeatureView::append_to(std::vector<float>& out) const {
   if (kind_ != FeatureKind::kFloat) return;
   walk_floats(list_, offset_, [&out](std::string_view run) {
+    if (run.empty()) return true;  // memcpy takes no null pointer, also for no bytes
     const std::size_t old_size = out.size();
     out.resize(old_size + run.size() / sizeof(float));
     std::memcpy(out.data() + old_size, run.data(), run.size());

@@ -4,6 +4,9 @@
 #include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <bit>
+
 #include "muster/base/error.h"
 #include "muster/base/random.h"
 #include "muster/example.pb.h"
@@ -178,9 +181,12 @@ void expect_same(const proto::Feature& feature, const FeatureView& view) {
   const auto& strings = feature.bytes_list().value();
   EXPECT_EQ(static_cast<int>(view.kind()), static_cast<int>(feature.kind_case()));
   EXPECT_EQ(values<std::int64_t>(view), std::vector<std::int64_t>(ints.begin(), ints.end()));
-  const auto found_floats = values<float>(view);
-  ASSERT_EQ(found_floats.size(), static_cast<std::size_t>(floats.size()));
-  EXPECT_EQ(std::memcmp(found_floats.data(), floats.data(), found_floats.size() * 4), 0);
+  const auto bits = [](const auto& list) {  // compared as bits, since NaN is not equal to itself
+    std::vector<std::uint32_t> out;
+    for (const float value : list) out.push_back(std::bit_cast<std::uint32_t>(value));
+    return out;
+  };
+  EXPECT_EQ(bits(values<float>(view)), bits(floats));
   EXPECT_EQ(values<std::string_view>(view),
             std::vector<std::string_view>(strings.begin(), strings.end()));
 }
