@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -308,6 +310,47 @@ TEST(DeviceUpdate, AgreesWithTheLoopsOfTheCpu) {
     }
     EXPECT_TRUE(at::allclose(flat, variables.flat(), 1e-4, 1e-5)) << optimizer.description();
     EXPECT_TRUE(at::allclose(device_table, table, 1e-4, 1e-5)) << optimizer.description();
+  }
+}
+
+/// Trains a table and a layer for some steps on one device, and returns all variables on the CPU.
+std::vector<at::Tensor> trained_on(c10::Device device, const Optimizer& optimizer) {
+  struct Network : torch::nn::Module {
+    Network() {
+      table = register_module(
+          "table", torch::nn::Embedding(torch::nn::EmbeddingOptions(50, 8).sparse(true)));
+      dense = register_module("dense", torch::nn::Linear(8, 3));
+    }
+    torch::nn::Embedding table{nullptr};
+    torch::nn::Linear dense{nullptr};
+  };
+  torch::manual_seed(5);
+  const auto network = std::make_shared<Network>();
+  network->to(device);
+  const Variables variables = Variables::adopt(
+      *network, {.sparse = [](std::string_view name) { return name == "table/weight"; }});
+  AttachedModule attached = variables.attach(network);
+  Updater updater(variables, {{"", optimizer}});
+  const at::Tensor ids = torch::tensor({3, 1, 3, 49, 7}, at::kLong).to(device);
+  for (std::int64_t step = 0; step < 5; ++step) {
+    attached.zero();
+    network->dense(network->table(ids)).square().sum().backward();
+    attached.collect();
+    updater.apply(attached.gradients(), step);
+  }
+  std::vector<at::Tensor> values;
+  for (const Variable& variable : variables.all()) values.push_back(variable.value.cpu());
+  return values;
+}
+
+TEST(Updater, TrainsOnAGpuAsOnTheCpu) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "there is no GPU";
+  for (const Optimizer& optimizer : every_optimizer()) {
+    const auto cpu = trained_on(at::kCPU, optimizer);
+    const auto gpu = trained_on(at::kCUDA, optimizer);
+    for (std::size_t i = 0; i < cpu.size(); ++i) {
+      EXPECT_TRUE(at::allclose(gpu[i], cpu[i], 1e-3, 1e-4)) << optimizer.description();
+    }
   }
 }
 
