@@ -20,5 +20,6 @@ void add_commands(CLI::App& parent, const Table& table) {
 }
 
 void add_records(CLI::App& command);
+void add_events(CLI::App& command);
 
 }  // namespace muster::cli
