@@ -19,6 +19,8 @@ TimerPeriod period_of(const ExamplesPerSecondOptions& options) {
 ExamplesPerSecondHook::ExamplesPerSecondHook(ExamplesPerSecondOptions options)
     : timer_("ExamplesPerSecondHook", period_of(options), std::move(options.clock)) {}
 
+void ExamplesPerSecondHook::begin(Session&) { total_ = {}; }
+
 void ExamplesPerSecondHook::after_create_session(Session&) { timer_.reset(); }
 
 void ExamplesPerSecondHook::after_run(Session& session) {

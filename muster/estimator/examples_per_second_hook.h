@@ -18,6 +18,7 @@ class ExamplesPerSecondHook : public Hook {
  public:
   explicit ExamplesPerSecondHook(ExamplesPerSecondOptions options = {});
 
+  void begin(Session& session) override;
   void after_create_session(Session& session) override;
   void after_run(Session& session) override;
 

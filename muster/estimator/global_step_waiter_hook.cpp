@@ -4,17 +4,12 @@
 #include <utility>
 
 #include "muster/base/log.h"
-#include "muster/base/signals.h"
 #include "muster/estimator/poll_until_internal.h"
 
 namespace muster {
 namespace {
 
 constexpr std::int64_t kLogEverySteps = 1000;
-
-bool is_stopping(const Session& session) {
-  return session.stop_requested() || StopSignals::received() != 0;
-}
 
 }  // namespace
 
@@ -24,6 +19,8 @@ GlobalStepWaiterHook::GlobalStepWaiterHook(GlobalStepWaiterOptions options)
     options_.current_step = [](Session& session) { return session.global_step(); };
   }
 }
+
+void GlobalStepWaiterHook::begin(Session&) { waited_ = false; }
 
 void GlobalStepWaiterHook::before_run(Session& session) {
   if (std::exchange(waited_, true) || options_.wait_until_step <= 0) return;
@@ -37,9 +34,9 @@ void GlobalStepWaiterHook::wait_for_step(Session& session, std::int64_t first_st
   std::atomic<std::int64_t> step = first_step;
   std::int64_t logged = first_step;
   const auto reason = [&] { return fmt::format("global step {}: it is {}", until, step.load()); };
-  poll_until(Deadline::after(options_.timeout), options_.poll_period, reason, [&] {
+  poll_until(session, Deadline::after(options_.timeout), options_.poll_period, reason, [&] {
     step = options_.current_step(session);
-    if (step >= until || is_stopping(session)) return true;
+    if (step >= until) return true;
     if (step - logged >= kLogEverySteps) {
       log::info("Waiting for global step {} before starting training. Current step is {}.", until,
                 step.load());

@@ -23,6 +23,7 @@ class GlobalStepWaiterHook : public Hook {
  public:
   explicit GlobalStepWaiterHook(GlobalStepWaiterOptions options);
 
+  void begin(Session& session) override;
   /// Throws DeadlineExceeded, naming both steps, when the time is over.
   void before_run(Session& session) override;
 

@@ -42,6 +42,12 @@ LoggingHook::LoggingHook(LoggingOptions options)
   }
 }
 
+void LoggingHook::begin(Session&) {
+  if (timer_) timer_->reset();
+  last_line_.reset();
+  iterations_ = 0;
+}
+
 void LoggingHook::after_run(Session& session) {
   const std::int64_t iteration = iterations_++;
   if (!timer_ || !timer_->should_trigger(iteration)) return;

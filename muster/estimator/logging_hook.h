@@ -35,6 +35,7 @@ class LoggingHook : public Hook {
   /// Throws InvalidArgument without values, with an empty function, or on a period that is none.
   explicit LoggingHook(LoggingOptions options);
 
+  void begin(Session& session) override;
   void after_run(Session& session) override;
   void end(Session& session) override;
 

@@ -106,8 +106,20 @@ TEST(LoggingHook, TheEstimatorsOwnLineHasLossAndStep) {
                           MatchesRegex(R"(loss = 2\.5, step = 101 \([0-9]+\.[0-9]{3} sec\))")));
 }
 
+TEST(LoggingHook, BeginsAnewInAnotherRun) {
+  FakeSession session;
+  const HookPtr hook = make_loss_logging_hook(100);
+  const LogLines log;
+  for (int run = 0; run < 2; ++run) {
+    session.step = 0;
+    hook->begin(session);
+    session.run(*hook, 3);
+  }
+  EXPECT_THAT(log.lines, ElementsAre("loss = 0, step = 1", "loss = 0, step = 1"));
+}
+
 TEST(LoggingHook, RefusesOptionsThatCannotWork) {
-  EXPECT_THROW(LoggingHook(log_step()), InvalidArgument);
+  EXPECT_THROW(LoggingHook{log_step()}, InvalidArgument);
   EXPECT_THROW(LoggingHook({.every_n_iter = 1}), InvalidArgument);
   LoggingOptions both = log_step();
   both.every_n_iter = 1;

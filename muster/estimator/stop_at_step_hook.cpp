@@ -4,8 +4,7 @@
 
 namespace muster {
 
-StopAtStepHook::StopAtStepHook(const StopAtStepOptions& options)
-    : options_(options), last_step_(options.last_step) {
+StopAtStepHook::StopAtStepHook(const StopAtStepOptions& options) : options_(options) {
   if (options.num_steps.has_value() == options.last_step.has_value()) {
     throw InvalidArgument("StopAtStepHook: set exactly one of num_steps and last_step");
   }
@@ -15,6 +14,8 @@ StopAtStepHook::StopAtStepHook(const StopAtStepOptions& options)
                           options.num_steps ? "num_steps" : "last_step", given);
   }
 }
+
+void StopAtStepHook::begin(Session&) { last_step_ = options_.last_step; }
 
 void StopAtStepHook::after_create_session(Session& session) {
   if (!last_step_) last_step_ = session.global_step() + *options_.num_steps;

@@ -20,6 +20,7 @@ class StopAtStepHook : public Hook {
   /// Throws InvalidArgument unless exactly one is set and positive.
   explicit StopAtStepHook(const StopAtStepOptions& options);
 
+  void begin(Session& session) override;
   void after_create_session(Session& session) override;
   void after_run(Session& session) override;
 

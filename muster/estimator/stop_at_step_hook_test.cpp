@@ -12,11 +12,16 @@ namespace {
 using ::testing::ElementsAre;
 using testing::FakeSession;
 
+void start(Hook& hook, FakeSession& session) {
+  hook.begin(session);
+  hook.after_create_session(session);
+}
+
 TEST(StopAtStepHook, StopsAtAGlobalStep) {
   FakeSession session;
   session.step = 7;
   StopAtStepHook hook({.last_step = 10});
-  hook.after_create_session(session);
+  start(hook, session);
   session.run(hook, 2);
   EXPECT_FALSE(session.stop_requested());
   session.run(hook);
@@ -27,7 +32,7 @@ TEST(StopAtStepHook, StopsAfterSoManySteps) {
   FakeSession session;
   session.step = 7;
   StopAtStepHook hook({.num_steps = 2});
-  hook.after_create_session(session);
+  start(hook, session);
   session.run(hook);
   EXPECT_FALSE(session.stop_requested());
   session.run(hook);
@@ -37,7 +42,7 @@ TEST(StopAtStepHook, StopsAfterSoManySteps) {
 TEST(StopAtStepHook, ARollBackDoesNotMoveTheEnd) {
   FakeSession session;
   StopAtStepHook hook({.num_steps = 10});
-  hook.after_create_session(session);
+  start(hook, session);
   session.run(hook, 8);
   session.step = 4;
   hook.after_create_session(session);
@@ -50,7 +55,7 @@ TEST(StopAtStepHook, ARollBackDoesNotMoveTheEnd) {
 TEST(StopAtStepHook, StopsWhenOthersHaveGonePastTheEnd) {
   FakeSession session;
   StopAtStepHook hook({.last_step = 10});
-  hook.after_create_session(session);
+  start(hook, session);
   session.step = 14;
   session.run(hook);
   EXPECT_TRUE(session.stop_requested());
@@ -60,8 +65,22 @@ TEST(StopAtStepHook, ARunThatIsThereAlreadyStopsBeforeItsFirstStep) {
   FakeSession session;
   session.step = 10;
   StopAtStepHook hook({.last_step = 10});
-  hook.after_create_session(session);
+  start(hook, session);
   EXPECT_TRUE(session.stop_requested());
+}
+
+TEST(StopAtStepHook, CountsAnewInAnotherRun) {
+  FakeSession session;
+  StopAtStepHook hook({.num_steps = 2});
+  start(hook, session);
+  session.run(hook, 2);
+  FakeSession second;
+  second.step = 2;
+  start(hook, second);
+  second.run(hook);
+  EXPECT_FALSE(second.stop_requested());
+  second.run(hook);
+  EXPECT_TRUE(second.stop_requested());
 }
 
 TEST(StopAtStepHook, WantsExactlyOnePositiveEnd) {

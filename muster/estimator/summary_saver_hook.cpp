@@ -89,6 +89,8 @@ SummarySaverHook::SummarySaverHook(SummarySaverOptions options)
   }
 }
 
+void SummarySaverHook::begin(Session&) { started_ = false; }
+
 void SummarySaverHook::after_create_session(Session&) { timer_.reset(); }
 
 void SummarySaverHook::after_run(Session& session) {

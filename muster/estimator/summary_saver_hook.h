@@ -25,6 +25,7 @@ class SummarySaverHook : public Hook {
   /// Throws InvalidArgument on a period that is no period, or max_images below 1.
   explicit SummarySaverHook(SummarySaverOptions options);
 
+  void begin(Session& session) override;
   void after_create_session(Session& session) override;
   /// Throws InvalidArgument, naming the tag, on a scalar of several elements or pictures of another
   /// shape than [n, height, width, channels].
