@@ -122,7 +122,7 @@ class BatchStage final
               held_.push_back(element.origin);
               values_.push_back(std::move(element.value));
             },
-            [&](const std::exception_ptr& error) { failures_.push_back(error); });
+            [&](std::exception_ptr error) { failures_.push_back(std::move(error)); });
       }
       return values_.size() == stage_.size_;
     }

@@ -142,10 +142,10 @@ class CacheStage final : public UnaryStage<T> {
             if (writer_) writer_->add(element.value);
             out.add(std::move(element.value), Origin{context_.epoch, given_++});
           },
-          [&](const std::exception_ptr& error) {
+          [&](std::exception_ptr error) {
             // A pass with a hole is not kept.
             writer_.reset();
-            out.fail(error);
+            out.fail(std::move(error));
           });
     }
 

@@ -106,7 +106,7 @@ class Dataset {
   }
   /// The part that an input function is told to read.
   template <typename Context>
-    requires requires(const Context& context) { context.num_shards(), context.shard_index(); }
+  requires requires(const Context& context) { context.num_shards(), context.shard_index(); }
   Dataset shard(const Context& context) const {
     return shard(context.num_shards(), context.shard_index());
   }

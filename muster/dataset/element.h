@@ -51,14 +51,16 @@ class Chunk {
   const std::vector<Element<T>>& elements() const { return elements_; }
   std::vector<Element<T>>& elements() { return elements_; }
   const std::vector<Failure>& failures() const { return failures_; }
+  std::vector<Failure>& failures() { return failures_; }
 
-  /// Hands every event to one of the two functions, in order. They may move the value out.
+  /// Hands every event to one of the two functions, in order, which may move it out. Failures are
+  /// moved, so that an exception has one owner, on one thread at a time.
   template <typename OnElement, typename OnFailure>
   void drain(OnElement&& on_element, OnFailure&& on_failure) {
     std::size_t done = 0;
-    for (const Failure& failure : failures_) {
+    for (Failure& failure : failures_) {
       for (; done < failure.before; ++done) on_element(elements_[done]);
-      on_failure(failure.error);
+      on_failure(std::move(failure.error));
     }
     for (; done < elements_.size(); ++done) on_element(elements_[done]);
   }

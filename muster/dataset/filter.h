@@ -35,7 +35,7 @@ class FilterStage final : public PassingStage<T> {
     void do_pull(Chunk<T>& out, std::size_t most) override {
       while (out.empty() && input_->pull(chunk_, most) > 0) {
         chunk_.drain([&](Element<T>& element) { keep_if_wanted(element, out); },
-                     [&](const std::exception_ptr& error) { out.fail(error); });
+                     [&](std::exception_ptr error) { out.fail(std::move(error)); });
       }
       chunk_.clear();
     }

@@ -45,7 +45,7 @@ class IgnoreErrorsStage final : public PassingStage<T> {
           return;
         }
         chunk_.drain([&](Element<T>& element) { out.add(std::move(element)); },
-                     [&](const std::exception_ptr& error) { drop_or_pass(error, out); });
+                     [&](std::exception_ptr error) { drop_or_pass(std::move(error), out); });
       }
     }
     void do_save(PositionWriter& writer) const override {
@@ -58,7 +58,7 @@ class IgnoreErrorsStage final : public PassingStage<T> {
     }
 
    private:
-    void drop_or_pass(const std::exception_ptr& error, Chunk<T>& out) {
+    void drop_or_pass(std::exception_ptr error, Chunk<T>& out) {
       try {
         std::rethrow_exception(error);
       } catch (Error& failure) {
@@ -67,10 +67,10 @@ class IgnoreErrorsStage final : public PassingStage<T> {
         } else {
           failure.add_context(
               fmt::format("after {} elements that ignore_errors dropped", stage_.budget_));
-          out.fail(error);
+          out.fail(std::move(error));
         }
       } catch (...) {
-        out.fail(error);
+        out.fail(std::move(error));
       }
     }
 

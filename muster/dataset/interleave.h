@@ -192,7 +192,7 @@ class InterleaveStage final : public UnaryStage<In, Out> {
               out.fail(current_failure("interleave of " + stage_.input().where(origin)));
             }
           },
-          [&](const std::exception_ptr& error) { out.fail(error); });
+          [&](std::exception_ptr error) { out.fail(std::move(error)); });
       return true;
     }
     void read_current(Chunk<Out>& out, std::size_t most) {

@@ -57,7 +57,7 @@ class Mapper {
             out.fail(failure_at(element.origin));
           }
         },
-        [&](const std::exception_ptr& error) { out.fail(error); });
+        [&](std::exception_ptr error) { out.fail(std::move(error)); });
   }
 
   Element<Out> map(Element<In> element) const {

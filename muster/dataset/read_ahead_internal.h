@@ -146,10 +146,10 @@ class ReadAheadIterator final : public StageIterator<Out> {
   }
 
   void give_some(Chunk<Out>& ready, Chunk<Out>& out, std::size_t most) {
-    const auto& failures = ready.failures();
+    auto& failures = ready.failures();
     for (; given_ < piece_events_ && out.events() < most; ++given_) {
       if (failed_ < failures.size() && failures[failed_].before == given_ - failed_) {
-        out.fail(failures[failed_++].error);
+        out.fail(std::move(failures[failed_++].error));
       } else {
         out.add(std::move(ready.elements()[given_ - failed_]));
       }

@@ -119,7 +119,7 @@ class ShardByReading final : public StageIterator<T> {
       if (gap > 0 && input_->skip(gap) < gap) return;
       if (input_->pull(one_, 1) == 0) return;
       one_.drain([&](Element<T>& element) { out.add(std::move(element)); },
-                 [&](const std::exception_ptr& error) { out.fail(error); });
+                 [&](std::exception_ptr error) { out.fail(std::move(error)); });
     }
   }
   void do_save(PositionWriter& writer) const override {

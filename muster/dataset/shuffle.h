@@ -88,7 +88,7 @@ class ShuffleStage final : public PassingStage<T> {
       const std::size_t room = stage_.buffer_size_ - buffer_.size();
       if (input_->pull(chunk_, std::min(most, room)) == 0) input_ended_ = true;
       chunk_.drain([&](Element<T>& element) { buffer_.push_back(std::move(element)); },
-                   [&](const std::exception_ptr& error) { out.fail(error); });
+                   [&](std::exception_ptr error) { out.fail(std::move(error)); });
     }
     void exchange(Chunk<T>& out, std::size_t most) {
       if (input_->pull(chunk_, most) == 0) input_ended_ = true;
@@ -97,7 +97,7 @@ class ShuffleStage final : public PassingStage<T> {
             Element<T>& slot = buffer_[draws_.draw(buffer_.size())];
             out.add(std::exchange(slot, std::move(element)));
           },
-          [&](const std::exception_ptr& error) { out.fail(error); });
+          [&](std::exception_ptr error) { out.fail(std::move(error)); });
     }
     void empty(Chunk<T>& out, std::size_t most) {
       while (!buffer_.empty() && out.events() < most) {

@@ -56,7 +56,8 @@ class ZipStage final : public Stage<std::tuple<Ts...>> {
    protected:
     void do_pull(Chunk<Out>& out, std::size_t most) override {
       while (!ended_ && out.events() < most) {
-        std::apply([&](auto&... side) { ended_ = ((side.input->pull(side.one, 1) == 0) | ...); },
+        // All sides take a step, also behind one that has ended, so that they stay in line.
+        std::apply([&](auto&... side) { ((ended_ |= side.input->pull(side.one, 1) == 0), ...); },
                    sides_);
         if (!ended_) pair_up(out);
       }
@@ -76,12 +77,14 @@ class ZipStage final : public Stage<std::tuple<Ts...>> {
     void pair_up(Chunk<Out>& out) {
       const Origin origin{epoch_, number_++};
       std::exception_ptr failure;
-      const auto look = [&](const auto& side) {
-        if (!failure && side.one.elements().empty()) failure = side.one.failures().front().error;
+      const auto look = [&](auto& side) {
+        if (!failure && side.one.elements().empty()) {
+          failure = std::move(side.one.failures().front().error);
+        }
       };
-      std::apply([&](const auto&... side) { (look(side), ...); }, sides_);
+      std::apply([&](auto&... side) { (look(side), ...); }, sides_);
       if (failure) {
-        out.fail(failure);
+        out.fail(std::move(failure));
         return;
       }
       std::apply(
