@@ -15,6 +15,7 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"records", "write, show, verify, index and time TFRecord files", add_records},
+    {"checkpoint", "show and hash checkpoints", add_checkpoint},
     {"events", "show what a run wrote for TensorBoard", add_events},
 };
 

@@ -1,0 +1,94 @@
+// `muster checkpoint show` and `muster checkpoint hash`, as processes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "muster/checkpoint/bundle_writer.h"
+#include "muster/checkpoint/checkpoint_hash.h"
+#include "muster/checkpoint/checkpoint_store.h"
+#include "muster/testing/data_dir.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Outcome;
+using testing::TempDir;
+
+Outcome checkpoint(const std::vector<std::string>& arguments) {
+  std::vector<std::string> all{"checkpoint"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return testing::run_program(MUSTER_PROGRAM, all);
+}
+
+void save(const Path& model_dir) {
+  const std::vector<float> kernel{1, 2, 3, 4, 5, 6};
+  const std::vector<std::int64_t> step{7};
+  const std::vector<TensorView> tensors{
+      {.name = "dense/kernel", .shape = {2, 3}, .bytes = std::as_bytes(std::span(kernel))},
+      {.name = "global_step", .type = TensorType::kInt64, .bytes = std::as_bytes(std::span(step))}};
+  CheckpointStore(model_dir).save(7, tensors);
+}
+
+TEST(CheckpointShow, PrintsTensorsSortedWithTotals) {
+  const TempDir dir;
+  save(dir.path());
+  const Outcome outcome = checkpoint({"show", dir.path()});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out,
+            "name          dtype             bytes  shape\n"
+            "dense/kernel  float32              24  [2, 3]\n"
+            "global_step   int64                 8  []\n"
+            "2 tensors, 7 elements, 32 B in 1 data file\n");
+}
+
+TEST(CheckpointShow, PrintsJsonForPrograms) {
+  const TempDir dir;
+  save(dir.path());
+  const Outcome outcome = checkpoint({"show", dir / "model.ckpt-7", "--json"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const auto all = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(all["tensors"][0],
+            (nlohmann::json{
+                {"name", "dense/kernel"}, {"dtype", "float32"}, {"shape", {2, 3}}, {"bytes", 24}}));
+  EXPECT_EQ(all["total"]["bytes"], 32);
+}
+
+TEST(CheckpointShow, ReadsASavedModelOfTensorFlow) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const Outcome outcome = checkpoint({"show", data / "tensorflow/half_plus_two/00000123"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("3 tensors, 3 elements"));
+}
+
+TEST(CheckpointShow, SaysWhatToGiveWhenThereIsNoCheckpoint) {
+  const TempDir dir;
+  const Outcome outcome = checkpoint({"show", dir.path()});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("there is no checkpoint at " + dir.path().string()));
+}
+
+TEST(CheckpointHash, PrintsTheHashAndThePrefix) {
+  const TempDir dir;
+  save(dir.path());
+  const Outcome outcome = checkpoint({"hash", dir.path()});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const Path prefix = dir / "model.ckpt-7";
+  EXPECT_EQ(outcome.out, checkpoint_hash(BundleReader(prefix)) + "  " + prefix.string() + "\n");
+}
+
+TEST(CheckpointHash, FailsOnADamagedTensor) {
+  const TempDir dir;
+  save(dir.path());
+  testing::flip_byte(dir / "model.ckpt-7.data-00000-of-00001", 0);
+  const Outcome outcome = checkpoint({"hash", dir.path()});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, HasSubstr("tensor 'dense/kernel': the checksum of 24 bytes at 0"));
+}
+
+}  // namespace
+}  // namespace muster
