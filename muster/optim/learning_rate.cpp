@@ -67,7 +67,8 @@ LearningRate::LearningRate(double value)
 }
 
 LearningRate::LearningRate(std::function<double(std::int64_t)> function, std::string description)
-    : schedule_(std::make_shared<Schedule>(std::move(function), std::move(description))) {}
+    : schedule_(std::make_shared<Schedule>(Schedule{std::move(function), std::move(description)})) {
+}
 
 double LearningRate::at(std::int64_t step) const {
   if (step < 0) throw InvalidArgument("a learning rate has no step {}: steps begin at 0", step);
