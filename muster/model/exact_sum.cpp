@@ -53,7 +53,9 @@ void ExactSum::add(double value) {
   const std::uint64_t low = mantissa << shift;
   const std::uint64_t high = shift == 0 ? 0 : mantissa >> (64 - shift);
   const int digit = place / kDigitBits;
-  cover(digit, digit + 3);
+  if (digit < first_ || digit + 3 > first_ + static_cast<int>(digits_.size())) {
+    cover(digit, digit + 3);
+  }
   auto* const at = digits_.data() + (digit - first_);
   const std::int64_t sign = negative ? -1 : 1;
   at[0] += sign * static_cast<std::int64_t>(low & kDigitMask);

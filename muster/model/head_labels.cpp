@@ -1,6 +1,8 @@
 #include <fmt/ranges.h>
 #include <torch/types.h>
 
+#include <optional>
+
 #include "muster/base/error.h"
 #include "muster/features/batch.h"
 #include "muster/features/collate.h"
@@ -22,6 +24,38 @@ std::shared_ptr<const std::vector<std::string>> make_names(
   std::vector<std::string> names;
   for (std::int64_t id = 0; id < classes; ++id) names.push_back(fmt::format("{}", id));
   return std::make_shared<const std::vector<std::string>>(std::move(names));
+}
+
+struct Outside {
+  std::int64_t row;
+  double value;
+};
+
+template <typename Value>
+std::optional<Outside> first_outside(const at::Tensor& values, double low, double high) {
+  const auto* const data = values.data_ptr<Value>();
+  const std::int64_t columns = values.dim() > 1 ? values.size(1) : 1;
+  for (std::int64_t i = 0; i < values.numel(); ++i) {
+    const auto value = static_cast<double>(data[i]);
+    // Written so that NaN is outside.
+    if (!(value >= low && value <= high)) return Outside{i / columns, value};
+  }
+  return std::nullopt;
+}
+
+// Walks the usual types where they lie: this runs in every step, and a conversion would cost more
+// than the walk.
+std::optional<Outside> find_outside(const at::Tensor& values, double low, double high) {
+  switch (values.scalar_type()) {
+    case at::kFloat:
+      return first_outside<float>(values, low, high);
+    case at::kLong:
+      return first_outside<std::int64_t>(values, low, high);
+    case at::kInt:
+      return first_outside<std::int32_t>(values, low, high);
+    default:
+      return first_outside<double>(values.to(at::kDouble), low, high);
+  }
 }
 
 }  // namespace
@@ -59,14 +93,10 @@ at::Tensor dense_label(const Label& label, std::int64_t dimension) {
 
 void check_range(const Label& label, const at::Tensor& values, double low, double high) {
   if (!values.is_cpu()) return;
-  const auto doubles = values.to(torch::kDouble).contiguous();
-  const double* const data = doubles.data_ptr<double>();
-  const std::int64_t columns = values.dim() > 1 ? values.size(1) : 1;
-  for (std::int64_t i = 0; i < doubles.numel(); ++i) {
-    if (data[i] >= low && data[i] <= high) continue;
-    throw InvalidArgument("label \"{}\" is {} in row {} of the batch, but must be in [{}, {}]",
-                          label.name, data[i], i / columns, low, high);
-  }
+  const auto found = find_outside(values.contiguous(), low, high);
+  if (!found) return;
+  throw InvalidArgument("label \"{}\" is {} in row {} of the batch, but must be in [{}, {}]",
+                        label.name, found->value, found->row, low, high);
 }
 
 ClassNames::ClassNames(std::int64_t classes, const std::vector<std::string>& vocabulary)
