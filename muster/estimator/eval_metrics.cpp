@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <set>
+#include <utility>
 #include <variant>
 
 #include "muster/base/error.h"
