@@ -36,6 +36,8 @@ at::ScalarType autocast_type(Precision precision) {
   return precision == Precision::kFloat16 ? at::kHalf : at::kBFloat16;
 }
 
+}  // namespace
+
 AdoptOptions adopt_options(const std::vector<ModuleVariable>& variables) {
   std::map<std::string, std::string, std::less<>> names;
   std::set<std::string, std::less<>> sparse;
@@ -46,8 +48,6 @@ AdoptOptions adopt_options(const std::vector<ModuleVariable>& variables) {
   return {.name = [names](std::string_view key) { return names.find(key)->second; },
           .sparse = [sparse](std::string_view name) { return sparse.contains(name); }};
 }
-
-}  // namespace
 
 struct Towers::Tower {
   std::shared_ptr<Model> model;
@@ -116,11 +116,17 @@ Towers::Tower& Towers::tower_of(std::size_t lane, std::int64_t replica) {
   return *towers_[lane];
 }
 
-void Towers::keep_buffers() {
+void Towers::commit() {
+  if (options_.replicas == 1 && !options_.may_discard) return;
   const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < kept_buffers_.size(); ++i) {
     kept_buffers_[i].copy_(towers_[0]->buffers[i]);
   }
+}
+
+void Towers::discard() {
+  if (!options_.may_discard) throw Internal("a step is discarded that nobody said may be");
+  reset_buffers(*towers_[0]);
 }
 
 void Towers::reset_buffers(Tower& tower) {
@@ -259,7 +265,6 @@ StepGradients Towers::run(std::span<std::optional<Batch>> batches, std::int64_t 
   } else {
     run_lanes(step);
   }
-  if (options_.replicas > 1) keep_buffers();
   StepGradients result = std::move(step.result);
   result.present = step.sum.present();
   auto sum = step.sum.take();

@@ -22,6 +22,9 @@ class Head;
 /// Makes a model with its variables; called once for each tower, and for evaluation and prediction.
 using ModelFactory = std::function<std::shared_ptr<Model>()>;
 
+/// The names and kinds that Variables take over from a module's.
+AdoptOptions adopt_options(const std::vector<ModuleVariable>& variables);
+
 struct TowerOptions {
   std::int64_t replicas = 1;
   /// How many replicas run at the same time.
@@ -29,6 +32,8 @@ struct TowerOptions {
   int threads_per_replica = 1;
   std::uint64_t seed = 0;
   Precision precision = Precision::kFloat32;
+  /// Whether discard() may be called.
+  bool may_discard = false;
 };
 
 /// What the replicas of one step gave.
@@ -54,7 +59,7 @@ class Towers {
   Towers& operator=(const Towers&) = delete;
 
   /// The values that all towers share. Buffers are those of replica 0.
-  Variables& variables() { return *variables_; }
+  const Variables& variables() const { return *variables_; }
   /// The same variables with their layout in checkpoints.
   std::span<const ModuleVariable> module_variables() const { return module_variables_; }
   const TowerOptions& options() const { return options_; }
@@ -62,6 +67,12 @@ class Towers {
   /// Forward and backward of every replica that has a batch. At least one must have one. The
   /// result's tensors are reused by the next call.
   StepGradients run(std::span<std::optional<Batch>> batches, std::int64_t step, double loss_scale);
+
+  /// After the update: the buffers that replica 0's forward changed are those that count from here
+  /// on.
+  void commit();
+  /// Instead of the update: buffers are as they were before the step.
+  void discard();
 
   /// A model with values of its own, as the factory makes it, seeded: for evaluation.
   static std::shared_ptr<Model> make_model(const ModelFactory& factory, std::uint64_t seed);
@@ -76,7 +87,6 @@ class Towers {
   void run_lane(std::size_t lane, Step& step);
   void run_lanes(Step& step);
   void report(Step& step, std::int64_t replica, Outcome outcome);
-  void keep_buffers();
   void reset_buffers(Tower& tower);
   Gradients copy_of(const Gradients& gradients);
   void add(Gradients& into, Gradients&& from);

@@ -1,0 +1,173 @@
+#include "muster/estimator/estimator.h"
+
+#include <stdlib.h>
+#include <torch/types.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/random.h"
+#include "muster/checkpoint/bundle_reader.h"
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/estimator/evaluation.h"
+#include "muster/estimator/evaluation_model.h"
+#include "muster/estimator/predictor.h"
+#include "muster/estimator/tensor_codec.h"
+#include "muster/estimator/train_loop.h"
+
+namespace muster {
+namespace {
+
+constexpr std::uint64_t kPredictInputStream = 5;
+
+void check(const EstimatorOptions& options) {
+  if (!options.model) throw InvalidArgument("Estimator: the model factory is not set");
+  if (options.optimizers.empty()) throw InvalidArgument("Estimator: no optimizer is given");
+  const int clips = static_cast<int>(options.clip.value.has_value()) +
+                    static_cast<int>(options.clip.norm.has_value()) +
+                    static_cast<int>(options.clip.global_norm.has_value());
+  if (clips > 1)
+    throw InvalidArgument(
+        "Estimator: at most one of clip's value, norm and global_norm may be set");
+}
+
+Path temporary_model_dir() {
+  std::string name = (std::filesystem::temp_directory_path() / "muster-model-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) throw_errno(errno, "making a temporary model folder");
+  log::warning("Using temporary folder as model directory: {}", name);
+  return name;
+}
+
+void require_role(const RunConfig& config) {
+  const std::string& type = config.task.task.type;
+  if (type == job::kPs || type == job::kEvaluator) {
+    throw FailedPrecondition(
+        "Estimator::train is not for a task of type {}; use train_and_evaluate, which knows what "
+        "each task does",
+        type);
+  }
+}
+
+}  // namespace
+
+struct Estimator::Impl {
+  EstimatorOptions options;
+  RunConfig config;
+  std::unique_ptr<EvaluationModel> evaluation_model;
+
+  EvaluationModel& model() {
+    if (evaluation_model == nullptr) {
+      evaluation_model = std::make_unique<EvaluationModel>(options, config.seed());
+    }
+    return *evaluation_model;
+  }
+
+  Path checkpoint_or_latest(const Path& path) const {
+    if (!path.empty()) return resolve_checkpoint(path);
+    const auto latest = muster::latest_checkpoint(config.model_dir);
+    if (latest) return *latest;
+    throw NotFound("there is no checkpoint in {}: train first, or name one with checkpoint_path",
+                   config.model_dir.string());
+  }
+};
+
+struct Predictions::Impl {
+  std::unique_ptr<EvaluationModel> model;
+  EstimatorOptions options;
+  PredictOptions predict_options;
+  std::unique_ptr<Iterator<Batch>> input;
+  Features current{};
+  std::int64_t next_row = 0;
+
+  bool next_batch() {
+    auto batch = input->next();
+    if (!batch) return false;
+    const c10::InferenceMode inference;
+    current = checked(model->model().call(*batch, Mode::kPredict, options.head.get())).predictions;
+    if (!predict_options.predict_keys.empty())
+      current = select_predictions(current, predict_options.predict_keys);
+    next_row = 0;
+    return true;
+  }
+};
+
+Predictions::Predictions(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Predictions::Predictions(Predictions&&) noexcept = default;
+Predictions& Predictions::operator=(Predictions&&) noexcept = default;
+Predictions::~Predictions() = default;
+
+std::optional<Features> Predictions::next() {
+  if (!impl_->predict_options.yield_single_examples) {
+    if (!impl_->next_batch()) return std::nullopt;
+    return std::move(impl_->current);
+  }
+  while (impl_->next_row >= impl_->current.batch_size()) {
+    if (!impl_->next_batch()) return std::nullopt;
+  }
+  const std::int64_t row = impl_->next_row++;
+  return impl_->current.slice(row, row + 1);
+}
+
+Estimator::Estimator(EstimatorOptions options, RunConfig config) : impl_(std::make_shared<Impl>()) {
+  check(options);
+  config.check();
+  if (config.model_dir.empty()) config.model_dir = temporary_model_dir();
+  impl_->options = std::move(options);
+  impl_->config = std::move(config);
+}
+Estimator::~Estimator() = default;
+Estimator::Estimator(const Estimator&) = default;
+Estimator& Estimator::operator=(const Estimator&) = default;
+
+const RunConfig& Estimator::config() const { return impl_->config; }
+const Path& Estimator::model_dir() const { return impl_->config.model_dir; }
+const EstimatorOptions& Estimator::options() const { return impl_->options; }
+
+TrainResult Estimator::train(const InputFn& input_fn, const TrainOptions& options) {
+  require_role(impl_->config);
+  if (!input_fn) throw InvalidArgument("train: input_fn is not set");
+  return TrainLoop(impl_->options, impl_->config, input_fn, options).run();
+}
+
+EvaluationResult Estimator::evaluate(const InputFn& input_fn, const EvaluateOptions& options) {
+  if (!input_fn) throw InvalidArgument("evaluate: input_fn is not set");
+  const Path checkpoint = impl_->checkpoint_or_latest(options.checkpoint_path);
+  const std::int64_t step = impl_->model().load(checkpoint);
+  return run_evaluation(impl_->model(), step, checkpoint, impl_->options, impl_->config, input_fn,
+                        options, eval_dir(options.name));
+}
+
+Predictions Estimator::predict(const InputFn& input_fn, const PredictOptions& options) {
+  if (!input_fn) throw InvalidArgument("predict: input_fn is not set");
+  const Path checkpoint = impl_->checkpoint_or_latest(options.checkpoint_path);
+  auto impl = std::make_unique<Predictions::Impl>();
+  impl->options = impl_->options;
+  // A model of its own: a pass of predictions may go on while the estimator trains and evaluates.
+  impl->model = std::make_unique<EvaluationModel>(impl->options, impl_->config.seed());
+  impl->model->load(checkpoint);
+  impl->predict_options = options;
+  impl->input = input_fn(InputContext(Mode::kPredict, 1, 0,
+                                      derive_key(impl_->config.seed(), kPredictInputStream)))
+                    .iterate();
+  return Predictions(std::move(impl));
+}
+
+std::optional<Path> Estimator::latest_checkpoint() const {
+  return muster::latest_checkpoint(model_dir());
+}
+
+Path Estimator::eval_dir(std::string_view name) const {
+  return model_dir() / (name.empty() ? std::string("eval") : fmt::format("eval_{}", name));
+}
+
+std::vector<std::string> Estimator::get_variable_names() const {
+  return BundleReader(impl_->checkpoint_or_latest({})).names();
+}
+
+at::Tensor Estimator::get_variable_value(const std::string& name) const {
+  return decode(BundleReader(impl_->checkpoint_or_latest({})), name);
+}
+
+}  // namespace muster

@@ -1,0 +1,380 @@
+#include "muster/estimator/estimator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/random.h"
+#include "muster/checkpoint/bundle_reader.h"
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/estimator/predictor.h"
+#include "muster/features/collate.h"
+#include "muster/model/dense.h"
+#include "muster/model/dropout.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::TempDir;
+
+constexpr std::int64_t kInputs = 8;
+constexpr std::int64_t kClasses = 3;
+
+// Dropout, batch norm and a layer of libtorch's own: everything whose bits could depend on the
+// layout.
+struct SmallNet : Model {
+  SmallNet() {
+    hidden = register_module("hidden", std::make_shared<Dense>(kInputs, 16));
+    norm = register_module("norm", torch::nn::BatchNorm1d(16));
+    dropout = register_module("dropout", std::make_shared<Dropout>(0.25));
+    logits = register_module("logits", torch::nn::Linear(16, kClasses));
+  }
+  torch::Tensor forward(const Features& x) override {
+    return logits->forward(
+        dropout->forward(torch::relu(norm->forward(hidden->forward(x.tensor("x"))))));
+  }
+  std::shared_ptr<Dense> hidden;
+  torch::nn::BatchNorm1d norm{nullptr};
+  std::shared_ptr<Dropout> dropout;
+  torch::nn::Linear logits{nullptr};
+};
+
+struct Example {
+  std::vector<float> x;
+  std::int64_t label = 0;
+};
+
+Example example(std::int64_t number) {
+  Random random(11, 0, static_cast<std::uint64_t>(number));
+  Example result;
+  double sum = 0;
+  for (std::int64_t i = 0; i < kInputs; ++i) {
+    result.x.push_back(static_cast<float>(random.uniform(-1, 1)));
+    sum += result.x.back() * static_cast<double>(i % 3 - 1);
+  }
+  result.label = sum < -0.4 ? 0 : sum > 0.4 ? 2 : 1;
+  return result;
+}
+
+Batch collate_examples(std::span<const Example> examples) {
+  std::vector<float> x;
+  std::vector<std::int64_t> labels;
+  for (const auto& one : examples) {
+    x.insert(x.end(), one.x.begin(), one.x.end());
+    labels.push_back(one.label);
+  }
+  const auto rows = static_cast<std::int64_t>(examples.size());
+  return make_batch(Features{{"x", tensor_of(std::move(x), {rows, kInputs})}},
+                    tensor_of(std::move(labels), {rows, 1}));
+}
+
+// Shuffled, with noise that is drawn for each element, in batches of 8, for ever.
+Dataset<Batch> training_input(const InputContext& in) {
+  return range(200)
+      .shuffle(50, in.seed())
+      .shard(in)
+      .repeat()
+      .map([](std::int64_t number, Random& random) {
+        Example one = example(number);
+        for (auto& value : one.x) value += static_cast<float>(0.01 * random.normal());
+        return one;
+      })
+      .batch(8, collate_examples)
+      .prefetch(2);
+}
+
+Dataset<Batch> evaluation_input(const InputContext&) {
+  return range(120).map(example).batch(16, collate_examples);
+}
+
+EstimatorOptions small_options() {
+  return {.model = [] { return std::make_shared<SmallNet>(); },
+          .head = multi_class_head(kClasses),
+          .optimizers = {{"", adam({.learning_rate = 0.01})}}};
+}
+
+RunConfig quiet_config(const Path& folder) {
+  RunConfig config;
+  config.model_dir = folder;
+  config.tf_random_seed = 5;
+  config.log_step_count_steps = 0;
+  config.save_summary_steps = 0;
+  config.threads_per_replica = 1;
+  return config;
+}
+
+// Every tensor of the latest checkpoint, as bytes.
+std::map<std::string, std::string> latest_values(const Path& folder) {
+  const BundleReader bundle(*latest_checkpoint(folder));
+  std::map<std::string, std::string> values;
+  for (const auto& name : bundle.names()) {
+    const TensorData data = bundle.read(name);
+    values[name] = std::string(reinterpret_cast<const char*>(data.bytes.data()), data.bytes.size());
+  }
+  return values;
+}
+
+template <typename Call>
+std::string error_of(Call&& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Estimator, TrainsEvaluatesAndPredicts) {
+  const TempDir folder;
+  Estimator estimator(small_options(), quiet_config(folder.path()));
+  const TrainResult trained = estimator.train(training_input, {.max_steps = 150});
+  EXPECT_EQ(trained.global_step, 150);
+  EXPECT_EQ(trained.steps, 150);
+  const EvaluationResult result = estimator.evaluate(evaluation_input);
+  EXPECT_GT(result.at("accuracy"), 0.7);
+  EXPECT_EQ(result.at("global_step"), 150);
+  EXPECT_TRUE(std::filesystem::exists(folder / "eval/metrics.jsonl"));
+
+  Predictions predictions =
+      estimator.predict(evaluation_input, {.predict_keys = {"probabilities", "class_ids"}});
+  std::int64_t count = 0;
+  std::int64_t right = 0;
+  while (const auto row = predictions.next()) {
+    EXPECT_EQ(row->batch_size(), 1);
+    right += row->tensor("class_ids").item<std::int64_t>() == example(count).label ? 1 : 0;
+    ++count;
+  }
+  EXPECT_EQ(count, 120);
+  EXPECT_NEAR(static_cast<double>(right) / 120, result.at("accuracy"), 1e-6);
+}
+
+TEST(Estimator, ResumesToTheBit) {
+  const TempDir folder;
+  Estimator(small_options(), quiet_config(folder / "whole"))
+      .train(training_input, {.max_steps = 41});
+  for (const std::int64_t stop : {7, 19, 26, 41}) {  // 25 steps are an epoch.
+    Estimator(small_options(), quiet_config(folder / "parts"))
+        .train(training_input, {.max_steps = stop});
+  }
+  EXPECT_EQ(latest_values(folder / "whole"), latest_values(folder / "parts"));
+}
+
+TEST(Estimator, ReplicasGiveTheSameBitsHoweverManyRunAtATime) {
+  const TempDir folder;
+  std::vector<std::map<std::string, std::string>> outcomes;
+  for (const int concurrent : {1, 2, 4}) {
+    RunConfig config = quiet_config(folder / std::to_string(concurrent));
+    config.replicas = 4;
+    config.concurrent_replicas = concurrent;
+    Estimator(small_options(), config).train(training_input, {.max_steps = 12});
+    outcomes.push_back(latest_values(config.model_dir));
+  }
+  EXPECT_EQ(outcomes[0], outcomes[1]);
+  EXPECT_EQ(outcomes[0], outcomes[2]);
+  RunConfig one = quiet_config(folder / "one");
+  Estimator(small_options(), one).train(training_input, {.max_steps = 12});
+  EXPECT_NE(outcomes[0], latest_values(one.model_dir));
+}
+
+TEST(Estimator, ResumesReplicasToTheBitAndRemembersTheirNumber) {
+  const TempDir folder;
+  RunConfig config = quiet_config(folder / "whole");
+  config.replicas = 3;
+  Estimator(small_options(), config).train(training_input, {.max_steps = 20});
+  config.model_dir = folder / "parts";
+  Estimator(small_options(), config).train(training_input, {.max_steps = 9});
+  config.replicas = 0;
+  config.concurrent_replicas = 2;
+  Estimator(small_options(), config).train(training_input, {.max_steps = 20});
+  EXPECT_EQ(latest_values(folder / "whole"), latest_values(folder / "parts"));
+}
+
+TEST(Estimator, KeepsTensorFlowsNamesAndShapesInCheckpoints) {
+  const TempDir folder;
+  Estimator estimator(small_options(), quiet_config(folder.path()));
+  estimator.train(training_input, {.max_steps = 1});
+  const BundleReader bundle(*estimator.latest_checkpoint());
+  EXPECT_EQ(bundle.spec("logits/kernel").shape, (std::vector<std::int64_t>{16, kClasses}));
+  EXPECT_EQ(bundle.spec("logits/kernel/Adam_1").shape, (std::vector<std::int64_t>{16, kClasses}));
+  EXPECT_TRUE(bundle.contains("norm/moving_mean"));
+  EXPECT_TRUE(bundle.contains("norm/gamma"));
+  EXPECT_TRUE(bundle.contains("beta1_power"));
+  EXPECT_EQ(estimator.get_variable_value("global_step").item<std::int64_t>(), 1);
+}
+
+TEST(Estimator, DoesNothingWhenTheStepsAreDone) {
+  const TempDir folder;
+  Estimator estimator(small_options(), quiet_config(folder.path()));
+  estimator.train(training_input, {.max_steps = 5});
+  EXPECT_EQ(estimator.train(training_input, {.max_steps = 5}).steps, 0);
+  EXPECT_EQ(estimator.train(training_input, {.steps = 3}).global_step, 8);
+  EXPECT_THROW(estimator.train(training_input, {.steps = 3, .max_steps = 9}), InvalidArgument);
+}
+
+TEST(Estimator, EndsWithTheInputAndSavesItsLastStep) {
+  const TempDir folder;
+  Estimator estimator(small_options(), quiet_config(folder.path()));
+  const auto finite = [](const InputContext& in) {
+    return range(40).shard(in).map(example).batch(8, collate_examples);
+  };
+  EXPECT_EQ(estimator.train(finite).steps, 5);
+  EXPECT_EQ(checkpoint_step(*estimator.latest_checkpoint()), 5);
+}
+
+TEST(Estimator, WithoutACheckpointEvaluationSaysWhatToDo) {
+  const TempDir folder;
+  Estimator estimator(small_options(), quiet_config(folder.path()));
+  EXPECT_THROW(estimator.evaluate(evaluation_input), NotFound);
+  EXPECT_THAT(error_of([&] { estimator.predict(evaluation_input); }), HasSubstr("train first"));
+}
+
+struct OtherNet : Model {
+  OtherNet() { logits = register_module("hidden", std::make_shared<Dense>(kInputs, kClasses)); }
+  torch::Tensor forward(const Features& x) override { return logits->forward(x.tensor("x")); }
+  std::shared_ptr<Dense> logits;
+};
+
+TEST(Estimator, AnotherShapeInTheCheckpointNamesTheVariableAndBothShapes) {
+  const TempDir folder;
+  Estimator(small_options(), quiet_config(folder.path())).train(training_input, {.max_steps = 1});
+  EstimatorOptions other = small_options();
+  other.model = [] { return std::make_shared<OtherNet>(); };
+  const std::string text = error_of([&] {
+    Estimator(other, quiet_config(folder.path())).train(training_input, {.max_steps = 2});
+  });
+  EXPECT_THAT(text, HasSubstr("hidden/kernel"));
+  EXPECT_THAT(text, HasSubstr("[8, 16]"));
+  EXPECT_THAT(text, HasSubstr("[8, 3]"));
+}
+
+TEST(Estimator, AMissingFeatureListsTheOnesThatAreThere) {
+  const TempDir folder;
+  Estimator estimator(small_options(), quiet_config(folder.path()));
+  const auto input = [](const InputContext&) {
+    return range(8).map(example).batch(8, [](std::span<const Example> examples) {
+      Batch batch = collate_examples(examples);
+      return make_batch(Features{{"pixels", batch.features.tensor("x")}},
+                        batch.labels.tensor(kLabel));
+    });
+  };
+  const std::string text = error_of([&] { estimator.train(input); });
+  EXPECT_THAT(text, HasSubstr("pixels"));
+  EXPECT_THAT(text, HasSubstr("step 1"));
+}
+
+// Batch 5 of the stream has an infinite value.
+Dataset<Batch> poisoned_input(const InputContext&) {
+  return range(80).map(example).batch(8, [](std::span<const Example> examples) {
+    Batch batch = collate_examples(examples);
+    if (examples[0].x == example(40).x)
+      batch.features.tensor("x").fill_(std::numeric_limits<float>::quiet_NaN());
+    return batch;
+  });
+}
+
+TEST(NanPolicy, StopsWithTheStepNamed) {
+  const TempDir folder;
+  Estimator estimator(small_options(), quiet_config(folder.path()));
+  const std::string text = error_of([&] { estimator.train(poisoned_input); });
+  EXPECT_THAT(text, HasSubstr("loss of step 6"));
+}
+
+TEST(NanPolicy, SkipsTheBatchAndGoesOn) {
+  const TempDir folder;
+  EstimatorOptions options = small_options();
+  options.nan_policy.action = NanPolicy::Action::kSkipBatch;
+  Estimator estimator(options, quiet_config(folder.path()));
+  EXPECT_EQ(estimator.train(poisoned_input).steps, 9);
+  EXPECT_TRUE(std::isfinite(estimator.evaluate(evaluation_input).at("loss")));
+}
+
+TEST(NanPolicy, RollsBackToTheLastCheckpointAndLeavesTheBatchOut) {
+  const TempDir folder;
+  EstimatorOptions options = small_options();
+  options.nan_policy.action = NanPolicy::Action::kRollBack;
+  RunConfig config = quiet_config(folder.path());
+  config.save_checkpoints_steps = 3;
+  Estimator estimator(options, config);
+  EXPECT_EQ(estimator.train(poisoned_input).steps, 9);
+}
+
+TEST(NanPolicy, EndsAfterItsLimit) {
+  const TempDir folder;
+  EstimatorOptions options = small_options();
+  options.nan_policy = {.action = NanPolicy::Action::kSkipBatch, .limit = 0};
+  EXPECT_THROW(Estimator(options, quiet_config(folder.path())).train(poisoned_input), Aborted);
+}
+
+TEST(WarmStart, BeginsWithAnotherModelsVariables) {
+  const TempDir folder;
+  Estimator(small_options(), quiet_config(folder / "old")).train(training_input, {.max_steps = 10});
+  EstimatorOptions options = small_options();
+  options.warm_start = WarmStartSettings{.ckpt_to_initialize_from = folder / "old"};
+  RunConfig config = quiet_config(folder / "new");
+  config.tf_random_seed = 99;
+  config.save_checkpoints_steps = 1;
+  config.keep_checkpoint_max = 0;
+  Estimator(options, config).train(training_input, {.max_steps = 1});
+  const BundleReader first(folder / "new/model.ckpt-0");
+  const BundleReader old(*latest_checkpoint(folder / "old"));
+  const auto bytes = [](const BundleReader& bundle, const char* name) {
+    const TensorData data = bundle.read(name);
+    return std::string(reinterpret_cast<const char*>(data.bytes.data()), data.bytes.size());
+  };
+  EXPECT_EQ(bytes(first, "logits/kernel"), bytes(old, "logits/kernel"));
+  EXPECT_NE(bytes(first, "logits/kernel/Adam"), bytes(old, "logits/kernel/Adam"));
+  EXPECT_NE(bytes(first, "norm/moving_mean"), bytes(old, "norm/moving_mean"));
+}
+
+TEST(MovingAverages, AreWhatEvaluationUses) {
+  const TempDir folder;
+  EstimatorOptions options = small_options();
+  options.moving_average = MovingAverageOptions{.decay = 0.5};
+  Estimator estimator(options, quiet_config(folder.path()));
+  estimator.train(training_input, {.max_steps = 10});
+  const double averaged = estimator.evaluate(evaluation_input).at("loss");
+  EstimatorOptions plain = small_options();
+  const double last =
+      Estimator(plain, quiet_config(folder.path())).evaluate(evaluation_input).at("loss");
+  EXPECT_NE(averaged, last);
+}
+
+TEST(Bfloat16, TrainsAndKeepsFloat32Variables) {
+  const TempDir folder;
+  RunConfig config = quiet_config(folder.path());
+  config.precision = Precision::kBfloat16;
+  Estimator estimator(small_options(), config);
+  EXPECT_TRUE(std::isfinite(*estimator.train(training_input, {.max_steps = 5}).loss));
+  EXPECT_EQ(estimator.get_variable_value("hidden/kernel").scalar_type(), at::kFloat);
+}
+
+TEST(Predictor, AnswersAsTheEstimatorDoes) {
+  const TempDir folder;
+  Estimator estimator(small_options(), quiet_config(folder.path()));
+  estimator.train(training_input, {.max_steps = 5});
+  const Predictor predictor(small_options(), folder.path());
+  EXPECT_EQ(predictor.global_step(), 5);
+  auto batch = evaluation_input(InputContext(Mode::kPredict, 1, 0, 0)).iterate()->next();
+  const Features ours = predictor.predict(batch->features, {"logits"});
+  const auto theirs =
+      estimator
+          .predict(evaluation_input, {.predict_keys = {"logits"}, .yield_single_examples = false})
+          .next();
+  EXPECT_TRUE(torch::equal(ours.tensor("logits"), theirs->tensor("logits")));
+  EXPECT_THAT(error_of([&] { predictor.predict(batch->features, {"classes_"}); }),
+              HasSubstr("logits"));
+}
+
+}  // namespace
+}  // namespace muster

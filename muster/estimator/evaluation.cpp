@@ -1,0 +1,154 @@
+#include "muster/estimator/evaluation.h"
+
+#include <fmt/chrono.h>
+#include <torch/types.h>
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/random.h"
+#include "muster/model/exact_sum.h"
+#include "muster/summary/event_writer.h"
+
+namespace muster {
+namespace {
+
+constexpr std::uint64_t kInputStream = 4;
+
+std::string now_text() {
+  return fmt::format("{:%Y-%m-%d-%H:%M:%S}", fmt::localtime(std::time(nullptr)));
+}
+
+/// The session that hooks of an evaluation see.
+class EvaluationSession final : public Session {
+ public:
+  EvaluationSession(const RunConfig& config, std::int64_t global_step, Path output_dir)
+      : config_(config), global_step_(global_step), output_dir_(std::move(output_dir)) {}
+
+  Mode mode() const override { return Mode::kEval; }
+  const RunConfig& config() const override { return config_; }
+  std::int64_t global_step() const override { return global_step_; }
+  const Path& output_dir() const override { return output_dir_; }
+  double loss() override { return spec_.loss.item<double>(); }
+  const EstimatorSpec& spec() const override { return spec_; }
+  std::int64_t step_examples() const override { return examples_; }
+  std::map<std::string, double> learning_rates() const override { return {}; }
+  EventWriter& events() override {
+    if (events_ == nullptr) events_ = std::make_unique<EventWriter>(output_dir_);
+    return *events_;
+  }
+  std::vector<NamedTensor> variables() const override { return {}; }
+  void save_checkpoint(const SavingListeners&) override {
+    throw FailedPrecondition("an evaluation saves no checkpoint");
+  }
+  void request_stop(std::string_view reason) override {
+    if (!stopping_) log::info("ending the evaluation: {}", reason);
+    stopping_ = true;
+  }
+  bool stop_requested() const override { return stopping_; }
+
+  void set_step(EstimatorSpec spec, std::int64_t examples) {
+    spec_ = std::move(spec);
+    examples_ = examples;
+  }
+  void close_events() {
+    if (events_ != nullptr) events_->close();
+  }
+
+ private:
+  const RunConfig& config_;
+  std::int64_t global_step_;
+  Path output_dir_;
+  EstimatorSpec spec_;
+  std::int64_t examples_ = 0;
+  std::unique_ptr<EventWriter> events_;
+  bool stopping_ = false;
+};
+
+// "Evaluation [i/N]": every one of a few, a tenth of many and the last; without N the tens of each
+// size.
+void log_progress(std::int64_t done, std::optional<std::int64_t> steps) {
+  if (steps) {
+    const std::int64_t period = *steps < 20 ? 1 : *steps / 10;
+    if (done % period == 0 || done == *steps) log::info("Evaluation [{}/{}]", done, *steps);
+  } else {
+    log::progress(fmt::format("evaluation: {} batches", done));
+  }
+}
+
+std::string describe_result(const EvaluationResult& result) {
+  std::string text;
+  for (const auto& [name, value] : result) {
+    text += fmt::format("{}{} = {:g}", text.empty() ? "" : ", ", name, value);
+  }
+  return text;
+}
+
+void write_result(EvaluationSession& session, const EvaluationResult& result,
+                  const Path& checkpoint) {
+  const std::int64_t step = session.global_step();
+  log::info("Saving dict for global step {}: {}", step, describe_result(result));
+  for (const auto& [name, value] : result) {
+    if (name != "global_step") session.events().add_scalar(name, value, step);
+  }
+  session.events().add_text("checkpoint_path", checkpoint.string(), step);
+  nlohmann::json line{{"checkpoint", checkpoint.string()}};
+  for (const auto& [name, value] : result) line[name] = value;
+  line["global_step"] = step;
+  const auto file =
+      file_system_for(session.output_dir()).append(session.output_dir() / "metrics.jsonl");
+  file->write(line.dump() + "\n");
+  file->close();
+}
+
+}  // namespace
+
+EvaluationResult run_evaluation(EvaluationModel& model, std::int64_t global_step,
+                                const Path& checkpoint, const EstimatorOptions& options,
+                                const RunConfig& config, const InputFn& input_fn,
+                                const EvaluateOptions& evaluate_options, const Path& output_dir) {
+  if (evaluate_options.steps && *evaluate_options.steps <= 0) {
+    throw InvalidArgument("evaluate: steps must be positive: {}", *evaluate_options.steps);
+  }
+  log::info("Starting evaluation at {}", now_text());
+  file_system_for(output_dir).create_directories(output_dir);
+  EvaluationSession session(config, global_step, output_dir);
+  const auto each_hook = [&](void (Hook::*call)(Session&)) {
+    for (const auto& hook : evaluate_options.hooks) (hook.get()->*call)(session);
+  };
+  const auto input =
+      input_fn(InputContext(Mode::kEval, 1, 0, derive_key(config.seed(), kInputStream))).iterate();
+  const torch::NoGradGuard no_grad;
+  MetricSet metrics;
+  ExactSum losses;
+  std::int64_t batches = 0;
+  each_hook(&Hook::begin);
+  each_hook(&Hook::after_create_session);
+  while (!session.stop_requested() &&
+         (!evaluate_options.steps || batches < *evaluate_options.steps)) {
+    auto batch = input->next();
+    if (!batch) break;
+    each_hook(&Hook::before_run);
+    EstimatorSpec spec = checked(model.model().call(*batch, Mode::kEval, options.head.get()));
+    metrics.merge(spec.metrics);
+    losses.add(spec.loss.item<double>() + model.decay_loss());
+    session.set_step(std::move(spec), batch->size());
+    each_hook(&Hook::after_run);
+    log_progress(++batches, evaluate_options.steps);
+  }
+  log::progress("");
+  if (batches == 0) throw InvalidArgument("evaluate: the input had no batch");
+  each_hook(&Hook::end);
+  log::info("Finished evaluation at {}", now_text());
+  EvaluationResult result = metrics.compute();
+  result["loss"] = losses.value() / static_cast<double>(batches);
+  result["global_step"] = static_cast<double>(global_step);
+  write_result(session, result, checkpoint);
+  session.close_events();
+  return result;
+}
+
+}  // namespace muster

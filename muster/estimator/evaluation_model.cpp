@@ -1,0 +1,54 @@
+#include "muster/estimator/evaluation_model.h"
+
+#include <torch/types.h>
+
+#include "muster/base/error.h"
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/estimator/estimator.h"
+#include "muster/estimator/tensor_codec.h"
+
+namespace muster {
+namespace {
+
+constexpr const char* kAverageSuffix = "/ExponentialMovingAverage";
+constexpr const char* kGlobalStep = "global_step";
+
+// Each trainable variable from its average where the checkpoint has one.
+void use_averages(const BundleReader& bundle, const Variables& variables,
+                  const CheckpointLayouts& layouts) {
+  for (const auto& variable : variables.all()) {
+    const std::string average = variable.spec.name + kAverageSuffix;
+    if (!variable.spec.trainable || !bundle.contains(average)) continue;
+    variable.value.copy_(decode(bundle, average, layouts.of(variable.spec.name)));
+  }
+}
+
+}  // namespace
+
+EvaluationModel::EvaluationModel(const EstimatorOptions& options, std::uint64_t seed)
+    : options_(options), model_(Towers::make_model(options.model, seed)) {
+  module_variables_ = variables_of(*model_);
+  variables_.emplace(Variables::adopt(*model_, adopt_options(module_variables_)));
+  attached_.emplace(variables_->attach(model_));
+  model_->eval();
+}
+
+std::int64_t EvaluationModel::load(const Path& prefix) {
+  const auto status = file_system_for(prefix).status(Path(prefix.string() + ".index"));
+  const std::int64_t modified = status ? status->modified_ns : 0;
+  if (prefix == loaded_ && modified == loaded_modified_ns_) return global_step_;
+  const torch::NoGradGuard no_grad;
+  const OpenCheckpoint checkpoint = open_checkpoint(prefix);
+  const CheckpointLayouts layouts(module_variables_);
+  restore_from(checkpoint.bundle, variables_->tensors(), layouts);
+  if (options_.moving_average) use_averages(checkpoint.bundle, *variables_, layouts);
+  global_step_ = decode(checkpoint.bundle, kGlobalStep).item<std::int64_t>();
+  decay_loss_ = options_.weight_decay.factor > 0
+                    ? weight_decay_loss(*variables_, options_.weight_decay)
+                    : 0.0;
+  loaded_ = prefix;
+  loaded_modified_ns_ = modified;
+  return global_step_;
+}
+
+}  // namespace muster

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "muster/estimator/towers.h"
+#include "muster/model/model.h"
+
+namespace muster {
+
+struct EstimatorOptions;
+
+/// A model in eval mode with the values of one checkpoint: what evaluation and prediction run. It
+/// is made once and loaded again when another checkpoint is asked for, so a thousand evaluations
+/// take the memory of one.
+class EvaluationModel {
+ public:
+  EvaluationModel(const EstimatorOptions& options, std::uint64_t seed);
+
+  /// Loads the checkpoint of this prefix, unless it is the one that is loaded. Moving averages take
+  /// the place of the variables where the estimator keeps them. Returns its global step. Throws
+  /// NotFound, DataLoss, or InvalidArgument naming the variable and both shapes.
+  std::int64_t load(const Path& prefix);
+
+  Model& model() { return *model_; }
+  /// The weight-decay term of the loss; 0 without one.
+  double decay_loss() const { return decay_loss_; }
+
+ private:
+  const EstimatorOptions& options_;
+  std::shared_ptr<Model> model_;
+  std::vector<ModuleVariable> module_variables_;
+  std::optional<Variables> variables_;
+  /// Ties the model's parameters to variables_.
+  std::optional<AttachedModule> attached_;
+  Path loaded_;
+  std::int64_t loaded_modified_ns_ = 0;
+  std::int64_t global_step_ = 0;
+  double decay_loss_ = 0;
+};
+
+}  // namespace muster

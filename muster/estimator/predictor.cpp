@@ -1,0 +1,59 @@
+#include "muster/estimator/predictor.h"
+
+#include <torch/types.h>
+
+#include <mutex>
+
+#include "muster/base/error.h"
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/estimator/estimator.h"
+#include "muster/estimator/evaluation_model.h"
+
+namespace muster {
+
+struct Predictor::Impl {
+  Impl(const EstimatorOptions& estimator_options, const Path& checkpoint)
+      : options(estimator_options),
+        model(options, 0),
+        global_step(model.load(resolve_checkpoint(checkpoint))) {}
+
+  EstimatorOptions options;
+  EvaluationModel model;
+  std::int64_t global_step;
+  std::mutex mutex;
+};
+
+Predictor::Predictor(const EstimatorOptions& options, const Path& checkpoint)
+    : impl_(std::make_unique<Impl>(options, checkpoint)) {}
+Predictor::~Predictor() = default;
+Predictor::Predictor(Predictor&&) noexcept = default;
+Predictor& Predictor::operator=(Predictor&&) noexcept = default;
+
+Features Predictor::predict(const Features& features) const {
+  const std::lock_guard lock(impl_->mutex);
+  const c10::InferenceMode inference;
+  const Batch batch{.features = features};
+  return checked(impl_->model.model().call(batch, Mode::kPredict, impl_->options.head.get()))
+      .predictions;
+}
+
+Features Predictor::predict(const Features& features, const std::vector<std::string>& keys) const {
+  return select_predictions(predict(features), keys);
+}
+
+std::int64_t Predictor::global_step() const { return impl_->global_step; }
+
+Features select_predictions(const Features& predictions, const std::vector<std::string>& keys) {
+  Features selected;
+  for (const auto& key : keys) {
+    const FeatureValue* value = predictions.find(key);
+    if (value == nullptr) {
+      throw InvalidArgument("predict_keys: the model predicts no '{}'; it predicts {}", key,
+                            predictions.names());
+    }
+    selected.add(key, *value);
+  }
+  return selected;
+}
+
+}  // namespace muster

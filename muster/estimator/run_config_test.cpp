@@ -1,0 +1,72 @@
+#include "muster/estimator/run_config.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "muster/base/error.h"
+
+namespace muster {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string error_of(const RunConfig& config) {
+  try {
+    config.check();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RunConfig, HasTheDefaultsOfTfEstimator) {
+  const RunConfig config;
+  EXPECT_EQ(config.save_summary_steps, 100);
+  EXPECT_EQ(config.keep_checkpoint_max, 5);
+  EXPECT_EQ(config.keep_checkpoint_every_n_hours, 10'000);
+  EXPECT_EQ(config.log_step_count_steps, 100);
+  EXPECT_EQ(config.session_creation_timeout_secs, 7200s);
+  EXPECT_FALSE(config.save_checkpoints_steps);
+  EXPECT_FALSE(config.save_checkpoints_secs);
+  EXPECT_TRUE(config.is_chief());
+  EXPECT_EQ(config.task.num_worker_replicas, 1);
+}
+
+TEST(RunConfig, NamesTheFieldThatIsWrong) {
+  RunConfig config;
+  config.save_summary_steps = -1;
+  EXPECT_EQ(error_of(config), "RunConfig: save_summary_steps must be 0 or more: -1");
+  config = {};
+  config.save_checkpoints_steps = 10;
+  config.save_checkpoints_secs = 10s;
+  EXPECT_NE(error_of(config).find("at most one"), std::string::npos);
+  config = {};
+  config.keep_checkpoint_every_n_hours = 0;
+  EXPECT_NE(error_of(config).find("keep_checkpoint_every_n_hours"), std::string::npos);
+}
+
+TEST(RunConfig, ReplaceSwitchesBetweenStepsAndSeconds) {
+  const RunConfig steps = RunConfig().replace({.save_checkpoints_steps = 200});
+  EXPECT_EQ(steps.save_checkpoints_steps, 200);
+  const RunConfig secs = steps.replace({.save_checkpoints_secs = 30s});
+  EXPECT_FALSE(secs.save_checkpoints_steps);
+  EXPECT_EQ(secs.save_checkpoints_secs, 30s);
+  EXPECT_THROW(secs.replace({.save_checkpoints_steps = 1, .save_checkpoints_secs = 1s}),
+               InvalidArgument);
+  EXPECT_THROW(secs.replace({.replicas = -2}), InvalidArgument);
+}
+
+TEST(RunConfig, ModelDirOfTfConfigMustAgree) {
+  ::setenv("TF_CONFIG", R"({"model_dir": "/runs/a"})", 1);
+  const RunConfig config = RunConfig::from_env();
+  ::unsetenv("TF_CONFIG");
+  EXPECT_EQ(config.model_dir, "/runs/a");
+  EXPECT_NO_THROW(config.with_model_dir("/runs/a"));
+  EXPECT_THROW(config.with_model_dir("/runs/b"), InvalidArgument);
+  EXPECT_THROW(RunConfig().with_model_dir(""), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster {
+
+/// What a checkpoint keeps beside its tensors, in model.ckpt-N.state.json: what a resumed run needs
+/// to go on to the bit.
+struct RunState {
+  std::int64_t global_step = 0;
+  std::int64_t replicas = 1;
+  int threads_per_replica = 1;
+  std::uint64_t seed = 0;
+  /// What the arithmetic stood on: see arithmetic_fingerprint().
+  std::string arithmetic{};
+  /// Of float16: the scale, and steps since it last changed.
+  double loss_scale = 1.0;
+  std::int64_t loss_scale_steps = 0;
+  /// One a replica: the position of its input. Nothing where the input cannot be resumed.
+  std::vector<std::optional<std::string>> inputs{};
+  /// Why an input cannot be resumed; empty if all can.
+  std::string input_obstacle{};
+};
+
+std::string to_json(const RunState& state);
+/// Throws DataLoss, naming the field, for text that is none. `name` stands for the file.
+RunState parse_run_state(std::string_view json, std::string_view name);
+
+}  // namespace muster
