@@ -6,8 +6,9 @@
 include_guard()
 include(GoogleTest)
 
-# Every public header is also compiled alone, so that including it needs nothing before it.
-function(muster_verify_headers name)
+# Every public header is also compiled alone, so that including it needs nothing before it. Those of a module with
+# TORCH find libtorch's headers precompiled, or the check would take as long as the build.
+function(muster_verify_headers name torch)
   set(checks "")
   foreach(header IN LISTS ARGN)
     string(MAKE_C_IDENTIFIER "${header}" id)
@@ -17,6 +18,9 @@ function(muster_verify_headers name)
   endforeach()
   add_library(muster_${name}_verify_headers OBJECT EXCLUDE_FROM_ALL ${checks})
   target_link_libraries(muster_${name}_verify_headers PRIVATE muster_${name} muster_warnings)
+  if(torch)
+    target_precompile_headers(muster_${name}_verify_headers REUSE_FROM muster_torch_pch)
+  endif()
   if(NOT TARGET verify_headers)
     add_custom_target(verify_headers)
   endif()
@@ -54,7 +58,7 @@ function(muster_module name)
     set(torch TORCH)
   endif()
   if(arg_HEADERS)
-    muster_verify_headers(${name} ${arg_HEADERS})
+    muster_verify_headers(${name} "${torch}" ${arg_HEADERS})
   endif()
   install(TARGETS ${target} EXPORT muster_targets FILE_SET HEADERS
           ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
