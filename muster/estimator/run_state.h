@@ -15,7 +15,7 @@ struct RunState {
   std::int64_t replicas = 1;
   int threads_per_replica = 1;
   std::uint64_t seed = 0;
-  /// What the arithmetic stood on: see arithmetic_fingerprint().
+  /// What the arithmetic stood on: see arithmetic().fingerprint().
   std::string arithmetic{};
   /// Of float16: the scale, and steps since it last changed.
   double loss_scale = 1.0;

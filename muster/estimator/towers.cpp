@@ -13,7 +13,7 @@
 #include "muster/base/error.h"
 #include "muster/base/random.h"
 #include "muster/base/wait.h"
-#include "muster/estimator/cpu_threads.h"
+#include "muster/estimator/arithmetic.h"
 #include "muster/estimator/torch_compat.h"
 #include "muster/estimator/tree_sum.h"
 #include "muster/model/head.h"

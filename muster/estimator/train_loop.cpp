@@ -13,7 +13,7 @@
 #include "muster/base/thread_pool.h"
 #include "muster/checkpoint/async_checkpointer.h"
 #include "muster/checkpoint/checkpoint.h"
-#include "muster/estimator/cpu_threads.h"
+#include "muster/estimator/arithmetic.h"
 #include "muster/estimator/default_hooks.h"
 #include "muster/estimator/loss_scale.h"
 #include "muster/estimator/run_state.h"
@@ -61,7 +61,7 @@ void compare(const RunState& saved, const TowerOptions& now) {
   differs("replicas", saved.replicas, now.replicas);
   differs("threads_per_replica", saved.threads_per_replica, now.threads_per_replica);
   differs("the seed", saved.seed, now.seed);
-  differs("the arithmetic", saved.arithmetic, arithmetic_fingerprint());
+  differs("the arithmetic", saved.arithmetic, arithmetic().fingerprint());
 }
 
 bool all_finite(const StepGradients& step) {
@@ -138,7 +138,6 @@ struct TrainLoop::Impl final : Session {
   std::vector<std::optional<Batch>> batches;
   Hooks hooks;
   std::unique_ptr<EventWriter> event_writer;
-  std::unique_ptr<AsyncCheckpointer> checkpointer;
 
   at::Tensor step_tensor = at::zeros({}, at::kLong);
   std::int64_t step_ = 0;
@@ -147,6 +146,8 @@ struct TrainLoop::Impl final : Session {
   std::int64_t saved_step = -1;
   /// What the checkpointer still copies while the next forward runs; the update waits for it.
   std::optional<EncodedTensors> being_copied;
+  // After what it may still be copying from, so that it is destroyed first.
+  std::unique_ptr<AsyncCheckpointer> checkpointer;
   StepGradients last;
   std::optional<double> last_loss;
   double decay_loss = 0;
@@ -211,7 +212,7 @@ RunState TrainLoop::Impl::run_state() const {
                  .replicas = towers->options().replicas,
                  .threads_per_replica = towers->options().threads_per_replica,
                  .seed = config_.seed(),
-                 .arithmetic = arithmetic_fingerprint(),
+                 .arithmetic = arithmetic().fingerprint(),
                  .loss_scale = scale->value(),
                  .loss_scale_steps = scale->good_steps()};
   for (const auto& input : inputs) {
@@ -453,6 +454,11 @@ void TrainLoop::Impl::finish() {
   for_each_hook(&Hook::end);
   checkpointer->flush();
   if (event_writer != nullptr) event_writer->close();
+  // Until here a failure cost nothing but the time since an older checkpoint.
+  if (const auto failure = checkpointer->status().last_failure) {
+    throw Error(failure->code, fmt::format("the checkpoint of the last step, {}, is not saved: {}",
+                                           step_, failure->message));
+  }
 }
 
 TrainResult TrainLoop::Impl::run() {

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+namespace muster {
+
+/// What the numbers of this process stand on. Which BLAS is loaded is the system's choice at run
+/// time.
+struct Arithmetic {
+  std::string libtorch{};
+  std::string cpu_capability{};
+  /// "OpenBLAS 0.3.21", or the file that matrix products come from.
+  std::string blas{};
+  /// The kind of processor that OpenBLAS chose its kernels for; empty for another BLAS.
+  std::string blas_core{};
+  /// The reference implementation, many times slower than OpenBLAS.
+  bool reference_blas = false;
+
+  /// One line, for comparing two processes: equal lines give equal bits.
+  std::string fingerprint() const;
+};
+
+Arithmetic arithmetic();
+
+/// Sets how many threads the kernels called from this thread use: ATen's own and OpenBLAS's, which
+/// at::set_num_threads does not reach. Many kernels change bits with this number, so it is part of
+/// the arithmetic. OpenBLAS has one number for the process.
+void set_cpu_threads(int threads);
+
+}  // namespace muster
