@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/nn/modules/batchnorm.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
 #include <cmath>
@@ -13,13 +11,12 @@
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/base/random.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/estimator/predictor.h"
+#include "muster/estimator/small_net_internal.h"
 #include "muster/features/collate.h"
 #include "muster/model/dense.h"
-#include "muster/model/dropout.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
@@ -27,113 +24,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::TempDir;
-
-constexpr std::int64_t kInputs = 8;
-constexpr std::int64_t kClasses = 3;
-
-// Dropout, batch norm and a layer of libtorch's own: everything whose bits could depend on the
-// layout.
-struct SmallNet : Model {
-  SmallNet() {
-    hidden = register_module("hidden", std::make_shared<Dense>(kInputs, 16));
-    norm = register_module("norm", torch::nn::BatchNorm1d(16));
-    dropout = register_module("dropout", std::make_shared<Dropout>(0.25));
-    logits = register_module("logits", torch::nn::Linear(16, kClasses));
-  }
-  torch::Tensor forward(const Features& x) override {
-    return logits->forward(
-        dropout->forward(torch::relu(norm->forward(hidden->forward(x.tensor("x"))))));
-  }
-  std::shared_ptr<Dense> hidden;
-  torch::nn::BatchNorm1d norm{nullptr};
-  std::shared_ptr<Dropout> dropout;
-  torch::nn::Linear logits{nullptr};
-};
-
-struct Example {
-  std::vector<float> x;
-  std::int64_t label = 0;
-};
-
-Example example(std::int64_t number) {
-  Random random(11, 0, static_cast<std::uint64_t>(number));
-  Example result;
-  double sum = 0;
-  for (std::int64_t i = 0; i < kInputs; ++i) {
-    result.x.push_back(static_cast<float>(random.uniform(-1, 1)));
-    sum += result.x.back() * static_cast<double>(i % 3 - 1);
-  }
-  result.label = sum < -0.4 ? 0 : sum > 0.4 ? 2 : 1;
-  return result;
-}
-
-Batch collate_examples(std::span<const Example> examples) {
-  std::vector<float> x;
-  std::vector<std::int64_t> labels;
-  for (const auto& one : examples) {
-    x.insert(x.end(), one.x.begin(), one.x.end());
-    labels.push_back(one.label);
-  }
-  const auto rows = static_cast<std::int64_t>(examples.size());
-  return make_batch(Features{{"x", tensor_of(std::move(x), {rows, kInputs})}},
-                    tensor_of(std::move(labels), {rows, 1}));
-}
-
-// Shuffled, with noise that is drawn for each element, in batches of 8, for ever.
-Dataset<Batch> training_input(const InputContext& in) {
-  return range(200)
-      .shuffle(50, in.seed())
-      .shard(in)
-      .repeat()
-      .map([](std::int64_t number, Random& random) {
-        Example one = example(number);
-        for (auto& value : one.x) value += static_cast<float>(0.01 * random.normal());
-        return one;
-      })
-      .batch(8, collate_examples)
-      .prefetch(2);
-}
-
-Dataset<Batch> evaluation_input(const InputContext&) {
-  return range(120).map(example).batch(16, collate_examples);
-}
-
-EstimatorOptions small_options() {
-  return {.model = [] { return std::make_shared<SmallNet>(); },
-          .head = multi_class_head(kClasses),
-          .optimizers = {{"", adam({.learning_rate = 0.01})}}};
-}
-
-RunConfig quiet_config(const Path& folder) {
-  RunConfig config;
-  config.model_dir = folder;
-  config.tf_random_seed = 5;
-  config.log_step_count_steps = 0;
-  config.save_summary_steps = 0;
-  config.threads_per_replica = 1;
-  return config;
-}
-
-// Every tensor of the latest checkpoint, as bytes.
-std::map<std::string, std::string> latest_values(const Path& folder) {
-  const BundleReader bundle(*latest_checkpoint(folder));
-  std::map<std::string, std::string> values;
-  for (const auto& name : bundle.names()) {
-    const TensorData data = bundle.read(name);
-    values[name] = std::string(reinterpret_cast<const char*>(data.bytes.data()), data.bytes.size());
-  }
-  return values;
-}
-
-template <typename Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
+using namespace small_net;  // NOLINT(google-build-using-namespace): a fixture in a header
 
 TEST(Estimator, TrainsEvaluatesAndPredicts) {
   const TempDir folder;
@@ -316,27 +207,6 @@ TEST(NanPolicy, EndsAfterItsLimit) {
   EXPECT_THROW(Estimator(options, quiet_config(folder.path())).train(poisoned_input), Aborted);
 }
 
-TEST(WarmStart, BeginsWithAnotherModelsVariables) {
-  const TempDir folder;
-  Estimator(small_options(), quiet_config(folder / "old")).train(training_input, {.max_steps = 10});
-  EstimatorOptions options = small_options();
-  options.warm_start = WarmStartSettings{.ckpt_to_initialize_from = folder / "old"};
-  RunConfig config = quiet_config(folder / "new");
-  config.tf_random_seed = 99;
-  config.save_checkpoints_steps = 1;
-  config.keep_checkpoint_max = 0;
-  Estimator(options, config).train(training_input, {.max_steps = 1});
-  const BundleReader first(folder / "new/model.ckpt-0");
-  const BundleReader old(*latest_checkpoint(folder / "old"));
-  const auto bytes = [](const BundleReader& bundle, const char* name) {
-    const TensorData data = bundle.read(name);
-    return std::string(reinterpret_cast<const char*>(data.bytes.data()), data.bytes.size());
-  };
-  EXPECT_EQ(bytes(first, "logits/kernel"), bytes(old, "logits/kernel"));
-  EXPECT_NE(bytes(first, "logits/kernel/Adam"), bytes(old, "logits/kernel/Adam"));
-  EXPECT_NE(bytes(first, "norm/moving_mean"), bytes(old, "norm/moving_mean"));
-}
-
 TEST(MovingAverages, AreWhatEvaluationUses) {
   const TempDir folder;
   EstimatorOptions options = small_options();
@@ -353,7 +223,7 @@ TEST(MovingAverages, AreWhatEvaluationUses) {
 TEST(Bfloat16, TrainsAndKeepsFloat32Variables) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.precision = Precision::kBfloat16;
+  config.precision = ComputeType::kBfloat16;
   Estimator estimator(small_options(), config);
   EXPECT_TRUE(std::isfinite(*estimator.train(training_input, {.max_steps = 5}).loss));
   EXPECT_EQ(estimator.get_variable_value("hidden/kernel").scalar_type(), at::kFloat);

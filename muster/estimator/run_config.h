@@ -11,7 +11,7 @@
 namespace muster {
 
 /// The arithmetic of forward and backward; variables and updates are always float32.
-enum class Precision {
+enum class ComputeType {
   kFloat32,
   /// Autocast: products and convolutions in bfloat16, the rest in float32.
   kBfloat16,
@@ -35,7 +35,7 @@ struct RunConfigChanges {
   std::optional<std::int64_t> replicas{};
   std::optional<int> threads_per_replica{};
   std::optional<int> concurrent_replicas{};
-  std::optional<Precision> precision{};
+  std::optional<ComputeType> precision{};
 };
 
 /// How a run is done: where it writes, how often, with how many replicas. A plain value; Estimator
@@ -70,7 +70,7 @@ struct RunConfig {
   /// How many replicas of this process run at the same time; 0: as many as processors allow. No
   /// part of the arithmetic.
   int concurrent_replicas = 0;
-  Precision precision = Precision::kFloat32;
+  ComputeType precision = ComputeType::kFloat32;
 
   /// This process's place in a cluster, from TF_CONFIG.
   TaskEnvironment task{};

@@ -32,8 +32,8 @@ void seed_generator(std::uint64_t seed, std::int64_t step, std::int64_t replica)
                              static_cast<std::uint64_t>(replica)));
 }
 
-at::ScalarType autocast_type(Precision precision) {
-  return precision == Precision::kFloat16 ? at::kHalf : at::kBFloat16;
+at::ScalarType autocast_type(ComputeType precision) {
+  return precision == ComputeType::kFloat16 ? at::kHalf : at::kBFloat16;
 }
 
 }  // namespace
@@ -146,7 +146,7 @@ Towers::Outcome Towers::run_replica(Tower& tower, std::int64_t replica, const Ba
       turn.lock();
       seed_generator(options_.seed, step.number, replica);
     }
-    const compat::AutocastScope autocast(options_.precision != Precision::kFloat32, at::kCPU,
+    const compat::AutocastScope autocast(options_.precision != ComputeType::kFloat32, at::kCPU,
                                          autocast_type(options_.precision));
     outcome.spec = checked(tower.model->call(batch, Mode::kTrain, head_));
   }

@@ -31,7 +31,7 @@ struct TowerOptions {
   int concurrent = 1;
   int threads_per_replica = 1;
   std::uint64_t seed = 0;
-  Precision precision = Precision::kFloat32;
+  ComputeType precision = ComputeType::kFloat32;
   /// Whether discard() may be called.
   bool may_discard = false;
 };

@@ -31,7 +31,7 @@ constexpr std::uint64_t kInputStream = 3;
 // What R and threads_per_replica are, from the flags, the checkpoint and the machine, in this
 // order.
 TowerOptions resolve(const RunConfig& config, const std::optional<RunState>& saved) {
-  if (config.precision == Precision::kFloat16) {
+  if (config.precision == ComputeType::kFloat16) {
     throw InvalidArgument(
         "RunConfig: precision float16 needs a GPU, and this run has none; use bfloat16");
   }
@@ -308,13 +308,13 @@ void TrainLoop::Impl::prepare() {
   }
   TowerOptions tower_options = resolve(config_, saved);
   tower_options.may_discard = options.nan_policy.action != NanPolicy::Action::kStop ||
-                              config_.precision == Precision::kFloat16;
+                              config_.precision == ComputeType::kFloat16;
   if (saved) compare(*saved, tower_options);
   towers.emplace(options.model, options.head.get(), tower_options);
   layouts.emplace(towers->module_variables());
   updater.emplace(towers->variables(), options.optimizers);
   if (options.moving_average) average.emplace(towers->variables(), *options.moving_average);
-  scale.emplace(config_.precision == Precision::kFloat16);
+  scale.emplace(config_.precision == ComputeType::kFloat16);
   if (checkpoint) {
     restore(*checkpoint, saved);
   } else if (options.warm_start) {
