@@ -1,8 +1,9 @@
-# muster_module(NAME [TORCH] HEADERS ... SOURCES ... TESTS ... TEST_DEPS ... DEPS ... PRIVATE_DEPS ...)
+# muster_module(NAME [TORCH] HEADERS ... SOURCES ... TESTS ... TEST_DEPS ... TEST_PRECOMPILED ... DEPS ... PRIVATE_DEPS ...)
 #
 # One folder under muster/ is one library target, muster::NAME. DEPS are what its headers need, PRIVATE_DEPS
-# what only its sources need. All TESTS of a module make one program, NAME_test, registered case by case. A
-# module with TORCH links libtorch and shares its precompiled headers.
+# what only its sources need. All TESTS of a module make one program, NAME_test, registered case by case, with
+# GoogleTest and the headers TEST_PRECOMPILED precompiled. A module with TORCH links libtorch and shares its
+# precompiled headers.
 include_guard()
 include(GoogleTest)
 
@@ -30,7 +31,7 @@ endfunction()
 # A test program. Each case is a ctest entry of its own, but a program that loads libtorch (TORCH) is one entry,
 # because every start of it takes half a second.
 function(muster_test target)
-  cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPS;LABELS;PRECOMPILED" ${ARGN})
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_DEPS} muster_warnings GTest::gmock GTest::gtest_main)
   if(arg_TORCH)
@@ -38,13 +39,14 @@ function(muster_test target)
     add_test(NAME ${target} COMMAND ${target})
     set_tests_properties(${target} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 1200)
   else()
+    target_precompile_headers(${target} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <string> <vector> ${arg_PRECOMPILED})
     gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60
       PROPERTIES LABELS "${arg_LABELS}" SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]" TIMEOUT 600)
   endif()
 endfunction()
 
 function(muster_module name)
-  cmake_parse_arguments(arg "TORCH" "" "HEADERS;SOURCES;TESTS;TEST_DEPS;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "" "HEADERS;SOURCES;TESTS;TEST_DEPS;TEST_PRECOMPILED;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target muster_${name})
   add_library(${target} STATIC ${arg_SOURCES})
   add_library(muster::${name} ALIAS ${target})
@@ -64,6 +66,6 @@ function(muster_module name)
           ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   if(MUSTER_BUILD_TESTS AND arg_TESTS)
     muster_test(${name}_test ${torch} SOURCES ${arg_TESTS} DEPS muster::${name} muster::testing ${arg_TEST_DEPS}
-                LABELS ${name})
+                PRECOMPILED ${arg_TEST_PRECOMPILED} LABELS ${name})
   endif()
 endfunction()

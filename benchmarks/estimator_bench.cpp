@@ -1,0 +1,217 @@
+// What the estimator costs a step, and how fast it trains beside PyTorch in the same run.
+#include <fmt/core.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/types.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "benchmarks/report.h"
+#include "muster/base/log.h"
+#include "muster/estimator/arithmetic.h"
+#include "muster/estimator/estimator.h"
+#include "muster/model/dense.h"
+#include "muster/model/dropout.h"
+#include "muster/model/mlp.h"
+#include "muster/optim/updater.h"
+
+namespace muster {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct MlpModel : Model {
+  MlpModel() {
+    mlp = register_module(
+        "dnn", std::make_shared<Mlp>(MlpOptions{.inputs = 66, .hidden_units = {100, 70, 48, 34}}));
+  }
+  torch::Tensor forward(const Features& x) override { return mlp->forward(x.tensor("x")); }
+  bool draws_from_libtorch() const override { return false; }
+  std::shared_ptr<Mlp> mlp;
+};
+
+/// The CNN of the project template, as examples/mnist has it.
+struct CnnModel : Model {
+  CnnModel() {
+    const auto same = [](std::int64_t in, std::int64_t out) {
+      return torch::nn::Conv2dOptions(in, out, 3).padding(1);
+    };
+    conv1 = register_module("conv1", torch::nn::Conv2d(same(1, 32)));
+    norm1 = register_module("norm1", torch::nn::BatchNorm2d(32));
+    conv2 = register_module("conv2", torch::nn::Conv2d(same(32, 64)));
+    norm2 = register_module("norm2", torch::nn::BatchNorm2d(64));
+    dense = register_module("dense", std::make_shared<Dense>(7 * 7 * 64, 1024));
+    norm3 = register_module("norm3", torch::nn::BatchNorm1d(1024));
+    dropout = register_module("dropout", std::make_shared<Dropout>(0.5));
+    logits = register_module("logits", std::make_shared<Dense>(1024, 10));
+  }
+  torch::Tensor forward(const Features& features) override {
+    torch::Tensor x = features.tensor("x");
+    x = torch::max_pool2d(torch::relu(norm1->forward(conv1->forward(x))), 2);
+    x = torch::max_pool2d(torch::relu(norm2->forward(conv2->forward(x))), 2);
+    x = torch::relu(norm3->forward(dense->forward(torch::flatten(x, 1))));
+    return logits->forward(dropout->forward(x));
+  }
+  bool draws_from_libtorch() const override { return false; }
+  torch::nn::Conv2d conv1{nullptr}, conv2{nullptr};
+  torch::nn::BatchNorm2d norm1{nullptr}, norm2{nullptr};
+  torch::nn::BatchNorm1d norm3{nullptr};
+  std::shared_ptr<Dense> dense, logits;
+  std::shared_ptr<Dropout> dropout;
+};
+
+/// One multiplication: what is left of a step is the loop's.
+struct TinyModel : Model {
+  TinyModel() { weight = register_parameter("weight", torch::ones({1})); }
+  torch::Tensor forward(const Features& x) override { return x.tensor("x") * weight; }
+  EstimatorSpec call(const Batch& batch, Mode mode, const Head*) override {
+    return {.mode = mode, .loss = forward(batch.features).sum()};
+  }
+  bool draws_from_libtorch() const override { return false; }
+  torch::Tensor weight;
+};
+
+RunConfig silent_config(int threads) {
+  RunConfig config;
+  config.model_dir =
+      std::filesystem::temp_directory_path() / fmt::format("muster-bench-{}", std::rand());
+  config.log_step_count_steps = 0;
+  config.save_summary_steps = 0;
+  config.save_checkpoints = false;
+  config.threads_per_replica = threads;
+  return config;
+}
+
+// The same batch for ever: input costs nothing, as on the other side.
+InputFn constant_input(const Batch& batch) {
+  return [batch](const InputContext&) {
+    return generate([batch](std::uint64_t) { return std::optional(batch); });
+  };
+}
+
+// Median steps/s of three runs of about a second.
+double steps_per_second(const EstimatorOptions& options, const Batch& batch, int threads,
+                        std::int64_t steps) {
+  std::vector<double> rates;
+  for (int i = 0; i < 3; ++i) {
+    const RunConfig config = silent_config(threads);
+    Estimator estimator(options, config);
+    const auto start = Clock::now();
+    estimator.train(constant_input(batch), {.steps = steps, .handle_signals = false});
+    rates.push_back(static_cast<double>(steps) / seconds_since(start));
+    std::filesystem::remove_all(config.model_dir);
+  }
+  std::sort(rates.begin(), rates.end());
+  return rates[1];
+}
+
+double best_examples_per_second(const EstimatorOptions& options, const Batch& batch,
+                                std::int64_t steps) {
+  double best = 0;
+  for (const int threads : {1, static_cast<int>(ThreadPool::available_processors())}) {
+    best = std::max(
+        best, steps_per_second(options, batch, threads, steps) * static_cast<double>(batch.size()));
+  }
+  return best;
+}
+
+// The anchor in the same run, if this machine has PyTorch for Python; its best setting.
+std::optional<double> anchor_examples_per_second(const std::string& model) {
+  const char* python = std::getenv("MUSTER_PYTHON");
+  const std::string command =
+      fmt::format("{} {}/benchmarks/anchors/train_torch.py {} 2>/dev/null",
+                  python == nullptr ? "/usr/bin/python3" : python, MUSTER_SOURCE_DIR, model);
+  std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
+  std::string text;
+  char buffer[4096];
+  while (pipe != nullptr && std::fgets(buffer, sizeof(buffer), pipe.get()) != nullptr)
+    text += buffer;
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) {
+    fmt::print(stderr, "no anchor for {}: python3-torch is not installed\n", model);
+    return std::nullopt;
+  }
+  fmt::print(stderr, "anchor {}: {}\n", model, json.dump());
+  return json.at("examples_per_second").get<double>();
+}
+
+// The loop's own cost: a step of the tiny model through the estimator, less the same step by hand.
+double loop_microseconds() {
+  const EstimatorOptions options{.model = [] { return std::make_shared<TinyModel>(); },
+                                 .optimizers = {{"", sgd({.learning_rate = 1e-9})}}};
+  const Batch batch = make_batch(Features{{"x", torch::ones({1, 1})}}, torch::zeros({1, 1}));
+  constexpr std::int64_t kSteps = 50'000;
+  const double through_loop = 1e6 / steps_per_second(options, batch, 1, kSteps);
+
+  auto model = std::make_shared<TinyModel>();
+  auto variables = Variables::adopt(*model);
+  auto attached = variables.attach(model);
+  Updater updater(variables, options.optimizers);
+  std::vector<double> by_hand;
+  for (int i = 0; i < 3; ++i) {
+    const auto start = Clock::now();
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      attached.zero();
+      model->call(batch, Mode::kTrain, nullptr).loss.backward();
+      updater.apply(attached.gradients(), step);
+    }
+    by_hand.push_back(1e6 * seconds_since(start) / static_cast<double>(kSteps));
+  }
+  std::sort(by_hand.begin(), by_hand.end());
+  return through_loop - by_hand[1];
+}
+
+void add_training(bench::Report& report, const std::string& name, const std::string& anchor,
+                  double at_least, double aim, const EstimatorOptions& options, const Batch& batch,
+                  std::int64_t steps) {
+  if (!report.wants(name)) return;
+  const double ours = best_examples_per_second(options, batch, steps);
+  report.add({.name = name,
+              .value = ours,
+              .unit = "examples/s",
+              .limit = anchor_examples_per_second(anchor),
+              .at_least = at_least,
+              .aim = aim});
+}
+
+int run(int argc, char** argv) {
+  log::set_level(log::Level::kError);
+  bench::Report report(argc, argv);
+  if (report.wants("estimator's own cost a step (at most 30, aim 10)")) {
+    report.add({.name = "estimator's own cost a step (at most 30, aim 10)",
+                .value = loop_microseconds(),
+                .unit = "us"});
+  }
+  torch::manual_seed(1);
+  add_training(report, "MLP 66-100-70-48-34-1, batch 40, over PyTorch", "mlp", 3, 6,
+               {.model = [] { return std::make_shared<MlpModel>(); },
+                .head = binary_class_head(),
+                .optimizers = {{"", adagrad({.learning_rate = 0.01})}}},
+               make_batch(Features{{"x", torch::randn({40, 66})}},
+                          torch::randint(0, 2, {40, 1}).to(torch::kFloat)),
+               8'000);
+  add_training(
+      report, "MNIST CNN, batch 128, over PyTorch", "mnist", 1.1, 1.8,
+      {.model = [] { return std::make_shared<CnnModel>(); },
+       .head = multi_class_head(10),
+       .optimizers = {{"", adam({.learning_rate = 0.001})}}},
+      make_batch(Features{{"x", torch::rand({128, 1, 28, 28})}}, torch::randint(0, 10, {128, 1})),
+      25);
+  return report.finish();
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int argc, char** argv) { return muster::run(argc, argv); }
