@@ -1,0 +1,417 @@
+// Handwritten digits: a convolutional network over TFRecord files, trained, evaluated and predicted
+// with. README.md shows how to make the files and what to expect.
+#include <fmt/core.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/types.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/program.h"
+#include "muster/dataset/dataset.h"
+#include "muster/estimator/estimator.h"
+#include "muster/features/collate.h"
+#include "muster/model/dense.h"
+#include "muster/model/dropout.h"
+#include "muster/model/random_scope.h"
+#include "muster/training/train_and_evaluate.h"
+
+namespace {
+
+using muster::Batch;
+using muster::Dataset;
+using muster::Features;
+using muster::Mode;
+using muster::Path;
+
+constexpr std::int64_t kSide = 28;
+constexpr std::int64_t kPixels = kSide * kSide;
+constexpr std::int64_t kClasses = 10;
+
+struct Flags {
+  std::vector<std::string> train_files, eval_files, test_files;
+  double num_epochs = 0;
+  std::int64_t train_steps = 0;
+  std::size_t train_batch_size = 32;
+  std::size_t eval_batch_size = 32;
+  double learning_rate = 0.001;
+  std::string schedule = "constant";
+  double keep_prob = 0.5;
+  double ema = 0;
+  std::string job_dir;
+  std::string export_path;
+  std::string verbosity = "INFO";
+  bool augment = false;
+  bool flips = false;
+  std::int64_t throttle_secs = 30;
+  std::int64_t save_checkpoints_steps = 0;
+  std::uint64_t seed = 0;
+  std::int64_t replicas = 0;
+  int threads_per_replica = 0;
+  int concurrent_replicas = 0;
+};
+
+// ------------------------------------------------------------------------------------- the model
+
+/// Two blocks of convolution, batch norm, ReLU and pooling, then two dense layers.
+class MnistCnn : public muster::Model, public muster::SeededModule {
+ public:
+  explicit MnistCnn(double keep_prob) {
+    conv1_ = register_module("conv1", convolution(1, 32));
+    norm1_ = register_module("norm1", torch::nn::BatchNorm2d(norm2d(32)));
+    conv2_ = register_module("conv2", convolution(32, 64));
+    norm2_ = register_module("norm2", torch::nn::BatchNorm2d(norm2d(64)));
+    dense_ = register_module("dense",
+                             std::make_shared<muster::Dense>(kSide / 4 * (kSide / 4) * 64, 1024));
+    norm3_ = register_module("norm3", torch::nn::BatchNorm1d(norm2d(1024)));
+    dropout_ = register_module("dropout", std::make_shared<muster::Dropout>(1 - keep_prob));
+    logits_ = register_module("logits", std::make_shared<muster::Dense>(1024, kClasses));
+  }
+
+  torch::Tensor forward(const Features& x) override {
+    auto y = x.tensor("image").view({-1, 1, kSide, kSide});
+    y = torch::max_pool2d(torch::relu(norm1_->forward(conv1_->forward(y))), 2);
+    y = torch::max_pool2d(torch::relu(norm2_->forward(conv2_->forward(y))), 2);
+    // Channels last, as TensorFlow flattens them, so that its dense kernels fit.
+    y = y.permute({0, 2, 3, 1}).flatten(1);
+    y = dropout_->forward(torch::relu(norm3_->forward(dense_->forward(y))));
+    return logits_->forward(y);
+  }
+
+  muster::EstimatorSpec call(const Batch& batch, Mode mode, const muster::Head* head) override {
+    auto spec = Model::call(batch, mode, head);
+    spec.summaries.images.emplace_back("input",
+                                       batch.features.tensor("image").view({-1, kSide, kSide, 1}));
+    if (mode == Mode::kEval) {
+      spec.metrics.insert("val_accuracy", spec.metrics.at("accuracy").clone());
+    }
+    return spec;
+  }
+
+  // Convolutions are libtorch's, which would draw their first weights by another rule.
+  void seed_from(std::uint64_t seed, const std::string& /*name*/) override {
+    const auto glorot = muster::glorot_uniform(muster::KernelLayout::kOutIn);
+    const torch::NoGradGuard no_grad;
+    glorot(conv1_->weight, muster::derive_key(seed, "conv1.kernel"));
+    glorot(conv2_->weight, muster::derive_key(seed, "conv2.kernel"));
+    conv1_->bias.zero_();
+    conv2_->bias.zero_();
+  }
+
+  // Dropout is muster's own, so replicas need not take turns.
+  bool draws_from_libtorch() const override { return false; }
+
+ private:
+  static torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out) {
+    return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).padding(1));
+  }
+  // The constants of tf.layers.batch_normalization; libtorch's momentum is 1 - TensorFlow's.
+  static torch::nn::BatchNormOptions norm2d(std::int64_t channels) {
+    return torch::nn::BatchNormOptions(channels).eps(1e-3).momentum(0.01);
+  }
+
+  torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
+  torch::nn::BatchNorm2d norm1_{nullptr}, norm2_{nullptr};
+  torch::nn::BatchNorm1d norm3_{nullptr};
+  std::shared_ptr<muster::Dense> dense_, logits_;
+  std::shared_ptr<muster::Dropout> dropout_;
+};
+
+// ------------------------------------------------------------------------------------- the input
+
+/// Turns whole batches of records into tensors: `image` [n, 784] and `label` [n].
+class Parser {
+ public:
+  explicit Parser(Mode mode)
+      : specs_{{"image", muster::FixedLen{muster::FeatureKind::kFloat, {kPixels}}},
+               {muster::kLabel, muster::FixedLen{muster::FeatureKind::kInt64, {1}}}},
+        decoder_(with_default(mode)) {}
+
+  Batch operator()(std::span<const muster::Record> records) const {
+    std::vector<std::string_view> examples;
+    for (const auto& record : records) examples.push_back(record.bytes);
+    return split_labels(to_features(decoder_.decode(examples), specs_, nullptr));
+  }
+
+ private:
+  // Files to predict over need no labels.
+  const muster::FeatureSpecs& with_default(Mode mode) {
+    if (mode == Mode::kPredict) {
+      std::get<muster::FixedLen>(specs_[1].second).default_value = std::vector<std::int64_t>{-1};
+    }
+    return specs_;
+  }
+
+  muster::FeatureSpecs specs_;
+  muster::ExampleDecoder decoder_;
+};
+
+// Turns the picture around its middle, with the pixels between four others as their weighted mean.
+void rotate(std::span<float> image, double radians) {
+  const std::vector<float> source(image.begin(), image.end());
+  const double middle = (kSide - 1) / 2.0;
+  const double sine = std::sin(radians);
+  const double cosine = std::cos(radians);
+  const auto pixel = [&source](std::int64_t row, std::int64_t column) {
+    const bool inside = row >= 0 && row < kSide && column >= 0 && column < kSide;
+    return inside ? static_cast<double>(source[static_cast<std::size_t>(row * kSide + column)])
+                  : 0.0;
+  };
+  for (std::int64_t row = 0; row < kSide; ++row) {
+    for (std::int64_t column = 0; column < kSide; ++column) {
+      const double dy = static_cast<double>(row) - middle;
+      const double dx = static_cast<double>(column) - middle;
+      const double y = middle + cosine * dy - sine * dx;
+      const double x = middle + sine * dy + cosine * dx;
+      const auto top = static_cast<std::int64_t>(std::floor(y));
+      const auto left = static_cast<std::int64_t>(std::floor(x));
+      const double down = y - static_cast<double>(top);
+      const double right = x - static_cast<double>(left);
+      image[static_cast<std::size_t>(row * kSide + column)] = static_cast<float>(
+          (1 - down) * ((1 - right) * pixel(top, left) + right * pixel(top, left + 1)) +
+          down * ((1 - right) * pixel(top + 1, left) + right * pixel(top + 1, left + 1)));
+    }
+  }
+}
+
+void flip(std::span<float> image, muster::Random& random) {
+  // Half a turn, which with a mirror is the picture upside down.
+  if (random.coin()) std::reverse(image.begin(), image.end());
+  if (!random.coin()) return;
+  for (std::int64_t row = 0; row < kSide; ++row) {
+    const auto begin = image.begin() + row * kSide;
+    std::reverse(begin, begin + kSide);
+  }
+}
+
+/// For each picture its own coins: half of them turned by up to 0.2 radians, half with noise. Flips
+/// have a flag of their own: a digit in a mirror is another sign, or none.
+struct Augmenter {
+  bool flips = false;
+
+  Batch operator()(Batch batch, muster::Random& random) const {
+    const at::Tensor& images = batch.features.tensor("image");
+    const std::span<float> all(images.data_ptr<float>(), static_cast<std::size_t>(images.numel()));
+    for (std::size_t at = 0; at < all.size(); at += kPixels) {
+      const auto image = all.subspan(at, kPixels);
+      if (random.coin()) rotate(image, random.uniform(-0.2, 0.2));
+      if (random.coin()) {
+        for (float& value : image) {
+          value = std::clamp(value + static_cast<float>(0.2 * random.normal()), 0.0F, 1.0F);
+        }
+      }
+      if (flips) flip(image, random);
+    }
+    return batch;
+  }
+};
+
+std::vector<Path> files_of(const std::vector<std::string>& patterns, const char* flag) {
+  std::vector<Path> files;
+  for (const auto& pattern : patterns) {
+    const auto found = muster::glob(pattern);
+    if (found.empty()) throw muster::UsageError("{}: no file matches {}", flag, pattern);
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
+}
+
+bool all_have_an_index(const std::vector<Path>& files) {
+  return std::all_of(files.begin(), files.end(),
+                     [](const Path& file) { return muster::TFRecordSource(file).random_access(); });
+}
+
+std::uint64_t count_records(const std::vector<Path>& files) {
+  const auto records = muster::tfrecords(files);
+  if (const auto known = records.size()) return *known;
+  std::uint64_t count = 0;
+  for (auto reader = records.iterate(); reader->next();) ++count;
+  return count;
+}
+
+muster::InputFn training_input(const std::vector<Path>& files, const Flags& flags) {
+  constexpr std::size_t kShuffleWindow = 10'000;
+  const bool indexed = all_have_an_index(files);
+  if (!indexed) {
+    muster::log::info(
+        "no index beside all training files, so they are shuffled within windows of {}",
+        kShuffleWindow);
+  }
+  return [=](const muster::InputContext& in) {
+    auto records = muster::tfrecords(files);
+    records =
+        indexed ? records.global_shuffle(in.seed()) : records.shuffle(kShuffleWindow, in.seed());
+    auto batches = records.shard(in).repeat().batch(flags.train_batch_size, Parser(in.mode()));
+    if (flags.augment) batches = batches.map(Augmenter{flags.flips}, {.seed = in.seed()});
+    return batches.prefetch(2);
+  };
+}
+
+muster::InputFn input_in_order(const std::vector<Path>& files, std::size_t batch_size) {
+  return [=](const muster::InputContext& in) {
+    return muster::tfrecords(files).batch(batch_size, Parser(in.mode())).prefetch(2);
+  };
+}
+
+// --------------------------------------------------------------------------------------- the run
+
+muster::LearningRate learning_rate(const Flags& flags, std::int64_t max_steps) {
+  if (flags.schedule == "cosine") {
+    return muster::cosine({.initial = flags.learning_rate, .decay_steps = max_steps});
+  }
+  return flags.learning_rate;
+}
+
+muster::EstimatorOptions estimator_options(const Flags& flags, std::int64_t max_steps) {
+  muster::EstimatorOptions options{
+      .model = [keep = flags.keep_prob] { return std::make_shared<MnistCnn>(keep); },
+      .head = muster::multi_class_head(kClasses),
+      .optimizers = {{"", muster::adam({.learning_rate = learning_rate(flags, max_steps)})}}};
+  if (flags.ema > 0) options.moving_average = muster::MovingAverageOptions{.decay = flags.ema};
+  return options;
+}
+
+muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
+  const std::int64_t save_steps = flags.save_checkpoints_steps;
+  return muster::RunConfig::from_env().replace(
+      {.model_dir = Path(flags.job_dir),
+       .tf_random_seed = flags.seed,
+       .save_checkpoints_steps = save_steps > 0 ? save_steps : epoch_steps,
+       .replicas = flags.replicas,
+       .threads_per_replica = flags.threads_per_replica,
+       .concurrent_replicas = flags.concurrent_replicas});
+}
+
+// Predictions and labels come from two passes over the same files, in the same order.
+void predict(muster::Estimator& estimator, const muster::InputFn& input) {
+  auto predictions =
+      estimator.predict(input, {.predict_keys = {"class_ids"}, .yield_single_examples = false});
+  const auto batches = input(muster::InputContext(Mode::kPredict, 1, 0, 0)).iterate();
+  std::int64_t count = 0;
+  std::int64_t labelled = 0;
+  std::int64_t right = 0;
+  while (const auto row = predictions.next()) {
+    const auto labels = batches->next()->labels.tensor(muster::kLabel);
+    count += row->batch_size();
+    labelled += labels.ge(0).sum().item<std::int64_t>();
+    right += labels.eq(row->tensor("class_ids")).sum().item<std::int64_t>();
+  }
+  fmt::print("predicted {} images", count);
+  if (labelled > 0) {
+    fmt::print(", {} of {} labelled ones right: {:.2f} %", right, labelled,
+               100.0 * static_cast<double>(right) / static_cast<double>(labelled));
+  }
+  fmt::print("\n");
+}
+
+int run(const Flags& flags) {
+  const auto train_files = files_of(flags.train_files, "--train-files");
+  const auto eval_files = files_of(flags.eval_files, "--eval-files");
+  const auto test_files = files_of(flags.test_files, "--test-files");
+  const auto images = static_cast<double>(count_records(train_files));
+  const auto step_images = static_cast<double>(flags.train_batch_size) *
+                           static_cast<double>(std::max<std::int64_t>(flags.replicas, 1));
+  const auto epoch_steps = static_cast<std::int64_t>(std::max(1.0, images / step_images));
+  const std::int64_t max_steps =
+      flags.train_steps > 0
+          ? flags.train_steps
+          : std::max<std::int64_t>(1, std::llround(flags.num_epochs * images / step_images));
+
+  muster::Estimator estimator(estimator_options(flags, max_steps), run_config(flags, epoch_steps));
+  const auto result = muster::train_and_evaluate(
+      estimator, {.input_fn = training_input(train_files, flags), .max_steps = max_steps},
+      {.input_fn = input_in_order(eval_files, flags.eval_batch_size),
+       .steps = {},
+       .throttle_secs = std::chrono::seconds(flags.throttle_secs)});
+  for (const auto& [name, value] : result.metrics) fmt::print("{} = {:g}\n", name, value);
+  predict(estimator, input_in_order(test_files, flags.eval_batch_size));
+  return EXIT_SUCCESS;
+}
+
+// ------------------------------------------------------------------------------------- the flags
+
+void add_data_flags(CLI::App& app, Flags& flags) {
+  app.add_option("--train-files", flags.train_files, "TFRecord files or patterns")->required();
+  app.add_option("--eval-files", flags.eval_files, "TFRecord files or patterns")->required();
+  app.add_option("--test-files", flags.test_files, "TFRecord files or patterns")->required();
+  app.add_option("--job-dir", flags.job_dir, "Checkpoints and events go here")->required();
+  app.add_option("--export-path", flags.export_path, "Not there yet");
+  app.add_flag("--augment", flags.augment, "Turn pictures a little and add noise");
+  app.add_flag("--flips", flags.flips, "With --augment: also mirror pictures");
+}
+
+void add_training_flags(CLI::App& app, Flags& flags) {
+  const auto add = [&app](const char* name, auto& value, const char* text) {
+    return app.add_option(name, value, text)->capture_default_str();
+  };
+  add("--num-epochs", flags.num_epochs, "Passes over the training files")
+      ->check(CLI::PositiveNumber);
+  add("--train-steps", flags.train_steps, "Train up to this global step; wins over --num-epochs")
+      ->check(CLI::PositiveNumber);
+  add("--train-batch-size", flags.train_batch_size, "Images of a step, of each replica")
+      ->check(CLI::PositiveNumber);
+  add("--eval-batch-size", flags.eval_batch_size, "Images evaluated at a time")
+      ->check(CLI::PositiveNumber);
+  add("--learning-rate", flags.learning_rate, "Of Adam")->check(CLI::PositiveNumber);
+  add("--schedule", flags.schedule, "Of the learning rate")
+      ->check(CLI::IsMember({"constant", "cosine"}));
+  add("--keep-prob", flags.keep_prob, "The part of values that dropout keeps")
+      ->check(CLI::Range(0.01, 1.0));
+  add("--ema", flags.ema, "Evaluate moving averages of this decay; 0 for none")
+      ->check(CLI::Range(0.0, 1.0));
+}
+
+void add_run_flags(CLI::App& app, Flags& flags) {
+  const auto add = [&app](const char* name, auto& value, const char* text) {
+    return app.add_option(name, value, text)->capture_default_str();
+  };
+  add("--seed", flags.seed, "The same seed gives the same weights");
+  add("--replicas", flags.replicas, "Parts of a step, each with a batch of its own; 0: decide")
+      ->check(CLI::NonNegativeNumber);
+  add("--threads-per-replica", flags.threads_per_replica, "0: decide")
+      ->check(CLI::NonNegativeNumber);
+  add("--concurrent-replicas", flags.concurrent_replicas, "How many run at a time; 0: decide")
+      ->check(CLI::NonNegativeNumber);
+  add("--save-checkpoints-steps", flags.save_checkpoints_steps, "0: once an epoch")
+      ->check(CLI::NonNegativeNumber);
+  add("--throttle-secs", flags.throttle_secs, "Evaluate at most this often")
+      ->check(CLI::NonNegativeNumber);
+  add("--verbosity", flags.verbosity, "DEBUG, INFO, WARN, ERROR or FATAL");
+}
+
+int parse_and_run(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Trains a convolutional network on MNIST.");
+  app.allow_extras();
+  add_data_flags(app, flags);
+  add_training_flags(app, flags);
+  add_run_flags(app, flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? EXIT_SUCCESS : 2;
+  }
+  muster::log::set_level(muster::log::parse_level(flags.verbosity));
+  for (const auto& word : app.remaining()) muster::log::warning("unknown argument: {}", word);
+  if (!flags.export_path.empty()) {
+    throw muster::UsageError("--export-path: models cannot be exported yet; leave it out");
+  }
+  if (flags.train_steps == 0 && flags.num_epochs == 0) {
+    throw muster::UsageError("give --num-epochs or --train-steps");
+  }
+  return run(flags);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return muster::run_main([=] { return parse_and_run(argc, argv); });
+}

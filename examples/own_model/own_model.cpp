@@ -1,0 +1,71 @@
+// Your own model: three arms of a spiral, told apart. docs/guides/own_model.md walks through it.
+#include <fmt/core.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "muster/base/program.h"
+#include "muster/features/collate.h"
+#include "muster/training/train_and_evaluate.h"
+
+namespace {
+
+constexpr std::int64_t kArms = 3;
+
+// A model is a libtorch module that makes logits of named features.
+struct SpiralNet : muster::Model {
+  explicit SpiralNet(std::int64_t units) {
+    hidden1 = register_module("hidden1", torch::nn::Linear(2, units));
+    hidden2 = register_module("hidden2", torch::nn::Linear(units, units));
+    logits = register_module("logits", torch::nn::Linear(units, kArms));
+  }
+  torch::Tensor forward(const muster::Features& x) override {
+    const auto h = torch::relu(hidden1->forward(x.tensor("point")));
+    return logits->forward(torch::relu(hidden2->forward(h)));
+  }
+  torch::nn::Linear hidden1{nullptr}, hidden2{nullptr}, logits{nullptr};
+};
+
+// A batch is named features and labels; here of points that are functions of their numbers.
+muster::Batch points(std::span<const std::int64_t> numbers) {
+  std::vector<float> xy;
+  std::vector<std::int64_t> arms;
+  for (const std::int64_t n : numbers) {
+    muster::Random random(/*seed=*/1, /*epoch=*/0, static_cast<std::uint64_t>(n));
+    const double radius = random.uniform(0.1, 1);
+    const double angle =
+        4 * radius + 2.0944 * static_cast<double>(n % kArms) + 0.2 * random.normal();
+    xy.push_back(static_cast<float>(radius * std::cos(angle)));
+    xy.push_back(static_cast<float>(radius * std::sin(angle)));
+    arms.push_back(n % kArms);
+  }
+  const auto rows = static_cast<std::int64_t>(numbers.size());
+  return make_batch({{"point", muster::tensor_of(xy, {rows, 2})}},
+                    muster::tensor_of(arms, {rows, 1}));
+}
+
+// An input function is told which part of the data it is to read, and with which seed to shuffle.
+muster::Dataset<muster::Batch> train_input(const muster::InputContext& in) {
+  return muster::range(3000).shuffle(3000, in.seed()).shard(in).repeat().batch(64, points);
+}
+muster::Dataset<muster::Batch> eval_input(const muster::InputContext&) {
+  return muster::range(4000).skip(3000).batch(250, points);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return muster::run_main([=] {
+    muster::RunConfig config = muster::RunConfig::from_env();
+    config.model_dir = argc > 1 ? argv[1] : "spiral";
+    muster::Estimator estimator({.model = [] { return std::make_shared<SpiralNet>(64); },
+                                 .head = muster::multi_class_head(kArms),
+                                 .optimizers = {{"", muster::adam({.learning_rate = 0.01})}}},
+                                config);
+    const auto result = muster::train_and_evaluate(estimator, {train_input, /*max_steps=*/1000},
+                                                   {.input_fn = eval_input});
+    fmt::print("accuracy {:.3f}\n", result.metrics.at("accuracy"));
+    return 0;
+  });
+}

@@ -1,0 +1,29 @@
+#include "muster/base/program.h"
+
+#include <cerrno>
+#include <cstdio>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+
+namespace muster {
+
+int run_main(const std::function<int()>& body) {
+  try {
+    const int status = body();
+    if (std::fflush(stdout) != 0) throw_errno(errno, "writing to standard output");
+    return status;
+  } catch (...) {
+    const Description failure = describe(std::current_exception());
+    log::progress("");
+    // An orderly stop is what somebody asked for, no failure.
+    if (failure.code == ErrorCode::kCancelled) {
+      log::info("{}", failure.message);
+    } else {
+      log::error("{}", failure.message);
+    }
+    return failure.exit_code;
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,51 @@
+#include "muster/base/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/signals.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// The status and what was logged on the way.
+std::pair<int, std::string> outcome_of(const std::function<int()>& body) {
+  std::string lines;
+  log::set_sink([&lines](log::Level, std::string_view line) { lines.append(line).append("\n"); });
+  const int status = run_main(body);
+  log::set_sink({});
+  return {status, lines};
+}
+
+TEST(RunMain, ReturnsTheStatusOfTheBody) {
+  EXPECT_EQ(outcome_of([] { return 0; }).first, 0);
+  EXPECT_EQ(outcome_of([] { return 7; }).first, 7);
+}
+
+TEST(RunMain, LogsAFailureAndReturnsItsExitStatus) {
+  const auto [status, lines] = outcome_of([]() -> int { throw NotFound("no such file: x"); });
+  EXPECT_EQ(status, 1);
+  EXPECT_THAT(lines, HasSubstr(" E "));
+  EXPECT_THAT(lines, HasSubstr("no such file: x"));
+  EXPECT_EQ(outcome_of([]() -> int { throw UsageError("--seed"); }).first, 2);
+  EXPECT_EQ(outcome_of([]() -> int { throw Unavailable("ps:0"); }).first, 75);
+  EXPECT_EQ(outcome_of([]() -> int { throw std::runtime_error("odd"); }).first, 1);
+}
+
+TEST(RunMain, AnOrderlyStopIsNoErrorInTheLog) {
+  const auto [status, lines] =
+      outcome_of([]() -> int { throw Interrupted(SIGTERM, "stopped by signal 15"); });
+  EXPECT_EQ(status, 143);
+  EXPECT_THAT(lines, HasSubstr(" I "));
+}
+
+}  // namespace
+}  // namespace muster

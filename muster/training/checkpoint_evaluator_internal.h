@@ -1,0 +1,36 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "muster/training/train_and_evaluate.h"
+
+namespace muster::internal {
+
+/// Evaluates and exports checkpoints as an EvalSpec says, each at most once.
+class CheckpointEvaluator {
+ public:
+  CheckpointEvaluator(Estimator& estimator, const EvalSpec& spec);
+
+  /// Whether the checkpoint of this step is due while training goes on; says so if it is not.
+  bool is_due(std::int64_t step) const;
+  /// Evaluates the checkpoint, unless it was the last one evaluated, and calls the exporters.
+  void evaluate(const Path& checkpoint, bool is_the_final_export);
+
+  const TrainAndEvaluateResult& result() const { return result_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void publish(const Path& checkpoint, bool is_the_final_export);
+
+  Estimator& estimator_;
+  const EvalSpec& spec_;
+  EvaluateOptions options_;
+  Path evaluated_;
+  std::optional<Clock::time_point> last_start_;
+  TrainAndEvaluateResult result_;
+};
+
+}  // namespace muster::internal

@@ -1,0 +1,205 @@
+// The mnist example as a process: killed, stopped, short of disk, laid out differently.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "muster/base/random.h"
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::Outcome;
+using testing::RunningProgram;
+using testing::TempDir;
+using Words = std::vector<std::string>;
+
+Words operator+(Words left, const Words& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+std::int64_t saved_step(const Path& folder) {
+  const auto latest = latest_checkpoint(folder);
+  return latest ? checkpoint_step(*latest).value() : -1;
+}
+
+// Waits until the checkpoint of this step or a later one is there, or the program has ended.
+void wait_for_checkpoint(RunningProgram& program, const Path& folder, std::int64_t step) {
+  while (!program.ended() && saved_step(folder) < step) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+class Mnist : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    tool({"records", "synth", "mnist", "--output", folder_ / "idx", "--train", "320", "--test",
+          "64"});
+    tool(
+        {"records", "write", "mnist", "--input", folder_ / "idx", "--output", folder_ / "records"});
+  }
+
+  static std::string tool(const Words& arguments) {
+    const Outcome outcome = testing::run_program(MUSTER_PROGRAM, arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  }
+
+  // Everything whose state a resume has to find again: shuffle, augmentation, dropout, Adam's
+  // slots, moving averages.
+  Words flags(const Path& job_dir, std::int64_t steps) const {
+    return {"--train-files",
+            folder_ / "records/train*.tfrecords",
+            "--eval-files",
+            folder_ / "records/eval*.tfrecords",
+            "--test-files",
+            folder_ / "records/eval*.tfrecords",
+            "--job-dir",
+            job_dir,
+            "--train-steps",
+            std::to_string(steps),
+            "--train-batch-size",
+            "16",
+            "--seed",
+            "3",
+            "--augment",
+            "--ema",
+            "0.9",
+            "--threads-per-replica",
+            "1",
+            "--throttle-secs",
+            "3600"};
+  }
+
+  static void run_to_the_end(const Words& arguments) {
+    const Outcome outcome = testing::run_program(MNIST_PROGRAM, arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("predicted 64 images"));
+  }
+
+  static std::string hash_of(const Path& job_dir) {
+    return tool({"checkpoint", "hash", job_dir}).substr(0, 64);
+  }
+
+  TempDir folder_;
+};
+
+class MnistReplicas : public Mnist, public ::testing::WithParamInterface<std::int64_t> {};
+
+TEST_P(MnistReplicas, KilledRunsEndWithTheHashOfAnUndisturbedOne) {
+  // Some epochs and a half: 320 images, 16 a replica.
+  const std::int64_t replicas = GetParam();
+  const std::int64_t steps = replicas == 1 ? 50 : 18;
+  const std::int64_t period = replicas == 1 ? 3 : 1;
+  const auto arguments = [&](const Path& job_dir) {
+    return flags(job_dir, steps) + Words{"--replicas", std::to_string(replicas),
+                                         "--save-checkpoints-steps", std::to_string(period)};
+  };
+  run_to_the_end(arguments(folder_ / "whole"));
+
+  Random random(
+      static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()));
+  for (std::int64_t killed = 1; killed <= 4; ++killed) {
+    RunningProgram program(MNIST_PROGRAM, arguments(folder_ / "killed"));
+    wait_for_checkpoint(program, folder_ / "killed", steps * killed / 6);
+    // Any moment will do: in a step, in the middle of a write, between two files.
+    std::this_thread::sleep_for(std::chrono::microseconds(random.below(150'000)));
+    program.send(SIGKILL);
+    program.wait();
+  }
+  run_to_the_end(arguments(folder_ / "killed"));
+  EXPECT_EQ(hash_of(folder_ / "whole"), hash_of(folder_ / "killed"));
+}
+
+INSTANTIATE_TEST_SUITE_P(OneAndFour, MnistReplicas, ::testing::Values(1, 4));
+
+TEST_F(Mnist, FourReplicasGiveOneHashWhether1Or2Or4RunAtATime) {
+  std::vector<std::string> hashes;
+  for (const char* concurrent : {"1", "2", "4"}) {
+    const Path job_dir = folder_ / concurrent;
+    run_to_the_end(flags(job_dir, 6) +
+                   Words{"--replicas", "4", "--concurrent-replicas", concurrent});
+    hashes.push_back(hash_of(job_dir));
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+  EXPECT_EQ(hashes[0], hashes[2]);
+  run_to_the_end(flags(folder_ / "one", 6) + Words{"--replicas", "1"});
+  EXPECT_NE(hashes[0], hash_of(folder_ / "one"));
+}
+
+class MnistSignal : public Mnist, public ::testing::WithParamInterface<int> {};
+
+TEST_P(MnistSignal, SavesTheLastStepAndExitsWith128PlusTheSignal) {
+  const Path job_dir = folder_ / "job";
+  RunningProgram program(MNIST_PROGRAM,
+                         flags(job_dir, 100'000) + Words{"--save-checkpoints-steps", "7"});
+  wait_for_checkpoint(program, job_dir, 7);
+  program.send(GetParam());
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.status, 128 + GetParam()) << outcome.err;
+  EXPECT_FALSE(outcome.killed);
+  EXPECT_THAT(outcome.err,
+              HasSubstr(fmt::format("stopped by signal {} after step {}, which is saved",
+                                    GetParam(), saved_step(job_dir))));
+}
+
+INSTANTIATE_TEST_SUITE_P(TermAndInterrupt, MnistSignal, ::testing::Values(SIGTERM, SIGINT));
+
+TEST_F(Mnist, ASecondSignalEndsItAtOnce) {
+  const Path job_dir = folder_ / "job";
+  RunningProgram program(MNIST_PROGRAM,
+                         flags(job_dir, 100'000) + Words{"--save-checkpoints-steps", "100000"});
+  wait_for_checkpoint(program, job_dir, 0);
+  program.send(SIGTERM);
+  program.send(SIGINT);
+  const Outcome outcome = program.wait();
+  EXPECT_THAT(outcome.status, ::testing::AnyOf(128 + SIGTERM, 128 + SIGINT)) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("which is saved")));
+  EXPECT_EQ(saved_step(job_dir), 0);
+}
+
+TEST_F(Mnist, AFullDiskCostsCheckpointsButNotTheTrainingAndIsTold) {
+  const Words save_often{"--save-checkpoints-steps", "4"};
+  run_to_the_end(flags(folder_ / "whole", 12) + save_often);
+  const Path job_dir = folder_ / "job";
+  run_to_the_end(flags(job_dir, 4) + save_often);
+
+  RunningProgram full(MNIST_PROGRAM, flags(job_dir, 12) + save_often,
+                      {.most_file_bytes = std::uint64_t{4} << 20});
+  const Outcome outcome = full.wait();
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("Saving checkpoints for 8"));
+  EXPECT_THAT(outcome.err, HasSubstr("the checkpoint of the last step, 12, is not saved"));
+  EXPECT_THAT(outcome.err, HasSubstr("File too large"));
+  EXPECT_EQ(saved_step(job_dir), 4);
+
+  run_to_the_end(flags(job_dir, 12) + save_often);
+  EXPECT_EQ(hash_of(job_dir), hash_of(folder_ / "whole"));
+}
+
+TEST_F(Mnist, WrongFlagsAreNamedAndExitWith2) {
+  const Words good = flags(folder_ / "job", 1);
+  const auto error_of = [&](const Words& more) {
+    const Outcome outcome = testing::run_program(MNIST_PROGRAM, good + more);
+    EXPECT_EQ(outcome.status, 2);
+    return outcome.err;
+  };
+  EXPECT_THAT(error_of({"--export-path", "x"}), HasSubstr("--export-path"));
+  EXPECT_THAT(error_of({"--keep-prob", "1.5"}), HasSubstr("--keep-prob"));
+  EXPECT_THAT(error_of({"--schedule", "odd"}), HasSubstr("--schedule"));
+  EXPECT_THAT(error_of({"--train-files", folder_ / "none*"}), HasSubstr("--train-files"));
+}
+
+}  // namespace
+}  // namespace muster
