@@ -144,7 +144,8 @@ TEST_P(MnistSignal, SavesTheLastStepAndExitsWith128PlusTheSignal) {
   const Path job_dir = folder_ / "job";
   RunningProgram program(MNIST_PROGRAM,
                          flags(job_dir, 100'000) + Words{"--save-checkpoints-steps", "7"});
-  wait_for_checkpoint(program, job_dir, 7);
+  // The first checkpoint is evaluated; at the second it is training again.
+  wait_for_checkpoint(program, job_dir, 14);
   program.send(GetParam());
   const Outcome outcome = program.wait();
   EXPECT_EQ(outcome.status, 128 + GetParam()) << outcome.err;
