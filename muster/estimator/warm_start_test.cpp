@@ -108,13 +108,12 @@ TEST(WarmStart, TakesATrainingCheckpointOfTensorFlowSlotsIncluded) {
   MUSTER_DATA_DIR_OR_SKIP(data);
   const TempDir folder;
   const Path theirs = data / "tensorflow/mnist_checkpoint";
+  EstimatorOptions options{.model = [] { return std::make_shared<TensorFlowsCnn>(); },
+                           .head = multi_class_head(10),
+                           .optimizers = {{"", adam({.learning_rate = 1e-4})}}};
   // Two entries also reach slots.
-  EstimatorOptions options{
-      .model = [] { return std::make_shared<TensorFlowsCnn>(); },
-      .head = multi_class_head(10),
-      .optimizers = {{"", adam({.learning_rate = 1e-4})}},
-      .warm_start = WarmStartSettings{.ckpt_to_initialize_from = theirs,
-                                      .vars_to_warm_start = {".*", ".*/Adam"}}};
+  options.warm_start =
+      WarmStartSettings{.ckpt_to_initialize_from = theirs, .vars_to_warm_start = {".*", ".*/Adam"}};
   const InputFn input = mnist_input(data, 500);
   const BundleReader ours = first_checkpoint(options, folder.path(), input);
   const BundleReader original(*latest_checkpoint(theirs));
