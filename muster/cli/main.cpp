@@ -28,6 +28,14 @@ void print_version() {
   if (!exec_torch_program({"version"})) fmt::print("libtorch: not part of this build\n");
 }
 
+void set_log_level(const std::string& word) {
+  try {
+    log::set_level(log::parse_level(word));
+  } catch (const InvalidArgument& error) {
+    throw UsageError("--log-level: {}", error.what());
+  }
+}
+
 void add_global_flags(CLI::App& app) {
   app.add_flag_callback(
       "--version",
@@ -36,9 +44,8 @@ void add_global_flags(CLI::App& app) {
         throw CLI::Success();
       },
       "Print the versions of muster, libtorch and the BLAS");
-  app.add_option_function<std::string>(
-         "--log-level", [](const std::string& word) { log::set_level(log::parse_level(word)); },
-         "debug, info, warning, error or off (also MUSTER_LOG_LEVEL)")
+  app.add_option_function<std::string>("--log-level", set_log_level,
+                                       "debug, info, warning, error or off (also MUSTER_LOG_LEVEL)")
       ->trigger_on_parse();
 }
 
