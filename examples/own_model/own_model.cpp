@@ -2,29 +2,24 @@
 #include <fmt/core.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
-
 #include <cmath>
 
 #include "muster/base/program.h"
 #include "muster/features/collate.h"
 #include "muster/training/train_and_evaluate.h"
 
-namespace {
-
 constexpr std::int64_t kArms = 3;
 
 // A model is a libtorch module that makes logits of named features.
 struct SpiralNet : muster::Model {
-  explicit SpiralNet(std::int64_t units) {
-    hidden1 = register_module("hidden1", torch::nn::Linear(2, units));
-    hidden2 = register_module("hidden2", torch::nn::Linear(units, units));
-    logits = register_module("logits", torch::nn::Linear(units, kArms));
+  SpiralNet() {
+    hidden = register_module("hidden", torch::nn::Linear(2, 128));
+    logits = register_module("logits", torch::nn::Linear(128, kArms));
   }
   torch::Tensor forward(const muster::Features& x) override {
-    const auto h = torch::relu(hidden1->forward(x.tensor("point")));
-    return logits->forward(torch::relu(hidden2->forward(h)));
+    return logits->forward(torch::relu(hidden->forward(x.tensor("point"))));
   }
-  torch::nn::Linear hidden1{nullptr}, hidden2{nullptr}, logits{nullptr};
+  torch::nn::Linear hidden{nullptr}, logits{nullptr};
 };
 
 // A batch is named features and labels; here of points that are functions of their numbers.
@@ -32,20 +27,18 @@ muster::Batch points(std::span<const std::int64_t> numbers) {
   std::vector<float> xy;
   std::vector<std::int64_t> arms;
   for (const std::int64_t n : numbers) {
-    muster::Random random(/*seed=*/1, /*epoch=*/0, static_cast<std::uint64_t>(n));
+    muster::Random random(/*key=*/static_cast<std::uint64_t>(n));
     const double radius = random.uniform(0.1, 1);
-    const double angle =
-        4 * radius + 2.0944 * static_cast<double>(n % kArms) + 0.2 * random.normal();
-    xy.push_back(static_cast<float>(radius * std::cos(angle)));
-    xy.push_back(static_cast<float>(radius * std::sin(angle)));
+    const double angle = 4 * radius + 2.0944 * double(n % kArms) + 0.5 * random.normal();
+    xy.insert(xy.end(), {float(radius * std::cos(angle)), float(radius * std::sin(angle))});
     arms.push_back(n % kArms);
   }
-  const auto rows = static_cast<std::int64_t>(numbers.size());
-  return make_batch({{"point", muster::tensor_of(xy, {rows, 2})}},
-                    muster::tensor_of(arms, {rows, 1}));
+  const auto rows = std::int64_t(numbers.size());
+  return muster::make_batch({{"point", muster::tensor_of(xy, {rows, 2})}},
+                            muster::tensor_of(arms, {rows, 1}));
 }
 
-// An input function is told which part of the data it is to read, and with which seed to shuffle.
+// An input function is told which part of the data to read, and with which seed to shuffle.
 muster::Dataset<muster::Batch> train_input(const muster::InputContext& in) {
   return muster::range(3000).shuffle(3000, in.seed()).shard(in).repeat().batch(64, points);
 }
@@ -53,16 +46,12 @@ muster::Dataset<muster::Batch> eval_input(const muster::InputContext&) {
   return muster::range(4000).skip(3000).batch(250, points);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  return muster::run_main([=] {
-    muster::RunConfig config = muster::RunConfig::from_env();
-    config.model_dir = argc > 1 ? argv[1] : "spiral";
-    muster::Estimator estimator({.model = [] { return std::make_shared<SpiralNet>(64); },
+int main() {
+  return muster::run_main([] {
+    muster::Estimator estimator({.model = [] { return std::make_shared<SpiralNet>(); },
                                  .head = muster::multi_class_head(kArms),
                                  .optimizers = {{"", muster::adam({.learning_rate = 0.01})}}},
-                                config);
+                                muster::RunConfig::from_env().with_model_dir("spiral"));
     const auto result = muster::train_and_evaluate(estimator, {train_input, /*max_steps=*/1000},
                                                    {.input_fn = eval_input});
     fmt::print("accuracy {:.3f}\n", result.metrics.at("accuracy"));
