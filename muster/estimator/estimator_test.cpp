@@ -181,6 +181,16 @@ TEST(NanPolicy, StopsWithTheStepNamed) {
   EXPECT_THAT(text, HasSubstr("loss of step 6"));
 }
 
+TEST(NanPolicy, AFailureRightAfterASaveLeavesThatCheckpointWhole) {
+  const TempDir folder;
+  RunConfig config = quiet_config(folder.path());
+  config.save_checkpoints_steps = 1;
+  EXPECT_THROW(Estimator(small_options(), config).train(poisoned_input), Aborted);
+  const Path latest = *latest_checkpoint(folder.path());
+  EXPECT_EQ(checkpoint_step(latest), 5);
+  EXPECT_NO_THROW(BundleReader(latest).verify());
+}
+
 TEST(NanPolicy, SkipsTheBatchAndGoesOn) {
   const TempDir folder;
   EstimatorOptions options = small_options();
