@@ -6,18 +6,24 @@ add_library(muster_torch INTERFACE)
 add_library(muster::torch ALIAS muster_torch)
 set_target_properties(muster_torch PROPERTIES EXPORT_NAME torch)
 
-# libtorch's wheel carries an old copy of protobuf's headers beside its own. A folder that shows the system's
-# copy and nothing else goes before it; naming /usr/include would do nothing, as compilers put it last.
-set(muster_torch_protobuf "")
-foreach(folder IN LISTS TORCH_INCLUDE_DIRS)
-  if(EXISTS "${folder}/google/protobuf" AND NOT "${folder}/google" PATH_EQUAL "${Protobuf_INCLUDE_DIRS}/google")
-    set(muster_torch_protobuf "${PROJECT_BINARY_DIR}/system_protobuf")
-    file(MAKE_DIRECTORY "${muster_torch_protobuf}")
-    file(CREATE_LINK "${Protobuf_INCLUDE_DIRS}/google" "${muster_torch_protobuf}/google" SYMBOLIC)
-  endif()
-endforeach()
-if(muster_torch_protobuf)
-  target_include_directories(muster_torch SYSTEM BEFORE INTERFACE $<BUILD_INTERFACE:${muster_torch_protobuf}>)
+# libtorch's wheel carries copies of other libraries' headers beside its own, of other versions than those we link. A
+# folder that shows the system's copies and nothing else goes before it; naming /usr/include would do nothing, as
+# compilers put it last.
+set(muster_system_headers "${PROJECT_BINARY_DIR}/system_headers")
+function(muster_prefer_system_headers name system_include)
+  foreach(folder IN LISTS TORCH_INCLUDE_DIRS)
+    if(EXISTS "${folder}/${name}" AND NOT "${folder}/${name}" PATH_EQUAL "${system_include}/${name}")
+      file(MAKE_DIRECTORY "${muster_system_headers}")
+      file(CREATE_LINK "${system_include}/${name}" "${muster_system_headers}/${name}" SYMBOLIC)
+    endif()
+  endforeach()
+endfunction()
+find_path(MUSTER_FMT_INCLUDE_DIR fmt/core.h PATHS /usr/include NO_DEFAULT_PATH)
+mark_as_advanced(MUSTER_FMT_INCLUDE_DIR)
+muster_prefer_system_headers(google "${Protobuf_INCLUDE_DIRS}")
+muster_prefer_system_headers(fmt "${MUSTER_FMT_INCLUDE_DIR}")
+if(EXISTS "${muster_system_headers}")
+  target_include_directories(muster_torch SYSTEM BEFORE INTERFACE $<BUILD_INTERFACE:${muster_system_headers}>)
 endif()
 
 # Linked by name, because the folder of an installed libtorch is not part of an installed muster.

@@ -1,6 +1,5 @@
 #include "muster/estimator/evaluation.h"
 
-#include <fmt/chrono.h>
 #include <torch/types.h>
 
 #include <ctime>
@@ -19,7 +18,11 @@ namespace {
 constexpr std::uint64_t kInputStream = 4;
 
 std::string now_text() {
-  return fmt::format("{:%Y-%m-%d-%H:%M:%S}", fmt::localtime(std::time(nullptr)));
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof(text), "%Y-%m-%d-%H:%M:%S", &parts)};
 }
 
 /// The session that hooks of an evaluation see.
