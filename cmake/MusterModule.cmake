@@ -28,18 +28,21 @@ function(muster_verify_headers name torch)
   add_dependencies(verify_headers muster_${name}_verify_headers)
 endfunction()
 
-# A test program. Each case is a ctest entry of its own, but a program that loads libtorch (TORCH) is one entry,
-# because every start of it takes half a second.
+# A test program. Each case is a ctest entry of its own, but a program that loads libtorch (TORCH) or runs under a
+# sanitizer is one entry: loading libtorch takes half a second, and the leak scan at the end of a process several.
 function(muster_test target)
   cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPS;LABELS;PRECOMPILED" ${ARGN})
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_DEPS} muster_warnings GTest::gmock GTest::gtest_main)
   if(arg_TORCH)
     muster_use_torch(${target})
+  else()
+    target_precompile_headers(${target} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <string> <vector> ${arg_PRECOMPILED})
+  endif()
+  if(arg_TORCH OR MUSTER_SANITIZE)
     add_test(NAME ${target} COMMAND ${target})
     set_tests_properties(${target} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 1200)
   else()
-    target_precompile_headers(${target} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <string> <vector> ${arg_PRECOMPILED})
     gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60
       PROPERTIES LABELS "${arg_LABELS}" SKIP_REGULAR_EXPRESSION "  SKIPPED " TIMEOUT 600)
   endif()
