@@ -54,7 +54,8 @@ class Network {
  private:
   void add(int layer, const char* kind, std::size_t elements) {
     names_.push_back("layer_" + std::to_string(layer) + "/" + kind);
-    std::iota(values_.emplace_back(elements).begin(), values_.back().end(), 1.0f);
+    auto& tensor = values_.emplace_back(elements);
+    std::iota(tensor.begin(), tensor.end(), 1.0f);
   }
 
   std::vector<std::string> names_;
