@@ -41,7 +41,7 @@ std::vector<nlohmann::json> json_lines(const std::string& text) {
 }
 
 std::string write_three(const TempDir& folder) {
-  const std::string file = in(folder, "three.tfrecords");
+  std::string file = in(folder, "three.tfrecords");
   RecordWriter writer(file);
   for (const char* text : {"alpha", "beta", "gamma"}) writer.append(text);
   writer.close();
