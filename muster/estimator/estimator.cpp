@@ -14,13 +14,12 @@
 #include "muster/estimator/evaluation.h"
 #include "muster/estimator/evaluation_model.h"
 #include "muster/estimator/predictor.h"
+#include "muster/estimator/seed_streams_internal.h"
 #include "muster/estimator/tensor_codec.h"
 #include "muster/estimator/train_loop.h"
 
 namespace muster {
 namespace {
-
-constexpr std::uint64_t kPredictInputStream = 5;
 
 void check(const EstimatorOptions& options) {
   if (!options.model) throw InvalidArgument("Estimator: the model factory is not set");
@@ -149,7 +148,7 @@ Predictions Estimator::predict(const InputFn& input_fn, const PredictOptions& op
   impl->model->load(checkpoint);
   impl->predict_options = options;
   impl->input = input_fn(InputContext(Mode::kPredict, 1, 0,
-                                      derive_key(impl_->config.seed(), kPredictInputStream)))
+                                      derive_key(impl_->config.seed(), seed_stream::kPredictInput)))
                     .iterate();
   return Predictions(std::move(impl));
 }

@@ -9,13 +9,12 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/random.h"
+#include "muster/estimator/seed_streams_internal.h"
 #include "muster/model/exact_sum.h"
 #include "muster/summary/event_writer.h"
 
 namespace muster {
 namespace {
-
-constexpr std::uint64_t kInputStream = 4;
 
 std::string now_text() {
   const std::time_t now = std::time(nullptr);
@@ -123,7 +122,8 @@ EvaluationResult run_evaluation(EvaluationModel& model, std::int64_t global_step
     for (const auto& hook : evaluate_options.hooks) (hook.get()->*call)(session);
   };
   const auto input =
-      input_fn(InputContext(Mode::kEval, 1, 0, derive_key(config.seed(), kInputStream))).iterate();
+      input_fn(InputContext(Mode::kEval, 1, 0, derive_key(config.seed(), seed_stream::kEvalInput)))
+          .iterate();
   const torch::NoGradGuard no_grad;
   MetricSet metrics;
   ExactSum losses;

@@ -14,6 +14,7 @@
 #include "muster/base/random.h"
 #include "muster/base/wait.h"
 #include "muster/estimator/arithmetic.h"
+#include "muster/estimator/seed_streams_internal.h"
 #include "muster/estimator/torch_compat.h"
 #include "muster/estimator/tree_sum.h"
 #include "muster/model/head.h"
@@ -23,12 +24,9 @@
 namespace muster {
 namespace {
 
-// Streams of the run's seed that must not meet: initial weights, a replica's draws from libtorch.
-constexpr std::uint64_t kWeightStream = 1;
-constexpr std::uint64_t kGeneratorStream = 2;
-
 void seed_generator(std::uint64_t seed, std::int64_t step, std::int64_t replica) {
-  at::manual_seed(derive_key(derive_key(seed, kGeneratorStream), static_cast<std::uint64_t>(step),
+  at::manual_seed(derive_key(derive_key(seed, seed_stream::kGenerator),
+                             static_cast<std::uint64_t>(step),
                              static_cast<std::uint64_t>(replica)));
 }
 
@@ -79,10 +77,10 @@ struct Towers::Step {
 std::shared_ptr<Model> Towers::make_model(const ModelFactory& factory, std::uint64_t seed) {
   if (!factory) throw InvalidArgument("Estimator: the model factory is not set");
   // libtorch's own layers draw their first weights from its generator while they are constructed.
-  at::manual_seed(derive_key(seed, kWeightStream));
+  at::manual_seed(derive_key(seed, seed_stream::kWeights));
   std::shared_ptr<Model> model = factory();
   if (model == nullptr) throw InvalidArgument("Estimator: the model factory returned no model");
-  seed_modules(*model, derive_key(seed, kWeightStream));
+  seed_modules(*model, derive_key(seed, seed_stream::kWeights));
   return model;
 }
 

@@ -17,6 +17,7 @@
 #include "muster/estimator/default_hooks.h"
 #include "muster/estimator/loss_scale.h"
 #include "muster/estimator/run_state.h"
+#include "muster/estimator/seed_streams_internal.h"
 #include "muster/estimator/tensor_codec.h"
 #include "muster/estimator/torch_compat.h"
 #include "muster/optim/clipping.h"
@@ -25,8 +26,6 @@
 
 namespace muster {
 namespace {
-
-constexpr std::uint64_t kInputStream = 3;
 
 // What R and threads_per_replica are, from the flags, the checkpoint and the machine, in this
 // order.
@@ -139,7 +138,6 @@ struct TrainLoop::Impl final : Session {
   Hooks hooks;
   std::unique_ptr<EventWriter> event_writer;
 
-  at::Tensor step_tensor = at::zeros({}, at::kLong);
   std::int64_t step_ = 0;
   std::int64_t first_step = 0;
   std::optional<std::int64_t> last_step;
@@ -269,9 +267,10 @@ void TrainLoop::Impl::restore(const OpenCheckpoint& checkpoint,
                               const std::optional<RunState>& saved) {
   log::info("Restoring parameters from {}", checkpoint.bundle.prefix().string());
   auto targets = variables();
-  targets.push_back({"global_step", step_tensor});
+  const at::Tensor saved_global_step = at::zeros({}, at::kLong);
+  targets.push_back({"global_step", saved_global_step});
   restore_from(checkpoint.bundle, targets, *layouts);
-  step_ = step_tensor.item<std::int64_t>();
+  step_ = saved_global_step.item<std::int64_t>();
   saved_step = step_;
   towers->commit();
   if (saved) scale->restore(saved->loss_scale, saved->loss_scale_steps);
@@ -285,7 +284,8 @@ void TrainLoop::Impl::open_inputs(const std::optional<RunState>& saved) {
     log::warning("the input starts anew: its position was saved for {} replicas", saved->replicas);
   }
   for (std::int64_t r = 0; r < replicas; ++r) {
-    const InputContext context(Mode::kTrain, replicas, r, derive_key(config_.seed(), kInputStream));
+    const InputContext context(Mode::kTrain, replicas, r,
+                               derive_key(config_.seed(), seed_stream::kTrainInput));
     const Dataset<Batch> dataset = input_fn(context);
     const auto position = same_replicas ? saved->inputs[static_cast<std::size_t>(r)] : std::nullopt;
     try {
