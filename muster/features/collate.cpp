@@ -32,7 +32,7 @@ at::Tensor take_vector(std::vector<T> values, const std::vector<std::int64_t>& s
 
 std::int64_t size_of(std::size_t size) { return static_cast<std::int64_t>(size); }
 
-FeatureValue fixed_column(FeatureColumn column, std::int64_t rows, const FixedLen& spec,
+FeatureValue fixed_column(ParsedColumn column, std::int64_t rows, const FixedLen& spec,
                           const std::shared_ptr<const void>& owner) {
   std::vector<std::int64_t> shape{rows};
   shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
@@ -48,7 +48,7 @@ FeatureValue fixed_column(FeatureColumn column, std::int64_t rows, const FixedLe
       column.values);
 }
 
-FeatureValue ragged_column(FeatureColumn column, const std::shared_ptr<const void>& owner) {
+FeatureValue ragged_column(ParsedColumn column, const std::shared_ptr<const void>& owner) {
   const std::vector<std::int64_t> splits_shape{size_of(column.row_splits.size())};
   return std::visit(
       [&](auto& values) -> FeatureValue {
@@ -87,7 +87,7 @@ at::Tensor tensor_of(std::vector<double> values, std::vector<std::int64_t> shape
   return take_vector(std::move(values), shape);
 }
 
-Features to_features(FeatureColumns columns, const FeatureSpecs& specs,
+Features to_features(ParsedColumns columns, const FeatureSpecs& specs,
                      std::shared_ptr<const void> owner) {
   if (columns.columns.size() != specs.size()) {
     throw InvalidArgument("{} parsed columns but {} specs: pass those they were decoded with",

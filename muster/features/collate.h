@@ -21,7 +21,7 @@ at::Tensor tensor_of(std::vector<double> values, std::vector<std::int64_t> shape
 /// they were decoded with: FixedLen becomes a tensor or strings of [rows, shape...], VarLen a
 /// ragged column or ragged strings. `owner` keeps the bytes alive that strings are views of: the
 /// records and the decoder. Throws InvalidArgument when columns and specs do not belong together.
-Features to_features(FeatureColumns columns, const FeatureSpecs& specs,
+Features to_features(ParsedColumns columns, const FeatureSpecs& specs,
                      std::shared_ptr<const void> owner);
 
 /// The columns of parsed CSV rows under their names, each of shape [rows]; ignored fields are left

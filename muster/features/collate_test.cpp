@@ -25,7 +25,7 @@ TEST(ToFeatures, TurnsParsedColumnsIntoTensorsStringsAndRaggedColumns) {
                            {"label", FixedLen{.kind = FeatureKind::kInt64}},
                            {"tags", VarLen{.kind = FeatureKind::kBytes}},
                            {"ids", VarLen{.kind = FeatureKind::kInt64}}};
-  FeatureColumns columns;
+  ParsedColumns columns;
   columns.rows = 2;
   columns.columns = {
       {.key = "pixel", .values = std::vector<float>{1, 2, 3, 4}},
@@ -42,10 +42,10 @@ TEST(ToFeatures, TurnsParsedColumnsIntoTensorsStringsAndRaggedColumns) {
 }
 
 TEST(ToFeatures, RejectsSpecsThatTheColumnsWereNotParsedWith) {
-  FeatureColumns columns;
+  ParsedColumns columns;
   columns.columns = {{.key = "a", .values = std::vector<float>{}}};
   EXPECT_THROW(to_features(std::move(columns), {{"b", FixedLen{}}}, nullptr), InvalidArgument);
-  EXPECT_THROW(to_features(FeatureColumns{}, {{"b", FixedLen{}}}, nullptr), InvalidArgument);
+  EXPECT_THROW(to_features(ParsedColumns{}, {{"b", FixedLen{}}}, nullptr), InvalidArgument);
 }
 
 TEST(ToFeatures, KeepsTheTextOfCsvRowsAlive) {

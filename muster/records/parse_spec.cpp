@@ -97,7 +97,7 @@ void check_found_kind(const std::string& key, FeatureKind found, FeatureKind wan
 }
 
 /// Appends the values of a view, and returns how many.
-std::size_t append_values(const FeatureView& view, FeatureColumn& column) {
+std::size_t append_values(const FeatureView& view, ParsedColumn& column) {
   return std::visit(
       [&view](auto& values) {
         const std::size_t before = values.size();
@@ -107,7 +107,7 @@ std::size_t append_values(const FeatureView& view, FeatureColumn& column) {
       column.values);
 }
 
-void append_default(const FeatureDefault& from, std::size_t wanted, FeatureColumn& column) {
+void append_default(const FeatureDefault& from, std::size_t wanted, ParsedColumn& column) {
   std::visit(
       [&]<typename T>(std::vector<T>& values) {
         using Source = std::conditional_t<std::is_same_v<T, std::string_view>, std::string, T>;
@@ -121,7 +121,7 @@ void append_default(const FeatureDefault& from, std::size_t wanted, FeatureColum
       column.values);
 }
 
-void append(const FeatureView& view, const FixedLen& spec, FeatureColumn& column) {
+void append(const FeatureView& view, const FixedLen& spec, ParsedColumn& column) {
   const std::size_t wanted = elements(column.key, spec.shape);
   if (view.kind() == FeatureKind::kNone) {
     if (!spec.default_value) fail_missing(column.key, spec.kind);
@@ -136,14 +136,14 @@ void append(const FeatureView& view, const FixedLen& spec, FeatureColumn& column
   }
 }
 
-void append(const FeatureView& view, const VarLen& spec, FeatureColumn& column) {
+void append(const FeatureView& view, const VarLen& spec, ParsedColumn& column) {
   if (view.kind() != FeatureKind::kNone) check_found_kind(column.key, view.kind(), spec.kind);
   const auto added = static_cast<std::int64_t>(append_values(view, column));
   column.row_splits.push_back(column.row_splits.back() + added);
 }
 
 void append_steps(bool present, std::span<const FeatureView> steps, const FixedLenSequence& spec,
-                  FeatureColumn& column) {
+                  ParsedColumn& column) {
   if (!present && !spec.allow_missing) fail_missing_list(column.key, spec.kind);
   const std::size_t wanted = elements(column.key, spec.shape);
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -158,7 +158,7 @@ void append_steps(bool present, std::span<const FeatureView> steps, const FixedL
 }
 
 void append_steps(bool /*present*/, std::span<const FeatureView> steps, const VarLen& spec,
-                  FeatureColumn& column) {
+                  ParsedColumn& column) {
   for (const auto& step : steps) {
     if (step.kind() != FeatureKind::kNone) check_found_kind(column.key, step.kind(), spec.kind);
     const auto added = static_cast<std::int64_t>(append_values(step, column));
@@ -167,37 +167,37 @@ void append_steps(bool /*present*/, std::span<const FeatureView> steps, const Va
   column.row_splits.push_back(column.row_splits.back() + static_cast<std::int64_t>(steps.size()));
 }
 
-FeatureColumn make_column(const std::string& key, FeatureKind kind) {
-  FeatureColumn column{.key = key};
+ParsedColumn make_column(const std::string& key, FeatureKind kind) {
+  ParsedColumn column{.key = key};
   if (kind == FeatureKind::kFloat) column.values = std::vector<float>();
   if (kind == FeatureKind::kBytes) column.values = std::vector<std::string_view>();
   return column;
 }
 
-FeatureColumn make_column(const std::string& key, const FixedLen& spec) {
+ParsedColumn make_column(const std::string& key, const FixedLen& spec) {
   return make_column(key, spec.kind);
 }
 
-FeatureColumn make_column(const std::string& key, const VarLen& spec) {
-  FeatureColumn column = make_column(key, spec.kind);
+ParsedColumn make_column(const std::string& key, const VarLen& spec) {
+  ParsedColumn column = make_column(key, spec.kind);
   column.row_splits = {0};
   return column;
 }
 
-FeatureColumn make_list_column(const std::string& key, const FixedLenSequence& spec) {
-  FeatureColumn column = make_column(key, spec.kind);
+ParsedColumn make_list_column(const std::string& key, const FixedLenSequence& spec) {
+  ParsedColumn column = make_column(key, spec.kind);
   column.row_splits = {0};
   return column;
 }
 
-FeatureColumn make_list_column(const std::string& key, const VarLen& spec) {
-  FeatureColumn column = make_column(key, spec);
+ParsedColumn make_list_column(const std::string& key, const VarLen& spec) {
+  ParsedColumn column = make_column(key, spec);
   column.step_splits = {0};
   return column;
 }
 
-FeatureColumns make_columns(const FeatureSpecs& specs) {
-  FeatureColumns out;
+ParsedColumns make_columns(const FeatureSpecs& specs) {
+  ParsedColumns out;
   for (const auto& [key, spec] : specs) {
     out.columns.push_back(
         std::visit([&name = key](const auto& one) { return make_column(name, one); }, spec));
@@ -205,13 +205,13 @@ FeatureColumns make_columns(const FeatureSpecs& specs) {
   return out;
 }
 
-void keep_owner(const FeatureView& view, FeatureColumns& out) {
+void keep_owner(const FeatureView& view, ParsedColumns& out) {
   if (view.owner()) out.owners.push_back(view.owner());
 }
 
 /// The columns of the specs come first in `out`.
 void append_features(const std::vector<FeatureView>& views, const FeatureSpecs& specs,
-                     FeatureColumns& out) {
+                     ParsedColumns& out) {
   for (std::size_t i = 0; i < specs.size(); ++i) {
     keep_owner(views[i], out);
     std::visit([&](const auto& spec) { append(views[i], spec, out.columns[i]); }, specs[i].second);
@@ -220,12 +220,12 @@ void append_features(const std::vector<FeatureView>& views, const FeatureSpecs& 
 
 /// What a column held before an Example was appended, to go back to after an error.
 struct Mark {
-  explicit Mark(const FeatureColumn& column)
+  explicit Mark(const ParsedColumn& column)
       : values(std::visit([](const auto& list) { return list.size(); }, column.values)),
         rows(column.row_splits.size()),
         steps(column.step_splits.size()) {}
 
-  void restore(FeatureColumn& column) const {
+  void restore(ParsedColumn& column) const {
     std::visit([this](auto& list) { list.resize(values); }, column.values);
     column.row_splits.resize(rows);
     column.step_splits.resize(steps);
@@ -235,7 +235,7 @@ struct Mark {
 };
 
 template <typename Append>
-void append_or_restore(FeatureColumns& out, Append append_row) {
+void append_or_restore(ParsedColumns& out, Append append_row) {
   const std::vector<Mark> marks(out.columns.begin(), out.columns.end());
   try {
     append_row();
@@ -247,9 +247,9 @@ void append_or_restore(FeatureColumns& out, Append append_row) {
 }
 
 template <typename Decoder>
-FeatureColumns decode_all(const Decoder& decoder, std::span<const std::string_view> examples,
-                          const ExampleName& name) {
-  FeatureColumns out = decoder.empty_columns();
+ParsedColumns decode_all(const Decoder& decoder, std::span<const std::string_view> examples,
+                         const ExampleName& name) {
+  ParsedColumns out = decoder.empty_columns();
   for (std::size_t row = 0; row < examples.size(); ++row) {
     try {
       decoder.append(examples[row], out);
@@ -262,7 +262,7 @@ FeatureColumns decode_all(const Decoder& decoder, std::span<const std::string_vi
 }
 
 template <typename T>
-std::span<const T> values_of(const FeatureColumn& column) {
+std::span<const T> values_of(const ParsedColumn& column) {
   if (const auto* values = std::get_if<std::vector<T>>(&column.values)) return *values;
   throw InvalidArgument("column '{}' holds {} values, not {}", column.key,
                         name_of(kind_of(column.values)), name_of(kKindOf<T>));
@@ -270,15 +270,15 @@ std::span<const T> values_of(const FeatureColumn& column) {
 
 }  // namespace
 
-std::span<const std::int64_t> FeatureColumn::int64s() const {
+std::span<const std::int64_t> ParsedColumn::int64s() const {
   return values_of<std::int64_t>(*this);
 }
-std::span<const float> FeatureColumn::floats() const { return values_of<float>(*this); }
-std::span<const std::string_view> FeatureColumn::bytes() const {
+std::span<const float> ParsedColumn::floats() const { return values_of<float>(*this); }
+std::span<const std::string_view> ParsedColumn::bytes() const {
   return values_of<std::string_view>(*this);
 }
 
-const FeatureColumn& FeatureColumns::operator[](std::string_view key) const {
+const ParsedColumn& ParsedColumns::operator[](std::string_view key) const {
   for (const auto& column : columns) {
     if (column.key == key) return column;
   }
@@ -288,16 +288,16 @@ const FeatureColumn& FeatureColumns::operator[](std::string_view key) const {
 ExampleDecoder::ExampleDecoder(FeatureSpecs specs)
     : specs_(std::move(specs)), parser_(checked_keys(specs_)) {}
 
-FeatureColumns ExampleDecoder::empty_columns() const { return make_columns(specs_); }
+ParsedColumns ExampleDecoder::empty_columns() const { return make_columns(specs_); }
 
-void ExampleDecoder::append(std::string_view example, FeatureColumns& out) const {
+void ExampleDecoder::append(std::string_view example, ParsedColumns& out) const {
   thread_local ExampleView view;  // kept, so that a batch does not allocate it for every Example
   parser_.parse(example, view);
   append_or_restore(out, [&] { append_features(view, specs_, out); });
 }
 
-FeatureColumns ExampleDecoder::decode(std::span<const std::string_view> examples,
-                                      const ExampleName& name) const {
+ParsedColumns ExampleDecoder::decode(std::span<const std::string_view> examples,
+                                     const ExampleName& name) const {
   return decode_all(*this, examples, name);
 }
 
@@ -306,8 +306,8 @@ SequenceExampleDecoder::SequenceExampleDecoder(FeatureSpecs context_specs, Seque
       list_specs_(std::move(list_specs)),
       parser_(checked_keys(context_specs_), checked_keys(list_specs_)) {}
 
-FeatureColumns SequenceExampleDecoder::empty_columns() const {
-  FeatureColumns out = make_columns(context_specs_);
+ParsedColumns SequenceExampleDecoder::empty_columns() const {
+  ParsedColumns out = make_columns(context_specs_);
   for (const auto& [key, spec] : list_specs_) {
     out.columns.push_back(
         std::visit([&name = key](const auto& one) { return make_list_column(name, one); }, spec));
@@ -315,13 +315,13 @@ FeatureColumns SequenceExampleDecoder::empty_columns() const {
   return out;
 }
 
-void SequenceExampleDecoder::append(std::string_view example, FeatureColumns& out) const {
+void SequenceExampleDecoder::append(std::string_view example, ParsedColumns& out) const {
   SequenceExampleView view;
   parser_.parse(example, view);
   append_or_restore(out, [&] {
     append_features(view.context, context_specs_, out);
     for (std::size_t i = 0; i < list_specs_.size(); ++i) {
-      FeatureColumn& column = out.columns[context_specs_.size() + i];
+      ParsedColumn& column = out.columns[context_specs_.size() + i];
       const auto steps = view.lists[i].steps();
       for (const auto& step : steps) keep_owner(step, out);
       std::visit(
@@ -331,14 +331,14 @@ void SequenceExampleDecoder::append(std::string_view example, FeatureColumns& ou
   });
 }
 
-FeatureColumns SequenceExampleDecoder::decode(std::span<const std::string_view> examples,
-                                              const ExampleName& name) const {
+ParsedColumns SequenceExampleDecoder::decode(std::span<const std::string_view> examples,
+                                             const ExampleName& name) const {
   return decode_all(*this, examples, name);
 }
 
-FeatureColumns parse_example(std::string_view example, const FeatureSpecs& specs) {
+ParsedColumns parse_example(std::string_view example, const FeatureSpecs& specs) {
   const ExampleParser parser(checked_keys(specs));
-  FeatureColumns out = make_columns(specs);
+  ParsedColumns out = make_columns(specs);
   append_features(parser.parse(example), specs, out);
   out.rows = 1;
   return out;

@@ -50,7 +50,7 @@ using FeatureSpecs = std::vector<std::pair<std::string, FeatureSpec>>;
 using SequenceSpecs = std::vector<std::pair<std::string, SequenceSpec>>;
 
 /// The values of one feature over a batch, one Example after the other.
-struct FeatureColumn {
+struct ParsedColumn {
   std::string key{};
   std::variant<std::vector<std::int64_t>, std::vector<float>, std::vector<std::string_view>>
       values{};
@@ -68,14 +68,14 @@ struct FeatureColumn {
 };
 
 /// One column a spec, in the order of the specs.
-struct FeatureColumns {
+struct ParsedColumns {
   std::size_t rows = 0;
-  std::vector<FeatureColumn> columns{};
+  std::vector<ParsedColumn> columns{};
   /// The memory of strings that could not be views into their Example; practically always none.
   std::vector<std::shared_ptr<const void>> owners{};
 
   /// Throws NotFound.
-  const FeatureColumn& operator[](std::string_view key) const;
+  const ParsedColumn& operator[](std::string_view key) const;
 };
 
 /// Says in an error which Example of a batch it was: "train.tfrecords record 16".
@@ -91,12 +91,12 @@ class ExampleDecoder {
   /// key that occurs twice.
   explicit ExampleDecoder(FeatureSpecs specs);
 
-  FeatureColumns decode(std::span<const std::string_view> examples,
-                        const ExampleName& name = {}) const;
+  ParsedColumns decode(std::span<const std::string_view> examples,
+                       const ExampleName& name = {}) const;
   /// Appends one Example; on an error `out` stays as it was.
-  void append(std::string_view example, FeatureColumns& out) const;
+  void append(std::string_view example, ParsedColumns& out) const;
   /// What append() starts from: every column there, with no rows.
-  FeatureColumns empty_columns() const;
+  ParsedColumns empty_columns() const;
 
  private:
   FeatureSpecs specs_;
@@ -108,10 +108,10 @@ class SequenceExampleDecoder {
  public:
   SequenceExampleDecoder(FeatureSpecs context_specs, SequenceSpecs list_specs);
 
-  FeatureColumns decode(std::span<const std::string_view> examples,
-                        const ExampleName& name = {}) const;
-  void append(std::string_view example, FeatureColumns& out) const;
-  FeatureColumns empty_columns() const;
+  ParsedColumns decode(std::span<const std::string_view> examples,
+                       const ExampleName& name = {}) const;
+  void append(std::string_view example, ParsedColumns& out) const;
+  ParsedColumns empty_columns() const;
 
  private:
   FeatureSpecs context_specs_;
@@ -121,6 +121,6 @@ class SequenceExampleDecoder {
 
 /// One Example, once. A loop makes an ExampleDecoder instead; `specs` must outlive the columns,
 /// whose default strings are views into it.
-FeatureColumns parse_example(std::string_view example, const FeatureSpecs& specs);
+ParsedColumns parse_example(std::string_view example, const FeatureSpecs& specs);
 
 }  // namespace muster

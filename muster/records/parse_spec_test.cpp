@@ -139,7 +139,7 @@ TEST(ExampleDecoder, RefusesSpecsThatCannotBeMet) {
                InvalidArgument);
 }
 
-TEST(FeatureColumns, NameTheColumnThatIsNotThereOrOfAnotherType) {
+TEST(ParsedColumns, NameTheColumnThatIsNotThereOrOfAnotherType) {
   const FeatureSpecs specs{{"a", VarLen{.kind = kInt64}}};
   const auto columns = parse_example("", specs);
   EXPECT_THROW(columns["b"], NotFound);
