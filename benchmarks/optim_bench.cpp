@@ -1,6 +1,7 @@
 // The fused update over flat memory against libtorch's own loop over tensors, on ResNet-44's
 // variables.
 #include <ATen/Parallel.h>
+#include <fmt/core.h>
 #include <torch/nn/module.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
@@ -37,7 +38,7 @@ struct ResNet44 : torch::nn::Module {
   }
 
   void add(std::vector<std::int64_t> shape) {
-    register_parameter("v" + std::to_string(count_++), torch::randn(shape));
+    register_parameter(fmt::format("v{}", count_++), torch::randn(shape));
   }
 
  private:
