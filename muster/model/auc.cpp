@@ -8,9 +8,8 @@
 
 namespace muster {
 
-using internal::check_same_count;
-using internal::Flat;
-using internal::Weights;
+using internal::LabelledPredictions;
+using internal::same_kind;
 
 namespace {
 
@@ -43,11 +42,6 @@ std::size_t bucket_of(float prediction) {
 
 double trapezoid(double x0, double x1, double y0, double y1) { return (x0 - x1) * (y0 + y1) / 2.0; }
 
-const Auc& same_auc(const Metric& other) {
-  if (const auto* same = dynamic_cast<const Auc*>(&other)) return *same;
-  throw InvalidArgument("an AUC cannot take the state of a metric of kind \"{}\"", other.kind());
-}
-
 Curve read_curve(StateReader& in) {
   const auto curve = in.u8();
   if (curve > 1) throw DataLoss("metric state has a curve {} before offset {}", curve, in.offset());
@@ -69,17 +63,15 @@ Auc::Auc(Curve curve, bool careful_interpolation)
 
 void Auc::update(const at::Tensor& labels, const at::Tensor& predictions,
                  const at::Tensor& weights) {
-  check_same_count(labels, predictions);
-  const Flat<float> label(labels);
-  const Flat<float> prediction(predictions);
-  const Weights weight(weights, predictions);
-  for (std::int64_t i = 0; i < label.size(); ++i) {
-    if (!(prediction[i] >= 0.0F && prediction[i] <= 1.0F)) {
+  const LabelledPredictions<float> given(labels, predictions, weights);
+  for (std::int64_t i = 0; i < given.size(); ++i) {
+    const float prediction = given.prediction[i];
+    if (!(prediction >= 0.0F && prediction <= 1.0F)) {
       throw InvalidArgument("prediction {} (value {}) is not in [0, 1]: AUC wants probabilities", i,
-                            prediction[i]);
+                            prediction);
     }
-    auto& side = label[i] != 0.0F ? positives_ : negatives_;
-    side[bucket_of(prediction[i])].add(weight[i]);
+    auto& side = given.label[i] != 0.0F ? positives_ : negatives_;
+    side[bucket_of(prediction)].add(given.weight[i]);
   }
 }
 
@@ -138,7 +130,7 @@ double Auc::compute() const {
 }
 
 void Auc::merge(const Metric& other) {
-  const Auc& same = same_auc(other);
+  const Auc& same = same_kind(*this, other);
   if (same.curve_ != curve_ || same.careful_interpolation_ != careful_interpolation_) {
     throw InvalidArgument("the two AUCs are of different curves or summations");
   }
@@ -170,18 +162,15 @@ ExactAuc::ExactAuc(Curve curve) : curve_(curve) {}
 
 void ExactAuc::update(const at::Tensor& labels, const at::Tensor& predictions,
                       const at::Tensor& weights) {
-  check_same_count(labels, predictions);
-  const Flat<float> label(labels);
-  const Flat<float> prediction(predictions);
-  const Weights weight(weights, predictions);
-  for (std::int64_t i = 0; i < label.size(); ++i) {
-    if (std::isnan(prediction[i]) || std::isnan(weight[i])) {
+  const LabelledPredictions<float> given(labels, predictions, weights);
+  for (std::int64_t i = 0; i < given.size(); ++i) {
+    if (std::isnan(given.prediction[i]) || std::isnan(given.weight[i])) {
       throw InvalidArgument("prediction {} or its weight is not a number", i);
     }
     // Adding 0 turns -0 into 0, which compares equal but has other bytes.
-    seen_.push_back({.prediction = prediction[i] + 0.0F,
-                     .weight = static_cast<float>(weight[i]),
-                     .positive = label[i] != 0.0F});
+    seen_.push_back({.prediction = given.prediction[i] + 0.0F,
+                     .weight = static_cast<float>(given.weight[i]),
+                     .positive = given.label[i] != 0.0F});
   }
 }
 
@@ -215,14 +204,12 @@ double ExactAuc::compute() const {
 }
 
 void ExactAuc::merge(const Metric& other) {
-  const auto* same = dynamic_cast<const ExactAuc*>(&other);
-  if (!same || same->curve_ != curve_) {
-    throw InvalidArgument("an exact AUC can only take the state of one of the same curve");
-  }
+  const ExactAuc& same = same_kind(*this, other);
+  if (same.curve_ != curve_) throw InvalidArgument("the two exact AUCs are of different curves");
   // By index: `other` may be this metric.
-  const auto count = same->seen_.size();
+  const auto count = same.seen_.size();
   seen_.reserve(seen_.size() + count);
-  for (std::size_t i = 0; i < count; ++i) seen_.push_back(same->seen_[i]);
+  for (std::size_t i = 0; i < count; ++i) seen_.push_back(same.seen_[i]);
 }
 
 void ExactAuc::reset() { seen_.clear(); }

@@ -34,10 +34,22 @@ Weights::Weights(const at::Tensor& weights, const at::Tensor& values)
     : given_(weights.defined()),
       flat_(given_ ? expand_weights(weights, values) : torch::empty({0}, torch::kDouble)) {}
 
-void check_same_count(const at::Tensor& labels, const at::Tensor& predictions) {
-  if (labels.numel() == predictions.numel()) return;
+template <typename Value>
+LabelledPredictions<Value>::LabelledPredictions(const at::Tensor& labels,
+                                                const at::Tensor& predictions,
+                                                const at::Tensor& weights)
+    : label(labels), prediction(predictions), weight(weights, predictions) {
+  if (label.size() == prediction.size()) return;
   throw InvalidArgument("labels [{}] and predictions [{}] are not the same number of values",
                         fmt::join(labels.sizes(), ", "), fmt::join(predictions.sizes(), ", "));
+}
+
+template struct LabelledPredictions<float>;
+template struct LabelledPredictions<double>;
+
+void throw_other_kind(const Metric& mine, const Metric& other) {
+  throw InvalidArgument("a metric of kind \"{}\" cannot take the state of one of kind \"{}\"",
+                        mine.kind(), other.kind());
 }
 
 }  // namespace muster::internal

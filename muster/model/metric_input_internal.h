@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "muster/model/metric.h"
+
 namespace muster::internal {
 
 /// A tensor as one row of `Value`s in the CPU's memory, which metrics then walk.
@@ -34,7 +36,29 @@ class Weights {
   Flat<double> flat_;
 };
 
-/// Throws InvalidArgument, with both shapes, unless there are as many labels as predictions.
-void check_same_count(const at::Tensor& labels, const at::Tensor& predictions);
+/// Labels, what was predicted for them and what each counts, side by side.
+template <typename Value>
+struct LabelledPredictions {
+  /// Throws InvalidArgument, with both shapes, unless there are as many labels as predictions and
+  /// the weights go with them.
+  LabelledPredictions(const at::Tensor& labels, const at::Tensor& predictions,
+                      const at::Tensor& weights);
+
+  std::int64_t size() const { return label.size(); }
+
+  Flat<Value> label;
+  Flat<Value> prediction;
+  Weights weight;
+};
+
+[[noreturn]] void throw_other_kind(const Metric& mine, const Metric& other);
+
+/// The other metric as one of this class and of the same kind, or InvalidArgument that names both.
+template <typename M>
+const M& same_kind(const M& mine, const Metric& other) {
+  const auto* same = dynamic_cast<const M*>(&other);
+  if (same == nullptr || mine.kind() != other.kind()) throw_other_kind(mine, other);
+  return *same;
+}
 
 }  // namespace muster::internal

@@ -9,21 +9,12 @@
 
 namespace muster {
 
-using internal::check_same_count;
 using internal::Flat;
+using internal::LabelledPredictions;
+using internal::same_kind;
 using internal::Weights;
 
 namespace {
-
-// The other metric as the same class, or an error that names both.
-template <typename M>
-const M& same_kind(const Metric& mine, const Metric& other) {
-  if (const auto* same = dynamic_cast<const M*>(&other); same && mine.kind() == other.kind()) {
-    return *same;
-  }
-  throw InvalidArgument("a metric of kind \"{}\" cannot take the state of one of kind \"{}\"",
-                        mine.kind(), other.kind());
-}
 
 double ratio(double part, double whole) { return whole == 0.0 ? 0.0 : part / whole; }
 
@@ -43,7 +34,7 @@ void Mean::update(const at::Tensor& values, const at::Tensor& weights) {
 double Mean::compute() const { return ratio(sum_.value(), weight_.value()); }
 
 void Mean::merge(const Metric& other) {
-  const auto& same = same_kind<Mean>(*this, other);
+  const auto& same = same_kind(*this, other);
   sum_.merge(same.sum_);
   weight_.merge(same.weight_);
 }
@@ -67,12 +58,9 @@ void Mean::read(StateReader& in) {
 
 void Accuracy::update(const at::Tensor& labels, const at::Tensor& predictions,
                       const at::Tensor& weights) {
-  check_same_count(labels, predictions);
-  const Flat<double> label(labels);
-  const Flat<double> prediction(predictions);
-  const Weights weight(weights, predictions);
-  for (std::int64_t i = 0; i < label.size(); ++i) {
-    Mean::update(label[i] == prediction[i] ? 1.0 : 0.0, weight[i]);
+  const LabelledPredictions<double> given(labels, predictions, weights);
+  for (std::int64_t i = 0; i < given.size(); ++i) {
+    Mean::update(given.label[i] == given.prediction[i] ? 1.0 : 0.0, given.weight[i]);
   }
 }
 
@@ -116,7 +104,7 @@ void TopK::update(const at::Tensor& labels, const at::Tensor& scores, const at::
 }
 
 void TopK::merge(const Metric& other) {
-  const auto& same = same_kind<TopK>(*this, other);
+  const auto& same = same_kind(*this, other);
   if (same.k_ != k_) throw InvalidArgument("top-{} cannot take the state of top-{}", k_, same.k_);
   Mean::merge(other);
 }
@@ -136,16 +124,13 @@ void TopK::read(StateReader& in) {
 
 void Confusion::update(const at::Tensor& labels, const at::Tensor& predictions,
                        const at::Tensor& weights) {
-  check_same_count(labels, predictions);
-  const Flat<float> label(labels);
-  const Flat<float> prediction(predictions);
-  const Weights weight(weights, predictions);
-  for (std::int64_t i = 0; i < label.size(); ++i) {
-    const bool positive = label[i] != 0.0F;
-    const bool predicted = prediction[i] != 0.0F;
-    if (positive && predicted) true_positives_.add(weight[i]);
-    if (!positive && predicted) false_positives_.add(weight[i]);
-    if (positive && !predicted) false_negatives_.add(weight[i]);
+  const LabelledPredictions<float> given(labels, predictions, weights);
+  for (std::int64_t i = 0; i < given.size(); ++i) {
+    const bool positive = given.label[i] != 0.0F;
+    const bool predicted = given.prediction[i] != 0.0F;
+    if (positive && predicted) true_positives_.add(given.weight[i]);
+    if (!positive && predicted) false_positives_.add(given.weight[i]);
+    if (positive && !predicted) false_negatives_.add(given.weight[i]);
   }
 }
 
@@ -155,7 +140,7 @@ void Confusion::update_above(const at::Tensor& labels, const at::Tensor& predict
 }
 
 void Confusion::merge(const Metric& other) {
-  const auto& same = same_kind<Confusion>(*this, other);
+  const auto& same = same_kind(*this, other);
   true_positives_.merge(same.true_positives_);
   false_positives_.merge(same.false_positives_);
   false_negatives_.merge(same.false_negatives_);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/model/sparse_tables.h"
 
 namespace muster {
 namespace {
@@ -21,7 +22,11 @@ struct Convention {
   std::map<std::string, std::string> words;
   VariableLayout weight_layout = VariableLayout::kAsIs;
   bool sparse_weight = false;
+  /// Of a module with SparseTables: their tensors.
+  std::set<const void*> tables{};
 };
+
+constexpr std::string_view kDotInKey = "%2E";
 
 const Convention kKernel{{{"weight", "kernel"}}, VariableLayout::kConvolution};
 const Convention kNormalisation{{{"weight", "gamma"},
@@ -46,24 +51,39 @@ Convention convention_of(const torch::nn::Module& module) {
   if (const auto* embedding = dynamic_cast<const nn::EmbeddingImpl*>(&module)) {
     return {{}, VariableLayout::kAsIs, embedding->options.sparse()};
   }
-  return {};
+  Convention convention;
+  if (const auto* sparse = dynamic_cast<const SparseTables*>(&module)) {
+    for (const auto& table : sparse->tables()) {
+      convention.tables.insert(table.unsafeGetTensorImpl());
+    }
+  }
+  return convention;
 }
 
-std::string path_of(const std::string& module, const std::string& word) {
-  std::string path = module.empty() ? word : module + "/" + word;
-  std::replace(path.begin(), path.end(), '.', '/');
-  return path;
+// What parameter_key() was given.
+std::string name_of_key(std::string key) {
+  for (auto at = key.find(kDotInKey); at != std::string::npos; at = key.find(kDotInKey, at + 1)) {
+    key.replace(at, kDotInKey.size(), ".");
+  }
+  return key;
+}
+
+std::string path_of(std::string module, const std::string& word) {
+  if (module.empty()) return word;
+  std::replace(module.begin(), module.end(), '.', '/');
+  return module + "/" + word;
 }
 
 ModuleVariable describe_variable(const std::string& module, const Convention& convention,
                                  const std::string& key, const at::Tensor& tensor, bool trainable) {
   const auto word = convention.words.find(key);
   const bool is_weight = key == "weight";
-  return {.name = path_of(module, word == convention.words.end() ? key : word->second),
+  return {.name = path_of(module, word == convention.words.end() ? name_of_key(key) : word->second),
           .key = module.empty() ? key : module + "." + key,
           .tensor = tensor,
           .trainable = trainable,
-          .sparse = is_weight && convention.sparse_weight,
+          .sparse = (is_weight && convention.sparse_weight) ||
+                    convention.tables.contains(tensor.unsafeGetTensorImpl()),
           .layout = is_weight ? convention.weight_layout : VariableLayout::kAsIs};
 }
 
@@ -101,6 +121,18 @@ std::vector<std::int64_t> checkpoint_shape(at::IntArrayRef sizes, VariableLayout
     shape.push_back(sizes[static_cast<std::size_t>(d)]);
   }
   return shape;
+}
+
+std::string parameter_key(std::string_view name) {
+  std::string key;
+  for (const char letter : name) {
+    if (letter == '.') {
+      key += kDotInKey;
+    } else {
+      key += letter;
+    }
+  }
+  return key;
 }
 
 std::vector<ModuleVariable> variables_of(const torch::nn::Module& root) {

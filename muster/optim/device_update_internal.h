@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "muster/optim/row_gradient.h"
+#include "muster/model/row_gradient.h"
 #include "muster/optim/update_rule_internal.h"
 
 /// The updates of flat_kernels_internal.h through ATen, for any device: a few operations over a

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/model/sparse_tables.h"
 
 namespace muster {
 namespace {
@@ -188,6 +189,7 @@ AttachedModule Variables::attach(const std::shared_ptr<torch::nn::Module>& modul
       throw InvalidArgument("the module has no parameter for variable `{}`", variable.spec.name);
     }
   }
+  attached.find_keepers();
   return attached;
 }
 
@@ -236,6 +238,24 @@ void AttachedModule::tie(const Variable& variable, at::Tensor parameter) {
   }
 }
 
+// A module of whose tables only some are sparse variables gives its gradients in libtorch's way.
+void AttachedModule::find_keepers() {
+  for (const auto& module : module_->modules()) {
+    auto* sparse = dynamic_cast<SparseTables*>(module.get());
+    if (sparse == nullptr) continue;
+    Keeper keeper{.module = sparse};
+    const std::vector<at::Tensor> owned = sparse->tables();
+    for (const at::Tensor& tensor : owned) {
+      const auto found = std::ranges::find_if(
+          tables_, [&](const Table& table) { return table.parameter.is_same(tensor); });
+      if (found != tables_.end()) keeper.rows_index.push_back(found->rows_index);
+    }
+    if (owned.empty() || keeper.rows_index.size() != owned.size()) continue;
+    sparse->keep_row_gradients();
+    keepers_.push_back(std::move(keeper));
+  }
+}
+
 void AttachedModule::zero() {
   gradients_.flat.zero_();
   for (const Dense& dense : dense_) dense.parameter.mutable_grad() = dense.gradient;
@@ -243,6 +263,7 @@ void AttachedModule::zero() {
     table.parameter.mutable_grad().reset();
     gradients_.rows[table.rows_index] = {};
   }
+  for (const Keeper& keeper : keepers_) keeper.module->take_row_gradients();
 }
 
 void AttachedModule::collect() {
@@ -263,6 +284,13 @@ void AttachedModule::collect() {
     }
     gradients_.rows[table.rows_index] =
         sum_rows(gradient._indices()[0], gradient._values(), gradient.size(0), table.name);
+  }
+  for (const Keeper& keeper : keepers_) {
+    std::vector<RowGradient> kept = keeper.module->take_row_gradients();
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      RowGradient& rows = gradients_.rows[keeper.rows_index[i]];
+      rows = rows.empty() ? std::move(kept[i]) : add_rows(rows, kept[i]);
+    }
   }
 }
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "muster/base/torch_fwd.h"
+#include "muster/model/row_gradient.h"
 #include "muster/optim/named_tensor.h"
-#include "muster/optim/row_gradient.h"
 
 namespace muster {
 
@@ -56,12 +56,13 @@ struct Gradients {
 struct AdoptOptions {
   /// From libtorch's name ("conv1.weight") to the variable's; by default '.' becomes '/'.
   std::function<std::string(std::string_view)> name{};
-  /// Whether the variable of this name is a sparse table; by default none is. Its layer must give
-  /// sparse gradients: torch::nn::EmbeddingOptions::sparse(true).
+  /// Whether the variable of this name is a sparse table; by default none is. Its module must have
+  /// SparseTables, or give sparse gradients: torch::nn::EmbeddingOptions::sparse(true).
   std::function<bool(std::string_view)> sparse{};
 };
 
 class AttachedModule;
+class SparseTables;
 
 /// The variables of a process. The dense trainable ones are float32 views of one flat buffer, each
 /// beginning at a multiple of 64 bytes, so that an update is one pass over contiguous memory; a
@@ -150,12 +151,20 @@ class AttachedModule {
     at::Tensor parameter;
     std::size_t rows_index = 0;
   };
+  /// A module that keeps the gradients of its tables until they are taken.
+  struct Keeper {
+    SparseTables* module = nullptr;
+    /// Of its tables, in their order.
+    std::vector<std::size_t> rows_index{};
+  };
   void tie(const Variable& variable, at::Tensor parameter);
+  void find_keepers();
 
   std::shared_ptr<torch::nn::Module> module_;
   Gradients gradients_;
   std::vector<Dense> dense_;
   std::vector<Table> tables_;
+  std::vector<Keeper> keepers_;
 };
 
 }  // namespace muster

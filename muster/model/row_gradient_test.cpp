@@ -1,4 +1,4 @@
-#include "muster/optim/row_gradient.h"
+#include "muster/model/row_gradient.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -26,6 +26,35 @@ TEST(SumRows, RefusesRowsOutsideTheTable) {
   EXPECT_THROW(sum_rows(torch::tensor({10}, at::kLong), values, 10, "table"), OutOfRange);
   EXPECT_THROW(sum_rows(torch::tensor({-1}, at::kLong), values, 10, "table"), OutOfRange);
   EXPECT_THROW(sum_rows(torch::tensor({1, 2}, at::kLong), values, 10, "table"), InvalidArgument);
+}
+
+TEST(SumRows, GivesTheSameSumsForAnySizeOfBatchAndTable) {
+  // Small and large batches and tables are sorted in different ways.
+  for (const std::int64_t row_count : {50, 3000, 5'000'000}) {
+    for (const std::int64_t count : {7, 300, 4000}) {
+      const auto rows = (torch::arange(count) * 7919 % 613) * 104'729 % row_count;
+      const auto values = torch::arange(2 * count, at::kFloat).sin().view({count, 2});
+      const RowGradient sum = sum_rows(rows, values, row_count, "table");
+      check_row_gradient(sum, row_count, 2, "table");
+      const auto dense = torch::zeros({row_count, 2}).index_add(0, rows, values);
+      EXPECT_TRUE(at::equal(dense.index_select(0, sum.rows), sum.values));
+      EXPECT_EQ(sum.rows.numel(), std::get<0>(at::_unique(rows)).numel());
+    }
+  }
+}
+
+TEST(AddRows, AddsRowsOfBothAndKeepsTheOthers) {
+  const RowGradient left{torch::tensor({1, 4, 9}, at::kLong),
+                         torch::tensor({1.0f, 2.0f, 3.0f}).view({3, 1})};
+  const RowGradient right{torch::tensor({0, 4, 7, 9, 12}, at::kLong),
+                          torch::tensor({5.0f, 6.0f, 7.0f, 8.0f, 9.0f}).view({5, 1})};
+  const RowGradient sum = add_rows(left, right);
+  EXPECT_TRUE(at::equal(sum.rows, torch::tensor({0, 1, 4, 7, 9, 12}, at::kLong)));
+  EXPECT_TRUE(
+      at::equal(sum.values, torch::tensor({5.0f, 1.0f, 8.0f, 7.0f, 11.0f, 9.0f}).view({6, 1})));
+  EXPECT_TRUE(add_rows({}, left).rows.is_same(left.rows));
+  EXPECT_TRUE(add_rows(left, {}).rows.is_same(left.rows));
+  EXPECT_TRUE(add_rows({}, {}).empty());
 }
 
 TEST(CheckRowGradient, RefusesWhatIsNoGradientOfTheTable) {

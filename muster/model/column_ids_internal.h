@@ -1,0 +1,39 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "muster/features/feature_column.h"
+#include "muster/features/features.h"
+#include "muster/model/table_kernels_internal.h"
+
+namespace muster::internal {
+
+/// The ids of one column as loops read them: contiguous, on the CPU, inside their table.
+struct ColumnIds {
+  RaggedColumn ids{};
+  /// How much of its table's row each id adds; empty where all are 1.
+  std::vector<float> factors{};
+
+  IdsView view() const;
+};
+
+/// Throws OutOfRange, naming the column, for an id that its table does not have.
+ColumnIds column_ids(const RaggedColumn& ids, Combiner combiner, std::int64_t row_count,
+                     std::string_view column);
+
+/// The same sums as tensor operations, for other devices, gradients of libtorch's own, and tracing:
+/// out [rows, width] and for each id of row i out[i] += factor * table_rows[id's place].
+at::Tensor add_by_row(const at::Tensor& out, const RaggedColumn& ids, Combiner combiner,
+                      const at::Tensor& table_rows);
+
+/// The rows of a table that the ids name, [ids, width]; gradients come as sparse tensors.
+at::Tensor table_rows(const at::Tensor& table, const RaggedColumn& ids);
+
+/// Whether a trace is being recorded or tensors lie where loops of ours cannot reach.
+bool needs_tensor_operations(const at::Tensor& parameter);
+
+}  // namespace muster::internal
