@@ -17,5 +17,6 @@ if(MUSTER_BUILD_BENCHMARKS)
 endif()
 # Debian's libtorch 1.13, or any newer one that CMAKE_PREFIX_PATH names.
 if(MUSTER_WITH_TORCH)
+  find_package(FarmHash REQUIRED)
   find_package(Torch REQUIRED)
 endif()

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "muster/features/column_cache.h"
 #include "muster/features/feature_column.h"
 
 namespace muster {
@@ -46,12 +47,16 @@ class ColumnSet {
 
   /// One piece for each column with ids, and for each run of columns without variables one block of
   /// numbers, in the order of columns(). Takes from `features` what prepare() left there; else it
-  /// computes. Throws NotFound for a missing feature, InvalidArgument for one of the wrong type or
-  /// shape, naming column and feature.
+  /// computes, on the CPU. Throws NotFound for a missing feature, InvalidArgument for one of the
+  /// wrong type or shape, OutOfRange for an id that an identity column has no bucket for, naming
+  /// column and feature.
   std::vector<ColumnPiece> pieces(const Features& features) const;
+  /// The same for one of several sets that read one batch: they share what both compute.
+  std::vector<ColumnPiece> pieces(ColumnCache& cache) const;
 
   /// The features with the pieces added, for input pipelines that prepare batches beside training.
-  /// The raw features stay.
+  /// The raw features stay. A set of the same columns for the same use finds the pieces again, also
+  /// after slice() and to().
   Features prepare(Features features) const;
 
  private:

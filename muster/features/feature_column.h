@@ -113,9 +113,13 @@ FeatureColumn categorical_column_with_identity(std::string key, std::int64_t num
 /// The name is `<categorical>_weighted_by_<weight_key>`.
 FeatureColumn weighted_categorical_column(const FeatureColumn& categorical, std::string weight_key);
 
-/// A key of a cross: a raw string feature by name, or a categorical column that is not hashed.
+/// A key of a cross: a raw feature by name, of strings or ids, or a categorical column that is
+/// neither hashed nor weighted.
 using CrossKey = std::variant<std::string, FeatureColumn>;
-/// The name is the keys' names, sorted, joined by `_X_`. Nested crosses are flattened.
+/// Every combination of one value of each key, hashed. The name is the keys' names, sorted, joined
+/// by `_X_`. Nested crosses are flattened. As in TensorFlow, columns and ragged features are hashed
+/// before dense features, else in the order of the keys: keys that begin with the columns give the
+/// same ids for dense features (CSV rows) and for ragged ones (parsed Examples).
 FeatureColumn crossed_column(std::vector<CrossKey> keys, std::int64_t hash_bucket_size,
                              std::optional<std::uint64_t> hash_key = {});
 
