@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include "muster/checkpoint/checkpoint_state.h"
 #include "muster/checkpoint/test_tensors_internal.h"
 #include "muster/testing/data_dir.h"
+#include "muster/testing/small_disk.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
@@ -203,27 +203,6 @@ TEST(CheckpointStore, CleansUpAfterAWriterThatCrashed) {
                           "model.ckpt-1.state.json", "notes.txt"));
 }
 
-/// Makes every write beyond this size fail, as on a full disk, while it lives.
-class SmallDisk {
- public:
-  explicit SmallDisk(rlim_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    signal_ = std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~SmallDisk() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, signal_);
-  }
-  SmallDisk(const SmallDisk&) = delete;
-  SmallDisk& operator=(const SmallDisk&) = delete;
-
- private:
-  rlimit before_{};
-  void (*signal_)(int) = nullptr;
-};
-
 TEST(CheckpointStore, KeepsTheOldOneAndLeavesNoDebrisWhenTheDiskIsFull) {
   const TempDir dir;
   CheckpointStore store(dir.path());
@@ -231,7 +210,7 @@ TEST(CheckpointStore, KeepsTheOldOneAndLeavesNoDebrisWhenTheDiskIsFull) {
   const auto before = file_system_for(dir.path()).list(dir.path());
   Variables variables(4, 10'000);
   {
-    const SmallDisk disk(100'000);
+    const testing::SmallDisk disk(100'000);
     EXPECT_THROW(store.save(2, variables.views()), ResourceExhausted);
   }
   EXPECT_EQ(file_system_for(dir.path()).list(dir.path()), before);

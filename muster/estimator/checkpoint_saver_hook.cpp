@@ -11,10 +11,12 @@ CheckpointSaverHook::CheckpointSaverHook(CheckpointSaverOptions options)
     : timer_("CheckpointSaverHook",
              {.every_steps = options.save_steps, .every_secs = options.save_secs},
              std::move(options.clock)) {
-  add_listeners(options.listeners);
+  set_run_listeners(options.listeners);
+  own_listeners_ = listeners_.size();
 }
 
-void CheckpointSaverHook::add_listeners(const SavingListeners& listeners) {
+void CheckpointSaverHook::set_run_listeners(const SavingListeners& listeners) {
+  listeners_.resize(own_listeners_);
   for (const auto& listener : listeners) {
     if (!listener) throw InvalidArgument("CheckpointSaverHook: a listener is null");
     listeners_.push_back(listener);
@@ -36,7 +38,11 @@ void CheckpointSaverHook::after_run(Session& session) {
 
 void CheckpointSaverHook::end(Session& session) {
   const std::int64_t step = session.global_step();
-  if (timer_.last_triggered_step() != step) save(session);
+  if (timer_.last_triggered_step() != step) {
+    save(session);
+  } else {
+    session.save_checkpoint(listeners_);  // Does nothing unless that save has failed.
+  }
   for (const auto& listener : listeners_) listener->end(session, step);
 }
 

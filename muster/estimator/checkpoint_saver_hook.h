@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
 #include "muster/estimator/hook.h"
 #include "muster/estimator/second_or_step_timer.h"
 
@@ -15,15 +19,16 @@ struct CheckpointSaverOptions {
 };
 
 /// Saves a checkpoint when a session is created (also after a roll-back), then by its period, and
-/// at the end if the last step is not saved yet. Each one leaves a mark in the event file. Only in
-/// training, and only on the chief.
+/// at the end if the last step is not saved yet or that has failed. Each one leaves a mark in the
+/// event file. Only in training, and only on the chief. May serve several runs, one after another.
 class CheckpointSaverHook : public Hook {
  public:
   /// Throws InvalidArgument on a period that is no period, or an empty listener.
   explicit CheckpointSaverHook(CheckpointSaverOptions options);
 
-  /// Listeners of a run join those of the hook. Only before begin().
-  void add_listeners(const SavingListeners& listeners);
+  /// Those who are told of the next run beside the hook's own listeners; those of the run before
+  /// go. Only before begin(). Throws InvalidArgument on an empty one.
+  void set_run_listeners(const SavingListeners& listeners);
 
   void begin(Session& session) override;
   void after_create_session(Session& session) override;
@@ -33,7 +38,9 @@ class CheckpointSaverHook : public Hook {
  private:
   void save(Session& session);
 
+  /// The hook's own, then the run's.
   SavingListeners listeners_;
+  std::size_t own_listeners_ = 0;
   SecondOrStepTimer timer_;
 };
 

@@ -92,12 +92,33 @@ TEST(CheckpointSaverHook, ListenersThatJoinBeforeTheRunAreToldToo) {
   const auto first = std::make_shared<Diary>();
   const auto second = std::make_shared<Diary>();
   CheckpointSaverHook hook({.save_steps = 2, .listeners = {first}});
-  hook.add_listeners({second});
+  hook.set_run_listeners({second});
   second->stop_at = 2;
   start(hook, session);
   session.run(hook, 2);
   EXPECT_EQ(first->entries, second->entries);
   EXPECT_TRUE(session.stop_requested());
+}
+
+TEST(CheckpointSaverHook, OfSeveralRunsTellsEachOneOnlyItsOwnListenersAndEachOfThemOnce) {
+  const auto own = std::make_shared<Diary>();
+  const auto first = std::make_shared<Diary>();
+  const auto second = std::make_shared<Diary>();
+  CheckpointSaverHook hook({.save_steps = 5, .listeners = {own}});
+  const auto run = [&](const SavingListeners& listeners) {
+    FakeSession session;
+    hook.set_run_listeners(listeners);
+    start(hook, session);
+    session.run(hook, 1);
+    hook.end(session);
+  };
+  run({first});
+  run({second});
+  run({second});
+  EXPECT_THAT(first->entries,
+              ElementsAre("begin", "before 0", "after 0", "before 1", "after 1", "end 1"));
+  EXPECT_EQ(second->entries.size(), 2 * first->entries.size());
+  EXPECT_EQ(own->entries.size(), 3 * first->entries.size());
 }
 
 TEST(CheckpointSaverHook, MarksEachCheckpointInTheEventFile) {

@@ -54,7 +54,7 @@ Hooks default_hooks(const RunConfig& config, const TrainOptions& options,
     throw InvalidArgument(
         "train: saving_listeners need checkpoints, which save_checkpoints = false turns off");
   }
-  if (saver != nullptr) saver->add_listeners(options.saving_listeners);
+  if (saver != nullptr) saver->set_run_listeners(options.saving_listeners);
   return hooks;
 }
 

@@ -13,6 +13,7 @@
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/estimator/evaluation.h"
 #include "muster/estimator/evaluation_model.h"
+#include "muster/estimator/learner.h"
 #include "muster/estimator/predictor.h"
 #include "muster/estimator/seed_streams_internal.h"
 #include "muster/estimator/tensor_codec.h"
@@ -23,7 +24,8 @@ namespace {
 
 void check(const EstimatorOptions& options) {
   if (!options.model) throw InvalidArgument("Estimator: the model factory is not set");
-  if (options.optimizers.empty()) throw InvalidArgument("Estimator: no optimizer is given");
+  if (options.optimizers.empty() && options.learner == nullptr)
+    throw InvalidArgument("Estimator: no optimizer is given");
   const int clips = static_cast<int>(options.clip.value.has_value()) +
                     static_cast<int>(options.clip.norm.has_value()) +
                     static_cast<int>(options.clip.global_norm.has_value());
@@ -55,12 +57,19 @@ struct Estimator::Impl {
   EstimatorOptions options;
   RunConfig config;
   std::unique_ptr<EvaluationModel> evaluation_model;
+  EvaluationEvents evaluation_events;
 
   EvaluationModel& model() {
     if (evaluation_model == nullptr) {
       evaluation_model = std::make_unique<EvaluationModel>(options, config.seed());
     }
     return *evaluation_model;
+  }
+
+  EvaluationResult evaluate_loaded(const InputFn& input_fn, const EvaluateOptions& evaluate_options,
+                                   const Path& output_dir) {
+    return run_evaluation(model(), options, config, input_fn, evaluate_options, output_dir,
+                          evaluation_events);
   }
 
   Path checkpoint_or_latest(const Path& path) const {
@@ -127,15 +136,27 @@ const EstimatorOptions& Estimator::options() const { return impl_->options; }
 TrainResult Estimator::train(const InputFn& input_fn, const TrainOptions& options) {
   require_role(impl_->config);
   if (!input_fn) throw InvalidArgument("train: input_fn is not set");
+  if (const auto& learner = impl_->options.learner) {
+    return learner->train(impl_->options, impl_->config, input_fn, options);
+  }
   return TrainLoop(impl_->options, impl_->config, input_fn, options).run();
 }
 
 EvaluationResult Estimator::evaluate(const InputFn& input_fn, const EvaluateOptions& options) {
   if (!input_fn) throw InvalidArgument("evaluate: input_fn is not set");
-  const Path checkpoint = impl_->checkpoint_or_latest(options.checkpoint_path);
-  const std::int64_t step = impl_->model().load(checkpoint);
-  return run_evaluation(impl_->model(), step, checkpoint, impl_->options, impl_->config, input_fn,
-                        options, eval_dir(options.name));
+  impl_->model().load(impl_->checkpoint_or_latest(options.checkpoint_path));
+  return impl_->evaluate_loaded(input_fn, options, eval_dir(options.name));
+}
+
+EvaluationResult Estimator::evaluate(const Session& training, const InputFn& input_fn,
+                                     const EvaluateOptions& options) {
+  if (!input_fn) throw InvalidArgument("evaluate: input_fn is not set");
+  if (!options.checkpoint_path.empty()) {
+    throw InvalidArgument("evaluate: a run in memory has no checkpoint_path, but it is set to {}",
+                          options.checkpoint_path.string());
+  }
+  impl_->model().load(training.variables(), training.global_step());
+  return impl_->evaluate_loaded(input_fn, options, eval_dir(options.name));
 }
 
 Predictions Estimator::predict(const InputFn& input_fn, const PredictOptions& options) {

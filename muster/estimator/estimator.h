@@ -23,6 +23,8 @@
 
 namespace muster {
 
+class Learner;
+
 /// What a step does to long gradients; at most one is set.
 struct ClipOptions {
   std::optional<double> value{};
@@ -43,7 +45,12 @@ struct EstimatorOptions {
   /// Evaluation, prediction and export use the averages where they are kept.
   std::optional<MovingAverageOptions> moving_average{};
   NanPolicy nan_policy{};
+  /// Trains in the place of gradients: see learner.h. Then the options about gradients are not used.
+  std::shared_ptr<const Learner> learner{};
   std::optional<WarmStartSettings> warm_start{};
+  /// What single variables begin with, before warm_start is looked at: the checkpoints that embedding
+  /// columns name.
+  std::vector<WarmStartSettings> first_values{};
 };
 
 struct TrainOptions {
@@ -127,6 +134,12 @@ class Estimator {
   /// Metrics over the input, with `loss` and `global_step`; also written to eval[_name]/ as events
   /// and JSON. Throws NotFound when there is no checkpoint.
   EvaluationResult evaluate(const InputFn& input_fn, const EvaluateOptions& options = {});
+
+  /// The same of the values that a run of training holds now, without a checkpoint: what
+  /// InMemoryEvaluatorHook does. Throws InvalidArgument when the options name a checkpoint,
+  /// NotFound when the run trains another model.
+  EvaluationResult evaluate(const Session& training, const InputFn& input_fn,
+                            const EvaluateOptions& options = {});
 
   /// Throws NotFound when there is no checkpoint; InvalidArgument, at the first batch, for unknown
   /// predict_keys.

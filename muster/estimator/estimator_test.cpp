@@ -5,18 +5,22 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/log.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/estimator/predictor.h"
 #include "muster/estimator/small_net_internal.h"
 #include "muster/features/collate.h"
 #include "muster/model/dense.h"
+#include "muster/testing/small_disk.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
@@ -121,6 +125,71 @@ TEST(Estimator, EndsWithTheInputAndSavesItsLastStep) {
   };
   EXPECT_EQ(estimator.train(finite).steps, 5);
   EXPECT_EQ(checkpoint_step(*estimator.latest_checkpoint()), 5);
+}
+
+/// Saves step 4, and then the disk is full.
+class FullDiskHook : public Hook {
+ public:
+  void after_run(Session& session) override {
+    if (session.global_step() != 4) return;
+    // For a listener, because that waits until the checkpoint is whole.
+    session.save_checkpoint({std::make_shared<CheckpointSaverListener>()});
+    disk.emplace(1000);
+  }
+  std::optional<testing::SmallDisk> disk;
+};
+
+/// The steps whose checkpoints it was told are whole.
+class SavedSteps : public CheckpointSaverListener {
+ public:
+  bool after_save(Session&, std::int64_t step) override { return steps.push_back(step), false; }
+  std::vector<std::int64_t> steps;
+};
+
+// By period and at the end, in the background and for a listener who waits.
+TEST(Estimator, ALastStepThatCannotBeSavedIsAnErrorThatNamesIt) {
+  for (const std::int64_t period : {3, 5}) {
+    for (const bool listens : {false, true}) {
+      const TempDir folder;
+      RunConfig config = quiet_config(folder.path());
+      config.save_checkpoints_steps = period;
+      const auto full = std::make_shared<FullDiskHook>();
+      TrainOptions options{.max_steps = 5, .hooks = {full}};
+      const auto saved = std::make_shared<SavedSteps>();
+      if (listens) options.saving_listeners = {saved};
+      const std::string text =
+          error_of([&] { Estimator(small_options(), config).train(training_input, options); });
+      full->disk.reset();
+      EXPECT_THAT(text, HasSubstr("the last step, 5, is not saved"));
+      EXPECT_THAT(text, HasSubstr("it resumes from"));
+      EXPECT_EQ(checkpoint_step(*latest_checkpoint(folder.path())), 4);
+      for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+        EXPECT_THAT(entry.path().filename().string(), ::testing::Not(HasSubstr("ckpt-5")));
+      }
+      EXPECT_THAT(saved->steps, ::testing::Not(::testing::Contains(5)));
+    }
+  }
+}
+
+TEST(Estimator, TriesOnceMoreToSaveTheLastStep) {
+  for (const std::int64_t period : {3, 5}) {
+    const TempDir folder;
+    RunConfig config = quiet_config(folder.path());
+    config.save_checkpoints_steps = period;
+    const auto full = std::make_shared<FullDiskHook>();
+    const auto saved = std::make_shared<SavedSteps>();
+    log::set_sink(
+        [&](log::Level, std::string_view line) {  // There is room after the first failure.
+          if (line.find("could not save") != std::string_view::npos) full->disk.reset();
+        });
+    const TrainOptions options{.max_steps = 5, .hooks = {full}, .saving_listeners = {saved}};
+    const TrainResult result = Estimator(small_options(), config).train(training_input, options);
+    log::set_sink({});
+    EXPECT_EQ(result.global_step, 5);
+    EXPECT_EQ(checkpoint_step(*latest_checkpoint(folder.path())), 5);
+    EXPECT_NO_THROW(BundleReader(*latest_checkpoint(folder.path())).verify());
+    EXPECT_EQ(saved->steps.back(), 5);
+  }
 }
 
 TEST(Estimator, WithoutACheckpointEvaluationSaysWhatToDo) {

@@ -27,8 +27,12 @@ std::string now_text() {
 /// The session that hooks of an evaluation see.
 class EvaluationSession final : public Session {
  public:
-  EvaluationSession(const RunConfig& config, std::int64_t global_step, Path output_dir)
-      : config_(config), global_step_(global_step), output_dir_(std::move(output_dir)) {}
+  EvaluationSession(const RunConfig& config, std::int64_t global_step, Path output_dir,
+                    EvaluationEvents& events)
+      : config_(config),
+        global_step_(global_step),
+        output_dir_(std::move(output_dir)),
+        events_(events) {}
 
   Mode mode() const override { return Mode::kEval; }
   const RunConfig& config() const override { return config_; }
@@ -38,10 +42,7 @@ class EvaluationSession final : public Session {
   const EstimatorSpec& spec() const override { return spec_; }
   std::int64_t step_examples() const override { return examples_; }
   std::map<std::string, double> learning_rates() const override { return {}; }
-  EventWriter& events() override {
-    if (events_ == nullptr) events_ = std::make_unique<EventWriter>(output_dir_);
-    return *events_;
-  }
+  EventWriter& events() override { return events_.of(output_dir_); }
   std::vector<NamedTensor> variables() const override { return {}; }
   void save_checkpoint(const SavingListeners&) override {
     throw FailedPrecondition("an evaluation saves no checkpoint");
@@ -56,9 +57,6 @@ class EvaluationSession final : public Session {
     spec_ = std::move(spec);
     examples_ = examples;
   }
-  void close_events() {
-    if (events_ != nullptr) events_->close();
-  }
 
  private:
   const RunConfig& config_;
@@ -66,7 +64,7 @@ class EvaluationSession final : public Session {
   Path output_dir_;
   EstimatorSpec spec_;
   std::int64_t examples_ = 0;
-  std::unique_ptr<EventWriter> events_;
+  EvaluationEvents& events_;
   bool stopping_ = false;
 };
 
@@ -93,11 +91,16 @@ void write_result(EvaluationSession& session, const EvaluationResult& result,
                   const Path& checkpoint) {
   const std::int64_t step = session.global_step();
   log::info("Saving dict for global step {}: {}", step, describe_result(result));
+  EventWriter& events = session.events();
   for (const auto& [name, value] : result) {
-    if (name != "global_step") session.events().add_scalar(name, value, step);
+    if (name != "global_step") events.add_scalar(name, value, step);
   }
-  session.events().add_text("checkpoint_path", checkpoint.string(), step);
-  nlohmann::json line{{"checkpoint", checkpoint.string()}};
+  nlohmann::json line;
+  if (!checkpoint.empty()) {
+    events.add_text("checkpoint_path", checkpoint.string(), step);
+    line["checkpoint"] = checkpoint.string();
+  }
+  events.flush();
   for (const auto& [name, value] : result) line[name] = value;
   line["global_step"] = step;
   const auto file =
@@ -108,16 +111,16 @@ void write_result(EvaluationSession& session, const EvaluationResult& result,
 
 }  // namespace
 
-EvaluationResult run_evaluation(EvaluationModel& model, std::int64_t global_step,
-                                const Path& checkpoint, const EstimatorOptions& options,
+EvaluationResult run_evaluation(EvaluationModel& model, const EstimatorOptions& options,
                                 const RunConfig& config, const InputFn& input_fn,
-                                const EvaluateOptions& evaluate_options, const Path& output_dir) {
+                                const EvaluateOptions& evaluate_options, const Path& output_dir,
+                                EvaluationEvents& events) {
   if (evaluate_options.steps && *evaluate_options.steps <= 0) {
     throw InvalidArgument("evaluate: steps must be positive: {}", *evaluate_options.steps);
   }
   log::info("Starting evaluation at {}", now_text());
   file_system_for(output_dir).create_directories(output_dir);
-  EvaluationSession session(config, global_step, output_dir);
+  EvaluationSession session(config, model.global_step(), output_dir, events);
   const auto each_hook = [&](void (Hook::*call)(Session&)) {
     for (const auto& hook : evaluate_options.hooks) (hook.get()->*call)(session);
   };
@@ -148,9 +151,8 @@ EvaluationResult run_evaluation(EvaluationModel& model, std::int64_t global_step
   log::info("Finished evaluation at {}", now_text());
   EvaluationResult result = metrics.compute();
   result["loss"] = losses.value() / static_cast<double>(batches);
-  result["global_step"] = static_cast<double>(global_step);
-  write_result(session, result, checkpoint);
-  session.close_events();
+  result["global_step"] = static_cast<double>(model.global_step());
+  write_result(session, result, model.checkpoint());
   return result;
 }
 

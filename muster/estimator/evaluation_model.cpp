@@ -5,6 +5,7 @@
 #include "muster/base/error.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/estimator/estimator.h"
+#include "muster/estimator/learner.h"
 #include "muster/estimator/tensor_codec.h"
 
 namespace muster {
@@ -23,6 +24,17 @@ void use_averages(const BundleReader& bundle, const Variables& variables,
   }
 }
 
+// The trainable variables under the names of their averages.
+std::vector<NamedTensor> averaged_variables(const Variables& variables) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& variable : variables.all()) {
+    if (variable.spec.trainable) {
+      tensors.push_back({variable.spec.name + kAverageSuffix, variable.value});
+    }
+  }
+  return tensors;
+}
+
 }  // namespace
 
 EvaluationModel::EvaluationModel(const EstimatorOptions& options, std::uint64_t seed)
@@ -37,18 +49,31 @@ std::int64_t EvaluationModel::load(const Path& prefix) {
   const auto status = file_system_for(prefix).status(Path(prefix.string() + ".index"));
   const std::int64_t modified = status ? status->modified_ns : 0;
   if (prefix == loaded_ && modified == loaded_modified_ns_) return global_step_;
+  loaded_.clear();  // Until all of the new values are there, they are nobody's.
   const torch::NoGradGuard no_grad;
   const OpenCheckpoint checkpoint = open_checkpoint(prefix);
   const CheckpointLayouts layouts(module_variables_);
   restore_from(checkpoint.bundle, variables_->tensors(), layouts);
+  if (options_.learner) options_.learner->load(checkpoint.bundle, *model_);
   if (options_.moving_average) use_averages(checkpoint.bundle, *variables_, layouts);
-  global_step_ = decode(checkpoint.bundle, kGlobalStep).item<std::int64_t>();
+  loaded_from(prefix, decode(checkpoint.bundle, kGlobalStep).item<std::int64_t>());
+  loaded_modified_ns_ = modified;
+  return global_step_;
+}
+
+void EvaluationModel::load(std::span<const NamedTensor> values, std::int64_t global_step) {
+  restore(variables_->tensors(), values);
+  if (options_.moving_average) restore(averaged_variables(*variables_), values);
+  loaded_from({}, global_step);
+}
+
+void EvaluationModel::loaded_from(const Path& prefix, std::int64_t global_step) {
+  const torch::NoGradGuard no_grad;
+  loaded_ = prefix;
+  global_step_ = global_step;
   decay_loss_ = options_.weight_decay.factor > 0
                     ? weight_decay_loss(*variables_, options_.weight_decay)
                     : 0.0;
-  loaded_ = prefix;
-  loaded_modified_ns_ = modified;
-  return global_step_;
 }
 
 }  // namespace muster

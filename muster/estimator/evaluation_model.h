@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "muster/estimator/towers.h"
 #include "muster/model/model.h"
@@ -11,9 +13,9 @@ namespace muster {
 
 struct EstimatorOptions;
 
-/// A model in eval mode with the values of one checkpoint: what evaluation and prediction run. It
-/// is made once and loaded again when another checkpoint is asked for, so a thousand evaluations
-/// take the memory of one.
+/// A model in eval mode with the values of one checkpoint, or of a run of training: what evaluation
+/// and prediction run. It is made once and loaded again when other values are asked for, so a
+/// thousand evaluations take the memory of one.
 class EvaluationModel {
  public:
   EvaluationModel(const EstimatorOptions& options, std::uint64_t seed);
@@ -22,12 +24,21 @@ class EvaluationModel {
   /// the place of the variables where the estimator keeps them. Returns its global step. Throws
   /// NotFound, DataLoss, or InvalidArgument naming the variable and both shapes.
   std::int64_t load(const Path& prefix);
+  /// Copies these values, by name, averages as above. Throws NotFound, or InvalidArgument, naming
+  /// the variable.
+  void load(std::span<const NamedTensor> values, std::int64_t global_step);
 
   Model& model() { return *model_; }
+  /// Of the values that are loaded.
+  std::int64_t global_step() const { return global_step_; }
+  /// Where they are from; empty for those of a run.
+  const Path& checkpoint() const { return loaded_; }
   /// The weight-decay term of the loss; 0 without one.
   double decay_loss() const { return decay_loss_; }
 
  private:
+  void loaded_from(const Path& prefix, std::int64_t global_step);
+
   const EstimatorOptions& options_;
   std::shared_ptr<Model> model_;
   std::vector<ModuleVariable> module_variables_;

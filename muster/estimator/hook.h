@@ -62,7 +62,8 @@ class Session {
 
   /// Saves a checkpoint of the current step, unless that step is saved already. With listeners it
   /// returns when the checkpoint is whole on the disk and they were told; without, it is written in
-  /// the background. Only in training.
+  /// the background. A save that fails is logged, and training goes on; in Hook::end it is tried
+  /// once more, and then train() fails. Only in training.
   virtual void save_checkpoint(const SavingListeners& listeners) = 0;
 
   /// Ends the run after the current step. The first reason given is logged.

@@ -120,6 +120,8 @@ struct TrainLoop::Impl final : Session {
   void check_signal();
   RunState run_state() const;
   std::vector<NamedTensor> checkpoint_tensors() const;
+  void begin_save();
+  bool save_failed();
   void for_each_hook(void (Hook::*call)(Session&));
   void finish();
 
@@ -142,6 +144,8 @@ struct TrainLoop::Impl final : Session {
   std::int64_t first_step = 0;
   std::optional<std::int64_t> last_step;
   std::int64_t saved_step = -1;
+  /// The steps are over: what is not saved now is lost.
+  bool ending = false;
   /// What the checkpointer still copies while the next forward runs; the update waits for it.
   std::optional<EncodedTensors> being_copied;
   // After what it may still be copying from, so that it is destroyed first.
@@ -224,9 +228,13 @@ RunState TrainLoop::Impl::run_state() const {
   return state;
 }
 
-void TrainLoop::Impl::save_checkpoint(const SavingListeners& listeners) {
-  if (saved_step == step_) return;
-  for (const auto& listener : listeners) listener->before_save(*this, step_);
+// Waits until the last save is written.
+bool TrainLoop::Impl::save_failed() {
+  checkpointer->flush();
+  return checkpointer->status().last_failure.has_value();
+}
+
+void TrainLoop::Impl::begin_save() {
   log::info("Saving checkpoints for {} into {}/model.ckpt.", step_, config_.model_dir.string());
   const RunState state = run_state();
   if (!state.input_obstacle.empty() && saved_step < 0) {
@@ -236,10 +244,19 @@ void TrainLoop::Impl::save_checkpoint(const SavingListeners& listeners) {
   being_copied = encode(checkpoint_tensors(), *layouts);
   checkpointer->save(step_, being_copied->views, to_json(state));
   saved_step = step_;
-  if (listeners.empty()) return;
-  checkpointer->flush();
-  if (checkpointer->status().last_failure)
-    return;  // Logged already; listeners hear of whole checkpoints alone.
+}
+
+void TrainLoop::Impl::save_checkpoint(const SavingListeners& listeners) {
+  const bool again = saved_step == step_;
+  if (again && !(ending && save_failed())) return;
+  for (const auto& listener : listeners) listener->before_save(*this, step_);
+  begin_save();
+  if (listeners.empty() && !ending) return;
+  if (ending && !again && save_failed()) {
+    log::warning("trying once more to save step {}, since no later one will be", step_);
+    begin_save();
+  }
+  if (save_failed()) return;  // Logged already; listeners hear of whole checkpoints alone.
   for (const auto& listener : listeners) {
     if (listener->after_save(*this, step_)) request_stop("a checkpoint listener asked for it");
   }
@@ -260,7 +277,8 @@ void TrainLoop::Impl::warm_start_variables() {
     targets.push_back(
         {named, layouts->of(named.name), variable != nullptr && variable->spec.trainable});
   }
-  warm_start(targets, *options.warm_start);
+  for (const WarmStartSettings& settings : options.first_values) warm_start(targets, settings);
+  if (options.warm_start) warm_start(targets, *options.warm_start);
 }
 
 void TrainLoop::Impl::restore(const OpenCheckpoint& checkpoint,
@@ -317,7 +335,7 @@ void TrainLoop::Impl::prepare() {
   scale.emplace(config_.precision == ComputeType::kFloat16);
   if (checkpoint) {
     restore(*checkpoint, saved);
-  } else if (options.warm_start) {
+  } else if (options.warm_start || !options.first_values.empty()) {
     warm_start_variables();
     towers->commit();
     // Averages begin with the values that the variables begin with.
@@ -451,14 +469,21 @@ void TrainLoop::Impl::loop() {
 }
 
 void TrainLoop::Impl::finish() {
+  ending = true;
   for_each_hook(&Hook::end);
   checkpointer->flush();
   if (event_writer != nullptr) event_writer->close();
   // Until here a failure cost nothing but the time since an older checkpoint.
-  if (const auto failure = checkpointer->status().last_failure) {
-    throw Error(failure->code, fmt::format("the checkpoint of the last step, {}, is not saved: {}",
-                                           step_, failure->message));
-  }
+  const AsyncCheckpointStatus status = checkpointer->status();
+  if (!status.last_failure) return;
+  const auto latest = latest_checkpoint(config_.model_dir);
+  throw Error(
+      status.last_failure->code,
+      fmt::format("the checkpoint of the last step, {}, is not saved: {}; put that right and "
+                  "train again: {}",
+                  step_, status.last_failure->message,
+                  latest ? fmt::format("it resumes from {}", latest->string())
+                         : std::string("there is no checkpoint to resume from")));
 }
 
 TrainResult TrainLoop::Impl::run() {
@@ -500,8 +525,10 @@ TrainResult TrainLoop::Impl::run() {
     result.loss = loss();
     log::info("Loss for final step: {:g}.", *result.loss);
   }
-  if (signal != 0)
-    throw Interrupted(signal, "stopped by signal {} after step {}, which is saved", signal, step_);
+  if (signal != 0) {
+    throw Interrupted(signal, "stopped by signal {} after step {}, which is {}saved", signal, step_,
+                      saved_step == step_ ? "" : "not ");
+  }
   return result;
 }
 

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -15,6 +14,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/summary/event_reader.h"
+#include "muster/testing/small_disk.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
@@ -189,30 +189,12 @@ TEST(EventWriter, HistogramsLeaveOutWhatIsNoNumberAndSaySo) {
   EXPECT_EQ(log.count("tag=w step=3 left_out=1 of=3"), 1);
 }
 
-/// Files of this process end at `bytes` while it lives, as on a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    ::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
-};
-
 TEST(EventWriter, AFullDiskIsToldOnceAndTrainingGoesOn) {
   const TempDir folder;
   const LogLines log;
   EventWriter writer(folder.path());
   {
-    const FileSizeLimit full(1000);
+    const testing::SmallDisk disk(1000);
     for (int i = 0; i < 100; ++i) {
       writer.add_scalar("a", i, i);
       writer.flush();
