@@ -29,17 +29,17 @@ struct Totals {
 };
 
 double median_seconds(int repetitions, const std::function<void()>& work) {
+  work();  // Warms the page cache.
   std::vector<double> seconds;
-  for (int i = 0; i <= repetitions;
-       ++i) {  // The first time warms the page cache and does not count.
+  for (int i = 0; i < repetitions; ++i) {
     const auto start = std::chrono::steady_clock::now();
     work();
     seconds.push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  seconds.erase(seconds.begin());
-  std::nth_element(seconds.begin(), seconds.begin() + repetitions / 2, seconds.end());
-  return seconds[static_cast<std::size_t>(repetitions / 2)];
+  const auto middle = seconds.begin() + repetitions / 2;
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
 }
 
 Totals read_through(const Path& file, bool verify) {
