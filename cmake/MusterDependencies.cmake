@@ -18,5 +18,7 @@ endif()
 # Debian's libtorch 1.13, or any newer one that CMAKE_PREFIX_PATH names.
 if(MUSTER_WITH_TORCH)
   find_package(FarmHash REQUIRED)
+  # Without it, boosted trees say what to install.
+  find_package(XGBoost)
   find_package(Torch REQUIRED)
 endif()
