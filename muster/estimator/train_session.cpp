@@ -1,0 +1,162 @@
+#include "muster/estimator/train_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/signals.h"
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/estimator/default_hooks.h"
+#include "muster/summary/event_writer.h"
+
+namespace muster {
+
+TrainSession::TrainSession(const RunConfig& config, const TrainOptions& options)
+    : config_(config), options_(options) {}
+TrainSession::~TrainSession() = default;
+
+EventWriter& TrainSession::events() {
+  if (event_writer_ == nullptr) event_writer_ = std::make_unique<EventWriter>(config_.model_dir);
+  return *event_writer_;
+}
+
+void TrainSession::request_stop(std::string_view reason) {
+  if (!stop_reason_.empty()) return;
+  stop_reason_ = reason;
+  log::info("stopping after step {}: {}", step_, reason);
+}
+
+void TrainSession::resume_at(std::int64_t step) {
+  step_ = step;
+  saved_step_ = step;
+}
+
+void TrainSession::wait_until_copied() {
+  if (!being_copied_) return;
+  checkpointer_->wait_until_copied();
+  being_copied_.reset();
+}
+
+void TrainSession::flush_checkpoints() { checkpointer_->flush(); }
+
+// Waits until the last save is written.
+bool TrainSession::save_failed() {
+  checkpointer_->flush();
+  return checkpointer_->status().last_failure.has_value();
+}
+
+void TrainSession::begin_save() {
+  log::info("Saving checkpoints for {} into {}/model.ckpt.", step_, config_.model_dir.string());
+  being_copied_ = content();
+  checkpointer_->save(step_, being_copied_->tensors, being_copied_->state_json);
+  saved_step_ = step_;
+}
+
+void TrainSession::save_checkpoint(const SavingListeners& listeners) {
+  if (saved_step_ == step_ && !(ending_ && save_failed())) return;
+  for (const auto& listener : listeners) listener->before_save(*this, step_);
+  begin_save();
+  if (listeners.empty() && !ending_) return;
+  if (ending_ && save_failed()) {
+    log::warning("trying once more to save step {}, since no later one will be", step_);
+    begin_save();
+  }
+  if (save_failed()) return;  // Logged already; listeners hear of whole checkpoints alone.
+  for (const auto& listener : listeners) {
+    if (listener->after_save(*this, step_)) request_stop("a checkpoint listener asked for it");
+  }
+}
+
+void TrainSession::check_signal() {
+  if (!options_.handle_signals || signal_ != 0) return;
+  signal_ = StopSignals::received();
+  if (signal_ != 0) request_stop(fmt::format("signal {}", signal_));
+}
+
+void TrainSession::for_each_hook(void (Hook::*call)(Session&)) {
+  for (const auto& hook : hooks_) (hook.get()->*call)(*this);
+}
+
+void TrainSession::loop() {
+  for_each_hook(&Hook::begin);
+  for_each_hook(&Hook::after_create_session);
+  for (check_signal(); !stop_requested() && !done(); check_signal()) {
+    for_each_hook(&Hook::before_run);
+    const std::int64_t before = step_;
+    if (!make_step()) {
+      request_stop("the input ended");
+      break;
+    }
+    if (step_ > before) for_each_hook(&Hook::after_run);
+  }
+}
+
+void TrainSession::finish() {
+  ending_ = true;
+  for_each_hook(&Hook::end);
+  checkpointer_->flush();
+  if (event_writer_ != nullptr) event_writer_->close();
+  // Until here a failure cost nothing but the time since an older checkpoint.
+  const AsyncCheckpointStatus status = checkpointer_->status();
+  if (!status.last_failure) return;
+  const auto latest = latest_checkpoint(config_.model_dir);
+  throw Error(
+      status.last_failure->code,
+      fmt::format("the checkpoint of the last step, {}, is not saved: {}; put that right and "
+                  "train again: {}",
+                  step_, status.last_failure->message,
+                  latest ? fmt::format("it resumes from {}", latest->string())
+                         : std::string("there is no checkpoint to resume from")));
+}
+
+void TrainSession::check_options() const {
+  if (options_.steps && options_.max_steps) {
+    throw InvalidArgument("train: at most one of steps and max_steps may be set");
+  }
+  for (const auto& [name, value] :
+       {std::pair("steps", options_.steps), std::pair("max_steps", options_.max_steps)}) {
+    if (value && *value <= 0) throw InvalidArgument("train: {} must be positive: {}", name, *value);
+  }
+}
+
+TrainResult TrainSession::run() {
+  check_options();
+  std::optional<StopSignals> signals;
+  if (options_.handle_signals) signals.emplace();
+  prepare();
+  const std::int64_t first_step = step_;
+  if (options_.steps) last_step_ = step_ + *options_.steps;
+  if (options_.max_steps) last_step_ = *options_.max_steps;
+  if (const auto end = end_of_learning()) last_step_ = std::min(last_step_.value_or(*end), *end);
+  if (done()) {
+    log::info("Skipping training since max_steps has already saved.");
+    return {.global_step = step_};
+  }
+  open_input();
+  checkpointer_ = std::make_unique<AsyncCheckpointer>(CheckpointStore(
+      config_.model_dir, {.keep_checkpoint_max = config_.keep_checkpoint_max,
+                          .keep_checkpoint_every_n_hours = config_.keep_checkpoint_every_n_hours}));
+  log_begin();
+  hooks_ = default_hooks(config_, options_, last_step_);
+  try {
+    loop();
+  } catch (Error& error) {
+    error.add_context(fmt::format("training step {}", step_ + 1));
+    throw;
+  }
+  finish();
+  if (step_ == first_step) log::warning("no training step was run: the input had no batch");
+  TrainResult result{.global_step = step_, .steps = step_ - first_step};
+  if (result.steps > 0) {
+    result.loss = loss();
+    log::info("Loss for final step: {:g}.", *result.loss);
+  }
+  if (signal_ != 0) {
+    throw Interrupted(signal_, "stopped by signal {} after step {}, which is {}saved", signal_,
+                      step_, saved_step_ == step_ ? "" : "not ");
+  }
+  return result;
+}
+
+}  // namespace muster

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/checkpoint/async_checkpointer.h"
+#include "muster/checkpoint/tensor.h"
+#include "muster/estimator/estimator.h"
+
+namespace muster {
+
+/// One call of Estimator::train, whatever it is that learns: hooks, signals, events, checkpoints,
+/// and when it is over. Those who learn derive from it and say what a step is. Used once.
+class TrainSession : public Session {
+ public:
+  TrainSession(const RunConfig& config, const TrainOptions& options);
+  ~TrainSession() override;
+
+  TrainResult run();
+
+  Mode mode() const override { return Mode::kTrain; }
+  const RunConfig& config() const override { return config_; }
+  std::int64_t global_step() const override { return step_; }
+  const Path& output_dir() const override { return config_.model_dir; }
+  EventWriter& events() override;
+  void save_checkpoint(const SavingListeners& listeners) override;
+  void request_stop(std::string_view reason) override;
+  bool stop_requested() const override { return !stop_reason_.empty(); }
+
+ protected:
+  /// What a checkpoint is written from.
+  struct Content {
+    std::vector<TensorView> tensors{};
+    std::string state_json{};
+    /// Keeps what the views see.
+    std::shared_ptr<const void> owner{};
+  };
+
+  /// Makes what learns, with the values of the latest checkpoint if there is one: then it calls
+  /// resume_at().
+  virtual void prepare() = 0;
+  /// The step at which there is nothing more to learn, if there is such a thing.
+  virtual std::optional<std::int64_t> end_of_learning() const { return std::nullopt; }
+  /// Called once, if there are steps to make.
+  virtual void open_input() = 0;
+  /// Logs what is about to be trained.
+  virtual void log_begin() const = 0;
+  /// Makes one update and calls advance(), or leaves a bad batch out. Calls wait_until_copied()
+  /// before it changes what content() showed. False at the end of the input.
+  virtual bool make_step() = 0;
+  virtual Content content() = 0;
+
+  /// The values are now those of a checkpoint.
+  void resume_at(std::int64_t step);
+  void advance() { ++step_; }
+  bool saved_any() const { return saved_step_ >= 0; }
+  void wait_until_copied();
+  /// Returns when the last save is written or has failed.
+  void flush_checkpoints();
+  void for_each_hook(void (Hook::*call)(Session&));
+
+ private:
+  void check_options() const;
+  bool done() const { return last_step_ && step_ >= *last_step_; }
+  void check_signal();
+  void begin_save();
+  bool save_failed();
+  void loop();
+  void finish();
+
+  RunConfig config_;
+  const TrainOptions& options_;
+  Hooks hooks_;
+  std::unique_ptr<EventWriter> event_writer_;
+  std::int64_t step_ = 0;
+  std::optional<std::int64_t> last_step_;
+  std::int64_t saved_step_ = -1;
+  /// The steps are over: what is not saved now is lost.
+  bool ending_ = false;
+  std::string stop_reason_;
+  int signal_ = 0;
+  /// What the checkpointer still copies while the next forward runs; the update waits for it.
+  std::optional<Content> being_copied_;
+  // After what it may still be copying from, so that it is destroyed first.
+  std::unique_ptr<AsyncCheckpointer> checkpointer_;
+};
+
+}  // namespace muster
