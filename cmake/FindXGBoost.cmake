@@ -6,7 +6,7 @@ mark_as_advanced(XGBoost_INCLUDE_DIR XGBoost_LIBRARY)
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(XGBoost REQUIRED_VARS XGBoost_LIBRARY XGBoost_INCLUDE_DIR
-  REASON_FAILURE_MESSAGE "boosted trees are left out; install libxgboost-dev, as scripts/setup does")
+  REASON_FAILURE_MESSAGE "boosted trees are left out, install libxgboost-dev for them, as scripts/setup does")
 
 if(XGBoost_FOUND AND NOT TARGET XGBoost::xgboost)
   add_library(XGBoost::xgboost UNKNOWN IMPORTED)
