@@ -68,16 +68,16 @@ at::Tensor factor_tensor(const RaggedColumn& ids, Combiner combiner, const at::T
 
 }  // namespace
 
-IdsView ColumnIds::view() const {
+IdsView TableIds::view() const {
   return {.ids = ids.values.data_ptr<std::int64_t>(),
           .splits = ids.row_splits.data_ptr<std::int64_t>(),
           .factors = factors.empty() ? nullptr : factors.data(),
           .rows = static_cast<std::size_t>(ids.row_splits.numel() - 1)};
 }
 
-ColumnIds column_ids(const RaggedColumn& ids, Combiner combiner, std::int64_t row_count,
+TableIds column_ids(const RaggedColumn& ids, Combiner combiner, std::int64_t row_count,
                      std::string_view column) {
-  ColumnIds result{
+  TableIds result{
       .ids = {.values = ids.values.contiguous(),
               .row_splits = ids.row_splits.contiguous(),
               .weights = ids.weights.defined() ? ids.weights.contiguous() : at::Tensor()}};

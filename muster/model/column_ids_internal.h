@@ -13,7 +13,7 @@
 namespace muster::internal {
 
 /// The ids of one column as loops read them: contiguous, on the CPU, inside their table.
-struct ColumnIds {
+struct TableIds {
   RaggedColumn ids{};
   /// How much of its table's row each id adds; empty where all are 1.
   std::vector<float> factors{};
@@ -22,7 +22,7 @@ struct ColumnIds {
 };
 
 /// Throws OutOfRange, naming the column, for an id that its table does not have.
-ColumnIds column_ids(const RaggedColumn& ids, Combiner combiner, std::int64_t row_count,
+TableIds column_ids(const RaggedColumn& ids, Combiner combiner, std::int64_t row_count,
                      std::string_view column);
 
 /// The same sums as tensor operations, for other devices, gradients of libtorch's own, and tracing:

@@ -20,7 +20,7 @@
 namespace muster {
 namespace {
 
-using internal::ColumnIds;
+using internal::TableIds;
 using internal::IdsView;
 
 constexpr std::size_t kNotTrained = static_cast<std::size_t>(-1);
@@ -32,7 +32,7 @@ float norm_of(const float* row, std::size_t width) {
 }
 
 // Rows longer than the limit count as if they had that length: the factor of each id shrinks.
-void limit_norms(ColumnIds& column, const float* table, std::size_t width, double max_norm) {
+void limit_norms(TableIds& column, const float* table, std::size_t width, double max_norm) {
   column.factors.resize(static_cast<std::size_t>(column.ids.values.numel()), 1.0F);
   const auto limit = static_cast<float>(max_norm);
   const std::int64_t* id = column.ids.values.data_ptr<std::int64_t>();
@@ -76,7 +76,7 @@ struct InputLayer::Batch {
     std::size_t dimension;
     /// In a row of the output.
     std::size_t offset;
-    ColumnIds ids;
+    TableIds ids;
     /// With max_norm: the table, whose rows the gradient depends on.
     at::Tensor limited{};
     float max_norm = 0;

@@ -16,7 +16,7 @@
 namespace muster {
 namespace {
 
-using internal::ColumnIds;
+using internal::TableIds;
 using internal::IdsView;
 
 at::Tensor zeros_on_cpu(at::IntArrayRef sizes) {
@@ -36,7 +36,7 @@ struct LinearModel::Batch {
   struct Ids {
     std::size_t table;
     std::int64_t row_count;
-    ColumnIds ids;
+    TableIds ids;
   };
   struct Numbers {
     /// [rows, inputs of all columns of the block], of which these are [first, first + inputs).
