@@ -10,6 +10,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "muster/kernels/libtorch_kernels.h"
+
 namespace muster {
 namespace {
 
@@ -43,11 +45,14 @@ std::string blas_file() {
 }  // namespace
 
 std::string Arithmetic::fingerprint() const {
-  return fmt::format("libtorch {}, CPU {}, BLAS {} {}", libtorch, cpu_capability, blas, blas_core);
+  return fmt::format("libtorch {}, CPU {}, BLAS {} {}{}", libtorch, cpu_capability, blas, blas_core,
+                     own_kernels ? ", kernels of muster" : "");
 }
 
 Arithmetic arithmetic() {
-  Arithmetic result{.libtorch = TORCH_VERSION, .cpu_capability = cpu_capability()};
+  Arithmetic result{.libtorch = TORCH_VERSION,
+                    .cpu_capability = cpu_capability(),
+                    .own_kernels = kernels::uses_libtorch_kernels()};
   if (auto* const config = find<const char*()>("openblas_get_config")) {
     // "OpenBLAS 0.3.21 NO_AFFINITY ...": the first two words.
     const std::string text = config();

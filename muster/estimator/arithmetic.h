@@ -15,6 +15,8 @@ struct Arithmetic {
   std::string blas_core{};
   /// The reference implementation, many times slower than OpenBLAS.
   bool reference_blas = false;
+  /// Whether muster's CPU kernels stand in for libtorch's (kernels/libtorch_kernels.h).
+  bool own_kernels = false;
 
   /// One line, for comparing two processes: equal lines give equal bits.
   std::string fingerprint() const;

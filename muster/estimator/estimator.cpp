@@ -18,6 +18,7 @@
 #include "muster/estimator/seed_streams_internal.h"
 #include "muster/estimator/tensor_codec.h"
 #include "muster/estimator/train_loop.h"
+#include "muster/kernels/libtorch_kernels.h"
 
 namespace muster {
 namespace {
@@ -121,6 +122,7 @@ std::optional<Features> Predictions::next() {
 Estimator::Estimator(EstimatorOptions options, RunConfig config) : impl_(std::make_shared<Impl>()) {
   check(options);
   config.check();
+  kernels::use_libtorch_kernels(config.own_cpu_kernels);
   if (config.model_dir.empty()) config.model_dir = temporary_model_dir();
   impl_->options = std::move(options);
   impl_->config = std::move(config);

@@ -71,6 +71,9 @@ struct RunConfig {
   /// part of the arithmetic.
   int concurrent_replicas = 0;
   ComputeType precision = ComputeType::kFloat32;
+  /// Use muster's CPU kernels in the place of libtorch's own where they are faster; part of the
+  /// arithmetic, and a switch of the whole process: the last Estimator that was made decides.
+  bool own_cpu_kernels = true;
 
   /// This process's place in a cluster, from TF_CONFIG.
   TaskEnvironment task{};

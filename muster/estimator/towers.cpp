@@ -15,7 +15,7 @@
 #include "muster/base/wait.h"
 #include "muster/estimator/arithmetic.h"
 #include "muster/estimator/seed_streams_internal.h"
-#include "muster/estimator/torch_compat.h"
+#include "muster/kernels/torch_compat.h"
 #include "muster/estimator/tree_sum.h"
 #include "muster/model/head.h"
 #include "muster/model/random_scope.h"
@@ -177,14 +177,8 @@ void Towers::add(Gradients& into, Gradients&& from) {
   for (const Variable& variable : variables_->all()) {
     if (!variable.sparse()) continue;
     RowGradient& left = into.rows[static_cast<std::size_t>(variable.rows_index)];
-    RowGradient& right = from.rows[static_cast<std::size_t>(variable.rows_index)];
-    if (right.empty()) continue;
-    if (left.empty()) {
-      left = std::move(right);
-    } else {
-      left = sum_rows(at::cat({left.rows, right.rows}), at::cat({left.values, right.values}),
-                      variable.spec.shape[0], variable.spec.name);
-    }
+    const RowGradient& right = from.rows[static_cast<std::size_t>(variable.rows_index)];
+    left = add_rows(left, right);
   }
 }
 

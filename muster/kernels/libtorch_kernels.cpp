@@ -8,7 +8,6 @@
 #include <ATen/ops/native_batch_norm_native.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
-#include <torch/version.h>
 
 #include <atomic>
 #include <mutex>
@@ -16,6 +15,7 @@
 #include "muster/kernels/batch_norm.h"
 #include "muster/kernels/convolution.h"
 #include "muster/kernels/max_pool.h"
+#include "muster/kernels/torch_compat.h"
 
 namespace muster::kernels {
 namespace {
@@ -111,14 +111,14 @@ std::tuple<at::Tensor, at::Tensor> pool(const at::Tensor& input, at::IntArrayRef
 /// Takes libtorch's warning that a kernel of its own is replaced: that is the point.
 class SilentHandler : public c10::WarningHandler {
  public:
-#if TORCH_VERSION_MAJOR >= 2
+#if MUSTER_TORCH_AT_LEAST(2, 0)
   void process(const c10::Warning&) override {}
 #else
   void process(const c10::SourceLocation&, const std::string&, bool) override {}
 #endif
 };
 
-#if TORCH_VERSION_MAJOR >= 2
+#if MUSTER_TORCH_AT_LEAST(2, 0)
 using WarningHandlerGuard = c10::WarningUtils::WarningHandlerGuard;
 #else
 using WarningHandlerGuard = c10::Warning::WarningHandlerGuard;

@@ -3,6 +3,7 @@
 #include "muster/base/error.h"
 #include "muster/model/head_internal.h"
 #include "muster/model/head_labels_internal.h"
+#include "muster/model/sigmoid_loss_internal.h"
 
 namespace muster {
 namespace {
@@ -72,7 +73,7 @@ class BinaryClassHead : public internal::SimpleHead {
 
   at::Tensor raw_loss(const at::Tensor& logits, const at::Tensor& targets,
                       std::int64_t reduction) const override {
-    return at::binary_cross_entropy_with_logits(logits, targets, {}, {}, reduction);
+    return internal::sigmoid_cross_entropy(logits, targets, reduction);
   }
 
  private:

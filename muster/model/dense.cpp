@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/model/dense_stack_internal.h"
 #include "muster/model/random_scope.h"
 
 namespace muster {
@@ -22,6 +23,12 @@ Dense::Dense(std::int64_t inputs, std::int64_t units, DenseOptions options)
 }
 
 torch::Tensor Dense::forward(const torch::Tensor& input) {
+  // Large products are better left to the BLAS.
+  constexpr std::int64_t kSmall = 1 << 22;
+  if (input.numel() * kernel.size(1) < kSmall) {
+    const internal::DenseStack stack{.kernels = {kernel}, .biases = {bias}};
+    if (internal::dense_stack_takes(input, stack)) return internal::dense_stack(input, stack);
+  }
   return bias.defined() ? at::addmm(bias, input, kernel) : at::matmul(input, kernel);
 }
 

@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/model/dense.h"
+#include "muster/model/dense_stack_internal.h"
 #include "muster/model/dropout.h"
 
 namespace muster {
@@ -18,7 +19,18 @@ struct Mlp::Layer {
   std::shared_ptr<torch::nn::BatchNorm1dImpl> batch_norm;
 };
 
-Mlp::Mlp(MlpOptions options) : activation_(std::move(options.activation)) {
+namespace {
+
+void add(const Dense& dense, internal::DenseStack& stack) {
+  stack.kernels.push_back(dense.kernel);
+  stack.biases.push_back(dense.bias);
+}
+
+}  // namespace
+
+Mlp::Mlp(MlpOptions options)
+    : activation_(std::move(options.activation)),
+      is_stack_(!activation_ && options.dropout == 0.0 && !options.batch_norm) {
   std::int64_t width = options.inputs;
   for (std::size_t i = 0; i < options.hidden_units.size(); ++i) {
     const auto name = fmt::format("hiddenlayer_{}", i);
@@ -44,6 +56,12 @@ Mlp::Mlp(MlpOptions options) : activation_(std::move(options.activation)) {
 Mlp::~Mlp() = default;
 
 torch::Tensor Mlp::forward(const torch::Tensor& input) {
+  if (is_stack_) {
+    internal::DenseStack stack;
+    for (const auto& layer : layers_) add(*layer.dense, stack);
+    add(*logits_, stack);
+    if (internal::dense_stack_takes(input, stack)) return internal::dense_stack(input, stack);
+  }
   auto x = input;
   for (const auto& layer : layers_) {
     x = layer.dense->forward(x);

@@ -39,6 +39,8 @@ class Mlp : public torch::nn::Module {
   struct Layer;
   std::vector<Layer> layers_;
   std::function<torch::Tensor(const torch::Tensor&)> activation_;
+  /// Nothing but dense layers and relu, which can be one step.
+  bool is_stack_ = false;
   std::shared_ptr<Dense> logits_;
 };
 

@@ -5,6 +5,7 @@
 #include "muster/base/error.h"
 #include "muster/model/head_internal.h"
 #include "muster/model/head_labels_internal.h"
+#include "muster/model/sigmoid_loss_internal.h"
 
 namespace muster {
 namespace {
@@ -100,7 +101,7 @@ class LogisticRegressionHead : public RegressionBase {
   std::pair<double, double> label_range() const override { return {0.0, 1.0}; }
   at::Tensor raw_loss(const at::Tensor& logits, const at::Tensor& targets,
                       std::int64_t reduction) const override {
-    return at::binary_cross_entropy_with_logits(logits, targets, {}, {}, reduction);
+    return internal::sigmoid_cross_entropy(logits, targets, reduction);
   }
 };
 

@@ -22,6 +22,15 @@ inline void use_deterministic_algorithms(bool on) {
 #endif
 }
 
+/// Whether an AutocastScope for CPU tensors is open on this thread.
+inline bool autocast_is_on_for_cpu() {
+#if MUSTER_TORCH_AT_LEAST(2, 4)
+  return at::autocast::is_autocast_enabled(at::kCPU);
+#else
+  return at::autocast::is_cpu_enabled();
+#endif
+}
+
 /// Products and convolutions on this thread in a shorter type, until the end of the scope.
 class AutocastScope {
  public:
