@@ -29,13 +29,13 @@ std::span<const T> values_of(const at::Tensor& tensor) {
   return {tensor.data_ptr<T>(), static_cast<std::size_t>(tensor.numel())};
 }
 
-void add_scalars(Session& session) {
+void add_scalars(Session& session, const Summaries& summaries) {
   Summary summary;
   std::set<std::string> tags;
   const auto add = [&](const std::string& tag, auto value) {
     if (tags.insert(tag).second) summary.push_back({.tag = tag, .data = static_cast<float>(value)});
   };
-  for (const auto& [tag, tensor] : session.spec().summaries.scalars) {
+  for (const auto& [tag, tensor] : summaries.scalars) {
     add(tag, scalar_value(tag, tensor));
   }
   if (!tags.contains("loss")) add("loss", session.loss());
@@ -105,9 +105,9 @@ void SummarySaverHook::after_run(Session& session) {
 
 void SummarySaverHook::write_summaries(Session& session) const {
   const std::int64_t step = session.global_step();
-  const Summaries& summaries = session.spec().summaries;
+  const Summaries summaries = session.spec().summaries.complete();
   EventWriter& events = session.events();
-  add_scalars(session);
+  add_scalars(session, summaries);
   for (const auto& [tag, tensor] : summaries.histograms) add_histogram(events, tag, tensor, step);
   for (const auto& [tag, images] : summaries.images) {
     add_images(events, tag, images, max_images_, step);

@@ -55,6 +55,18 @@ TEST(SummarySaverHook, WritesTheFirstStepAndThenByItsPeriod) {
   EXPECT_THAT(summary_steps(session), ElementsAre(41, 44, 47));
 }
 
+TEST(SummarySaverHook, MakesDeferredSummariesOnlyWhenTheyAreDue) {
+  FakeSession session;
+  int calls = 0;
+  session.step_spec.summaries.deferred.push_back([&calls](Summaries& summaries) {
+    summaries.scalars.emplace_back("late", torch::tensor(static_cast<double>(++calls)));
+  });
+  SummarySaverHook hook({.save_steps = 5});
+  session.run(hook, 9);
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(scalars_by_tag(session)["late"], 2);
+}
+
 TEST(SummarySaverHook, WritesBySeconds) {
   FakeSession session;
   session.step_time = 1s;

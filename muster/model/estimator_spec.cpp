@@ -1,6 +1,7 @@
 #include "muster/model/estimator_spec.h"
 
 #include <fmt/ranges.h>
+#include <torch/types.h>
 
 #include "muster/base/error.h"
 
@@ -33,6 +34,14 @@ void check_metric_names(const MetricSet& metrics) {
 }
 
 }  // namespace
+
+Summaries Summaries::complete() const {
+  Summaries all = *this;
+  all.deferred.clear();
+  const torch::NoGradGuard no_grad;
+  for (const auto& add : deferred) add(all);
+  return all;
+}
 
 EstimatorSpec checked(EstimatorSpec spec) {
   if (spec.mode == Mode::kPredict) {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,8 @@
 namespace muster {
 
 /// What a step would show in TensorBoard. Only handles: whoever writes summaries reads them when
-/// they are due, so filling these in costs nothing in between.
+/// they are due, so filling these in costs nothing in between. What has to be computed first is
+/// deferred.
 struct Summaries {
   using Entry = std::pair<std::string, at::Tensor>;
   /// Tensors of one element.
@@ -23,6 +25,12 @@ struct Summaries {
   /// [n, height, width, channels], uint8 or float in [0, 1].
   std::vector<Entry> images{};
   std::vector<std::pair<std::string, std::string>> texts{};
+  /// Each adds entries, and is called when summaries are due: after the update, on the loop's
+  /// thread, without gradients.
+  std::vector<std::function<void(Summaries&)>> deferred{};
+
+  /// The entries with those of the deferred ones.
+  Summaries complete() const;
 };
 
 /// What a model makes of one batch. The update itself is the loop's, so that it can be one for all

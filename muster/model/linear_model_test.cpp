@@ -1,5 +1,6 @@
 #include "muster/model/linear_model.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <torch/types.h>
 
@@ -120,9 +121,10 @@ void expect_same_by_rows(Module& module, const Features& features) {
 }
 
 TEST(LinearModel, HasTensorFlowsVariables) {
-  const LinearModel model({.columns = linear(linear_columns()), .units = 2});
+  const auto model = std::make_shared<LinearModel>(
+      LinearModelOptions{.columns = linear(linear_columns()), .units = 2});
   std::vector<std::string> variables;
-  for (const auto& variable : variables_of(model)) {
+  for (const auto& variable : variables_of(*model)) {
     variables.push_back(fmt::format("{} [{}] {}", variable.name,
                                     fmt::join(variable.tensor.sizes(), ", "), variable.sparse));
     EXPECT_EQ(variable.tensor.count_nonzero().item<std::int64_t>(), 0);
@@ -134,10 +136,11 @@ TEST(LinearModel, HasTensorFlowsVariables) {
 }
 
 TEST(LinearModel, KeepsDotsOfAColumnsName) {
-  const LinearModel model({.columns = linear({categorical_column_with_identity("user.id", 4),
-                                              numeric_column("a.b.c")})});
-  EXPECT_EQ(variables_of(model)[0].name, "a.b.c/weights");
-  EXPECT_EQ(variables_of(model)[1].name, "user.id/weights");
+  const auto model = std::make_shared<LinearModel>(LinearModelOptions{
+      .columns =
+          linear({categorical_column_with_identity("user.id", 4), numeric_column("a.b.c")})});
+  EXPECT_EQ(variables_of(*model)[0].name, "a.b.c/weights");
+  EXPECT_EQ(variables_of(*model)[1].name, "user.id/weights");
 }
 
 TEST(LinearModel, AddsTheWeightsOfAllColumnsAndTheBias) {
@@ -184,9 +187,9 @@ TEST(LinearModel, RefusesColumnsForAnotherUse) {
 }
 
 TEST(InputLayer, HasOneTableForColumnsThatShareIt) {
-  const InputLayer layer(input(input_columns()));
+  const auto layer = std::make_shared<InputLayer>(input(input_columns()));
   std::vector<std::string> variables;
-  for (const auto& variable : variables_of(layer)) {
+  for (const auto& variable : variables_of(*layer)) {
     variables.push_back(
         fmt::format("{} [{}]", variable.name, fmt::join(variable.tensor.sizes(), ", ")));
     EXPECT_TRUE(variable.sparse);
@@ -194,7 +197,7 @@ TEST(InputLayer, HasOneTableForColumnsThatShareIt) {
   EXPECT_THAT(variables,
               UnorderedElementsAre("many_one_shared_embedding/embedding_weights [9, 3]",
                                    "many_weighted_by_weights_embedding/embedding_weights [9, 2]"));
-  EXPECT_EQ(layer.width(), 3 + 3 + 2 + 1 + 2);
+  EXPECT_EQ(layer->width(), 3 + 3 + 2 + 1 + 2);
 }
 
 TEST(InputLayer, PutsColumnsSideBySideInTheOrderOfTheirNames) {
@@ -233,10 +236,11 @@ TEST(InputLayer, ShortensRowsThatAreLongerThanMaxNorm) {
 
 TEST(InputLayer, ATableThatIsNotTrainedHasNoGradient) {
   const auto one = categorical_column_with_identity("one", 4);
-  InputLayer layer(input({embedding_column(one, 2, {.trainable = false})}));
-  EXPECT_TRUE(layer.tables().empty());
-  EXPECT_FALSE(layer.forward(small_batch()).requires_grad());
-  EXPECT_FALSE(variables_of(layer)[0].trainable);
+  const auto layer =
+      std::make_shared<InputLayer>(input({embedding_column(one, 2, {.trainable = false})}));
+  EXPECT_TRUE(layer->tables().empty());
+  EXPECT_FALSE(layer->forward(small_batch()).requires_grad());
+  EXPECT_FALSE(variables_of(*layer)[0].trainable);
 }
 
 TEST(InputLayer, FillsTablesBySeedAndName) {
@@ -245,7 +249,7 @@ TEST(InputLayer, FillsTablesBySeedAndName) {
   InputLayer second(input({numeric_column("x"), embedding_column(one, 16)}));
   first.seed_from(7, "dnn");
   second.seed_from(7, "dnn");
-  const auto& table = first.parameters()[0];
+  const at::Tensor table = first.parameters()[0];
   EXPECT_TRUE(at::equal(table, second.parameters()[0]));
   EXPECT_LE(table.abs().max().item<float>(), 0.5F);
   EXPECT_NEAR(table.std().item<float>(), 0.25 * 0.88, 0.01);
