@@ -63,8 +63,9 @@ struct BoostedTreesOptions {
 };
 
 /// Gradient boosted trees as an estimator like any other: train(), evaluate(), predict(),
-/// train_and_evaluate(), hooks, checkpoints, an exact resume. The trees are libxgboost's; they lie
-/// in a checkpoint as the string `boosted_trees/model`, in its UBJSON.
+/// train_and_evaluate(), hooks, checkpoints, an exact resume. The trees are libxgboost's, the same
+/// ones for any number of threads; they lie in a checkpoint as the string `boosted_trees/model`, in
+/// its UBJSON.
 ///
 /// Throws InvalidArgument for options that cannot work, a column that trees cannot read, or
 /// several replicas; Unimplemented in a cluster of several tasks, or, saying what to install, when

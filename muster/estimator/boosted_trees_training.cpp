@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -42,6 +44,20 @@ double sum_of(const at::Tensor& tensor) {
   double sum = 0;
   for (const float value : values_of(tensor)) sum += value;
   return sum;
+}
+
+// Rounds to multiples of a power of two that is so large that every sum of these values is exact in
+// double, and so small that next to nothing is lost. Threads then add in any order they like.
+void round_for_exact_sums(std::span<float> values) {
+  double largest = 0;
+  for (const float value : values) largest = std::max(largest, std::abs(double{value}));
+  if (largest == 0 || !std::isfinite(largest)) return;
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  const int bits = std::numeric_limits<double>::digits - 1 -
+                   static_cast<int>(std::ceil(std::log2(static_cast<double>(values.size()))));
+  const double unit = std::ldexp(1.0, exponent - bits);
+  for (float& value : values) value = static_cast<float>(std::nearbyint(value / unit) * unit);
 }
 
 /// What a checkpoint is written from.
@@ -94,7 +110,7 @@ class BoostedTreesSession final : public TrainSession {
   TreeTask task_;
   const TreeFeatures& features_;
   const Head& head_;
-  /// Its gradients are those of each example alone.
+  /// Its gradients are each example's own, not divided by their number.
   HeadPtr sum_head_;
   const InputFn& input_fn_;
   int threads_ = 1;
@@ -108,9 +124,9 @@ class BoostedTreesSession final : public TrainSession {
 
 void BoostedTreesSession::prepare() {
   const RunConfig& run = config();
-  threads_ = run.threads_per_replica;
+  threads_ = run.threads_per_replica > 0 ? run.threads_per_replica
+                                         : static_cast<int>(ThreadPool::available_processors());
   if (const auto checkpoint = restore_latest(run.model_dir)) restore(*checkpoint);
-  if (threads_ == 0) threads_ = static_cast<int>(ThreadPool::available_processors());
 }
 
 void BoostedTreesSession::restore(const OpenCheckpoint& checkpoint) {
@@ -123,10 +139,6 @@ void BoostedTreesSession::restore(const OpenCheckpoint& checkpoint) {
                    booster_->trees());
   }
   resume_at(step);
-  if (checkpoint.state_json.empty()) return;
-  const RunState saved =
-      parse_run_state(checkpoint.state_json, checkpoint_state_json_path(prefix).string());
-  if (threads_ == 0) threads_ = saved.threads_per_replica;
 }
 
 TreeBooster::Parameters BoostedTreesSession::parameters() const {
@@ -202,7 +214,10 @@ Derivatives BoostedTreesSession::derivatives(const at::Tensor& margins) const {
     hessians = at::full_like(margins, 2);
   }
   if (weights_.defined()) hessians = hessians * weights_;
-  return {logits.grad().contiguous(), hessians.contiguous()};
+  Derivatives result{logits.grad().contiguous(), hessians.contiguous()};
+  round_for_exact_sums(values_of(result.gradients));
+  round_for_exact_sums(values_of(result.hessians));
+  return result;
 }
 
 bool BoostedTreesSession::make_step() {
