@@ -17,6 +17,7 @@
 #include "muster/base/log.h"
 #include "muster/estimator/arithmetic.h"
 #include "muster/estimator/estimator.h"
+#include "muster/estimator/predictor.h"
 #include "muster/model/dense.h"
 #include "muster/model/dropout.h"
 #include "muster/model/mlp.h"
@@ -76,7 +77,9 @@ struct TinyModel : Model {
   TinyModel() { weight = register_parameter("weight", torch::ones({1})); }
   torch::Tensor forward(const Features& x) override { return x.tensor("x") * weight; }
   EstimatorSpec call(const Batch& batch, Mode mode, const Head*) override {
-    return {.mode = mode, .loss = forward(batch.features).sum()};
+    const torch::Tensor output = forward(batch.features);
+    if (mode == Mode::kPredict) return {.mode = mode, .predictions = {{"output", output}}};
+    return {.mode = mode, .loss = output.sum()};
   }
   bool draws_from_libtorch() const override { return false; }
   torch::Tensor weight;
@@ -146,11 +149,19 @@ std::optional<double> anchor_examples_per_second(const std::string& model) {
   return json.at("examples_per_second").get<double>();
 }
 
+EstimatorOptions tiny_options() {
+  return {.model = [] { return std::make_shared<TinyModel>(); },
+          .optimizers = {{"", sgd({.learning_rate = 1e-9})}}};
+}
+
+Batch tiny_batch() {
+  return make_batch(Features{{"x", torch::ones({1, 1})}}, torch::zeros({1, 1}));
+}
+
 // The loop's own cost: a step of the tiny model through the estimator, less the same step by hand.
 double loop_microseconds() {
-  const EstimatorOptions options{.model = [] { return std::make_shared<TinyModel>(); },
-                                 .optimizers = {{"", sgd({.learning_rate = 1e-9})}}};
-  const Batch batch = make_batch(Features{{"x", torch::ones({1, 1})}}, torch::zeros({1, 1}));
+  const EstimatorOptions options = tiny_options();
+  const Batch batch = tiny_batch();
   constexpr std::int64_t kSteps = 50'000;
   const double through_loop = 1e6 / steps_per_second(options, batch, 1, kSteps);
 
@@ -170,6 +181,37 @@ double loop_microseconds() {
   }
   std::sort(by_hand.begin(), by_hand.end());
   return through_loop - by_hand[1];
+}
+
+// A call of a Predictor, less the model's forward by hand.
+double predictor_microseconds(const EstimatorOptions& options, const Batch& batch,
+                              const bench::Effort& effort) {
+  RunConfig config = silent_config(1);
+  config.save_checkpoints = true;
+  Estimator(options, config).train(constant_input(batch), {.steps = 1, .handle_signals = false});
+  const Predictor predictor(options, config.model_dir);
+  std::filesystem::remove_all(config.model_dir);
+  const auto model = options.model();
+  model->eval();
+  constexpr int kCalls = 1000;
+  const auto times = bench::median_pair(
+      [&] {
+        for (int i = 0; i < kCalls; ++i) bench::keep(predictor.predict(batch.features));
+      },
+      [&] {
+        const c10::InferenceMode inference;
+        for (int i = 0; i < kCalls; ++i) bench::keep(model->forward(batch.features));
+      },
+      effort);
+  return 1e6 * (times.work_seconds - times.limit_seconds) / kCalls;
+}
+
+void add_predictor(bench::Report& report, const std::string& name, const EstimatorOptions& options,
+                   const Batch& batch) {
+  if (!report.wants(name)) return;
+  report.add({.name = name,
+              .value = predictor_microseconds(options, batch, report.effort()),
+              .unit = "us"});
 }
 
 void add_training(bench::Report& report, const std::string& name, const std::string& anchor,
@@ -193,13 +235,16 @@ int run(int argc, char** argv) {
                 .value = loop_microseconds(),
                 .unit = "us"});
   }
+  add_predictor(report, "Predictor's own cost a call", tiny_options(), tiny_batch());
   torch::manual_seed(1);
-  add_training(report, "MLP 66-100-70-48-34-1, batch 40, over PyTorch", "mlp", 3, 6,
-               {.model = [] { return std::make_shared<MlpModel>(); },
-                .head = binary_class_head(),
-                .optimizers = {{"", adagrad({.learning_rate = 0.01})}}},
-               make_batch(Features{{"x", torch::randn({40, 66})}},
-                          torch::randint(0, 2, {40, 1}).to(torch::kFloat)),
+  const EstimatorOptions mlp{.model = [] { return std::make_shared<MlpModel>(); },
+                             .head = binary_class_head(),
+                             .optimizers = {{"", adagrad({.learning_rate = 0.01})}}};
+  const Batch mlp_batch = make_batch(Features{{"x", torch::randn({40, 66})}},
+                                     torch::randint(0, 2, {40, 1}).to(torch::kFloat));
+  add_predictor(report, "Predictor's own cost a call with the seven predictions of a binary head",
+                mlp, mlp_batch);
+  add_training(report, "MLP 66-100-70-48-34-1, batch 40, over PyTorch", "mlp", 3, 6, mlp, mlp_batch,
                8'000);
   add_training(
       report, "MNIST CNN, batch 128, over PyTorch", "mnist", 1.1, 1.8,
