@@ -78,6 +78,14 @@ TEST(SequenceInput, EndsDenseRowsBeforeTheirPadding) {
   EXPECT_TRUE(torch::equal(input.ids.tensor("id"), ids));
 }
 
+TEST(SequenceInput, KeepsAnUnknownWordAtTheEndOfADenseRow) {
+  const auto word = sequence_categorical_column_with_vocabulary_list("word", Words{"a", "b"});
+  const StringColumn words(Words{"a", "?", "b", ""}, {2, 2});
+  const auto input = sequence_input({word}, {{"word", words}});
+  EXPECT_TRUE(torch::equal(input.lengths, torch::tensor({2, 1})));
+  EXPECT_TRUE(torch::equal(input.ids.tensor("word"), torch::tensor({{0, -1}, {1, -1}})));
+}
+
 TEST(SequenceInput, ReadsAVocabularyFileAndDenseNumbers) {
   const testing::TempDir dir;
   const auto file = dir.path() / "words.txt";
