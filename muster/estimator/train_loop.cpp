@@ -361,8 +361,9 @@ bool TrainLoop::Impl::make_step() {
       return true;
     }
   }
+  if (average) average->before_update(last.mean);
   updater->apply(last.mean, global_step());
-  if (average) average->update(global_step());
+  if (average) average->update(last.mean, global_step());
   towers->commit();
   advance();
   return true;

@@ -133,6 +133,21 @@ void move_average(std::size_t count, float rate, const float* __restrict values,
   for (std::size_t i = 0; i < count; ++i) average[i] -= (average[i] - values[i]) * rate;
 }
 
+void move_average(std::size_t count, std::span<const float> rates, const float* values,
+                  float* average) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float value = values[i];
+    float moved = average[i];
+    for (const float rate : rates) {
+      const float last = moved;
+      moved -= (moved - value) * rate;
+      // What this rate no longer moves, a smaller one does not move either.
+      if (moved == last) break;
+    }
+    average[i] = moved;
+  }
+}
+
 void swap(std::size_t count, float* __restrict first, float* __restrict second) {
   for (std::size_t i = 0; i < count; ++i) std::swap(first[i], second[i]);
 }

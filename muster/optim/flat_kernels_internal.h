@@ -26,6 +26,9 @@ void scale(std::size_t count, float factor, float* values);
 void clamp(std::size_t count, float limit, float* values);
 /// average -= (average - values) * rate.
 void move_average(std::size_t count, float rate, const float* values, float* average);
+/// The same for each of the rates in turn, which do not rise.
+void move_average(std::size_t count, std::span<const float> rates, const float* values,
+                  float* average);
 void swap(std::size_t count, float* first, float* second);
 
 /// In double, in a fixed order that depends on `count` only.

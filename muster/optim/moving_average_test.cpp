@@ -62,6 +62,34 @@ TEST_F(MovingAverageTest, StandsInForTheVariablesWhileInUse) {
   EXPECT_TRUE(at::equal(average.tensors()[0].tensor, at::full({2}, 15.0f)));
 }
 
+TEST_F(MovingAverageTest, RowsThatRestMoveAsIfEveryStepHadMovedThem) {
+  for (const bool ramp : {false, true}) {
+    set(10);
+    const at::Tensor table = variables.find("table")->value;
+    MovingAverage lazy(variables, {.decay = 0.9, .ramp = ramp});
+    MovingAverage eager(variables, {.decay = 0.9, .ramp = ramp});
+    for (std::int64_t step = 0; step < 400; ++step) {
+      Gradients gradients = variables.make_gradients();
+      // Row 0 is touched often, row 1 once, row 2 never; between, nothing is.
+      const std::int64_t row = step == 5 ? 1 : 0;
+      if (step % 3 == 0 || step == 5) {
+        gradients.rows[0] = {torch::full({1}, row, at::kLong), torch::ones({1, 2})};
+      }
+      lazy.before_update(gradients);
+      if (!gradients.rows[0].empty()) table[row] += 0.37F * static_cast<float>(step);
+      variables.flat().add_(1);
+      lazy.update(gradients, step);
+      eager.update(step);
+      if (step % 150 == 7) {
+        EXPECT_TRUE(at::equal(lazy.tensors()[1].tensor, eager.tensors()[1].tensor));
+      }
+    }
+    EXPECT_TRUE(at::equal(lazy.tensors()[0].tensor, eager.tensors()[0].tensor));
+    EXPECT_TRUE(at::equal(lazy.tensors()[1].tensor, eager.tensors()[1].tensor));
+    EXPECT_FALSE(at::equal(lazy.tensors()[1].tensor[1], table[2]));
+  }
+}
+
 TEST_F(MovingAverageTest, RefusesADecayOutsideZeroToOne) {
   EXPECT_THROW(MovingAverage(variables, {.decay = 1.5}), InvalidArgument);
 }
