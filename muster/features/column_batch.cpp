@@ -24,6 +24,14 @@ std::int64_t* int64s(const at::Tensor& tensor) {
 
 std::int64_t count(std::size_t size) { return static_cast<std::int64_t>(size); }
 
+// Most ragged features have one value a row, and are read faster as rows of one.
+RowLayout simplified(RowLayout layout) {
+  for (std::int64_t row = 0; row <= layout.rows; ++row) {
+    if (layout.starts[row] != row) return layout;
+  }
+  return {.rows = layout.rows};
+}
+
 RowLayout layout_of(const StringColumn& strings) {
   RowLayout layout{.rows = strings.rows()};
   if (!strings.is_ragged()) {
@@ -39,7 +47,7 @@ RowLayout layout_of(const StringColumn& strings) {
     starts[row + 1] = starts[row] + count(strings.row(row).size());
   }
   layout.starts = starts;
-  return layout;
+  return simplified(std::move(layout));
 }
 
 HashedStrings hash(const StringColumn& strings) {
@@ -79,7 +87,7 @@ RowLayout ragged_layout(const at::Tensor& row_splits, std::int64_t values, const
     throw InvalidArgument("feature \"{}\": row splits must rise from 0 to the number of values, {}",
                           key, values);
   }
-  return layout;
+  return simplified(std::move(layout));
 }
 
 bool same_layout(const RowLayout& left, const RowLayout& right) {

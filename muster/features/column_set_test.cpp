@@ -5,6 +5,7 @@
 
 #include "muster/base/error.h"
 #include "muster/features/census_columns_internal.h"
+#include "muster/records/example_builder.h"
 
 namespace muster {
 namespace {
@@ -153,6 +154,43 @@ TEST(ColumnSet, ReadsTheRowsOfASlice) {
         expect_same(part[i].value, sliced.at(std::to_string(i)));
       }
     }
+  }
+}
+
+// The rows as Examples, parsed with the specs of the columns.
+Features as_examples(const Features& rows, const FeatureColumnList& columns) {
+  auto examples = std::make_shared<std::vector<std::string>>();
+  for (std::int64_t row = 0; row < rows.batch_size(); ++row) {
+    ExampleBuilder example;
+    for (const auto& [key, value] : rows) {
+      if (const auto* strings = std::get_if<StringColumn>(&value)) {
+        if (!strings->row(row)[0].empty()) example.add_bytes(key, strings->row(row)[0]);
+      } else {
+        example.add_float(key, std::get<at::Tensor>(value)[row].item<float>());
+      }
+    }
+    examples->push_back(example.serialize());
+  }
+  const std::vector<std::string_view> views(examples->begin(), examples->end());
+  const auto specs = make_parse_example_spec(columns);
+  return to_features(ExampleDecoder(specs).decode(views), specs, examples);
+}
+
+TEST(ColumnSet, GivesTheSameForRowsOfCsvAndForExamples) {
+  const auto columns = internal::census_columns();
+  auto rows = internal::census_features(6);
+  for (const bool with_missing : {false, true}) {
+    if (with_missing) {
+      rows.set("occupation",
+               StringColumn(std::vector<std::string>{"a", "", "b", "c", "", "d"}, {6}));
+    }
+    const ColumnSet wide(columns.wide, ColumnUse::kLinear);
+    const auto pieces = wide.pieces(as_examples(rows, columns.wide));
+    expect_same(pieces, wide.pieces(rows));
+    const auto& splits = std::get<RaggedColumn>(pieces[0].value).row_splits;
+    EXPECT_TRUE(std::get<RaggedColumn>(pieces[10].value).row_splits.is_same(splits));
+    const ColumnSet deep(columns.deep, ColumnUse::kInputLayer);
+    expect_same(deep.pieces(as_examples(rows, columns.deep)), deep.pieces(rows));
   }
 }
 

@@ -29,10 +29,13 @@ struct Steps {
   at::Scalar padding{};
 };
 
+// Whether a value of a dense feature stands for none.
 bool is_missing(const FeatureValue& raw, std::int64_t place) {
-  const auto at = static_cast<std::size_t>(place);
-  if (const auto* strings = std::get_if<StringColumn>(&raw)) return strings->values()[at].empty();
-  return std::get<at::Tensor>(raw).flatten()[place].item<std::int64_t>() == -1;
+  if (const auto* strings = std::get_if<StringColumn>(&raw)) {
+    return !strings->is_ragged() && strings->values()[static_cast<std::size_t>(place)].empty();
+  }
+  const auto* tensor = std::get_if<at::Tensor>(&raw);
+  return tensor && tensor->flatten()[place].item<std::int64_t>() == -1;
 }
 
 Steps categorical_steps(ColumnBatch& batch, const internal::Column& column) {
@@ -41,11 +44,7 @@ Steps categorical_steps(ColumnBatch& batch, const internal::Column& column) {
   const FeatureValue& raw = batch.raw(column.name(), column);
   for (std::int64_t row = 0; row < ids.layout.rows; ++row) {
     auto end = ids.layout.end(row);
-    if (!ids.layout.starts) {
-      while (end > ids.layout.begin(row) && ids.data[end - 1] < 0 && is_missing(raw, end - 1)) {
-        --end;
-      }
-    }
+    while (end > ids.layout.begin(row) && ids.data[end - 1] < 0 && is_missing(raw, end - 1)) --end;
     steps.lengths.push_back(end - ids.layout.begin(row));
   }
   return steps;

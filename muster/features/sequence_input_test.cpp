@@ -86,6 +86,12 @@ TEST(SequenceInput, KeepsAnUnknownWordAtTheEndOfADenseRow) {
   EXPECT_TRUE(torch::equal(input.ids.tensor("word"), torch::tensor({{0, -1}, {1, -1}})));
 }
 
+TEST(SequenceInput, TakesAnEmptyWordOfARaggedFeatureAsAStep) {
+  const auto word = sequence_categorical_column_with_vocabulary_list("word", Words{"a", "b"});
+  const auto input = sequence_input({word}, {{"word", ragged_words({"a", ""}, {0, 1, 2})}});
+  EXPECT_TRUE(torch::equal(input.lengths, torch::tensor({1, 1})));
+}
+
 TEST(SequenceInput, ReadsAVocabularyFileAndDenseNumbers) {
   const testing::TempDir dir;
   const auto file = dir.path() / "words.txt";
