@@ -54,11 +54,12 @@ void TrainSession::begin_save() {
 }
 
 void TrainSession::save_checkpoint(const SavingListeners& listeners) {
-  if (saved_step_ == step_ && !(ending_ && save_failed())) return;
+  const bool again = saved_step_ == step_;
+  if (again && !(ending_ && save_failed())) return;
   for (const auto& listener : listeners) listener->before_save(*this, step_);
   begin_save();
   if (listeners.empty() && !ending_) return;
-  if (ending_ && save_failed()) {
+  if (ending_ && !again && save_failed()) {
     log::warning("trying once more to save step {}, since no later one will be", step_);
     begin_save();
   }
