@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <string>
@@ -17,6 +18,7 @@
 #include "muster/base/error.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/checkpoint/checkpoint.h"
+#include "muster/estimator/boosted_trees_training_internal.h"
 #include "muster/estimator/early_stopping.h"
 #include "muster/estimator/eval_metrics.h"
 #include "muster/estimator/predictor.h"
@@ -164,7 +166,7 @@ TEST(BoostedTreesClassifier, ResumesToTheBit) {
 }
 
 TEST(BoostedTreesClassifier, GrowsTheSameTreesWithAnyNumberOfThreads) {
-  // Weights from e^-8 to e^8: their sums depend on the order, unless something is done about it.
+  // Weights from e^-8 to e^8, whose sums would depend on the order.
   const auto input = [](const InputContext&) {
     return range(9000)
         .map([](std::int64_t number) {
@@ -188,6 +190,21 @@ TEST(BoostedTreesClassifier, GrowsTheSameTreesWithAnyNumberOfThreads) {
     trees.insert(trees_of(config.model_dir));
   }
   EXPECT_EQ(trees.size(), 1);
+}
+
+TEST(RoundForExactSums, MakesSumsIndependentOfTheirOrder) {
+  std::vector<float> values;
+  Random random(4, 0, 0);
+  for (int i = 0; i < 5000; ++i) {
+    values.push_back(static_cast<float>(random.normal() * std::exp(random.uniform(-20, 8))));
+  }
+  const auto forward = [&] { return std::accumulate(values.begin(), values.end(), 0.0); };
+  const auto backward = [&] { return std::accumulate(values.rbegin(), values.rend(), 0.0); };
+  ASSERT_NE(forward(), backward());
+  const double before = forward();
+  internal::round_for_exact_sums(values);
+  EXPECT_EQ(forward(), backward());
+  EXPECT_NEAR(forward(), before, std::abs(before) * 1e-9);
 }
 
 TEST(BoostedTreesClassifier, CallsHooksAndListenersAndKeepsTheFolderLikeAnyEstimator) {

@@ -46,20 +46,6 @@ double sum_of(const at::Tensor& tensor) {
   return sum;
 }
 
-// Rounds to multiples of a power of two that is so large that every sum of these values is exact in
-// double, and so small that next to nothing is lost. Threads then add in any order they like.
-void round_for_exact_sums(std::span<float> values) {
-  double largest = 0;
-  for (const float value : values) largest = std::max(largest, std::abs(double{value}));
-  if (largest == 0 || !std::isfinite(largest)) return;
-  int exponent = 0;
-  std::frexp(largest, &exponent);
-  const int bits = std::numeric_limits<double>::digits - 1 -
-                   static_cast<int>(std::ceil(std::log2(static_cast<double>(values.size()))));
-  const double unit = std::ldexp(1.0, exponent - bits);
-  for (float& value : values) value = static_cast<float>(std::nearbyint(value / unit) * unit);
-}
-
 /// What a checkpoint is written from.
 struct SavedTrees {
   std::string model;
@@ -268,6 +254,18 @@ TrainSession::Content BoostedTreesSession::content() {
 }
 
 }  // namespace
+
+void round_for_exact_sums(std::span<float> values) {
+  double largest = 0;
+  for (const float value : values) largest = std::max(largest, std::abs(double{value}));
+  if (largest == 0 || !std::isfinite(largest)) return;
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  const int bits = std::numeric_limits<double>::digits - 1 -
+                   static_cast<int>(std::ceil(std::log2(static_cast<double>(values.size()))));
+  const double unit = std::ldexp(1.0, exponent - bits);
+  for (float& value : values) value = static_cast<float>(std::nearbyint(value / unit) * unit);
+}
 
 HeadPtr make_tree_head(const BoostedTreesOptions& options, TreeTask task, Reduction reduction) {
   HeadOptions head{.weight_column = options.weight_column,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <memory>
+#include <span>
 
 #include "muster/estimator/boosted_trees.h"
 #include "muster/estimator/boosted_trees_features_internal.h"
@@ -15,6 +15,10 @@ TrainResult train_boosted_trees(const BoostedTreesOptions& options, TreeTask tas
                                 const TreeFeatures& features, const Head& head,
                                 const RunConfig& config, const InputFn& input_fn,
                                 const TrainOptions& train_options);
+
+/// Rounds to multiples of a power of two that is so large that every sum of these values is exact
+/// in double, and so small that next to nothing is lost. Threads then add in any order they like.
+void round_for_exact_sums(std::span<float> values);
 
 /// The head of an estimator of this kind.
 HeadPtr make_tree_head(const BoostedTreesOptions& options, TreeTask task, Reduction reduction);
