@@ -26,6 +26,15 @@ if(EXISTS "${muster_system_headers}")
   target_include_directories(muster_torch SYSTEM BEFORE INTERFACE $<BUILD_INTERFACE:${muster_system_headers}>)
 endif()
 
+# at::parallel_for is a template whose threads are OpenMP's: without the flag it runs on one. The threads must be
+# libtorch's, or their number would not be: a wheel brings a runtime of its own.
+target_compile_options(muster_torch INTERFACE -fopenmp)
+file(GLOB muster_torch_openmp "${TORCH_INSTALL_PREFIX}/lib/libgomp*.so*" "${TORCH_INSTALL_PREFIX}.libs/libgomp*.so*")
+if(NOT muster_torch_openmp)
+  set(muster_torch_openmp gomp)
+endif()
+target_link_libraries(muster_torch INTERFACE ${muster_torch_openmp})
+
 # Linked by name, because the folder of an installed libtorch is not part of an installed muster.
 target_link_libraries(muster_torch INTERFACE ${TORCH_LIBRARIES})
 install(TARGETS muster_torch EXPORT muster_targets)
