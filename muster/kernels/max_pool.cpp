@@ -3,34 +3,46 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+
 namespace muster::kernels {
 namespace {
 
-struct Largest {
-  float value;
-  std::int64_t index;
+/// Columns that are compared at a time.
+constexpr std::int64_t kStrip = 64;
 
-  void offer(float candidate, std::int64_t at) {
-    const bool larger = candidate > value || candidate != candidate;
-    value = larger ? candidate : value;
-    index = larger ? at : index;
+// The largest of two rows of pairs, and which of upper left, upper right, lower left and lower
+// right it was. Values and choices are of one size, so that the loop becomes vectors.
+void compare(const float* upper, const float* lower, std::int64_t count, float* to,
+             std::int32_t* which) {
+  for (std::int64_t x = 0; x < count; ++x) {
+    float value = upper[2 * x];
+    std::int32_t choice = 0;
+    const float others[3] = {upper[2 * x + 1], lower[2 * x], lower[2 * x + 1]};
+    for (std::int32_t i = 0; i < 3; ++i) {
+      const bool larger = (others[i] > value) | (others[i] != others[i]);
+      value = larger ? others[i] : value;
+      choice = larger ? i + 1 : choice;
+    }
+    to[x] = value;
+    which[x] = choice;
   }
-};
+}
 
 void pool_plane(const float* from, std::int64_t height, std::int64_t width, float* to,
                 std::int64_t* indices) {
-  const std::int64_t columns = width / 2;
-  for (std::int64_t y = 0; y + 1 < height; y += 2, to += columns, indices += columns) {
-    const float* const upper = from + y * width;
-    const float* const lower = upper + width;
-    for (std::int64_t x = 0; x < columns; ++x) {
-      const std::int64_t place = y * width + 2 * x;
-      Largest largest{upper[2 * x], place};
-      largest.offer(upper[2 * x + 1], place + 1);
-      largest.offer(lower[2 * x], place + width);
-      largest.offer(lower[2 * x + 1], place + width + 1);
-      to[x] = largest.value;
-      indices[x] = largest.index;
+  const std::int64_t places[4] = {0, 1, width, width + 1};
+  std::int32_t which[kStrip];
+  for (std::int64_t y = 0; y + 1 < height; y += 2) {
+    const std::int64_t row = y * width;
+    for (std::int64_t done = 0; done < width / 2; done += kStrip) {
+      const std::int64_t count = std::min(kStrip, width / 2 - done);
+      compare(from + row + 2 * done, from + row + width + 2 * done, count, to, which);
+      for (std::int64_t x = 0; x < count; ++x) {
+        indices[x] = row + 2 * (done + x) + places[which[x]];
+      }
+      to += count;
+      indices += count;
     }
   }
 }
