@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/freed_memory.h"
 #include "muster/base/log.h"
 #include "muster/base/random.h"
 #include "muster/base/thread_pool.h"
@@ -250,6 +251,7 @@ void TrainLoop::Impl::open_inputs(const std::optional<RunState>& saved) {
 
 void TrainLoop::Impl::prepare() {
   compat::use_deterministic_algorithms(true);
+  keep_freed_memory();
   const auto checkpoint = restore_latest(config().model_dir);
   if (checkpoint && !checkpoint->state_json.empty()) {
     resumed = parse_run_state(checkpoint->state_json,
