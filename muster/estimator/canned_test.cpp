@@ -213,7 +213,8 @@ TEST(CannedEstimators, TrainWideAndDeepTogether) {
   EXPECT_NEAR(result.at("loss"), 40 * result.at("average_loss"), 1e-3);
 
   std::set<std::string> keys;
-  for (const auto& column : *estimator.predict(evaluation_rows).next()) keys.insert(column.first);
+  const auto predicted = estimator.predict(evaluation_rows).next();
+  for (const auto& column : *predicted) keys.insert(column.first);
   EXPECT_EQ(keys, (std::set<std::string>{"logits", "logistic", "probabilities", "class_ids",
                                          "classes", "all_class_ids", "all_classes"}));
 }

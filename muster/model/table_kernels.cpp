@@ -8,6 +8,8 @@ namespace muster::internal {
 namespace {
 
 constexpr int kMaxDigitBits = 11;
+/// The rows of a large table are rarely in the cache: so many ids before its turn one is asked for.
+constexpr std::int64_t kIdsAhead = 16;
 
 void add_scaled(float factor, const float* __restrict source, std::size_t width,
                 float* __restrict target) {
@@ -16,6 +18,10 @@ void add_scaled(float factor, const float* __restrict source, std::size_t width,
 
 void set_scaled(float factor, const float* __restrict source, std::size_t width,
                 float* __restrict target) {
+  if (width == 1) {
+    *target = factor * *source;
+    return;
+  }
   for (std::size_t k = 0; k < width; ++k) target[k] = factor * source[k];
 }
 
@@ -32,10 +38,19 @@ std::size_t find_outside(const IdsView& ids, std::int64_t row_count) {
 
 void add_table_rows(const IdsView& ids, const float* table, std::size_t width, float* out,
                     std::size_t stride) {
+  const auto row_of = [&](std::int64_t place) {
+    return table + static_cast<std::size_t>(ids.ids[place]) * width;
+  };
+  const std::int64_t count = ids.splits[ids.rows];
   for (std::size_t row = 0; row < ids.rows; ++row, out += stride) {
     for (auto place = ids.splits[row]; place < ids.splits[row + 1]; ++place) {
+      if (place + kIdsAhead < count) __builtin_prefetch(row_of(place + kIdsAhead));
       const float factor = ids.factors == nullptr ? 1.0F : ids.factors[place];
-      add_scaled(factor, table + static_cast<std::size_t>(ids.ids[place]) * width, width, out);
+      if (width == 1) {
+        *out += factor * *row_of(place);
+      } else {
+        add_scaled(factor, row_of(place), width, out);
+      }
     }
   }
 }
@@ -66,15 +81,16 @@ void add_columns(const float* gradient, std::size_t rows, std::size_t units, flo
 
 std::size_t RowSum::plan(std::span<const RowTerm> terms, std::int64_t row_count) {
   terms_ = terms;
-  place_bits_ = std::bit_width(terms.size());
+  const int place_bits = place_bits_ = std::bit_width(terms.size());
   keys_.resize(terms.size());
+  std::uint64_t* const keys = keys_.data();
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    keys_[i] = static_cast<std::uint64_t>(terms[i].row) << place_bits_ | i;
+    keys[i] = static_cast<std::uint64_t>(terms[i].row) << place_bits | i;
   }
   sort(std::bit_width(static_cast<std::uint64_t>(row_count)));
-  std::size_t unique = 0;
-  for (std::size_t i = 0; i < keys_.size(); ++i) {
-    unique += i == 0 || keys_[i] >> place_bits_ != keys_[i - 1] >> place_bits_;
+  std::size_t unique = keys_.empty() ? 0 : 1;
+  for (std::size_t i = 1; i < keys_.size(); ++i) {
+    unique += keys_[i] >> place_bits != keys_[i - 1] >> place_bits;
   }
   return unique;
 }
@@ -102,17 +118,23 @@ void RowSum::sort(int row_bits) {
 }
 
 void RowSum::write(std::size_t width, std::int64_t* rows, float* values) const {
-  const std::uint64_t place_mask = (std::uint64_t{1} << place_bits_) - 1;
+  const int place_bits = place_bits_;
+  const std::uint64_t place_mask = (std::uint64_t{1} << place_bits) - 1;
+  std::uint64_t last = ~std::uint64_t{0};
   float* target = values - width;
-  for (std::size_t i = 0; i < keys_.size(); ++i) {
-    const RowTerm& term = terms_[keys_[i] & place_mask];
-    if (i > 0 && keys_[i] >> place_bits_ == keys_[i - 1] >> place_bits_) {
+  for (const std::uint64_t key : keys_) {
+    const RowTerm& term = terms_[key & place_mask];
+    const std::uint64_t row = key >> place_bits;
+    if (row != last) {
+      last = row;
+      *rows++ = term.row;
+      target += width;
+      set_scaled(term.factor, term.gradient, width, target);
+    } else if (width == 1) {
+      *target += term.factor * *term.gradient;
+    } else {
       add_scaled(term.factor, term.gradient, width, target);
-      continue;
     }
-    *rows++ = term.row;
-    target += width;
-    set_scaled(term.factor, term.gradient, width, target);
   }
 }
 

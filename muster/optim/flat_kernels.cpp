@@ -9,6 +9,9 @@
 namespace muster::internal {
 namespace {
 
+/// The rows of a large table are rarely in the cache: so many before its turn a row is asked for.
+constexpr std::size_t kRowsAhead = 8;
+
 inline void step(const SgdRule& r, float& w, float g) { w = w * r.keep - r.rate * g; }
 
 inline void step(const MomentumRule& r, float& w, float g, float& acc) {
@@ -104,9 +107,18 @@ void update(const UpdateRule& rule, std::size_t count, float* values, const floa
 
 void update_rows(const UpdateRule& rule, std::span<const std::int64_t> rows, std::size_t width,
                  float* values, const float* gradients, std::span<float* const> slots) {
-  dispatch(rule, slots, [&](const auto& constants, auto*... slot) {
+  dispatch(rule, slots, [&](const auto constants, auto*... slot) {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::size_t first = static_cast<std::size_t>(rows[i]) * width;
+      if (i + kRowsAhead < rows.size()) {
+        const std::size_t ahead = static_cast<std::size_t>(rows[i + kRowsAhead]) * width;
+        __builtin_prefetch(values + ahead, 1);
+        (__builtin_prefetch(slot + ahead, 1), ...);
+      }
+      if (width == 1) {
+        step(constants, values[first], gradients[i], slot[first]...);
+        continue;
+      }
       run(constants, width, values + first, gradients + i * width, (slot + first)...);
     }
   });
