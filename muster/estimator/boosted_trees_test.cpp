@@ -21,6 +21,7 @@
 #include "muster/estimator/boosted_trees_training_internal.h"
 #include "muster/estimator/early_stopping.h"
 #include "muster/estimator/eval_metrics.h"
+#include "muster/estimator/in_memory_evaluator_hook.h"
 #include "muster/estimator/predictor.h"
 #include "muster/estimator/small_net_internal.h"
 #include "muster/features/collate.h"
@@ -257,6 +258,15 @@ TEST(BoostedTreesClassifier, StopsEarlyWhenAnEvaluationIsGoodEnough) {
       people, {.hooks = {stop}, .saving_listeners = {std::make_shared<Evaluating>(estimator)}});
   EXPECT_LT(trained.global_step, 12);
   EXPECT_GT(estimator.evaluate(people).at("accuracy"), 0.9);
+}
+
+TEST(BoostedTreesClassifier, IsNotEvaluatedInMemoryWithTreesOfAnOlderCheckpoint) {
+  const TempDir folder;
+  Estimator estimator = BoostedTreesClassifier(people_options(), quiet_config(folder.path()));
+  estimator.train(people, {.steps = 2});
+  estimator.evaluate(people);
+  const auto hook = std::make_shared<InMemoryEvaluatorHook>(estimator, people);
+  EXPECT_THROW(estimator.train(people, {.steps = 2, .hooks = {hook}}), Unimplemented);
 }
 
 TEST(BoostedTreesClassifier, ReadsSoManyBatchesOfAnInputThatRepeats) {

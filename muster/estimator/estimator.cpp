@@ -157,6 +157,11 @@ EvaluationResult Estimator::evaluate(const Session& training, const InputFn& inp
     throw InvalidArgument("evaluate: a run in memory has no checkpoint_path, but it is set to {}",
                           options.checkpoint_path.string());
   }
+  if (impl_->options.learner) {
+    throw Unimplemented(
+        "evaluate: this estimator has no variables to look at while it trains, as boosted trees "
+        "have none; evaluate its checkpoints");
+  }
   impl_->model().load(training.variables(), training.global_step());
   return impl_->evaluate_loaded(input_fn, options, eval_dir(options.name));
 }

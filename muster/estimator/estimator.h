@@ -137,7 +137,7 @@ class Estimator {
 
   /// The same of the values that a run of training holds now, without a checkpoint: what
   /// InMemoryEvaluatorHook does. Throws InvalidArgument when the options name a checkpoint,
-  /// NotFound when the run trains another model.
+  /// NotFound when the run trains another model, Unimplemented for boosted trees.
   EvaluationResult evaluate(const Session& training, const InputFn& input_fn,
                             const EvaluateOptions& options = {});
 
