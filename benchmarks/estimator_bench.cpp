@@ -3,6 +3,7 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/types.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -86,9 +87,10 @@ struct TinyModel : Model {
 };
 
 RunConfig silent_config(int threads) {
+  static int folders = 0;
   RunConfig config;
   config.model_dir =
-      std::filesystem::temp_directory_path() / fmt::format("muster-bench-{}", std::rand());
+      std::filesystem::temp_directory_path() / fmt::format("muster-bench-{}-{}", ::getpid(), folders++);
   config.log_step_count_steps = 0;
   config.save_summary_steps = 0;
   config.save_checkpoints = false;

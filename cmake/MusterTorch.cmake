@@ -26,6 +26,10 @@ if(EXISTS "${muster_system_headers}")
   target_include_directories(muster_torch SYSTEM BEFORE INTERFACE $<BUILD_INTERFACE:${muster_system_headers}>)
 endif()
 
+# A wheel's libtorch also shows parts of the C++ library that were linked into it, of which std::filesystem::remove_all
+# was seen to call nothing. The first library that has a symbol wins: the real one goes first.
+target_link_libraries(muster_torch INTERFACE stdc++)
+
 # at::parallel_for is a template whose threads are OpenMP's: without the flag it runs on one. The threads must be
 # libtorch's, or their number would not be: a wheel brings a runtime of its own.
 target_compile_options(muster_torch INTERFACE -fopenmp)
