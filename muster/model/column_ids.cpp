@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <variant>
 
 #include "muster/base/error.h"
 #include "muster/model/column_ids_internal.h"
@@ -58,9 +59,9 @@ at::Tensor factor_tensor(const RaggedColumn& ids, Combiner combiner, const at::T
   if (combiner == Combiner::kSum) return ids.weights;
   const auto weights = ids.weights.defined()
                            ? ids.weights.clamp_min(0)
-                           : torch::ones(ids.values.sizes(), out.options().requires_grad(false));
+                           : torch::ones_like(ids.values, out.options().requires_grad(false));
   const auto terms = combiner == Combiner::kMean ? weights : weights * weights;
-  auto sums = torch::zeros({out.size(0)}, terms.options()).index_add(0, numbers, terms);
+  auto sums = torch::zeros_like(out.select(1, 0), terms.options()).index_add(0, numbers, terms);
   if (combiner == Combiner::kSqrtN) sums = sums.sqrt();
   // A row whose weights are all 0 has 0 above and below.
   return weights / sums.clamp_min(std::numeric_limits<float>::min()).index_select(0, numbers);
@@ -76,7 +77,7 @@ IdsView TableIds::view() const {
 }
 
 TableIds column_ids(const RaggedColumn& ids, Combiner combiner, std::int64_t row_count,
-                     std::string_view column) {
+                    std::string_view column) {
   TableIds result{
       .ids = {.values = ids.values.contiguous(),
               .row_splits = ids.row_splits.contiguous(),
@@ -88,6 +89,14 @@ TableIds column_ids(const RaggedColumn& ids, Combiner combiner, std::int64_t row
   }
   result.factors = factors_of(view, result.ids.weights, combiner);
   return result;
+}
+
+at::Tensor zero_rows(const FeatureValue& piece, std::int64_t width, const at::Tensor& like) {
+  const auto* ids = std::get_if<RaggedColumn>(&piece);
+  const at::Tensor one_a_row =
+      ids != nullptr ? ids->row_splits.slice(0, 1) : std::get<at::Tensor>(piece).select(1, 0);
+  const auto options = like.options().requires_grad(false);
+  return torch::zeros_like(one_a_row, options).unsqueeze(1) * torch::zeros({1, width}, options);
 }
 
 at::Tensor add_by_row(const at::Tensor& out, const RaggedColumn& ids, Combiner combiner,

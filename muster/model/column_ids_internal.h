@@ -23,7 +23,11 @@ struct TableIds {
 
 /// Throws OutOfRange, naming the column, for an id that its table does not have.
 TableIds column_ids(const RaggedColumn& ids, Combiner combiner, std::int64_t row_count,
-                     std::string_view column);
+                    std::string_view column);
+
+/// Zeros [rows, width] on the device of `like`, by operations that a trace replays for any number
+/// of rows.
+at::Tensor zero_rows(const FeatureValue& piece, std::int64_t width, const at::Tensor& like);
 
 /// The same sums as tensor operations, for other devices, gradients of libtorch's own, and tracing:
 /// out [rows, width] and for each id of row i out[i] += factor * table_rows[id's place].

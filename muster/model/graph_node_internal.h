@@ -4,16 +4,29 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 namespace muster::internal {
+
+/// What libtorch holds a node by: std::shared_ptr, in its newest versions c10::intrusive_ptr.
+using NodePointer = decltype(torch::autograd::Edge::function);
+
+template <typename Pointer, typename Node>
+Pointer shared_node(Node* node) {
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<Node>>) {
+    // libtorch's own deleter, which takes a deep graph apart without recursion.
+    return Pointer(node, [](auto* last) { deleteNode(last); });
+  } else {
+    return Pointer::unsafe_steal_from_new(node);
+  }
+}
 
 /// Makes `output` the outcome of `node` in libtorch's graph; what the node's apply() returns goes
 /// along `edges`.
 inline void set_node(at::Tensor& output, std::unique_ptr<torch::autograd::Node> node,
                      torch::autograd::edge_list edges) {
-  // libtorch's own deleter, which takes a deep graph apart without recursion.
-  const std::shared_ptr<torch::autograd::Node> shared(node.release(), torch::autograd::deleteNode);
+  const auto shared = shared_node<NodePointer>(node.release());
   shared->set_next_edges(std::move(edges));
   torch::autograd::set_history(output, shared);
 }

@@ -20,8 +20,8 @@
 namespace muster {
 namespace {
 
-using internal::TableIds;
 using internal::IdsView;
+using internal::TableIds;
 
 constexpr std::size_t kNotTrained = static_cast<std::size_t>(-1);
 
@@ -266,8 +266,7 @@ torch::Tensor InputLayer::forward_by_tensors(const std::vector<ColumnPiece>& pie
     const EmbeddingTable& options = *columns_->columns()[piece.first].embedding();
     auto rows = internal::table_rows(weights, ids);
     if (options.max_norm) rows = with_limited_norms(rows, *options.max_norm);
-    const auto zeros =
-        torch::zeros({ids.rows(), options.dimension}, weights.options().requires_grad(false));
+    const auto zeros = internal::zero_rows(piece.value, options.dimension, weights);
     parts.push_back(internal::add_by_row(zeros, ids, options.combiner, rows));
   }
   return torch::cat(parts, 1);

@@ -16,8 +16,8 @@
 namespace muster {
 namespace {
 
-using internal::TableIds;
 using internal::IdsView;
+using internal::TableIds;
 
 at::Tensor zeros_on_cpu(at::IntArrayRef sizes) {
   at::Tensor tensor(at::detail::empty_cpu(sizes, at::kFloat));
@@ -172,8 +172,7 @@ torch::Tensor LinearModel::forward_by_loops(const std::vector<ColumnPiece>& piec
 }
 
 torch::Tensor LinearModel::forward_by_tensors(const std::vector<ColumnPiece>& pieces) {
-  auto logits = torch::zeros({rows_of(pieces.front().value), options_.units},
-                             bias_.options().requires_grad(false));
+  auto logits = internal::zero_rows(pieces.front().value, options_.units, bias_);
   for (const ColumnPiece& piece : pieces) {
     if (const auto* ids = std::get_if<RaggedColumn>(&piece.value)) {
       logits = internal::add_by_row(logits, *ids, options_.sparse_combiner,

@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
+#include <torch/csrc/jit/api/function_impl.h>
+#include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/types.h>
 
 #include <string>
@@ -220,6 +222,36 @@ TEST(InputLayer, GradientsByRowsAreThoseOfLibtorch) {
   InputLayer layer(input(input_columns()));
   fill(layer);
   expect_same_by_rows(layer, small_batch());
+}
+
+// What a trace of both modules computes for another number of rows.
+TEST(InputLayer, ATraceOfOneBatchHoldsForAnother) {
+  const auto many = categorical_column_with_identity("many", 9);
+  LinearModel model({.columns = linear({many}), .sparse_combiner = Combiner::kMean});
+  InputLayer layer(input({embedding_column(many, 3, {.combiner = Combiner::kSqrtN})}));
+  fill(model);
+  fill(layer);
+  // A trace holds what is neither input nor gradient as constants.
+  for (auto& parameter : model.parameters()) parameter.set_requires_grad(false);
+  for (auto& parameter : layer.parameters()) parameter.set_requires_grad(false);
+  model.keep_row_gradients();
+  layer.keep_row_gradients();
+  const torch::NoGradGuard no_grad;
+  const auto run = [&](const RaggedColumn& ids) {
+    const std::vector<ColumnPiece> pieces{{.value = ids}};
+    return torch::cat({model.forward(pieces), layer.forward(pieces)}, 1);
+  };
+  const RaggedColumn first = ragged({2, 7, 2, 2, 5}, {0, 2, 2, 4, 5});
+  const auto traced = torch::jit::tracer::trace(
+      {first.values, first.row_splits},
+      [&](torch::jit::Stack inputs) -> torch::jit::Stack {
+        return {run({.values = inputs[0].toTensor(), .row_splits = inputs[1].toTensor()})};
+      },
+      [](const torch::autograd::Variable&) { return std::string(); });
+  torch::jit::GraphFunction function("forward", traced.first->graph, nullptr);
+  const RaggedColumn other = ragged({8, 0, 1, 3, 3, 3, 4}, {0, 1, 3, 3, 3, 6, 7});
+  const auto replayed = function({other.values, other.row_splits}).toTensor();
+  EXPECT_TRUE(at::allclose(replayed, run(other), 1e-6, 1e-6)) << replayed;
 }
 
 TEST(InputLayer, ShortensRowsThatAreLongerThanMaxNorm) {
