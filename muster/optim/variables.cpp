@@ -6,6 +6,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
 #include <utility>
 
@@ -101,6 +102,21 @@ Variable variable_of(const Member& member, const AdoptOptions& options, c10::Dev
                    .trainable = member.trainable,
                    .sparse = member.trainable && options.sparse && options.sparse(member.name)},
           .value = member.tensor.detach()};
+}
+
+// An undefined gradient is 0. Small ones, of which a step has many, go past libtorch's dispatch.
+void copy_gradient(const at::Tensor& from, at::Tensor to) {
+  constexpr std::int64_t kSmall = 1 << 15;
+  if (!from.defined()) {
+    to.zero_();
+  } else if (from.numel() < kSmall && from.device().is_cpu() && from.layout() == at::kStrided &&
+             from.scalar_type() == at::kFloat && from.is_contiguous() &&
+             from.sizes() == to.sizes()) {
+    std::memcpy(to.data_ptr<float>(), from.data_ptr<float>(), from.nbytes());
+  } else {
+    const torch::NoGradGuard no_grad;
+    to.copy_(from);
+  }
 }
 
 void check_shape(const Variable& variable, const at::Tensor& parameter) {
@@ -257,8 +273,8 @@ void AttachedModule::find_keepers() {
 }
 
 void AttachedModule::zero() {
-  gradients_.flat.zero_();
-  for (const Dense& dense : dense_) dense.parameter.mutable_grad() = dense.gradient;
+  // Backward then leaves its own tensors, which collect() copies: cheaper than zeros to add to.
+  for (const Dense& dense : dense_) dense.parameter.mutable_grad().reset();
   for (const Table& table : tables_) {
     table.parameter.mutable_grad().reset();
     gradients_.rows[table.rows_index] = {};
@@ -270,7 +286,7 @@ void AttachedModule::collect() {
   for (const Dense& dense : dense_) {
     at::Tensor& gradient = dense.parameter.mutable_grad();
     if (gradient.is_same(dense.gradient)) continue;
-    if (gradient.defined()) dense.gradient.copy_(gradient);
+    copy_gradient(gradient, dense.gradient);
     gradient = dense.gradient;
   }
   for (const Table& table : tables_) {

@@ -129,11 +129,10 @@ class AttachedModule {
 
   torch::nn::Module& module() const { return *module_; }
 
-  /// Before a backward: gradients are 0 and no row is touched.
+  /// Before a backward: the module has no gradients, and no row is touched.
   void zero();
-  /// After a backward: brings the tables' gradients into gradients().rows, and back into the flat
-  /// buffer what left it (some libtorch's zero_grad() drops gradients). Throws FailedPrecondition
-  /// when a layer of a sparse variable gave a dense gradient.
+  /// After a backward: brings its gradients into gradients(), 0 where there are none. Throws
+  /// FailedPrecondition when a layer of a sparse variable gave a dense gradient.
   void collect();
 
   const Gradients& gradients() const { return gradients_; }
