@@ -1,0 +1,524 @@
+// Who earns more than 50,000 dollars a year? The Census Income data with a wide and deep model, or
+// with others to compare it with. README.md shows how to get the files and what to expect.
+#include <ATen/ops/log1p.h>
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/program.h"
+#include "muster/estimator/boosted_trees.h"
+#include "muster/estimator/dnn.h"
+#include "muster/estimator/dnn_linear_combined.h"
+#include "muster/estimator/linear.h"
+#include "muster/features/collate.h"
+#include "muster/features/column_set.h"
+#include "muster/training/train_and_evaluate.h"
+
+namespace {
+
+using muster::Batch;
+using muster::ColumnSet;
+using muster::ColumnUse;
+using muster::CsvField;
+using muster::FeatureColumn;
+using muster::Features;
+using muster::Mode;
+using muster::OptimizerChoice;
+using muster::Path;
+using muster::Record;
+
+struct Flags {
+  std::vector<std::string> train_files, eval_files;
+  std::string job_dir;
+  std::string model = "wide_deep";
+  std::string setting = "seed";
+  std::uint64_t num_epochs = 0;
+  std::int64_t train_steps = 0;
+  std::size_t train_batch_size = 40;
+  std::size_t eval_batch_size = 40;
+  std::int64_t eval_steps = 0;
+  std::int64_t embedding_size = 8;
+  std::int64_t first_layer_size = 100;
+  std::int64_t num_layers = 4;
+  double scale_factor = 0.7;
+  std::string numbers = "raw";
+  double linear_learning_rate = 0;
+  double dnn_learning_rate = 0;
+  double dropout = 0;
+  std::string schedule = "constant";
+  std::int64_t num_trees = 300;
+  std::string export_format;
+  std::string verbosity = "INFO";
+  std::size_t num_parallel_calls = 1;
+  std::size_t prefetch_buffer_size = 4;
+  std::uint64_t seed = 0;
+  std::int64_t replicas = 0;
+  int threads_per_replica = 0;
+  int concurrent_replicas = 0;
+  std::int64_t save_checkpoints_steps = 0;
+};
+
+// ----------------------------------------------------------------------------------- the columns
+
+/// What the models read. A column that two of them hold is made once, so that its ids are too.
+struct Columns {
+  muster::FeatureColumnList wide{};
+  muster::FeatureColumnList deep{};
+  muster::FeatureColumnList trees{};
+};
+
+/// A column of numbers as the seeds have it, or moved and scaled for a network: sums of money, most
+/// of them 0 and some 99,999, by their logarithms.
+FeatureColumn number(const char* key, const Flags& flags, double middle, double scale) {
+  if (flags.numbers == "raw") return muster::numeric_column(key);
+  const bool money = std::string_view(key).starts_with("capital_");
+  return muster::numeric_column(key, {.normalizer = [=](const at::Tensor& values) {
+                                  const at::Tensor x = values.to(at::kFloat);
+                                  return ((money ? at::log1p(x) : x) - middle) / scale;
+                                }});
+}
+
+Columns make_columns(const Flags& flags) {
+  const auto words = [](const char* key, std::vector<std::string> vocabulary) {
+    return muster::categorical_column_with_vocabulary_list(key, std::move(vocabulary));
+  };
+  const auto gender = words("gender", {"Female", "Male"});
+  const auto race =
+      words("race", {"Amer-Indian-Eskimo", "Asian-Pac-Islander", "Black", "Other", "White"});
+  const auto education =
+      words("education", {"Bachelors", "HS-grad", "11th", "Masters", "9th", "Some-college",
+                          "Assoc-acdm", "Assoc-voc", "7th-8th", "Doctorate", "Prof-school",
+                          "5th-6th", "10th", "1st-4th", "Preschool", "12th"});
+  const auto marital_status =
+      words("marital_status", {"Married-civ-spouse", "Divorced", "Married-spouse-absent",
+                               "Never-married", "Separated", "Married-AF-spouse", "Widowed"});
+  const auto relationship = words("relationship", {"Husband", "Not-in-family", "Wife", "Own-child",
+                                                   "Unmarried", "Other-relative"});
+  const auto workclass =
+      words("workclass", {"Self-emp-not-inc", "Private", "State-gov", "Federal-gov", "Local-gov",
+                          "?", "Self-emp-inc", "Without-pay", "Never-worked"});
+  // Words that are not known beforehand.
+  const auto occupation = muster::categorical_column_with_hash_bucket("occupation", 100);
+  const auto native_country = muster::categorical_column_with_hash_bucket("native_country", 100);
+
+  const auto age = muster::numeric_column("age");
+  const auto age_buckets = muster::bucketized_column(age, {18, 25, 30, 35, 40, 45, 50, 55, 60, 65});
+
+  Columns columns;
+  columns.wide = {muster::crossed_column({"education", "occupation"}, 10'000),
+                  muster::crossed_column({age_buckets, "race", "occupation"}, 1'000'000),
+                  muster::crossed_column({"native_country", "occupation"}, 10'000),
+                  gender,
+                  native_country,
+                  education,
+                  occupation,
+                  workclass,
+                  marital_status,
+                  relationship,
+                  age_buckets};
+  columns.deep = {muster::indicator_column(workclass),
+                  muster::indicator_column(education),
+                  muster::indicator_column(marital_status),
+                  muster::indicator_column(gender),
+                  muster::indicator_column(relationship),
+                  muster::indicator_column(race),
+                  muster::embedding_column(native_country, flags.embedding_size),
+                  muster::embedding_column(occupation, flags.embedding_size),
+                  number("age", flags, 38.6, 13.6),
+                  number("education_num", flags, 10.1, 2.6),
+                  number("capital_gain", flags, 0.7, 2.4),
+                  number("capital_loss", flags, 0.4, 1.6),
+                  number("hours_per_week", flags, 40.4, 12.3)};
+  if (flags.numbers == "bucketized") {
+    const auto buckets = [](const char* key, std::vector<float> boundaries) {
+      return muster::bucketized_column(muster::numeric_column(key), std::move(boundaries));
+    };
+    // Tenths of the people of the training file, without those who have 0.
+    columns.deep.insert(
+        columns.deep.end(),
+        {age_buckets, buckets("capital_gain", {1, 2329, 3103, 4064, 5013, 7298, 7688, 8614, 15024}),
+         buckets("capital_loss", {1, 1504, 1617, 1740, 1876, 1887, 1902, 1977, 2002, 2339}),
+         buckets("hours_per_week", {24, 35, 40, 48, 55})});
+  }
+  columns.trees = {age, muster::numeric_column("education_num"),
+                   muster::numeric_column("capital_gain"), muster::numeric_column("capital_loss"),
+                   muster::numeric_column("hours_per_week")};
+  for (const auto& column : {gender, race, education, marital_status, relationship, workclass,
+                             occupation, native_country}) {
+    columns.trees.push_back(muster::indicator_column(column));
+  }
+  return columns;
+}
+
+// ------------------------------------------------------------------------------------- the input
+
+/// What may stand before the first person: the comment of the original test file, a header, an
+/// empty line.
+bool is_preamble(std::string_view line) {
+  const auto first = line.find_first_not_of(" \t\"");
+  if (first == std::string_view::npos || line[first] == '|') return true;
+  return line.substr(first, line.find_first_of(" \t\",", first) - first) == "age";
+}
+
+/// A file's people, one a row; each file may have a header of its own.
+std::unique_ptr<muster::RecordSource> open_people(const Path& path) {
+  std::uint64_t skipped = 0;
+  const auto lines = muster::open_text_lines(path);
+  for (Record line; lines->next(line) && is_preamble(line.bytes);) ++skipped;
+  return muster::open_csv(path, {.skip_header_lines = skipped, .skip_empty_lines = true});
+}
+
+/// Turns rows of CSV into a batch. Blanks around words are stripped, so files with and without one
+/// behind the comma are the same.
+class PeopleParser {
+ public:
+  PeopleParser(std::vector<Path> files, std::vector<std::shared_ptr<const ColumnSet>> columns)
+      : files_(std::move(files)),
+        columns_(std::move(columns)),
+        decoder_(std::make_shared<const muster::CsvDecoder>(
+            std::vector<CsvField>{
+                CsvField::int32("age", 0), CsvField::string("workclass", ""),
+                CsvField::ignored("fnlwgt"), CsvField::string("education", ""),
+                CsvField::int32("education_num", 0), CsvField::string("marital_status", ""),
+                CsvField::string("occupation", ""), CsvField::string("relationship", ""),
+                CsvField::string("race", ""), CsvField::string("gender", ""),
+                CsvField::int32("capital_gain", 0), CsvField::int32("capital_loss", 0),
+                CsvField::int32("hours_per_week", 0), CsvField::string("native_country", ""),
+                CsvField::string("income_bracket")},
+            muster::CsvOptions{.strip_blanks = true})) {}
+
+  Batch operator()(std::vector<Record> people) const {
+    std::vector<std::string_view> rows;
+    rows.reserve(people.size());
+    for (const auto& person : people) rows.push_back(person.bytes);
+    auto columns =
+        decoder_->decode(rows, [&](std::size_t row) { return where_is(people[row].bytes); });
+    at::Tensor labels = label_ids(columns.strings("income_bracket"), people);
+
+    using Owner = std::pair<std::vector<Record>, std::shared_ptr<const muster::CsvDecoder>>;
+    auto owner = std::make_shared<const Owner>(std::move(people), decoder_);
+    Features features = muster::to_features(std::move(columns), std::move(owner));
+    features.remove("income_bracket");
+    for (const auto& set : columns_) features = set->prepare(std::move(features));
+    return muster::make_batch(std::move(features), std::move(labels));
+  }
+
+ private:
+  at::Tensor label_ids(std::span<const std::string_view> words,
+                       const std::vector<Record>& people) const {
+    std::vector<std::int64_t> ids;
+    ids.reserve(words.size());
+    for (std::string_view word : words) {
+      // Labels of the original test file end in a full stop.
+      if (word.ends_with('.')) word.remove_suffix(1);
+      if (word != "<=50K" && word != ">50K") {
+        throw muster::InvalidArgument("{}: income_bracket is '{}', not <=50K or >50K",
+                                      where_is(people[ids.size()].bytes), word);
+      }
+      ids.push_back(word == ">50K" ? 1 : 0);
+    }
+    const auto rows = static_cast<std::int64_t>(ids.size());
+    return muster::tensor_of(std::move(ids), {rows, 1});
+  }
+
+  /// Rows carry no line numbers through shuffles and batches; one that is wrong is looked for.
+  std::string where_is(std::string_view row) const {
+    for (const Path& file : files_) {
+      const auto source = open_people(file);
+      for (Record person; source->next(person);) {
+        if (person.bytes == row) return source->where(source->position() - 1);
+      }
+    }
+    return "a row that its file no longer has";
+  }
+
+  std::vector<Path> files_;
+  std::vector<std::shared_ptr<const ColumnSet>> columns_;
+  std::shared_ptr<const muster::CsvDecoder> decoder_;
+};
+
+std::vector<Path> files_of(const std::vector<std::string>& patterns, const char* flag) {
+  std::vector<Path> files;
+  for (const auto& pattern : patterns) {
+    const auto found = muster::glob(pattern);
+    if (found.empty()) throw muster::UsageError("{}: no file matches {}", flag, pattern);
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
+}
+
+std::int64_t count_people(const std::vector<Path>& files) {
+  std::int64_t count = 0;
+  for (auto people = muster::from_files(files, open_people).iterate(); people->next();) ++count;
+  return count;
+}
+
+/// The people of these files, in batches, with the ids and numbers of `sets` made beside training.
+muster::InputFn input(const std::vector<Path>& files, const Flags& flags,
+                      std::vector<std::shared_ptr<const ColumnSet>> sets) {
+  return [=](const muster::InputContext& in) {
+    auto people = muster::from_files(files, open_people);
+    std::size_t batch_size = flags.eval_batch_size;
+    if (in.mode() == Mode::kTrain) {
+      batch_size = flags.train_batch_size;
+      people = people.shuffle(10 * batch_size, in.seed()).shard(in);
+      // Trees read their input once, and all of it at every step.
+      if (flags.model != "boosted_trees") {
+        people = flags.num_epochs > 0 ? people.repeat(flags.num_epochs) : people.repeat();
+      }
+    }
+    return people.batch(batch_size)
+        .map(PeopleParser(files, sets), {.parallelism = flags.num_parallel_calls})
+        .prefetch(flags.prefetch_buffer_size);
+  };
+}
+
+// ------------------------------------------------------------------------------------ the models
+
+std::vector<std::int64_t> hidden_units(const Flags& flags) {
+  if (flags.num_layers == 0) return {100, 70, 50, 25};
+  std::vector<std::int64_t> units;
+  for (std::int64_t i = 0; i < flags.num_layers; ++i) {
+    const double size = static_cast<double>(flags.first_layer_size) *
+                        std::pow(flags.scale_factor, static_cast<double>(i));
+    units.push_back(std::max<std::int64_t>(2, static_cast<std::int64_t>(size)));
+  }
+  return units;
+}
+
+muster::LearningRate scheduled(double rate, const Flags& flags, std::int64_t max_steps) {
+  if (flags.schedule == "constant") return rate;
+  // Not down to 0, which FTRL would divide by.
+  return muster::cosine({.initial = rate, .decay_steps = max_steps, .alpha = 0.01});
+}
+
+muster::Estimator make_estimator(const Flags& flags, const Columns& columns,
+                                 const muster::RunConfig& config, std::int64_t max_steps) {
+  // By name they have the estimator's own rates.
+  OptimizerChoice linear = "Ftrl";
+  OptimizerChoice dnn = "Adagrad";
+  if (flags.linear_learning_rate > 0) {
+    linear = muster::ftrl({scheduled(flags.linear_learning_rate, flags, max_steps)});
+  }
+  if (flags.dnn_learning_rate > 0) {
+    dnn = muster::adagrad({scheduled(flags.dnn_learning_rate, flags, max_steps)});
+  }
+  if (flags.model == "boosted_trees") {
+    return muster::BoostedTreesClassifier({.feature_columns = columns.trees,
+                                           .n_trees = flags.num_trees,
+                                           .l2_regularization = 1,
+                                           .min_node_weight = 1,
+                                           .quantile_sketch_epsilon = 1.0 / 256,
+                                           .loss_reduction = muster::Reduction::kSum},
+                                          config);
+  }
+  if (flags.model == "wide") {
+    return muster::LinearClassifier({.feature_columns = columns.wide, .optimizer = linear}, config);
+  }
+  if (flags.model == "deep") {
+    return muster::DNNClassifier({.hidden_units = hidden_units(flags),
+                                  .feature_columns = columns.deep,
+                                  .optimizer = dnn,
+                                  .dropout = flags.dropout},
+                                 config);
+  }
+  return muster::DNNLinearCombinedClassifier({.linear_columns = columns.wide,
+                                              .linear_optimizer = linear,
+                                              .dnn_columns = columns.deep,
+                                              .dnn_optimizer = dnn,
+                                              .hidden_units = hidden_units(flags),
+                                              .dropout = flags.dropout},
+                                             config);
+}
+
+std::vector<std::shared_ptr<const ColumnSet>> column_sets(const Flags& flags,
+                                                          const Columns& columns) {
+  std::vector<std::shared_ptr<const ColumnSet>> sets;
+  if (flags.model.starts_with("wide")) {
+    sets.push_back(std::make_shared<const ColumnSet>(columns.wide, ColumnUse::kLinear));
+  }
+  if (flags.model.ends_with("deep")) {
+    sets.push_back(std::make_shared<const ColumnSet>(columns.deep, ColumnUse::kInputLayer));
+  }
+  return sets;
+}
+
+// --------------------------------------------------------------------------------------- the run
+
+muster::RunConfig run_config(const Flags& flags) {
+  muster::RunConfigChanges changes{.model_dir = Path(flags.job_dir),
+                                   .tf_random_seed = flags.seed,
+                                   .replicas = flags.replicas,
+                                   .threads_per_replica = flags.threads_per_replica,
+                                   .concurrent_replicas = flags.concurrent_replicas};
+  if (flags.save_checkpoints_steps > 0) {
+    changes.save_checkpoints_steps = flags.save_checkpoints_steps;
+  }
+  return muster::RunConfig::from_env().replace(changes);
+}
+
+/// Where a schedule ends: at --train-steps, or after --num-epochs of all replicas.
+std::int64_t last_step(const Flags& flags, const std::vector<Path>& train_files) {
+  if (flags.schedule == "constant" || flags.train_steps > 0) return flags.train_steps;
+  const double examples =
+      static_cast<double>(flags.num_epochs) * static_cast<double>(count_people(train_files));
+  const double step_examples = static_cast<double>(flags.train_batch_size) *
+                               static_cast<double>(std::max<std::int64_t>(flags.replicas, 1));
+  return std::max<std::int64_t>(1, std::llround(std::ceil(examples / step_examples)));
+}
+
+int run(const Flags& flags) {
+  const auto train_files = files_of(flags.train_files, "--train-files");
+  const auto eval_files = files_of(flags.eval_files, "--eval-files");
+  const Columns columns = make_columns(flags);
+  auto estimator = make_estimator(flags, columns, run_config(flags), last_step(flags, train_files));
+
+  const auto sets = column_sets(flags, columns);
+  muster::TrainSpec train_spec{.input_fn = input(train_files, flags, sets)};
+  if (flags.train_steps > 0) train_spec.max_steps = flags.train_steps;
+  muster::EvalSpec eval_spec{
+      .input_fn = input(eval_files, flags, sets), .steps = {}, .name = "census-eval"};
+  if (flags.eval_steps > 0) eval_spec.steps = flags.eval_steps;
+  const auto result = muster::train_and_evaluate(estimator, train_spec, eval_spec);
+  for (const auto& [name, value] : result.metrics) fmt::print("{} = {:g}\n", name, value);
+  return EXIT_SUCCESS;
+}
+
+// ------------------------------------------------------------------------------------- the flags
+
+/// The best setting for a network that was found on a part of the training file.
+Flags best_setting() {
+  Flags flags;
+  flags.num_epochs = 15;
+  flags.train_batch_size = 256;
+  flags.eval_batch_size = 1000;
+  flags.numbers = "bucketized";
+  flags.linear_learning_rate = 0.02;
+  flags.dnn_learning_rate = 0.02;
+  flags.dropout = 0.2;
+  flags.schedule = "cosine";
+  return flags;
+}
+
+/// One option with its default in the help text.
+template <typename Value>
+CLI::Option* add(CLI::App& app, const char* names, Value& value, const char* text) {
+  return app.add_option(names, value, text)->capture_default_str()->take_last();
+}
+
+void add_data_flags(CLI::App& app, Flags& flags) {
+  app.add_option("--train-files", flags.train_files, "CSV files or patterns")->required();
+  app.add_option("--eval-files", flags.eval_files, "CSV files or patterns")->required();
+  app.add_option("--job-dir", flags.job_dir, "Checkpoints and events go here")->required();
+  app.add_option("--export-format", flags.export_format, "Not there yet")
+      ->check(CLI::IsMember({"JSON", "CSV", "EXAMPLE"}));
+  add(app, "--train-batch-size", flags.train_batch_size, "People of a step, of each replica")
+      ->check(CLI::PositiveNumber);
+  add(app, "--eval-batch-size", flags.eval_batch_size, "People evaluated at a time")
+      ->check(CLI::PositiveNumber);
+  add(app, "--eval-steps", flags.eval_steps, "Batches of an evaluation; 0: all of the files")
+      ->check(CLI::NonNegativeNumber);
+  add(app, "--num-parallel-calls", flags.num_parallel_calls,
+      "Threads that parse; 0: a processor each")
+      ->check(CLI::NonNegativeNumber);
+  add(app, "--prefetch-buffer-size,--prefetch_buffer_size", flags.prefetch_buffer_size,
+      "Batches made ahead")
+      ->check(CLI::PositiveNumber);
+}
+
+void add_model_flags(CLI::App& app, Flags& flags) {
+  add(app, "--model", flags.model, "What is trained")
+      ->check(CLI::IsMember({"wide", "deep", "wide_deep", "boosted_trees"}));
+  add(app, "--setting", flags.setting, "Where the other flags' defaults come from")
+      ->check(CLI::IsMember({"seed", "best"}));
+  add(app, "--embedding-size", flags.embedding_size, "Numbers an embedded word becomes")
+      ->check(CLI::PositiveNumber);
+  add(app, "--first-layer-size", flags.first_layer_size, "Units of the first hidden layer")
+      ->check(CLI::PositiveNumber);
+  add(app, "--num-layers", flags.num_layers, "Hidden layers")->check(CLI::NonNegativeNumber);
+  add(app, "--scale-factor", flags.scale_factor, "Units of a layer over those of the one before")
+      ->check(CLI::PositiveNumber);
+  add(app, "--numbers", flags.numbers, "How the network reads numbers")
+      ->check(CLI::IsMember({"raw", "scaled", "bucketized"}));
+  add(app, "--dropout", flags.dropout, "The part of the units that a step leaves out")
+      ->check(CLI::Range(0.0, 0.99));
+  add(app, "--num-trees", flags.num_trees, "Of boosted_trees")->check(CLI::PositiveNumber);
+}
+
+void add_training_flags(CLI::App& app, Flags& flags) {
+  add(app, "--num-epochs", flags.num_epochs, "Passes over the training files");
+  add(app, "--train-steps", flags.train_steps, "Train up to this global step")
+      ->check(CLI::NonNegativeNumber);
+  add(app, "--linear-learning-rate", flags.linear_learning_rate, "0: the estimator's own")
+      ->check(CLI::NonNegativeNumber);
+  add(app, "--dnn-learning-rate", flags.dnn_learning_rate, "0: the estimator's own")
+      ->check(CLI::NonNegativeNumber);
+  add(app, "--schedule", flags.schedule, "Of learning rates that are given")
+      ->check(CLI::IsMember({"constant", "cosine"}));
+}
+
+void add_run_flags(CLI::App& app, Flags& flags) {
+  add(app, "--seed", flags.seed, "The same seed gives the same weights");
+  add(app, "--replicas", flags.replicas, "Parts of a step, each with a batch of its own; 0: decide")
+      ->check(CLI::NonNegativeNumber);
+  add(app, "--threads-per-replica", flags.threads_per_replica, "0: decide")
+      ->check(CLI::NonNegativeNumber);
+  add(app, "--concurrent-replicas", flags.concurrent_replicas, "How many run at a time; 0: decide")
+      ->check(CLI::NonNegativeNumber);
+  add(app, "--save-checkpoints-steps", flags.save_checkpoints_steps, "0: every ten minutes")
+      ->check(CLI::NonNegativeNumber);
+  add(app, "--verbosity", flags.verbosity, "DEBUG, INFO, WARN, ERROR or FATAL");
+}
+
+void check(const Flags& flags) {
+  if (!flags.export_format.empty()) {
+    throw muster::UsageError("--export-format: models cannot be exported yet; leave it out");
+  }
+  const bool ends = flags.train_steps > 0 || flags.num_epochs > 0;
+  if (!ends && flags.schedule != "constant") {
+    throw muster::UsageError("--schedule {} needs an end: give --train-steps or --num-epochs",
+                             flags.schedule);
+  }
+  if (!ends && flags.model != "boosted_trees") {
+    muster::log::warning(
+        "neither --train-steps nor --num-epochs is given: training goes on until it is stopped");
+  }
+}
+
+int parse_and_run(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Trains models that tell from Census data who earns more than 50,000 dollars.");
+  app.allow_extras();
+  add_data_flags(app, flags);
+  add_model_flags(app, flags);
+  add_training_flags(app, flags);
+  add_run_flags(app, flags);
+  try {
+    app.parse(argc, argv);
+    if (flags.setting == "best") {
+      flags = best_setting();
+      app.parse(argc, argv);
+    }
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? EXIT_SUCCESS : 2;
+  }
+  muster::log::set_level(muster::log::parse_level(flags.verbosity));
+  for (const auto& word : app.remaining()) muster::log::warning("unknown argument: {}", word);
+  check(flags);
+  return run(flags);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return muster::run_main([=] { return parse_and_run(argc, argv); });
+}

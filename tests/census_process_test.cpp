@@ -1,0 +1,258 @@
+// The census example as a process: every model, files as they come, killed, laid out differently.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/testing/data_dir.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Outcome;
+using testing::read_bytes;
+using testing::RunningProgram;
+using testing::TempDir;
+using testing::write_bytes;
+using Words = std::vector<std::string>;
+
+Words operator+(Words left, const Words& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+Words lines_of(const Path& file) {
+  std::istringstream text(read_bytes(file));
+  Words lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+void write_lines(const Path& file, const Words& lines) {
+  std::string text;
+  for (const auto& line : lines) text += line + "\n";
+  write_bytes(file, text);
+}
+
+// The value that the program printed as "name = value".
+double metric(const Outcome& outcome, const std::string& name) {
+  const auto at = ("\n" + outcome.out).find("\n" + name + " = ");
+  EXPECT_NE(at, std::string::npos) << outcome.out << outcome.err;
+  if (at == std::string::npos) return -1;
+  return std::stod(outcome.out.substr(at + name.size() + 3));
+}
+
+std::string tool(const Words& arguments) {
+  const Outcome outcome = testing::run_program(MUSTER_PROGRAM, arguments);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return outcome.out;
+}
+
+std::string hash_of(const Path& job_dir) {
+  return tool({"checkpoint", "hash", job_dir}).substr(0, 64);
+}
+
+Outcome run_to_the_end(const Words& arguments) {
+  Outcome outcome = testing::run_program(CENSUS_PROGRAM, arguments);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return outcome;
+}
+
+class Census : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    tool({"records", "synth", "census", "--output", folder_.path(), "--train", "2000", "--test",
+          "700"});
+  }
+
+  Words flags(const Path& job_dir, std::int64_t steps) const {
+    return flags(folder_ / "adult.data.csv", folder_ / "adult.test.csv", job_dir, steps);
+  }
+  static Words flags(const Path& train, const Path& eval, const Path& job_dir, std::int64_t steps) {
+    return {"--train-files",
+            train,
+            "--eval-files",
+            eval,
+            "--job-dir",
+            job_dir,
+            "--train-steps",
+            std::to_string(steps),
+            "--threads-per-replica",
+            "1",
+            "--eval-batch-size",
+            "500",
+            "--seed",
+            "3"};
+  }
+
+  TempDir folder_;
+};
+
+struct Learning {
+  const char* model;
+  Words flags;
+  double least_auc;
+};
+
+class CensusModel : public Census, public ::testing::WithParamInterface<Learning> {};
+
+TEST_P(CensusModel, LearnsWhatCanBeKnown) {
+  const auto outcome = run_to_the_end(flags(folder_ / "job", 150) +
+                                      Words{"--model", GetParam().model} + GetParam().flags);
+  EXPECT_GT(metric(outcome, "auc"), GetParam().least_auc);
+  EXPECT_GT(metric(outcome, "accuracy"), metric(outcome, "accuracy_baseline"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, CensusModel,
+    ::testing::Values(
+        Learning{"wide", {}, 0.85}, Learning{"deep", {"--numbers", "scaled"}, 0.85},
+        Learning{"wide_deep", {"--numbers", "scaled", "--dnn-learning-rate", "0.02"}, 0.85}),
+    [](const auto& instance) { return std::string(instance.param.model); });
+
+TEST_F(Census, BoostedTreesLearnOrSayWhatIsMissing) {
+  const auto arguments = flags(folder_ / "job", 20) + Words{"--model", "boosted_trees"};
+  if (MUSTER_HAS_XGBOOST) {
+    const auto outcome = run_to_the_end(arguments);
+    EXPECT_GT(metric(outcome, "auc"), 0.85);
+    EXPECT_EQ(metric(outcome, "global_step"), 20);
+  } else {
+    const auto outcome = testing::run_program(CENSUS_PROGRAM, arguments);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_THAT(outcome.err, HasSubstr("libxgboost"));
+  }
+}
+
+TEST_F(Census, EvaluatesAllOfTheFileUnlessToldOtherwise) {
+  const auto people = lines_of(folder_ / "adult.test.csv");
+  const auto rich = std::count_if(people.begin(), people.end(),
+                                  [](const auto& line) { return line.ends_with(">50K"); });
+  const auto all = run_to_the_end(flags(folder_ / "job", 1) + Words{"--eval-batch-size", "40"});
+  EXPECT_NEAR(metric(all, "label/mean"), static_cast<double>(rich) / 700, 1e-5);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "job/eval_census-eval/metrics.jsonl"));
+
+  const auto first_rich = std::count_if(people.begin(), people.begin() + 80,
+                                        [](const auto& line) { return line.ends_with(">50K"); });
+  const auto two = run_to_the_end(flags(folder_ / "job", 1) +
+                                  Words{"--eval-batch-size", "40", "--eval-steps", "2"});
+  EXPECT_NEAR(metric(two, "label/mean"), static_cast<double>(first_rich) / 80, 1e-5);
+}
+
+TEST_F(Census, AKilledRunEndsWithTheHashOfAnUndisturbedOne) {
+  // Everything whose state a resume has to find again; 50 steps are an epoch.
+  const Words more{"--save-checkpoints-steps", "3", "--dropout", "0.2"};
+  run_to_the_end(flags(folder_ / "whole", 70) + more);
+  for (const std::int64_t step : {10, 40}) {
+    RunningProgram program(CENSUS_PROGRAM, flags(folder_ / "killed", 70) + more);
+    const auto saved = [&] {
+      const auto latest = latest_checkpoint(folder_ / "killed");
+      return latest ? checkpoint_step(*latest).value() : -1;
+    };
+    while (!program.ended() && saved() < step) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    program.send(SIGKILL);
+    program.wait();
+  }
+  run_to_the_end(flags(folder_ / "killed", 70) + more);
+  EXPECT_EQ(hash_of(folder_ / "whole"), hash_of(folder_ / "killed"));
+}
+
+TEST_F(Census, TwoReplicasGiveOneHashWhether1Or2RunAtATime) {
+  for (const char* concurrent : {"1", "2"}) {
+    run_to_the_end(flags(folder_ / concurrent, 10) +
+                   Words{"--replicas", "2", "--concurrent-replicas", concurrent});
+  }
+  EXPECT_EQ(hash_of(folder_ / "1"), hash_of(folder_ / "2"));
+}
+
+// As the original files have it: a blank behind every comma.
+Words with_blanks(Words lines) {
+  for (auto& line : lines) line = std::regex_replace(line, std::regex(","), ", ");
+  return lines;
+}
+
+TEST_F(Census, FilesAsTheyComeGiveTheSameModelAndMetrics) {
+  const auto people = lines_of(folder_ / "adult.data.csv");
+  const Words header{
+      "age,workclass,fnlwgt,education,education_num,marital_status,occupation,relationship,race,"
+      "gender,capital_gain,capital_loss,hours_per_week,native_country,income_bracket"};
+  // Two files, each with a header; an empty line in the middle and one at the end.
+  const Words first(people.begin(), people.begin() + 1000);
+  const Words second(people.begin() + 1000, people.end());
+  write_lines(folder_ / "part1.csv", header + with_blanks(first) + Words{""});
+  write_lines(folder_ / "part2.csv", with_blanks(header) + Words{""} + second + Words{""});
+  Words test{"|1x3 Cross validator"};
+  for (const auto& line : with_blanks(lines_of(folder_ / "adult.test.csv"))) {
+    test.push_back(line + ".");
+  }
+  write_lines(folder_ / "raw.test", test + Words{""});
+
+  const auto clean = run_to_the_end(flags(folder_ / "clean", 10));
+  const auto raw =
+      run_to_the_end(flags(folder_ / "part*.csv", folder_ / "raw.test", folder_ / "raw", 10));
+  EXPECT_EQ(clean.out, raw.out);
+  EXPECT_EQ(hash_of(folder_ / "clean"), hash_of(folder_ / "raw"));
+}
+
+TEST_F(Census, LinesThatAreNoPeopleAreRefusedWithFileAndLine) {
+  const auto people = lines_of(folder_ / "adult.data.csv");
+  const std::string start = "39,Private,77516,Bachelors,13,Divorced,Sales,Husband,White,Male,";
+  const std::vector<std::pair<std::string, std::string>> wrong{
+      {start + "2174,0,40,United-States", "14 fields, expected 15"},
+      {start + "2174,0,40,United-States,rich", "income_bracket is 'rich'"},
+      {start + "2174,0,40,United-States,", "income_bracket): required, but blank"},
+      {start + "?,0,40,United-States,>50K", "capital_gain): not a valid int32: '?'"},
+      {"|1x3 Cross validator", "age): not a valid int32: '|1x3 Cross validator'"},
+  };
+  for (const auto& [line, problem] : wrong) {
+    Words lines(people.begin(), people.begin() + 60);
+    lines[7] = line;
+    write_lines(folder_ / "wrong.csv", lines);
+    const auto outcome = testing::run_program(
+        CENSUS_PROGRAM,
+        flags(folder_ / "wrong.csv", folder_ / "adult.test.csv", folder_ / "job", 5));
+    EXPECT_EQ(outcome.status, 1) << line;
+    EXPECT_THAT(outcome.err, HasSubstr("wrong.csv line 8: "));
+    EXPECT_THAT(outcome.err, HasSubstr(problem));
+  }
+}
+
+TEST_F(Census, WrongFlagsAreNamedAndExitWith2) {
+  const auto error_of = [&](const Words& more) {
+    const Outcome outcome = testing::run_program(CENSUS_PROGRAM, flags(folder_ / "job", 1) + more);
+    EXPECT_EQ(outcome.status, 2);
+    return outcome.err;
+  };
+  EXPECT_THAT(error_of({"--export-format", "JSON"}), HasSubstr("--export-format"));
+  EXPECT_THAT(error_of({"--model", "odd"}), HasSubstr("--model"));
+  EXPECT_THAT(error_of({"--eval-files", folder_ / "none*"}), HasSubstr("--eval-files"));
+}
+
+TEST_F(Census, TheOriginalFilesAndTheCleanedOnesAreTheSame) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const Words more{"--eval-batch-size", "2000"};
+  const auto clean = run_to_the_end(
+      flags(data / "census/adult.data.csv", data / "census/adult.test.csv", folder_ / "clean", 5) +
+      more);
+  const auto raw = run_to_the_end(
+      flags(data / "census/adult.data", data / "census/adult.test", folder_ / "raw", 5) + more);
+  EXPECT_EQ(clean.out, raw.out);
+  EXPECT_EQ(hash_of(folder_ / "clean"), hash_of(folder_ / "raw"));
+  EXPECT_NEAR(metric(raw, "label/mean"), 3846.0 / 16281.0, 1e-6);
+}
+
+}  // namespace
+}  // namespace muster
