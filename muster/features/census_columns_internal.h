@@ -18,7 +18,8 @@ struct CensusColumns {
   FeatureColumnList deep{};
 };
 
-inline CensusColumns census_columns(std::int64_t embedding_size = 8) {
+inline CensusColumns census_columns(std::int64_t embedding_size = 8,
+                                    std::int64_t cross_size = 1'000'000) {
   const auto words = [](const char* key, std::vector<std::string> vocabulary) {
     return categorical_column_with_vocabulary_list(key, std::move(vocabulary));
   };
@@ -42,7 +43,7 @@ inline CensusColumns census_columns(std::int64_t embedding_size = 8) {
   const auto age = numeric_column("age");
   const auto age_buckets = bucketized_column(age, {18, 25, 30, 35, 40, 45, 50, 55, 60, 65});
   return {.wide = {crossed_column({"education", "occupation"}, 10'000),
-                   crossed_column({age_buckets, "race", "occupation"}, 1'000'000),
+                   crossed_column({age_buckets, "race", "occupation"}, cross_size),
                    crossed_column({"native_country", "occupation"}, 10'000), gender, native_country,
                    education, occupation, workclass, marital_status, relationship, age_buckets},
           .deep = {indicator_column(workclass), indicator_column(education),

@@ -1,0 +1,182 @@
+// How fast the wide and deep model of the Census example trains, beside PyTorch in the same run.
+#include <fmt/core.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "benchmarks/report.h"
+#include "muster/base/log.h"
+#include "muster/base/thread_pool.h"
+#include "muster/estimator/dnn_linear_combined.h"
+#include "muster/features/census_columns_internal.h"
+#include "muster/features/column_set.h"
+
+namespace muster {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kBatches = 64;
+
+/// Where the work on words is done.
+enum class Input {
+  /// Before the clock starts: ids lie in memory, as on PyTorch's side.
+  kIds,
+  /// Within the run: words become ids in the thread that makes batches ahead.
+  kWords,
+};
+
+class CensusTraining {
+ public:
+  CensusTraining(std::size_t batch_size, std::int64_t cross_size)
+      : columns_(internal::census_columns(8, cross_size)),
+        wide_(std::make_shared<const ColumnSet>(columns_.wide, ColumnUse::kLinear)),
+        deep_(std::make_shared<const ColumnSet>(columns_.deep, ColumnUse::kInputLayer)) {
+    for (std::size_t i = 0; i < kBatches; ++i) {
+      const auto rows = static_cast<std::int64_t>(batch_size);
+      words_.push_back(make_batch(internal::census_features(batch_size, i),
+                                  torch::randint(0, 2, {rows, 1}).to(torch::kFloat)));
+      ids_.push_back(prepare(words_.back()));
+    }
+  }
+
+  double steps_per_second(Input input, int threads, std::int64_t steps) const {
+    RunConfig config;
+    config.model_dir =
+        std::filesystem::temp_directory_path() / fmt::format("muster-bench-{}", std::rand());
+    config.log_step_count_steps = 0;
+    config.save_summary_steps = 0;
+    config.save_checkpoints = false;
+    config.threads_per_replica = threads;
+    auto estimator = DNNLinearCombinedClassifier({.linear_columns = columns_.wide,
+                                                  .dnn_columns = columns_.deep,
+                                                  .hidden_units = {100, 70, 48, 34}},
+                                                 config);
+    const auto start = Clock::now();
+    estimator.train(input_fn(input), {.steps = steps, .handle_signals = false});
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    std::filesystem::remove_all(config.model_dir);
+    return static_cast<double>(steps) / seconds;
+  }
+
+ private:
+  Batch prepare(Batch batch) const {
+    batch.features = deep_->prepare(wide_->prepare(std::move(batch.features)));
+    return batch;
+  }
+  static Dataset<Batch> cycle(const std::vector<Batch>& batches) {
+    return generate([batches](std::uint64_t i) { return std::optional(batches[i % kBatches]); });
+  }
+  InputFn input_fn(Input input) const {
+    return [this, input](const InputContext&) {
+      if (input == Input::kIds) return cycle(ids_);
+      return cycle(words_)
+          .map([this](Batch batch) { return prepare(std::move(batch)); })
+          .prefetch(4);
+    };
+  }
+
+  internal::CensusColumns columns_;
+  std::shared_ptr<const ColumnSet> wide_, deep_;
+  std::vector<Batch> words_, ids_;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+double best_steps_per_second(const CensusTraining& training, Input input, std::int64_t steps) {
+  double best = 0;
+  for (const int threads : {1, static_cast<int>(ThreadPool::available_processors())}) {
+    std::vector<double> rates;
+    for (int i = 0; i < 3; ++i) rates.push_back(training.steps_per_second(input, threads, steps));
+    best = std::max(best, median(rates));
+  }
+  return best;
+}
+
+// The anchor in the same run, if this machine has PyTorch for Python; its best setting.
+std::optional<double> anchor_examples_per_second(std::size_t batch_size) {
+  const char* python = std::getenv("MUSTER_PYTHON");
+  const std::string command =
+      fmt::format("{} {}/benchmarks/anchors/census_torch.py --batch {} 2>/dev/null",
+                  python == nullptr ? "/usr/bin/python3" : python, MUSTER_SOURCE_DIR, batch_size);
+  std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
+  std::string text;
+  char buffer[4096];
+  while (pipe != nullptr && std::fgets(buffer, sizeof(buffer), pipe.get()) != nullptr) {
+    text += buffer;
+  }
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) {
+    fmt::print(stderr, "no anchor for batch {}: python3-torch is not installed\n", batch_size);
+    return std::nullopt;
+  }
+  fmt::print(stderr, "anchor of batch {}: {}\n", batch_size, json.dump());
+  return json.at("examples_per_second").get<double>();
+}
+
+void measure_training(bench::Report& report, std::size_t batch_size, std::int64_t steps,
+                      double at_least, double aim) {
+  const auto from_ids = fmt::format("wide and deep, batch {}, over PyTorch", batch_size);
+  const auto from_words =
+      fmt::format("wide and deep, batch {}, from words, over PyTorch from ids", batch_size);
+  if (!report.wants(from_ids) && !report.wants(from_words)) return;
+  const CensusTraining training(batch_size, 1'000'000);
+  const auto anchor = anchor_examples_per_second(batch_size);
+  const auto add = [&](const std::string& name, Input input) {
+    if (!report.wants(name)) return;
+    const double examples =
+        best_steps_per_second(training, input, steps) * static_cast<double>(batch_size);
+    report.add({.name = name,
+                .value = examples,
+                .unit = "examples/s",
+                .limit = anchor,
+                .at_least = at_least,
+                .aim = aim});
+  };
+  add(from_ids, Input::kIds);
+  add(from_words, Input::kWords);
+}
+
+// In turns, so that a busy machine slows both.
+void measure_table_size(bench::Report& report) {
+  const std::string name = "steps with a cross of 1,000,000 buckets, over one of 1,000";
+  if (!report.wants(name)) return;
+  const CensusTraining large(40, 1'000'000);
+  const CensusTraining small(40, 1'000);
+  constexpr std::int64_t kSteps = 4'000;
+  std::vector<double> of_large, of_small;
+  for (int i = 0; i < 5; ++i) {
+    of_large.push_back(large.steps_per_second(Input::kIds, 1, kSteps));
+    of_small.push_back(small.steps_per_second(Input::kIds, 1, kSteps));
+  }
+  report.add({.name = name,
+              .value = median(of_large),
+              .unit = "steps/s",
+              .limit = median(of_small),
+              .at_least = 0.9});
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int argc, char** argv) {
+  muster::log::set_level(muster::log::Level::kError);
+  muster::bench::Report report(argc, argv);
+  torch::manual_seed(1);
+  muster::measure_training(report, 40, 8'000, 3, 8);
+  muster::measure_training(report, 1024, 600, 1.5, 3);
+  muster::measure_table_size(report);
+  return report.finish();
+}
