@@ -142,10 +142,18 @@ void register_kernels() {
 bool has_libtorch_kernels() { return true; }
 
 void use_libtorch_kernels(bool use_ours) {
-  static std::once_flag registered;
-  if (use_ours) std::call_once(registered, register_kernels);
+  static std::mutex mutex;
+  static bool registered = false;
+  static bool onednn_was_on = true;
+  const std::lock_guard lock(mutex);
+  if (use_ours == ours()) return;
+  if (use_ours) {
+    if (!registered) register_kernels();
+    registered = true;
+    onednn_was_on = at::globalContext().userEnabledMkldnn();
+  }
   ours_in_use.store(use_ours, std::memory_order_relaxed);
-  at::globalContext().setUserEnabledMkldnn(!use_ours);
+  at::globalContext().setUserEnabledMkldnn(use_ours ? false : onednn_was_on);
 }
 
 bool uses_libtorch_kernels() { return ours(); }

@@ -65,6 +65,17 @@ TEST_F(LibtorchKernels, LeaveOtherTypesToLibtorch) {
             torch::kDouble);
 }
 
+TEST_F(LibtorchKernels, GiveBackTheUsersChoiceOfOneDnn) {
+  at::globalContext().setUserEnabledMkldnn(false);
+  use_libtorch_kernels(true);
+  use_libtorch_kernels(false);
+  EXPECT_FALSE(at::globalContext().userEnabledMkldnn());
+  at::globalContext().setUserEnabledMkldnn(true);
+  use_libtorch_kernels(true);
+  use_libtorch_kernels(false);
+  EXPECT_TRUE(at::globalContext().userEnabledMkldnn());
+}
+
 TEST_F(LibtorchKernels, LeaveErrorsToLibtorch) {
   use_libtorch_kernels(true);
   EXPECT_THROW(at::conv2d(torch::randn({2, 3, 5, 5}), torch::randn({4, 2, 3, 3})), c10::Error);
