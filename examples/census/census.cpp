@@ -51,7 +51,6 @@ struct Flags {
   std::int64_t num_layers = 4;
   double scale_factor = 0.7;
   std::string numbers = "raw";
-  double linear_learning_rate = 0;
   double dnn_learning_rate = 0;
   double dropout = 0;
   std::string schedule = "constant";
@@ -142,7 +141,7 @@ Columns make_columns(const Flags& flags) {
     const auto buckets = [](const char* key, std::vector<float> boundaries) {
       return muster::bucketized_column(muster::numeric_column(key), std::move(boundaries));
     };
-    // Tenths of the people of the training file, without those who have 0.
+    // Tenths of the people in four fifths of the training file; of money, of those who have any.
     columns.deep.insert(
         columns.deep.end(),
         {age_buckets, buckets("capital_gain", {1, 2329, 3103, 4064, 5013, 7298, 7688, 8614, 15024}),
@@ -295,22 +294,16 @@ std::vector<std::int64_t> hidden_units(const Flags& flags) {
   return units;
 }
 
-muster::LearningRate scheduled(double rate, const Flags& flags, std::int64_t max_steps) {
-  if (flags.schedule == "constant") return rate;
-  // Not down to 0, which FTRL would divide by.
-  return muster::cosine({.initial = rate, .decay_steps = max_steps, .alpha = 0.01});
-}
-
 muster::Estimator make_estimator(const Flags& flags, const Columns& columns,
                                  const muster::RunConfig& config, std::int64_t max_steps) {
-  // By name they have the estimator's own rates.
-  OptimizerChoice linear = "Ftrl";
+  // By name it has the estimator's own rate.
   OptimizerChoice dnn = "Adagrad";
-  if (flags.linear_learning_rate > 0) {
-    linear = muster::ftrl({scheduled(flags.linear_learning_rate, flags, max_steps)});
-  }
   if (flags.dnn_learning_rate > 0) {
-    dnn = muster::adagrad({scheduled(flags.dnn_learning_rate, flags, max_steps)});
+    muster::LearningRate rate = flags.dnn_learning_rate;
+    if (flags.schedule == "cosine") {
+      rate = muster::cosine({.initial = flags.dnn_learning_rate, .decay_steps = max_steps});
+    }
+    dnn = muster::adagrad({rate});
   }
   if (flags.model == "boosted_trees") {
     return muster::BoostedTreesClassifier({.feature_columns = columns.trees,
@@ -322,7 +315,7 @@ muster::Estimator make_estimator(const Flags& flags, const Columns& columns,
                                           config);
   }
   if (flags.model == "wide") {
-    return muster::LinearClassifier({.feature_columns = columns.wide, .optimizer = linear}, config);
+    return muster::LinearClassifier({.feature_columns = columns.wide}, config);
   }
   if (flags.model == "deep") {
     return muster::DNNClassifier({.hidden_units = hidden_units(flags),
@@ -332,7 +325,6 @@ muster::Estimator make_estimator(const Flags& flags, const Columns& columns,
                                  config);
   }
   return muster::DNNLinearCombinedClassifier({.linear_columns = columns.wide,
-                                              .linear_optimizer = linear,
                                               .dnn_columns = columns.deep,
                                               .dnn_optimizer = dnn,
                                               .hidden_units = hidden_units(flags),
@@ -402,7 +394,6 @@ Flags best_setting() {
   flags.train_batch_size = 256;
   flags.eval_batch_size = 1000;
   flags.numbers = "bucketized";
-  flags.linear_learning_rate = 0.02;
   flags.dnn_learning_rate = 0.02;
   flags.dropout = 0.2;
   flags.schedule = "cosine";
@@ -458,11 +449,9 @@ void add_training_flags(CLI::App& app, Flags& flags) {
   add(app, "--num-epochs", flags.num_epochs, "Passes over the training files");
   add(app, "--train-steps", flags.train_steps, "Train up to this global step")
       ->check(CLI::NonNegativeNumber);
-  add(app, "--linear-learning-rate", flags.linear_learning_rate, "0: the estimator's own")
-      ->check(CLI::NonNegativeNumber);
   add(app, "--dnn-learning-rate", flags.dnn_learning_rate, "0: the estimator's own")
       ->check(CLI::NonNegativeNumber);
-  add(app, "--schedule", flags.schedule, "Of learning rates that are given")
+  add(app, "--schedule", flags.schedule, "Of --dnn-learning-rate")
       ->check(CLI::IsMember({"constant", "cosine"}));
 }
 
