@@ -22,5 +22,6 @@ void add_commands(CLI::App& parent, const Table& table) {
 void add_records(CLI::App& command);
 void add_checkpoint(CLI::App& command);
 void add_events(CLI::App& command);
+void add_model(CLI::App& command);
 
 }  // namespace muster::cli

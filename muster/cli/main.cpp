@@ -17,6 +17,7 @@ constexpr Command kCommands[] = {
     {"records", "write, show, verify, index and time TFRecord files", add_records},
     {"checkpoint", "show and hash checkpoints", add_checkpoint},
     {"events", "show what a run wrote for TensorBoard", add_events},
+    {"model", "show SavedModels", add_model},
 };
 
 constexpr int kExitMisused = 2;

@@ -35,7 +35,8 @@ struct AttrPlaceholder {
   bool operator==(const AttrPlaceholder&) const = default;
 };
 
-/// A list attribute; at most one of these has elements.
+/// A list attribute; at most one of these has elements. Floats compare by their bits, so NaN equals
+/// itself.
 struct AttrList {
   std::vector<std::string> strings{};
   std::vector<std::int64_t> ints{};
@@ -45,10 +46,10 @@ struct AttrList {
   std::vector<Shape> shapes{};
   std::vector<TensorValue> tensors{};
   std::vector<FunctionRef> functions{};
-  bool operator==(const AttrList&) const = default;
+  bool operator==(const AttrList& other) const;
 };
 
-/// The value of an attribute. Floats compare by their bits, so NaN equals itself.
+/// The value of an attribute. Floats compare by their bits.
 struct AttrValue {
   using Value = std::variant<std::monostate, std::string, std::int64_t, float, bool, DataType,
                              Shape, TensorValue, AttrList, FunctionRef, AttrPlaceholder>;
@@ -174,6 +175,8 @@ struct GraphLimits {
   /// Of the graph and all functions together.
   std::size_t nodes = 1'000'000;
   std::size_t functions = 100'000;
+  /// Of names, texts and messages inside messages, all together: what takes memory of its own.
+  std::size_t parts = 30'000'000;
   std::size_t inputs_per_node = 65'536;
   std::size_t attrs_per_node = 1'024;
   /// Of a node, operation, input, attribute, key or tag.

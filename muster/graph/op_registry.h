@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "muster/base/file_system.h"
 #include "muster/graph/graph_def.h"
 
 namespace muster::graph {
@@ -17,6 +18,8 @@ class OpRegistry {
   /// Reads a list of operations in protobuf's text format, as TensorFlow's ops.pbtxt. Throws
   /// DataLoss with line and column.
   static OpRegistry parse_text(std::string_view text);
+  /// The same from a file, which may be compressed (.gz, .xz).
+  static OpRegistry read(const Path& path);
 
   void add(OpDef op);
   std::size_t size() const { return ops_.size(); }

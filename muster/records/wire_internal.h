@@ -9,7 +9,7 @@
 
 #include "muster/base/error.h"
 
-/// Protobuf's encoding: varints, tags, lengths. Private to records/.
+/// Protobuf's encoding: varints, tags, lengths. Private to records/ and graph/.
 namespace muster::wire {
 
 static_assert(std::endian::native == std::endian::little,
@@ -90,6 +90,12 @@ class Reader {
 
   float fixed32_float() {
     float value = 0;
+    std::memcpy(&value, take(sizeof value), sizeof value);
+    return value;
+  }
+
+  std::uint64_t fixed64() {
+    std::uint64_t value = 0;
     std::memcpy(&value, take(sizeof value), sizeof value);
     return value;
   }

@@ -1,0 +1,16 @@
+#include "muster/cli/model.h"
+
+#include "muster/cli/command.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr Command kModelCommands[] = {
+    {"show", "print the signatures of a SavedModel, as saved_model_cli show does", add_model_show},
+};
+
+}  // namespace
+
+void add_model(CLI::App& command) { add_commands(command, kModelCommands); }
+
+}  // namespace muster::cli

@@ -1,0 +1,114 @@
+// `muster model show`, as a process.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/graph/saved_model.h"
+#include "muster/testing/data_dir.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using testing::Outcome;
+using ::testing::StartsWith;
+using testing::TempDir;
+
+Outcome show(const std::vector<std::string>& arguments) {
+  std::vector<std::string> all{"model", "show"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return testing::run_program(MUSTER_PROGRAM, all);
+}
+
+void write_model(const Path& dir) {
+  graph::MetaGraph serve{.tags = {"serve"}};
+  serve.signatures["predict"] = {
+      .inputs =
+          {{"x", {.name = "Placeholder:0", .dtype = graph::DataType::kFloat, .shape = {-1, 1}}},
+           {"any",
+            {.name = "p:0", .dtype = graph::DataType::kString, .shape = graph::Shape::any()}}},
+      .outputs = {{"y",
+                   {.name = "add:0", .dtype = graph::DataType::kInt64, .shape = graph::Shape()}}},
+      .method_name = std::string(graph::kPredictMethod)};
+  serve.signatures["again"] = serve.signatures["predict"];
+  const graph::MetaGraph train{.tags = {"train", "gpu"}};
+  graph::write_saved_model(dir, {.meta_graphs = {train, serve}});
+}
+
+TEST(ModelShow, PrintsTagSets) {
+  const TempDir dir;
+  write_model(dir / "m");
+  EXPECT_EQ(show({"--dir", dir / "m"}).out,
+            "The given SavedModel contains the following tag-sets:\n'serve'\n'gpu, train'\n");
+}
+
+TEST(ModelShow, PrintsTheSignaturesOfATagSet) {
+  const TempDir dir;
+  write_model(dir / "m");
+  EXPECT_EQ(show({"--dir", dir / "m", "--tag_set", "serve"}).out,
+            "The given SavedModel MetaGraphDef contains SignatureDefs with the following keys:\n"
+            "SignatureDef key: \"again\"\nSignatureDef key: \"predict\"\n");
+  EXPECT_EQ(show({"--dir", dir / "m", "--tag_set", "gpu,train"}).status, 0);
+}
+
+TEST(ModelShow, PrintsTheTensorsOfASignature) {
+  const TempDir dir;
+  write_model(dir / "m");
+  EXPECT_EQ(show({"--dir", dir / "m", "--tag", "serve", "--signature_def", "predict"}).out,
+            "The given SavedModel SignatureDef contains the following input(s):\n"
+            "  inputs['any'] tensor_info:\n"
+            "      dtype: DT_STRING\n"
+            "      shape: unknown_rank\n"
+            "      name: p:0\n"
+            "  inputs['x'] tensor_info:\n"
+            "      dtype: DT_FLOAT\n"
+            "      shape: (-1, 1)\n"
+            "      name: Placeholder:0\n"
+            "The given SavedModel SignatureDef contains the following output(s):\n"
+            "  outputs['y'] tensor_info:\n"
+            "      dtype: DT_INT64\n"
+            "      shape: ()\n"
+            "      name: add:0\n"
+            "Method name is: tensorflow/serving/predict\n");
+}
+
+TEST(ModelShow, PrintsAllOfAModelOfTensorFlow) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const Outcome all = show({"--dir", data / "tensorflow/half_plus_two/00000123", "--all"});
+  EXPECT_EQ(all.status, 0) << all.err;
+  EXPECT_THAT(
+      all.out,
+      StartsWith("\nMetaGraphDef with tag-set: 'serve' contains the following SignatureDefs:\n"
+                 "\nsignature_def['classify_x2_to_y3']:\n"
+                 "  The given SavedModel SignatureDef contains the following input(s):\n"
+                 "    inputs['inputs'] tensor_info:\n"
+                 "        dtype: DT_FLOAT\n"
+                 "        shape: (-1, 1)\n"
+                 "        name: x2:0\n"
+                 "  The given SavedModel SignatureDef contains the following output(s):\n"
+                 "    outputs['scores'] tensor_info:\n"
+                 "        dtype: DT_FLOAT\n"
+                 "        shape: (-1, 1)\n"
+                 "        name: y3:0\n"
+                 "  Method name is: tensorflow/serving/classify\n"
+                 "\nsignature_def['classify_x_to_y']:\n"));
+  EXPECT_THAT(all.out, EndsWith("  Method name is: tensorflow/serving/predict\n"));
+}
+
+TEST(ModelShow, SaysWhatThereIsWhenAskedForSomethingElse) {
+  const TempDir dir;
+  write_model(dir / "m");
+  const Outcome tags = show({"--dir", dir / "m", "--tag_set", "eval"});
+  EXPECT_EQ(tags.status, 1);
+  EXPECT_THAT(tags.err,
+              HasSubstr("no graph has the tags 'eval'; the SavedModel has 'gpu,train', 'serve'"));
+  const Outcome key = show({"--dir", dir / "m", "--tag_set", "serve", "--signature_def", "z"});
+  EXPECT_THAT(key.err, HasSubstr("there is no signature 'z'; the graph has 'again', 'predict'"));
+  EXPECT_EQ(show({"--dir", dir / "m", "--signature_def", "z"}).status, 2);
+  EXPECT_EQ(show({"--dir", dir / "nothing"}).status, 1);
+}
+
+}  // namespace
+}  // namespace muster
