@@ -20,8 +20,10 @@ from torch.nn import functional as F
 
 # Crosses, gender, native_country, education, occupation, workclass, marital_status, relationship, age buckets.
 WIDE = [10_000, 1_000_000, 10_000, 2, 100, 16, 100, 9, 7, 6, 11]
+# How many of a table's rows people can have: as many distinct words and combinations as there are.
+USED = [16 * 15, 11 * 5 * 15, 11 * 15, 2, 11, 16, 15, 9, 7, 6, 11]
 INDICATORS_AND_NUMBERS = 45 + 5
-EMBEDDED, DIMENSION = [100, 100], 8
+EMBEDDED, USED_EMBEDDED, DIMENSION = [100, 100], [11, 15], 8
 HIDDEN = [100, 70, 48, 34]
 BATCHES = 64
 
@@ -48,13 +50,19 @@ class WideAndDeep(nn.Module):
 
 
 def make_batches(batch, joint):
+    def drawer(rows, used):
+        words = torch.randperm(rows)[:used]
+        return lambda: words[torch.randint(0, used, (batch, 1))]
+
+    wide = [drawer(*sizes) for sizes in zip(WIDE, USED)]
+    deep = [drawer(*sizes) for sizes in zip(EMBEDDED, USED_EMBEDDED)]
     result = []
     for _ in range(BATCHES):
-        columns = [torch.randint(0, n, (batch, 1)) for n in WIDE]
+        columns = [draw() for draw in wide]
         if joint:
             starts = [sum(WIDE[:i]) for i in range(len(WIDE))]
             columns = [torch.cat([ids + start for ids, start in zip(columns, starts)], 1)]
-        embedded = [torch.randint(0, n, (batch, 1)) for n in EMBEDDED]
+        embedded = [draw() for draw in deep]
         dense = torch.rand(batch, INDICATORS_AND_NUMBERS)
         labels = torch.randint(0, 2, (batch, 1)).float()
         result.append((columns, embedded, dense, labels))
