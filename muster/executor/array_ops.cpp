@@ -1,0 +1,389 @@
+#include <ATen/Functions.h>
+
+#include <cstring>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/executor/op_table_internal.h"
+
+namespace muster::executor {
+namespace {
+
+using graph::DataType;
+
+using Tensors = std::vector<at::Tensor>;
+
+constexpr std::size_t kFirst[] = {0};
+
+Slots move_first(const Inputs& inputs, const std::function<at::Tensor(const at::Tensor&)>& move) {
+  return rearrange(inputs, kFirst, [&](const Tensors& in) { return Tensors{move(in[0])}; });
+}
+
+std::vector<std::size_t> range_of(std::size_t begin, std::size_t end) {
+  std::vector<std::size_t> range;
+  for (; begin < end; ++begin) range.push_back(begin);
+  return range;
+}
+
+Kernel constant(const KernelContext& context) {
+  const auto& value = graph::attr<graph::TensorValue>(context.node, "value");
+  value.check();
+  if (value.dtype == DataType::kString) {
+    return [held = StringTensor(value.strings, value.shape)](const Inputs&) { return Slots{held}; };
+  }
+  at::Tensor held = at::empty(value.shape, scalar_type(value.dtype));
+  if (held.nbytes() != value.bytes.size()) {
+    throw InvalidArgument("the constant has {} bytes, not {}", value.bytes.size(), held.nbytes());
+  }
+  if (!value.bytes.empty()) std::memcpy(held.data_ptr(), value.bytes.data(), value.bytes.size());
+  // Whole numbers stay with the host, which reads them as shapes and axes.
+  if (held.is_floating_point()) held = held.to(context.device);
+  return [held](const Inputs&) { return Slots{held}; };
+}
+
+Slots identity(const Inputs& inputs) {
+  const Slot& slot = inputs.slot(0);
+  // Of a variable of TensorFlow 1 this is the way to read it; a resource passes as it is.
+  if (std::holds_alternative<std::shared_ptr<Variable>>(slot)) return {to_slot(inputs.value(0))};
+  return {slot};
+}
+
+// Handles of resources pass; references to variables are read.
+Kernel make_identity(const KernelContext& context) {
+  const auto* type = graph::find_attr(context.node.attrs, "T");
+  if (type && type->value == graph::AttrValue(DataType::kResource).value) {
+    return [](const Inputs& inputs) { return Slots{inputs.slot(0)}; };
+  }
+  return identity;
+}
+
+Slots identity_n(const Inputs& inputs) {
+  Slots out;
+  for (std::size_t i = 0; i < inputs.size(); ++i) out.push_back(inputs.slot(i));
+  return out;
+}
+
+at::Tensor shape_tensor(const std::vector<std::int64_t>& shape, at::ScalarType type) {
+  return at::tensor(shape, at::kLong).to(type);
+}
+
+at::ScalarType out_type(const KernelContext& context) {
+  return scalar_type(graph::attr_or<DataType>(context.node, "out_type", DataType::kInt32));
+}
+
+Kernel shape(const KernelContext& context) {
+  return [type = out_type(context)](const Inputs& inputs) {
+    Slots out;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      out.emplace_back(shape_tensor(shape_of(inputs.value(i)), type));
+    }
+    return out;
+  };
+}
+
+Kernel size(const KernelContext& context) {
+  return [type = out_type(context)](const Inputs& inputs) {
+    const auto count = graph::element_count(shape_of(inputs.value(0)));
+    return Slots{at::scalar_tensor(count.value_or(0), at::kLong).to(type)};
+  };
+}
+
+Slots rank(const Inputs& inputs) {
+  return {at::scalar_tensor(static_cast<std::int64_t>(shape_of(inputs.value(0)).size()), at::kInt)};
+}
+
+Slots reshape(const Inputs& inputs) {
+  const auto sizes = inputs.ints(1);
+  return move_first(inputs, [&](const at::Tensor& in) { return in.reshape(sizes); });
+}
+
+Slots expand_dims(const Inputs& inputs) {
+  const auto axis = inputs.integer(1);
+  return move_first(inputs, [&](const at::Tensor& in) {
+    return in.unsqueeze(positive_axis(axis, in.dim() + 1));
+  });
+}
+
+Kernel squeeze(const KernelContext& context) {
+  auto axes = graph::attr_or<graph::AttrList>(context.node, "squeeze_dims", {}).ints;
+  if (axes.empty()) axes = graph::attr_or<graph::AttrList>(context.node, "axis", {}).ints;
+  return [axes](const Inputs& inputs) {
+    return move_first(inputs, [&](const at::Tensor& in) {
+      std::vector<bool> drop(static_cast<std::size_t>(in.dim()), axes.empty());
+      for (const auto axis : axes) {
+        const auto at = positive_axis(axis, in.dim());
+        if (in.size(at) != 1) {
+          throw InvalidArgument("axis {} of {} cannot be left out: its size is not 1", axis,
+                                describe(in));
+        }
+        drop[static_cast<std::size_t>(at)] = true;
+      }
+      std::vector<std::int64_t> sizes;
+      for (std::int64_t i = 0; i < in.dim(); ++i) {
+        if (!drop[static_cast<std::size_t>(i)] || in.size(i) != 1) sizes.push_back(in.size(i));
+      }
+      return in.reshape(sizes);
+    });
+  };
+}
+
+Kernel pack(const KernelContext& context) {
+  return [axis = graph::attr_or<std::int64_t>(context.node, "axis", 0)](const Inputs& inputs) {
+    return rearrange(inputs, range_of(0, inputs.size()), [&](const Tensors& in) {
+      return Tensors{at::stack(in, positive_axis(axis, in[0].dim() + 1))};
+    });
+  };
+}
+
+Kernel unpack(const KernelContext& context) {
+  const auto axis = graph::attr_or<std::int64_t>(context.node, "axis", 0);
+  const auto count = graph::attr<std::int64_t>(context.node, "num");
+  return [axis, count](const Inputs& inputs) {
+    return rearrange(inputs, kFirst, [&](const Tensors& in) {
+      const auto at = positive_axis(axis, in[0].dim());
+      if (in[0].size(at) != count) {
+        throw InvalidArgument("axis {} of {} does not have the size {}", axis, describe(in[0]),
+                              count);
+      }
+      return in[0].unbind(at);
+    });
+  };
+}
+
+Slots concat(const Inputs& inputs) {
+  const auto axis = inputs.integer(inputs.size() - 1);
+  return rearrange(inputs, range_of(0, inputs.size() - 1), [&](const Tensors& in) {
+    return Tensors{at::cat(in, positive_axis(axis, in[0].dim()))};
+  });
+}
+
+Kernel split(const KernelContext& context) {
+  const auto count = graph::attr<std::int64_t>(context.node, "num_split");
+  return [count](const Inputs& inputs) {
+    const auto axis = inputs.integer(0);
+    return rearrange(inputs, range_of(1, 2), [&](const Tensors& in) {
+      const auto at = positive_axis(axis, in[0].dim());
+      if (count <= 0 || in[0].size(at) % count != 0) {
+        throw InvalidArgument("axis {} of {} does not split in {}", axis, describe(in[0]), count);
+      }
+      if (in[0].size(at) == 0) return Tensors(static_cast<std::size_t>(count), in[0]);
+      return in[0].split(in[0].size(at) / count, at);
+    });
+  };
+}
+
+Slots split_sizes(const Inputs& inputs) {
+  auto sizes = inputs.ints(1);
+  const auto axis = inputs.integer(2);
+  return rearrange(inputs, kFirst, [&](const Tensors& in) {
+    const auto at = positive_axis(axis, in[0].dim());
+    std::int64_t rest = in[0].size(at);
+    for (const auto part : sizes) rest -= part < 0 ? 0 : part;
+    for (auto& part : sizes) part = part < 0 ? rest : part;
+    return in[0].split_with_sizes(sizes, at);
+  });
+}
+
+Slots tile(const Inputs& inputs) {
+  const auto multiples = inputs.ints(1);
+  return move_first(inputs, [&](const at::Tensor& in) {
+    if (static_cast<std::int64_t>(multiples.size()) != in.dim()) {
+      throw InvalidArgument("{} multiples for {}", multiples.size(), describe(in));
+    }
+    return in.repeat(multiples);
+  });
+}
+
+Slots fill(const Inputs& inputs) {
+  const auto sizes = inputs.ints(0);
+  return rearrange(inputs, range_of(1, 2), [&](const Tensors& in) {
+    return Tensors{in[0].reshape({}).expand(sizes).contiguous()};
+  });
+}
+
+Slots broadcast_to(const Inputs& inputs) {
+  const auto sizes = inputs.ints(1);
+  return move_first(inputs, [&](const at::Tensor& in) { return in.expand(sizes); });
+}
+
+// Select also takes one condition a row; SelectV2 broadcasts.
+Kernel select(bool by_row) {
+  return [by_row](const Inputs& inputs) {
+    const at::Tensor condition = inputs.tensor(0, at::kBool);
+    return rearrange(inputs, range_of(1, 3), [&](const Tensors& in) {
+      at::Tensor chosen = condition.to(in[0].device());
+      if (by_row && chosen.dim() == 1 && in[0].dim() > 1) {
+        std::vector<std::int64_t> sizes(static_cast<std::size_t>(in[0].dim()), 1);
+        sizes[0] = chosen.size(0);
+        chosen = chosen.reshape(sizes);
+      }
+      return Tensors{at::where(chosen, in[0], in[1])};
+    });
+  };
+}
+
+Slots transpose(const Inputs& inputs) {
+  const auto permutation = inputs.ints(1);
+  return move_first(inputs, [&](const at::Tensor& in) { return in.permute(permutation); });
+}
+
+std::vector<std::int64_t> torch_padding(const Inputs& inputs, std::int64_t rank) {
+  const auto paddings = inputs.ints(1);
+  if (static_cast<std::int64_t>(paddings.size()) != 2 * rank) {
+    throw InvalidArgument("{} paddings for a tensor of rank {}", paddings.size(), rank);
+  }
+  // libtorch counts from the last axis.
+  std::vector<std::int64_t> reversed;
+  for (auto axis = static_cast<std::size_t>(rank); axis-- > 0;) {
+    if (paddings[2 * axis] < 0 || paddings[2 * axis + 1] < 0) {
+      throw InvalidArgument("a padding is negative");
+    }
+    reversed.push_back(paddings[2 * axis]);
+    reversed.push_back(paddings[2 * axis + 1]);
+  }
+  return reversed;
+}
+
+Slots pad(const Inputs& inputs) {
+  const at::Tensor in = inputs.tensor(0);
+  const auto padding = torch_padding(inputs, in.dim());
+  if (inputs.size() < 3) return {at::constant_pad_nd(in, padding, 0)};
+  return {at::constant_pad_nd(in, padding, inputs.host_tensor(2).item())};
+}
+
+Kernel one_hot(const KernelContext& context) {
+  const auto axis = graph::attr_or<std::int64_t>(context.node, "axis", -1);
+  return [axis](const Inputs& inputs) {
+    const at::Tensor indices = inputs.tensor(0).to(at::kLong);
+    const auto depth = inputs.integer(1);
+    if (depth < 0) throw InvalidArgument("the depth must not be negative: {}", depth);
+    const auto at = positive_axis(axis, indices.dim() + 1);
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(indices.dim()) + 1, 1);
+    sizes[static_cast<std::size_t>(at)] = depth;
+    const at::Tensor classes = at::arange(depth, indices.options()).reshape(sizes);
+    const at::Tensor hit = indices.unsqueeze(at).eq(classes);
+    return Slots{at::where(hit, inputs.tensor(2), inputs.tensor(3))};
+  };
+}
+
+Slots where_true(const Inputs& inputs) { return {at::nonzero(inputs.tensor(0))}; }
+
+Slots range(const Inputs& inputs) {
+  const at::Tensor start = inputs.host_tensor(0);
+  const at::Tensor step = inputs.host_tensor(2);
+  if (step.item<double>() == 0) throw InvalidArgument("the step of a range is 0");
+  const double length = inputs.host_tensor(1).item<double>() - start.item<double>();
+  if (length / step.item<double>() <= 0) return {at::empty({0}, start.options())};
+  return {at::arange(start.item(), inputs.host_tensor(1).item(), step.item(), start.options())};
+}
+
+Kernel unique(const KernelContext& context) {
+  const auto type =
+      scalar_type(graph::attr_or<DataType>(context.node, "out_idx", DataType::kInt32));
+  return [type](const Inputs& inputs) {
+    // In the order in which values first occur, which libtorch's unique does not keep.
+    const auto first_places = [&](const auto& values) {
+      std::map<std::decay_t<decltype(values[0])>, std::int64_t> seen;
+      std::vector<std::int64_t> firsts;
+      std::vector<std::int64_t> places;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto [place, is_new] =
+            seen.emplace(values[i], static_cast<std::int64_t>(firsts.size()));
+        if (is_new) firsts.push_back(static_cast<std::int64_t>(i));
+        places.push_back(place->second);
+      }
+      return std::pair(firsts, places);
+    };
+    std::vector<double> numbers;
+    std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>> found;
+    if (inputs.is_strings(0)) {
+      found = first_places(inputs.strings(0).values());
+    } else if (inputs.tensor(0).is_floating_point()) {
+      const at::Tensor in = inputs.host_tensor(0).to(at::kDouble).contiguous();
+      found = first_places(std::span(in.data_ptr<double>(), static_cast<std::size_t>(in.numel())));
+    } else {
+      found = first_places(inputs.ints(0));
+    }
+    Slots out = move_first(inputs, [&](const at::Tensor& in) {
+      return in.reshape({-1}).index_select(0, at::tensor(found.first, at::kLong).to(in.device()));
+    });
+    out.emplace_back(at::tensor(found.second, at::kLong).to(type));
+    return out;
+  };
+}
+
+Kernel bucketize(const KernelContext& context) {
+  const auto boundaries = graph::attr<graph::AttrList>(context.node, "boundaries").floats;
+  return [boundaries](const Inputs& inputs) {
+    const at::Tensor in = inputs.tensor(0);
+    const at::Tensor limits = at::tensor(boundaries, at::kFloat).to(in.device());
+    // A value on a boundary belongs to the bucket above it.
+    return Slots{at::bucketize(in.is_floating_point() ? in : in.to(at::kDouble),
+                               in.scalar_type() == at::kFloat ? limits : limits.to(at::kDouble),
+                               /*out_int32=*/true, /*right=*/true)};
+  };
+}
+
+Kernel assert_true(const KernelContext& context) {
+  return [name = context.node.name](const Inputs& inputs) {
+    if (!inputs.host_tensor(0).all().item<bool>()) {
+      std::string text;
+      for (std::size_t i = 1; i < inputs.size(); ++i) {
+        if (inputs.is_strings(i)) {
+          for (const auto& part : inputs.strings(i).values()) text += " " + part;
+        }
+      }
+      throw InvalidArgument("assertion failed:{}", text);
+    }
+    return Slots{};
+  };
+}
+
+}  // namespace
+
+void add_array_ops(OpTable& table) {
+  table.add("Const", constant);
+  for (const auto* name : {"Placeholder", "PlaceholderV2"}) {
+    table.add_plain(name, [](const Inputs&) -> Slots {
+      throw InvalidArgument("a placeholder was not fed; is it among the signature's inputs?");
+    });
+  }
+  table.add_plain("NoOp", [](const Inputs&) { return Slots{}; });
+  for (const auto* name : {"Identity", "StopGradient", "PreventGradient", "Snapshot",
+                           "PlaceholderWithDefault", "CheckNumerics", "EnsureShape"}) {
+    table.add(name, make_identity);
+  }
+  table.add_plain("IdentityN", identity_n);
+  table.add("Shape", shape);
+  table.add("ShapeN", shape);
+  table.add("Size", size);
+  table.add_plain("Rank", rank);
+  table.add_plain("Reshape", reshape);
+  table.add_plain("ExpandDims", expand_dims);
+  table.add("Squeeze", squeeze);
+  table.add("Pack", pack);
+  table.add("Unpack", unpack);
+  table.add_plain("ConcatV2", concat);
+  table.add("Split", split);
+  table.add_plain("SplitV", split_sizes);
+  table.add_plain("Tile", tile);
+  table.add_plain("Fill", fill);
+  table.add_plain("BroadcastTo", broadcast_to);
+  table.add_plain("Select", select(/*by_row=*/true));
+  table.add_plain("SelectV2", select(/*by_row=*/false));
+  table.add_plain("Transpose", transpose);
+  table.add_plain("Pad", pad);
+  table.add_plain("PadV2", pad);
+  table.add("OneHot", one_hot);
+  table.add_plain("Where", where_true);
+  table.add_plain("Range", range);
+  table.add("Unique", Op{unique, {"y", "idx"}});
+  table.add("Bucketize", bucketize);
+  table.add("Assert", assert_true);
+  table.add_plain("ZerosLike",
+                  [](const Inputs& inputs) { return Slots{at::zeros_like(inputs.tensor(0))}; });
+  table.add_plain("OnesLike",
+                  [](const Inputs& inputs) { return Slots{at::ones_like(inputs.tensor(0))}; });
+}
+
+}  // namespace muster::executor

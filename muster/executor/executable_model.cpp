@@ -1,0 +1,226 @@
+#include "muster/executor/executable_model.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/checkpoint/bundle_reader.h"
+#include "muster/executor/bundle_value_internal.h"
+#include "muster/executor/plan_internal.h"
+
+namespace muster::executor {
+namespace {
+
+constexpr std::string_view kInternalSignatures = "__saved_model";
+
+// A signature with its plan.
+struct Ready {
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+  Plan plan;
+};
+
+std::string tensor_name(const graph::TensorInfo& info, const std::string& key) {
+  if (info.sparse || info.name.empty()) {
+    throw Unimplemented("{} is sparse, and only dense inputs and outputs are supported", key);
+  }
+  return info.name;
+}
+
+bool fits(const graph::Shape& wanted, const std::vector<std::int64_t>& found) {
+  if (wanted.unknown_rank) return true;
+  return std::ranges::equal(wanted.dims, found,
+                            [](auto want, auto is) { return want < 0 || want == is; });
+}
+
+void check_input(const std::string& name, const graph::TensorInfo& info, const Value& value) {
+  const auto* tensor = std::get_if<at::Tensor>(&value);
+  if (tensor && !tensor->defined()) throw InvalidArgument("the input {} has no value", name);
+  if (graph::without_ref(info.dtype) != data_type_of(value) || !fits(info.shape, shape_of(value))) {
+    throw InvalidArgument("the input {} must be {} {}, but is {}", name, graph::name_of(info.dtype),
+                          graph::to_string(info.shape), describe(value));
+  }
+}
+
+template <typename Map>
+std::string keys_of(const Map& map) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : map) keys.push_back(key);
+  return fmt::format("{}", fmt::join(keys, ", "));
+}
+
+Value to_value(const Slot& slot) { return Inputs(std::span(&slot, 1), at::kCPU).value(0); }
+
+}  // namespace
+
+struct ExecutableModel::Impl {
+  graph::MetaGraph meta;
+  LoadOptions options;
+  Resources resources;
+  std::map<std::string, graph::SignatureDef, std::less<>> signatures;
+  std::map<std::string, Ready, std::less<>> ready;
+
+  Planner planner(const Path& dir) {
+    return Planner({.graph = meta.graph,
+                    .ops = OpTable::standard(),
+                    .device = options.device,
+                    .resources = resources,
+                    .variables_prefix = dir.empty() ? Path() : graph::variables_prefix(dir),
+                    .assets_dir = dir.empty() ? Path() : dir / "assets"});
+  }
+
+  void add_signature(Planner& planner, const std::string& name,
+                     const graph::SignatureDef& signature) {
+    Ready made;
+    std::vector<std::string> feeds;
+    std::vector<std::string> fetches;
+    for (const auto& [key, info] : signature.inputs) {
+      made.inputs.push_back(key);
+      feeds.push_back(tensor_name(info, key));
+    }
+    for (const auto& [key, info] : signature.outputs) {
+      made.outputs.push_back(key);
+      fetches.push_back(tensor_name(info, key));
+    }
+    made.plan = planner.plan(feeds, fetches, {});
+    ready.emplace(name, std::move(made));
+    signatures.emplace(name, signature);
+  }
+
+  void add_signatures(Planner& planner) {
+    for (const auto& name : options.signatures) graph::find_signature(meta, name);
+    for (const auto& [name, signature] : meta.signatures) {
+      const bool wanted =
+          options.signatures.empty() || std::ranges::count(options.signatures, name) > 0;
+      if (!wanted || name.starts_with(kInternalSignatures)) continue;
+      try {
+        add_signature(planner, name, signature);
+      } catch (Error& error) {
+        error.add_context(fmt::format("signature {}", name));
+        throw;
+      }
+    }
+  }
+
+  void restore(Planner& planner, const Path& dir) {
+    if (dir.empty()) return;
+    const Path prefix = graph::variables_prefix(dir);
+    if (!file_exists(Path(prefix.string() + ".index"))) return;
+    if (meta.saver && !meta.saver->restore_op.empty()) {
+      planner.plan({meta.saver->filename_tensor}, {}, {meta.saver->restore_op})
+          .run({StringTensor({prefix.string()}, {})});
+      return;
+    }
+    // Without a saver variables have the names of their tensors.
+    const BundleReader bundle(prefix);
+    for (const auto& [name, variable] : resources.variables()) {
+      Value value = read_value(bundle, name);
+      if (auto* tensor = std::get_if<at::Tensor>(&value)) *tensor = tensor->to(options.device);
+      variable->assign(std::move(value));
+    }
+  }
+
+  void initialize(Planner& planner, const Path& dir) {
+    const std::string op = graph::init_op(meta);
+    if (op.empty()) return;
+    std::vector<std::string> feeds;
+    Slots values;
+    if (!dir.empty()) {
+      for (const auto& asset : graph::asset_files(meta)) {
+        feeds.push_back(asset.tensor.name);
+        values.emplace_back(StringTensor({graph::asset_path(dir, asset.filename).string()}, {}));
+      }
+    }
+    planner.plan(feeds, {}, {op}).run(std::move(values));
+  }
+};
+
+ExecutableModel::ExecutableModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ExecutableModel::~ExecutableModel() = default;
+ExecutableModel::ExecutableModel(ExecutableModel&&) noexcept = default;
+ExecutableModel& ExecutableModel::operator=(ExecutableModel&&) noexcept = default;
+
+ExecutableModel ExecutableModel::load(const Path& dir, const LoadOptions& options) {
+  try {
+    graph::SavedModel model = graph::read_saved_model(dir);
+    return from(graph::find_meta_graph(model, options.tags), dir, options);
+  } catch (Error& error) {
+    error.add_context(fmt::format("loading {}", dir.string()));
+    throw;
+  }
+}
+
+ExecutableModel ExecutableModel::from(graph::MetaGraph meta, const Path& dir,
+                                      const LoadOptions& options) {
+  const at::NoGradGuard no_grad;
+  auto impl = std::make_unique<Impl>();
+  impl->meta = std::move(meta);
+  impl->options = options;
+  Planner planner = impl->planner(dir);
+  impl->add_signatures(planner);
+  impl->restore(planner, dir);
+  impl->initialize(planner, dir);
+  // The plans hold what they need of the graph, whose constants would be here twice.
+  impl->meta = {};
+  return ExecutableModel(std::move(impl));
+}
+
+const std::map<std::string, graph::SignatureDef, std::less<>>& ExecutableModel::signatures() const {
+  return impl_->signatures;
+}
+
+Values ExecutableModel::run(std::string_view signature, const Values& inputs) const {
+  const auto found = impl_->ready.find(signature);
+  if (found == impl_->ready.end()) {
+    throw NotFound("there is no signature {}; there are {}", signature, keys_of(impl_->ready));
+  }
+  const Ready& ready = found->second;
+  const graph::SignatureDef& definition = impl_->signatures.find(signature)->second;
+  for (const auto& [name, value] : inputs) {
+    const auto info = definition.inputs.find(name);
+    if (info == definition.inputs.end()) {
+      throw InvalidArgument("the signature {} has no input {}; it has {}", signature, name,
+                            keys_of(definition.inputs));
+    }
+    check_input(name, info->second, value);
+  }
+  Slots arguments;
+  for (const auto& name : ready.inputs) {
+    const auto given = inputs.find(name);
+    if (given == inputs.end()) {
+      throw InvalidArgument("the signature {} needs the input {}", signature, name);
+    }
+    arguments.push_back(to_slot(given->second));
+  }
+  const at::NoGradGuard no_grad;
+  const Slots results = ready.plan.run(std::move(arguments));
+  Values outputs;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    try {
+      outputs.emplace(ready.outputs[i], to_value(results[i]));
+    } catch (Error& error) {
+      error.add_context(fmt::format("output {}", ready.outputs[i]));
+      throw;
+    }
+  }
+  return outputs;
+}
+
+std::vector<std::string> supported_operations() { return OpTable::standard().names(); }
+
+std::string supported_operations_page() {
+  const auto names = supported_operations();
+  std::string page = fmt::format(
+      "# Operations that SavedModels may use\n\n"
+      "`ExecutableModel` runs these {} operations of TensorFlow; a model whose signatures need "
+      "another is refused when it is\nloaded, by the name of operation and node. This page is "
+      "written from the table in the code.\n\n",
+      names.size());
+  for (const auto& name : names) page += fmt::format("- `{}`\n", name);
+  return page;
+}
+
+}  // namespace muster::executor

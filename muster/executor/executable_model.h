@@ -1,0 +1,65 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/base/file_system.h"
+#include "muster/executor/value.h"
+#include "muster/graph/saved_model.h"
+
+namespace muster::executor {
+
+using Values = std::map<std::string, Value, std::less<>>;
+
+struct LoadOptions {
+  /// Which graph of the SavedModel.
+  std::vector<std::string> tags{std::string(graph::kServeTag)};
+  /// Where variables live and numbers are computed.
+  at::Device device{at::kCPU};
+  /// The signatures to make ready; all when empty.
+  std::vector<std::string> signatures{};
+};
+
+/// A SavedModel that is ready to answer: its variables are read, its tables filled, its signatures
+/// checked. All functions may be called from any thread.
+class ExecutableModel {
+ public:
+  /// Reads a SavedModel folder. Throws NotFound and DataLoss for files, Unimplemented for an
+  /// operation or type that is not supported, naming operation and node, InvalidArgument for a
+  /// graph that is not sound.
+  static ExecutableModel load(const Path& dir, const LoadOptions& options = {});
+  /// The same for a graph in memory; `dir` is where its variables and assets are, or empty when it
+  /// has none.
+  static ExecutableModel from(graph::MetaGraph meta, const Path& dir,
+                              const LoadOptions& options = {});
+  ~ExecutableModel();
+  ExecutableModel(ExecutableModel&&) noexcept;
+  ExecutableModel& operator=(ExecutableModel&&) noexcept;
+
+  /// Those that run() knows, by name.
+  const std::map<std::string, graph::SignatureDef, std::less<>>& signatures() const;
+
+  /// Answers. Only the nodes that the signature's outputs need are run. Throws NotFound for another
+  /// signature, InvalidArgument for inputs that are missing, unknown, or of another type or shape;
+  /// errors inside the graph name the node. Results may share memory with the model: do not write
+  /// to them.
+  Values run(std::string_view signature, const Values& inputs) const;
+
+ private:
+  struct Impl;
+  explicit ExecutableModel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The names of the operations that can be run, sorted.
+std::vector<std::string> supported_operations();
+/// The same as a page of Markdown: docs/formats/supported_operations.md.
+std::string supported_operations_page();
+
+}  // namespace muster::executor

@@ -1,0 +1,209 @@
+#include "muster/executor/executable_model.h"
+
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "muster/base/error.h"
+#include "muster/records/example_builder.h"
+#include "muster/testing/data_dir.h"
+
+namespace muster::executor {
+namespace {
+
+using graph::AttrValue;
+using graph::DataType;
+using graph::NodeDef;
+using graph::TensorValue;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+at::Tensor floats(std::vector<float> values) { return at::tensor(values, at::kFloat); }
+
+std::vector<float> numbers(const Value& value) {
+  const at::Tensor tensor = std::get<at::Tensor>(value).contiguous().to(at::kFloat);
+  return {tensor.data_ptr<float>(), tensor.data_ptr<float>() + tensor.numel()};
+}
+
+void expect_longs(const Value& value, std::vector<std::int64_t> wanted,
+                  std::vector<std::int64_t> shape) {
+  const auto& found = std::get<at::Tensor>(value);
+  EXPECT_TRUE(found.equal(at::tensor(wanted, at::kLong).reshape(shape))) << found;
+}
+
+template <typename F>
+std::string message_of(F&& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// A graph with the signature "f" from "x" (float, any shape) to the tensor "y".
+graph::MetaGraph graph_of(std::vector<NodeDef> nodes) {
+  graph::MetaGraph meta;
+  meta.tags = {"serve"};
+  meta.graph.nodes = std::move(nodes);
+  meta.graph.nodes.push_back(graph::placeholder_node("x", DataType::kFloat, graph::Shape::any()));
+  graph::SignatureDef signature;
+  signature.inputs["x"] = {.name = "x:0", .dtype = DataType::kFloat, .shape = graph::Shape::any()};
+  signature.outputs["y"] = {.name = "y:0", .dtype = DataType::kFloat, .shape = graph::Shape::any()};
+  meta.signatures["f"] = signature;
+  return meta;
+}
+
+NodeDef node(std::string name, std::string op, std::vector<std::string> inputs,
+             graph::Attrs attrs = {}) {
+  return {.name = std::move(name),
+          .op = std::move(op),
+          .inputs = std::move(inputs),
+          .attrs = std::move(attrs)};
+}
+
+TEST(ExecutableModel, RunsWhatTensorFlow1Wrote) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const auto model = ExecutableModel::load(data / "tensorflow/half_plus_two/00000123");
+  const Values out = model.run("serving_default", {{"x", floats({1, 2, 5}).reshape({3, 1})}});
+  EXPECT_THAT(numbers(out.at("y")), ElementsAre(2.5F, 3.0F, 4.5F));
+  EXPECT_THAT(shape_of(out.at("y")), ElementsAre(3, 1));
+}
+
+TEST(ExecutableModel, ParsesExamplesAsTensorFlow1Wrote) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const auto model = ExecutableModel::load(data / "tensorflow/half_plus_two/00000123");
+  ExampleBuilder builder;
+  builder.add_float("x", 4.0F);
+  const std::string example(builder.serialize());
+  const Values out = model.run("regress_x_to_y", {{"inputs", StringTensor({example, example})}});
+  EXPECT_THAT(numbers(out.at("outputs")), ElementsAre(4.0F, 4.0F));
+}
+
+TEST(ExecutableModel, FillsTheTablesOfTensorFlow2FromAssets) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const auto model = ExecutableModel::load(data / "tensorflow/static_hash_table");
+  const Values out = model.run("serving_default",
+                               {{"word", StringTensor({"foo", "wombat", "none of them"}, {3, 1})}});
+  // The file has the ends of lines that Windows writes.
+  expect_longs(out.at("output_0"), {0, 3, -1}, {3, 1});
+}
+
+TEST(ExecutableModel, RestoresVariablesAndCallsFunctionsOfTensorFlow2) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const auto model = ExecutableModel::load(data / "tensorflow/vars_and_arithmetic");
+  const auto ask = [&](float a, float b) {
+    const Values out =
+        model.run("serving_default", {{"a", at::scalar_tensor(a)}, {"b", at::scalar_tensor(b)}});
+    return std::get<at::Tensor>(out.begin()->second).item<float>();
+  };
+  // (a + x) * (b + y) / z + constant, with x = 1, y = 2, z = 3 and the constant 5.
+  EXPECT_FLOAT_EQ(ask(2, 4), (2 + 1) * (4 + 2) / 3.0F + 5);
+  EXPECT_FLOAT_EQ(ask(-1, 4), 5);
+}
+
+TEST(ExecutableModel, NamesOperationAndNodeThatItLacks) {
+  const auto text =
+      message_of([] { ExecutableModel::from(graph_of({node("y", "FlyToTheMoon", {"x"})}), {}); });
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("FlyToTheMoon"), HasSubstr("node y"), HasSubstr("signature f")));
+}
+
+TEST(ExecutableModel, LeavesAloneWhatNoSignatureNeeds) {
+  const auto model = ExecutableModel::from(
+      graph_of({node("y", "Neg", {"x"}), node("other", "FlyToTheMoon", {"x"})}), {});
+  EXPECT_THAT(numbers(model.run("f", {{"x", floats({3})}}).at("y")), ElementsAre(-3.0F));
+}
+
+TEST(ExecutableModel, RefusesACycleAndAnInputThatIsNotThere) {
+  EXPECT_THAT(message_of([] {
+                ExecutableModel::from(
+                    graph_of({node("y", "Add", {"x", "z"}), node("z", "Neg", {"y"})}), {});
+              }),
+              HasSubstr("cycle"));
+  EXPECT_THAT(message_of([] { ExecutableModel::from(graph_of({node("y", "Neg", {"w"})}), {}); }),
+              AllOf(HasSubstr("node y (Neg)"), HasSubstr("w")));
+}
+
+TEST(ExecutableModel, ChecksInputsAgainstTheSignature) {
+  const auto model = ExecutableModel::from(graph_of({node("y", "Neg", {"x"})}), {});
+  EXPECT_THAT(message_of([&] { model.run("f", {}); }), HasSubstr("needs the input x"));
+  EXPECT_THAT(message_of([&] {
+                model.run("f", {{"x", at::ones({2}, at::kLong)}});
+              }),
+              AllOf(HasSubstr("DT_FLOAT"), HasSubstr("DT_INT64 [2]")));
+  EXPECT_THAT(message_of([&] {
+                model.run("f", {{"x", floats({1})}, {"z", floats({1})}});
+              }),
+              HasSubstr("no input z"));
+  EXPECT_THAT(message_of([&] { model.run("g", {{"x", floats({1})}}); }), HasSubstr("there are f"));
+}
+
+TEST(ExecutableModel, NamesTheNodeWhoseTypesDiffer) {
+  const auto model = ExecutableModel::from(
+      graph_of({graph::constant_node("one", TensorValue::scalar<std::int64_t>(1)),
+                node("y", "Add", {"x", "one"})}),
+      {});
+  EXPECT_THAT(message_of([&] {
+                model.run("f", {{"x", floats({1})}});
+              }),
+              AllOf(HasSubstr("node y (Add)"), HasSubstr("DT_INT64")));
+}
+
+TEST(ExecutableModel, SaysWhichVariableHasNoValue) {
+  const auto model = ExecutableModel::from(
+      graph_of(
+          {node("v", "VarHandleOp", {}, {{"dtype", DataType::kFloat}, {"shared_name", "weights"}}),
+           node("r", "ReadVariableOp", {"v"}, {{"dtype", DataType::kFloat}}),
+           node("y", "Mul", {"x", "r"})}),
+      {});
+  EXPECT_THAT(message_of([&] { model.run("f", {{"x", floats({1})}}); }), HasSubstr("weights"));
+}
+
+TEST(ExecutableModel, RefusesFunctionsThatCallThemselves) {
+  auto meta = graph_of({node("y", "PartitionedCall", {"x"}, {{"f", graph::FunctionRef{"g"}}})});
+  graph::FunctionDef function;
+  function.signature.name = "g";
+  function.signature.inputs = {{.name = "a", .type = DataType::kFloat}};
+  function.signature.outputs = {{.name = "b", .type = DataType::kFloat}};
+  function.nodes = {node("again", "PartitionedCall", {"a"}, {{"f", graph::FunctionRef{"g"}}})};
+  function.ret = {{"b", "again:output:0"}};
+  meta.graph.functions = {function};
+  EXPECT_THAT(message_of([&] { ExecutableModel::from(meta, {}); }), HasSubstr("calls itself"));
+}
+
+TEST(ExecutableModel, FindsOutputsOfFunctionsByTheirNames) {
+  auto meta = graph_of({node("y", "PartitionedCall", {"x"}, {{"f", graph::FunctionRef{"g"}}})});
+  graph::FunctionDef function;
+  function.signature.name = "g";
+  function.signature.inputs = {{.name = "a", .type = DataType::kFloat}};
+  function.signature.outputs = {{.name = "b", .type = DataType::kFloat}};
+  function.nodes = {graph::constant_node("k", TensorValue::scalar<std::int32_t>(2)),
+                    node("top", "TopKV2", {"a", "k:output:0"}),
+                    node("cast", "Cast", {"top:indices:0"}, {{"DstT", DataType::kFloat}})};
+  function.ret = {{"b", "cast:y:0"}};
+  meta.graph.functions = {function};
+  const auto model = ExecutableModel::from(meta, {});
+  EXPECT_THAT(numbers(model.run("f", {{"x", floats({1, 7, 3, 7})}}).at("y")), ElementsAre(1, 3));
+}
+
+TEST(ExecutableModel, AnswersManyThreadsAtOnce) {
+  const auto model = ExecutableModel::from(
+      graph_of({node("s", "Square", {"x"}), node("y", "Add", {"s", "x"})}), {});
+  std::vector<float> answers(4);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      threads.emplace_back([&, i] {
+        answers[i] = numbers(model.run("f", {{"x", floats({static_cast<float>(i)})}}).at("y"))[0];
+      });
+    }
+  }
+  EXPECT_THAT(answers, ElementsAre(0, 2, 6, 12));
+}
+
+}  // namespace
+}  // namespace muster::executor

@@ -1,0 +1,210 @@
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/executor/op_table_internal.h"
+
+namespace muster::executor {
+namespace {
+
+// libtorch computes channels first; NHWC is turned on the way in and out.
+enum class Layout { kChannelsLast, kChannelsFirst };
+
+Layout layout_of(const graph::NodeDef& node) {
+  const auto format = graph::attr_or<std::string>(node, "data_format", "NHWC");
+  if (format == "NHWC") return Layout::kChannelsLast;
+  if (format == "NCHW") return Layout::kChannelsFirst;
+  throw Unimplemented("the data_format {}", format);
+}
+
+at::Tensor to_channels_first(const at::Tensor& in, Layout layout) {
+  if (in.dim() != 4) throw InvalidArgument("input 0 must have four axes, but is {}", describe(in));
+  return layout == Layout::kChannelsLast ? in.permute({0, 3, 1, 2}) : in;
+}
+
+at::Tensor from_channels_first(const at::Tensor& out, Layout layout) {
+  return layout == Layout::kChannelsLast ? out.permute({0, 2, 3, 1}) : out;
+}
+
+// The entries of a list of four that belong to height and width; the others must be 1.
+std::vector<std::int64_t> height_width(const graph::NodeDef& node, const char* name,
+                                       Layout layout) {
+  auto list = graph::attr_or<graph::AttrList>(node, name, {}).ints;
+  if (list.empty()) list = {1, 1, 1, 1};
+  if (list.size() != 4) throw InvalidArgument("{} must have four entries", name);
+  if (layout == Layout::kChannelsLast) list = {list[0], list[3], list[1], list[2]};
+  if (list[0] != 1 || list[1] != 1) {
+    throw Unimplemented("{} other than 1 for batch and channels", name);
+  }
+  if (list[2] < 1 || list[3] < 1) throw InvalidArgument("{} must be positive", name);
+  return {list[2], list[3]};
+}
+
+// How much is added above, below, left and right.
+class Padding {
+ public:
+  Padding(const graph::NodeDef& node, Layout layout)
+      : kind_(graph::attr<std::string>(node, "padding")) {
+    if (kind_ == "EXPLICIT") {
+      const auto list = graph::attr<graph::AttrList>(node, "explicit_paddings").ints;
+      if (list.size() != 8) throw InvalidArgument("explicit_paddings must have eight entries");
+      const std::size_t height = layout == Layout::kChannelsLast ? 2 : 4;
+      explicit_.assign(list.begin() + static_cast<std::ptrdiff_t>(height),
+                       list.begin() + static_cast<std::ptrdiff_t>(height + 4));
+    } else if (kind_ != "SAME" && kind_ != "VALID") {
+      throw InvalidArgument("the padding {} is unknown", kind_);
+    }
+  }
+
+  std::vector<std::int64_t> amounts(const at::Tensor& in, const std::vector<std::int64_t>& window,
+                                    const std::vector<std::int64_t>& strides,
+                                    const std::vector<std::int64_t>& dilations) const {
+    if (kind_ == "EXPLICIT") return explicit_;
+    std::vector<std::int64_t> amounts(4, 0);
+    if (kind_ == "VALID") return amounts;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto size = in.size(static_cast<std::int64_t>(i) + 2);
+      const auto reach = (window[i] - 1) * dilations[i] + 1;
+      const auto places = (size + strides[i] - 1) / strides[i];
+      const auto total = std::max<std::int64_t>((places - 1) * strides[i] + reach - size, 0);
+      // An odd one goes below and to the right.
+      amounts[2 * i] = total / 2;
+      amounts[2 * i + 1] = total - total / 2;
+    }
+    return amounts;
+  }
+
+ private:
+  std::string kind_;
+  std::vector<std::int64_t> explicit_;
+};
+
+bool is_zero(const std::vector<std::int64_t>& amounts) {
+  return std::ranges::all_of(amounts, [](auto amount) { return amount == 0; });
+}
+
+at::Tensor padded(const at::Tensor& in, const std::vector<std::int64_t>& amounts, double value) {
+  if (is_zero(amounts)) return in;
+  return at::constant_pad_nd(in, {amounts[2], amounts[3], amounts[0], amounts[1]}, value);
+}
+
+// What convolutions and pools have in common.
+struct Window {
+  explicit Window(const graph::NodeDef& node)
+      : layout(layout_of(node)),
+        strides(height_width(node, "strides", layout)),
+        dilations(height_width(node, "dilations", layout)),
+        padding(node, layout) {}
+
+  Layout layout;
+  std::vector<std::int64_t> strides;
+  std::vector<std::int64_t> dilations;
+  Padding padding;
+};
+
+at::Tensor convolve(const Window& window, const Inputs& inputs, bool depthwise) {
+  const at::Tensor in = to_channels_first(inputs.tensor(0), window.layout);
+  const at::Tensor filter = inputs.tensor(1, in.scalar_type());
+  if (filter.dim() != 4 || filter.size(2) < 1 || in.size(1) % filter.size(2) != 0 ||
+      (depthwise && filter.size(2) != in.size(1))) {
+    throw InvalidArgument("the filter {} does not fit the {} channels of input 0", describe(filter),
+                          in.size(1));
+  }
+  const std::vector<std::int64_t> sizes{filter.size(0), filter.size(1)};
+  const auto amounts = window.padding.amounts(in, sizes, window.strides, window.dilations);
+  const at::Tensor weight = depthwise
+                                ? filter.permute({2, 3, 0, 1}).reshape({-1, 1, sizes[0], sizes[1]})
+                                : filter.permute({3, 2, 0, 1}).contiguous();
+  const auto groups = depthwise ? in.size(1) : in.size(1) / filter.size(2);
+  return from_channels_first(at::conv2d(padded(in, amounts, 0), weight, {}, window.strides,
+                                        at::IntArrayRef({0, 0}), window.dilations, groups),
+                             window.layout);
+}
+
+KernelFactory convolution(bool depthwise) {
+  return [depthwise](const KernelContext& context) -> Kernel {
+    return [depthwise, window = Window(context.node)](const Inputs& inputs) {
+      return Slots{convolve(window, inputs, depthwise)};
+    };
+  };
+}
+
+Kernel max_pool(const KernelContext& context) {
+  const Window window(context.node);
+  const auto size = height_width(context.node, "ksize", window.layout);
+  return [window, size](const Inputs& inputs) {
+    const at::Tensor in = to_channels_first(inputs.tensor(0), window.layout);
+    const auto amounts = window.padding.amounts(in, size, window.strides, {1, 1});
+    const at::Tensor out =
+        at::max_pool2d(padded(in, amounts, -std::numeric_limits<double>::infinity()).contiguous(),
+                       size, window.strides);
+    return Slots{from_channels_first(out, window.layout)};
+  };
+}
+
+// What is added at the edges does not count.
+Kernel average_pool(const KernelContext& context) {
+  const Window window(context.node);
+  const auto size = height_width(context.node, "ksize", window.layout);
+  return [window, size](const Inputs& inputs) {
+    const at::Tensor in = to_channels_first(inputs.tensor(0), window.layout);
+    const auto amounts = window.padding.amounts(in, size, window.strides, {1, 1});
+    const auto pool = [&](const at::Tensor& from) {
+      return at::avg_pool2d(padded(from, amounts, 0).contiguous(), size, window.strides);
+    };
+    at::Tensor out = pool(in);
+    if (!is_zero(amounts)) {
+      out = out.div(pool(at::ones({1, 1, in.size(2), in.size(3)}, in.options())));
+    }
+    return Slots{from_channels_first(out, window.layout)};
+  };
+}
+
+Kernel batch_norm(const KernelContext& context) {
+  // TensorFlow's default is to train.
+  if (graph::attr_or<bool>(context.node, "is_training", true)) {
+    throw Unimplemented("is_training: export the model for serving");
+  }
+  const auto layout = layout_of(context.node);
+  const auto epsilon = graph::attr_or<float>(context.node, "epsilon", 0.0001F);
+  return [layout, epsilon](const Inputs& inputs) {
+    const at::Tensor in = to_channels_first(inputs.tensor(0), layout);
+    const at::Tensor out =
+        at::batch_norm(in, inputs.tensor(1), inputs.tensor(2), inputs.tensor(3), inputs.tensor(4),
+                       /*training=*/false, /*momentum=*/0, epsilon, /*cudnn_enabled=*/false);
+    return Slots{from_channels_first(out, layout), inputs.slot(3), inputs.slot(4)};
+  };
+}
+
+Kernel bias_add(const KernelContext& context) {
+  const auto layout = layout_of(context.node);
+  return [layout](const Inputs& inputs) {
+    const at::Tensor in = inputs.tensor(0);
+    const at::Tensor bias = inputs.tensor(1, in.scalar_type());
+    const std::int64_t axis = layout == Layout::kChannelsLast ? in.dim() - 1 : 1;
+    if (bias.dim() != 1 || axis < 1 || axis >= in.dim() || bias.size(0) != in.size(axis)) {
+      throw InvalidArgument("the bias {} does not fit {}", describe(bias), describe(in));
+    }
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(in.dim()), 1);
+    sizes[static_cast<std::size_t>(axis)] = bias.size(0);
+    return Slots{in.add(bias.reshape(sizes))};
+  };
+}
+
+}  // namespace
+
+void add_nn_ops(OpTable& table) {
+  table.add("Conv2D", convolution(/*depthwise=*/false));
+  table.add("DepthwiseConv2dNative", convolution(/*depthwise=*/true));
+  table.add("MaxPool", max_pool);
+  table.add("AvgPool", average_pool);
+  for (const auto* name : {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}) {
+    table.add(name, Op{batch_norm, {"y", "batch_mean", "batch_variance"}});
+  }
+  table.add("BiasAdd", bias_add);
+}
+
+}  // namespace muster::executor

@@ -1,0 +1,205 @@
+#include <ATen/Functions.h>
+
+#include <optional>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/executor/op_table_internal.h"
+
+namespace muster::executor {
+
+Slot to_slot(Value value) {
+  return std::visit([](auto&& held) -> Slot { return std::forward<decltype(held)>(held); },
+                    std::move(value));
+}
+
+const Slot& Inputs::slot(std::size_t index) const {
+  if (index >= slots_.size()) {
+    throw InvalidArgument("input {} is missing; there are {}", index, slots_.size());
+  }
+  return slots_[index];
+}
+
+Value Inputs::value(std::size_t index) const {
+  const Slot& held = slot(index);
+  if (const auto* tensor = std::get_if<at::Tensor>(&held)) return *tensor;
+  if (const auto* strings = std::get_if<StringTensor>(&held)) return *strings;
+  if (const auto* variable = std::get_if<std::shared_ptr<Variable>>(&held)) {
+    return (*variable)->read();
+  }
+  throw InvalidArgument("input {} is no tensor", index);
+}
+
+bool Inputs::is_strings(std::size_t index) const {
+  const Slot& held = slot(index);
+  if (std::holds_alternative<std::shared_ptr<Variable>>(held)) {
+    return std::holds_alternative<StringTensor>(value(index));
+  }
+  return std::holds_alternative<StringTensor>(held);
+}
+
+at::Device Inputs::place() const {
+  if (device_.is_cpu()) return device_;
+  for (const Slot& held : slots_) {
+    if (std::holds_alternative<std::shared_ptr<Variable>>(held)) return device_;
+    const auto* tensor = std::get_if<at::Tensor>(&held);
+    if (tensor && (tensor->is_floating_point() || !tensor->device().is_cpu())) return device_;
+  }
+  return at::kCPU;
+}
+
+at::Tensor Inputs::tensor(std::size_t index) const {
+  const Value held = value(index);
+  const auto* tensor = std::get_if<at::Tensor>(&held);
+  if (!tensor) throw InvalidArgument("input {} must be numbers, but is strings", index);
+  const at::Device here = place();
+  return tensor->device() == here ? *tensor : tensor->to(here);
+}
+
+at::Tensor Inputs::tensor(std::size_t index, at::ScalarType type) const {
+  at::Tensor held = tensor(index);
+  if (held.scalar_type() != type) {
+    throw InvalidArgument("input {} must be of type {}, but is {}", index,
+                          graph::name_of(data_type(type)), describe(held));
+  }
+  return held;
+}
+
+at::Tensor Inputs::host_tensor(std::size_t index) const {
+  const Value held = value(index);
+  const auto* tensor = std::get_if<at::Tensor>(&held);
+  if (!tensor) throw InvalidArgument("input {} must be numbers, but is strings", index);
+  return tensor->cpu().contiguous();
+}
+
+StringTensor Inputs::strings(std::size_t index) const {
+  Value held = value(index);
+  auto* strings = std::get_if<StringTensor>(&held);
+  if (!strings) {
+    throw InvalidArgument("input {} must be strings, but is {}", index, describe(held));
+  }
+  return std::move(*strings);
+}
+
+std::string Inputs::string(std::size_t index) const {
+  const StringTensor held = strings(index);
+  if (held.values().size() != 1) {
+    throw InvalidArgument("input {} must be one string, but is {}", index, describe(held));
+  }
+  return held.values()[0];
+}
+
+std::vector<std::int64_t> Inputs::ints(std::size_t index) const {
+  const at::Tensor held = host_tensor(index);
+  if (!at::isIntegralType(held.scalar_type(), /*includeBool=*/false)) {
+    throw InvalidArgument("input {} must be whole numbers, but is {}", index, describe(held));
+  }
+  const at::Tensor wide = held.to(at::kLong).contiguous();
+  const auto* data = wide.data_ptr<std::int64_t>();
+  return {data, data + wide.numel()};
+}
+
+std::int64_t Inputs::integer(std::size_t index) const {
+  const auto held = ints(index);
+  if (held.size() != 1) {
+    throw InvalidArgument("input {} must be one whole number, but is {}", index, held.size());
+  }
+  return held[0];
+}
+
+const std::shared_ptr<Variable>& Inputs::variable(std::size_t index) const {
+  const auto* held = std::get_if<std::shared_ptr<Variable>>(&slot(index));
+  if (!held) throw InvalidArgument("input {} must be a variable", index);
+  return *held;
+}
+
+const std::shared_ptr<Table>& Inputs::table(std::size_t index) const {
+  const auto* held = std::get_if<std::shared_ptr<Table>>(&slot(index));
+  if (!held) throw InvalidArgument("input {} must be a lookup table", index);
+  return *held;
+}
+
+const OpTable& OpTable::standard() {
+  static const OpTable table = [] {
+    OpTable all;
+    add_array_ops(all);
+    add_slice_ops(all);
+    add_math_ops(all);
+    add_reduction_ops(all);
+    add_nn_ops(all);
+    add_state_ops(all);
+    add_string_ops(all);
+    add_sparse_ops(all);
+    add_parsing_ops(all);
+    add_function_ops(all);
+    return all;
+  }();
+  return table;
+}
+
+void OpTable::add(std::string name, Op op) {
+  const auto [place, is_new] = ops_.emplace(std::move(name), std::move(op));
+  if (!is_new) throw AlreadyExists("the operation {} is there already", place->first);
+}
+
+void OpTable::add_plain(std::string name, Kernel kernel) {
+  add(std::move(name), [kernel = std::move(kernel)](const KernelContext&) { return kernel; });
+}
+
+const Op* OpTable::find(std::string_view name) const {
+  const auto found = ops_.find(name);
+  return found == ops_.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> OpTable::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, op] : ops_) names.push_back(name);
+  return names;
+}
+
+std::int64_t positive_axis(std::int64_t axis, std::int64_t rank) {
+  if (axis < -rank || axis >= rank) {
+    throw InvalidArgument("there is no axis {} in a tensor of rank {}", axis, rank);
+  }
+  return axis < 0 ? axis + rank : axis;
+}
+
+Slots rearrange(
+    const Inputs& inputs, std::span<const std::size_t> which,
+    const std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>& move) {
+  const bool strings = !which.empty() && inputs.is_strings(which[0]);
+  std::vector<at::Tensor> sources;
+  std::vector<std::string> pool;
+  for (const auto index : which) {
+    if (!strings) {
+      sources.push_back(inputs.tensor(index));
+      if (sources.back().scalar_type() != sources.front().scalar_type()) {
+        throw InvalidArgument("inputs {} and {} differ in type: {} and {}", which[0], index,
+                              describe(sources.front()), describe(sources.back()));
+      }
+      continue;
+    }
+    const StringTensor held = inputs.strings(index);
+    const auto begin = static_cast<std::int64_t>(pool.size());
+    pool.insert(pool.end(), held.values().begin(), held.values().end());
+    sources.push_back(
+        at::arange(begin, static_cast<std::int64_t>(pool.size()), at::kLong).reshape(held.shape()));
+  }
+  Slots out;
+  for (const at::Tensor& moved : move(sources)) {
+    if (!strings) {
+      out.emplace_back(moved);
+      continue;
+    }
+    const at::Tensor numbers = moved.contiguous();
+    const auto* data = numbers.data_ptr<std::int64_t>();
+    std::vector<std::string> values;
+    for (std::int64_t i = 0; i < numbers.numel(); ++i) {
+      values.push_back(pool[static_cast<std::size_t>(data[i])]);
+    }
+    out.emplace_back(StringTensor(std::move(values), numbers.sizes().vec()));
+  }
+  return out;
+}
+
+}  // namespace muster::executor

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "muster/base/file_system.h"
+#include "muster/executor/resource_internal.h"
+#include "muster/graph/graph_def.h"
+
+namespace muster::executor {
+
+/// What flows along an edge of a graph: nothing (an output that is not computed), a value, a
+/// variable or a table.
+using Slot = std::variant<std::monostate, at::Tensor, StringTensor, std::shared_ptr<Variable>,
+                          std::shared_ptr<Table>>;
+using Slots = std::vector<Slot>;
+
+Slot to_slot(Value value);
+
+/// The inputs of one node at one run. Errors name the input by number; whoever runs the node adds
+/// its name.
+class Inputs {
+ public:
+  Inputs(std::span<const Slot> slots, at::Device device) : slots_(slots), device_(device) {}
+
+  std::size_t size() const { return slots_.size(); }
+  at::Device device() const { return device_; }
+  const Slot& slot(std::size_t index) const;
+  /// The value of an input; a variable stands for what it holds.
+  Value value(std::size_t index) const;
+  bool is_strings(std::size_t index) const;
+  /// A tensor where this node computes: on the CPU where all inputs are small whole numbers there,
+  /// else on the model's device.
+  at::Tensor tensor(std::size_t index) const;
+  /// A tensor of this type. Throws InvalidArgument.
+  at::Tensor tensor(std::size_t index, at::ScalarType type) const;
+  /// A tensor in the memory of the host, contiguous.
+  at::Tensor host_tensor(std::size_t index) const;
+  StringTensor strings(std::size_t index) const;
+  /// A string tensor with one element.
+  std::string string(std::size_t index) const;
+  /// The whole numbers of an input, such as a shape.
+  std::vector<std::int64_t> ints(std::size_t index) const;
+  /// An input of exactly one whole number.
+  std::int64_t integer(std::size_t index) const;
+  const std::shared_ptr<Variable>& variable(std::size_t index) const;
+  const std::shared_ptr<Table>& table(std::size_t index) const;
+
+ private:
+  at::Device place() const;
+
+  std::span<const Slot> slots_;
+  at::Device device_;
+};
+
+/// Computes the outputs of one node. May be called from several threads at once.
+using Kernel = std::function<Slots(const Inputs&)>;
+
+/// A function of the library, ready to be called.
+using Function = std::function<Slots(Slots arguments)>;
+
+/// What kernels are made with, once for each node, when a model is loaded.
+struct KernelContext {
+  const graph::NodeDef& node;
+  at::Device device;
+  Resources& resources;
+  /// The only bundle that RestoreV2 may read, and the only folder of files for tables.
+  Path variables_prefix{};
+  Path assets_dir{};
+  /// Makes a function of the library callable.
+  std::function<Function(const std::string& name)> function{};
+};
+
+/// Checks the node's attributes and makes its kernel. Throws InvalidArgument or Unimplemented.
+using KernelFactory = std::function<Kernel(const KernelContext&)>;
+
+/// Where an output argument of a node begins among its outputs.
+using OutputOffset = std::function<int(const graph::NodeDef& node, std::string_view argument)>;
+
+struct Op {
+  KernelFactory make;
+  /// The names of the output arguments where there are several of one value each.
+  std::vector<std::string> outputs{};
+  /// For arguments that are runs of values.
+  OutputOffset offset{};
+};
+
+/// The operations that can be run, by name.
+class OpTable {
+ public:
+  /// Every operation there is.
+  static const OpTable& standard();
+
+  /// Throws AlreadyExists.
+  void add(std::string name, Op op);
+  void add(std::string name, KernelFactory make) { add(std::move(name), Op{std::move(make)}); }
+  /// A kernel that needs no attributes.
+  void add_plain(std::string name, Kernel kernel);
+
+  const Op* find(std::string_view name) const;
+  std::vector<std::string> names() const;
+
+ private:
+  std::map<std::string, Op, std::less<>> ops_;
+};
+
+/// The families of operations; each adds its own.
+void add_array_ops(OpTable& table);
+void add_slice_ops(OpTable& table);
+void add_math_ops(OpTable& table);
+void add_reduction_ops(OpTable& table);
+void add_nn_ops(OpTable& table);
+void add_state_ops(OpTable& table);
+void add_string_ops(OpTable& table);
+void add_sparse_ops(OpTable& table);
+void add_parsing_ops(OpTable& table);
+void add_function_ops(OpTable& table);
+
+/// An axis counted from the front. Throws InvalidArgument unless -rank <= axis < rank.
+std::int64_t positive_axis(std::int64_t axis, std::int64_t rank);
+
+/// Runs something that only moves elements about, such as a reshape, on tensors of any type,
+/// strings among them: strings are numbered, the numbers are moved.
+Slots rearrange(const Inputs& inputs, std::span<const std::size_t> which,
+                const std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>& move);
+
+}  // namespace muster::executor

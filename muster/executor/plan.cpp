@@ -1,0 +1,250 @@
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/executor/plan_internal.h"
+
+namespace muster::executor {
+namespace {
+
+constexpr std::size_t kMaxCallDepth = 64;
+
+std::string where(const graph::NodeDef& node) {
+  return fmt::format("node {} ({})", node.name, node.op);
+}
+
+// Where an output of a node stands among its outputs.
+std::size_t flat_output(const graph::NodeDef& node, const Op& op, const graph::InputRef& ref) {
+  int offset = 0;
+  if (!ref.output.empty()) {
+    if (op.offset) {
+      offset = op.offset(node, ref.output);
+    } else if (!op.outputs.empty()) {
+      const auto found = std::ranges::find(op.outputs, ref.output);
+      if (found == op.outputs.end()) {
+        throw InvalidArgument("{} has no output {}", where(node), ref.output);
+      }
+      offset = static_cast<int>(found - op.outputs.begin());
+    }
+  }
+  return static_cast<std::size_t>(offset + ref.index);
+}
+
+}  // namespace
+
+Slots Plan::run(Slots arguments) const {
+  std::vector<Slots> places(steps_.size() + 1);
+  places[0] = std::move(arguments);
+  const auto at = [&](const Source& source) -> const Slot& {
+    const Slots& held = places[source.place];
+    if (source.output >= held.size()) {
+      throw InvalidArgument("there is no output {} of {}", source.output,
+                            source.place == 0 ? "the arguments" : steps_[source.place - 1].name);
+    }
+    return held[source.output];
+  };
+  Slots inputs;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    const auto doing = [&] { return fmt::format("node {} ({})", step.name, step.op); };
+    try {
+      inputs.clear();
+      for (const Source& source : step.inputs) inputs.push_back(at(source));
+      places[i + 1] = step.kernel(Inputs(inputs, device_));
+    } catch (Error& error) {
+      error.add_context(doing());
+      throw;
+    } catch (const c10::Error& error) {
+      throw InvalidArgument("{}: {}", doing(), error.what_without_backtrace());
+    }
+    for (const auto place : step.release) places[place].clear();
+  }
+  Slots out;
+  for (const Source& fetch : fetches_) out.push_back(at(fetch));
+  return out;
+}
+
+// A list of nodes with arguments and results: the graph, or a function.
+struct Planner::Body {
+  const std::vector<graph::NodeDef>& nodes;
+  std::vector<std::string> feeds;
+  std::vector<std::string> fetches;
+  std::vector<std::string> targets;
+  std::string name;
+};
+
+Planner::Planner(Environment environment) : environment_(std::move(environment)) {
+  for (const auto& function : environment_.graph.functions) {
+    library_.emplace(function.signature.name, &function);
+  }
+}
+
+Kernel Planner::make_kernel(const graph::NodeDef& node, const Op& op) {
+  KernelContext context{.node = node,
+                        .device = environment_.device,
+                        .resources = environment_.resources,
+                        .variables_prefix = environment_.variables_prefix,
+                        .assets_dir = environment_.assets_dir,
+                        .function = [this](const std::string& name) -> Function {
+                          return [plan = function(name)](Slots arguments) {
+                            return plan->run(std::move(arguments));
+                          };
+                        }};
+  try {
+    return op.make(context);
+  } catch (Error& error) {
+    error.add_context(where(node));
+    throw;
+  }
+}
+
+std::shared_ptr<const Plan> Planner::function(const std::string& name) {
+  auto& made = functions_[name];
+  if (made) return made;
+  const auto found = library_.find(name);
+  if (found == library_.end()) throw NotFound("there is no function {} in the graph", name);
+  if (!open_.insert(name).second) throw InvalidArgument("the function {} calls itself", name);
+  if (open_.size() > kMaxCallDepth) {
+    throw ResourceExhausted("functions call each other more than {} deep at {}", kMaxCallDepth,
+                            name);
+  }
+  const graph::FunctionDef& definition = *found->second;
+  Body body{.nodes = definition.nodes, .feeds = {}, .fetches = {}, .targets = {}, .name = name};
+  for (const auto& argument : definition.signature.inputs) body.feeds.push_back(argument.name);
+  for (const auto& result : definition.signature.outputs) {
+    const auto value = definition.ret.find(result.name);
+    if (value == definition.ret.end()) {
+      throw InvalidArgument("the function {} does not say what its result {} is", name,
+                            result.name);
+    }
+    body.fetches.push_back(value->second);
+  }
+  for (const auto& [key, node] : definition.control_ret) body.targets.push_back(node);
+  auto plan = std::make_shared<const Plan>(compile(body));
+  open_.erase(name);
+  return functions_[name] = std::move(plan);
+}
+
+Plan Planner::plan(const std::vector<std::string>& feeds, const std::vector<std::string>& fetches,
+                   const std::vector<std::string>& targets) {
+  // An earlier plan that failed may have left some open.
+  open_.clear();
+  return compile({environment_.graph.nodes, feeds, fetches, targets, "the graph"});
+}
+
+Plan Planner::compile(const Body& body) {
+  std::unordered_map<std::string_view, std::size_t> by_name;
+  for (std::size_t i = 0; i < body.nodes.size(); ++i) {
+    if (!by_name.emplace(body.nodes[i].name, i).second) {
+      throw InvalidArgument("{} has two nodes of the name {}", body.name, body.nodes[i].name);
+    }
+  }
+  // Arguments by what inputs call them: "x" is the same as "x:0".
+  std::map<std::pair<std::string_view, int>, std::size_t> arguments;
+  for (std::size_t i = 0; i < body.feeds.size(); ++i) {
+    const auto ref = graph::parse_input(body.feeds[i]);
+    arguments.emplace(std::pair(ref.node, ref.index), i);
+  }
+  const auto argument_of = [&](const graph::InputRef& ref) -> const std::size_t* {
+    if (ref.control || !ref.output.empty()) return nullptr;
+    const auto found = arguments.find(std::pair(ref.node, ref.index));
+    return found == arguments.end() ? nullptr : &found->second;
+  };
+  const auto node_of = [&](const graph::InputRef& ref, std::string_view user) {
+    const auto found = by_name.find(ref.node);
+    if (found == by_name.end()) {
+      throw InvalidArgument("{} needs {}, but there is no such node in {}", user, ref.node,
+                            body.name);
+    }
+    return found->second;
+  };
+
+  // Depth first without recursion, so that a long graph needs no long stack.
+  enum class State : char { kNew, kOpen, kDone };
+  std::vector<State> states(body.nodes.size(), State::kNew);
+  std::vector<std::size_t> order;
+  const auto visit = [&](std::size_t root) {
+    std::vector<std::pair<std::size_t, std::size_t>> stack;
+    const auto enter = [&](std::size_t node) {
+      if (states[node] == State::kDone) return;
+      if (states[node] == State::kOpen) {
+        throw InvalidArgument("{} depends on itself: a cycle in {}", where(body.nodes[node]),
+                              body.name);
+      }
+      states[node] = State::kOpen;
+      stack.emplace_back(node, 0);
+    };
+    enter(root);
+    while (!stack.empty()) {
+      const auto [node, next] = stack.back();
+      const auto& inputs = body.nodes[node].inputs;
+      if (next == inputs.size()) {
+        states[node] = State::kDone;
+        order.push_back(node);
+        stack.pop_back();
+        continue;
+      }
+      ++stack.back().second;
+      const auto ref = graph::parse_input(inputs[next]);
+      if (argument_of(ref)) continue;
+      // A control edge from an argument of a function orders nothing.
+      if (ref.control && arguments.contains({ref.node, 0}) && !by_name.contains(ref.node)) continue;
+      enter(node_of(ref, where(body.nodes[node])));
+    }
+  };
+  std::vector<graph::InputRef> fetched;
+  for (const auto& fetch : body.fetches) {
+    fetched.push_back(graph::parse_input(fetch));
+    if (!argument_of(fetched.back())) visit(node_of(fetched.back(), "an output"));
+  }
+  for (const auto& target : body.targets) visit(node_of(graph::parse_input(target), "a target"));
+
+  Plan plan;
+  plan.device_ = environment_.device;
+  std::vector<std::size_t> place_of(body.nodes.size(), 0);
+  std::vector<const Op*> op_of(body.nodes.size(), nullptr);
+  const auto source_of = [&](const graph::InputRef& ref) -> Plan::Source {
+    if (const auto* argument = argument_of(ref)) return {0, *argument};
+    const auto node = by_name.at(ref.node);
+    return {place_of[node], flat_output(body.nodes[node], *op_of[node], ref)};
+  };
+  std::vector<std::size_t> last_use(order.size() + 1, 0);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const graph::NodeDef& node = body.nodes[order[i]];
+    const Op* op = environment_.ops.find(node.op);
+    if (op == nullptr) {
+      throw Unimplemented(
+          "{}: the operation {} is not supported; docs/formats/supported_operations.md lists those "
+          "that are",
+          where(node), node.op);
+    }
+    Plan::Step step{.name = node.name, .op = node.op, .kernel = {}, .inputs = {}, .release = {}};
+    for (const auto& input : node.inputs) {
+      const auto ref = graph::parse_input(input);
+      if (ref.control) continue;
+      step.inputs.push_back(source_of(ref));
+      last_use[step.inputs.back().place] = i + 1;
+    }
+    step.kernel = make_kernel(node, *op);
+    op_of[order[i]] = op;
+    place_of[order[i]] = i + 1;
+    plan.steps_.push_back(std::move(step));
+  }
+  std::vector<bool> kept(order.size() + 1, false);
+  for (const auto& ref : fetched) {
+    plan.fetches_.push_back(source_of(ref));
+    kept[plan.fetches_.back().place] = true;
+  }
+  for (std::size_t place = 0; place < last_use.size(); ++place) {
+    if (kept[place]) continue;
+    const std::size_t user = last_use[place] != 0 ? last_use[place] : place;
+    if (user > 0) plan.steps_[user - 1].release.push_back(place);
+  }
+  return plan;
+}
+
+}  // namespace muster::executor

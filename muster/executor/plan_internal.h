@@ -1,0 +1,77 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/executor/op_table_internal.h"
+#include "muster/graph/graph_def.h"
+
+namespace muster::executor {
+
+/// The nodes that some outputs need, in an order in which each comes after its inputs, with their
+/// kernels. Immutable; may be run from several threads at once.
+class Plan {
+ public:
+  /// The values of the fetches. `arguments` are those of the feeds, in their order. Errors name the
+  /// node.
+  Slots run(Slots arguments) const;
+
+ private:
+  friend class Planner;
+
+  struct Source {
+    std::size_t place = 0;  // 0 are the arguments, i the outputs of step i - 1
+    std::size_t output = 0;
+  };
+  struct Step {
+    std::string name;
+    std::string op;
+    Kernel kernel;
+    std::vector<Source> inputs;
+    // Places that no later step reads.
+    std::vector<std::size_t> release;
+  };
+
+  at::Device device_{at::kCPU};
+  std::vector<Step> steps_;
+  std::vector<Source> fetches_;
+};
+
+/// Makes plans of one graph. Keeps references to what it is given.
+class Planner {
+ public:
+  struct Environment {
+    const graph::GraphDef& graph;
+    const OpTable& ops;
+    at::Device device;
+    Resources& resources;
+    Path variables_prefix{};
+    Path assets_dir{};
+  };
+  explicit Planner(Environment environment);
+
+  /// `feeds` and `fetches` are tensors ("x:0"), `targets` are nodes that must run. Throws
+  /// Unimplemented for an operation that is not in the table, InvalidArgument for a cycle, an input
+  /// that is not there, a wrong attribute; errors name the node.
+  Plan plan(const std::vector<std::string>& feeds, const std::vector<std::string>& fetches,
+            const std::vector<std::string>& targets);
+
+ private:
+  struct Body;
+
+  Plan compile(const Body& body);
+  std::shared_ptr<const Plan> function(const std::string& name);
+  Kernel make_kernel(const graph::NodeDef& node, const Op& op);
+
+  Environment environment_;
+  std::map<std::string_view, const graph::FunctionDef*> library_;
+  std::map<std::string, std::shared_ptr<const Plan>> functions_;
+  // Functions that are being made ready: one that is met again calls itself.
+  std::set<std::string> open_;
+};
+
+}  // namespace muster::executor

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+
+#include "muster/executor/value.h"
+
+namespace muster::executor {
+
+/// A variable of a model. May be used from any thread.
+class Variable {
+ public:
+  Variable(std::string name, graph::DataType type) : name_(std::move(name)), type_(type) {}
+
+  const std::string& name() const { return name_; }
+  bool has_value() const;
+  /// Throws FailedPrecondition when nothing was assigned yet.
+  Value read() const;
+  /// Throws InvalidArgument for another type than the variable's.
+  void assign(Value value);
+
+ private:
+  std::string name_;
+  graph::DataType type_;
+  mutable std::mutex mutex_;
+  std::optional<Value> value_;
+};
+
+/// A lookup table from strings or whole numbers to strings or numbers, filled once. May be used
+/// from any thread.
+class Table {
+ public:
+  Table(std::string name, graph::DataType key_type, graph::DataType value_type)
+      : name_(std::move(name)), key_type_(key_type), value_type_(value_type) {}
+
+  const std::string& name() const { return name_; }
+  graph::DataType key_type() const { return key_type_; }
+  graph::DataType value_type() const { return value_type_; }
+
+  /// Fills the table; a second time the same content is no error, and replaces the first. Throws
+  /// InvalidArgument for other types, other lengths or a key that occurs with two values.
+  void fill(const Value& keys, const Value& values);
+  /// The values of the keys, in the shape of the keys. Throws FailedPrecondition before fill().
+  Value find(const Value& keys, const Value& default_value) const;
+  std::int64_t size() const;
+
+ private:
+  struct Content {
+    std::unordered_map<std::string, std::int64_t> strings;
+    std::unordered_map<std::int64_t, std::int64_t> numbers;
+    Value values;
+    std::int64_t size = 0;
+  };
+
+  std::shared_ptr<const Content> content() const;
+
+  std::string name_;
+  graph::DataType key_type_;
+  graph::DataType value_type_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Content> content_;
+};
+
+/// The variables and tables of one model, by name. Made while the model is loaded, by one thread.
+class Resources {
+ public:
+  std::shared_ptr<Variable> variable(const std::string& name, graph::DataType type);
+  std::shared_ptr<Table> table(const std::string& name, graph::DataType key_type,
+                               graph::DataType value_type);
+  const std::map<std::string, std::shared_ptr<Variable>>& variables() const { return variables_; }
+
+ private:
+  std::map<std::string, std::shared_ptr<Variable>> variables_;
+  std::map<std::string, std::shared_ptr<Table>> tables_;
+};
+
+}  // namespace muster::executor

@@ -1,0 +1,238 @@
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/executor/op_table_internal.h"
+
+namespace muster::executor {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+constexpr std::size_t kFirst[] = {0};
+
+Slots slice(const Inputs& inputs) {
+  const auto begin = inputs.ints(1);
+  const auto sizes = inputs.ints(2);
+  return rearrange(inputs, kFirst, [&](const Tensors& in) {
+    at::Tensor out = in[0];
+    if (static_cast<std::int64_t>(begin.size()) != out.dim() || sizes.size() != begin.size()) {
+      throw InvalidArgument("a slice of {} needs as many starts and sizes as axes",
+                            describe(in[0]));
+    }
+    for (std::size_t i = 0; i < begin.size(); ++i) {
+      const auto axis = static_cast<std::int64_t>(i);
+      const auto size = sizes[i] < 0 ? out.size(axis) - begin[i] : sizes[i];
+      if (begin[i] < 0 || size < 0 || begin[i] > out.size(axis) - size) {
+        throw InvalidArgument("{} from {} on lie outside of axis {} of {}", sizes[i], begin[i], i,
+                              describe(in[0]));
+      }
+      out = out.narrow(axis, begin[i], size);
+    }
+    return Tensors{out};
+  });
+}
+
+// The masks of StridedSlice: bit i belongs to entry i of begin, end and strides.
+struct SliceMasks {
+  explicit SliceMasks(const graph::NodeDef& node)
+      : begin(mask(node, "begin_mask")),
+        end(mask(node, "end_mask")),
+        ellipsis(mask(node, "ellipsis_mask")),
+        new_axis(mask(node, "new_axis_mask")),
+        shrink(mask(node, "shrink_axis_mask")) {}
+
+  static std::int64_t mask(const graph::NodeDef& node, const char* name) {
+    return graph::attr_or<std::int64_t>(node, name, 0);
+  }
+  static bool has(std::int64_t mask, std::size_t entry) { return ((mask >> entry) & 1) != 0; }
+
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t ellipsis;
+  std::int64_t new_axis;
+  std::int64_t shrink;
+};
+
+struct SliceBounds {
+  std::vector<std::int64_t> begin;
+  std::vector<std::int64_t> end;
+  std::vector<std::int64_t> strides;
+};
+
+at::Tensor take_element(const at::Tensor& in, std::int64_t axis, std::int64_t index) {
+  const auto size = in.size(axis);
+  if (index < -size || index >= size) {
+    throw InvalidArgument("there is no element {} along axis {} of {}", index, axis, describe(in));
+  }
+  return in.select(axis, index < 0 ? index + size : index);
+}
+
+at::Tensor take_range(const at::Tensor& in, std::int64_t axis, const SliceMasks& masks,
+                      const SliceBounds& bounds, std::size_t entry) {
+  const auto size = in.size(axis);
+  const auto stride = bounds.strides[entry];
+  if (stride == 0) throw InvalidArgument("stride {} is 0", entry);
+  const std::int64_t lowest = stride > 0 ? 0 : -1;
+  const std::int64_t highest = stride > 0 ? size : size - 1;
+  const auto bound = [&](std::int64_t value) {
+    return std::clamp(value < 0 ? value + size : value, lowest, highest);
+  };
+  const auto from = SliceMasks::has(masks.begin, entry) ? (stride > 0 ? lowest : highest)
+                                                        : bound(bounds.begin[entry]);
+  const auto to = SliceMasks::has(masks.end, entry) ? (stride > 0 ? highest : lowest)
+                                                    : bound(bounds.end[entry]);
+  if (stride > 0) return in.slice(axis, from, std::max(from, to), stride);
+  std::vector<std::int64_t> places;
+  for (auto place = from; place > to; place += stride) places.push_back(place);
+  return in.index_select(axis, at::tensor(places, at::kLong).to(in.device()));
+}
+
+at::Tensor strided(const at::Tensor& in, const SliceMasks& masks, const SliceBounds& bounds) {
+  const auto entries = bounds.begin.size();
+  // Axes that entries beside the ellipsis use up.
+  std::int64_t used = 0;
+  for (std::size_t i = 0; i < entries; ++i) {
+    if (!SliceMasks::has(masks.ellipsis, i) && !SliceMasks::has(masks.new_axis, i)) ++used;
+  }
+  if (used > in.dim()) {
+    throw InvalidArgument("a slice of {} axes of {}", used, describe(in));
+  }
+  at::Tensor out = in;
+  std::int64_t axis = 0;
+  for (std::size_t i = 0; i < entries; ++i) {
+    if (SliceMasks::has(masks.ellipsis, i)) {
+      axis += in.dim() - used;
+    } else if (SliceMasks::has(masks.new_axis, i)) {
+      out = out.unsqueeze(axis++);
+    } else if (SliceMasks::has(masks.shrink, i)) {
+      out = take_element(out, axis, bounds.begin[i]);
+    } else {
+      out = take_range(out, axis, masks, bounds, i);
+      ++axis;
+    }
+  }
+  return out;
+}
+
+Kernel strided_slice(const KernelContext& context) {
+  return [masks = SliceMasks(context.node)](const Inputs& inputs) {
+    const SliceBounds bounds{inputs.ints(1), inputs.ints(2), inputs.ints(3)};
+    if (bounds.begin.size() != bounds.end.size() || bounds.begin.size() != bounds.strides.size() ||
+        bounds.begin.size() > 32) {
+      throw InvalidArgument("{} starts, {} ends and {} strides", bounds.begin.size(),
+                            bounds.end.size(), bounds.strides.size());
+    }
+    return rearrange(inputs, kFirst,
+                     [&](const Tensors& in) { return Tensors{strided(in[0], masks, bounds)}; });
+  };
+}
+
+void check_range(const at::Tensor& indices, std::int64_t size) {
+  if (indices.numel() == 0) return;
+  const auto low = indices.min().item<std::int64_t>();
+  const auto high = indices.max().item<std::int64_t>();
+  if (low < 0 || high >= size) {
+    throw InvalidArgument("the index {} is not in [0, {})", low < 0 ? low : high, size);
+  }
+}
+
+at::Tensor gather_along(const at::Tensor& in, const at::Tensor& indices, std::int64_t axis) {
+  check_range(indices, in.size(axis));
+  const at::Tensor flat = indices.to(in.device(), at::kLong).reshape({-1});
+  auto sizes = in.sizes().vec();
+  sizes.erase(sizes.begin() + axis);
+  const auto inner = indices.sizes();
+  sizes.insert(sizes.begin() + axis, inner.begin(), inner.end());
+  return in.index_select(axis, flat).reshape(sizes);
+}
+
+Kernel gather(const KernelContext& context) {
+  if (graph::attr_or<std::int64_t>(context.node, "batch_dims", 0) != 0) {
+    throw Unimplemented("batch_dims other than 0");
+  }
+  return [](const Inputs& inputs) {
+    const auto axis = inputs.size() > 2 ? inputs.integer(2) : 0;
+    const at::Tensor indices = inputs.host_tensor(1);
+    return rearrange(inputs, kFirst, [&](const Tensors& in) {
+      return Tensors{gather_along(in[0], indices, positive_axis(axis, in[0].dim()))};
+    });
+  };
+}
+
+// Rows of `indices` as places in a tensor whose first axes have these sizes.
+at::Tensor flat_places(const at::Tensor& indices, at::IntArrayRef sizes) {
+  at::Tensor places =
+      at::zeros(indices.sizes().slice(0, static_cast<std::size_t>(indices.dim()) - 1), at::kLong);
+  const auto depth = indices.size(-1);
+  if (depth > static_cast<std::int64_t>(sizes.size())) {
+    throw InvalidArgument("indices of {} axes into a tensor of rank {}", depth, sizes.size());
+  }
+  for (std::int64_t i = 0; i < depth; ++i) {
+    const at::Tensor part = indices.select(-1, i).to(at::kLong);
+    const auto size = sizes[static_cast<std::size_t>(i)];
+    check_range(part, size);
+    places = places.mul(size).add(part);
+  }
+  return places;
+}
+
+std::vector<std::int64_t> rows_and_rest(at::IntArrayRef sizes, std::int64_t depth) {
+  std::vector<std::int64_t> shape{1};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (static_cast<std::int64_t>(i) < depth) {
+      shape[0] *= sizes[i];
+    } else {
+      shape.push_back(sizes[i]);
+    }
+  }
+  return shape;
+}
+
+Slots gather_nd(const Inputs& inputs) {
+  const at::Tensor indices = inputs.host_tensor(1);
+  if (indices.dim() < 1) throw InvalidArgument("input 1 must have an axis");
+  return rearrange(inputs, kFirst, [&](const Tensors& in) {
+    const at::Tensor places = flat_places(indices, in[0].sizes());
+    return Tensors{
+        gather_along(in[0].reshape(rows_and_rest(in[0].sizes(), indices.size(-1))), places, 0)};
+  });
+}
+
+Slots scatter_nd(const Inputs& inputs) {
+  const at::Tensor indices = inputs.host_tensor(0);
+  const at::Tensor updates = inputs.tensor(1);
+  const auto sizes = inputs.ints(2);
+  if (indices.dim() < 1) throw InvalidArgument("input 0 must have an axis");
+  const auto shape = rows_and_rest(sizes, indices.size(-1));
+  const at::Tensor places = flat_places(indices, sizes).reshape({-1});
+  auto rows = shape;
+  rows[0] = places.numel();
+  at::Tensor out = at::zeros(shape, updates.options());
+  // Rows that occur more than once are added, in the order of the updates.
+  out.index_add_(0, places.to(updates.device()), updates.reshape(rows));
+  return {out.reshape(sizes)};
+}
+
+Slots resource_gather(const Inputs& inputs) {
+  const Value held = inputs.variable(0)->read();
+  const auto* tensor = std::get_if<at::Tensor>(&held);
+  if (!tensor || tensor->dim() < 1) throw InvalidArgument("input 0 must be rows of numbers");
+  return {gather_along(*tensor, inputs.host_tensor(1), 0)};
+}
+
+}  // namespace
+
+void add_slice_ops(OpTable& table) {
+  table.add_plain("Slice", slice);
+  table.add("StridedSlice", strided_slice);
+  table.add("Gather", gather);
+  table.add("GatherV2", gather);
+  table.add_plain("GatherNd", gather_nd);
+  table.add_plain("ScatterNd", scatter_nd);
+  table.add_plain("ResourceGather", resource_gather);
+}
+
+}  // namespace muster::executor
