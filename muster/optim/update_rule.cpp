@@ -1,6 +1,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "muster/base/error.h"
 #include "muster/optim/update_rule_internal.h"
 
 namespace muster::internal {
@@ -47,6 +48,13 @@ struct MakeRule {
     return RmsPropRule{to_float(rate), one_minus_decay, momentum, epsilon};
   }
   UpdateRule operator()(const FtrlOptions& o) const {
+    if (rate <= 0) {
+      throw InvalidArgument(
+          "ftrl: the learning rate is {}, but it must be positive: the weights are in proportion "
+          "to "
+          "it; let the schedule end above 0",
+          rate);
+    }
     const float l1 = to_float(o.l1);
     const float two_l2 = to_float(2.0 * o.l2);
     const float shrinkage = to_float(2.0 * o.l2_shrinkage);

@@ -246,9 +246,16 @@ void Updater::check(const Gradients& gradients) const {
 void Updater::apply(const Gradients& gradients, std::int64_t step) {
   check(gradients);
   const at::NoGradGuard no_grad;
-  for (Group& group : groups_) {
+  // All rules before the first update: one that a rate does not allow leaves everything as it was.
+  std::vector<internal::UpdateRule> rules;
+  rules.reserve(groups_.size());
+  for (const Group& group : groups_) {
     const double rate = group.optimizer.learning_rate().at(step);
-    const auto rule = internal::rule_of(group.optimizer, rate, group.beta_powers());
+    rules.push_back(internal::rule_of(group.optimizer, rate, group.beta_powers()));
+  }
+  auto next_rule = rules.begin();
+  for (Group& group : groups_) {
+    const internal::UpdateRule& rule = *next_rule++;
     for (const Run& run : group.runs) update_run(rule, run, gradients.flat);
     for (const Table& table : group.tables) {
       update_table(rule, table,

@@ -24,7 +24,8 @@ class Updater {
   ~Updater();
 
   /// One step. `step` is the number of updates made before: learning rates are taken at it. Throws
-  /// InvalidArgument when the gradients are not laid out as the variables; nothing is changed then.
+  /// InvalidArgument when the gradients are not laid out as the variables, or an FTRL's rate is not
+  /// positive; nothing is changed then.
   void apply(const Gradients& gradients, std::int64_t step);
 
   /// What each optimizer uses at this step, for summaries and logs.

@@ -280,6 +280,16 @@ TEST(Updater, RefusesGradientsOfAnotherLayout) {
   EXPECT_EQ(variables.flat().sum().item<float>(), 0.0f);
 }
 
+TEST(Updater, ChangesNothingWhereAnFtrlHasNoRate) {
+  const Variables variables = wide_and_deep();
+  Updater updater(variables,
+                  {{"", sgd({.learning_rate = 0.1})}, {"linear", ftrl({.learning_rate = 0.0})}});
+  Gradients gradients = variables.make_gradients();
+  gradients.flat.fill_(1);
+  EXPECT_THAT(message_of([&] { updater.apply(gradients, 0); }), HasSubstr("must be positive"));
+  EXPECT_EQ(variables.flat().sum().item<float>(), 0.0f);
+}
+
 TEST(DeviceUpdate, AgreesWithTheLoopsOfTheCpu) {
   for (const Optimizer& optimizer : every_optimizer()) {
     const Variables variables = wide_and_deep();
