@@ -369,8 +369,9 @@ void decode_versions(const Message& message, Decoding& decoding, Versions& out) 
 std::string encode_attr(const AttrValue& attr);
 
 void put_attrs(std::uint32_t field, const Attrs& attrs, std::string& out) {
-  for (const auto& [name, value] : attrs) {
-    in_context("attribute", name, [&] { put_entry(field, name, encode_attr(value), out); });
+  for (const auto& row : attrs) {
+    in_context("attribute", row.first,
+               [&] { put_entry(field, row.first, encode_attr(row.second), out); });
   }
 }
 
