@@ -57,6 +57,17 @@ Kernel make_identity(const KernelContext& context) {
   return identity;
 }
 
+Kernel check_numerics(const KernelContext& context) {
+  return
+      [message = graph::attr_or<std::string>(context.node, "message", "")](const Inputs& inputs) {
+        const at::Tensor in = inputs.tensor(0);
+        if (!at::isfinite(in).all().item<bool>()) {
+          throw InvalidArgument("input 0 holds NaN or infinity: {}", message);
+        }
+        return Slots{in};
+      };
+}
+
 Slots identity_n(const Inputs& inputs) {
   Slots out;
   for (std::size_t i = 0; i < inputs.size(); ++i) out.push_back(inputs.slot(i));
@@ -294,7 +305,6 @@ Kernel unique(const KernelContext& context) {
       }
       return std::pair(firsts, places);
     };
-    std::vector<double> numbers;
     std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>> found;
     if (inputs.is_strings(0)) {
       found = first_places(inputs.strings(0).values());
@@ -349,10 +359,11 @@ void add_array_ops(OpTable& table) {
     });
   }
   table.add_plain("NoOp", [](const Inputs&) { return Slots{}; });
-  for (const auto* name : {"Identity", "StopGradient", "PreventGradient", "Snapshot",
-                           "PlaceholderWithDefault", "CheckNumerics", "EnsureShape"}) {
+  for (const auto* name :
+       {"Identity", "StopGradient", "PreventGradient", "Snapshot", "PlaceholderWithDefault"}) {
     table.add(name, make_identity);
   }
+  table.add("CheckNumerics", check_numerics);
   table.add_plain("IdentityN", identity_n);
   table.add("Shape", shape);
   table.add("ShapeN", shape);

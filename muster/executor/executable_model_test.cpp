@@ -4,11 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <span>
 #include <thread>
 
 #include "muster/base/error.h"
+#include "muster/checkpoint/bundle_writer.h"
 #include "muster/records/example_builder.h"
 #include "muster/testing/data_dir.h"
+#include "muster/testing/temp_dir.h"
 
 namespace muster::executor {
 namespace {
@@ -188,6 +192,78 @@ TEST(ExecutableModel, FindsOutputsOfFunctionsByTheirNames) {
   meta.graph.functions = {function};
   const auto model = ExecutableModel::from(meta, {});
   EXPECT_THAT(numbers(model.run("f", {{"x", floats({1, 7, 3, 7})}}).at("y")), ElementsAre(1, 3));
+}
+
+// Variables of one value each, under these names, beside a graph that reads and restores them.
+graph::MetaGraph restoring_graph(const std::string& tensor) {
+  auto meta =
+      graph_of({node("v", "VariableV2", {}, {{"dtype", DataType::kFloat}}),
+                node("r", "Identity", {"v"}), node("y", "Mul", {"x", "r"}),
+                graph::constant_node("file", TensorValue::string_scalar("elsewhere")),
+                graph::constant_node("names", TensorValue::of_strings({1}, {tensor})),
+                graph::constant_node("slices", TensorValue::of_strings({1}, {""})),
+                node("restore", "RestoreV2", {"file", "names", "slices"},
+                     {{"dtypes", AttrValue::list(std::vector<DataType>{DataType::kFloat})}}),
+                node("assign", "Assign", {"v", "restore"}), node("all", "NoOp", {"^assign"})});
+  meta.saver = graph::Saver{.filename_tensor = "file:0", .restore_op = "all"};
+  return meta;
+}
+
+void write_variable(const testing::TempDir& dir, const std::string& name, float value) {
+  std::filesystem::create_directories(dir / "variables");
+  BundleWriter writer(dir / "variables/variables");
+  writer.add({.name = name, .shape = {}, .bytes = std::as_bytes(std::span(&value, 1))});
+  writer.finish();
+}
+
+TEST(ExecutableModel, RestoresVariablesAsTheSaverSays) {
+  const testing::TempDir dir;
+  write_variable(dir, "layer/weight", 3);
+  const auto model = ExecutableModel::from(restoring_graph("layer/weight"), dir.path());
+  EXPECT_THAT(numbers(model.run("f", {{"x", floats({2})}}).at("y")), ElementsAre(6.0F));
+}
+
+TEST(ExecutableModel, NamesTheVariableThatTheBundleLacks) {
+  const testing::TempDir dir;
+  write_variable(dir, "layer/weight", 3);
+  EXPECT_THAT(message_of([&] { ExecutableModel::from(restoring_graph("layer/bias"), dir.path()); }),
+              AllOf(HasSubstr("node restore (RestoreV2)"), HasSubstr("layer/bias")));
+}
+
+TEST(ExecutableModel, ReadsNoFilesButItsOwn) {
+  const testing::TempDir dir;
+  write_variable(dir, "layer/weight", 3);
+  auto meta = restoring_graph("layer/weight");
+  // What would feed the graph with the right name is not the saver's.
+  meta.graph.nodes.push_back(
+      graph::constant_node("other", TensorValue::string_scalar("/etc/passwd")));
+  meta.saver->filename_tensor = "other:0";
+  EXPECT_THROW(ExecutableModel::from(meta, dir.path()), PermissionDenied);
+
+  auto table =
+      graph_of({node("t", "HashTableV2", {},
+                     {{"key_dtype", DataType::kString}, {"value_dtype", DataType::kInt64}}),
+                graph::constant_node("file", TensorValue::string_scalar("/etc/passwd")),
+                node("fill", "InitializeTableFromTextFileV2", {"t", "file"},
+                     {{"key_index", -2}, {"value_index", -1}}),
+                node("y", "Identity", {"x", "^fill"})});
+  const auto model = ExecutableModel::from(table, dir.path());
+  EXPECT_THROW(model.run("f", {{"x", floats({2})}}), PermissionDenied);
+}
+
+TEST(ExecutableModel, LooksUpInATableThatTheGraphFills) {
+  const auto model = ExecutableModel::from(
+      graph_of({node("t", "HashTableV2", {},
+                     {{"key_dtype", DataType::kInt64}, {"value_dtype", DataType::kFloat}}),
+                graph::constant_node("keys", TensorValue::vector<std::int64_t>({4, 9})),
+                graph::constant_node("values", TensorValue::vector<float>({0.4F, 0.9F})),
+                graph::constant_node("other", TensorValue::scalar<float>(-1)),
+                node("fill", "InitializeTableV2", {"t", "keys", "values"}),
+                node("ids", "Cast", {"x"}, {{"DstT", DataType::kInt64}}),
+                node("y", "LookupTableFindV2", {"t", "ids", "other", "^fill"})}),
+      {});
+  EXPECT_THAT(numbers(model.run("f", {{"x", floats({9, 5, 4})}}).at("y")),
+              ElementsAre(0.9F, -1.0F, 0.4F));
 }
 
 TEST(ExecutableModel, AnswersManyThreadsAtOnce) {

@@ -167,7 +167,8 @@ std::int64_t positive_axis(std::int64_t axis, std::int64_t rank) {
 Slots rearrange(
     const Inputs& inputs, std::span<const std::size_t> which,
     const std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>& move) {
-  const bool strings = !which.empty() && inputs.is_strings(which[0]);
+  if (which.empty()) throw InvalidArgument("there are no inputs");
+  const bool strings = inputs.is_strings(which[0]);
   std::vector<at::Tensor> sources;
   std::vector<std::string> pool;
   for (const auto index : which) {

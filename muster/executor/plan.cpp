@@ -1,7 +1,9 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <exception>
 #include <functional>
+#include <new>
 #include <unordered_map>
 #include <utility>
 
@@ -60,6 +62,11 @@ Slots Plan::run(Slots arguments) const {
       throw;
     } catch (const c10::Error& error) {
       throw InvalidArgument("{}: {}", doing(), error.what_without_backtrace());
+    } catch (const std::bad_alloc&) {
+      throw ResourceExhausted("{}: there is not enough memory", doing());
+    } catch (const std::exception& error) {
+      // libtorch throws this for some shapes.
+      throw InvalidArgument("{}: {}", doing(), error.what());
     }
     for (const auto place : step.release) places[place].clear();
   }

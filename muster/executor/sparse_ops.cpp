@@ -16,7 +16,9 @@ namespace {
 using graph::DataType;
 using Tensors = std::vector<at::Tensor>;
 
-constexpr std::int64_t kMaxCrosses = std::int64_t{1} << 31;
+// More than these come from damage or malice, not from a batch.
+constexpr std::int64_t kMaxCrosses = std::int64_t{1} << 28;
+constexpr std::int64_t kMaxRows = std::int64_t{1} << 24;
 
 // The [n, rank] places of a sparse tensor, checked against its shape.
 struct Places {
@@ -51,18 +53,12 @@ at::Tensor tensor_of(const std::vector<std::int64_t>& values) {
 std::vector<std::int64_t> inferred(const std::vector<std::int64_t>& from,
                                    std::vector<std::int64_t> to) {
   const auto total = graph::element_count(from);
-  std::int64_t known = 1;
-  std::int64_t* missing = nullptr;
-  for (auto& size : to) {
-    if (size == -1 && !missing) {
-      missing = &size;
-    } else if (size < 0 || (size > 0 && known > *total / size && *total > 0)) {
-      throw InvalidArgument("a sparse tensor of {} elements does not take this shape", *total);
-    } else {
-      known *= size;
-    }
+  if (!total) throw InvalidArgument("input 1 is no shape");
+  if (const auto missing = std::ranges::find(to, -1); missing != to.end()) {
+    *missing = 1;
+    const auto known = graph::element_count(to);
+    *missing = known && *known > 0 ? *total / *known : 0;
   }
-  if (missing) *missing = known == 0 ? 0 : *total / known;
   if (graph::element_count(to) != total) {
     throw InvalidArgument("a sparse tensor of {} elements does not take this shape", *total);
   }
@@ -71,7 +67,6 @@ std::vector<std::int64_t> inferred(const std::vector<std::int64_t>& from,
 
 Slots sparse_reshape(const Inputs& inputs) {
   const Places from(inputs, 0, inputs.ints(1));
-  if (!graph::element_count(from.shape)) throw InvalidArgument("input 1 is no shape");
   const auto to = inferred(from.shape, inputs.ints(2));
   std::vector<std::int64_t> places(from.count * to.size());
   for (std::size_t i = 0; i < from.count; ++i) {
@@ -93,10 +88,10 @@ Slots sparse_reshape(const Inputs& inputs) {
 Slots fill_empty_rows(const Inputs& inputs) {
   const Places from(inputs, 0, inputs.ints(2));
   if (from.rank < 1) throw InvalidArgument("input 2 must have an axis of rows");
-  const auto rows = static_cast<std::size_t>(from.shape[0]);
-  if (from.shape[0] < 0 || from.shape[0] > kMaxCrosses) {
+  if (from.shape[0] < 0 || from.shape[0] > kMaxRows) {
     throw InvalidArgument("input 2 has {} rows", from.shape[0]);
   }
+  const auto rows = static_cast<std::size_t>(from.shape[0]);
   std::vector<std::vector<std::size_t>> by_row(rows);
   for (std::size_t i = 0; i < from.count; ++i) {
     by_row[static_cast<std::size_t>(from.at(i, 0))].push_back(i);
@@ -147,7 +142,7 @@ KernelFactory segment(Combine combine) {
       }
       const auto rows =
           inputs.size() > 3 ? inputs.integer(3) : (segments.empty() ? 0 : segments.back() + 1);
-      if (rows < 0 || (!segments.empty() && segments.back() >= rows) || rows > kMaxCrosses) {
+      if (rows < 0 || (!segments.empty() && segments.back() >= rows) || rows > kMaxRows) {
         throw InvalidArgument("{} segments are too few or too many", rows);
       }
       for (const auto index : indices) {
@@ -222,7 +217,7 @@ std::vector<std::uint64_t> fingerprints(const Inputs& inputs, std::size_t index)
 CrossRows sparse_rows(const Inputs& inputs, std::size_t column, std::size_t columns) {
   const Places places(inputs, column, inputs.ints(2 * columns + column));
   const auto values = fingerprints(inputs, columns + column);
-  if (places.rank != 2 || values.size() != places.count || places.shape[0] > kMaxCrosses) {
+  if (places.rank != 2 || values.size() != places.count || places.shape[0] > kMaxRows) {
     throw InvalidArgument("column {} of the cross is no sparse matrix", column);
   }
   CrossRows rows(static_cast<std::size_t>(places.shape[0]));

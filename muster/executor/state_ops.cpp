@@ -141,6 +141,12 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
+bool is_inside(const Path& path, const Path& folder) {
+  if (folder.empty()) return false;
+  const Path rest = path.lexically_normal().lexically_relative(folder.lexically_normal());
+  return !rest.empty() && *rest.begin() != ".." && *rest.begin() != ".";
+}
+
 Kernel fill_from_file(const KernelContext& context) {
   const auto& node = context.node;
   const auto key_index = graph::attr<std::int64_t>(node, "key_index");
@@ -155,7 +161,7 @@ Kernel fill_from_file(const KernelContext& context) {
   if (delimiter.size() != 1) throw InvalidArgument("the delimiter must be one byte");
   return [=, assets = context.assets_dir](const Inputs& inputs) {
     const Path path = inputs.string(1);
-    if (assets.empty() || path.parent_path() != assets || path.filename() == "..") {
+    if (!is_inside(path, assets)) {
       throw PermissionDenied("a table may only be filled from the model's assets in {}, not {}",
                              assets.string(), path.string());
     }
