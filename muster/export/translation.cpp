@@ -1,0 +1,306 @@
+#include <torch/types.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "muster/base/error.h"
+#include "muster/export/translation_internal.h"
+
+namespace muster::exporting {
+
+using graph::DataType;
+using graph::TensorValue;
+
+Order identity_order(std::size_t rank) {
+  Order order(rank);
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  return order;
+}
+
+DataType graph_type(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return DataType::kFloat;
+    case at::kDouble:
+      return DataType::kDouble;
+    case at::kInt:
+      return DataType::kInt32;
+    case at::kLong:
+      return DataType::kInt64;
+    case at::kByte:
+      return DataType::kUint8;
+    case at::kChar:
+      return DataType::kInt8;
+    case at::kShort:
+      return DataType::kInt16;
+    case at::kBool:
+      return DataType::kBool;
+    case at::kHalf:
+      return DataType::kHalf;
+    case at::kBFloat16:
+      return DataType::kBfloat16;
+    default:
+      throw Unimplemented("tensors of {} have no type in a TensorFlow graph", c10::toString(type));
+  }
+}
+
+TensorValue graph_value(const at::Tensor& tensor) {
+  const auto flat = tensor.detach().cpu().contiguous();
+  TensorValue value;
+  value.dtype = graph_type(flat.scalar_type());
+  value.shape = flat.sizes().vec();
+  value.bytes.assign(static_cast<const char*>(flat.data_ptr()), flat.nbytes());
+  return value;
+}
+
+// ------------------------------------------------------------------------------- Translation
+
+std::string Translation::unique(std::string name) {
+  for (char& letter : name) {
+    const bool allowed = std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_' ||
+                         letter == '.' || letter == '/' || letter == '-';
+    if (!allowed) letter = '_';
+  }
+  if (names_.insert(name).second) return name;
+  for (int number = 1;; ++number) {
+    const std::string next = fmt::format("{}_{}", name, number);
+    if (names_.insert(next).second) return next;
+  }
+}
+
+std::string Translation::add(std::string_view name, std::string_view op,
+                             std::vector<std::string> inputs, graph::Attrs attrs) {
+  const std::string full = scope_.empty() ? std::string(name) : fmt::format("{}/{}", scope_, name);
+  const std::string used = unique(full);
+  graph_.nodes.push_back({.name = used,
+                          .op = std::string(op),
+                          .inputs = std::move(inputs),
+                          .attrs = std::move(attrs)});
+  return used;
+}
+
+std::string Translation::constant(const TensorValue& value) {
+  const auto found = std::find_if(constants_.begin(), constants_.end(),
+                                  [&](const auto& held) { return held.first == value; });
+  if (found != constants_.end()) return found->second;
+  const std::string name = add("Const", "Const", {}, {{"dtype", value.dtype}, {"value", value}});
+  constants_.emplace_back(value, name);
+  return name;
+}
+
+std::string Translation::ints(const std::vector<std::int64_t>& values) {
+  return constant(TensorValue::vector(std::vector<std::int32_t>(values.begin(), values.end())));
+}
+
+std::string Translation::cast(const std::string& input, DataType from, DataType to) {
+  if (from == to) return input;
+  return add("Cast", "Cast", {input}, {{"SrcT", from}, {"DstT", to}, {"Truncate", false}});
+}
+
+std::string Translation::batch_size() {
+  if (!batch_size_.empty()) return batch_size_;
+  for (const auto& [name, id] : program_.features) {
+    const Value& feature = value(id);
+    if (feature.sizes.empty() || feature.sizes[0].per_row != 1) continue;
+    const auto shape = add("Shape", "Shape", {get(id)},
+                           {{"T", graph_type(feature.dtype)}, {"out_type", DataType::kInt32}});
+    batch_size_ = add("batch_size", "StridedSlice", {shape, ints({0}), ints({1}), ints({1})},
+                      {{"T", DataType::kInt32},
+                       {"Index", DataType::kInt32},
+                       {"begin_mask", 0},
+                       {"end_mask", 0},
+                       {"ellipsis_mask", 0},
+                       {"new_axis_mask", 0},
+                       {"shrink_axis_mask", 1}});
+    return batch_size_;
+  }
+  throw InvalidArgument("no prediction depends on a feature with a row for each example");
+}
+
+std::string Translation::shape_vector(const std::vector<Size>& sizes) {
+  std::vector<std::int64_t> known;
+  for (const Size& size : sizes) {
+    if (!size.follows_batch()) known.push_back(size.constant);
+  }
+  if (known.size() == sizes.size()) return ints(known);
+  std::vector<std::string> parts;
+  for (const Size& size : sizes) {
+    if (!size.follows_batch()) {
+      parts.push_back(constant(TensorValue::scalar(static_cast<std::int32_t>(size.constant))));
+    } else if (size.per_row == 1) {
+      parts.push_back(batch_size());
+    } else {
+      const auto factor = constant(TensorValue::scalar(static_cast<std::int32_t>(size.per_row)));
+      parts.push_back(add("mul", "Mul", {batch_size(), factor}, {{"T", DataType::kInt32}}));
+    }
+  }
+  const auto count = static_cast<std::int64_t>(parts.size());
+  return add("shape", "Pack", std::move(parts),
+             {{"N", count}, {"T", DataType::kInt32}, {"axis", 0}});
+}
+
+std::string Translation::reshape_vector(const std::vector<Size>& sizes) {
+  const auto following = std::count_if(sizes.begin(), sizes.end(),
+                                       [](const Size& size) { return size.follows_batch(); });
+  const bool empty = std::any_of(sizes.begin(), sizes.end(), [](const Size& size) {
+    return !size.follows_batch() && size.constant == 0;
+  });
+  if (following != 1 || empty) return shape_vector(sizes);
+  std::vector<std::int64_t> values;
+  for (const Size& size : sizes) values.push_back(size.follows_batch() ? -1 : size.constant);
+  return ints(values);
+}
+
+void Translation::set(ValueId id, const std::string& node, Order order) {
+  if (order.empty()) order = identity_order(value(id).sizes.size());
+  held_[id.index].emplace_back(std::move(order), node);
+}
+
+void Translation::set_permuted(ValueId output, ValueId input, const Order& axes) {
+  Order place(axes.size());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    place[static_cast<std::size_t>(axes[i])] = static_cast<std::int64_t>(i);
+  }
+  const auto forms = held_.at(input.index);
+  for (const auto& [order, node] : forms) {
+    Order seen;
+    for (const std::int64_t axis : order) seen.push_back(place[static_cast<std::size_t>(axis)]);
+    set(output, node, seen);
+  }
+}
+
+const Order& Translation::order_of(ValueId id) const { return held_.at(id.index).front().first; }
+
+bool Translation::has(ValueId id, const Order& order) const {
+  const auto& forms = held_.at(id.index);
+  return std::any_of(forms.begin(), forms.end(),
+                     [&](const auto& form) { return form.first == order; });
+}
+
+std::string Translation::get(ValueId id, Order order) {
+  if (order.empty()) order = identity_order(value(id).sizes.size());
+  auto& forms = held_.at(id.index);
+  for (const auto& form : forms) {
+    if (form.first == order) return form.second;
+  }
+  const auto& [from, node] = forms.front();
+  std::vector<std::int64_t> permutation;
+  for (const std::int64_t axis : order) {
+    const auto place = std::find(from.begin(), from.end(), axis);
+    permutation.push_back(place - from.begin());
+  }
+  const std::string made = add("transpose", "Transpose", {node, ints(permutation)},
+                               {{"T", graph_type(value(id).dtype)}, {"Tperm", DataType::kInt32}});
+  forms.emplace_back(order, made);
+  return made;
+}
+
+// -------------------------------------------------------------------------------------- Call
+
+const Argument& Call::argument(std::size_t index) const {
+  require(index < operation_.arguments.size(), "it has fewer arguments than expected");
+  return operation_.arguments[index];
+}
+
+bool Call::is_none(std::size_t index) const {
+  return std::holds_alternative<std::monostate>(argument(index));
+}
+
+bool Call::is_list(std::size_t index) const {
+  return std::holds_alternative<std::vector<Size>>(argument(index));
+}
+
+bool Call::is_tensor(std::size_t index) const {
+  return std::holds_alternative<ValueId>(argument(index));
+}
+
+ValueId Call::id(std::size_t index) const {
+  const auto* found = std::get_if<ValueId>(&argument(index));
+  require(found != nullptr, fmt::format("argument {} is no tensor of the model", index));
+  return *found;
+}
+
+std::vector<ValueId> Call::ids(std::size_t index) const {
+  const auto* found = std::get_if<std::vector<ValueId>>(&argument(index));
+  require(found != nullptr, fmt::format("argument {} is no list of tensors", index));
+  return *found;
+}
+
+std::int64_t Call::integer(std::size_t index) const {
+  const auto* found = std::get_if<Size>(&argument(index));
+  require(found != nullptr, fmt::format("argument {} is no integer", index));
+  require(!found->follows_batch(), fmt::format("argument {} follows the batch size", index));
+  return found->constant;
+}
+
+std::int64_t Call::axis(std::size_t index, std::size_t rank) const {
+  const std::int64_t given = integer(index);
+  return given < 0 ? given + static_cast<std::int64_t>(rank) : given;
+}
+
+std::vector<std::int64_t> Call::integers(std::size_t index) const {
+  if (std::holds_alternative<Size>(argument(index))) return {integer(index)};
+  std::vector<std::int64_t> values;
+  for (const Size& size : sizes(index)) {
+    require(!size.follows_batch(), fmt::format("argument {} follows the batch size", index));
+    values.push_back(size.constant);
+  }
+  return values;
+}
+
+std::vector<Size> Call::sizes(std::size_t index) const {
+  const auto* found = std::get_if<std::vector<Size>>(&argument(index));
+  require(found != nullptr, fmt::format("argument {} is no list of integers", index));
+  return *found;
+}
+
+double Call::number(std::size_t index) const {
+  if (const auto* real = std::get_if<double>(&argument(index))) return *real;
+  if (const auto* flag = std::get_if<bool>(&argument(index))) return *flag ? 1 : 0;
+  if (const auto* constant = std::get_if<at::Tensor>(&argument(index))) {
+    require(constant->numel() == 1, fmt::format("argument {} is no single number", index));
+    return constant->item<double>();
+  }
+  return static_cast<double>(integer(index));
+}
+
+bool Call::truth(std::size_t index) const {
+  if (const auto* flag = std::get_if<bool>(&argument(index))) return *flag;
+  return integer(index) != 0;
+}
+
+std::string Call::text(std::size_t index) const {
+  const auto* found = std::get_if<std::string>(&argument(index));
+  require(found != nullptr, fmt::format("argument {} is no text", index));
+  return *found;
+}
+
+std::pair<std::int64_t, std::int64_t> Call::pair(std::size_t index) const {
+  const auto values = integers(index);
+  require(values.size() == 1 || values.size() == 2, "it is not over two dimensions");
+  return {values.front(), values.back()};
+}
+
+std::string Call::operand(std::size_t index, at::ScalarType type, const Order& order) {
+  if (is_tensor(index)) {
+    const auto id_of = id(index);
+    const bool scalar = to.value(id_of).sizes.empty();
+    return to.cast(to.get(id_of, scalar ? Order{} : order), graph_type(to.value(id_of).dtype),
+                   graph_type(type));
+  }
+  if (const auto* held = std::get_if<at::Tensor>(&argument(index))) {
+    auto constant = held->to(type);
+    if (!order.empty() && constant.dim() == static_cast<std::int64_t>(order.size())) {
+      constant = constant.permute(order);
+    }
+    return to.constant(graph_value(constant));
+  }
+  return to.constant(graph_value(torch::scalar_tensor(number(index), type)));
+}
+
+void Call::require(bool holds, std::string_view why) const {
+  if (!holds)
+    throw Unimplemented("no translation to TensorFlow: {}: {}", describe(operation_), why);
+}
+
+}  // namespace muster::exporting

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/export/program.h"
+#include "muster/graph/graph_def.h"
+
+/// How a Program becomes nodes of a graph.
+namespace muster::exporting {
+
+/// How the axes of a tensor in the graph stand for those of the traced one: axis i of the graph's
+/// is axis order[i] of the traced.
+using Order = std::vector<std::int64_t>;
+
+Order identity_order(std::size_t rank);
+inline const Order kChannelsLast{0, 2, 3, 1};
+
+graph::DataType graph_type(at::ScalarType type);
+graph::TensorValue graph_value(const at::Tensor& tensor);
+
+/// The graph under construction and what stands for each traced value in it. Transposes are only
+/// written where somebody asks for an order that no node gives.
+class Translation {
+ public:
+  explicit Translation(const Program& program) : program_(program) {}
+
+  /// Adds a node; the name is made unique. Returns it.
+  std::string add(std::string_view name, std::string_view op, std::vector<std::string> inputs,
+                  graph::Attrs attrs);
+  /// Adds a constant, or finds the equal one.
+  std::string constant(const graph::TensorValue& value);
+  std::string ints(const std::vector<std::int64_t>& values);
+  std::string cast(const std::string& input, graph::DataType from, graph::DataType to);
+  /// The sizes as an int32 vector, computed where they follow the batch.
+  std::string shape_vector(const std::vector<Size>& sizes);
+  /// For Reshape: -1 for the size that follows the batch, where it is only one.
+  std::string reshape_vector(const std::vector<Size>& sizes);
+
+  /// Says that the node gives this value, in this order of axes; empty: as traced.
+  void set(ValueId id, const std::string& node, Order order = {});
+  /// The output is the input seen with its axes permuted: axis i is the input's axes[i].
+  void set_permuted(ValueId output, ValueId input, const Order& axes);
+  /// A tensor of the graph that holds the value in this order; empty: as traced.
+  std::string get(ValueId id, Order order = {});
+  /// An order that get() has without a transpose.
+  const Order& order_of(ValueId id) const;
+  /// Whether get() has this order without a transpose.
+  bool has(ValueId id, const Order& order) const;
+
+  const Value& value(ValueId id) const { return program_.values[id.index]; }
+  const Program& program() const { return program_; }
+  /// Prefix of the names of nodes that are added from now on.
+  void enter(const std::string& scope) { scope_ = scope; }
+
+  graph::GraphDef take() { return std::move(graph_); }
+  graph::GraphDef& graph() { return graph_; }
+
+ private:
+  std::string batch_size();
+  std::string unique(std::string name);
+
+  const Program& program_;
+  graph::GraphDef graph_;
+  std::set<std::string, std::less<>> names_;
+  std::vector<std::pair<graph::TensorValue, std::string>> constants_;
+  std::map<std::size_t, std::vector<std::pair<Order, std::string>>> held_;
+  std::string scope_;
+  std::string batch_size_;
+};
+
+/// One operation with readers for its arguments; they throw Unimplemented for an argument of a kind
+/// or value that has no translation, naming the operation.
+class Call {
+ public:
+  Call(const Operation& operation, Translation& target) : to(target), operation_(operation) {}
+
+  std::size_t count() const { return operation_.arguments.size(); }
+  const Argument& argument(std::size_t index) const;
+  bool is_none(std::size_t index) const;
+  bool is_list(std::size_t index) const;
+  bool is_tensor(std::size_t index) const;
+
+  ValueId id(std::size_t index) const;
+  std::vector<ValueId> ids(std::size_t index) const;
+  std::int64_t integer(std::size_t index) const;
+  /// An axis, counted from 0.
+  std::int64_t axis(std::size_t index, std::size_t rank) const;
+  /// A list, or one number.
+  std::vector<std::int64_t> integers(std::size_t index) const;
+  std::vector<Size> sizes(std::size_t index) const;
+  double number(std::size_t index) const;
+  bool truth(std::size_t index) const;
+  std::string text(std::size_t index) const;
+  /// The two numbers of a list of two, or of one that stands for both.
+  std::pair<std::int64_t, std::int64_t> pair(std::size_t index) const;
+
+  /// The value, a constant tensor or a number as a tensor of this type.
+  std::string operand(std::size_t index, at::ScalarType type, const Order& order = {});
+  std::string tensor(std::size_t index, Order order = {}) { return to.get(id(index), order); }
+  const Value& value(std::size_t index) const { return to.value(id(index)); }
+  std::size_t rank(std::size_t index) const { return value(index).sizes.size(); }
+
+  const Value& result() const { return to.value(operation_.outputs.at(0)); }
+  ValueId result_id() const { return operation_.outputs.at(0); }
+  void give(const std::string& node, Order order = {}) { to.set(result_id(), node, order); }
+  graph::DataType type() const { return graph_type(result().dtype); }
+
+  /// Throws Unimplemented when `holds` is false: "aten::conv2d in 'conv1': <why>".
+  void require(bool holds, std::string_view why) const;
+
+  Translation& to;
+
+ private:
+  const Operation& operation_;
+};
+
+/// How one operation of libtorch is written in TensorFlow's.
+struct OpTranslation {
+  std::string_view aten;
+  /// The operations it becomes, for the documents.
+  std::string_view tensorflow;
+  void (*translate)(Call& call);
+};
+
+std::span<const OpTranslation> linear_translations();
+std::span<const OpTranslation> pointwise_translations();
+std::span<const OpTranslation> reduction_translations();
+std::span<const OpTranslation> shape_translations();
+std::span<const OpTranslation> image_translations();
+
+}  // namespace muster::exporting
