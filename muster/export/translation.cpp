@@ -284,8 +284,9 @@ std::pair<std::int64_t, std::int64_t> Call::pair(std::size_t index) const {
 std::string Call::operand(std::size_t index, at::ScalarType type, const Order& order) {
   if (is_tensor(index)) {
     const auto id_of = id(index);
-    const bool scalar = to.value(id_of).sizes.empty();
-    return to.cast(to.get(id_of, scalar ? Order{} : order), graph_type(to.value(id_of).dtype),
+    // One of fewer axes is broadcast, which common orders leave as it was traced.
+    const bool fewer = to.value(id_of).sizes.size() != order.size();
+    return to.cast(to.get(id_of, fewer ? Order{} : order), graph_type(to.value(id_of).dtype),
                    graph_type(type));
   }
   if (const auto* held = std::get_if<at::Tensor>(&argument(index))) {
