@@ -13,9 +13,9 @@
 #include "muster/graph/data_type.h"
 #include "muster/graph/tensor_value.h"
 
-/// TensorFlow's GraphDef as values. In every struct `extra` holds what a file had and no field here
-/// has, in protobuf's encoding: it is written again as it came, so that a file passes through
-/// whole. Two of these are equal when their files mean the same.
+/// TensorFlow's GraphDef as values. Where a struct has one, `extra` holds what a file had and no
+/// field here has, in protobuf's encoding: it is written again as it came, so that a file passes
+/// through whole. Two of these are equal when their files mean the same.
 namespace muster::graph {
 
 struct AttrValue;
