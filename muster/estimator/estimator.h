@@ -45,11 +45,12 @@ struct EstimatorOptions {
   /// Evaluation, prediction and export use the averages where they are kept.
   std::optional<MovingAverageOptions> moving_average{};
   NanPolicy nan_policy{};
-  /// Trains in the place of gradients: see learner.h. Then the options about gradients are not used.
+  /// Trains in the place of gradients: see learner.h. Then the options about gradients are not
+  /// used.
   std::shared_ptr<const Learner> learner{};
   std::optional<WarmStartSettings> warm_start{};
-  /// What single variables begin with, before warm_start is looked at: the checkpoints that embedding
-  /// columns name.
+  /// What single variables begin with, before warm_start is looked at: the checkpoints that
+  /// embedding columns name.
   std::vector<WarmStartSettings> first_values{};
 };
 

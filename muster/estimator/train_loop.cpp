@@ -17,8 +17,8 @@
 #include "muster/estimator/run_state.h"
 #include "muster/estimator/seed_streams_internal.h"
 #include "muster/estimator/tensor_codec.h"
-#include "muster/kernels/torch_compat.h"
 #include "muster/estimator/train_session.h"
+#include "muster/kernels/torch_compat.h"
 #include "muster/optim/clipping.h"
 #include "muster/optim/updater.h"
 
