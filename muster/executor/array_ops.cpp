@@ -201,12 +201,19 @@ Slots tile(const Inputs& inputs) {
     if (static_cast<std::int64_t>(multiples.size()) != in.dim()) {
       throw InvalidArgument("{} multiples for {}", multiples.size(), describe(in));
     }
+    std::vector<std::int64_t> sizes = in.sizes().vec();
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      check_shape(std::array{sizes[i], multiples[i]});
+      sizes[i] *= multiples[i];
+    }
+    check_shape(sizes);
     return in.repeat(multiples);
   });
 }
 
 Slots fill(const Inputs& inputs) {
   const auto sizes = inputs.ints(0);
+  check_shape(sizes);
   return rearrange(inputs, range_of(1, 2), [&](const Tensors& in) {
     return Tensors{in[0].reshape({}).expand(sizes).contiguous()};
   });
@@ -214,6 +221,7 @@ Slots fill(const Inputs& inputs) {
 
 Slots broadcast_to(const Inputs& inputs) {
   const auto sizes = inputs.ints(1);
+  check_shape(sizes);
   return move_first(inputs, [&](const at::Tensor& in) { return in.expand(sizes); });
 }
 
@@ -258,6 +266,15 @@ std::vector<std::int64_t> torch_padding(const Inputs& inputs, std::int64_t rank)
 Slots pad(const Inputs& inputs) {
   const at::Tensor in = inputs.tensor(0);
   const auto padding = torch_padding(inputs, in.dim());
+  std::vector<std::int64_t> sizes = in.sizes().vec();
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::size_t pair = 2 * (sizes.size() - 1 - i);
+    for (const std::int64_t more : {padding[pair], padding[pair + 1]}) {
+      check_shape(std::array{more});
+      sizes[i] += more;
+    }
+  }
+  check_shape(sizes);
   if (inputs.size() < 3) return {at::constant_pad_nd(in, padding, 0)};
   return {at::constant_pad_nd(in, padding, inputs.host_tensor(2).item())};
 }
@@ -271,6 +288,7 @@ Kernel one_hot(const KernelContext& context) {
     const auto at = positive_axis(axis, indices.dim() + 1);
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(indices.dim()) + 1, 1);
     sizes[static_cast<std::size_t>(at)] = depth;
+    check_shape(std::array{indices.numel(), depth});
     const at::Tensor classes = at::arange(depth, indices.options()).reshape(sizes);
     const at::Tensor hit = indices.unsqueeze(at).eq(classes);
     return Slots{at::where(hit, inputs.tensor(2), inputs.tensor(3))};
@@ -284,7 +302,11 @@ Slots range(const Inputs& inputs) {
   const at::Tensor step = inputs.host_tensor(2);
   if (step.item<double>() == 0) throw InvalidArgument("the step of a range is 0");
   const double length = inputs.host_tensor(1).item<double>() - start.item<double>();
-  if (length / step.item<double>() <= 0) return {at::empty({0}, start.options())};
+  const double count = length / step.item<double>();
+  if (count <= 0) return {at::empty({0}, start.options())};
+  if (!(count <= static_cast<double>(kMaxElements))) {
+    throw ResourceExhausted("a range of {} elements; at most {} are made", count, kMaxElements);
+  }
   return {at::arange(start.item(), inputs.host_tensor(1).item(), step.item(), start.options())};
 }
 

@@ -1,4 +1,5 @@
 #include <ATen/Functions.h>
+#include <fmt/ranges.h>
 
 #include <optional>
 #include <utility>
@@ -155,6 +156,20 @@ std::vector<std::string> OpTable::names() const {
   std::vector<std::string> names;
   for (const auto& [name, op] : ops_) names.push_back(name);
   return names;
+}
+
+void check_shape(std::span<const std::int64_t> sizes) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : sizes) {
+    if (size < 0) throw InvalidArgument("[{}] has a negative size", fmt::join(sizes, ", "));
+    if (size == 0) return;
+  }
+  for (const std::int64_t size : sizes) {
+    if (__builtin_mul_overflow(count, size, &count) || count > kMaxElements) {
+      throw ResourceExhausted("[{}] has more than {} elements", fmt::join(sizes, ", "),
+                              kMaxElements);
+    }
+  }
 }
 
 std::int64_t positive_axis(std::int64_t axis, std::int64_t rank) {

@@ -125,6 +125,13 @@ void add_function_ops(OpTable& table);
 /// An axis counted from the front. Throws InvalidArgument unless -rank <= axis < rank.
 std::int64_t positive_axis(std::int64_t axis, std::int64_t rank);
 
+/// The largest value that an operation may make out of small inputs, in elements: a shape that a
+/// graph or a request names is not to be trusted with the memory of the machine.
+inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
+
+/// Throws InvalidArgument for a negative size, and ResourceExhausted for more than kMaxElements.
+void check_shape(std::span<const std::int64_t> sizes);
+
 /// Runs something that only moves elements about, such as a reshape, on tensors of any type,
 /// strings among them: strings are numbered, the numbers are moved.
 Slots rearrange(const Inputs& inputs, std::span<const std::size_t> which,

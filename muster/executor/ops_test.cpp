@@ -303,5 +303,19 @@ TEST(SupportedOperations, AreThoseOfThePage) {
       << "write the page again: MUSTER_WRITE_PAGES=1 executor_test";
 }
 
+TEST(Ops, MakeNothingThatIsLargerThanTheLimit) {
+  const std::int32_t large = 1 << 20;
+  const auto one = floats({1}, {1, 1});
+  EXPECT_THROW(run("Fill", {ints({large, large}), at::scalar_tensor(7.0F)}), ResourceExhausted);
+  EXPECT_THROW(run("Tile", {one, ints({large, large})}), ResourceExhausted);
+  EXPECT_THROW(run("BroadcastTo", {one, ints({large, large})}), ResourceExhausted);
+  EXPECT_THROW(run("Pad", {one, ints({large, 0, large, 0}).reshape({2, 2})}), ResourceExhausted);
+  EXPECT_THROW(run("Range", {number(0), number(1 << 30), number(1)}), ResourceExhausted);
+  EXPECT_THROW(run("OneHot", {ints({1, 2}), number(1 << 30), at::scalar_tensor(1.0F),
+                              at::scalar_tensor(0.0F)}),
+               ResourceExhausted);
+  EXPECT_THROW(run("Fill", {ints({-1, 2}), at::scalar_tensor(7.0F)}), InvalidArgument);
+}
+
 }  // namespace
 }  // namespace muster::executor

@@ -206,6 +206,7 @@ Slots scatter_nd(const Inputs& inputs) {
   const at::Tensor updates = inputs.tensor(1);
   const auto sizes = inputs.ints(2);
   if (indices.dim() < 1) throw InvalidArgument("input 0 must have an axis");
+  check_shape(sizes);
   const auto shape = rows_and_rest(sizes, indices.size(-1));
   const at::Tensor places = flat_places(indices, sizes).reshape({-1});
   auto rows = shape;
