@@ -7,16 +7,27 @@
 include_guard()
 include(GoogleTest)
 
-# Every public header is also compiled alone, so that including it needs nothing before it. Those of a module with
-# TORCH find libtorch's headers precompiled, or the check would take as long as the build.
+# Every public header is also compiled alone, so that including it needs nothing before it: by its own source, which
+# includes it first, or by a file made for it. Those of a module with TORCH find libtorch's headers precompiled, or the
+# check would take as long as the build.
 function(muster_verify_headers name torch)
   set(checks "")
   foreach(header IN LISTS ARGN)
+    string(REGEX REPLACE "\\.h$" ".cpp" own "${CMAKE_CURRENT_SOURCE_DIR}/${header}")
+    if(EXISTS "${own}")
+      file(STRINGS "${own}" first REGEX "^#include" LIMIT_COUNT 1)
+      if(first STREQUAL "#include \"muster/${name}/${header}\"")
+        continue()
+      endif()
+    endif()
     string(MAKE_C_IDENTIFIER "${header}" id)
     set(source "${CMAKE_CURRENT_BINARY_DIR}/verify_${id}.cpp")
     file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"muster/${name}/${header}\"\n")
     list(APPEND checks "${source}")
   endforeach()
+  if(NOT checks)
+    return()
+  endif()
   add_library(muster_${name}_verify_headers OBJECT EXCLUDE_FROM_ALL ${checks})
   target_link_libraries(muster_${name}_verify_headers PRIVATE muster_${name} muster_warnings)
   if(torch)
