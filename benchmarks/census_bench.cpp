@@ -2,28 +2,20 @@
 #include <fmt/core.h>
 #include <torch/types.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "benchmarks/report.h"
+#include "benchmarks/training_rate.h"
 #include "muster/base/log.h"
-#include "muster/base/thread_pool.h"
 #include "muster/estimator/dnn_linear_combined.h"
 #include "muster/features/census_columns_internal.h"
 #include "muster/features/column_set.h"
 
 namespace muster {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBatches = 64;
 
@@ -49,23 +41,20 @@ class CensusTraining {
     }
   }
 
-  double steps_per_second(Input input, int threads, std::int64_t steps) const {
-    RunConfig config;
-    config.model_dir =
-        std::filesystem::temp_directory_path() / fmt::format("muster-bench-{}", std::rand());
-    config.log_step_count_steps = 0;
-    config.save_summary_steps = 0;
-    config.save_checkpoints = false;
-    config.threads_per_replica = threads;
-    auto estimator = DNNLinearCombinedClassifier({.linear_columns = columns_.wide,
-                                                  .dnn_columns = columns_.deep,
-                                                  .hidden_units = {100, 70, 48, 34}},
-                                                 config);
-    const auto start = Clock::now();
-    estimator.train(input_fn(input), {.steps = steps, .handle_signals = false});
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    std::filesystem::remove_all(config.model_dir);
-    return static_cast<double>(steps) / seconds;
+  Estimator estimator(const RunConfig& config) const {
+    return DNNLinearCombinedClassifier({.linear_columns = columns_.wide,
+                                        .dnn_columns = columns_.deep,
+                                        .hidden_units = {100, 70, 48, 34}},
+                                       config);
+  }
+
+  InputFn input_fn(Input input) const {
+    return [this, input](const InputContext&) {
+      if (input == Input::kIds) return cycle(ids_);
+      return cycle(words_)
+          .map([this](Batch batch) { return prepare(std::move(batch)); })
+          .prefetch(4);
+    };
   }
 
  private:
@@ -76,54 +65,14 @@ class CensusTraining {
   static Dataset<Batch> cycle(const std::vector<Batch>& batches) {
     return generate([batches](std::uint64_t i) { return std::optional(batches[i % kBatches]); });
   }
-  InputFn input_fn(Input input) const {
-    return [this, input](const InputContext&) {
-      if (input == Input::kIds) return cycle(ids_);
-      return cycle(words_)
-          .map([this](Batch batch) { return prepare(std::move(batch)); })
-          .prefetch(4);
-    };
-  }
 
   internal::CensusColumns columns_;
   std::shared_ptr<const ColumnSet> wide_, deep_;
   std::vector<Batch> words_, ids_;
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-double best_steps_per_second(const CensusTraining& training, Input input, std::int64_t steps) {
-  double best = 0;
-  for (const int threads : {1, static_cast<int>(ThreadPool::available_processors())}) {
-    std::vector<double> rates;
-    for (int i = 0; i < 3; ++i) rates.push_back(training.steps_per_second(input, threads, steps));
-    best = std::max(best, median(rates));
-  }
-  return best;
-}
-
-// The anchor in the same run, if this machine has PyTorch for Python; its best setting.
-std::optional<double> anchor_examples_per_second(std::size_t batch_size) {
-  const char* python = std::getenv("MUSTER_PYTHON");
-  const std::string command =
-      fmt::format("{} {}/benchmarks/anchors/census_torch.py --batch {} 2>/dev/null",
-                  python == nullptr ? "/usr/bin/python3" : python, MUSTER_SOURCE_DIR, batch_size);
-  std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
-  std::string text;
-  char buffer[4096];
-  while (pipe != nullptr && std::fgets(buffer, sizeof(buffer), pipe.get()) != nullptr) {
-    text += buffer;
-  }
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) {
-    fmt::print(stderr, "no anchor for batch {}: python3-torch is not installed\n", batch_size);
-    return std::nullopt;
-  }
-  fmt::print(stderr, "anchor of batch {}: {}\n", batch_size, json.dump());
-  return json.at("examples_per_second").get<double>();
+bench::MakeEstimator make(const CensusTraining& training) {
+  return [&training](const RunConfig& config) { return training.estimator(config); };
 }
 
 void measure_training(bench::Report& report, std::size_t batch_size, std::int64_t steps,
@@ -133,11 +82,13 @@ void measure_training(bench::Report& report, std::size_t batch_size, std::int64_
       fmt::format("wide and deep, batch {}, from words, over PyTorch from ids", batch_size);
   if (!report.wants(from_ids) && !report.wants(from_words)) return;
   const CensusTraining training(batch_size, 1'000'000);
-  const auto anchor = anchor_examples_per_second(batch_size);
+  const auto anchor =
+      bench::anchor_examples_per_second(fmt::format("census_torch.py --batch {}", batch_size));
   const auto add = [&](const std::string& name, Input input) {
     if (!report.wants(name)) return;
     const double examples =
-        best_steps_per_second(training, input, steps) * static_cast<double>(batch_size);
+        bench::best_steps_per_second(make(training), training.input_fn(input), steps) *
+        static_cast<double>(batch_size);
     report.add({.name = name,
                 .value = examples,
                 .unit = "examples/s",
@@ -156,15 +107,19 @@ void measure_table_size(bench::Report& report) {
   const CensusTraining large(40, 1'000'000);
   const CensusTraining small(40, 1'000);
   constexpr std::int64_t kSteps = 4'000;
+  const auto rate_of = [](const CensusTraining& training) {
+    return bench::steps_per_second_of_run(make(training), training.input_fn(Input::kIds), 1,
+                                          kSteps);
+  };
   std::vector<double> of_large, of_small;
   for (int i = 0; i < 5; ++i) {
-    of_large.push_back(large.steps_per_second(Input::kIds, 1, kSteps));
-    of_small.push_back(small.steps_per_second(Input::kIds, 1, kSteps));
+    of_large.push_back(rate_of(large));
+    of_small.push_back(rate_of(small));
   }
   report.add({.name = name,
-              .value = median(of_large),
+              .value = bench::median(of_large),
               .unit = "steps/s",
-              .limit = median(of_small),
+              .limit = bench::median(of_small),
               .at_least = 0.9});
 }
 

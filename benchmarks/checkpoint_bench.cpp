@@ -121,11 +121,6 @@ float compute(const Network& network) {
   return sum;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 template <typename Work>
 double seconds_of(Work&& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -180,9 +175,11 @@ void measure_thread(Report& report, const Network& network, const std::string& w
     held.push_back(cost.held);
     all_in.push_back(cost.all_in);
   }
-  report.add({.name = name, .value = median(held) / median(copied), .unit = "memcpys"});
+  report.add({.name = name,
+              .value = muster::bench::median(held) / muster::bench::median(copied),
+              .unit = "memcpys"});
   report.add({.name = name + ", with the slow-down of the work beside the writing",
-              .value = median(all_in) / median(copied),
+              .value = muster::bench::median(all_in) / muster::bench::median(copied),
               .unit = "memcpys"});
 }
 

@@ -3,18 +3,14 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/types.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "benchmarks/report.h"
+#include "benchmarks/training_rate.h"
 #include "muster/base/log.h"
 #include "muster/estimator/arithmetic.h"
 #include "muster/estimator/estimator.h"
@@ -86,69 +82,11 @@ struct TinyModel : Model {
   torch::Tensor weight;
 };
 
-RunConfig silent_config(int threads) {
-  static int folders = 0;
-  RunConfig config;
-  config.model_dir = std::filesystem::temp_directory_path() /
-                     fmt::format("muster-bench-{}-{}", ::getpid(), folders++);
-  config.log_step_count_steps = 0;
-  config.save_summary_steps = 0;
-  config.save_checkpoints = false;
-  config.threads_per_replica = threads;
-  return config;
-}
-
 // The same batch for ever: input costs nothing, as on the other side.
 InputFn constant_input(const Batch& batch) {
   return [batch](const InputContext&) {
     return generate([batch](std::uint64_t) { return std::optional(batch); });
   };
-}
-
-// Median steps/s of three runs of about a second.
-double steps_per_second(const EstimatorOptions& options, const Batch& batch, int threads,
-                        std::int64_t steps) {
-  std::vector<double> rates;
-  for (int i = 0; i < 3; ++i) {
-    const RunConfig config = silent_config(threads);
-    Estimator estimator(options, config);
-    const auto start = Clock::now();
-    estimator.train(constant_input(batch), {.steps = steps, .handle_signals = false});
-    rates.push_back(static_cast<double>(steps) / seconds_since(start));
-    std::filesystem::remove_all(config.model_dir);
-  }
-  std::sort(rates.begin(), rates.end());
-  return rates[1];
-}
-
-double best_examples_per_second(const EstimatorOptions& options, const Batch& batch,
-                                std::int64_t steps) {
-  double best = 0;
-  for (const int threads : {1, static_cast<int>(ThreadPool::available_processors())}) {
-    best = std::max(
-        best, steps_per_second(options, batch, threads, steps) * static_cast<double>(batch.size()));
-  }
-  return best;
-}
-
-// The anchor in the same run, if this machine has PyTorch for Python; its best setting.
-std::optional<double> anchor_examples_per_second(const std::string& model) {
-  const char* python = std::getenv("MUSTER_PYTHON");
-  const std::string command =
-      fmt::format("{} {}/benchmarks/anchors/train_torch.py {} 2>/dev/null",
-                  python == nullptr ? "/usr/bin/python3" : python, MUSTER_SOURCE_DIR, model);
-  std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
-  std::string text;
-  char buffer[4096];
-  while (pipe != nullptr && std::fgets(buffer, sizeof(buffer), pipe.get()) != nullptr)
-    text += buffer;
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) {
-    fmt::print(stderr, "no anchor for {}: python3-torch is not installed\n", model);
-    return std::nullopt;
-  }
-  fmt::print(stderr, "anchor {}: {}\n", model, json.dump());
-  return json.at("examples_per_second").get<double>();
 }
 
 EstimatorOptions tiny_options() {
@@ -160,12 +98,17 @@ Batch tiny_batch() {
   return make_batch(Features{{"x", torch::ones({1, 1})}}, torch::zeros({1, 1}));
 }
 
+bench::MakeEstimator make(const EstimatorOptions& options) {
+  return [options](const RunConfig& config) { return Estimator(options, config); };
+}
+
 // The loop's own cost: a step of the tiny model through the estimator, less the same step by hand.
 double loop_microseconds() {
   const EstimatorOptions options = tiny_options();
   const Batch batch = tiny_batch();
   constexpr std::int64_t kSteps = 50'000;
-  const double through_loop = 1e6 / steps_per_second(options, batch, 1, kSteps);
+  const double through_loop =
+      1e6 / bench::steps_per_second(make(options), constant_input(batch), 1, kSteps);
 
   auto model = std::make_shared<TinyModel>();
   auto variables = Variables::adopt(*model);
@@ -182,14 +125,13 @@ double loop_microseconds() {
     }
     by_hand.push_back(1e6 * seconds_since(start) / static_cast<double>(kSteps));
   }
-  std::sort(by_hand.begin(), by_hand.end());
-  return through_loop - by_hand[1];
+  return through_loop - bench::median(by_hand);
 }
 
 // A call of a Predictor, less the model's forward by hand.
 double predictor_microseconds(const EstimatorOptions& options, const Batch& batch,
                               const bench::Effort& effort) {
-  RunConfig config = silent_config(1);
+  RunConfig config = bench::silent_config(1);
   config.save_checkpoints = true;
   Estimator(options, config).train(constant_input(batch), {.steps = 1, .handle_signals = false});
   const Predictor predictor(options, config.model_dir);
@@ -221,11 +163,12 @@ void add_training(bench::Report& report, const std::string& name, const std::str
                   double at_least, double aim, const EstimatorOptions& options, const Batch& batch,
                   std::int64_t steps) {
   if (!report.wants(name)) return;
-  const double ours = best_examples_per_second(options, batch, steps);
+  const double ours = bench::best_steps_per_second(make(options), constant_input(batch), steps) *
+                      static_cast<double>(batch.size());
   report.add({.name = name,
               .value = ours,
               .unit = "examples/s",
-              .limit = anchor_examples_per_second(anchor),
+              .limit = bench::anchor_examples_per_second("train_torch.py " + anchor),
               .at_least = at_least,
               .aim = aim});
 }

@@ -28,12 +28,6 @@ double seconds_per_call(const std::function<void()>& work, double min_seconds) {
   return total / calls;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 std::optional<double> ratio(const Row& row) {
   if (!row.limit) return std::nullopt;
   return row.value / *row.limit;
@@ -57,6 +51,12 @@ nlohmann::json to_json(const Row& row) {
 }
 
 }  // namespace
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
 
 double median_seconds(const std::function<void()>& work, const Effort& effort) {
   work();

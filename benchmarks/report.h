@@ -25,6 +25,9 @@ struct Effort {
   double min_seconds = 0.05;
 };
 
+/// The middle one, or the mean of the two in the middle. Give one value or more.
+double median(std::vector<double> values);
+
 /// The median seconds that one call of `work` takes, after one call that does not count.
 double median_seconds(const std::function<void()>& work, const Effort& effort = {});
 

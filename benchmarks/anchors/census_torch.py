@@ -10,13 +10,13 @@ part's small embeddings, as one JSON line. Ids lie in memory, so hashing words a
 """
 import argparse
 import itertools
-import json
 import os
-import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from anchor import examples_per_second, print_best
 
 # Crosses, gender, native_country, education, occupation, workclass, marital_status, relationship, age buckets.
 WIDE = [10_000, 1_000_000, 10_000, 2, 100, 16, 100, 9, 7, 6, 11]
@@ -91,16 +91,7 @@ def rate(batch, seconds, threads, joint, sparse_embeddings):
         for optimizer in optimizers:
             optimizer.step()
 
-    for _ in range(5):
-        step()
-    rates = []
-    for _ in range(3):
-        start, count = time.perf_counter(), 0
-        while time.perf_counter() - start < seconds / 3:
-            step()
-            count += 1
-        rates.append(count * batch / (time.perf_counter() - start))
-    return sorted(rates)[1]
+    return examples_per_second(step, batch, seconds)
 
 
 def main():
@@ -115,9 +106,7 @@ def main():
                 key = (f"{threads} threads, {'one table' if joint else 'a table a column'}, "
                        f"{'sparse' if sparse_embeddings else 'dense'} embeddings")
                 results[key] = rate(flags.batch, flags.seconds, threads, joint, sparse_embeddings)
-    best = max(results, key=results.get)
-    print(json.dumps({"examples_per_second": results[best], "setting": best, "all": results,
-                      "torch": torch.__version__}))
+    print_best(results)
 
 
 if __name__ == "__main__":

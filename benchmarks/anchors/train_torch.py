@@ -7,13 +7,13 @@ Prints the best examples/s over thread counts and oneDNN on and off, as one JSON
 costs nothing.
 """
 import argparse
-import json
 import os
-import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from anchor import examples_per_second, print_best
 
 
 class Mlp(nn.Module):
@@ -66,16 +66,7 @@ def rate(model_name, batch, seconds, threads, onednn):
             loss_fn(model(x), y).backward()
             optimizer.step()
 
-        for _ in range(5):
-            step()
-        rates = []
-        for _ in range(3):
-            start, count = time.perf_counter(), 0
-            while time.perf_counter() - start < seconds / 3:
-                step()
-                count += 1
-            rates.append(count * batch / (time.perf_counter() - start))
-        return sorted(rates)[1]
+        return examples_per_second(step, batch, seconds)
 
 
 def main():
@@ -90,9 +81,7 @@ def main():
         for onednn in (False, True):
             key = f"{threads} threads, oneDNN {'on' if onednn else 'off'}"
             results[key] = rate(flags.model, batch, flags.seconds, threads, onednn)
-    best = max(results, key=results.get)
-    print(json.dumps({"examples_per_second": results[best], "setting": best, "all": results,
-                      "torch": torch.__version__}))
+    print_best(results)
 
 
 if __name__ == "__main__":

@@ -245,16 +245,6 @@ class PeopleParser {
   std::shared_ptr<const muster::CsvDecoder> decoder_;
 };
 
-std::vector<Path> files_of(const std::vector<std::string>& patterns, const char* flag) {
-  std::vector<Path> files;
-  for (const auto& pattern : patterns) {
-    const auto found = muster::glob(pattern);
-    if (found.empty()) throw muster::UsageError("{}: no file matches {}", flag, pattern);
-    files.insert(files.end(), found.begin(), found.end());
-  }
-  return files;
-}
-
 std::int64_t count_people(const std::vector<Path>& files) {
   std::int64_t count = 0;
   for (auto people = muster::from_files(files, open_people).iterate(); people->next();) ++count;
@@ -369,8 +359,8 @@ std::int64_t last_step(const Flags& flags, const std::vector<Path>& train_files)
 }
 
 int run(const Flags& flags) {
-  const auto train_files = files_of(flags.train_files, "--train-files");
-  const auto eval_files = files_of(flags.eval_files, "--eval-files");
+  const auto train_files = muster::files_of(flags.train_files, "--train-files");
+  const auto eval_files = muster::files_of(flags.eval_files, "--eval-files");
   const Columns columns = make_columns(flags);
   auto estimator = make_estimator(flags, columns, run_config(flags), last_step(flags, train_files));
 

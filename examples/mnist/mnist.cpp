@@ -214,16 +214,6 @@ struct Augmenter {
   }
 };
 
-std::vector<Path> files_of(const std::vector<std::string>& patterns, const char* flag) {
-  std::vector<Path> files;
-  for (const auto& pattern : patterns) {
-    const auto found = muster::glob(pattern);
-    if (found.empty()) throw muster::UsageError("{}: no file matches {}", flag, pattern);
-    files.insert(files.end(), found.begin(), found.end());
-  }
-  return files;
-}
-
 bool all_have_an_index(const std::vector<Path>& files) {
   return std::all_of(files.begin(), files.end(),
                      [](const Path& file) { return muster::TFRecordSource(file).random_access(); });
@@ -313,9 +303,9 @@ void predict(muster::Estimator& estimator, const muster::InputFn& input) {
 }
 
 int run(const Flags& flags) {
-  const auto train_files = files_of(flags.train_files, "--train-files");
-  const auto eval_files = files_of(flags.eval_files, "--eval-files");
-  const auto test_files = files_of(flags.test_files, "--test-files");
+  const auto train_files = muster::files_of(flags.train_files, "--train-files");
+  const auto eval_files = muster::files_of(flags.eval_files, "--eval-files");
+  const auto test_files = muster::files_of(flags.test_files, "--test-files");
   const auto images = static_cast<double>(count_records(train_files));
   const auto step_images = static_cast<double>(flags.train_batch_size) *
                            static_cast<double>(std::max<std::int64_t>(flags.replicas, 1));

@@ -26,4 +26,14 @@ int run_main(const std::function<int()>& body) {
   }
 }
 
+std::vector<Path> files_of(const std::vector<std::string>& patterns, const char* flag) {
+  std::vector<Path> files;
+  for (const auto& pattern : patterns) {
+    const auto found = glob(pattern);
+    if (found.empty()) throw UsageError("{}: no file matches {}", flag, pattern);
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
+}
+
 }  // namespace muster

@@ -10,11 +10,13 @@
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/checkpoint/bundle_writer.h"
 #include "muster/testing/data_dir.h"
+#include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
 namespace {
 
+using muster::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::TempDir;
@@ -44,16 +46,6 @@ void write_two_tensors(const Path& prefix, int num_shards = 1) {
   writer.add({.name = "kernel", .shape = {2, 3}, .bytes = bytes_of_values(kernel)});
   writer.add({.name = "global_step", .type = TensorType::kInt64, .bytes = bytes_of_values(step)});
   writer.finish();
-}
-
-template <typename Work>
-std::string message_of(Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 // Copies a bundle tensor by tensor, in the order of its data file.

@@ -12,6 +12,7 @@
 #include "muster/checkpoint/bundle_writer.h"
 #include "muster/records/example_builder.h"
 #include "muster/testing/data_dir.h"
+#include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster::executor {
@@ -21,6 +22,7 @@ using graph::AttrValue;
 using graph::DataType;
 using graph::NodeDef;
 using graph::TensorValue;
+using muster::testing::message_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -36,16 +38,6 @@ void expect_longs(const Value& value, std::vector<std::int64_t> wanted,
                   std::vector<std::int64_t> shape) {
   const auto& found = std::get<at::Tensor>(value);
   EXPECT_TRUE(found.equal(at::tensor(wanted, at::kLong).reshape(shape))) << found;
-}
-
-template <typename F>
-std::string message_of(F&& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 // A graph with the signature "f" from "x" (float, any shape) to the tensor "y".

@@ -159,17 +159,12 @@ std::vector<std::string> OpTable::names() const {
 }
 
 void check_shape(std::span<const std::int64_t> sizes) {
-  std::int64_t count = 1;
   for (const std::int64_t size : sizes) {
     if (size < 0) throw InvalidArgument("[{}] has a negative size", fmt::join(sizes, ", "));
-    if (size == 0) return;
   }
-  for (const std::int64_t size : sizes) {
-    if (__builtin_mul_overflow(count, size, &count) || count > kMaxElements) {
-      throw ResourceExhausted("[{}] has more than {} elements", fmt::join(sizes, ", "),
-                              kMaxElements);
-    }
-  }
+  const auto count = graph::element_count(sizes);
+  if (count && *count <= kMaxElements) return;
+  throw ResourceExhausted("[{}] has more than {} elements", fmt::join(sizes, ", "), kMaxElements);
 }
 
 std::int64_t positive_axis(std::int64_t axis, std::int64_t rank) {

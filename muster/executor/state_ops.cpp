@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/lines.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/executor/bundle_value_internal.h"
 #include "muster/executor/op_table_internal.h"
@@ -127,18 +128,6 @@ Value column(const std::vector<std::string_view>& lines, std::int64_t index, cha
     numbers.data_ptr<std::int64_t>()[i] = number<std::int64_t>(texts[i], i);
   }
   return numbers.to(scalar_type(type));
-}
-
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const auto end = text.find('\n');
-    auto line = text.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.push_back(line);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  }
-  return lines;
 }
 
 bool is_inside(const Path& path, const Path& folder) {

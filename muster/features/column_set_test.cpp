@@ -6,22 +6,14 @@
 #include "muster/base/error.h"
 #include "muster/features/census_columns_internal.h"
 #include "muster/records/example_builder.h"
+#include "muster/testing/message_of.h"
 
 namespace muster {
 namespace {
 
+using muster::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <typename Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 std::vector<std::string> names_of(std::span<const FeatureColumn> columns) {
   std::vector<std::string> names;

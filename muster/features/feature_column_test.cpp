@@ -8,11 +8,13 @@
 #include "muster/base/error.h"
 #include "muster/features/column_set.h"
 #include "muster/features/hashing.h"
+#include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
 namespace {
 
+using muster::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -20,16 +22,6 @@ using ::testing::Pair;
 
 using Rows = std::vector<std::vector<std::int64_t>>;
 using Words = std::vector<std::string>;
-
-template <typename Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 StringColumn words(Words values, std::vector<std::int64_t> shape) {
   return {std::move(values), std::move(shape)};

@@ -5,22 +5,14 @@
 
 #include "muster/base/error.h"
 #include "muster/features/batch.h"
+#include "muster/testing/message_of.h"
 
 namespace muster {
 namespace {
 
+using muster::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <typename Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 RaggedColumn ids_of_three_rows() {
   return {.values = torch::tensor({7, 8, 9}, torch::kLong),

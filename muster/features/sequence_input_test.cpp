@@ -4,24 +4,16 @@
 #include <torch/types.h>
 
 #include "muster/base/error.h"
+#include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
 namespace {
 
+using muster::testing::message_of;
 using ::testing::HasSubstr;
 
 using Words = std::vector<std::string>;
-
-template <typename Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 StringColumn ragged_words(std::vector<std::string_view> values, std::vector<std::int64_t> splits) {
   return StringColumn::ragged(std::move(values), std::move(splits), nullptr);

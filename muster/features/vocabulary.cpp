@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/lines.h"
 #include "muster/features/hashing.h"
 
 namespace muster {
@@ -27,18 +28,6 @@ std::pair<std::shared_ptr<const std::string>, std::vector<std::string_view>> joi
     text->append(word);
   }
   return {std::move(text), std::move(views)};
-}
-
-std::vector<std::string_view> lines_of(std::string_view text, std::optional<std::int64_t> size) {
-  std::vector<std::string_view> lines;
-  while (!text.empty() && (!size || static_cast<std::int64_t>(lines.size()) < *size)) {
-    const auto end = text.find('\n');
-    auto line = text.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.push_back(line);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  }
-  return lines;
 }
 
 }  // namespace
@@ -75,7 +64,7 @@ Vocabulary Vocabulary::from_file(const Path& file, std::optional<std::int64_t> s
   if (size && *size < 1) throw InvalidArgument("vocabulary_size must be positive: {}", *size);
   try {
     auto text = std::make_shared<const std::string>(read_file(file));
-    auto words = lines_of(*text, size);
+    auto words = size ? lines_of(*text, static_cast<std::size_t>(*size)) : lines_of(*text);
     if (size && static_cast<std::int64_t>(words.size()) < *size) {
       throw InvalidArgument("it has {} lines, fewer than vocabulary_size = {}", words.size(),
                             *size);

@@ -4,23 +4,15 @@
 
 #include "muster/base/error.h"
 #include "muster/features/hashing.h"
+#include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
 namespace {
 
+using muster::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <typename Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 // The values of TensorFlow's own tests.
 TEST(Hashing, FingerprintsAreFarmHashs) {

@@ -179,7 +179,7 @@ void write_gradient(const float* gradient, const float* values, const Layout& la
 template <typename Body>
 void for_channels(const Layout& layout, Body body) {
   const std::int64_t step = layout.length == 1 ? kBlock : 1;
-  const std::int64_t parts = (layout.channels + step - 1) / step;
+  const std::int64_t parts = at::divup(layout.channels, step);
   at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = begin; part < end; ++part) {
       body(part * step, std::min(step, layout.channels - part * step));

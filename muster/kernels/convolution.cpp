@@ -23,8 +23,6 @@ namespace {
 /// Floats that a vector load may read past the end.
 constexpr std::int64_t kSlack = 64;
 
-std::int64_t parts_of(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
-
 struct Shape {
   std::int64_t channels, height, width;
   std::int64_t image() const { return channels * height * width; }
@@ -46,11 +44,11 @@ struct Window {
 void copy_window(const float* from, std::int64_t height, std::int64_t width, const Window& window,
                  float* to) {
   const auto first_inside = [](std::int64_t start, std::int64_t stride) {
-    return start >= 0 ? 0 : parts_of(-start, stride);
+    return start >= 0 ? 0 : at::divup(-start, stride);
   };
   const auto end_inside = [](std::int64_t start, std::int64_t stride, std::int64_t size,
                              std::int64_t count) {
-    return std::clamp<std::int64_t>(start >= size ? 0 : parts_of(size - start, stride), 0, count);
+    return std::clamp<std::int64_t>(start >= size ? 0 : at::divup(size - start, stride), 0, count);
   };
   const std::int64_t first = std::min(first_inside(window.x, window.stride_x), window.columns);
   const std::int64_t end =
@@ -76,7 +74,7 @@ void copy_window(const float* from, std::int64_t height, std::int64_t width, con
 template <typename WeightAt>
 std::vector<float> pack_weights(std::int64_t rows, std::int64_t depth, WeightAt weight_at) {
   const std::int64_t width = tiles().rows;
-  std::vector<float> packed(static_cast<std::size_t>(parts_of(rows, width) * width * depth), 0.0F);
+  std::vector<float> packed(static_cast<std::size_t>(at::divup(rows, width) * width * depth), 0.0F);
   for (std::int64_t i = 0; i < rows; ++i) {
     float* const panel = packed.data() + (i / width) * width * depth + i % width;
     for (std::int64_t k = 0; k < depth; ++k) panel[k * width] = weight_at(i, k);
@@ -189,20 +187,20 @@ Memory memory_of(std::int64_t planes, std::int64_t result) {
 }
 
 std::int64_t padded_length(std::int64_t length) {
-  return parts_of(length, tiles().columns) * tiles().columns;
+  return at::divup(length, tiles().columns) * tiles().columns;
 }
 
-std::int64_t padded_rows(std::int64_t rows) { return parts_of(rows, tiles().rows) * tiles().rows; }
+std::int64_t padded_rows(std::int64_t rows) { return at::divup(rows, tiles().rows) * tiles().rows; }
 
 /// The weights that reach one phase of the input's rows or columns, and the rows or columns that
 /// they reach.
 struct Phase {
   Phase(std::int64_t phase_number, std::int64_t stride_, std::int64_t padding, std::int64_t kernel,
         std::int64_t size)
-      : number(phase_number), stride(stride_), taps(parts_of(kernel - phase_number, stride_)) {
-    first = parts_of(std::max<std::int64_t>(padding - number, 0), stride);
+      : number(phase_number), stride(stride_), taps(at::divup(kernel - phase_number, stride_)) {
+    first = at::divup(std::max<std::int64_t>(padding - number, 0), stride);
     image = first * stride + number - padding;
-    count = image >= size ? 0 : parts_of(size - image, stride);
+    count = image >= size ? 0 : at::divup(size - image, stride);
   }
 
   std::int64_t number, stride;
@@ -294,7 +292,7 @@ class WeightGradient {
     const std::int64_t stride = g_.length() + kSlack;
     const std::int64_t columns = channels * g_.taps();
     const std::int64_t tile_sums = tile.dot_rows * tile.dot_columns * tile.lanes;
-    const std::int64_t sums = parts_of(columns, tile.dot_columns) * tile_sums;
+    const std::int64_t sums = at::divup(columns, tile.dot_columns) * tile_sums;
     const Memory memory = memory_of(g_.planes_of(channels), tile.dot_rows * stride + sums);
     // Gaps between the spread rows, and outputs beyond the last, are never written: they stay 0.
     std::fill_n(memory.result, tile.dot_rows * stride + sums, 0.0F);
@@ -364,8 +362,8 @@ at::Tensor weight_gradient(const Geometry& g, const at::Tensor& output_gradient,
   at::Tensor result = at::empty(weight.sizes(), weight.options());
   const WeightGradient gradient(g, output_gradient.data_ptr<float>(), input.data_ptr<float>(),
                                 result.data_ptr<float>());
-  const std::int64_t output_parts = parts_of(g.out.channels, tiles().dot_rows);
-  const std::int64_t channel_parts = parts_of(g.in.channels, kChannels);
+  const std::int64_t output_parts = at::divup(g.out.channels, tiles().dot_rows);
+  const std::int64_t channel_parts = at::divup(g.in.channels, kChannels);
   at::parallel_for(0, output_parts * channel_parts, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = begin; part < end; ++part) {
       const std::int64_t channel = part % channel_parts * kChannels;

@@ -20,8 +20,6 @@ constexpr std::int64_t kRows = 192;
 /// Products below this many multiply-adds do not pay for a second thread.
 constexpr std::int64_t kWorkPerThread = 1 << 18;
 
-std::int64_t parts_of(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
-
 // kWidth rows of the view, interleaved: to[k * kWidth + i] = view(i, k), 0 beyond `count`. They are
 // rows of a or, transposed, columns of b.
 template <std::int64_t kWidth>
@@ -71,7 +69,7 @@ class Part {
   Part(std::int64_t m, std::int64_t n, std::int64_t k) : m_(m), n_(n), k_(k), tile_(tiles()) {
     thread_local Scratch scratch;
     const std::int64_t depth = std::min(k, kDepth);
-    const std::int64_t a_rows = parts_of(std::min(m, kRows), tile_.rows) * tile_.rows;
+    const std::int64_t a_rows = at::divup(std::min(m, kRows), tile_.rows) * tile_.rows;
     a_ = scratch.floats(
         static_cast<std::size_t>(depth * (a_rows + tile_.columns) + tile_.rows * tile_.columns));
     b_ = a_ + depth * a_rows;
@@ -151,8 +149,8 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView a, MatrixVi
   // Whole tiles of the longer side for each thread.
   const bool by_rows = m >= n;
   const std::int64_t unit = by_rows ? tiles().rows : tiles().columns;
-  const std::int64_t units = parts_of(by_rows ? m : n, unit);
-  at::parallel_for(0, units, parts_of(units, threads), [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t units = at::divup(by_rows ? m : n, unit);
+  at::parallel_for(0, units, at::divup(units, threads), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t first = begin * unit;
     if (by_rows) {
       Part(std::min(end * unit, m) - first, n, k)

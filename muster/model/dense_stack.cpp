@@ -1,6 +1,5 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/types.h>
@@ -13,6 +12,7 @@
 #include "muster/kernels/gemm.h"
 #include "muster/kernels/torch_compat.h"
 #include "muster/model/dense_stack_internal.h"
+#include "muster/model/graph_node_internal.h"
 
 namespace muster::internal {
 namespace {
@@ -131,27 +131,27 @@ struct StackBackward : public torch::autograd::Node {
   }
 };
 
-std::shared_ptr<StackBackward> backward_of(const at::Tensor& input, const DenseStack& stack) {
+variable_list variables_of(const at::Tensor& input, const DenseStack& stack) {
   variable_list variables{input};
   variables.insert(variables.end(), stack.kernels.begin(), stack.kernels.end());
   variables.insert(variables.end(), stack.biases.begin(), stack.biases.end());
+  return variables;
+}
+
+// Null where nobody will ask for gradients.
+std::unique_ptr<StackBackward> backward_of(const at::Tensor& input, const DenseStack& stack,
+                                           const variable_list& variables) {
   if (!at::GradMode::is_enabled() ||
       std::none_of(variables.begin(), variables.end(),
                    [](const at::Tensor& v) { return v.defined() && v.requires_grad(); })) {
     return nullptr;
   }
-  std::shared_ptr<StackBackward> node(new StackBackward(), torch::autograd::deleteNode);
-  node->set_next_edges(torch::autograd::collect_next_edges(variables));
+  auto node = std::make_unique<StackBackward>();
   node->input = SavedVariable(input, /*is_output=*/false);
   for (const auto& kernel : stack.kernels) node->kernels.emplace_back(kernel, false);
   for (const auto& bias : stack.biases) node->has_bias.push_back(bias.defined());
   node->relu_at_end = stack.relu_at_end;
   return node;
-}
-
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous() &&
-         !tensor._fw_grad(0).defined();
 }
 
 }  // namespace
@@ -168,7 +168,8 @@ bool dense_stack_takes(const at::Tensor& input, const DenseStack& stack) {
 }
 
 at::Tensor dense_stack(const at::Tensor& input, const DenseStack& stack) {
-  const auto node = backward_of(input, stack);
+  const variable_list variables = variables_of(input, stack);
+  auto node = backward_of(input, stack, variables);
   at::Tensor x = input;
   {
     const at::AutoDispatchBelowADInplaceOrView no_graph;
@@ -180,7 +181,7 @@ at::Tensor dense_stack(const at::Tensor& input, const DenseStack& stack) {
       if (node && with_relu) node->activations.push_back(i + 1 < layers ? x : x.detach());
     }
   }
-  if (node) torch::autograd::create_gradient_edge(x, node);
+  if (node) set_node(x, std::move(node), torch::autograd::collect_next_edges(variables));
   return x;
 }
 

@@ -31,6 +31,13 @@ inline void set_node(at::Tensor& output, std::unique_ptr<torch::autograd::Node> 
   torch::autograd::set_history(output, shared);
 }
 
+/// Whether a kernel of ours may read this tensor's memory as it is: contiguous float32 on the CPU,
+/// without a forward-mode derivative.
+inline bool is_plain(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous() &&
+         !tensor._fw_grad(0).defined();
+}
+
 /// Where the gradient of a parameter goes.
 inline torch::autograd::Edge edge_of(const at::Tensor& parameter) {
   return torch::autograd::impl::gradient_edge(parameter);

@@ -4,22 +4,14 @@
 #include <torch/types.h>
 
 #include "muster/base/error.h"
+#include "muster/testing/message_of.h"
 
 namespace muster {
 namespace {
 
+using muster::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <typename Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 Batch batch_of(FeatureValue label) { return make_batch({}, std::move(label)); }
 

@@ -1,5 +1,4 @@
 #include <ATen/core/Reduction.h>
-#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/types.h>
 
@@ -7,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "muster/model/graph_node_internal.h"
 #include "muster/model/sigmoid_loss_internal.h"
 
 namespace muster::internal {
@@ -27,12 +27,8 @@ struct SigmoidLossBackward : public torch::autograd::Node {
 };
 
 bool takes(const at::Tensor& logits, const at::Tensor& targets, std::int64_t reduction) {
-  const auto plain = [](const at::Tensor& tensor) {
-    return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat &&
-           tensor.is_contiguous() && !tensor._fw_grad(0).defined();
-  };
-  return reduction != at::Reduction::None && logits.numel() > 0 && plain(logits) &&
-         plain(targets) && logits.sizes() == targets.sizes() && !targets.requires_grad() &&
+  return reduction != at::Reduction::None && logits.numel() > 0 && is_plain(logits) &&
+         is_plain(targets) && logits.sizes() == targets.sizes() && !targets.requires_grad() &&
          !torch::jit::tracer::isTracing();
 }
 
@@ -64,11 +60,9 @@ at::Tensor sigmoid_cross_entropy(const at::Tensor& logits, const at::Tensor& tar
   at::Tensor result = at::empty({}, logits.options());
   *result.data_ptr<float>() = static_cast<float>(loss);
   if (needs_gradient) {
-    std::shared_ptr<SigmoidLossBackward> node(new SigmoidLossBackward(),
-                                              torch::autograd::deleteNode);
-    node->set_next_edges(torch::autograd::collect_next_edges(logits));
+    auto node = std::make_unique<SigmoidLossBackward>();
     node->gradient = std::move(gradient);
-    torch::autograd::create_gradient_edge(result, node);
+    set_node(result, std::move(node), {edge_of(logits)});
   }
   return result;
 }

@@ -13,10 +13,12 @@
 
 #include "muster/base/error.h"
 #include "muster/optim/device_update_internal.h"
+#include "muster/testing/message_of.h"
 
 namespace muster {
 namespace {
 
+using muster::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -24,15 +26,6 @@ std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
   std::vector<std::string> names;
   for (const NamedTensor& tensor : tensors) names.push_back(tensor.name);
   return names;
-}
-
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "nothing was thrown";
 }
 
 Variables wide_and_deep() {

@@ -8,10 +8,12 @@
 #include <torch/types.h>
 
 #include "muster/base/error.h"
+#include "muster/testing/message_of.h"
 
 namespace muster {
 namespace {
 
+using muster::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -32,15 +34,6 @@ struct Network : torch::nn::Module {
 
 AdoptOptions with_sparse_table() {
   return {.sparse = [](std::string_view name) { return name == "table/weight"; }};
-}
-
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Variables, ListsParametersAndBuffersUnderTheirNames) {

@@ -11,11 +11,13 @@
 #include "muster/base/error.h"
 #include "muster/base/sha256.h"
 #include "muster/testing/data_dir.h"
+#include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
 namespace {
 
+using muster::testing::message_of;
 using ::testing::HasSubstr;
 using testing::TempDir;
 using testing::write_bytes;
@@ -66,15 +68,6 @@ std::string text() {
 std::string unpack(const std::string& bytes, Compression compression = Compression::kAuto,
                    const DecompressionLimits& limits = {}) {
   return read_all(*open_input(bytes, "test", compression, limits), std::uint64_t{1} << 30);
-}
-
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Compression, ParsesNamesInAnyCase) {

@@ -7,26 +7,18 @@
 
 #include "muster/base/error.h"
 #include "muster/testing/data_dir.h"
+#include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
 namespace {
 
+using muster::testing::message_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::TempDir;
 using testing::write_bytes;
-
-template <typename Act>
-std::string message_of(Act act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 CsvColumns decode(const CsvDecoder& decoder, const std::vector<std::string_view>& rows) {
   return decoder.decode(rows);

@@ -5,26 +5,18 @@
 
 #include "muster/base/error.h"
 #include "muster/records/example_builder.h"
+#include "muster/testing/message_of.h"
 
 namespace muster {
 namespace {
 
+using muster::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr auto kInt64 = FeatureKind::kInt64;
 constexpr auto kFloat = FeatureKind::kFloat;
 constexpr auto kBytes = FeatureKind::kBytes;
-
-template <typename Act>
-std::string message_of(Act act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(ExampleDecoder, FillsFlatColumnsFromABatch) {
   const std::string first = ExampleBuilder()

@@ -1,0 +1,17 @@
+#include "muster/base/lines.h"
+
+namespace muster {
+
+std::vector<std::string_view> lines_of(std::string_view text, std::size_t most) {
+  std::vector<std::string_view> lines;
+  while (!text.empty() && lines.size() < most) {
+    const auto end = text.find('\n');
+    auto line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.push_back(line);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return lines;
+}
+
+}  // namespace muster
