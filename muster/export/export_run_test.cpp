@@ -72,7 +72,7 @@ struct Rows : Model {
 void expect_same_answers(const std::shared_ptr<Model>& model, const HeadPtr& head,
                          const Features& example) {
   const testing::TempDir folder;
-  write_model(*model, head.get(), {.example = example}, folder / "export");
+  write_model(*model, head.get(), raw_serving_input(example), folder / "export");
   const auto exported = executor::ExecutableModel::load(folder / "export");
   model->eval();
   const torch::NoGradGuard no_grad;

@@ -11,63 +11,12 @@
 #include "muster/estimator/estimator.h"
 #include "muster/estimator/evaluation_model.h"
 #include "muster/estimator/tensor_codec.h"
-#include "muster/export/saver_internal.h"
-#include "muster/export/trace.h"
-#include "muster/export/translate.h"
-#include "muster/graph/check.h"
+#include "muster/export/inference_graph_internal.h"
+#include "muster/graph/saved_model.h"
 
 namespace muster {
 namespace exporting {
 namespace {
-
-using Tensors = std::vector<std::pair<std::string, GraphTensor>>;
-
-graph::TensorInfo info_of(const GraphTensor& tensor) {
-  return {.name = tensor.name, .sparse = {}, .dtype = tensor.type, .shape = tensor.shape};
-}
-
-const GraphTensor& find(const Tensors& tensors, const std::string& name) {
-  for (const auto& [key, tensor] : tensors) {
-    if (key == name) return tensor;
-  }
-  throw Internal("the exported graph lacks the prediction '{}'", name);
-}
-
-graph::SignatureDef signature(const TranslatedModel& model, const ExportOutput& output) {
-  graph::SignatureDef made;
-  made.method_name = method_name_of(output.kind);
-  for (const auto& [name, tensor] : model.inputs) made.inputs.emplace(name, info_of(tensor));
-  for (const auto& [key, prediction] : output.outputs) {
-    made.outputs.emplace(key, info_of(find(model.outputs, prediction)));
-  }
-  return made;
-}
-
-// The predict signatures, one of them as serving_default too.
-void add_signatures(const Program& program, const TranslatedModel& model, graph::MetaGraph& meta) {
-  const ExportOutput* first = nullptr;
-  std::string left_out;
-  for (const auto& output : program.export_outputs) {
-    if (output.kind != SignatureKind::kPredict) {
-      left_out += (left_out.empty() ? "" : ", ") + output.name;
-      continue;
-    }
-    if (first == nullptr) first = &output;
-    meta.signatures.emplace(output.name, signature(model, output));
-  }
-  if (!left_out.empty()) {
-    log::info("signatures EXCLUDED from export, since they need one string input: {}", left_out);
-  }
-  const std::string fallback(kServingDefault);
-  if (meta.signatures.contains(fallback)) return;
-  if (first != nullptr) {
-    meta.signatures.emplace(fallback, signature(model, *first));
-    return;
-  }
-  ExportOutput all{.name = fallback};
-  for (const auto& [name, tensor] : model.outputs) all.outputs.emplace_back(name, name);
-  meta.signatures.emplace(fallback, signature(model, all));
-}
 
 void write_variables(const std::vector<GraphVariable>& variables, const Path& folder) {
   if (variables.empty()) return;
@@ -85,28 +34,44 @@ void write_variables(const std::vector<GraphVariable>& variables, const Path& fo
   writer.finish();
 }
 
+void write_new_file(const Path& path, const std::string& content) {
+  file_system_for(path).create_directories(path.parent_path());
+  write_file_atomically(path, content);
+}
+
+// DIR/assets.extra/NAME, where the name may have folders of its own but stays inside.
+Path extra_path(const Path& dir, const std::string& name) {
+  const Path relative(name);
+  const Path normal = relative.lexically_normal();
+  if (name.empty() || relative.is_absolute() || normal.empty() || *normal.begin() == ".." ||
+      !normal.has_filename()) {
+    throw InvalidArgument("assets_extra: '{}' is no name of a file inside the export", name);
+  }
+  return dir / "assets.extra" / normal;
+}
+
 }  // namespace
 
-void write_model(Model& model, const Head* head, const RawReceiver& receiver, const Path& dir) {
-  const Program program = trace(model, head, receiver.example);
-  TranslatedModel translated = translate(program);
-  graph::MetaGraph meta;
-  meta.tags = {std::string(graph::kServeTag)};
-  meta.tensorflow_version = "1.15.0";
-  meta.tensorflow_git_version = "muster";
-  add_signatures(program, translated, meta);
-  meta.graph = std::move(translated.graph);
-  add_saver(translated.variables, meta);
-  graph::check_graph(meta.graph);
+void write_model(Model& model, const Head* head, const ServingInput& input, const Path& dir,
+                 const ExportOptions& options) {
+  if (options.as_text) throw Unimplemented("SavedModels as text cannot be written yet");
+  const BuiltGraph built = build_graph(model, head, input);
   graph::SavedModel saved;
-  saved.meta_graphs.push_back(std::move(meta));
-  graph::write_saved_model(
-      dir, saved, [&](const Path& folder) { write_variables(translated.variables, folder); });
+  saved.meta_graphs.push_back(built.inference.meta);
+  graph::write_saved_model(dir, saved, [&](const Path& folder) {
+    write_variables(built.variables, folder);
+    for (const auto& [name, content] : built.inference.assets) {
+      write_new_file(graph::asset_path(folder, name), content);
+    }
+    for (const auto& [name, source] : options.assets_extra) {
+      write_new_file(extra_path(folder, name), read_file(source));
+    }
+  });
 }
 
 }  // namespace exporting
 
-Path export_saved_model(const Estimator& estimator, const Path& base, const RawReceiver& receiver,
+Path export_saved_model(const Estimator& estimator, const Path& base, const ServingInput& input,
                         const ExportOptions& options) {
   EvaluationModel model(estimator.options(), 0);
   const Path from =
@@ -120,7 +85,7 @@ Path export_saved_model(const Estimator& estimator, const Path& base, const RawR
     const Path dir = base / std::to_string(number);
     if (file_exists(dir)) continue;
     try {
-      exporting::write_model(model.model(), estimator.options().head.get(), receiver, dir);
+      exporting::write_model(model.model(), estimator.options().head.get(), input, dir, options);
     } catch (const AlreadyExists&) {
       continue;  // Another exporter was faster.
     }

@@ -247,7 +247,7 @@ TEST(ExportSavedModel, WritesSignaturesVariablesAndASaver) {
   const auto options = small_net::small_options();
   Estimator estimator(options, small_net::quiet_config(folder / "model"));
   estimator.train(small_net::training_input, {.max_steps = 1});
-  const RawReceiver receiver{.example = {{"x", torch::rand({4, small_net::kInputs})}}};
+  const auto receiver = raw_serving_input({{"x", torch::rand({4, small_net::kInputs})}});
   const Path first = export_saved_model(estimator, folder / "export", receiver);
   const Path second = export_saved_model(estimator, folder / "export", receiver);
   EXPECT_NE(first, second);
@@ -279,9 +279,9 @@ TEST(ExportSavedModel, WritesOperationsAsTensorFlowDefinesThem) {
   const testing::TempDir folder;
   const auto images_model = std::make_shared<ImageNet>();
   const auto words = multi_class_head(3, {.label_vocabulary = {"a", "b", "c"}});
-  write_model(*images_model, words.get(), {.example = images()}, folder / "images");
+  write_model(*images_model, words.get(), raw_serving_input(images()), folder / "images");
   const auto dense_model = std::make_shared<DenseNet>();
-  write_model(*dense_model, multi_class_head(3).get(), {.example = rows()}, folder / "dense");
+  write_model(*dense_model, multi_class_head(3).get(), raw_serving_input(rows()), folder / "dense");
   for (const char* name : {"images", "dense"}) {
     const auto saved = graph::read_saved_model(folder / name);
     EXPECT_NO_THROW(registry.check(saved.meta_graphs.at(0).graph)) << name;

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "muster/base/file_system.h"
+#include "muster/export/serving_input.h"
+#include "muster/graph/saved_model.h"
+
+namespace muster {
+
+class Estimator;
+
+/// What a model computes in prediction, with its ways in, and without values: any checkpoint of the
+/// estimator completes it.
+struct InferenceGraph {
+  /// Signatures, saver, tables and assets are there; the saver names the variables.
+  graph::MetaGraph meta{};
+  /// What the files of assets/ hold, by name.
+  std::vector<std::pair<std::string, std::string>> assets{};
+};
+
+/// Of an untrained model. Throws as export_saved_model() does for a model that cannot be exported.
+InferenceGraph inference_graph(const Estimator& estimator, const ServingInput& input);
+
+/// Writes MODEL_DIR/graph.pb, a SavedModel message with this one graph, in the place of one that is
+/// there, and its assets to MODEL_DIR/graph.assets/. The graph comes last, so a reader of it finds
+/// its assets.
+void write_inference_graph(const InferenceGraph& graph, const Path& model_dir);
+
+}  // namespace muster
