@@ -1,0 +1,118 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+#include "muster/base/wait.h"
+#include "muster/net/buffer.h"
+#include "muster/net/identity.h"
+
+namespace muster::net {
+
+class Socket;
+
+/// One message: a type that the two tasks agree on, a head (names, numbers) and a body (tensors).
+struct Frame {
+  std::uint32_t type = 0;
+  std::string head{};
+  Buffer body{};
+};
+
+/// A message whose body has not been read yet.
+struct FrameInfo {
+  std::uint32_t type = 0;
+  std::string head{};
+  std::uint64_t body_bytes = 0;
+};
+
+/// Types from here on are the transport's own.
+inline constexpr std::uint32_t kReservedTypes = 0xffff'ff00;
+
+struct ConnectionOptions {
+  /// A frame with a larger head or body is refused before memory is taken.
+  std::uint64_t max_head = std::uint64_t{16} << 20;
+  std::uint64_t max_body = std::uint64_t{1} << 30;
+  /// A frame that has begun to arrive goes on arriving: after so long without a byte of it the
+  /// connection is given up.
+  std::chrono::milliseconds frame_stall{60'000};
+  /// How long the two sides may take to prove themselves.
+  std::chrono::milliseconds handshake_timeout{5'000};
+  /// connect(): the task that is to be at the address; another one is refused by name. Empty: any.
+  std::string peer_task{};
+  /// connect(): ends the tries early, with Cancelled.
+  std::stop_token stop{};
+};
+
+/// One TCP stream between two tasks that have proved themselves to each other. Any thread may send
+/// and close; one thread at a time receives.
+class Connection {
+ public:
+  /// Connects to "host:port", and tries again every 50 to 200 ms while nobody answers there, until
+  /// the deadline; a task of another run is waited for too, as one that an earlier run left behind
+  /// goes away. `purpose` tells the other side what the connection is for.
+  /// Throws Unavailable when nobody could be reached, FailedPrecondition for another run, another
+  /// task or something that is no muster, PermissionDenied for another secret. The error names the
+  /// address, the task and the last reason.
+  static std::unique_ptr<Connection> connect(const std::string& address, const Identity& self,
+                                             std::string_view purpose, const Deadline& deadline,
+                                             const ConnectionOptions& options = {});
+  /// Closes.
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  /// Sends one frame whose body is the pieces one after another; they are not copied. Frames of
+  /// several threads do not mix. Throws Unavailable when the peer is gone, Cancelled after close(),
+  /// and DeadlineExceeded; when part of the frame was sent by then, the connection is of no more
+  /// use and says so from then on.
+  void send(std::uint32_t type, std::string_view head,
+            std::span<const std::span<const std::byte>> body, const Deadline& deadline);
+  void send(std::uint32_t type, std::string_view head, std::span<const std::byte> body,
+            const Deadline& deadline);
+  void send(std::uint32_t type, std::string_view head, const Deadline& deadline);
+
+  /// The next frame; nothing when the peer closed in order or this side called close(). Throws
+  /// Unavailable when the peer was lost, DataLoss for bytes that are no frame, ResourceExhausted
+  /// for a frame that is too large, and DeadlineExceeded when no frame has begun to arrive by the
+  /// deadline, after which one may call it again.
+  std::optional<Frame> receive(const Deadline& deadline);
+
+  /// The same in two steps, for a body that goes straight to where it belongs: first type, head and
+  /// size, then the body, in as many pieces as one likes. What is not read of it is dropped by the
+  /// next receive.
+  std::optional<FrameInfo> receive_head(const Deadline& deadline);
+  /// Reads the next `to.size()` bytes of the body. Throws InvalidArgument when it has fewer left.
+  void receive_body(std::span<std::byte> to);
+
+  /// Whether receive() would not have to wait for a frame or an end; false at the deadline.
+  bool wait_readable(const Deadline& deadline);
+
+  /// Tells the peer, and wakes those who wait in send and receive.
+  void close() noexcept;
+
+  /// For messages: "worker:1 at 127.0.0.1:2222".
+  const std::string& peer() const { return peer_; }
+  const std::string& peer_task() const { return peer_task_; }
+  /// What the side that connected said it is for.
+  const std::string& purpose() const { return purpose_; }
+
+ private:
+  friend class Listener;
+  struct State;
+  Connection(std::shared_ptr<Socket> socket, std::string address, std::string peer_task,
+             std::string purpose, const ConnectionOptions& options);
+
+  std::string peer_;
+  std::string peer_task_;
+  std::string purpose_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace muster::net

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+namespace muster::net {
+
+/// Who this process is, and what proves that it belongs to the run.
+struct Identity {
+  /// The role and index: "worker:1".
+  std::string task{};
+  /// Tasks of other runs are refused, by name of both runs.
+  std::string run_id{};
+  /// What all tasks of the run know and nobody else does; empty is a secret like any other, known
+  /// to all. It is never logged and never sent: both sides send a keyed hash (HMAC-SHA256) of what
+  /// both have just drawn. It keeps strangers out; it does not encrypt what is sent.
+  std::string secret{};
+};
+
+/// Throws InvalidArgument for a task or run id that is empty, long or not printable.
+void check(const Identity& identity);
+
+}  // namespace muster::net
