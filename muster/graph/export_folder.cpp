@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/graph/saved_model.h"
 
@@ -42,12 +43,20 @@ std::vector<std::string> names_in(const Path& base) {
   return file_system_for(base).list(base);
 }
 
-// Nothing for one that is beyond what servers count to.
+// 0 for what is no number, or one beyond what servers count to.
 std::int64_t number_of(std::string_view name) {
   std::int64_t number = 0;
   const auto end = std::from_chars(name.data(), name.data() + name.size(), number);
   const bool whole = is_number(name) && end.ec == std::errc();
   return whole && number < std::numeric_limits<std::int64_t>::max() ? number : 0;
+}
+
+Path next_export(const Path& base) {
+  std::int64_t number = std::chrono::duration_cast<std::chrono::seconds>(
+                            std::chrono::system_clock::now().time_since_epoch())
+                            .count();
+  for (const auto& name : names_in(base)) number = std::max(number, number_of(name) + 1);
+  return base / std::to_string(number);
 }
 
 }  // namespace
@@ -63,13 +72,24 @@ std::vector<Path> exports_in(const Path& base) {
   return exports;
 }
 
-Path next_export(const Path& base) {
+Path latest_export(const Path& base) {
+  const std::vector<Path> exports = exports_in(base);
+  return exports.empty() ? Path() : exports.back();
+}
+
+Path write_numbered_export(const Path& base, const std::function<void(const Path& dir)>& write) {
   file_system_for(base).create_directories(base);
-  std::int64_t number = std::chrono::duration_cast<std::chrono::seconds>(
-                            std::chrono::system_clock::now().time_since_epoch())
-                            .count();
-  for (const auto& name : names_in(base)) number = std::max(number, number_of(name) + 1);
-  return base / std::to_string(number);
+  for (;;) {
+    const Path dir = next_export(base);
+    try {
+      write(dir);
+    } catch (const AlreadyExists&) {
+      // Of another exporter, that was faster; or of something else that would never end.
+      if (!file_exists(dir)) throw;
+      continue;
+    }
+    return dir;
+  }
 }
 
 void remove_unfinished_exports(const Path& base) {

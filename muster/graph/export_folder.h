@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "muster/base/file_system.h"
@@ -8,13 +9,19 @@
 /// BASE/<number>/, where the largest number is the newest.
 namespace muster::graph {
 
-/// The exports of a folder, oldest first: numbers of any length. Other names, and folders that are
-/// no SavedModel, are passed over. None if there is no such folder.
+/// The exports of a folder, oldest first: numbers of any length. Other names, such as those of
+/// exports being written, and folders that are no SavedModel are passed over. None if there is no
+/// such folder.
 std::vector<Path> exports_in(const Path& base);
 
-/// Where the next export goes: BASE/<unix seconds>, or one more than the largest number of a file
-/// or folder that is there, so that the newest is the largest whatever the clock says. Makes BASE.
-Path next_export(const Path& base);
+/// The last of them; empty when there is none.
+Path latest_export(const Path& base);
+
+/// Makes the next export under BASE, which is created if need be: calls `write` with
+/// BASE/<unix seconds>, or one more than the largest number that is there, so that the newest is
+/// the largest whatever the clock says; again with the next number when another process takes it in
+/// between (`write` throws AlreadyExists). Returns the folder that was written.
+Path write_numbered_export(const Path& base, const std::function<void(const Path& dir)>& write);
 
 /// Removes what exports left that did not come to their end: temp-*. Call it when nobody exports to
 /// the folder.

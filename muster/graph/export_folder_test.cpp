@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "muster/base/error.h"
 #include "muster/graph/saved_model.h"
 #include "muster/testing/temp_dir.h"
 
@@ -47,12 +48,30 @@ TEST(ExportFolder, PassesOverWhatIsNoExport) {
 TEST(ExportFolder, TheNextIsLargerThanAllThatAreThere) {
   const TempDir folder;
   const Path base = folder / "export/best";
-  const auto now = std::stoll(next_export(base).filename().string());
+  const Path first = write_numbered_export(base, make_export);
+  const auto now = std::stoll(first.filename().string());
   EXPECT_GT(now, 1'700'000'000);
-  const std::string later = std::to_string(now + 1000);
-  std::filesystem::create_directory(base / later);
+  // Of a clock that went ahead, and of something that no server counts to.
+  std::filesystem::create_directory(base / std::to_string(now + 1000));
   std::filesystem::create_directory(base / "99999999999999999999");
-  EXPECT_EQ(next_export(base), base / std::to_string(now + 1001));
+  const Path second = write_numbered_export(base, make_export);
+  EXPECT_EQ(second, base / std::to_string(now + 1001));
+  EXPECT_EQ(latest_export(base), second);
+  EXPECT_EQ(latest_export(folder / "none"), Path());
+}
+
+TEST(ExportFolder, ANumberThatAnotherTakesInBetweenGivesWayToTheNext) {
+  const TempDir folder;
+  int taken = 0;
+  const Path written = write_numbered_export(folder.path(), [&](const Path& dir) {
+    if (++taken == 1) make_export(dir);
+    make_export(dir);
+  });
+  EXPECT_EQ(taken, 2);
+  EXPECT_THAT(exports_in(folder.path()), ElementsAre(::testing::_, written));
+  EXPECT_THROW(write_numbered_export(folder.path(),
+                                     [](const Path&) { throw AlreadyExists("something else"); }),
+               AlreadyExists);
 }
 
 TEST(ExportFolder, RemovesWhatACrashLeftAndNothingElse) {
