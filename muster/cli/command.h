@@ -23,5 +23,6 @@ void add_records(CLI::App& command);
 void add_checkpoint(CLI::App& command);
 void add_events(CLI::App& command);
 void add_model(CLI::App& command);
+void add_export(CLI::App& command);
 
 }  // namespace muster::cli

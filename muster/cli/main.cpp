@@ -18,6 +18,7 @@ constexpr Command kCommands[] = {
     {"checkpoint", "show and hash checkpoints", add_checkpoint},
     {"events", "show what a run wrote for TensorBoard", add_events},
     {"model", "show SavedModels", add_model},
+    {"export", "write what a training made for other programs", add_export},
 };
 
 constexpr int kExitMisused = 2;

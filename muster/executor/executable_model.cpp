@@ -30,16 +30,10 @@ std::string tensor_name(const graph::TensorInfo& info, const std::string& key) {
   return info.name;
 }
 
-bool fits(const graph::Shape& wanted, const std::vector<std::int64_t>& found) {
-  if (wanted.unknown_rank) return true;
-  return std::ranges::equal(wanted.dims, found,
-                            [](auto want, auto is) { return want < 0 || want == is; });
-}
-
 void check_input(const std::string& name, const graph::TensorInfo& info, const Value& value) {
   const auto* tensor = std::get_if<at::Tensor>(&value);
   if (tensor && !tensor->defined()) throw InvalidArgument("the input {} has no value", name);
-  if (graph::without_ref(info.dtype) != data_type_of(value) || !fits(info.shape, shape_of(value))) {
+  if (graph::without_ref(info.dtype) != data_type_of(value) || !graph::fits(info.shape, shape_of(value))) {
     throw InvalidArgument("the input {} must be {} {}, but is {}", name, graph::name_of(info.dtype),
                           graph::to_string(info.shape), describe(value));
   }

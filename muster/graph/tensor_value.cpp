@@ -21,6 +21,12 @@ bool Shape::is_known() const {
          std::all_of(dims.begin(), dims.end(), [](auto size) { return size >= 0; });
 }
 
+bool fits(const Shape& wanted, std::span<const std::int64_t> sizes) {
+  if (wanted.unknown_rank) return true;
+  return std::ranges::equal(wanted.dims, sizes,
+                            [](auto want, auto is) { return want < 0 || want == is; });
+}
+
 std::string to_string(const Shape& shape) {
   if (shape.unknown_rank) return "unknown_rank";
   return fmt::format("({})", fmt::join(shape.dims, ", "));

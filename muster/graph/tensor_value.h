@@ -32,6 +32,9 @@ struct Shape {
 /// "(-1, 2)", "()" or "unknown_rank", as saved_model_cli prints it.
 std::string to_string(const Shape& shape);
 
+/// Whether a value of these sizes has this shape.
+bool fits(const Shape& wanted, std::span<const std::int64_t> sizes);
+
 /// The product of the sizes; nothing when one is negative or the product leaves 63 bits.
 std::optional<std::int64_t> element_count(std::span<const std::int64_t> sizes);
 
