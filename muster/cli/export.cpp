@@ -6,6 +6,9 @@ namespace muster::cli {
 namespace {
 
 constexpr Command kExportCommands[] = {
+    {"graphdef", "write one signature as a GraphDef with constants for variables",
+     add_export_graph_def},
+    {"onnx", "write one signature as an ONNX model", add_export_onnx},
     {"savedmodel", "join the graph of a model_dir with a checkpoint into a SavedModel",
      add_export_saved_model},
 };

@@ -1,0 +1,149 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/cli/export.h"
+#include "muster/graph/export_folder.h"
+#include "muster/graph/freeze.h"
+#include "muster/graph/join.h"
+#include "muster/onnx/convert.h"
+
+// One signature of a model in one file, for other engines: `muster export onnx` and `muster export
+// graphdef`.
+
+namespace muster::cli {
+namespace {
+
+struct Options {
+  std::string saved_model;
+  std::string model_dir;
+  std::string checkpoint;
+  std::string signature = std::string(graph::kDefaultSignature);
+  std::vector<std::string> outputs;
+  std::string output;
+};
+
+/// A graph with where its variables are; the pin keeps the checkpoint while it is read.
+struct Source {
+  graph::MetaGraph meta{};
+  std::optional<CheckpointPin> pin{};
+  std::optional<BundleReader> bundle{};
+};
+
+Source open_saved_model(const Path& given) {
+  Path dir = given;
+  if (!graph::is_saved_model(dir)) {
+    if (const Path latest = graph::latest_export(dir); !latest.empty()) dir = latest;
+  }
+  Source source;
+  const auto model = graph::read_saved_model(dir);
+  source.meta = graph::find_meta_graph(model, {std::string(graph::kServeTag)});
+  const Path prefix = graph::variables_prefix(dir);
+  if (file_exists(prefix.string() + ".index")) source.bundle.emplace(prefix);
+  return source;
+}
+
+Source open_model_dir(const Path& dir, const Path& checkpoint) {
+  Source source;
+  source.meta = graph::read_inference_graph(dir);
+  const Path prefix = resolve_checkpoint(checkpoint.empty() ? dir : checkpoint);
+  source.pin.emplace(prefix);
+  source.bundle.emplace(prefix);
+  return source;
+}
+
+Source open_source(const Options& options) {
+  if (options.saved_model.empty() == options.model_dir.empty()) {
+    throw UsageError("give --saved-model or --model-dir");
+  }
+  if (!options.checkpoint.empty() && options.model_dir.empty()) {
+    throw UsageError("--checkpoint needs --model-dir: a SavedModel has its own variables");
+  }
+  if (!options.saved_model.empty()) return open_saved_model(options.saved_model);
+  return open_model_dir(options.model_dir, options.checkpoint);
+}
+
+// What other engines see of the model is less than the signature; say what is missing.
+void log_difference(const graph::SignatureDef& whole, const graph::FrozenGraph& frozen,
+                    const Options& options) {
+  std::vector<std::string> left_out;
+  for (const auto& [key, info] : whole.outputs) {
+    if (options.outputs.empty() && !frozen.signature.outputs.contains(key)) left_out.push_back(key);
+  }
+  if (!left_out.empty()) {
+    log::info("outputs left out, since they are strings or made of strings alone: {}",
+              fmt::join(left_out, ", "));
+  }
+  std::vector<std::string> inside;
+  for (const auto& [key, info] : frozen.signature.inputs) {
+    if (!whole.inputs.contains(key)) inside.push_back(key);
+  }
+  if (!inside.empty()) {
+    log::info("feature columns stay outside: the inputs are what they give: {}",
+              fmt::join(inside, ", "));
+  }
+}
+
+graph::FrozenGraph frozen_graph(const Options& options) {
+  const Source source = open_source(options);
+  const auto& signature = graph::find_signature(source.meta, options.signature);
+  auto frozen = graph::freeze(source.meta, signature, source.bundle ? &*source.bundle : nullptr,
+                              {.outputs = options.outputs, .numeric = true});
+  log_difference(signature, frozen, options);
+  return frozen;
+}
+
+void write(const Options& options, const std::string& bytes) {
+  write_file_atomically(options.output, bytes);
+  fmt::print("{}\n", options.output);
+}
+
+void export_onnx(const Options& options) {
+  onnx::Model model = onnx::convert(frozen_graph(options));
+  model.metadata.emplace("signature", options.signature);
+  write(options, onnx::encode_model(model));
+}
+
+void export_graph_def(const Options& options) {
+  write(options, graph::encode_graph(frozen_graph(options).graph));
+}
+
+void add_flags(CLI::App& command, Options& options, const char* output) {
+  command.add_option(
+      "--saved-model,--saved_model", options.saved_model,
+      "The folder of a SavedModel, or of numbered ones, of which the newest is taken");
+  command.add_option("--model-dir,--model_dir", options.model_dir,
+                     "The folder of a training, with graph.pb and checkpoints");
+  command.add_option("--checkpoint", options.checkpoint,
+                     "With --model-dir: a prefix such as DIR/model.ckpt-400 (the latest)");
+  command.add_option("--signature_def,--signature-def", options.signature,
+                     "The signature to take (serving_default)");
+  command
+      .add_option("--outputs", options.outputs,
+                  "The outputs to keep, separated by commas (all that are numbers)")
+      ->delimiter(',');
+  command.add_option("--output", options.output, output)->required();
+}
+
+}  // namespace
+
+void add_export_onnx(CLI::App& command) {
+  const auto options = std::make_shared<Options>();
+  add_flags(command, *options, "The .onnx file to write");
+  command.callback([options] { export_onnx(*options); });
+}
+
+void add_export_graph_def(CLI::App& command) {
+  const auto options = std::make_shared<Options>();
+  add_flags(command, *options, "The .pb file to write");
+  command.callback([options] { export_graph_def(*options); });
+}
+
+}  // namespace muster::cli

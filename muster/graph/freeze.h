@@ -1,0 +1,50 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/graph/saved_model.h"
+
+namespace muster {
+class BundleReader;
+}
+
+namespace muster::graph {
+
+/// One signature and the graph that computes it, with nothing else in it.
+struct FrozenGraph {
+  /// Every node comes after its inputs.
+  GraphDef graph{};
+  /// Its inputs are nodes "Placeholder"; it names the tensors of `graph`.
+  SignatureDef signature{};
+};
+
+struct FreezeOptions {
+  /// The outputs to keep, by their keys; empty: all of them.
+  std::vector<std::string> outputs{};
+  /// Numbers only: strings stay outside. Outputs that are strings are left out, and what makes
+  /// numbers of strings (parsing, lookup tables, hashing, bucketing: feature columns) is cut off
+  /// where it ends: the tensors that come out of it become the inputs, under their nodes' names.
+  bool numeric = false;
+  GraphLimits limits{};
+};
+
+/// The signature without variables: they become constants with the values of the bundle, only what
+/// the outputs need is kept, and nodes that do nothing (Identity, StopGradient) are left out unless
+/// an output is called after them. Control inputs are dropped with what they would have run.
+///
+/// `bundle` may be null for a graph without variables. Throws InvalidArgument for an output that
+/// the signature lacks, for a variable that the bundle lacks or has with another type or shape, and
+/// when nothing is left; Unimplemented for a variable that is used in another way than by reading
+/// it; ResourceExhausted beyond a limit. Errors name the node.
+FrozenGraph freeze(const MetaGraph& meta, const SignatureDef& signature, const BundleReader* bundle,
+                   const FreezeOptions& options = {});
+
+/// For each node that holds a variable the key of its value in the bundle, as the nodes that
+/// restore it say; a variable that none restores has its own name as key. Throws Unimplemented for
+/// one that is restored from a part of a tensor.
+std::map<std::string, std::string, std::less<>> checkpoint_keys(const GraphDef& graph);
+
+}  // namespace muster::graph

@@ -1,0 +1,340 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/graph/check.h"
+#include "muster/graph/numeric_part_internal.h"
+
+namespace muster::graph {
+namespace {
+
+// Operations of feature columns and parsers whose types do not show it.
+constexpr std::array<std::string_view, 17> kColumnOps{"Bucketize",
+                                                      "DecodeCSV",
+                                                      "HashTableV2",
+                                                      "LookupTableFindV2",
+                                                      "ParseExample",
+                                                      "ParseExampleV2",
+                                                      "SparseCross",
+                                                      "SparseCrossV2",
+                                                      "SparseReshape",
+                                                      "SparseToDense",
+                                                      "StringLength",
+                                                      "StringToHashBucket",
+                                                      "StringToHashBucketFast",
+                                                      "StringToHashBucketStrong",
+                                                      "StringToNumber",
+                                                      "Unique",
+                                                      "Where"};
+
+bool has_strings(const NodeDef& node) {
+  return std::any_of(node.attrs.begin(), node.attrs.end(), [](const auto& attr) {
+    if (const auto* type = std::get_if<DataType>(&attr.second.value)) {
+      return *type == DataType::kString;
+    }
+    if (const auto* list = std::get_if<AttrList>(&attr.second.value)) {
+      return std::find(list->types.begin(), list->types.end(), DataType::kString) !=
+             list->types.end();
+    }
+    return false;
+  });
+}
+
+bool is_column_op(const NodeDef& node) {
+  return has_strings(node) ||
+         std::find(kColumnOps.begin(), kColumnOps.end(), node.op) != kColumnOps.end();
+}
+
+/// What is known of a node with everything before it.
+struct Origin {
+  /// Strings or feature columns are behind it.
+  bool columns = false;
+  bool variables = false;
+};
+
+class NumericPart {
+ public:
+  NumericPart(const GraphDef& graph, const SignatureDef& signature) : whole_(graph) {
+    out_.signature.method_name = signature.method_name;
+    for (const std::size_t index : topological_order(graph.nodes)) {
+      const NodeDef& node = graph.nodes[index];
+      nodes_.emplace(node.name, &node);
+      Origin origin{.columns = is_column_op(node), .variables = is_variable(node)};
+      for (const auto& input : node.inputs) {
+        const InputRef from = parse_input(input);
+        if (from.control) continue;
+        const Origin& before = origins_.find(from.node)->second;
+        origin.columns |= before.columns;
+        origin.variables |= before.variables;
+      }
+      origins_.emplace(node.name, origin);
+    }
+    for (const auto& [key, info] : signature.inputs) {
+      if (info.sparse) continue;
+      inputs_.emplace(std::string(parse_input(info.name).node), std::pair(key, &info));
+    }
+    for (const auto& [key, info] : signature.outputs) add_output(key, info);
+  }
+
+  FrozenGraph take() {
+    out_.graph.versions = whole_.versions;
+    return std::move(out_);
+  }
+
+ private:
+  bool is_cut(std::string_view node) const {
+    const auto& origin = origins_.find(node)->second;
+    return origin.columns && !origin.variables;
+  }
+
+  void add_output(const std::string& key, const TensorInfo& info) {
+    const auto node = std::string(parse_input(info.name).node);
+    if (!origins_.contains(node)) {
+      throw InvalidArgument("output '{}' is {}, which the graph lacks", key, info.name);
+    }
+    if (info.dtype == DataType::kString || info.sparse || is_cut(node)) return;
+    out_.signature.outputs.emplace(key, info);
+    visit(node);
+  }
+
+  void visit(const std::string& first) {
+    std::vector<std::string> waiting{first};
+    while (!waiting.empty()) {
+      const std::string name = std::move(waiting.back());
+      waiting.pop_back();
+      if (!seen_.insert(name).second) continue;
+      NodeDef node = *nodes_.find(name)->second;
+      if (const auto input = inputs_.find(name); input != inputs_.end()) {
+        out_.signature.inputs.emplace(input->second.first, *input->second.second);
+      }
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const InputRef from = parse_input(node.inputs[i]);
+        if (from.control) continue;
+        const std::string before(from.node);
+        if (is_cut(before)) {
+          node.inputs[i] = cut(node, i, before, from.index);
+        } else {
+          waiting.push_back(before);
+        }
+      }
+      std::erase_if(node.inputs, [](const auto& input) { return input.starts_with('^'); });
+      out_.graph.nodes.push_back(std::move(node));
+    }
+  }
+
+  // The name of the input that stands for output `index` of `node`.
+  std::string cut(const NodeDef& consumer, std::size_t place, const std::string& node, int index) {
+    std::string name = index == 0 ? node : fmt::format("{}_{}", node, index);
+    while (index != 0 && nodes_.contains(name)) name += '_';
+    if (!cuts_.insert(name).second) return name;
+    const DataType type = type_at(consumer, place, *nodes_.find(node)->second, index);
+    const Shape shape = shape_at(consumer, place, node, index);
+    out_.graph.nodes.push_back(placeholder_node(name, type, shape));
+    out_.signature.inputs.emplace(
+        name, TensorInfo{.name = name + ":0", .sparse = {}, .dtype = type, .shape = shape});
+    return name;
+  }
+
+  DataType type_at(const NodeDef& consumer, std::size_t place, const NodeDef& producer, int index);
+  Shape shape_at(const NodeDef& consumer, std::size_t place, const std::string& node, int index);
+  Shape shape_of(const std::string& node, int index, int depth) const;
+  Shape shape_of_input(const NodeDef& node, std::size_t place, int depth) const;
+  std::optional<std::vector<std::int64_t>> constant(const std::string& input) const;
+
+  const GraphDef& whole_;
+  FrozenGraph out_;
+  std::map<std::string, const NodeDef*, std::less<>> nodes_;
+  std::map<std::string, Origin, std::less<>> origins_;
+  std::map<std::string, std::pair<std::string, const TensorInfo*>, std::less<>> inputs_;
+  std::set<std::string, std::less<>> seen_;
+  std::set<std::string, std::less<>> cuts_;
+};
+
+/// Which attribute of an operation tells the type of an input.
+struct InputType {
+  std::string_view op;
+  std::size_t place;
+  std::string_view attr;
+};
+
+constexpr InputType kInputTypes[] = {
+    {"GatherV2", 1, "Tindices"},
+    {"ResourceGather", 1, "Tindices"},
+    {"SparseSegmentSum", 1, "Tidx"},
+    {"SparseSegmentSum", 2, "Tsegmentids"},
+    {"SparseSegmentMean", 1, "Tidx"},
+    {"SparseSegmentMean", 2, "Tsegmentids"},
+    {"SparseSegmentSqrtN", 1, "Tidx"},
+    {"SparseSegmentSqrtN", 2, "Tsegmentids"},
+    {"SparseSegmentSumWithNumSegments", 1, "Tidx"},
+    {"SparseSegmentSumWithNumSegments", 2, "Tsegmentids"},
+    {"SparseSegmentSumWithNumSegments", 3, "Tnumsegments"},
+    {"SparseSegmentMeanWithNumSegments", 1, "Tidx"},
+    {"SparseSegmentMeanWithNumSegments", 2, "Tsegmentids"},
+    {"SparseSegmentMeanWithNumSegments", 3, "Tnumsegments"},
+    {"SparseSegmentSqrtNWithNumSegments", 1, "Tidx"},
+    {"SparseSegmentSqrtNWithNumSegments", 2, "Tsegmentids"},
+    {"SparseSegmentSqrtNWithNumSegments", 3, "Tnumsegments"},
+    {"UnsortedSegmentSum", 1, "Tindices"},
+    {"UnsortedSegmentSum", 2, "Tnumsegments"},
+    {"Reshape", 1, "Tshape"},
+    {"BroadcastTo", 1, "Tidx"},
+    {"Fill", 0, "index_type"},
+    {"Tile", 1, "Tmultiples"},
+    {"Cast", 0, "SrcT"},
+    {"OneHot", 0, "TI"},
+    {"GatherNd", 1, "Tindices"},
+};
+
+DataType NumericPart::type_at(const NodeDef& consumer, std::size_t place, const NodeDef& producer,
+                              int index) {
+  for (const auto& known : kInputTypes) {
+    // Attributes that older graphs leave out have int32 as default.
+    if (known.op == consumer.op && known.place == place) {
+      return attr_or(consumer, known.attr, DataType::kInt32);
+    }
+  }
+  for (const auto* name : {"T", "dtype", "Tparams"}) {
+    const AttrValue* found = find_attr(consumer.attrs, name);
+    if (found == nullptr) continue;
+    if (const auto* type = std::get_if<DataType>(&found->value)) return *type;
+  }
+  throw Unimplemented("the type of output {} of '{}' ({}), with which the columns end, is unknown",
+                      index, producer.name, producer.op);
+}
+
+std::optional<std::vector<std::int64_t>> NumericPart::constant(const std::string& input) const {
+  const NodeDef& node = *nodes_.find(parse_input(input).node)->second;
+  if (node.op != "Const") return std::nullopt;
+  const auto& value = attr<TensorValue>(node, "value");
+  if (value.dtype == DataType::kInt64) return value.values<std::int64_t>();
+  if (value.dtype != DataType::kInt32) return std::nullopt;
+  const auto narrow = value.values<std::int32_t>();
+  return std::vector<std::int64_t>(narrow.begin(), narrow.end());
+}
+
+Shape NumericPart::shape_of_input(const NodeDef& node, std::size_t place, int depth) const {
+  if (place >= node.inputs.size()) return Shape::any();
+  const InputRef from = parse_input(node.inputs[place]);
+  if (from.control) return Shape::any();
+  return shape_of(std::string(from.node), from.index, depth - 1);
+}
+
+// Where the axis of a reshaping operation counts from the end.
+std::size_t from_front(std::int64_t axis, std::size_t rank) {
+  return static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis);
+}
+
+// As much as columns need; any rank for the rest.
+Shape NumericPart::shape_of(const std::string& name, int index, int depth) const {
+  if (depth <= 0) return Shape::any();
+  const NodeDef& node = *nodes_.find(name)->second;
+  const std::string_view op = node.op;
+  const auto input = [&](std::size_t place) { return shape_of_input(node, place, depth); };
+  if (op == "Placeholder") return attr_or(node, "shape", Shape::any());
+  if (op == "Const") return Shape(attr<TensorValue>(node, "value").shape);
+  if (op == "Reshape") {
+    if (const auto sizes = constant(node.inputs.at(1))) return Shape(*sizes);
+    const Shape sizes = input(1);
+    if (!sizes.is_known() || sizes.dims.size() != 1) return Shape::any();
+    return Shape(std::vector<std::int64_t>(static_cast<std::size_t>(sizes.dims[0]), -1));
+  }
+  if (op == "ExpandDims") {
+    Shape shape = input(0);
+    const auto axis = constant(node.inputs.at(1));
+    if (shape.unknown_rank || !axis) return Shape::any();
+    const auto place = from_front(axis->at(0), shape.dims.size() + 1);
+    if (place > shape.dims.size()) return Shape::any();
+    shape.dims.insert(shape.dims.begin() + static_cast<std::ptrdiff_t>(place), 1);
+    return shape;
+  }
+  if (op == "ConcatV2") {
+    Shape shape = input(0);
+    const auto axis = constant(node.inputs.back());
+    if (shape.unknown_rank || !axis) return shape;
+    const auto place = from_front(axis->at(0), shape.dims.size());
+    if (place >= shape.dims.size()) return Shape::any();
+    for (std::size_t i = 1; i + 1 < node.inputs.size(); ++i) {
+      const Shape next = input(i);
+      const bool known = next.dims.size() == shape.dims.size() && next.dims[place] >= 0;
+      auto& sum = shape.dims[place];
+      sum = sum < 0 || !known ? -1 : sum + next.dims[place];
+    }
+    return shape;
+  }
+  if (op == "Pack") {
+    Shape shape = input(0);
+    if (shape.unknown_rank) return shape;
+    const auto place = from_front(attr_or<std::int64_t>(node, "axis", 0), shape.dims.size() + 1);
+    if (place > shape.dims.size()) return Shape::any();
+    shape.dims.insert(shape.dims.begin() + static_cast<std::ptrdiff_t>(place),
+                      static_cast<std::int64_t>(node.inputs.size()));
+    return shape;
+  }
+  if (op == "StridedSlice") {
+    // One element of a vector, as the number of rows is taken from a shape.
+    const Shape shape = input(0);
+    if (shape.dims.size() != 1) return Shape::any();
+    return attr_or<std::int64_t>(node, "shrink_axis_mask", 0) == 1 ? Shape{} : Shape{-1};
+  }
+  if (op == "Shape") {
+    const Shape shape = input(0);
+    if (shape.unknown_rank) return Shape{-1};
+    return Shape{static_cast<std::int64_t>(shape.dims.size())};
+  }
+  if (op == "OneHot") {
+    Shape shape = input(0);
+    const auto depth_value = constant(node.inputs.at(1));
+    if (shape.unknown_rank) return shape;
+    shape.dims.push_back(depth_value ? depth_value->at(0) : -1);
+    return shape;
+  }
+  if (op == "LookupTableFindV2") return input(1);
+  if (op == "UnsortedSegmentSum") {
+    Shape shape = input(0);
+    if (!shape.unknown_rank && !shape.dims.empty()) shape.dims[0] = -1;
+    return shape;
+  }
+  if (op == "ParseExample" || op == "Where" || op == "SparseCross" || op == "SparseCrossV2" ||
+      op == "Unique" || op == "ParseExampleV2" || op == "GatherNd" || op == "GatherV2") {
+    return Shape::any();
+  }
+  if (index != 0 && op != "DecodeCSV") return Shape::any();
+  // Element by element: the widest of the inputs.
+  Shape widest = Shape::any();
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (op == "DecodeCSV" && i > 0) break;
+    const Shape next = input(i);
+    if (next.unknown_rank) continue;
+    if (widest.unknown_rank || next.dims.size() > widest.dims.size()) widest = next;
+  }
+  return widest;
+}
+
+Shape NumericPart::shape_at(const NodeDef& consumer, std::size_t place, const std::string& node,
+                            int index) {
+  constexpr int kDepth = 64;
+  const std::string_view op = consumer.op;
+  if (op.starts_with("SparseSegment")) return place == 3 ? Shape{} : Shape{-1};
+  if (op == "UnsortedSegmentSum" && place > 0) return place == 2 ? Shape{} : Shape{-1};
+  Shape shape = shape_of(node, index, kDepth);
+  if (op == "MatMul" && place == 0 && shape.dims.size() != 2) shape = Shape{-1, -1};
+  if (shape.unknown_rank && op == "GatherV2" && place == 1) return Shape{-1};
+  return shape;
+}
+
+}  // namespace
+
+bool is_variable(const NodeDef& node) {
+  return node.op == "VarHandleOp" || node.op == "VariableV2" || node.op == "Variable";
+}
+
+FrozenGraph numeric_part(const GraphDef& graph, const SignatureDef& signature) {
+  return NumericPart(graph, signature).take();
+}
+
+}  // namespace muster::graph
