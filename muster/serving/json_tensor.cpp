@@ -1,0 +1,177 @@
+#include "muster/serving/json_tensor.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "muster/base/base64.h"
+#include "muster/base/error.h"
+#include "muster/serving/json_internal.h"
+#include "muster/serving/json_tensor_internal.h"
+
+namespace muster::serving {
+namespace {
+
+using graph::DataType;
+using graph::TensorValue;
+using nlohmann::json;
+
+constexpr std::size_t kMostDimensions = 32;
+
+template <typename T>
+void append_bytes(T value, std::string& out) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+double special_value(const std::string& word) {
+  if (word == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  return word == "Infinity" ? infinity : -infinity;
+}
+
+template <typename T>
+void append_float(const json& value, TensorValue& out) {
+  if (const std::string* word = special_number(value)) {
+    return append_bytes(static_cast<T>(special_value(*word)), out.bytes);
+  }
+  if (!value.is_number()) {
+    throw InvalidArgument("a number was expected, but there is {}", describe(value));
+  }
+  const auto number = value.get<double>();
+  if (std::abs(number) > static_cast<double>(std::numeric_limits<T>::max())) {
+    throw InvalidArgument("{} is too large for {}", describe(value), name_of(out.dtype));
+  }
+  append_bytes(static_cast<T>(number), out.bytes);
+}
+
+template <typename T>
+void append_integer(const json& value, TensorValue& out) {
+  if (!value.is_number_integer()) {
+    throw InvalidArgument("a whole number was expected, but there is {}", describe(value));
+  }
+  const bool fits = value.is_number_unsigned() ? std::in_range<T>(value.get<std::uint64_t>())
+                                               : std::in_range<T>(value.get<std::int64_t>());
+  if (!fits) throw InvalidArgument("{} does not fit {}", describe(value), name_of(out.dtype));
+  append_bytes(value.get<T>(), out.bytes);
+}
+
+void append_bool(const json& value, TensorValue& out) {
+  if (!value.is_boolean()) {
+    throw InvalidArgument("true or false was expected, but there is {}", describe(value));
+  }
+  out.bytes.push_back(value.get<bool>() ? '\1' : '\0');
+}
+
+void append_string(const json& value, TensorValue& out) {
+  if (const std::string* text = base64_text(value)) {
+    out.strings.push_back(base64_decode(*text));
+  } else if (value.is_string()) {
+    out.strings.push_back(value.get_ref<const std::string&>());
+  } else {
+    throw InvalidArgument("a string or {{\"b64\": \"...\"}} was expected, but there is {}",
+                          describe(value));
+  }
+}
+
+using AppendElement = void (*)(const json& value, TensorValue& out);
+
+AppendElement append_element_of(DataType type) {
+  switch (type) {
+    case DataType::kFloat:
+      return append_float<float>;
+    case DataType::kDouble:
+      return append_float<double>;
+    case DataType::kInt8:
+      return append_integer<std::int8_t>;
+    case DataType::kInt16:
+      return append_integer<std::int16_t>;
+    case DataType::kInt32:
+      return append_integer<std::int32_t>;
+    case DataType::kInt64:
+      return append_integer<std::int64_t>;
+    case DataType::kUint8:
+      return append_integer<std::uint8_t>;
+    case DataType::kUint16:
+      return append_integer<std::uint16_t>;
+    case DataType::kUint32:
+      return append_integer<std::uint32_t>;
+    case DataType::kUint64:
+      return append_integer<std::uint64_t>;
+    case DataType::kBool:
+      return append_bool;
+    case DataType::kString:
+      return append_string;
+    default:
+      throw Unimplemented("inputs of type {} cannot be given as JSON", name_of(type));
+  }
+}
+
+}  // namespace
+
+std::vector<std::int64_t> list_shape(const json& value) {
+  std::vector<std::int64_t> shape;
+  const json* part = &value;
+  while (part->is_array()) {
+    if (shape.size() == kMostDimensions) {
+      throw InvalidArgument("lists in lists go deeper than {}", kMostDimensions);
+    }
+    shape.push_back(static_cast<std::int64_t>(part->size()));
+    if (part->empty()) break;
+    part = &part->front();
+  }
+  return shape;
+}
+
+TensorBuilder::TensorBuilder(DataType type)
+    : append_element_(append_element_of(graph::without_ref(type))) {
+  tensor_.dtype = graph::without_ref(type);
+}
+
+void TensorBuilder::add(const json& value) {
+  if (parts_ == 0) shape_ = list_shape(value);
+  append(value, 0);
+  ++parts_;
+}
+
+void TensorBuilder::append(const json& value, std::size_t depth) {
+  if (depth == shape_.size()) return append_element_(value, tensor_);
+  if (!value.is_array()) {
+    throw InvalidArgument("a list of {} was expected, but there is {}", shape_[depth],
+                          describe(value));
+  }
+  if (static_cast<std::int64_t>(value.size()) != shape_[depth]) {
+    throw InvalidArgument("a list of {} was expected, but there is one of {}", shape_[depth],
+                          value.size());
+  }
+  for (const json& part : value) append(part, depth + 1);
+}
+
+TensorValue TensorBuilder::stacked() && {
+  tensor_.shape = shape_;
+  tensor_.shape.insert(tensor_.shape.begin(), parts_);
+  return std::move(tensor_);
+}
+
+TensorValue TensorBuilder::single() && {
+  tensor_.shape = shape_;
+  return std::move(tensor_);
+}
+
+TensorValue tensor_from_json(std::string_view text, const graph::TensorInfo& info) {
+  const json value = parse_json(text);
+  TensorBuilder builder(info.dtype);
+  const std::vector<std::int64_t> shape = list_shape(value);
+  if (!graph::fits(info.shape, shape)) {
+    throw InvalidArgument("the input must be {} {}, but the value has the shape {}",
+                          name_of(info.dtype), to_string(info.shape),
+                          to_string(graph::Shape(shape)));
+  }
+  builder.add(value);
+  return std::move(builder).single();
+}
+
+}  // namespace muster::serving

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/serving/instances.h"
+
+namespace muster::serving {
+
+/// The outputs of a signature, read row by row: one prediction an instance.
+class Predictions {
+ public:
+  /// An output of no dimensions is one row. Throws InvalidArgument for outputs of differing numbers
+  /// of rows, Unimplemented for a type that JSON cannot hold.
+  explicit Predictions(Tensors outputs);
+
+  std::int64_t size() const { return size_; }
+  /// The names of the outputs, sorted.
+  std::vector<std::string> keys() const;
+
+  /// One prediction as a JSON object, NaN and Infinity bare. Strings of an output whose name ends
+  /// in "_bytes" are {"b64": "..."}. Throws InvalidArgument for other strings that are no UTF-8.
+  std::string json(std::int64_t row) const;
+  /// One value as `gcloud` shows it in a table: [0.25, 0.75], ['>50K'], a bare string as it is.
+  std::string cell(std::int64_t row, std::string_view key) const;
+
+ private:
+  Tensors outputs_;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace muster::serving
