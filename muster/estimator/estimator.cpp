@@ -50,6 +50,12 @@ void require_role(const RunConfig& config) {
         "each task does",
         type);
   }
+  if (config.task.cluster.count() > 1 && !config.train_distribute) {
+    throw FailedPrecondition(
+        "TF_CONFIG makes this task {} of a cluster, and nothing says how its tasks train together: "
+        "use train_and_evaluate, which chooses, or set RunConfig::train_distribute",
+        config.task.task.name());
+  }
 }
 
 }  // namespace
@@ -139,6 +145,9 @@ TrainResult Estimator::train(const InputFn& input_fn, const TrainOptions& option
   require_role(impl_->config);
   if (!input_fn) throw InvalidArgument("train: input_fn is not set");
   if (const auto& learner = impl_->options.learner) {
+    if (impl_->config.train_distribute) {
+      throw Unimplemented("boosted trees train in one process alone; unset TF_CONFIG");
+    }
     return learner->train(impl_->options, impl_->config, input_fn, options);
   }
   return TrainLoop(impl_->options, impl_->config, input_fn, options).run();

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/cluster/tf_config.h"
+#include "muster/cluster/process_environment.h"
 
 namespace muster {
 namespace {
@@ -91,6 +91,8 @@ void RunConfig::check() const {
           number(log_step_count_steps));
   require(session_creation_timeout_secs.count() > 0, "session_creation_timeout_secs", "positive",
           number(session_creation_timeout_secs.count()));
+  require(peer_timeout.count() > 0, "peer_timeout", "positive", number(peer_timeout.count()));
+  require(join_timeout.count() > 0, "join_timeout", "positive", number(join_timeout.count()));
   require(replicas >= 0, "replicas", "0 (decide) or more", number(replicas));
   require(threads_per_replica >= 0, "threads_per_replica", "0 (decide) or more",
           number(threads_per_replica));

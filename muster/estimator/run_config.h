@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -9,6 +11,12 @@
 #include "muster/cluster/task_environment.h"
 
 namespace muster {
+
+class Strategy;
+struct RunConfig;
+
+/// Makes what spreads a run over processes: see strategy.h.
+using StrategyFactory = std::function<std::unique_ptr<Strategy>(const RunConfig&)>;
 
 /// The arithmetic of forward and backward; variables and updates are always float32.
 enum class ComputeType {
@@ -77,6 +85,12 @@ struct RunConfig {
 
   /// This process's place in a cluster, from TF_CONFIG.
   TaskEnvironment task{};
+  /// How the tasks of a cluster train together; empty: train_and_evaluate chooses by the cluster.
+  StrategyFactory train_distribute{};
+  /// A task that has not been heard of for so long is lost, and the others go on without it.
+  std::chrono::milliseconds peer_timeout{10'000};
+  /// How long tasks wait for each other at the start, and for a chief that was lost.
+  std::chrono::milliseconds join_timeout{60'000};
 
   /// Reads TF_CONFIG; a process without it is a cluster of one. A model_dir in TF_CONFIG is taken
   /// over.

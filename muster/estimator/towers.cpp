@@ -15,7 +15,6 @@
 #include "muster/base/wait.h"
 #include "muster/estimator/arithmetic.h"
 #include "muster/estimator/seed_streams_internal.h"
-#include "muster/estimator/tree_sum.h"
 #include "muster/kernels/torch_compat.h"
 #include "muster/model/head.h"
 #include "muster/model/random_scope.h"
@@ -63,10 +62,11 @@ struct Towers::Outcome {
 /// One call of run(): what lanes read, and under the mutex what they write.
 struct Towers::Step {
   std::span<std::optional<Batch>> batches;
+  ReplicaRange replicas;
   std::int64_t number;
   double loss_scale;
   TreeSum<Gradients> sum;
-  StepGradients result{};
+  StepParts result{};
   std::int64_t spec_of = -1;
   std::mutex mutex{};
   std::condition_variable lane_done{};
@@ -96,7 +96,7 @@ Towers::Towers(const ModelFactory& factory, const Head* head, TowerOptions optio
   module_variables_ = variables_of(*first);
   variables_.emplace(Variables::adopt(*first, adopt_options(module_variables_)));
   // One tower a lane; lane 0 has a second one for its replicas after 0, whose buffers are private.
-  const std::size_t towers = replicas > lanes ? lanes + 1 : lanes;
+  const std::size_t towers = replicas > lanes || options_.shared ? lanes + 1 : lanes;
   for (std::size_t t = 0; t < towers; ++t) {
     auto model = t == 0 ? first : make_model(factory, options_.seed);
     model->train();
@@ -113,6 +113,8 @@ Towers::Tower& Towers::tower_of(std::size_t lane, std::int64_t replica) {
   if (lane == 0 && replica != 0) return *towers_.back();
   return *towers_[lane];
 }
+
+const std::vector<at::Tensor>& Towers::buffers() const { return towers_[0]->buffers; }
 
 void Towers::commit() {
   if (options_.replicas == 1 && !options_.may_discard) return;
@@ -169,19 +171,6 @@ Gradients Towers::copy_of(const Gradients& gradients) {
   return copy;
 }
 
-// Rows of both are added as left + right; the others stay as they are.
-void Towers::add(Gradients& into, Gradients&& from) {
-  const torch::NoGradGuard no_grad;
-  into.flat.add_(from.flat);
-  free_.push_back(std::move(from.flat));
-  for (const Variable& variable : variables_->all()) {
-    if (!variable.sparse()) continue;
-    RowGradient& left = into.rows[static_cast<std::size_t>(variable.rows_index)];
-    const RowGradient& right = from.rows[static_cast<std::size_t>(variable.rows_index)];
-    left = add_rows(left, right);
-  }
-}
-
 // Called by every lane, one at a time: additions happen here, in an order that the tree fixes.
 void Towers::report(Step& step, std::int64_t replica, Outcome outcome) {
   step.result.examples += outcome.examples;
@@ -195,8 +184,8 @@ void Towers::report(Step& step, std::int64_t replica, Outcome outcome) {
 }
 
 void Towers::run_lane(std::size_t lane, Step& step) {
-  for (auto replica = static_cast<std::int64_t>(lane); replica < options_.replicas;
-       replica += options_.concurrent) {
+  for (auto replica = step.replicas.first + static_cast<std::int64_t>(lane);
+       replica < step.replicas.last; replica += options_.concurrent) {
     const auto& batch = step.batches[static_cast<std::size_t>(replica)];
     Outcome outcome;
     if (batch) {
@@ -244,24 +233,54 @@ void Towers::run_lanes(Step& step) {
   if (step.failure) std::rethrow_exception(step.failure);
 }
 
-StepGradients Towers::run(std::span<std::optional<Batch>> batches, std::int64_t number,
-                          double loss_scale) {
+StepParts Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange replicas,
+                      std::int64_t number, double loss_scale) {
   Step step{.batches = batches,
+            .replicas = replicas,
             .number = number,
             .loss_scale = loss_scale,
-            .sum = {options_.replicas,
-                    [this](Gradients& into, Gradients&& from) { add(into, std::move(from)); }}};
+            .sum = {options_.replicas, [this](Gradients& into, Gradients&& from) {
+                      add_gradients(into, from);
+                      free_.push_back(std::move(from.flat));
+                    }}};
   step.result.losses.resize(static_cast<std::size_t>(options_.replicas));
   if (options_.concurrent == 1) {
     run_lane(0, step);
   } else {
     run_lanes(step);
   }
-  StepGradients result = std::move(step.result);
+  StepParts result = std::move(step.result);
   result.present = step.sum.present();
-  auto sum = step.sum.take();
-  if (!sum) throw Internal("step {} ran without a batch", number);
-  result.mean = std::move(*sum);
+  result.sums = step.sum.take_parts();
+  // Their memory comes back with the next step.
+  if (options_.replicas > 1) {
+    for (const auto& part : result.sums) {
+      if (part.second) free_.push_back(part.second->flat);
+    }
+  }
+  return result;
+}
+
+void add_gradients(Gradients& into, const Gradients& from) {
+  const torch::NoGradGuard no_grad;
+  into.flat.add_(from.flat);
+  for (std::size_t i = 0; i < into.rows.size(); ++i) {
+    into.rows[i] = add_rows(into.rows[i], from.rows[i]);
+  }
+}
+
+StepGradients mean_of(StepParts parts) {
+  if (parts.sums.size() != 1 || !parts.sums.begin()->second) {
+    throw Internal(
+        "the mean of a step was asked for with {} of its parts, {} replicas of them "
+        "with a batch",
+        parts.sums.size(), parts.present);
+  }
+  StepGradients result{.mean = std::move(*parts.sums.begin()->second),
+                       .present = parts.present,
+                       .examples = parts.examples,
+                       .losses = std::move(parts.losses),
+                       .spec = std::move(parts.spec)};
   if (result.present > 1) {
     const torch::NoGradGuard no_grad;
     result.mean.flat.div_(static_cast<double>(result.present));
@@ -269,8 +288,6 @@ StepGradients Towers::run(std::span<std::optional<Batch>> batches, std::int64_t 
       if (!rows.empty()) rows.values = rows.values / static_cast<double>(result.present);
     }
   }
-  // Only the mean leaves; its memory comes back with the next step.
-  if (options_.replicas > 1) free_.push_back(result.mean.flat);
   return result;
 }
 

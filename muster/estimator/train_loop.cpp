@@ -16,6 +16,7 @@
 #include "muster/estimator/loss_scale.h"
 #include "muster/estimator/run_state.h"
 #include "muster/estimator/seed_streams_internal.h"
+#include "muster/estimator/strategy.h"
 #include "muster/estimator/tensor_codec.h"
 #include "muster/estimator/train_session.h"
 #include "muster/kernels/torch_compat.h"
@@ -33,15 +34,20 @@ TowerOptions resolve(const RunConfig& config, const std::optional<RunState>& sav
         "RunConfig: precision float16 needs a GPU, and this run has none; use bfloat16");
   }
   TowerOptions options{.seed = config.seed(), .precision = config.precision};
-  options.replicas = config.replicas > 0 ? config.replicas : saved ? saved->replicas : 1;
+  const std::int64_t devices = config.train_distribute ? config.task.num_worker_replicas : 1;
+  options.replicas = config.replicas > 0 ? config.replicas : saved ? saved->replicas : devices;
   const auto processors = static_cast<int>(ThreadPool::available_processors());
   const int default_threads = options.replicas > 1 ? 1 : processors;
   options.threads_per_replica = config.threads_per_replica > 0 ? config.threads_per_replica
                                 : saved                        ? saved->threads_per_replica
                                                                : default_threads;
-  const int side_by_side = std::max(1, processors / options.threads_per_replica);
-  options.concurrent = config.concurrent_replicas > 0 ? config.concurrent_replicas : side_by_side;
   return options;
+}
+
+int concurrent_replicas(const RunConfig& config, int threads_per_replica) {
+  if (config.concurrent_replicas > 0) return config.concurrent_replicas;
+  const auto processors = static_cast<int>(ThreadPool::available_processors());
+  return std::max(1, processors / threads_per_replica);
 }
 
 // Says what about a resumed run is not as it was: its weights will differ from an undisturbed
@@ -96,14 +102,22 @@ struct TrainLoop::Impl final : TrainSession {
 
   // TrainSession
   void prepare() override;
-  void open_input() override { open_inputs(resumed); }
+  void open_input() override;
   void log_begin() const override;
   bool make_step() override;
   Content content() override;
+  void end_steps() override;
 
+  void join(TowerOptions& tower_options);
+  void synchronize();
+  void take_over(const RunImage& from);
+  bool add_others(StepParts& parts);
+  std::optional<std::string> position_of(std::int64_t replica);
   void restore(const OpenCheckpoint& checkpoint, const std::optional<RunState>& saved);
   void warm_start_variables();
-  void open_inputs(const std::optional<RunState>& saved);
+  void resume_inputs(const std::optional<RunState>& saved);
+  void open_inputs();
+  std::unique_ptr<Iterator<Batch>> open_input_of(std::int64_t replica) const;
   bool next_batches();
   void finish_gradients();
   void after_bad_step(std::string_view what);
@@ -119,8 +133,21 @@ struct TrainLoop::Impl final : TrainSession {
   std::optional<MovingAverage> average;
   std::optional<CheckpointLayouts> layouts;
   std::optional<LossScale> scale;
+  /// Null where this process runs all replicas.
+  std::unique_ptr<Strategy> strategy;
+  ReplicaRange mine;
+  // By replica of the run; those of other processes have no input and no batch here.
   std::vector<std::unique_ptr<Iterator<Batch>>> inputs;
   std::vector<std::optional<Batch>> batches;
+  /// Whether the replica has its batch of the step that is to be made, or knows there is none.
+  std::vector<bool> fetched;
+  /// Where inputs stand between steps, as far as they can tell; of this process's own inputs they
+  /// are up to date only where there is a strategy.
+  std::vector<std::optional<std::string>> positions;
+  std::string input_obstacle;
+  /// Steps and left-out batches when inputs were last opened without a position.
+  std::int64_t inputs_from = 0;
+  bool inputs_wanted = false;
   /// Of the checkpoint that the run began with.
   std::optional<RunState> resumed;
   StepGradients last;
@@ -175,26 +202,36 @@ std::vector<NamedTensor> TrainLoop::Impl::checkpoint_tensors() const {
   return tensors;
 }
 
+// Asks an input that cannot tell only once.
+std::optional<std::string> TrainLoop::Impl::position_of(std::int64_t replica) {
+  if (!input_obstacle.empty()) return std::nullopt;
+  try {
+    return inputs[static_cast<std::size_t>(replica)]->save();
+  } catch (const FailedPrecondition& error) {
+    input_obstacle = error.what();
+    return std::nullopt;
+  }
+}
+
 RunState TrainLoop::Impl::run_state() const {
   RunState state{.global_step = global_step(),
                  .replicas = towers->options().replicas,
                  .threads_per_replica = towers->options().threads_per_replica,
-                 .seed = config().seed(),
+                 .seed = towers->options().seed,
                  .arithmetic = arithmetic().fingerprint(),
                  .loss_scale = scale->value(),
                  .loss_scale_steps = scale->good_steps()};
-  for (const auto& input : inputs) {
-    try {
-      state.inputs.emplace_back(input->save());
-    } catch (const FailedPrecondition& error) {
-      state.inputs.emplace_back(std::nullopt);
-      state.input_obstacle = error.what();
-    }
-  }
+  state.inputs = positions;
+  state.input_obstacle = input_obstacle;
   return state;
 }
 
 TrainSession::Content TrainLoop::Impl::content() {
+  if (strategy == nullptr) {
+    for (std::int64_t r = mine.first; r < mine.last; ++r) {
+      positions[static_cast<std::size_t>(r)] = position_of(r);
+    }
+  }
   const RunState state = run_state();
   if (!state.input_obstacle.empty() && !saved_any()) {
     log::warning("the input's position is not saved, a resume will start it anew: {}",
@@ -227,32 +264,142 @@ void TrainLoop::Impl::restore(const OpenCheckpoint& checkpoint,
   if (saved) scale->restore(saved->loss_scale, saved->loss_scale_steps);
 }
 
-void TrainLoop::Impl::open_inputs(const std::optional<RunState>& saved) {
+// Where the inputs go on; they are opened by open_inputs().
+void TrainLoop::Impl::resume_inputs(const std::optional<RunState>& saved) {
+  const auto replicas = static_cast<std::size_t>(towers->options().replicas);
   inputs.clear();
-  const std::int64_t replicas = towers->options().replicas;
-  const bool same_replicas = saved && saved->replicas == replicas;
-  if (saved && !same_replicas) {
+  inputs.resize(replicas);
+  batches.assign(replicas, std::nullopt);
+  fetched.assign(replicas, false);
+  positions.assign(replicas, std::nullopt);
+  inputs_from = global_step() + bad_steps;
+  if (!saved) return;
+  if (saved->inputs.size() == replicas) {
+    positions = saved->inputs;
+    input_obstacle = saved->input_obstacle;
+  } else {
     log::warning("the input starts anew: its position was saved for {} replicas", saved->replicas);
   }
-  for (std::int64_t r = 0; r < replicas; ++r) {
-    const InputContext context(Mode::kTrain, replicas, r,
-                               derive_key(config().seed(), seed_stream::kTrainInput));
+}
+
+std::unique_ptr<Iterator<Batch>> TrainLoop::Impl::open_input_of(std::int64_t replica) const {
+  const TowerOptions& run = towers->options();
+  const InputContext context(Mode::kTrain, run.replicas, replica,
+                             derive_key(run.seed, seed_stream::kTrainInput));
+  const auto& position = positions[static_cast<std::size_t>(replica)];
+  try {
     const Dataset<Batch> dataset = input_fn(context);
-    const auto position = same_replicas ? saved->inputs[static_cast<std::size_t>(r)] : std::nullopt;
-    try {
-      inputs.push_back(position ? dataset.iterate(*position) : dataset.iterate());
-    } catch (Error& error) {
-      error.add_context(fmt::format("opening the input of replica {}", r));
-      throw;
+    if (position) return dataset.iterate(*position);
+    auto input = dataset.iterate();
+    // Another process may have read so far: what it took is read again.
+    for (auto step = inputs_from; step < global_step() + bad_steps; ++step) input->next();
+    return input;
+  } catch (Error& error) {
+    error.add_context(fmt::format("opening the input of replica {}", replica));
+    throw;
+  }
+}
+
+// Those of this process's replicas; those that it runs no longer are closed.
+void TrainLoop::Impl::open_inputs() {
+  for (std::int64_t r = 0; r < towers->options().replicas; ++r) {
+    const auto index = static_cast<std::size_t>(r);
+    if (!mine.contains(r)) {
+      inputs[index].reset();
+      batches[index].reset();
+      fetched[index] = false;
+    } else if (inputs[index] == nullptr) {
+      inputs[index] = open_input_of(r);
     }
   }
-  batches.resize(static_cast<std::size_t>(replicas));
+}
+
+void TrainLoop::Impl::open_input() {
+  inputs_wanted = true;
+  open_inputs();
+}
+
+// The chief's terms are those of the run.
+void TrainLoop::Impl::join(TowerOptions& tower_options) {
+  if (options.nan_policy.action == NanPolicy::Action::kRollBack) {
+    throw Unimplemented(
+        "nan_policy kRollBack works in one process alone so far; use kStop or kSkip in a cluster");
+  }
+  // What a task was not told is not its to say.
+  const bool decides = config().is_chief();
+  const RunTerms terms =
+      strategy->join({.replicas = decides ? tower_options.replicas : config().replicas,
+                      .threads_per_replica = decides ? tower_options.threads_per_replica
+                                                     : config().threads_per_replica,
+                      .seed = tower_options.seed,
+                      .precision = tower_options.precision,
+                      .arithmetic = arithmetic().fingerprint()});
+  tower_options.replicas = terms.replicas;
+  tower_options.threads_per_replica = terms.threads_per_replica;
+  tower_options.seed = terms.seed;
+  tower_options.shared = true;
+  tower_options.may_discard = true;
+}
+
+void TrainLoop::Impl::take_over(const RunImage& from) {
+  const RunState state = parse_run_state(from.state_json, "the state of another task");
+  jump_to(from.step);
+  bad_steps = from.left_out;
+  scale->restore(state.loss_scale, state.loss_scale_steps);
+  towers->commit();
+  resume_inputs(state);
+  inputs_from = from.inputs_from;
+}
+
+void TrainLoop::Impl::synchronize() {
+  wait_until_copied();
+  const RunImage own{.step = global_step(),
+                     .left_out = bad_steps,
+                     .inputs_from = inputs_from,
+                     .state_json = to_json(run_state()),
+                     .tensors = variables()};
+  strategy->synchronize(own, [this](const RunImage& from) { take_over(from); });
+  mine = strategy->replicas();
+  if (inputs_wanted) open_inputs();
+}
+
+// Makes the parts of this process those of all. False when there is no step to finish: the run has
+// ended, or the others are others now.
+bool TrainLoop::Impl::add_others(StepParts& parts) {
+  StepNotes notes{.positions = positions,
+                  .buffers = towers->buffers(),
+                  .flat_size = towers->variables().flat().numel(),
+                  .tables = towers->variables().sparse_count()};
+  for (std::int64_t r = mine.first; r < mine.last; ++r) {
+    notes.positions[static_cast<std::size_t>(r)] = position_of(r);
+  }
+  try {
+    auto total = strategy->sum(global_step(), std::move(parts), notes);
+    if (!total) {
+      request_stop("the chief has ended the run");
+      return false;
+    }
+    parts = std::move(*total);
+    positions = std::move(notes.positions);
+    return true;
+  } catch (const PeersChanged& error) {
+    log::warning("step {} is made again: {}", global_step() + 1, error.what());
+  }
+  towers->discard();
+  synchronize();
+  return false;
+}
+
+void TrainLoop::Impl::end_steps() {
+  if (strategy != nullptr) strategy->finish(global_step(), stop_requested());
 }
 
 void TrainLoop::Impl::prepare() {
   compat::use_deterministic_algorithms(true);
   keep_freed_memory();
-  const auto checkpoint = restore_latest(config().model_dir);
+  if (config().train_distribute) strategy = config().train_distribute(config());
+  // In a cluster the others get the values from the chief.
+  const auto checkpoint = config().is_chief() ? restore_latest(config().model_dir) : std::nullopt;
   if (checkpoint && !checkpoint->state_json.empty()) {
     resumed = parse_run_state(checkpoint->state_json,
                               checkpoint_state_json_path(checkpoint->bundle.prefix()).string());
@@ -261,6 +408,9 @@ void TrainLoop::Impl::prepare() {
   tower_options.may_discard = options.nan_policy.action != NanPolicy::Action::kStop ||
                               config().precision == ComputeType::kFloat16;
   if (resumed) compare(*resumed, tower_options);
+  if (strategy != nullptr) join(tower_options);
+  tower_options.concurrent = concurrent_replicas(config(), tower_options.threads_per_replica);
+  mine = {0, tower_options.replicas};
   towers.emplace(options.model, options.head.get(), tower_options);
   layouts.emplace(towers->module_variables());
   updater.emplace(towers->variables(), options.optimizers);
@@ -274,12 +424,19 @@ void TrainLoop::Impl::prepare() {
     // Averages begin with the values that the variables begin with.
     if (options.moving_average) average.emplace(towers->variables(), *options.moving_average);
   }
+  resume_inputs(resumed);
+  if (strategy != nullptr) synchronize();
 }
 
+// False when no replica of this process has one.
 bool TrainLoop::Impl::next_batches() {
   bool any = false;
-  for (std::size_t r = 0; r < inputs.size(); ++r) {
-    batches[r] = inputs[r]->next();
+  for (auto r = static_cast<std::size_t>(mine.first); r < static_cast<std::size_t>(mine.last);
+       ++r) {
+    if (!fetched[r]) {
+      batches[r] = inputs[r]->next();
+      fetched[r] = true;
+    }
     any |= batches[r].has_value();
   }
   return any;
@@ -308,7 +465,8 @@ void TrainLoop::Impl::roll_back() {
       checkpoint->state_json, checkpoint_state_json_path(checkpoint->bundle.prefix()).string());
   left_out.insert(global_step());
   restore(*checkpoint, saved);
-  open_inputs(saved);
+  resume_inputs(saved);
+  open_inputs();
   for_each_hook(&Hook::after_create_session);
 }
 
@@ -341,10 +499,17 @@ void TrainLoop::Impl::after_bad_step(std::string_view what) {
 
 // One update, or none for a batch that had to be left out. False at the end of the input.
 bool TrainLoop::Impl::make_step() {
-  if (!next_batches()) return false;
-  if (left_out.erase(global_step()) > 0) return true;
+  if (!next_batches() && strategy == nullptr) return false;
+  if (left_out.erase(global_step()) > 0) {
+    fetched.assign(fetched.size(), false);
+    return true;
+  }
+  StepParts parts = towers->run(batches, mine, global_step(), scale->value());
+  if (strategy != nullptr && !add_others(parts)) return true;
+  fetched.assign(fetched.size(), false);
+  if (parts.present == 0) return false;
   last_loss.reset();
-  last = towers->run(batches, global_step(), scale->value());
+  last = mean_of(std::move(parts));
   wait_until_copied();
   if (!all_finite(last)) {
     after_bad_step("loss");

@@ -54,6 +54,7 @@ void TrainSession::begin_save() {
 }
 
 void TrainSession::save_checkpoint(const SavingListeners& listeners) {
+  if (!config_.is_chief()) return;
   const bool again = saved_step_ == step_;
   if (again && !(ending_ && save_failed())) return;
   for (const auto& listener : listeners) listener->before_save(*this, step_);
@@ -131,6 +132,7 @@ TrainResult TrainSession::run() {
   if (options_.max_steps) last_step_ = *options_.max_steps;
   if (const auto end = end_of_learning()) last_step_ = std::min(last_step_.value_or(*end), *end);
   if (done()) {
+    end_steps();
     log::info("Skipping training since max_steps has already saved.");
     return {.global_step = step_};
   }
@@ -142,6 +144,7 @@ TrainResult TrainSession::run() {
   hooks_ = default_hooks(config_, options_, last_step_);
   try {
     loop();
+    end_steps();
   } catch (Error& error) {
     error.add_context(fmt::format("training step {}", step_ + 1));
     throw;

@@ -53,10 +53,14 @@ class TrainSession : public Session {
   /// before it changes what content() showed. False at the end of the input.
   virtual bool make_step() = 0;
   virtual Content content() = 0;
+  /// Called when there are no more steps to make, before the last checkpoint is saved.
+  virtual void end_steps() {}
 
   /// The values are now those of a checkpoint.
   void resume_at(std::int64_t step);
   void advance() { ++step_; }
+  /// The values are now those of another process of the run.
+  void jump_to(std::int64_t step) { step_ = step; }
   bool saved_any() const { return saved_step_ >= 0; }
   void wait_until_copied();
   /// Returns when the last save is written or has failed.

@@ -22,13 +22,20 @@ class TreeSum {
   /// `add(into, from)` adds `from` to `into`.
   using Add = std::function<void(T& into, T&& from)>;
 
+  /// The replicas [first, second), which are a part of the tree.
+  using Node = std::pair<std::int64_t, std::int64_t>;
+  /// Sums of parts, or nothing where all of a part's replicas were absent.
+  using Parts = std::map<Node, std::optional<T>>;
+
   TreeSum(std::int64_t replicas, Add add) : replicas_(replicas), add_(std::move(add)) {}
 
   void report(std::int64_t replica, std::optional<T> value) {
-    Node node{replica, replica + 1};
     if (value) ++present_;
-    settle(node, std::move(value));
+    settle({replica, replica + 1}, std::move(value));
   }
+  /// The sum of a part that somebody else made: one of its take_parts(). It does not count towards
+  /// present().
+  void report_part(const Node& part, std::optional<T> value) { settle(part, std::move(value)); }
 
   /// Whether all replicas have reported.
   bool complete() const { return held_.size() == 1 && is_root(held_.begin()->first); }
@@ -36,10 +43,23 @@ class TreeSum {
   std::int64_t present() const { return present_; }
   /// The sum, or nothing if all were absent. Only once, when complete.
   std::optional<T> take() { return std::move(held_.begin()->second); }
+  /// The largest parts that the replicas which reported make up, for somebody else to go on with.
+  /// Only once.
+  Parts take_parts() { return std::move(held_); }
+  /// Whether the replicas [first, second) are a part of the tree.
+  static bool is_part(const Node& part, std::int64_t replicas) {
+    Node node{0, replicas};
+    while (node != part) {
+      const std::int64_t middle = node.first + left_size(node.second - node.first);
+      if (part.first < node.first || part.second > node.second || node.second - node.first <= 1) {
+        return false;
+      }
+      node = part.second <= middle ? Node{node.first, middle} : Node{middle, node.second};
+    }
+    return true;
+  }
 
  private:
-  using Node = std::pair<std::int64_t, std::int64_t>;  // the replicas [first, second)
-
   bool is_root(const Node& node) const { return node.first == 0 && node.second == replicas_; }
 
   static std::int64_t left_size(std::int64_t size) {
@@ -83,7 +103,7 @@ class TreeSum {
 
   std::int64_t replicas_;
   Add add_;
-  std::map<Node, std::optional<T>> held_;
+  Parts held_;
   std::int64_t present_ = 0;
 };
 

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/estimator/towers.h"
+#include "muster/optim/named_tensor.h"
+
+namespace muster {
+
+/// What must be the same in all processes of a run for their numbers to be. The chief decides.
+struct RunTerms {
+  std::int64_t replicas = 1;
+  int threads_per_replica = 1;
+  std::uint64_t seed = 0;
+  ComputeType precision = ComputeType::kFloat32;
+  /// arithmetic().fingerprint()
+  std::string arithmetic{};
+};
+
+/// A run between two steps: all that a process needs to go on with it.
+struct RunImage {
+  std::int64_t step = 0;
+  /// Batches that were left out; of two images of one step, the one with more is further.
+  std::int64_t left_out = 0;
+  /// Steps and batches left out when inputs without positions were opened anew.
+  std::int64_t inputs_from = 0;
+  /// A RunState.
+  std::string state_json{};
+  /// The values themselves: whoever takes an image over has its own written to.
+  std::vector<NamedTensor> tensors{};
+};
+
+/// What a process adds to a step beside gradients.
+struct StepNotes {
+  /// By replica of the run: where its input stands after this step's batch. Only those that the
+  /// process runs are looked at; none for an input that cannot tell.
+  std::vector<std::optional<std::string>> positions{};
+  /// Replica 0's buffers. They are sent by the process that runs it, and written to by the others.
+  std::vector<at::Tensor> buffers{};
+  /// Elements of the flat gradients, and how many tables have gradients by rows.
+  std::int64_t flat_size = 0;
+  std::size_t tables = 0;
+};
+
+/// The processes of the run are others than before: what is under way is void. The loop then calls
+/// Strategy::synchronize() and makes the step again.
+class PeersChanged : public Unavailable {
+ public:
+  using Unavailable::Unavailable;
+};
+
+/// How the replicas of a run are spread over processes, and how their gradients come together.
+/// distribution/ implements it; without one a process runs all replicas. Called by the loop's
+/// thread alone.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  /// One line for the log.
+  virtual std::string describe() const = 0;
+
+  /// Meets the chief. Returns the chief's terms. Throws FailedPrecondition, naming both tasks and
+  /// the term, when this process cannot take part.
+  virtual RunTerms join(const RunTerms& own) = 0;
+
+  /// Agrees on who takes part from here on, and brings every process to the state of the one that
+  /// is furthest: `own.tensors` are then written to and `take` is called with the step and the
+  /// state of the run. Called before the first step, and after PeersChanged. Throws Unavailable,
+  /// naming the task, when the chief does not come (back) in time.
+  virtual void synchronize(const RunImage& own,
+                           const std::function<void(const RunImage& from)>& take) = 0;
+  /// Those that this process runs until the next PeersChanged.
+  virtual ReplicaRange replicas() const = 0;
+
+  /// Adds up what all processes have. Every one gets the same, with the losses and the positions of
+  /// all replicas, or nothing when the chief has ended the run. Throws PeersChanged.
+  virtual std::optional<StepParts> sum(std::int64_t step, StepParts own, StepNotes& notes) = 0;
+
+  /// The chief ends the run at this step for all; others leave it, `early` if there is more to do.
+  virtual void finish(std::int64_t step, bool early) = 0;
+};
+
+}  // namespace muster
