@@ -10,4 +10,8 @@ bool TaskEnvironment::needs_server() const {
   return cluster.count() > 1 && environment != "google";
 }
 
+bool TaskEnvironment::is_alone() const {
+  return cluster.count() <= 1 && !rendezvous && !is_evaluator();
+}
+
 }  // namespace muster

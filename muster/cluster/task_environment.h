@@ -37,8 +37,19 @@ struct Peer {
   bool operator==(const Peer&) const = default;
 };
 
+/// Where tasks meet that are told no address but one: "host:port" of a c10d store (MASTER_ADDR and
+/// MASTER_PORT). They learn each other's addresses there.
+struct Rendezvous {
+  std::string address{};
+  /// The store is somebody else's, such as torchrun's agent: the chief must not start one there.
+  bool is_running = false;
+
+  bool operator==(const Rendezvous&) const = default;
+};
+
 /// What a process knows of its place in a cluster, as RunConfig shows it. The values are those of a
-/// process without TF_CONFIG: a cluster of one. parse_tf_config() makes every other one.
+/// process whose environment says nothing: a cluster of one. parse_tf_config() and
+/// read_task_environment() make every other one.
 struct TaskEnvironment {
   /// The training cluster. Evaluators are never part of it; empty for one process alone and for an
   /// evaluator.
@@ -60,6 +71,12 @@ struct TaskEnvironment {
   /// The tasks that this one talks to. A worker needs the ps and no other worker, so it starts and
   /// goes on without them. Without ps, workers and chief need each other.
   std::vector<Peer> peers{};
+  /// Set where the environment names no addresses but this one. Then `cluster`, `peers` and
+  /// `master` are empty, and what is known is the task and num_worker_replicas.
+  std::optional<Rendezvous> rendezvous{};
+  /// Which variables it was read from: "TF_CONFIG", "JOB_NAME", "RANK", "OMPI", "SLURM"; empty if
+  /// none says anything.
+  std::string source{};
 
   /// "cloud", "google", or what else TF_CONFIG says.
   std::string environment{};
@@ -70,12 +87,15 @@ struct TaskEnvironment {
   std::optional<std::string> service_json{};
   std::optional<std::string> job_json{};
 
-  /// What is odd but no error: unknown keys, an address given twice.
+  /// What is odd but no error: unknown keys, an address given twice, variables that contradict.
   std::vector<std::string> warnings{};
 
   /// Whether this task listens for others: not alone, not an evaluator, and not where the
   /// environment ("google") starts servers itself.
   bool needs_server() const;
+  /// Whether no other task takes part in the training. An evaluator is not alone: it follows
+  /// others.
+  bool is_alone() const;
   bool is_evaluator() const { return task.type == job::kEvaluator; }
 };
 

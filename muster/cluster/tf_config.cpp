@@ -4,42 +4,32 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <initializer_list>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/base/log.h"
+#include "muster/cluster/placement_internal.h"
 
 namespace muster {
 namespace {
 
 using nlohmann::json;
 
+constexpr std::string_view kSource = "TF_CONFIG";
 constexpr int kMaxDepth = 32;
 constexpr std::int64_t kMaxIndex = std::numeric_limits<std::int32_t>::max();
-constexpr std::size_t kMaxShownBytes = 200;
 
 template <typename... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw UsageError("TF_CONFIG: {}", fmt::format(format, std::forward<Args>(args)...));
+  throw UsageError("{}: {}", kSource, fmt::format(format, std::forward<Args>(args)...));
 }
 
 // A value for a message: not longer than a line, and printable whatever it holds.
 std::string shown(const json& value) {
-  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  if (text.size() > kMaxShownBytes) text = text.substr(0, kMaxShownBytes) + "...";
-  return text;
-}
-
-std::string shown(const ClusterSpec& cluster) {
-  std::string text = cluster.to_string();
-  if (text.size() > 10 * kMaxShownBytes) text = text.substr(0, 10 * kMaxShownBytes) + "...";
-  return text;
+  return internal::shortened(value.dump(-1, ' ', true, json::error_handler_t::replace));
 }
 
 json parse_json(std::string_view text) {
@@ -167,48 +157,7 @@ ClusterSpec cluster_of(const json& config) {
   }
 }
 
-// An evaluator listed beside the others would make them wait for it: it is taken out.
-void take_out_evaluators(TaskEnvironment& environment) {
-  if (!environment.cluster.has_job(job::kEvaluator)) return;
-  ClusterSpec::Jobs jobs = environment.cluster.jobs();
-  const auto evaluators = jobs.find(job::kEvaluator);
-  environment.evaluators = std::move(evaluators->second);
-  jobs.erase(evaluators);
-  environment.cluster = ClusterSpec(std::move(jobs));
-}
-
-void warn_of_shared_addresses(TaskEnvironment& environment) {
-  std::map<std::string, std::string> owners;
-  for (const auto& [job, tasks] : environment.cluster.jobs()) {
-    for (const auto& [index, address] : tasks) {
-      const std::string name = TaskSpec{job, index}.name();
-      const auto [owner, first] = owners.emplace(address, name);
-      if (first) continue;
-      environment.warnings.push_back(fmt::format("TF_CONFIG: {} and {} have the same address {}",
-                                                 owner->second, name, address));
-    }
-  }
-}
-
 // ---------------------------------------------------------------------------------------- task
-
-void check_one_chief(const ClusterSpec& cluster, std::string_view chief) {
-  const std::int64_t count = cluster.count(chief);
-  if (count == 0) {
-    fail("cluster must have one \"chief\" (or \"master\") task, but has none: {}", shown(cluster));
-  }
-  if (count > 1) {
-    fail("cluster must have only one \"{}\" task, but has {}: {}", chief, count, shown(cluster));
-  }
-}
-
-std::string_view chief_job(const ClusterSpec& cluster) {
-  if (!cluster.has_job(job::kMaster)) return job::kChief;
-  if (cluster.has_job(job::kChief)) {
-    fail("cluster has both \"master\" and \"chief\"; they are two names of one role, keep one");
-  }
-  return job::kMaster;
-}
 
 TaskSpec task_in_cluster(const json& task) {
   const json* type = find(task, "type");
@@ -226,19 +175,6 @@ TaskSpec task_in_cluster(const json& task) {
   return spec;
 }
 
-void check_task_is_listed(const ClusterSpec& cluster, const TaskSpec& task) {
-  constexpr std::string_view kHint =
-      "these values come from the environment variable TF_CONFIG of this process";
-  if (!cluster.has_job(task.type)) {
-    fail("task.type {} is not a job of the cluster {}; {}", shown(json(task.type)), shown(cluster),
-         kHint);
-  }
-  if (!cluster.address(task.type, task.index)) {
-    fail("task.index {} is not an index of the job \"{}\" in the cluster {}; {}", task.index,
-         task.type, shown(cluster), kHint);
-  }
-}
-
 TaskSpec task_alone(const json& task) {
   TaskSpec spec;
   if (const json* type = find(task, "type")) spec.type = expect_string(*type, "task.type");
@@ -248,7 +184,7 @@ TaskSpec task_alone(const json& task) {
   }
   if (spec.type != job::kWorker) {
     fail("without a cluster task.type must be \"worker\" (or left out), but is {}",
-         shown(json(spec.type)));
+         internal::in_quotes(spec.type));
   }
   if (spec.index != 0) {
     fail("without a cluster task.index must be 0 (or left out), but is {}", spec.index);
@@ -256,82 +192,15 @@ TaskSpec task_alone(const json& task) {
   return spec;
 }
 
-// ------------------------------------------------------------------------------- derived facts
-
-std::int64_t global_id(const ClusterSpec& cluster, const TaskSpec& task, std::string_view chief) {
-  if (task.type == chief) return task.index;
-  std::int64_t id = cluster.index_end(chief);
-  for (const auto& [job, tasks] : cluster.jobs()) {
-    if (job == chief || job == job::kPs) continue;
-    if (job == task.type) return id + task.index;
-    id += cluster.index_end(job);
-  }
-  return id + task.index;  // Only ps is left.
-}
-
-bool trains(std::string_view job) {
-  return job == job::kChief || job == job::kMaster || job == job::kWorker;
-}
-
-// Parameters live on the ps where there is one: then nobody needs another worker.
-bool talks_to(const ClusterSpec& cluster, std::string_view own, std::string_view other) {
-  if (own == job::kPs) return other == job::kPs || trains(other);
-  if (!trains(own)) return true;
-  return cluster.has_job(job::kPs) ? other == job::kPs : trains(other);
-}
-
-std::vector<Peer> peers_of(const ClusterSpec& cluster, const TaskSpec& task) {
-  std::vector<Peer> peers;
-  for (const auto& [job, tasks] : cluster.jobs()) {
-    if (!talks_to(cluster, task.type, job)) continue;
-    for (const auto& [index, address] : tasks) {
-      const TaskSpec other{job, index};
-      if (other != task) peers.push_back({other, address});
-    }
-  }
-  return peers;
-}
-
-void derive_in_cluster(TaskEnvironment& environment, std::string_view chief) {
-  const ClusterSpec& cluster = environment.cluster;
-  const TaskSpec& task = environment.task;
-  environment.is_chief = task.type == chief;
-  environment.num_ps_replicas = cluster.count(job::kPs);
-  environment.num_worker_replicas = cluster.count(job::kWorker) + cluster.count(chief);
-  environment.global_id_in_cluster = global_id(cluster, task, chief);
-  if (cluster.count() > 1) {
-    environment.master = "grpc://" + *cluster.address(task.type, task.index);
-  }
-  environment.peers = peers_of(cluster, task);
-}
-
-// An evaluator follows the checkpoints and talks to nobody.
-void derive_evaluator(TaskEnvironment& environment, const json& config) {
-  environment.cluster = {};
-  environment.is_chief = false;
-  environment.num_worker_replicas = 0;
-  environment.global_id_in_cluster = std::nullopt;
-  environment.evaluation_master = optional_string(config, "eval_session_master").value_or("");
-}
-
 void place_in_cluster(TaskEnvironment& environment, const json& config, const json& task) {
-  take_out_evaluators(environment);
-  const std::string_view chief = chief_job(environment.cluster);
-  check_one_chief(environment.cluster, chief);
-  warn_of_shared_addresses(environment);
+  internal::settle_cluster(environment, kSource);
   environment.task = task_in_cluster(task);
+  internal::settle_task(environment, kSource);
   if (environment.is_evaluator()) {
-    if (chief == job::kMaster) {
-      fail(
-          "task.type \"evaluator\" does not go with a \"master\", which evaluates itself; name it "
-          "\"chief\" in the cluster to evaluate elsewhere");
-    }
-    derive_evaluator(environment, config);
-    return;
+    environment.evaluation_master = optional_string(config, "eval_session_master").value_or("");
+  } else if (const auto given = optional_string(config, "session_master")) {
+    environment.master = *given;
   }
-  check_task_is_listed(environment.cluster, environment.task);
-  derive_in_cluster(environment, chief);
-  if (const auto given = optional_string(config, "session_master")) environment.master = *given;
 }
 
 void place_alone(TaskEnvironment& environment, const json& config, const json& task) {
@@ -374,19 +243,29 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
+json parse_config(std::string_view text) {
+  if (text.size() > kMaxTfConfigBytes) {
+    fail("longer than {} bytes: {}", kMaxTfConfigBytes, text.size());
+  }
+  json config = parse_json(text);
+  expect_object(config, "the whole");
+  return config;
+}
+
+json task_of(const json& config) {
+  const json* given = find(config, "task");
+  return given == nullptr ? json::object() : expect_object(*given, "task");
+}
+
 }  // namespace
 
 TaskEnvironment parse_tf_config(std::string_view text) {
   if (is_blank(text)) return {};
-  if (text.size() > kMaxTfConfigBytes) {
-    fail("longer than {} bytes: {}", kMaxTfConfigBytes, text.size());
-  }
-  const json config = parse_json(text);
-  expect_object(config, "the whole");
-  const json* given = find(config, "task");
-  const json task = given == nullptr ? json::object() : expect_object(*given, "task");
+  const json config = parse_config(text);
+  const json task = task_of(config);
 
   TaskEnvironment environment;
+  environment.source = kSource;
   read_other_fields(environment, config, task);
   environment.cluster = cluster_of(config);
   environment.cluster.empty() ? place_alone(environment, config, task)
@@ -394,11 +273,19 @@ TaskEnvironment parse_tf_config(std::string_view text) {
   return environment;
 }
 
-TaskEnvironment task_environment_from_env() {
-  const char* text = std::getenv("TF_CONFIG");
-  TaskEnvironment environment = parse_tf_config(text == nullptr ? "" : text);
-  for (const auto& warning : environment.warnings) log::warning("{}", warning);
-  return environment;
+TfConfigTask read_tf_config_task(std::string_view text) {
+  if (is_blank(text)) return {.task = {std::string(job::kMaster), 0}};
+  const json config = parse_config(text);
+  const json task = task_of(config);
+  TfConfigTask read{.cluster = cluster_of(config),
+                    .task = {std::string(job::kMaster), 0},
+                    .trial = trial_of(task)};
+  if (const json* type = find(task, "type")) read.task.type = expect_string(*type, "task.type");
+  if (const json* index = find(task, "index")) {
+    read.task.index = expect_index(*index, "task.index");
+    if (read.task.index < 0) fail("task.index must not be negative: {}", read.task.index);
+  }
+  return read;
 }
 
 }  // namespace muster

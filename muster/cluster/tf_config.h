@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "muster/cluster/task_environment.h"
@@ -16,7 +18,13 @@ inline constexpr std::size_t kMaxTfConfigBytes = std::size_t{1} << 20;
 /// with its path (`cluster.worker[1]`), what it was and what is allowed.
 TaskEnvironment parse_tf_config(std::string_view json);
 
-/// The same of this process's environment variable TF_CONFIG. Logs the warnings.
-TaskEnvironment task_environment_from_env();
+/// Cluster, task and trial as TF_CONFIG writes them, before any rule about roles. Without a task it
+/// is master:0, as TensorLayer has it. Throws as parse_tf_config() does.
+struct TfConfigTask {
+  ClusterSpec cluster{};
+  TaskSpec task{};
+  std::optional<std::string> trial{};
+};
+TfConfigTask read_tf_config_task(std::string_view json);
 
 }  // namespace muster

@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/cluster/process_environment.h"
 
 namespace muster {
 namespace {
