@@ -131,15 +131,15 @@ std::string Conversion::add(std::string_view name, std::string_view op,
 }
 
 std::string Conversion::constant(const TensorValue& value, std::string_view name) {
-  constexpr std::size_t kSmall = 1024;
-  if (value.bytes.size() <= kSmall) {
-    const auto found = std::find_if(small_constants_.begin(), small_constants_.end(),
+  // A variable keeps its name, also where another has the same values.
+  if (name.empty()) {
+    const auto found = std::find_if(unnamed_constants_.begin(), unnamed_constants_.end(),
                                     [&](const auto& known) { return known.first == value; });
-    if (found != small_constants_.end()) return found->second;
+    if (found != unnamed_constants_.end()) return found->second;
   }
-  const std::string used = unique(name);
+  const std::string used = unique(name.empty() ? "constant" : name);
   model_.initializers.push_back({.name = used, .value = value});
-  if (value.bytes.size() <= kSmall) small_constants_.emplace_back(value, used);
+  if (name.empty()) unnamed_constants_.emplace_back(value, used);
   return used;
 }
 
@@ -208,7 +208,7 @@ std::string Conversion::get_wide(const std::string& tensor) {
   if (known.constant != nullptr) {
     const auto narrow = known.constant->values<std::int32_t>();
     const std::vector<std::int64_t> values(narrow.begin(), narrow.end());
-    return constant(TensorValue::of<std::int64_t>(known.constant->shape, values), tensor);
+    return constant(TensorValue::of<std::int64_t>(known.constant->shape, values));
   }
   const std::string made = cast(tensor + "/int64", get(tensor), DataType::kInt64);
   held_.at(tensor).wide = made;

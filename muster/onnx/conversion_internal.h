@@ -57,8 +57,8 @@ class Conversion {
   std::vector<std::string> add_several(std::string_view name, std::string_view op,
                                        std::vector<std::string> inputs, std::size_t outputs,
                                        Attributes attributes = {});
-  /// A constant of the model, shared with those that are equal.
-  std::string constant(const graph::TensorValue& value, std::string_view name = "constant");
+  /// A constant of the model; one without a name is shared with those that are equal.
+  std::string constant(const graph::TensorValue& value, std::string_view name = {});
   /// An int64 vector.
   std::string ints(const std::vector<std::int64_t>& values);
   std::string cast(std::string_view name, const std::string& value, graph::DataType to);
@@ -93,7 +93,7 @@ class Conversion {
   std::map<std::string, Held, std::less<>> held_;
   std::map<std::string, std::vector<const graph::NodeDef*>, std::less<>> readers_;
   std::map<std::string, std::size_t, std::less<>> producers_;
-  std::vector<std::pair<graph::TensorValue, std::string>> small_constants_;
+  std::vector<std::pair<graph::TensorValue, std::string>> unnamed_constants_;
 };
 
 /// One node of the frozen graph with readers for its inputs and attributes. They throw

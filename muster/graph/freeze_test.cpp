@@ -1,0 +1,223 @@
+#include "muster/graph/freeze.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/checkpoint/bundle_reader.h"
+#include "muster/checkpoint/bundle_writer.h"
+#include "muster/graph/check.h"
+#include "muster/testing/message_of.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster::graph {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::TempDir;
+
+constexpr auto kFloat = DataType::kFloat;
+
+NodeDef node(const std::string& name, const std::string& op, std::vector<std::string> inputs,
+             Attrs attrs = {{"T", DataType::kFloat}}) {
+  return {.name = name, .op = op, .inputs = std::move(inputs), .attrs = std::move(attrs)};
+}
+
+NodeDef variable_node(const std::string& name, const Shape& shape) {
+  return node(name, "VarHandleOp", {}, {{"dtype", kFloat}, {"shape", shape}, {"shared_name", ""}});
+}
+
+NodeDef read_node(const std::string& variable) {
+  return node(variable + "/Read", "ReadVariableOp", {variable}, {{"dtype", kFloat}});
+}
+
+TensorInfo tensor(const std::string& name, DataType type = kFloat, Shape shape = {-1, 2}) {
+  return {.name = name, .sparse = {}, .dtype = type, .shape = std::move(shape)};
+}
+
+/// A bundle of float tensors that are filled with 1, 2, 3, ...
+BundleReader bundle_of(const Path& prefix,
+                       const std::map<std::string, std::vector<std::int64_t>>& shapes) {
+  BundleWriter writer(prefix);
+  for (const auto& [name, shape] : shapes) {
+    std::vector<float> values(static_cast<std::size_t>(*element_count(std::span(shape))));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i + 1);
+    writer.add({.name = name,
+                .type = TensorType::kFloat,
+                .shape = shape,
+                .bytes = std::as_bytes(std::span(values))});
+  }
+  writer.finish();
+  return BundleReader(prefix);
+}
+
+/// y = relu(x * kernel), with a saver that has the kernel under another name, and more.
+MetaGraph dense_graph() {
+  MetaGraph meta{.tags = {"serve"}};
+  meta.graph.nodes = {
+      placeholder_node("x", kFloat, {-1, 2}),
+      placeholder_node("unused", kFloat, {-1, 2}),
+      variable_node("kernel", {2, 3}),
+      read_node("kernel"),
+      node("kernel/Identity", "Identity", {"kernel/Read"}),
+      node("stopped", "StopGradient", {"x:0", "^unused"}),
+      node("MatMul", "MatMul", {"stopped", "kernel/Identity"},
+           {{"T", kFloat}, {"transpose_a", false}, {"transpose_b", false}}),
+      node("Relu", "Relu", {"MatMul"}),
+      node("predictions/y", "Identity", {"Relu"}),
+      node("predictions/name", "AsString", {"Relu"}),
+      constant_node("file", TensorValue::string_scalar("model")),
+      constant_node("names", TensorValue::of_strings({2}, {"other", "model/kernel"})),
+      constant_node("slices", TensorValue::of_strings({2}, {"", ""})),
+      node("restore", "RestoreV2", {"file", "names", "slices"},
+           {{"dtypes", AttrValue::list(std::vector<DataType>{kFloat, kFloat})}}),
+      node("restored", "Identity", {"restore:1"}),
+      node("assign", "AssignVariableOp", {"kernel", "restored"}, {{"dtype", kFloat}}),
+  };
+  meta.signatures["predict"] = {
+      .inputs = {{"x", tensor("x:0")}, {"unused", tensor("unused:0")}},
+      .outputs = {{"y", tensor("predictions/y:0", kFloat, {-1, 3})},
+                  {"name", tensor("predictions/name:0", DataType::kString, {-1, 3})}},
+      .method_name = std::string(kPredictMethod)};
+  return meta;
+}
+
+std::string outline(const GraphDef& graph) {
+  std::string text;
+  for (const auto& each : graph.nodes) {
+    text += each.name + " = " + each.op + "(";
+    for (std::size_t i = 0; i < each.inputs.size(); ++i) text += (i ? ", " : "") + each.inputs[i];
+    text += ")\n";
+  }
+  return text;
+}
+
+TEST(Freeze, MakesConstantsOfVariablesAndKeepsWhatOutputsNeed) {
+  const TempDir dir;
+  const auto bundle = bundle_of(dir / "v", {{"model/kernel", {2, 3}}, {"other", {1}}});
+  const MetaGraph meta = dense_graph();
+  const auto frozen = freeze(meta, meta.signatures.at("predict"), &bundle, {.outputs = {"y"}});
+  EXPECT_EQ(outline(frozen.graph), R"(x = Placeholder()
+kernel = Const()
+MatMul = MatMul(x, kernel)
+Relu = Relu(MatMul)
+predictions/y = Identity(Relu)
+)");
+  EXPECT_EQ(attr<TensorValue>(frozen.graph.nodes[1], "value").values<float>(),
+            (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  EXPECT_TRUE(frozen.signature.inputs.contains("x"));
+  EXPECT_FALSE(frozen.signature.inputs.contains("unused"));
+  EXPECT_NO_THROW(check_graph(frozen.graph));
+}
+
+TEST(Freeze, LeavesStringsOutWhereOnlyNumbersAreAskedFor) {
+  const TempDir dir;
+  const auto bundle = bundle_of(dir / "v", {{"model/kernel", {2, 3}}});
+  const MetaGraph meta = dense_graph();
+  const auto& predict = meta.signatures.at("predict");
+  EXPECT_EQ(freeze(meta, predict, &bundle).signature.outputs.size(), 2U);
+  const auto numeric = freeze(meta, predict, &bundle, {.numeric = true});
+  EXPECT_EQ(numeric.signature.outputs.size(), 1U);
+  EXPECT_THAT(outline(numeric.graph), Not(HasSubstr("AsString")));
+  EXPECT_THAT(
+      message_of([&] { freeze(meta, predict, &bundle, {.outputs = {"name"}, .numeric = true}); }),
+      HasSubstr("no output of the signature is left"));
+}
+
+TEST(Freeze, NamesWhatIsMissingOrOfAnotherShape) {
+  const TempDir dir;
+  const MetaGraph meta = dense_graph();
+  const auto& predict = meta.signatures.at("predict");
+  const auto empty = bundle_of(dir / "empty", {{"other", {1}}});
+  EXPECT_THAT(message_of([&] { freeze(meta, predict, &empty); }),
+              AllOf(HasSubstr("'kernel'"), HasSubstr("no 'model/kernel'"), HasSubstr("empty")));
+  EXPECT_THAT(message_of([&] { freeze(meta, predict, nullptr); }), HasSubstr("'kernel'"));
+  const auto wide = bundle_of(dir / "wide", {{"model/kernel", {2, 4}}});
+  EXPECT_THAT(message_of([&] { freeze(meta, predict, &wide); }),
+              AllOf(HasSubstr("(2, 3)"), HasSubstr("[2, 4]")));
+  EXPECT_THAT(message_of([&] { freeze(meta, predict, &wide, {.outputs = {"z"}}); }),
+              AllOf(HasSubstr("no output 'z'"), HasSubstr("name, y")));
+}
+
+TEST(Freeze, KeepsToTheLimitBeforeItReadsAVariable) {
+  const TempDir dir;
+  const auto bundle = bundle_of(dir / "v", {{"model/kernel", {2, 3}}});
+  const MetaGraph meta = dense_graph();
+  FreezeOptions options;
+  options.limits.tensor_bytes = 23;
+  EXPECT_THROW(freeze(meta, meta.signatures.at("predict"), &bundle, options), ResourceExhausted);
+}
+
+TEST(Freeze, RefusesAVariableThatIsNotJustRead) {
+  const TempDir dir;
+  const auto bundle = bundle_of(dir / "v", {{"model/kernel", {2, 3}}});
+  MetaGraph meta = dense_graph();
+  meta.graph.nodes[6] = node("MatMul", "VarIsInitializedOp", {"kernel"});
+  EXPECT_THAT(message_of([&] { freeze(meta, meta.signatures.at("predict"), &bundle); }),
+              AllOf(HasSubstr("VarIsInitializedOp"), HasSubstr("'MatMul'"), HasSubstr("'kernel'")));
+}
+
+TEST(Freeze, CutsFeatureColumnsOffWhereTheyEnd) {
+  const TempDir dir;
+  const auto bundle = bundle_of(dir / "v", {{"table", {5, 2}}, {"kernel", {3, 2}}});
+  const auto i32 = DataType::kInt32;
+  const auto i64 = DataType::kInt64;
+  MetaGraph meta{.tags = {"serve"}};
+  meta.graph.nodes = {
+      placeholder_node("word", DataType::kString, {-1}),
+      placeholder_node("age", kFloat, {-1}),
+      placeholder_node("height", kFloat, {-1, 2}),
+      node("hash", "StringToHashBucketFast", {"word"}, {{"num_buckets", 5}}),
+      node("Shape", "Shape", {"word"}, {{"T", DataType::kString}, {"out_type", i32}}),
+      constant_node("zero", TensorValue::vector<std::int32_t>({0})),
+      constant_node("one", TensorValue::vector<std::int32_t>({1})),
+      constant_node("start", TensorValue::scalar<std::int32_t>(0)),
+      constant_node("delta", TensorValue::scalar<std::int32_t>(1)),
+      constant_node("column", TensorValue::vector<std::int32_t>({-1, 1})),
+      node("rows", "StridedSlice", {"Shape", "zero", "one", "one"},
+           {{"T", i32}, {"Index", i32}, {"shrink_axis_mask", 1}}),
+      node("numbers", "Range", {"start", "rows", "delta"}, {{"Tidx", i32}}),
+      variable_node("table", {5, 2}),
+      read_node("table"),
+      node("sum", "SparseSegmentSumWithNumSegments", {"table/Read", "hash", "numbers", "rows"},
+           {{"T", kFloat}, {"Tidx", i64}, {"Tsegmentids", i32}, {"Tnumsegments", i32}}),
+      node("buckets", "Bucketize", {"age"}, {{"T", kFloat}}),
+      node("bucket", "Cast", {"buckets"}, {{"SrcT", i32}, {"DstT", kFloat}}),
+      node("wide", "Reshape", {"bucket", "column"}, {{"T", kFloat}, {"Tshape", i32}}),
+      node("concat", "ConcatV2", {"wide", "height", "delta"},
+           {{"T", kFloat}, {"N", 2}, {"Tidx", i32}}),
+      variable_node("kernel", {3, 2}),
+      read_node("kernel"),
+      node("product", "MatMul", {"concat", "kernel/Read"}, {{"T", kFloat}}),
+      node("logits", "AddV2", {"product", "sum"}),
+      node("plain", "Neg", {"height"}),
+  };
+  const SignatureDef predict{.inputs = {{"word", tensor("word:0", DataType::kString, {-1})},
+                                        {"age", tensor("age:0", kFloat, {-1})},
+                                        {"height", tensor("height:0")}},
+                             .outputs = {{"logits", tensor("logits:0")},
+                                         {"id", tensor("hash:0", i64, {-1})},
+                                         {"plain", tensor("plain:0")}}};
+  const auto frozen = freeze(meta, predict, &bundle, {.numeric = true});
+  const auto& inputs = frozen.signature.inputs;
+  std::vector<std::string> names;
+  for (const auto& each : inputs) names.push_back(each.first);
+  EXPECT_THAT(names, ElementsAre("concat", "hash", "height", "numbers", "rows"));
+  EXPECT_EQ(inputs.at("concat").shape, (Shape{-1, 3}));
+  EXPECT_EQ(inputs.at("hash").dtype, i64);
+  EXPECT_EQ(inputs.at("hash").shape, (Shape{-1}));
+  EXPECT_EQ(inputs.at("rows").dtype, i32);
+  EXPECT_EQ(inputs.at("rows").shape, Shape{});
+  EXPECT_FALSE(frozen.signature.outputs.contains("id"));
+  EXPECT_TRUE(frozen.signature.outputs.contains("plain"));
+  EXPECT_NO_THROW(check_graph(frozen.graph));
+  EXPECT_THAT(outline(frozen.graph),
+              AllOf(HasSubstr("sum = SparseSegmentSumWithNumSegments(table, hash, numbers, rows)"),
+                    HasSubstr("product = MatMul(concat, kernel)"), Not(HasSubstr("Bucketize")),
+                    Not(HasSubstr("word"))));
+}
+
+}  // namespace
+}  // namespace muster::graph
