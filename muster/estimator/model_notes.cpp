@@ -1,0 +1,114 @@
+#include "muster/estimator/model_notes.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "muster/base/error.h"
+
+namespace muster {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kVersion = 1;
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{16} << 20;
+constexpr const char* kFileName = "muster.json";
+
+// JSON has no numbers for these.
+json json_of(double value) {
+  if (std::isfinite(value)) return value;
+  if (std::isnan(value)) return "nan";
+  return value > 0 ? "inf" : "-inf";
+}
+
+double number_of(const json& value) {
+  if (!value.is_string()) return value.get<double>();
+  const auto& word = value.get_ref<const std::string&>();
+  if (word == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (word == "inf") return std::numeric_limits<double>::infinity();
+  if (word == "-inf") return -std::numeric_limits<double>::infinity();
+  throw DataLoss("'{}' is no number", word);
+}
+
+json json_of(const ExportNote& note) {
+  json metrics = json::object();
+  for (const auto& [name, value] : note.metrics) metrics[name] = json_of(value);
+  json made{{"global_step", note.global_step}, {"metrics", std::move(metrics)}};
+  if (!note.folder.empty()) made["folder"] = note.folder;
+  return made;
+}
+
+ExportNote note_of(const json& value) {
+  ExportNote note;
+  value.at("global_step").get_to(note.global_step);
+  for (const auto& [name, number] : value.at("metrics").items()) {
+    note.metrics.emplace(name, number_of(number));
+  }
+  note.folder = value.value("folder", "");
+  return note;
+}
+
+// Calls what reads `name`; whatever is wrong with its text is DataLoss that names it.
+template <typename Read>
+auto reading(std::string_view name, Read&& read) {
+  try {
+    return read();
+  } catch (const json::exception& error) {
+    throw DataLoss("{} is damaged: {}", name, error.what());
+  } catch (Error& error) {
+    error.add_context(name);
+    throw;
+  }
+}
+
+void check_version(const json& value) {
+  const int version = value.at("version").get<int>();
+  if (version != kVersion) {
+    throw DataLoss("it is of version {}; this muster reads {}", version, kVersion);
+  }
+}
+
+json read_notes(const Path& path) {
+  if (!file_exists(path)) return {{"version", kVersion}};
+  return reading(path.string(), [&] {
+    json notes = json::parse(read_file(path, kMaxFileBytes));
+    check_version(notes);
+    return notes;
+  });
+}
+
+}  // namespace
+
+std::string to_json(const ExportNote& note) {
+  json made = json_of(note);
+  made["version"] = kVersion;
+  return made.dump(1);
+}
+
+ExportNote parse_export_note(std::string_view text, std::string_view name) {
+  return reading(name, [&] {
+    const json value = json::parse(text);
+    check_version(value);
+    return note_of(value);
+  });
+}
+
+std::optional<ExportNote> read_export_note(const Path& model_dir, const std::string& exporter) {
+  const Path path = model_dir / kFileName;
+  const json notes = read_notes(path);
+  return reading(path.string(), [&]() -> std::optional<ExportNote> {
+    const auto exporters = notes.find("exporters");
+    if (exporters == notes.end() || !exporters->contains(exporter)) return std::nullopt;
+    return note_of(exporters->at(exporter));
+  });
+}
+
+void write_export_note(const Path& model_dir, const std::string& exporter, const ExportNote& note) {
+  const Path path = model_dir / kFileName;
+  json notes = read_notes(path);
+  reading(path.string(), [&] { notes["exporters"][exporter] = json_of(note); });
+  write_file_atomically(path, notes.dump(1) + "\n");
+}
+
+}  // namespace muster

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "muster/base/file_system.h"
+#include "muster/estimator/specs.h"
+
+namespace muster {
+
+/// Of which checkpoint an export is, and how that evaluated.
+struct ExportNote {
+  std::int64_t global_step = 0;
+  EvaluationResult metrics{};
+  /// The export's folder, a name under MODEL_DIR/export/EXPORTER. Not said in the export itself.
+  std::string folder{};
+
+  bool operator==(const ExportNote&) const = default;
+};
+
+/// Text for a file; numbers come back to the bit, NaN and infinities as well.
+std::string to_json(const ExportNote& note);
+/// Throws DataLoss, naming the field, for text that is none. `name` stands for the file.
+ExportNote parse_export_note(std::string_view json, std::string_view name);
+
+/// MODEL_DIR/muster.json keeps what outlives checkpoints, also across restarts. Here: the export
+/// that counts of each exporter, its best or its last one; nothing if there is none. Throws
+/// DataLoss, naming the file, if it is damaged.
+std::optional<ExportNote> read_export_note(const Path& model_dir, const std::string& exporter);
+/// Replaces the note in one step; everything else in the file stays.
+void write_export_note(const Path& model_dir, const std::string& exporter, const ExportNote& note);
+
+}  // namespace muster

@@ -1,0 +1,67 @@
+#include "muster/estimator/model_notes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "muster/testing/message_of.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::TempDir;
+
+TEST(ModelNotes, AnExportsNoteComesBackToTheBit) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const ExportNote note{
+      .global_step = 400,
+      .metrics = {{"accuracy", 0.1 + 0.2}, {"loss", infinity}, {"auc", -infinity}},
+      .folder = "1700000000"};
+  EXPECT_EQ(parse_export_note(to_json(note), "it"), note);
+  const auto nan = parse_export_note(to_json({.metrics = {{"loss", std::nan("")}}}), "it");
+  EXPECT_TRUE(std::isnan(nan.metrics.at("loss")));
+}
+
+TEST(ModelNotes, EachExporterHasItsOwnAndTheRestOfTheFileStays) {
+  const TempDir folder;
+  testing::write_bytes(folder / "muster.json", R"({"version": 1, "run_id": "abc"})");
+  EXPECT_EQ(read_export_note(folder.path(), "best"), std::nullopt);
+  const ExportNote first{.global_step = 1, .metrics = {{"loss", 2}}, .folder = "10"};
+  const ExportNote second{.global_step = 5, .metrics = {{"loss", 1}}, .folder = "20"};
+  write_export_note(folder.path(), "best", first);
+  write_export_note(folder.path(), "latest", first);
+  write_export_note(folder.path(), "best", second);
+  EXPECT_EQ(read_export_note(folder.path(), "best"), second);
+  EXPECT_EQ(read_export_note(folder.path(), "latest"), first);
+  const auto file = nlohmann::json::parse(testing::read_bytes(folder / "muster.json"));
+  EXPECT_EQ(file.at("run_id"), "abc");
+}
+
+TEST(ModelNotes, AFolderWithoutTheFileHasNone) {
+  const TempDir folder;
+  EXPECT_EQ(read_export_note(folder.path(), "best"), std::nullopt);
+}
+
+TEST(ModelNotes, DamageIsNamedWithTheFile) {
+  const TempDir folder;
+  const Path file = folder / "muster.json";
+  for (const char* text :
+       {"", "{", "[]", "7", R"({"version": 2})", R"({"version": 1, "exporters": {"best": 3}})",
+        R"({"version": 1, "exporters": {"best": {"global_step": 1, "metrics": {"loss": "x"}}}})"}) {
+    testing::write_bytes(file, text);
+    EXPECT_THAT(testing::message_of([&] { read_export_note(folder.path(), "best"); }),
+                HasSubstr(file.string()))
+        << text;
+  }
+  testing::write_bytes(file, R"({"version": 1, "exporters": []})");
+  EXPECT_THAT(testing::message_of([&] { write_export_note(folder.path(), "best", {}); }),
+              HasSubstr(file.string()));
+}
+
+}  // namespace
+}  // namespace muster
