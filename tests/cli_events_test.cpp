@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/graph/graph_def.h"
 #include "muster/summary/event_writer.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
@@ -62,6 +63,24 @@ TEST(EventsShow, ListsTagsWithCountsOverAllFiles) {
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_EQ(lines[0]["tag"], "loss");
   EXPECT_EQ(lines[0]["count"], 3);
+}
+
+TEST(EventsShow, ListsGraphs) {
+  const TempDir folder;
+  graph::GraphDef graph;
+  graph.nodes = {{.name = "a", .op = "NoOp"}, {.name = "b", .op = "NoOp"}};
+  EventWriter writer(folder.path());
+  writer.add_graph(graph::encode_graph(graph));
+  writer.add_graph(graph::encode_graph(graph), 40);
+  writer.close();
+  const Outcome outcome = show({folder.path().string()});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, ContainsRegex("graph_def +graph +2 +0..40 +2 nodes, [0-9]+ bytes\n"));
+
+  EventWriter damaged(folder / "damaged");
+  damaged.add_graph("no graph");
+  damaged.close();
+  EXPECT_THAT(show({folder / "damaged"}).out, HasSubstr("8 bytes, which cannot be read"));
 }
 
 TEST(EventsShow, PrintsTheValuesOfATag) {

@@ -16,6 +16,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/cli/command.h"
+#include "muster/graph/graph_def.h"
 #include "muster/summary/event_reader.h"
 
 namespace muster::cli {
@@ -97,6 +98,16 @@ std::string text_of(const SummaryValue& value) {
   return "?";
 }
 
+std::string text_of(const GraphBytes& graph) {
+  try {
+    return fmt::format("{} nodes, {} bytes", graph::decode_graph(graph.bytes).nodes.size(),
+                       graph.bytes.size());
+  } catch (const Error& error) {
+    return fmt::format("{} bytes, which cannot be read: {}", graph.bytes.size(),
+                       one_line(error.what()));
+  }
+}
+
 std::string kind_of(const SummaryValue& value) {
   if (value.plugin == "hparams") return "hparams";
   if (scalar_of(value)) return "scalar";
@@ -159,6 +170,7 @@ class Report {
  public:
   virtual ~Report() = default;
   virtual void take(const Event& event, const SummaryValue& value) = 0;
+  virtual void take_graph(const Event& event, const GraphBytes& graph) { (void)event, (void)graph; }
   /// Called when all events have come by. Throws NotFound for a tag that had none.
   virtual void check() const {}
   virtual void print() const = 0;
@@ -170,13 +182,12 @@ class TagReport final : public Report {
   explicit TagReport(const Options& options) : options_(options) {}
 
   void take(const Event& event, const SummaryValue& value) override {
-    const auto [found, first] = tags_.try_emplace(value.tag);
-    Tag& tag = found->second;
-    tag.kind = kind_of(value);
-    tag.first_step = first ? event.step : std::min(tag.first_step, event.step);
-    tag.last_step = first ? event.step : std::max(tag.last_step, event.step);
-    tag.last = text_of(value);
-    ++tag.count;
+    add(value.tag, event.step, kind_of(value), text_of(value));
+  }
+
+  // The name of the event's field: a graph has no tag.
+  void take_graph(const Event& event, const GraphBytes& graph) override {
+    add("graph_def", event.step, "graph", text_of(graph));
   }
 
   void print() const override {
@@ -206,6 +217,16 @@ class TagReport final : public Report {
     std::int64_t last_step = 0;
     std::string last{};
   };
+
+  void add(const std::string& name, std::int64_t step, std::string kind, std::string last) {
+    const auto [found, first] = tags_.try_emplace(name);
+    Tag& tag = found->second;
+    tag.kind = std::move(kind);
+    tag.first_step = first ? step : std::min(tag.first_step, step);
+    tag.last_step = first ? step : std::max(tag.last_step, step);
+    tag.last = std::move(last);
+    ++tag.count;
+  }
 
   const Options& options_;
   std::map<std::string, Tag> tags_;
@@ -264,6 +285,8 @@ class ValueReport final : public Report {
 void gather(const Options& options, Report& report) {
   EventReader reader{Path(options.path)};
   while (const auto event = reader.next()) {
+    if (const auto* graph = std::get_if<GraphBytes>(&event->what))
+      report.take_graph(*event, *graph);
     const auto* summary = std::get_if<Summary>(&event->what);
     if (summary == nullptr) continue;
     for (const auto& value : *summary) report.take(*event, value);
