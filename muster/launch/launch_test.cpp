@@ -1,0 +1,292 @@
+// The parts of a launch, in one process; whole launches are in tests/cli_launch_test.cpp.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "muster/base/error.h"
+#include "muster/cluster/process_environment.h"
+#include "muster/cluster/tf_config.h"
+#include "muster/launch/launcher.h"
+#include "muster/launch/local_cluster.h"
+#include "muster/launch/merged_log.h"
+#include "muster/launch/ports.h"
+#include "muster/launch/process_identity.h"
+#include "muster/launch/stop.h"
+#include "muster/launch/task_process.h"
+#include "muster/launch/training_log.h"
+#include "muster/testing/eventually.h"
+#include "muster/testing/message_of.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster::launch {
+namespace {
+
+using muster::testing::eventually;
+using muster::testing::message_of;
+using muster::testing::read_bytes;
+using muster::testing::TempDir;
+using muster::testing::write_bytes;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+// A socket that listens on a port of its own.
+class Listener {
+ public:
+  Listener() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<const sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(socket_, 1), 0);
+    EXPECT_EQ(::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  ~Listener() { ::close(socket_); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  std::uint16_t port() const { return port_; }
+
+ private:
+  int socket_;
+  std::uint16_t port_ = 0;
+};
+
+// ----------------------------------------------------------------------------------------- ports
+
+TEST(Ports, AreAllDifferent) {
+  const auto ports = free_ports(20, std::nullopt);
+  EXPECT_EQ(std::set<std::uint16_t>(ports.begin(), ports.end()).size(), 20U);
+}
+
+TEST(Ports, OfARangeLeaveOutWhatIsTaken) {
+  const Listener taken;
+  EXPECT_THAT(message_of([&] {
+                free_ports(1, PortRange{taken.port(), taken.port()});
+              }),
+              HasSubstr("only 0 of the 1 ports needed are free"));
+}
+
+TEST(Ports, RangesAreRead) {
+  EXPECT_EQ(parse_port_range("27182-27190").last, 27190);
+  EXPECT_EQ(parse_port_range("80").last, 80);
+  for (const char* text : {"", "-", "9-8", "0-5", "1-70000", "a-b", "1-2-3"}) {
+    EXPECT_THAT(message_of([&] { parse_port_range(text); }), HasSubstr("FIRST-LAST")) << text;
+  }
+}
+
+// --------------------------------------------------------------------------------------- cluster
+
+TaskEnvironment environment_of(const LaunchTask& task) {
+  return parse_tf_config(std::string_view(task.environment.front()).substr(sizeof("TF_CONFIG")));
+}
+
+std::vector<std::string> names_of(const std::vector<LaunchTask>& tasks) {
+  std::vector<std::string> names;
+  for (const LaunchTask& task : tasks) names.push_back(task.name);
+  return names;
+}
+
+TEST(LocalCluster, IsThatOfTheSeedsScript) {
+  const auto tasks = local_cluster({}, {27182, 27183, 27184, 27185});
+  EXPECT_THAT(names_of(tasks), ElementsAre("ps", "master", "worker0", "worker1"));
+  const TaskEnvironment worker = environment_of(tasks[3]);
+  EXPECT_EQ(worker.cluster.to_string(),
+            R"({"master": ["localhost:27182"], "ps": ["localhost:27183"], )"
+            R"("worker": ["localhost:27184", "localhost:27185"]})");
+  EXPECT_EQ(worker.task, (TaskSpec{"worker", 1}));
+  EXPECT_EQ(worker.environment, "cloud");
+  EXPECT_THAT(worker.warnings, IsEmpty());
+}
+
+TEST(LocalCluster, EvaluatorsGoWithAChiefAndHaveNoPort) {
+  const LocalClusterOptions options{.chief = "chief", .workers = 0, .ps = 2, .evaluators = 1};
+  const auto tasks = local_cluster(options, {1, 2, 3});
+  EXPECT_THAT(names_of(tasks), ElementsAre("ps0", "ps1", "chief", "evaluator"));
+  EXPECT_TRUE(environment_of(tasks[3]).is_evaluator());
+  EXPECT_EQ(tasks[3].address, "");
+  EXPECT_THAT(message_of([] { ports_needed({.evaluators = 1}); }), HasSubstr("call it \"chief\""));
+  EXPECT_THAT(message_of([] { ports_needed({.workers = -1}); }), HasSubstr("number of workers"));
+}
+
+TEST(LocalCluster, DealsGpusInTurnAndNoneToPs) {
+  const auto tasks = local_cluster({.gpus = std::vector<std::string>{"0", "1"}}, {1, 2, 3, 4});
+  std::vector<std::string> seen;
+  for (const LaunchTask& task : tasks) seen.push_back(task.environment.back());
+  EXPECT_THAT(seen, ElementsAre("CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=0",
+                                "CUDA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"));
+}
+
+TEST(LocalCluster, ASingleTaskIsToldOfNoCluster) {
+  const auto tasks = local_cluster({.is_single = true, .job_json = R"({"job_name": "m"})"}, {});
+  ASSERT_EQ(tasks.size(), 1U);
+  EXPECT_TRUE(environment_of(tasks[0]).is_alone());
+  EXPECT_EQ(environment_of(tasks[0]).job_json, R"({"job_name":"m"})");
+}
+
+// --------------------------------------------------------------------------------------- process
+
+TEST(ProcessIdentity, TellsAProcessFromALaterOneWithItsNumber) {
+  const auto self = identify(::getpid());
+  ASSERT_TRUE(self);
+  EXPECT_TRUE(is_alive(*self));
+  ProcessIdentity earlier = *self;
+  earlier.start_ticks -= 1;
+  EXPECT_FALSE(is_alive(earlier));
+  ProcessIdentity before_the_host_came_up = *self;
+  before_the_host_came_up.boot_id = "other";
+  EXPECT_FALSE(is_alive(before_the_host_came_up));
+}
+
+TEST(ProcessIdentity, PassesThroughAPidFileWhoseFirstLineIsTheNumber) {
+  const TempDir dir;
+  const auto self = identify(::getpid());
+  write_pid_file(dir / "x.pid", *self);
+  EXPECT_THAT(read_bytes(dir / "x.pid"), StartsWith(std::to_string(::getpid()) + "\n"));
+  EXPECT_EQ(read_pid_file(dir / "x.pid"), self);
+  for (const char* text : {"", "12", "x\nstarted 1 b", "-5\nstarted 1 b\n", "1\nstopped 1 b\n"}) {
+    write_bytes(dir / "y.pid", text);
+    EXPECT_EQ(read_pid_file(dir / "y.pid"), std::nullopt) << text;
+  }
+  EXPECT_EQ(read_pid_file(dir / "none.pid"), std::nullopt);
+}
+
+TEST(TaskProcess, EndsWithEverythingInItsGroup) {
+  const TempDir dir;
+  const pid_t process =
+      start_process({.command = {"sh", "-c", "sleep 600 & echo $! > $0; exit 3", dir / "left"},
+                     .environment = {"A=b"},
+                     .log = dir / "log"});
+  std::optional<EndOfProcess> end;
+  ASSERT_TRUE(eventually([&] { return (end = reap(process)).has_value(); }));
+  EXPECT_EQ(end->status, 3);
+  const pid_t left = std::stoi(read_bytes(dir / "left"));
+  EXPECT_TRUE(eventually([&] { return !identify(left); }));
+}
+
+TEST(TaskProcess, ThatCannotStartIsNamed) {
+  const TempDir dir;
+  EXPECT_THAT(
+      message_of([&] { start_process({.command = {"/no/such/program"}, .log = dir / "log"}); }),
+      HasSubstr("/no/such/program"));
+}
+
+// ------------------------------------------------------------------------------------ merged log
+
+// What goes into a pipe, up to its end.
+class Pipe {
+ public:
+  Pipe() { EXPECT_EQ(::pipe(ends_), 0); }
+  ~Pipe() { ::close(ends_[0]); }
+  int in() const { return ends_[1]; }
+  std::string read_all() {
+    ::close(ends_[1]);
+    std::string text;
+    char chunk[4096];
+    for (ssize_t n = 0; (n = ::read(ends_[0], chunk, sizeof(chunk))) > 0;) {
+      text.append(chunk, static_cast<std::size_t>(n));
+    }
+    return text;
+  }
+
+ private:
+  int ends_[2];
+};
+
+TEST(MergedLog, PrintsWholeLinesOnlyAndTheRestAtTheEnd) {
+  const TempDir dir;
+  Pipe pipe;
+  MergedLog merged(pipe.in(), /*colours=*/false);
+  merged.follow("worker:0", dir / "a");
+  merged.follow("ps:0", dir / "b");
+  merged.poll();  // Neither is there yet.
+  write_bytes(dir / "a", "one\ntw");
+  write_bytes(dir / "b", "x\n");
+  merged.poll();
+  write_bytes(dir / "a", "one\ntwo\nthr");
+  merged.poll();
+  merged.finish();
+  EXPECT_EQ(pipe.read_all(), "[worker:0] one\n[ps:0] x\n[worker:0] two\n[worker:0] thr\n");
+}
+
+TEST(MergedLog, SeesThatAPortWasTaken) {
+  const TempDir dir;
+  Pipe pipe;
+  MergedLog merged(pipe.in(), false);
+  merged.follow("worker:0", dir / "a");
+  write_bytes(dir / "a", "bind: Address already in use\n");
+  EXPECT_FALSE(merged.saw_port_in_use(0));
+  merged.poll();
+  EXPECT_TRUE(merged.saw_port_in_use(0));
+  merged.forget(0);
+  EXPECT_FALSE(merged.saw_port_in_use(0));
+  pipe.read_all();
+}
+
+// ---------------------------------------------------------------------------------- training log
+
+TEST(TrainingLog, WritesTheSeedsEntryWithWhatTheFlagsSay) {
+  EXPECT_EQ(to_markdown({.job = "local-census_20260301_10_04_11",
+                         .command = {"./census", "--learning_rate=0.1", "--num-epochs", "3",
+                                     "--train-batch-size", "40", "--eval-batch-size=50"},
+                         .hypothesis = "faster"}),
+            "---\n## local-census_20260301_10_04_11\nLearning Rate: 0.1\nEpochs: 3\n"
+            "Batch Size (train/eval): 40/ 50\n"
+            "Command: `./census --learning_rate=0.1 --num-epochs 3 --train-batch-size 40 "
+            "--eval-batch-size=50`\n### Hypothesis\nfaster\n### Results\n");
+}
+
+TEST(TrainingLog, AddsTheOutcomeUnlessSomebodyWroteMeanwhile) {
+  const TempDir dir;
+  TrainingLog first(dir / "log.md", {.job = "a"});
+  first.add_outcome("done");
+  EXPECT_THAT(read_bytes(dir / "log.md"), ::testing::EndsWith("### Results\ndone\n"));
+  TrainingLog second(dir / "log.md", {.job = "b"});
+  write_bytes(dir / "log.md", read_bytes(dir / "log.md") + "my own words\n");
+  second.add_outcome("done");
+  EXPECT_THAT(read_bytes(dir / "log.md"), ::testing::EndsWith("my own words\n"));
+}
+
+// --------------------------------------------------------------------------------- whole options
+
+TEST(RestartPolicy, IsRead) {
+  EXPECT_EQ(parse_restart_policy("never").most_restarts, 0);
+  EXPECT_EQ(parse_restart_policy("on-failure").most_restarts, 3);
+  EXPECT_EQ(parse_restart_policy("on-failure:7").most_restarts, 7);
+  for (const char* text : {"", "always", "on-failure:", "on-failure:x", "on-failure:-1"}) {
+    EXPECT_THAT(message_of([&] { parse_restart_policy(text); }), HasSubstr("on-failure:N")) << text;
+  }
+}
+
+TEST(DryRun, PrintsLinesForAShell) {
+  const std::string text = dry_run({.cluster = {.workers = 0, .ps = 0},
+                                    .command = {"./a b", "it's"},
+                                    .start_port = std::uint16_t{27182}});
+  EXPECT_EQ(text,
+            "# master:0\nTF_CONFIG='{\"cluster\":{\"master\":[\"localhost:27182\"]},"
+            "\"task\":{\"type\":\"master\",\"index\":0},\"environment\":\"cloud\"}' "
+            "'./a b' 'it'\\''s' > runlogs/master.log 2>&1 &\n");
+  EXPECT_THAT(message_of([] { dry_run({.command = {"a"}, .start_port = std::uint16_t{65534}}); }),
+              HasSubstr("go beyond 65535"));
+}
+
+TEST(Stop, LeavesAProcessAloneThatOnlyHasTheNumber) {
+  const TempDir dir;
+  ProcessIdentity other = *identify(::getpid());
+  other.start_ticks += 1;
+  write_pid_file(dir / "worker0.pid", other);
+  EXPECT_THAT(stop({.log_dir = dir.path()}), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(dir / "worker0.pid"));
+  EXPECT_THAT(message_of([&] { stop({.log_dir = dir / "none"}); }), HasSubstr("no folder"));
+}
+
+}  // namespace
+}  // namespace muster::launch

@@ -1,0 +1,456 @@
+#include "muster/launch/launcher.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/wait.h"
+#include "muster/launch/merged_log.h"
+#include "muster/launch/orphan_guard.h"
+#include "muster/launch/process_identity.h"
+#include "muster/launch/signal_queue.h"
+#include "muster/launch/task_process.h"
+#include "muster/launch/training_log.h"
+
+namespace muster::launch {
+namespace {
+
+using Clock = Deadline::Clock;
+using std::chrono::milliseconds;
+
+constexpr int kExitMisused = 2;
+constexpr int kExitTryAgain = 75;
+constexpr std::int64_t kDefaultRestarts = 3;
+// How often new lines are looked for; the end of a task is seen at once.
+constexpr milliseconds kTick{50};
+constexpr int kMostLaunches = 3;
+constexpr std::chrono::seconds kStartUp{15};
+constexpr milliseconds kFirstRestartDelay{250};
+constexpr milliseconds kLongestRestartDelay{8000};
+constexpr const char* kLauncherPidFile = "launch.pid";
+
+std::string in_words(const EndOfProcess& end) {
+  return end.killed ? fmt::format("signal={}", end.status - 128)
+                    : fmt::format("status={}", end.status);
+}
+
+milliseconds restart_delay(std::int64_t restarts) {
+  const auto doubled =
+      kFirstRestartDelay * (std::int64_t{1} << std::min<std::int64_t>(restarts, 10));
+  return std::min<milliseconds>(doubled, kLongestRestartDelay);
+}
+
+// A task and its process, over all its starts.
+struct Running {
+  LaunchTask task;
+  std::size_t log = 0;
+  pid_t pid = -1;
+  Clock::time_point started{};
+  std::optional<EndOfProcess> end{};
+  std::int64_t restarts = 0;
+  std::optional<Clock::time_point> restart_at{};
+  std::optional<Clock::time_point> stop_at{};
+  std::optional<Clock::time_point> kill_at{};
+
+  bool runs() const { return pid > 0; }
+  bool is_over() const { return !runs() && !restart_at; }
+};
+
+class Launcher {
+ public:
+  explicit Launcher(const LaunchOptions& options)
+      : options_(options), output_(STDOUT_FILENO, has_colours()), guard_(options.grace) {}
+
+  int run() {
+    claim_folder();
+    auto tasks = choose_tasks();
+    for (const LaunchTask& task : tasks) remove_old_log(task);
+    for (LaunchTask& task : tasks) {
+      const auto number = output_.follow(task.task.name(), file_of(task, ".log"));
+      tasks_.push_back({.task = std::move(task), .log = number});
+    }
+    try {
+      start_all();
+      log::info("Job launched. tasks={} logs={}", tasks_.size(), options_.log_dir.string());
+      while (!is_over()) turn();
+    } catch (...) {
+      kill_all();
+      finish();
+      throw;
+    }
+    finish();
+    return chief().end->status;
+  }
+
+ private:
+  static bool has_colours() {
+    return ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  }
+
+  // ------------------------------------------------------------------------------------- files
+
+  Path file_of(const LaunchTask& task, const char* ending) const {
+    return options_.log_dir / (task.name + ending);
+  }
+
+  void claim_folder() const {
+    file_system_for(options_.log_dir).create_directories(options_.log_dir);
+    const Path file = options_.log_dir / kLauncherPidFile;
+    const auto other = read_pid_file(file);
+    if (other && is_alive(*other)) {
+      throw FailedPrecondition(
+          "another launch (process {}) uses the log folder; stop it with `muster launch stop "
+          "--log-dir {}` or give this one another",
+          other->pid, options_.log_dir.string());
+    }
+    write_pid_file(file, *identify(::getpid()));
+  }
+
+  void finish() {
+    output_.finish();
+    file_system_for(options_.log_dir).remove(options_.log_dir / kLauncherPidFile);
+  }
+
+  void remove_old_log(const LaunchTask& task) const {
+    file_system_for(options_.log_dir).remove(file_of(task, ".log"));
+  }
+
+  void remove_pid_file(const LaunchTask& task) const {
+    file_system_for(options_.log_dir).remove(file_of(task, ".pid"));
+  }
+
+  // ------------------------------------------------------------------------------------- start
+
+  std::vector<LaunchTask> choose_tasks() const;
+
+  void start(Running& running) {
+    running.pid = start_process({.command = options_.command,
+                                 .environment = running.task.environment,
+                                 .log = file_of(running.task, ".log"),
+                                 .working_directory = options_.working_directory});
+    guard_.watch(running.pid);
+    running.started = Clock::now();
+    running.restart_at.reset();
+    running.end.reset();
+    if (const auto process = identify(running.pid)) {
+      write_pid_file(file_of(running.task, ".pid"), *process);
+    }
+    log::info("started {} pid={} address={} log={}", running.task.task.name(), running.pid,
+              running.task.address.empty() ? "none" : running.task.address,
+              file_of(running.task, ".log").string());
+  }
+
+  void start_all() {
+    ++launches_;
+    for (Running& running : tasks_) start(running);
+  }
+
+  void start_again_with_other_ports(const Running& cause) {
+    log::warning("{} failed at its start {}: starting all tasks again with other ports, {} of {}",
+                 cause.task.task.name(), in_words(*cause.end), launches_ + 1, kMostLaunches);
+    kill_all();
+    if (ending_) return;  // A signal came meanwhile.
+    std::vector<LaunchTask> tasks = choose_tasks();
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      tasks_[i].task = std::move(tasks[i]);
+      output_.forget(tasks_[i].log);
+    }
+    start_all();
+  }
+
+  // --------------------------------------------------------------------------------- main loop
+
+  void turn() {
+    if (const auto signal = signals_.next(kTick)) handle(*signal);
+    std::vector<Running*> ended;
+    for (Running& running : tasks_) {
+      if (note_end(running)) ended.push_back(&running);
+    }
+    output_.poll();
+    // Before any other decision: the others may have failed because of it.
+    const auto lost = std::find_if(ended.begin(), ended.end(),
+                                   [&](const Running* running) { return lost_its_port(*running); });
+    if (lost != ended.end()) return start_again_with_other_ports(**lost);
+    for (Running* running : ended) decide(*running);
+    const auto now = Clock::now();
+    for (Running& running : tasks_) {
+      if (running.restart_at && now >= *running.restart_at) start(running);
+    }
+    if (ending_) advance_end(now);
+  }
+
+  bool is_over() const {
+    return ending_ && std::all_of(tasks_.begin(), tasks_.end(),
+                                  [](const Running& running) { return running.is_over(); });
+  }
+
+  Running& chief() {
+    return *std::find_if(tasks_.begin(), tasks_.end(),
+                         [](const Running& running) { return running.task.is_chief(); });
+  }
+
+  bool note_end(Running& running) {
+    if (!running.runs()) return false;
+    const auto end = reap(running.pid);
+    if (!end) return false;
+    guard_.forget(running.pid);
+    remove_pid_file(running.task);
+    running.pid = -1;
+    running.end = end;
+    running.stop_at.reset();
+    running.kill_at.reset();
+    return true;
+  }
+
+  bool was_starting(const Running& running) const {
+    return Clock::now() - running.started < kStartUp;
+  }
+
+  bool may_restart(const Running& running) const {
+    return running.end->status != kExitMisused && running.restarts < options_.restart.most_restarts;
+  }
+
+  // Whether other ports may help: a line says so, or nothing else starts a task again that asks for
+  // it.
+  bool lost_its_port(const Running& running) const {
+    if (ending_ || running.end->status == 0 || launches_ >= kMostLaunches) return false;
+    if (!was_starting(running) || options_.start_port || running.task.address.empty()) return false;
+    if (output_.saw_port_in_use(running.log)) return true;
+    return running.end->status == kExitTryAgain && options_.restart.most_restarts == 0;
+  }
+
+  // What follows from a task's end.
+  void decide(Running& running) {
+    const EndOfProcess end = *running.end;
+    const std::string name = running.task.task.name();
+    if (end.status == 0 || ending_) {
+      log::info("ended {} {}", name, in_words(end));
+    } else if (may_restart(running)) {
+      const milliseconds delay = restart_delay(running.restarts++);
+      running.restart_at = Clock::now() + delay;
+      log::warning("{} failed {}: restart {} of {} in {} ms", name, in_words(end), running.restarts,
+                   options_.restart.most_restarts, delay.count());
+      return;
+    } else {
+      log::error("{} failed {} log={}", name, in_words(end),
+                 file_of(running.task, ".log").string());
+    }
+    if (running.task.is_chief() && !ending_) begin_end(end.status == 0);
+  }
+
+  // --------------------------------------------------------------------------------------- end
+
+  void begin_end(bool is_good) {
+    ending_ = true;
+    const auto now = Clock::now();
+    const bool at_once = !is_good || options_.end_of_others == EndOfOthers::kKill;
+    ps_stop_at_ = now + (at_once ? milliseconds(0) : options_.grace);
+    for (Running& running : tasks_) {
+      running.restart_at.reset();
+      if (!running.runs()) continue;
+      if (options_.end_of_others == EndOfOthers::kKill) {
+        running.kill_at = now;
+      } else if (!running.task.is_ps()) {
+        const auto patience =
+            running.task.is_evaluator() ? options_.evaluator_grace : options_.grace;
+        running.stop_at = now + (at_once ? milliseconds(0) : patience);
+      }
+    }
+  }
+
+  // Ps come last: workers that still save or hand over need them.
+  bool must_wait(const Running& running) const {
+    return running.task.is_ps() &&
+           std::any_of(tasks_.begin(), tasks_.end(), [](const Running& other) {
+             return other.runs() && !other.task.is_ps() && !other.task.is_evaluator();
+           });
+  }
+
+  void advance_end(Clock::time_point now) {
+    for (Running& running : tasks_) {
+      if (!running.runs()) continue;
+      if (running.kill_at && now >= *running.kill_at) {
+        kill_one(running);
+        continue;
+      }
+      if (must_wait(running)) continue;
+      if (running.task.is_ps() && !running.stop_at && !running.kill_at) {
+        running.stop_at = ps_stop_at_;
+      }
+      if (running.stop_at && now >= *running.stop_at) ask_to_end(running, now);
+    }
+  }
+
+  void ask_to_end(Running& running, Clock::time_point now) {
+    log::info("asking {} to end pid={} signal={}", running.task.task.name(), running.pid,
+              stop_signal_);
+    ::kill(-running.pid, stop_signal_);
+    running.stop_at.reset();
+    running.kill_at = now + options_.grace;
+  }
+
+  void kill_one(Running& running) {
+    if (options_.end_of_others == EndOfOthers::kGrace) {
+      log::warning("killing {} pid={}, which did not end", running.task.task.name(), running.pid);
+    }
+    ::kill(-running.pid, SIGKILL);
+    running.kill_at.reset();
+  }
+
+  void kill_all() {
+    for (Running& running : tasks_) {
+      if (running.runs()) ::kill(-running.pid, SIGKILL);
+      running.restart_at.reset();
+    }
+    for (Running& running : tasks_) {
+      while (running.runs() && !note_end(running)) {
+        if (const auto signal = signals_.next(kTick)) handle(*signal);
+      }
+    }
+  }
+
+  void handle(int signal) {
+    if (signal == SIGCHLD) return;
+    ++stop_requests_;
+    if (stop_requests_ > 1) {
+      log::warning("signal {} again: killing all tasks", signal);
+      for (Running& running : tasks_) {
+        if (running.runs()) ::kill(-running.pid, SIGKILL);
+      }
+    } else {
+      log::warning("signal {}: passing it on; once more kills", signal);
+      pass_on(signal);
+    }
+  }
+
+  void pass_on(int signal) {
+    ending_ = true;
+    stop_signal_ = signal;
+    const auto now = Clock::now();
+    ps_stop_at_ = now;
+    for (Running& running : tasks_) {
+      // Its last end stays its result.
+      running.restart_at.reset();
+      if (running.runs() && !running.task.is_ps()) running.stop_at = now;
+    }
+  }
+
+  const LaunchOptions& options_;
+  MergedLog output_;
+  SignalQueue signals_;
+  OrphanGuard guard_;
+  std::vector<Running> tasks_;
+  int launches_ = 0;
+  bool ending_ = false;
+  int stop_requests_ = 0;
+  int stop_signal_ = SIGTERM;
+  Clock::time_point ps_stop_at_{};
+};
+
+std::vector<std::uint16_t> choose_ports(const LaunchOptions& options) {
+  const std::size_t count = ports_needed(options.cluster);
+  if (!options.start_port) return free_ports(count, options.port_range);
+  if (*options.start_port + count > 65536) {
+    throw InvalidArgument("{} ports from {} on go beyond 65535; start lower", count,
+                          *options.start_port);
+  }
+  std::vector<std::uint16_t> ports;
+  for (std::size_t i = 0; i < count; ++i) {
+    ports.push_back(static_cast<std::uint16_t>(*options.start_port + i));
+  }
+  return ports;
+}
+
+std::vector<LaunchTask> Launcher::choose_tasks() const {
+  return local_cluster(options_.cluster, choose_ports(options_));
+}
+
+// In single quotes, so that a shell takes it as it is.
+std::string for_shell(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string assignment(const std::string& entry) {
+  const auto equals = entry.find('=');
+  return entry.substr(0, equals + 1) + for_shell(entry.substr(equals + 1));
+}
+
+std::unique_ptr<TrainingLog> open_training_log(const LaunchOptions& options) {
+  if (!options.training_log) return nullptr;
+  const std::string program = Path(options.command.front()).filename().string();
+  const std::string job = options.job_name.empty()
+                              ? job_name("local", program, std::chrono::system_clock::now())
+                              : options.job_name;
+  return std::make_unique<TrainingLog>(
+      *options.training_log,
+      TrainingLogEntry{.job = job, .command = options.command, .hypothesis = options.hypothesis});
+}
+
+void check(const LaunchOptions& options) {
+  if (options.command.empty()) throw InvalidArgument("no program to start");
+  if (options.log_dir.empty()) throw InvalidArgument("the folder of the logs has an empty name");
+  ports_needed(options.cluster);  // Throws for counts that make no cluster.
+}
+
+}  // namespace
+
+RestartPolicy parse_restart_policy(std::string_view text) {
+  constexpr std::string_view kOnFailure = "on-failure";
+  if (text == "never") return {};
+  if (text == kOnFailure) return {.most_restarts = kDefaultRestarts};
+  if (text.starts_with(kOnFailure) && text.substr(kOnFailure.size()).starts_with(":")) {
+    const std::string_view number = text.substr(kOnFailure.size() + 1);
+    RestartPolicy policy;
+    const auto [end, error] =
+        std::from_chars(number.data(), number.data() + number.size(), policy.most_restarts);
+    if (error == std::errc() && end == number.data() + number.size() && policy.most_restarts >= 0) {
+      return policy;
+    }
+  }
+  throw InvalidArgument("a restart policy is never, on-failure or on-failure:N: {}", text);
+}
+
+std::string dry_run(const LaunchOptions& options) {
+  check(options);
+  std::string text;
+  for (const LaunchTask& task : local_cluster(options.cluster, choose_ports(options))) {
+    text += fmt::format("# {}\n", task.task.name());
+    if (options.working_directory) {
+      text += fmt::format("cd {} && ", for_shell(options.working_directory->string()));
+    }
+    for (const std::string& entry : task.environment) text += assignment(entry) + " ";
+    for (const std::string& word : options.command) text += for_shell(word) + " ";
+    text +=
+        fmt::format("> {} 2>&1 &\n", for_shell((options.log_dir / (task.name + ".log")).string()));
+  }
+  return text;
+}
+
+int launch(const LaunchOptions& options) {
+  check(options);
+  const auto start = Clock::now();
+  Launcher launcher(options);
+  const auto entry = open_training_log(options);
+  const int status = launcher.run();
+  const std::chrono::duration<double> seconds = Clock::now() - start;
+  if (entry) {
+    entry->add_outcome(fmt::format("Exit status {} after {:.1f} s.", status, seconds.count()));
+  }
+  log::info("finished status={} seconds={:.1f}", status, seconds.count());
+  return status;
+}
+
+}  // namespace muster::launch

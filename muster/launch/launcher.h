@@ -1,0 +1,76 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/base/file_system.h"
+#include "muster/launch/local_cluster.h"
+#include "muster/launch/ports.h"
+
+namespace muster::launch {
+
+/// Which tasks are started again by themselves: none, or those that fail, each so many times. A
+/// task that was misused (exit status 2) would fail again.
+struct RestartPolicy {
+  std::int64_t most_restarts = 0;
+};
+
+/// "never", "on-failure" (three times) or "on-failure:N". Throws InvalidArgument.
+RestartPolicy parse_restart_policy(std::string_view text);
+
+/// What is done with the other tasks when the chief has ended.
+enum class EndOfOthers {
+  /// They may end by themselves within the grace; then workers get SIGTERM, and ps when no worker
+  /// is
+  /// left; what does not end within another grace is killed.
+  kGrace,
+  /// They are killed, as `gcloud ml-engine local train` does it.
+  kKill,
+};
+
+struct LaunchOptions {
+  LocalClusterOptions cluster{};
+  /// The program and its arguments, the same for every task.
+  std::vector<std::string> command{};
+  std::optional<Path> working_directory{};
+
+  /// Ports are looked for here, or anywhere.
+  std::optional<PortRange> port_range{};
+  /// The first of as many ports in a row, taken as they are.
+  std::optional<std::uint16_t> start_port{};
+
+  /// Gets <task>.log and <task>.pid of each task, and launch.pid.
+  Path log_dir{"runlogs"};
+  RestartPolicy restart{};
+  std::chrono::milliseconds grace{10'000};
+  /// How long an evaluator may take over the last checkpoint after the chief's end.
+  std::chrono::milliseconds evaluator_grace{600'000};
+  EndOfOthers end_of_others = EndOfOthers::kGrace;
+
+  /// A file that gets an entry; none without a name.
+  std::optional<Path> training_log{};
+  std::string hypothesis{};
+  /// Of the entry; by default made of program and time.
+  std::string job_name{};
+};
+
+/// What would be started, as lines for a shell.
+std::string dry_run(const LaunchOptions& options);
+
+/// Runs the cluster to its end and returns the exit status of the chief (128 + n if signal n ended
+/// it). Prints the tasks' lines to standard output and says on the log what happens.
+///
+/// A cluster of which a task fails in its first seconds because its port was taken meanwhile, or
+/// with status 75 when nothing restarts it, starts again with other ports, twice at most. SIGINT,
+/// SIGTERM and SIGHUP are passed on once to the tasks, to the ps when the others have ended; a
+/// second one kills them. When this process dies, the tasks end too.
+///
+/// Call it in a process with one thread. Throws FailedPrecondition if another launch runs with this
+/// log_dir.
+int launch(const LaunchOptions& options);
+
+}  // namespace muster::launch

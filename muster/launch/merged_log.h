@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/base/file_system.h"
+
+namespace muster::launch {
+
+/// Follows the logs of several tasks and prints their lines, whole and with the task's name before
+/// them. Tasks write into their files themselves, so that no line is lost with the launcher.
+class MergedLog {
+ public:
+  /// Prints to `out`, a file descriptor that stays open; with colours if asked. When nobody reads
+  /// `out` any more, printing ends and following goes on.
+  MergedLog(int out, bool colours) : out_(out), colours_(colours) {}
+
+  /// Starts to follow a file that may not be there yet, and returns its number.
+  std::size_t follow(std::string name, const Path& file);
+
+  /// Prints the lines that came since the last call.
+  void poll();
+  /// Prints what is left, also a last line without an end.
+  void finish();
+
+  /// Whether a line since start or forget() says that a port was taken.
+  bool saw_port_in_use(std::size_t number) const { return logs_[number].saw_port_in_use; }
+  void forget(std::size_t number) { logs_[number].saw_port_in_use = false; }
+
+ private:
+  struct Log {
+    std::string prefix;
+    Path file;
+    std::uint64_t read_bytes = 0;
+    std::string unfinished{};
+    bool saw_port_in_use = false;
+  };
+
+  void read_new(Log& log, std::size_t most_chunks);
+  void take_line(Log& log, std::string_view line);
+  void print();
+
+  int out_;
+  bool colours_;
+  std::vector<Log> logs_;
+  std::string text_;
+};
+
+}  // namespace muster::launch

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/base/file_system.h"
+
+namespace muster::launch {
+
+struct StartOptions {
+  /// The program, searched for as a shell does, and its arguments.
+  std::vector<std::string> command{};
+  /// NAME=value, over the environment of this process.
+  std::vector<std::string> environment{};
+  /// Gets its standard output and error, at the end.
+  Path log{};
+  std::optional<Path> working_directory{};
+};
+
+/// Starts a process that leads a process group of its own, has no standard input, and gets SIGTERM
+/// when the thread that calls this ends. Throws what the failed system call says, naming the
+/// program: NotFound if there is none.
+pid_t start_process(const StartOptions& options);
+
+/// How a process ended: its exit status, or 128 + n for signal n.
+struct EndOfProcess {
+  int status = 0;
+  bool killed = false;
+};
+
+/// Nothing while it runs. Once it has ended, what it left in its process group is killed too.
+std::optional<EndOfProcess> reap(pid_t process);
+
+}  // namespace muster::launch
