@@ -1,0 +1,88 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "muster/distribution/messages_internal.h"
+#include "muster/net/connection.h"
+
+namespace muster::internal {
+
+struct CoordinatorOptions {
+  RunTerms terms{};
+  /// How many tasks are to take part, the chief among them.
+  std::size_t expected = 1;
+  /// How long the first epoch waits for them.
+  std::chrono::milliseconds join_timeout{60'000};
+  std::chrono::milliseconds peer_timeout{10'000};
+};
+
+/// Knows who takes part. It lives in the chief's process; every task, the chief too, has a
+/// connection to it. Each time somebody comes or goes it begins an epoch: it deals the replicas to
+/// the tasks that are there, waits until all have let go of the epoch before, and says whose state
+/// counts. It remembers nothing that the tasks do not: after a restart the tasks tell it how far
+/// they are.
+class Coordinator {
+ public:
+  explicit Coordinator(CoordinatorOptions options);
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  /// Serves one task until it leaves or is lost. Any thread.
+  void serve(std::shared_ptr<net::Connection> connection);
+  /// Tells all tasks, also those that come later, that the run is over at this step, and waits a
+  /// moment for them to leave.
+  void end(std::int64_t step);
+
+  /// Breaks off with all tasks, so that those who serve them return. No task is served any more.
+  void stop();
+
+  /// The replicas that each of `tasks` tasks runs: neighbours, as even as can be.
+  static std::vector<ReplicaRange> deal(std::int64_t replicas, std::size_t tasks);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Member {
+    std::string task;
+    std::string address;
+    std::shared_ptr<net::Connection> connection;
+    Clock::time_point heard;
+    std::optional<Progress> ready;
+  };
+
+  bool admit(const std::shared_ptr<net::Connection>& connection, const Join& join);
+  void handle(const std::shared_ptr<net::Connection>& connection, const net::Frame& frame);
+  void remove(const std::shared_ptr<net::Connection>& connection, const std::string& why);
+  // These want the mutex held.
+  Member* member_of(const net::Connection& connection);
+  void tell(Member& member, MessageType type, const std::string& head);
+  void begin_epoch();
+  void begin_epoch_if_due();
+  void choose_source();
+  void watch();
+
+  const CoordinatorOptions options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopped_ = false;
+  /// By rank order: the chief, then workers by index.
+  std::map<std::pair<int, std::string>, Member> members_;
+  std::int64_t epoch_ = 0;
+  bool started_ = false;
+  std::optional<std::int64_t> end_step_;
+  /// When a new epoch begins at the latest, if one is to.
+  std::optional<Clock::time_point> due_;
+  // Last: it uses all of the above.
+  std::jthread watcher_;
+};
+
+}  // namespace muster::internal

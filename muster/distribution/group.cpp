@@ -1,0 +1,96 @@
+#include <utility>
+
+#include "muster/base/wait.h"
+#include "muster/distribution/group_internal.h"
+
+namespace muster::internal {
+
+Group::Group(EpochPlan plan, std::size_t rank,
+             std::vector<std::unique_ptr<net::Connection>> connections)
+    : plan_(std::move(plan)), rank_(rank), peers_(connections.size()) {
+  for (std::size_t r = 0; r < peers_.size(); ++r) peers_[r].connection = std::move(connections[r]);
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    if (r != rank_) peers_[r].receiver = std::jthread([this, r] { receive_from(r); });
+  }
+}
+
+Group::~Group() {
+  close_all();
+  // The threads end before what they use.
+  for (Peer& peer : peers_) {
+    if (peer.receiver.joinable()) peer.receiver.join();
+  }
+}
+
+void Group::close_all() {
+  for (Peer& peer : peers_) {
+    if (peer.connection != nullptr) peer.connection->close();
+  }
+}
+
+void Group::receive_from(std::size_t rank) {
+  Peer& peer = peers_[rank];
+  std::string why;
+  try {
+    while (auto frame = peer.connection->receive(Deadline::never())) {
+      const std::lock_guard lock(mutex_);
+      peer.frames.push_back(std::move(*frame));
+      changed_.notify_all();
+    }
+    why = fmt::format("{} has broken off", peer.connection->peer());
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  interrupt(why);
+}
+
+void Group::interrupt(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (broken_.empty()) broken_ = why;
+  changed_.notify_all();
+}
+
+void Group::end() {
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  changed_.notify_all();
+}
+
+void Group::send(std::size_t to, MessageType type, std::string_view head,
+                 std::span<const std::span<const std::byte>> body) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!broken_.empty() && !ended_) throw PeersChanged("{}", broken_);
+  }
+  try {
+    peers_[to].connection->send(static_cast<std::uint32_t>(type), head, body, Deadline::never());
+  } catch (const Error& error) {
+    const std::lock_guard lock(mutex_);
+    // Whoever ends the run closes its connections.
+    if (ended_) return;
+    throw PeersChanged("{}", error.what());
+  }
+}
+
+std::optional<net::Frame> Group::take(std::size_t from, MessageType type, const std::string& what) {
+  Peer& peer = peers_[from];
+  std::unique_lock lock(mutex_);
+  // What has come is good also when the sender is gone by now.
+  wait(
+      changed_, lock, Deadline::never(),
+      [&] { return fmt::format("{}: {}", plan_.members[from].task, what); },
+      [&] { return !peer.frames.empty() || ended_ || !broken_.empty(); });
+  if (!peer.frames.empty()) {
+    net::Frame frame = std::move(peer.frames.front());
+    peer.frames.pop_front();
+    if (frame.type != static_cast<std::uint32_t>(type)) {
+      throw Internal("{} sent a message of type {} where one of type {} was due: {}",
+                     plan_.members[from].task, frame.type, static_cast<std::uint32_t>(type), what);
+    }
+    return frame;
+  }
+  if (ended_) return std::nullopt;
+  throw PeersChanged("{}", broken_);
+}
+
+}  // namespace muster::internal

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "muster/distribution/messages_internal.h"
+#include "muster/net/connection.h"
+
+namespace muster::internal {
+
+/// The tasks of one epoch, each connected with each. It is used for that epoch alone, so what was
+/// meant for another never arrives. The loop's thread sends and takes; a thread for each peer
+/// receives, so that two that send to each other never wait for each other.
+class Group {
+ public:
+  /// `connections[r]` leads to the task of rank r; that of `rank` itself is null.
+  Group(EpochPlan plan, std::size_t rank,
+        std::vector<std::unique_ptr<net::Connection>> connections);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  const EpochPlan& plan() const { return plan_; }
+  std::size_t rank() const { return rank_; }
+  std::size_t size() const { return plan_.members.size(); }
+  ReplicaRange replicas() const { return plan_.members[rank_].replicas; }
+
+  /// Throws PeersChanged, naming the task, when it is gone or the group was interrupted.
+  void send(std::size_t to, MessageType type, std::string_view head,
+            std::span<const std::span<const std::byte>> body);
+  /// The next message from that task, which must be of this type. `what` says what is waited for:
+  /// "the gradients of step 12". Throws PeersChanged; nothing when the run has ended.
+  std::optional<net::Frame> take(std::size_t from, MessageType type, const std::string& what);
+
+  /// Ends all waits with PeersChanged, or quietly because the run has ended. Any thread.
+  void interrupt(const std::string& why);
+  void end();
+
+ private:
+  struct Peer {
+    std::unique_ptr<net::Connection> connection;
+    std::deque<net::Frame> frames;
+    std::jthread receiver;
+  };
+
+  void receive_from(std::size_t rank);
+  void close_all();
+
+  EpochPlan plan_;
+  std::size_t rank_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  /// Why it is over; empty while it is not.
+  std::string broken_;
+  bool ended_ = false;
+  std::vector<Peer> peers_;
+};
+
+}  // namespace muster::internal

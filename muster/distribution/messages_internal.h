@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/estimator/strategy.h"
+
+// What tasks say to the one that knows who takes part, and what it says to them.
+namespace muster::internal {
+
+/// What a connection is for: the purpose that the side which connects names.
+inline constexpr std::string_view kControlPurpose = "control";
+/// With the epoch behind it.
+inline constexpr std::string_view kDataPurpose = "data ";
+
+enum class MessageType : std::uint32_t {
+  // From a task to the coordinator.
+  kJoin = 1,
+  kReady,
+  kBroken,
+  kLeave,
+  // From the coordinator to a task.
+  kTerms = 16,
+  kRefused,
+  kEpoch,
+  kSource,
+  kEnd,
+  // Both ways: nothing but a sign of life.
+  kBeat = 32,
+  // Between tasks that train.
+  kStep = 48,
+  kSlice,
+  kImage,
+  kTensor,
+};
+
+/// What a task brings along.
+struct Join {
+  RunTerms terms{};
+  /// Where others reach it.
+  std::string address{};
+  bool is_chief = false;
+};
+
+/// How far a task is; a step of -1 stands for one that has no state of the run yet.
+struct Progress {
+  std::int64_t step = -1;
+  std::int64_t left_out = 0;
+
+  bool operator==(const Progress&) const = default;
+  bool operator<(const Progress& other) const {
+    return step != other.step ? step < other.step : left_out < other.left_out;
+  }
+};
+
+struct Ready {
+  std::int64_t epoch = 0;
+  Progress progress{};
+};
+
+/// Who takes part in an epoch. A task's place in the list is its rank.
+struct EpochMember {
+  std::string task{};
+  std::string address{};
+  ReplicaRange replicas{};
+};
+struct EpochPlan {
+  std::int64_t number = 0;
+  std::vector<EpochMember> members{};
+};
+
+/// All are ready: the task of this rank sends its state to those who lack it.
+struct Source {
+  std::int64_t epoch = 0;
+  std::size_t rank = 0;
+  std::vector<std::size_t> to{};
+};
+
+std::string encode(const Join& message);
+std::string encode(const RunTerms& message);
+std::string encode(const Ready& message);
+std::string encode(const EpochPlan& message);
+std::string encode(const Source& message);
+/// Throw DataLoss for what is no such message.
+Join decode_join(std::string_view head);
+RunTerms decode_terms(std::string_view head);
+Ready decode_ready(std::string_view head);
+EpochPlan decode_epoch(std::string_view head);
+Source decode_source(std::string_view head);
+
+/// A number or a text alone: of kBroken (epoch), kEnd (step), kRefused (why).
+std::string encode_number(std::int64_t number);
+std::int64_t decode_number(std::string_view head);
+
+/// The first term in which the two differ, in words; empty when they can train together.
+/// Replicas, threads and the seed are the chief's to decide; a task that was told nothing takes
+/// them over.
+std::string difference(const RunTerms& chief, const RunTerms& task);
+
+}  // namespace muster::internal

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/estimator/strategy.h"
+#include "muster/net/buffer.h"
+
+// What a task tells the others in a step, as a head and pieces of memory.
+namespace muster::internal {
+
+/// The elements [first, last) of the flat gradients.
+struct Slice {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::int64_t size() const { return last - first; }
+};
+/// The slice that the task of this rank adds up, of `ranks`.
+Slice slice_of(std::int64_t elements, std::size_t rank, std::size_t ranks);
+
+struct StepMessage {
+  std::string head{};
+  /// Memory of `parts` and `notes`, which must live until it is sent.
+  std::vector<std::span<const std::byte>> body{};
+};
+/// Only `slice` of the dense gradients is in it; everything else is, whole. Buffers are in it when
+/// the task runs replica 0.
+StepMessage encode_step(std::int64_t step, std::int64_t sequence, const StepParts& parts,
+                        const StepNotes& notes, ReplicaRange replicas, Slice slice);
+
+/// What another task told. Tensors keep the message's body.
+struct ReceivedStep {
+  StepParts parts{};
+  /// Those that the sender ran.
+  ReplicaRange replicas{};
+  /// Of the sender's replicas, in their order.
+  std::vector<std::optional<std::string>> positions{};
+  std::vector<at::Tensor> buffers{};
+};
+/// Throws DataLoss for a message that does not fit the run: another step, other replicas, other
+/// sizes than this task's own, which `notes` has.
+ReceivedStep decode_step(std::string_view head, net::Buffer body, std::int64_t step,
+                         std::int64_t sequence, std::int64_t replicas, Slice slice,
+                         const StepNotes& notes);
+
+/// The memory of a contiguous tensor on the CPU.
+std::span<std::byte> bytes_of(const at::Tensor& tensor);
+
+}  // namespace muster::internal

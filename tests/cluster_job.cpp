@@ -1,0 +1,149 @@
+// A small training that is run as tasks of a cluster by collective_process_test: a wide and deep
+// model with batch norm and dropout, two optimizers, tables by rows and clipping by global norm, so
+// that everything whose bits could depend on the layout is there.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "muster/base/program.h"
+#include "muster/base/random.h"
+#include "muster/distribution/collective.h"
+#include "muster/estimator/estimator.h"
+#include "muster/features/collate.h"
+#include "muster/features/column_set.h"
+#include "muster/model/wide_and_deep.h"
+
+namespace {
+
+using muster::Batch;
+using muster::ColumnUse;
+
+struct Flags {
+  std::string model_dir;
+  std::int64_t steps = 50;
+  std::int64_t replicas = 0;
+  std::int64_t save_steps = 1000;
+  int concurrent = 1;
+  std::int64_t examples = 0;
+  std::int64_t slice_above = 1024;
+  std::int64_t step_ms = 0;
+  std::int64_t peer_timeout_ms = 3000;
+  std::int64_t join_timeout_ms = 20000;
+  std::uint64_t seed = 3;
+};
+
+struct Example {
+  float a = 0, b = 0;
+  std::int64_t word = 0, label = 0;
+};
+
+Example example(std::int64_t number) {
+  muster::Random random(11, 0, static_cast<std::uint64_t>(number));
+  Example one{.a = static_cast<float>(random.uniform(-1, 1)),
+              .b = static_cast<float>(random.uniform(-1, 1)),
+              .word = static_cast<std::int64_t>(random.uniform(0, 50))};
+  one.label = one.a + one.b * 0.5 + static_cast<double>(one.word % 3 - 1) > 0 ? 1 : 0;
+  return one;
+}
+
+Batch collate(std::span<const Example> examples) {
+  std::vector<float> a, b;
+  std::vector<std::int64_t> words, labels;
+  for (const Example& one : examples) {
+    a.push_back(one.a);
+    b.push_back(one.b);
+    words.push_back(one.word);
+    labels.push_back(one.label);
+  }
+  const auto rows = static_cast<std::int64_t>(examples.size());
+  return muster::make_batch(
+      muster::Features{{"a", muster::tensor_of(std::move(a), {rows, 1})},
+                       {"b", muster::tensor_of(std::move(b), {rows, 1})},
+                       {"word", muster::tensor_of(std::move(words), {rows, 1})}},
+      muster::tensor_of(std::move(labels), {rows, 1}));
+}
+
+muster::InputFn input(const Flags& flags) {
+  return [flags](const muster::InputContext& in) {
+    auto numbers =
+        muster::range(flags.examples > 0 ? flags.examples : 500).shuffle(50, in.seed()).shard(in);
+    if (flags.examples == 0) numbers = numbers.repeat();
+    // Of an input that ends, one replica has less than the others.
+    if (flags.examples > 0 && in.shard_index() == 1) numbers = numbers.take(20);
+    return numbers
+        .map([flags](std::int64_t number, muster::Random& random) {
+          Example one = example(number);
+          one.a += static_cast<float>(0.01 * random.normal());
+          return one;
+        })
+        .batch(8, collate)
+        .map([flags](Batch batch) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(flags.step_ms));
+          return batch;
+        });
+  };
+}
+
+muster::Estimator make_estimator(const Flags& flags) {
+  const auto word = muster::categorical_column_with_identity("word", 50);
+  const auto a = muster::numeric_column("a");
+  const auto b = muster::numeric_column("b");
+  const muster::WideAndDeepOptions options{
+      .linear_columns = std::make_shared<const muster::ColumnSet>(
+          muster::FeatureColumnList{word, a}, ColumnUse::kLinear),
+      .dnn_columns = std::make_shared<const muster::ColumnSet>(
+          muster::FeatureColumnList{muster::embedding_column(word, 4), a, b},
+          ColumnUse::kInputLayer),
+      .hidden_units = {64, 32},
+      .dropout = 0.2,
+      .batch_norm = true};
+  auto config = muster::RunConfig::from_env().with_model_dir(flags.model_dir);
+  config.tf_random_seed = flags.seed;
+  config.replicas = flags.replicas;
+  config.concurrent_replicas = flags.concurrent;
+  config.threads_per_replica = 1;
+  config.save_checkpoints_steps = flags.save_steps;
+  config.log_step_count_steps = 10;
+  config.peer_timeout = std::chrono::milliseconds(flags.peer_timeout_ms);
+  config.join_timeout = std::chrono::milliseconds(flags.join_timeout_ms);
+  if (config.task.cluster.count() > 1) {
+    config.train_distribute = [flags](const muster::RunConfig& run) {
+      return muster::make_collective(run, {.slice_above = flags.slice_above});
+    };
+  }
+  return muster::Estimator({.model = [=] { return std::make_shared<muster::WideAndDeep>(options); },
+                            .head = muster::binary_class_head(),
+                            .optimizers = {{"linear", muster::ftrl({.learning_rate = 0.1})},
+                                           {"dnn", muster::adagrad({0.05})}},
+                            .clip = {.global_norm = 0.5}},
+                           config);
+}
+
+int run(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Trains as one task of a cluster.");
+  app.add_option("--model-dir", flags.model_dir)->required();
+  app.add_option("--steps", flags.steps);
+  app.add_option("--replicas", flags.replicas);
+  app.add_option("--save-steps", flags.save_steps);
+  app.add_option("--concurrent", flags.concurrent);
+  app.add_option("--examples", flags.examples, "The input ends after so many; 0: never");
+  app.add_option("--slice-above", flags.slice_above);
+  app.add_option("--step-ms", flags.step_ms, "Makes batches slow, so that others can interfere");
+  app.add_option("--peer-timeout-ms", flags.peer_timeout_ms);
+  app.add_option("--join-timeout-ms", flags.join_timeout_ms);
+  app.add_option("--seed", flags.seed);
+  CLI11_PARSE(app, argc, argv);
+  auto estimator = make_estimator(flags);
+  estimator.train(input(flags), {.max_steps = flags.steps});
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return muster::run_main([=] { return run(argc, argv); });
+}

@@ -1,0 +1,235 @@
+// Tasks of a cluster as processes on loopback: the same weights for any layout, whoever is killed.
+#include <arpa/inet.h>
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "muster/base/random.h"
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/checkpoint/checkpoint_hash.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Outcome;
+using testing::RunningProgram;
+using testing::TempDir;
+using Words = std::vector<std::string>;
+
+Words operator+(Words left, const Words& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+// A port that was free a moment ago.
+int free_port() {
+  const int handle = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(::bind(handle, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(::getsockname(handle, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ::close(handle);
+  return ntohs(address.sin_port);
+}
+
+std::string hash_of(const Path& model_dir) {
+  const auto latest = latest_checkpoint(model_dir);
+  EXPECT_TRUE(latest.has_value()) << model_dir;
+  return latest ? checkpoint_hash(BundleReader(*latest)) : "";
+}
+
+// What one process makes of it.
+std::string hash_alone(const Words& flags) {
+  const TempDir folder;
+  const Outcome outcome =
+      testing::run_program(CLUSTER_JOB, Words{"--model-dir", folder.path().string()} + flags);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return hash_of(folder.path());
+}
+
+/// A chief and workers, each with a model folder of its own: there is no shared disk.
+class Cluster {
+ public:
+  Cluster(std::size_t workers, Words flags) : flags_(std::move(flags)) {
+    std::string list;
+    chief_address_ = fmt::format("127.0.0.1:{}", free_port());
+    for (std::size_t i = 0; i < workers; ++i) {
+      list += fmt::format("{}\"127.0.0.1:{}\"", i == 0 ? "" : ", ", free_port());
+    }
+    cluster_ = fmt::format(R"({{"chief": ["{}"], "worker": [{}]}})", chief_address_, list);
+    tasks_.resize(workers + 1);
+    for (std::size_t i = 0; i < tasks_.size(); ++i) start(i);
+  }
+
+  // Task 0 is the chief, task i worker i - 1.
+  void start(std::size_t task) {
+    const std::string type = task == 0 ? "chief" : "worker";
+    const auto index = task == 0 ? 0 : task - 1;
+    const std::string environment =
+        fmt::format(R"(TF_CONFIG={{"cluster": {}, "task": {{"type": "{}", "index": {}}}}})",
+                    cluster_, type, index);
+    const Path folder = folder_.path() / fmt::format("{}-{}", type, index);
+    tasks_[task] = std::make_unique<RunningProgram>(
+        CLUSTER_JOB, Words{"--model-dir", folder.string()} + flags_,
+        testing::ProgramOptions{.environment = {environment}});
+  }
+  void kill(std::size_t task, int signal = SIGKILL) { tasks_[task]->send(signal); }
+  bool ended(std::size_t task) { return tasks_[task]->ended(); }
+  Outcome wait(std::size_t task) { return tasks_[task]->wait(); }
+  std::size_t size() const { return tasks_.size(); }
+
+  Path chief_folder() const { return folder_.path() / "chief-0"; }
+  void wait_all() {
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      const Outcome outcome = wait(i);
+      EXPECT_EQ(outcome.status, 0) << "task " << i << "\n" << outcome.err;
+    }
+  }
+  // Until the chief has saved this step or a later one.
+  void wait_for_step(std::int64_t step) {
+    for (;;) {
+      const auto latest = latest_checkpoint(chief_folder());
+      if (latest && checkpoint_step(*latest).value_or(-1) >= step) return;
+      ASSERT_FALSE(ended(0)) << wait(0).err;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+ private:
+  TempDir folder_;
+  Words flags_;
+  std::string chief_address_, cluster_;
+  std::vector<std::unique_ptr<RunningProgram>> tasks_;
+};
+
+TEST(Collective, GivesTheWeightsOfOneProcess) {
+  for (const std::string replicas : {"4", "3"}) {
+    const Words flags{"--steps", "40", "--replicas", replicas};
+    const std::string alone = hash_alone(flags);
+    for (const std::size_t workers : {1U, 3U}) {
+      for (const std::string slice_above : {"0", "1000000"}) {
+        Cluster cluster(workers, flags + Words{"--slice-above", slice_above});
+        cluster.wait_all();
+        EXPECT_EQ(hash_of(cluster.chief_folder()), alone)
+            << replicas << " replicas, " << workers << " workers, slices above " << slice_above;
+      }
+    }
+  }
+}
+
+TEST(Collective, TowersInsideTasksChangeNothing) {
+  const Words flags{"--steps", "40", "--replicas", "4"};
+  Cluster cluster(1, flags + Words{"--concurrent", "2"});
+  cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(Collective, EndsTogetherWhenUnevenInputsEnd) {
+  // 34, 20 and 34 examples: 5, 3 and 5 batches.
+  const Words flags{"--steps", "1000", "--replicas", "3", "--examples", "102"};
+  Cluster cluster(2, flags);
+  cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(Collective, GoesOnWithoutAWorkerAndTakesItBack) {
+  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+  Cluster cluster(2, flags + Words{"--step-ms", "10"});
+  cluster.wait_for_step(10);
+  cluster.kill(1);
+  EXPECT_EQ(cluster.wait(1).status, 128 + SIGKILL);
+  cluster.wait_for_step(30);
+  cluster.start(1);
+  cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(Collective, ARestartedChiefGoesOnFromWhatTheWorkersHave) {
+  const Words flags{"--steps", "60", "--replicas", "2"};
+  Cluster cluster(1, flags + Words{"--step-ms", "20", "--save-steps", "20"});
+  cluster.wait_for_step(20);
+  cluster.kill(0);
+  const Outcome killed = cluster.wait(0);
+  EXPECT_EQ(killed.status, 128 + SIGKILL);
+  cluster.start(0);
+  cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(Collective, APausedWorkerIsLeftBehindAndComesBack) {
+  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+  Cluster cluster(1, flags + Words{"--step-ms", "10", "--peer-timeout-ms", "1000"});
+  cluster.wait_for_step(10);
+  cluster.kill(1, SIGSTOP);
+  cluster.wait_for_step(30);
+  cluster.kill(1, SIGCONT);
+  cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(Collective, KilledAtRandomItEndsWithTheWeightsOfAQuietRun) {
+  const Words flags{"--steps", "150", "--replicas", "4", "--save-steps", "10"};
+  Cluster cluster(3, flags + Words{"--step-ms", "10"});
+  Random random(7, 0, 0);
+  for (std::int64_t step = 10; step <= 120; step += 10) {
+    cluster.wait_for_step(step);
+    const auto task = 1 + static_cast<std::size_t>(random.uniform(0, 3));
+    cluster.kill(task);
+    cluster.wait(task);
+    cluster.start(task);
+  }
+  cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(Collective, AStopSignalToAWorkerHandsItsReplicasBack) {
+  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+  Cluster cluster(1, flags + Words{"--step-ms", "10"});
+  cluster.wait_for_step(10);
+  cluster.kill(1, SIGTERM);
+  EXPECT_EQ(cluster.wait(1).status, 128 + SIGTERM);
+  EXPECT_EQ(cluster.wait(0).status, 0);
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(Collective, AStopSignalToTheChiefEndsAllAtOneStepAndTheRunResumes) {
+  const Words flags{"--steps", "60", "--replicas", "2", "--save-steps", "10"};
+  Cluster cluster(1, flags + Words{"--step-ms", "10"});
+  cluster.wait_for_step(10);
+  cluster.kill(0, SIGTERM);
+  EXPECT_EQ(cluster.wait(0).status, 128 + SIGTERM);
+  EXPECT_EQ(cluster.wait(1).status, 0);
+  cluster.start(0);
+  cluster.start(1);
+  cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(Collective, WorkersGiveUpOnAChiefThatDoesNotComeBackAndNameIt) {
+  const Words flags{"--steps",   "1000", "--replicas",        "2",   "--save-steps", "10",
+                    "--step-ms", "10",   "--join-timeout-ms", "1000"};
+  Cluster cluster(1, flags);
+  cluster.wait_for_step(10);
+  cluster.kill(0);
+  const Outcome worker = cluster.wait(1);
+  EXPECT_EQ(worker.status, 75) << worker.err;
+  EXPECT_THAT(worker.err, HasSubstr("chief:0"));
+}
+
+}  // namespace
+}  // namespace muster
