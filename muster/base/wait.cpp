@@ -54,11 +54,16 @@ class Watchdog {
     std::lock_guard lock(mutex_);
     const auto now = Clock::now();
     const std::size_t id = next_id_++;
-    regions_.emplace(id, Region{std::move(reason), now, saturating_add(now, stall_after())});
+    const auto report = saturating_add(now, stall_after());
+    regions_.emplace(id, Region{std::move(reason), now, report});
     if (!thread_.joinable()) {
       thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
     }
-    changed_.notify_one();
+    // Mostly the thread sleeps for an older region, which is due earlier.
+    if (report < wakes_at_) {
+      wakes_at_ = report;
+      changed_.notify_one();
+    }
     return id;
   }
 
@@ -86,10 +91,12 @@ class Watchdog {
         }
         next = std::min(next, region.next_report);
       }
+      wakes_at_ = next;
+      const auto due_earlier = [&] { return wakes_at_ < next; };
       if (next == Clock::time_point::max()) {
-        changed_.wait(lock, stop, [this] { return !regions_.empty(); });
+        changed_.wait(lock, stop, due_earlier);
       } else {
-        changed_.wait_until(lock, stop, next, [] { return false; });
+        changed_.wait_until(lock, stop, next, due_earlier);
       }
     }
   }
@@ -98,6 +105,7 @@ class Watchdog {
   std::condition_variable_any changed_;
   std::map<std::size_t, Region> regions_;
   std::size_t next_id_ = 0;
+  Clock::time_point wakes_at_ = Clock::time_point::max();
   std::jthread thread_;  // Last, so that it ends before what it uses.
 };
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <regex>
 #include <string>
 #include <thread>
@@ -100,6 +101,21 @@ TEST_F(WaitTest, WatchdogLogsARegionBlockedInForeignCode) {
   set_stall_after(1ms);
   const BlockingRegion region([] { return "an answer of the file server"; });
   EXPECT_NE(first_line().find("for an answer of the file server"), std::string::npos);
+}
+
+TEST_F(WaitTest, WatchdogLogsARegionThatIsDueBeforeAnOlderOne) {
+  set_stall_after(1ms);
+  auto short_one = std::make_unique<BlockingRegion>([] { return "an answer"; });
+  set_stall_after(1h);
+  const BlockingRegion older([] { return "the older one"; });
+  // Its report shows that the watchdog has looked at both and sleeps for the older one.
+  first_line();
+  short_one.reset();
+  set_stall_after(1ms);
+  const BlockingRegion newer([] { return "the newer one"; });
+  std::unique_lock lock(lines_mutex_);
+  EXPECT_TRUE(seen_.wait_for(
+      lock, 60s, [this] { return lines_.back().find("for the newer one") != std::string::npos; }));
 }
 
 TEST(Deadline, SaturatesInsteadOfOverflowing) {
