@@ -16,8 +16,6 @@
 
 namespace muster::net {
 
-class Socket;
-
 /// One message: a type that the two tasks agree on, a head (names, numbers) and a body (tensors).
 struct Frame {
   std::uint32_t type = 0;
@@ -78,10 +76,10 @@ class Connection {
             const Deadline& deadline);
   void send(std::uint32_t type, std::string_view head, const Deadline& deadline);
 
-  /// The next frame; nothing when the peer closed in order or this side called close(). Throws
-  /// Unavailable when the peer was lost, DataLoss for bytes that are no frame, ResourceExhausted
-  /// for a frame that is too large, and DeadlineExceeded when no frame has begun to arrive by the
-  /// deadline, after which one may call it again.
+  /// The next frame; nothing when the peer closed in order or this side called close() (inside a
+  /// frame, that throws Cancelled). Throws Unavailable when the peer was lost, DataLoss for bytes
+  /// that are no frame, ResourceExhausted for a frame that is too large, and DeadlineExceeded when
+  /// no frame has begun to arrive by the deadline, after which one may call it again.
   std::optional<Frame> receive(const Deadline& deadline);
 
   /// The same in two steps, for a body that goes straight to where it belongs: first type, head and
@@ -91,14 +89,18 @@ class Connection {
   /// Reads the next `to.size()` bytes of the body. Throws InvalidArgument when it has fewer left.
   void receive_body(std::span<std::byte> to);
 
-  /// Whether receive() would not have to wait for a frame or an end; false at the deadline.
+  /// Waits until something of the next frame or the end of the stream has come; false at the
+  /// deadline. By the thread that receives.
   bool wait_readable(const Deadline& deadline);
 
-  /// Tells the peer, and wakes those who wait in send and receive.
+  /// Tells the peer, and wakes those who wait in send and receive. What was sent before arrives,
+  /// unless the peer sends at the same time: who has to be sure waits for an answer.
   void close() noexcept;
+  /// Lets it outlive the listener that took it, which closes it otherwise.
+  void detach() noexcept;
 
   /// For messages: "worker:1 at 127.0.0.1:2222".
-  const std::string& peer() const { return peer_; }
+  const std::string& peer() const;
   const std::string& peer_task() const { return peer_task_; }
   /// What the side that connected said it is for.
   const std::string& purpose() const { return purpose_; }
@@ -106,13 +108,11 @@ class Connection {
  private:
   friend class Listener;
   struct State;
-  Connection(std::shared_ptr<Socket> socket, std::string address, std::string peer_task,
-             std::string purpose, const ConnectionOptions& options);
+  Connection(std::shared_ptr<State> state, std::string peer_task, std::string purpose);
 
-  std::string peer_;
+  std::shared_ptr<State> state_;
   std::string peer_task_;
   std::string purpose_;
-  std::unique_ptr<State> state_;
 };
 
 }  // namespace muster::net

@@ -28,8 +28,8 @@ class Listener {
   /// Where it listens, with the port that was taken: what peers connect to.
   const std::string& address() const;
 
-  /// Takes no more connections, and closes those whose `on_connection` is still running; one that
-  /// it has handed on lives on. Any thread.
+  /// Takes no more connections, and closes those that it took, but for the ones detached. Any
+  /// thread.
   void close();
 
  private:

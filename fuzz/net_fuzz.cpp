@@ -1,0 +1,77 @@
+// What a peer sends: both sides' handshakes, and the header of a frame.
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "fuzz/fuzz.h"
+#include "muster/base/error.h"
+#include "muster/net/frame.h"
+#include "muster/net/handshake.h"
+
+namespace {
+
+const muster::net::Identity kSelf{.task = "ps:0", .run_id = "run", .secret = "secret"};
+
+/// As a socket would: never more than are wanted.
+template <typename Side>
+void feed(Side& side, std::string_view bytes) {
+  while (!bytes.empty() && side.wanted() > 0) {
+    const auto part = bytes.substr(0, side.wanted());
+    bytes.remove_prefix(part.size());
+    side.take(part);
+  }
+  // No bytes that were not made with the secret are a proof of it.
+  if (side.proved()) __builtin_trap();
+}
+
+void decode(std::string_view bytes) {
+  if (bytes.size() < muster::net::kFrameHeaderBytes) return;
+  const auto header = std::as_bytes(std::span(bytes)).first<muster::net::kFrameHeaderBytes>();
+  const auto again = muster::net::encode(muster::net::decode_frame_header(header));
+  if (std::memcmp(again.data(), header.data(), again.size()) != 0) __builtin_trap();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  muster::net::ServerHandshake server(kSelf);
+  feed(server, bytes);
+  muster::net::ClientHandshake client(kSelf, "test", "");
+  feed(client, bytes);
+  try {
+    decode(bytes);
+  } catch (const muster::Error&) {
+  }
+  return 0;
+}
+
+namespace muster::fuzz {
+
+std::vector<std::string> seeds() {
+  net::ClientHandshake client(kSelf, "push", "ps:0");
+  net::ServerHandshake server(kSelf);
+  std::string sent = client.hello();
+  std::string received;
+  std::string to_server = client.hello();
+  while (!to_server.empty()) {
+    std::string to_client;
+    for (const char byte : to_server) to_client += server.take({&byte, 1});
+    received += to_client;
+    to_server.clear();
+    for (const char byte : to_client) to_server += client.take({&byte, 1});
+    sent += to_server;
+  }
+  // What was drawn and what was made of it is the same on every run.
+  const std::string drawn(32, 'n');
+  sent.replace(12, drawn.size(), drawn).replace(sent.size() - drawn.size(), drawn.size(), drawn);
+  received.replace(13, drawn.size(), drawn)
+      .replace(received.size() - drawn.size(), drawn.size(), drawn);
+  const auto header = net::encode({.type = 7, .head_bytes = 300, .body_bytes = 1 << 20});
+  return {sent, received, "GET / HTTP/1.1\r\n\r\n",
+          std::string(reinterpret_cast<const char*>(header.data()), header.size())};
+}
+
+MemoryBound memory_bound() { return {}; }
+
+}  // namespace muster::fuzz

@@ -1,0 +1,190 @@
+#include "muster/net/handshake.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "muster/base/error.h"
+#include "muster/testing/message_of.h"
+
+namespace muster::net {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+using ::testing::StartsWith;
+
+const Identity kServer{.task = "ps:0", .run_id = "run-a", .secret = "open sesame"};
+const Identity kClient{.task = "worker:1", .run_id = "run-a", .secret = "open sesame"};
+
+/// Hands bytes over as a socket would: never more than are wanted. Gives the answers.
+template <typename Side>
+std::string feed(Side& side, std::string_view bytes) {
+  std::string answers;
+  while (!bytes.empty() && side.wanted() > 0) {
+    const auto part = bytes.substr(0, side.wanted());
+    bytes.remove_prefix(part.size());
+    answers += side.take(part);
+  }
+  return answers;
+}
+
+/// All four messages, as far as the two get.
+void shake_hands(ClientHandshake& client, ServerHandshake& server) {
+  std::string to_server = client.hello();
+  while (!to_server.empty()) to_server = feed(client, feed(server, to_server));
+}
+
+TEST(Handshake, TwoTasksOfARunAcceptEachOther) {
+  ClientHandshake client(kClient, "push", "ps:0");
+  ServerHandshake server(kServer);
+  shake_hands(client, server);
+  EXPECT_TRUE(client.proved());
+  EXPECT_TRUE(server.proved());
+  EXPECT_EQ(client.peer_task(), "ps:0");
+  EXPECT_EQ(server.peer_task(), "worker:1");
+  EXPECT_EQ(server.purpose(), "push");
+  EXPECT_EQ(client.wanted(), 0u);
+  EXPECT_EQ(server.wanted(), 0u);
+}
+
+TEST(Handshake, BytesMayComeOneByOne) {
+  ClientHandshake client(kClient, "push", "");
+  ServerHandshake server(kServer);
+  std::string to_server = client.hello();
+  std::string to_client;
+  while (!to_server.empty() || !to_client.empty()) {
+    std::string from_server;
+    for (const char byte : std::exchange(to_server, {})) from_server += server.take({&byte, 1});
+    to_client += from_server;
+    for (const char byte : std::exchange(to_client, {})) to_server += client.take({&byte, 1});
+  }
+  EXPECT_TRUE(client.proved());
+  EXPECT_TRUE(server.proved());
+}
+
+TEST(Handshake, NeitherSideSendsTheSecret) {
+  ClientHandshake client(kClient, "push", "");
+  ServerHandshake server(kServer);
+  const std::string challenge = feed(server, client.hello());
+  const std::string proof = feed(client, challenge);
+  const std::string welcome = feed(server, proof);
+  EXPECT_EQ((client.hello() + challenge + proof + welcome).find("sesame"), std::string::npos);
+}
+
+TEST(Handshake, AnotherRunIsRefusedByBothWithBothNames) {
+  Identity other = kServer;
+  other.run_id = "run-b";
+  ClientHandshake client(kClient, "push", "");
+  ServerHandshake server(other);
+  shake_hands(client, server);
+  EXPECT_EQ(server.refusal(), Refusal::kWrongRun);
+  EXPECT_EQ(server.reason(), "worker:1 is of run run-a, this is run run-b");
+  EXPECT_EQ(client.refusal(), Refusal::kWrongRun);
+  EXPECT_THAT(client.reason(), StartsWith("is ps:0 of run run-b, this is run run-a"));
+  EXPECT_FALSE(client.proved() || server.proved());
+}
+
+TEST(Handshake, AnotherTaskAtTheAddressIsRefusedByName) {
+  ClientHandshake client(kClient, "push", "ps:1");
+  ServerHandshake server(kServer);
+  shake_hands(client, server);
+  EXPECT_EQ(server.refusal(), Refusal::kWrongTask);
+  EXPECT_EQ(client.refusal(), Refusal::kWrongTask);
+  EXPECT_THAT(client.reason(), StartsWith("is ps:0 and not ps:1"));
+}
+
+TEST(Handshake, AnotherSecretIsRefusedByTheServer) {
+  for (const std::string secret : {"open barley", ""}) {
+    Identity other = kClient;
+    other.secret = secret;
+    ClientHandshake client(other, "push", "");
+    ServerHandshake server(kServer);
+    shake_hands(client, server);
+    EXPECT_EQ(server.refusal(), Refusal::kWrongSecret);
+    EXPECT_THAT(server.reason(), StartsWith("worker:1 has another secret"));
+    EXPECT_EQ(client.refusal(), Refusal::kWrongSecret);
+    EXPECT_THAT(client.reason(), StartsWith("has another secret"));
+  }
+}
+
+/// A server that says yes to everybody.
+TEST(Handshake, AServerThatDoesNotKnowTheSecretIsNotTrusted) {
+  ClientHandshake client(kClient, "push", "");
+  Identity stranger = kServer;
+  stranger.secret = "a guess";
+  ServerHandshake server(stranger);
+  std::string welcome = feed(server, feed(client, feed(server, client.hello())));
+  ASSERT_EQ(server.refusal(), Refusal::kWrongSecret);
+  welcome[12] = 0;  // The verdict: welcome.
+  feed(client, welcome);
+  EXPECT_FALSE(client.proved());
+  EXPECT_EQ(client.refusal(), Refusal::kWrongSecret);
+  EXPECT_THAT(client.reason(), HasSubstr("does not know the secret"));
+}
+
+/// A server without the secret could send the client's own proof back.
+TEST(Handshake, AClientsProofIsNoServersProof) {
+  ClientHandshake client(kClient, "push", "");
+  ServerHandshake server(kServer);
+  const std::string proof = feed(client, feed(server, client.hello()));
+  std::string welcome = feed(server, proof);
+  welcome.replace(13, 32, proof.substr(12));
+  feed(client, welcome);
+  EXPECT_FALSE(client.proved());
+}
+
+TEST(Handshake, ARecordedClientIsOfNoUseAgain) {
+  ClientHandshake client(kClient, "push", "");
+  ServerHandshake server(kServer);
+  const std::string proof = feed(client, feed(server, client.hello()));
+  feed(server, proof);
+  ASSERT_TRUE(server.proved());
+  ServerHandshake later(kServer);
+  feed(later, client.hello());
+  feed(later, proof);
+  EXPECT_FALSE(later.proved());
+  EXPECT_EQ(later.refusal(), Refusal::kWrongSecret);
+}
+
+Refusal refusal_of(std::string_view bytes) {
+  ServerHandshake server(kServer);
+  feed(server, bytes);
+  return server.refusal();
+}
+
+TEST(Handshake, StrangersAreToldApart) {
+  EXPECT_EQ(refusal_of("GET / HTTP/1.1\r\n\r\n"), Refusal::kHttp);
+  EXPECT_EQ(refusal_of("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Refusal::kHttp);
+  EXPECT_EQ(refusal_of("\x16\x03\x01\x02\x01\x01\x01\xfc\x03\x03\x01\x01"), Refusal::kTls);
+  EXPECT_EQ(refusal_of("MUSTER/2\x01\x01\x01\x01"), Refusal::kOtherVersion);
+  EXPECT_EQ(refusal_of("\x01"), Refusal::kNoise);
+  EXPECT_EQ(refusal_of("MUSTER/1\x07\x01\x01\x01"), Refusal::kNoise);
+  EXPECT_EQ(refusal_of("MUST"), Refusal::kNone);
+}
+
+TEST(Handshake, TellsAWebBrowserWhereItIs) {
+  ServerHandshake server(kServer);
+  const std::string answer = feed(server, "GET / HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 Bad Request\r\n"));
+  EXPECT_THAT(answer, HasSubstr("This is ps:0 of a muster run"));
+}
+
+/// A task's name that would look like a line of the log.
+TEST(Handshake, NamesWithControlCharactersAreRefused) {
+  ClientHandshake client(kClient, "push", "");
+  std::string hello = client.hello();
+  const auto at = hello.find("worker:1");
+  ASSERT_NE(at, std::string::npos);
+  hello[at + 3] = '\n';
+  EXPECT_EQ(refusal_of(hello), Refusal::kNoise);
+  Identity wrong = kClient;
+  wrong.task = "worker\n1";
+  EXPECT_THROW(check(wrong), InvalidArgument);
+  wrong.task = "";
+  EXPECT_THAT(message_of([&] { check(wrong); }), HasSubstr("the task must have"));
+}
+
+}  // namespace
+}  // namespace muster::net
