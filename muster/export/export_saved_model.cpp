@@ -2,8 +2,6 @@
 
 #include <torch/types.h>
 
-#include <chrono>
-
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/checkpoint/bundle_writer.h"
@@ -12,6 +10,7 @@
 #include "muster/estimator/evaluation_model.h"
 #include "muster/estimator/tensor_codec.h"
 #include "muster/export/inference_graph_internal.h"
+#include "muster/graph/export_folder.h"
 #include "muster/graph/saved_model.h"
 
 namespace muster {
@@ -77,21 +76,11 @@ Path export_saved_model(const Estimator& estimator, const Path& base, const Serv
   const Path from =
       options.checkpoint_path.empty() ? estimator.model_dir() : options.checkpoint_path;
   const std::int64_t step = model.load(resolve_checkpoint(from));
-  file_system_for(base).create_directories(base);
-  auto number = std::chrono::duration_cast<std::chrono::seconds>(
-                    std::chrono::system_clock::now().time_since_epoch())
-                    .count();
-  for (;; ++number) {
-    const Path dir = base / std::to_string(number);
-    if (file_exists(dir)) continue;
-    try {
-      exporting::write_model(model.model(), estimator.options().head.get(), input, dir, options);
-    } catch (const AlreadyExists&) {
-      continue;  // Another exporter was faster.
-    }
-    log::info("exported SavedModel step={} path={}", step, dir.string());
-    return dir;
-  }
+  const Path dir = graph::write_numbered_export(base, [&](const Path& next) {
+    exporting::write_model(model.model(), estimator.options().head.get(), input, next, options);
+  });
+  log::info("exported SavedModel step={} path={}", step, dir.string());
+  return dir;
 }
 
 }  // namespace muster

@@ -23,7 +23,7 @@ struct ExportOptions {
 };
 
 /// Writes what the estimator predicts to BASE/<unix seconds>/, a complete SavedModel that appears
-/// whole or not at all, and returns that folder; a number that is taken gives way to the next.
+/// whole or not at all, and returns that folder; where there are larger numbers, it is one more.
 /// There is always a serving_default. Signatures that classify or regress need one string input:
 /// with another they are left out, with a line in the log.
 ///
