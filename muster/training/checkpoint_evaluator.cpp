@@ -1,5 +1,8 @@
 #include "muster/training/checkpoint_evaluator_internal.h"
 
+#include <exception>
+#include <string>
+
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
@@ -45,21 +48,39 @@ void CheckpointEvaluator::evaluate(const Path& checkpoint, bool is_the_final_exp
     last_start_ = Clock::now();
     options_.checkpoint_path = checkpoint;
     result_.metrics = estimator_.evaluate(spec_.input_fn, options_);
+    result_.exports.clear();
     evaluated_ = checkpoint;
   }
   publish(checkpoint, is_the_final_export);
 }
 
 void CheckpointEvaluator::publish(const Path& checkpoint, bool is_the_final_export) {
-  result_.exports.clear();
+  std::exception_ptr failure;
   for (const auto& exporter : spec_.exporters) {
-    const Path folder = estimator_.model_dir() / "export" / exporter->name();
-    const auto written =
-        exporter->publish(estimator_, folder, checkpoint, result_.metrics, is_the_final_export);
-    if (!written) continue;
-    log::info("exported {} to {}", exporter->name(), written->string());
-    result_.exports.emplace(exporter->name(), *written);
+    try {
+      publish(*exporter, checkpoint, is_the_final_export);
+    } catch (const std::exception&) {
+      const Description what = describe(std::current_exception());
+      const std::string message = fmt::format("exporter {} did not export {}: {}", exporter->name(),
+                                              checkpoint.string(), what.message);
+      if (is_the_final_export && failure == nullptr) {
+        failure = std::make_exception_ptr(
+            Error(what.code, message + "; the model is trained and saved, and can be exported from "
+                                       "that checkpoint once this is put right"));
+      } else {
+        log::error("{}", message);
+      }
+    }
   }
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+void CheckpointEvaluator::publish(Exporter& exporter, const Path& checkpoint,
+                                  bool is_the_final_export) {
+  const Path folder = estimator_.model_dir() / "export" / exporter.name();
+  const auto written =
+      exporter.publish(estimator_, folder, checkpoint, result_.metrics, is_the_final_export);
+  if (written) result_.exports[exporter.name()] = *written;
 }
 
 }  // namespace muster::internal

@@ -15,7 +15,9 @@ class CheckpointEvaluator {
 
   /// Whether the checkpoint of this step is due while training goes on; says so if it is not.
   bool is_due(std::int64_t step) const;
-  /// Evaluates the checkpoint, unless it was the last one evaluated, and calls the exporters.
+  /// Evaluates the checkpoint, unless it was the last one evaluated, and calls the exporters. One
+  /// that fails does not keep the others from theirs: while training goes on its error is logged;
+  /// in the end the first one is thrown, naming exporter and checkpoint.
   void evaluate(const Path& checkpoint, bool is_the_final_export);
 
   const TrainAndEvaluateResult& result() const { return result_; }
@@ -24,6 +26,7 @@ class CheckpointEvaluator {
   using Clock = std::chrono::steady_clock;
 
   void publish(const Path& checkpoint, bool is_the_final_export);
+  void publish(Exporter& exporter, const Path& checkpoint, bool is_the_final_export);
 
   Estimator& estimator_;
   const EvalSpec& spec_;

@@ -6,6 +6,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/training/checkpoint_evaluator_internal.h"
+#include "muster/training/inference_graph_hook_internal.h"
 
 namespace muster {
 namespace {
@@ -36,11 +37,11 @@ class EvaluatingListener : public CheckpointSaverListener {
 
 void require_one_process(const RunConfig& config) {
   const TaskEnvironment& environment = config.task;
-  if (environment.cluster.count() <= 1 && !environment.is_evaluator()) return;
+  if (environment.is_alone()) return;
   throw Unimplemented(
-      "train_and_evaluate runs in one process so far, but TF_CONFIG makes this task {} of a "
-      "cluster; unset TF_CONFIG to train here alone",
-      environment.task.name());
+      "train_and_evaluate runs in one process so far, but {} makes this task {} of a cluster; unset "
+      "it to train here alone",
+      environment.source, environment.task.name());
 }
 
 }  // namespace
@@ -51,9 +52,11 @@ TrainAndEvaluateResult train_and_evaluate(Estimator& estimator, const TrainSpec&
   eval_spec.check();
   require_one_process(estimator.config());
   internal::CheckpointEvaluator evaluator(estimator, eval_spec);
+  Hooks hooks = train_spec.hooks;
+  hooks.push_back(std::make_shared<internal::InferenceGraphHook>(estimator, eval_spec));
   const TrainResult trained = estimator.train(
       train_spec.input_fn, {.max_steps = train_spec.max_steps,
-                            .hooks = train_spec.hooks,
+                            .hooks = std::move(hooks),
                             .saving_listeners = {std::make_shared<EvaluatingListener>(
                                 evaluator, train_spec.max_steps)}});
   const auto latest = estimator.latest_checkpoint();

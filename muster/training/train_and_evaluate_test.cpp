@@ -15,12 +15,19 @@
 #include "muster/base/signals.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/cluster/tf_config.h"
+#include "muster/estimator/model_notes.h"
 #include "muster/estimator/small_net_internal.h"
+#include "muster/export/exporters.h"
+#include "muster/graph/export_folder.h"
+#include "muster/graph/saved_model.h"
+#include "muster/summary/event_reader.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::TempDir;
@@ -148,11 +155,164 @@ TEST(TrainAndEvaluate, AnInputThatEndsOnACheckpointIsEvaluatedOnceAndExportedAsF
   EXPECT_EQ(result.exports.at("recorder"), folder / "export/recorder/1");
 }
 
+ServingInput small_input() {
+  return raw_serving_input(
+      evaluation_input(InputContext(Mode::kEval, 1, 0, 0)).iterate()->next()->features.slice(0, 2));
+}
+
+// What the SavedModels of a folder say of themselves, oldest first.
+std::vector<std::int64_t> exported_steps(const Path& folder) {
+  std::vector<std::int64_t> steps;
+  for (const Path& dir : graph::exports_in(folder)) {
+    const Path note = dir / "assets.extra/muster.json";
+    steps.push_back(parse_export_note(testing::read_bytes(note), note.string()).global_step);
+  }
+  return steps;
+}
+
+TEST(TrainAndEvaluate, ExportersExportTheCheckpointsThatWereEvaluatedEachOnce) {
+  const TempDir folder;
+  Estimator estimator(small_options(), saving_every(5, folder.path()));
+  const auto finite = [](const InputContext& in) {
+    return range(80).shard(in).map(example).batch(8, collate_examples);
+  };
+  const auto result = train_and_evaluate(
+      estimator, {.input_fn = finite},
+      {.input_fn = evaluation_input,
+       .exporters = {FinalExporter("final", small_input()), LatestExporter("latest", small_input()),
+                     BestExporter("best", small_input())},
+       .throttle_secs = seconds(0)});
+  EXPECT_THAT(exported_steps(folder / "export/final"), ElementsAre(10));
+  EXPECT_THAT(exported_steps(folder / "export/latest"), ElementsAre(5, 10));
+  EXPECT_EQ(result.exports.at("final"), graph::latest_export(folder / "export/final"));
+  EXPECT_EQ(result.exports.at("latest"), graph::latest_export(folder / "export/latest"));
+  const auto best = read_export_note(folder.path(), "best");
+  EXPECT_THAT(exported_steps(folder / "export/best"), Contains(best->global_step));
+  EXPECT_LE(best->metrics.at("loss"), result.metrics.at("loss"));
+}
+
+/// Cannot do its work at all, or only when it matters.
+class FailingExporter : public Exporter {
+ public:
+  explicit FailingExporter(bool only_early) : only_early_(only_early) {}
+  const std::string& name() const override { return name_; }
+  std::optional<Path> publish(const Estimator&, const Path&, const Path&, const EvaluationResult&,
+                              bool is_the_final_export) override {
+    if (only_early_ && is_the_final_export) return std::nullopt;
+    throw ResourceExhausted("the disk is full");
+  }
+
+ private:
+  bool only_early_;
+  std::string name_ = "failing";
+};
+
+TEST(TrainAndEvaluate, AnExporterThatFailsWhileTrainingGoesOnIsLogged) {
+  const TempDir folder;
+  const LogLines log;
+  Estimator estimator(small_options(), saving_every(4, folder.path()));
+  const auto result = train_and_evaluate(
+      estimator, {training_input, 6},
+      {.input_fn = evaluation_input, .exporters = {std::make_shared<FailingExporter>(true)}});
+  EXPECT_EQ(result.metrics.at("global_step"), 6);
+  EXPECT_THAT(log.text(), HasSubstr(fmt::format("exporter failing did not export {}: the disk is "
+                                                "full",
+                                                (folder / "model.ckpt-4").string())));
+}
+
+TEST(TrainAndEvaluate, AFinalExportThatFailsIsThrownWhenTheOthersAreDone) {
+  const TempDir folder;
+  Estimator estimator(small_options(), saving_every(4, folder.path()));
+  auto after = std::make_shared<RecordingExporter>();
+  try {
+    train_and_evaluate(estimator, {training_input, 6},
+                       {.input_fn = evaluation_input,
+                        .exporters = {std::make_shared<FailingExporter>(false), after}});
+    FAIL() << "nobody was told";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("exporter failing"), HasSubstr("model.ckpt-6"),
+                                    HasSubstr("the disk is full")));
+  }
+  EXPECT_THAT(after->calls, ElementsAre("model.ckpt-4 step 4 early", "model.ckpt-6 step 6 final"));
+  EXPECT_EQ(checkpoint_step(*estimator.latest_checkpoint()), 6);
+  EXPECT_THAT(evaluated_steps(folder.path()), ElementsAre(4, 6));
+}
+
+TEST(TrainAndEvaluate, TwoExportersOfOneNameAreRefused) {
+  const TempDir folder;
+  Estimator estimator(small_options(), quiet_config(folder / "model"));
+  EXPECT_THROW(train_and_evaluate(estimator, {training_input, 5},
+                                  {.input_fn = evaluation_input,
+                                   .exporters = {FinalExporter("a", small_input()),
+                                                 LatestExporter("a", small_input())}}),
+               InvalidArgument);
+}
+
+// The graph of model_dir/graph.pb, and those of its event files.
+graph::MetaGraph graph_file(const Path& folder) {
+  return graph::decode_saved_model(testing::read_bytes(folder / "graph.pb")).meta_graphs.at(0);
+}
+std::vector<graph::GraphDef> graph_events(const Path& folder) {
+  std::vector<graph::GraphDef> graphs;
+  EventReader reader(folder);
+  while (const auto event = reader.next()) {
+    if (const auto* graph = std::get_if<GraphBytes>(&event->what)) {
+      graphs.push_back(graph::decode_graph(graph->bytes));
+    }
+  }
+  return graphs;
+}
+
+TEST(TrainAndEvaluate, WritesTheGraphOfTheFirstExporterForPeopleAndPrograms) {
+  const TempDir folder;
+  Estimator estimator(small_options(), quiet_config(folder.path()));
+  const auto result = train_and_evaluate(
+      estimator, {training_input, 3},
+      {.input_fn = evaluation_input, .exporters = {FinalExporter("final", small_input())}});
+  const auto graph = graph_file(folder.path());
+  const auto exported = graph::read_saved_model(result.exports.at("final"));
+  EXPECT_EQ(graph.graph, exported.meta_graphs.at(0).graph);
+  EXPECT_EQ(graph.signatures, exported.meta_graphs.at(0).signatures);
+  EXPECT_THAT(graph_events(folder.path()), ElementsAre(graph.graph));
+}
+
+TEST(TrainAndEvaluate, WithoutExportersTheGraphTakesWhatTheEvaluationFeeds) {
+  const TempDir folder;
+  Estimator estimator(small_options(), quiet_config(folder.path()));
+  train_and_evaluate(estimator, {training_input, 3}, {.input_fn = evaluation_input});
+  const auto graph = graph_file(folder.path());
+  const auto& inputs = graph.signatures.at("serving_default").inputs;
+  ASSERT_EQ(inputs.size(), 1U);
+  EXPECT_EQ(inputs.at("x").shape, (graph::Shape{-1, kInputs}));
+}
+
+TEST(TrainAndEvaluate, AModelThatCannotBeTracedIsTrainedWithALineInTheLog) {
+  const TempDir folder;
+  testing::write_bytes(folder / "graph.pb", "of an earlier model");
+  const LogLines log;
+  EstimatorOptions options = small_options();
+  options.model = [] {
+    auto net = std::make_shared<SmallNet>();
+    return model_from(net, [net](const Features& x) {
+      const auto y = net->forward(x);
+      return y + torch::mvlgamma(torch::zeros_like(y) + 2, 1);  // TensorFlow has none.
+    });
+  };
+  Estimator estimator(options, quiet_config(folder.path()));
+  const auto result =
+      train_and_evaluate(estimator, {training_input, 3}, {.input_fn = evaluation_input});
+  EXPECT_EQ(result.metrics.at("global_step"), 3);
+  EXPECT_THAT(log.text(), HasSubstr("no graph of the model is written: "));
+  EXPECT_FALSE(std::filesystem::exists(folder / "graph.pb"));
+}
+
 TEST(TrainAndEvaluate, ASignalDuringAnEvaluationEndsItWithTheStepSaved) {
   const TempDir folder;
   Estimator estimator(small_options(), saving_every(3, folder.path()));
-  const auto signalling = [](const InputContext& in) {
-    ::raise(SIGTERM);
+  // The first call gives the batch that the model is traced with.
+  const auto signalling = [calls = std::make_shared<int>(0)](const InputContext& in) {
+    if (++*calls == 2) ::raise(SIGTERM);
     return evaluation_input(in);
   };
   try {
