@@ -1,4 +1,4 @@
-// The mnist example as a process: killed, stopped, short of disk, laid out differently.
+// The mnist example as a process: killed, stopped, short of disk, laid out differently, exported.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,16 +11,20 @@
 
 #include "muster/base/random.h"
 #include "muster/checkpoint/checkpoint.h"
+#include "muster/graph/export_folder.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::Outcome;
 using testing::RunningProgram;
+using ::testing::SizeIs;
 using testing::TempDir;
 using Words = std::vector<std::string>;
 
@@ -189,6 +193,20 @@ TEST_F(Mnist, AFullDiskCostsCheckpointsButNotTheTrainingAndIsTold) {
   EXPECT_EQ(hash_of(job_dir), hash_of(folder_ / "whole"));
 }
 
+TEST_F(Mnist, TheLastModelIsExportedToTheJobFolderOrToThePathGiven) {
+  const Path job_dir = folder_ / "job";
+  run_to_the_end(flags(job_dir, 2));
+  EXPECT_THAT(graph::exports_in(job_dir / "export/mnist"), SizeIs(1));
+  EXPECT_THAT(tool({"events", "show", job_dir}), ContainsRegex("graph_def +graph +1 "));
+  // Nothing is left to train.
+  run_to_the_end(flags(job_dir, 2) + Words{"--export-path", folder_ / "models"});
+  EXPECT_THAT(graph::exports_in(job_dir / "export/mnist"), SizeIs(1));
+  ASSERT_THAT(graph::exports_in(folder_ / "models"), SizeIs(1));
+  EXPECT_THAT(tool({"model", "show", "--dir", graph::latest_export(folder_ / "models"), "--all"}),
+              AllOf(HasSubstr("inputs['image']"), HasSubstr("shape: (-1, 784)"),
+                    HasSubstr("outputs['probabilities']")));
+}
+
 TEST_F(Mnist, WrongFlagsAreNamedAndExitWith2) {
   const Words good = flags(folder_ / "job", 1);
   const auto error_of = [&](const Words& more) {
@@ -196,7 +214,6 @@ TEST_F(Mnist, WrongFlagsAreNamedAndExitWith2) {
     EXPECT_EQ(outcome.status, 2);
     return outcome.err;
   };
-  EXPECT_THAT(error_of({"--export-path", "x"}), HasSubstr("--export-path"));
   EXPECT_THAT(error_of({"--keep-prob", "1.5"}), HasSubstr("--keep-prob"));
   EXPECT_THAT(error_of({"--schedule", "odd"}), HasSubstr("--schedule"));
   EXPECT_THAT(error_of({"--train-files", folder_ / "none*"}), HasSubstr("--train-files"));

@@ -1,6 +1,6 @@
-// Handwritten digits: a convolutional network over TFRecord files, trained, evaluated and predicted
-// with. README.md shows how to make the files and what to expect.
-#include <fmt/core.h>
+// Handwritten digits: a convolutional network over TFRecord files, trained, evaluated, exported and
+// predicted with. README.md shows how to make the files and what to expect.
+#include <fmt/ranges.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/types.h>
@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@
 #include "muster/base/program.h"
 #include "muster/dataset/dataset.h"
 #include "muster/estimator/estimator.h"
+#include "muster/export/export_saved_model.h"
+#include "muster/export/exporters.h"
 #include "muster/features/collate.h"
 #include "muster/model/dense.h"
 #include "muster/model/dropout.h"
@@ -48,6 +51,7 @@ struct Flags {
   double ema = 0;
   std::string job_dir;
   std::string export_path;
+  std::string predictions;
   std::string verbosity = "INFO";
   bool augment = false;
   bool flips = false;
@@ -280,10 +284,38 @@ muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
        .concurrent_replicas = flags.concurrent_replicas});
 }
 
+// A server hands in `image`, [n, 784] float. The two rows tell so; what they show does not matter.
+muster::ServingInput serving_input() {
+  return muster::raw_serving_input(
+      {{"image", torch::linspace(0, 1, 2 * kPixels).view({2, kPixels})}});
+}
+
+std::vector<std::shared_ptr<muster::Exporter>> exporters(const Flags& flags) {
+  if (!flags.export_path.empty()) return {};  // Exported there, when all is done.
+  return {muster::FinalExporter("mnist", serving_input())};
+}
+
+// A line of JSON for each picture.
+std::string lines_of(const Features& predictions) {
+  std::string lines;
+  const auto classes = predictions.tensor("class_ids").contiguous();
+  const auto probabilities = predictions.tensor("probabilities").contiguous();
+  for (std::int64_t row = 0; row < predictions.batch_size(); ++row) {
+    const float* first = probabilities.data_ptr<float>() + row * kClasses;
+    lines += fmt::format("{{\"class_id\": {}, \"probabilities\": [{:.9g}]}}\n",
+                         classes.data_ptr<std::int64_t>()[row],
+                         fmt::join(first, first + kClasses, ", "));
+  }
+  return lines;
+}
+
 // Predictions and labels come from two passes over the same files, in the same order.
-void predict(muster::Estimator& estimator, const muster::InputFn& input) {
-  auto predictions =
-      estimator.predict(input, {.predict_keys = {"class_ids"}, .yield_single_examples = false});
+void predict(muster::Estimator& estimator, const muster::InputFn& input,
+             const std::string& lines_file) {
+  auto predictions = estimator.predict(
+      input, {.predict_keys = {"class_ids", "probabilities"}, .yield_single_examples = false});
+  std::optional<muster::AtomicFile> lines;
+  if (!lines_file.empty()) lines.emplace(lines_file);
   const auto batches = input(muster::InputContext(Mode::kPredict, 1, 0, 0)).iterate();
   std::int64_t count = 0;
   std::int64_t labelled = 0;
@@ -293,7 +325,9 @@ void predict(muster::Estimator& estimator, const muster::InputFn& input) {
     count += row->batch_size();
     labelled += labels.ge(0).sum().item<std::int64_t>();
     right += labels.eq(row->tensor("class_ids")).sum().item<std::int64_t>();
+    if (lines) lines->write(lines_of(*row));
   }
+  if (lines) lines->commit();
   fmt::print("predicted {} images", count);
   if (labelled > 0) {
     fmt::print(", {} of {} labelled ones right: {:.2f} %", right, labelled,
@@ -320,9 +354,13 @@ int run(const Flags& flags) {
       estimator, {.input_fn = training_input(train_files, flags), .max_steps = max_steps},
       {.input_fn = input_in_order(eval_files, flags.eval_batch_size),
        .steps = {},
+       .exporters = exporters(flags),
        .throttle_secs = std::chrono::seconds(flags.throttle_secs)});
   for (const auto& [name, value] : result.metrics) fmt::print("{} = {:g}\n", name, value);
-  predict(estimator, input_in_order(test_files, flags.eval_batch_size));
+  if (!flags.export_path.empty()) {
+    muster::export_saved_model(estimator, flags.export_path, serving_input());
+  }
+  predict(estimator, input_in_order(test_files, flags.eval_batch_size), flags.predictions);
   return EXIT_SUCCESS;
 }
 
@@ -333,7 +371,10 @@ void add_data_flags(CLI::App& app, Flags& flags) {
   app.add_option("--eval-files", flags.eval_files, "TFRecord files or patterns")->required();
   app.add_option("--test-files", flags.test_files, "TFRecord files or patterns")->required();
   app.add_option("--job-dir", flags.job_dir, "Checkpoints and events go here")->required();
-  app.add_option("--export-path", flags.export_path, "Not there yet");
+  app.add_option("--export-path", flags.export_path,
+                 "The SavedModel goes to a numbered folder here, not to JOB_DIR/export/mnist");
+  app.add_option("--predictions", flags.predictions,
+                 "Write what is predicted of the test files here, a line of JSON an image");
   app.add_flag("--augment", flags.augment, "Turn pictures a little and add noise");
   app.add_flag("--flips", flags.flips, "With --augment: also mirror pictures");
 }
@@ -391,9 +432,6 @@ int parse_and_run(int argc, char** argv) {
   }
   muster::log::set_level(muster::log::parse_level(flags.verbosity));
   for (const auto& word : app.remaining()) muster::log::warning("unknown argument: {}", word);
-  if (!flags.export_path.empty()) {
-    throw muster::UsageError("--export-path: models cannot be exported yet; leave it out");
-  }
   if (flags.train_steps == 0 && flags.num_epochs == 0) {
     throw muster::UsageError("give --num-epochs or --train-steps");
   }

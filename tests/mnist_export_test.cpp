@@ -1,0 +1,112 @@
+// What the mnist example exports answers about real images what the estimator predicts of them.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "muster/executor/executable_model.h"
+#include "muster/graph/export_folder.h"
+#include "muster/records/example_builder.h"
+#include "muster/records/idx.h"
+#include "muster/records/record_writer.h"
+#include "muster/testing/data_dir.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+constexpr std::size_t kImages = 1000;
+constexpr std::int64_t kPixels = 784;
+
+// The first images of a set in MNIST's files, as pixels in [0, 1], and as a file of records.
+std::vector<float> write_images(const Path& data, const std::string& set, const Path& file) {
+  const IdxArray images = read_idx(data / "mnist" / (set + "-images-idx3-ubyte.gz"));
+  const IdxArray labels = read_idx(data / "mnist" / (set + "-labels-idx1-ubyte.gz"));
+  std::vector<float> all;
+  RecordWriter writer(file, {.durable = false});
+  for (std::size_t i = 0; i < kImages; ++i) {
+    std::vector<float> pixels;
+    for (const char byte : images.item(i)) {
+      pixels.push_back(static_cast<float>(static_cast<unsigned char>(byte)) / 255.0F);
+    }
+    writer.append(ExampleBuilder()
+                      .add_floats("image", pixels)
+                      .add_int("label", static_cast<unsigned char>(labels.data[i]))
+                      .serialize());
+    all.insert(all.end(), pixels.begin(), pixels.end());
+  }
+  writer.close();
+  return all;
+}
+
+// From the lines of JSON that --predictions asks for.
+struct Predictions {
+  std::vector<std::int64_t> class_ids;
+  std::vector<float> probabilities;
+};
+
+Predictions read_predictions(const Path& file) {
+  Predictions result;
+  std::istringstream lines(testing::read_bytes(file));
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    result.class_ids.push_back(row.at("class_id"));
+    for (const auto& value : row.at("probabilities")) {
+      result.probabilities.push_back(value.get<float>());
+    }
+  }
+  return result;
+}
+
+TEST(MnistExport, AnswersAboutRealTestImagesAsTheEstimatorDoes) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const testing::TempDir folder;
+  write_images(data, "train", folder / "train.tfrecords");
+  std::vector<float> images = write_images(data, "t10k", folder / "test.tfrecords");
+  // So many steps that batch norm's averages have come to be what they stand for.
+  const std::vector<std::string> arguments{
+      "--train-files=" + (folder / "train.tfrecords").string(),
+      "--eval-files=" + (folder / "test.tfrecords").string(),
+      "--test-files=" + (folder / "test.tfrecords").string(),
+      "--job-dir=" + (folder / "job").string(),
+      "--predictions=" + (folder / "predictions.jsonl").string(),
+      "--train-steps=600",
+      "--train-batch-size=8",
+      "--eval-batch-size=250",
+      "--ema=0.8",
+      "--seed=1"};
+  const auto outcome = testing::run_program(MNIST_PROGRAM, arguments);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Predictions wanted = read_predictions(folder / "predictions.jsonl");
+  ASSERT_EQ(wanted.class_ids.size(), kImages);
+
+  const auto model =
+      executor::ExecutableModel::load(graph::latest_export(folder / "job/export/mnist"));
+  const auto rows = static_cast<std::int64_t>(kImages);
+  const auto answers =
+      model.run("serving_default",
+                {{"image", torch::from_blob(images.data(), {rows, kPixels}, torch::kFloat)}});
+  const auto ids = std::get<at::Tensor>(answers.at("class_ids")).contiguous();
+  EXPECT_EQ(std::vector<std::int64_t>(ids.data_ptr<std::int64_t>(),
+                                      ids.data_ptr<std::int64_t>() + ids.numel()),
+            wanted.class_ids);
+  const auto& probabilities = std::get<at::Tensor>(answers.at("probabilities"));
+  const double difference =
+      (probabilities.flatten() - torch::tensor(wanted.probabilities)).abs().max().item<double>();
+  EXPECT_LE(difference, 1e-5);
+  RecordProperty("largest_difference", fmt::format("{:g}", difference));
+
+  // It has learnt something, so that there are differences to be found.
+  std::vector<std::int64_t> seen = wanted.class_ids;
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(std::unique(seen.begin(), seen.end()) - seen.begin(), 10);
+}
+
+}  // namespace
+}  // namespace muster
