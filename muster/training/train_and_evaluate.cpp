@@ -39,7 +39,8 @@ void require_one_process(const RunConfig& config) {
   const TaskEnvironment& environment = config.task;
   if (environment.is_alone()) return;
   throw Unimplemented(
-      "train_and_evaluate runs in one process so far, but {} makes this task {} of a cluster; unset "
+      "train_and_evaluate runs in one process so far, but {} makes this task {} of a cluster; "
+      "unset "
       "it to train here alone",
       environment.source, environment.task.name());
 }
