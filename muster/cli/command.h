@@ -24,5 +24,6 @@ void add_checkpoint(CLI::App& command);
 void add_events(CLI::App& command);
 void add_model(CLI::App& command);
 void add_export(CLI::App& command);
+void add_predict(CLI::App& command);
 
 }  // namespace muster::cli

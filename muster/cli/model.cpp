@@ -7,6 +7,7 @@ namespace {
 
 constexpr Command kModelCommands[] = {
     {"show", "print the signatures of a SavedModel, as saved_model_cli show does", add_model_show},
+    {"run", "compute a signature's outputs, as saved_model_cli run does", add_model_run},
 };
 
 }  // namespace

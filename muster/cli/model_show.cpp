@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/cli/model.h"
+#include "muster/cli/words.h"
 #include "muster/graph/saved_model.h"
 
 // The texts are those of TensorFlow's saved_model_cli, which other programs read.
@@ -26,17 +27,6 @@ struct Options {
   std::string signature_def;
   bool all = false;
 };
-
-std::vector<std::string> split(const std::string& words, char separator) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  for (;;) {
-    const std::size_t end = words.find(separator, begin);
-    parts.push_back(words.substr(begin, end - begin));
-    if (end == std::string::npos) return parts;
-    begin = end + 1;
-  }
-}
 
 void print_tensor(const TensorInfo& info, const std::string& indent) {
   fmt::print("{}dtype: {}\n", indent, name_of(info.dtype));

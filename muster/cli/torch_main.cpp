@@ -4,6 +4,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "muster/cli/command.h"
+#include "muster/cli/model.h"
+#include "muster/cli/run_commands.h"
 #include "muster/estimator/arithmetic.h"
 
 namespace {
@@ -21,10 +24,19 @@ int print_version() {
   return EXIT_SUCCESS;
 }
 
+constexpr muster::cli::Command kModelCommands[] = {
+    {"run", "compute a signature's outputs", muster::cli::add_model_run},
+};
+
+constexpr muster::cli::Command kCommands[] = {
+    {"model", "run SavedModels",
+     [](CLI::App& command) { muster::cli::add_commands(command, kModelCommands); }},
+    {"predict", "answer instances with a SavedModel", muster::cli::add_predict},
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "version") return print_version();
-  fmt::print(stderr, "muster-torch: started by muster, not by hand\n");
-  return 2;
+  return muster::cli::run_commands(argc, argv, kCommands, [](CLI::App&) {});
 }

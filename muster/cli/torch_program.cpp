@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "muster/base/error.h"
+#include "muster/base/file_system.h"
 
 namespace muster::cli {
 
@@ -20,6 +21,19 @@ bool exec_torch_program(const std::vector<std::string>& arguments) {
   argv.push_back(nullptr);
   ::execv(program.c_str(), argv.data());
   throw_errno(errno, fmt::format("starting {}", program.string()));
+}
+
+void continue_in_torch_program(const char* command) {
+  // The words of the command line, each with a zero behind it; the first is the program.
+  const std::string words = read_file("/proc/self/cmdline");
+  std::vector<std::string> arguments;
+  for (std::size_t begin = 0; begin < words.size();) {
+    arguments.emplace_back(words.c_str() + begin);
+    begin += arguments.back().size() + 1;
+  }
+  if (!arguments.empty()) arguments.erase(arguments.begin());
+  exec_torch_program(arguments);
+  throw Unimplemented("{} needs libtorch, which is not part of this build", command);
 }
 
 }  // namespace muster::cli

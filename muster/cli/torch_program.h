@@ -9,4 +9,8 @@ namespace muster::cli {
 /// libtorch. Returns false, with nothing done, if it was not built.
 bool exec_torch_program(const std::vector<std::string>& arguments);
 
+/// The same with this process's own arguments, for a command that both programs know: this one its
+/// flags, that one what it does. Throws Unimplemented, naming `command`, if it was not built.
+[[noreturn]] void continue_in_torch_program(const char* command);
+
 }  // namespace muster::cli

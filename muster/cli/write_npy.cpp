@@ -65,6 +65,9 @@ void add(ExampleBuilder& builder, const std::string& name, const Feature& featur
     case NpyType::kDouble:
       builder.add_floats(name, converted<float, double>(item));
       break;
+    default:
+      throw Unimplemented("the feature {} is of type {}; features are |u1, <i4, <i8, <f4, <f8",
+                          name, name_of(feature.array.type));
   }
 }
 

@@ -1,11 +1,12 @@
 #include "muster/executor/value.h"
 
+#include <ATen/Functions.h>
 #include <fmt/ranges.h>
 
+#include <cstring>
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/graph/tensor_value.h"
 
 namespace muster::executor {
 namespace {
@@ -77,6 +78,27 @@ std::vector<std::int64_t> shape_of(const Value& value) {
 std::string describe(const Value& value) {
   return fmt::format("{} [{}]", graph::name_of(data_type_of(value)),
                      fmt::join(shape_of(value), ", "));
+}
+
+Value to_value(const graph::TensorValue& tensor) {
+  tensor.check();
+  if (tensor.dtype == DataType::kString) return StringTensor(tensor.strings, tensor.shape);
+  at::Tensor made = at::empty(tensor.shape, scalar_type(tensor.dtype));
+  if (made.nbytes() != tensor.bytes.size()) {
+    throw InvalidArgument("the constant has {} bytes, not {}", tensor.bytes.size(), made.nbytes());
+  }
+  if (!tensor.bytes.empty()) std::memcpy(made.data_ptr(), tensor.bytes.data(), made.nbytes());
+  return made;
+}
+
+graph::TensorValue to_tensor_value(const Value& value) {
+  if (const auto* strings = std::get_if<StringTensor>(&value)) {
+    return graph::TensorValue::of_strings(strings->shape(), strings->values());
+  }
+  const at::Tensor tensor = std::get<at::Tensor>(value).cpu().contiguous();
+  graph::TensorValue made{.dtype = data_type(tensor.scalar_type()), .shape = tensor.sizes().vec()};
+  made.bytes.assign(static_cast<const char*>(tensor.data_ptr()), tensor.nbytes());
+  return made;
 }
 
 }  // namespace muster::executor

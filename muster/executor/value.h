@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "muster/graph/data_type.h"
+#include "muster/graph/tensor_value.h"
 
 /// SavedModels run through ATen.
 namespace muster::executor {
@@ -46,5 +47,11 @@ std::vector<std::int64_t> shape_of(const Value& value);
 at::ScalarType scalar_type(graph::DataType type);
 /// The other way. Throws Unimplemented.
 graph::DataType data_type(at::ScalarType type);
+
+/// A copy in libtorch's memory, on the CPU. Throws InvalidArgument for a value whose bytes do not
+/// fill its shape, Unimplemented for types that libtorch has not.
+Value to_value(const graph::TensorValue& tensor);
+/// The other way, from any device. Throws Unimplemented.
+graph::TensorValue to_tensor_value(const Value& value);
 
 }  // namespace muster::executor

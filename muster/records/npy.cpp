@@ -1,7 +1,9 @@
 #include "muster/records/npy.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/records/compression.h"
@@ -13,6 +15,31 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{1} << 20;
 constexpr std::size_t kMaxDimensions = 32;
+// numpy starts the data at a multiple of this.
+constexpr std::size_t kHeaderAlignment = 64;
+
+struct TypeRow {
+  NpyType type;
+  std::string_view name;
+  std::size_t bytes;
+};
+
+constexpr TypeRow kTypes[] = {
+    {NpyType::kUint8, "|u1", 1},  {NpyType::kInt32, "<i4", 4},  {NpyType::kInt64, "<i8", 8},
+    {NpyType::kFloat, "<f4", 4},  {NpyType::kDouble, "<f8", 8}, {NpyType::kBool, "|b1", 1},
+    {NpyType::kInt8, "|i1", 1},   {NpyType::kInt16, "<i2", 2},  {NpyType::kUint16, "<u2", 2},
+    {NpyType::kUint32, "<u4", 4}, {NpyType::kUint64, "<u8", 8}, {NpyType::kHalf, "<f2", 2},
+    {NpyType::kBytes, "|S", 1},   {NpyType::kUnicode, "<U", 4},
+};
+
+const TypeRow& row_of(NpyType type) {
+  for (const TypeRow& row : kTypes) {
+    if (row.type == type) return row;
+  }
+  throw Internal("no such .npy type: {}", static_cast<int>(type));
+}
+
+bool is_text(NpyType type) { return type == NpyType::kBytes || type == NpyType::kUnicode; }
 
 std::uint64_t little_endian(std::string_view bytes) {
   std::uint64_t value = 0;
@@ -41,7 +68,7 @@ class HeaderScanner {
     skip_blanks();
     if (at_ != text_.size()) fail("text behind the dictionary");
     if (!type_ || !fortran_order_ || !has_shape_) fail("descr, fortran_order or shape is missing");
-    return {.type = *type_, .shape = shape_};
+    return {.type = *type_, .width = width_, .shape = shape_};
   }
 
  private:
@@ -66,11 +93,19 @@ class HeaderScanner {
       throw Unimplemented("{}: a structured dtype; save plain arrays", name_);
     }
     const std::string_view descr = quoted();
-    for (const NpyType known :
-         {NpyType::kUint8, NpyType::kInt32, NpyType::kInt64, NpyType::kFloat, NpyType::kDouble}) {
-      if (descr == name_of(known)) return known;
+    for (const TypeRow& row : kTypes) {
+      if (is_text(row.type) ? take_width(descr, row.name) : descr == row.name) return row.type;
     }
-    throw Unimplemented("{}: dtype '{}'; known are |u1, <i4, <i8, <f4, <f8", name_, descr);
+    throw Unimplemented("{}: dtype '{}'; known are |u1, <i4, <i8, <f4, <f8 and the like, |S, <U",
+                        name_, descr);
+  }
+
+  // "|S12": the width behind the name of a type of strings.
+  bool take_width(std::string_view descr, std::string_view name) {
+    if (!descr.starts_with(name)) return false;
+    const char* const end = descr.data() + descr.size();
+    const auto [rest, error] = std::from_chars(descr.data() + name.size(), end, width_);
+    return error == std::errc() && rest == end && width_ > 0;
   }
 
   void shape() {
@@ -139,6 +174,7 @@ class HeaderScanner {
   std::string_view name_;
   std::size_t at_ = 0;
   std::optional<NpyType> type_{};
+  std::size_t width_ = 1;
   std::optional<bool> fortran_order_{};
   bool has_shape_ = false;
   std::vector<std::size_t> shape_{};
@@ -146,12 +182,34 @@ class HeaderScanner {
 
 std::uint64_t data_bytes(const NpyArray& array, std::string_view name) {
   std::uint64_t bytes = size_of(array.type);
-  for (const std::size_t dimension : array.shape) {
-    if (__builtin_mul_overflow(bytes, std::uint64_t{dimension}, &bytes)) {
+  const auto multiply = [&](std::uint64_t by) {
+    if (__builtin_mul_overflow(bytes, by, &bytes)) {
       throw DataLoss("{}: the shape in the .npy header holds more than can be counted", name);
     }
-  }
+  };
+  multiply(array.width);
+  for (const std::size_t dimension : array.shape) multiply(dimension);
   return bytes;
+}
+
+void append_utf8(std::uint64_t code, std::string& out) {
+  if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
+    throw DataLoss("the number {} is no character", code);
+  }
+  const auto put = [&](std::uint64_t byte) { out += static_cast<char>(byte); };
+  if (code < 0x80) return put(code);
+  if (code < 0x800) {
+    put(0xC0 | code >> 6);
+  } else {
+    if (code < 0x10000) {
+      put(0xE0 | code >> 12);
+    } else {
+      put(0xF0 | code >> 18);
+      put(0x80 | (code >> 12 & 0x3F));
+    }
+    put(0x80 | (code >> 6 & 0x3F));
+  }
+  put(0x80 | (code & 0x3F));
 }
 
 NpyArray read_npy(InputStream& input, std::string_view name) {
@@ -179,35 +237,9 @@ NpyArray read_npy(InputStream& input, std::string_view name) {
 
 }  // namespace
 
-std::size_t size_of(NpyType type) {
-  switch (type) {
-    case NpyType::kUint8:
-      return 1;
-    case NpyType::kInt32:
-    case NpyType::kFloat:
-      return 4;
-    case NpyType::kInt64:
-    case NpyType::kDouble:
-      return 8;
-  }
-  throw Internal("no such .npy type: {}", static_cast<int>(type));
-}
+std::size_t size_of(NpyType type) { return row_of(type).bytes; }
 
-std::string_view name_of(NpyType type) {
-  switch (type) {
-    case NpyType::kUint8:
-      return "|u1";
-    case NpyType::kInt32:
-      return "<i4";
-    case NpyType::kInt64:
-      return "<i8";
-    case NpyType::kFloat:
-      return "<f4";
-    case NpyType::kDouble:
-      return "<f8";
-  }
-  throw Internal("no such .npy type: {}", static_cast<int>(type));
-}
+std::string_view name_of(NpyType type) { return row_of(type).name; }
 
 std::size_t NpyArray::item_bytes() const { return items() == 0 ? 0 : data.size() / items(); }
 
@@ -219,6 +251,63 @@ NpyArray read_npy(const Path& path) { return read_npy(*open_input(path), path.st
 
 NpyArray parse_npy(std::string_view bytes, std::string_view name) {
   return read_npy(*open_input(bytes, std::string(name)), name);
+}
+
+std::vector<std::string> npy_strings(const NpyArray& array) {
+  if (!is_text(array.type)) {
+    throw InvalidArgument("an array of {} holds no strings", name_of(array.type));
+  }
+  const std::size_t element = size_of(array.type) * array.width;
+  const std::size_t count = element == 0 ? 0 : array.data.size() / element;
+  std::vector<std::string> strings;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string_view bytes = std::string_view(array.data).substr(i * element, element);
+    std::string text;
+    if (array.type == NpyType::kBytes) {
+      text = bytes;
+    } else {
+      for (std::size_t at = 0; at < bytes.size(); at += 4) {
+        append_utf8(little_endian(bytes.substr(at, 4)), text);
+      }
+    }
+    while (!text.empty() && text.back() == '\0') text.pop_back();
+    strings.push_back(std::move(text));
+  }
+  return strings;
+}
+
+NpyArray npy_of_strings(std::vector<std::size_t> shape, const std::vector<std::string>& values) {
+  NpyArray array{.type = NpyType::kBytes, .shape = std::move(shape)};
+  for (const auto& value : values) array.width = std::max(array.width, value.size());
+  for (const auto& value : values) {
+    array.data += value;
+    array.data.append(array.width - value.size(), '\0');
+  }
+  return array;
+}
+
+std::string encode_npy(const NpyArray& array) {
+  if (data_bytes(array, "array") != array.data.size()) {
+    throw InvalidArgument("an array of {} bytes where its shape asks for {}", array.data.size(),
+                          data_bytes(array, "array"));
+  }
+  std::string shape;
+  for (const std::size_t dimension : array.shape) {
+    shape += fmt::format("{}{}", shape.empty() ? "" : ", ", dimension);
+  }
+  if (array.shape.size() == 1) shape += ',';
+  std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
+                                   name_of(array.type),
+                                   is_text(array.type) ? std::to_string(array.width) : "", shape);
+  const std::size_t before = kMagic.size() + 2 + 2;
+  const std::size_t unpadded = before + header.size() + 1;
+  header.append((kHeaderAlignment - unpadded % kHeaderAlignment) % kHeaderAlignment, ' ');
+  header += '\n';
+  std::string out(kMagic);
+  out += {'\1', '\0'};
+  out += static_cast<char>(header.size() & 0xFF);
+  out += static_cast<char>(header.size() >> 8);
+  return out + header + array.data;
 }
 
 }  // namespace muster

@@ -70,6 +70,48 @@ TEST(Npy, ReadsASingleValueAndAnEmptyArray) {
   EXPECT_EQ(none.items(), 0U);
 }
 
+TEST(Npy, ReadsStringsOfBothKinds) {
+  const auto bytes = parse_npy(npy("{'descr': '|S3', 'fortran_order': False, 'shape': (2,), }",
+                                   std::string("ab\0\0\0\0", 6)),
+                               "x");
+  EXPECT_THAT(npy_strings(bytes), ElementsAre("ab", ""));
+  const std::string text = {'a', 0, 0, 0, '\xE9', 0, 0, 0, 0x0D, '\xF6', 1, 0, 0, 0, 0, 0};
+  const auto unicode =
+      parse_npy(npy("{'descr': '<U4', 'fortran_order': False, 'shape': (), }", text), "x");
+  EXPECT_THAT(npy_strings(unicode), ElementsAre("a\xC3\xA9\xF0\x9F\x98\x8D"));
+  const auto bad = parse_npy(
+      npy("{'descr': '<U1', 'fortran_order': False, 'shape': (), }", "\xFF\xFF\xFF\xFF"), "x");
+  EXPECT_THROW(npy_strings(bad), DataLoss);
+  EXPECT_THROW(npy_strings({.type = NpyType::kFloat}), InvalidArgument);
+  for (const char* descr :
+       {"|S0", "|S", "<U-1", "|S99999999999999999999", "<U4611686018427387905"}) {
+    EXPECT_THAT(message_of(npy("{'descr': '" + std::string(descr) +
+                                   "', 'fortran_order': False, 'shape': (9999999999,), }",
+                               "")),
+                ::testing::AnyOf(HasSubstr("dtype '"), HasSubstr("more than can be counted")));
+  }
+}
+
+TEST(Npy, WritesWhatNumpySaves) {
+  // numpy.save of numpy.array([[1.5, -2]], '<f4').
+  const NpyArray floats{
+      .type = NpyType::kFloat, .shape = {1, 2}, .data = std::string("\0\0\xC0\x3F\0\0\0\xC0", 8)};
+  const std::string saved = "\x93NUMPY\x01" + std::string("\0v\0", 3) +
+                            "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }" +
+                            std::string(58, ' ') + "\n";
+  EXPECT_EQ(encode_npy(floats), saved + floats.data);
+  const NpyArray back = parse_npy(encode_npy(floats), "x");
+  EXPECT_EQ(back.data, floats.data);
+  const auto strings = npy_of_strings({2}, {"a", "bcd"});
+  EXPECT_EQ(strings.width, 3U);
+  EXPECT_THAT(npy_strings(parse_npy(encode_npy(strings), "x")), ElementsAre("a", "bcd"));
+  EXPECT_THAT(encode_npy(strings),
+              HasSubstr("'descr': '|S3', 'fortran_order': False, 'shape': (2,)"));
+  EXPECT_EQ(npy_strings(parse_npy(encode_npy(npy_of_strings({1}, {""})), "x")).size(), 1U);
+  EXPECT_THROW(encode_npy({.type = NpyType::kFloat, .shape = {2}, .data = "abcd"}),
+               InvalidArgument);
+}
+
 TEST(Npy, NamesWhatItDoesNotRead) {
   EXPECT_THAT(message_of(npy("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "abcd")),
               HasSubstr("dtype '>f4'; known are"));

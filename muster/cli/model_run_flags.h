@@ -1,0 +1,28 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace muster::cli {
+
+struct ModelRunFlags {
+  std::string dir{};
+  std::string tag_set = "serve";
+  std::string signature_def = "serving_default";
+  /// "key=file.npy;key=file.npz[name]"
+  std::string inputs{};
+  /// "key=[[1, 2], [3, 4]];key=np.ones((2, 3))"
+  std::string input_exprs{};
+  /// "key=[{'age': [39]}]"
+  std::string input_examples{};
+  std::string outdir{};
+  bool overwrite = false;
+};
+
+/// The flags of `muster model run`.
+void add_model_run_flags(CLI::App& command, ModelRunFlags& flags);
+
+/// Throws UsageError for flags that ask for nothing.
+void check(const ModelRunFlags& flags);
+
+}  // namespace muster::cli

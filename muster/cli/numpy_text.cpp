@@ -1,0 +1,329 @@
+#include "muster/cli/numpy_text.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "muster/base/error.h"
+
+// Rules and constants are those of numpy's arrayprint with its default print options.
+
+namespace muster::cli {
+namespace {
+
+using graph::DataType;
+using graph::TensorValue;
+
+constexpr std::size_t kLineWidth = 75;
+constexpr std::int64_t kThreshold = 1000;
+constexpr std::int64_t kEdgeItems = 3;
+constexpr std::size_t kPrecision = 8;
+
+/// Writes the element at this place of the tensor, padded as its column wants it.
+using Format = std::function<std::string(std::size_t index)>;
+
+template <typename T>
+T element(const TensorValue& tensor, std::size_t index) {
+  T value;
+  std::memcpy(&value, tensor.bytes.data() + index * sizeof value, sizeof value);
+  return value;
+}
+
+template <typename T>
+std::string digits(T value, std::chars_format format, int precision = -1) {
+  char buffer[512];
+  const auto end = precision < 0
+                       ? std::to_chars(buffer, buffer + sizeof buffer, value, format)
+                       : std::to_chars(buffer, buffer + sizeof buffer, value, format, precision);
+  return {buffer, end.ptr};
+}
+
+/// The parts of "-1.25e-07"; the exponent has its sign and is empty in fixed notation.
+struct Parts {
+  std::string whole;
+  std::string fraction;
+  std::string exponent;
+};
+
+Parts split(const std::string& text) {
+  const std::size_t e = text.find('e');
+  const std::string mantissa = text.substr(0, e);
+  const std::size_t point = mantissa.find('.');
+  return {mantissa.substr(0, point), point == mantissa.npos ? "" : mantissa.substr(point + 1),
+          e == text.npos ? "" : text.substr(e + 1)};
+}
+
+// The shortest digits that mean this value, cut to numpy's eight behind the point.
+template <typename T>
+Parts parts_of(T value, bool scientific) {
+  const auto format = scientific ? std::chars_format::scientific : std::chars_format::fixed;
+  Parts parts = split(digits(value, format));
+  if (parts.fraction.size() <= kPrecision) return parts;
+  parts = split(digits(value, format, static_cast<int>(kPrecision)));
+  while (parts.fraction.ends_with('0')) parts.fraction.pop_back();
+  return parts;
+}
+
+std::string padded_left(const std::string& text, std::size_t width) {
+  return std::string(width - std::min(width, text.size()), ' ') + text;
+}
+
+/// The widths that numbers of one array have in common.
+struct FloatColumn {
+  bool scientific = false;
+  std::size_t left = 0;
+  std::size_t right = 0;
+  std::size_t exponent = 0;
+};
+
+template <typename T>
+bool needs_exponents(const std::vector<T>& values) {
+  T largest = 0;
+  T smallest = 0;
+  for (const T value : values) {
+    const T size = std::abs(value);
+    if (!std::isfinite(size) || size == 0) continue;
+    largest = std::max(largest, size);
+    smallest = smallest == 0 ? size : std::min(smallest, size);
+  }
+  if (largest == 0) return false;
+  return largest >= T(1e8) || smallest < T(0.0001) || largest / smallest > T(1000);
+}
+
+template <typename T>
+FloatColumn float_column(const std::vector<T>& values) {
+  FloatColumn column;
+  column.scientific = needs_exponents(values);
+  bool special = false;
+  bool negative_infinity = false;
+  for (const T value : values) {
+    if (!std::isfinite(value)) {
+      special = true;
+      negative_infinity |= std::isinf(value) && value < 0;
+      continue;
+    }
+    const Parts parts = parts_of(value, column.scientific);
+    column.left = std::max(column.left, parts.whole.size());
+    column.right = std::max(column.right, parts.fraction.size());
+    if (column.scientific) column.exponent = std::max(column.exponent, parts.exponent.size() - 1);
+  }
+  if (special) {
+    const std::size_t behind =
+        (column.scientific ? column.exponent + 2 + column.right : column.right) + 1;
+    const std::size_t word = negative_infinity ? 4 : 3;
+    column.left = std::max(column.left, word - std::min(word, behind));
+  }
+  return column;
+}
+
+template <typename T>
+std::string float_text(T value, const FloatColumn& column) {
+  const std::size_t behind = column.scientific ? column.exponent + 2 + column.right : column.right;
+  if (!std::isfinite(value)) {
+    const char* const word = std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
+    return padded_left(word, column.left + behind + 1);
+  }
+  const Parts parts = parts_of(value, column.scientific);
+  std::string text = padded_left(parts.whole, column.left) + '.' + parts.fraction;
+  const std::size_t missing = column.right - parts.fraction.size();
+  if (!column.scientific) return text + std::string(missing, ' ');
+  text += std::string(missing, '0') + 'e' + parts.exponent[0];
+  return text + std::string(column.exponent - (parts.exponent.size() - 1), '0') +
+         parts.exponent.substr(1);
+}
+
+template <typename T>
+Format float_format(const TensorValue& tensor, const std::vector<std::size_t>& shown) {
+  std::vector<T> values;
+  for (const std::size_t index : shown) values.push_back(element<T>(tensor, index));
+  return [&tensor, column = float_column(values)](std::size_t index) {
+    return float_text(element<T>(tensor, index), column);
+  };
+}
+
+template <typename T>
+Format integer_format(const TensorValue& tensor, const std::vector<std::size_t>& shown) {
+  std::size_t width = 0;
+  for (const std::size_t index : shown) {
+    width = std::max(width, std::to_string(element<T>(tensor, index)).size());
+  }
+  return [&tensor, width](std::size_t index) {
+    return padded_left(std::to_string(element<T>(tensor, index)), width);
+  };
+}
+
+Format format_of(const TensorValue& tensor, const std::vector<std::size_t>& shown) {
+  switch (tensor.dtype) {
+    case DataType::kFloat:
+      return float_format<float>(tensor, shown);
+    case DataType::kDouble:
+      return float_format<double>(tensor, shown);
+    case DataType::kInt8:
+      return integer_format<std::int8_t>(tensor, shown);
+    case DataType::kInt16:
+      return integer_format<std::int16_t>(tensor, shown);
+    case DataType::kInt32:
+      return integer_format<std::int32_t>(tensor, shown);
+    case DataType::kInt64:
+      return integer_format<std::int64_t>(tensor, shown);
+    case DataType::kUint8:
+      return integer_format<std::uint8_t>(tensor, shown);
+    case DataType::kUint16:
+      return integer_format<std::uint16_t>(tensor, shown);
+    case DataType::kUint32:
+      return integer_format<std::uint32_t>(tensor, shown);
+    case DataType::kUint64:
+      return integer_format<std::uint64_t>(tensor, shown);
+    case DataType::kBool:
+      return [&tensor](std::size_t index) -> std::string {
+        return element<std::uint8_t>(tensor, index) != 0 ? " True" : "False";
+      };
+    case DataType::kString:
+      return [&tensor](std::size_t index) { return python_bytes(tensor.strings[index]); };
+    default:
+      throw Unimplemented("tensors of type {} cannot be printed", name_of(tensor.dtype));
+  }
+}
+
+/// Lays the elements of an array out in brackets.
+class Layout {
+ public:
+  Layout(const TensorValue& tensor, std::int64_t count)
+      : shape_(tensor.shape), strides_(shape_.size(), 1), summary_(count > kThreshold) {
+    for (std::size_t axis = shape_.size(); axis-- > 1;) {
+      strides_[axis - 1] = strides_[axis] * shape_[axis];
+    }
+    collect(0, 0);
+    format_ = format_of(tensor, shown_);
+  }
+
+  std::string text() const { return text(0, 0, kLineWidth, " "); }
+
+ private:
+  static constexpr std::int64_t kDots = -1;
+
+  // The places along an axis that are shown, with kDots for those that are left out.
+  std::vector<std::int64_t> places(std::size_t axis) const {
+    const std::int64_t size = shape_[axis];
+    const bool cut = summary_ && size > 2 * kEdgeItems;
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 0; i < size; ++i) {
+      if (cut && i == kEdgeItems) {
+        all.push_back(kDots);
+        i = size - kEdgeItems;
+      }
+      all.push_back(i);
+    }
+    return all;
+  }
+
+  void collect(std::size_t axis, std::int64_t offset) {
+    if (axis == shape_.size()) return shown_.push_back(static_cast<std::size_t>(offset));
+    for (const std::int64_t place : places(axis)) {
+      if (place != kDots) collect(axis + 1, offset + place * strides_[axis]);
+    }
+  }
+
+  std::string text(std::size_t axis, std::int64_t offset, std::size_t width,
+                   const std::string& indent) const {
+    if (axis == shape_.size()) return format_(static_cast<std::size_t>(offset));
+    return axis + 1 == shape_.size() ? row(offset, width, indent)
+                                     : block(axis, offset, width, indent);
+  }
+
+  // The last axis: words in lines.
+  std::string row(std::int64_t offset, std::size_t width, const std::string& indent) const {
+    std::string done;
+    std::string line = indent;
+    for (const std::int64_t place : places(shape_.size() - 1)) {
+      const std::string word =
+          place == kDots ? "..." : format_(static_cast<std::size_t>(offset + place));
+      if (line.size() > indent.size()) line += ' ';
+      if (line.size() + word.size() > width - 1 && line.size() > indent.size()) {
+        line.erase(line.find_last_not_of(' ') + 1);
+        done += line + '\n';
+        line = indent;
+      }
+      line += word;
+    }
+    return '[' + (done + line).substr(indent.size()) + ']';
+  }
+
+  // An axis before the last: blocks with lines between them.
+  std::string block(std::size_t axis, std::int64_t offset, std::size_t width,
+                    const std::string& indent) const {
+    std::string all;
+    for (const std::int64_t place : places(axis)) {
+      if (!all.empty()) all += std::string(shape_.size() - axis - 1, '\n') + indent;
+      all += place == kDots
+                 ? "..."
+                 : text(axis + 1, offset + place * strides_[axis], width - 1, indent + ' ');
+    }
+    return '[' + all + ']';
+  }
+
+  const std::vector<std::int64_t>& shape_;
+  std::vector<std::int64_t> strides_;
+  bool summary_;
+  std::vector<std::size_t> shown_{};
+  Format format_{};
+};
+
+// A single number, as Python prints it.
+template <typename T>
+std::string scalar_text(T value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  const T size = std::abs(value);
+  if (size != 0 && (size < T(1e-4) || size >= T(1e16))) {
+    return digits(value, std::chars_format::scientific);
+  }
+  const std::string text = digits(value, std::chars_format::fixed);
+  return text.find('.') == text.npos ? text + ".0" : text;
+}
+
+std::string scalar_text(const TensorValue& tensor) {
+  if (tensor.dtype == DataType::kFloat) return scalar_text(element<float>(tensor, 0));
+  if (tensor.dtype == DataType::kDouble) return scalar_text(element<double>(tensor, 0));
+  const std::string text = format_of(tensor, {0})(0);
+  return tensor.dtype == DataType::kBool && text == " True" ? "True" : text;
+}
+
+}  // namespace
+
+std::string python_bytes(std::string_view bytes) {
+  const char quote = bytes.find('\'') != bytes.npos && bytes.find('"') == bytes.npos ? '"' : '\'';
+  std::string out = {'b', quote};
+  for (const char c : bytes) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (code < 0x20 || code >= 0x7F) {
+      out += fmt::format("\\x{:02x}", code);
+    } else {
+      if (c == quote || c == '\\') out += '\\';
+      out += c;
+    }
+  }
+  return out + quote;
+}
+
+std::string numpy_text(const TensorValue& tensor) {
+  tensor.check();
+  if (tensor.shape.empty()) return scalar_text(tensor);
+  const std::int64_t count = graph::element_count(tensor.shape).value_or(0);
+  return count == 0 ? "[]" : Layout(tensor, count).text();
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "muster/graph/tensor_value.h"
+
+namespace muster::cli {
+
+/// What Python prints for the tensor as an array of numpy's, with its default settings: aligned
+/// columns, eight digits, lines of 75 characters, "..." beyond 1,000 elements. Strings are bytes,
+/// b'...'. Throws Unimplemented for types other than numbers of 8 to 64 bits, truths and strings.
+std::string numpy_text(const graph::TensorValue& tensor);
+
+/// As Python shows bytes: b'caf\xc3\xa9'.
+std::string python_bytes(std::string_view bytes);
+
+}  // namespace muster::cli

@@ -1,0 +1,213 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/cli/command.h"
+#include "muster/cli/predict_flags.h"
+#include "muster/executor/executable_model.h"
+#include "muster/graph/export_folder.h"
+#include "muster/graph/join.h"
+#include "muster/graph/saved_model.h"
+#include "muster/serving/instances.h"
+#include "muster/serving/predictions.h"
+#include "muster/serving/signature_choice.h"
+
+// The texts and numbers of errors are those of Cloud ML Engine, which other programs read.
+
+namespace muster::cli {
+namespace {
+
+using serving::Instances;
+using serving::Predictions;
+using serving::Tensors;
+
+constexpr std::uint64_t kMostInputBytes = std::uint64_t{1} << 30;
+
+/// A step of a prediction and how it fails.
+struct Step {
+  int code;
+  const char* message;
+};
+
+constexpr Step kLoad{0, "Failed to load model"};
+constexpr Step kInputs{1, "Invalid inputs"};
+constexpr Step kRun{2, "Failed to run the provided model"};
+constexpr Step kOutputs{3, "There was a problem processing the outputs"};
+
+template <typename Act>
+auto in_step(const Step& step, Act&& act) {
+  try {
+    return act();
+  } catch (...) {
+    const Description failure = describe(std::current_exception());
+    throw Error(failure.code,
+                fmt::format("{}: {} (Error code: {})", step.message, failure.message, step.code));
+  }
+}
+
+std::string read_input(const std::string& file) {
+  if (file != "-") return read_file(file, kMostInputBytes);
+  std::string text;
+  char piece[1 << 16];
+  while (std::cin.read(piece, sizeof piece) || std::cin.gcount() > 0) {
+    text.append(piece, static_cast<std::size_t>(std::cin.gcount()));
+    if (text.size() > kMostInputBytes) {
+      throw ResourceExhausted("standard input is larger than the {} bytes that are allowed here",
+                              kMostInputBytes);
+    }
+  }
+  return text;
+}
+
+Instances parsed(const std::string& file, Instances (*parse)(std::string_view text)) {
+  const std::string text = read_input(file);
+  try {
+    return parse(text);
+  } catch (Error& error) {
+    error.add_context(file == "-" ? "standard input" : file);
+    throw;
+  }
+}
+
+Instances read_instances(const PredictFlags& flags) {
+  if (!flags.json_request.empty()) return parsed(flags.json_request, Instances::from_request);
+  if (!flags.json_instances.empty()) {
+    return parsed(flags.json_instances, Instances::from_json_lines);
+  }
+  return parsed(flags.text_instances, Instances::from_text_lines);
+}
+
+// The newest export of the first exporter of a model_dir; empty when there is none.
+Path export_below(const Path& model_dir) {
+  const Path base = model_dir / "export";
+  if (!file_exists(base)) return {};
+  for (const std::string& name : file_system_for(base).list(base)) {
+    const Path found = graph::latest_export(base / name);
+    if (!found.empty()) return found;
+  }
+  return {};
+}
+
+Path find_model(const Path& dir) {
+  if (graph::is_saved_model(dir)) return dir;
+  const Path newest = graph::latest_export(dir);
+  if (!newest.empty()) return newest;
+  const Path exported = export_below(dir);
+  if (!exported.empty()) {
+    throw NotFound("{} is the folder of a training; an export of it is {}", dir.string(),
+                   exported.string());
+  }
+  if (file_exists(graph::inference_graph_path(dir)) || latest_checkpoint(dir)) {
+    throw NotFound(
+        "{} is the folder of a training and has no export yet: make one with muster export "
+        "savedmodel --model-dir {}",
+        dir.string(), dir.string());
+  }
+  throw NotFound(
+      "{} holds neither saved_model.pb nor saved_model.pbtxt nor folders of numbers that do",
+      dir.string());
+}
+
+Tensors run(const executor::ExecutableModel& model, const std::string& signature,
+            const Tensors& inputs) {
+  executor::Values values;
+  for (const auto& [name, tensor] : inputs) values.emplace(name, executor::to_value(tensor));
+  Tensors outputs;
+  for (const auto& [name, value] : model.run(signature, values)) {
+    outputs.emplace(name, executor::to_tensor_value(value));
+  }
+  return outputs;
+}
+
+Predictions predict(const PredictFlags& flags, const Instances& instances) {
+  const Path dir = in_step(kLoad, [&] { return find_model(flags.model_dir); });
+  graph::SavedModel saved = in_step(kLoad, [&] { return graph::read_saved_model(dir); });
+  const graph::MetaGraph& meta = in_step(kLoad, [&]() -> const graph::MetaGraph& {
+    return graph::find_meta_graph(saved, {std::string(graph::kServeTag)});
+  });
+  // Inputs come before the variables are read: what is wrong with them is known at once.
+  const std::string name = in_step(kInputs, [&] {
+    return serving::choose_signature(
+        meta, flags.signature_name.empty() ? instances.signature_name() : flags.signature_name);
+  });
+  const Tensors inputs =
+      in_step(kInputs, [&] { return instances.tensors(graph::find_signature(meta, name)); });
+  const auto model = in_step(
+      kLoad, [&] { return executor::ExecutableModel::from(meta, dir, {.signatures = {name}}); });
+  Tensors outputs = in_step(kRun, [&] { return run(model, name, inputs); });
+  return in_step(kOutputs, [&] { return Predictions(std::move(outputs)); });
+}
+
+std::string upper_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  }
+  return text;
+}
+
+// Of UTF-8, one a character.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+void print_table(const Predictions& predictions) {
+  std::vector<std::vector<std::string>> columns;
+  std::vector<std::size_t> widths;
+  for (const std::string& key : predictions.keys()) {
+    auto& column = columns.emplace_back();
+    column.push_back(upper_case(key));
+    for (std::int64_t row = 0; row < predictions.size(); ++row) {
+      column.push_back(predictions.cell(row, key));
+    }
+    std::size_t width = 0;
+    for (const auto& cell : column) width = std::max(width, width_of(cell));
+    widths.push_back(width);
+  }
+  for (std::size_t row = 0; row <= static_cast<std::size_t>(predictions.size()); ++row) {
+    std::string line;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const std::string& cell = columns[i][row];
+      line += cell;
+      if (i + 1 < columns.size()) line.append(widths[i] - width_of(cell) + 2, ' ');
+    }
+    fmt::print("{}\n", line);
+  }
+}
+
+void print_json(const Predictions& predictions) {
+  // Whole before it is printed: a value that cannot be written leaves no half an answer.
+  std::string text = "{\"predictions\": [";
+  for (std::int64_t row = 0; row < predictions.size(); ++row) {
+    text += (row == 0 ? "\n  " : ",\n  ") + predictions.json(row);
+  }
+  fmt::print("{}\n]}}\n", text);
+}
+
+void run_predict(const PredictFlags& flags) {
+  if (!flags.framework.empty()) {
+    log::info("--framework {} is ignored: every model is a SavedModel", flags.framework);
+  }
+  const Instances instances = read_instances(flags);
+  const Predictions predictions = predict(flags, instances);
+  in_step(kOutputs, [&] { flags.as_json ? print_json(predictions) : print_table(predictions); });
+}
+
+}  // namespace
+
+void add_predict(CLI::App& command) {
+  const auto flags = std::make_shared<PredictFlags>();
+  add_predict_flags(command, *flags);
+  command.callback([flags] { run_predict(*flags); });
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,28 @@
+#include "muster/cli/predict_flags.h"
+
+namespace muster::cli {
+
+void add_predict_flags(CLI::App& command, PredictFlags& flags) {
+  command
+      .add_option("--model-dir,--model_dir", flags.model_dir,
+                  "A SavedModel, or a folder of numbered ones, of which the highest answers")
+      ->required();
+  auto* const input = command.add_option_group("input", "What to predict; - is standard input");
+  input->add_option("--json-instances,--json_instances", flags.json_instances,
+                    "A file with one JSON value a line");
+  input->add_option("--text-instances,--text_instances", flags.text_instances,
+                    "A file with one string a line");
+  input->add_option("--json-request,--json_request", flags.json_request,
+                    "A file with a JSON object: {\"instances\": [...]}");
+  input->require_option(1);
+  command.add_option("--signature-name,--signature_name", flags.signature_name,
+                     "The signature that answers (the only one, or serving_default)");
+  command.add_option("--framework", flags.framework, "Ignored; every model is a SavedModel");
+  command
+      .add_option_function<std::string>(
+          "--format", [&flags](const std::string& word) { flags.as_json = word == "json"; },
+          "table or json")
+      ->check(CLI::IsMember({"table", "json"}));
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace muster::cli {
+
+struct PredictFlags {
+  std::string model_dir{};
+  /// Exactly one of the three names a file; "-" is standard input.
+  std::string json_instances{};
+  std::string text_instances{};
+  std::string json_request{};
+  std::string signature_name{};
+  std::string framework{};
+  bool as_json = false;
+};
+
+/// The flags of `muster predict`.
+void add_predict_flags(CLI::App& command, PredictFlags& flags);
+
+}  // namespace muster::cli

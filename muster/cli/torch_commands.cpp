@@ -1,0 +1,28 @@
+// The commands of muster-torch as `muster` knows them: their flags, and that they go on there. What
+// is misspelt is found before libtorch is loaded.
+#include <memory>
+
+#include "muster/cli/command.h"
+#include "muster/cli/model.h"
+#include "muster/cli/model_run_flags.h"
+#include "muster/cli/predict_flags.h"
+#include "muster/cli/torch_program.h"
+
+namespace muster::cli {
+
+void add_predict(CLI::App& command) {
+  const auto flags = std::make_shared<PredictFlags>();
+  add_predict_flags(command, *flags);
+  command.callback([flags] { continue_in_torch_program("predict"); });
+}
+
+void add_model_run(CLI::App& command) {
+  const auto flags = std::make_shared<ModelRunFlags>();
+  add_model_run_flags(command, *flags);
+  command.callback([flags] {
+    check(*flags);
+    continue_in_torch_program("model run");
+  });
+}
+
+}  // namespace muster::cli

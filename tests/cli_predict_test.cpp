@@ -1,0 +1,321 @@
+// `muster predict`, `muster model run` and `muster export savedmodel`, as processes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "muster/checkpoint/bundle_writer.h"
+#include "muster/graph/saved_model.h"
+#include "muster/records/npy.h"
+#include "muster/testing/data_dir.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using graph::DataType;
+using graph::Shape;
+using graph::TensorInfo;
+using graph::TensorValue;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using testing::Outcome;
+using testing::read_bytes;
+using ::testing::StartsWith;
+using testing::TempDir;
+using testing::write_bytes;
+
+Outcome muster_run(const std::vector<std::string>& arguments) {
+  return testing::run_program(MUSTER_PROGRAM, arguments);
+}
+
+TensorInfo info(const std::string& name, DataType type, const Shape& shape) {
+  return {.name = name, .dtype = type, .shape = shape};
+}
+
+// Strings in and out, numbers with a constant of another size beside them, and an op nobody has.
+void write_model(const Path& dir) {
+  graph::MetaGraph meta{.tags = {"serve"}};
+  const TensorInfo text = info("text:0", DataType::kString, {-1});
+  const TensorInfo x = info("x:0", DataType::kFloat, {-1, 2});
+  meta.graph.nodes = {
+      graph::placeholder_node("text", DataType::kString, {-1}),
+      graph::placeholder_node("x", DataType::kFloat, {-1, 2}),
+      {.name = "y", .op = "Relu", .inputs = {"x"}, .attrs = {{"T", DataType::kFloat}}},
+      graph::constant_node("three", TensorValue::vector<float>({1, 2, 3})),
+      {.name = "twin", .op = "AddV2", .inputs = {"x", "three"}, .attrs = {{"T", DataType::kFloat}}},
+      {.name = "odd", .op = "Odd", .inputs = {"x"}}};
+  const auto add = [&](const char* key, graph::SignatureDef signature) {
+    signature.method_name = std::string(graph::kPredictMethod);
+    meta.signatures[key] = std::move(signature);
+  };
+  add("serving_default",
+      {.inputs = {{"x", x}}, .outputs = {{"y", info("y:0", DataType::kFloat, {-1, 2})}, {"x", x}}});
+  add("text", {.inputs = {{"text", text}}, .outputs = {{"copy", text}, {"copy_bytes", text}}});
+  add("bytes", {.inputs = {{"text", text}}, .outputs = {{"copy_bytes", text}}});
+  add("both", {.inputs = {{"x", x}, {"text", text}}, .outputs = {{"copy", text}, {"x", x}}});
+  add("uneven", {.inputs = {{"x", x}},
+                 .outputs = {{"x", x}, {"three", info("three:0", DataType::kFloat, {3})}}});
+  add("broken", {.inputs = {{"x", x}}, .outputs = {{"z", info("twin:0", DataType::kFloat, {-1})}}});
+  add("unknown", {.inputs = {{"x", x}}, .outputs = {{"z", info("odd:0", DataType::kFloat, {-1})}}});
+  graph::write_saved_model(dir, {.meta_graphs = {meta}});
+}
+
+class Predict : public ::testing::Test {
+ protected:
+  Predict() { write_model(folder_ / "7"); }
+
+  Outcome predict(const char* flag, const std::string& content,
+                  const std::vector<std::string>& more = {}) {
+    write_bytes(folder_ / "input", content);
+    std::vector<std::string> all{"predict", "--model-dir", folder_ / "7", flag, folder_ / "input"};
+    all.insert(all.end(), more.begin(), more.end());
+    return muster_run(all);
+  }
+
+  std::string refusal(const std::string& content, const std::vector<std::string>& more = {}) {
+    const Outcome outcome = predict("--json-instances", content, more);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(outcome.out, "");
+    return outcome.err;
+  }
+
+  TempDir folder_;
+};
+
+TEST_F(Predict, PrintsATableWithOneColumnAnOutput) {
+  const Outcome outcome =
+      predict("--json-instances", "[1, -2.5]\n{\"x\": [0.1, 3]}\n", {"--framework", "tensorflow"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out,
+            "X                           Y\n"
+            "[1.0, -2.5]                 [1.0, 0.0]\n"
+            "[0.10000000149011612, 3.0]  [0.10000000149011612, 3.0]\n");
+  EXPECT_THAT(outcome.err, HasSubstr("--framework tensorflow is ignored"));
+}
+
+TEST_F(Predict, TakesTextAndGivesBytesInBase64) {
+  const Outcome outcome =
+      predict("--text-instances", "caf\xC3\xA9\n39, x\n", {"--signature-name", "text"});
+  EXPECT_EQ(outcome.out,
+            "COPY   COPY_BYTES\n"
+            "caf\xC3\xA9   {'b64': 'Y2Fmw6k='}\n"
+            "39, x  {'b64': 'MzksIHg='}\n")
+      << outcome.err;
+  const Outcome bytes = predict("--json-instances", "{\"b64\": \"/wA=\"}",
+                                {"--signature-name", "bytes", "--format", "json"});
+  EXPECT_EQ(bytes.out, "{\"predictions\": [\n  {\"copy_bytes\": {\"b64\": \"/wA=\"}}\n]}\n")
+      << bytes.err;
+}
+
+TEST_F(Predict, TakesARequestWithItsSignatureFromStandardInput) {
+  write_bytes(folder_ / "request",
+              R"({"signature_name": "both", "instances": [{"text": "a", "x": [NaN, 2]}]})");
+  const Outcome outcome = testing::run_program(
+      "/bin/sh", {"-c", std::string(MUSTER_PROGRAM) + " predict --format json --model-dir '" +
+                            folder_.path().string() + "' --json-request - < '" +
+                            (folder_ / "request").string() + "'"});
+  EXPECT_EQ(outcome.out, "{\"predictions\": [\n  {\"copy\": \"a\", \"x\": [NaN, 2.0]}\n]}\n")
+      << outcome.err;
+}
+
+TEST_F(Predict, NumbersItsErrorsAsCloudMlEngineDoes) {
+  EXPECT_THAT(refusal("1\n", {"--signature-name", "none"}),
+              StartsWith("muster: Invalid inputs: No signature found for signature key none."));
+  EXPECT_THAT(refusal("{\"y\": 1}"),
+              HasSubstr("Expected tensor name: x, got tensor name: ['y']. (Error code: 1)"));
+  EXPECT_THAT(refusal("{\"text\": \"a\"}", {"--signature-name", "both"}),
+              HasSubstr("Input x was missing in at least one input instance."));
+  EXPECT_THAT(refusal("[1, 2]", {"--signature-name", "broken"}),
+              ::testing::AllOf(StartsWith("muster: Failed to run the provided model: "),
+                               HasSubstr("twin"), EndsWith("(Error code: 2)\n")));
+  EXPECT_THAT(refusal("[1, 2]", {"--signature-name", "uneven"}),
+              ::testing::AllOf(StartsWith("muster: There was a problem processing the outputs: "),
+                               HasSubstr("three: 3, x: 1"), EndsWith("(Error code: 3)\n")));
+  EXPECT_THAT(refusal("[1, 2]", {"--signature-name", "unknown"}),
+              ::testing::AllOf(StartsWith("muster: Failed to load model: "), HasSubstr("Odd"),
+                               EndsWith("(Error code: 0)\n")));
+  EXPECT_THAT(refusal("{\"b64\": \"/wA=\"}", {"--signature-name", "text"}),
+              ::testing::AllOf(HasSubstr("output copy: a string is no UTF-8 text"),
+                               EndsWith("(Error code: 3)\n")));
+}
+
+TEST_F(Predict, SaysWhatIsWrongWithTheFile) {
+  EXPECT_THAT(refusal(""), HasSubstr("input: No valid instance was found in input file."));
+  EXPECT_THAT(refusal("[1, 2]\n\n"), HasSubstr("Empty line is not allowed in the instances file."));
+  EXPECT_THAT(refusal("[1, 2"), HasSubstr("Input instances are not in JSON format: line 1"));
+  EXPECT_THAT(predict("--json-request", "{}").err,
+              HasSubstr("Invalid JSON request: missing \"instances\" attribute"));
+  EXPECT_EQ(muster_run({"predict", "--model-dir", folder_ / "7"}).status, 2);
+  EXPECT_EQ(predict("--json-instances", "1", {"--text-instances", "x"}).status, 2);
+  EXPECT_EQ(predict("--json-instances", "1", {"--format", "xml"}).status, 2);
+  EXPECT_THAT(
+      muster_run({"predict", "--model-dir", folder_ / "7", "--json-instances", folder_ / "nothing"})
+          .err,
+      HasSubstr("nothing"));
+}
+
+TEST_F(Predict, TakesTheHighestOfNumberedFoldersAndExplainsOthers) {
+  const auto in = [&](const Path& dir) {
+    write_bytes(folder_ / "input", "[1, 2]\n");
+    return muster_run({"predict", "--model-dir", dir, "--json-instances", folder_ / "input"});
+  };
+  std::filesystem::create_directories(folder_ / "12");
+  EXPECT_EQ(in(folder_.path()).status, 0);
+  const TempDir training;
+  EXPECT_THAT(in(training.path()).err, HasSubstr("nor folders of numbers that do"));
+  write_bytes(training / "graph.pb", "");
+  EXPECT_THAT(in(training.path()).err,
+              HasSubstr("is the folder of a training and has no export yet: make one with muster "
+                        "export savedmodel --model-dir"));
+  write_model(training / "export/best/42");
+  EXPECT_THAT(in(training.path()).err, HasSubstr("export/best/42 (Error code: 0)"));
+}
+
+TEST_F(Predict, AnswersWithModelsOfTensorFlow) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  write_bytes(folder_ / "numbers", "{\"x\": [1]}\n[5]\n");
+  const Outcome half = muster_run({"predict", "--model-dir", data / "tensorflow/half_plus_two",
+                                   "--json-instances", folder_ / "numbers"});
+  EXPECT_EQ(half.out, "Y\n[2.5]\n[4.5]\n") << half.err;
+  write_bytes(folder_ / "words", "[\"foo\", \"bar\"]\n");
+  const Outcome table = muster_run({"predict", "--model-dir", data / "tensorflow/static_hash_table",
+                                    "--json-instances", folder_ / "words"});
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, StartsWith("OUTPUT_0\n["));
+  const Outcome scalars =
+      muster_run({"predict", "--model-dir", data / "tensorflow/vars_and_arithmetic",
+                  "--json-instances", folder_ / "numbers"});
+  EXPECT_EQ(scalars.status, 1);
+}
+
+class ModelRun : public Predict {
+ protected:
+  Outcome run(const std::vector<std::string>& more) {
+    std::vector<std::string> all{"model", "run", "--dir", folder_ / "7"};
+    all.insert(all.end(), more.begin(), more.end());
+    return muster_run(all);
+  }
+};
+
+TEST_F(ModelRun, PrintsAndSavesWhatNumpyWould) {
+  const Outcome outcome =
+      run({"--tag_set", "serve", "--signature_def", "serving_default", "--input_exprs",
+           "x=[[1, -2.5], [3, 4]]", "--outdir", folder_ / "out"});
+  EXPECT_EQ(outcome.out,
+            "Result for output key x:\n[[ 1.  -2.5]\n [ 3.   4. ]]\nOutput x is saved to " +
+                (folder_ / "out/x.npy").string() +
+                "\nResult for output key y:\n[[1. 0.]\n [3. 4.]]\nOutput y is saved to " +
+                (folder_ / "out/y.npy").string() + "\n")
+      << outcome.err;
+  const NpyArray y = read_npy(folder_ / "out/y.npy");
+  EXPECT_EQ(y.type, NpyType::kFloat);
+  EXPECT_EQ(y.data, std::string("\0\0\x80\x3F\0\0\0\0\0\0\x40\x40\0\0\x80\x40", 16));
+  const std::vector<std::string> again{"--inputs", "x=" + (folder_ / "out/y.npy").string(),
+                                       "--outdir", folder_ / "out"};
+  EXPECT_THAT(run(again).err, HasSubstr("already exists. Add \"--overwrite\" to overwrite"));
+  auto overwrite = again;
+  overwrite.emplace_back("--overwrite");
+  EXPECT_THAT(run(overwrite).out, HasSubstr("Result for output key y:\n[[1. 0.]\n [3. 4.]]"));
+}
+
+TEST_F(ModelRun, TakesInputsOfEveryKind) {
+  EXPECT_EQ(run({"--signature_def", "both", "--input_exprs",
+                 "x=np.ones((2, 2));text=['a;b', b'\\xff']", "--outdir", folder_ / "out"})
+                .status,
+            0);
+  EXPECT_THAT(npy_strings(read_npy(folder_ / "out/copy.npy")),
+              ::testing::ElementsAre("a;b", "\xFF"));
+  // Doubles become floats, strings of numpy's are strings.
+  const std::string twos("\0\0\0\0\0\0\0\x40\0\0\0\0\0\0\0\x40", 16);
+  write_bytes(folder_ / "x.npy",
+              encode_npy({.type = NpyType::kDouble, .shape = {1, 2}, .data = twos}));
+  write_bytes(folder_ / "t.npy", encode_npy(npy_of_strings({1}, {"word"})));
+  const Outcome both =
+      run({"--signature_def", "both", "--inputs",
+           "x=" + (folder_ / "x.npy").string() + ";text=" + (folder_ / "t.npy").string()});
+  EXPECT_EQ(both.out,
+            "Result for output key copy:\n[b'word']\nResult for output key x:\n[[2. 2.]]\n")
+      << both.err;
+  const Outcome example = run({"--signature_def", "bytes", "--input_examples",
+                               "text=[{'age': [39], 'w': [\"P;\"], 'f': [1, .5]}]"});
+  EXPECT_THAT(example.out, HasSubstr("age\\x12")) << example.err;
+  EXPECT_THAT(example.out, HasSubstr("P;"));
+}
+
+TEST_F(ModelRun, SaysWhatIsWrong) {
+  EXPECT_THAT(run({"--input_exprs", "z=1"}).err,
+              HasSubstr("\"z\" is not a valid input key. Please choose from \"x\""));
+  EXPECT_THAT(run({"--input_exprs", "x=[1,"}).err, HasSubstr("--input_exprs x: at character 4: "));
+  EXPECT_THAT(run({"--input_exprs", "x=[1, 2]"}).err,
+              HasSubstr("the input must be DT_FLOAT (-1, 2), but the value has the shape (2)"));
+  EXPECT_THAT(run({"--input_exprs", "x"}).err,
+              HasSubstr("--input_exprs \"x\" format is incorrect. Please follow "
+                        "\"<input_key>=<python expression>\""));
+  EXPECT_EQ(run({"--input_exprs", "x"}).status, 2);
+  EXPECT_EQ(run({}).status, 2);
+  EXPECT_THAT(run({"--input_exprs", "x=[[1, 2]]", "--inputs", "x=/nowhere.npy"}).err,
+              HasSubstr("/nowhere.npy"));
+  EXPECT_THAT(run({"--signature_def", "text", "--input_examples", "text=[{'a': 1}]"}).err,
+              HasSubstr("the feature a must be a list"));
+  EXPECT_THAT(run({"--signature_def", "nope", "--input_exprs", "x=1"}).err,
+              HasSubstr("there is no signature 'nope'"));
+  EXPECT_THAT(run({"--signature_def", "both", "--input_exprs", "x=[[1, 2]]"}).err,
+              HasSubstr("needs the input text"));
+}
+
+TEST_F(ModelRun, RunsModelsOfTensorFlow) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const auto model = [&](const char* name, const char* inputs) {
+    return muster_run(
+        {"model", "run", "--dir", data / "tensorflow" / name, "--input_exprs", inputs});
+  };
+  EXPECT_EQ(model("half_plus_two/00000123", "x=[[1], [5]]").out,
+            "Result for output key y:\n[[2.5]\n [4.5]]\n");
+  const Outcome scalars = model("vars_and_arithmetic", "a=1;b=2.5");
+  EXPECT_EQ(scalars.status, 0) << scalars.err;
+  EXPECT_THAT(scalars.out, StartsWith("Result for output key output_0:\n"));
+  EXPECT_THAT(model("static_hash_table", "word='foo'").out,
+              StartsWith("Result for output key output_0:\n"));
+}
+
+// A model that TensorFlow wrote, taken apart into a graph and a checkpoint, and joined again.
+TEST(ExportSavedModel, JoinsTheGraphOfAModelDirWithACheckpoint) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const Path source = data / "tensorflow/half_plus_two/00000123";
+  const TempDir dir;
+  std::filesystem::copy(source / "saved_model.pb", dir / "graph.pb");
+  std::filesystem::copy(source / "assets", dir / "graph.assets");
+  const Outcome none = muster_run({"export", "savedmodel", "--model-dir", dir.path()});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.err, HasSubstr(dir.path().string()));
+  for (const auto& file : std::filesystem::directory_iterator(source / "variables")) {
+    const std::string name = file.path().filename().string();
+    std::filesystem::copy(file.path(), dir / ("model.ckpt-9" + name.substr(name.find('.'))));
+  }
+  write_bytes(dir / "checkpoint", "model_checkpoint_path: \"model.ckpt-9\"\n");
+  const Outcome joined = muster_run({"export", "savedmodel", "--model-dir", dir.path()});
+  ASSERT_EQ(joined.status, 0) << joined.err;
+  const std::string exported = joined.out.substr(0, joined.out.find('\n'));
+  EXPECT_EQ(Path(exported).parent_path(), dir / "export/savedmodel");
+  EXPECT_TRUE(file_exists(Path(exported) / "assets/foo.txt"));
+  const Outcome ran = muster_run({"model", "run", "--dir", exported, "--input_exprs", "x=[[1.0]]"});
+  EXPECT_EQ(ran.out, "Result for output key y:\n[[2.5]]\n") << ran.err;
+  const Outcome elsewhere =
+      muster_run({"export", "savedmodel", "--model-dir", dir.path(), "--checkpoint",
+                  dir / "model.ckpt-9", "--output", dir / "out"});
+  EXPECT_THAT(elsewhere.out, StartsWith((dir / "out/").string())) << elsewhere.err;
+  const std::vector<float> other{1};
+  BundleWriter writer(dir / "other");
+  writer.add({.name = "a", .bytes = std::as_bytes(std::span(other))});
+  writer.finish();
+  EXPECT_THAT(
+      muster_run({"export", "savedmodel", "--model-dir", dir.path(), "--checkpoint", dir / "other"})
+          .err,
+      HasSubstr("is not one of this graph: b is missing; c is missing"));
+}
+
+}  // namespace
+}  // namespace muster
