@@ -1,6 +1,7 @@
 #include <ATen/Functions.h>
 
-#include <cstring>
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -26,16 +27,11 @@ std::vector<std::size_t> range_of(std::size_t begin, std::size_t end) {
 }
 
 Kernel constant(const KernelContext& context) {
-  const auto& value = graph::attr<graph::TensorValue>(context.node, "value");
-  value.check();
-  if (value.dtype == DataType::kString) {
-    return [held = StringTensor(value.strings, value.shape)](const Inputs&) { return Slots{held}; };
+  Value value = to_value(graph::attr<graph::TensorValue>(context.node, "value"));
+  if (auto* strings = std::get_if<StringTensor>(&value)) {
+    return [held = std::move(*strings)](const Inputs&) { return Slots{held}; };
   }
-  at::Tensor held = at::empty(value.shape, scalar_type(value.dtype));
-  if (held.nbytes() != value.bytes.size()) {
-    throw InvalidArgument("the constant has {} bytes, not {}", value.bytes.size(), held.nbytes());
-  }
-  if (!value.bytes.empty()) std::memcpy(held.data_ptr(), value.bytes.data(), value.bytes.size());
+  at::Tensor held = std::get<at::Tensor>(std::move(value));
   // Whole numbers stay with the host, which reads them as shapes and axes.
   if (held.is_floating_point()) held = held.to(context.device);
   return [held](const Inputs&) { return Slots{held}; };
@@ -263,6 +259,33 @@ std::vector<std::int64_t> torch_padding(const Inputs& inputs, std::int64_t rank)
   return reversed;
 }
 
+// The axes in the order in which they lie in memory, the innermost last.
+std::vector<std::int64_t> memory_order(const at::Tensor& tensor) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(tensor.dim()));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  std::ranges::stable_sort(
+      order, [&](std::int64_t a, std::int64_t b) { return tensor.stride(a) > tensor.stride(b); });
+  return order;
+}
+
+// What is padded lies in memory as the input does: images of TensorFlow's layout are views of
+// libtorch's, and would be copied back and forth.
+at::Tensor padded(const at::Tensor& in, const std::vector<std::int64_t>& padding,
+                  const at::Scalar& value) {
+  const auto order = memory_order(in);
+  const auto rank = order.size();
+  std::vector<std::int64_t> back(rank);
+  std::vector<std::int64_t> ordered(2 * rank);
+  for (std::size_t i = 0; i < rank; ++i) {
+    const auto axis = static_cast<std::size_t>(order[i]);
+    back[axis] = static_cast<std::int64_t>(i);
+    for (const std::size_t side : {0U, 1U}) {
+      ordered[2 * (rank - 1 - i) + side] = padding[2 * (rank - 1 - axis) + side];
+    }
+  }
+  return at::constant_pad_nd(in.permute(order), ordered, value).permute(back);
+}
+
 Slots pad(const Inputs& inputs) {
   const at::Tensor in = inputs.tensor(0);
   const auto padding = torch_padding(inputs, in.dim());
@@ -275,8 +298,7 @@ Slots pad(const Inputs& inputs) {
     }
   }
   check_shape(sizes);
-  if (inputs.size() < 3) return {at::constant_pad_nd(in, padding, 0)};
-  return {at::constant_pad_nd(in, padding, inputs.host_tensor(2).item())};
+  return {padded(in, padding, inputs.size() < 3 ? at::Scalar(0) : inputs.host_tensor(2).item())};
 }
 
 Kernel one_hot(const KernelContext& context) {

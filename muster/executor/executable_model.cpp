@@ -33,7 +33,8 @@ std::string tensor_name(const graph::TensorInfo& info, const std::string& key) {
 void check_input(const std::string& name, const graph::TensorInfo& info, const Value& value) {
   const auto* tensor = std::get_if<at::Tensor>(&value);
   if (tensor && !tensor->defined()) throw InvalidArgument("the input {} has no value", name);
-  if (graph::without_ref(info.dtype) != data_type_of(value) || !graph::fits(info.shape, shape_of(value))) {
+  if (graph::without_ref(info.dtype) != data_type_of(value) ||
+      !graph::fits(info.shape, shape_of(value))) {
     throw InvalidArgument("the input {} must be {} {}, but is {}", name, graph::name_of(info.dtype),
                           graph::to_string(info.shape), describe(value));
   }
@@ -117,6 +118,13 @@ struct ExecutableModel::Impl {
     }
   }
 
+  // What requests do not change is computed once.
+  void fold() {
+    const bool stay =
+        std::ranges::none_of(ready, [](const auto& item) { return item.second.plan.may_assign(); });
+    for (auto& [name, one] : ready) one.plan.fold(stay);
+  }
+
   void initialize(Planner& planner, const Path& dir) {
     const std::string op = graph::init_op(meta);
     if (op.empty()) return;
@@ -157,6 +165,7 @@ ExecutableModel ExecutableModel::from(graph::MetaGraph meta, const Path& dir,
   impl->add_signatures(planner);
   impl->restore(planner, dir);
   impl->initialize(planner, dir);
+  impl->fold();
   // The plans hold what they need of the graph, whose constants would be here twice.
   impl->meta = {};
   return ExecutableModel(std::move(impl));

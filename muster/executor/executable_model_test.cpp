@@ -215,6 +215,38 @@ TEST(ExecutableModel, RestoresVariablesAsTheSaverSays) {
   EXPECT_THAT(numbers(model.run("f", {{"x", floats({2})}}).at("y")), ElementsAre(6.0F));
 }
 
+TEST(ExecutableModel, ReadsAgainWhatASignatureAssigns) {
+  const testing::TempDir dir;
+  write_variable(dir, "layer/weight", 3);
+  auto meta = restoring_graph("layer/weight");
+  meta.graph.nodes.push_back(node("set", "Assign", {"v", "x"}));
+  meta.graph.nodes.push_back(node("done", "Identity", {"set"}));
+  meta.signatures["set"] = meta.signatures["f"];
+  meta.signatures["set"].outputs["y"].name = "done:0";
+  const auto model = ExecutableModel::from(meta, dir.path());
+  EXPECT_THAT(numbers(model.run("f", {{"x", floats({2})}}).at("y")), ElementsAre(6.0F));
+  model.run("set", {{"x", floats({5})}});
+  EXPECT_THAT(numbers(model.run("f", {{"x", floats({2})}}).at("y")), ElementsAre(10.0F));
+}
+
+TEST(ExecutableModel, ComputesOnceWhatNoInputChanges) {
+  // The constant part of the graph fails, but nobody asks for it unless the input is there.
+  auto meta = graph_of({graph::constant_node("a", TensorValue::vector(std::vector<float>{1, 2})),
+                        graph::constant_node("b", TensorValue::vector(std::vector<float>{1, 2, 3})),
+                        node("bad", "AddV2", {"a", "b"}), node("y", "Mul", {"x", "bad"}),
+                        node("twice", "AddV2", {"a", "a"}), node("z", "Identity", {"twice"})});
+  meta.signatures["g"].outputs["z"] = {
+      .name = "z:0", .dtype = DataType::kFloat, .shape = graph::Shape::any()};
+  const auto model = ExecutableModel::from(meta, {});
+  const auto first = std::get<at::Tensor>(model.run("g", {}).at("z"));
+  EXPECT_THAT(numbers(first), ElementsAre(2, 4));
+  EXPECT_TRUE(first.is_same(std::get<at::Tensor>(model.run("g", {}).at("z"))));
+  EXPECT_THAT(message_of([&] {
+                model.run("f", {{"x", floats({1})}});
+              }),
+              HasSubstr("node bad (AddV2)"));
+}
+
 TEST(ExecutableModel, NamesTheVariableThatTheBundleLacks) {
   const testing::TempDir dir;
   write_variable(dir, "layer/weight", 3);

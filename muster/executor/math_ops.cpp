@@ -50,7 +50,8 @@ Kernel compare(bool equal) {
       throw InvalidArgument("strings of the shapes of {} and {} cannot be compared", describe(left),
                             describe(right));
     }
-    const StringTensor& larger = one_left ? right : left;
+    const bool spread_left = one_left && (!one_right || left.shape().size() < right.shape().size());
+    const StringTensor& larger = spread_left ? right : left;
     const at::Tensor out = at::empty(larger.shape(), at::kBool);
     for (std::size_t i = 0; i < larger.values().size(); ++i) {
       const bool same = left.values()[one_left ? 0 : i] == right.values()[one_right ? 0 : i];
@@ -100,6 +101,18 @@ KernelFactory product(const char* left_attr, const char* right_attr, bool batche
       return Slots{at::matmul(left_turned ? left.transpose(-2, -1) : left,
                               right_turned ? right.transpose(-2, -1) : right)};
     };
+  };
+}
+
+Kernel einstein_sum(const KernelContext& context) {
+  const auto equation = graph::attr<std::string>(context.node, "equation");
+  return [equation](const Inputs& in) {
+    std::vector<at::Tensor> factors;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      factors.push_back(in.tensor(i));
+      check_same_type(factors.front(), factors.back());
+    }
+    return Slots{at::einsum(equation, factors)};
   };
 }
 
@@ -170,6 +183,7 @@ void add_math_ops(OpTable& table) {
   table.add("MatMul", product("transpose_a", "transpose_b", /*batches=*/false));
   table.add("BatchMatMul", product("adj_x", "adj_y", /*batches=*/true));
   table.add("BatchMatMulV2", product("adj_x", "adj_y", /*batches=*/true));
+  table.add("Einsum", einstein_sum);
   table.add_plain("AddN", add_n);
 }
 

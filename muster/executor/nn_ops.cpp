@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -10,7 +12,8 @@
 namespace muster::executor {
 namespace {
 
-// libtorch computes channels first; NHWC is turned on the way in and out.
+// libtorch computes channels first. NHWC is a view of that: values keep lying in memory channels
+// first from one operation to the next, and are copied where a graph's input is another way.
 enum class Layout { kChannelsLast, kChannelsFirst };
 
 Layout layout_of(const graph::NodeDef& node) {
@@ -22,7 +25,7 @@ Layout layout_of(const graph::NodeDef& node) {
 
 at::Tensor to_channels_first(const at::Tensor& in, Layout layout) {
   if (in.dim() != 4) throw InvalidArgument("input 0 must have four axes, but is {}", describe(in));
-  return layout == Layout::kChannelsLast ? in.permute({0, 3, 1, 2}) : in;
+  return (layout == Layout::kChannelsLast ? in.permute({0, 3, 1, 2}) : in).contiguous();
 }
 
 at::Tensor from_channels_first(const at::Tensor& out, Layout layout) {
@@ -59,14 +62,14 @@ class Padding {
     }
   }
 
-  std::vector<std::int64_t> amounts(const at::Tensor& in, const std::vector<std::int64_t>& window,
+  std::vector<std::int64_t> amounts(at::IntArrayRef in, const std::vector<std::int64_t>& window,
                                     const std::vector<std::int64_t>& strides,
                                     const std::vector<std::int64_t>& dilations) const {
     if (kind_ == "EXPLICIT") return explicit_;
     std::vector<std::int64_t> amounts(4, 0);
     if (kind_ == "VALID") return amounts;
     for (std::size_t i = 0; i < 2; ++i) {
-      const auto size = in.size(static_cast<std::int64_t>(i) + 2);
+      const auto size = in[i + 2];
       const auto reach = (window[i] - 1) * dilations[i] + 1;
       const auto places = (size + strides[i] - 1) / strides[i];
       const auto total = std::max<std::int64_t>((places - 1) * strides[i] + reach - size, 0);
@@ -105,7 +108,32 @@ struct Window {
   Padding padding;
 };
 
-at::Tensor convolve(const Window& window, const Inputs& inputs, bool depthwise) {
+// A filter as libtorch wants it, made again only when the graph hands in another tensor.
+class FilterCache {
+ public:
+  template <typename Turn>
+  at::Tensor get(const at::Tensor& filter, const Turn& turn) {
+    const std::lock_guard lock(mutex_);
+    if (!filter_.is_same(filter)) {
+      turned_ = turn(filter);
+      filter_ = filter;
+    }
+    return turned_;
+  }
+
+ private:
+  std::mutex mutex_;
+  at::Tensor filter_;
+  at::Tensor turned_;
+};
+
+at::Tensor turned_filter(const at::Tensor& filter, bool depthwise) {
+  if (!depthwise) return filter.permute({3, 2, 0, 1}).contiguous();
+  return filter.permute({2, 3, 0, 1}).reshape({-1, 1, filter.size(0), filter.size(1)});
+}
+
+at::Tensor convolve(const Window& window, const Inputs& inputs, bool depthwise,
+                    FilterCache& cache) {
   const at::Tensor in = to_channels_first(inputs.tensor(0), window.layout);
   const at::Tensor filter = inputs.tensor(1, in.scalar_type());
   if (filter.dim() != 4 || filter.size(2) < 1 || in.size(1) % filter.size(2) != 0 ||
@@ -114,21 +142,63 @@ at::Tensor convolve(const Window& window, const Inputs& inputs, bool depthwise) 
                           in.size(1));
   }
   const std::vector<std::int64_t> sizes{filter.size(0), filter.size(1)};
-  const auto amounts = window.padding.amounts(in, sizes, window.strides, window.dilations);
-  const at::Tensor weight = depthwise
-                                ? filter.permute({2, 3, 0, 1}).reshape({-1, 1, sizes[0], sizes[1]})
-                                : filter.permute({3, 2, 0, 1}).contiguous();
+  const auto amounts = window.padding.amounts(in.sizes(), sizes, window.strides, window.dilations);
+  const at::Tensor weight =
+      cache.get(filter, [&](const at::Tensor& given) { return turned_filter(given, depthwise); });
   const auto groups = depthwise ? in.size(1) : in.size(1) / filter.size(2);
-  return from_channels_first(at::conv2d(padded(in, amounts, 0), weight, {}, window.strides,
-                                        at::IntArrayRef({0, 0}), window.dilations, groups),
+  // What is the same on both sides libtorch adds without a copy.
+  const bool even = amounts[0] == amounts[1] && amounts[2] == amounts[3];
+  const std::vector<std::int64_t> sides =
+      even ? std::vector{amounts[0], amounts[2]} : std::vector<std::int64_t>{0, 0};
+  return from_channels_first(at::conv2d(even ? in : padded(in, amounts, 0), weight, {},
+                                        window.strides, sides, window.dilations, groups),
                              window.layout);
 }
 
 KernelFactory convolution(bool depthwise) {
   return [depthwise](const KernelContext& context) -> Kernel {
-    return [depthwise, window = Window(context.node)](const Inputs& inputs) {
-      return Slots{convolve(window, inputs, depthwise)};
-    };
+    return [depthwise, window = Window(context.node), cache = std::make_shared<FilterCache>()](
+               const Inputs& inputs) { return Slots{convolve(window, inputs, depthwise, *cache)}; };
+  };
+}
+
+// The gradient of a convolution by its input, which models call a transposed convolution.
+Kernel convolution_input(const KernelContext& context) {
+  const Window window(context.node);
+  if (window.dilations != std::vector<std::int64_t>{1, 1}) {
+    throw Unimplemented("dilations other than 1");
+  }
+  return [window, cache = std::make_shared<FilterCache>()](const Inputs& inputs) {
+    auto sizes = inputs.ints(0);
+    check_shape(sizes);
+    const at::Tensor in = to_channels_first(inputs.tensor(2), window.layout);
+    const at::Tensor filter = inputs.tensor(1, in.scalar_type());
+    if (sizes.size() != 4) throw InvalidArgument("input 0 must have four sizes");
+    if (window.layout == Layout::kChannelsLast) sizes = {sizes[0], sizes[3], sizes[1], sizes[2]};
+    if (filter.dim() != 4 || filter.size(2) != sizes[1] || filter.size(3) != in.size(1) ||
+        sizes[0] != in.size(0)) {
+      throw InvalidArgument("the filter {} and the sizes in input 0 do not fit {}",
+                            describe(filter), describe(in));
+    }
+    const std::vector<std::int64_t> reach{filter.size(0), filter.size(1)};
+    const auto amounts = window.padding.amounts(sizes, reach, window.strides, {1, 1});
+    std::vector<std::int64_t> more;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto whole = sizes[i + 2] + amounts[2 * i] + amounts[2 * i + 1];
+      const auto reached = (in.sizes()[i + 2] - 1) * window.strides[i] + reach[i];
+      more.push_back(whole - reached);
+      if (more[i] < 0 || more[i] >= window.strides[i]) {
+        throw InvalidArgument("a convolution of images of the sizes in input 0 does not give {}",
+                              describe(in));
+      }
+    }
+    const at::Tensor weight =
+        cache->get(filter, [](const at::Tensor& given) { return turned_filter(given, false); });
+    const at::Tensor out =
+        at::conv_transpose2d(in, weight, {}, window.strides, at::IntArrayRef({0, 0}), more)
+            .narrow(2, amounts[0], sizes[2])
+            .narrow(3, amounts[2], sizes[3]);
+    return Slots{from_channels_first(out, window.layout)};
   };
 }
 
@@ -137,10 +207,9 @@ Kernel max_pool(const KernelContext& context) {
   const auto size = height_width(context.node, "ksize", window.layout);
   return [window, size](const Inputs& inputs) {
     const at::Tensor in = to_channels_first(inputs.tensor(0), window.layout);
-    const auto amounts = window.padding.amounts(in, size, window.strides, {1, 1});
-    const at::Tensor out =
-        at::max_pool2d(padded(in, amounts, -std::numeric_limits<double>::infinity()).contiguous(),
-                       size, window.strides);
+    const auto amounts = window.padding.amounts(in.sizes(), size, window.strides, {1, 1});
+    const at::Tensor out = at::max_pool2d(
+        padded(in, amounts, -std::numeric_limits<double>::infinity()), size, window.strides);
     return Slots{from_channels_first(out, window.layout)};
   };
 }
@@ -151,9 +220,9 @@ Kernel average_pool(const KernelContext& context) {
   const auto size = height_width(context.node, "ksize", window.layout);
   return [window, size](const Inputs& inputs) {
     const at::Tensor in = to_channels_first(inputs.tensor(0), window.layout);
-    const auto amounts = window.padding.amounts(in, size, window.strides, {1, 1});
+    const auto amounts = window.padding.amounts(in.sizes(), size, window.strides, {1, 1});
     const auto pool = [&](const at::Tensor& from) {
-      return at::avg_pool2d(padded(from, amounts, 0).contiguous(), size, window.strides);
+      return at::avg_pool2d(padded(from, amounts, 0), size, window.strides);
     };
     at::Tensor out = pool(in);
     if (!is_zero(amounts)) {
@@ -194,9 +263,46 @@ Kernel bias_add(const KernelContext& context) {
   };
 }
 
+// The sizes that images are to have, height and width.
+std::vector<std::int64_t> wanted_size(const Inputs& inputs, const at::Tensor& in) {
+  auto size = inputs.ints(1);
+  if (size.size() != 2 || size[0] < 1 || size[1] < 1) {
+    throw InvalidArgument("input 1 must be a height and a width");
+  }
+  check_shape(std::vector{in.size(0), in.size(1), size[0], size[1]});
+  return size;
+}
+
+Kernel resize_nearest(const KernelContext& context) {
+  if (graph::attr_or<bool>(context.node, "align_corners", false) ||
+      graph::attr_or<bool>(context.node, "half_pixel_centers", false)) {
+    throw Unimplemented("align_corners or half_pixel_centers");
+  }
+  return [](const Inputs& inputs) {
+    const at::Tensor in = to_channels_first(inputs.tensor(0), Layout::kChannelsLast);
+    return Slots{from_channels_first(at::upsample_nearest2d(in, wanted_size(inputs, in)),
+                                     Layout::kChannelsLast)};
+  };
+}
+
+Kernel resize_bilinear(const KernelContext& context) {
+  const bool corners = graph::attr_or<bool>(context.node, "align_corners", false);
+  if (corners == graph::attr_or<bool>(context.node, "half_pixel_centers", false)) {
+    throw Unimplemented("neither or both of align_corners and half_pixel_centers");
+  }
+  return [corners](const Inputs& inputs) {
+    const at::Tensor in = to_channels_first(inputs.tensor(0), Layout::kChannelsLast).to(at::kFloat);
+    return Slots{from_channels_first(at::upsample_bilinear2d(in, wanted_size(inputs, in), corners),
+                                     Layout::kChannelsLast)};
+  };
+}
+
 }  // namespace
 
 void add_nn_ops(OpTable& table) {
+  table.add("Conv2DBackpropInput", convolution_input);
+  table.add("ResizeNearestNeighbor", resize_nearest);
+  table.add("ResizeBilinear", resize_bilinear);
   table.add("Conv2D", convolution(/*depthwise=*/false));
   table.add("DepthwiseConv2dNative", convolution(/*depthwise=*/true));
   table.add("MaxPool", max_pool);

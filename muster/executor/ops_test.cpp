@@ -93,6 +93,8 @@ TEST(MathOps, DivideWholeNumbersAsTensorFlowDoes) {
 }
 
 TEST(MathOps, CompareStrings) {
+  // One row stays a row.
+  EXPECT_EQ(run("NotEqual", {StringTensor({"a"}, {1, 1}), StringTensor({""}, {})}).dim(), 2);
   expect_equal(run("Equal", {words({"a", "b"}), StringTensor({"b"}, {})}),
                at::tensor(std::vector<std::int64_t>{0, 1}).to(at::kBool));
 }
@@ -258,6 +260,15 @@ TEST(SparseOps, SumSegments) {
   EXPECT_THROW(run("SparseSegmentSum", {data, ints({3}), ints({0})}), InvalidArgument);
 }
 
+TEST(SparseOps, SumSegmentsInAnyOrder) {
+  const at::Tensor data = floats({1, 2, 3, 4, 5, 6}, {3, 2});
+  expect_equal(run("UnsortedSegmentSum", {data, ints({2, -1, 2}), number(4)}),
+               floats({0, 0, 0, 0, 6, 8, 0, 0}, {4, 2}));
+  EXPECT_THROW(run("UnsortedSegmentSum", {data, ints({0, 1, 4}), number(4)}), InvalidArgument);
+  EXPECT_THROW(run("UnsortedSegmentSum", {data, ints({0, 1}), number(4)}), InvalidArgument);
+  EXPECT_THROW(run("UnsortedSegmentSum", {data, ints({0, 1, 0}), number(-1)}), InvalidArgument);
+}
+
 TEST(SparseOps, ReshapeAndDensify) {
   const auto out = run_all(
       "SparseReshape", {longs({0, 1, 1, 2}).reshape({2, 2}), longs({2, 3}), longs({3, -1})}, {}, 2);
@@ -291,6 +302,52 @@ TEST(ParsingOps, DecodeRowsOfCsv) {
               {{"OUT_TYPE", AttrValue::list({DataType::kInt32, DataType::kString})}}, 2);
   expect_equal(std::get<at::Tensor>(out[0]), ints({1, -5}));
   EXPECT_THAT(std::get<StringTensor>(out[1]).values(), ElementsAre("x", "a,b"));
+}
+
+TEST(MathOps, SumAsAnEquationSays) {
+  const at::Tensor a = at::arange(6, at::kFloat).reshape({2, 3});
+  expect_equal(run("Einsum", {a, a}, {{"equation", "ij,kj->ik"}}), a.matmul(a.t()));
+  EXPECT_THROW(run("Einsum", {a, a}, {{"equation", "ij,jk->ik"}}), InvalidArgument);
+}
+
+TEST(ReductionOps, SumUpToEachPlace) {
+  const at::Tensor in = floats({1, 2, 4}, {3});
+  expect_equal(run("Cumsum", {in, number(0)}), floats({1, 3, 7}, {3}));
+  expect_equal(run("Cumsum", {in, number(0)}, {{"exclusive", true}}), floats({0, 1, 3}, {3}));
+  expect_equal(run("Cumsum", {in, number(0)}, {{"reverse", true}}), floats({7, 6, 4}, {3}));
+}
+
+TEST(ArrayOps, GatherInBatches) {
+  const at::Tensor in = at::arange(24, at::kFloat).reshape({2, 3, 4});
+  const at::Tensor places = ints({2, 0, 1, 1}).reshape({2, 2});
+  const auto gathered = run("GatherV2", {in, places, number(1)}, {{"batch_dims", std::int64_t{1}}});
+  expect_equal(gathered, at::stack({in[0].index_select(0, longs({2, 0})),
+                                    in[1].index_select(0, longs({1, 1}))}));
+  EXPECT_THROW(run("GatherV2", {in, ints({0, 1, 2}), number(1)}, {{"batch_dims", std::int64_t{1}}}),
+               InvalidArgument);
+  expect_equal(run("ReverseV2", {in, ints({-1})}), in.flip(2));
+}
+
+TEST(NnOps, TurnAConvolutionRound) {
+  const at::Tensor in = at::arange(8, at::kFloat).reshape({1, 2, 2, 2});
+  const at::Tensor filter = at::arange(54, at::kFloat).reshape({3, 3, 3, 2});
+  const graph::Attrs attrs{{"strides", list({1, 2, 2, 1})}, {"padding", "SAME"}};
+  const at::Tensor whole = run("Conv2DBackpropInput", {ints({1, 4, 4, 3}), filter, in}, attrs);
+  // The gradient of the convolution: sum(conv(x) * in) is sum(x * whole) for any x.
+  const at::Tensor x = at::arange(48, at::kFloat).reshape({1, 4, 4, 3}) / 48;
+  EXPECT_NEAR((run("Conv2D", {x, filter}, attrs) * in).sum().item<double>(),
+              (x * whole).sum().item<double>(), 1e-2);
+  EXPECT_THROW(run("Conv2DBackpropInput", {ints({1, 9, 4, 3}), filter, in}, attrs),
+               InvalidArgument);
+}
+
+TEST(NnOps, ResizeImages) {
+  const at::Tensor in = floats({1, 2, 3, 4}, {1, 2, 2, 1});
+  expect_equal(run("ResizeNearestNeighbor", {in, ints({2, 4})}),
+               floats({1, 1, 2, 2, 3, 3, 4, 4}, {1, 2, 4, 1}));
+  expect_equal(run("ResizeBilinear", {in, ints({2, 3})}, {{"align_corners", true}}),
+               floats({1, 1.5F, 2, 3, 3.5F, 4}, {1, 2, 3, 1}));
+  EXPECT_THROW(run("ResizeNearestNeighbor", {in, ints({1 << 20, 1 << 20})}), ResourceExhausted);
 }
 
 TEST(SupportedOperations, AreThoseOfThePage) {

@@ -15,6 +15,35 @@ namespace {
 
 constexpr std::size_t kMaxCallDepth = 64;
 
+// Elements of a value that fold() makes out of smaller ones.
+constexpr std::int64_t kMaxFolded = 1 << 20;
+
+bool calls(std::string_view op) {
+  return op == "PartitionedCall" || op == "StatefulPartitionedCall" || op == "If" ||
+         op == "StatelessIf";
+}
+
+bool assigns(std::string_view op) { return op.starts_with("Assign"); }
+
+// Whether the operation does nothing but make its outputs of its inputs.
+bool is_pure(std::string_view op) {
+  return !calls(op) && !assigns(op) && op != "Assert" && op != "NoOp" && op != "RestoreV2" &&
+         op != "IsVariableInitialized" && op != "VarIsInitializedOp" &&
+         !op.starts_with("Placeholder") && !op.starts_with("InitializeTable") &&
+         !op.starts_with("LookupTable");
+}
+
+std::int64_t elements(const Slots& slots) {
+  std::int64_t count = 0;
+  for (const Slot& slot : slots) {
+    if (const auto* tensor = std::get_if<at::Tensor>(&slot)) count += tensor->numel();
+    if (const auto* strings = std::get_if<StringTensor>(&slot)) {
+      count += static_cast<std::int64_t>(strings->values().size());
+    }
+  }
+  return count;
+}
+
 std::string where(const graph::NodeDef& node) {
   return fmt::format("node {} ({})", node.name, node.op);
 }
@@ -42,7 +71,7 @@ Slots Plan::run(Slots arguments) const {
   std::vector<Slots> places(steps_.size() + 1);
   places[0] = std::move(arguments);
   const auto at = [&](const Source& source) -> const Slot& {
-    const Slots& held = places[source.place];
+    const Slots& held = source.place == kFolded ? folded_ : places[source.place];
     if (source.output >= held.size()) {
       throw InvalidArgument("there is no output {} of {}", source.output,
                             source.place == 0 ? "the arguments" : steps_[source.place - 1].name);
@@ -73,6 +102,74 @@ Slots Plan::run(Slots arguments) const {
   Slots out;
   for (const Source& fetch : fetches_) out.push_back(at(fetch));
   return out;
+}
+
+bool Plan::may_assign() const {
+  return std::ranges::any_of(steps_,
+                             [](const Step& step) { return assigns(step.op) || calls(step.op); });
+}
+
+std::optional<Slots> Plan::folded(const Step& step, const std::vector<std::optional<Slots>>& known,
+                                  bool variables_stay) const {
+  if (!is_pure(step.op)) return std::nullopt;
+  Slots inputs;
+  for (const Source& source : step.inputs) {
+    const auto& held = known[source.place];
+    if (!held || source.output >= held->size()) return std::nullopt;
+    inputs.push_back((*held)[source.output]);
+    const bool variable = std::holds_alternative<std::shared_ptr<Variable>>(inputs.back());
+    if (variable && !variables_stay) return std::nullopt;
+  }
+  try {
+    Slots made = step.kernel(Inputs(inputs, device_));
+    if (elements(made) > std::max(kMaxFolded, elements(inputs))) return std::nullopt;
+    return made;
+  } catch (const std::exception&) {
+    return std::nullopt;  // run() throws it again, for whoever needs this value.
+  }
+}
+
+void Plan::fold(bool variables_stay) {
+  std::vector<std::optional<Slots>> known(steps_.size() + 1);
+  std::vector<std::size_t> place_of(steps_.size() + 1, 0);
+  std::vector<Step> left;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    known[i + 1] = folded(steps_[i], known, variables_stay);
+    if (known[i + 1]) continue;
+    left.push_back(std::move(steps_[i]));
+    place_of[i + 1] = left.size();
+  }
+  const auto moved = [&](const Source& source) -> Source {
+    const auto& held = known[source.place];
+    if (!held || source.output >= held->size()) return {place_of[source.place], source.output};
+    folded_.push_back((*held)[source.output]);
+    return {kFolded, folded_.size() - 1};
+  };
+  for (Step& step : left) {
+    for (Source& source : step.inputs) source = moved(source);
+  }
+  for (Source& fetch : fetches_) fetch = moved(fetch);
+  steps_ = std::move(left);
+  set_releases();
+}
+
+void Plan::set_releases() {
+  std::vector<std::size_t> last_use(steps_.size() + 1, 0);
+  std::vector<bool> kept(steps_.size() + 1, false);
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    steps_[i].release.clear();
+    for (const Source& source : steps_[i].inputs) {
+      if (source.place != kFolded) last_use[source.place] = i + 1;
+    }
+  }
+  for (const Source& fetch : fetches_) {
+    if (fetch.place != kFolded) kept[fetch.place] = true;
+  }
+  for (std::size_t place = 0; place < last_use.size(); ++place) {
+    if (kept[place]) continue;
+    const std::size_t user = last_use[place] != 0 ? last_use[place] : place;
+    if (user > 0) steps_[user - 1].release.push_back(place);
+  }
 }
 
 // A list of nodes with arguments and results: the graph, or a function.
@@ -131,9 +228,11 @@ std::shared_ptr<const Plan> Planner::function(const std::string& name) {
     body.fetches.push_back(value->second);
   }
   for (const auto& [key, node] : definition.control_ret) body.targets.push_back(node);
-  auto plan = std::make_shared<const Plan>(compile(body));
+  Plan plan = compile(body);
+  // What its arguments are is only known at a call, variables among them.
+  plan.fold(/*variables_stay=*/false);
   open_.erase(name);
-  return functions_[name] = std::move(plan);
+  return functions_[name] = std::make_shared<const Plan>(std::move(plan));
 }
 
 Plan Planner::plan(const std::vector<std::string>& feeds, const std::vector<std::string>& fetches,
@@ -219,7 +318,6 @@ Plan Planner::compile(const Body& body) {
     const auto node = by_name.at(ref.node);
     return {place_of[node], flat_output(body.nodes[node], *op_of[node], ref)};
   };
-  std::vector<std::size_t> last_use(order.size() + 1, 0);
   for (std::size_t i = 0; i < order.size(); ++i) {
     const graph::NodeDef& node = body.nodes[order[i]];
     const Op* op = environment_.ops.find(node.op);
@@ -234,23 +332,14 @@ Plan Planner::compile(const Body& body) {
       const auto ref = graph::parse_input(input);
       if (ref.control) continue;
       step.inputs.push_back(source_of(ref));
-      last_use[step.inputs.back().place] = i + 1;
     }
     step.kernel = make_kernel(node, *op);
     op_of[order[i]] = op;
     place_of[order[i]] = i + 1;
     plan.steps_.push_back(std::move(step));
   }
-  std::vector<bool> kept(order.size() + 1, false);
-  for (const auto& ref : fetched) {
-    plan.fetches_.push_back(source_of(ref));
-    kept[plan.fetches_.back().place] = true;
-  }
-  for (std::size_t place = 0; place < last_use.size(); ++place) {
-    if (kept[place]) continue;
-    const std::size_t user = last_use[place] != 0 ? last_use[place] : place;
-    if (user > 0) plan.steps_[user - 1].release.push_back(place);
-  }
+  for (const auto& ref : fetched) plan.fetches_.push_back(source_of(ref));
+  plan.set_releases();
   return plan;
 }
 

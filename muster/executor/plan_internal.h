@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -20,8 +21,18 @@ class Plan {
   /// node.
   Slots run(Slots arguments) const;
 
+  /// Whether some step may assign to a variable.
+  bool may_assign() const;
+  /// Computes now, for good, what does not depend on the arguments: constants, shapes, and with
+  /// `variables_stay` what is made of variables alone, which must have their values. What fails, or
+  /// is much larger than what it is made of, is left for run().
+  void fold(bool variables_stay);
+
  private:
   friend class Planner;
+
+  // The place of what fold() computed.
+  static constexpr std::size_t kFolded = static_cast<std::size_t>(-1);
 
   struct Source {
     std::size_t place = 0;  // 0 are the arguments, i the outputs of step i - 1
@@ -36,9 +47,15 @@ class Plan {
     std::vector<std::size_t> release;
   };
 
+  // Says after which step each value is needed no more.
+  void set_releases();
+  std::optional<Slots> folded(const Step& step, const std::vector<std::optional<Slots>>& known,
+                              bool variables_stay) const;
+
   at::Device device_{at::kCPU};
   std::vector<Step> steps_;
   std::vector<Source> fetches_;
+  Slots folded_;
 };
 
 /// Makes plans of one graph. Keeps references to what it is given.

@@ -68,6 +68,20 @@ Slots top_k(const Inputs& inputs) {
   return {values.narrow(-1, 0, k).contiguous(), indices.narrow(-1, 0, k).to(at::kInt)};
 }
 
+// Sums of an axis up to each place; `exclusive` leaves the place itself out.
+Kernel cumulative_sum(const KernelContext& context) {
+  const bool exclusive = graph::attr_or<bool>(context.node, "exclusive", false);
+  const bool reverse = graph::attr_or<bool>(context.node, "reverse", false);
+  return [exclusive, reverse](const Inputs& inputs) {
+    at::Tensor in = inputs.tensor(0);
+    const auto axis = positive_axis(inputs.integer(1), in.dim());
+    if (reverse) in = in.flip({axis});
+    at::Tensor sums = at::cumsum(in, axis, in.scalar_type());
+    if (exclusive) sums = sums.sub(in);
+    return Slots{reverse ? sums.flip({axis}) : sums};
+  };
+}
+
 }  // namespace
 
 void add_reduction_ops(OpTable& table) {
@@ -94,6 +108,7 @@ void add_reduction_ops(OpTable& table) {
       return at::any(part, axis, keep_axis);
     });
   });
+  table.add("Cumsum", cumulative_sum);
   table.add("ArgMax", arg(true));
   table.add("ArgMin", arg(false));
   table.add("TopKV2",

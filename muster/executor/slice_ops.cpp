@@ -149,17 +149,58 @@ at::Tensor gather_along(const at::Tensor& in, const at::Tensor& indices, std::in
   return in.index_select(axis, flat).reshape(sizes);
 }
 
-Kernel gather(const KernelContext& context) {
-  if (graph::attr_or<std::int64_t>(context.node, "batch_dims", 0) != 0) {
-    throw Unimplemented("batch_dims other than 0");
+// The first axes of both are the same, and each of their elements is gathered from by itself.
+at::Tensor gather_in_batches(const at::Tensor& in, const at::Tensor& indices, std::int64_t axis,
+                             std::int64_t batch_dims) {
+  if (batch_dims > indices.dim() || batch_dims > axis || axis >= in.dim() ||
+      in.sizes().slice(0, static_cast<std::size_t>(batch_dims)) !=
+          indices.sizes().slice(0, static_cast<std::size_t>(batch_dims))) {
+    throw InvalidArgument("{} and {} do not have {} axes in common before axis {}", describe(in),
+                          describe(indices), batch_dims, axis);
   }
-  return [](const Inputs& inputs) {
+  check_range(indices, in.size(axis));
+  const auto batch = in.sizes().slice(0, static_cast<std::size_t>(batch_dims));
+  // [batches, before, axis, behind]
+  const auto before = in.sizes().slice(static_cast<std::size_t>(batch_dims),
+                                       static_cast<std::size_t>(axis - batch_dims));
+  const auto behind = in.sizes().slice(static_cast<std::size_t>(axis) + 1);
+  const auto wanted = indices.sizes().slice(static_cast<std::size_t>(batch_dims));
+  std::vector<std::int64_t> sizes = batch.vec();
+  for (const auto part : {before, wanted, behind}) {
+    sizes.insert(sizes.end(), part.begin(), part.end());
+  }
+  check_shape(sizes);
+  const auto batches = c10::multiply_integers(batch);
+  const auto rows = c10::multiply_integers(before);
+  const auto columns = c10::multiply_integers(behind);
+  const auto count = c10::multiply_integers(wanted);
+  const at::Tensor from = in.reshape({batches, rows, in.size(axis), columns});
+  const at::Tensor places = indices.to(in.device(), at::kLong)
+                                .reshape({batches, 1, count, 1})
+                                .expand({batches, rows, count, columns});
+  return from.gather(2, places).reshape(sizes);
+}
+
+Kernel gather(const KernelContext& context) {
+  const auto batch_dims = graph::attr_or<std::int64_t>(context.node, "batch_dims", 0);
+  if (batch_dims < 0) throw Unimplemented("negative batch_dims");
+  return [batch_dims](const Inputs& inputs) {
     const auto axis = inputs.size() > 2 ? inputs.integer(2) : 0;
     const at::Tensor indices = inputs.host_tensor(1);
     return rearrange(inputs, kFirst, [&](const Tensors& in) {
-      return Tensors{gather_along(in[0], indices, positive_axis(axis, in[0].dim()))};
+      const auto from = positive_axis(axis, in[0].dim());
+      return Tensors{batch_dims == 0 ? gather_along(in[0], indices, from)
+                                     : gather_in_batches(in[0], indices, from, batch_dims)};
     });
   };
+}
+
+Slots reverse(const Inputs& inputs) {
+  auto axes = inputs.ints(1);
+  return rearrange(inputs, kFirst, [&](const Tensors& in) {
+    for (auto& axis : axes) axis = positive_axis(axis, in[0].dim());
+    return Tensors{in[0].flip(axes)};
+  });
 }
 
 // Rows of `indices` as places in a tensor whose first axes have these sizes.
@@ -231,6 +272,7 @@ void add_slice_ops(OpTable& table) {
   table.add("StridedSlice", strided_slice);
   table.add("Gather", gather);
   table.add("GatherV2", gather);
+  table.add_plain("ReverseV2", reverse);
   table.add_plain("GatherNd", gather_nd);
   table.add_plain("ScatterNd", scatter_nd);
   table.add_plain("ResourceGather", resource_gather);

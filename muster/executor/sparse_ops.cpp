@@ -169,6 +169,34 @@ KernelFactory segment(Combine combine) {
   };
 }
 
+// The rows of `data` added up by segment, in any order; one with a negative segment is left out.
+Slots unsorted_segment_sum(const Inputs& inputs) {
+  const at::Tensor data = inputs.tensor(0);
+  const auto segments = inputs.ints(1);
+  const auto rows = inputs.integer(2);
+  if (data.dim() < 1 || data.size(0) != static_cast<std::int64_t>(segments.size())) {
+    throw InvalidArgument("{} segments for {}: there must be one a row", segments.size(),
+                          describe(data));
+  }
+  auto sizes = data.sizes().vec();
+  sizes[0] = rows;
+  check_shape(sizes);
+  std::vector<std::int64_t> places;
+  std::vector<std::int64_t> targets;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    if (segments[i] >= rows) {
+      throw InvalidArgument("the segment {} is not below {}", segments[i], rows);
+    }
+    if (segments[i] < 0) continue;
+    places.push_back(static_cast<std::int64_t>(i));
+    targets.push_back(segments[i]);
+  }
+  at::Tensor out = at::zeros(sizes, data.options());
+  out.index_add_(0, tensor_of(targets).to(data.device()),
+                 data.index_select(0, tensor_of(places).to(data.device())));
+  return {out};
+}
+
 Slots sparse_to_dense(const Inputs& inputs) {
   const auto sizes = inputs.ints(1);
   const auto count = graph::element_count(sizes);
@@ -308,6 +336,7 @@ void add_sparse_ops(OpTable& table) {
   table.add("SparseSegmentMeanWithNumSegments", segment(Combine::kMean));
   table.add("SparseSegmentSqrtNWithNumSegments", segment(Combine::kSqrtN));
   table.add_plain("SparseToDense", sparse_to_dense);
+  table.add_plain("UnsortedSegmentSum", unsorted_segment_sum);
   table.add("SparseCross", Op{sparse_cross, {"output_indices", "output_values", "output_shape"}});
 }
 
