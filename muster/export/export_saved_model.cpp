@@ -53,11 +53,10 @@ Path extra_path(const Path& dir, const std::string& name) {
 
 void write_model(Model& model, const Head* head, const ServingInput& input, const Path& dir,
                  const ExportOptions& options) {
-  if (options.as_text) throw Unimplemented("SavedModels as text cannot be written yet");
   const BuiltGraph built = build_graph(model, head, input);
   graph::SavedModel saved;
   saved.meta_graphs.push_back(built.inference.meta);
-  graph::write_saved_model(dir, saved, [&](const Path& folder) {
+  const auto fill = [&](const Path& folder) {
     write_variables(built.variables, folder);
     for (const auto& [name, content] : built.inference.assets) {
       write_new_file(graph::asset_path(folder, name), content);
@@ -65,7 +64,8 @@ void write_model(Model& model, const Head* head, const ServingInput& input, cons
     for (const auto& [name, source] : options.assets_extra) {
       write_new_file(extra_path(folder, name), read_file(source));
     }
-  });
+  };
+  graph::write_saved_model(dir, saved, fill, options.as_text);
 }
 
 }  // namespace exporting

@@ -15,6 +15,7 @@
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/estimator/small_net_internal.h"
 #include "muster/export/export_saved_model.h"
+#include "muster/export/inference_graph.h"
 #include "muster/export/trace.h"
 #include "muster/export/translate.h"
 #include "muster/graph/check.h"
@@ -226,13 +227,13 @@ head/predictions/all_classes = Identity(head/predictions/GatherV2_1)
 TEST(Translate, NamesAnOperationWithoutTranslationAndItsModule) {
   struct Strange : DenseNet {
     torch::Tensor forward(const Features& x) override {
-      return torch::cumsum(logits->forward(hidden->forward(x.tensor("x"))), 1);
+      return torch::digamma(logits->forward(hidden->forward(x.tensor("x"))));
     }
   };
   const auto model = std::make_shared<Strange>();
   const auto head = multi_class_head(3);
   EXPECT_THAT(error_of([&] { translate(trace(*model, head.get(), rows())); }),
-              AllOf(HasSubstr("aten::cumsum"), HasSubstr("logits")));
+              AllOf(HasSubstr("aten::digamma"), HasSubstr("logits")));
 }
 
 template <typename Map>
@@ -271,6 +272,39 @@ TEST(ExportSavedModel, WritesSignaturesVariablesAndASaver) {
                           "norm/beta", "norm/gamma", "norm/moving_mean", "norm/moving_variance"));
   // The kernel stands as TensorFlow multiplies it: [in, out].
   EXPECT_THAT(bundle.read("logits/kernel").spec.shape, ElementsAre(16, small_net::kClasses));
+}
+
+TEST(ExportSavedModel, TakesFilesAlongAndWritesText) {
+  const testing::TempDir folder;
+  testing::write_bytes(folder / "notes", "about the data");
+  const auto model = std::make_shared<DenseNet>();
+  const auto head = multi_class_head(3);
+  const auto input = raw_serving_input(rows());
+  write_model(*model, head.get(), input, folder / "text",
+              {.assets_extra = {{"about/notes.txt", folder / "notes"}}, .as_text = true});
+  EXPECT_EQ(testing::read_bytes(folder / "text/assets.extra/about/notes.txt"), "about the data");
+  EXPECT_FALSE(file_exists(folder / "text/saved_model.pb"));
+  write_model(*model, head.get(), input, folder / "binary");
+  EXPECT_EQ(graph::read_saved_model(folder / "text"), graph::read_saved_model(folder / "binary"));
+  EXPECT_THAT(error_of([&] {
+                write_model(*model, head.get(), input, folder / "out",
+                            {.assets_extra = {{"../../x", folder / "notes"}}});
+              }),
+              HasSubstr("../../x"));
+  EXPECT_FALSE(file_exists(folder / "out"));
+}
+
+TEST(ExportSavedModel, LeavesTheGraphOfAnUntrainedModelForCheckpointsToCome) {
+  const testing::TempDir folder;
+  const auto options = small_net::small_options();
+  const Estimator estimator(options, small_net::quiet_config(folder / "model"));
+  const auto input = raw_serving_input({{"x", torch::rand({4, small_net::kInputs})}});
+  const InferenceGraph graph = inference_graph(estimator, input);
+  write_inference_graph(graph, folder.path());
+  const auto read = graph::decode_saved_model(testing::read_bytes(folder / "graph.pb"));
+  ASSERT_EQ(read.meta_graphs.size(), 1U);
+  EXPECT_EQ(read.meta_graphs[0], graph.meta);
+  EXPECT_EQ(read.meta_graphs[0].saver->restore_op, "save/restore_all");
 }
 
 TEST(ExportSavedModel, WritesOperationsAsTensorFlowDefinesThem) {

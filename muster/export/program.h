@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "muster/features/feature_column.h"
 #include "muster/model/export_output.h"
 #include "muster/model/module_variables.h"
 
@@ -59,6 +61,17 @@ struct StringOutput {
   std::string ids{};
 };
 
+/// What feature columns make of raw features, outside of the trace.
+struct ColumnInput {
+  /// Neighbours that give one block of numbers, or one that gives ids.
+  FeatureColumnList columns{};
+  /// Numbers [rows, sum of widths], or ids [?], which only `muster::lookup` reads.
+  ValueId value{};
+  bool ids = false;
+  /// The ids are those of an embedding, for which weights that are not positive do not count.
+  bool embedded = false;
+};
+
 /// What a model computes in prediction, for any number of rows.
 struct Program {
   std::vector<Value> values{};
@@ -66,6 +79,8 @@ struct Program {
   std::vector<Operation> operations{};
   /// Features by name that some output needs.
   std::vector<std::pair<std::string, ValueId>> features{};
+  /// Columns that some output needs.
+  std::vector<ColumnInput> columns{};
   /// Variables that some output needs.
   std::vector<std::pair<ModuleVariable, ValueId>> variables{};
   std::vector<std::pair<std::string, ValueId>> outputs{};

@@ -12,7 +12,10 @@
 #include <unordered_map>
 
 #include "muster/base/error.h"
+#include "muster/features/column_set.h"
 #include "muster/model/head.h"
+#include "muster/model/input_layer.h"
+#include "muster/model/linear_model.h"
 
 namespace muster::exporting {
 namespace {
@@ -24,15 +27,40 @@ namespace jit = torch::jit;
 constexpr std::int64_t kFirstRows = 5;
 constexpr std::int64_t kSecondRows = 7;
 
-/// One run of the tracer.
-struct Recording {
-  std::shared_ptr<jit::Graph> graph{};
-  std::int64_t rows = 0;
-  std::vector<at::Tensor> inputs{};
-  Features predictions{};
-  std::vector<std::string> outputs{};
-  std::vector<ExportOutput> export_outputs{};
-};
+FeatureValue taken_rows(const FeatureValue& value, const std::vector<std::int64_t>& order) {
+  if (const auto* strings = std::get_if<StringColumn>(&value)) {
+    std::vector<std::string_view> words;
+    std::vector<std::int64_t> splits{0};
+    for (const auto row : order) {
+      const auto found = strings->row(row);
+      words.insert(words.end(), found.begin(), found.end());
+      splits.push_back(static_cast<std::int64_t>(words.size()));
+    }
+    const auto owner = std::make_shared<const StringColumn>(*strings);
+    if (strings->is_ragged()) return StringColumn::ragged(std::move(words), splits, owner);
+    auto shape = strings->shape();
+    shape[0] = static_cast<std::int64_t>(order.size());
+    return StringColumn(std::move(words), std::move(shape), owner);
+  }
+  if (const auto* ragged = std::get_if<RaggedColumn>(&value)) {
+    const auto splits = ragged->row_splits.contiguous();
+    const auto* starts = splits.data_ptr<std::int64_t>();
+    std::vector<std::int64_t> places;
+    std::vector<std::int64_t> taken{0};
+    for (const auto row : order) {
+      for (auto place = starts[row]; place < starts[row + 1]; ++place) places.push_back(place);
+      taken.push_back(static_cast<std::int64_t>(places.size()));
+    }
+    const auto index = torch::tensor(places, torch::kLong);
+    return RaggedColumn{.values = ragged->values.index_select(0, index),
+                        .row_splits = torch::tensor(taken, torch::kLong),
+                        .weights = ragged->weights.defined()
+                                       ? ragged->weights.index_select(0, index)
+                                       : at::Tensor()};
+  }
+  const auto& tensor = std::get<at::Tensor>(value);
+  return tensor.index_select(0, torch::tensor(order, torch::kLong).to(tensor.device()));
+}
 
 // Rows of the example, taken over and over; backwards for the second batch, so that values differ.
 Features batch_of(const Features& example, std::int64_t rows, bool backwards) {
@@ -42,35 +70,79 @@ Features batch_of(const Features& example, std::int64_t rows, bool backwards) {
   for (std::int64_t row = 0; row < rows; ++row) {
     order.push_back(backwards ? count - 1 - row % count : row % count);
   }
-  const auto index = torch::tensor(order, torch::kLong);
-  for (const auto& [name, value] : example) {
-    const auto* tensor = std::get_if<at::Tensor>(&value);
-    if (tensor == nullptr) {
-      throw Unimplemented(
-          "feature '{}' is {}, and only tensors can be traced for an export: give a receiver of "
-          "tensors",
-          name, describe(value));
-    }
-    batch.add(name, tensor->index_select(0, index.to(tensor->device())));
-  }
+  for (const auto& [name, value] : example) batch.add(name, taken_rows(value, order));
   return batch;
 }
 
+/// A tensor that goes into a trace: a whole feature, or a part of what a column makes.
+struct TraceInput {
+  std::string feature{};
+  enum class Part { kTensor, kIds, kRowSplits, kWeights } part = Part::kTensor;
+  at::Tensor tensor{};
+};
+
+/// One run of the tracer.
+struct Recording {
+  std::shared_ptr<jit::Graph> graph{};
+  std::int64_t rows = 0;
+  Features features{};
+  std::vector<TraceInput> inputs{};
+  Features predictions{};
+  std::vector<std::string> outputs{};
+  std::vector<ExportOutput> export_outputs{};
+};
+
+// Strings are read by columns, before the trace; the rest of ragged features too.
+std::vector<TraceInput> trace_inputs(const Features& features,
+                                     const std::set<std::string>& prepared) {
+  using Part = TraceInput::Part;
+  std::vector<TraceInput> inputs;
+  for (const auto& [name, value] : features) {
+    if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
+      inputs.push_back({name, Part::kTensor, *tensor});
+    }
+    const auto* ragged = std::get_if<RaggedColumn>(&value);
+    if (ragged == nullptr || !prepared.contains(name)) continue;
+    inputs.push_back({name, Part::kIds, ragged->values});
+    inputs.push_back({name, Part::kRowSplits, ragged->row_splits});
+    if (ragged->weights.defined()) inputs.push_back({name, Part::kWeights, ragged->weights});
+  }
+  return inputs;
+}
+
+// The features with the tensors of the trace in the place of their own.
+Features traced_features(const Features& features, const std::vector<TraceInput>& inputs,
+                         const jit::Stack& stack) {
+  Features traced = features;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const at::Tensor tensor = stack[i].toTensor();
+    if (inputs[i].part == TraceInput::Part::kTensor) {
+      traced.set(inputs[i].feature, tensor);
+      continue;
+    }
+    RaggedColumn ragged = std::get<RaggedColumn>(traced.at(inputs[i].feature));
+    if (inputs[i].part == TraceInput::Part::kIds) ragged.values = tensor;
+    if (inputs[i].part == TraceInput::Part::kRowSplits) ragged.row_splits = tensor;
+    if (inputs[i].part == TraceInput::Part::kWeights) ragged.weights = tensor;
+    traced.set(inputs[i].feature, std::move(ragged));
+  }
+  return traced;
+}
+
 Recording record(Model& model, const Head* head, const Features& features,
+                 const std::set<std::string>& prepared,
                  const std::vector<ModuleVariable>& variables) {
   Recording recording;
   recording.rows = features.batch_size();
+  recording.features = features;
+  recording.inputs = trace_inputs(features, prepared);
   jit::Stack inputs;
-  for (const auto& column : features) inputs.emplace_back(std::get<at::Tensor>(column.second));
+  for (const auto& input : recording.inputs) inputs.emplace_back(input.tensor);
   // A parameter that is an input is found by its identity wherever the module uses it; met as a
   // constant it makes the tracer throw.
   for (const auto& variable : variables) inputs.emplace_back(variable.tensor);
-  for (const auto& input : inputs) recording.inputs.push_back(input.toTensor());
   const auto run = [&](jit::Stack stack) -> jit::Stack {
-    Features traced;
-    std::size_t next = 0;
-    for (const auto& column : features) traced.add(column.first, stack[next++].toTensor());
-    const Batch batch{.features = traced};
+    const Batch batch{.features = traced_features(features, recording.inputs, stack)};
     auto spec = checked(model.call(batch, Mode::kPredict, head));
     recording.predictions = spec.predictions;
     recording.export_outputs = std::move(spec.export_outputs);
@@ -98,9 +170,9 @@ std::string scope_of(const std::string& variable) {
 /// Makes one program out of two recordings by walking both.
 class Merge {
  public:
-  Merge(const Features& example, const std::vector<ModuleVariable>& variables,
-        const Recording& first, const Recording& second)
-      : example_(example), variables_(variables), first_(first), second_(second) {}
+  Merge(const std::vector<ModuleVariable>& variables, const Recording& first,
+        const Recording& second)
+      : variables_(variables), first_(first), second_(second) {}
 
   Program run() {
     add_inputs();
@@ -155,20 +227,24 @@ class Merge {
 
   void add_inputs() {
     const auto values = first_.graph->inputs();
+    if (first_.inputs.size() != second_.inputs.size()) throw_differs("other weights are given");
     std::size_t next = 0;
-    for (const auto& column : example_) {
-      const at::Tensor& a = first_.inputs[next];
-      const ValueId id = new_value(values[next], a.scalar_type(),
-                                   sizes_of(a.sizes(), second_.inputs[next].sizes()), "");
-      program_.features.emplace_back(column.first, id);
-      ++next;
+    for (const auto& input : first_.inputs) {
+      const at::Tensor& a = input.tensor;
+      const at::Tensor& b = second_.inputs[next].tensor;
+      // How many ids there are follows the data; `muster::lookup` alone reads them.
+      const bool whole = input.part == TraceInput::Part::kTensor;
+      auto sizes = whole ? sizes_of(a.sizes(), b.sizes()) : std::vector<Size>{{.constant = -1}};
+      const ValueId id = new_value(values[next++], a.scalar_type(), std::move(sizes), "");
+      const bool named = whole || input.part == TraceInput::Part::kIds;
+      if (named) program_.features.emplace_back(input.feature, id);
     }
+    first_variable_ = program_.values.size();
     for (const auto& variable : variables_) {
-      const at::Tensor& a = first_.inputs[next];
-      const ValueId id = new_value(values[next], a.scalar_type(), sizes_of(a.sizes(), a.sizes()),
+      const at::Tensor& a = variable.tensor;
+      const ValueId id = new_value(values[next++], a.scalar_type(), sizes_of(a.sizes(), a.sizes()),
                                    scope_of(variable.name));
       program_.variables.emplace_back(variable, id);
-      ++next;
     }
   }
 
@@ -244,10 +320,9 @@ class Merge {
         used.insert(used.end(), ids->begin(), ids->end());
       }
     }
-    const std::size_t first_variable = program_.features.size();
-    const std::size_t end = first_variable + program_.variables.size();
+    const std::size_t end = first_variable_ + program_.variables.size();
     for (const ValueId id : used) {
-      if (id.index >= first_variable && id.index < end) return program_.values[id.index].scope;
+      if (id.index >= first_variable_ && id.index < end) return program_.values[id.index].scope;
     }
     for (const ValueId id : used) {
       if (!program_.values[id.index].scope.empty()) return program_.values[id.index].scope;
@@ -301,11 +376,11 @@ class Merge {
     program_.export_outputs = first_.export_outputs;
   }
 
-  const Features& example_;
   const std::vector<ModuleVariable>& variables_;
   const Recording& first_;
   const Recording& second_;
   Program program_;
+  std::size_t first_variable_ = 0;
   std::unordered_map<const jit::Value*, ValueId> ids_;
   std::string last_;
   std::string scope_;
@@ -336,6 +411,8 @@ void remove_unused(Program& program) {
   const auto unused = [&](const auto& item) { return !needed[item.second.index]; };
   std::erase_if(program.variables, unused);
   std::erase_if(program.features, unused);
+  std::erase_if(program.columns,
+                [&](const ColumnInput& column) { return !needed[column.value.index]; });
 }
 
 bool are_decimals_of(const StringColumn& words, const at::Tensor& ids) {
@@ -402,6 +479,62 @@ class EvalScope {
   bool was_training_;
 };
 
+/// A piece of a column set.
+struct ColumnPlace {
+  std::string name{};
+  std::size_t first = 0;
+  std::size_t count = 1;
+  bool ids = false;
+};
+
+std::vector<ColumnPlace> places_of(const ColumnSet& set, const Features& prepared) {
+  const auto names = set.prepared_names();
+  const auto pieces = set.pieces(prepared);
+  std::vector<ColumnPlace> places;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    places.push_back({names[i], pieces[i].first, pieces[i].count,
+                      std::holds_alternative<RaggedColumn>(pieces[i].value)});
+  }
+  return places;
+}
+
+// What columns prepared is no feature of the caller's.
+void separate_columns(const std::vector<const ColumnSet*>& sets, const Features& prepared,
+                      Program& program) {
+  for (const ColumnSet* set : sets) {
+    const auto columns = set->columns();
+    for (const ColumnPlace& place : places_of(*set, prepared)) {
+      const auto found = std::find_if(program.features.begin(), program.features.end(),
+                                      [&](const auto& item) { return item.first == place.name; });
+      if (found == program.features.end()) continue;  // A set like one before it.
+      const auto first = columns.begin() + static_cast<std::ptrdiff_t>(place.first);
+      const auto end = first + static_cast<std::ptrdiff_t>(place.count);
+      program.columns.push_back({.columns = FeatureColumnList(first, end),
+                                 .value = found->second,
+                                 .ids = place.ids,
+                                 .embedded = set->use() == ColumnUse::kInputLayer});
+      program.features.erase(found);
+    }
+  }
+}
+
+/// A function of one tensor as a model.
+struct FunctionOfOne : Model {
+  explicit FunctionOfOne(const std::function<at::Tensor(const at::Tensor&)>& function)
+      : function_(function) {}
+  torch::Tensor forward(const Features& features) override {
+    return function_(features.tensor("x"));
+  }
+  EstimatorSpec call(const Batch& batch, Mode, const Head*) override {
+    EstimatorSpec spec{.mode = Mode::kPredict};
+    spec.predictions = {{"y", forward(batch.features)}};
+    return spec;
+  }
+
+ private:
+  const std::function<at::Tensor(const at::Tensor&)>& function_;
+};
+
 }  // namespace
 
 std::string describe(const Operation& operation) {
@@ -409,24 +542,51 @@ std::string describe(const Operation& operation) {
                                  : operation.kind + " in or after '" + operation.scope + "'";
 }
 
+std::vector<const ColumnSet*> column_sets_of(const Model& model) {
+  std::vector<const ColumnSet*> sets;
+  for (const auto& module : model.modules()) {
+    if (const auto* input = dynamic_cast<const InputLayer*>(module.get())) {
+      sets.push_back(&input->columns());
+    } else if (const auto* linear = dynamic_cast<const LinearModel*>(module.get())) {
+      sets.push_back(&linear->columns());
+    }
+  }
+  return sets;
+}
+
 Program trace(Model& model, const Head* head, const Features& example) {
   if (example.batch_size() < 1) throw InvalidArgument("tracing a model needs an example row");
   const EvalScope eval(model);
   const torch::NoGradGuard no_grad;
   const auto variables = variables_of(model);
-  const auto first =
-      record(model, head, batch_of(example, kFirstRows, /*backwards=*/false), variables);
-  const auto second =
-      record(model, head, batch_of(example, kSecondRows, /*backwards=*/true), variables);
-  Program program = Merge(example, variables, first, second).run();
+  const auto sets = column_sets_of(model);
+  std::set<std::string> prepared;
+  for (const ColumnSet* set : sets) {
+    for (auto& name : set->prepared_names()) prepared.insert(std::move(name));
+  }
+  const auto recorded = [&](std::int64_t rows, bool backwards) {
+    Features batch = batch_of(example, rows, backwards);
+    for (const ColumnSet* set : sets) batch = set->prepare(std::move(batch));
+    return record(model, head, batch, prepared, variables);
+  };
+  const auto first = recorded(kFirstRows, /*backwards=*/false);
+  const auto second = recorded(kSecondRows, /*backwards=*/true);
+  Program program = Merge(variables, first, second).run();
   for (const auto& [name, value] : first.predictions) {
     if (const auto* words = std::get_if<StringColumn>(&value)) {
       program.string_outputs.push_back(
           string_output(name, *words, first.predictions, first.export_outputs));
     }
   }
+  separate_columns(sets, first.features, program);
   remove_unused(program);
   return program;
+}
+
+Program trace_function(const std::function<at::Tensor(const at::Tensor&)>& function,
+                       const at::Tensor& example) {
+  const auto model = std::make_shared<FunctionOfOne>(function);
+  return trace(*model, nullptr, {{"x", example}});
 }
 
 }  // namespace muster::exporting

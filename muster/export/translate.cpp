@@ -19,23 +19,14 @@ constexpr std::int32_t kProducer = 134;
 const Table& table() {
   static const Table made = [] {
     Table all;
-    for (const auto part : {linear_translations(), pointwise_translations(),
-                            reduction_translations(), shape_translations(), image_translations()}) {
+    for (const auto part :
+         {column_translations(), linear_translations(), pointwise_translations(),
+          reduction_translations(), shape_translations(), image_translations()}) {
       for (const auto& entry : part) all.emplace(entry.aten, entry);
     }
     return all;
   }();
   return made;
-}
-
-graph::Shape shape_of(const std::vector<Size>& sizes) {
-  graph::Shape shape;
-  for (const Size& size : sizes) shape.dims.push_back(size.follows_batch() ? -1 : size.constant);
-  return shape;
-}
-
-GraphTensor tensor_of(const std::string& node, const Value& value) {
-  return {.name = node + ":0", .type = graph_type(value.dtype), .shape = shape_of(value.sizes)};
 }
 
 // The axes of the variable as the bundle holds it.
@@ -49,48 +40,67 @@ Order variable_order(const ModuleVariable& variable) {
   return axes;
 }
 
-void add_inputs(const Program& program, Translation& to, TranslatedModel& model) {
-  for (const auto& [name, id] : program.features) {
-    const Value& value = program.values[id.index];
-    const auto node =
-        to.add(name, "Placeholder", {},
-               {{"dtype", graph_type(value.dtype)}, {"shape", shape_of(value.sizes)}});
-    to.set(id, node);
-    model.inputs.emplace_back(name, tensor_of(node, value));
+void add_inputs(const ProgramInputs& inputs, Translation& to) {
+  const Program& program = to.program();
+  for (std::size_t i = 0; i < program.features.size(); ++i) {
+    to.set(program.features[i].second, inputs.features.at(i));
+  }
+  for (std::size_t i = 0; i < program.columns.size(); ++i) {
+    const ColumnInput& column = program.columns[i];
+    const ColumnNodes& nodes = inputs.columns.at(i);
+    if (column.ids) {
+      to.set_ids(column.value, nodes);
+    } else {
+      to.set(column.value, nodes.numbers);
+    }
   }
 }
 
-void add_variables(const Program& program, Translation& to, TranslatedModel& model) {
-  for (const auto& [variable, id] : program.variables) {
-    const auto type = graph_type(variable.tensor.scalar_type());
-    const graph::Shape shape(checkpoint_shape(variable.tensor.sizes(), variable.layout));
-    const auto node = to.add(
-        variable.name, "VarHandleOp", {},
-        {{"dtype", type}, {"shape", shape}, {"container", ""}, {"shared_name", variable.name}});
-    const auto read =
-        to.add(variable.name + "/Read/ReadVariableOp", "ReadVariableOp", {node}, {{"dtype", type}});
-    to.set(id, read, variable_order(variable));
-    model.variables.push_back({.node = node, .read = read, .variable = variable});
+GraphVariable variable_node(const ModuleVariable& variable, Translation& to) {
+  const auto type = graph_type(variable.tensor.scalar_type());
+  const graph::Shape shape(checkpoint_shape(variable.tensor.sizes(), variable.layout));
+  const auto node = to.add(
+      variable.name, "VarHandleOp", {},
+      {{"dtype", type}, {"shape", shape}, {"container", ""}, {"shared_name", variable.name}});
+  const auto read =
+      to.add(variable.name + "/Read/ReadVariableOp", "ReadVariableOp", {node}, {{"dtype", type}});
+  return {.node = node, .read = read, .variable = variable};
+}
+
+void add_variables(Translation& to, std::vector<GraphVariable>& variables) {
+  for (const auto& [variable, id] : to.program().variables) {
+    const auto& name = variable.name;
+    auto held = std::find_if(variables.begin(), variables.end(),
+                             [&](const auto& there) { return there.variable.name == name; });
+    if (held == variables.end()) {
+      variables.push_back(variable_node(variable, to));
+      held = variables.end() - 1;
+    }
+    to.set(id, held->read, variable_order(variable));
   }
 }
 
-void add_operations(const Program& program, Translation& to) {
-  for (const auto& operation : program.operations) {
-    const auto found = table().find(operation.kind);
-    if (found == table().end()) {
-      throw Unimplemented(
-          "no translation to TensorFlow: {}. Write the model without it, or leave the prediction "
-          "that needs it out of predictions",
-          describe(operation));
-    }
-    to.enter(operation.scope);
-    Call call(operation, to);
-    try {
-      found->second.translate(call);
-    } catch (Error& error) {
-      error.add_context(fmt::format("translating {}", describe(operation)));
-      throw;
-    }
+void translate_operation(const Operation& operation, const std::string& scope, Translation& to) {
+  const auto found = table().find(operation.kind);
+  if (found == table().end()) {
+    throw Unimplemented(
+        "no translation to TensorFlow: {}. Write the model without it, or leave the prediction "
+        "that needs it out of predictions",
+        describe(operation));
+  }
+  to.enter(scope);
+  Call call(operation, to);
+  try {
+    found->second.translate(call);
+  } catch (Error& error) {
+    error.add_context(fmt::format("translating {}", describe(operation)));
+    throw;
+  }
+}
+
+void add_operations(Translation& to) {
+  for (const auto& operation : to.program().operations) {
+    translate_operation(operation, operation.scope, to);
   }
 }
 
@@ -122,35 +132,81 @@ GraphTensor named(Translation& to, const std::string& name, const std::string& f
   return {.name = node + ":0", .type = type, .shape = std::move(shape)};
 }
 
-void add_outputs(const Program& program, Translation& to, TranslatedModel& model) {
+std::vector<std::pair<std::string, GraphTensor>> add_outputs(Translation& to) {
+  const Program& program = to.program();
   to.enter("head/predictions");
+  std::vector<std::pair<std::string, GraphTensor>> outputs;
   std::map<std::string, ValueId> by_name;
   for (const auto& [name, id] : program.outputs) {
     by_name[name] = id;
     const Value& value = program.values[id.index];
-    model.outputs.emplace_back(
+    outputs.emplace_back(
         name, named(to, name, to.get(id), graph_type(value.dtype), shape_of(value.sizes)));
   }
   for (const auto& output : program.string_outputs) {
     const ValueId id = by_name.at(output.ids);
     const Value& value = program.values[id.index];
     const auto made = words(to, to.get(id), graph_type(value.dtype), output.words);
-    model.outputs.emplace_back(
-        output.name, named(to, output.name, made, DataType::kString, shape_of(value.sizes)));
+    outputs.emplace_back(output.name,
+                         named(to, output.name, made, DataType::kString, shape_of(value.sizes)));
   }
+  return outputs;
 }
 
 }  // namespace
 
+graph::Versions graph_versions() { return {.producer = kProducer, .min_consumer = 12}; }
+
+graph::Shape shape_of(const std::vector<Size>& sizes) {
+  graph::Shape shape;
+  for (const Size& size : sizes) shape.dims.push_back(size.follows_batch() ? -1 : size.constant);
+  return shape;
+}
+
+std::vector<std::pair<std::string, GraphTensor>> translate_into(
+    const Program& program, const ProgramInputs& inputs, GraphBuilder& builder,
+    std::vector<GraphVariable>& variables) {
+  Translation to(program, builder);
+  add_inputs(inputs, to);
+  builder.enter("");
+  add_variables(to, variables);
+  add_operations(to);
+  return add_outputs(to);
+}
+
+std::string translate_function(const Program& program, const std::string& input,
+                               GraphBuilder& builder) {
+  if (program.features.size() != 1 || program.outputs.size() != 1 || !program.variables.empty()) {
+    throw InvalidArgument("a function of one tensor must give one that depends on it alone");
+  }
+  const std::string scope = builder.scope();
+  Translation to(program, builder);
+  to.set(program.features[0].second, input);
+  for (const auto& operation : program.operations) translate_operation(operation, scope, to);
+  return to.get(program.outputs[0].second);
+}
+
 TranslatedModel translate(const Program& program) {
+  if (!program.columns.empty()) {
+    throw Unimplemented("a model with feature columns is exported with a serving input");
+  }
+  GraphBuilder builder;
   TranslatedModel model;
-  Translation to(program);
-  add_inputs(program, to, model);
-  add_variables(program, to, model);
-  add_operations(program, to);
-  add_outputs(program, to, model);
-  model.graph = to.take();
-  model.graph.versions = {.producer = kProducer, .min_consumer = 12};
+  ProgramInputs inputs;
+  for (const auto& [name, id] : program.features) {
+    const Value& value = program.values[id.index];
+    const auto type = graph_type(value.dtype);
+    const graph::Shape shape = shape_of(value.sizes);
+    inputs.features.push_back(
+        builder.add(name, "Placeholder", {}, {{"dtype", type}, {"shape", shape}}));
+    const std::string& node = inputs.features.back();
+    model.inputs.emplace_back(name, GraphTensor{.name = node + ":0", .type = type, .shape = shape});
+    const bool has_rows = !value.sizes.empty() && value.sizes[0].per_row == 1;
+    if (has_rows && !builder.has_batch_source()) builder.set_batch_source(node, type);
+  }
+  model.outputs = translate_into(program, inputs, builder, model.variables);
+  model.graph = builder.take();
+  model.graph.versions = graph_versions();
   return model;
 }
 

@@ -55,68 +55,6 @@ TensorValue graph_value(const at::Tensor& tensor) {
 
 // ------------------------------------------------------------------------------- Translation
 
-std::string Translation::unique(std::string name) {
-  for (char& letter : name) {
-    const bool allowed = std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_' ||
-                         letter == '.' || letter == '/' || letter == '-';
-    if (!allowed) letter = '_';
-  }
-  if (names_.insert(name).second) return name;
-  for (int number = 1;; ++number) {
-    const std::string next = fmt::format("{}_{}", name, number);
-    if (names_.insert(next).second) return next;
-  }
-}
-
-std::string Translation::add(std::string_view name, std::string_view op,
-                             std::vector<std::string> inputs, graph::Attrs attrs) {
-  const std::string full = scope_.empty() ? std::string(name) : fmt::format("{}/{}", scope_, name);
-  const std::string used = unique(full);
-  graph_.nodes.push_back({.name = used,
-                          .op = std::string(op),
-                          .inputs = std::move(inputs),
-                          .attrs = std::move(attrs)});
-  return used;
-}
-
-std::string Translation::constant(const TensorValue& value) {
-  const auto found = std::find_if(constants_.begin(), constants_.end(),
-                                  [&](const auto& held) { return held.first == value; });
-  if (found != constants_.end()) return found->second;
-  const std::string name = add("Const", "Const", {}, {{"dtype", value.dtype}, {"value", value}});
-  constants_.emplace_back(value, name);
-  return name;
-}
-
-std::string Translation::ints(const std::vector<std::int64_t>& values) {
-  return constant(TensorValue::vector(std::vector<std::int32_t>(values.begin(), values.end())));
-}
-
-std::string Translation::cast(const std::string& input, DataType from, DataType to) {
-  if (from == to) return input;
-  return add("Cast", "Cast", {input}, {{"SrcT", from}, {"DstT", to}, {"Truncate", false}});
-}
-
-std::string Translation::batch_size() {
-  if (!batch_size_.empty()) return batch_size_;
-  for (const auto& [name, id] : program_.features) {
-    const Value& feature = value(id);
-    if (feature.sizes.empty() || feature.sizes[0].per_row != 1) continue;
-    const auto shape = add("Shape", "Shape", {get(id)},
-                           {{"T", graph_type(feature.dtype)}, {"out_type", DataType::kInt32}});
-    batch_size_ = add("batch_size", "StridedSlice", {shape, ints({0}), ints({1}), ints({1})},
-                      {{"T", DataType::kInt32},
-                       {"Index", DataType::kInt32},
-                       {"begin_mask", 0},
-                       {"end_mask", 0},
-                       {"ellipsis_mask", 0},
-                       {"new_axis_mask", 0},
-                       {"shrink_axis_mask", 1}});
-    return batch_size_;
-  }
-  throw InvalidArgument("no prediction depends on a feature with a row for each example");
-}
-
 std::string Translation::shape_vector(const std::vector<Size>& sizes) {
   std::vector<std::int64_t> known;
   for (const Size& size : sizes) {
@@ -128,10 +66,11 @@ std::string Translation::shape_vector(const std::vector<Size>& sizes) {
     if (!size.follows_batch()) {
       parts.push_back(constant(TensorValue::scalar(static_cast<std::int32_t>(size.constant))));
     } else if (size.per_row == 1) {
-      parts.push_back(batch_size());
+      parts.push_back(builder_.batch_size());
     } else {
       const auto factor = constant(TensorValue::scalar(static_cast<std::int32_t>(size.per_row)));
-      parts.push_back(add("mul", "Mul", {batch_size(), factor}, {{"T", DataType::kInt32}}));
+      parts.push_back(
+          add("mul", "Mul", {builder_.batch_size(), factor}, {{"T", DataType::kInt32}}));
     }
   }
   const auto count = static_cast<std::int64_t>(parts.size());
@@ -161,7 +100,7 @@ void Translation::set_permuted(ValueId output, ValueId input, const Order& axes)
   for (std::size_t i = 0; i < axes.size(); ++i) {
     place[static_cast<std::size_t>(axes[i])] = static_cast<std::int64_t>(i);
   }
-  const auto forms = held_.at(input.index);
+  const auto forms = forms_of(input);
   for (const auto& [order, node] : forms) {
     Order seen;
     for (const std::int64_t axis : order) seen.push_back(place[static_cast<std::size_t>(axis)]);
@@ -169,20 +108,34 @@ void Translation::set_permuted(ValueId output, ValueId input, const Order& axes)
   }
 }
 
-const Order& Translation::order_of(ValueId id) const { return held_.at(id.index).front().first; }
+const Translation::Forms& Translation::forms_of(ValueId id) const {
+  const auto found = held_.find(id.index);
+  if (found != held_.end()) return found->second;
+  throw Unimplemented(
+      "the ids of a feature column are read by an operation of the model's own: an exported graph "
+      "reads them through InputLayer and LinearModel alone");
+}
+
+const ColumnNodes& Translation::ids(ValueId id) const {
+  const auto found = ids_.find(id.index);
+  if (found != ids_.end()) return found->second;
+  throw Unimplemented("muster::lookup reads ids that are not those of a feature column");
+}
+
+const Order& Translation::order_of(ValueId id) const { return forms_of(id).front().first; }
 
 bool Translation::has(ValueId id, const Order& order) const {
-  const auto& forms = held_.at(id.index);
+  const auto& forms = forms_of(id);
   return std::any_of(forms.begin(), forms.end(),
                      [&](const auto& form) { return form.first == order; });
 }
 
 std::string Translation::get(ValueId id, Order order) {
   if (order.empty()) order = identity_order(value(id).sizes.size());
-  auto& forms = held_.at(id.index);
-  for (const auto& form : forms) {
+  for (const auto& form : forms_of(id)) {
     if (form.first == order) return form.second;
   }
+  auto& forms = held_.at(id.index);
   const auto& [from, node] = forms.front();
   std::vector<std::int64_t> permutation;
   for (const std::int64_t axis : order) {

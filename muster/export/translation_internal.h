@@ -2,13 +2,14 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "muster/export/graph_builder_internal.h"
 #include "muster/export/program.h"
+#include "muster/export/translate.h"
 #include "muster/graph/graph_def.h"
 
 /// How a Program becomes nodes of a graph.
@@ -24,19 +25,34 @@ inline const Order kChannelsLast{0, 2, 3, 1};
 graph::DataType graph_type(at::ScalarType type);
 graph::TensorValue graph_value(const at::Tensor& tensor);
 
-/// The graph under construction and what stands for each traced value in it. Transposes are only
-/// written where somebody asks for an order that no node gives.
+/// What a feature column gives to a graph: numbers [rows, width], or ids with the rows they belong
+/// to.
+struct ColumnNodes {
+  std::string numbers{};
+  /// int64 [n], each inside of the table.
+  std::string ids{};
+  /// int32 [n], rising.
+  std::string rows{};
+  /// float [n]; empty where every id counts as 1.
+  std::string weights{};
+};
+
+/// What stands for each traced value in the graph. Transposes are only written where somebody asks
+/// for an order that no node gives.
 class Translation {
  public:
-  explicit Translation(const Program& program) : program_(program) {}
+  Translation(const Program& program, GraphBuilder& builder)
+      : program_(program), builder_(builder) {}
 
-  /// Adds a node; the name is made unique. Returns it.
   std::string add(std::string_view name, std::string_view op, std::vector<std::string> inputs,
-                  graph::Attrs attrs);
-  /// Adds a constant, or finds the equal one.
-  std::string constant(const graph::TensorValue& value);
-  std::string ints(const std::vector<std::int64_t>& values);
-  std::string cast(const std::string& input, graph::DataType from, graph::DataType to);
+                  graph::Attrs attrs) {
+    return builder_.add(name, op, std::move(inputs), std::move(attrs));
+  }
+  std::string constant(const graph::TensorValue& value) { return builder_.constant(value); }
+  std::string ints(const std::vector<std::int64_t>& values) { return builder_.ints(values); }
+  std::string cast(const std::string& input, graph::DataType from, graph::DataType to) {
+    return builder_.cast(input, from, to);
+  }
   /// The sizes as an int32 vector, computed where they follow the batch.
   std::string shape_vector(const std::vector<Size>& sizes);
   /// For Reshape: -1 for the size that follows the batch, where it is only one.
@@ -46,32 +62,33 @@ class Translation {
   void set(ValueId id, const std::string& node, Order order = {});
   /// The output is the input seen with its axes permuted: axis i is the input's axes[i].
   void set_permuted(ValueId output, ValueId input, const Order& axes);
-  /// A tensor of the graph that holds the value in this order; empty: as traced.
+  /// A tensor of the graph that holds the value in this order; empty: as traced. Throws
+  /// Unimplemented for the ids of a column, which only a lookup reads.
   std::string get(ValueId id, Order order = {});
   /// An order that get() has without a transpose.
   const Order& order_of(ValueId id) const;
   /// Whether get() has this order without a transpose.
   bool has(ValueId id, const Order& order) const;
 
+  /// Says which nodes give the ids of a column.
+  void set_ids(ValueId id, ColumnNodes nodes) { ids_[id.index] = std::move(nodes); }
+  /// Throws Unimplemented for a value that is no column's.
+  const ColumnNodes& ids(ValueId id) const;
+
   const Value& value(ValueId id) const { return program_.values[id.index]; }
   const Program& program() const { return program_; }
+  GraphBuilder& builder() { return builder_; }
   /// Prefix of the names of nodes that are added from now on.
-  void enter(const std::string& scope) { scope_ = scope; }
-
-  graph::GraphDef take() { return std::move(graph_); }
-  graph::GraphDef& graph() { return graph_; }
+  void enter(const std::string& scope) { builder_.enter(scope); }
 
  private:
-  std::string batch_size();
-  std::string unique(std::string name);
+  using Forms = std::vector<std::pair<Order, std::string>>;
+  const Forms& forms_of(ValueId id) const;
 
   const Program& program_;
-  graph::GraphDef graph_;
-  std::set<std::string, std::less<>> names_;
-  std::vector<std::pair<graph::TensorValue, std::string>> constants_;
-  std::map<std::size_t, std::vector<std::pair<Order, std::string>>> held_;
-  std::string scope_;
-  std::string batch_size_;
+  GraphBuilder& builder_;
+  std::map<std::size_t, Forms> held_;
+  std::map<std::size_t, ColumnNodes> ids_;
 };
 
 /// One operation with readers for its arguments; they throw Unimplemented for an argument of a kind
@@ -120,6 +137,29 @@ class Call {
   const Operation& operation_;
 };
 
+/// What feeds a program in a graph.
+struct ProgramInputs {
+  /// For each of the program's features a node that gives it.
+  std::vector<std::string> features{};
+  /// For each of the program's columns.
+  std::vector<ColumnNodes> columns{};
+};
+
+/// Adds the program to a graph and returns its predictions. Variables that are there already are
+/// used again, others are added to the list. Throws as translate() does.
+std::vector<std::pair<std::string, GraphTensor>> translate_into(
+    const Program& program, const ProgramInputs& inputs, GraphBuilder& builder,
+    std::vector<GraphVariable>& variables);
+
+/// Adds a program of one feature and one output, without variables; returns the output's node.
+std::string translate_function(const Program& program, const std::string& input,
+                               GraphBuilder& builder);
+
+/// The version that a finished graph carries.
+graph::Versions graph_versions();
+/// -1 where a size follows the batch.
+graph::Shape shape_of(const std::vector<Size>& sizes);
+
 /// How one operation of libtorch is written in TensorFlow's.
 struct OpTranslation {
   std::string_view aten;
@@ -128,6 +168,7 @@ struct OpTranslation {
   void (*translate)(Call& call);
 };
 
+std::span<const OpTranslation> column_translations();
 std::span<const OpTranslation> linear_translations();
 std::span<const OpTranslation> pointwise_translations();
 std::span<const OpTranslation> reduction_translations();

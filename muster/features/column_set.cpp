@@ -190,4 +190,10 @@ Features ColumnSet::prepare(Features features) const {
   return features;
 }
 
+std::vector<std::string> ColumnSet::prepared_names() const {
+  std::vector<std::string> names;
+  for (const auto& piece : plan_->pieces) names.push_back(piece.feature);
+  return names;
+}
+
 }  // namespace muster

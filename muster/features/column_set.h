@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "muster/features/column_cache.h"
@@ -58,6 +59,8 @@ class ColumnSet {
   /// The raw features stay. A set of the same columns for the same use finds the pieces again, also
   /// after slice() and to().
   Features prepare(Features features) const;
+  /// The names under which prepare() leaves the pieces, in their order.
+  std::vector<std::string> prepared_names() const;
 
  private:
   struct Plan;

@@ -55,18 +55,21 @@ std::string bytes_from_text(std::string_view text) {
   return serialize(message);
 }
 
-}  // namespace
-
-std::string to_text(const GraphDef& graph) {
-  const std::string bytes = encode_graph(graph);
-  proto::GraphDef message;
-  if (!message.ParseFromString(bytes)) {
+// Maps in the order of their keys.
+template <typename Proto>
+std::string text_of(std::string_view bytes) {
+  Proto message;
+  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     throw InvalidArgument("the graph has a name that is no UTF-8, which a GraphDef cannot hold");
   }
   std::string text;
   google::protobuf::TextFormat::PrintToString(message, &text);
   return text;
 }
+
+}  // namespace
+
+std::string to_text(const GraphDef& graph) { return text_of<proto::GraphDef>(encode_graph(graph)); }
 
 GraphDef parse_graph_text(std::string_view text, const GraphLimits& limits) {
   if (text.size() > limits.file_bytes) {
@@ -78,6 +81,10 @@ GraphDef parse_graph_text(std::string_view text, const GraphLimits& limits) {
 
 std::string saved_model_bytes_from_text(std::string_view text) {
   return bytes_from_text<proto::SavedModel>(text);
+}
+
+std::string saved_model_text_from_bytes(std::string_view bytes) {
+  return text_of<proto::SavedModel>(bytes);
 }
 
 std::string op_list_bytes_from_text(std::string_view text) {

@@ -117,14 +117,15 @@ SavedModel read_saved_model(const Path& dir, const GraphLimits& limits) {
 }
 
 void write_saved_model(const Path& dir, const SavedModel& model,
-                       const std::function<void(const Path& folder)>& fill) {
+                       const std::function<void(const Path& folder)>& fill, bool as_text) {
   try {
     check_model(model);
-    const std::string bytes = encode_saved_model(model);
+    std::string bytes = encode_saved_model(model);
+    if (as_text) bytes = saved_model_text_from_bytes(bytes);
     if (file_exists(dir)) throw AlreadyExists("the folder is there already");
     TemporaryFolder temporary(temporary_beside(dir));
     if (fill) fill(temporary.path());
-    write_file_atomically(temporary.path() / kBinaryName, bytes);
+    write_file_atomically(temporary.path() / (as_text ? kTextName : kBinaryName), bytes);
     temporary.publish(dir);
   } catch (Error& error) {
     error.add_context(fmt::format("writing the SavedModel {}", dir.string()));

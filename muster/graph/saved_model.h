@@ -137,10 +137,12 @@ bool is_saved_model(const Path& dir);
 SavedModel read_saved_model(const Path& dir, const GraphLimits& limits = {});
 
 /// Makes a SavedModel folder that appears under its name whole or not at all. `fill` is called with
-/// the temporary folder, to write variables and assets there. Throws AlreadyExists if the name is
+/// the temporary folder, to write variables and assets there. `as_text` writes saved_model.pbtxt in
+/// the place of saved_model.pb. Throws AlreadyExists if the name is
 /// taken, and leaves nothing behind when it throws.
 void write_saved_model(const Path& dir, const SavedModel& model,
-                       const std::function<void(const Path& folder)>& fill = {});
+                       const std::function<void(const Path& folder)>& fill = {},
+                       bool as_text = false);
 
 /// The bytes of saved_model.pb, the same for equal models, and back.
 std::string encode_saved_model(const SavedModel& model);

@@ -1,8 +1,11 @@
 #include <torch/csrc/jit/frontend/tracer.h>
+#include <torch/library.h>
 #include <torch/types.h>
 
 #include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
 #include <variant>
 
 #include "muster/base/error.h"
@@ -67,7 +70,59 @@ at::Tensor factor_tensor(const RaggedColumn& ids, Combiner combiner, const at::T
   return weights / sums.clamp_min(std::numeric_limits<float>::min()).index_select(0, numbers);
 }
 
+constexpr const char* kCombinerNames[] = {"mean", "sqrtn", "sum"};
+
+Combiner combiner_named(const std::string& name) {
+  for (const Combiner combiner : {Combiner::kMean, Combiner::kSqrtN, Combiner::kSum}) {
+    if (name == kCombinerNames[static_cast<int>(combiner)]) return combiner;
+  }
+  throw InvalidArgument("muster::lookup: there is no combiner '{}'", name);
+}
+
+// Takes its arguments from the stack and leaves the result there: so the same lines do for every
+// libtorch, whose types of optional values differ.
+void lookup_on_stack(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  const std::size_t first = stack->size() - 6;
+  const auto argument = [&](std::size_t index) -> const c10::IValue& {
+    return (*stack)[first + index];
+  };
+  const at::Tensor table = argument(0).toTensor();
+  const RaggedColumn ids{.values = argument(1).toTensor(),
+                         .row_splits = argument(2).toTensor(),
+                         .weights = argument(3).isNone() ? at::Tensor() : argument(3).toTensor()};
+  const Combiner combiner = combiner_named(argument(4).toStringRef());
+  at::Tensor rows = table_rows(table, ids);
+  if (!argument(5).isNone()) rows = with_limited_norms(rows, argument(5).toDouble());
+  at::Tensor result = add_by_row(zero_rows(ids, table.size(1), table), ids, combiner, rows);
+  stack->resize(first);
+  stack->emplace_back(std::move(result));
+}
+
+TORCH_LIBRARY_FRAGMENT(muster, library) {
+  library.def(
+      "lookup(Tensor table, Tensor ids, Tensor row_splits, Tensor? weights, str combiner, "
+      "float? max_norm) -> Tensor",
+      torch::CppFunction::makeFromBoxedFunction<&lookup_on_stack>());
+}
+
 }  // namespace
+
+at::Tensor with_limited_norms(const at::Tensor& rows, double max_norm) {
+  const auto norms = rows.norm(2, {1}, /*keepdim=*/true);
+  return rows * (max_norm / norms.clamp_min(max_norm));
+}
+
+at::Tensor lookup(const at::Tensor& table, const RaggedColumn& ids, Combiner combiner,
+                  std::optional<double> max_norm) {
+  static const auto operation =
+      c10::Dispatcher::singleton().findSchemaOrThrow("muster::lookup", "");
+  torch::jit::Stack stack{table, ids.values, ids.row_splits};
+  stack.emplace_back(ids.weights.defined() ? c10::IValue(ids.weights) : c10::IValue());
+  stack.emplace_back(std::string(kCombinerNames[static_cast<int>(combiner)]));
+  stack.emplace_back(max_norm ? c10::IValue(*max_norm) : c10::IValue());
+  operation.callBoxed(stack);
+  return stack.back().toTensor();
+}
 
 IdsView TableIds::view() const {
   return {.ids = ids.values.data_ptr<std::int64_t>(),
@@ -115,8 +170,10 @@ at::Tensor table_rows(const at::Tensor& table, const RaggedColumn& ids) {
                        /*sparse=*/true);
 }
 
+bool is_tracing() { return torch::jit::tracer::isTracing(); }
+
 bool needs_tensor_operations(const at::Tensor& parameter) {
-  return !parameter.is_cpu() || torch::jit::tracer::isTracing();
+  return !parameter.is_cpu() || is_tracing();
 }
 
 }  // namespace muster::internal

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -37,6 +38,16 @@ at::Tensor add_by_row(const at::Tensor& out, const RaggedColumn& ids, Combiner c
 /// The rows of a table that the ids name, [ids, width]; gradients come as sparse tensors.
 at::Tensor table_rows(const at::Tensor& table, const RaggedColumn& ids);
 
+/// What the ids of each row name in the table, combined: [rows, width]. A trace records it as one
+/// operation, `muster::lookup`, so the number of ids, which follows the data, meets no traced size.
+at::Tensor lookup(const at::Tensor& table, const RaggedColumn& ids, Combiner combiner,
+                  std::optional<double> max_norm = {});
+
+/// Rows of a table, those longer than `max_norm` scaled down to it.
+at::Tensor with_limited_norms(const at::Tensor& rows, double max_norm);
+
+/// Whether a trace is being recorded.
+bool is_tracing();
 /// Whether a trace is being recorded or tensors lie where loops of ours cannot reach.
 bool needs_tensor_operations(const at::Tensor& parameter);
 

@@ -54,11 +54,6 @@ void across(const float* gradient, const float* row, std::size_t width, float* o
   for (std::size_t k = 0; k < width; ++k) out[k] = gradient[k] - along * row[k];
 }
 
-at::Tensor with_limited_norms(const at::Tensor& rows, double max_norm) {
-  const auto norms = rows.norm(2, {1}, /*keepdim=*/true);
-  return rows * (max_norm / norms.clamp_min(max_norm));
-}
-
 }  // namespace
 
 struct InputLayer::Table {
@@ -264,8 +259,12 @@ torch::Tensor InputLayer::forward_by_tensors(const std::vector<ColumnPiece>& pie
     const auto& ids = std::get<RaggedColumn>(piece.value);
     const auto& weights = tables_[table_of_column_[piece.first]].weights;
     const EmbeddingTable& options = *columns_->columns()[piece.first].embedding();
+    if (internal::is_tracing()) {
+      parts.push_back(internal::lookup(weights, ids, options.combiner, options.max_norm));
+      continue;
+    }
     auto rows = internal::table_rows(weights, ids);
-    if (options.max_norm) rows = with_limited_norms(rows, *options.max_norm);
+    if (options.max_norm) rows = internal::with_limited_norms(rows, *options.max_norm);
     const auto zeros = internal::zero_rows(piece.value, options.dimension, weights);
     parts.push_back(internal::add_by_row(zeros, ids, options.combiner, rows));
   }

@@ -123,6 +123,7 @@ torch::Tensor LinearModel::forward(const Features& features) {
 }
 
 torch::Tensor LinearModel::forward(const std::vector<ColumnPiece>& pieces) {
+  if (internal::is_tracing()) return forward_traced(pieces);
   const bool libtorchs_gradients = at::GradMode::is_enabled() && gradients_ == nullptr;
   if (libtorchs_gradients || internal::needs_tensor_operations(bias_)) {
     return forward_by_tensors(pieces);
@@ -184,6 +185,28 @@ torch::Tensor LinearModel::forward_by_tensors(const std::vector<ColumnPiece>& pi
     for (std::size_t c = piece.first; c < piece.first + piece.count; ++c) {
       const auto inputs = weights_[c].size(0);
       logits = logits.addmm(block.narrow(1, first, inputs), weights_[c]);
+      first += inputs;
+    }
+  }
+  return logits + bias_;
+}
+
+// A sum of one term a column, whatever the number of their ids.
+torch::Tensor LinearModel::forward_traced(const std::vector<ColumnPiece>& pieces) {
+  torch::Tensor logits;
+  const auto add = [&](const torch::Tensor& term) {
+    logits = logits.defined() ? logits + term : term;
+  };
+  for (const ColumnPiece& piece : pieces) {
+    if (const auto* ids = std::get_if<RaggedColumn>(&piece.value)) {
+      add(internal::lookup(weights_[piece.first], *ids, options_.sparse_combiner));
+      continue;
+    }
+    const auto& block = std::get<at::Tensor>(piece.value);
+    std::int64_t first = 0;
+    for (std::size_t c = piece.first; c < piece.first + piece.count; ++c) {
+      const auto inputs = weights_[c].size(0);
+      add(block.narrow(1, first, inputs).mm(weights_[c]));
       first += inputs;
     }
   }

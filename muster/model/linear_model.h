@@ -51,6 +51,7 @@ class LinearModel : public torch::nn::Module, public SparseTables {
 
   torch::Tensor forward_by_loops(const std::vector<ColumnPiece>& pieces);
   torch::Tensor forward_by_tensors(const std::vector<ColumnPiece>& pieces);
+  torch::Tensor forward_traced(const std::vector<ColumnPiece>& pieces);
 
   LinearModelOptions options_;
   /// One a column, in the order of columns().

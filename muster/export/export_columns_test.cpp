@@ -1,0 +1,416 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/executor/executable_model.h"
+#include "muster/export/export_saved_model.h"
+#include "muster/features/census_columns_internal.h"
+#include "muster/features/collate.h"
+#include "muster/graph/op_registry.h"
+#include "muster/graph/saved_model.h"
+#include "muster/model/head.h"
+#include "muster/model/input_layer.h"
+#include "muster/model/wide_and_deep.h"
+#include "muster/records/example_builder.h"
+#include "muster/testing/data_dir.h"
+#include "muster/testing/message_of.h"
+#include "muster/testing/temp_dir.h"
+
+// Models with feature columns take raw values, and answer what the model answers.
+namespace muster::exporting {
+namespace {
+
+using executor::ExecutableModel;
+using executor::StringTensor;
+using executor::Values;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::TempDir;
+
+FeatureColumnList both(FeatureColumnList left, const FeatureColumnList& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+struct Columns {
+  FeatureColumnList wide{};
+  FeatureColumnList deep{};
+  Combiner combiner = Combiner::kSum;
+
+  FeatureColumnList all() const { return both(wide, deep); }
+};
+
+// Any weights, none of them 0.
+std::shared_ptr<Model> model_of(const Columns& columns) {
+  WideAndDeepOptions options{.linear_sparse_combiner = columns.combiner};
+  if (!columns.wide.empty()) {
+    options.linear_columns = std::make_shared<const ColumnSet>(columns.wide, ColumnUse::kLinear);
+  }
+  if (!columns.deep.empty()) {
+    options.dnn_columns = std::make_shared<const ColumnSet>(columns.deep, ColumnUse::kInputLayer);
+    options.hidden_units = {4};
+  }
+  auto model = std::make_shared<WideAndDeep>(options);
+  torch::manual_seed(7);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model->parameters()) parameter.uniform_(-1, 1);
+  model->eval();
+  return model;
+}
+
+executor::Value fed(const FeatureValue& value) {
+  if (const auto* tensor = std::get_if<at::Tensor>(&value)) return *tensor;
+  const auto& strings = std::get<StringColumn>(value);
+  return StringTensor({strings.values().begin(), strings.values().end()}, strings.shape());
+}
+
+void expect_same(const Features& wanted, const Values& answers) {
+  for (const auto& [name, value] : wanted) {
+    ASSERT_TRUE(answers.contains(name)) << name;
+    const auto& answer = answers.at(name);
+    if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
+      EXPECT_EQ(std::get<at::Tensor>(answer).sizes(), tensor->sizes()) << name;
+      EXPECT_TRUE(at::allclose(std::get<at::Tensor>(answer), *tensor, 1e-5, 1e-5))
+          << name << std::get<at::Tensor>(answer) << *tensor;
+    } else {
+      EXPECT_EQ(std::get<StringTensor>(answer).values(),
+                std::get<StringTensor>(fed(value)).values())
+          << name;
+    }
+  }
+}
+
+void check_registry(const Path& dir) {
+  const auto data = testing::data_dir();
+  if (!data) return;
+  static const auto registry = graph::OpRegistry::read(*data / "tensorflow" / "ops.pbtxt.xz");
+  EXPECT_NO_THROW(registry.check(graph::read_saved_model(dir).meta_graphs.at(0).graph));
+}
+
+/// An export of a model, and the model.
+class Exported {
+ public:
+  Exported(std::shared_ptr<Model> model, const ServingInput& input, HeadPtr head = {})
+      : model_(std::move(model)), head_(head ? std::move(head) : binary_class_head()) {
+    write_model(*model_, head_.get(), input, folder_ / "export");
+    check_registry(folder_ / "export");
+    executable_ = ExecutableModel::load(folder_ / "export");
+  }
+
+  Features predictions(const Features& features) {
+    const torch::NoGradGuard no_grad;
+    return model_->call({.features = features}, Mode::kPredict, head_.get()).predictions;
+  }
+  void expect_same_answers(const Features& features, const Values& inputs,
+                           const char* signature = "predict") {
+    expect_same(predictions(features), executable_->run(signature, inputs));
+  }
+  /// Features as they are, all rows and each alone.
+  void expect_same_answers(const Features& features) {
+    for (std::int64_t row = -1; row < features.batch_size(); ++row) {
+      const Features some = row < 0 ? features : features.slice(row, row + 1);
+      Values inputs;
+      for (const auto& [name, value] : some) inputs.emplace(name, fed(value));
+      expect_same_answers(some, inputs);
+    }
+  }
+  const ExecutableModel& executable() const { return *executable_; }
+  graph::MetaGraph meta() const {
+    return graph::read_saved_model(folder_ / "export").meta_graphs.at(0);
+  }
+  Path dir() const { return folder_ / "export"; }
+
+ private:
+  TempDir folder_;
+  std::shared_ptr<Model> model_;
+  HeadPtr head_;
+  std::optional<ExecutableModel> executable_;
+};
+
+void expect_same_as_json(const Columns& columns, const Features& features) {
+  Exported exported(model_of(columns), json_serving_input(columns.all()));
+  exported.expect_same_answers(features);
+}
+
+Features words(std::vector<std::string> values) {
+  const auto rows = static_cast<std::int64_t>(values.size());
+  return {{"word", StringColumn(std::move(values), {rows})}};
+}
+
+at::Tensor longs(const std::vector<std::int64_t>& values) {
+  return torch::tensor(values, torch::kLong);
+}
+
+TEST(ExportedColumns, HashWordsAndNumbers) {
+  const auto word = categorical_column_with_hash_bucket("word", 7);
+  const auto number = categorical_column_with_hash_bucket("number", 5, CategoryType::kInt);
+  Features features = words({"a", "", "omar", "stringer"});
+  features.add("number", longs({101, -1, 201, 301}));
+  expect_same_as_json({.wide = {word, number}, .deep = {embedding_column(word, 3)}}, features);
+}
+
+TEST(ExportedColumns, LookUpVocabularies) {
+  const std::vector<std::string> three{"a", "b", "c"};
+  for (const auto& options : {VocabularyOptions{}, {.default_value = 1}, {.num_oov_buckets = 3}}) {
+    const auto word = categorical_column_with_vocabulary_list("word", three, options);
+    const auto number = categorical_column_with_vocabulary_list(
+        "number", std::vector<std::int64_t>{5, 70, 600}, options);
+    Features features = words({"c", "unknown", "", "a", "strange"});
+    features.add("number", longs({600, 5, -1, 7, 8}));
+    expect_same_as_json(
+        {.wide = {word, number}, .deep = {indicator_column(word), embedding_column(number, 2)}},
+        features);
+  }
+}
+
+TEST(ExportedColumns, CarryVocabularyFilesAsAssets) {
+  const TempDir folder;
+  testing::write_bytes(folder / "words.txt", "a\nb b\r\nc\nnot read\n");
+  testing::write_bytes(folder / "numbers.txt", "5\n70\n");
+  const Columns columns{
+      .wide = {
+          categorical_column_with_vocabulary_file("word", folder / "words.txt", 3),
+          categorical_column_with_vocabulary_file("number", folder / "numbers.txt", {},
+                                                  CategoryType::kInt, {.num_oov_buckets = 2})}};
+  Exported exported(model_of(columns), json_serving_input(columns.all()));
+  Features features = words({"b b", "not read", "a", "c"});
+  features.add("number", longs({70, 5, 9, 10}));
+  exported.expect_same_answers(features);
+  EXPECT_EQ(testing::read_bytes(exported.dir() / "assets" / "words.txt"), "a\nb b\nc\n");
+  EXPECT_EQ(graph::asset_files(exported.meta()).size(), 2U);
+}
+
+TEST(ExportedColumns, KeepIdsInTheirRange) {
+  const auto id = categorical_column_with_identity("id", 4);
+  Exported strict(model_of({.wide = {id}, .deep = {indicator_column(id)}}),
+                  json_serving_input(FeatureColumnList{id}));
+  strict.expect_same_answers({{"id", longs({0, 3, -1, 2})}});
+  EXPECT_THAT(message_of([&] {
+                strict.executable().run("predict", {{"id", longs({1, 4})}});
+              }),
+              HasSubstr("column \"id\""));
+  const auto lenient = categorical_column_with_identity("id", 4, 2);
+  expect_same_as_json({.wide = {lenient}}, {{"id", longs({0, 9, -1, -7, 3})}});
+}
+
+TEST(ExportedColumns, PutNumbersIntoBuckets) {
+  const auto age = numeric_column("age");
+  const auto pair = numeric_column("pair", {.shape = {2}});
+  const auto ages = bucketized_column(age, {18, 25});
+  const auto pairs = bucketized_column(pair, {0, 10, 100});
+  expect_same_as_json({.wide = {ages, pairs, age}, .deep = {ages, pairs, pair}},
+                      {{"age", torch::tensor({17.0F, 18.0F, 40.0F})},
+                       {"pair", torch::tensor({{-5.0F, 1e4F}, {150.0F, 10.0F}, {5.0F, 100.0F}})}});
+}
+
+TEST(ExportedColumns, NormalizeNumbers) {
+  const auto money = numeric_column("money", {.normalizer = [](const at::Tensor& x) {
+                                      return (torch::log1p(x.to(torch::kFloat)) - 0.7) / 2.4;
+                                    }});
+  expect_same_as_json({.wide = {bucketized_column(money, {-0.2F, 1})}, .deep = {money}},
+                      {{"money", torch::tensor({0.0F, 2174.0F, 99999.0F})}});
+  const auto strange =
+      numeric_column("money", {.normalizer = [](const at::Tensor& x) { return x.digamma(); }});
+  EXPECT_THAT(message_of([&] { expect_same_as_json({.deep = {strange}}, {}); }),
+              AllOf(HasSubstr("normalizer of column \"money\""), HasSubstr("aten::digamma")));
+}
+
+TEST(ExportedColumns, CrossWordsIdsAndBuckets) {
+  const auto ages = bucketized_column(numeric_column("age"), {18, 25});
+  const auto known =
+      categorical_column_with_vocabulary_list("known", std::vector<std::string>{"x", "y"});
+  Features features = words({"a", "b", "", "c"});
+  features.add("known", StringColumn({"y", "unknown", "x", "x"}, {4}));
+  features.add("age", torch::tensor({17.0F, 20.0F, 30.0F, 90.0F}));
+  const Columns columns{
+      .wide = {crossed_column({"word", "known"}, 11), crossed_column({"word", known, ages}, 1000),
+               crossed_column({ages, known}, 13, 5)},
+      .deep = {embedding_column(crossed_column({ages, "word"}, 9), 2)}};
+  expect_same_as_json(columns, features);
+}
+
+TEST(ExportedColumns, ShareTables) {
+  const auto first = categorical_column_with_vocabulary_list("first", {"a", "b", "c"});
+  const auto second = categorical_column_with_vocabulary_list("second", {"c", "b", "a"});
+  expect_same_as_json({.deep = shared_embedding_columns({first, second}, 3)},
+                      {{"first", StringColumn({"a", "c", "?"}, {3})},
+                       {"second", StringColumn({"a", "b", "c"}, {3})}});
+}
+
+// ------------------------------------------------------------------------------------- Examples
+
+/// People with any number of words, ids and weights.
+std::vector<std::string> ragged_examples() {
+  const std::vector<std::vector<std::string_view>> bags{
+      {"a", "b", "a"}, {}, {"unknown", "c"}, {"b", "", "b", "b"}};
+  std::vector<std::string> examples;
+  for (std::size_t row = 0; row < bags.size(); ++row) {
+    ExampleBuilder builder;
+    builder.add_bytes("bag", bags[row]);
+    for (std::size_t i = 0; i < bags[row].size(); ++i) {
+      builder.add_float("weight", static_cast<float>(i) - 0.5F);
+      builder.add_int("id", static_cast<std::int64_t>((row + 2 * i) % 5));
+    }
+    if (row != 1) builder.add_float("age", 20.0F + static_cast<float>(row));
+    examples.push_back(builder.serialize());
+  }
+  return examples;
+}
+
+Features parsed(const std::vector<std::string>& examples, const FeatureSpecs& specs) {
+  const auto decoder = std::make_shared<const ExampleDecoder>(specs);
+  const auto held = std::make_shared<const std::vector<std::string>>(examples);
+  const std::vector<std::string_view> views(held->begin(), held->end());
+  return to_features(
+      decoder->decode(views), specs,
+      std::make_shared<const std::pair<decltype(decoder), decltype(held)>>(decoder, held));
+}
+
+TEST(ExportedColumns, ReadExamplesOfAnyLength) {
+  const auto bag = categorical_column_with_vocabulary_list("bag", {"a", "b", "c"});
+  const auto id = categorical_column_with_identity("id", 5);
+  const auto hashed = categorical_column_with_hash_bucket("bag", 6);
+  const auto heavy = weighted_categorical_column(bag, "weight");
+  const auto age = numeric_column("age", {.default_value = {33}});
+  for (const Combiner combiner : {Combiner::kSum, Combiner::kMean, Combiner::kSqrtN}) {
+    const Columns columns{
+        .wide = {hashed, heavy, id, crossed_column({"bag", id}, 50)},
+        .deep = {embedding_column(bag, 3, {.combiner = combiner}),
+                 embedding_column(heavy, 2, {.combiner = combiner}),
+                 embedding_column(id, 4, {.combiner = combiner, .max_norm = 0.8}),
+                 indicator_column(bag), indicator_column(weighted_categorical_column(id, "weight")),
+                 age},
+        .combiner = combiner};
+    Exported exported(model_of(columns), example_serving_input(columns.all()));
+    const auto examples = ragged_examples();
+    const auto specs = make_parse_example_spec(columns.all());
+    exported.expect_same_answers(parsed(examples, specs), {{"examples", StringTensor(examples)}});
+    for (const auto& one : examples) {
+      exported.expect_same_answers(parsed({one}, specs), {{"examples", StringTensor({one})}});
+    }
+  }
+}
+
+// -------------------------------------------------------------------------------------- Census
+
+TEST(ExportedCensus, AnswersAsTheModelDoesForAllReceivers) {
+  const auto census = internal::census_columns(8, 1000);
+  const Columns columns{.wide = census.wide, .deep = census.deep};
+  const auto model = model_of(columns);
+  const std::size_t rows = 200;
+  const Features people = internal::census_features(rows);
+  const auto lines = make_synthetic_census(rows, 1).rows;
+
+  Values named;
+  std::vector<ExampleBuilder> builders(rows);
+  for (const auto& [key, spec] : make_parse_example_spec(columns.all())) {
+    const auto& value = people.at(key);
+    if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
+      const auto numbers = tensor->to(torch::kFloat);
+      named.emplace(key, numbers);
+      for (std::size_t i = 0; i < rows; ++i) {
+        builders[i].add_float(key, numbers[static_cast<std::int64_t>(i)].item<float>());
+      }
+    } else {
+      named.emplace(key, fed(value));
+      for (std::size_t i = 0; i < rows; ++i) {
+        builders[i].add_bytes(key, std::get<StringColumn>(value).values()[i]);
+      }
+    }
+  }
+  std::vector<std::string> examples;
+  for (const auto& builder : builders) examples.push_back(builder.serialize());
+
+  std::vector<CsvField> fields;
+  for (const auto& [name, value] : people) {
+    if (name == "income_bracket") {
+      fields.push_back(CsvField::string(name));
+    } else if (name == "fnlwgt") {
+      fields.push_back(CsvField::ignored(name));
+    } else {
+      const bool number = std::holds_alternative<at::Tensor>(value);
+      fields.push_back(number ? CsvField::int32(name, 0) : CsvField::string(name, ""));
+    }
+  }
+  const auto csv = csv_serving_input({.fields = fields, .csv = {.strip_blanks = true}});
+
+  Exported json(model, json_serving_input(columns.all()));
+  json.expect_same_answers(people, named);
+  EXPECT_THAT(json.executable().signatures().size(), 2U);
+
+  Exported by_rows(model, with_alternative(csv, "json", json_serving_input(columns.all())));
+  by_rows.expect_same_answers(people, {{"csv_row", StringTensor(lines)}});
+  by_rows.expect_same_answers(people, named, "json:predict");
+  std::vector<std::string> names;
+  for (const auto& item : by_rows.executable().signatures()) names.push_back(item.first);
+  EXPECT_THAT(names, ElementsAre("classification", "json:predict", "json:serving_default",
+                                 "predict", "regression", "serving_default"));
+  const auto classified =
+      by_rows.executable().run("classification", {{"inputs", StringTensor(lines)}});
+  EXPECT_EQ(executor::shape_of(classified.at("classes")),
+            (std::vector<std::int64_t>{static_cast<std::int64_t>(rows), 2}));
+  EXPECT_EQ(std::get<StringTensor>(classified.at("classes")).values()[3], "1");
+  const Features wanted = by_rows.predictions(people);
+  EXPECT_TRUE(at::allclose(std::get<at::Tensor>(classified.at("scores")),
+                           wanted.tensor("probabilities"), 1e-5, 1e-5));
+
+  Exported by_examples(model, example_serving_input(columns.all()));
+  by_examples.expect_same_answers(people, {{"examples", StringTensor(examples)}});
+}
+
+// --------------------------------------------------------------------------------- other models
+
+TEST(ExportedColumns, StandBesideFeaturesThatTheModelReadsItself) {
+  struct Mixed : Model {
+    Mixed() {
+      const auto word = categorical_column_with_hash_bucket("word", 7);
+      input = register_module(
+          "input", std::make_shared<InputLayer>(std::make_shared<ColumnSet>(
+                       FeatureColumnList{embedding_column(word, 2)}, ColumnUse::kInputLayer)));
+    }
+    torch::Tensor forward(const Features& x) override {
+      return (input->forward(x).sum(1) * x.tensor("scale")).unsqueeze(1);
+    }
+    std::shared_ptr<InputLayer> input;
+  };
+  const auto model = std::make_shared<Mixed>();
+  model->eval();
+  Features features = words({"a", "b", "c"});
+  features.add("scale", torch::tensor({1.5F, -2.0F, 3.0F}));
+  Exported raw(model, raw_serving_input(features));
+  raw.expect_same_answers(features);
+  Exported json(model,
+                json_serving_input(FeatureSpecs{{"word", VarLen{.kind = FeatureKind::kBytes}},
+                                                {"scale", FixedLen{.kind = FeatureKind::kFloat}}}));
+  json.expect_same_answers(features);
+}
+
+TEST(ExportedColumns, NameWhatTheServingInputLacks) {
+  const auto word = categorical_column_with_hash_bucket("word", 7);
+  const auto other = categorical_column_with_hash_bucket("other", 7);
+  const auto model = model_of({.wide = {word}});
+  const TempDir folder;
+  const auto message = [&](const ServingInput& input) {
+    return message_of(
+        [&] { write_model(*model, binary_class_head().get(), input, folder / "export"); });
+  };
+  EXPECT_THAT(message(json_serving_input(FeatureColumnList{other})),
+              AllOf(HasSubstr("\"word\""), HasSubstr("other")));
+  const ServingInput numbers =
+      json_serving_input(FeatureSpecs{{"word", VarLen{.kind = FeatureKind::kInt64}}});
+  EXPECT_THAT(message(numbers), HasSubstr("strings"));
+  EXPECT_THAT(
+      message(with_alternative(json_serving_input(FeatureColumnList{word}), "alt", numbers)),
+      HasSubstr("column \"word\" reads strings"));
+}
+
+}  // namespace
+}  // namespace muster::exporting
