@@ -7,6 +7,7 @@
 #include "muster/estimator/towers.h"
 #include "muster/export/exporters.h"
 #include "muster/export/inference_graph.h"
+#include "muster/graph/join.h"
 #include "muster/model/input_layer.h"
 #include "muster/model/linear_model.h"
 #include "muster/summary/event_writer.h"
@@ -67,7 +68,8 @@ void InferenceGraphHook::begin(Session& session) {
     const auto why = first_line(describe(std::current_exception()).message);
     log::warning("no graph of the model is written: {}", why);
     // One of an earlier run may be of another model.
-    file_system_for(session.config().model_dir).remove(session.config().model_dir / "graph.pb");
+    file_system_for(session.config().model_dir)
+        .remove(graph::inference_graph_path(session.config().model_dir));
   }
 }
 
