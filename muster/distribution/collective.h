@@ -1,18 +1,15 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
+#include "muster/distribution/peer_options.h"
 #include "muster/estimator/run_config.h"
 #include "muster/estimator/strategy.h"
 
 namespace muster {
 
 struct CollectiveOptions {
-  /// Tasks prove with it that they belong to the run; empty: none is needed.
-  std::string secret{};
-  /// Tells runs of one cluster apart; empty: the addresses of the cluster's tasks.
-  std::string run_id{};
+  PeerOptions peers{};
   /// Gradients of more bytes than this are summed in slices, one for each task, instead of sent
   /// whole to every task. The result is the same to the bit.
   std::int64_t slice_above = 256 * 1024;

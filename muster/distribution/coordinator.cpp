@@ -20,11 +20,11 @@ constexpr auto kBrokenGrace = 300ms;
 constexpr auto kLeaveGrace = 5s;
 
 // "worker:10" comes after "worker:9".
-std::pair<int, std::string> order_of(const std::string& task, bool is_chief) {
+std::pair<int, std::string> order_of(const std::string& task, const Join& join) {
   const auto colon = task.rfind(':');
   const std::string index = colon == std::string::npos ? "" : task.substr(colon + 1);
   const std::string padded = std::string(20 - std::min<std::size_t>(20, index.size()), '0') + index;
-  return {is_chief ? 0 : 1, task.substr(0, colon) + ":" + padded};
+  return {join.is_chief ? 0 : join.is_server ? 2 : 1, task.substr(0, colon) + ":" + padded};
 }
 
 }  // namespace
@@ -84,16 +84,17 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   }
   const std::lock_guard lock(mutex_);
   if (stopped_) return false;
-  auto& member = members_[order_of(connection->peer_task(), join.is_chief)];
+  auto& member = members_[order_of(connection->peer_task(), join)];
   // The task came back before anybody missed it.
   if (member.connection != nullptr) member.connection->close();
-  member = {connection->peer_task(), join.address, connection, Clock::now(), std::nullopt};
-  log::info("{} joins the run, {} of {} tasks are here", member.task, members_.size(),
-            options_.expected);
+  member = {connection->peer_task(), join.address, connection,
+            join.is_server,          Clock::now(), std::nullopt};
+  const std::size_t expected = options_.trainers + options_.servers;
+  log::info("{} joins the run, {} of {} tasks are here", member.task, members_.size(), expected);
   tell(member, MessageType::kTerms, encode(options_.terms));
   if (end_step_) {
     tell(member, MessageType::kEnd, encode_number(*end_step_));
-  } else if (started_ || members_.size() >= options_.expected) {
+  } else if (started_ || members_.size() >= expected) {
     begin_epoch();
   }
   return true;
@@ -157,40 +158,90 @@ void Coordinator::remove(const std::shared_ptr<net::Connection>& connection,
   if (started_ && !stopped_ && !end_step_ && !members_.empty()) begin_epoch();
 }
 
+std::size_t Coordinator::count(bool servers) const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      members_, [&](const auto& entry) { return entry.second.is_server == servers; }));
+}
+
+std::string Coordinator::missing_servers() const {
+  std::string missing;
+  for (std::size_t i = 0; i < options_.servers; ++i) {
+    const std::string task = fmt::format("{}:{}", job::kPs, i);
+    const bool here =
+        std::ranges::any_of(members_, [&](const auto& entry) { return entry.second.task == task; });
+    if (!here) missing += (missing.empty() ? "" : ", ") + task;
+  }
+  return missing;
+}
+
+// Those that hold variables are waited for; the others are told when all of them are there.
 void Coordinator::begin_epoch() {
+  if (count(true) < options_.servers) {
+    if (!due_) {
+      due_ = Clock::now() + options_.join_timeout;
+      log::warning("the run waits for {}, which it cannot do without", missing_servers());
+    }
+    return;
+  }
   started_ = true;
   due_.reset();
   ++epoch_;
-  EpochPlan plan{.number = epoch_};
-  const auto ranges = deal(options_.terms.replicas, members_.size());
+  EpochPlan plan{.number = epoch_, .trainers = count(false)};
+  auto ranges = deal(options_.terms.replicas, plan.trainers);
+  ranges.resize(members_.size());
   std::string who;
   for (auto& [order, member] : members_) {
     const ReplicaRange range = ranges[plan.members.size()];
     plan.members.push_back({member.task, member.address, range});
     member.ready.reset();
-    who +=
-        fmt::format("{}{} [{}, {})", who.empty() ? "" : ", ", member.task, range.first, range.last);
+    who += fmt::format("{}{}", who.empty() ? "" : ", ", member.task);
+    if (!member.is_server) who += fmt::format(" [{}, {})", range.first, range.last);
   }
   log::info("epoch {}: replicas of {}", epoch_, who);
   const std::string head = encode(plan);
   for (auto& [order, member] : members_) tell(member, MessageType::kEpoch, head);
 }
 
-void Coordinator::choose_source() {
+// The one that is furthest; those who are behind get its state.
+Source Coordinator::source_among_trainers() const {
   Source source{.epoch = epoch_};
-  const Progress* furthest = nullptr;
   std::size_t rank = 0;
   for (const auto& [order, member] : members_) {
-    if (!member.ready) return;
-    if (furthest == nullptr || *furthest < *member.ready) {
-      furthest = &*member.ready;
+    if (rank == 0 || source.progress < *member.ready) {
+      source.progress = *member.ready;
       source.rank = rank;
     }
     ++rank;
   }
-  rank = 0;
+  return source;
+}
+
+// What is on the servers counts. One that has lost it makes all go back.
+Source Coordinator::source_with_servers() const {
+  Source source{.epoch = epoch_};
+  std::size_t rank = 0;
   for (const auto& [order, member] : members_) {
-    if (*member.ready < *furthest) source.to.push_back(rank);
+    if (member.is_server && member.ready->step < 0) {
+      return {.epoch = epoch_, .rank = 0, .go_back = true};
+    }
+    if (member.is_server && source.progress < *member.ready) {
+      source.progress = *member.ready;
+      source.rank = rank;
+    }
+    ++rank;
+  }
+  return source;
+}
+
+void Coordinator::choose_source() {
+  const bool all_ready = std::ranges::all_of(
+      members_, [](const auto& entry) { return entry.second.ready.has_value(); });
+  if (!all_ready) return;
+  Source source = options_.servers > 0 ? source_with_servers() : source_among_trainers();
+  std::size_t rank = 0;
+  for (const auto& [order, member] : members_) {
+    const bool behind = source.go_back ? rank != source.rank : *member.ready < source.progress;
+    if (behind) source.to.push_back(rank);
     ++rank;
   }
   for (auto& [order, member] : members_) tell(member, MessageType::kSource, encode(source));
@@ -198,14 +249,19 @@ void Coordinator::choose_source() {
 
 void Coordinator::begin_epoch_if_due() {
   if (end_step_ || !due_ || Clock::now() < *due_) return;
-  if (members_.empty()) {
-    due_ = Clock::now() + kBrokenGrace;
+  const double seconds = std::chrono::duration<double>(options_.join_timeout).count();
+  if (count(true) < options_.servers) {
+    const std::string why =
+        fmt::format("{} did not come within {:.0f} s, and the run cannot do without",
+                    missing_servers(), seconds);
+    log::error("{}", why);
+    for (auto& [order, member] : members_) tell(member, MessageType::kFailed, why);
+    due_.reset();
     return;
   }
   if (!started_) {
     log::warning("{} of {} tasks have come within {:.0f} s: the run begins without the others",
-                 members_.size(), options_.expected,
-                 std::chrono::duration<double>(options_.join_timeout).count());
+                 members_.size(), options_.trainers + options_.servers, seconds);
   }
   begin_epoch();
 }

@@ -18,9 +18,11 @@ namespace muster::internal {
 
 struct CoordinatorOptions {
   RunTerms terms{};
-  /// How many tasks are to take part, the chief among them.
-  std::size_t expected = 1;
-  /// How long the first epoch waits for them.
+  /// How many tasks are to train, the chief among them. The run goes on without some of them.
+  std::size_t trainers = 1;
+  /// How many tasks hold variables. The run does not go on without one of them.
+  std::size_t servers = 0;
+  /// How long the first epoch waits for all, and any epoch for those that hold variables.
   std::chrono::milliseconds join_timeout{60'000};
   std::chrono::milliseconds peer_timeout{10'000};
 };
@@ -55,9 +57,12 @@ class Coordinator {
     std::string task;
     std::string address;
     std::shared_ptr<net::Connection> connection;
+    bool is_server = false;
     Clock::time_point heard;
     std::optional<Progress> ready;
   };
+  /// The chief, then workers, then servers, each by index.
+  using Order = std::pair<int, std::string>;
 
   bool admit(const std::shared_ptr<net::Connection>& connection, const Join& join);
   void handle(const std::shared_ptr<net::Connection>& connection, const net::Frame& frame);
@@ -65,17 +70,20 @@ class Coordinator {
   // These want the mutex held.
   Member* member_of(const net::Connection& connection);
   void tell(Member& member, MessageType type, const std::string& head);
+  std::size_t count(bool servers) const;
+  std::string missing_servers() const;
   void begin_epoch();
   void begin_epoch_if_due();
   void choose_source();
+  Source source_among_trainers() const;
+  Source source_with_servers() const;
   void watch();
 
   const CoordinatorOptions options_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false;
-  /// By rank order: the chief, then workers by index.
-  std::map<std::pair<int, std::string>, Member> members_;
+  std::map<Order, Member> members_;
   std::int64_t epoch_ = 0;
   bool started_ = false;
   std::optional<std::int64_t> end_step_;

@@ -55,6 +55,7 @@ std::string encode(const Join& message) {
   put(head, message.terms);
   head.put(message.address);
   head.put_number(message.is_chief ? 1 : 0);
+  head.put_number(message.is_server ? 1 : 0);
   return head.bytes();
 }
 
@@ -64,6 +65,7 @@ Join decode_join(std::string_view bytes) {
   join.terms = terms_of(head);
   join.address = head.text();
   join.is_chief = head.number() != 0;
+  join.is_server = head.number() != 0;
   return whole(head, std::move(join));
 }
 
@@ -87,6 +89,7 @@ Ready decode_ready(std::string_view bytes) {
 std::string encode(const EpochPlan& message) {
   HeadWriter head;
   head.put(message.number);
+  head.put_number(message.trainers);
   head.put_number(message.members.size());
   for (const EpochMember& member : message.members) {
     head.put(member.task);
@@ -100,6 +103,7 @@ EpochPlan decode_epoch(std::string_view bytes) {
   HeadReader head(bytes);
   EpochPlan plan;
   plan.number = head.number();
+  plan.trainers = static_cast<std::size_t>(head.number());
   plan.members.resize(head.count(32));
   for (EpochMember& member : plan.members) {
     member.task = head.text();
@@ -116,6 +120,9 @@ std::string encode(const Source& message) {
   head.put_number(message.rank);
   head.put_number(message.to.size());
   for (const std::size_t rank : message.to) head.put_number(rank);
+  head.put(message.progress.step);
+  head.put(message.progress.left_out);
+  head.put_number(message.go_back ? 1 : 0);
   return head.bytes();
 }
 
@@ -126,6 +133,9 @@ Source decode_source(std::string_view bytes) {
   source.rank = static_cast<std::size_t>(head.number());
   source.to.resize(head.count(8));
   for (std::size_t& rank : source.to) rank = static_cast<std::size_t>(head.number());
+  source.progress.step = head.number();
+  source.progress.left_out = head.number();
+  source.go_back = head.number() != 0;
   return whole(head, std::move(source));
 }
 

@@ -27,6 +27,7 @@ enum class MessageType : std::uint32_t {
   kEpoch,
   kSource,
   kEnd,
+  kFailed,
   // Both ways: nothing but a sign of life.
   kBeat = 32,
   // Between tasks that train.
@@ -34,6 +35,14 @@ enum class MessageType : std::uint32_t {
   kSlice,
   kImage,
   kTensor,
+  // Between tasks that train and those that hold variables.
+  kPush,
+  kSquares,
+  kOutcome,
+  kPull,
+  kValues,
+  kFetch,
+  kSlots,
 };
 
 /// What a task brings along.
@@ -42,6 +51,8 @@ struct Join {
   /// Where others reach it.
   std::string address{};
   bool is_chief = false;
+  /// Holds variables, and runs no replicas.
+  bool is_server = false;
 };
 
 /// How far a task is; a step of -1 stands for one that has no state of the run yet.
@@ -68,7 +79,9 @@ struct EpochMember {
 };
 struct EpochPlan {
   std::int64_t number = 0;
+  /// Those that train come first, the chief at the head of them.
   std::vector<EpochMember> members{};
+  std::size_t trainers = 0;
 };
 
 /// All are ready: the task of this rank sends its state to those who lack it.
@@ -76,6 +89,10 @@ struct Source {
   std::int64_t epoch = 0;
   std::size_t rank = 0;
   std::vector<std::size_t> to{};
+  /// How far the source is.
+  Progress progress{};
+  /// Somebody lost what only it had: the chief goes back to its last checkpoint, and all with it.
+  bool go_back = false;
 };
 
 std::string encode(const Join& message);

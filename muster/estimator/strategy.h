@@ -70,10 +70,10 @@ class Strategy {
   virtual RunTerms join(const RunTerms& own) = 0;
 
   /// Agrees on who takes part from here on, and brings every process to the state of the one that
-  /// is furthest: `own.tensors` are then written to and `take` is called with the step and the
-  /// state of the run. Called before the first step, and after PeersChanged. Throws Unavailable,
+  /// is furthest: the tensors of `image()` are then written to and `take` is called with the step
+  /// and the state of the run. Called before the first step, and after PeersChanged. Throws Unavailable,
   /// naming the task, when the chief does not come (back) in time.
-  virtual void synchronize(const RunImage& own,
+  virtual void synchronize(const std::function<RunImage()>& image,
                            const std::function<void(const RunImage& from)>& take) = 0;
   /// Those that this process runs until the next PeersChanged.
   virtual ReplicaRange replicas() const = 0;

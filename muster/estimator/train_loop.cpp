@@ -353,12 +353,14 @@ void TrainLoop::Impl::take_over(const RunImage& from) {
 
 void TrainLoop::Impl::synchronize() {
   wait_until_copied();
-  const RunImage own{.step = global_step(),
-                     .left_out = bad_steps,
-                     .inputs_from = inputs_from,
-                     .state_json = to_json(run_state()),
-                     .tensors = variables()};
-  strategy->synchronize(own, [this](const RunImage& from) { take_over(from); });
+  const auto image = [this] {
+    return RunImage{.step = global_step(),
+                    .left_out = bad_steps,
+                    .inputs_from = inputs_from,
+                    .state_json = to_json(run_state()),
+                    .tensors = variables()};
+  };
+  strategy->synchronize(image, [this](const RunImage& from) { take_over(from); });
   mine = strategy->replicas();
   if (inputs_wanted) open_inputs();
 }

@@ -1,5 +1,6 @@
 #include "muster/optim/clipping.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
@@ -22,16 +23,6 @@ at::Tensor values_of(const Variable& variable, const Gradients& gradients) {
   return rows.empty() ? at::Tensor() : rows.values;
 }
 
-/// Calls `work` with the gradient of every trainable variable that has one, in variable order.
-template <typename Work>
-void for_each_gradient(const Variables& variables, const Gradients& gradients, const Work& work) {
-  for (const Variable& variable : variables.all()) {
-    if (!variable.spec.trainable) continue;
-    const at::Tensor values = values_of(variable, gradients);
-    if (values.defined()) work(values);
-  }
-}
-
 /// All values of the gradients at once, for what looks at elements alone.
 template <typename Work>
 void for_all_values(const Gradients& gradients, const Work& work) {
@@ -50,28 +41,102 @@ void clip_by_value(Gradients& gradients, double limit) {
   });
 }
 
+double clip_factor(double norm, double limit) {
+  return std::isfinite(norm) && norm > limit ? limit / norm : 1.0;
+}
+
+SquareSums::SquareSums(const Variables& variables) : variables_(variables) {
+  std::size_t next = 0;
+  for (const Variable& variable : variables.all()) {
+    first_block_.push_back(next);
+    if (!variable.spec.trainable) continue;
+    const std::int64_t size = variable.dense() ? variable.value.numel() : variable.value.size(0);
+    const std::int64_t block = variable.dense() ? kNormBlock : kNormRowBlock;
+    next += static_cast<std::size_t>((size + block - 1) / block);
+  }
+  first_block_.push_back(next);
+  blocks_.assign(next, 0.0);
+}
+
+void SquareSums::add(const Gradients& gradients, std::size_t index, std::int64_t first,
+                     std::int64_t last) {
+  const Variable& variable = variables_.all()[index];
+  double* blocks = blocks_.data() + first_block_[index];
+  if (variable.dense()) {
+    const at::Tensor values = gradients.of(variable).view({-1});
+    for (std::int64_t at = first; at < last; at += kNormBlock) {
+      blocks[at / kNormBlock] +=
+          internal::sum_of_squares(values.narrow(0, at, std::min(kNormBlock, last - at)));
+    }
+    return;
+  }
+  const RowGradient& touched = gradients.rows.at(static_cast<std::size_t>(variable.rows_index));
+  if (touched.empty()) return;
+  const at::Tensor rows = touched.rows.cpu();
+  const std::int64_t* row = rows.data_ptr<std::int64_t>();
+  const std::int64_t count = rows.numel();
+  std::int64_t begin = std::lower_bound(row, row + count, first) - row;
+  while (begin < count && row[begin] < last) {
+    const std::int64_t block = row[begin] / kNormRowBlock;
+    const std::int64_t end =
+        std::lower_bound(row + begin, row + count, std::min((block + 1) * kNormRowBlock, last)) -
+        row;
+    blocks[block] += internal::sum_of_squares(touched.values.narrow(0, begin, end - begin));
+    begin = end;
+  }
+}
+
+double SquareSums::norm(std::size_t variable) const {
+  double sum = 0;
+  for (std::size_t b = first_block_[variable]; b < first_block_[variable + 1]; ++b) {
+    sum += blocks_[b];
+  }
+  return std::sqrt(sum);
+}
+
+double SquareSums::global_norm() const {
+  double sum = 0;
+  for (const double block : blocks_) sum += block;
+  return std::sqrt(sum);
+}
+
+namespace {
+
+SquareSums square_sums(const Variables& variables, const Gradients& gradients) {
+  SquareSums sums(variables);
+  for (std::size_t i = 0; i < variables.all().size(); ++i) {
+    const Variable& variable = variables.all()[i];
+    if (!variable.spec.trainable) continue;
+    sums.add(gradients, i, 0, variable.dense() ? variable.value.numel() : variable.value.size(0));
+  }
+  return sums;
+}
+
+}  // namespace
+
 void clip_by_norm(const Variables& variables, Gradients& gradients, double limit) {
   check_limit(limit, "clip by norm");
-  for_each_gradient(variables, gradients, [&](const at::Tensor& values) {
-    const double norm = std::sqrt(internal::sum_of_squares(values));
-    if (!std::isfinite(norm) || norm <= limit) return;
-    internal::scale(static_cast<float>(limit / norm), values);
-  });
+  const SquareSums sums = square_sums(variables, gradients);
+  for (std::size_t i = 0; i < variables.all().size(); ++i) {
+    const Variable& variable = variables.all()[i];
+    if (!variable.spec.trainable) continue;
+    const double factor = clip_factor(sums.norm(i), limit);
+    const at::Tensor values = values_of(variable, gradients);
+    if (factor != 1.0 && values.defined()) internal::scale(static_cast<float>(factor), values);
+  }
 }
 
 double global_norm(const Variables& variables, const Gradients& gradients) {
-  double sum = 0;
-  for_each_gradient(variables, gradients,
-                    [&](const at::Tensor& values) { sum += internal::sum_of_squares(values); });
-  return std::sqrt(sum);
+  return square_sums(variables, gradients).global_norm();
 }
 
 double clip_by_global_norm(const Variables& variables, Gradients& gradients, double limit) {
   check_limit(limit, "clip by global norm");
   const double norm = global_norm(variables, gradients);
-  if (std::isfinite(norm) && norm > limit) {
+  const double factor = clip_factor(norm, limit);
+  if (factor != 1.0) {
     for_all_values(gradients, [&](const at::Tensor& values) {
-      internal::scale(static_cast<float>(limit / norm), values);
+      internal::scale(static_cast<float>(factor), values);
     });
   }
   return norm;

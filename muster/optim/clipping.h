@@ -1,13 +1,16 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "muster/optim/variables.h"
 
 namespace muster {
 
 /// What a step does to gradients that are too large. Limits must be positive.
 ///
-/// Norms are summed in double, whole variables in their order, so where variables live does not
-/// change a bit. All change the gradients in place.
+/// Norms are summed in double over fixed blocks of each variable, in their order, so where
+/// variables and blocks live does not change a bit. All change the gradients in place.
 
 /// Every element into [-limit, limit].
 void clip_by_value(Gradients& gradients, double limit);
@@ -22,5 +25,37 @@ double clip_by_global_norm(const Variables& variables, Gradients& gradients, dou
 
 /// The norm of all gradients together.
 double global_norm(const Variables& variables, const Gradients& gradients);
+
+/// A block of a dense variable: elements. Whoever divides a variable cuts between blocks.
+inline constexpr std::int64_t kNormBlock = 1 << 15;
+/// A block of a table: rows, of which a gradient has those that were touched.
+inline constexpr std::int64_t kNormRowBlock = 1 << 12;
+
+/// The sums of squares of all blocks, variable after variable; those of blocks that somebody else
+/// holds are 0, so that sums are put together by adding them.
+class SquareSums {
+ public:
+  explicit SquareSums(const Variables& variables);
+
+  /// Adds the elements [first, last) of a dense variable's gradient, or the touched rows among
+  /// [first, last) of a table's; `first` begins a block, and `last` ends one or the variable.
+  void add(const Gradients& gradients, std::size_t variable, std::int64_t first, std::int64_t last);
+
+  /// Of one variable.
+  double norm(std::size_t variable) const;
+  double global_norm() const;
+
+  std::vector<double>& blocks() { return blocks_; }
+
+ private:
+  const Variables& variables_;
+  /// By variable: its first block; one more for the end.
+  std::vector<std::size_t> first_block_;
+  std::vector<double> blocks_;
+};
+
+/// What a gradient is scaled by so that its norm is at most the limit; 1 where it is or is not
+/// finite.
+double clip_factor(double norm, double limit);
 
 }  // namespace muster

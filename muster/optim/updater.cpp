@@ -42,19 +42,28 @@ std::array<float*, kMaxSlots> pointers_of(std::span<const at::Tensor> slots, std
   return pointers;
 }
 
-void update_run(const internal::UpdateRule& rule, const Run& run, const at::Tensor& flat) {
+// Of the run, the elements that are in `range` too.
+void update_run(const internal::UpdateRule& rule, const Run& run, const at::Tensor& flat,
+                const FlatRange& range) {
   const std::int64_t size = run.values.numel();
+  const std::int64_t first = std::max<std::int64_t>(0, range.first - run.offset);
+  const std::int64_t last = std::min(size, range.last - run.offset);
+  if (first >= last) return;
   if (!run.values.is_cpu()) {
+    if (first != 0 || last != size) {
+      throw Unimplemented("a part of the variables on {} is updated", run.values.device().str());
+    }
     internal::device_update(rule, run.values, flat.narrow(0, run.offset, size), run.slots);
     return;
   }
   float* values = run.values.data_ptr<float>();
   const float* gradients = flat.data_ptr<float>() + run.offset;
-  at::parallel_for(0, size, internal::kGrainElements, [&](std::int64_t begin, std::int64_t end) {
-    const auto slots = pointers_of(run.slots, begin);
-    internal::update(rule, static_cast<std::size_t>(end - begin), values + begin, gradients + begin,
-                     slots);
-  });
+  at::parallel_for(first, last, internal::kGrainElements,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     const auto slots = pointers_of(run.slots, begin);
+                     internal::update(rule, static_cast<std::size_t>(end - begin), values + begin,
+                                      gradients + begin, slots);
+                   });
 }
 
 void update_table(const internal::UpdateRule& rule, const Table& table,
@@ -244,6 +253,12 @@ void Updater::check(const Gradients& gradients) const {
 }
 
 void Updater::apply(const Gradients& gradients, std::int64_t step) {
+  const FlatRange all{0, flat_size_};
+  apply(gradients, step, std::span(&all, 1));
+}
+
+void Updater::apply(const Gradients& gradients, std::int64_t step,
+                    std::span<const FlatRange> only) {
   check(gradients);
   const at::NoGradGuard no_grad;
   // All rules before the first update: one that a rate does not allow leaves everything as it was.
@@ -256,7 +271,9 @@ void Updater::apply(const Gradients& gradients, std::int64_t step) {
   auto next_rule = rules.begin();
   for (Group& group : groups_) {
     const internal::UpdateRule& rule = *next_rule++;
-    for (const Run& run : group.runs) update_run(rule, run, gradients.flat);
+    for (const Run& run : group.runs) {
+      for (const FlatRange& range : only) update_run(rule, run, gradients.flat, range);
+    }
     for (const Table& table : group.tables) {
       update_table(rule, table,
                    gradients.rows[static_cast<std::size_t>(table.variable.rows_index)]);

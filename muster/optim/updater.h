@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,12 @@
 #include "muster/optim/variables.h"
 
 namespace muster {
+
+/// The elements [first, last) of Variables::flat().
+struct FlatRange {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+};
 
 /// Turns gradients into the next values of Variables, and owns the optimizers' slots. On the CPU an
 /// update is one pass over flat memory, split over ATen's threads; how it is split does not change
@@ -27,6 +34,9 @@ class Updater {
   /// InvalidArgument when the gradients are not laid out as the variables, or an FTRL's rate is not
   /// positive; nothing is changed then.
   void apply(const Gradients& gradients, std::int64_t step);
+  /// The same for these elements of the dense variables alone; of tables, as ever, for the rows
+  /// that the gradients have.
+  void apply(const Gradients& gradients, std::int64_t step, std::span<const FlatRange> only);
 
   /// What each optimizer uses at this step, for summaries and logs.
   struct Rate {

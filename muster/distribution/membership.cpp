@@ -1,0 +1,384 @@
+#include "muster/distribution/membership_internal.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "muster/base/log.h"
+#include "muster/base/wait.h"
+
+namespace muster::internal {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kBeatEvery = 500ms;
+constexpr auto kTellTimeout = 2s;
+
+std::string variable_or(const char* name, const std::string& otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : value;
+}
+
+/// The chief of the cluster: its job "chief" or "master", else worker 0.
+Peer chief_of(const TaskEnvironment& environment) {
+  for (const std::string_view job : {job::kChief, job::kMaster, job::kWorker}) {
+    if (const auto address = environment.cluster.address(job, 0)) {
+      return {{std::string(job), 0}, *address};
+    }
+  }
+  throw InvalidArgument("the cluster {} has neither chief nor master nor worker 0",
+                        environment.cluster.to_string());
+}
+
+std::string own_address(const TaskEnvironment& environment) {
+  const auto address = environment.cluster.address(environment.task.type, environment.task.index);
+  if (!address) {
+    throw InvalidArgument("the cluster {} has no address for this task, {}",
+                          environment.cluster.to_string(), environment.task.name());
+  }
+  return *address;
+}
+
+// A name of this machine may be one that only others resolve to it: then all its addresses serve.
+std::string listening_address(const std::string& address) {
+  const auto colon = address.rfind(':');
+  const std::string host = address.substr(0, colon);
+  const bool local = host == "localhost" || host.starts_with("127.") || host == "[::1]";
+  return local ? address : address.substr(colon);
+}
+
+}  // namespace
+
+Membership::Membership(const RunConfig& config, const PeerOptions& options)
+    : config_(config),
+      chief_(chief_of(config.task)),
+      self_{.task = config.task.task.name(),
+            .run_id = options.run_id.empty()
+                          ? variable_or("MUSTER_RUN_ID", "run of " + chief_.address)
+                          : options.run_id,
+            .secret = options.secret.empty() ? variable_or("MUSTER_SECRET", "") : options.secret} {}
+
+Membership::~Membership() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    if (control_ != nullptr) control_->close();
+    changed_.notify_all();
+  }
+  if (control_thread_.joinable()) control_thread_.join();
+  if (beat_thread_.joinable()) beat_thread_.join();
+  group_.reset();
+  // Before the listener, whose threads serve it: they end when its connections are closed.
+  if (coordinator_ != nullptr) coordinator_->stop();
+  listener_.reset();
+}
+
+void Membership::accept(std::unique_ptr<net::Connection> connection) {
+  if (connection->purpose() == kControlPurpose) {
+    if (coordinator_ != nullptr) coordinator_->serve(std::move(connection));
+    return;
+  }
+  const std::string purpose = connection->purpose();
+  if (!purpose.starts_with(kDataPurpose)) {
+    log::warning("{} wants '{}', which this task does not do", connection->peer(), purpose);
+    return;
+  }
+  const std::int64_t epoch = std::atoll(purpose.substr(kDataPurpose.size()).c_str());
+  const std::lock_guard lock(mutex_);
+  accepted_[{epoch, connection->peer_task()}] = std::move(connection);
+  changed_.notify_all();
+}
+
+void Membership::handle(const net::Frame& frame) {
+  const std::lock_guard lock(mutex_);
+  heard_ = std::chrono::steady_clock::now();
+  switch (static_cast<MessageType>(frame.type)) {
+    case MessageType::kBeat:
+      return;
+    case MessageType::kTerms:
+      chief_terms_ = decode_terms(frame.head);
+      break;
+    case MessageType::kRefused:
+      refused_ = frame.head;
+      break;
+    case MessageType::kEpoch:
+      plan_ = decode_epoch(frame.head);
+      source_.reset();
+      if (group_ != nullptr) {
+        group_->interrupt(
+            fmt::format("epoch {} begins with {} tasks", plan_->number, plan_->members.size()));
+      }
+      break;
+    case MessageType::kSource:
+      source_ = decode_source(frame.head);
+      break;
+    case MessageType::kFailed:
+      failed_ = frame.head;
+      if (group_ != nullptr) group_->interrupt(failed_);
+      break;
+    case MessageType::kEnd:
+      ended_ = true;
+      if (group_ != nullptr) group_->end();
+      break;
+    default:
+      throw DataLoss("the coordinator sent a message of type {}", frame.type);
+  }
+  changed_.notify_all();
+}
+
+void Membership::listen_to_control(const std::shared_ptr<net::Connection>& control) {
+  std::string why;
+  try {
+    while (const auto frame = control->receive(Deadline::never())) handle(*frame);
+    why = fmt::format("{} has broken off", control->peer());
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  const std::lock_guard lock(mutex_);
+  control_lost_ = why;
+  if (group_ != nullptr) group_->interrupt(why);
+  changed_.notify_all();
+}
+
+// Says that this task lives, and notices when the coordinator does so no longer.
+void Membership::beat() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (control_ != nullptr && control_lost_.empty()) {
+      const auto control = control_;
+      const auto silence = std::chrono::steady_clock::now() - heard_;
+      lock.unlock();
+      if (silence > config_.peer_timeout) {
+        log::warning("{} has not been heard of for {:.1f} s", control->peer(),
+                     std::chrono::duration<double>(silence).count());
+        control->close();
+      } else {
+        try {
+          control->send(static_cast<std::uint32_t>(MessageType::kBeat), {},
+                        Deadline::after(kTellTimeout));
+        } catch (const Error&) {
+          control->close();  // The thread that receives says why.
+        }
+      }
+      lock.lock();
+    }
+    changed_.wait_for(lock, kBeatEvery, [this] { return stopping_; });
+  }
+}
+
+void Membership::tell_coordinator(MessageType type, const std::string& head) {
+  std::shared_ptr<net::Connection> control;
+  {
+    const std::lock_guard lock(mutex_);
+    control = control_;
+  }
+  try {
+    control->send(static_cast<std::uint32_t>(type), head, Deadline::after(kTellTimeout));
+  } catch (const Error&) {
+    control->close();  // The thread that receives says why.
+  }
+}
+
+void Membership::connect_control(const Deadline& deadline) {
+  if (control_thread_.joinable()) control_thread_.join();
+  {
+    // Of epochs that nobody remembers.
+    const std::lock_guard lock(mutex_);
+    accepted_.clear();
+  }
+  std::shared_ptr<net::Connection> control = net::Connection::connect(
+      chief_.address, self_, kControlPurpose, deadline, {.peer_task = chief_.task.name()});
+  control->send(
+      static_cast<std::uint32_t>(MessageType::kJoin),
+      encode(Join{
+          .terms = terms_, .address = own_address(config_.task), .is_chief = config_.is_chief()}),
+      deadline);
+  std::unique_lock lock(mutex_);
+  control_ = control;
+  control_lost_.clear();
+  chief_terms_.reset();
+  plan_.reset();
+  source_.reset();
+  // A chief that came back counts its epochs from the beginning.
+  last_epoch_ = 0;
+  heard_ = std::chrono::steady_clock::now();
+  control_thread_ = std::jthread([this, control] { listen_to_control(control); });
+  wait(
+      changed_, lock, deadline,
+      [&] { return fmt::format("{}: an answer to the request to join", control->peer()); },
+      [this] { return chief_terms_ || !refused_.empty() || !control_lost_.empty(); });
+  if (!refused_.empty()) {
+    throw FailedPrecondition("{} cannot take part in the run of {}: {}", self_.task,
+                             control->peer(), refused_);
+  }
+}
+
+RunTerms Membership::join(const RunTerms& own) {
+  terms_ = own;
+  if (config_.is_chief()) {
+    coordinator_ = std::make_unique<Coordinator>(
+        CoordinatorOptions{.terms = own,
+                           .trainers = static_cast<std::size_t>(config_.task.num_worker_replicas),
+                           .servers = static_cast<std::size_t>(config_.task.num_ps_replicas),
+                           .join_timeout = config_.join_timeout,
+                           .peer_timeout = config_.peer_timeout});
+  }
+  listener_ = std::make_unique<net::Listener>(
+      listening_address(own_address(config_.task)), self_,
+      [this](std::unique_ptr<net::Connection> connection) { accept(std::move(connection)); });
+  const Deadline deadline = Deadline::after(config_.session_creation_timeout_secs);
+  for (;;) {
+    connect_control(deadline);
+    const std::lock_guard lock(mutex_);
+    if (chief_terms_) break;
+  }
+  beat_thread_ = std::jthread([this] { beat(); });
+  terms_ = *chief_terms_;
+  return terms_;
+}
+
+std::size_t Membership::rank_in(const EpochPlan& plan) const {
+  for (std::size_t r = 0; r < plan.members.size(); ++r) {
+    if (plan.members[r].task == self_.task) return r;
+  }
+  throw Internal("epoch {} is without {}, which was told of it", plan.number, self_.task);
+}
+
+void Membership::be_alone() {
+  EpochPlan alone{.number = 0, .members = {{.task = self_.task}}};
+  const std::lock_guard lock(mutex_);
+  group_ = std::make_unique<Group>(std::move(alone), 0, Connections(1));
+  group_->end();
+}
+
+// The plan of an epoch that this process has not been in.
+std::optional<EpochPlan> Membership::next_plan(const Deadline& deadline) {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      wait(
+          changed_, lock, deadline,
+          [this] {
+            return fmt::format("{} at {}: who takes part", chief_.task.name(), chief_.address);
+          },
+          [this] {
+            return ended_ || !failed_.empty() || !control_lost_.empty() ||
+                   (plan_ && plan_->number > last_epoch_);
+          });
+      if (ended_) return std::nullopt;
+      if (!failed_.empty()) throw Unavailable("{}", failed_);
+      if (control_lost_.empty()) return *plan_;
+      log::warning("{} is lost and waited for: {}", chief_.task.name(), control_lost_);
+    }
+    connect_control(deadline);
+  }
+}
+
+std::unique_ptr<net::Connection> Membership::accepted_from(const std::string& task,
+                                                           std::int64_t epoch,
+                                                           const Deadline& deadline) {
+  std::unique_lock lock(mutex_);
+  wait_until(
+      changed_, lock, deadline, [&] { return fmt::format("{}: its connection", task); },
+      [&] {
+        return accepted_.contains({epoch, task}) || is_void(epoch);
+      });
+  auto node = accepted_.extract({epoch, task});
+  if (node.empty()) throw PeersChanged("{} has not connected for epoch {}", task, epoch);
+  return std::move(node.mapped());
+}
+
+Membership::Connections Membership::connect_group(const EpochPlan& plan, std::size_t rank,
+                                                  const Deadline& deadline) {
+  Connections connections(plan.members.size());
+  const std::string purpose = fmt::format("{}{}", kDataPurpose, plan.number);
+  for (std::size_t r = 0; r < rank; ++r) {
+    const EpochMember& member = plan.members[r];
+    try {
+      connections[r] = net::Connection::connect(member.address, self_, purpose, deadline,
+                                                {.peer_task = member.task});
+    } catch (const Error& error) {
+      throw PeersChanged("{}", error.what());
+    }
+  }
+  for (std::size_t r = rank + 1; r < plan.members.size(); ++r) {
+    connections[r] = accepted_from(plan.members[r].task, plan.number, deadline);
+  }
+  return connections;
+}
+
+// Nothing when another epoch begins instead.
+std::optional<Source> Membership::wait_for_source(std::int64_t epoch, const Deadline& deadline) {
+  std::unique_lock lock(mutex_);
+  wait(
+      changed_, lock, deadline,
+      [&] {
+        return fmt::format("all tasks of epoch {} to get ready; the log of {} says who is not",
+                           epoch, chief_.task.name());
+      },
+      [&] { return is_void(epoch) || (source_ && source_->epoch == epoch); });
+  if (is_void(epoch)) return std::nullopt;
+  return source_;
+}
+
+std::optional<Source> Membership::begin_epoch(const Progress& progress, const Deadline& deadline) {
+  if (group_ != nullptr) {
+    // It may be only this task that noticed.
+    tell_coordinator(MessageType::kBroken, encode_number(group_->plan().number));
+  }
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      group_.reset();
+    }
+    const auto plan = next_plan(deadline);
+    if (!plan) {
+      be_alone();
+      return std::nullopt;
+    }
+    last_epoch_ = plan->number;
+    try {
+      const std::size_t rank = rank_in(*plan);
+      auto connections = connect_group(*plan, rank, Deadline::after(2 * config_.peer_timeout));
+      {
+        const std::lock_guard lock(mutex_);
+        group_ = std::make_unique<Group>(*plan, rank, std::move(connections));
+        std::erase_if(accepted_,
+                      [&](const auto& entry) { return entry.first.first < plan->number; });
+      }
+      tell_coordinator(MessageType::kReady, encode(Ready{plan->number, progress}));
+      if (auto source = wait_for_source(plan->number, deadline)) return source;
+    } catch (const PeersChanged& error) {
+      log::warning("epoch {} ends before it began: {}", plan->number, error.what());
+      tell_coordinator(MessageType::kBroken, encode_number(plan->number));
+    }
+  }
+}
+
+bool Membership::check() {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return false;
+  if (plan_ && plan_->number != group_->plan().number) {
+    throw PeersChanged("epoch {} begins with {} tasks", plan_->number, plan_->members.size());
+  }
+  if (!control_lost_.empty()) throw PeersChanged("{}", control_lost_);
+  return true;
+}
+
+void Membership::finish(std::int64_t step, bool early) {
+  if (coordinator_ != nullptr) {
+    coordinator_->end(step);
+    return;
+  }
+  if (!early) {
+    // The chief is about to say so. If it is lost now, it goes on from what others have.
+    std::unique_lock lock(mutex_);
+    wait_until(
+        changed_, lock, Deadline::after(config_.peer_timeout),
+        [this] { return fmt::format("{}: the end of the run", chief_.task.name()); },
+        [this] { return ended_ || !control_lost_.empty(); });
+  }
+  tell_coordinator(MessageType::kLeave, {});
+}
+
+}  // namespace muster::internal

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "muster/distribution/coordinator_internal.h"
+#include "muster/distribution/group_internal.h"
+#include "muster/distribution/peer_options.h"
+#include "muster/net/connection.h"
+#include "muster/net/listener.h"
+
+namespace muster::internal {
+
+/// A task's part in a run: it listens at its address, keeps in touch with the coordinator, and
+/// joins epoch after epoch. In the chief's process the coordinator lives here too.
+class Membership {
+ public:
+  Membership(const RunConfig& config, const PeerOptions& options);
+  ~Membership();
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  const Peer& chief() const { return chief_; }
+  const std::string& task() const { return self_.task; }
+  /// The chief's; known after join().
+  const RunTerms& terms() const { return terms_; }
+
+  /// Meets the chief. Throws FailedPrecondition when the chief does not want this task.
+  RunTerms join(const RunTerms& own);
+
+  /// Lets go of the epoch before, if there was one, and takes part in the next whose tasks are all
+  /// connected with each other and ready. `progress` is how far this task is. The result says whose
+  /// state counts; nothing when the run has ended. Throws Unavailable when the others, or one that
+  /// the run cannot do without, do not come in time.
+  std::optional<Source> begin_epoch(const Progress& progress, const Deadline& deadline);
+  /// The current one; after the end of the run, this task alone in a group that has ended.
+  Group& group() { return *group_; }
+
+  /// Throws PeersChanged when another epoch begins, which a group of one would not notice; false
+  /// when the run has ended.
+  bool check();
+
+  /// The chief ends the run for all; others leave it, when the chief has said so unless `early`.
+  void finish(std::int64_t step, bool early);
+
+ private:
+  using Connections = std::vector<std::unique_ptr<net::Connection>>;
+
+  void accept(std::unique_ptr<net::Connection> connection);
+  void connect_control(const Deadline& deadline);
+  void listen_to_control(const std::shared_ptr<net::Connection>& control);
+  void handle(const net::Frame& frame);
+  void beat();
+  void tell_coordinator(MessageType type, const std::string& head);
+  std::optional<EpochPlan> next_plan(const Deadline& deadline);
+  std::optional<Source> wait_for_source(std::int64_t epoch, const Deadline& deadline);
+  Connections connect_group(const EpochPlan& plan, std::size_t rank, const Deadline& deadline);
+  std::unique_ptr<net::Connection> accepted_from(const std::string& task, std::int64_t epoch,
+                                                 const Deadline& deadline);
+  void be_alone();
+  std::size_t rank_in(const EpochPlan& plan) const;
+  // With the mutex held: whether there is no point in waiting for others of this epoch.
+  bool is_void(std::int64_t epoch) const {
+    return ended_ || !control_lost_.empty() || !failed_.empty() || !plan_ || plan_->number != epoch;
+  }
+
+  const RunConfig config_;
+  const Peer chief_;
+  const net::Identity self_;
+  RunTerms terms_;
+  std::int64_t last_epoch_ = 0;
+
+  // What the threads that receive share with the loop's.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::shared_ptr<net::Connection> control_;
+  std::string control_lost_;
+  std::chrono::steady_clock::time_point heard_;
+  std::optional<RunTerms> chief_terms_;
+  std::string refused_;
+  /// Why the run cannot go on.
+  std::string failed_;
+  std::optional<EpochPlan> plan_;
+  std::optional<Source> source_;
+  bool ended_ = false;
+  std::map<std::pair<std::int64_t, std::string>, std::unique_ptr<net::Connection>> accepted_;
+  std::unique_ptr<Group> group_;
+
+  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<net::Listener> listener_;
+  std::jthread control_thread_;
+  std::jthread beat_thread_;
+};
+
+}  // namespace muster::internal
