@@ -59,7 +59,7 @@ struct Heartbeat::Impl {
     Clock::time_point next = Clock::now();
     while (!stop.stop_requested()) {
       if (Clock::now() >= next) {
-        if (!send_beat()) return silent();
+        if (auto end = send_beat()) return end;
         next = Clock::now() + options.interval;
       }
       connection->wait_readable(Deadline::at(std::min(next, last.load() + options.limit)));
@@ -67,7 +67,7 @@ struct Heartbeat::Impl {
       // stopped.
       while (connection->wait_readable(Deadline::after({}))) {
         if (!connection->receive(Deadline::after(options.limit))) {
-          return HeartbeatEnd{Kind::kLeft, fmt::format("{} left", connection->peer())};
+          return left();
         }
         last = Clock::now();
         ++beats;
@@ -77,14 +77,30 @@ struct Heartbeat::Impl {
     return std::nullopt;
   }
 
-  bool send_beat() {
+  std::optional<HeartbeatEnd> send_beat() {
     try {
       connection->send(kBeatType, "", Deadline::after(options.limit));
-      return true;
+      return std::nullopt;
     } catch (const DeadlineExceeded&) {
-      return false;
+      return silent();
+    } catch (const Unavailable& error) {
+      // A beat that meets a peer on its way out breaks the connection; its goodbye has come before.
+      if (said_goodbye()) return left();
+      return HeartbeatEnd{Kind::kLost, error.what()};
     }
   }
+
+  bool said_goodbye() {
+    try {
+      while (connection->wait_readable(Deadline::after({}))) {
+        if (!connection->receive(Deadline::after(options.limit))) return true;
+      }
+    } catch (const Error&) {
+    }
+    return false;
+  }
+
+  HeartbeatEnd left() const { return {Kind::kLeft, fmt::format("{} left", connection->peer())}; }
 
   HeartbeatEnd silent() const {
     const std::chrono::duration<double> age = Clock::now() - last.load();
