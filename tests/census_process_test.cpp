@@ -236,7 +236,9 @@ TEST_F(Census, WrongFlagsAreNamedAndExitWith2) {
     EXPECT_EQ(outcome.status, 2);
     return outcome.err;
   };
-  EXPECT_THAT(error_of({"--export-format", "JSON"}), HasSubstr("--export-format"));
+  EXPECT_THAT(error_of({"--export-format", "PNG"}), HasSubstr("--export-format"));
+  EXPECT_THAT(error_of({"--export-format", "JSON", "--model", "boosted_trees"}),
+              HasSubstr("--export-format"));
   EXPECT_THAT(error_of({"--model", "odd"}), HasSubstr("--model"));
   EXPECT_THAT(error_of({"--eval-files", folder_ / "none*"}), HasSubstr("--eval-files"));
 }

@@ -19,6 +19,7 @@
 #include "muster/estimator/dnn.h"
 #include "muster/estimator/dnn_linear_combined.h"
 #include "muster/estimator/linear.h"
+#include "muster/export/exporters.h"
 #include "muster/features/collate.h"
 #include "muster/features/column_set.h"
 #include "muster/training/train_and_evaluate.h"
@@ -176,6 +177,25 @@ std::unique_ptr<muster::RecordSource> open_people(const Path& path) {
   return muster::open_csv(path, {.skip_header_lines = skipped, .skip_empty_lines = true});
 }
 
+/// The fields of a row; models do not read how many people a row stands for.
+std::vector<CsvField> people_fields() {
+  return {CsvField::int32("age", 0),
+          CsvField::string("workclass", ""),
+          CsvField::ignored("fnlwgt"),
+          CsvField::string("education", ""),
+          CsvField::int32("education_num", 0),
+          CsvField::string("marital_status", ""),
+          CsvField::string("occupation", ""),
+          CsvField::string("relationship", ""),
+          CsvField::string("race", ""),
+          CsvField::string("gender", ""),
+          CsvField::int32("capital_gain", 0),
+          CsvField::int32("capital_loss", 0),
+          CsvField::int32("hours_per_week", 0),
+          CsvField::string("native_country", ""),
+          CsvField::string("income_bracket")};
+}
+
 /// Turns rows of CSV into a batch. Blanks around words are stripped, so files with and without one
 /// behind the comma are the same.
 class PeopleParser {
@@ -184,16 +204,7 @@ class PeopleParser {
       : files_(std::move(files)),
         columns_(std::move(columns)),
         decoder_(std::make_shared<const muster::CsvDecoder>(
-            std::vector<CsvField>{
-                CsvField::int32("age", 0), CsvField::string("workclass", ""),
-                CsvField::ignored("fnlwgt"), CsvField::string("education", ""),
-                CsvField::int32("education_num", 0), CsvField::string("marital_status", ""),
-                CsvField::string("occupation", ""), CsvField::string("relationship", ""),
-                CsvField::string("race", ""), CsvField::string("gender", ""),
-                CsvField::int32("capital_gain", 0), CsvField::int32("capital_loss", 0),
-                CsvField::int32("hours_per_week", 0), CsvField::string("native_country", ""),
-                CsvField::string("income_bracket")},
-            muster::CsvOptions{.strip_blanks = true})) {}
+            people_fields(), muster::CsvOptions{.strip_blanks = true})) {}
 
   Batch operator()(std::vector<Record> people) const {
     std::vector<std::string_view> rows;
@@ -334,6 +345,25 @@ std::vector<std::shared_ptr<const ColumnSet>> column_sets(const Flags& flags,
   return sets;
 }
 
+// ------------------------------------------------------------------------------------ the export
+
+/// How a server hands people to the exported model; nothing for trees, which have no graph.
+std::optional<muster::ServingInput> serving_input(const Flags& flags, const Columns& columns) {
+  if (flags.model == "boosted_trees") return std::nullopt;
+  if (flags.export_format == "CSV") {
+    return muster::csv_serving_input({.fields = people_fields(), .csv = {.strip_blanks = true}});
+  }
+  muster::FeatureColumnList read;
+  if (flags.model.starts_with("wide")) read = columns.wide;
+  if (flags.model.ends_with("deep")) {
+    read.insert(read.end(), columns.deep.begin(), columns.deep.end());
+  }
+  if (flags.export_format == "EXAMPLE") {
+    return muster::example_serving_input(read, "example_proto");
+  }
+  return muster::json_serving_input(read);
+}
+
 // --------------------------------------------------------------------------------------- the run
 
 muster::RunConfig run_config(const Flags& flags) {
@@ -370,6 +400,9 @@ int run(const Flags& flags) {
   muster::EvalSpec eval_spec{
       .input_fn = input(eval_files, flags, sets), .steps = {}, .name = "census-eval"};
   if (flags.eval_steps > 0) eval_spec.steps = flags.eval_steps;
+  if (const auto receiver = serving_input(flags, columns)) {
+    eval_spec.exporters.push_back(muster::FinalExporter("census", *receiver));
+  }
   const auto result = muster::train_and_evaluate(estimator, train_spec, eval_spec);
   for (const auto& [name, value] : result.metrics) fmt::print("{} = {:g}\n", name, value);
   return EXIT_SUCCESS;
@@ -400,7 +433,9 @@ void add_data_flags(CLI::App& app, Flags& flags) {
   app.add_option("--train-files", flags.train_files, "CSV files or patterns")->required();
   app.add_option("--eval-files", flags.eval_files, "CSV files or patterns")->required();
   app.add_option("--job-dir", flags.job_dir, "Checkpoints and events go here")->required();
-  app.add_option("--export-format", flags.export_format, "Not there yet")
+  app.add_option("--export-format", flags.export_format,
+                 "How the exported model is fed: named tensors (JSON), CSV rows or tf.Examples; "
+                 "JSON unless given")
       ->check(CLI::IsMember({"JSON", "CSV", "EXAMPLE"}));
   add(app, "--train-batch-size", flags.train_batch_size, "People of a step, of each replica")
       ->check(CLI::PositiveNumber);
@@ -459,8 +494,8 @@ void add_run_flags(CLI::App& app, Flags& flags) {
 }
 
 void check(const Flags& flags) {
-  if (!flags.export_format.empty()) {
-    throw muster::UsageError("--export-format: models cannot be exported yet; leave it out");
+  if (!flags.export_format.empty() && flags.model == "boosted_trees") {
+    throw muster::UsageError("--export-format: boosted trees cannot be exported; leave it out");
   }
   const bool ends = flags.train_steps > 0 || flags.num_epochs > 0;
   if (!ends && flags.schedule != "constant") {

@@ -1,0 +1,161 @@
+// What the census example exports answers about people as the trained model does, however it is
+// fed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "muster/estimator/dnn_linear_combined.h"
+#include "muster/executor/executable_model.h"
+#include "muster/features/census_columns_internal.h"
+#include "muster/graph/op_registry.h"
+#include "muster/records/example_builder.h"
+#include "muster/testing/data_dir.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using executor::ExecutableModel;
+using executor::StringTensor;
+using executor::Values;
+using ::testing::ElementsAre;
+using testing::TempDir;
+
+constexpr std::size_t kPeople = 1000;
+
+std::vector<std::string> first_lines(const Path& file, std::size_t count) {
+  std::ifstream text(file);
+  std::vector<std::string> lines;
+  for (std::string line; lines.size() < count && std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+/// The people of a file, as the example reads them.
+struct People {
+  explicit People(std::vector<std::string> rows) : lines(std::move(rows)) {
+    std::vector<CsvField> fields;
+    for (const char* name :
+         {"age", "workclass", "fnlwgt", "education", "education_num", "marital_status",
+          "occupation", "relationship", "race", "gender", "capital_gain", "capital_loss",
+          "hours_per_week", "native_country", "income_bracket"}) {
+      const std::string_view key = name;
+      const bool number = key == "age" || key == "education_num" || key == "hours_per_week" ||
+                          key.starts_with("capital_");
+      fields.push_back(number ? CsvField::int32(name, 0) : CsvField::string(name, ""));
+    }
+    const std::vector<std::string_view> views(lines.begin(), lines.end());
+    const auto decoder =
+        std::make_shared<const CsvDecoder>(std::move(fields), CsvOptions{.strip_blanks = true});
+    features = to_features(decoder->decode(views), decoder);
+    features.remove("income_bracket");
+    features.remove("fnlwgt");
+  }
+
+  std::vector<std::string> lines;
+  Features features;
+};
+
+Values as_json(const People& people) {
+  Values inputs;
+  for (const auto& [name, value] : people.features) {
+    if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
+      inputs.emplace(name, tensor->to(torch::kFloat));
+    } else {
+      const auto words = std::get<StringColumn>(value).values();
+      inputs.emplace(name, StringTensor({words.begin(), words.end()}));
+    }
+  }
+  return inputs;
+}
+
+Values as_examples(const People& people) {
+  std::vector<ExampleBuilder> builders(people.lines.size());
+  for (const auto& [name, value] : people.features) {
+    for (std::size_t i = 0; i < builders.size(); ++i) {
+      if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
+        const auto number = (*tensor)[static_cast<std::int64_t>(i)].item<int>();
+        builders[i].add_float(name, static_cast<float>(number));
+      } else {
+        builders[i].add_bytes(name, std::get<StringColumn>(value).values()[i]);
+      }
+    }
+  }
+  std::vector<std::string> examples;
+  for (const auto& builder : builders) examples.push_back(builder.serialize());
+  return {{"example_proto", StringTensor(std::move(examples))}};
+}
+
+Path only_folder_in(const Path& base) {
+  std::vector<Path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(base)) found.push_back(entry.path());
+  EXPECT_EQ(found.size(), 1U);
+  return found.at(0);
+}
+
+std::vector<std::string> names_of(const ExecutableModel& model) {
+  std::vector<std::string> names;
+  for (const auto& item : model.signatures()) names.push_back(item.first);
+  return names;
+}
+
+Features predicted(const Path& job_dir, const People& people) {
+  const auto columns = internal::census_columns();
+  auto estimator = DNNLinearCombinedClassifier({.linear_columns = columns.wide,
+                                                .dnn_columns = columns.deep,
+                                                .hidden_units = {100, 70, 48, 34}},
+                                               RunConfig().replace({.model_dir = job_dir}));
+  auto predictions = estimator.predict(
+      [&](const InputContext&) { return from_vector<Batch>({Batch{.features = people.features}}); },
+      {.yield_single_examples = false});
+  return *predictions.next();
+}
+
+TEST(CensusExport, AnswersAboutRealPeopleAsTheEstimatorDoes) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const auto registry = graph::OpRegistry::read(data / "tensorflow" / "ops.pbtxt.xz");
+  const Path test_file = data / "census/adult.test.csv";
+  const People people(first_lines(test_file, kPeople));
+  ASSERT_EQ(people.features.batch_size(), kPeople);
+  const TempDir folder;
+  const std::vector<std::pair<std::string, Values>> formats{
+      {"JSON", as_json(people)},
+      {"CSV", {{"csv_row", StringTensor(people.lines)}}},
+      {"EXAMPLE", as_examples(people)}};
+  for (const auto& [format, inputs] : formats) {
+    SCOPED_TRACE(format);
+    const Path job_dir = folder / format;
+    const auto outcome = testing::run_program(
+        CENSUS_PROGRAM, {"--train-files", data / "census/adult.data.csv", "--eval-files", test_file,
+                         "--job-dir", job_dir, "--train-steps", "200", "--eval-steps", "1",
+                         "--seed", "3", "--export-format", format});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const Path exported = only_folder_in(job_dir / "export" / "census");
+    EXPECT_NO_THROW(registry.check(graph::read_saved_model(exported).meta_graphs.at(0).graph));
+    const auto model = ExecutableModel::load(exported);
+    if (format == "JSON") {
+      EXPECT_THAT(names_of(model), ElementsAre("predict", "serving_default"));
+    } else {
+      EXPECT_THAT(names_of(model),
+                  ElementsAre("classification", "predict", "regression", "serving_default"));
+    }
+    const Features wanted = predicted(job_dir, people);
+    const Values answers = model.run("predict", inputs);
+    const auto answer = [&](const char* name) { return std::get<at::Tensor>(answers.at(name)); };
+    EXPECT_TRUE(at::equal(answer("class_ids"), wanted.tensor("class_ids")));
+    for (const char* name : {"logits", "probabilities", "logistic"}) {
+      const double apart = (answer(name) - wanted.tensor(name)).abs().max().item<double>();
+      EXPECT_LE(apart, 1e-5) << name;
+      RecordProperty(format + "_" + name, std::to_string(apart));
+    }
+    // Not all alike.
+    EXPECT_GT(wanted.tensor("class_ids").sum().item<std::int64_t>(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace muster
