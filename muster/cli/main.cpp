@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "muster/cli/command.h"
+#include "muster/cli/program_arguments.h"
 #include "muster/cli/run_commands.h"
 #include "muster/cli/torch_program.h"
 
@@ -17,6 +18,9 @@ constexpr Command kCommands[] = {
     {"model", "show and run SavedModels", add_model},
     {"export", "write what a training made for other programs", add_export},
     {"predict", "answer instances with a SavedModel, as gcloud's local predict does", add_predict},
+    {"cluster", "explain what the environment tells a task of its cluster", add_cluster},
+    {"launch", "start a program as a cluster on this host, and stop it", add_launch},
+    {"local", "run a training program here, as gcloud's local train does", add_local},
 };
 
 // libtorch's part of the answer comes from the program that links it.
@@ -40,5 +44,6 @@ void add_flags(CLI::App& app) {
 }  // namespace muster::cli
 
 int main(int argc, char** argv) {
+  argc = muster::cli::take_program_arguments(argc, argv);
   return muster::cli::run_commands(argc, argv, muster::cli::kCommands, muster::cli::add_flags);
 }

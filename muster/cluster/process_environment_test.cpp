@@ -151,6 +151,11 @@ TEST(SlurmNodeList, RefusesDamageAndEndlessLists) {
         "n[1-99999999999999999999]", "n[0-9999999]", "a b", "n[1-9999]x[1-9999]"}) {
     EXPECT_THAT(message_of([&] { expand_slurm_node_list(list); }), HasSubstr("node list")) << list;
   }
+  std::string deep;
+  for (int i = 0; i < 40'000; ++i) deep += "[1]";
+  for (const std::string& list : {std::string(100'000, 'n') + "[1-60000]", deep, "n" + deep}) {
+    EXPECT_THAT(message_of([&] { expand_slurm_node_list(list); }), HasSubstr("node list"));
+  }
   for (const char* counts : {"", "x", "2(x", "2(x3", "2(x3),", "1(x99999999)", "-1"}) {
     EXPECT_THAT(message_of([&] { expand_slurm_counts(counts); }), HasSubstr("per node")) << counts;
   }

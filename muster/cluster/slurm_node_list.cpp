@@ -15,6 +15,9 @@ namespace {
 
 using internal::in_quotes;
 
+// The longest name of a host.
+constexpr std::size_t kMostNameBytes = 255;
+
 std::optional<std::uint64_t> to_number(std::string_view digits) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
@@ -53,6 +56,9 @@ class Expansion {
 
   // `prefix` is done; `item` may still have brackets.
   void expand(const std::string& prefix, std::string_view item) {
+    // Also bounds the recursion: every pair of brackets adds a digit.
+    if (prefix.size() > kMostNameBytes)
+      fail(fmt::format("a name of more than {} bytes", kMostNameBytes));
     const auto open = item.find('[');
     if (open == std::string_view::npos) return add(prefix + std::string(item));
     const auto close = item.find(']', open);
@@ -80,7 +86,8 @@ class Expansion {
     const bool plain = std::none_of(host.begin(), host.end(), [](unsigned char c) {
       return c <= ' ' || c == 0x7f || c == '[' || c == ']' || c == '/' || c == ':' || c == '"';
     });
-    if (host.empty() || !plain) fail(fmt::format("{} is no host name", in_quotes(host)));
+    if (host.empty() || host.size() > kMostNameBytes || !plain)
+      fail(fmt::format("{} is no host name", in_quotes(host)));
     if (hosts_.size() >= most_) fail(fmt::format("more than {} hosts", most_));
     hosts_.push_back(std::move(host));
   }

@@ -59,6 +59,8 @@ struct Running {
   std::optional<Clock::time_point> restart_at{};
   std::optional<Clock::time_point> stop_at{};
   std::optional<Clock::time_point> kill_at{};
+  // To end: then how it ends says nothing.
+  bool was_asked = false;
 
   bool runs() const { return pid > 0; }
   bool is_over() const { return !runs() && !restart_at; }
@@ -140,6 +142,7 @@ class Launcher {
     running.started = Clock::now();
     running.restart_at.reset();
     running.end.reset();
+    running.was_asked = false;
     if (const auto process = identify(running.pid)) {
       write_pid_file(file_of(running.task, ".pid"), *process);
     }
@@ -231,9 +234,9 @@ class Launcher {
   void decide(Running& running) {
     const EndOfProcess end = *running.end;
     const std::string name = running.task.task.name();
-    if (end.status == 0 || ending_) {
+    if (end.status == 0 || running.was_asked) {
       log::info("ended {} {}", name, in_words(end));
-    } else if (may_restart(running)) {
+    } else if (!ending_ && may_restart(running)) {
       const milliseconds delay = restart_delay(running.restarts++);
       running.restart_at = Clock::now() + delay;
       log::warning("{} failed {}: restart {} of {} in {} ms", name, in_words(end), running.restarts,
@@ -289,10 +292,15 @@ class Launcher {
     }
   }
 
+  static void send(Running& running, int signal) {
+    ::kill(-running.pid, signal);
+    running.was_asked = true;
+  }
+
   void ask_to_end(Running& running, Clock::time_point now) {
     log::info("asking {} to end pid={} signal={}", running.task.task.name(), running.pid,
               stop_signal_);
-    ::kill(-running.pid, stop_signal_);
+    send(running, stop_signal_);
     running.stop_at.reset();
     running.kill_at = now + options_.grace;
   }
@@ -301,13 +309,13 @@ class Launcher {
     if (options_.end_of_others == EndOfOthers::kGrace) {
       log::warning("killing {} pid={}, which did not end", running.task.task.name(), running.pid);
     }
-    ::kill(-running.pid, SIGKILL);
+    send(running, SIGKILL);
     running.kill_at.reset();
   }
 
   void kill_all() {
     for (Running& running : tasks_) {
-      if (running.runs()) ::kill(-running.pid, SIGKILL);
+      if (running.runs()) send(running, SIGKILL);
       running.restart_at.reset();
     }
     for (Running& running : tasks_) {
@@ -323,7 +331,7 @@ class Launcher {
     if (stop_requests_ > 1) {
       log::warning("signal {} again: killing all tasks", signal);
       for (Running& running : tasks_) {
-        if (running.runs()) ::kill(-running.pid, SIGKILL);
+        if (running.runs()) send(running, SIGKILL);
       }
     } else {
       log::warning("signal {}: passing it on; once more kills", signal);

@@ -1,0 +1,44 @@
+#include <fmt/core.h>
+
+#include <memory>
+#include <string>
+
+#include "muster/base/file_system.h"
+#include "muster/cli/command.h"
+#include "muster/cluster/explanation.h"
+#include "muster/cluster/tf_config.h"
+
+namespace muster::cli {
+namespace {
+
+// JSON begins with a brace; anything else names a file.
+std::string tf_config_text(const std::string& file_or_json) {
+  const auto first = file_or_json.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || file_or_json[first] == '{') return file_or_json;
+  return read_file(file_or_json, kMaxTfConfigBytes);
+}
+
+void explain_environment(const std::string* tf_config) {
+  fmt::print("{}", explain(tf_config == nullptr
+                               ? variables_of_this_process()
+                               : EnvironmentVariables{{"TF_CONFIG", tf_config_text(*tf_config)}}));
+}
+
+void add_explain(CLI::App& command) {
+  const auto tf_config = std::make_shared<std::string>();
+  CLI::Option* given = command.add_option(
+      "--tf-config", *tf_config, "Explain this TF_CONFIG, a JSON text or a file that holds one");
+  command.callback(
+      [tf_config, given] { explain_environment(given->count() > 0 ? tf_config.get() : nullptr); });
+}
+
+constexpr Command kClusterCommands[] = {
+    {"explain", "print what the environment of a task means and what is wrong with it",
+     add_explain},
+};
+
+}  // namespace
+
+void add_cluster(CLI::App& command) { add_commands(command, kClusterCommands); }
+
+}  // namespace muster::cli

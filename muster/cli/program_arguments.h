@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace muster::cli {
+
+/// Takes what stands behind the first "--" off the command line of a command that starts a program
+/// (`launch`, `local`), so that it reaches the program word for word, and leaves other commands'
+/// alone. Called once, before the command line is parsed; returns the number of words that are
+/// left.
+int take_program_arguments(int argc, char** argv);
+
+/// What was taken.
+const std::vector<std::string>& program_arguments();
+
+}  // namespace muster::cli
