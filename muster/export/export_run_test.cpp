@@ -12,6 +12,7 @@
 #include "muster/export/export_saved_model.h"
 #include "muster/model/head.h"
 #include "muster/model/model.h"
+#include "muster/model/resnet.h"
 #include "muster/testing/temp_dir.h"
 
 // What an export answers is what the model answers.
@@ -112,6 +113,21 @@ TEST(ExportedModel, AnswersAboutRowsAsTheModelDoes) {
   expect_same_answers(std::make_shared<Rows>(),
                       multi_class_head(4, {.label_vocabulary = {"a", "b", "c", "d"}}), example);
   expect_same_answers(std::make_shared<Rows>(), regression_head(4), example);
+}
+
+// Its moving statistics are those of some images, and not a new model's.
+std::shared_ptr<ResNet> used_resnet(const at::Tensor& images) {
+  const auto model =
+      std::make_shared<ResNet>(ResNetOptions{.num_layers = 8, .batch_norm_decay = 0.5});
+  const torch::NoGradGuard no_grad;
+  for (const auto& batch : images.slice(0, 0, 48).split(16)) model->forward({{"image", batch}});
+  return model;
+}
+
+TEST(ExportedModel, AnswersAboutImagesAsAResNetDoes) {
+  torch::manual_seed(5);
+  const auto images = torch::randint(0, 256, {64, 32, 32, 3}, torch::kFloat);
+  expect_same_answers(used_resnet(images), multi_class_head(11), {{"image", images}});
 }
 
 }  // namespace

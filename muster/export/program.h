@@ -34,7 +34,7 @@ struct ValueId {
 
 /// What an operation is called with; monostate is None.
 using Argument = std::variant<std::monostate, ValueId, std::vector<ValueId>, bool, Size, double,
-                              std::vector<Size>, std::string, at::Tensor>;
+                              std::vector<Size>, std::vector<double>, std::string, at::Tensor>;
 
 /// A tensor that the program computes or is given.
 struct Value {

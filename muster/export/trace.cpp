@@ -266,6 +266,10 @@ class Merge {
     if (a.isString()) return std::string(a.toStringRef());
     if (a.isDevice()) return a.toDevice().str();
     if (a.isIntList()) return sizes_of(a.toIntVector(), b.toIntVector());
+    if (a.isDoubleList()) {
+      if (a.toDoubleVector() != b.toDoubleVector()) throw_differs("a list of numbers differs");
+      return a.toDoubleVector();
+    }
     if (a.isTensor()) return constant_tensor(a.toTensor(), b.toTensor());
     throw Unimplemented("the trace holds a constant of type {}, {}", a.tagKind(), last_);
   }
@@ -282,18 +286,22 @@ class Merge {
     if (a.inputs().size() != b.inputs().size()) throw_differs("a list has another length");
     std::vector<ValueId> values;
     std::vector<Size> sizes;
+    std::vector<double> numbers;
     for (std::size_t i = 0; i < a.inputs().size(); ++i) {
       const Argument item = argument(a.inputs()[i], b.inputs()[i]);
       if (const auto* id = std::get_if<ValueId>(&item)) {
         values.push_back(*id);
       } else if (const auto* size = std::get_if<Size>(&item)) {
         sizes.push_back(*size);
+      } else if (const auto* number = std::get_if<double>(&item)) {
+        numbers.push_back(*number);
       } else if (std::holds_alternative<std::monostate>(item)) {
         throw Unimplemented("the trace holds a list with None in it, {}", last_);
       } else {
-        throw Unimplemented("the trace holds a list of neither tensors nor integers, {}", last_);
+        throw Unimplemented("the trace holds a list of neither tensors nor numbers, {}", last_);
       }
     }
+    if (!numbers.empty()) return numbers;
     if (values.empty()) return sizes;
     return values;
   }
@@ -336,6 +344,7 @@ class Merge {
                                 b.kind().toQualString()));
     }
     if (a.kind() == c10::prim::Constant || a.kind() == c10::prim::ListConstruct) return;
+    if (a.kind() == c10::prim::ListUnpack) return add_list(a, b);
     Operation operation{.kind = a.kind().toQualString()};
     if (a.inputs().size() != b.inputs().size()) throw_differs("other arguments are given");
     const std::string before = last_;
@@ -346,6 +355,12 @@ class Merge {
     operation.scope = scope_of_arguments(operation.arguments);
     scope_ = operation.scope;
     last_ = describe(operation);
+    add_results(a, b, operation);
+    program_.operations.push_back(std::move(operation));
+  }
+
+  void add_results(const jit::Node& a, const jit::Node& b, Operation& operation) {
+    if (a.outputs().size() != b.outputs().size()) throw_differs("other results are given");
     for (std::size_t i = 0; i < a.outputs().size(); ++i) {
       const auto type_a = a.outputs()[i]->type()->cast<c10::TensorType>();
       const auto type_b = b.outputs()[i]->type()->cast<c10::TensorType>();
@@ -358,7 +373,14 @@ class Merge {
       operation.outputs.push_back(new_value(a.outputs()[i], *type_a->scalarType(),
                                             sizes_of(*sizes_a, *sizes_b), operation.scope));
     }
-    program_.operations.push_back(std::move(operation));
+  }
+
+  // The tracer writes a list that an operation gives, and takes it apart at once.
+  void add_list(const jit::Node& a, const jit::Node& b) {
+    if (program_.operations.empty() || !program_.operations.back().outputs.empty()) {
+      throw Unimplemented("the trace takes a list apart, {}", last_);
+    }
+    add_results(a, b, program_.operations.back());
   }
 
   std::string scope_or_start() const { return scope_.empty() ? "the input" : scope_; }
@@ -544,7 +566,7 @@ std::string describe(const Operation& operation) {
 
 std::vector<const ColumnSet*> column_sets_of(const Model& model) {
   std::vector<const ColumnSet*> sets;
-  for (const auto& module : model.modules()) {
+  for (const auto& module : model.modules(/*include_self=*/false)) {
     if (const auto* input = dynamic_cast<const InputLayer*>(module.get())) {
       sets.push_back(&input->columns());
     } else if (const auto* linear = dynamic_cast<const LinearModel*>(module.get())) {

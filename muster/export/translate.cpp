@@ -20,8 +20,10 @@ const Table& table() {
   static const Table made = [] {
     Table all;
     for (const auto part :
-         {column_translations(), linear_translations(), pointwise_translations(),
-          reduction_translations(), shape_translations(), image_translations()}) {
+         {activation_translations(), convolution_translations(), gather_translations(),
+          column_translations(), linear_translations(), normalisation_translations(),
+          pointwise_translations(), pooling_translations(), reduction_translations(),
+          shape_translations()}) {
       for (const auto& entry : part) all.emplace(entry.aten, entry);
     }
     return all;
@@ -214,6 +216,22 @@ std::vector<std::pair<std::string, std::string>> translated_operations() {
   std::vector<std::pair<std::string, std::string>> list;
   for (const auto& [name, entry] : table()) list.emplace_back(name, entry.tensorflow);
   return list;
+}
+
+std::string translated_operations_page() {
+  const auto list = translated_operations();
+  std::string page = fmt::format(
+      "# Operations of libtorch that models may use to be exported\n\n"
+      "An export writes these {} operations as TensorFlow's beside them; a model that uses another "
+      "on the way to a prediction is\nrefused with the name of the operation and of the module it "
+      "follows. So is a form that TensorFlow does not have, such as dilated\npooling: the error "
+      "says which. This page is written from the table in the code.\n\n"
+      "| libtorch | TensorFlow |\n| --- | --- |\n",
+      list.size());
+  for (const auto& [name, tensorflow] : list) {
+    page += fmt::format("| `{}` | {} |\n", name, tensorflow);
+  }
+  return page;
 }
 
 }  // namespace muster::exporting

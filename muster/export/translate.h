@@ -40,5 +40,7 @@ TranslatedModel translate(const Program& program);
 /// Every operation of libtorch that has a translation, and TensorFlow's operations it becomes, in
 /// the order of names: what the documents list.
 std::vector<std::pair<std::string, std::string>> translated_operations();
+/// The same as a page of Markdown: docs/formats/translated_operations.md.
+std::string translated_operations_page();
 
 }  // namespace muster::exporting

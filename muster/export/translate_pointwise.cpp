@@ -1,6 +1,7 @@
 #include <torch/types.h>
 
 #include <array>
+#include <cmath>
 
 #include "muster/export/translation_internal.h"
 
@@ -43,16 +44,36 @@ void arithmetic(Call& call) {
   binary(call, kOp, call.result().dtype);
 }
 
-// a + alpha * b
-template <const char* kOp>
-void scaled(Call& call) {
+// a + alpha * b, with the operands at these places
+void scaled_sum(Call& call, const char* op, std::size_t first, std::size_t second) {
+  const auto type = call.result().dtype;
+  const Order order = common_order(call);
+  const double alpha = call.count() > 2 ? call.number(2) : 1;
+  const auto scaled = [&](std::size_t index) {
+    const auto node = call.operand(index, type, order);
+    // libtorch's alpha belongs to its second operand.
+    return alpha == 1 || index == 0 ? node : call.node("Mul", {node, call.scalar(alpha)});
+  };
+  const auto a = scaled(first);
+  const auto b = scaled(second);
+  call.give(call.node(op, {a, b}), order);
+}
+
+void add(Call& call) { scaled_sum(call, "AddV2", 0, 1); }
+void subtract(Call& call) { scaled_sum(call, "Sub", 0, 1); }
+
+// other - alpha * self
+void subtract_from(Call& call) {
   call.require(call.count() < 3 || call.number(2) == 1, "alpha must be 1");
-  binary(call, kOp, call.result().dtype);
+  scaled_sum(call, "Sub", 1, 0);
 }
 
 void divide(Call& call) {
-  call.require(call.count() < 3 || call.is_none(2), "rounding modes are not translated");
-  binary(call, "RealDiv", call.result().dtype);
+  const auto type = call.result().dtype;
+  if (call.count() < 3 || call.is_none(2)) return binary(call, "RealDiv", type);
+  if (call.text(2) == "floor") return binary(call, "FloorDiv", type);
+  call.require(!at::isFloatingType(type), "rounding towards zero is translated for integers only");
+  binary(call, "Div", type);
 }
 
 at::ScalarType type_of(Call& call, std::size_t index, at::ScalarType beside) {
@@ -79,37 +100,25 @@ void comparison(Call& call) {
 }
 
 void bounded(Call& call, std::size_t low, std::size_t high) {
-  const Order order = call.to.order_of(call.id(0));
+  const auto given = [&](std::size_t index) {
+    return index < call.count() && !call.is_none(index);
+  };
+  // A limit that is a tensor is broadcast as it was traced.
+  const auto is_wide = [&](std::size_t index) {
+    return given(index) && call.is_tensor(index) && call.rank(index) > 0;
+  };
+  const Order order =
+      is_wide(low) || is_wide(high) ? identity_order(call.rank(0)) : call.to.order_of(call.id(0));
   const auto type = call.result().dtype;
   auto value = call.operand(0, type, order);
-  if (low < call.count() && !call.is_none(low)) {
-    value =
-        call.to.add("Maximum", "Maximum", {value, call.operand(low, type)}, {{"T", call.type()}});
-  }
-  if (high < call.count() && !call.is_none(high)) {
-    value =
-        call.to.add("Minimum", "Minimum", {value, call.operand(high, type)}, {{"T", call.type()}});
-  }
+  if (given(low)) value = call.node("Maximum", {value, call.operand(low, type)});
+  if (given(high)) value = call.node("Minimum", {value, call.operand(high, type)});
   call.give(value, order);
 }
 
 void clamp(Call& call) { bounded(call, 1, 2); }
 void clamp_min(Call& call) { bounded(call, 1, call.count()); }
 void clamp_max(Call& call) { bounded(call, call.count(), 1); }
-
-void leaky_relu(Call& call) {
-  const Order order = call.to.order_of(call.id(0));
-  call.give(call.to.add("LeakyRelu", "LeakyRelu", {call.tensor(0, order)},
-                        {{"T", call.type()}, {"alpha", static_cast<float>(call.number(1))}}),
-            order);
-}
-
-void silu(Call& call) {
-  const Order order = call.to.order_of(call.id(0));
-  const auto input = call.tensor(0, order);
-  const auto gate = call.to.add("Sigmoid", "Sigmoid", {input}, {{"T", call.type()}});
-  call.give(call.to.add("Mul", "Mul", {input, gate}, {{"T", call.type()}}), order);
-}
 
 // TensorFlow's works on the last axis.
 template <const char* kOp>
@@ -144,66 +153,131 @@ void convert(Call& call) {
 
 void where(Call& call) {
   call.require(call.count() == 3, "it needs a condition and two values");
-  for (const std::size_t index : {0U, 1U, 2U}) {
-    call.require(call.is_tensor(index), "its operands must be tensors of the model");
-  }
-  call.give(call.to.add(
-      "SelectV2", "SelectV2",
-      {call.tensor(0), call.operand(1, call.result().dtype), call.operand(2, call.result().dtype)},
-      {{"T", call.type()}}));
+  const auto type = call.result().dtype;
+  call.give(call.node("SelectV2", {call.tensor(0), call.operand(1, type), call.operand(2, type)}));
+}
+
+// masked_fill(x, mask, value)
+void masked_fill(Call& call) {
+  const auto type = call.result().dtype;
+  call.give(call.node("SelectV2",
+                      {call.operand(1, at::kBool), call.operand(2, type), call.operand(0, type)}));
 }
 
 // Names as template arguments need an address.
-constexpr char kAbs[] = "Abs", kAddV2[] = "AddV2", kElu[] = "Elu", kEqual[] = "Equal",
-               kErf[] = "Erf", kExp[] = "Exp", kFloor[] = "Floor", kGreater[] = "Greater",
-               kGreaterEqual[] = "GreaterEqual", kLess[] = "Less", kLessEqual[] = "LessEqual",
-               kLog[] = "Log", kLog1p[] = "Log1p", kLogSoftmax[] = "LogSoftmax",
-               kMaximum[] = "Maximum", kMinimum[] = "Minimum", kMul[] = "Mul", kNeg[] = "Neg",
-               kNotEqual[] = "NotEqual", kOnesLike[] = "OnesLike", kPow[] = "Pow",
-               kReciprocal[] = "Reciprocal", kRelu[] = "Relu", kRelu6[] = "Relu6",
-               kRsqrt[] = "Rsqrt", kSigmoid[] = "Sigmoid", kSoftmax[] = "Softmax",
-               kSoftplus[] = "Softplus", kSqrt[] = "Sqrt", kSquare[] = "Square", kSub[] = "Sub",
-               kTanh[] = "Tanh", kZerosLike[] = "ZerosLike";
+constexpr char kAbs[] = "Abs", kCeil[] = "Ceil", kCos[] = "Cos", kEqual[] = "Equal", kErf[] = "Erf",
+               kExp[] = "Exp", kExpm1[] = "Expm1", kFloor[] = "Floor", kFloorDiv[] = "FloorDiv",
+               kFloorMod[] = "FloorMod", kGreater[] = "Greater", kGreaterEqual[] = "GreaterEqual",
+               kIsFinite[] = "IsFinite", kIsInf[] = "IsInf", kIsNan[] = "IsNan", kLess[] = "Less",
+               kLessEqual[] = "LessEqual", kLog[] = "Log", kLog1p[] = "Log1p",
+               kLogicalAnd[] = "LogicalAnd", kLogicalOr[] = "LogicalOr",
+               kLogSoftmax[] = "LogSoftmax", kMaximum[] = "Maximum", kMinimum[] = "Minimum",
+               kMul[] = "Mul", kNeg[] = "Neg", kNotEqual[] = "NotEqual", kOnesLike[] = "OnesLike",
+               kPow[] = "Pow", kRealDiv[] = "RealDiv", kReciprocal[] = "Reciprocal",
+               kRelu[] = "Relu", kRelu6[] = "Relu6", kRound[] = "Round", kRsqrt[] = "Rsqrt",
+               kSigmoid[] = "Sigmoid", kSign[] = "Sign", kSin[] = "Sin", kSoftmax[] = "Softmax",
+               kSqrt[] = "Sqrt", kSquare[] = "Square", kTanh[] = "Tanh", kZerosLike[] = "ZerosLike";
 
-void softplus(Call& call) {
-  call.require(call.number(1) == 1, "beta must be 1");
-  unary<kSoftplus>(call);
+// True or false for each number.
+template <const char* kOp>
+void predicate(Call& call) {
+  const Order order = call.to.order_of(call.id(0));
+  call.give(
+      call.to.add(kOp, kOp, {call.tensor(0, order)}, {{"T", graph_type(call.value(0).dtype)}}),
+      order);
 }
 
-void elu(Call& call) {
-  for (std::size_t i = 1; i < call.count(); ++i) {
-    call.require(call.number(i) == 1, "alpha and both scales must be 1");
-  }
-  unary<kElu>(call);
+// TensorFlow's logical operations have no type.
+template <const char* kOp>
+void logical(Call& call) {
+  call.require(call.result().dtype == at::kBool, "only truth values are translated");
+  const Order order = common_order(call);
+  call.give(call.to.add(kOp, kOp,
+                        {call.operand(0, at::kBool, order), call.operand(1, at::kBool, order)}, {}),
+            order);
+}
+
+void logical_not(Call& call) {
+  call.require(call.result().dtype == at::kBool, "only truth values are translated");
+  const Order order = call.to.order_of(call.id(0));
+  call.give(call.to.add("LogicalNot", "LogicalNot", {call.operand(0, at::kBool, order)}, {}),
+            order);
+}
+
+// log2 and log10
+void scaled_log(Call& call, double base) {
+  const Order order = call.to.order_of(call.id(0));
+  const auto logarithm = call.node("Log", {call.operand(0, call.result().dtype, order)});
+  call.give(call.node("Mul", {logarithm, call.scalar(1 / std::log(base))}), order);
+}
+
+void log2(Call& call) { scaled_log(call, 2); }
+void log10(Call& call) { scaled_log(call, 10); }
+
+// addcmul and addcdiv: x + value * (a op b)
+template <const char* kOp>
+void add_combined(Call& call) {
+  const auto type = call.result().dtype;
+  auto combined = call.node(kOp, {call.operand(1, type), call.operand(2, type)});
+  const double value = call.count() > 3 ? call.number(3) : 1;
+  if (value != 1) combined = call.node("Mul", {combined, call.scalar(value)});
+  call.give(call.node("AddV2", {call.operand(0, type), combined}));
+}
+
+// lerp(x, end, weight): x + weight * (end - x)
+void interpolate(Call& call) {
+  const auto type = call.result().dtype;
+  const auto from = call.operand(0, type);
+  const auto way = call.node("Sub", {call.operand(1, type), from});
+  call.give(call.node("AddV2", {from, call.node("Mul", {way, call.operand(2, type)})}));
 }
 
 constexpr std::array kTranslations{
+    OpTranslation{"aten::__and__", "LogicalAnd", logical<kLogicalAnd>},
+    OpTranslation{"aten::__or__", "LogicalOr", logical<kLogicalOr>},
     OpTranslation{"aten::abs", "Abs", unary<kAbs>},
-    OpTranslation{"aten::add", "AddV2", scaled<kAddV2>},
+    OpTranslation{"aten::add", "AddV2, Mul", add},
+    OpTranslation{"aten::addcdiv", "RealDiv, Mul, AddV2", add_combined<kRealDiv>},
+    OpTranslation{"aten::addcmul", "Mul, AddV2", add_combined<kMul>},
     OpTranslation{"aten::alias", "(nothing)", same},
+    OpTranslation{"aten::bitwise_and", "LogicalAnd", logical<kLogicalAnd>},
+    OpTranslation{"aten::bitwise_not", "LogicalNot", logical_not},
+    OpTranslation{"aten::bitwise_or", "LogicalOr", logical<kLogicalOr>},
+    OpTranslation{"aten::ceil", "Ceil", unary<kCeil>},
     OpTranslation{"aten::clamp", "Maximum, Minimum", clamp},
     OpTranslation{"aten::clamp_max", "Minimum", clamp_max},
     OpTranslation{"aten::clamp_min", "Maximum", clamp_min},
     OpTranslation{"aten::clone", "(nothing)", same},
     OpTranslation{"aten::contiguous", "(nothing)", same},
+    OpTranslation{"aten::cos", "Cos", unary<kCos>},
     OpTranslation{"aten::detach", "(nothing)", same},
-    OpTranslation{"aten::div", "RealDiv", divide},
+    OpTranslation{"aten::div", "RealDiv, FloorDiv or Div", divide},
     OpTranslation{"aten::dropout", "(nothing)", dropout},
-    OpTranslation{"aten::elu", "Elu", elu},
     OpTranslation{"aten::eq", "Equal", comparison<kEqual>},
     OpTranslation{"aten::erf", "Erf", unary<kErf>},
     OpTranslation{"aten::exp", "Exp", unary<kExp>},
+    OpTranslation{"aten::expm1", "Expm1", unary<kExpm1>},
     OpTranslation{"aten::feature_dropout", "(nothing)", dropout},
     OpTranslation{"aten::floor", "Floor", unary<kFloor>},
+    OpTranslation{"aten::floor_divide", "FloorDiv", arithmetic<kFloorDiv>},
     OpTranslation{"aten::ge", "GreaterEqual", comparison<kGreaterEqual>},
     OpTranslation{"aten::gt", "Greater", comparison<kGreater>},
     OpTranslation{"aten::hardtanh", "Maximum, Minimum", clamp},
+    OpTranslation{"aten::isfinite", "IsFinite", predicate<kIsFinite>},
+    OpTranslation{"aten::isinf", "IsInf", predicate<kIsInf>},
+    OpTranslation{"aten::isnan", "IsNan", predicate<kIsNan>},
     OpTranslation{"aten::le", "LessEqual", comparison<kLessEqual>},
-    OpTranslation{"aten::leaky_relu", "LeakyRelu", leaky_relu},
+    OpTranslation{"aten::lerp", "Sub, Mul, AddV2", interpolate},
     OpTranslation{"aten::log", "Log", unary<kLog>},
+    OpTranslation{"aten::log10", "Log, Mul", log10},
     OpTranslation{"aten::log1p", "Log1p", unary<kLog1p>},
+    OpTranslation{"aten::log2", "Log, Mul", log2},
     OpTranslation{"aten::log_softmax", "LogSoftmax", softmax<kLogSoftmax>},
+    OpTranslation{"aten::logical_and", "LogicalAnd", logical<kLogicalAnd>},
+    OpTranslation{"aten::logical_not", "LogicalNot", logical_not},
+    OpTranslation{"aten::logical_or", "LogicalOr", logical<kLogicalOr>},
     OpTranslation{"aten::lt", "Less", comparison<kLess>},
+    OpTranslation{"aten::masked_fill", "SelectV2", masked_fill},
     OpTranslation{"aten::maximum", "Maximum", arithmetic<kMaximum>},
     OpTranslation{"aten::minimum", "Minimum", arithmetic<kMinimum>},
     OpTranslation{"aten::mul", "Mul", arithmetic<kMul>},
@@ -214,16 +288,20 @@ constexpr std::array kTranslations{
     OpTranslation{"aten::reciprocal", "Reciprocal", unary<kReciprocal>},
     OpTranslation{"aten::relu", "Relu", unary<kRelu>},
     OpTranslation{"aten::relu6", "Relu6", unary<kRelu6>},
+    OpTranslation{"aten::remainder", "FloorMod", arithmetic<kFloorMod>},
+    OpTranslation{"aten::round", "Round", unary<kRound>},
     OpTranslation{"aten::rsqrt", "Rsqrt", unary<kRsqrt>},
+    OpTranslation{"aten::rsub", "Sub", subtract_from},
     OpTranslation{"aten::sigmoid", "Sigmoid", unary<kSigmoid>},
-    OpTranslation{"aten::silu", "Sigmoid, Mul", silu},
+    OpTranslation{"aten::sign", "Sign", unary<kSign>},
+    OpTranslation{"aten::sin", "Sin", unary<kSin>},
     OpTranslation{"aten::softmax", "Softmax", softmax<kSoftmax>},
-    OpTranslation{"aten::softplus", "Softplus", softplus},
     OpTranslation{"aten::sqrt", "Sqrt", unary<kSqrt>},
     OpTranslation{"aten::square", "Square", unary<kSquare>},
-    OpTranslation{"aten::sub", "Sub", scaled<kSub>},
+    OpTranslation{"aten::sub", "Sub, Mul", subtract},
     OpTranslation{"aten::tanh", "Tanh", unary<kTanh>},
     OpTranslation{"aten::to", "Cast", convert},
+    OpTranslation{"aten::type_as", "Cast", convert},
     OpTranslation{"aten::where", "SelectV2", where},
     OpTranslation{"aten::zeros_like", "ZerosLike", unary<kZerosLike>},
 };

@@ -17,6 +17,29 @@ Order identity_order(std::size_t rank) {
   return order;
 }
 
+Order with_axis_last(std::size_t rank, std::int64_t axis) {
+  Order order = identity_order(rank);
+  std::erase(order, axis);
+  order.push_back(axis);
+  return order;
+}
+
+Order without_axis(const Order& order, std::int64_t axis) {
+  Order left;
+  for (const std::int64_t one : order) {
+    if (one != axis) left.push_back(one > axis ? one - 1 : one);
+  }
+  return left;
+}
+
+std::int64_t place_of(const Order& order, std::int64_t axis) {
+  return std::find(order.begin(), order.end(), axis) - order.begin();
+}
+
+graph::AttrValue over_image(HeightWidth both) {
+  return graph::AttrValue::list(std::vector<std::int64_t>{1, both.first, both.second, 1});
+}
+
 DataType graph_type(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
@@ -228,10 +251,12 @@ std::string Call::text(std::size_t index) const {
   return *found;
 }
 
-std::pair<std::int64_t, std::int64_t> Call::pair(std::size_t index) const {
+HeightWidth Call::height_width(std::size_t index, std::int64_t missing) const {
   const auto values = integers(index);
-  require(values.size() == 1 || values.size() == 2, "it is not over two dimensions");
-  return {values.front(), values.back()};
+  const bool sequence = rank(0) == 3;
+  require(values.size() == 1 || (!sequence && values.size() == 2),
+          "it is not over one or two dimensions");
+  return {sequence ? missing : values.front(), values.back()};
 }
 
 std::string Call::operand(std::size_t index, at::ScalarType type, const Order& order) {
@@ -250,6 +275,60 @@ std::string Call::operand(std::size_t index, at::ScalarType type, const Order& o
     return to.constant(graph_value(constant));
   }
   return to.constant(graph_value(torch::scalar_tensor(number(index), type)));
+}
+
+std::string Call::scalar(double value) {
+  return to.constant(graph_value(torch::scalar_tensor(value, result().dtype)));
+}
+
+std::string Call::int32(std::int64_t value) {
+  return to.constant(TensorValue::scalar(static_cast<std::int32_t>(value)));
+}
+
+std::string Call::reshaped(const std::string& input, const std::vector<Size>& sizes) {
+  return to.add("Reshape", "Reshape", {input, to.reshape_vector(sizes)},
+                {{"T", type()}, {"Tshape", DataType::kInt32}});
+}
+
+std::string Call::padded(const std::string& input, const std::vector<std::int64_t>& amounts,
+                         double value) {
+  if (std::all_of(amounts.begin(), amounts.end(), [](std::int64_t it) { return it == 0; })) {
+    return input;
+  }
+  const std::vector<std::int32_t> both(amounts.begin(), amounts.end());
+  const auto paddings = to.constant(TensorValue::of<std::int32_t>(
+      {static_cast<std::int64_t>(both.size()) / 2, 2}, std::span<const std::int32_t>(both)));
+  const graph::Attrs attrs{{"T", type()}, {"Tpaddings", DataType::kInt32}};
+  if (value == 0) return to.add("Pad", "Pad", {input, paddings}, attrs);
+  return to.add("PadV2", "PadV2", {input, paddings, scalar(value)}, attrs);
+}
+
+std::string Call::reduced(std::string_view op, const std::string& input,
+                          const std::vector<std::int64_t>& places) {
+  return to.add(op, op, {input, to.ints(places)},
+                {{"T", type()}, {"Tidx", DataType::kInt32}, {"keep_dims", true}});
+}
+
+std::string Call::images(std::size_t index) {
+  if (rank(index) == 4) return tensor(index, kChannelsLast);
+  require(rank(index) == 3, "only batches of images and of sequences are translated");
+  return to.add("ExpandDims", "ExpandDims", {tensor(index, Order{0, 2, 1}), int32(1)},
+                {{"T", graph_type(value(index).dtype)}, {"Tdim", DataType::kInt32}});
+}
+
+void Call::give_images(const std::string& node) {
+  if (result().sizes.size() == 4) return give(node, kChannelsLast);
+  give(to.add(
+           "Squeeze", "Squeeze", {node},
+           {{"T", type()}, {"squeeze_dims", graph::AttrValue::list(std::vector<std::int64_t>{1})}}),
+       Order{0, 2, 1});
+}
+
+HeightWidth Call::image_size(const Value& value) const {
+  const auto& sizes = value.sizes;
+  require(!sizes.back().follows_batch() && !sizes[sizes.size() - 2].follows_batch(),
+          "the size of its images follows the batch");
+  return {sizes.size() == 3 ? 1 : sizes[2].constant, sizes.back().constant};
 }
 
 void Call::require(bool holds, std::string_view why) const {

@@ -19,7 +19,16 @@ namespace muster::exporting {
 /// is axis order[i] of the traced.
 using Order = std::vector<std::int64_t>;
 
+/// Two numbers of a window over images.
+using HeightWidth = std::pair<std::int64_t, std::int64_t>;
+
 Order identity_order(std::size_t rank);
+/// The axes as traced, but this one last.
+Order with_axis_last(std::size_t rank, std::int64_t axis);
+/// The order that is left when an axis is taken away.
+Order without_axis(const Order& order, std::int64_t axis);
+/// Where an axis of the traced value stands in this order.
+std::int64_t place_of(const Order& order, std::int64_t axis);
 inline const Order kChannelsLast{0, 2, 3, 1};
 
 graph::DataType graph_type(at::ScalarType type);
@@ -114,8 +123,9 @@ class Call {
   double number(std::size_t index) const;
   bool truth(std::size_t index) const;
   std::string text(std::size_t index) const;
-  /// The two numbers of a list of two, or of one that stands for both.
-  std::pair<std::int64_t, std::int64_t> pair(std::size_t index) const;
+  /// The two numbers of a list of two, or of one that stands for both. Where the input is sequences
+  /// [batch, channels, length], the height is `missing`.
+  HeightWidth height_width(std::size_t index, std::int64_t missing) const;
 
   /// The value, a constant tensor or a number as a tensor of this type.
   std::string operand(std::size_t index, at::ScalarType type, const Order& order = {});
@@ -123,13 +133,43 @@ class Call {
   const Value& value(std::size_t index) const { return to.value(id(index)); }
   std::size_t rank(std::size_t index) const { return value(index).sizes.size(); }
 
-  const Value& result() const { return to.value(operation_.outputs.at(0)); }
-  ValueId result_id() const { return operation_.outputs.at(0); }
+  /// How many values it gives; there may be fewer than libtorch's function returns.
+  std::size_t results() const { return operation_.outputs.size(); }
+  const Value& result(std::size_t index = 0) const { return to.value(result_id(index)); }
+  ValueId result_id(std::size_t index = 0) const { return operation_.outputs.at(index); }
   void give(const std::string& node, Order order = {}) { to.set(result_id(), node, order); }
+  /// The same for one of several results.
+  void give_one(std::size_t index, const std::string& node, Order order = {}) {
+    to.set(result_id(index), node, order);
+  }
   graph::DataType type() const { return graph_type(result().dtype); }
 
   /// Throws Unimplemented when `holds` is false: "aten::conv2d in 'conv1': <why>".
   void require(bool holds, std::string_view why) const;
+
+  /// A node with this operation, in the result's type, under its own name.
+  std::string node(std::string_view op, std::vector<std::string> inputs) {
+    return to.add(op, op, std::move(inputs), {{"T", type()}});
+  }
+  /// A number in the result's type, and a 32-bit one, such as an axis.
+  std::string scalar(double value);
+  std::string int32(std::int64_t value);
+  std::string reshaped(const std::string& input, const std::vector<Size>& sizes);
+  /// Pads with zeros or another number: two amounts an axis, before and behind. Gives the input
+  /// where all are 0.
+  std::string padded(const std::string& input, const std::vector<std::int64_t>& amounts,
+                     double value = 0);
+  /// Over these places of the input, which keeps its axes.
+  std::string reduced(std::string_view op, const std::string& input,
+                      const std::vector<std::int64_t>& places);
+
+  /// An argument as images [batch, height, width, channels]; sequences are one pixel high.
+  std::string images(std::size_t index);
+  /// Gives such images, as sequences where the result is those.
+  void give_images(const std::string& node);
+  /// Height and width of an argument or result that images() and give_images() take. Throws where
+  /// they follow the batch.
+  HeightWidth image_size(const Value& value) const;
 
   Translation& to;
 
@@ -168,11 +208,18 @@ struct OpTranslation {
   void (*translate)(Call& call);
 };
 
+std::span<const OpTranslation> activation_translations();
 std::span<const OpTranslation> column_translations();
+std::span<const OpTranslation> convolution_translations();
+std::span<const OpTranslation> gather_translations();
 std::span<const OpTranslation> linear_translations();
+std::span<const OpTranslation> normalisation_translations();
 std::span<const OpTranslation> pointwise_translations();
+std::span<const OpTranslation> pooling_translations();
 std::span<const OpTranslation> reduction_translations();
 std::span<const OpTranslation> shape_translations();
-std::span<const OpTranslation> image_translations();
+
+/// Two numbers for height and width as TensorFlow's lists over channels-last images have them.
+graph::AttrValue over_image(HeightWidth both);
 
 }  // namespace muster::exporting

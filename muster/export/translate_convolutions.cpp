@@ -1,0 +1,181 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "muster/export/translation_internal.h"
+
+namespace muster::exporting {
+namespace {
+
+using graph::AttrValue;
+using graph::DataType;
+
+// TensorFlow's kernel axes: [height, width, in, out] of libtorch's [out, in, height, width], or of
+// [in, out, height, width] where the convolution is transposed.
+const Order kKernelOrder{2, 3, 1, 0};
+const Order kSequenceKernelOrder{2, 1, 0};
+
+/// A convolution over images, or over sequences, which are images one pixel high.
+struct Convolution {
+  HeightWidth stride;
+  HeightWidth dilation;
+  HeightWidth kernel;
+  std::int64_t groups;
+  /// "SAME" or "VALID", after the input was padded where neither does it.
+  const char* padding;
+};
+
+HeightWidth kernel_size(Call& call) {
+  const auto& sizes = call.value(1).sizes;
+  return {sizes.size() == 3 ? 1 : sizes[2].constant, sizes.back().constant};
+}
+
+std::string kernel_node(Call& call) {
+  if (call.rank(1) == 4) return call.tensor(1, kKernelOrder);
+  return call.to.add("ExpandDims", "ExpandDims",
+                     {call.tensor(1, kSequenceKernelOrder), call.int32(0)},
+                     {{"T", call.type()}, {"Tdim", DataType::kInt32}});
+}
+
+void give_with_bias(Call& call, std::string output) {
+  if (!call.is_none(2)) {
+    output = call.to.add("BiasAdd", "BiasAdd", {output, call.tensor(2)},
+                         {{"T", call.type()}, {"data_format", "NHWC"}});
+  }
+  call.give_images(output);
+}
+
+std::string conv2d(Call& call, const Convolution& as, const std::string& input,
+                   const std::string& kernel) {
+  return call.to.add("Conv2D", "Conv2D", {input, kernel},
+                     {{"T", call.type()},
+                      {"strides", over_image(as.stride)},
+                      {"dilations", over_image(as.dilation)},
+                      {"padding", as.padding},
+                      {"explicit_paddings", AttrValue::list(std::vector<std::int64_t>{})},
+                      {"use_cudnn_on_gpu", true},
+                      {"data_format", "NHWC"}});
+}
+
+// TensorFlow's kernel has [height, width, in, out of each].
+std::string depthwise(Call& call, const Convolution& as, const std::string& input,
+                      const std::string& kernel) {
+  const std::int64_t outputs = call.value(1).sizes[0].constant;
+  const auto turned = call.reshaped(kernel, {Size{as.kernel.first}, Size{as.kernel.second},
+                                             Size{as.groups}, Size{outputs / as.groups}});
+  return call.to.add("depthwise", "DepthwiseConv2dNative", {input, turned},
+                     {{"T", call.type()},
+                      {"strides", over_image(as.stride)},
+                      {"dilations", over_image(as.dilation)},
+                      {"padding", as.padding},
+                      {"data_format", "NHWC"}});
+}
+
+// TensorFlow's kernels for the CPU have no groups, so each group is a convolution of its own.
+std::string grouped(Call& call, const Convolution& as, const std::string& input,
+                    const std::string& kernel) {
+  const auto split = [&](const std::string& whole) {
+    return call.to.add("split", "Split", {call.int32(3), whole},
+                       {{"T", call.type()}, {"num_split", as.groups}});
+  };
+  const auto inputs = split(input);
+  const auto kernels = split(kernel);
+  std::vector<std::string> parts;
+  for (std::int64_t i = 0; i < as.groups; ++i) {
+    const auto part = i == 0 ? std::string() : fmt::format(":{}", i);
+    parts.push_back(conv2d(call, as, inputs + part, kernels + part));
+  }
+  parts.push_back(call.int32(3));
+  return call.to.add("concat", "ConcatV2", std::move(parts),
+                     {{"N", as.groups}, {"T", call.type()}, {"Tidx", DataType::kInt32}});
+}
+
+void convolve(Call& call, const Convolution& as, const std::string& input) {
+  const auto kernel = kernel_node(call);
+  if (as.groups == 1) return give_with_bias(call, conv2d(call, as, input, kernel));
+  const Size channels = call.value(0).sizes[1];
+  // What TensorFlow's kernel for it can do.
+  const bool native = channels == Size{as.groups} && as.stride.first == as.stride.second &&
+                      as.dilation == HeightWidth{1, 1};
+  give_with_bias(call,
+                 native ? depthwise(call, as, input, kernel) : grouped(call, as, input, kernel));
+}
+
+// TensorFlow's is the gradient of a convolution, which gives what lies under the padding too.
+void transposed(Call& call) {
+  call.require(call.integer(8) == 1, "transposed convolutions in groups are not translated");
+  call.require(call.height_width(5, 1) == HeightWidth{1, 1},
+               "dilated transposed convolutions are not translated");
+  const HeightWidth stride = call.height_width(3, 1);
+  const HeightWidth padding = call.height_width(4, 0);
+  const HeightWidth size = call.image_size(call.result());
+  const Size channels = call.result().sizes[1];
+  const std::vector<Size> whole{call.result().sizes[0], Size{size.first + 2 * padding.first},
+                                Size{size.second + 2 * padding.second}, channels};
+  auto output = call.to.add("conv2d_transpose", "Conv2DBackpropInput",
+                            {call.to.shape_vector(whole), kernel_node(call), call.images(0)},
+                            {{"T", call.type()},
+                             {"strides", over_image(stride)},
+                             {"dilations", over_image({1, 1})},
+                             {"padding", "VALID"},
+                             {"explicit_paddings", AttrValue::list(std::vector<std::int64_t>{})},
+                             {"use_cudnn_on_gpu", true},
+                             {"data_format", "NHWC"}});
+  if (padding != HeightWidth{0, 0}) {
+    output = call.to.add("Slice", "Slice",
+                         {output, call.to.ints({0, padding.first, padding.second, 0}),
+                          call.to.ints({-1, size.first, size.second, -1})},
+                         {{"T", call.type()}, {"Index", DataType::kInt32}});
+  }
+  give_with_bias(call, output);
+}
+
+// convolution(input, kernel, bias, stride, padding, dilation, transposed, output_padding, groups)
+void convolution(Call& call) {
+  if (call.truth(6)) return transposed(call);
+  const HeightWidth padding = call.height_width(4, 0);
+  Convolution as{.stride = call.height_width(3, 1),
+                 .dilation = call.height_width(5, 1),
+                 .kernel = kernel_size(call),
+                 .groups = call.integer(8),
+                 .padding = "VALID"};
+  // SAME pads as libtorch does where the stride is 1 and the kernel's reach is even.
+  const bool same = as.stride == HeightWidth{1, 1} && padding != HeightWidth{0, 0} &&
+                    padding.first * 2 == as.dilation.first * (as.kernel.first - 1) &&
+                    padding.second * 2 == as.dilation.second * (as.kernel.second - 1);
+  auto input = call.images(0);
+  if (same) {
+    as.padding = "SAME";
+  } else {
+    input = call.padded(input,
+                        {0, 0, padding.first, padding.first, padding.second, padding.second, 0, 0});
+  }
+  convolve(call, as, input);
+}
+
+// _convolution_mode(input, kernel, bias, stride, "same" or "valid", dilation, groups); libtorch
+// allows "same" with a stride of 1 only.
+void convolution_mode(Call& call) {
+  const Convolution as{.stride = call.height_width(3, 1),
+                       .dilation = call.height_width(5, 1),
+                       .kernel = kernel_size(call),
+                       .groups = call.integer(6),
+                       .padding = call.text(4) == "same" ? "SAME" : "VALID"};
+  convolve(call, as, call.images(0));
+}
+
+constexpr const char* kOperations =
+    "Conv2D, DepthwiseConv2dNative or Conv2DBackpropInput, with Pad, Slice, Split, ConcatV2, "
+    "BiasAdd where needed";
+
+constexpr std::array kTranslations{
+    OpTranslation{"aten::_convolution", kOperations, convolution},
+    OpTranslation{"aten::_convolution_mode", kOperations, convolution_mode},
+    OpTranslation{"aten::convolution", kOperations, convolution},
+};
+
+}  // namespace
+
+std::span<const OpTranslation> convolution_translations() { return kTranslations; }
+
+}  // namespace muster::exporting
