@@ -1,0 +1,93 @@
+// An exported model run by the executor against the model itself in eval mode: what a server loses
+// by answering from a SavedModel.
+#include <ATen/Parallel.h>
+#include <fmt/core.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/types.h>
+
+#include <memory>
+#include <string>
+
+#include "benchmarks/report.h"
+#include "muster/executor/executable_model.h"
+#include "muster/export/export_saved_model.h"
+#include "muster/model/dense.h"
+#include "muster/model/head.h"
+#include "muster/model/resnet.h"
+#include "muster/testing/temp_dir.h"
+
+namespace {
+
+using muster::Features;
+
+/// The network of examples/mnist.
+struct MnistCnn : muster::Model {
+  MnistCnn() {
+    namespace nn = torch::nn;
+    conv1 = register_module("conv1", nn::Conv2d(nn::Conv2dOptions(1, 32, 3).padding(1)));
+    norm1 = register_module("norm1", nn::BatchNorm2d(32));
+    conv2 = register_module("conv2", nn::Conv2d(nn::Conv2dOptions(32, 64, 3).padding(1)));
+    norm2 = register_module("norm2", nn::BatchNorm2d(64));
+    dense = register_module("dense", std::make_shared<muster::Dense>(7 * 7 * 64, 1024));
+    norm3 = register_module("norm3", nn::BatchNorm1d(1024));
+    logits = register_module("logits", std::make_shared<muster::Dense>(1024, 10));
+  }
+  torch::Tensor forward(const Features& x) override {
+    auto y = x.tensor("image").view({-1, 1, 28, 28});
+    y = torch::max_pool2d(torch::relu(norm1->forward(conv1->forward(y))), 2);
+    y = torch::max_pool2d(torch::relu(norm2->forward(conv2->forward(y))), 2);
+    y = dense->forward(y.permute({0, 2, 3, 1}).flatten(1));
+    return logits->forward(torch::relu(norm3->forward(y)));
+  }
+  torch::nn::Conv2d conv1{nullptr};
+  torch::nn::BatchNorm2d norm1{nullptr};
+  torch::nn::Conv2d conv2{nullptr};
+  torch::nn::BatchNorm2d norm2{nullptr};
+  std::shared_ptr<muster::Dense> dense;
+  torch::nn::BatchNorm1d norm3{nullptr};
+  std::shared_ptr<muster::Dense> logits;
+};
+
+/// Fills a row for each number of rows.
+void compare(muster::bench::Report& report, const std::string& name,
+             const std::shared_ptr<muster::Model>& model, std::int64_t classes,
+             const at::Tensor& images) {
+  const muster::testing::TempDir folder;
+  const auto head = muster::multi_class_head(classes);
+  muster::exporting::write_model(*model, head.get(),
+                                 muster::raw_serving_input({{"image", images.slice(0, 0, 2)}}),
+                                 folder / "export");
+  const auto exported = muster::executor::ExecutableModel::load(folder / "export");
+  model->eval();
+  const torch::NoGradGuard no_grad;
+  for (const std::int64_t rows : {std::int64_t{1}, images.size(0)}) {
+    const auto row = fmt::format("{}, {} images", name, rows);
+    if (!report.wants(row)) continue;
+    const Features features{{"image", images.slice(0, 0, rows)}};
+    const muster::executor::Values inputs{{"image", features.tensor("image")}};
+    const auto times = muster::bench::median_pair(
+        [&] { exported.run("serving_default", inputs); },
+        [&] { model->call({.features = features}, muster::Mode::kPredict, head.get()); },
+        report.effort());
+    report.add({.name = row,
+                .value = times.limit_seconds / times.work_seconds,
+                .unit = "times the model's speed",
+                .at_least = 0.9,
+                .aim = 1});
+    report.add({.name = row + ", executor", .value = times.work_seconds * 1e3, .unit = "ms"});
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  muster::bench::Report report(argc, argv);
+  at::set_num_threads(1);
+  torch::manual_seed(1);
+  compare(report, "mnist CNN", std::make_shared<MnistCnn>(), 10, torch::rand({32, 784}));
+  compare(report, "ResNet-8",
+          std::make_shared<muster::ResNet>(muster::ResNetOptions{.num_layers = 8}), 11,
+          torch::rand({32, 32, 32, 3}) * 255);
+  return report.finish();
+}
