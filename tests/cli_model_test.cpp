@@ -97,6 +97,54 @@ TEST(ModelShow, PrintsAllOfAModelOfTensorFlow) {
   EXPECT_THAT(all.out, EndsWith("  Method name is: tensorflow/serving/predict\n"));
 }
 
+// TensorFlow 2 has a signature for what is run after loading; its name has no type and no shape.
+TEST(ModelShow, PrintsModelsOfTensorFlow2AsItsToolDoes) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const Path dir = data / "tensorflow/static_hash_table";
+  EXPECT_EQ(show({"--dir", dir}).out,
+            "The given SavedModel contains the following tag-sets:\n'serve'\n");
+  EXPECT_EQ(show({"--dir", dir, "--all"}).out,
+            "\nMetaGraphDef with tag-set: 'serve' contains the following SignatureDefs:\n"
+            "\nsignature_def['__saved_model_init_op']:\n"
+            "  The given SavedModel SignatureDef contains the following input(s):\n"
+            "  The given SavedModel SignatureDef contains the following output(s):\n"
+            "    outputs['__saved_model_init_op'] tensor_info:\n"
+            "        dtype: DT_INVALID\n"
+            "        shape: unknown_rank\n"
+            "        name: NoOp\n"
+            "  Method name is: \n"
+            "\nsignature_def['serving_default']:\n"
+            "  The given SavedModel SignatureDef contains the following input(s):\n"
+            "    inputs['word'] tensor_info:\n"
+            "        dtype: DT_STRING\n"
+            "        shape: unknown_rank\n"
+            "        name: serving_default_word:0\n"
+            "  The given SavedModel SignatureDef contains the following output(s):\n"
+            "    outputs['output_0'] tensor_info:\n"
+            "        dtype: DT_INT64\n"
+            "        shape: unknown_rank\n"
+            "        name: StatefulPartitionedCall_1:0\n"
+            "  Method name is: tensorflow/serving/predict\n");
+  EXPECT_EQ(show({"--dir", data / "tensorflow/vars_and_arithmetic", "--tag_set", "serve",
+                  "--signature_def", "serving_default"})
+                .out,
+            "The given SavedModel SignatureDef contains the following input(s):\n"
+            "  inputs['a'] tensor_info:\n"
+            "      dtype: DT_FLOAT\n"
+            "      shape: ()\n"
+            "      name: serving_default_a:0\n"
+            "  inputs['b'] tensor_info:\n"
+            "      dtype: DT_FLOAT\n"
+            "      shape: ()\n"
+            "      name: serving_default_b:0\n"
+            "The given SavedModel SignatureDef contains the following output(s):\n"
+            "  outputs['output_0'] tensor_info:\n"
+            "      dtype: DT_FLOAT\n"
+            "      shape: ()\n"
+            "      name: StatefulPartitionedCall:0\n"
+            "Method name is: tensorflow/serving/predict\n");
+}
+
 TEST(ModelShow, SaysWhatThereIsWhenAskedForSomethingElse) {
   const TempDir dir;
   write_model(dir / "m");

@@ -207,6 +207,19 @@ TEST_F(Mnist, TheLastModelIsExportedToTheJobFolderOrToThePathGiven) {
                     HasSubstr("outputs['probabilities']")));
 }
 
+// Moving averages are what both hold.
+TEST_F(Mnist, TheGraphOfTheJobFolderAndItsCheckpointMakeTheModelThatTheExporterWrote) {
+  const Path job_dir = folder_ / "job";
+  run_to_the_end(flags(job_dir, 2));
+  const std::string joined = tool({"export", "savedmodel", "--model-dir", job_dir});
+  const auto answers = [](const Path& model) {
+    return tool({"model", "run", "--dir", model, "--input_exprs", "image=np.ones((2, 784))"});
+  };
+  const std::string expected = answers(graph::latest_export(job_dir / "export/mnist"));
+  EXPECT_THAT(expected, HasSubstr("Result for output key probabilities:\n[[0."));
+  EXPECT_EQ(answers(joined.substr(0, joined.find('\n'))), expected);
+}
+
 TEST_F(Mnist, WrongFlagsAreNamedAndExitWith2) {
   const Words good = flags(folder_ / "job", 1);
   const auto error_of = [&](const Words& more) {
