@@ -11,7 +11,6 @@
 namespace muster {
 namespace {
 
-constexpr const char* kAverageSuffix = "/ExponentialMovingAverage";
 constexpr const char* kGlobalStep = "global_step";
 
 // Each trainable variable from its average where the checkpoint has one.

@@ -13,6 +13,9 @@ namespace muster {
 
 struct EstimatorOptions;
 
+/// What follows a variable's name in the name of its moving average.
+inline constexpr const char* kAverageSuffix = "/ExponentialMovingAverage";
+
 /// A model in eval mode with the values of one checkpoint, or of a run of training: what evaluation
 /// and prediction run. It is made once and loaded again when other values are asked for, so a
 /// thousand evaluations take the memory of one.

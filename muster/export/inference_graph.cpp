@@ -196,7 +196,11 @@ BuiltGraph build_graph(Model& model, const Head* head, const ServingInput& input
 
 InferenceGraph inference_graph(const Estimator& estimator, const ServingInput& input) {
   EvaluationModel model(estimator.options(), 0);
-  return exporting::build_graph(model.model(), estimator.options().head.get(), input).inference;
+  auto built = exporting::build_graph(model.model(), estimator.options().head.get(), input);
+  if (estimator.options().moving_average) {
+    exporting::restore_averages(built.variables, built.inference.meta);
+  }
+  return std::move(built.inference);
 }
 
 void write_inference_graph(const InferenceGraph& graph, const Path& model_dir) {

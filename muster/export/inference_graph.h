@@ -21,7 +21,9 @@ struct InferenceGraph {
   std::vector<std::pair<std::string, std::string>> assets{};
 };
 
-/// Of an untrained model. Throws as export_saved_model() does for a model that cannot be exported.
+/// Of an untrained model. Where the estimator keeps moving averages, the saver restores those, as
+/// evaluation and prediction do. Throws as export_saved_model() does for a model that cannot be
+/// exported.
 InferenceGraph inference_graph(const Estimator& estimator, const ServingInput& input);
 
 /// Writes MODEL_DIR/graph.pb, a SavedModel message with this one graph, in the place of one that is

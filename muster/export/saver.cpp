@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "muster/estimator/evaluation_model.h"
 #include "muster/export/saver_internal.h"
 #include "muster/export/translation_internal.h"
 #include "muster/records/wire_internal.h"
@@ -13,6 +14,8 @@ using graph::AttrValue;
 using graph::DataType;
 using graph::NodeDef;
 using graph::TensorValue;
+
+constexpr const char* kTensorNames = "save/tensor_names";
 
 NodeDef strings(const std::string& name, const std::vector<std::string>& values) {
   return graph::constant_node(
@@ -66,11 +69,11 @@ void add_saver(const std::vector<GraphVariable>& variables, graph::MetaGraph& me
     types.push_back(graph_type(variable.variable.tensor.scalar_type()));
   }
   add_filename(nodes);
-  nodes.push_back(strings("save/tensor_names", names));
+  nodes.push_back(strings(kTensorNames, names));
   nodes.push_back(strings("save/shape_and_slices", std::vector<std::string>(names.size())));
   NodeDef save{.name = "save/SaveV2",
                .op = "SaveV2",
-               .inputs = {"save/Const", "save/tensor_names", "save/shape_and_slices"},
+               .inputs = {"save/Const", kTensorNames, "save/shape_and_slices"},
                .attrs = {{"dtypes", AttrValue::list(types)}}};
   for (const auto& variable : variables) save.inputs.push_back(variable.read);
   nodes.push_back(std::move(save));
@@ -80,7 +83,7 @@ void add_saver(const std::vector<GraphVariable>& variables, graph::MetaGraph& me
                    .attrs = {{"T", DataType::kString}}});
   nodes.push_back({.name = "save/RestoreV2",
                    .op = "RestoreV2",
-                   .inputs = {"save/Const", "save/tensor_names", "save/shape_and_slices"},
+                   .inputs = {"save/Const", kTensorNames, "save/shape_and_slices"},
                    .attrs = {{"dtypes", AttrValue::list(types)}}});
   NodeDef all{.name = "save/restore_all", .op = "NoOp"};
   graph::Collection::Bytes every;
@@ -107,6 +110,16 @@ void add_saver(const std::vector<GraphVariable>& variables, graph::MetaGraph& me
   meta.collections["variables"].value = std::move(every);
   if (!trainable.values.empty()) {
     meta.collections["trainable_variables"].value = std::move(trainable);
+  }
+}
+
+void restore_averages(const std::vector<GraphVariable>& variables, graph::MetaGraph& meta) {
+  std::vector<std::string> names;
+  for (const auto& [node, read, variable] : variables) {
+    names.push_back(variable.trainable ? variable.name + kAverageSuffix : variable.name);
+  }
+  for (NodeDef& node : meta.graph.nodes) {
+    if (node.name == kTensorNames) node = strings(kTensorNames, names);
   }
 }
 

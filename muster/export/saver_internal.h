@@ -10,4 +10,8 @@ namespace muster::exporting {
 /// added.
 void add_saver(const std::vector<GraphVariable>& variables, graph::MetaGraph& meta);
 
+/// Lets the saver restore the trainable variables from their moving averages, as checkpoints name
+/// those.
+void restore_averages(const std::vector<GraphVariable>& variables, graph::MetaGraph& meta);
+
 }  // namespace muster::exporting

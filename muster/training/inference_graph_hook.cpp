@@ -7,26 +7,18 @@
 #include "muster/estimator/towers.h"
 #include "muster/export/exporters.h"
 #include "muster/export/inference_graph.h"
+#include "muster/export/trace.h"
+#include "muster/features/column_set.h"
 #include "muster/graph/join.h"
-#include "muster/model/input_layer.h"
-#include "muster/model/linear_model.h"
 #include "muster/summary/event_writer.h"
 
 namespace muster::internal {
 namespace {
 
-void append(const ColumnSet& set, FeatureColumnList& columns) {
-  for (const auto& column : set.columns()) columns.push_back(column);
-}
-
-FeatureColumnList columns_of(Model& model) {
+FeatureColumnList columns_of(const Model& model) {
   FeatureColumnList columns;
-  for (const auto& module : model.modules()) {
-    if (const auto* layer = dynamic_cast<const InputLayer*>(module.get())) {
-      append(layer->columns(), columns);
-    } else if (const auto* linear = dynamic_cast<const LinearModel*>(module.get())) {
-      append(linear->columns(), columns);
-    }
+  for (const ColumnSet* set : exporting::column_sets_of(model)) {
+    columns.insert(columns.end(), set->columns().begin(), set->columns().end());
   }
   return columns;
 }

@@ -15,10 +15,13 @@
 #include "muster/base/signals.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/cluster/tf_config.h"
+#include "muster/estimator/linear.h"
 #include "muster/estimator/model_notes.h"
 #include "muster/estimator/small_net_internal.h"
+#include "muster/executor/executable_model.h"
 #include "muster/export/exporters.h"
 #include "muster/graph/export_folder.h"
+#include "muster/graph/join.h"
 #include "muster/graph/saved_model.h"
 #include "muster/summary/event_reader.h"
 #include "muster/testing/temp_dir.h"
@@ -285,6 +288,53 @@ TEST(TrainAndEvaluate, WithoutExportersTheGraphTakesWhatTheEvaluationFeeds) {
   const auto& inputs = graph.signatures.at("serving_default").inputs;
   ASSERT_EQ(inputs.size(), 1U);
   EXPECT_EQ(inputs.at("x").shape, (graph::Shape{-1, kInputs}));
+}
+
+// Beside the numbers a word that the model reads through a column, and one that it does not read.
+Dataset<Batch> words_input(const InputContext& in) {
+  return training_input(in).map([](Batch batch) {
+    const std::int64_t rows = batch.features.batch_size();
+    const std::vector<std::string> words(static_cast<std::size_t>(rows), "word");
+    for (const char* name : {"read", "unread"}) {
+      batch.features.add(name, StringColumn(words, {rows}));
+    }
+    return batch;
+  });
+}
+
+TEST(TrainAndEvaluate, WithoutExportersTheGraphOfAModelWithColumnsTakesRawFeatures) {
+  const TempDir folder;
+  Estimator estimator =
+      LinearClassifier({.feature_columns = {numeric_column("x", {.shape = {kInputs}}),
+                                            categorical_column_with_hash_bucket("read", 10)},
+                        .n_classes = kClasses},
+                       quiet_config(folder.path()));
+  train_and_evaluate(estimator, {words_input, 3}, {.input_fn = words_input, .steps = 2});
+  const auto graph = graph_file(folder.path());
+  const auto& inputs = graph.signatures.at("serving_default").inputs;
+  ASSERT_EQ(inputs.size(), 2U);
+  EXPECT_EQ(inputs.at("x").shape, (graph::Shape{-1, kInputs}));
+  EXPECT_EQ(inputs.at("read").dtype, graph::DataType::kString);
+}
+
+TEST(TrainAndEvaluate, TheGraphAndACheckpointAnswerAsTheEstimatorDoes) {
+  for (const bool averages : {false, true}) {
+    const TempDir folder;
+    EstimatorOptions options = small_options();
+    if (averages) options.moving_average = MovingAverageOptions{.decay = 0.9};
+    Estimator estimator(options, quiet_config(folder.path()));
+    train_and_evaluate(estimator, {training_input, 20}, {.input_fn = evaluation_input});
+    graph::write_joined_model(graph_file(folder.path()), {},
+                              BundleReader(*estimator.latest_checkpoint()), folder / "joined");
+    const auto batch = evaluation_input(InputContext(Mode::kEval, 1, 0, 0)).iterate()->next();
+    const auto answers = executor::ExecutableModel::load(folder / "joined")
+                             .run("serving_default", {{"x", batch->features.tensor("x")}});
+    const auto wanted =
+        estimator.predict(evaluation_input, {.yield_single_examples = false}).next();
+    EXPECT_TRUE(at::allclose(std::get<at::Tensor>(answers.at("logits")), wanted->tensor("logits"),
+                             1e-5, 1e-5))
+        << "with averages: " << averages;
+  }
 }
 
 TEST(TrainAndEvaluate, AModelThatCannotBeTracedIsTrainedWithALineInTheLog) {
