@@ -121,7 +121,9 @@ void Connection::State::send(const FrameHeader& header, std::string_view head,
 void Connection::State::write_all(std::vector<iovec> pieces, const Deadline& deadline) {
   bool begun = false;
   for (std::size_t first = 0; first < pieces.size();) {
-    const Moved moved = socket->send(std::span(pieces).subspan(first));
+    const auto rest = std::span(pieces).subspan(first);
+    const Moved moved =
+        deadline.remaining() > kShortWait ? socket->send_soon(rest) : socket->send(rest);
     begun = begun || moved.bytes > 0;
     first = advance(pieces, first, moved.bytes);
     if (moved.error == 0) continue;

@@ -34,6 +34,16 @@ msghdr message_of(std::span<const iovec> pieces) {
   return message;
 }
 
+Moved send_message(int descriptor, std::span<const iovec> pieces, int flags) {
+  const msghdr message = message_of(pieces);
+  flags |= MSG_NOSIGNAL | (pieces.size() > kMostPieces ? MSG_MORE : 0);
+  for (;;) {
+    const ssize_t count = ::sendmsg(descriptor, &message, flags);
+    if (count >= 0) return {.bytes = static_cast<std::size_t>(count)};
+    if (errno != EINTR) return {.error = errno};
+  }
+}
+
 Moved receive_message(int descriptor, std::span<const iovec> pieces, int flags) {
   msghdr message = message_of(pieces);
   for (;;) {
@@ -67,15 +77,12 @@ Socket::Socket(int descriptor) : descriptor_(descriptor) {
 
 Socket::~Socket() { ::close(descriptor_); }
 
-Moved Socket::send(std::span<const iovec> pieces, bool more) {
-  const msghdr message = message_of(pieces);
-  const int flags =
-      MSG_NOSIGNAL | MSG_DONTWAIT | (more || pieces.size() > kMostPieces ? MSG_MORE : 0);
-  for (;;) {
-    const ssize_t count = ::sendmsg(descriptor_, &message, flags);
-    if (count >= 0) return {.bytes = static_cast<std::size_t>(count)};
-    if (errno != EINTR) return {.error = errno};
-  }
+Moved Socket::send(std::span<const iovec> pieces) {
+  return send_message(descriptor_, pieces, MSG_DONTWAIT);
+}
+
+Moved Socket::send_soon(std::span<const iovec> pieces) {
+  return send_message(descriptor_, pieces, 0);
 }
 
 Moved Socket::receive(std::span<const iovec> pieces) {
@@ -88,9 +95,9 @@ Moved Socket::receive_soon(std::span<const iovec> pieces) {
 
 void Socket::allow_waiting() {
   const timeval span{.tv_sec = 0, .tv_usec = std::chrono::microseconds(kShortWait).count()};
-  const int flags = ::fcntl(descriptor_, F_GETFL);
-  if (::setsockopt(descriptor_, SOL_SOCKET, SO_RCVTIMEO, &span, sizeof(span)) == 0) {
-    ::fcntl(descriptor_, F_SETFL, flags & ~O_NONBLOCK);
+  if (::setsockopt(descriptor_, SOL_SOCKET, SO_RCVTIMEO, &span, sizeof(span)) == 0 &&
+      ::setsockopt(descriptor_, SOL_SOCKET, SO_SNDTIMEO, &span, sizeof(span)) == 0) {
+    ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) & ~O_NONBLOCK);
   }
 }
 

@@ -38,14 +38,15 @@ class Socket {
 
   int descriptor() const { return descriptor_; }
 
-  /// Writes of the pieces what fits. `more` says that the rest of a message follows at once.
-  Moved send(std::span<const iovec> pieces, bool more = false);
+  /// Writes of the pieces what fits.
+  Moved send(std::span<const iovec> pieces);
   /// Reads what is there; no bytes and no error mean that the peer has ended its stream.
   Moved receive(std::span<const iovec> pieces);
-  /// The same, but waits for kShortWait at most until something comes: one system call where
-  /// receive(), wait() and receive() are three.
+  /// The same, but wait for kShortWait at most until there is room for all or something has come:
+  /// one system call where receive(), wait() and receive() are three.
+  Moved send_soon(std::span<const iovec> pieces);
   Moved receive_soon(std::span<const iovec> pieces);
-  /// Makes receive_soon() wait.
+  /// Makes them wait.
   void allow_waiting();
 
   /// Waits until `events` (of poll) or an end are there; false at the deadline. A wait that lasts
