@@ -28,7 +28,7 @@ TaskEnvironment read_tf_config_place(const EnvironmentVariables& variables) {
 
 struct Form {
   std::string_view source;
-  std::array<std::string_view, 7> variables;
+  std::array<std::string_view, 12> variables;
   bool (*means_a_place)(const EnvironmentVariables&);
   TaskEnvironment (*read)(const EnvironmentVariables&);
 };
@@ -47,12 +47,13 @@ constexpr std::array<Form, 5> kForms{{
      internal::read_rank_place},
     {"OMPI",
      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-      "OMPI_COMM_WORLD_LOCAL_SIZE"},
+      "OMPI_COMM_WORLD_LOCAL_SIZE", "MUSTER_NUM_PS", "MUSTER_CLUSTER_PORT"},
      internal::means_open_mpi_place,
      internal::read_open_mpi_place},
     {"SLURM",
      {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS",
-      "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"},
+      "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID",
+      "SLURM_DISTRIBUTION", "MUSTER_NUM_PS", "MUSTER_CLUSTER_PORT"},
      internal::means_slurm_place,
      internal::read_slurm_place},
 }};

@@ -288,6 +288,11 @@ TEST(Explanation, OfARendezvousSaysWhereTasksMeet) {
                     HasSubstr("collective by default"), Not(HasSubstr("address"))));
 }
 
+TEST(Explanation, NamesEveryVariableThatWasRead) {
+  EXPECT_THAT(explain(with(kSlurm, {{"MUSTER_NUM_PS", "1"}})),
+              AllOf(HasSubstr("SLURM_STEP_TASKS_PER_NODE"), HasSubstr("MUSTER_NUM_PS")));
+}
+
 TEST(Explanation, NamesWhatCannotWork) {
   const EnvironmentVariables odd{
       {"TF_CONFIG",
