@@ -72,6 +72,10 @@ std::string ColumnGraph::shape64(const std::string& tensor, DataType type) {
   return builder_.add("Shape", "Shape", {tensor}, {{"T", type}, {"out_type", DataType::kInt64}});
 }
 
+std::string ColumnGraph::node_of(const MatrixShape& shape) {
+  return shape.node.empty() ? shape64(shape.matrix, shape.type) : shape.node;
+}
+
 // ------------------------------------------------------------------------------- raw features
 
 const GraphFeature& ColumnGraph::feature(const std::string& key,
@@ -105,7 +109,7 @@ ColumnGraph::Words ColumnGraph::words(const std::string& key, const internal::Co
   if (raw.is_sparse()) {
     made.indices = raw.indices;
     made.values = raw.values;
-    made.shape = raw.dense_shape;
+    made.shape = {.node = raw.dense_shape};
   } else {
     // In a dense feature "" and -1 stand for a missing value.
     const std::string all = matrix(raw);
@@ -116,7 +120,7 @@ ColumnGraph::Words ColumnGraph::words(const std::string& key, const internal::Co
     const auto there = compare("NotEqual", all, builder_.constant(missing), raw.type);
     made.indices = builder_.add("indices", "Where", {there}, {{"T", DataType::kBool}});
     made.values = gather_nd(all, made.indices, raw.type);
-    made.shape = shape64(all, raw.type);
+    made.shape = {.matrix = all, .type = raw.type};
   }
   if (made.type != DataType::kString && is_whole(made.type)) {
     made.values = builder_.cast(made.values, made.type, DataType::kInt64);
@@ -261,7 +265,7 @@ ColumnGraph::Ids ColumnGraph::bucketized(const internal::BucketizedColumn& colum
   const auto there = compare("GreaterEqual", all, zero, type);
   return {.indices = builder_.add("indices", "Where", {there}, {{"T", DataType::kBool}}),
           .values = reshape(all, {-1}, type),
-          .shape = shape64(all, type)};
+          .shape = {.matrix = all, .type = type}};
 }
 
 ColumnGraph::Ids ColumnGraph::weighted(const internal::WeightedColumn& column) {
@@ -315,10 +319,10 @@ ColumnGraph::Ids ColumnGraph::crossed(const internal::CrossedColumn& column) {
     inputs.push_back(key.values);
     types.push_back(key.type);
   }
-  for (const auto& key : keys) inputs.push_back(key.shape);
+  builder_.enter(column.name());
+  for (const auto& key : keys) inputs.push_back(node_of(key.shape));
   const bool words_only =
       std::ranges::all_of(types, [](DataType type) { return type == DataType::kString; });
-  builder_.enter(column.name());
   const auto node =
       builder_.add("SparseCross", "SparseCross", std::move(inputs),
                    {{"N", static_cast<std::int64_t>(keys.size())},
@@ -329,7 +333,7 @@ ColumnGraph::Ids ColumnGraph::crossed(const internal::CrossedColumn& column) {
                     {"dense_types", graph::AttrValue(graph::AttrList{})},
                     {"out_type", DataType::kInt64},
                     {"internal_type", words_only ? DataType::kString : DataType::kInt64}});
-  return {.indices = node, .values = node + ":1", .shape = node + ":2"};
+  return {.indices = node, .values = node + ":1", .shape = {.node = node + ":2"}};
 }
 
 ColumnGraph::Ids ColumnGraph::kept(const Ids& all, bool positive_only) {

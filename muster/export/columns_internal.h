@@ -23,11 +23,18 @@ class ColumnGraph {
   ColumnNodes nodes_of(const ColumnInput& input);
 
  private:
+  /// The shape of a sparse matrix: a node that gives it, or else a matrix that has it. Only crosses
+  /// read it.
+  struct MatrixShape {
+    std::string node{};
+    std::string matrix{};
+    graph::DataType type = graph::DataType::kInt64;
+  };
   /// Ids as a sparse matrix.
   struct Ids {
     std::string indices{};
     std::string values{};
-    std::string shape{};
+    MatrixShape shape{};
     std::string weights{};
     bool some_negative = false;
   };
@@ -36,7 +43,7 @@ class ColumnGraph {
     graph::DataType type = graph::DataType::kString;
     std::string indices{};
     std::string values{};
-    std::string shape{};
+    MatrixShape shape{};
     bool dense = false;
   };
 
@@ -67,6 +74,7 @@ class ColumnGraph {
   std::string reshape(const std::string& tensor, const std::vector<std::int64_t>& sizes,
                       graph::DataType type);
   std::string shape64(const std::string& tensor, graph::DataType type);
+  std::string node_of(const MatrixShape& shape);
 
   const GraphFeatures& features_;
   GraphTables& tables_;

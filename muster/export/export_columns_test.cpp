@@ -8,10 +8,16 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/estimator/baseline.h"
+#include "muster/estimator/boosted_trees.h"
+#include "muster/estimator/dnn.h"
+#include "muster/estimator/linear.h"
 #include "muster/executor/executable_model.h"
 #include "muster/export/export_saved_model.h"
+#include "muster/export/inference_graph.h"
 #include "muster/features/census_columns_internal.h"
 #include "muster/features/collate.h"
+#include "muster/features/sequence_input.h"
 #include "muster/graph/op_registry.h"
 #include "muster/graph/saved_model.h"
 #include "muster/model/head.h"
@@ -299,6 +305,27 @@ TEST(ExportedColumns, ReadExamplesOfAnyLength) {
   }
 }
 
+TEST(ExportedColumns, ReadRowsWithBlanks) {
+  const auto word = categorical_column_with_vocabulary_list("word", std::vector<std::string>{"a"});
+  const auto age = numeric_column("age", {.normalizer = [](const at::Tensor& x) {
+                                    return x / 2 - 1;  // of whole numbers here
+                                  }});
+  const std::vector<CsvField> fields{CsvField::int32("age", 30), CsvField::string("word", "a"),
+                                     CsvField::string("label")};
+  const CsvOptions options{.strip_blanks = true, .na_value = "?"};
+  const std::vector<std::string> rows{"17, a ,x", ",b,x", "40,  ,x", "?,?,\"x\"", " 4,\"a\",x"};
+  Exported exported(model_of({.wide = {word}, .deep = {age, embedding_column(word, 2)}}),
+                    csv_serving_input({.fields = fields, .csv = options, .key = "row"}));
+  const CsvDecoder decoder(fields, options);
+  const std::vector<std::string_view> views(rows.begin(), rows.end());
+  exported.expect_same_answers(to_features(decoder.decode(views), nullptr),
+                               {{"row", StringTensor(rows)}});
+  EXPECT_THAT(message_of([&] {
+                exported.executable().run("predict", {{"row", StringTensor({"1,a"})}});
+              }),
+              HasSubstr("DecodeCSV"));
+}
+
 // -------------------------------------------------------------------------------------- Census
 
 TEST(ExportedCensus, AnswersAsTheModelDoesForAllReceivers) {
@@ -410,6 +437,169 @@ TEST(ExportedColumns, NameWhatTheServingInputLacks) {
   EXPECT_THAT(
       message(with_alternative(json_serving_input(FeatureColumnList{word}), "alt", numbers)),
       HasSubstr("column \"word\" reads strings"));
+}
+
+TEST(ExportedColumns, AreNotReadInsideOfATrace) {
+  struct Hidden : Model {
+    torch::Tensor forward(const Features& x) override { return layer.forward(x); }
+    // Not registered as a module.
+    InputLayer layer{std::make_shared<ColumnSet>(
+        FeatureColumnList{embedding_column(categorical_column_with_hash_bucket("word", 7), 1)},
+        ColumnUse::kInputLayer)};
+  };
+  struct Sequences : Model {
+    torch::Tensor forward(const Features& x) override {
+      return sequence_input({sequence_categorical_column_with_hash_bucket("word", 7)}, x)
+          .lengths.unsqueeze(1);
+    }
+  };
+  const TempDir folder;
+  const auto input = json_serving_input(FeatureSpecs{{"word", VarLen{FeatureKind::kBytes}}});
+  const auto message = [&](Model& model) {
+    return message_of([&] { write_model(model, regression_head().get(), input, folder / "x"); });
+  };
+  EXPECT_THAT(message(*std::make_shared<Hidden>()),
+              AllOf(HasSubstr("\"word_embedding\""), HasSubstr("register those as modules")));
+  EXPECT_THAT(message(*std::make_shared<Sequences>()), HasSubstr("sequence column \"word\""));
+}
+
+TEST(ExportedColumns, AreToldApartByTheirNames) {
+  struct Towers : Model {
+    Towers(const FeatureColumn& left, const FeatureColumn& right) {
+      for (const auto& column : {left, right}) {
+        layers.push_back(std::make_shared<InputLayer>(std::make_shared<ColumnSet>(
+            FeatureColumnList{embedding_column(column, 1)}, ColumnUse::kInputLayer)));
+        register_module("layer" + std::to_string(layers.size()), layers.back());
+      }
+    }
+    torch::Tensor forward(const Features& x) override {
+      return layers[0]->forward(x) * layers[1]->forward(x);
+    }
+    std::vector<std::shared_ptr<InputLayer>> layers;
+  };
+  const auto column = [](const char* key, std::vector<std::string> both) {
+    return categorical_column_with_vocabulary_list(key, std::move(both));
+  };
+  const auto ab = column("word", {std::string("a"), "b"});
+  const auto ba = column("word", {std::string("b"), "a"});
+  const auto other = column("other", {std::string("b"), "a"});
+  const TempDir folder;
+  const auto mixed = std::make_shared<Towers>(ab, ba);
+  EXPECT_THAT(message_of([&] {
+                write_model(*mixed, regression_head().get(),
+                            json_serving_input(FeatureColumnList{ab}), folder / "x");
+              }),
+              HasSubstr("\"word_embedding\""));
+  const auto model = std::make_shared<Towers>(ab, other);
+  Exported exported(model, json_serving_input(FeatureColumnList{ab, other}), regression_head());
+  Features features = words({"a", "b", "a"});
+  features.add("other", StringColumn({"a", "b", "b"}, {3}));
+  exported.expect_same_answers(features);
+}
+
+// "hash = StringToHashBucketFast(word)" a line, without variables, constants and the head.
+std::string outline(const graph::GraphDef& graph) {
+  std::string text;
+  for (const auto& node : graph.nodes) {
+    const bool plain =
+        node.op == "Const" || node.op == "VarHandleOp" || node.op == "ReadVariableOp";
+    if (plain || node.name.starts_with("save/") || node.name.starts_with("head/")) continue;
+    text += node.name + " = " + node.op + "(";
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) text += (i ? ", " : "") + node.inputs[i];
+    text += ")\n";
+  }
+  return text;
+}
+
+TEST(ExportedColumns, BecomeOperationsOfTensorFlow) {
+  const auto word = categorical_column_with_vocabulary_list("word", std::vector<std::string>{"a"});
+  const Columns columns{.wide = {word, bucketized_column(numeric_column("age"), {18})}};
+  const Exported exported(
+      model_of(columns),
+      csv_serving_input({.fields = {CsvField::int32("age", 0), CsvField::string("word", ""),
+                                    CsvField::ignored("rest")},
+                         .csv = {.strip_blanks = true}}),
+      regression_head());
+  EXPECT_EQ(outline(exported.meta().graph), R"(csv_row = Placeholder()
+DecodeCSV/DecodeCSV = DecodeCSV(csv_row, Const, Const_1, Const_1)
+word/StringStrip = StringStrip(DecodeCSV/DecodeCSV:1)
+Shape = Shape(csv_row)
+batch_size = StridedSlice(Shape, Const, Const_2, Const_2)
+age/ExpandDims = ExpandDims(DecodeCSV/DecodeCSV, age/Const)
+age/Cast = Cast(age/ExpandDims)
+age_bucketized/Bucketize = Bucketize(age/Cast)
+age_bucketized/Cast = Cast(age_bucketized/Bucketize)
+age_bucketized/GreaterEqual = GreaterEqual(age_bucketized/Cast, age_bucketized/Const)
+age_bucketized/indices = Where(age_bucketized/GreaterEqual)
+age_bucketized/Reshape = Reshape(age_bucketized/Cast, age_bucketized/Const_1)
+age_bucketized/strided_slice = StridedSlice(age_bucketized/indices, age_bucketized/Const_2, age_bucketized/Const_3, age_bucketized/Const_4)
+age_bucketized/Cast_1 = Cast(age_bucketized/strided_slice)
+word/ExpandDims = ExpandDims(word/StringStrip, age/Const)
+word/NotEqual = NotEqual(word/ExpandDims, word/Const)
+word/indices = Where(word/NotEqual)
+word/GatherNd = GatherNd(word/ExpandDims, word/indices)
+word/hash_table = HashTableV2()
+word/table_init = InitializeTableV2(word/hash_table, word/Const_1, word/Const_2)
+word/lookup = LookupTableFindV2(word/hash_table, word/GatherNd, word/Const_3)
+word/GreaterEqual = GreaterEqual(word/lookup, age_bucketized/Const)
+word/kept = Where(word/GreaterEqual)
+word/GatherNd_1 = GatherNd(word/indices, word/kept)
+word/GatherNd_2 = GatherNd(word/lookup, word/kept)
+word/strided_slice = StridedSlice(word/GatherNd_1, age_bucketized/Const_2, age_bucketized/Const_3, age_bucketized/Const_4)
+word/Cast = Cast(word/strided_slice)
+linear/linear_model/age_bucketized/lookup = SparseSegmentSumWithNumSegments(linear/linear_model/age_bucketized/weights/Read/ReadVariableOp, age_bucketized/Reshape, age_bucketized/Cast_1, batch_size)
+linear/linear_model/word/lookup = SparseSegmentSumWithNumSegments(linear/linear_model/word/weights/Read/ReadVariableOp, word/GatherNd_2, word/Cast, batch_size)
+linear/linear_model/age_bucketized/AddV2 = AddV2(linear/linear_model/age_bucketized/lookup, linear/linear_model/word/lookup)
+linear/linear_model/AddV2 = AddV2(linear/linear_model/age_bucketized/AddV2, linear/linear_model/bias_weights/Read/ReadVariableOp)
+init_all_tables = NoOp(^word/table_init)
+)");
+  EXPECT_EQ(graph::init_op(exported.meta()), "init_all_tables");
+}
+
+// ---------------------------------------------------------------------------- canned estimators
+
+std::vector<std::string> signatures_of(const Estimator& estimator, const ServingInput& input) {
+  std::vector<std::string> names;
+  for (const auto& item : inference_graph(estimator, input).meta.signatures) {
+    names.push_back(item.first + " " + item.second.method_name.substr(19));
+  }
+  return names;
+}
+
+TEST(InferenceGraphs, AreThereForCannedEstimators) {
+  const FeatureColumnList columns{bucketized_column(numeric_column("age"), {18, 25}),
+                                  indicator_column(categorical_column_with_hash_bucket("word", 7))};
+  const auto examples = example_serving_input(columns);
+  const TempDir folder;
+  const RunConfig config = RunConfig().replace({.model_dir = folder.path()});
+  const auto classifies = ElementsAre("classification classify", "predict predict",
+                                      "regression regress", "serving_default classify");
+  EXPECT_THAT(signatures_of(LinearClassifier({.feature_columns = columns}, config), examples),
+              classifies);
+  EXPECT_THAT(
+      signatures_of(DNNClassifier({.hidden_units = {3}, .feature_columns = columns}, config),
+                    examples),
+      classifies);
+  EXPECT_THAT(signatures_of(BaselineClassifier({}, config), examples), classifies);
+  const auto regresses =
+      ElementsAre("predict predict", "regression regress", "serving_default regress");
+  EXPECT_THAT(signatures_of(LinearRegressor({.feature_columns = columns}, config), examples),
+              regresses);
+  EXPECT_THAT(signatures_of(DNNRegressor({.hidden_units = {3}, .feature_columns = columns}, config),
+                            examples),
+              regresses);
+  EXPECT_THAT(signatures_of(BaselineRegressor({}, config), examples), regresses);
+  EXPECT_THAT(signatures_of(BaselineRegressor({}, config), json_serving_input(columns)),
+              ElementsAre("predict predict", "serving_default predict"));
+}
+
+TEST(InferenceGraphs, AreRefusedForBoostedTrees) {
+  const FeatureColumnList columns{numeric_column("age")};
+  const TempDir folder;
+  const auto trees = BoostedTreesClassifier({.feature_columns = columns},
+                                            RunConfig().replace({.model_dir = folder.path()}));
+  EXPECT_THAT(message_of([&] { inference_graph(trees, json_serving_input(columns)); }),
+              HasSubstr("boosted trees cannot be exported"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "muster/export/inference_graph.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "muster/base/error.h"
@@ -14,6 +15,7 @@
 #include "muster/export/trace.h"
 #include "muster/export/translation_internal.h"
 #include "muster/graph/check.h"
+#include "muster/graph/join.h"
 
 namespace muster {
 namespace exporting {
@@ -33,6 +35,8 @@ const GraphTensor& find(const Tensors& tensors, const std::string& name) {
   throw Internal("the exported graph lacks the prediction '{}'", name);
 }
 
+using Classes = std::map<std::vector<std::string>, GraphTensor>;
+
 // The same words for every row.
 GraphTensor add_classes(const std::vector<std::string>& classes, GraphBuilder& builder) {
   builder.enter("head");
@@ -47,7 +51,7 @@ GraphTensor add_classes(const std::vector<std::string>& classes, GraphBuilder& b
 }
 
 graph::SignatureDef signature(const ExportOutput& output, const Tensors& inputs,
-                              const Tensors& predictions, GraphBuilder& builder) {
+                              const Tensors& predictions, Classes& classes, GraphBuilder& builder) {
   graph::SignatureDef made;
   made.method_name = method_name_of(output.kind);
   const bool predicts = output.kind == SignatureKind::kPredict;
@@ -58,7 +62,11 @@ graph::SignatureDef signature(const ExportOutput& output, const Tensors& inputs,
     made.outputs.emplace(key, info_of(find(predictions, prediction)));
   }
   if (!output.classes.empty()) {
-    made.outputs.emplace("classes", info_of(add_classes(output.classes, builder)));
+    auto held = classes.find(output.classes);
+    if (held == classes.end()) {
+      held = classes.emplace(output.classes, add_classes(output.classes, builder)).first;
+    }
+    made.outputs.emplace("classes", info_of(held->second));
   }
   return made;
 }
@@ -95,9 +103,10 @@ void add_signatures(const Program& program, const ServingInput& input, const std
   if (!left_out.empty()) {
     log::info("signatures EXCLUDED from export, since they need one string input: {}", left_out);
   }
+  Classes classes;
   for (const auto& output : with_default(std::move(outputs), predictions)) {
     const std::string name = prefix.empty() ? output.name : prefix + ":" + output.name;
-    meta.signatures.emplace(name, signature(output, inputs, predictions, builder));
+    meta.signatures.emplace(name, signature(output, inputs, predictions, classes, builder));
   }
 }
 
@@ -123,6 +132,10 @@ class ModelGraph {
     ProgramInputs inputs;
     for (const auto& [name, id] : program_.features) {
       inputs.features.push_back(feature_node(name, program_.values[id.index], receiver));
+    }
+    if (!program_.columns.empty()) {
+      builder_.enter("");
+      builder_.batch_size();
     }
     ColumnGraph columns(receiver.features, tables_, builder_);
     for (const auto& column : program_.columns) inputs.columns.push_back(columns.nodes_of(column));
@@ -207,10 +220,10 @@ void write_inference_graph(const InferenceGraph& graph, const Path& model_dir) {
   graph::SavedModel saved;
   saved.meta_graphs.push_back(graph.meta);
   const std::string bytes = graph::encode_saved_model(saved);
-  const Path assets = model_dir / "graph.assets";
+  const Path assets = graph::inference_assets_dir(model_dir);
   if (!graph.assets.empty()) file_system_for(assets).create_directories(assets);
   for (const auto& [name, content] : graph.assets) write_file_atomically(assets / name, content);
-  write_file_atomically(model_dir / "graph.pb", bytes);
+  write_file_atomically(graph::inference_graph_path(model_dir), bytes);
 }
 
 }  // namespace muster

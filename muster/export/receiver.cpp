@@ -105,7 +105,7 @@ class Receiver {
       std::string value = output_of(node, i);
       if (field.type == CsvType::kString && input.csv.strip_blanks) {
         builder_.enter(field.name);
-        value = builder_.add("StringStrip", "StringStrip", {value}, {});
+        value = with_default(builder_.add("StringStrip", "StringStrip", {value}, {}), field);
       }
       receiver_.features.emplace(field.name, GraphFeature{.type = types[i], .values = value});
     }
@@ -164,6 +164,18 @@ class Receiver {
   GraphReceiver take() { return std::move(receiver_); }
 
  private:
+  // What is empty once it is stripped is a blank.
+  std::string with_default(const std::string& stripped, const CsvField& field) {
+    const auto* text = std::get_if<std::string>(&field.default_value);
+    if (text == nullptr || text->empty()) return stripped;
+    const auto empty = builder_.add("Equal", "Equal",
+                                    {stripped, builder_.constant(TensorValue::string_scalar(""))},
+                                    {{"T", DataType::kString}});
+    return builder_.add("SelectV2", "SelectV2",
+                        {empty, builder_.constant(TensorValue::string_scalar(*text)), stripped},
+                        {{"T", DataType::kString}});
+  }
+
   static std::string output_of(const std::string& node, std::size_t index) {
     return index == 0 ? node : node + ":" + std::to_string(index);
   }

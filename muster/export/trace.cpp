@@ -540,6 +540,24 @@ void separate_columns(const std::vector<const ColumnSet*>& sets, const Features&
   }
 }
 
+// Prepared pieces are found by the names and sizes of columns, so sets that have them alike must
+// hold the same columns.
+void check_sets(const std::vector<const ColumnSet*>& sets) {
+  const auto same = [](const FeatureColumn& a, const FeatureColumn& b) {
+    return &a.internal() == &b.internal();
+  };
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    for (std::size_t j = i + 1; j < sets.size(); ++j) {
+      if (sets[i]->prepared_names() != sets[j]->prepared_names()) continue;
+      if (std::ranges::equal(sets[i]->columns(), sets[j]->columns(), same)) continue;
+      throw Unimplemented(
+          "the model has two layers of columns that have the same names, such as \"{}\", but were "
+          "made apart: give both the same columns, or other names",
+          sets[i]->columns().front().name());
+    }
+  }
+}
+
 /// A function of one tensor as a model.
 struct FunctionOfOne : Model {
   explicit FunctionOfOne(const std::function<at::Tensor(const at::Tensor&)>& function)
@@ -582,6 +600,7 @@ Program trace(Model& model, const Head* head, const Features& example) {
   const torch::NoGradGuard no_grad;
   const auto variables = variables_of(model);
   const auto sets = column_sets_of(model);
+  check_sets(sets);
   std::set<std::string> prepared;
   for (const ColumnSet* set : sets) {
     for (auto& name : set->prepared_names()) prepared.insert(std::move(name));

@@ -1,5 +1,6 @@
 #include "muster/features/column_set.h"
 
+#include <ATen/TracerMode.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
@@ -166,6 +167,13 @@ std::vector<ColumnPiece> ColumnSet::pieces(ColumnCache& cache) const {
   ColumnBatch& batch = cache.internal();
   const Features& features = batch.features();
   const bool prepared = features.contains(plan_->pieces[0].feature);
+  // What is computed here leaves no operations: an export would hold the ids of its example.
+  if (!prepared && at::tracer::impl::is_dispatch_enabled()) {
+    throw Unimplemented(
+        "column \"{}\" cannot be exported: its model reads feature columns beside its InputLayer "
+        "and LinearModel modules; register those as modules and let them read the features",
+        columns_.front().name());
+  }
   std::vector<ColumnPiece> result;
   result.reserve(plan_->pieces.size());
   for (const auto& piece : plan_->pieces) {

@@ -50,7 +50,7 @@ class ColumnSet {
   /// numbers, in the order of columns(). Takes from `features` what prepare() left there; else it
   /// computes, on the CPU. Throws NotFound for a missing feature, InvalidArgument for one of the
   /// wrong type or shape, OutOfRange for an id that an identity column has no bucket for, naming
-  /// column and feature.
+  /// column and feature; Unimplemented where it would have to compute in a trace.
   std::vector<ColumnPiece> pieces(const Features& features) const;
   /// The same for one of several sets that read one batch: they share what both compute.
   std::vector<ColumnPiece> pieces(ColumnCache& cache) const;

@@ -1,5 +1,6 @@
 #include "muster/features/sequence_input.h"
 
+#include <ATen/TracerMode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -148,6 +149,9 @@ at::Tensor padded(const Steps& steps, std::int64_t longest) {
 SequenceInput sequence_input(FeatureColumnList columns, const Features& features) {
   if (columns.empty()) throw InvalidArgument("sequence_input needs at least one column");
   std::ranges::stable_sort(columns, {}, &FeatureColumn::name);
+  if (at::tracer::impl::is_dispatch_enabled()) {
+    throw Unimplemented("sequence column \"{}\": sequences cannot be exported", columns[0].name());
+  }
   ColumnBatch batch(features);
   std::vector<Steps> all;
   for (const auto& column : columns) {
