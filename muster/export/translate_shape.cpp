@@ -187,12 +187,12 @@ void filled(Call& call, double value) {
 
 void zeros(Call& call) { filled(call, 0); }
 void ones(Call& call) { filled(call, 1); }
-// full(sizes, value, ...), full_like(x, value, ...) and fill(x, value)
+// full(sizes, value, ...) and full_like(x, value, ...)
 void full(Call& call) { filled(call, call.number(1)); }
 void new_full(Call& call) { filled(call, call.number(2)); }
 
-// `1 - x` is written as a tensor like x, filled with 1, minus x. What an empty one holds before, no
-// model may read: it might as well be x.
+// `1 - x` is traced as a tensor like x, one full of 1 in its place, minus x. What an empty one
+// holds before, no model may read: it might as well be x.
 void empty_like(Call& call) {
   call.to.set_permuted(call.result_id(), call.id(0), identity_order(call.rank(0)));
 }
@@ -339,7 +339,6 @@ constexpr std::array kTranslations{
     OpTranslation{"aten::empty_like", "(nothing)", empty_like},
     OpTranslation{"aten::expand", "BroadcastTo", expand},
     OpTranslation{"aten::expand_as", "BroadcastTo", expand},
-    OpTranslation{"aten::fill", "Fill", full},
     OpTranslation{"aten::flatten", "Reshape", reshape},
     OpTranslation{"aten::flip", "ReverseV2", flip},
     OpTranslation{"aten::full", "Fill", full},

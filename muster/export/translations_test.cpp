@@ -311,7 +311,6 @@ std::vector<Case> shapes() {
       CASE("flatten", x.image.flatten(1), x.image.flatten(1, 2)),
       CASE("flip", x.cube.flip({1, 2}), torch::max_pool2d(x.image, 2).flip(-1)),
       CASE("full", torch::full({x.row.size(0), 2}, 0.5) + x.row.slice(1, 0, 2)),
-      CASE("fill", torch::fill(x.row, 3) + x.row),
       CASE("full_like", torch::full_like(x.row, 3) + x.row),
       CASE("new_full", x.row.new_full({x.row.size(0), 5}, 4) + x.row),
       CASE("new_ones", x.row.new_ones({x.row.size(0), 5}) + x.row),
