@@ -27,6 +27,7 @@ struct Options {
   std::string checkpoint;
   std::string signature = std::string(graph::kDefaultSignature);
   std::vector<std::string> outputs;
+  bool reshaped_inputs = false;
   std::string output;
 };
 
@@ -81,21 +82,20 @@ void log_difference(const graph::SignatureDef& whole, const graph::FrozenGraph& 
     log::info("outputs left out, since they are strings or made of strings alone: {}",
               fmt::join(left_out, ", "));
   }
-  std::vector<std::string> inside;
-  for (const auto& [key, info] : frozen.signature.inputs) {
-    if (!whole.inputs.contains(key)) inside.push_back(key);
-  }
-  if (!inside.empty()) {
+  std::vector<std::string> columns;
+  for (const auto& [key, tensor] : frozen.columns) columns.push_back(key);
+  if (!columns.empty()) {
     log::info("feature columns stay outside: the inputs are what they give: {}",
-              fmt::join(inside, ", "));
+              fmt::join(columns, ", "));
   }
 }
 
 graph::FrozenGraph frozen_graph(const Options& options) {
   const Source source = open_source(options);
   const auto& signature = graph::find_signature(source.meta, options.signature);
-  auto frozen = graph::freeze(source.meta, signature, source.bundle ? &*source.bundle : nullptr,
-                              {.outputs = options.outputs, .numeric = true});
+  auto frozen = graph::freeze(
+      source.meta, signature, source.bundle ? &*source.bundle : nullptr,
+      {.outputs = options.outputs, .numeric = true, .reshaped_inputs = options.reshaped_inputs});
   log_difference(signature, frozen, options);
   return frozen;
 }
@@ -143,6 +143,8 @@ void add_export_onnx(CLI::App& command) {
 void add_export_graph_def(CLI::App& command) {
   const auto options = std::make_shared<Options>();
   add_flags(command, *options, "The .pb file to write");
+  command.add_flag("--reshaped-inputs,--reshaped_inputs", options->reshaped_inputs,
+                   "Take inputs that the model only reshapes in that shape: OpenCV wants images");
   command.callback([options] { export_graph_def(*options); });
 }
 

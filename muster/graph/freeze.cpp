@@ -9,6 +9,7 @@
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/graph/check.h"
 #include "muster/graph/numeric_part_internal.h"
+#include "muster/graph/simplify_internal.h"
 
 namespace muster::graph {
 namespace {
@@ -72,6 +73,7 @@ class Freezer {
   FrozenGraph run() {
     out_.graph.versions = from_.graph.versions;
     out_.signature = from_.signature;
+    out_.columns = from_.columns;
     const auto needed = find_needed();
     for (const std::size_t index : topological_order(from_.graph.nodes)) {
       const NodeDef& node = from_.graph.nodes[index];
@@ -303,7 +305,20 @@ FrozenGraph freeze(const MetaGraph& meta, const SignatureDef& signature, const B
         "no output of the signature is left: {}",
         signature.outputs.empty() ? "it has none" : "those that were asked for are strings");
   }
-  return Freezer(meta, std::move(part), bundle, options.limits).run();
+  FrozenGraph frozen = Freezer(meta, std::move(part), bundle, options.limits).run();
+  std::vector<std::string> kept;
+  for (const auto& [key, info] : frozen.signature.outputs) {
+    kept.emplace_back(parse_input(info.name).node);
+  }
+  simplify(frozen.graph, kept);
+  if (options.reshaped_inputs) {
+    const auto shapes = absorb_reshapes(frozen.graph, kept);
+    for (auto& [key, info] : frozen.signature.inputs) {
+      const auto found = shapes.find(std::string(parse_input(info.name).node));
+      if (found != shapes.end()) info.shape = found->second;
+    }
+  }
+  return frozen;
 }
 
 }  // namespace muster::graph

@@ -19,6 +19,9 @@ struct FrozenGraph {
   GraphDef graph{};
   /// Its inputs are nodes "Placeholder"; it names the tensors of `graph`.
   SignatureDef signature{};
+  /// The inputs at which feature columns were cut off, each with the tensor that it is in the whole
+  /// graph: "SparseCross:1".
+  std::map<std::string, std::string, std::less<>> columns{};
 };
 
 struct FreezeOptions {
@@ -28,12 +31,16 @@ struct FreezeOptions {
   /// numbers of strings (parsing, lookup tables, hashing, bucketing: feature columns) is cut off
   /// where it ends: the tensors that come out of it become the inputs, under their nodes' names.
   bool numeric = false;
+  /// An input that is only reshaped to constant sizes (of which the first may be open) is handed in
+  /// with them: OpenCV's reader of these graphs wants images, not rows of pixels.
+  bool reshaped_inputs = false;
   GraphLimits limits{};
 };
 
 /// The signature without variables: they become constants with the values of the bundle, only what
 /// the outputs need is kept, and nodes that do nothing (Identity, StopGradient) are left out unless
-/// an output is called after them. Control inputs are dropped with what they would have run.
+/// an output is called after them, and what follows from constants alone is computed where it is
+/// plain arithmetic. Control inputs are dropped with what they would have run.
 ///
 /// `bundle` may be null for a graph without variables. Throws InvalidArgument for an output that
 /// the signature lacks, for a variable that the bundle lacks or has with another type or shape, and

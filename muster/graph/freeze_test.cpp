@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/checkpoint/bundle_writer.h"
 #include "muster/graph/check.h"
@@ -159,6 +161,69 @@ TEST(Freeze, RefusesAVariableThatIsNotJustRead) {
               AllOf(HasSubstr("VarIsInitializedOp"), HasSubstr("'MatMul'"), HasSubstr("'kernel'")));
 }
 
+TEST(Freeze, DoesArithmeticOnConstantsAndPutsATransposeOfOnesIntoTheReshape) {
+  const TempDir dir;
+  const auto bundle = bundle_of(dir / "v", {{"variance", {3}}});
+  MetaGraph meta{.tags = {"serve"}};
+  meta.graph.nodes = {
+      placeholder_node("x", kFloat, {-1, 3}),
+      variable_node("variance", {3}),
+      read_node("variance"),
+      constant_node("three", TensorValue::scalar(3.0F)),
+      node("add", "AddV2", {"variance/Read", "three"}),
+      node("Rsqrt", "Rsqrt", {"add"}),
+      node("scaled", "Mul", {"x", "Rsqrt"}),
+      constant_node("sizes", TensorValue::vector<std::int32_t>({-1, 1, 3, 1})),
+      node("Reshape", "Reshape", {"scaled", "sizes"},
+           {{"T", kFloat}, {"Tshape", DataType::kInt32}}),
+      constant_node("order", TensorValue::vector<std::int32_t>({0, 2, 3, 1})),
+      constant_node("other", TensorValue::vector<std::int32_t>({2, 0, 3, 1})),
+      node("y", "Transpose", {"Reshape", "order"}, {{"T", kFloat}, {"Tperm", DataType::kInt32}}),
+      node("images", "Neg", {"y"}),
+      node("z", "Transpose", {"Reshape", "other"}, {{"T", kFloat}, {"Tperm", DataType::kInt32}}),
+  };
+  const SignatureDef predict{.inputs = {{"x", tensor("x:0")}},
+                             .outputs = {{"images", tensor("images:0")}}};
+  const auto frozen = freeze(meta, predict, &bundle);
+  EXPECT_EQ(outline(frozen.graph), R"(x = Placeholder()
+Rsqrt = Const()
+scaled = Mul(x, Rsqrt)
+y/shape = Const()
+y = Reshape(scaled, y/shape)
+images = Neg(y)
+)");
+  EXPECT_EQ(attr<TensorValue>(frozen.graph.nodes[1], "value").values<float>(),
+            (std::vector<float>{0.5F, 1 / std::sqrt(5.0F), 1 / std::sqrt(6.0F)}));
+  EXPECT_EQ(attr<TensorValue>(frozen.graph.nodes[3], "value").values<std::int32_t>(),
+            (std::vector<std::int32_t>{-1, 3, 1, 1}));
+  // One that moves rows stays.
+  const SignatureDef moved{.inputs = {{"x", tensor("x:0")}}, .outputs = {{"z", tensor("z:0")}}};
+  EXPECT_THAT(outline(freeze(meta, moved, &bundle).graph),
+              HasSubstr("z = Transpose(Reshape, other)"));
+}
+
+TEST(Freeze, TakesAnInputAsItIsReshapedIfAsked) {
+  MetaGraph meta{.tags = {"serve"}};
+  meta.graph.nodes = {
+      placeholder_node("x", kFloat, {-1, 12}),
+      constant_node("sizes", TensorValue::vector<std::int32_t>({-1, 2, 2, 3})),
+      node("Reshape", "Reshape", {"x", "sizes"}, {{"T", kFloat}, {"Tshape", DataType::kInt32}}),
+      node("y", "Neg", {"Reshape"}),
+      node("z", "AddV2", {"x", "x"}),
+  };
+  SignatureDef predict{.inputs = {{"x", tensor("x:0", kFloat, {-1, 12})}},
+                       .outputs = {{"y", tensor("y:0")}}};
+  const auto frozen = freeze(meta, predict, nullptr, {.reshaped_inputs = true});
+  EXPECT_EQ(outline(frozen.graph), "x = Placeholder()\ny = Neg(x)\n");
+  EXPECT_EQ(frozen.signature.inputs.at("x").shape, (Shape{-1, 2, 2, 3}));
+  EXPECT_EQ(attr<Shape>(frozen.graph.nodes[0], "shape"), (Shape{-1, 2, 2, 3}));
+  // One that is also used as it comes stays as it is.
+  predict.outputs.emplace("z", tensor("z:0"));
+  EXPECT_EQ(
+      freeze(meta, predict, nullptr, {.reshaped_inputs = true}).signature.inputs.at("x").shape,
+      (Shape{-1, 12}));
+}
+
 TEST(Freeze, CutsFeatureColumnsOffWhereTheyEnd) {
   const TempDir dir;
   const auto bundle = bundle_of(dir / "v", {{"table", {5, 2}}, {"kernel", {3, 2}}});
@@ -205,6 +270,8 @@ TEST(Freeze, CutsFeatureColumnsOffWhereTheyEnd) {
   std::vector<std::string> names;
   for (const auto& each : inputs) names.push_back(each.first);
   EXPECT_THAT(names, ElementsAre("concat", "hash", "height", "numbers", "rows"));
+  EXPECT_EQ(frozen.columns.at("hash"), "hash:0");
+  EXPECT_FALSE(frozen.columns.contains("height"));
   EXPECT_EQ(inputs.at("concat").shape, (Shape{-1, 3}));
   EXPECT_EQ(inputs.at("hash").dtype, i64);
   EXPECT_EQ(inputs.at("hash").shape, (Shape{-1}));

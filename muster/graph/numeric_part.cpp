@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/graph/check.h"
 #include "muster/graph/numeric_part_internal.h"
+#include "muster/graph/shape_inference_internal.h"
 
 namespace muster::graph {
 namespace {
@@ -58,7 +58,8 @@ struct Origin {
 
 class NumericPart {
  public:
-  NumericPart(const GraphDef& graph, const SignatureDef& signature) : whole_(graph) {
+  NumericPart(const GraphDef& graph, const SignatureDef& signature)
+      : whole_(graph), shapes_(graph) {
     out_.signature.method_name = signature.method_name;
     for (const std::size_t index : topological_order(graph.nodes)) {
       const NodeDef& node = graph.nodes[index];
@@ -134,6 +135,7 @@ class NumericPart {
     const DataType type = type_at(consumer, place, *nodes_.find(node)->second, index);
     const Shape shape = shape_at(consumer, place, node, index);
     out_.graph.nodes.push_back(placeholder_node(name, type, shape));
+    out_.columns.emplace(name, fmt::format("{}:{}", node, index));
     out_.signature.inputs.emplace(
         name, TensorInfo{.name = name + ":0", .sparse = {}, .dtype = type, .shape = shape});
     return name;
@@ -141,11 +143,9 @@ class NumericPart {
 
   DataType type_at(const NodeDef& consumer, std::size_t place, const NodeDef& producer, int index);
   Shape shape_at(const NodeDef& consumer, std::size_t place, const std::string& node, int index);
-  Shape shape_of(const std::string& node, int index, int depth) const;
-  Shape shape_of_input(const NodeDef& node, std::size_t place, int depth) const;
-  std::optional<std::vector<std::int64_t>> constant(const std::string& input) const;
 
   const GraphDef& whole_;
+  const ShapeInference shapes_;
   FrozenGraph out_;
   std::map<std::string, const NodeDef*, std::less<>> nodes_;
   std::map<std::string, Origin, std::less<>> origins_;
@@ -207,121 +207,12 @@ DataType NumericPart::type_at(const NodeDef& consumer, std::size_t place, const 
                       index, producer.name, producer.op);
 }
 
-std::optional<std::vector<std::int64_t>> NumericPart::constant(const std::string& input) const {
-  const NodeDef& node = *nodes_.find(parse_input(input).node)->second;
-  if (node.op != "Const") return std::nullopt;
-  const auto& value = attr<TensorValue>(node, "value");
-  if (value.dtype == DataType::kInt64) return value.values<std::int64_t>();
-  if (value.dtype != DataType::kInt32) return std::nullopt;
-  const auto narrow = value.values<std::int32_t>();
-  return std::vector<std::int64_t>(narrow.begin(), narrow.end());
-}
-
-Shape NumericPart::shape_of_input(const NodeDef& node, std::size_t place, int depth) const {
-  if (place >= node.inputs.size()) return Shape::any();
-  const InputRef from = parse_input(node.inputs[place]);
-  if (from.control) return Shape::any();
-  return shape_of(std::string(from.node), from.index, depth - 1);
-}
-
-// Where the axis of a reshaping operation counts from the end.
-std::size_t from_front(std::int64_t axis, std::size_t rank) {
-  return static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis);
-}
-
-// As much as columns need; any rank for the rest.
-Shape NumericPart::shape_of(const std::string& name, int index, int depth) const {
-  if (depth <= 0) return Shape::any();
-  const NodeDef& node = *nodes_.find(name)->second;
-  const std::string_view op = node.op;
-  const auto input = [&](std::size_t place) { return shape_of_input(node, place, depth); };
-  if (op == "Placeholder") return attr_or(node, "shape", Shape::any());
-  if (op == "Const") return Shape(attr<TensorValue>(node, "value").shape);
-  if (op == "Reshape") {
-    if (const auto sizes = constant(node.inputs.at(1))) return Shape(*sizes);
-    const Shape sizes = input(1);
-    if (!sizes.is_known() || sizes.dims.size() != 1) return Shape::any();
-    return Shape(std::vector<std::int64_t>(static_cast<std::size_t>(sizes.dims[0]), -1));
-  }
-  if (op == "ExpandDims") {
-    Shape shape = input(0);
-    const auto axis = constant(node.inputs.at(1));
-    if (shape.unknown_rank || !axis) return Shape::any();
-    const auto place = from_front(axis->at(0), shape.dims.size() + 1);
-    if (place > shape.dims.size()) return Shape::any();
-    shape.dims.insert(shape.dims.begin() + static_cast<std::ptrdiff_t>(place), 1);
-    return shape;
-  }
-  if (op == "ConcatV2") {
-    Shape shape = input(0);
-    const auto axis = constant(node.inputs.back());
-    if (shape.unknown_rank || !axis) return shape;
-    const auto place = from_front(axis->at(0), shape.dims.size());
-    if (place >= shape.dims.size()) return Shape::any();
-    for (std::size_t i = 1; i + 1 < node.inputs.size(); ++i) {
-      const Shape next = input(i);
-      const bool known = next.dims.size() == shape.dims.size() && next.dims[place] >= 0;
-      auto& sum = shape.dims[place];
-      sum = sum < 0 || !known ? -1 : sum + next.dims[place];
-    }
-    return shape;
-  }
-  if (op == "Pack") {
-    Shape shape = input(0);
-    if (shape.unknown_rank) return shape;
-    const auto place = from_front(attr_or<std::int64_t>(node, "axis", 0), shape.dims.size() + 1);
-    if (place > shape.dims.size()) return Shape::any();
-    shape.dims.insert(shape.dims.begin() + static_cast<std::ptrdiff_t>(place),
-                      static_cast<std::int64_t>(node.inputs.size()));
-    return shape;
-  }
-  if (op == "StridedSlice") {
-    // One element of a vector, as the number of rows is taken from a shape.
-    const Shape shape = input(0);
-    if (shape.dims.size() != 1) return Shape::any();
-    return attr_or<std::int64_t>(node, "shrink_axis_mask", 0) == 1 ? Shape{} : Shape{-1};
-  }
-  if (op == "Shape") {
-    const Shape shape = input(0);
-    if (shape.unknown_rank) return Shape{-1};
-    return Shape{static_cast<std::int64_t>(shape.dims.size())};
-  }
-  if (op == "OneHot") {
-    Shape shape = input(0);
-    const auto depth_value = constant(node.inputs.at(1));
-    if (shape.unknown_rank) return shape;
-    shape.dims.push_back(depth_value ? depth_value->at(0) : -1);
-    return shape;
-  }
-  if (op == "LookupTableFindV2") return input(1);
-  if (op == "UnsortedSegmentSum") {
-    Shape shape = input(0);
-    if (!shape.unknown_rank && !shape.dims.empty()) shape.dims[0] = -1;
-    return shape;
-  }
-  if (op == "ParseExample" || op == "Where" || op == "SparseCross" || op == "SparseCrossV2" ||
-      op == "Unique" || op == "ParseExampleV2" || op == "GatherNd" || op == "GatherV2") {
-    return Shape::any();
-  }
-  if (index != 0 && op != "DecodeCSV") return Shape::any();
-  // Element by element: the widest of the inputs.
-  Shape widest = Shape::any();
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    if (op == "DecodeCSV" && i > 0) break;
-    const Shape next = input(i);
-    if (next.unknown_rank) continue;
-    if (widest.unknown_rank || next.dims.size() > widest.dims.size()) widest = next;
-  }
-  return widest;
-}
-
 Shape NumericPart::shape_at(const NodeDef& consumer, std::size_t place, const std::string& node,
                             int index) {
-  constexpr int kDepth = 64;
   const std::string_view op = consumer.op;
   if (op.starts_with("SparseSegment")) return place == 3 ? Shape{} : Shape{-1};
   if (op == "UnsortedSegmentSum" && place > 0) return place == 2 ? Shape{} : Shape{-1};
-  Shape shape = shape_of(node, index, kDepth);
+  Shape shape = shapes_.shape_of(node, index);
   if (op == "MatMul" && place == 0 && shape.dims.size() != 2) shape = Shape{-1, -1};
   if (shape.unknown_rank && op == "GatherV2" && place == 1) return Shape{-1};
   return shape;

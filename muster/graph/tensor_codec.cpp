@@ -264,8 +264,8 @@ std::string encode_shape(const Shape& shape) {
   return out;
 }
 
-// One element is spelt in the list of its type, as TensorFlow does it, and so are equal ones;
-// others are raw bytes.
+// One element is spelt in the list of its type, as TensorFlow does it, and so are equal ones where
+// that saves much: OpenCV does not read it. Others are raw bytes.
 std::string encode_tensor(const TensorValue& tensor) {
   if (!tensor.opaque.empty()) return tensor.opaque;
   tensor.check();
@@ -277,7 +277,9 @@ std::string encode_tensor(const TensorValue& tensor) {
     return out;
   }
   const std::size_t element = element_bytes(tensor.dtype);
-  if (tensor.bytes.size() == element || all_equal(tensor.bytes, element)) {
+  constexpr std::size_t kMuch = std::size_t{1} << 16;
+  if (tensor.bytes.size() == element ||
+      (tensor.bytes.size() >= kMuch && all_equal(tensor.bytes, element))) {
     put_list(std::string_view(tensor.bytes).substr(0, element), tensor.dtype, out);
   } else {
     put_bytes(kContentField, tensor.bytes, out);

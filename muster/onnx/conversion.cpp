@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 
 #include "muster/base/error.h"
@@ -34,6 +35,24 @@ std::vector<Dimension> dimensions(const std::string& key, const graph::Shape& sh
     }
   }
   return sizes;
+}
+
+// The sizes in the order `to`, if all axes but those of size 1 come in the same order as in `from`:
+// then a reshape does what a transpose would. Empty if not.
+std::vector<std::int64_t> moved_ones(const std::vector<std::int64_t>& sizes, const Order& from,
+                                     const Order& to) {
+  if (sizes.empty() || sizes.size() != to.size()) return {};
+  const auto long_axes = [&](const Order& order) {
+    Order left;
+    for (const auto axis : order) {
+      if (sizes[static_cast<std::size_t>(axis)] != 1) left.push_back(axis);
+    }
+    return left;
+  };
+  if (long_axes(from) != long_axes(to)) return {};
+  std::vector<std::int64_t> moved;
+  for (const auto axis : to) moved.push_back(sizes[static_cast<std::size_t>(axis)]);
+  return moved;
 }
 
 }  // namespace
@@ -155,6 +174,12 @@ void Conversion::hold(const std::string& tensor, Held held) {
   held_.insert_or_assign(tensor, std::move(held));
 }
 
+void Conversion::hold_constant(const std::string& tensor, TensorValue value) {
+  made_constants_.push_back(std::move(value));
+  const TensorValue& kept = made_constants_.back();
+  hold(tensor, {.type = kept.dtype, .rank = kept.shape.size(), .constant = &kept});
+}
+
 const Held& Conversion::held(const std::string& tensor) const {
   const auto found = held_.find(tensor);
   if (found == held_.end()) throw InvalidArgument("the graph lacks the tensor '{}'", tensor);
@@ -191,8 +216,10 @@ std::string Conversion::get(const std::string& tensor, const Order& order) {
   for (const std::int64_t axis : wanted) {
     permutation.push_back(std::find(have.begin(), have.end(), axis) - have.begin());
   }
+  const auto sizes = moved_ones(known.sizes, have, wanted);
   const std::string made =
-      add(tensor + "/Transpose", "Transpose", {value}, {{"perm", permutation}});
+      sizes.empty() ? add(tensor + "/Transpose", "Transpose", {value}, {{"perm", permutation}})
+                    : add(tensor + "/Reshape", "Reshape", {known.reshaped, ints(sizes)});
   known.forms.emplace_back(wanted, made);
   return made;
 }
@@ -244,6 +271,7 @@ void Conversion::rename(const std::string& from, const std::string& to) {
       if (form.second == from) form.second = to;
     }
     if (held.wide == from) held.wide = to;
+    if (held.reshaped == from) held.reshaped = to;
   }
 }
 
@@ -260,8 +288,26 @@ void Conversion::add_output(const std::string& key, const graph::TensorInfo& inf
   model_.outputs.push_back({.name = key, .type = info.dtype, .shape = dimensions(key, info.shape)});
 }
 
+void Conversion::drop_unread() {
+  std::set<std::string, std::less<>> read;
+  for (const auto& output : model_.outputs) read.insert(output.name);
+  std::vector<Node> kept;
+  for (auto node = model_.nodes.rbegin(); node != model_.nodes.rend(); ++node) {
+    if (std::none_of(node->outputs.begin(), node->outputs.end(),
+                     [&](const auto& output) { return read.contains(output); })) {
+      continue;
+    }
+    read.insert(node->inputs.begin(), node->inputs.end());
+    kept.push_back(std::move(*node));
+  }
+  model_.nodes.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+  std::erase_if(model_.initializers,
+                [&](const Initializer& each) { return !read.contains(each.name); });
+}
+
 Model Conversion::take() {
   for (const auto& [key, info] : from_.signature.outputs) add_output(key, info);
+  drop_unread();
   return std::move(model_);
 }
 
@@ -322,6 +368,11 @@ void Call::give_wide(const std::string& value, DataType type, std::optional<std:
   to.hold(node.name, {.type = type, .rank = rank, .wide = value});
 }
 
+void Call::give_constant(TensorValue value, int output) {
+  to.hold_constant(output == 0 ? node.name : fmt::format("{}:{}", node.name, output),
+                   std::move(value));
+}
+
 void Call::give_permuted(std::size_t index, const Order& axes) {
   Held seen = held(index);
   const std::size_t rank = axes.size();
@@ -338,6 +389,12 @@ void Call::give_permuted(std::size_t index, const Order& axes) {
     const auto axis = axes[i] < 0 ? axes[i] + static_cast<std::int64_t>(rank) : axes[i];
     require(axis >= 0 && axis < static_cast<std::int64_t>(rank), "its permutation is none");
     place[static_cast<std::size_t>(axis)] = static_cast<std::int64_t>(i);
+  }
+  const auto sizes = std::exchange(seen.sizes, {});
+  if (sizes.size() == rank) {
+    seen.sizes.resize(rank);
+    for (std::size_t i = 0; i < rank; ++i)
+      seen.sizes[static_cast<std::size_t>(place[i])] = sizes[i];
   }
   for (auto& [order, value] : seen.forms) {
     Order next;

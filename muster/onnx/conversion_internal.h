@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -35,6 +36,9 @@ struct Padding {
 struct Held {
   graph::DataType type = graph::DataType::kFloat;
   std::optional<std::size_t> rank{};
+  /// Of what a reshape gives: its sizes, one of which may be -1, and the value that it reshapes.
+  std::vector<std::int64_t> sizes{};
+  std::string reshaped{};
   /// The constant that it is, not yet written.
   const graph::TensorValue* constant = nullptr;
   /// The values that hold it, each with its order of axes.
@@ -64,6 +68,8 @@ class Conversion {
   std::string cast(std::string_view name, const std::string& value, graph::DataType to);
 
   void hold(const std::string& tensor, Held held);
+  /// Says that the tensor is this constant, of which nothing is written before somebody asks.
+  void hold_constant(const std::string& tensor, graph::TensorValue value);
   const Held& held(const std::string& tensor) const;
   /// A value that holds the tensor in this order.
   std::string get(const std::string& tensor, const Order& order = {});
@@ -78,7 +84,7 @@ class Conversion {
   /// such a one.
   bool add_bias(const std::string& tensor, const std::string& bias);
 
-  /// Names the outputs and gives the model away.
+  /// Names the outputs and gives the model away, without what nothing reads.
   Model take();
 
  private:
@@ -86,11 +92,13 @@ class Conversion {
   void add_inputs();
   void add_output(const std::string& key, const graph::TensorInfo& info);
   void rename(const std::string& from, const std::string& to);
+  void drop_unread();
 
   const graph::FrozenGraph& from_;
   Model model_;
   std::set<std::string, std::less<>> names_;
   std::map<std::string, Held, std::less<>> held_;
+  std::deque<graph::TensorValue> made_constants_;
   std::map<std::string, std::vector<const graph::NodeDef*>, std::less<>> readers_;
   std::map<std::string, std::size_t, std::less<>> producers_;
   std::vector<std::pair<graph::TensorValue, std::string>> unnamed_constants_;
@@ -133,6 +141,8 @@ class Call {
             const Order& order = {}, int output = 0);
   /// The result is an int64 value that stands for int32 or int64.
   void give_wide(const std::string& value, graph::DataType type, std::optional<std::size_t> rank);
+  /// The result is this constant.
+  void give_constant(graph::TensorValue value, int output = 0);
   /// The result is input `index`, seen with its axes permuted: axis i is the input's axes[i].
   void give_permuted(std::size_t index, const Order& axes);
   /// Whether input `index` can be had as int64 without a cast, being an int32.

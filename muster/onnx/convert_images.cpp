@@ -147,6 +147,31 @@ void batch_norm(Call& call) {
   call.give(made, call.type(), 4, layout.channels_first);
 }
 
+// To [height, width]; ONNX wants all four sizes.
+void resize(Call& call, std::string_view mode) {
+  const auto layout = layout_of(call);
+  const auto size = call.numbers(1, "size");
+  call.require(size.size() == 2, "its size must be two numbers");
+  const bool corners = call.attr_or("align_corners", false);
+  const bool centers = call.attr_or("half_pixel_centers", false);
+  call.require(mode == "linear" || (!corners && !centers),
+               "only pixels that are counted from the corner are converted");
+  const auto input = call.input(0, layout.channels_first);
+  const auto sizes =
+      call.add("Slice", {call.add("Shape", {input}), call.to.ints({0}), call.to.ints({2})});
+  const auto whole = call.add("Concat", {sizes, call.to.ints(size)}, {{"axis", std::int64_t{0}}});
+  Attributes attributes{{"mode", std::string(mode)},
+                        {"coordinate_transformation_mode", std::string(corners   ? "align_corners"
+                                                                       : centers ? "half_pixel"
+                                                                                 : "asymmetric")}};
+  if (mode == "nearest") attributes.emplace("nearest_mode", std::string("floor"));
+  call.give(call.last("Resize", {input, "", "", whole}, attributes), call.type(), 4,
+            layout.channels_first);
+}
+
+void resize_nearest(Call& call) { resize(call, "nearest"); }
+void resize_bilinear(Call& call) { resize(call, "linear"); }
+
 /// The numbers before and behind each of TensorFlow's axes.
 std::vector<std::int64_t> paddings(Call& call) {
   const TensorValue* value = call.constant(1);
@@ -225,6 +250,8 @@ constexpr std::array kConversions{
     OpConversion{"MaxPool", "MaxPool", max_pool},
     OpConversion{"Pad", "Pad, or the pads of Conv", pad},
     OpConversion{"PadV2", "Pad, or the pads of MaxPool", pad_with_value},
+    OpConversion{"ResizeBilinear", "Resize", resize_bilinear},
+    OpConversion{"ResizeNearestNeighbor", "Resize", resize_nearest},
 };
 
 }  // namespace

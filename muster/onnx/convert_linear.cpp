@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "muster/onnx/conversion_internal.h"
@@ -33,9 +34,18 @@ void batch_product(Call& call) {
             rank && other ? std::optional(std::max(*rank, *other)) : std::nullopt);
 }
 
+void einsum(Call& call) {
+  std::vector<std::string> inputs;
+  for (std::size_t i = 0; i < call.count(); ++i) inputs.push_back(call.input(i));
+  call.give(call.last("Einsum", std::move(inputs),
+                      {{"equation", graph::attr<std::string>(call.node, "equation")}}),
+            call.type());
+}
+
 constexpr std::array kConversions{
     OpConversion{"BatchMatMul", "MatMul", batch_product},
     OpConversion{"BatchMatMulV2", "MatMul", batch_product},
+    OpConversion{"Einsum", "Einsum", einsum},
     OpConversion{"MatMul", "MatMul", matrix_product},
 };
 

@@ -84,7 +84,16 @@ void unsorted_segment_sum(Call& call) {
   call.give(summed(call, rows, rows, segments(call, 1, 2)), call.type(), rank);
 }
 
+// (indices, updates, shape)
+void scatter_nd(Call& call) {
+  const auto start = call.add("Expand", {zero_of(call), call.to.get_wide(call.tensor(2))});
+  call.give(call.last("ScatterND", {start, call.to.get_wide(call.tensor(0)), call.input(1)},
+                      {{"reduction", std::string("add")}}),
+            call.type());
+}
+
 constexpr std::array kConversions{
+    OpConversion{"ScatterNd", "Expand, ScatterND", scatter_nd},
     OpConversion{"SparseSegmentMeanWithNumSegments", "Gather, ScatterND, Div",
                  sparse_segment<Combiner::kMean>},
     OpConversion{"SparseSegmentSqrtNWithNumSegments", "Gather, ScatterND, Sqrt, Div",

@@ -155,6 +155,28 @@ void floor_divide(Call& call) {
   call.give(call.last("Floor", {call.add("Div", {x.a, x.b})}), call.type(), x.rank, x.order);
 }
 
+// Both round the quotient down.
+void floor_mod(Call& call) {
+  const Binary x(call);
+  if (is_whole(call.type())) {
+    return call.give(call.last("Mod", {x.a, x.b}), call.type(), x.rank, x.order);
+  }
+  const auto times = call.add("Floor", {call.add("Div", {x.a, x.b})});
+  call.give(call.last("Sub", {x.a, call.add("Mul", {times, x.b})}), call.type(), x.rank, x.order);
+}
+
+template <const char* kOp>
+void test(Call& call) {
+  const Unary x(call);
+  call.give(call.last(kOp, {x.input}), DataType::kBool, x.rank, x.order);
+}
+
+void is_finite(Call& call) {
+  const Unary x(call);
+  const auto other = call.add("Or", {call.add("IsNaN", {x.input}), call.add("IsInf", {x.input})});
+  call.give(call.last("Not", {other}), DataType::kBool, x.rank, x.order);
+}
+
 void divide_no_nan(Call& call) {
   const Binary x(call);
   const auto zero = constant(call, 0);
@@ -306,15 +328,16 @@ void select(Call& call) {
 }
 
 // Names as template arguments need an address.
-constexpr char kAbs[] = "Abs", kAdd[] = "Add", kAnd[] = "And", kCeil[] = "Ceil", kElu[] = "Elu",
-               kEqual[] = "Equal", kErf[] = "Erf", kExp[] = "Exp", kFloor[] = "Floor",
-               kGreater[] = "Greater", kGreaterOrEqual[] = "GreaterOrEqual", kLess[] = "Less",
+constexpr char kAbs[] = "Abs", kAdd[] = "Add", kAnd[] = "And", kCeil[] = "Ceil", kCos[] = "Cos",
+               kElu[] = "Elu", kEqual[] = "Equal", kErf[] = "Erf", kExp[] = "Exp",
+               kFloor[] = "Floor", kGreater[] = "Greater", kGreaterOrEqual[] = "GreaterOrEqual",
+               kIsInf[] = "IsInf", kIsNaN[] = "IsNaN", kLess[] = "Less",
                kLessOrEqual[] = "LessOrEqual", kLog[] = "Log", kLogSoftmax[] = "LogSoftmax",
                kMax[] = "Max", kMin[] = "Min", kMul[] = "Mul", kNeg[] = "Neg", kOr[] = "Or",
                kPow[] = "Pow", kReciprocal[] = "Reciprocal", kRelu[] = "Relu", kRound[] = "Round",
-               kSelu[] = "Selu", kSigmoid[] = "Sigmoid", kSign[] = "Sign", kSoftmax[] = "Softmax",
-               kSoftplus[] = "Softplus", kSoftsign[] = "Softsign", kSqrt[] = "Sqrt", kSub[] = "Sub",
-               kTanh[] = "Tanh";
+               kSelu[] = "Selu", kSigmoid[] = "Sigmoid", kSign[] = "Sign", kSin[] = "Sin",
+               kSoftmax[] = "Softmax", kSoftplus[] = "Softplus", kSoftsign[] = "Softsign",
+               kSqrt[] = "Sqrt", kSub[] = "Sub", kTanh[] = "Tanh", kXor[] = "Xor";
 
 constexpr std::array kConversions{
     OpConversion{"Abs", "Abs", unary<kAbs>},
@@ -324,6 +347,7 @@ constexpr std::array kConversions{
     OpConversion{"BiasAdd", "Add, or the bias of Conv", bias_add},
     OpConversion{"Cast", "Cast", cast},
     OpConversion{"Ceil", "Ceil", unary<kCeil>},
+    OpConversion{"Cos", "Cos", unary<kCos>},
     OpConversion{"Div", "Div", divide},
     OpConversion{"DivNoNan", "Equal, Where, Div", divide_no_nan},
     OpConversion{"Elu", "Elu", unary<kElu>},
@@ -333,9 +357,13 @@ constexpr std::array kConversions{
     OpConversion{"Expm1", "Exp, Sub", expm1},
     OpConversion{"Floor", "Floor", unary<kFloor>},
     OpConversion{"FloorDiv", "Div, Floor", floor_divide},
+    OpConversion{"FloorMod", "Mod, or Div, Floor, Mul, Sub", floor_mod},
     OpConversion{"Greater", "Greater", comparison<kGreater>},
     OpConversion{"GreaterEqual", "GreaterOrEqual", comparison<kGreaterOrEqual>},
     OpConversion{"Identity", "(nothing)", same},
+    OpConversion{"IsFinite", "IsNaN, IsInf, Or, Not", is_finite},
+    OpConversion{"IsInf", "IsInf", test<kIsInf>},
+    OpConversion{"IsNan", "IsNaN", test<kIsNaN>},
     OpConversion{"LeakyRelu", "LeakyRelu", leaky_relu},
     OpConversion{"Less", "Less", comparison<kLess>},
     OpConversion{"LessEqual", "LessOrEqual", comparison<kLessOrEqual>},
@@ -345,6 +373,7 @@ constexpr std::array kConversions{
     OpConversion{"LogicalAnd", "And", logical<kAnd>},
     OpConversion{"LogicalNot", "Not", logical_not},
     OpConversion{"LogicalOr", "Or", logical<kOr>},
+    OpConversion{"LogicalXor", "Xor", logical<kXor>},
     OpConversion{"Maximum", "Max", binary<kMax>},
     OpConversion{"Minimum", "Min", binary<kMin>},
     OpConversion{"Mul", "Mul", binary<kMul>},
@@ -363,6 +392,7 @@ constexpr std::array kConversions{
     OpConversion{"Selu", "Selu", unary<kSelu>},
     OpConversion{"Sigmoid", "Sigmoid", unary<kSigmoid>},
     OpConversion{"Sign", "Sign", unary<kSign>},
+    OpConversion{"Sin", "Sin", unary<kSin>},
     OpConversion{"Softmax", "Softmax", softmax<kSoftmax>},
     OpConversion{"Softplus", "Softplus", unary<kSoftplus>},
     OpConversion{"Softsign", "Softsign", unary<kSoftsign>},

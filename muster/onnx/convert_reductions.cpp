@@ -77,18 +77,57 @@ void arg(Call& call) {
   call.give(call.to.cast(call.node.name, found, type), type, over.rank, over.left);
 }
 
+// Of truths, which ONNX reduces as numbers.
+template <const char* kOp>
+void truths(Call& call) {
+  const bool keep = call.attr_or("keep_dims", false);
+  const Reduction over = over_axes(call, call.numbers(1, "axes"), keep);
+  const Order order = call.to.order_of(call.tensor(0));
+  const auto numbers =
+      call.to.cast(call.node.name + "/int32", call.input(0, order), DataType::kInt32);
+  const auto found =
+      call.add(kOp, {numbers}, {{"axes", over.places}, {"keepdims", std::int64_t{keep}}});
+  call.give(call.to.cast(call.node.name, found, DataType::kBool), DataType::kBool, over.rank,
+            over.left);
+}
+
+void cumsum(Call& call) {
+  const Order order = call.to.order_of(call.tensor(0));
+  const auto rank = call.held(0).rank;
+  const auto axis = call.to.constant(
+      graph::TensorValue::scalar(call.place_of(call.number(1, "axis"), order, rank)));
+  call.give(call.last("CumSum", {call.input(0, order), axis},
+                      {{"exclusive", std::int64_t{call.attr_or("exclusive", false)}},
+                       {"reverse", std::int64_t{call.attr_or("reverse", false)}}}),
+            call.type(), rank, order);
+}
+
+// The largest of the last axis, sorted, and where they were.
+void top_k(Call& call) {
+  const auto count = call.to.ints({call.number(1, "k")});
+  const auto rank = call.held(0).rank;
+  const auto found = call.to.add_several(call.node.name, "TopK", {call.input(0), count}, 2,
+                                         {{"axis", std::int64_t{-1}}});
+  call.give(found[0], call.type(), rank);
+  call.to.hold(call.node.name + ":1", {.type = DataType::kInt32, .rank = rank, .wide = found[1]});
+}
+
 constexpr char kArgMax[] = "ArgMax", kArgMin[] = "ArgMin", kReduceMax[] = "ReduceMax",
                kReduceMean[] = "ReduceMean", kReduceMin[] = "ReduceMin",
                kReduceProd[] = "ReduceProd", kReduceSum[] = "ReduceSum";
 
 constexpr std::array kConversions{
+    OpConversion{"All", "Cast, ReduceMin", truths<kReduceMin>},
+    OpConversion{"Any", "Cast, ReduceMax", truths<kReduceMax>},
     OpConversion{"ArgMax", "ArgMax", arg<kArgMax>},
     OpConversion{"ArgMin", "ArgMin", arg<kArgMin>},
+    OpConversion{"Cumsum", "CumSum", cumsum},
     OpConversion{"Max", "ReduceMax", reduction<kReduceMax>},
     OpConversion{"Mean", "ReduceMean", reduction<kReduceMean>},
     OpConversion{"Min", "ReduceMin", reduction<kReduceMin>},
     OpConversion{"Prod", "ReduceProd", reduction<kReduceProd>},
     OpConversion{"Sum", "ReduceSum", reduction<kReduceSum>},
+    OpConversion{"TopKV2", "TopK", top_k},
 };
 
 }  // namespace

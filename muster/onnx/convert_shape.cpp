@@ -42,11 +42,25 @@ void reshape(Call& call) {
     return call.give(made, call.type());
   }
   const auto values = call.numbers(1, "shape");
+  if (const TensorValue* constant = call.constant(0)) {
+    TensorValue reshaped = *constant;
+    reshaped.shape = values;
+    if (graph::element_count(std::span(values)) ==
+        graph::element_count(std::span(constant->shape))) {
+      return call.give_constant(std::move(reshaped));
+    }
+  }
   Attributes attributes;
   // Without it a size of 0 would mean the input's.
   if (std::find(values.begin(), values.end(), 0) != values.end()) attributes["allowzero"] = 1;
-  call.give(call.last("Reshape", {call.input(0), call.to.ints(values)}, attributes), call.type(),
-            values.size());
+  const bool empty = !attributes.empty();
+  const auto input = call.input(0);
+  const auto made = call.last("Reshape", {input, call.to.ints(values)}, attributes);
+  call.to.hold(call.node.name, {.type = call.type(),
+                                .rank = values.size(),
+                                .sizes = empty ? std::vector<std::int64_t>{} : values,
+                                .reshaped = input,
+                                .forms = {{Order{}, made}}});
 }
 
 void expand_dims(Call& call) {
@@ -132,9 +146,43 @@ void unpack(Call& call) {
   }
 }
 
+// A kernel in parts, for groups, stays constant.
+std::vector<TensorValue> split_constant(Call& call, const TensorValue& value, std::int64_t axis,
+                                        std::size_t count, const std::vector<std::int64_t>& sizes) {
+  const auto rank = static_cast<std::int64_t>(value.shape.size());
+  call.require(axis >= 0 && axis < rank && count > 0, "it has no such axis");
+  const auto place = static_cast<std::size_t>(axis);
+  const std::span<const std::int64_t> shape(value.shape);
+  const std::int64_t outer = *graph::element_count(shape.first(place));
+  const std::int64_t inner = *graph::element_count(shape.subspan(place + 1)) *
+                             static_cast<std::int64_t>(graph::element_bytes(value.dtype));
+  const std::int64_t each = shape[place] / static_cast<std::int64_t>(count);
+  std::int64_t begin = 0;
+  std::vector<TensorValue> parts;
+  for (std::size_t i = 0; i < count; ++i) {
+    TensorValue part{value.dtype, value.shape, {}};
+    part.shape[place] = sizes.empty() ? each : sizes[i];
+    call.require(part.shape[place] >= 0 && begin + part.shape[place] <= shape[place],
+                 "its sizes are not those of its input");
+    for (std::int64_t row = 0; row < outer; ++row) {
+      const auto from = static_cast<std::size_t>((row * shape[place] + begin) * inner);
+      part.bytes.append(value.bytes, from, static_cast<std::size_t>(part.shape[place] * inner));
+    }
+    begin += part.shape[place];
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
 void split_into(Call& call, std::size_t from, std::int64_t axis, std::size_t count,
                 const std::vector<std::int64_t>& sizes) {
   const auto rank = call.held(from).rank;
+  if (const TensorValue* constant = call.constant(from)) {
+    const auto place = axis < 0 ? axis + static_cast<std::int64_t>(*rank) : axis;
+    const std::vector<TensorValue> parts = split_constant(call, *constant, place, count, sizes);
+    for (std::size_t i = 0; i < count; ++i) call.give_constant(parts[i], static_cast<int>(i));
+    return;
+  }
   std::vector<std::string> inputs{call.input(from)};
   if (!sizes.empty()) inputs.push_back(call.to.ints(sizes));
   const auto parts =
@@ -251,6 +299,20 @@ void slice(Call& call) {
             call.type(), rank);
 }
 
+void reverse(Call& call) {
+  const Order order = call.to.order_of(call.tensor(0));
+  const auto rank = call.held(0).rank;
+  std::vector<std::int64_t> places;
+  for (const auto axis : call.numbers(1, "axes")) {
+    places.push_back(call.place_of(axis, order, rank));
+  }
+  const std::vector<std::int64_t> from(places.size(), -1);
+  const std::vector<std::int64_t> until(places.size(), -kFar);
+  call.give(call.last("Slice", {call.input(0, order), call.to.ints(from), call.to.ints(until),
+                                call.to.ints(places), call.to.ints(from)}),
+            call.type(), rank, order);
+}
+
 void tile(Call& call) {
   const auto rank = call.held(0).rank;
   call.give(call.last("Tile", {call.input(0), call.to.get_wide(call.tensor(1))}), call.type(),
@@ -318,6 +380,7 @@ constexpr std::array kConversions{
     OpConversion{"Pack", "Unsqueeze, Concat", pack},
     OpConversion{"Range", "Range", range},
     OpConversion{"Reshape", "Reshape", reshape},
+    OpConversion{"ReverseV2", "Slice", reverse},
     OpConversion{"Shape", "Shape", shape},
     OpConversion{"Size", "Size", size},
     OpConversion{"Slice", "Slice", slice},

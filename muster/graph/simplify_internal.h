@@ -1,0 +1,22 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "muster/graph/graph_def.h"
+
+namespace muster::graph {
+
+/// Brings a graph of constants to the forms that engines read which compute nothing in advance:
+/// arithmetic on float constants is done (a batch norm over rows leaves a product and a sum), and a
+/// transpose that only moves axes of size 1 of what a reshape gives is part of the reshape. Nodes
+/// must come after their inputs. Results keep their nodes' names; constants and reshapes that
+/// nothing reads any more are left out. `kept` are nodes that must stay what they are.
+void simplify(GraphDef& graph, const std::vector<std::string>& kept);
+
+/// For each Placeholder whose one reader reshapes it to constant sizes, all but the first of them
+/// known: gives it that shape and takes the reshape away. Returns the new shapes by node.
+std::map<std::string, Shape> absorb_reshapes(GraphDef& graph, const std::vector<std::string>& kept);
+
+}  // namespace muster::graph
