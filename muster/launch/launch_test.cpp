@@ -278,6 +278,22 @@ TEST(DryRun, PrintsLinesForAShell) {
               HasSubstr("go beyond 65535"));
 }
 
+TEST(Stop, EndsTasksThatOutlivedTheirLauncherPsLast) {
+  const TempDir dir;
+  const std::string script =
+      "trap 'echo $0 >> $1; exit 0' TERM; echo > $1.$0; while :; do sleep 0.01; done";
+  for (const char* name : {"ps0", "worker0"}) {
+    const pid_t process =
+        start_process({.command = {"sh", "-c", script, name, dir / "order"}, .log = dir / "log"});
+    write_pid_file(dir / (std::string(name) + ".pid"), *identify(process));
+    ASSERT_TRUE(
+        eventually([&] { return std::filesystem::exists(dir / (std::string("order.") + name)); }));
+  }
+  EXPECT_THAT(stop({.log_dir = dir.path()}), ElementsAre(StartsWith("stopped worker0 (process "),
+                                                         StartsWith("stopped ps0 (process ")));
+  EXPECT_EQ(read_bytes(dir / "order"), "worker0\nps0\n");
+}
+
 TEST(Stop, LeavesAProcessAloneThatOnlyHasTheNumber) {
   const TempDir dir;
   ProcessIdentity other = *identify(::getpid());

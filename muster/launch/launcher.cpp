@@ -265,6 +265,10 @@ class Launcher {
         const auto patience =
             running.task.is_evaluator() ? options_.evaluator_grace : options_.grace;
         running.stop_at = now + (at_once ? milliseconds(0) : patience);
+        if (!at_once) {
+          log::info("waiting for {} to end seconds={:g}", running.task.task.name(),
+                    std::chrono::duration<double>(patience).count());
+        }
       }
     }
   }
