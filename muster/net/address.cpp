@@ -1,4 +1,4 @@
-#include "muster/net/address.h"
+#include "muster/net/address_internal.h"
 
 #include <arpa/inet.h>
 #include <fmt/core.h>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "muster/net/connection.h"
-#include "muster/net/frame.h"
+#include "muster/net/frame_internal.h"
 #include "muster/net/socket_internal.h"
 
 namespace muster::net {

@@ -17,8 +17,8 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
-#include "muster/net/frame.h"
-#include "muster/net/handshake.h"
+#include "muster/net/frame_internal.h"
+#include "muster/net/handshake_internal.h"
 #include "muster/net/listener.h"
 #include "muster/testing/forked.h"
 #include "muster/testing/message_of.h"

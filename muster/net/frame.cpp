@@ -1,4 +1,4 @@
-#include "muster/net/frame.h"
+#include "muster/net/frame_internal.h"
 
 #include <string_view>
 

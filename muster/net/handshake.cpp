@@ -1,4 +1,4 @@
-#include "muster/net/handshake.h"
+#include "muster/net/handshake_internal.h"
 
 #include <fmt/core.h>
 #include <sys/random.h>
@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/net/hmac.h"
+#include "muster/net/hmac_internal.h"
 
 namespace muster::net {
 namespace {

@@ -1,4 +1,4 @@
-#include "muster/net/handshake.h"
+#include "muster/net/handshake_internal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "muster/net/hmac.h"
+#include "muster/net/hmac_internal.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>

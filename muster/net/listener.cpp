@@ -18,9 +18,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
-#include "muster/net/address.h"
+#include "muster/net/address_internal.h"
 #include "muster/net/connection_internal.h"
-#include "muster/net/handshake.h"
+#include "muster/net/handshake_internal.h"
 #include "muster/net/socket_internal.h"
 
 namespace muster::net {

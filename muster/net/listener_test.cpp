@@ -13,7 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
-#include "muster/net/handshake.h"
+#include "muster/net/handshake_internal.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/raw_tcp.h"
 

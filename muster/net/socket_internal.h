@@ -10,7 +10,7 @@
 #include <span>
 
 #include "muster/base/wait.h"
-#include "muster/net/address.h"
+#include "muster/net/address_internal.h"
 
 namespace muster::net {
 
