@@ -4,10 +4,13 @@
 
 #include <memory>
 #include <optional>
+#include <regex>
 #include <string>
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/checkpoint/bundle_reader.h"
+#include "muster/dataset/dataset.h"
 #include "muster/estimator/baseline.h"
 #include "muster/estimator/boosted_trees.h"
 #include "muster/estimator/dnn.h"
@@ -18,6 +21,7 @@
 #include "muster/features/census_columns_internal.h"
 #include "muster/features/collate.h"
 #include "muster/features/sequence_input.h"
+#include "muster/graph/join.h"
 #include "muster/graph/op_registry.h"
 #include "muster/graph/saved_model.h"
 #include "muster/model/head.h"
@@ -420,6 +424,17 @@ TEST(ExportedColumns, StandBesideFeaturesThatTheModelReadsItself) {
   json.expect_same_answers(features);
 }
 
+TEST(ExportedColumns, HaveNodesOfNamesThatTensorFlowAllows) {
+  const std::string key = "_W\u00f6rter, 1";
+  const Columns columns{.wide = {categorical_column_with_hash_bucket(key, 5)}};
+  Exported exported(model_of(columns), json_serving_input(columns.all()));
+  exported.expect_same_answers({{key, StringColumn({"a", "b"}, {2})}});
+  const std::regex allowed("[A-Za-z0-9.][A-Za-z0-9_.\\\\/>-]*");
+  for (const auto& node : exported.meta().graph.nodes) {
+    EXPECT_TRUE(std::regex_match(node.name, allowed)) << node.name;
+  }
+}
+
 TEST(ExportedColumns, NameWhatTheServingInputLacks) {
   const auto word = categorical_column_with_hash_bucket("word", 7);
   const auto other = categorical_column_with_hash_bucket("other", 7);
@@ -591,6 +606,31 @@ TEST(InferenceGraphs, AreThereForCannedEstimators) {
   EXPECT_THAT(signatures_of(BaselineRegressor({}, config), examples), regresses);
   EXPECT_THAT(signatures_of(BaselineRegressor({}, config), json_serving_input(columns)),
               ElementsAre("predict predict", "serving_default predict"));
+}
+
+TEST(InferenceGraphs, GiveWithACheckpointWhatTheEstimatorPredicts) {
+  const TempDir folder;
+  testing::write_bytes(folder / "words.txt", "a\nb\nc\n");
+  const FeatureColumnList columns{
+      categorical_column_with_vocabulary_file("word", folder / "words.txt")};
+  auto estimator = LinearClassifier({.feature_columns = columns},
+                                    RunConfig().replace({.model_dir = folder / "model"}));
+  write_inference_graph(inference_graph(estimator, json_serving_input(columns)), folder / "model");
+  const Features features = words({"c", "b", "unknown", "a"});
+  const auto input = [&](const InputContext&) {
+    return from_vector<Batch>({make_batch(features, longs({1, 0, 0, 1}).unsqueeze(1))});
+  };
+  estimator.train(input, {.max_steps = 1});
+
+  const BundleReader checkpoint(*estimator.latest_checkpoint());
+  graph::write_joined_model(graph::read_inference_graph(folder / "model"),
+                            graph::inference_assets_dir(folder / "model"), checkpoint,
+                            folder / "joined");
+  auto predictions = estimator.predict(input, {.yield_single_examples = false});
+  const Features wanted = *predictions.next();
+  EXPECT_GT(wanted.tensor("logits").abs().max().item<float>(), 0);
+  expect_same(wanted, ExecutableModel::load(folder / "joined")
+                          .run("predict", {{"word", fed(features.at("word"))}}));
 }
 
 TEST(InferenceGraphs, AreRefusedForBoostedTrees) {

@@ -15,6 +15,9 @@ std::string GraphBuilder::unique(std::string name) {
                          letter == '.' || letter == '/' || letter == '-';
     if (!allowed) letter = '_';
   }
+  // A name begins with a letter, a digit or a full stop.
+  const bool begins_well = !name.empty() && name[0] != '_' && name[0] != '/' && name[0] != '-';
+  if (!begins_well) name.insert(0, "n");
   if (names_.insert(name).second) return name;
   for (int number = 1;; ++number) {
     const std::string next = fmt::format("{}_{}", name, number);
