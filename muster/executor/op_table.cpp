@@ -50,6 +50,9 @@ at::Device Inputs::place() const {
 }
 
 at::Tensor Inputs::tensor(std::size_t index) const {
+  // Most of all inputs are tensors that are where they are needed.
+  const auto* direct = std::get_if<at::Tensor>(&slot(index));
+  if (direct != nullptr && device_.is_cpu() && direct->is_cpu()) return *direct;
   const Value held = value(index);
   const auto* tensor = std::get_if<at::Tensor>(&held);
   if (!tensor) throw InvalidArgument("input {} must be numbers, but is strings", index);
@@ -67,6 +70,8 @@ at::Tensor Inputs::tensor(std::size_t index, at::ScalarType type) const {
 }
 
 at::Tensor Inputs::host_tensor(std::size_t index) const {
+  const auto* direct = std::get_if<at::Tensor>(&slot(index));
+  if (direct != nullptr && direct->is_cpu()) return direct->contiguous();
   const Value held = value(index);
   const auto* tensor = std::get_if<at::Tensor>(&held);
   if (!tensor) throw InvalidArgument("input {} must be numbers, but is strings", index);
@@ -95,7 +100,11 @@ std::vector<std::int64_t> Inputs::ints(std::size_t index) const {
   if (!at::isIntegralType(held.scalar_type(), /*includeBool=*/false)) {
     throw InvalidArgument("input {} must be whole numbers, but is {}", index, describe(held));
   }
-  const at::Tensor wide = held.to(at::kLong).contiguous();
+  if (held.scalar_type() == at::kInt) {
+    const auto* data = held.data_ptr<std::int32_t>();
+    return {data, data + held.numel()};
+  }
+  const at::Tensor wide = held.to(at::kLong);
   const auto* data = wide.data_ptr<std::int64_t>();
   return {data, data + wide.numel()};
 }
