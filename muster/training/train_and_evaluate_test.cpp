@@ -33,6 +33,8 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 using testing::TempDir;
 using namespace small_net;  // NOLINT(google-build-using-namespace): a fixture in a header
 using std::chrono::seconds;
@@ -80,10 +82,11 @@ class RecordingExporter : public Exporter {
                               const EvaluationResult& result, bool is_the_final_export) override {
     calls.push_back(fmt::format("{} step {} {}", checkpoint.filename().string(),
                                 result.at("global_step"), is_the_final_export ? "final" : "early"));
-    if (!is_the_final_export) return std::nullopt;
+    if (is_the_final_export != exports_the_final) return std::nullopt;
     return export_path / "1";
   }
   std::vector<std::string> calls;
+  bool exports_the_final = true;
 
  private:
   std::string name_ = "recorder";
@@ -240,6 +243,17 @@ TEST(TrainAndEvaluate, AFinalExportThatFailsIsThrownWhenTheOthersAreDone) {
   EXPECT_THAT(after->calls, ElementsAre("model.ckpt-4 step 4 early", "model.ckpt-6 step 6 final"));
   EXPECT_EQ(checkpoint_step(*estimator.latest_checkpoint()), 6);
   EXPECT_THAT(evaluated_steps(folder.path()), ElementsAre(4, 6));
+}
+
+TEST(TrainAndEvaluate, TheResultNamesExportsOfTheLastCheckpointAlone) {
+  const TempDir folder;
+  Estimator estimator(small_options(), saving_every(4, folder.path()));
+  auto early = std::make_shared<RecordingExporter>();
+  early->exports_the_final = false;
+  const auto result = train_and_evaluate(estimator, {training_input, 6},
+                                         {.input_fn = evaluation_input, .exporters = {early}});
+  EXPECT_THAT(early->calls, SizeIs(2));
+  EXPECT_THAT(result.exports, IsEmpty());
 }
 
 TEST(TrainAndEvaluate, TwoExportersOfOneNameAreRefused) {
