@@ -247,6 +247,17 @@ TEST(ExecutableModel, ComputesOnceWhatNoInputChanges) {
               HasSubstr("node bad (AddV2)"));
 }
 
+TEST(ExecutableModel, KeepsNothingLargeThatItCanComputeAgain) {
+  auto meta = graph_of(
+      {graph::constant_node("size", TensorValue::vector(std::vector<std::int32_t>{1 << 21})),
+       graph::constant_node("one", TensorValue::scalar(1.0F)), node("y", "Fill", {"size", "one"})});
+  const auto model = ExecutableModel::from(meta, {});
+  const auto first = std::get<at::Tensor>(model.run("f", {{"x", floats({1})}}).at("y"));
+  const auto second = std::get<at::Tensor>(model.run("f", {{"x", floats({1})}}).at("y"));
+  EXPECT_EQ(first.numel(), 1 << 21);
+  EXPECT_FALSE(first.is_alias_of(second));
+}
+
 TEST(ExecutableModel, NamesTheVariableThatTheBundleLacks) {
   const testing::TempDir dir;
   write_variable(dir, "layer/weight", 3);

@@ -15,8 +15,9 @@ namespace {
 
 constexpr std::size_t kMaxCallDepth = 64;
 
-// Elements of a value that fold() makes out of smaller ones.
-constexpr std::int64_t kMaxFolded = 1 << 20;
+// What fold() may keep beside constants and variables, in elements: of one step and of a plan.
+constexpr std::int64_t kMaxFoldedStep = 1 << 20;
+constexpr std::int64_t kMaxFoldedPlan = 1 << 24;
 
 bool calls(std::string_view op) {
   return op == "PartitionedCall" || op == "StatefulPartitionedCall" || op == "If" ||
@@ -33,12 +34,28 @@ bool is_pure(std::string_view op) {
          !op.starts_with("LookupTable");
 }
 
-std::int64_t elements(const Slots& slots) {
+// Whether the tensor lies in the memory of one of these, or of a variable.
+bool shares_memory(const at::Tensor& tensor, const Slots& with) {
+  return std::ranges::any_of(with, [&](const Slot& slot) {
+    if (const auto* other = std::get_if<at::Tensor>(&slot)) return tensor.is_alias_of(*other);
+    const auto* variable = std::get_if<std::shared_ptr<Variable>>(&slot);
+    if (variable == nullptr || !(*variable)->has_value()) return false;
+    const Value value = (*variable)->read();
+    const auto* held = std::get_if<at::Tensor>(&value);
+    return held != nullptr && tensor.is_alias_of(*held);
+  });
+}
+
+// The memory that outputs take beside that of the inputs, in elements, and bytes of strings.
+std::int64_t fresh_elements(const Slots& outputs, const Slots& inputs) {
   std::int64_t count = 0;
-  for (const Slot& slot : slots) {
-    if (const auto* tensor = std::get_if<at::Tensor>(&slot)) count += tensor->numel();
+  for (const Slot& slot : outputs) {
+    const auto* tensor = std::get_if<at::Tensor>(&slot);
+    if (tensor != nullptr && !shares_memory(*tensor, inputs)) count += tensor->numel();
     if (const auto* strings = std::get_if<StringTensor>(&slot)) {
-      count += static_cast<std::int64_t>(strings->values().size());
+      for (const auto& text : strings->values()) {
+        count += 1 + static_cast<std::int64_t>(text.size());
+      }
     }
   }
   return count;
@@ -110,7 +127,7 @@ bool Plan::may_assign() const {
 }
 
 std::optional<Slots> Plan::folded(const Step& step, const std::vector<std::optional<Slots>>& known,
-                                  bool variables_stay) const {
+                                  bool variables_stay, std::int64_t& room) const {
   if (!is_pure(step.op)) return std::nullopt;
   Slots inputs;
   for (const Source& source : step.inputs) {
@@ -122,7 +139,10 @@ std::optional<Slots> Plan::folded(const Step& step, const std::vector<std::optio
   }
   try {
     Slots made = step.kernel(Inputs(inputs, device_));
-    if (elements(made) > std::max(kMaxFolded, elements(inputs))) return std::nullopt;
+    // A constant is kept in any case, by its kernel.
+    const std::int64_t fresh = step.inputs.empty() ? 0 : fresh_elements(made, inputs);
+    if (fresh > kMaxFoldedStep || fresh > room) return std::nullopt;
+    room -= fresh;
     return made;
   } catch (const std::exception&) {
     return std::nullopt;  // run() throws it again, for whoever needs this value.
@@ -133,8 +153,9 @@ void Plan::fold(bool variables_stay) {
   std::vector<std::optional<Slots>> known(steps_.size() + 1);
   std::vector<std::size_t> place_of(steps_.size() + 1, 0);
   std::vector<Step> left;
+  std::int64_t room = kMaxFoldedPlan;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    known[i + 1] = folded(steps_[i], known, variables_stay);
+    known[i + 1] = folded(steps_[i], known, variables_stay, room);
     if (known[i + 1]) continue;
     left.push_back(std::move(steps_[i]));
     place_of[i + 1] = left.size();

@@ -25,7 +25,7 @@ class Plan {
   bool may_assign() const;
   /// Computes now, for good, what does not depend on the arguments: constants, shapes, and with
   /// `variables_stay` what is made of variables alone, which must have their values. What fails, or
-  /// is much larger than what it is made of, is left for run().
+  /// would keep much memory, is left for run().
   void fold(bool variables_stay);
 
  private:
@@ -50,7 +50,7 @@ class Plan {
   // Says after which step each value is needed no more.
   void set_releases();
   std::optional<Slots> folded(const Step& step, const std::vector<std::optional<Slots>>& known,
-                              bool variables_stay) const;
+                              bool variables_stay, std::int64_t& room) const;
 
   at::Device device_{at::kCPU};
   std::vector<Step> steps_;
