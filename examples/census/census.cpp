@@ -353,15 +353,13 @@ std::optional<muster::ServingInput> serving_input(const Flags& flags, const Colu
   if (flags.export_format == "CSV") {
     return muster::csv_serving_input({.fields = people_fields(), .csv = {.strip_blanks = true}});
   }
-  muster::FeatureColumnList read;
-  if (flags.model.starts_with("wide")) read = columns.wide;
-  if (flags.model.ends_with("deep")) {
-    read.insert(read.end(), columns.deep.begin(), columns.deep.end());
-  }
+  // Every model takes a whole person, whatever it reads of it.
+  muster::FeatureColumnList all = columns.wide;
+  all.insert(all.end(), columns.deep.begin(), columns.deep.end());
   if (flags.export_format == "EXAMPLE") {
-    return muster::example_serving_input(read, "example_proto");
+    return muster::example_serving_input(all, "example_proto");
   }
-  return muster::json_serving_input(read);
+  return muster::json_serving_input(all);
 }
 
 // --------------------------------------------------------------------------------------- the run
