@@ -96,7 +96,7 @@ void add_signatures(const Program& program, const ServingInput& input, const std
   for (const auto& output : program.export_outputs) {
     if (output.kind == SignatureKind::kPredict || input.is_one_string()) {
       outputs.push_back(output);
-    } else {
+    } else if (output.name != kServingDefault) {  // There is always one.
       left_out += (left_out.empty() ? "" : ", ") + output.name;
     }
   }
