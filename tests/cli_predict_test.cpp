@@ -260,6 +260,10 @@ TEST_F(ModelRun, SaysWhatIsWrong) {
               HasSubstr("/nowhere.npy"));
   EXPECT_THAT(run({"--signature_def", "text", "--input_examples", "text=[{'a': 1}]"}).err,
               HasSubstr("the feature a must be a list"));
+  EXPECT_THAT(
+      run({"--signature_def", "text", "--input_examples", "text=[{'a': [18446744073709551615]}]"})
+          .err,
+      HasSubstr("the feature a holds 18446744073709551615, which is no number of 64 bits"));
   EXPECT_THAT(run({"--signature_def", "nope", "--input_exprs", "x=1"}).err,
               HasSubstr("there is no signature 'nope'"));
   EXPECT_THAT(run({"--signature_def", "both", "--input_exprs", "x=[[1, 2]]"}).err,

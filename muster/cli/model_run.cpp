@@ -83,6 +83,11 @@ NpyArray read_array(const std::string& place) {
   return place.ends_with(".npz") ? read_npz(place) : read_npy(place);
 }
 
+bool is_int64(const json& value) {
+  return value.is_number_integer() &&
+         (!value.is_number_unsigned() || std::in_range<std::int64_t>(value.get<std::uint64_t>()));
+}
+
 void add_values(const std::string& key, const json& values, ExampleBuilder& builder) {
   if (!values.is_array()) {
     throw InvalidArgument("the feature {} must be a list, but is {}", key, values.dump());
@@ -93,15 +98,15 @@ void add_values(const std::string& key, const json& values, ExampleBuilder& buil
   for (const json& value : values) {
     if (floats && value.is_number()) {
       builder.add_float(key, value.get<float>());
-    } else if (value.is_number_integer()) {
+    } else if (is_int64(value)) {
       builder.add_int(key, value.get<std::int64_t>());
     } else if (value.is_string()) {
       builder.add_bytes(key, value.get_ref<const std::string&>());
-    } else if (value.is_object() && value.contains("b64")) {
+    } else if (value.is_object() && value.contains("b64") && value["b64"].is_string()) {
       builder.add_bytes(key, base64_decode(value["b64"].get_ref<const std::string&>()));
     } else {
-      throw InvalidArgument("the feature {} holds {}, which is no number and no string", key,
-                            value.dump());
+      throw InvalidArgument("the feature {} holds {}, which is no number of 64 bits and no string",
+                            key, value.dump());
     }
   }
 }
@@ -128,12 +133,12 @@ Value examples_of(const std::string& text) {
   return executor::StringTensor(std::move(examples));
 }
 
-/// "key=rest" of a flag whose parts are separated by semicolons.
+/// The parts "key=rest" of a flag.
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
-Assignments assignments(const std::string& text, const char* flag, const char* form) {
+Assignments assignments(const std::vector<std::string>& parts, const char* flag, const char* form) {
   Assignments all;
-  for (const std::string& part : split_outside_quotes(text, ';')) {
+  for (const std::string& part : parts) {
     if (part.empty()) continue;
     const std::size_t equals = part.find('=');
     if (equals == 0 || equals == std::string::npos || equals + 1 == part.size()) {
@@ -180,16 +185,17 @@ class Inputs {
 Inputs read_inputs(const ModelRunFlags& flags, const SignatureDef& signature) {
   Inputs inputs(signature);
   inputs.add(
-      assignments(flags.inputs, "--inputs",
+      assignments(split(flags.inputs, ';'), "--inputs",
                   "\"<input_key>=<filename>\", or \"<input_key>=<filename>[<variable_name>]\""),
       "--inputs", [](const std::string& place, const TensorInfo& info) {
         return converted(value_of(read_array(place)), info);
       });
-  inputs.add(assignments(flags.input_exprs, "--input_exprs", "\"<input_key>=<python expression>\""),
+  inputs.add(assignments(split_outside_quotes(flags.input_exprs, ';'), "--input_exprs",
+                         "\"<input_key>=<python expression>\""),
              "--input_exprs", [](const std::string& text, const TensorInfo& info) {
                return executor::to_value(serving::tensor_from_json(python_to_json(text), info));
              });
-  inputs.add(assignments(flags.input_examples, "--input_examples",
+  inputs.add(assignments(split_outside_quotes(flags.input_examples, ';'), "--input_examples",
                          "\"<input_key>=[{'feature': [values]}]\""),
              "--input_examples",
              [](const std::string& text, const TensorInfo&) { return examples_of(text); });
