@@ -79,11 +79,12 @@ void check(const BoostedTreesOptions& options, TreeTask task) {
 }
 
 void check(const RunConfig& config) {
-  if (config.task.cluster.count() > 1) {
+  const TaskEnvironment& task = config.task;
+  if (!task.is_alone() && !task.is_evaluator()) {
     throw Unimplemented(
-        "boosted trees are trained in one process, but TF_CONFIG makes this task {} of a cluster "
-        "of {}; unset TF_CONFIG to train here alone",
-        config.task.task.name(), config.task.cluster.count());
+        "boosted trees are trained in one process, but {} makes this task {} of a cluster of {}; "
+        "unset it to train here alone",
+        task.source, task.task.name(), std::max(task.cluster.count(), task.num_worker_replicas));
   }
   if (config.replicas > 1) {
     throw InvalidArgument("boosted trees have one replica, but RunConfig asks for {}",

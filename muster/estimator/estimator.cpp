@@ -50,11 +50,11 @@ void require_role(const RunConfig& config) {
         "each task does",
         type);
   }
-  if (config.task.cluster.count() > 1 && !config.train_distribute) {
+  if (!config.task.is_alone() && !config.train_distribute) {
     throw FailedPrecondition(
-        "TF_CONFIG makes this task {} of a cluster, and nothing says how its tasks train together: "
-        "use train_and_evaluate, which chooses, or set RunConfig::train_distribute",
-        config.task.task.name());
+        "{} makes this task {} of a cluster, and nothing says how its tasks train together: use "
+        "train_and_evaluate, which chooses, or set RunConfig::train_distribute",
+        config.task.source, config.task.task.name());
   }
 }
 

@@ -19,7 +19,7 @@ InMemoryEvaluatorHook::InMemoryEvaluatorHook(Estimator estimator, InputFn input_
     throw InvalidArgument("InMemoryEvaluatorHook: steps must be positive: {}", *options_.steps);
   }
   const TaskEnvironment& environment = estimator_.config().task;
-  if (environment.cluster.count() > 1) {
+  if (!environment.is_alone() && !environment.is_evaluator()) {
     throw InvalidArgument(
         "InMemoryEvaluatorHook evaluates what one process trains alone, and this one is {} of a "
         "cluster; use train_and_evaluate, which evaluates checkpoints",
