@@ -16,6 +16,7 @@
 #include "muster/base/log.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/checkpoint/checkpoint.h"
+#include "muster/cluster/process_environment.h"
 #include "muster/estimator/predictor.h"
 #include "muster/estimator/small_net_internal.h"
 #include "muster/features/collate.h"
@@ -197,6 +198,16 @@ TEST(Estimator, WithoutACheckpointEvaluationSaysWhatToDo) {
   Estimator estimator(small_options(), quiet_config(folder.path()));
   EXPECT_THROW(estimator.evaluate(evaluation_input), NotFound);
   EXPECT_THAT(error_of([&] { estimator.predict(evaluation_input); }), HasSubstr("train first"));
+}
+
+TEST(Estimator, DoesNotTrainAloneAsOneOfSeveralRanks) {
+  const TempDir folder;
+  RunConfig config = quiet_config(folder.path());
+  config.task = read_task_environment(
+      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}});
+  Estimator estimator(small_options(), config);
+  EXPECT_THAT(error_of([&] { estimator.train(training_input, {.max_steps = 1}); }),
+              HasSubstr("RANK makes this task worker:0 of a cluster"));
 }
 
 struct OtherNet : Model {
