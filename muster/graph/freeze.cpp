@@ -63,7 +63,12 @@ class Freezer {
         bundle_(bundle),
         limits_(limits) {
     for (const auto& [key, info] : from_.signature.inputs) {
-      inputs_.insert(std::string(parse_input(info.name).node));
+      const InputRef tensor = parse_input(info.name);
+      if (tensor.index != 0) {
+        throw Unimplemented("the input '{}' is {}, and not the first output of its node", key,
+                            info.name);
+      }
+      inputs_.emplace(std::string(tensor.node), &info);
     }
     for (const auto& [key, info] : from_.signature.outputs) {
       outputs_.insert(std::string(parse_input(info.name).node));
@@ -124,13 +129,10 @@ class Freezer {
     out_.graph.nodes.push_back(std::move(copy));
   }
 
+  // Whatever it is in the whole graph: TensorFlow lets a signature begin anywhere.
   void add_input(const NodeDef& node) {
-    const AttrValue* found = find_attr(node.attrs, "dtype");
-    if (found == nullptr || !std::holds_alternative<DataType>(found->value)) {
-      throw InvalidArgument("the input '{}' is a {}, not a Placeholder", node.name, node.op);
-    }
-    out_.graph.nodes.push_back(placeholder_node(node.name, attr<DataType>(node, "dtype"),
-                                                attr_or(node, "shape", Shape::any())));
+    const TensorInfo& info = *inputs_.find(node.name)->second;
+    out_.graph.nodes.push_back(placeholder_node(node.name, info.dtype, info.shape));
   }
 
   // The tensor that an input of `reader` has become.
@@ -232,7 +234,7 @@ class Freezer {
   const std::map<std::string, std::string, std::less<>> keys_;
   const BundleReader* bundle_;
   const GraphLimits limits_;
-  std::set<std::string, std::less<>> inputs_;
+  std::map<std::string, const TensorInfo*, std::less<>> inputs_;
   std::set<std::string, std::less<>> outputs_;
   std::set<std::string, std::less<>> variables_;
   std::map<std::string, std::string, std::less<>> forwarded_;

@@ -202,6 +202,21 @@ images = Neg(y)
               HasSubstr("z = Transpose(Reshape, other)"));
 }
 
+TEST(Freeze, LetsASignatureBeginInsideTheGraph) {
+  MetaGraph meta{.tags = {"serve"}};
+  meta.graph.nodes = {
+      placeholder_node("example", DataType::kString, Shape::any()),
+      node("ParseExample", "ParseExample", {"example"}),
+      node("x", "Identity", {"ParseExample"}),
+      node("y", "Neg", {"x"}),
+  };
+  const SignatureDef predict{.inputs = {{"x", tensor("x:0")}}, .outputs = {{"y", tensor("y:0")}}};
+  const auto frozen = freeze(meta, predict, nullptr, {.numeric = true});
+  EXPECT_EQ(outline(frozen.graph), "x = Placeholder()\ny = Neg(x)\n");
+  EXPECT_TRUE(frozen.columns.empty());
+  EXPECT_EQ(frozen.signature.inputs.at("x").shape, (Shape{-1, 2}));
+}
+
 TEST(Freeze, TakesAnInputAsItIsReshapedIfAsked) {
   MetaGraph meta{.tags = {"serve"}};
   meta.graph.nodes = {

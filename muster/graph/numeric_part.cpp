@@ -61,43 +61,54 @@ class NumericPart {
   NumericPart(const GraphDef& graph, const SignatureDef& signature)
       : whole_(graph), shapes_(graph) {
     out_.signature.method_name = signature.method_name;
-    for (const std::size_t index : topological_order(graph.nodes)) {
-      const NodeDef& node = graph.nodes[index];
-      nodes_.emplace(node.name, &node);
-      Origin origin{.columns = is_column_op(node), .variables = is_variable(node)};
-      for (const auto& input : node.inputs) {
-        const InputRef from = parse_input(input);
-        if (from.control) continue;
-        const Origin& before = origins_.find(from.node)->second;
-        origin.columns |= before.columns;
-        origin.variables |= before.variables;
-      }
-      origins_.emplace(node.name, origin);
-    }
     for (const auto& [key, info] : signature.inputs) {
       if (info.sparse) continue;
       inputs_.emplace(std::string(parse_input(info.name).node), std::pair(key, &info));
+    }
+    for (const std::size_t index : topological_order(graph.nodes)) {
+      const NodeDef& node = graph.nodes[index];
+      nodes_.emplace(node.name, &node);
+      places_.emplace(node.name, places_.size());
+      origins_.emplace(node.name, origin_of(node));
     }
     for (const auto& [key, info] : signature.outputs) add_output(key, info);
   }
 
   FrozenGraph take() {
+    for (auto& [place, node] : kept_) out_.graph.nodes.push_back(std::move(node));
     out_.graph.versions = whole_.versions;
     return std::move(out_);
   }
 
  private:
+  // All that is before it is known.
+  Origin origin_of(const NodeDef& node) const {
+    const auto input = inputs_.find(node.name);
+    if (input != inputs_.end())
+      return {.columns = input->second.second->dtype == DataType::kString};
+    Origin origin{.columns = is_column_op(node), .variables = is_variable(node)};
+    for (const auto& each : node.inputs) {
+      const InputRef from = parse_input(each);
+      if (from.control) continue;
+      const Origin& before = origins_.find(from.node)->second;
+      origin.columns |= before.columns;
+      origin.variables |= before.variables;
+    }
+    return origin;
+  }
+
   bool is_cut(std::string_view node) const {
     const auto& origin = origins_.find(node)->second;
     return origin.columns && !origin.variables;
   }
 
   void add_output(const std::string& key, const TensorInfo& info) {
+    if (info.dtype == DataType::kString || info.sparse) return;
     const auto node = std::string(parse_input(info.name).node);
     if (!origins_.contains(node)) {
       throw InvalidArgument("output '{}' is {}, which the graph lacks", key, info.name);
     }
-    if (info.dtype == DataType::kString || info.sparse || is_cut(node)) return;
+    if (is_cut(node)) return;
     out_.signature.outputs.emplace(key, info);
     visit(node);
   }
@@ -111,6 +122,7 @@ class NumericPart {
       NodeDef node = *nodes_.find(name)->second;
       if (const auto input = inputs_.find(name); input != inputs_.end()) {
         out_.signature.inputs.emplace(input->second.first, *input->second.second);
+        node.inputs.clear();
       }
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         const InputRef from = parse_input(node.inputs[i]);
@@ -123,7 +135,7 @@ class NumericPart {
         }
       }
       std::erase_if(node.inputs, [](const auto& input) { return input.starts_with('^'); });
-      out_.graph.nodes.push_back(std::move(node));
+      kept_.emplace(places_.find(name)->second, std::move(node));
     }
   }
 
@@ -134,7 +146,7 @@ class NumericPart {
     if (!cuts_.insert(name).second) return name;
     const DataType type = type_at(consumer, place, *nodes_.find(node)->second, index);
     const Shape shape = shape_at(consumer, place, node, index);
-    out_.graph.nodes.push_back(placeholder_node(name, type, shape));
+    kept_.emplace(places_.find(node)->second, placeholder_node(name, type, shape));
     out_.columns.emplace(name, fmt::format("{}:{}", node, index));
     out_.signature.inputs.emplace(
         name, TensorInfo{.name = name + ":0", .sparse = {}, .dtype = type, .shape = shape});
@@ -149,6 +161,9 @@ class NumericPart {
   FrozenGraph out_;
   std::map<std::string, const NodeDef*, std::less<>> nodes_;
   std::map<std::string, Origin, std::less<>> origins_;
+  // Each node's place in an order in which it comes after its inputs, and what is kept by place.
+  std::map<std::string, std::size_t, std::less<>> places_;
+  std::multimap<std::size_t, NodeDef> kept_;
   std::map<std::string, std::pair<std::string, const TensorInfo*>, std::less<>> inputs_;
   std::set<std::string, std::less<>> seen_;
   std::set<std::string, std::less<>> cuts_;

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -58,14 +57,31 @@ Shape placeholder(const Output& of) { return attr_or(of.node, "shape", Shape::an
 
 Shape constant(const Output& of) { return Shape(attr<TensorValue>(of.node, "value").shape); }
 
-Shape reshape(const Output& of) {
-  if (const auto sizes = of.constant(1)) return Shape(*sizes);
-  const Shape sizes = of.input(1);
-  if (sizes.unknown_rank || sizes.dims.size() != 1 || sizes.dims[0] < 0) return Shape::any();
-  constexpr std::int64_t kMostAxes = 254;
-  return Shape(
-      std::vector<std::int64_t>(static_cast<std::size_t>(std::min(sizes.dims[0], kMostAxes)), -1));
+// The shape that the input holds as a vector of sizes: a constant, or numbers put together of which
+// some are constants.
+Shape sizes_at(const Output& of, std::size_t place) {
+  if (const auto sizes = of.constant(place)) return Shape(*sizes);
+  if (place >= of.node.inputs.size()) return Shape::any();
+  const NodeDef& from = of.graph.node(parse_input(of.node.inputs[place]).node);
+  if (from.op != "Pack") {
+    const Shape length = of.input(place);
+    const bool known = length.dims.size() == 1 && length.dims[0] >= 0 && length.dims[0] <= 254;
+    if (!known) return Shape::any();
+    return Shape(std::vector<std::int64_t>(static_cast<std::size_t>(length.dims[0]), -1));
+  }
+  const Output pack{.graph = of.graph, .node = from, .index = 0, .depth = of.depth - 1};
+  Shape made;
+  for (std::size_t i = 0; i < from.inputs.size(); ++i) {
+    made.dims.push_back(pack.number(i).value_or(-1));
+  }
+  return made;
 }
+
+Shape reshape(const Output& of) { return sizes_at(of, 1); }
+
+Shape fill(const Output& of) { return sizes_at(of, 0); }
+
+Shape scatter_nd(const Output& of) { return sizes_at(of, 2); }
 
 Shape expand_dims(const Output& of) { return with_axis(of.input(0), of.number(1), 1); }
 
@@ -167,10 +183,12 @@ using Rule = Shape (*)(const Output&);
 
 const std::map<std::string_view, Rule>& rules() {
   static const std::map<std::string_view, Rule> made = [] {
-    std::map<std::string_view, Rule> table{{"ConcatV2", concat},
+    std::map<std::string_view, Rule> table{{"BroadcastTo", reshape},
+                                           {"ConcatV2", concat},
                                            {"Const", constant},
                                            {"DecodeCSV", decode_csv},
                                            {"ExpandDims", expand_dims},
+                                           {"Fill", fill},
                                            {"GatherNd", gather_nd},
                                            {"LookupTableFindV2", find_in_table},
                                            {"OneHot", one_hot},
@@ -178,6 +196,7 @@ const std::map<std::string_view, Rule>& rules() {
                                            {"ParseExample", parse_example},
                                            {"Placeholder", placeholder},
                                            {"Reshape", reshape},
+                                           {"ScatterNd", scatter_nd},
                                            {"Shape", shape},
                                            {"SparseCross", sparse_cross},
                                            {"StridedSlice", strided_slice},

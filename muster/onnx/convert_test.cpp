@@ -1,10 +1,14 @@
 #include "muster/onnx/convert.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "muster/onnx.pb.h"
 #include "muster/testing/message_of.h"
+#include "muster/testing/temp_dir.h"
 
 namespace muster::onnx {
 namespace {
@@ -209,6 +213,25 @@ TEST(Convert, NamesAnOperationWithoutConversionAndItsNode) {
   frozen = dense();
   frozen.signature.inputs["x"].shape = Shape::any();
   EXPECT_THAT(message_of([&] { convert(frozen); }), HasSubstr("'x' has no known rank"));
+}
+
+std::string operations_page() {
+  const auto operations = converted_operations();
+  std::string page = fmt::format(
+      "# Operations that become ONNX\n\n`muster export onnx` converts these {} operations of "
+      "TensorFlow; another one is an error that names it and its\nnode. This page is written from "
+      "the table in the code; [onnx.md](onnx.md) tells the rest.\n\n| TensorFlow | ONNX |\n| --- | "
+      "--- |\n",
+      operations.size());
+  for (const auto& [op, onnx] : operations) page += fmt::format("| `{}` | {} |\n", op, onnx);
+  return page;
+}
+
+TEST(ConvertedOperations, AreThoseOfThePage) {
+  const std::string path = std::string(MUSTER_SOURCE_DIR) + "/docs/formats/onnx_operations.md";
+  if (std::getenv("MUSTER_WRITE_PAGES") != nullptr) testing::write_bytes(path, operations_page());
+  EXPECT_EQ(testing::read_bytes(path), operations_page())
+      << "write the page again: MUSTER_WRITE_PAGES=1 onnx_test";
 }
 
 TEST(EncodeModel, WritesWhatONNXReads) {

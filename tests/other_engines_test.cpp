@@ -1,0 +1,379 @@
+// What muster exports, run by engines that are not muster's: ONNX's own checker, ONNX's operators
+// in numpy, and OpenCV's dnn module, each as a process.
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+
+#include "muster/checkpoint/bundle_reader.h"
+#include "muster/executor/executable_model.h"
+#include "muster/export/export_saved_model.h"
+#include "muster/graph/export_folder.h"
+#include "muster/graph/freeze.h"
+#include "muster/model/dense.h"
+#include "muster/model/head.h"
+#include "muster/model/model.h"
+#include "muster/model/resnet.h"
+#include "muster/onnx/convert.h"
+#include "muster/records/cifar10.h"
+#include "muster/records/idx.h"
+#include "muster/testing/data_dir.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+namespace nn = torch::nn;
+using testing::run_program;
+using testing::TempDir;
+
+constexpr std::int64_t kExamples = 1000;
+
+std::string npy_type(const at::Tensor& tensor) {
+  if (tensor.scalar_type() == at::kFloat) return "<f4";
+  if (tensor.scalar_type() == at::kLong) return "<i8";
+  if (tensor.scalar_type() == at::kInt) return "<i4";
+  return "|u1";
+}
+
+// As numpy.save writes it.
+void write_npy(const Path& path, const at::Tensor& given) {
+  const auto tensor = given.contiguous();
+  std::string shape;
+  for (const auto size : tensor.sizes()) shape += std::to_string(size) + ",";
+  std::string header =
+      "{'descr': '" + npy_type(tensor) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+  while ((header.size() + 11) % 64 != 0) header += ' ';
+  header += '\n';
+  std::ofstream out(path, std::ios::binary);
+  out << "\x93NUMPY\x01" << '\0' << static_cast<char>(header.size() % 256)
+      << static_cast<char>(header.size() / 256) << header;
+  out.write(static_cast<const char*>(tensor.data_ptr()),
+            static_cast<std::streamsize>(tensor.nbytes()));
+}
+
+void expect_success(const std::filesystem::path& program,
+                    const std::vector<std::string>& arguments) {
+  const auto outcome = run_program(program, arguments, {"MUSTER_LOG_LEVEL=warning"});
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  std::cout << outcome.out;
+}
+
+void expect_script(const std::string& script, const Path& folder,
+                   const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments{ENGINES_DIR + ("/" + script), folder.string()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  expect_success(PYTHON_PROGRAM, arguments);
+}
+
+// Runs muster export.
+void convert(const Path& saved_model, const std::string& format, const Path& file,
+             const std::vector<std::string>& flags) {
+  std::vector<std::string> arguments{"export",    format,     "--saved-model",
+                                     saved_model, "--output", file};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  const auto outcome = run_program(MUSTER_PROGRAM, arguments);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
+/// A model as engines see it: its inputs, what it answers, and the files that hold it.
+class Case {
+ public:
+  Case(Model& model, const Head& head, const Features& examples) {
+    exporting::write_model(model, &head, raw_serving_input(examples.slice(0, 2)),
+                           folder_ / "saved_model");
+    model.eval();
+    const torch::NoGradGuard no_grad;
+    for (const auto& [name, value] : examples) {
+      write_npy(folder_ / ("in." + name + ".npy"), std::get<at::Tensor>(value));
+    }
+    for (const auto& [name, value] :
+         model.call({.features = examples}, Mode::kPredict, &head).predictions) {
+      if (const auto* tensor = std::get_if<at::Tensor>(&value)) outputs_[name] = *tensor;
+    }
+  }
+
+  /// The conversions with these outputs alone; none: all of them.
+  Path files(const std::string& outputs = "") {
+    for (const auto& [name, value] : outputs_) {
+      const Path path = folder_ / ("out." + name + ".npy");
+      std::filesystem::remove(path);
+      if (outputs.empty() || outputs == name) write_npy(path, value);
+    }
+    std::vector<std::string> chosen;
+    if (!outputs.empty()) chosen = {"--outputs", outputs};
+    convert(folder_ / "saved_model", "onnx", folder_ / "model.onnx", chosen);
+    chosen.push_back("--reshaped-inputs");
+    convert(folder_ / "saved_model", "graphdef", folder_ / "model.pb", chosen);
+    return folder_.path();
+  }
+
+ private:
+  TempDir folder_;
+  std::map<std::string, at::Tensor> outputs_;
+};
+
+// Batch norm as a trained model has it; that of a new one changes nothing.
+void randomise_norms(nn::Module& model) {
+  const torch::NoGradGuard no_grad;
+  for (auto& variable : model.named_parameters()) {
+    if (variable.value().dim() == 1) variable.value().uniform_(0.25, 0.75);
+  }
+  for (auto& buffer : model.named_buffers()) {
+    if (buffer.key().ends_with("running_mean")) buffer.value().uniform_(-0.5, 0.5);
+    if (buffer.key().ends_with("running_var")) buffer.value().uniform_(0.5, 2);
+  }
+}
+
+/// The network of examples/mnist, with fewer filters.
+struct SmallCnn : Model {
+  SmallCnn() {
+    conv1 = register_module("conv1", nn::Conv2d(nn::Conv2dOptions(1, 8, 3).padding(1)));
+    norm1 = register_module("norm1", nn::BatchNorm2d(8));
+    conv2 = register_module("conv2", nn::Conv2d(nn::Conv2dOptions(8, 16, 3).padding(1)));
+    norm2 = register_module("norm2", nn::BatchNorm2d(16));
+    dense = register_module("dense", std::make_shared<Dense>(784, 64));
+    norm3 = register_module("norm3", nn::BatchNorm1d(64));
+    logits = register_module("logits", std::make_shared<Dense>(64, 10));
+  }
+  torch::Tensor forward(const Features& x) override {
+    auto y = x.tensor("image").view({-1, 1, 28, 28});
+    y = torch::max_pool2d(torch::relu(norm1->forward(conv1->forward(y))), 2);
+    y = torch::max_pool2d(torch::relu(norm2->forward(conv2->forward(y))), 2);
+    y = y.permute({0, 2, 3, 1}).flatten(1);
+    return logits->forward(torch::relu(norm3->forward(dense->forward(y))));
+  }
+  nn::Conv2d conv1{nullptr}, conv2{nullptr};
+  nn::BatchNorm2d norm1{nullptr}, norm2{nullptr};
+  nn::BatchNorm1d norm3{nullptr};
+  std::shared_ptr<Dense> dense, logits;
+};
+
+/// What images may go through beside that.
+struct ManyImageOperations : Model {
+  ManyImageOperations() {
+    first = register_module("first", nn::Conv2d(nn::Conv2dOptions(3, 8, 3).stride(2).padding(1)));
+    norm = register_module("norm", nn::BatchNorm2d(8));
+    second = register_module("second", nn::Conv2d(nn::Conv2dOptions(8, 8, 3).padding(1)));
+    logits = register_module("logits", nn::Linear(40, 4));
+  }
+  torch::Tensor forward(const Features& x) override {
+    auto y = torch::relu(norm->forward(first->forward(x.tensor("image"))));
+    y = y + torch::leaky_relu(second->forward(y), 0.1);
+    const auto largest = torch::max_pool2d(y, 3, 2, 1);
+    const auto mean = torch::avg_pool2d(y, 2);
+    y = torch::cat({largest, mean}, 1);
+    const auto whole = torch::adaptive_avg_pool2d(y, {1, 1}).flatten(1);
+    return logits->forward(torch::cat({whole, y.mean({2, 3}), y.slice(1, 0, 8).amax({2, 3})}, 1));
+  }
+  nn::Conv2d first{nullptr}, second{nullptr};
+  nn::BatchNorm2d norm{nullptr};
+  nn::Linear logits{nullptr};
+};
+
+/// What rows may go through.
+struct ManyRowOperations : Model {
+  ManyRowOperations() {
+    table = register_module("table", nn::Embedding(11, 6));
+    logits = register_module("logits", nn::Linear(6, 4));
+    scale = register_parameter("scale", torch::rand({3, 1}) + 0.5);
+  }
+  torch::Tensor forward(const Features& x) override {
+    auto y = table->forward(x.tensor("ids")) * scale;                         // [batch, 3, 6]
+    y = torch::softmax(y, 1) + torch::log_softmax(y, 2) - y.clamp(-0.5, 1);   // over two axes
+    y = torch::tanh(y.transpose(1, 2)) / 2 + y.permute({0, 2, 1}).sigmoid();  // [batch, 6, 3]
+    const auto weights = x.tensor("weights").unsqueeze(1).to(torch::kFloat);  // [batch, 1, 3]
+    y = torch::where(y > 0.6, y * weights, torch::zeros_like(y));
+    y = torch::constant_pad_nd(y, {1, 2}, 0.25);  // [batch, 6, 6]
+    y = y + torch::exp(-y.abs()) + torch::rsqrt(y * y + 1) + torch::softplus(y) + torch::elu(y) +
+        torch::erf(y) + torch::log1p(y.square()) + torch::relu6(y);
+    const auto mixed = torch::stack({y.select(2, 0), y.select(2, -1), y.sum(2)}, 1);
+    return logits->forward(mixed.narrow(1, 1, 2).mean(1).view({x.batch_size(), 6}));
+  }
+  nn::Embedding table{nullptr};
+  nn::Linear logits{nullptr};
+  torch::Tensor scale;
+};
+
+at::Tensor mnist_images(const Path& data) {
+  const auto images = read_idx(data / "mnist" / "t10k-images-idx3-ubyte.gz");
+  return torch::from_blob(const_cast<char*>(images.data.data()), {kExamples, 784}, torch::kByte)
+             .to(torch::kFloat) /
+         255;
+}
+
+at::Tensor cifar10_images(const Path& data) {
+  const auto batch = read_cifar10_binary(data / "cifar-10" / "test_batch.bin.xz");
+  return torch::from_blob(const_cast<char*>(batch.pixels.data()), {kExamples, 3, 32, 32},
+                          torch::kByte)
+      .permute({0, 2, 3, 1})
+      .to(torch::kFloat)
+      .contiguous();
+}
+
+TEST(OtherEngines, AnswerAboutMnistAsTheModelDoes) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  torch::manual_seed(1);
+  const auto model = std::make_shared<SmallCnn>();
+  randomise_norms(*model);
+  Case mnist(*model, *multi_class_head(10), {{"image", mnist_images(data)}});
+  expect_script("check_onnx.py", mnist.files());
+  expect_script("check_opencv.py", mnist.files("probabilities"), {"28"});
+}
+
+TEST(OtherEngines, AnswerAboutCifar10AsAResNetDoes) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  torch::manual_seed(2);
+  const auto model = std::make_shared<ResNet>(ResNetOptions{.num_layers = 8});
+  randomise_norms(*model);
+  Case cifar10(*model, *multi_class_head(11), {{"image", cifar10_images(data)}});
+  expect_script("check_onnx.py", cifar10.files());
+  expect_script("check_opencv.py", cifar10.files("probabilities"), {"32"});
+}
+
+TEST(OtherEngines, RunEveryOperationOfImagesInONNX) {
+  torch::manual_seed(3);
+  const auto model = std::make_shared<ManyImageOperations>();
+  randomise_norms(*model);
+  Case images(*model, *multi_class_head(4), {{"image", torch::randn({9, 3, 11, 11})}});
+  expect_script("check_onnx.py", images.files());
+}
+
+TEST(OtherEngines, RunEveryOperationOfRowsInONNX) {
+  torch::manual_seed(4);
+  const auto model = std::make_shared<ManyRowOperations>();
+  const Features examples{{"ids", torch::randint(11, {9, 3}, torch::kLong)},
+                          {"weights", torch::randint(1, 5, {9, 3}, torch::kInt)}};
+  Case rows(*model, *multi_class_head(4, {.label_vocabulary = {"a", "b", "c", "d"}}), examples);
+  expect_script("check_onnx.py", rows.files());
+  Case numbers(*model, *regression_head(4), examples);
+  expect_script("check_onnx.py", numbers.files());
+}
+
+graph::NodeDef node(const std::string& name, const std::string& op, std::vector<std::string> inputs,
+                    graph::Attrs attrs = {}) {
+  attrs.emplace("T", graph::DataType::kFloat);
+  return {.name = name, .op = op, .inputs = std::move(inputs), .attrs = std::move(attrs)};
+}
+
+graph::TensorInfo tensor(const std::string& name, graph::DataType type, graph::Shape shape) {
+  return {.name = name + ":0", .sparse = {}, .dtype = type, .shape = std::move(shape)};
+}
+
+std::vector<std::string> first_lines(const Path& file, std::int64_t count) {
+  std::ifstream text(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::ssize(lines) < count && std::getline(text, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+// A key as part of a file's name.
+std::string file_name(const std::string& prefix, std::string key) {
+  std::replace(key.begin(), key.end(), '/', '|');
+  return prefix + "." + key + ".npy";
+}
+
+// Columns stay outside of ONNX, so the executor computes what they give, and its own answers.
+TEST(OtherEngines, AnswerAboutCensusWhereItsColumnsEnd) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const TempDir folder;
+  const Path test_file = data / "census" / "adult.test.csv";
+  const auto outcome = run_program(
+      CENSUS_PROGRAM, {"--train-files", data / "census" / "adult.data.csv", "--eval-files",
+                       test_file, "--job-dir", folder / "job", "--train-steps", "200",
+                       "--eval-steps", "1", "--seed", "3", "--export-format", "CSV"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Path exported = graph::latest_export(folder / "job" / "export" / "census");
+  convert(exported, "onnx", folder / "model.onnx", {"--signature_def", "predict"});
+
+  auto meta = graph::find_meta_graph(graph::read_saved_model(exported), {"serve"});
+  const auto predict = graph::find_signature(meta, "predict");
+  const BundleReader bundle(graph::variables_prefix(exported));
+  const auto frozen = graph::freeze(meta, predict, &bundle, {.numeric = true});
+  graph::SignatureDef columns{.inputs = predict.inputs, .method_name = predict.method_name};
+  for (const auto& [key, tensor] : frozen.columns) {
+    columns.outputs[key] = frozen.signature.inputs.at(key);
+    columns.outputs[key].name = tensor;
+  }
+  EXPECT_EQ(columns.outputs.size(), frozen.signature.inputs.size());
+  meta.signatures["columns"] = columns;
+  const auto model = executor::ExecutableModel::from(std::move(meta), exported);
+  const executor::Values rows{
+      {"csv_row", executor::StringTensor(first_lines(test_file, kExamples))}};
+  for (const auto& [key, value] : model.run("columns", rows)) {
+    write_npy(folder / file_name("in", key), std::get<at::Tensor>(value));
+  }
+  const auto answers = model.run("predict", rows);
+  for (const auto& [key, info] : frozen.signature.outputs) {
+    write_npy(folder / file_name("out", key), std::get<at::Tensor>(answers.at(key)));
+  }
+  EXPECT_TRUE(frozen.signature.outputs.contains("probabilities"));
+  // Capital gains go up to 99,999 and are not scaled, so float rounds in the hidden layers.
+  expect_script("check_onnx.py", folder.path(), {"1e-4"});
+}
+
+// What feature columns leave: ids with the numbers of their rows, and a table.
+TEST(OtherEngines, LookUpRowsOfATableInONNX) {
+  using graph::DataType;
+  const auto table = torch::rand({5, 3}) - 0.5;
+  const auto ids = torch::tensor({4, 0, 0, 2, 1}, torch::kLong);
+  const auto rows = torch::tensor({0, 0, 1, 3, 3}, torch::kInt);
+  const graph::Attrs types{{"Tidx", DataType::kInt64},
+                           {"Tsegmentids", DataType::kInt32},
+                           {"Tindices", DataType::kInt32},
+                           {"Tnumsegments", DataType::kInt32}};
+  const auto flat = table.contiguous();
+  graph::FrozenGraph frozen;
+  frozen.graph.nodes = {
+      graph::placeholder_node("ids", DataType::kInt64, {-1}),
+      graph::placeholder_node("rows", DataType::kInt32, {-1}),
+      graph::placeholder_node("count", DataType::kInt32, {}),
+      graph::constant_node("table",
+                           graph::TensorValue::of<float>(
+                               {5, 3}, std::span<const float>(flat.data_ptr<float>(), 15))),
+      graph::constant_node("axis", graph::TensorValue::scalar(std::int32_t{0})),
+      node("sum", "SparseSegmentSumWithNumSegments", {"table", "ids", "rows", "count"}, types),
+      node("mean", "SparseSegmentMeanWithNumSegments", {"table", "ids", "rows", "count"}, types),
+      node("sqrtn", "SparseSegmentSqrtNWithNumSegments", {"table", "ids", "rows", "count"}, types),
+      node("gathered", "GatherV2", {"table", "ids", "axis"},
+           {{"Tparams", DataType::kFloat}, {"Tindices", DataType::kInt64}}),
+      node("unsorted", "UnsortedSegmentSum", {"gathered", "rows", "count"}, types),
+      node("quotient", "DivNoNan", {"mean", "unsorted"}),
+  };
+  frozen.signature.inputs = {{"ids", tensor("ids", DataType::kInt64, {-1})},
+                             {"rows", tensor("rows", DataType::kInt32, {-1})},
+                             {"count", tensor("count", DataType::kInt32, {})}};
+  for (const auto* name : {"mean", "quotient", "sqrtn", "sum", "unsorted"}) {
+    frozen.signature.outputs.emplace(name, tensor(name, DataType::kFloat, {-1, 3}));
+  }
+  const auto sum =
+      torch::zeros({4, 3}).index_add(0, rows.to(torch::kLong), table.index_select(0, ids));
+  const auto counts = torch::tensor({2.0F, 1.0F, 1.0F, 2.0F}).unsqueeze(1);
+  const auto mean = sum / counts;
+  const TempDir folder;
+  write_npy(folder / "in.ids.npy", ids);
+  write_npy(folder / "in.rows.npy", rows);
+  write_npy(folder / "in.count.npy", torch::tensor(4, torch::kInt));
+  write_npy(folder / "out.sum.npy", sum);
+  write_npy(folder / "out.unsorted.npy", sum);
+  write_npy(folder / "out.mean.npy", mean);
+  write_npy(folder / "out.sqrtn.npy", sum / counts.sqrt());
+  write_npy(folder / "out.quotient.npy",
+            torch::where(sum == 0, torch::zeros_like(sum), mean / sum));
+  testing::write_bytes(folder / "model.onnx", onnx::encode_model(onnx::convert(frozen)));
+  expect_script("check_onnx.py", folder.path());
+}
+
+}  // namespace
+}  // namespace muster
