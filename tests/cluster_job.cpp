@@ -11,6 +11,7 @@
 #include "muster/base/program.h"
 #include "muster/base/random.h"
 #include "muster/distribution/collective.h"
+#include "muster/distribution/parameter_server.h"
 #include "muster/estimator/estimator.h"
 #include "muster/features/collate.h"
 #include "muster/features/column_set.h"
@@ -109,7 +110,11 @@ muster::Estimator make_estimator(const Flags& flags) {
   config.log_step_count_steps = 10;
   config.peer_timeout = std::chrono::milliseconds(flags.peer_timeout_ms);
   config.join_timeout = std::chrono::milliseconds(flags.join_timeout_ms);
-  if (config.task.cluster.count() > 1) {
+  if (config.task.num_ps_replicas > 0) {
+    config.train_distribute = [](const muster::RunConfig& run) {
+      return muster::make_parameter_server(run);
+    };
+  } else if (config.task.cluster.count() > 1) {
     config.train_distribute = [flags](const muster::RunConfig& run) {
       return muster::make_collective(run, {.slice_above = flags.slice_above});
     };
@@ -138,6 +143,10 @@ int run(int argc, char** argv) {
   app.add_option("--seed", flags.seed);
   CLI11_PARSE(app, argc, argv);
   auto estimator = make_estimator(flags);
+  if (estimator.config().task.task.type == muster::job::kPs) {
+    muster::serve_parameters(estimator.options(), estimator.config());
+    return 0;
+  }
   estimator.train(input(flags), {.max_steps = flags.steps});
   return 0;
 }

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,17 +35,22 @@ Words operator+(Words left, const Words& right) {
   return left;
 }
 
-// A port that was free a moment ago.
-int free_port() {
-  const int handle = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  EXPECT_EQ(::bind(handle, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(::getsockname(handle, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  ::close(handle);
-  return ntohs(address.sin_port);
+// Ports that were free a moment ago, each another.
+std::vector<int> free_ports(std::size_t count) {
+  std::vector<int> handles, ports;
+  for (std::size_t i = 0; i < count; ++i) {
+    const int handle = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(handle, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::getsockname(handle, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    ports.push_back(ntohs(address.sin_port));
+    handles.push_back(handle);
+  }
+  for (const int handle : handles) ::close(handle);
+  return ports;
 }
 
 std::string hash_of(const Path& model_dir) {
@@ -62,24 +68,33 @@ std::string hash_alone(const Words& flags) {
   return hash_of(folder.path());
 }
 
-/// A chief and workers, each with a model folder of its own: there is no shared disk.
+std::string addresses(std::span<const int> ports) {
+  std::string list;
+  for (const int port : ports) {
+    list += fmt::format("{}\"127.0.0.1:{}\"", list.empty() ? "" : ", ", port);
+  }
+  return list;
+}
+
+/// A chief, workers and servers, each with a model folder of its own: there is no shared disk.
 class Cluster {
  public:
-  Cluster(std::size_t workers, Words flags) : flags_(std::move(flags)) {
-    std::string list;
-    chief_address_ = fmt::format("127.0.0.1:{}", free_port());
-    for (std::size_t i = 0; i < workers; ++i) {
-      list += fmt::format("{}\"127.0.0.1:{}\"", i == 0 ? "" : ", ", free_port());
-    }
-    cluster_ = fmt::format(R"({{"chief": ["{}"], "worker": [{}]}})", chief_address_, list);
-    tasks_.resize(workers + 1);
+  Cluster(std::size_t workers, std::size_t servers, Words flags)
+      : workers_(workers), flags_(std::move(flags)) {
+    const auto ports = free_ports(1 + workers + servers);
+    const std::span all(ports);
+    cluster_ =
+        fmt::format(R"({{"chief": [{}], "worker": [{}], "ps": [{}]}})", addresses(all.first(1)),
+                    addresses(all.subspan(1, workers)), addresses(all.last(servers)));
+    tasks_.resize(1 + workers + servers);
     for (std::size_t i = 0; i < tasks_.size(); ++i) start(i);
   }
+  Cluster(std::size_t workers, Words flags) : Cluster(workers, 0, std::move(flags)) {}
 
-  // Task 0 is the chief, task i worker i - 1.
+  // Task 0 is the chief, then come workers, then servers.
   void start(std::size_t task) {
-    const std::string type = task == 0 ? "chief" : "worker";
-    const auto index = task == 0 ? 0 : task - 1;
+    const std::string type = task == 0 ? "chief" : task <= workers_ ? "worker" : "ps";
+    const auto index = task == 0 ? 0 : task <= workers_ ? task - 1 : task - 1 - workers_;
     const std::string environment =
         fmt::format(R"(TF_CONFIG={{"cluster": {}, "task": {{"type": "{}", "index": {}}}}})",
                     cluster_, type, index);
@@ -112,8 +127,9 @@ class Cluster {
 
  private:
   TempDir folder_;
+  std::size_t workers_;
   Words flags_;
-  std::string chief_address_, cluster_;
+  std::string cluster_;
   std::vector<std::unique_ptr<RunningProgram>> tasks_;
 };
 
@@ -229,6 +245,96 @@ TEST(Collective, WorkersGiveUpOnAChiefThatDoesNotComeBackAndNameIt) {
   const Outcome worker = cluster.wait(1);
   EXPECT_EQ(worker.status, 75) << worker.err;
   EXPECT_THAT(worker.err, HasSubstr("chief:0"));
+}
+
+TEST(ParameterServer, GivesTheWeightsOfOneProcess) {
+  for (const std::string replicas : {"4", "3"}) {
+    const Words flags{"--steps", "40", "--replicas", replicas};
+    const std::string alone = hash_alone(flags);
+    for (const std::size_t servers : {1U, 2U, 3U}) {
+      for (const std::size_t workers : {0U, 1U, 3U}) {
+        if (replicas == "3" && servers != 2) continue;
+        Cluster cluster(workers, servers, flags);
+        cluster.wait_all();
+        EXPECT_EQ(hash_of(cluster.chief_folder()), alone)
+            << replicas << " replicas, " << workers << " workers, " << servers << " servers";
+      }
+    }
+  }
+}
+
+TEST(ParameterServer, EndsTogetherWhenUnevenInputsEnd) {
+  const Words flags{"--steps", "1000", "--replicas", "3", "--examples", "102"};
+  Cluster cluster(2, 2, flags);
+  cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(ParameterServer, GoesOnWithoutAWorkerAndTakesItBack) {
+  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+  Cluster cluster(2, 2, flags + Words{"--step-ms", "10"});
+  cluster.wait_for_step(10);
+  cluster.kill(1);
+  EXPECT_EQ(cluster.wait(1).status, 128 + SIGKILL);
+  cluster.wait_for_step(30);
+  cluster.start(1);
+  cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(ParameterServer, ARestartedChiefTakesWhatTheServersHave) {
+  const Words flags{"--steps", "60", "--replicas", "2"};
+  Cluster cluster(1, 2, flags + Words{"--step-ms", "20", "--save-steps", "20"});
+  cluster.wait_for_step(20);
+  cluster.kill(0);
+  EXPECT_EQ(cluster.wait(0).status, 128 + SIGKILL);
+  cluster.start(0);
+  cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(ParameterServer, AfterTheLossOfAServerAllGoBackToTheLastCheckpoint) {
+  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+  Cluster cluster(1, 2, flags + Words{"--step-ms", "10"});
+  cluster.wait_for_step(20);
+  cluster.kill(2);
+  EXPECT_EQ(cluster.wait(2).status, 128 + SIGKILL);
+  cluster.start(2);
+  const Outcome chief = cluster.wait(0);
+  EXPECT_EQ(chief.status, 0) << chief.err;
+  EXPECT_THAT(chief.err, HasSubstr("all go back to the last checkpoint"));
+  EXPECT_EQ(cluster.wait(1).status, 0);
+  EXPECT_EQ(cluster.wait(2).status, 0);
+  EXPECT_EQ(cluster.wait(3).status, 0);
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(ParameterServer, AServerThatDoesNotComeBackIsNamed) {
+  const Words flags{"--steps",   "1000", "--replicas",        "2",   "--save-steps", "10",
+                    "--step-ms", "10",   "--join-timeout-ms", "1000"};
+  Cluster cluster(1, 1, flags);
+  cluster.wait_for_step(10);
+  cluster.kill(2);
+  for (const std::size_t task : {0U, 1U}) {
+    const Outcome outcome = cluster.wait(task);
+    EXPECT_EQ(outcome.status, 75) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("ps:0 did not come within 1 s"));
+  }
+}
+
+TEST(ParameterServer, KilledAtRandomItEndsWithTheWeightsOfAQuietRun) {
+  const Words flags{"--steps", "150", "--replicas", "4", "--save-steps", "10"};
+  Cluster cluster(2, 2, flags + Words{"--step-ms", "10"});
+  Random random(7, 0, 0);
+  for (std::int64_t step = 10; step <= 120; step += 10) {
+    cluster.wait_for_step(step);
+    const auto task = static_cast<std::size_t>(random.uniform(0, 5));
+    cluster.kill(task);
+    cluster.wait(task);
+    cluster.start(task);
+  }
+  cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
 }  // namespace

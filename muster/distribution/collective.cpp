@@ -12,6 +12,7 @@
 
 #include "muster/base/log.h"
 #include "muster/base/wait.h"
+#include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/image_internal.h"
 #include "muster/distribution/membership_internal.h"
 #include "muster/distribution/step_codec_internal.h"
@@ -34,14 +35,13 @@ class Collective final : public Strategy {
   std::string describe() const override;
   RunTerms join(const RunTerms& own) override { return membership_.join(own); }
   void synchronize(const std::function<RunImage()>& image,
-                   const std::function<void(const RunImage&)>& take) override;
+                   const std::function<void(const RunImage&)>& take,
+                   const std::function<void()>& go_back) override;
   ReplicaRange replicas() const override { return group_->replicas(); }
   std::optional<StepParts> sum(std::int64_t step, StepParts own, StepNotes& notes) override;
   void finish(std::int64_t step, bool early) override { membership_.finish(step, early); }
 
  private:
-  StepParts add_up(std::vector<ReceivedStep>& received, StepParts& own, const StepNotes& notes,
-                   bool sliced) const;
   bool exchange_slices(at::Tensor& flat, std::int64_t step);
 
   const RunConfig config_;
@@ -62,7 +62,8 @@ std::string Collective::describe() const {
 }
 
 void Collective::synchronize(const std::function<RunImage()>& image,
-                             const std::function<void(const RunImage&)>& take) {
+                             const std::function<void(const RunImage&)>& take,
+                             const std::function<void()>& /*go_back*/) {
   const RunImage own = image();
   const Deadline deadline = synchronize_deadline(config_, has_state_);
   const Progress progress = has_state_ ? Progress{own.step, own.left_out} : Progress{.step = -1};
@@ -87,39 +88,6 @@ void Collective::synchronize(const std::function<RunImage()>& image,
 }
 
 // --------------------------------------------------------------------------------- a step
-
-// The sums of all parts; of the dense gradients where they are sliced, only this task's slice.
-StepParts Collective::add_up(std::vector<ReceivedStep>& received, StepParts& own,
-                             const StepNotes& notes, bool sliced) const {
-  const torch::NoGradGuard no_grad;
-  StepParts total{.present = own.present,
-                  .examples = own.examples,
-                  .losses = std::move(own.losses),
-                  .spec = std::move(own.spec)};
-  TreeSum<Gradients> sum(membership_.terms().replicas,
-                         [](Gradients& into, Gradients&& from) { add_gradients(into, from); });
-  const auto report = [&](TreeSum<Gradients>::Parts& parts) {
-    for (auto& [part, value] : parts) sum.report_part(part, std::move(value));
-  };
-  if (sliced) {
-    const Slice slice = slice_of(notes.flat_size, group_->rank(), group_->size());
-    for (auto& [part, value] : own.sums) {
-      if (value) value->flat = value->flat.slice(0, slice.first, slice.last);
-    }
-  }
-  report(own.sums);
-  for (ReceivedStep& other : received) {
-    total.present += other.parts.present;
-    total.examples += other.parts.examples;
-    for (std::int64_t r = other.replicas.first; r < other.replicas.last; ++r) {
-      const auto index = static_cast<std::size_t>(r);
-      total.losses[index] = std::move(other.parts.losses[index]);
-    }
-    report(other.parts.sums);
-  }
-  total.sums = sum.take_parts();
-  return total;
-}
 
 // Makes whole gradients of the slices that the tasks have added up. False when the run has ended.
 bool Collective::exchange_slices(at::Tensor& flat, std::int64_t step) {
@@ -183,7 +151,12 @@ std::optional<StepParts> Collective::sum(std::int64_t step, StepParts own, StepN
     }
   }
   if (size == 1 && !membership_.check()) return std::nullopt;
-  StepParts total = add_up(received, own, notes, sliced);
+  if (sliced) {
+    for (auto& [part, value] : own.sums) {
+      if (value) value->flat = value->flat.slice(0, mine.first, mine.last);
+    }
+  }
+  StepParts total = add_parts(membership_.terms().replicas, std::move(own), received);
   if (sliced && total.present > 0) {
     at::Tensor whole = at::empty({notes.flat_size}, at::kFloat);
     auto& sum = total.sums.begin()->second;

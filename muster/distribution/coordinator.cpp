@@ -32,6 +32,7 @@ std::pair<int, std::string> order_of(const std::string& task, const Join& join) 
 Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       due_(Clock::now() + options_.join_timeout),
+      missing_since_(options_.servers > 0 ? std::optional(Clock::now()) : std::nullopt),
       watcher_([this] { watch(); }) {}
 
 Coordinator::~Coordinator() { stop(); }
@@ -176,15 +177,16 @@ std::string Coordinator::missing_servers() const {
 
 // Those that hold variables are waited for; the others are told when all of them are there.
 void Coordinator::begin_epoch() {
+  due_.reset();
   if (count(true) < options_.servers) {
-    if (!due_) {
-      due_ = Clock::now() + options_.join_timeout;
+    if (!missing_since_) {
+      missing_since_ = Clock::now();
       log::warning("the run waits for {}, which it cannot do without", missing_servers());
     }
     return;
   }
+  missing_since_.reset();
   started_ = true;
-  due_.reset();
   ++epoch_;
   EpochPlan plan{.number = epoch_, .trainers = count(false)};
   auto ranges = deal(options_.terms.replicas, plan.trainers);
@@ -248,15 +250,20 @@ void Coordinator::choose_source() {
 }
 
 void Coordinator::begin_epoch_if_due() {
-  if (end_step_ || !due_ || Clock::now() < *due_) return;
+  if (end_step_) return;
+  const auto now = Clock::now();
   const double seconds = std::chrono::duration<double>(options_.join_timeout).count();
-  if (count(true) < options_.servers) {
+  if (missing_since_ && now - *missing_since_ > options_.join_timeout) {
     const std::string why =
         fmt::format("{} did not come within {:.0f} s, and the run cannot do without",
                     missing_servers(), seconds);
     log::error("{}", why);
     for (auto& [order, member] : members_) tell(member, MessageType::kFailed, why);
-    due_.reset();
+    missing_since_ = now;
+  }
+  if (!due_ || now < *due_) return;
+  if (members_.empty()) {
+    due_ = now + kBrokenGrace;
     return;
   }
   if (!started_) {

@@ -89,6 +89,8 @@ class Coordinator {
   std::optional<std::int64_t> end_step_;
   /// When a new epoch begins at the latest, if one is to.
   std::optional<Clock::time_point> due_;
+  /// Since when a server has been missing; nothing while all are there.
+  std::optional<Clock::time_point> missing_since_;
   // Last: it uses all of the above.
   std::jthread watcher_;
 };

@@ -73,6 +73,15 @@ void Group::send(std::size_t to, MessageType type, std::string_view head,
 }
 
 std::optional<net::Frame> Group::take(std::size_t from, MessageType type, const std::string& what) {
+  auto frame = take_any(from, what);
+  if (frame && frame->type != static_cast<std::uint32_t>(type)) {
+    throw Internal("{} sent a message of type {} where one of type {} was due: {}",
+                   plan_.members[from].task, frame->type, static_cast<std::uint32_t>(type), what);
+  }
+  return frame;
+}
+
+std::optional<net::Frame> Group::take_any(std::size_t from, const std::string& what) {
   Peer& peer = peers_[from];
   std::unique_lock lock(mutex_);
   // What has come is good also when the sender is gone by now.
@@ -83,10 +92,6 @@ std::optional<net::Frame> Group::take(std::size_t from, MessageType type, const 
   if (!peer.frames.empty()) {
     net::Frame frame = std::move(peer.frames.front());
     peer.frames.pop_front();
-    if (frame.type != static_cast<std::uint32_t>(type)) {
-      throw Internal("{} sent a message of type {} where one of type {} was due: {}",
-                     plan_.members[from].task, frame.type, static_cast<std::uint32_t>(type), what);
-    }
     return frame;
   }
   if (ended_) return std::nullopt;

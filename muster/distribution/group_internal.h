@@ -39,6 +39,8 @@ class Group {
   /// The next message from that task, which must be of this type. `what` says what is waited for:
   /// "the gradients of step 12". Throws PeersChanged; nothing when the run has ended.
   std::optional<net::Frame> take(std::size_t from, MessageType type, const std::string& what);
+  /// The same for a message of any type.
+  std::optional<net::Frame> take_any(std::size_t from, const std::string& what);
 
   /// Ends all waits with PeersChanged, or quietly because the run has ended. Any thread.
   void interrupt(const std::string& why);

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "muster/base/log.h"
+#include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/head_codec_internal.h"
 #include "muster/distribution/image_internal.h"
-#include "muster/distribution/step_codec_internal.h"
 
 namespace muster::internal {
 namespace {
@@ -17,7 +17,8 @@ constexpr std::size_t kTensorPiece = std::size_t{16} << 20;
 }  // namespace
 
 Deadline synchronize_deadline(const RunConfig& config, bool has_state) {
-  if (has_state && !config.is_chief()) return Deadline::after(config.join_timeout + std::chrono::seconds(5));
+  if (has_state && !config.is_chief())
+    return Deadline::after(config.join_timeout + std::chrono::seconds(5));
   return Deadline::after(config.session_creation_timeout_secs);
 }
 

@@ -188,11 +188,12 @@ void Membership::connect_control(const Deadline& deadline) {
   }
   std::shared_ptr<net::Connection> control = net::Connection::connect(
       chief_.address, self_, kControlPurpose, deadline, {.peer_task = chief_.task.name()});
-  control->send(
-      static_cast<std::uint32_t>(MessageType::kJoin),
-      encode(Join{
-          .terms = terms_, .address = own_address(config_.task), .is_chief = config_.is_chief()}),
-      deadline);
+  control->send(static_cast<std::uint32_t>(MessageType::kJoin),
+                encode(Join{.terms = terms_,
+                            .address = own_address(config_.task),
+                            .is_chief = config_.is_chief(),
+                            .is_server = config_.task.task.type == job::kPs}),
+                deadline);
   std::unique_lock lock(mutex_);
   control_ = control;
   control_lost_.clear();

@@ -1,62 +1,11 @@
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/full.h>
-
-#include <array>
-#include <memory>
+#include <algorithm>
 #include <utility>
 
+#include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/head_codec_internal.h"
 #include "muster/distribution/step_codec_internal.h"
 
 namespace muster::internal {
-namespace {
-
-// Every piece begins at a multiple of this, as the body does.
-constexpr std::size_t kAlignment = 64;
-constexpr std::array<std::byte, kAlignment> kPadding{};
-
-void add_piece(std::vector<std::span<const std::byte>>& body, std::span<const std::byte> piece) {
-  if (piece.empty()) return;
-  body.push_back(piece);
-  const std::size_t rest = piece.size() % kAlignment;
-  if (rest != 0) body.push_back(std::span(kPadding).first(kAlignment - rest));
-}
-
-/// Cuts tensors out of a body, in the order in which they were added.
-class BodyReader {
- public:
-  explicit BodyReader(net::Buffer body) : body_(std::make_shared<net::Buffer>(std::move(body))) {}
-
-  at::Tensor tensor(at::IntArrayRef sizes, at::ScalarType type) {
-    std::uint64_t bytes = c10::elementSize(type);
-    const std::uint64_t left = body_->size() - next_;
-    for (const std::int64_t size : sizes) {
-      if (size < 0 || (size > 0 && bytes > left / static_cast<std::uint64_t>(size))) {
-        throw DataLoss("a message holds less than its head says");
-      }
-      bytes *= static_cast<std::uint64_t>(size);
-    }
-    std::byte* data = body_->data() + next_;
-    next_ = std::min(body_->size(), next_ + (bytes + kAlignment - 1) / kAlignment * kAlignment);
-    // The tensor keeps the body.
-    return at::from_blob(
-        data, sizes, [keep = body_](void*) {}, at::TensorOptions(type));
-  }
-
- private:
-  std::shared_ptr<net::Buffer> body_;
-  std::size_t next_ = 0;
-};
-
-}  // namespace
-
-std::span<std::byte> bytes_of(const at::Tensor& tensor) {
-  if (!tensor.is_contiguous() || !tensor.device().is_cpu()) {
-    throw Internal("a tensor that is sent is not contiguous on the CPU");
-  }
-  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
-}
-
 Slice slice_of(std::int64_t elements, std::size_t rank, std::size_t ranks) {
   // Whole cache lines, so that additions are aligned.
   constexpr std::int64_t kLine = 16;
@@ -80,12 +29,8 @@ StepMessage encode_step(std::int64_t step, std::int64_t sequence, const StepPart
   head.put(parts.examples);
   for (std::int64_t r = replicas.first; r < replicas.last; ++r) {
     const auto index = static_cast<std::size_t>(r);
-    const at::Tensor& loss = parts.losses[index];
-    head.put_number(loss.defined() ? 1 : 0);
-    if (loss.defined()) head.put(loss.item<double>());
-    const auto& position = notes.positions[index];
-    head.put_number(position ? 1 : 0);
-    if (position) head.put(*position);
+    put_loss(head, parts.losses[index]);
+    put_position(head, notes.positions[index]);
   }
   head.put_number(parts.sums.size());
   for (const auto& [part, sum] : parts.sums) {
@@ -96,13 +41,7 @@ StepMessage encode_step(std::int64_t step, std::int64_t sequence, const StepPart
     add_piece(message.body,
               bytes_of(sum->flat).subspan(static_cast<std::size_t>(slice.first) * 4,
                                           static_cast<std::size_t>(slice.size()) * 4));
-    for (const RowGradient& rows : sum->rows) {
-      head.put(rows.empty() ? 0 : rows.values.size(0));
-      head.put(rows.empty() ? 0 : rows.values.size(1));
-      if (rows.empty()) continue;
-      add_piece(message.body, bytes_of(rows.rows));
-      add_piece(message.body, bytes_of(rows.values));
-    }
+    for (const RowGradient& rows : sum->rows) put_rows(head, message.body, rows);
   }
   if (replicas.contains(0)) {
     for (const at::Tensor& buffer : notes.buffers) add_piece(message.body, bytes_of(buffer));
@@ -112,16 +51,6 @@ StepMessage encode_step(std::int64_t step, std::int64_t sequence, const StepPart
 }
 
 namespace {
-
-RowGradient read_rows(HeadReader& head, BodyReader& body) {
-  const std::int64_t count = head.number();
-  const std::int64_t width = head.number();
-  if (count == 0) return {};
-  RowGradient rows;
-  rows.rows = body.tensor({count}, at::kLong);
-  rows.values = body.tensor({count, width}, at::kFloat);
-  return rows;
-}
 
 void read_parts(HeadReader& head, BodyReader& body, std::int64_t replicas, Slice slice,
                 const StepNotes& notes, ReceivedStep& received) {
@@ -168,11 +97,8 @@ ReceivedStep decode_step(std::string_view bytes, net::Buffer memory, std::int64_
   received.parts.examples = head.number();
   received.parts.losses.resize(static_cast<std::size_t>(replicas));
   for (std::int64_t r = range.first; r < range.last; ++r) {
-    if (head.number() != 0) {
-      received.parts.losses[static_cast<std::size_t>(r)] = at::full({}, head.real(), at::kFloat);
-    }
-    received.positions.emplace_back();
-    if (head.number() != 0) received.positions.back() = std::string(head.text());
+    received.parts.losses[static_cast<std::size_t>(r)] = read_loss(head);
+    received.positions.push_back(read_position(head));
   }
   read_parts(head, body, replicas, slice, notes, received);
   if (range.contains(0)) {
@@ -182,6 +108,31 @@ ReceivedStep decode_step(std::string_view bytes, net::Buffer memory, std::int64_
   }
   if (!head.at_end()) throw DataLoss("a message of a step is longer than it can be");
   return received;
+}
+
+StepParts add_parts(std::int64_t replicas, StepParts own, std::vector<ReceivedStep> received) {
+  StepParts total{.present = own.present,
+                  .examples = own.examples,
+                  .losses = std::move(own.losses),
+                  .spec = std::move(own.spec)};
+  total.losses.resize(static_cast<std::size_t>(replicas));
+  TreeSum<Gradients> sum(replicas,
+                         [](Gradients& into, Gradients&& from) { add_gradients(into, from); });
+  const auto report = [&](TreeSum<Gradients>::Parts& parts) {
+    for (auto& [part, value] : parts) sum.report_part(part, std::move(value));
+  };
+  report(own.sums);
+  for (ReceivedStep& other : received) {
+    total.present += other.parts.present;
+    total.examples += other.parts.examples;
+    for (std::int64_t r = other.replicas.first; r < other.replicas.last; ++r) {
+      const auto index = static_cast<std::size_t>(r);
+      total.losses[index] = std::move(other.parts.losses[index]);
+    }
+    report(other.parts.sums);
+  }
+  total.sums = sum.take_parts();
+  return total;
 }
 
 }  // namespace muster::internal

@@ -47,7 +47,7 @@ ReceivedStep decode_step(std::string_view head, net::Buffer body, std::int64_t s
                          std::int64_t sequence, std::int64_t replicas, Slice slice,
                          const StepNotes& notes);
 
-/// The memory of a contiguous tensor on the CPU.
-std::span<std::byte> bytes_of(const at::Tensor& tensor);
+/// The parts of all tasks together, added in the order of the tree.
+StepParts add_parts(std::int64_t replicas, StepParts own, std::vector<ReceivedStep> received);
 
 }  // namespace muster::internal

@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/estimator/towers.h"
 #include "muster/optim/named_tensor.h"
+#include "muster/optim/updater.h"
 
 namespace muster {
 
@@ -48,6 +49,16 @@ struct StepNotes {
   std::size_t tables = 0;
 };
 
+/// What became of a step whose update was made elsewhere.
+struct StepOutcome {
+  std::int64_t present = 0;
+  std::int64_t examples = 0;
+  /// As in StepParts, of all replicas.
+  std::vector<at::Tensor> losses{};
+  /// "loss" or "gradient" where that was not finite, and nothing was updated.
+  std::string not_finite{};
+};
+
 /// The processes of the run are others than before: what is under way is void. The loop then calls
 /// Strategy::synchronize() and makes the step again.
 class PeersChanged : public Unavailable {
@@ -71,16 +82,31 @@ class Strategy {
 
   /// Agrees on who takes part from here on, and brings every process to the state of the one that
   /// is furthest: the tensors of `image()` are then written to and `take` is called with the step
-  /// and the state of the run. Called before the first step, and after PeersChanged. Throws Unavailable,
-  /// naming the task, when the chief does not come (back) in time.
+  /// and the state of the run. Called before the first step, and after PeersChanged. Throws
+  /// Unavailable, naming the task, when the chief does not come (back) in time. `go_back` brings
+  /// this process, the chief, back to its last checkpoint: it is called when a process lost what
+  /// only it had, before the chief's image is taken.
   virtual void synchronize(const std::function<RunImage()>& image,
-                           const std::function<void(const RunImage& from)>& take) = 0;
+                           const std::function<void(const RunImage& from)>& take,
+                           const std::function<void()>& go_back) = 0;
   /// Those that this process runs until the next PeersChanged.
   virtual ReplicaRange replicas() const = 0;
 
   /// Adds up what all processes have. Every one gets the same, with the losses and the positions of
   /// all replicas, or nothing when the chief has ended the run. Throws PeersChanged.
   virtual std::optional<StepParts> sum(std::int64_t step, StepParts own, StepNotes& notes) = 0;
+
+  /// Whether variables and slots live elsewhere: then update() is called in the place of sum(), and
+  /// what attach() was given is a copy.
+  virtual bool keeps_variables() const { return false; }
+  /// Called once, before synchronize(). Both outlive the strategy's use of them.
+  virtual void attach(const Variables& /*variables*/, const Updater& /*updater*/) {}
+  /// Hands over what this process has, and has the variables' next values written. Nothing when the
+  /// chief has ended the run. Throws PeersChanged, with all values as they were.
+  virtual std::optional<StepOutcome> update(std::int64_t step, StepParts own, StepNotes& notes);
+  /// Has the slots written that belong to the variables' values; the chief calls it before it
+  /// saves. Throws PeersChanged.
+  virtual void fetch_slots() {}
 
   /// The chief ends the run at this step for all; others leave it, `early` if there is more to do.
   virtual void finish(std::int64_t step, bool early) = 0;

@@ -111,7 +111,11 @@ struct TrainLoop::Impl final : TrainSession {
   void join(TowerOptions& tower_options);
   void synchronize();
   void take_over(const RunImage& from);
+  void go_back();
+  StepNotes notes();
+  void after_peers_changed(const PeersChanged& error);
   bool add_others(StepParts& parts);
+  bool update_elsewhere(StepParts parts);
   std::optional<std::string> position_of(std::int64_t replica);
   void restore(const OpenCheckpoint& checkpoint, const std::optional<RunState>& saved);
   void warm_start_variables();
@@ -227,6 +231,15 @@ RunState TrainLoop::Impl::run_state() const {
 }
 
 TrainSession::Content TrainLoop::Impl::content() {
+  for (bool fetched_all = strategy == nullptr; !fetched_all;) {
+    try {
+      strategy->fetch_slots();
+      fetched_all = true;
+    } catch (const PeersChanged& error) {
+      log::warning("slots are asked for again: {}", error.what());
+      synchronize();
+    }
+  }
   if (strategy == nullptr) {
     for (std::int64_t r = mine.first; r < mine.last; ++r) {
       positions[static_cast<std::size_t>(r)] = position_of(r);
@@ -325,6 +338,10 @@ void TrainLoop::Impl::join(TowerOptions& tower_options) {
     throw Unimplemented(
         "nan_policy kRollBack works in one process alone so far; use kStop or kSkip in a cluster");
   }
+  if (options.moving_average && strategy->keeps_variables()) {
+    throw Unimplemented(
+        "moving_average needs the variables in the process; train without ps tasks");
+  }
   // What a task was not told is not its to say.
   const bool decides = config().is_chief();
   const RunTerms terms =
@@ -351,6 +368,17 @@ void TrainLoop::Impl::take_over(const RunImage& from) {
   inputs_from = from.inputs_from;
 }
 
+// To the last checkpoint.
+void TrainLoop::Impl::go_back() {
+  flush_checkpoints();
+  const auto checkpoint = restore_latest(config().model_dir);
+  if (!checkpoint) throw FailedPrecondition("there is no checkpoint to go back to");
+  const auto saved = parse_run_state(
+      checkpoint->state_json, checkpoint_state_json_path(checkpoint->bundle.prefix()).string());
+  restore(*checkpoint, saved);
+  resume_inputs(saved);
+}
+
 void TrainLoop::Impl::synchronize() {
   wait_until_copied();
   const auto image = [this] {
@@ -360,14 +388,13 @@ void TrainLoop::Impl::synchronize() {
                     .state_json = to_json(run_state()),
                     .tensors = variables()};
   };
-  strategy->synchronize(image, [this](const RunImage& from) { take_over(from); });
+  strategy->synchronize(
+      image, [this](const RunImage& from) { take_over(from); }, [this] { go_back(); });
   mine = strategy->replicas();
   if (inputs_wanted) open_inputs();
 }
 
-// Makes the parts of this process those of all. False when there is no step to finish: the run has
-// ended, or the others are others now.
-bool TrainLoop::Impl::add_others(StepParts& parts) {
+StepNotes TrainLoop::Impl::notes() {
   StepNotes notes{.positions = positions,
                   .buffers = towers->buffers(),
                   .flat_size = towers->variables().flat().numel(),
@@ -375,21 +402,68 @@ bool TrainLoop::Impl::add_others(StepParts& parts) {
   for (std::int64_t r = mine.first; r < mine.last; ++r) {
     notes.positions[static_cast<std::size_t>(r)] = position_of(r);
   }
+  return notes;
+}
+
+void TrainLoop::Impl::after_peers_changed(const PeersChanged& error) {
+  log::warning("step {} is made again: {}", global_step() + 1, error.what());
+  towers->discard();
+  synchronize();
+}
+
+// Makes the parts of this process those of all. False when there is no step to finish: the run has
+// ended, or the others are others now.
+bool TrainLoop::Impl::add_others(StepParts& parts) {
+  StepNotes said = notes();
   try {
-    auto total = strategy->sum(global_step(), std::move(parts), notes);
+    auto total = strategy->sum(global_step(), std::move(parts), said);
     if (!total) {
       request_stop("the chief has ended the run");
       return false;
     }
     parts = std::move(*total);
-    positions = std::move(notes.positions);
+    positions = std::move(said.positions);
     return true;
   } catch (const PeersChanged& error) {
-    log::warning("step {} is made again: {}", global_step() + 1, error.what());
+    after_peers_changed(error);
+    return false;
   }
-  towers->discard();
-  synchronize();
-  return false;
+}
+
+// The whole step, where those who hold the variables make it. False at the end of the input.
+bool TrainLoop::Impl::update_elsewhere(StepParts parts) {
+  StepNotes said = notes();
+  last.spec = std::move(parts.spec);
+  // The values are written to.
+  wait_until_copied();
+  std::optional<StepOutcome> outcome;
+  try {
+    outcome = strategy->update(global_step(), std::move(parts), said);
+  } catch (const PeersChanged& error) {
+    after_peers_changed(error);
+    return true;
+  }
+  if (!outcome) {
+    request_stop("the chief has ended the run");
+    return true;
+  }
+  positions = std::move(said.positions);
+  fetched.assign(fetched.size(), false);
+  if (outcome->present == 0) return false;
+  last_loss.reset();
+  last.present = outcome->present;
+  last.examples = outcome->examples;
+  last.losses = std::move(outcome->losses);
+  if (!outcome->not_finite.empty()) {
+    after_bad_step(outcome->not_finite);
+    return true;
+  }
+  if (options.weight_decay.factor > 0) {
+    decay_loss = weight_decay_loss(towers->variables(), options.weight_decay);
+  }
+  towers->commit();
+  advance();
+  return true;
 }
 
 void TrainLoop::Impl::end_steps() {
@@ -427,7 +501,10 @@ void TrainLoop::Impl::prepare() {
     if (options.moving_average) average.emplace(towers->variables(), *options.moving_average);
   }
   resume_inputs(resumed);
-  if (strategy != nullptr) synchronize();
+  if (strategy != nullptr) {
+    strategy->attach(towers->variables(), *updater);
+    synchronize();
+  }
 }
 
 // False when no replica of this process has one.
@@ -460,14 +537,8 @@ void TrainLoop::Impl::finish_gradients() {
 }
 
 void TrainLoop::Impl::roll_back() {
-  flush_checkpoints();
-  const auto checkpoint = restore_latest(config().model_dir);
-  if (!checkpoint) throw FailedPrecondition("there is no checkpoint to roll back to");
-  const auto saved = parse_run_state(
-      checkpoint->state_json, checkpoint_state_json_path(checkpoint->bundle.prefix()).string());
   left_out.insert(global_step());
-  restore(*checkpoint, saved);
-  resume_inputs(saved);
+  go_back();
   open_inputs();
   for_each_hook(&Hook::after_create_session);
 }
@@ -507,6 +578,7 @@ bool TrainLoop::Impl::make_step() {
     return true;
   }
   StepParts parts = towers->run(batches, mine, global_step(), scale->value());
+  if (strategy != nullptr && strategy->keeps_variables()) return update_elsewhere(std::move(parts));
   if (strategy != nullptr && !add_others(parts)) return true;
   fetched.assign(fetched.size(), false);
   if (parts.present == 0) return false;

@@ -144,12 +144,12 @@ TrainResult TrainSession::run() {
   hooks_ = default_hooks(config_, options_, last_step_);
   try {
     loop();
-    end_steps();
   } catch (Error& error) {
     error.add_context(fmt::format("training step {}", step_ + 1));
     throw;
   }
   finish();
+  end_steps();
   if (step_ == first_step) log::warning("no training step was run: the input had no batch");
   TrainResult result{.global_step = step_, .steps = step_ - first_step};
   if (result.steps > 0) {

@@ -53,7 +53,7 @@ class TrainSession : public Session {
   /// before it changes what content() showed. False at the end of the input.
   virtual bool make_step() = 0;
   virtual Content content() = 0;
-  /// Called when there are no more steps to make, before the last checkpoint is saved.
+  /// Called when there are no more steps to make, after the last checkpoint is saved.
   virtual void end_steps() {}
 
   /// The values are now those of a checkpoint.

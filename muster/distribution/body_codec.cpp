@@ -1,0 +1,84 @@
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+#include <array>
+
+#include "muster/distribution/body_codec_internal.h"
+
+namespace muster::internal {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::array<std::byte, kAlignment> kPadding{};
+
+}  // namespace
+
+std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+  if (!tensor.is_contiguous() || !tensor.device().is_cpu()) {
+    throw Internal("a tensor that is sent is not contiguous on the CPU");
+  }
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+void add_piece(Body& body, std::span<const std::byte> piece) {
+  if (piece.empty()) return;
+  body.push_back(piece);
+  const std::size_t rest = piece.size() % kAlignment;
+  if (rest != 0) body.push_back(std::span(kPadding).first(kAlignment - rest));
+}
+
+at::Tensor BodyReader::tensor(at::IntArrayRef sizes, at::ScalarType type) {
+  std::uint64_t bytes = c10::elementSize(type);
+  const std::uint64_t left = body_->size() - next_;
+  for (const std::int64_t size : sizes) {
+    if (size < 0 || (size > 0 && bytes > left / static_cast<std::uint64_t>(size))) {
+      throw DataLoss("a message holds less than its head says");
+    }
+    bytes *= static_cast<std::uint64_t>(size);
+  }
+  std::byte* data = body_->data() + next_;
+  next_ = std::min(body_->size(), next_ + (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  return at::from_blob(
+      data, sizes, [keep = body_](void*) {}, at::TensorOptions(type));
+}
+
+void put_rows(HeadWriter& head, Body& body, const RowGradient& rows) {
+  head.put(rows.empty() ? 0 : rows.values.size(0));
+  head.put(rows.empty() ? 0 : rows.values.size(1));
+  if (rows.empty()) return;
+  add_piece(body, bytes_of(rows.rows));
+  add_piece(body, bytes_of(rows.values));
+}
+
+RowGradient read_rows(HeadReader& head, BodyReader& body) {
+  const std::int64_t count = head.number();
+  const std::int64_t width = head.number();
+  if (count == 0) return {};
+  RowGradient rows;
+  rows.rows = body.tensor({count}, at::kLong);
+  rows.values = body.tensor({count, width}, at::kFloat);
+  return rows;
+}
+
+void put_loss(HeadWriter& head, const at::Tensor& loss) {
+  head.put_number(loss.defined() ? 1 : 0);
+  if (loss.defined()) head.put(loss.item<double>());
+}
+
+at::Tensor read_loss(HeadReader& head) {
+  if (head.number() == 0) return {};
+  return at::full({}, head.real(), at::kFloat);
+}
+
+void put_position(HeadWriter& head, const std::optional<std::string>& position) {
+  head.put_number(position ? 1 : 0);
+  if (position) head.put(*position);
+}
+
+std::optional<std::string> read_position(HeadReader& head) {
+  if (head.number() == 0) return std::nullopt;
+  return std::string(head.text());
+}
+
+}  // namespace muster::internal

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+
+#include "muster/distribution/peer_options.h"
+#include "muster/estimator/estimator.h"
+#include "muster/estimator/strategy.h"
+
+namespace muster {
+
+struct ParameterServerOptions {
+  PeerOptions peers{};
+};
+
+/// Variables and slots live on the `ps` tasks of the cluster: tasks that train push gradients, the
+/// servers add them up, decide about clipping together, update, and send the next values. A step is
+/// made on all servers or on none.
+///
+/// A lost worker's replicas move to others. A lost server is waited for; what it held comes from
+/// the chief's last checkpoint, and all go back to that together. Either way the weights are those
+/// of an undisturbed run.
+std::unique_ptr<Strategy> make_parameter_server(const RunConfig& config,
+                                                const ParameterServerOptions& options = {});
+
+/// What a `ps` task does, until the chief ends the run: holds its part of the estimator's
+/// variables. Throws Unavailable when the chief is lost and does not come back in time.
+void serve_parameters(const EstimatorOptions& estimator, const RunConfig& config,
+                      const ParameterServerOptions& options = {});
+
+}  // namespace muster

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "muster/optim/updater.h"
+#include "muster/optim/variables.h"
+
+namespace muster::internal {
+
+/// A piece of a variable and the server that holds it: elements [first, last) of a dense one, rows
+/// [first, last) of a table.
+struct VariablePart {
+  std::size_t variable = 0;
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::size_t server = 0;
+};
+
+/// Which server holds what: large variables are cut into parts, between the blocks that norms are
+/// summed by, and every part goes to the server that has least. A function of the variables and the
+/// number of servers alone, so every task knows it.
+class PsLayout {
+ public:
+  PsLayout(const Variables& variables, std::size_t servers);
+
+  std::size_t servers() const { return by_server_.size(); }
+  const std::vector<VariablePart>& parts(std::size_t server) const { return by_server_[server]; }
+  /// Of the dense variables, in rising order.
+  const std::vector<FlatRange>& flat(std::size_t server) const { return flat_[server]; }
+  /// Elements in all of flat().
+  std::int64_t flat_size(std::size_t server) const { return flat_sizes_[server]; }
+
+  /// What a server holds of gradients: the ranges of flat() one behind the other.
+  at::Tensor gather(std::size_t server, const at::Tensor& flat) const;
+  void scatter(std::size_t server, const at::Tensor& gathered, const at::Tensor& flat) const;
+  /// The rows that the server holds of this table (its place in Gradients::rows).
+  RowGradient rows_of(std::size_t server, std::size_t table, const RowGradient& rows) const;
+
+ private:
+  std::vector<std::vector<VariablePart>> by_server_;
+  std::vector<std::vector<FlatRange>> flat_;
+  std::vector<std::int64_t> flat_sizes_;
+  /// By server and table: the row ranges.
+  std::vector<std::vector<std::vector<FlatRange>>> rows_;
+};
+
+}  // namespace muster::internal

@@ -1,0 +1,91 @@
+#include <map>
+#include <utility>
+
+#include "muster/distribution/body_codec_internal.h"
+#include "muster/distribution/head_codec_internal.h"
+#include "muster/distribution/ps_messages_internal.h"
+
+namespace muster::internal {
+
+EncodedMessage encode_values(const ValuesMessage& message) {
+  HeadWriter head;
+  EncodedMessage encoded;
+  head.put(message.step);
+  head.put(message.outcome.present);
+  head.put(message.outcome.examples);
+  head.put(message.outcome.not_finite);
+  head.put_number(message.outcome.losses.size());
+  for (const at::Tensor& loss : message.outcome.losses) put_loss(head, loss);
+  head.put_number(message.positions.size());
+  for (const auto& position : message.positions) put_position(head, position);
+  head.put(message.left_out);
+  head.put(message.inputs_from);
+  head.put(message.state_json);
+  head.put_number(message.flat.defined() ? 1 : 0);
+  if (message.flat.defined()) {
+    add_piece(encoded.body, bytes_of(message.flat));
+    for (const RowGradient& rows : message.rows) put_rows(head, encoded.body, rows);
+  }
+  head.put_number(message.buffers.size());
+  for (const at::Tensor& buffer : message.buffers) add_piece(encoded.body, bytes_of(buffer));
+  encoded.head = head.bytes();
+  return encoded;
+}
+
+ValuesMessage decode_values(std::string_view bytes, net::Buffer memory, std::int64_t flat_size,
+                            std::size_t tables, const std::vector<at::Tensor>& buffers) {
+  HeadReader head(bytes);
+  BodyReader body(std::move(memory));
+  ValuesMessage message;
+  message.step = head.number();
+  message.outcome.present = head.number();
+  message.outcome.examples = head.number();
+  message.outcome.not_finite = head.text();
+  message.outcome.losses.resize(head.count(8));
+  for (at::Tensor& loss : message.outcome.losses) loss = read_loss(head);
+  message.positions.resize(head.count(8));
+  for (auto& position : message.positions) position = read_position(head);
+  message.left_out = head.number();
+  message.inputs_from = head.number();
+  message.state_json = head.text();
+  if (head.number() != 0) {
+    message.flat = body.tensor({flat_size}, at::kFloat);
+    for (std::size_t table = 0; table < tables; ++table) {
+      message.rows.push_back(read_rows(head, body));
+    }
+  }
+  const auto count = static_cast<std::size_t>(head.number());
+  if (count != 0 && count != buffers.size()) {
+    throw DataLoss("a server sent {} buffers, and the model has {}", count, buffers.size());
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    message.buffers.push_back(body.tensor(buffers[i].sizes(), buffers[i].scalar_type()));
+  }
+  if (!head.at_end()) throw DataLoss("a message with values is longer than it can be");
+  return message;
+}
+
+std::vector<at::Tensor> slot_pieces(const PsLayout& layout, std::size_t server,
+                                    const Variables& variables, const Updater& updater) {
+  std::map<std::string, std::vector<at::Tensor>, std::less<>> by_variable;
+  std::vector<at::Tensor> pieces;
+  for (const NamedTensor& slot : updater.tensors()) {
+    const auto slash = slot.name.rfind('/');
+    const std::string owner = slash == std::string::npos ? "" : slot.name.substr(0, slash);
+    if (variables.find(owner) != nullptr) {
+      by_variable[owner].push_back(slot.tensor);
+    } else if (server == 0) {
+      pieces.push_back(slot.tensor.view({-1}));
+    }
+  }
+  for (const VariablePart& part : layout.parts(server)) {
+    const Variable& variable = variables.all()[part.variable];
+    for (const at::Tensor& slot : by_variable[variable.spec.name]) {
+      const at::Tensor rows = variable.dense() ? slot.view({-1}) : slot;
+      pieces.push_back(rows.narrow(0, part.first, part.last - part.first));
+    }
+  }
+  return pieces;
+}
+
+}  // namespace muster::internal

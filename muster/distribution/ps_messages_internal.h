@@ -1,0 +1,54 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/distribution/ps_layout_internal.h"
+#include "muster/estimator/strategy.h"
+#include "muster/net/buffer.h"
+#include "muster/optim/updater.h"
+
+// What servers tell those that train.
+namespace muster::internal {
+
+/// The values of a server's part after a step, or all of them for a task that lacks them.
+struct ValuesMessage {
+  std::int64_t step = 0;
+  StepOutcome outcome{};
+  /// Of all replicas.
+  std::vector<std::optional<std::string>> positions{};
+  /// What a RunImage has, for a task that joins; else empty.
+  std::int64_t left_out = 0;
+  std::int64_t inputs_from = 0;
+  std::string state_json{};
+  /// The server's ranges one behind the other; undefined where nothing was updated.
+  at::Tensor flat{};
+  /// By table: the rows that are new, and their values.
+  std::vector<RowGradient> rows{};
+  /// Replica 0's after a step; for a task that joins, everything that is not trained.
+  std::vector<at::Tensor> buffers{};
+};
+
+struct EncodedMessage {
+  std::string head{};
+  std::vector<std::span<const std::byte>> body{};
+};
+/// The message must live until it is sent.
+EncodedMessage encode_values(const ValuesMessage& message);
+/// Throws DataLoss for a message that does not fit.
+ValuesMessage decode_values(std::string_view head, net::Buffer body, std::int64_t flat_size,
+                            std::size_t tables, const std::vector<at::Tensor>& buffers);
+
+/// The pieces of all slots that belong to a server's parts, in a fixed order; the scalars of the
+/// optimizers are the first server's.
+std::vector<at::Tensor> slot_pieces(const PsLayout& layout, std::size_t server,
+                                    const Variables& variables, const Updater& updater);
+
+}  // namespace muster::internal
