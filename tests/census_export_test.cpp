@@ -1,5 +1,6 @@
 // What the census example exports answers about people as the trained model does, however it is
 // fed.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -150,7 +151,7 @@ TEST(CensusExport, AnswersAboutRealPeopleAsTheEstimatorDoes) {
     for (const char* name : {"logits", "probabilities", "logistic"}) {
       const double apart = (answer(name) - wanted.tensor(name)).abs().max().item<double>();
       EXPECT_LE(apart, 1e-5) << name;
-      RecordProperty(format + "_" + name, std::to_string(apart));
+      RecordProperty(format + "_" + name, fmt::format("{:g}", apart));
     }
     // Not all alike.
     EXPECT_GT(wanted.tensor("class_ids").sum().item<std::int64_t>(), 0);
