@@ -78,7 +78,7 @@ function(muster_module name)
   endif()
   install(TARGETS ${target} EXPORT muster_targets FILE_SET HEADERS
           ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-  if(MUSTER_BUILD_TESTS AND arg_TESTS)
+  if(MUSTER_BUILD_TESTS AND arg_TESTS AND (NOT MUSTER_TESTS_OF OR name IN_LIST MUSTER_TESTS_OF))
     muster_test(${name}_test ${torch} SOURCES ${arg_TESTS} DEPS muster::${name} muster::testing ${arg_TEST_DEPS}
                 PRECOMPILED ${arg_TEST_PRECOMPILED} LABELS ${name})
   endif()
