@@ -406,6 +406,9 @@ TEST(ClusterExplain, ExplainsTheEnvironmentAndAnothers) {
       run_program(MUSTER_PROGRAM, {"cluster", "explain", "--tf-config", dir / "config.json"});
   EXPECT_THAT(text.out, HasSubstr("this task  ps:0: holds variables"));
   EXPECT_EQ(file.out, text.out);
+  const Outcome json =
+      run_program(MUSTER_PROGRAM, {"cluster", "explain", "--json", "--tf-config", config});
+  EXPECT_THAT(json.out, AllOf(StartsWith("{\n"), HasSubstr("\"source\": \"TF_CONFIG\"")));
 }
 
 TEST(ClusterExplain, ExitsWithTwoAndTheReason) {

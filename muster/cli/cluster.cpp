@@ -18,18 +18,28 @@ std::string tf_config_text(const std::string& file_or_json) {
   return read_file(file_or_json, kMaxTfConfigBytes);
 }
 
-void explain_environment(const std::string* tf_config) {
-  fmt::print("{}", explain(tf_config == nullptr
-                               ? variables_of_this_process()
-                               : EnvironmentVariables{{"TF_CONFIG", tf_config_text(*tf_config)}}));
-}
+struct Options {
+  std::string tf_config{};
+  bool as_json = false;
+};
 
 void add_explain(CLI::App& command) {
-  const auto tf_config = std::make_shared<std::string>();
-  CLI::Option* given = command.add_option(
-      "--tf-config", *tf_config, "Explain this TF_CONFIG, a JSON text or a file that holds one");
-  command.callback(
-      [tf_config, given] { explain_environment(given->count() > 0 ? tf_config.get() : nullptr); });
+  const auto options = std::make_shared<Options>();
+  CLI::Option* given =
+      command.add_option("--tf-config", options->tf_config,
+                         "Explain this TF_CONFIG, a JSON text or a file that holds one");
+  command.add_flag("--json", options->as_json, "One JSON object");
+  command.callback([options, given] {
+    const EnvironmentVariables variables =
+        given->count() == 0
+            ? variables_of_this_process()
+            : EnvironmentVariables{{"TF_CONFIG", tf_config_text(options->tf_config)}};
+    if (options->as_json) {
+      fmt::print("{}\n", explain_json(variables));
+    } else {
+      fmt::print("{}", explain(variables));
+    }
+  });
 }
 
 constexpr Command kClusterCommands[] = {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -179,6 +180,34 @@ std::string explain(const EnvironmentVariables& variables) {
     text += fmt::format("{:<10} {}\n", "warning", doubt);
   }
   return text;
+}
+
+std::string explain_json(const EnvironmentVariables& variables) {
+  using json = nlohmann::ordered_json;
+  const TaskEnvironment environment = read_task_environment(variables);
+  json all{{"source", environment.source},
+           {"task", {{"type", environment.task.type}, {"index", environment.task.index}}},
+           {"is_chief", environment.is_chief},
+           {"is_alone", environment.is_alone()}};
+  all["cluster"] = json::object();
+  for (const auto& [job, tasks] : environment.cluster.jobs()) {
+    for (const auto& [index, address] : tasks) all["cluster"][job][std::to_string(index)] = address;
+  }
+  all["rendezvous"] = nullptr;
+  if (environment.rendezvous) all["rendezvous"] = environment.rendezvous->address;
+  all["peers"] = json::array();
+  for (const Peer& peer : environment.peers) {
+    all["peers"].push_back({{"task", peer.task.name()}, {"address", peer.address}});
+  }
+  all["num_worker_replicas"] = environment.num_worker_replicas;
+  all["num_ps_replicas"] = environment.num_ps_replicas;
+  all["global_id_in_cluster"] = nullptr;
+  if (environment.global_id_in_cluster) {
+    all["global_id_in_cluster"] = *environment.global_id_in_cluster;
+  }
+  all["strategy"] = default_strategy(environment);
+  all["warnings"] = doubts(environment);
+  return all.dump(2, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace muster

@@ -17,4 +17,7 @@ std::string_view default_strategy(const TaskEnvironment& environment);
 /// and what is odd. Throws as read_task_environment() does.
 std::string explain(const EnvironmentVariables& variables);
 
+/// The same as one JSON object, for programs.
+std::string explain_json(const EnvironmentVariables& variables);
+
 }  // namespace muster

@@ -293,6 +293,42 @@ TEST(Explanation, NamesEveryVariableThatWasRead) {
               AllOf(HasSubstr("SLURM_STEP_TASKS_PER_NODE"), HasSubstr("MUSTER_NUM_PS")));
 }
 
+TEST(Explanation, AsJsonHoldsTheSame) {
+  EXPECT_EQ(explain_json(with(kHosts, {{"PS_HOSTS", "p0:1"}})), R"({
+  "source": "JOB_NAME",
+  "task": {
+    "type": "worker",
+    "index": 0
+  },
+  "is_chief": false,
+  "is_alone": false,
+  "cluster": {
+    "chief": {
+      "0": "w0:3"
+    },
+    "ps": {
+      "0": "p0:1"
+    },
+    "worker": {
+      "0": "w1:4"
+    }
+  },
+  "rendezvous": null,
+  "peers": [
+    {
+      "task": "ps:0",
+      "address": "p0:1"
+    }
+  ],
+  "num_worker_replicas": 2,
+  "num_ps_replicas": 1,
+  "global_id_in_cluster": 1,
+  "strategy": "parameter server, synchronous",
+  "warnings": []
+})");
+  EXPECT_THAT(explain_json(kTorchrun), HasSubstr(R"("rendezvous": "node0:29500")"));
+}
+
 TEST(Explanation, NamesWhatCannotWork) {
   const EnvironmentVariables odd{
       {"TF_CONFIG",
