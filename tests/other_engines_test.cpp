@@ -164,18 +164,30 @@ struct ManyImageOperations : Model {
     first = register_module("first", nn::Conv2d(nn::Conv2dOptions(3, 8, 3).stride(2).padding(1)));
     norm = register_module("norm", nn::BatchNorm2d(8));
     second = register_module("second", nn::Conv2d(nn::Conv2dOptions(8, 8, 3).padding(1)));
-    logits = register_module("logits", nn::Linear(40, 4));
+    depthwise = register_module("depthwise", nn::Conv2d(nn::Conv2dOptions(8, 16, 3).groups(8)));
+    grouped = register_module("grouped", nn::Conv2d(nn::Conv2dOptions(16, 8, 2).groups(2)));
+    turned = register_module(
+        "turned", nn::ConvTranspose2d(
+                      nn::ConvTranspose2dOptions(8, 5, 3).stride(2).padding(1).output_padding(1)));
+    logits = register_module("logits", nn::Linear(50, 4));
   }
   torch::Tensor forward(const Features& x) override {
     auto y = torch::relu(norm->forward(first->forward(x.tensor("image"))));
-    y = y + torch::leaky_relu(second->forward(y), 0.1);
+    y = y + torch::leaky_relu(second->forward(y), 0.1);  // [batch, 8, 6, 6]
+    const auto groups = turned->forward(grouped->forward(depthwise->forward(y)));  // [.., 5, 6, 6]
+    const auto larger = torch::upsample_nearest2d(groups, at::IntArrayRef{12, 12}) +
+                        torch::upsample_bilinear2d(groups, at::IntArrayRef{12, 12}, true) +
+                        torch::upsample_bilinear2d(groups, at::IntArrayRef{12, 12}, false);
     const auto largest = torch::max_pool2d(y, 3, 2, 1);
     const auto mean = torch::avg_pool2d(y, 2);
     y = torch::cat({largest, mean}, 1);
     const auto whole = torch::adaptive_avg_pool2d(y, {1, 1}).flatten(1);
-    return logits->forward(torch::cat({whole, y.mean({2, 3}), y.slice(1, 0, 8).amax({2, 3})}, 1));
+    return logits->forward(torch::cat({whole, y.mean({2, 3}), y.slice(1, 0, 8).amax({2, 3}),
+                                       larger.amax({2, 3}), larger.flip(3).select(3, 2).sum(2)},
+                                      1));
   }
-  nn::Conv2d first{nullptr}, second{nullptr};
+  nn::Conv2d first{nullptr}, second{nullptr}, depthwise{nullptr}, grouped{nullptr};
+  nn::ConvTranspose2d turned{nullptr};
   nn::BatchNorm2d norm{nullptr};
   nn::Linear logits{nullptr};
 };
@@ -196,6 +208,11 @@ struct ManyRowOperations : Model {
     y = torch::constant_pad_nd(y, {1, 2}, 0.25);  // [batch, 6, 6]
     y = y + torch::exp(-y.abs()) + torch::rsqrt(y * y + 1) + torch::softplus(y) + torch::elu(y) +
         torch::erf(y) + torch::log1p(y.square()) + torch::relu6(y);
+    y = y + torch::cumsum(y, 1) + torch::flip(y, {2}) * torch::sin(y) + torch::remainder(y, 0.3) +
+        torch::matmul(y, y.transpose(1, 2)).cos() + std::get<0>(torch::topk(y, 6, 2)) +
+        torch::where(torch::isnan(y), torch::zeros_like(y), y.floor());
+    const auto halves = torch::chunk(y, 2, 1);
+    y = torch::cat({halves[1], halves[0] - halves[1].repeat({1, 1, 1})}, 1);
     const auto mixed = torch::stack({y.select(2, 0), y.select(2, -1), y.sum(2)}, 1);
     return logits->forward(mixed.narrow(1, 1, 2).mean(1).view({x.batch_size(), 6}));
   }

@@ -330,6 +330,10 @@ std::vector<std::int64_t> Call::numbers(std::size_t index, std::string_view what
   return {narrow.begin(), narrow.end()};
 }
 
+std::vector<std::int64_t> Call::sizes(std::size_t index) const {
+  return constant(index) != nullptr ? numbers(index, "sizes") : held(index).elements;
+}
+
 std::int64_t Call::number(std::size_t index, std::string_view what) const {
   const auto values = numbers(index, what);
   require(values.size() == 1, fmt::format("its {} must be one number", what));
@@ -378,23 +382,22 @@ void Call::give_permuted(std::size_t index, const Order& axes) {
   const std::size_t rank = axes.size();
   require(!seen.rank || *seen.rank == rank, "its permutation has another rank than its input");
   seen.rank = rank;
-  if (seen.constant != nullptr && seen.forms.empty()) {
-    seen.forms.emplace_back(full_order({}, rank), input(index));
-  }
-  seen.constant = nullptr;
-  if (!seen.wide.empty() && seen.forms.empty()) seen.forms.emplace_back(Order{}, input(index));
-  seen.wide.clear();
-  std::vector<std::int64_t> place(rank);
+  Order from(rank);
+  std::vector<std::int64_t> place(rank, -1);
   for (std::size_t i = 0; i < rank; ++i) {
-    const auto axis = axes[i] < 0 ? axes[i] + static_cast<std::int64_t>(rank) : axes[i];
-    require(axis >= 0 && axis < static_cast<std::int64_t>(rank), "its permutation is none");
-    place[static_cast<std::size_t>(axis)] = static_cast<std::int64_t>(i);
+    from[i] = axes[i] < 0 ? axes[i] + static_cast<std::int64_t>(rank) : axes[i];
+    require(from[i] >= 0 && from[i] < static_cast<std::int64_t>(rank), "its permutation is none");
+    place[static_cast<std::size_t>(from[i])] = static_cast<std::int64_t>(i);
   }
+  require(std::find(place.begin(), place.end(), -1) == place.end(), "its permutation is none");
+  if (seen.constant != nullptr) return give_constant(permuted(*seen.constant, from));
+  if (seen.forms.empty()) seen.forms.emplace_back(Order{}, input(index));
+  seen.wide.clear();
   const auto sizes = std::exchange(seen.sizes, {});
   if (sizes.size() == rank) {
-    seen.sizes.resize(rank);
-    for (std::size_t i = 0; i < rank; ++i)
-      seen.sizes[static_cast<std::size_t>(place[i])] = sizes[i];
+    for (const std::int64_t axis : from) {
+      seen.sizes.push_back(sizes[static_cast<std::size_t>(axis)]);
+    }
   }
   for (auto& [order, value] : seen.forms) {
     Order next;

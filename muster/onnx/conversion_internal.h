@@ -46,6 +46,8 @@ struct Held {
   /// A value that holds it as int64, where it is int32: ONNX's shapes are int64.
   std::string wide{};
   std::optional<Padding> padding{};
+  /// Of a vector of sizes that is put together: the numbers, -1 for those that are computed.
+  std::vector<std::int64_t> elements{};
 };
 
 /// The model under construction, and what stands for each tensor in it. Transposes are only written
@@ -122,6 +124,8 @@ class Call {
   /// The int32 or int64 numbers of an input that must be constant; `what` for the error.
   std::vector<std::int64_t> numbers(std::size_t index, std::string_view what) const;
   std::int64_t number(std::size_t index, std::string_view what) const;
+  /// The sizes that a vector holds, -1 for those that are computed; empty if nothing is known.
+  std::vector<std::int64_t> sizes(std::size_t index) const;
   /// The axis of the input's value in its order, counted from the front where the rank is known.
   std::int64_t place_of(std::int64_t axis, const Order& order, std::optional<std::size_t> rank);
 

@@ -126,6 +126,33 @@ void depthwise_convolution(Call& call) {
             layout.channels_first);
 }
 
+// (sizes of the result, kernel, images): a convolution turned round. Where its stride leaves rows
+// that no window touches, they are 0.
+void transposed_convolution(Call& call) {
+  const auto layout = layout_of(call);
+  const TensorValue* kernel = call.constant(1);
+  call.require(kernel != nullptr && kernel->shape.size() == 4, "its kernel must be a constant");
+  call.require(graph::attr<std::string>(call.node, "padding") == "VALID",
+               "only with the padding VALID it is converted");
+  call.require(dilations_of(call, layout) == std::vector<std::int64_t>{1, 1},
+               "dilated ones are not converted");
+  const auto sizes = call.sizes(0);
+  call.require(sizes.size() == 4 && sizes[layout.height] > 0 && sizes[layout.height + 1] > 0,
+               "its height and width must be constants");
+  const auto strides = over_image(call, "strides", layout);
+  const std::vector<std::int64_t> shape{kernel->shape[0], kernel->shape[1]};
+  auto made =
+      call.add("ConvTranspose", {call.input(2, layout.channels_first), call.input(1, kKernelOrder)},
+               {{"kernel_shape", shape}, {"strides", strides}});
+  if (strides != std::vector<std::int64_t>{1, 1}) {
+    made =
+        call.add("Pad", {made, call.to.ints({0, 0, 0, 0, 0, 0, strides[0] - 1, strides[1] - 1})});
+  }
+  const auto ends = call.to.ints({sizes[layout.height], sizes[layout.height + 1]});
+  call.give(call.last("Slice", {made, call.to.ints({0, 0}), ends, call.to.ints({2, 3})}),
+            call.type(), 4, layout.channels_first);
+}
+
 void pool(Call& call, std::string_view op) {
   const auto layout = layout_of(call);
   auto made = window(call, layout, over_image(call, "ksize", layout),
@@ -243,6 +270,7 @@ void pad_with_value(Call& call) {
 constexpr std::array kConversions{
     OpConversion{"AvgPool", "AveragePool", avg_pool},
     OpConversion{"Conv2D", "Conv", convolution},
+    OpConversion{"Conv2DBackpropInput", "ConvTranspose, Pad, Slice", transposed_convolution},
     OpConversion{"DepthwiseConv2dNative", "Conv", depthwise_convolution},
     OpConversion{"FusedBatchNorm", "BatchNormalization", batch_norm},
     OpConversion{"FusedBatchNormV2", "BatchNormalization", batch_norm},

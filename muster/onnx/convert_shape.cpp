@@ -128,6 +128,15 @@ void pack(Call& call) {
   }
   const auto made = call.last("Concat", std::move(parts), {{"axis", axis}});
   const auto made_rank = rank ? std::optional(*rank + 1) : std::nullopt;
+  if (wide && rank == std::size_t{0}) {
+    std::vector<std::int64_t> elements;
+    for (std::size_t i = 0; i < call.count(); ++i) {
+      elements.push_back(call.constant(i) == nullptr ? -1 : call.number(i, "size"));
+    }
+    return call.to.hold(
+        call.node.name,
+        {.type = DataType::kInt32, .rank = 1, .wide = made, .elements = std::move(elements)});
+  }
   if (wide) return call.give_wide(made, DataType::kInt32, made_rank);
   call.give(made, call.type(), made_rank);
 }

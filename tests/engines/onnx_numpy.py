@@ -56,6 +56,17 @@ def conv(attrs, x, w, b=None):
     return y if b is None else y + b.reshape(1, -1, 1, 1)
 
 
+def conv_transpose(attrs, x, w):
+    high, wide = attrs["strides"]
+    rows, columns = w.shape[2:]
+    shape = (x.shape[0], w.shape[1], (x.shape[2] - 1) * high + rows, (x.shape[3] - 1) * wide + columns)
+    y = np.zeros(shape, x.dtype)
+    for i, j in itertools.product(range(rows), range(columns)):
+        part = np.moveaxis(np.tensordot(x, w[:, :, i, j], axes=((1,), (0,))), 3, 1)
+        y[:, :, i:i + (x.shape[2] - 1) * high + 1:high, j:j + (x.shape[3] - 1) * wide + 1:wide] += part
+    return y
+
+
 def max_pool(attrs, x):
     return windows(x, *window_arguments(x, attrs, attrs["kernel_shape"]), -np.inf).max(axis=(4, 5)).astype(x.dtype)
 
@@ -234,7 +245,7 @@ OPERATORS = {
     "ArgMin": arg(np.argmin), "AveragePool": average_pool, "BatchNormalization": batch_normalization,
     "Cast": lambda attrs, x: x.astype(TYPES[attrs["to"]]), "Ceil": plain(np.ceil),
     "Clip": lambda attrs, x, low, high: np.clip(x, low, high),
-    "Concat": lambda attrs, *x: np.concatenate(x, axis=attrs["axis"]), "Conv": conv, "Cos": plain(np.cos),
+    "Concat": lambda attrs, *x: np.concatenate(x, axis=attrs["axis"]), "Conv": conv, "ConvTranspose": conv_transpose, "Cos": plain(np.cos),
     "CumSum": cumsum, "Div": div, "Einsum": lambda attrs, *x: np.einsum(attrs["equation"].decode(), *x),
     "Elu": lambda attrs, x: np.where(x > 0, x, attrs.get("alpha", 1.0) * np.expm1(x)).astype(x.dtype),
     "Equal": plain(np.equal), "Erf": erf, "Exp": plain(np.exp), "Expand": expand, "Floor": plain(np.floor),
