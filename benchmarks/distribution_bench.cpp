@@ -1,0 +1,349 @@
+#include <netinet/in.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "benchmarks/report.h"
+#include "benchmarks/training_rate.h"
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/cluster/tf_config.h"
+#include "muster/distribution/collective.h"
+#include "muster/distribution/parameter_server.h"
+#include "muster/estimator/arithmetic.h"
+#include "muster/features/column_set.h"
+#include "muster/model/wide_and_deep.h"
+
+// What it costs to train on several tasks. The other task of each row is this program again, as a
+// process of its own.
+
+extern char** environ;
+
+namespace muster {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kElements = 16'000'000;
+constexpr int kWarmUp = 3;
+constexpr int kRounds = 10;
+constexpr std::int64_t kSmallSteps = 1'500;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Two ports that were free a moment ago.
+std::array<int, 2> free_ports() {
+  std::array<int, 2> handles{}, ports{};
+  for (std::size_t i = 0; i < 2; ++i) {
+    handles[i] = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    if (::bind(handles[i], reinterpret_cast<sockaddr*>(&at), size) != 0 ||
+        ::getsockname(handles[i], reinterpret_cast<sockaddr*>(&at), &size) != 0) {
+      throw_errno(errno, "choosing a port");
+    }
+    ports[i] = ntohs(at.sin_port);
+  }
+  for (const int handle : handles) ::close(handle);
+  return ports;
+}
+
+/// The second task of a cluster of two.
+class OtherTask {
+ public:
+  /// `job` is its job: "worker" or "ps". `what` is the function it runs.
+  OtherTask(const std::string& job, const std::string& what) {
+    const auto ports = free_ports();
+    cluster_ = fmt::format(R"({{"chief": ["127.0.0.1:{}"], "{}": ["127.0.0.1:{}"]}})", ports[0],
+                           job, ports[1]);
+    const std::string config = fmt::format(
+        R"(TF_CONFIG={{"cluster": {}, "task": {{"type": "{}", "index": 0}}}})", cluster_, job);
+    std::vector<char*> environment;
+    for (char** one = environ; *one != nullptr; ++one) environment.push_back(*one);
+    environment.push_back(const_cast<char*>(config.c_str()));
+    environment.push_back(nullptr);
+    std::string program = "/proc/self/exe", flag = "--task", name = what;
+    std::array<char*, 4> arguments{program.data(), flag.data(), name.data(), nullptr};
+    if (::posix_spawn(&process_, "/proc/self/exe", nullptr, nullptr, arguments.data(),
+                      environment.data()) != 0) {
+      throw_errno(errno, "starting the other task");
+    }
+  }
+  ~OtherTask() { ::waitpid(process_, nullptr, 0); }
+  OtherTask(const OtherTask&) = delete;
+  OtherTask& operator=(const OtherTask&) = delete;
+
+  std::string chief_config() const {
+    return fmt::format(R"({{"cluster": {}, "task": {{"type": "chief", "index": 0}}}})", cluster_);
+  }
+
+ private:
+  std::string cluster_;
+  pid_t process_ = -1;
+};
+
+RunConfig config_of(const std::string& tf_config) {
+  RunConfig config = bench::silent_config(1);
+  config.task = parse_tf_config(tf_config);
+  config.replicas = config.task.num_ps_replicas > 0 ? 1 : 2;
+  return config;
+}
+
+RunTerms terms_of(const RunConfig& config) {
+  return {.replicas = config.replicas,
+          .threads_per_replica = 1,
+          .seed = config.seed(),
+          .arithmetic = arithmetic().fingerprint()};
+}
+
+void begin(Strategy& strategy, const RunConfig& config) {
+  strategy.join(terms_of(config));
+  // Nothing but the sums is measured.
+  strategy.synchronize([] { return RunImage{.state_json = "{}"}; }, [](const RunImage&) {}, [] {});
+}
+
+StepParts parts_of(Strategy& strategy, const RunConfig& config, const at::Tensor& flat) {
+  StepParts parts{.present = 1, .examples = 1};
+  parts.losses.resize(static_cast<std::size_t>(config.replicas));
+  const ReplicaRange mine = strategy.replicas();
+  parts.losses[static_cast<std::size_t>(mine.first)] = torch::ones({});
+  parts.sums[{mine.first, mine.last}] = Gradients{.flat = flat};
+  return parts;
+}
+
+// ------------------------------------------------------------------------------- a collective sum
+
+double seconds_of_sum(const RunConfig& config) {
+  const auto strategy = make_collective(config);
+  begin(*strategy, config);
+  const at::Tensor flat = torch::ones({kElements});
+  StepNotes notes{.positions = std::vector<std::optional<std::string>>(2), .flat_size = kElements};
+  Clock::time_point start;
+  for (int round = 0; round < kWarmUp + kRounds; ++round) {
+    if (round == kWarmUp) start = Clock::now();
+    bench::keep(strategy->sum(round, parts_of(*strategy, config, flat), notes));
+  }
+  const double seconds = seconds_since(start) / kRounds;
+  strategy->finish(kWarmUp + kRounds, false);
+  return seconds;
+}
+
+void add_collective(bench::Report& report) {
+  const std::string name = "collective sum of 64 MB over two tasks, over Gloo's all-reduce";
+  if (!report.wants(name)) return;
+  double seconds = 0;
+  {
+    const OtherTask worker("worker", "sum");
+    seconds = seconds_of_sum(config_of(worker.chief_config()));
+  }
+  const auto gloo = bench::anchor_examples_per_second("gloo_allreduce.py --bytes 64000000");
+  report.add({.name = name,
+              .value = 1 / seconds,
+              .unit = "sums/s",
+              .limit = gloo,
+              .at_least = 0.9,
+              .aim = 1.0});
+}
+
+// -------------------------------------------------------------------------- one large variable
+
+struct LargeModel : Model {
+  LargeModel() { weights = register_parameter("weights", torch::zeros({kElements})); }
+  torch::Tensor forward(const Features&) override { return weights; }
+  torch::Tensor weights;
+};
+
+EstimatorOptions large_options() {
+  return {.model = [] { return std::make_shared<LargeModel>(); },
+          .head = regression_head(),
+          .optimizers = {{"", sgd({.learning_rate = 0.1})}}};
+}
+
+double seconds_of_push_and_pull(const RunConfig& config) {
+  const EstimatorOptions options = large_options();
+  auto model = options.model();
+  const Variables variables = Variables::adopt(*model);
+  const Updater updater(variables, options.optimizers);
+  const auto strategy = make_parameter_server(config);
+  strategy->attach(variables, updater);
+  strategy->join(terms_of(config));
+  strategy->synchronize(
+      [&] {
+        return RunImage{.state_json = R"({"global_step": 0, "replicas": 1, "threads_per_replica": 1,
+                              "seed": 0, "arithmetic": "", "inputs": [null]})",
+                        .tensors = variables.tensors()};
+      },
+      [](const RunImage&) {}, [] {});
+  const at::Tensor flat = torch::ones({kElements});
+  StepNotes notes{.positions = std::vector<std::optional<std::string>>(1), .flat_size = kElements};
+  Clock::time_point start;
+  for (int round = 0; round < kWarmUp + kRounds; ++round) {
+    if (round == kWarmUp) start = Clock::now();
+    bench::keep(strategy->update(round, parts_of(*strategy, config, flat), notes));
+  }
+  const double seconds = seconds_since(start) / kRounds;
+  strategy->finish(kWarmUp + kRounds, false);
+  return seconds;
+}
+
+// The same bytes through a plain TCP stream, first one way, then the other.
+double seconds_of_raw_tcp() {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  auto* const address = reinterpret_cast<sockaddr*>(&at);
+  if (::bind(listener, address, size) != 0 || ::listen(listener, 1) != 0 ||
+      ::getsockname(listener, address, &size) != 0) {
+    throw_errno(errno, "listening");
+  }
+  const int near = ::socket(AF_INET, SOCK_STREAM, 0);
+  if (::connect(near, address, size) != 0) throw_errno(errno, "connecting");
+  const int far = ::accept(listener, nullptr, nullptr);
+  const std::size_t bytes = static_cast<std::size_t>(kElements) * 4;
+  const auto move = [bytes](int handle, std::vector<char>& memory, bool out) {
+    for (std::size_t done = 0; done < bytes;) {
+      const std::size_t piece = std::min<std::size_t>(bytes - done, 1 << 20);
+      const ssize_t count = out ? ::send(handle, memory.data() + done, piece, 0)
+                                : ::recv(handle, memory.data() + done, piece, 0);
+      if (count <= 0) throw_errno(errno, "moving bytes");
+      done += static_cast<std::size_t>(count);
+    }
+  };
+  std::vector<char> one(bytes, 1), other(bytes, 1);
+  std::jthread echo([&] {
+    for (int round = 0; round < kWarmUp + kRounds; ++round) {
+      move(far, other, false);
+      move(far, other, true);
+    }
+  });
+  Clock::time_point start;
+  for (int round = 0; round < kWarmUp + kRounds; ++round) {
+    if (round == kWarmUp) start = Clock::now();
+    move(near, one, true);
+    move(near, one, false);
+  }
+  const double seconds = seconds_since(start) / kRounds;
+  echo.join();
+  for (const int handle : {near, far, listener}) ::close(handle);
+  return seconds;
+}
+
+void add_push_and_pull(bench::Report& report) {
+  const std::string name = "push and pull of 64 MB, one task and one ps, over a plain TCP stream";
+  if (!report.wants(name)) return;
+  double seconds = 0;
+  {
+    const OtherTask server("ps", "large");
+    seconds = seconds_of_push_and_pull(config_of(server.chief_config()));
+  }
+  const double gigabytes = 2.0 * kElements * 4 / 1e9;
+  report.add({.name = name,
+              .value = gigabytes / seconds,
+              .unit = "GB/s",
+              .limit = gigabytes / seconds_of_raw_tcp(),
+              .at_least = 0.5,
+              .aim = 0.7});
+}
+
+// ------------------------------------------------------------------- a step of a small model
+
+EstimatorOptions small_options() {
+  const auto word = categorical_column_with_identity("word", 1000);
+  const auto age = numeric_column("age");
+  const WideAndDeepOptions options{
+      .linear_columns =
+          std::make_shared<const ColumnSet>(FeatureColumnList{word}, ColumnUse::kLinear),
+      .dnn_columns = std::make_shared<const ColumnSet>(
+          FeatureColumnList{embedding_column(word, 8), age}, ColumnUse::kInputLayer),
+      .hidden_units = {100, 70, 48, 34}};
+  return {.model = [=] { return std::make_shared<WideAndDeep>(options); },
+          .head = binary_class_head(),
+          .optimizers = {{"linear", ftrl({.learning_rate = 0.1})}, {"dnn", adagrad({0.05})}}};
+}
+
+InputFn small_input() {
+  const Batch batch =
+      make_batch(Features{{"word", torch::arange(40).view({40, 1})}, {"age", torch::ones({40, 1})}},
+                 torch::ones({40, 1}).to(torch::kLong));
+  return [batch](const InputContext&) {
+    return generate([batch](std::uint64_t) { return std::optional<Batch>(batch); });
+  };
+}
+
+double seconds_of_step(const RunConfig& config) {
+  Estimator estimator(small_options(), config);
+  estimator.train(small_input(), {.steps = kSmallSteps / 10});
+  const auto start = Clock::now();
+  estimator.train(small_input(), {.steps = kSmallSteps});
+  return seconds_since(start) / kSmallSteps;
+}
+
+// In a cluster a run cannot be begun twice, so what it takes to begin is measured too and taken
+// off.
+double seconds_of_ps_step() {
+  const auto run = [](std::int64_t steps) {
+    const OtherTask server("ps", "small");
+    RunConfig config = config_of(server.chief_config());
+    config.train_distribute = [](const RunConfig& one) { return make_parameter_server(one); };
+    Estimator estimator(small_options(), config);
+    const auto start = Clock::now();
+    estimator.train(small_input(), {.steps = steps});
+    return seconds_since(start);
+  };
+  const double few = run(kSmallSteps / 10);
+  const double many = run(kSmallSteps / 10 + kSmallSteps);
+  return (many - few) / kSmallSteps;
+}
+
+void add_small_step(bench::Report& report) {
+  const std::string name =
+      "a sync ps step of a wide and deep model over the local step (at most "
+      "1.0, aim 0.3)";
+  if (!report.wants(name)) return;
+  const double local = seconds_of_step(bench::silent_config(1));
+  report.add({.name = name, .value = (seconds_of_ps_step() - local) * 1e3, .unit = "ms"});
+}
+
+// --------------------------------------------------------------------------------------- main
+
+int run_task(std::string_view what) {
+  const RunConfig config = config_of(std::getenv("TF_CONFIG"));
+  if (what == "sum") {
+    seconds_of_sum(config);
+  } else {
+    serve_parameters(what == "large" ? large_options() : small_options(), config);
+  }
+  return 0;
+}
+
+int run(int argc, char** argv) {
+  log::set_level(log::Level::kError);
+  if (argc == 3 && std::string_view(argv[1]) == "--task") return run_task(argv[2]);
+  bench::Report report(argc, argv);
+  add_collective(report);
+  add_push_and_pull(report);
+  add_small_step(report);
+  return report.finish();
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int argc, char** argv) { return muster::run(argc, argv); }
