@@ -8,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/graph/check.h"
+#include "muster/graph/join.h"
 #include "muster/graph/numeric_part_internal.h"
 #include "muster/graph/simplify_internal.h"
 
@@ -38,18 +39,17 @@ std::string tensor_name(std::string_view node, int index) {
   return index == 0 ? std::string(node) : fmt::format("{}:{}", node, index);
 }
 
-// The element of a constant vector of strings that an input of `node` is.
-const std::string& text_at(const Nodes& nodes, const NodeDef& node, std::size_t input, int index) {
-  if (input >= node.inputs.size()) {
-    throw InvalidArgument("{} ('{}') has {} inputs", node.op, node.name, node.inputs.size());
+// The names in the bundle, by the nodes that hold the variables.
+std::map<std::string, std::string, std::less<>> checkpoint_keys(const MetaGraph& meta) {
+  std::map<std::string, std::string, std::less<>> keys;
+  for (const NodeDef& node : meta.graph.nodes) {
+    const auto shared = is_variable(node) ? attr_or<std::string>(node, "shared_name", "") : "";
+    if (!shared.empty()) keys.emplace(node.name, shared);
   }
-  const NodeDef& list = node_of(nodes, parse_input(node.inputs[input]).node);
-  const auto& texts = attr<TensorValue>(list, "value").strings;
-  if (static_cast<std::size_t>(index) >= texts.size()) {
-    throw InvalidArgument("'{}' has {} texts, but output {} of '{}' is used", list.name,
-                          texts.size(), index, node.name);
+  for (const auto& variable : restored_variables(meta)) {
+    if (!variable.node.empty()) keys.insert_or_assign(variable.node, variable.name);
   }
-  return texts[static_cast<std::size_t>(index)];
+  return keys;
 }
 
 /// Replaces what holds, reads and passes on variables.
@@ -59,7 +59,7 @@ class Freezer {
           const GraphLimits& limits)
       : from_(std::move(from)),
         nodes_(by_name(from_.graph)),
-        keys_(checkpoint_keys(meta.graph)),
+        keys_(checkpoint_keys(meta)),
         bundle_(bundle),
         limits_(limits) {
     for (const auto& [key, info] : from_.signature.inputs) {
@@ -259,34 +259,6 @@ SignatureDef chosen(const SignatureDef& signature, const FreezeOptions& options)
 }
 
 }  // namespace
-
-std::map<std::string, std::string, std::less<>> checkpoint_keys(const GraphDef& graph) {
-  const Nodes nodes = by_name(graph);
-  std::map<std::string, std::string, std::less<>> keys;
-  for (const NodeDef& node : graph.nodes) {
-    if (is_variable(node)) {
-      const auto shared = attr_or<std::string>(node, "shared_name", "");
-      keys.emplace(node.name, shared.empty() ? node.name : shared);
-    }
-  }
-  for (const NodeDef& node : graph.nodes) {
-    if ((node.op != "AssignVariableOp" && node.op != "Assign") || node.inputs.size() < 2) continue;
-    const auto variable = keys.find(parse_input(node.inputs[0]).node);
-    InputRef value = parse_input(node.inputs[1]);
-    const NodeDef* source = &node_of(nodes, value.node);
-    while (source->op == "Identity" && !source->inputs.empty()) {
-      value = parse_input(source->inputs[0]);
-      source = &node_of(nodes, value.node);
-    }
-    if (variable == keys.end() || source->op != "RestoreV2") continue;
-    if (const auto& part = text_at(nodes, *source, 2, value.index); !part.empty()) {
-      throw Unimplemented("the variable '{}' is restored from the part {} of a tensor",
-                          variable->first, part);
-    }
-    variable->second = text_at(nodes, *source, 1, value.index);
-  }
-  return keys;
-}
 
 FrozenGraph freeze(const MetaGraph& meta, const SignatureDef& signature, const BundleReader* bundle,
                    const FreezeOptions& options) {

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "muster/graph/saved_model.h"
@@ -42,16 +41,12 @@ struct FreezeOptions {
 /// an output is called after them, and what follows from constants alone is computed where it is
 /// plain arithmetic. Control inputs are dropped with what they would have run.
 ///
-/// `bundle` may be null for a graph without variables. Throws InvalidArgument for an output that
-/// the signature lacks, for a variable that the bundle lacks or has with another type or shape, and
-/// when nothing is left; Unimplemented for a variable that is used in another way than by reading
-/// it; ResourceExhausted beyond a limit. Errors name the node.
+/// A variable has the value that the graph's saver restores, or, where it has none, the one under
+/// its own name. `bundle` may be null for a graph without variables. Throws InvalidArgument for an
+/// output that the signature lacks, for a variable that the bundle lacks or has with another type
+/// or shape, and when nothing is left; Unimplemented for a variable that is used in another way
+/// than by reading it; ResourceExhausted beyond a limit. Errors name the node.
 FrozenGraph freeze(const MetaGraph& meta, const SignatureDef& signature, const BundleReader* bundle,
                    const FreezeOptions& options = {});
-
-/// For each node that holds a variable the key of its value in the bundle, as the nodes that
-/// restore it say; a variable that none restores has its own name as key. Throws Unimplemented for
-/// one that is restored from a part of a tensor.
-std::map<std::string, std::string, std::less<>> checkpoint_keys(const GraphDef& graph);
 
 }  // namespace muster::graph

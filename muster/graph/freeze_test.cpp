@@ -77,7 +77,9 @@ MetaGraph dense_graph() {
            {{"dtypes", AttrValue::list(std::vector<DataType>{kFloat, kFloat})}}),
       node("restored", "Identity", {"restore:1"}),
       node("assign", "AssignVariableOp", {"kernel", "restored"}, {{"dtype", kFloat}}),
+      node("restore_all", "NoOp", {"^assign"}, {}),
   };
+  meta.saver = Saver{.filename_tensor = "file:0", .restore_op = "restore_all"};
   meta.signatures["predict"] = {
       .inputs = {{"x", tensor("x:0")}, {"unused", tensor("unused:0")}},
       .outputs = {{"y", tensor("predictions/y:0", kFloat, {-1, 3})},

@@ -73,21 +73,21 @@ std::optional<std::pair<const NodeDef*, std::size_t>> restored_value(const Nodes
   return std::nullopt;
 }
 
-using Outputs = std::map<std::pair<const NodeDef*, std::size_t>, Shape>;
+using Outputs = std::map<std::pair<const NodeDef*, std::size_t>, const NodeDef*>;
 
-// The shapes of the variables that the outputs of RestoreV2 are assigned to.
-Outputs assigned_shapes(const Nodes& nodes, const std::vector<const NodeDef*>& all) {
-  Outputs shapes;
+// The variables that the outputs of RestoreV2 are assigned to.
+Outputs assigned_variables(const Nodes& nodes, const std::vector<const NodeDef*>& all) {
+  Outputs assigned;
   for (const NodeDef* node : all) {
     if (node->op != "AssignVariableOp" && node->op != "Assign") continue;
     const auto value = restored_value(nodes, *node);
     if (!value) continue;
-    shapes.emplace(*value, attr_or<Shape>(input_node(nodes, *node, 0), "shape", Shape::any()));
+    assigned.emplace(*value, &input_node(nodes, *node, 0));
   }
-  return shapes;
+  return assigned;
 }
 
-void add_variables(const Nodes& nodes, const NodeDef& restore, const Outputs& shapes,
+void add_variables(const Nodes& nodes, const NodeDef& restore, const Outputs& assigned,
                    std::map<std::string, RestoredVariable>& variables) {
   const auto names = constant_strings(nodes, restore, 1);
   const auto slices = constant_strings(nodes, restore, 2);
@@ -97,11 +97,14 @@ void add_variables(const Nodes& nodes, const NodeDef& restore, const Outputs& sh
                           names.size(), types.size(), slices.size());
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const auto shape = shapes.find({&restore, i});
+    const auto found = assigned.find({&restore, i});
+    RestoredVariable variable{.name = names[i], .type = types[i], .shape = Shape::any()};
     // A slice is a part of what the bundle holds as one tensor.
-    const bool known = shape != shapes.end() && slices[i].empty();
-    variables.emplace(names[i],
-                      RestoredVariable{names[i], types[i], known ? shape->second : Shape::any()});
+    if (found != assigned.end() && slices[i].empty()) {
+      variable.shape = attr_or<Shape>(*found->second, "shape", Shape::any());
+      variable.node = found->second->name;
+    }
+    variables.emplace(names[i], std::move(variable));
   }
 }
 
@@ -175,10 +178,10 @@ std::vector<RestoredVariable> restored_variables(const MetaGraph& meta) {
   if (!meta.saver || meta.saver->restore_op.empty()) return {};
   const Nodes nodes = nodes_of(meta.graph);
   const auto all = ancestors(nodes, find_node(nodes, meta.saver->restore_op));
-  const Outputs shapes = assigned_shapes(nodes, all);
+  const Outputs assigned = assigned_variables(nodes, all);
   std::map<std::string, RestoredVariable> variables;
   for (const NodeDef* node : all) {
-    if (node->op == kRestoreOp) add_variables(nodes, *node, shapes, variables);
+    if (node->op == kRestoreOp) add_variables(nodes, *node, assigned, variables);
   }
   std::vector<RestoredVariable> sorted;
   for (auto& [name, variable] : variables) sorted.push_back(std::move(variable));

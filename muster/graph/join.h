@@ -27,6 +27,8 @@ struct RestoredVariable {
   DataType type = DataType::kInvalid;
   /// Of any rank where the graph does not tell.
   Shape shape{};
+  /// The node that holds it; empty where the graph does not assign it to one as a whole.
+  std::string node{};
 };
 
 /// The variables that the graph's saver restores, sorted by name; none without a saver. Throws
