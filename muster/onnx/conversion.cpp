@@ -156,7 +156,7 @@ std::string Conversion::constant(const TensorValue& value, std::string_view name
                                     [&](const auto& known) { return known.first == value; });
     if (found != unnamed_constants_.end()) return found->second;
   }
-  const std::string used = unique(name.empty() ? "constant" : name);
+  std::string used = unique(name.empty() ? "constant" : name);
   model_.initializers.push_back({.name = used, .value = value});
   if (name.empty()) unnamed_constants_.emplace_back(value, used);
   return used;
@@ -200,12 +200,12 @@ std::string Conversion::get(const std::string& tensor, const Order& order) {
     if (full_order(held_order, rank) == wanted) return value;
   }
   if (known.constant != nullptr) {
-    const std::string made = constant(permuted(*known.constant, wanted), tensor);
+    std::string made = constant(permuted(*known.constant, wanted), tensor);
     known.forms.emplace_back(wanted, made);
     return made;
   }
   if (known.forms.empty() && !known.wide.empty()) {
-    const std::string made = cast(tensor, known.wide, known.type);
+    std::string made = cast(tensor, known.wide, known.type);
     known.forms.emplace_back(Order{}, made);
     return made;
   }
@@ -217,9 +217,9 @@ std::string Conversion::get(const std::string& tensor, const Order& order) {
     permutation.push_back(std::find(have.begin(), have.end(), axis) - have.begin());
   }
   const auto sizes = moved_ones(known.sizes, have, wanted);
-  const std::string made =
-      sizes.empty() ? add(tensor + "/Transpose", "Transpose", {value}, {{"perm", permutation}})
-                    : add(tensor + "/Reshape", "Reshape", {known.reshaped, ints(sizes)});
+  std::string made = sizes.empty()
+                         ? add(tensor + "/Transpose", "Transpose", {value}, {{"perm", permutation}})
+                         : add(tensor + "/Reshape", "Reshape", {known.reshaped, ints(sizes)});
   known.forms.emplace_back(wanted, made);
   return made;
 }
@@ -237,7 +237,7 @@ std::string Conversion::get_wide(const std::string& tensor) {
     const std::vector<std::int64_t> values(narrow.begin(), narrow.end());
     return constant(TensorValue::of<std::int64_t>(known.constant->shape, values));
   }
-  const std::string made = cast(tensor + "/int64", get(tensor), DataType::kInt64);
+  std::string made = cast(tensor + "/int64", get(tensor), DataType::kInt64);
   held_.at(tensor).wide = made;
   return made;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "muster/base/error.h"
 #include "muster/onnx/conversion_internal.h"
 
 namespace muster::onnx {
@@ -102,11 +103,18 @@ Window convolution_window(Call& call, const Layout& layout,
   return made;
 }
 
+const TensorValue& kernel_of(const Call& call) {
+  const TensorValue* kernel = call.constant(1);
+  if (kernel == nullptr || kernel->shape.size() != 4) {
+    throw Unimplemented("its kernel must be a constant with four axes");
+  }
+  return *kernel;
+}
+
 void convolution(Call& call) {
   const auto layout = layout_of(call);
-  const TensorValue* kernel = call.constant(1);
-  call.require(kernel != nullptr && kernel->shape.size() == 4, "its kernel must be a constant");
-  auto made = convolution_window(call, layout, {kernel->shape[0], kernel->shape[1]});
+  const TensorValue& kernel = kernel_of(call);
+  auto made = convolution_window(call, layout, {kernel.shape[0], kernel.shape[1]});
   call.give(call.last("Conv", {made.input, call.input(1, kKernelOrder)}, made.attributes),
             call.type(), 4, layout.channels_first);
 }
@@ -114,12 +122,11 @@ void convolution(Call& call) {
 // TensorFlow's kernel is [height, width, channels, times]; ONNX has a group for every channel.
 void depthwise_convolution(Call& call) {
   const auto layout = layout_of(call);
-  const TensorValue* kernel = call.constant(1);
-  call.require(kernel != nullptr && kernel->shape.size() == 4, "its kernel must be a constant");
-  auto made = convolution_window(call, layout, {kernel->shape[0], kernel->shape[1]});
-  TensorValue weights = permuted(*kernel, {2, 3, 0, 1});
-  const std::int64_t channels = kernel->shape[2];
-  weights.shape = {channels * kernel->shape[3], 1, kernel->shape[0], kernel->shape[1]};
+  const TensorValue& kernel = kernel_of(call);
+  auto made = convolution_window(call, layout, {kernel.shape[0], kernel.shape[1]});
+  TensorValue weights = permuted(kernel, {2, 3, 0, 1});
+  const std::int64_t channels = kernel.shape[2];
+  weights.shape = {channels * kernel.shape[3], 1, kernel.shape[0], kernel.shape[1]};
   made.attributes.emplace("group", channels);
   const auto value = call.to.constant(weights, call.tensor(1));
   call.give(call.last("Conv", {made.input, value}, made.attributes), call.type(), 4,
@@ -130,8 +137,7 @@ void depthwise_convolution(Call& call) {
 // that no window touches, they are 0.
 void transposed_convolution(Call& call) {
   const auto layout = layout_of(call);
-  const TensorValue* kernel = call.constant(1);
-  call.require(kernel != nullptr && kernel->shape.size() == 4, "its kernel must be a constant");
+  const TensorValue& kernel = kernel_of(call);
   call.require(graph::attr<std::string>(call.node, "padding") == "VALID",
                "only with the padding VALID it is converted");
   call.require(dilations_of(call, layout) == std::vector<std::int64_t>{1, 1},
@@ -140,7 +146,7 @@ void transposed_convolution(Call& call) {
   call.require(sizes.size() == 4 && sizes[layout.height] > 0 && sizes[layout.height + 1] > 0,
                "its height and width must be constants");
   const auto strides = over_image(call, "strides", layout);
-  const std::vector<std::int64_t> shape{kernel->shape[0], kernel->shape[1]};
+  const std::vector<std::int64_t> shape{kernel.shape[0], kernel.shape[1]};
   auto made =
       call.add("ConvTranspose", {call.input(2, layout.channels_first), call.input(1, kKernelOrder)},
                {{"kernel_shape", shape}, {"strides", strides}});

@@ -58,7 +58,7 @@ void same(Call& call) {
 // The order that both operands can be had in without a transpose of more than one.
 Order common_order(Call& call, std::size_t first, std::size_t second) {
   for (const auto& [index, other] : {std::pair{first, second}, std::pair{second, first}}) {
-    const Order order = call.to.order_of(call.tensor(index));
+    Order order = call.to.order_of(call.tensor(index));
     if (order.empty() || order == full_order({}, order.size())) continue;
     const Held& beside = call.held(other);
     if (!beside.rank || *beside.rank > order.size()) continue;
