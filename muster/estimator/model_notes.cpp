@@ -1,5 +1,10 @@
 #include "muster/estimator/model_notes.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -78,6 +83,36 @@ json read_notes(const Path& path) {
   });
 }
 
+/// Keeps others, also other processes on this host, from changing the notes meanwhile. The folder
+/// is locked, since the file is replaced. Where there are no such locks it does nothing.
+class NotesLock {
+ public:
+  explicit NotesLock(const Path& model_dir)
+      : descriptor_(
+            ::open(strip_file_scheme(model_dir).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    while (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) continue;
+  }
+  ~NotesLock() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  NotesLock(const NotesLock&) = delete;
+  NotesLock& operator=(const NotesLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
+// Replaces the file by what `change` makes of its content.
+template <typename Change>
+void change_notes(const Path& model_dir, Change&& change) {
+  file_system_for(model_dir).create_directories(model_dir);
+  const NotesLock lock(model_dir);
+  const Path path = model_dir / kFileName;
+  json notes = read_notes(path);
+  reading(path.string(), [&] { change(notes); });
+  write_file_atomically(path, notes.dump(1) + "\n");
+}
+
 }  // namespace
 
 std::string to_json(const ExportNote& note) {
@@ -105,10 +140,26 @@ std::optional<ExportNote> read_export_note(const Path& model_dir, const std::str
 }
 
 void write_export_note(const Path& model_dir, const std::string& exporter, const ExportNote& note) {
+  change_notes(model_dir, [&](json& notes) { notes["exporters"][exporter] = json_of(note); });
+}
+
+std::optional<RunNote> read_run_note(const Path& model_dir) {
   const Path path = model_dir / kFileName;
-  json notes = read_notes(path);
-  reading(path.string(), [&] { notes["exporters"][exporter] = json_of(note); });
-  write_file_atomically(path, notes.dump(1) + "\n");
+  const json notes = read_notes(path);
+  return reading(path.string(), [&]() -> std::optional<RunNote> {
+    const auto run = notes.find("run");
+    if (run == notes.end()) return std::nullopt;
+    return RunNote{.began_ns = run->at("began_ns").get<std::int64_t>(),
+                   .ended = run->at("ended").get<bool>(),
+                   .global_step = run->at("global_step").get<std::int64_t>()};
+  });
+}
+
+void write_run_note(const Path& model_dir, const RunNote& note) {
+  change_notes(model_dir, [&](json& notes) {
+    notes["run"] = {
+        {"began_ns", note.began_ns}, {"ended", note.ended}, {"global_step", note.global_step}};
+  });
 }
 
 }  // namespace muster

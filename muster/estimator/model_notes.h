@@ -29,7 +29,24 @@ ExportNote parse_export_note(std::string_view json, std::string_view name);
 /// that counts of each exporter, its best or its last one; nothing if there is none. Throws
 /// DataLoss, naming the file, if it is damaged.
 std::optional<ExportNote> read_export_note(const Path& model_dir, const std::string& exporter);
-/// Replaces the note in one step; everything else in the file stays.
+/// Replaces the note in one step; everything else in the file stays, also what another process
+/// writes at the same time.
 void write_export_note(const Path& model_dir, const std::string& exporter, const ExportNote& note);
+
+/// How far the run is that trains this model in a cluster. Its chief writes it; an evaluator ends
+/// by it.
+struct RunNote {
+  /// When it began, in nanoseconds of the system's clock: tells runs apart.
+  std::int64_t began_ns = 0;
+  /// Nothing more is trained, and the last step is saved.
+  bool ended = false;
+  std::int64_t global_step = 0;
+
+  bool operator==(const RunNote&) const = default;
+};
+
+/// Of the same file; nothing if no cluster has trained here. Throws DataLoss, naming the file.
+std::optional<RunNote> read_run_note(const Path& model_dir);
+void write_run_note(const Path& model_dir, const RunNote& note);
 
 }  // namespace muster

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
@@ -61,6 +62,39 @@ TEST(ModelNotes, DamageIsNamedWithTheFile) {
   testing::write_bytes(file, R"({"version": 1, "exporters": []})");
   EXPECT_THAT(testing::message_of([&] { write_export_note(folder.path(), "best", {}); }),
               HasSubstr(file.string()));
+}
+
+TEST(ModelNotes, TheEndOfARunComesBackAndExportsStay) {
+  const TempDir folder;
+  const Path model_dir = folder / "not there yet";
+  EXPECT_EQ(read_run_note(model_dir), std::nullopt);
+  const RunNote begun{.began_ns = 1'700'000'000'000'000'001};
+  write_run_note(model_dir, begun);
+  EXPECT_EQ(read_run_note(model_dir), begun);
+  const ExportNote best{.global_step = 1, .metrics = {{"loss", 2}}, .folder = "10"};
+  write_export_note(model_dir, "best", best);
+  const RunNote ended{.began_ns = begun.began_ns, .ended = true, .global_step = 40};
+  write_run_note(model_dir, ended);
+  EXPECT_EQ(read_run_note(model_dir), ended);
+  EXPECT_EQ(read_export_note(model_dir, "best"), best);
+}
+
+TEST(ModelNotes, WhoeverWritesAtTheSameTimeLosesNothing) {
+  const TempDir folder;
+  constexpr int kTimes = 50;
+  const auto write = [&](const std::string& exporter) {
+    for (int i = 1; i <= kTimes; ++i) {
+      write_export_note(folder.path(), exporter, {.global_step = i});
+    }
+  };
+  {
+    const std::jthread other([&] { write("other"); });
+    for (int i = 1; i <= kTimes; ++i) {
+      write_run_note(folder.path(), {.began_ns = i});
+      ASSERT_EQ(read_run_note(folder.path()), RunNote{.began_ns = i});
+    }
+  }
+  EXPECT_EQ(read_export_note(folder.path(), "other")->global_step, kTimes);
 }
 
 }  // namespace
