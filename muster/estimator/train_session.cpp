@@ -97,8 +97,9 @@ void TrainSession::loop() {
 void TrainSession::finish() {
   ending_ = true;
   for_each_hook(&Hook::end);
-  checkpointer_->flush();
   if (event_writer_ != nullptr) event_writer_->close();
+  if (checkpointer_ == nullptr) return;
+  checkpointer_->flush();
   // Until here a failure cost nothing but the time since an older checkpoint.
   const AsyncCheckpointStatus status = checkpointer_->status();
   if (!status.last_failure) return;
@@ -137,9 +138,13 @@ TrainResult TrainSession::run() {
     return {.global_step = step_};
   }
   open_input();
-  checkpointer_ = std::make_unique<AsyncCheckpointer>(CheckpointStore(
-      config_.model_dir, {.keep_checkpoint_max = config_.keep_checkpoint_max,
-                          .keep_checkpoint_every_n_hours = config_.keep_checkpoint_every_n_hours}));
+  // On a shared disk the folder is the chief's: a store removes what it takes for left over.
+  if (config_.is_chief()) {
+    checkpointer_ = std::make_unique<AsyncCheckpointer>(
+        CheckpointStore(config_.model_dir,
+                        {.keep_checkpoint_max = config_.keep_checkpoint_max,
+                         .keep_checkpoint_every_n_hours = config_.keep_checkpoint_every_n_hours}));
+  }
   log_begin();
   hooks_ = default_hooks(config_, options_, last_step_);
   try {
