@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <exception>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -27,6 +28,13 @@ void seed_generator(std::uint64_t seed, std::int64_t step, std::int64_t replica)
   at::manual_seed(derive_key(derive_key(seed, seed_stream::kGenerator),
                              static_cast<std::uint64_t>(step),
                              static_cast<std::uint64_t>(replica)));
+}
+
+// libtorch has one generator for the CPU: whatever draws from it takes turns, in all of the
+// process, since models are also made while another one trains.
+std::mutex& generator_turn() {
+  static std::mutex turn;
+  return turn;
 }
 
 at::ScalarType autocast_type(ComputeType precision) {
@@ -77,6 +85,7 @@ struct Towers::Step {
 std::shared_ptr<Model> Towers::make_model(const ModelFactory& factory, std::uint64_t seed) {
   if (!factory) throw InvalidArgument("Estimator: the model factory is not set");
   // libtorch's own layers draw their first weights from its generator while they are constructed.
+  const std::lock_guard turn(generator_turn());
   at::manual_seed(derive_key(seed, seed_stream::kWeights));
   std::shared_ptr<Model> model = factory();
   if (model == nullptr) throw InvalidArgument("Estimator: the model factory returned no model");
@@ -141,7 +150,7 @@ Towers::Outcome Towers::run_replica(Tower& tower, std::int64_t replica, const Ba
   Outcome outcome{.examples = batch.size()};
   {
     const RandomScope random(options_.seed, step.number, replica);
-    std::unique_lock<std::mutex> turn(forward_mutex_, std::defer_lock);
+    std::unique_lock<std::mutex> turn(generator_turn(), std::defer_lock);
     if (tower.model->draws_from_libtorch()) {
       turn.lock();
       seed_generator(options_.seed, step.number, replica);
