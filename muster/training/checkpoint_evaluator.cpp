@@ -12,14 +12,20 @@ namespace {
 
 /// Whoever asks the process to stop does not wait for the rest of an evaluation: there is nothing
 /// to lose, the checkpoint is on the disk.
-class EndOnSignalHook : public Hook {
+class EndEarlyHook : public Hook {
  public:
+  explicit EndEarlyHook(const std::atomic<bool>& abandoned) : abandoned_(abandoned) {}
+
   void before_run(Session& session) override {
+    if (abandoned_) throw Cancelled("the evaluation of step {} is given up", session.global_step());
     const int signal = StopSignals::received();
     if (signal == 0) return;
     throw Interrupted(signal, "stopped by signal {} while evaluating step {}, which is saved",
                       signal, session.global_step());
   }
+
+ private:
+  const std::atomic<bool>& abandoned_;
 };
 
 }  // namespace
@@ -27,20 +33,24 @@ class EndOnSignalHook : public Hook {
 CheckpointEvaluator::CheckpointEvaluator(Estimator& estimator, const EvalSpec& spec)
     : estimator_(estimator), spec_(spec) {
   options_ = {.steps = spec.steps, .hooks = spec.hooks, .name = spec.name};
-  options_.hooks.push_back(std::make_shared<EndOnSignalHook>());
+  options_.hooks.push_back(std::make_shared<EndEarlyHook>(abandoned_));
+}
+
+std::chrono::seconds CheckpointEvaluator::time_left() const {
+  if (!last_start_) return std::chrono::seconds(0);
+  return std::chrono::ceil<std::chrono::seconds>(*last_start_ + spec_.throttle_secs - Clock::now());
 }
 
 bool CheckpointEvaluator::is_due(std::int64_t step) const {
-  if (spec_.every_steps) return step % *spec_.every_steps == 0;
-  if (!last_start_) return true;
-  const auto next = *last_start_ + spec_.throttle_secs;
-  const auto left = std::chrono::ceil<std::chrono::seconds>(next - Clock::now());
-  if (left.count() <= 0) return true;
+  return spec_.every_steps ? step % *spec_.every_steps == 0 : time_left().count() <= 0;
+}
+
+void CheckpointEvaluator::log_not_due(std::int64_t step) const {
+  if (spec_.every_steps) return;
   log::info(
       "Skip the current checkpoint eval due to throttle secs ({} secs): step={}, the next "
       "evaluation is due in {} s",
-      spec_.throttle_secs.count(), step, left.count());
-  return false;
+      spec_.throttle_secs.count(), step, time_left().count());
 }
 
 void CheckpointEvaluator::evaluate(const Path& checkpoint, bool is_the_final_export) {

@@ -1,11 +1,19 @@
 #include "muster/training/train_and_evaluate.h"
 
+#include <chrono>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/distribution/parameter_server.h"
+#include "muster/estimator/model_notes.h"
+#include "muster/training/background_evaluation_internal.h"
 #include "muster/training/checkpoint_evaluator_internal.h"
+#include "muster/training/cluster_member_internal.h"
+#include "muster/training/evaluator_task_internal.h"
 #include "muster/training/inference_graph_hook_internal.h"
 
 namespace muster {
@@ -23,7 +31,11 @@ class EvaluatingListener : public CheckpointSaverListener {
 
   bool after_save(Session& session, std::int64_t step) override {
     const bool is_last = session.stop_requested() || (max_steps_ && step >= *max_steps_);
-    if (step == first_step_ || is_last || !evaluator_.is_due(step)) return false;
+    if (step == first_step_ || is_last) return false;
+    if (!evaluator_.is_due(step)) {
+      evaluator_.log_not_due(step);
+      return false;
+    }
     evaluator_.evaluate(session.config().model_dir / fmt::format("model.ckpt-{}", step),
                         /*is_the_final_export=*/false);
     return false;
@@ -35,31 +47,64 @@ class EvaluatingListener : public CheckpointSaverListener {
   std::int64_t first_step_ = -1;
 };
 
-void require_one_process(const RunConfig& config) {
-  const TaskEnvironment& environment = config.task;
-  if (environment.is_alone()) return;
-  throw Unimplemented(
-      "train_and_evaluate runs in one process so far, but {} makes this task {} of a cluster; "
-      "unset "
-      "it to train here alone",
-      environment.source, environment.task.name());
-}
+/// By this an evaluator knows when a run is over: its chief says so, once the last step is saved.
+class RunOnDisk {
+ public:
+  explicit RunOnDisk(const RunConfig& config) : model_dir_(config.model_dir) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    note_.began_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+    write_run_note(model_dir_, note_);
+  }
+  void end(std::int64_t step) {
+    note_.ended = true;
+    note_.global_step = step;
+    write_run_note(model_dir_, note_);
+  }
 
-}  // namespace
+ private:
+  const Path model_dir_;
+  RunNote note_;
+};
 
-TrainAndEvaluateResult train_and_evaluate(Estimator& estimator, const TrainSpec& train_spec,
-                                          const EvalSpec& eval_spec) {
-  train_spec.check();
-  eval_spec.check();
-  require_one_process(estimator.config());
-  internal::CheckpointEvaluator evaluator(estimator, eval_spec);
-  Hooks hooks = train_spec.hooks;
-  hooks.push_back(std::make_shared<internal::InferenceGraphHook>(estimator, eval_spec));
-  const TrainResult trained = estimator.train(
-      train_spec.input_fn, {.max_steps = train_spec.max_steps,
-                            .hooks = std::move(hooks),
-                            .saving_listeners = {std::make_shared<EvaluatingListener>(
-                                evaluator, train_spec.max_steps)}});
+/// Lines of the log carry the task's name while this lives.
+class TaskInLog {
+ public:
+  explicit TaskInLog(std::string task) : before_(log::task()) { log::set_task(std::move(task)); }
+  ~TaskInLog() { log::set_task(before_); }
+  TaskInLog(const TaskInLog&) = delete;
+  TaskInLog& operator=(const TaskInLog&) = delete;
+
+ private:
+  const std::string before_;
+};
+
+/// What the tasks that train have in common.
+struct Run {
+  Estimator& estimator;
+  const TrainSpec& train_spec;
+  const EvalSpec& eval_spec;
+
+  TrainResult train(const Hooks& more_hooks, SavingListeners listeners = {}) const {
+    Hooks hooks = train_spec.hooks;
+    hooks.insert(hooks.end(), more_hooks.begin(), more_hooks.end());
+    // Also a chief without others may be followed by an evaluator.
+    const TaskEnvironment& environment = estimator.config().task;
+    std::optional<RunOnDisk> on_disk;
+    if (environment.is_chief && !environment.cluster.empty()) on_disk.emplace(estimator.config());
+    const TrainResult result =
+        estimator.train(train_spec.input_fn, {.max_steps = train_spec.max_steps,
+                                              .hooks = std::move(hooks),
+                                              .saving_listeners = std::move(listeners)});
+    if (on_disk) on_disk->end(result.global_step);
+    return result;
+  }
+  HookPtr graph_hook() const {
+    return std::make_shared<internal::InferenceGraphHook>(estimator, eval_spec);
+  }
+};
+
+TrainAndEvaluateResult evaluate_last(internal::CheckpointEvaluator& evaluator,
+                                     const Estimator& estimator, const TrainResult& trained) {
   const auto latest = estimator.latest_checkpoint();
   if (!latest) {
     throw NotFound(
@@ -73,6 +118,74 @@ TrainAndEvaluateResult train_and_evaluate(Estimator& estimator, const TrainSpec&
   }
   evaluator.evaluate(*latest, /*is_the_final_export=*/true);
   return evaluator.result();
+}
+
+TrainAndEvaluateResult train_alone(const Run& run) {
+  internal::CheckpointEvaluator evaluator(run.estimator, run.eval_spec);
+  const TrainResult trained =
+      run.train({run.graph_hook()},
+                {std::make_shared<EvaluatingListener>(evaluator, run.train_spec.max_steps)});
+  return evaluate_last(evaluator, run.estimator, trained);
+}
+
+TrainAndEvaluateResult train_as_master(const Run& run) {
+  // One of its own, since the other trains meanwhile.
+  Estimator evaluated(run.estimator.options(), run.estimator.config());
+  internal::CheckpointEvaluator evaluator(evaluated, run.eval_spec);
+  const auto background = std::make_shared<internal::BackgroundEvaluation>(
+      evaluator, evaluated.model_dir(), run.train_spec.max_steps);
+  const TrainResult trained = run.train({run.graph_hook(), background});
+  background->finish();
+  return evaluate_last(evaluator, evaluated, trained);
+}
+
+void train_as_chief(const Run& run) {
+  log::info(
+      "evaluations and exports are left to a task of type evaluator; a task of type master in the "
+      "place of this one would do them");
+  run.train({run.graph_hook()});
+}
+
+TrainAndEvaluateResult run_in_cluster(const Run& run) {
+  const TaskEnvironment& environment = run.estimator.config().task;
+  if (environment.task.type == job::kPs) {
+    serve_parameters(run.estimator.options(), run.estimator.config());
+    return {};
+  }
+  if (!environment.is_chief) {
+    run.train({});
+    return {};
+  }
+  if (environment.task.type != job::kChief) return train_as_master(run);
+  train_as_chief(run);
+  return {};
+}
+
+void require_first_evaluator(const TaskSpec& task) {
+  if (task.index == 0) return;
+  throw InvalidArgument(
+      "train_and_evaluate: this task is {}, but there is only one evaluator, of index 0",
+      task.name());
+}
+
+}  // namespace
+
+TrainAndEvaluateResult train_and_evaluate(Estimator& estimator, const TrainSpec& train_spec,
+                                          const EvalSpec& eval_spec) {
+  train_spec.check();
+  eval_spec.check();
+  const TaskEnvironment& environment = estimator.config().task;
+  if (environment.cluster.empty() && environment.is_alone()) {
+    return train_alone({estimator, train_spec, eval_spec});
+  }
+  const TaskInLog named(environment.task.name());
+  if (environment.is_evaluator()) {
+    require_first_evaluator(environment.task);
+    return internal::follow_training(estimator, train_spec, eval_spec);
+  }
+  if (environment.is_alone()) return train_alone({estimator, train_spec, eval_spec});
+  Estimator member = internal::cluster_member(estimator);
+  return run_in_cluster({member, train_spec, eval_spec});
 }
 
 }  // namespace muster

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <functional>
+#include <future>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -15,9 +18,11 @@
 #include "muster/base/signals.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/cluster/tf_config.h"
+#include "muster/distribution/collective.h"
 #include "muster/estimator/linear.h"
 #include "muster/estimator/model_notes.h"
 #include "muster/estimator/small_net_internal.h"
+#include "muster/estimator/strategy.h"
 #include "muster/executor/executable_model.h"
 #include "muster/export/exporters.h"
 #include "muster/graph/export_folder.h"
@@ -389,18 +394,240 @@ TEST(TrainAndEvaluate, ASignalDuringAnEvaluationEndsItWithTheStepSaved) {
   EXPECT_EQ(checkpoint_step(*estimator.latest_checkpoint()), 3);
 }
 
-TEST(TrainAndEvaluate, OtherTasksOfAClusterAreNamedInTheError) {
-  const TempDir folder;
-  RunConfig config = quiet_config(folder.path());
+// --------------------------------------------------------------------------------- in a cluster
+
+RunConfig task_config(const Path& folder, const std::string& cluster, const std::string& type) {
+  RunConfig config = quiet_config(folder);
   config.task = parse_tf_config(
-      R"({"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": 0}})");
+      fmt::format(R"({{"cluster": {}, "task": {{"type": "{}", "index": 0}}}})", cluster, type));
+  return config;
+}
+
+TEST(TrainAndEvaluate, EveryTaskOfAClusterRefusesWhatPsTasksCannotDo) {
+  for (const char* type : {"chief", "worker", "ps"}) {
+    const TempDir folder;
+    RunConfig config = task_config(folder / "model",
+                                   R"({"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]})", type);
+    EstimatorOptions options = small_options();
+    options.moving_average = MovingAverageOptions{.decay = 0.9};
+    Estimator averaging(options, config);
+    const EvalSpec eval{.input_fn = evaluation_input};
+    EXPECT_THAT(error_of([&] {
+                  train_and_evaluate(averaging, {training_input, 5}, eval);
+                }),
+                AllOf(HasSubstr(std::string(type) + ":0"), HasSubstr("moving_average")));
+    config.train_distribute = [](const RunConfig& run) { return make_collective(run); };
+    Estimator collective(small_options(), config);
+    EXPECT_THAT(error_of([&] {
+                  train_and_evaluate(collective, {training_input, 5}, eval);
+                }),
+                AllOf(HasSubstr(std::string(type) + ":0"), HasSubstr("leave the ps out")));
+    EXPECT_FALSE(std::filesystem::exists(folder / "model"));
+  }
+}
+
+/// All replicas of the run are here.
+class NobodyElse final : public Strategy {
+ public:
+  std::string describe() const override { return "nobody else"; }
+  RunTerms join(const RunTerms& own) override {
+    all_ = {0, own.replicas};
+    return own;
+  }
+  void synchronize(const std::function<RunImage()>&, const std::function<void(const RunImage&)>&,
+                   const std::function<void()>&) override {}
+  ReplicaRange replicas() const override { return all_; }
+  std::optional<StepParts> sum(std::int64_t, StepParts own, StepNotes&) override { return own; }
+  void finish(std::int64_t, bool) override {}
+
+ private:
+  ReplicaRange all_;
+};
+
+RunConfig master_config(const Path& folder) {
+  RunConfig config = task_config(folder, R"({"master": ["a:1"], "worker": ["b:1"]})", "master");
+  config.train_distribute = [](const RunConfig&) { return std::make_unique<NobodyElse>(); };
+  config.save_checkpoints_steps = 5;
+  config.replicas = 2;
+  return config;
+}
+
+/// Lets training wait, in the middle of its steps, for something that happens beside it.
+class WaitingHook : public Hook {
+ public:
+  WaitingHook(std::int64_t step, std::shared_future<void> event)
+      : step_(step), event_(std::move(event)) {}
+  void after_run(Session& session) override {
+    if (session.global_step() != step_) return;
+    ASSERT_EQ(event_.wait_for(seconds(60)), std::future_status::ready);
+  }
+
+ private:
+  std::int64_t step_;
+  std::shared_future<void> event_;
+};
+
+// Calls `then` when the hook of an evaluation sees its end.
+class AtEndHook : public Hook {
+ public:
+  explicit AtEndHook(std::function<void()> then) : then_(std::move(then)) {}
+  void end(Session&) override { then_(); }
+
+ private:
+  std::function<void()> then_;
+};
+
+TEST(TrainAndEvaluate, AMasterEvaluatesBesideItsTrainingWithTheResultsOfOneProcess) {
+  const TempDir folder;
+  RunConfig alone = saving_every(5, folder / "alone");
+  alone.replicas = 2;
+  Estimator plain(small_options(), alone);
+  plain.train(training_input, {.max_steps = 20});
+
+  Estimator master(small_options(), master_config(folder / "master"));
+  std::promise<void> evaluated;
+  const auto once = std::make_shared<std::once_flag>();
+  auto exporter = std::make_shared<RecordingExporter>();
+  const LogLines log;
+  const auto result = train_and_evaluate(
+      master,
+      {.input_fn = training_input,
+       .max_steps = 20,
+       // Step 5 is evaluated while the loop is between steps 7 and 8.
+       .hooks = {std::make_shared<WaitingHook>(7, evaluated.get_future().share())}},
+      {.input_fn = evaluation_input,
+       .hooks = {std::make_shared<AtEndHook>(
+           [&] { std::call_once(*once, [&] { evaluated.set_value(); }); })},
+       .exporters = {exporter},
+       .throttle_secs = seconds(3600)});
+  EXPECT_EQ(latest_values(folder / "alone"), latest_values(folder / "master"));
+  EXPECT_THAT(evaluated_steps(folder / "master"), ElementsAre(5, 20));
+  EXPECT_EQ(result.metrics, plain.evaluate(evaluation_input));
+  EXPECT_THAT(exporter->calls,
+              ElementsAre("model.ckpt-5 step 5 early", "model.ckpt-20 step 20 final"));
+  EXPECT_THAT(log.text(),
+              HasSubstr("master:0 strategy: nobody else (RunConfig::train_distribute)"));
+  EXPECT_EQ(log::task(), "");
+}
+
+TEST(TrainAndEvaluate, WhatFailsBesideTheTrainingOfAMasterIsThrownAtItsEnd) {
+  const TempDir folder;
+  Estimator master(small_options(), master_config(folder.path()));
+  std::promise<void> failed;
+  const auto failing = [&, calls = std::make_shared<int>(0)](const InputContext& in) {
+    // The first call gives the batch that the model is traced with.
+    if (++*calls == 1) return evaluation_input(in);
+    failed.set_value();
+    throw NotFound("the evaluation's file is gone");
+  };
+  EXPECT_THAT(error_of([&] {
+                train_and_evaluate(
+                    master,
+                    {.input_fn = training_input,
+                     .max_steps = 20,
+                     .hooks = {std::make_shared<WaitingHook>(7, failed.get_future().share())}},
+                    {.input_fn = failing});
+              }),
+              HasSubstr("the evaluation's file is gone"));
+  EXPECT_EQ(checkpoint_step(*master.latest_checkpoint()), 20);
+}
+
+RunConfig evaluator_config(const Path& folder) {
+  return task_config(folder, R"({"chief": ["a:1"], "worker": ["b:1"]})", "evaluator");
+}
+
+TEST(TrainAndEvaluate, AnEvaluatorEndsWithTheCheckpointOfMaxSteps) {
+  const TempDir folder;
+  Estimator trained(small_options(), saving_every(4, folder.path()));
+  trained.train(training_input, {.max_steps = 8});
+  auto exporter = std::make_shared<RecordingExporter>();
+  Estimator estimator(small_options(), evaluator_config(folder.path()));
+  const auto result = train_and_evaluate(
+      estimator, {training_input, 8},
+      {.input_fn = evaluation_input, .exporters = {exporter}, .start_delay_secs = seconds(0)});
+  EXPECT_EQ(result.metrics, trained.evaluate(evaluation_input));
+  EXPECT_THAT(exporter->calls, ElementsAre("model.ckpt-8 step 8 final"));
+}
+
+TEST(TrainAndEvaluate, AnEvaluatorFollowsARunAndEndsWhenItsChiefSaysSo) {
+  const TempDir folder;
+  auto exporter = std::make_shared<RecordingExporter>();
+  std::promise<void> evaluated;
+  const auto once = std::make_shared<std::once_flag>();
+  TrainAndEvaluateResult result;
+  // An earlier run has ended here: that does not count.
+  write_run_note(folder.path(), {.began_ns = 1, .ended = true});
+  std::jthread evaluator([&] {
+    Estimator estimator(small_options(), evaluator_config(folder.path()));
+    const EvalSpec spec{.input_fn = evaluation_input,
+                        .hooks = {std::make_shared<AtEndHook>(
+                            [&] { std::call_once(*once, [&] { evaluated.set_value(); }); })},
+                        .exporters = {exporter},
+                        .start_delay_secs = seconds(0),
+                        .throttle_secs = seconds(3600)};
+    result = train_and_evaluate(estimator, {.input_fn = training_input}, spec);
+  });
+  Estimator chief(small_options(), saving_every(5, folder.path()));
+  write_run_note(folder.path(), {.began_ns = 2});
+  chief.train(training_input, {.max_steps = 5, .handle_signals = false});
+  ASSERT_EQ(evaluated.get_future().wait_for(seconds(60)), std::future_status::ready);
+  chief.train(training_input, {.max_steps = 12, .handle_signals = false});
+  write_run_note(folder.path(), {.began_ns = 2, .ended = true, .global_step = 12});
+  evaluator.join();
+  EXPECT_EQ(result.metrics.at("global_step"), 12);
+  EXPECT_EQ(exporter->calls.back(), "model.ckpt-12 step 12 final");
+  EXPECT_EQ(evaluated_steps(folder.path()).back(), 12);
+}
+
+TEST(TrainAndEvaluate, AChiefSaysWhenItsRunIsOver) {
+  const TempDir folder;
+  Estimator estimator(small_options(),
+                      task_config(folder.path(), R"({"chief": ["a:1"]})", "chief"));
+  train_and_evaluate(estimator, {training_input, 3}, {.input_fn = evaluation_input});
+  const auto note = read_run_note(folder.path());
+  ASSERT_TRUE(note.has_value());
+  EXPECT_TRUE(note->ended);
+  EXPECT_EQ(note->global_step, 3);
+}
+
+TEST(TrainAndEvaluate, AnEvaluatorWithoutCheckpointsGivesUpAndSaysWhatItMissed) {
+  const TempDir folder;
+  RunConfig config = evaluator_config(folder.path());
+  config.session_creation_timeout_secs = seconds(1);
   Estimator estimator(small_options(), config);
   try {
-    train_and_evaluate(estimator, {training_input, 5}, {.input_fn = evaluation_input});
-    FAIL() << "a worker of a cluster was let through";
-  } catch (const Unimplemented& error) {
-    EXPECT_THAT(error.what(), HasSubstr("worker:0"));
+    train_and_evaluate(estimator, {training_input, 5},
+                       {.input_fn = evaluation_input, .start_delay_secs = seconds(0)});
+    FAIL() << "it ended as if all were well";
+  } catch (const Unavailable& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(folder.path().string()), HasSubstr("1 s"),
+                                    HasSubstr("nothing was evaluated")));
   }
+}
+
+TEST(TrainAndEvaluate, ASignalWakesAnEvaluatorThatWaitsToBegin) {
+  const TempDir folder;
+  Estimator estimator(small_options(), evaluator_config(folder.path()));
+  log::set_sink([](log::Level, std::string_view line) {
+    if (line.find("Waiting 3600 secs before starting eval.") != line.npos) ::raise(SIGTERM);
+  });
+  EXPECT_THROW(
+      train_and_evaluate(estimator, {training_input, 5},
+                         {.input_fn = evaluation_input, .start_delay_secs = seconds(3600)}),
+      Interrupted);
+  log::set_sink({});
+  StopSignals::reset();
+}
+
+TEST(TrainAndEvaluate, ASecondEvaluatorIsRefused) {
+  const TempDir folder;
+  RunConfig config = evaluator_config(folder.path());
+  config.task.task.index = 1;
+  Estimator estimator(small_options(), config);
+  EXPECT_THAT(error_of([&] {
+                train_and_evaluate(estimator, {training_input, 5}, {.input_fn = evaluation_input});
+              }),
+              HasSubstr("evaluator:1"));
 }
 
 TEST(TrainAndEvaluate, AClusterOfOneTaskIsOneProcess) {

@@ -1,0 +1,71 @@
+#include <string>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/distribution/collective.h"
+#include "muster/distribution/parameter_server.h"
+#include "muster/estimator/strategy.h"
+#include "muster/training/cluster_member_internal.h"
+
+namespace muster::internal {
+namespace {
+
+StrategyFactory saying_why(StrategyFactory make, std::string why) {
+  return [make = std::move(make), why = std::move(why)](const RunConfig& config) {
+    auto strategy = make(config);
+    log::info("strategy: {} ({})", strategy->describe(), why);
+    return strategy;
+  };
+}
+
+StrategyFactory choose(const RunConfig& config) {
+  if (config.train_distribute) {
+    return saying_why(config.train_distribute, "RunConfig::train_distribute");
+  }
+  if (config.task.num_ps_replicas > 0) {
+    return saying_why([](const RunConfig& run) { return make_parameter_server(run); },
+                      "ps in the cluster");
+  }
+  return saying_why([](const RunConfig& run) { return make_collective(run); },
+                    "no ps in the cluster");
+}
+
+void check(const EstimatorOptions& options, const RunConfig& config) {
+  const TaskEnvironment& environment = config.task;
+  const std::string place = fmt::format("{} makes this task {} of a cluster", environment.source,
+                                        environment.task.name());
+  if (environment.rendezvous) {
+    throw Unimplemented(
+        "{}, and tells where its tasks meet, but not where each of them listens; name all of them "
+        "in TF_CONFIG",
+        place);
+  }
+  if (options.learner != nullptr) {
+    throw Unimplemented("boosted trees train in one process alone, but {}; unset it", place);
+  }
+  if (environment.num_ps_replicas == 0) return;
+  if (options.moving_average) {
+    throw Unimplemented(
+        "{} with ps tasks, which keep no moving_average so far; train without ps, or without "
+        "averages",
+        place);
+  }
+  if (config.train_distribute && !config.train_distribute(config)->keeps_variables()) {
+    throw FailedPrecondition(
+        "{} with ps tasks, but the strategy that RunConfig::train_distribute makes has nothing for "
+        "them to do; leave the ps out of the cluster, or train_distribute unset",
+        place);
+  }
+}
+
+}  // namespace
+
+Estimator cluster_member(const Estimator& estimator) {
+  RunConfig config = estimator.config();
+  check(estimator.options(), config);
+  config.train_distribute = choose(config);
+  return {estimator.options(), std::move(config)};
+}
+
+}  // namespace muster::internal
