@@ -64,6 +64,8 @@ struct Flags {
   std::int64_t replicas = 0;
   int threads_per_replica = 0;
   int concurrent_replicas = 0;
+  bool sync = true;
+  bool collective = false;
   std::int64_t save_checkpoints_steps = 0;
 };
 
@@ -364,6 +366,30 @@ std::optional<muster::ServingInput> serving_input(const Flags& flags, const Colu
 
 // --------------------------------------------------------------------------------------- the run
 
+/// What the environment says of a cluster, checked against the flags.
+muster::RunConfig config_of_task(const Flags& flags) {
+  auto config = muster::RunConfig::from_env();
+  if (!flags.sync) {
+    throw muster::UsageError(
+        "--sync=false: asynchronous updates are not there yet; leave it out, and all tasks make "
+        "each step together");
+  }
+  if (flags.collective && config.task.num_ps_replicas > 0) {
+    throw muster::UsageError(
+        "--collective: every task has a copy of the variables, so the cluster's {} ps would have "
+        "nothing to do; leave out the flag or the ps",
+        config.task.num_ps_replicas);
+  }
+  return config;
+}
+
+/// How many batches a step has: one for each task that trains, unless a flag says otherwise.
+double batches_of_a_step(const Flags& flags) {
+  const std::int64_t tasks = config_of_task(flags).task.num_worker_replicas;
+  return static_cast<double>(
+      std::max<std::int64_t>(1, flags.replicas > 0 ? flags.replicas : tasks));
+}
+
 muster::RunConfig run_config(const Flags& flags) {
   muster::RunConfigChanges changes{.model_dir = Path(flags.job_dir),
                                    .tf_random_seed = flags.seed,
@@ -373,7 +399,7 @@ muster::RunConfig run_config(const Flags& flags) {
   if (flags.save_checkpoints_steps > 0) {
     changes.save_checkpoints_steps = flags.save_checkpoints_steps;
   }
-  return muster::RunConfig::from_env().replace(changes);
+  return config_of_task(flags).replace(changes);
 }
 
 /// Where a schedule ends: at --train-steps, or after --num-epochs of all replicas.
@@ -381,8 +407,8 @@ std::int64_t last_step(const Flags& flags, const std::vector<Path>& train_files)
   if (flags.schedule == "constant" || flags.train_steps > 0) return flags.train_steps;
   const double examples =
       static_cast<double>(flags.num_epochs) * static_cast<double>(count_people(train_files));
-  const double step_examples = static_cast<double>(flags.train_batch_size) *
-                               static_cast<double>(std::max<std::int64_t>(flags.replicas, 1));
+  const double step_examples =
+      static_cast<double>(flags.train_batch_size) * batches_of_a_step(flags);
   return std::max<std::int64_t>(1, std::llround(std::ceil(examples / step_examples)));
 }
 
@@ -486,6 +512,10 @@ void add_run_flags(CLI::App& app, Flags& flags) {
       ->check(CLI::NonNegativeNumber);
   add(app, "--concurrent-replicas", flags.concurrent_replicas, "How many run at a time; 0: decide")
       ->check(CLI::NonNegativeNumber);
+  app.add_flag("--sync", flags.sync,
+               "In a cluster: all tasks make each step together (the default)");
+  app.add_flag("--collective", flags.collective,
+               "In a cluster: every task has a copy of the variables");
   add(app, "--save-checkpoints-steps", flags.save_checkpoints_steps, "0: every ten minutes")
       ->check(CLI::NonNegativeNumber);
   add(app, "--verbosity", flags.verbosity, "DEBUG, INFO, WARN, ERROR or FATAL");

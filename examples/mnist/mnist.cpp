@@ -61,6 +61,8 @@ struct Flags {
   std::int64_t replicas = 0;
   int threads_per_replica = 0;
   int concurrent_replicas = 0;
+  bool sync = true;
+  bool collective = false;
 };
 
 // ------------------------------------------------------------------------------------- the model
@@ -273,9 +275,33 @@ muster::EstimatorOptions estimator_options(const Flags& flags, std::int64_t max_
   return options;
 }
 
+/// What the environment says of a cluster, checked against the flags.
+muster::RunConfig config_of_task(const Flags& flags) {
+  auto config = muster::RunConfig::from_env();
+  if (!flags.sync) {
+    throw muster::UsageError(
+        "--sync=false: asynchronous updates are not there yet; leave it out, and all tasks make "
+        "each step together");
+  }
+  if (flags.collective && config.task.num_ps_replicas > 0) {
+    throw muster::UsageError(
+        "--collective: every task has a copy of the variables, so the cluster's {} ps would have "
+        "nothing to do; leave out the flag or the ps",
+        config.task.num_ps_replicas);
+  }
+  return config;
+}
+
+/// How many batches a step has: one for each task that trains, unless a flag says otherwise.
+double batches_of_a_step(const Flags& flags) {
+  const std::int64_t tasks = config_of_task(flags).task.num_worker_replicas;
+  return static_cast<double>(
+      std::max<std::int64_t>(1, flags.replicas > 0 ? flags.replicas : tasks));
+}
+
 muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
   const std::int64_t save_steps = flags.save_checkpoints_steps;
-  return muster::RunConfig::from_env().replace(
+  return config_of_task(flags).replace(
       {.model_dir = Path(flags.job_dir),
        .tf_random_seed = flags.seed,
        .save_checkpoints_steps = save_steps > 0 ? save_steps : epoch_steps,
@@ -341,8 +367,7 @@ int run(const Flags& flags) {
   const auto eval_files = muster::files_of(flags.eval_files, "--eval-files");
   const auto test_files = muster::files_of(flags.test_files, "--test-files");
   const auto images = static_cast<double>(count_records(train_files));
-  const auto step_images = static_cast<double>(flags.train_batch_size) *
-                           static_cast<double>(std::max<std::int64_t>(flags.replicas, 1));
+  const auto step_images = static_cast<double>(flags.train_batch_size) * batches_of_a_step(flags);
   const auto epoch_steps = static_cast<std::int64_t>(std::max(1.0, images / step_images));
   const std::int64_t max_steps =
       flags.train_steps > 0
@@ -356,6 +381,8 @@ int run(const Flags& flags) {
        .steps = {},
        .exporters = exporters(flags),
        .throttle_secs = std::chrono::seconds(flags.throttle_secs)});
+  // Of the tasks of a cluster, the one that evaluates does the rest as well.
+  if (result.metrics.empty()) return EXIT_SUCCESS;
   for (const auto& [name, value] : result.metrics) fmt::print("{} = {:g}\n", name, value);
   if (!flags.export_path.empty()) {
     muster::export_saved_model(estimator, flags.export_path, serving_input());
@@ -411,6 +438,10 @@ void add_run_flags(CLI::App& app, Flags& flags) {
       ->check(CLI::NonNegativeNumber);
   add("--concurrent-replicas", flags.concurrent_replicas, "How many run at a time; 0: decide")
       ->check(CLI::NonNegativeNumber);
+  app.add_flag("--sync", flags.sync,
+               "In a cluster: all tasks make each step together (the default)");
+  app.add_flag("--collective", flags.collective,
+               "In a cluster: every task has a copy of the variables");
   add("--save-checkpoints-steps", flags.save_checkpoints_steps, "0: once an epoch")
       ->check(CLI::NonNegativeNumber);
   add("--throttle-secs", flags.throttle_secs, "Evaluate at most this often")
