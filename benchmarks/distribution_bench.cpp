@@ -17,11 +17,13 @@
 #include "benchmarks/report.h"
 #include "benchmarks/training_rate.h"
 #include "muster/base/error.h"
+#include "muster/base/freed_memory.h"
 #include "muster/base/log.h"
 #include "muster/cluster/tf_config.h"
 #include "muster/distribution/collective.h"
 #include "muster/distribution/parameter_server.h"
 #include "muster/estimator/arithmetic.h"
+#include "muster/estimator/run_state.h"
 #include "muster/features/column_set.h"
 #include "muster/model/wide_and_deep.h"
 
@@ -184,8 +186,7 @@ double seconds_of_push_and_pull(const RunConfig& config) {
   strategy->join(terms_of(config));
   strategy->synchronize(
       [&] {
-        return RunImage{.state_json = R"({"global_step": 0, "replicas": 1, "threads_per_replica": 1,
-                              "seed": 0, "arithmetic": "", "inputs": [null]})",
+        return RunImage{.state_json = to_json(RunState{.inputs = {std::nullopt}}),
                         .tensors = variables.tensors()};
       },
       [](const RunImage&) {}, [] {});
@@ -335,6 +336,7 @@ int run_task(std::string_view what) {
 
 int run(int argc, char** argv) {
   log::set_level(log::Level::kError);
+  keep_freed_memory();
   if (argc == 3 && std::string_view(argv[1]) == "--task") return run_task(argv[2]);
   bench::Report report(argc, argv);
   add_collective(report);

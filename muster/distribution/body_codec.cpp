@@ -22,10 +22,28 @@ std::span<std::byte> bytes_of(const at::Tensor& tensor) {
 }
 
 void add_piece(Body& body, std::span<const std::byte> piece) {
-  if (piece.empty()) return;
-  body.push_back(piece);
-  const std::size_t rest = piece.size() % kAlignment;
+  add_piece(body, std::span(&piece, 1));
+}
+
+void add_piece(Body& body, std::span<const std::span<const std::byte>> pieces) {
+  std::size_t size = 0;
+  for (const auto& piece : pieces) {
+    if (!piece.empty()) body.push_back(piece);
+    size += piece.size();
+  }
+  const std::size_t rest = size % kAlignment;
   if (rest != 0) body.push_back(std::span(kPadding).first(kAlignment - rest));
+}
+
+void add_ranges(Body& body, const at::Tensor& flat, std::span<const FlatRange> ranges) {
+  const std::span<const std::byte> bytes = bytes_of(flat);
+  Body pieces;
+  for (const FlatRange& range : ranges) {
+    pieces.push_back(
+        bytes.subspan(static_cast<std::size_t>(range.first) * sizeof(float),
+                      static_cast<std::size_t>(range.last - range.first) * sizeof(float)));
+  }
+  add_piece(body, pieces);
 }
 
 at::Tensor BodyReader::tensor(at::IntArrayRef sizes, at::ScalarType type) {

@@ -12,6 +12,7 @@
 #include "muster/distribution/head_codec_internal.h"
 #include "muster/model/row_gradient.h"
 #include "muster/net/buffer.h"
+#include "muster/optim/updater.h"
 
 // Tensors as bodies of messages, and what heads say of them.
 namespace muster::internal {
@@ -23,6 +24,11 @@ std::span<std::byte> bytes_of(const at::Tensor& tensor);
 
 /// Every piece begins at a multiple of 64 bytes, as the body does.
 void add_piece(Body& body, std::span<const std::byte> piece);
+/// Several that make one, one behind the other.
+void add_piece(Body& body, std::span<const std::span<const std::byte>> pieces);
+
+/// Ranges of a flat tensor of floats as one piece.
+void add_ranges(Body& body, const at::Tensor& flat, std::span<const FlatRange> ranges);
 
 /// Cuts tensors out of a body, in the order in which they were added. They keep the body.
 class BodyReader {

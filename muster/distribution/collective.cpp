@@ -42,7 +42,8 @@ class Collective final : public Strategy {
   void finish(std::int64_t step, bool early) override { membership_.finish(step, early); }
 
  private:
-  bool exchange_slices(at::Tensor& flat, std::int64_t step);
+  bool add_slices(const StepParts& own, const std::vector<ReceivedStep>& received,
+                  std::int64_t step, at::Tensor& whole);
 
   const RunConfig config_;
   const CollectiveOptions options_;
@@ -53,6 +54,8 @@ class Collective final : public Strategy {
   bool has_state_;
   /// Messages of steps in this epoch.
   std::int64_t sequence_ = 0;
+  /// The sum of all dense gradients, where it is made in slices.
+  at::Tensor whole_;
 };
 
 std::string Collective::describe() const {
@@ -89,54 +92,96 @@ void Collective::synchronize(const std::function<RunImage()>& image,
 
 // --------------------------------------------------------------------------------- a step
 
-// Makes whole gradients of the slices that the tasks have added up. False when the run has ended.
-bool Collective::exchange_slices(at::Tensor& flat, std::int64_t step) {
-  const std::int64_t elements = flat.numel();
-  const auto bytes = bytes_of(flat);
-  const auto piece_of = [&](std::int64_t first, std::int64_t last) {
-    return bytes.subspan(static_cast<std::size_t>(first) * 4,
-                         static_cast<std::size_t>(last - first) * 4);
+// Adds up the dense gradients: every task its slice, which the others send it piece by piece, and
+// it sends the sum of each piece on as soon as it is there. False when the run has ended.
+bool Collective::add_slices(const StepParts& own, const std::vector<ReceivedStep>& received,
+                            std::int64_t step, at::Tensor& whole) {
+  const std::size_t size = group_->size();
+  const std::size_t rank = group_->rank();
+  const std::int64_t elements = whole.numel();
+  const std::string what = fmt::format("the gradients of step {}", step + 1);
+  // The piece number `piece` of a task's slice; empty behind its end.
+  const auto range_of = [&](std::size_t of, std::int64_t piece) {
+    const FlatRange slice = slice_of(elements, of, size);
+    const std::int64_t first = std::min(slice.last, slice.first + piece * kSlicePiece);
+    return FlatRange{first, std::min(slice.last, first + kSlicePiece)};
   };
-  const Slice mine = slice_of(elements, group_->rank(), group_->size());
-  for (std::int64_t first = mine.first; first < mine.last; first += kSlicePiece) {
-    const std::span<const std::byte> piece =
-        piece_of(first, std::min(mine.last, first + kSlicePiece));
-    for (std::size_t i = 1; i < group_->size(); ++i) {
-      group_->send((group_->rank() + i) % group_->size(), MessageType::kSlice, {},
-                   std::span(&piece, 1));
+  const auto view = [](const at::Tensor& flat, const FlatRange& range) {
+    return flat.narrow(0, range.first, range.last - range.first);
+  };
+  const auto others = [&](const auto& work) {
+    for (std::size_t i = 1; i < size; ++i) work((rank + i) % size);
+  };
+  bool ended = false;
+  // The next piece from that task, as a tensor of this many elements.
+  const auto take = [&](std::size_t from, MessageType type, std::int64_t count) {
+    auto frame = group_->take(from, type, what);
+    if (!frame) {
+      ended = true;
+      return at::Tensor();
     }
-  }
-  const std::string what = fmt::format("its part of the sum of step {}", step + 1);
-  for (std::size_t i = 1; i < group_->size(); ++i) {
-    const std::size_t from = (group_->rank() + group_->size() - i) % group_->size();
-    const Slice slice = slice_of(elements, from, group_->size());
-    for (std::int64_t first = slice.first; first < slice.last; first += kSlicePiece) {
-      const auto target = piece_of(first, std::min(slice.last, first + kSlicePiece));
-      const auto frame = group_->take(from, MessageType::kSlice, what);
-      if (!frame) return false;
-      if (frame->body.size() != target.size()) {
-        throw DataLoss("{} sent {} bytes of its part of the sum where {} were due",
-                       group_->plan().members[from].task, frame->body.size(), target.size());
+    return BodyReader(std::move(frame->body)).tensor({count}, at::kFloat);
+  };
+  const auto send = [&](std::size_t to, MessageType type, const at::Tensor& piece) {
+    const std::span<const std::byte> bytes = bytes_of(piece);
+    group_->send(to, type, {}, std::span(&bytes, 1));
+  };
+  const auto take_sums = [&](std::int64_t piece) {
+    others([&](std::size_t from) {
+      const FlatRange range = range_of(from, piece);
+      if (ended || range.first == range.last) return;
+      const at::Tensor sum = take(from, MessageType::kSlice, range.last - range.first);
+      if (!ended) view(whole, range).copy_(sum);
+    });
+  };
+  const std::int64_t pieces = (slice_of(elements, 0, size).last + kSlicePiece) / kSlicePiece + 1;
+  for (std::int64_t piece = 0; piece < pieces && !ended; ++piece) {
+    others([&](std::size_t to) {
+      const FlatRange range = range_of(to, piece);
+      if (range.first == range.last) return;
+      for (const auto& [part, sum] : own.sums) {
+        if (sum) send(to, MessageType::kPart, view(sum->flat, range));
       }
-      std::ranges::copy(frame->body.bytes(), target.begin());
+    });
+    if (piece > 0) take_sums(piece - 1);
+    const FlatRange range = range_of(rank, piece);
+    if (ended || range.first == range.last) continue;
+    TreeSum<at::Tensor> sum(membership_.terms().replicas,
+                            [](at::Tensor& into, at::Tensor&& from) { into.add_(from); });
+    for (const auto& [part, value] : own.sums) {
+      sum.report_part(part, value ? std::optional(view(value->flat, range)) : std::nullopt);
     }
+    std::size_t from = 0;
+    for (const ReceivedStep& other : received) {
+      if (from == rank) ++from;
+      for (const auto& [part, value] : other.parts.sums) {
+        sum.report_part(
+            part, value ? std::optional(take(from, MessageType::kPart, range.last - range.first))
+                        : std::nullopt);
+        if (ended) return false;
+      }
+      ++from;
+    }
+    const at::Tensor target = view(whole, range);
+    target.copy_(*sum.take());
+    others([&](std::size_t to) { send(to, MessageType::kSlice, target); });
   }
-  return true;
+  take_sums(pieces - 1);
+  return !ended;
 }
 
 std::optional<StepParts> Collective::sum(std::int64_t step, StepParts own, StepNotes& notes) {
   const std::size_t size = group_->size();
   const bool sliced = size > 1 && notes.flat_size * 4 > options_.slice_above;
   const std::int64_t sequence = sequence_++;
-  const Slice all{0, notes.flat_size};
+  const FlatRange all{0, notes.flat_size};
+  const auto sent_whole = sliced ? std::span<const FlatRange>() : std::span(&all, 1);
   for (std::size_t i = 1; i < size; ++i) {
     const std::size_t to = (group_->rank() + i) % size;
-    const auto message = encode_step(step, sequence, own, notes, group_->replicas(),
-                                     sliced ? slice_of(notes.flat_size, to, size) : all);
+    const auto message = encode_step(step, sequence, own, notes, group_->replicas(), sent_whole);
     group_->send(to, MessageType::kStep, message.head, message.body);
   }
   const std::string what = fmt::format("the gradients of step {}", step + 1);
-  const Slice mine = sliced ? slice_of(notes.flat_size, group_->rank(), size) : all;
   std::vector<ReceivedStep> received;
   for (std::size_t r = 0; r < size; ++r) {
     if (r == group_->rank()) continue;
@@ -144,28 +189,31 @@ std::optional<StepParts> Collective::sum(std::int64_t step, StepParts own, StepN
     if (!frame) return std::nullopt;
     try {
       received.push_back(decode_step(frame->head, std::move(frame->body), step, sequence,
-                                     membership_.terms().replicas, mine, notes));
+                                     membership_.terms().replicas, sliced ? 0 : notes.flat_size,
+                                     notes));
     } catch (Error& error) {
       error.add_context(fmt::format("from {}", group_->plan().members[r].task));
       throw;
     }
   }
   if (size == 1 && !membership_.check()) return std::nullopt;
+  const torch::NoGradGuard no_grad;
   if (sliced) {
+    // Its memory serves step after step: the sum is read before the next one is made.
+    if (!whole_.defined() || whole_.numel() != notes.flat_size) {
+      whole_ = at::empty({notes.flat_size}, at::kFloat);
+    }
+    const bool any = own.present > 0 || std::ranges::any_of(received, [](const ReceivedStep& one) {
+                       return one.parts.present > 0;
+                     });
+    if (any && !add_slices(own, received, step, whole_)) return std::nullopt;
     for (auto& [part, value] : own.sums) {
-      if (value) value->flat = value->flat.slice(0, mine.first, mine.last);
+      if (value) value->flat = value->flat.narrow(0, 0, 0);
     }
   }
   StepParts total = add_parts(membership_.terms().replicas, std::move(own), received);
-  if (sliced && total.present > 0) {
-    at::Tensor whole = at::empty({notes.flat_size}, at::kFloat);
-    auto& sum = total.sums.begin()->second;
-    whole.slice(0, mine.first, mine.last).copy_(sum->flat);
-    if (!exchange_slices(whole, step)) return std::nullopt;
-    sum->flat = std::move(whole);
-  }
+  if (sliced && total.present > 0) total.sums.begin()->second->flat = whole_;
   // Nothing is written before everything has come.
-  const torch::NoGradGuard no_grad;
   for (ReceivedStep& other : received) {
     for (std::size_t i = 0; i < other.positions.size(); ++i) {
       notes.positions[static_cast<std::size_t>(other.replicas.first) + i] =

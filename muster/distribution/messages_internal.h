@@ -32,6 +32,7 @@ enum class MessageType : std::uint32_t {
   kBeat = 32,
   // Between tasks that train.
   kStep = 48,
+  kPart,
   kSlice,
   kImage,
   kTensor,

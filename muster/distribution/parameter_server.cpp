@@ -181,15 +181,15 @@ std::optional<StepOutcome> ParameterServer::update(std::int64_t step, StepParts 
       auto& mine = part.sums[node];
       if (!sum) continue;
       mine.emplace();
-      mine->flat = layout_->gather(server, sum->flat);
+      mine->flat = sum->flat;
       for (std::size_t table = 0; table < sum->rows.size(); ++table) {
         mine->rows.push_back(layout_->rows_of(server, table, sum->rows[table]));
       }
     }
     StepNotes said = notes;
     if (server != 0) said.buffers.clear();
-    const auto message = encode_step(step, sequence, part, said, group_->replicas(),
-                                     {0, layout_->flat_size(server)});
+    const auto message =
+        encode_step(step, sequence, part, said, group_->replicas(), layout_->flat(server));
     group_->send(server_rank(server), MessageType::kPush, message.head, message.body);
   }
   auto values = take_values(fmt::format("the values after step {}", step + 1), notes.buffers);

@@ -52,17 +52,6 @@ PsLayout::PsLayout(const Variables& variables, std::size_t servers)
   }
 }
 
-at::Tensor PsLayout::gather(std::size_t server, const at::Tensor& flat) const {
-  at::Tensor gathered = at::empty({flat_sizes_[server]}, flat.options());
-  std::int64_t next = 0;
-  for (const FlatRange& range : flat_[server]) {
-    const std::int64_t size = range.last - range.first;
-    gathered.narrow(0, next, size).copy_(flat.narrow(0, range.first, size));
-    next += size;
-  }
-  return gathered;
-}
-
 void PsLayout::scatter(std::size_t server, const at::Tensor& gathered,
                        const at::Tensor& flat) const {
   std::int64_t next = 0;

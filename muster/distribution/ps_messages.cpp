@@ -23,7 +23,7 @@ EncodedMessage encode_values(const ValuesMessage& message) {
   head.put(message.state_json);
   head.put_number(message.flat.defined() ? 1 : 0);
   if (message.flat.defined()) {
-    add_piece(encoded.body, bytes_of(message.flat));
+    add_ranges(encoded.body, message.flat, message.ranges);
     for (const RowGradient& rows : message.rows) put_rows(head, encoded.body, rows);
   }
   head.put_number(message.buffers.size());

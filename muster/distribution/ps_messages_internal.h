@@ -28,8 +28,10 @@ struct ValuesMessage {
   std::int64_t left_out = 0;
   std::int64_t inputs_from = 0;
   std::string state_json{};
-  /// The server's ranges one behind the other; undefined where nothing was updated.
+  /// Undefined where nothing was updated. To send: all values, of which `ranges` are sent;
+  /// received: those ranges one behind the other.
   at::Tensor flat{};
+  std::vector<FlatRange> ranges{};
   /// By table: the rows that are new, and their values.
   std::vector<RowGradient> rows{};
   /// Replica 0's after a step; for a task that joins, everything that is not trained.

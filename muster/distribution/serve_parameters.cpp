@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "muster/base/freed_memory.h"
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
 #include "muster/distribution/body_codec_internal.h"
@@ -130,6 +131,7 @@ void Server::run() {
                     .precision = config_.precision,
                     .arithmetic = arithmetic().fingerprint()});
   const torch::NoGradGuard no_grad;
+  keep_freed_memory();
   for (bool going_on = true; going_on;) {
     going_on = synchronize();
     try {
@@ -223,7 +225,7 @@ std::optional<std::vector<ReceivedStep>> Server::take_pushes() {
                      group_->plan().members[rank].task, frame->type);
     }
     received.push_back(decode_step(frame->head, std::move(frame->body), step_, sequence_,
-                                   membership_.terms().replicas, {0, layout_.flat_size(number_)},
+                                   membership_.terms().replicas, layout_.flat_size(number_),
                                    notes));
   }
   ++sequence_;
@@ -387,7 +389,8 @@ void Server::send_values() {
   ValuesMessage message{.step = step_, .outcome = pending_->outcome, .positions = state_.inputs};
   if (pending_->outcome.present == 0) message.positions = pending_->positions;
   if (pending_->outcome.present > 0 && pending_->outcome.not_finite.empty()) {
-    message.flat = layout_.gather(number_, variables_.flat());
+    message.flat = variables_.flat();
+    message.ranges = layout_.flat(number_);
     message.rows.resize(variables_.sparse_count());
     for (const Variable& variable : variables_.all()) {
       if (!variable.sparse()) continue;
@@ -407,7 +410,8 @@ void Server::send_state(std::size_t to) {
                         .left_out = left_out_,
                         .inputs_from = inputs_from_,
                         .state_json = to_json(state_),
-                        .flat = layout_.gather(number_, variables_.flat())};
+                        .flat = variables_.flat(),
+                        .ranges = layout_.flat(number_)};
   message.rows.resize(variables_.sparse_count());
   for (const VariablePart& part : layout_.parts(number_)) {
     const Variable& variable = variables_.all()[part.variable];

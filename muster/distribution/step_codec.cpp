@@ -6,7 +6,7 @@
 #include "muster/distribution/step_codec_internal.h"
 
 namespace muster::internal {
-Slice slice_of(std::int64_t elements, std::size_t rank, std::size_t ranks) {
+FlatRange slice_of(std::int64_t elements, std::size_t rank, std::size_t ranks) {
   // Whole cache lines, so that additions are aligned.
   constexpr std::int64_t kLine = 16;
   const std::int64_t lines = (elements + kLine - 1) / kLine;
@@ -18,7 +18,8 @@ Slice slice_of(std::int64_t elements, std::size_t rank, std::size_t ranks) {
 }
 
 StepMessage encode_step(std::int64_t step, std::int64_t sequence, const StepParts& parts,
-                        const StepNotes& notes, ReplicaRange replicas, Slice slice) {
+                        const StepNotes& notes, ReplicaRange replicas,
+                        std::span<const FlatRange> dense) {
   HeadWriter head;
   StepMessage message;
   head.put(step);
@@ -38,9 +39,7 @@ StepMessage encode_step(std::int64_t step, std::int64_t sequence, const StepPart
     head.put(part.second);
     head.put_number(sum ? 1 : 0);
     if (!sum) continue;
-    add_piece(message.body,
-              bytes_of(sum->flat).subspan(static_cast<std::size_t>(slice.first) * 4,
-                                          static_cast<std::size_t>(slice.size()) * 4));
+    add_ranges(message.body, sum->flat, dense);
     for (const RowGradient& rows : sum->rows) put_rows(head, message.body, rows);
   }
   if (replicas.contains(0)) {
@@ -52,7 +51,7 @@ StepMessage encode_step(std::int64_t step, std::int64_t sequence, const StepPart
 
 namespace {
 
-void read_parts(HeadReader& head, BodyReader& body, std::int64_t replicas, Slice slice,
+void read_parts(HeadReader& head, BodyReader& body, std::int64_t replicas, std::int64_t dense_size,
                 const StepNotes& notes, ReceivedStep& received) {
   const std::size_t count = head.count(24);
   for (std::size_t i = 0; i < count; ++i) {
@@ -66,7 +65,7 @@ void read_parts(HeadReader& head, BodyReader& body, std::int64_t replicas, Slice
     std::optional<Gradients>& sum = received.parts.sums[{first, last}];
     if (head.number() == 0) continue;
     sum.emplace();
-    sum->flat = body.tensor({slice.size()}, at::kFloat);
+    sum->flat = body.tensor({dense_size}, at::kFloat);
     for (std::size_t table = 0; table < notes.tables; ++table) {
       sum->rows.push_back(read_rows(head, body));
     }
@@ -76,7 +75,7 @@ void read_parts(HeadReader& head, BodyReader& body, std::int64_t replicas, Slice
 }  // namespace
 
 ReceivedStep decode_step(std::string_view bytes, net::Buffer memory, std::int64_t step,
-                         std::int64_t sequence, std::int64_t replicas, Slice slice,
+                         std::int64_t sequence, std::int64_t replicas, std::int64_t dense_size,
                          const StepNotes& notes) {
   HeadReader head(bytes);
   BodyReader body(std::move(memory));
@@ -100,7 +99,7 @@ ReceivedStep decode_step(std::string_view bytes, net::Buffer memory, std::int64_
     received.parts.losses[static_cast<std::size_t>(r)] = read_loss(head);
     received.positions.push_back(read_position(head));
   }
-  read_parts(head, body, replicas, slice, notes, received);
+  read_parts(head, body, replicas, dense_size, notes, received);
   if (range.contains(0)) {
     for (const at::Tensor& buffer : notes.buffers) {
       received.buffers.push_back(body.tensor(buffer.sizes(), buffer.scalar_type()));

@@ -9,28 +9,24 @@
 
 #include "muster/estimator/strategy.h"
 #include "muster/net/buffer.h"
+#include "muster/optim/updater.h"
 
 // What a task tells the others in a step, as a head and pieces of memory.
 namespace muster::internal {
 
-/// The elements [first, last) of the flat gradients.
-struct Slice {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-  std::int64_t size() const { return last - first; }
-};
-/// The slice that the task of this rank adds up, of `ranks`.
-Slice slice_of(std::int64_t elements, std::size_t rank, std::size_t ranks);
+/// The elements that the task of this rank adds up, of `ranks`.
+FlatRange slice_of(std::int64_t elements, std::size_t rank, std::size_t ranks);
 
 struct StepMessage {
   std::string head{};
   /// Memory of `parts` and `notes`, which must live until it is sent.
   std::vector<std::span<const std::byte>> body{};
 };
-/// Only `slice` of the dense gradients is in it; everything else is, whole. Buffers are in it when
-/// the task runs replica 0.
+/// These ranges of the dense gradients are in it, one behind the other; everything else is, whole.
+/// Buffers are in it when the task runs replica 0.
 StepMessage encode_step(std::int64_t step, std::int64_t sequence, const StepParts& parts,
-                        const StepNotes& notes, ReplicaRange replicas, Slice slice);
+                        const StepNotes& notes, ReplicaRange replicas,
+                        std::span<const FlatRange> dense);
 
 /// What another task told. Tensors keep the message's body.
 struct ReceivedStep {
@@ -41,10 +37,10 @@ struct ReceivedStep {
   std::vector<std::optional<std::string>> positions{};
   std::vector<at::Tensor> buffers{};
 };
-/// Throws DataLoss for a message that does not fit the run: another step, other replicas, other
-/// sizes than this task's own, which `notes` has.
+/// `dense_size` elements of dense gradients are in it. Throws DataLoss for a message that does not
+/// fit the run: another step, other replicas, other sizes than this task's own, which `notes` has.
 ReceivedStep decode_step(std::string_view head, net::Buffer body, std::int64_t step,
-                         std::int64_t sequence, std::int64_t replicas, Slice slice,
+                         std::int64_t sequence, std::int64_t replicas, std::int64_t dense_size,
                          const StepNotes& notes);
 
 /// The parts of all tasks together, added in the order of the tree.

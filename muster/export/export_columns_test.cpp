@@ -634,6 +634,7 @@ TEST(InferenceGraphs, GiveWithACheckpointWhatTheEstimatorPredicts) {
 }
 
 TEST(InferenceGraphs, AreRefusedForBoostedTrees) {
+  if (!MUSTER_HAS_XGBOOST) GTEST_SKIP() << "built without libxgboost";
   const FeatureColumnList columns{numeric_column("age")};
   const TempDir folder;
   const auto trees = BoostedTreesClassifier({.feature_columns = columns},
