@@ -178,6 +178,8 @@ std::string Coordinator::missing_servers() const {
 // Those that hold variables are waited for; the others are told when all of them are there.
 void Coordinator::begin_epoch() {
   due_.reset();
+  // Servers alone have nothing to do. Whoever comes to train begins an epoch.
+  if (count(false) == 0) return;
   if (count(true) < options_.servers) {
     if (!missing_since_) {
       missing_since_ = Clock::now();

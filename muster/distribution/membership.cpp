@@ -19,6 +19,15 @@ std::string variable_or(const char* name, const std::string& otherwise) {
   return value == nullptr ? otherwise : value;
 }
 
+// As wait(), but peers that do not come in time are worth another try.
+template <typename Ready>
+void wait_for_peers(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+                    const Deadline& deadline, const WaitReason& reason, Ready ready) {
+  if (!wait_until(changed, lock, deadline, reason, ready)) {
+    throw Unavailable("gave up waiting for {}", reason());
+  }
+}
+
 /// The chief of the cluster: its job "chief" or "master", else worker 0.
 Peer chief_of(const TaskEnvironment& environment) {
   for (const std::string_view job : {job::kChief, job::kMaster, job::kWorker}) {
@@ -257,7 +266,7 @@ std::optional<EpochPlan> Membership::next_plan(const Deadline& deadline) {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      wait(
+      wait_for_peers(
           changed_, lock, deadline,
           [this] {
             return fmt::format("{} at {}: who takes part", chief_.task.name(), chief_.address);
@@ -311,7 +320,7 @@ Membership::Connections Membership::connect_group(const EpochPlan& plan, std::si
 // Nothing when another epoch begins instead.
 std::optional<Source> Membership::wait_for_source(std::int64_t epoch, const Deadline& deadline) {
   std::unique_lock lock(mutex_);
-  wait(
+  wait_for_peers(
       changed_, lock, deadline,
       [&] {
         return fmt::format("all tasks of epoch {} to get ready; the log of {} says who is not",
