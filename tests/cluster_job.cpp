@@ -1,4 +1,4 @@
-// A small training that is run as tasks of a cluster by collective_process_test: a wide and deep
+// A small training that is run as tasks of a cluster by tests: a wide and deep
 // model with batch norm and dropout, two optimizers, tables by rows and clipping by global norm, so
 // that everything whose bits could depend on the layout is there.
 #include <CLI/CLI.hpp>
@@ -33,6 +33,7 @@ struct Flags {
   std::int64_t step_ms = 0;
   std::int64_t peer_timeout_ms = 3000;
   std::int64_t join_timeout_ms = 20000;
+  std::int64_t session_timeout_secs = 7200;
   std::uint64_t seed = 3;
 };
 
@@ -110,6 +111,7 @@ muster::Estimator make_estimator(const Flags& flags) {
   config.log_step_count_steps = 10;
   config.peer_timeout = std::chrono::milliseconds(flags.peer_timeout_ms);
   config.join_timeout = std::chrono::milliseconds(flags.join_timeout_ms);
+  config.session_creation_timeout_secs = std::chrono::seconds(flags.session_timeout_secs);
   if (config.task.num_ps_replicas > 0) {
     config.train_distribute = [](const muster::RunConfig& run) {
       return muster::make_parameter_server(run);
@@ -140,6 +142,7 @@ int run(int argc, char** argv) {
   app.add_option("--step-ms", flags.step_ms, "Makes batches slow, so that others can interfere");
   app.add_option("--peer-timeout-ms", flags.peer_timeout_ms);
   app.add_option("--join-timeout-ms", flags.join_timeout_ms);
+  app.add_option("--session-timeout-secs", flags.session_timeout_secs);
   app.add_option("--seed", flags.seed);
   CLI11_PARSE(app, argc, argv);
   auto estimator = make_estimator(flags);

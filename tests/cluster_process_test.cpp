@@ -106,7 +106,7 @@ class CensusExample : public Example {
             "--train-steps",      std::to_string(steps),
             "--train-batch-size", "10"};
   }
-  std::int64_t last_step() const override { return 60; }
+  std::int64_t last_step() const override { return 200; }
   const char* program() const override { return CENSUS_PROGRAM; }
 };
 
@@ -183,10 +183,10 @@ TEST(Cluster, KilledAsAWholeItGoesOnInAnotherLayout) {
   {
     RunningProgram launcher(MUSTER_PROGRAM,
                             example.launch_words("job", {"--chief", "--workers", "1", "--ps", "1"},
-                                                 {"--save-checkpoints-steps", "5"}));
+                                                 {"--save-checkpoints-steps", "20"}));
     for (;;) {
       const auto latest = latest_checkpoint(example.job_dir("job"));
-      if (launcher.ended() || (latest && checkpoint_step(*latest).value_or(-1) >= 10)) break;
+      if (launcher.ended() || (latest && checkpoint_step(*latest).value_or(-1) >= 40)) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     launcher.send(SIGKILL);  // Its tasks end with it.
@@ -203,7 +203,7 @@ TEST(Cluster, AMasterEvaluatesAndExportsAndNobodyElseDoes) {
   EXPECT_THAT(example.log_of("job", "master"),
               AllOf(HasSubstr("master:0 strategy: parameter server, synchronous: 3 tasks train, 2 "
                               "hold the variables (ps in the cluster)"),
-                    HasSubstr("Saving dict for global step 60"), HasSubstr("accuracy = ")));
+                    HasSubstr("Saving dict for global step 200"), HasSubstr("accuracy = ")));
   for (const char* task : {"worker0", "worker1", "ps0", "ps1"}) {
     EXPECT_THAT(example.log_of("job", task),
                 AllOf(Not(HasSubstr("Saving dict")), Not(HasSubstr("Saving checkpoints")),
@@ -223,8 +223,9 @@ TEST(Cluster, AnEvaluatorSeesTheLastCheckpointAndEnds) {
   EXPECT_THAT(example.log_of("job", "chief"),
               AllOf(HasSubstr("left to a task of type evaluator"),
                     HasSubstr("no ps in the cluster"), Not(HasSubstr("Saving dict"))));
-  EXPECT_THAT(example.log_of("job", "evaluator"), AllOf(HasSubstr("Saving dict for global step 60"),
-                                                        HasSubstr("the evaluator ends: step 60")));
+  EXPECT_THAT(example.log_of("job", "evaluator"),
+              AllOf(HasSubstr("Saving dict for global step 200"),
+                    HasSubstr("the evaluator ends: step 200")));
   EXPECT_THAT(graph::exports_in(example.job_dir("job") / "export/census"), SizeIs(1));
 }
 

@@ -1,0 +1,226 @@
+// What happens to a cluster when a task of it is not as it should be: each ends in weights as of
+// one process, or in an error that names the task.
+#include <arpa/inet.h>
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/checkpoint/checkpoint_hash.h"
+#include "muster/launch/ports.h"
+#include "muster/testing/eventually.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using testing::eventually;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::Outcome;
+using testing::read_bytes;
+using testing::RunningProgram;
+using testing::TempDir;
+using Words = std::vector<std::string>;
+
+Words operator+(Words left, const Words& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+std::string hash_of(const Path& model_dir) {
+  const auto latest = latest_checkpoint(model_dir);
+  EXPECT_TRUE(latest.has_value()) << model_dir;
+  return latest ? checkpoint_hash(BundleReader(*latest)) : "";
+}
+
+/// A chief, one worker and perhaps a ps, each started by the test, with folders of their own.
+class Tasks {
+ public:
+  explicit Tasks(bool with_ps = false) : ports_(launch::free_ports(3, {})) {
+    cluster_ = fmt::format(R"({{"chief": ["{}"], "worker": ["{}"]{}}})", address("chief"),
+                           address("worker"),
+                           with_ps ? fmt::format(R"(, "ps": ["{}"])", address("ps")) : "");
+  }
+
+  std::string address(const std::string& type) const {
+    return fmt::format("127.0.0.1:{}", port(type));
+  }
+  std::uint16_t port(const std::string& type) const {
+    return ports_[type == "chief" ? 0 : type == "worker" ? 1 : 2];
+  }
+
+  void start(const std::string& type, const Words& flags, const Words& environment = {}) {
+    const std::string place = fmt::format(
+        R"(TF_CONFIG={{"cluster": {}, "task": {{"type": "{}", "index": 0}}}})", cluster_, type);
+    running_[type] = std::make_unique<RunningProgram>(
+        CLUSTER_JOB, Words{"--model-dir", folder_ / type} + flags,
+        testing::ProgramOptions{.environment = Words{place} + environment});
+  }
+  Outcome wait(const std::string& type) { return running_.at(type)->wait(); }
+  std::string hash() const { return hash_of(folder_ / "chief"); }
+
+  // What one process makes of it.
+  std::string hash_alone(const Words& flags) const {
+    const Outcome outcome =
+        testing::run_program(CLUSTER_JOB, Words{"--model-dir", folder_ / "alone"} + flags);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return hash_of(folder_ / "alone");
+  }
+
+ private:
+  TempDir folder_;
+  std::vector<std::uint16_t> ports_;
+  std::string cluster_;
+  std::map<std::string, std::unique_ptr<RunningProgram>> running_;
+};
+
+const Words kShort{"--steps", "20", "--replicas", "4"};
+
+TEST(ClusterFailure, APortInUseIsNamedAndWorthAnotherTry) {
+  Tasks tasks;
+  const int taken = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(tasks.port("chief"));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(taken, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(taken, 1), 0);
+  tasks.start("chief", kShort);
+  const Outcome chief = tasks.wait("chief");
+  ::close(taken);
+  EXPECT_EQ(chief.status, 75) << chief.err;
+  EXPECT_THAT(chief.err, HasSubstr(tasks.address("chief")));
+}
+
+TEST(ClusterFailure, AChiefThatIsNowhereIsNamedWithItsAddress) {
+  Tasks tasks;
+  tasks.start("worker", kShort + Words{"--session-timeout-secs", "1"});
+  const Outcome worker = tasks.wait("worker");
+  EXPECT_EQ(worker.status, 75) << worker.err;
+  EXPECT_THAT(worker.err, AllOf(HasSubstr("chief:0"), HasSubstr(tasks.address("chief"))));
+}
+
+TEST(ClusterFailure, ARunBeginsWithoutAWorkerThatDoesNotCome) {
+  Tasks tasks;
+  tasks.start("chief", kShort + Words{"--join-timeout-ms", "500"});
+  const Outcome chief = tasks.wait("chief");
+  EXPECT_EQ(chief.status, 0) << chief.err;
+  EXPECT_THAT(chief.err, HasSubstr("1 of 2 tasks have come"));
+  EXPECT_EQ(tasks.hash(), tasks.hash_alone(kShort));
+}
+
+TEST(ClusterFailure, AServerThatDoesNotComeIsNamed) {
+  Tasks tasks(/*with_ps=*/true);
+  tasks.start("chief", kShort + Words{"--join-timeout-ms", "500"});
+  const Outcome chief = tasks.wait("chief");
+  EXPECT_EQ(chief.status, 75) << chief.err;
+  EXPECT_THAT(chief.err, HasSubstr("ps:0 did not come"));
+}
+
+TEST(ClusterFailure, ATaskOfOtherTermsIsToldWhichAndTheOthersGoOn) {
+  const Words others[] = {{"--steps", "20", "--replicas", "3"},
+                          {"--steps", "20", "--replicas", "4", "--seed", "4"}};
+  const char* reasons[] = {"the chief's run has 4 replicas, this task was given 3",
+                           "the chief's seed is 3, this task's 4"};
+  for (std::size_t i = 0; i < 2; ++i) {
+    Tasks tasks;
+    // First, so that it is there while the chief waits for it.
+    tasks.start("worker", others[i]);
+    tasks.start("chief", kShort + Words{"--join-timeout-ms", "5000"});
+    const Outcome worker = tasks.wait("worker");
+    EXPECT_EQ(worker.status, 1) << worker.err;
+    EXPECT_THAT(worker.err, AllOf(HasSubstr("worker:0 cannot take part"), HasSubstr(reasons[i])));
+    const Outcome chief = tasks.wait("chief");
+    EXPECT_EQ(chief.status, 0) << chief.err;
+    EXPECT_THAT(chief.err, HasSubstr(reasons[i]));
+    EXPECT_EQ(tasks.hash(), tasks.hash_alone(kShort));
+  }
+}
+
+TEST(ClusterFailure, ATaskThatComputesWithOtherKernelsIsToldSo) {
+  Tasks tasks;
+  // libtorch or OpenBLAS then use kernels for any processor, whose bits are others.
+  tasks.start("worker", kShort);
+  tasks.start("chief", kShort + Words{"--join-timeout-ms", "5000"},
+              {"ATEN_CPU_CAPABILITY=default", "OPENBLAS_CORETYPE=ARMV8"});
+  const Outcome worker = tasks.wait("worker");
+  EXPECT_EQ(worker.status, 1) << worker.err;
+  EXPECT_THAT(worker.err, HasSubstr("the chief computes with"));
+  EXPECT_EQ(tasks.wait("chief").status, 0);
+}
+
+/// A cluster of a chief, a worker and perhaps a ps that `muster launch` runs: their logs can be
+/// read meanwhile.
+class Launched {
+ public:
+  Launched(std::size_t ps, const Words& flags)
+      : launcher_(MUSTER_PROGRAM,
+                  Words{"launch", "--chief", "--workers", "1", "--ps", std::to_string(ps),
+                        "--log-dir", folder_ / "logs", "--no-training-log", "--", CLUSTER_JOB,
+                        "--model-dir", folder_ / "model"} +
+                      flags) {}
+
+  bool says(const std::string& task, const std::string& text) const {
+    const Path log = folder_ / "logs" / (task + ".log");
+    return std::filesystem::exists(log) && read_bytes(log).find(text) != std::string::npos;
+  }
+  void send(const std::string& task, int signal) const {
+    ASSERT_EQ(::kill(std::stoi(read_bytes(folder_ / "logs" / (task + ".pid"))), signal), 0);
+  }
+  Outcome wait() { return launcher_.wait(); }
+  Path model_dir() const { return folder_ / "model"; }
+
+ private:
+  TempDir folder_;
+  RunningProgram launcher_;
+};
+
+struct Pause {
+  std::size_t ps;
+  std::string paused;
+  /// Who notices, and what that one says.
+  std::string task;
+  std::string line;
+};
+
+class PausedTask : public ::testing::TestWithParam<Pause> {};
+
+TEST_P(PausedTask, IsWaitedForAndNothingIsLost) {
+  const auto& [ps, paused, task, line] = GetParam();
+  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+  Launched cluster(ps, flags + Words{"--step-ms", "10", "--peer-timeout-ms", "1000"});
+  ASSERT_TRUE(eventually([&] { return cluster.says("chief", "saved checkpoint step=10"); }));
+  cluster.send(paused, SIGSTOP);
+  EXPECT_TRUE(eventually([&] { return cluster.says(task, line); }));
+  cluster.send(paused, SIGCONT);
+  const Outcome outcome = cluster.wait();
+  EXPECT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  EXPECT_THAT(outcome.err, AllOf(Not(HasSubstr("asking ")), Not(HasSubstr(" failed "))));
+  EXPECT_EQ(hash_of(cluster.model_dir()), Tasks().hash_alone(flags));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, PausedTask,
+    ::testing::Values(Pause{0, "chief", "worker0", "chief:0 is lost and waited for"},
+                      Pause{1, "chief", "worker0", "chief:0 is lost and waited for"},
+                      Pause{1, "ps", "chief", "the run waits for ps:0"}),
+    [](const auto& info) {
+      return info.param.paused + (info.param.ps > 0 ? "WithPs" : "WithoutPs");
+    });
+
+}  // namespace
+}  // namespace muster
