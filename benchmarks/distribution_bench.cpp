@@ -336,7 +336,9 @@ int run_task(std::string_view what) {
 
 int run(int argc, char** argv) {
   log::set_level(log::Level::kError);
+  // As training does it.
   keep_freed_memory();
+  set_cpu_threads(1);
   if (argc == 3 && std::string_view(argv[1]) == "--task") return run_task(argv[2]);
   bench::Report report(argc, argv);
   add_collective(report);

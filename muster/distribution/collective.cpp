@@ -134,8 +134,7 @@ bool Collective::add_slices(const StepParts& own, const std::vector<ReceivedStep
       if (!ended) view(whole, range).copy_(sum);
     });
   };
-  const std::int64_t pieces = (slice_of(elements, 0, size).last + kSlicePiece) / kSlicePiece + 1;
-  for (std::int64_t piece = 0; piece < pieces && !ended; ++piece) {
+  const auto send_parts = [&](std::int64_t piece) {
     others([&](std::size_t to) {
       const FlatRange range = range_of(to, piece);
       if (range.first == range.last) return;
@@ -143,28 +142,36 @@ bool Collective::add_slices(const StepParts& own, const std::vector<ReceivedStep
         if (sum) send(to, MessageType::kPart, view(sum->flat, range));
       }
     });
-    if (piece > 0) take_sums(piece - 1);
+  };
+  const std::int64_t pieces = (slice_of(elements, 0, size).last + kSlicePiece) / kSlicePiece;
+  // Always one piece ahead, so that nobody waits for what is only now being sent. Both sides take
+  // in the order in which the other sends: parts 0, parts 1, sum 0, parts 2, sum 1, ...
+  send_parts(0);
+  for (std::int64_t piece = 0; piece < pieces && !ended; ++piece) {
+    send_parts(piece + 1);
     const FlatRange range = range_of(rank, piece);
-    if (ended || range.first == range.last) continue;
-    TreeSum<at::Tensor> sum(membership_.terms().replicas,
-                            [](at::Tensor& into, at::Tensor&& from) { into.add_(from); });
-    for (const auto& [part, value] : own.sums) {
-      sum.report_part(part, value ? std::optional(view(value->flat, range)) : std::nullopt);
-    }
-    std::size_t from = 0;
-    for (const ReceivedStep& other : received) {
-      if (from == rank) ++from;
-      for (const auto& [part, value] : other.parts.sums) {
-        sum.report_part(
-            part, value ? std::optional(take(from, MessageType::kPart, range.last - range.first))
-                        : std::nullopt);
-        if (ended) return false;
+    if (range.first != range.last) {
+      TreeSum<at::Tensor> sum(membership_.terms().replicas,
+                              [](at::Tensor& into, at::Tensor&& from) { into.add_(from); });
+      for (const auto& [part, value] : own.sums) {
+        sum.report_part(part, value ? std::optional(view(value->flat, range)) : std::nullopt);
       }
-      ++from;
+      std::size_t from = 0;
+      for (const ReceivedStep& other : received) {
+        if (from == rank) ++from;
+        for (const auto& [part, value] : other.parts.sums) {
+          sum.report_part(
+              part, value ? std::optional(take(from, MessageType::kPart, range.last - range.first))
+                          : std::nullopt);
+          if (ended) return false;
+        }
+        ++from;
+      }
+      const at::Tensor result = *sum.take();
+      others([&](std::size_t to) { send(to, MessageType::kSlice, result); });
+      view(whole, range).copy_(result);
     }
-    const at::Tensor target = view(whole, range);
-    target.copy_(*sum.take());
-    others([&](std::size_t to) { send(to, MessageType::kSlice, target); });
+    if (piece > 0) take_sums(piece - 1);
   }
   take_sums(pieces - 1);
   return !ended;

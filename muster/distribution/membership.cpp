@@ -113,6 +113,7 @@ void Membership::handle(const net::Frame& frame) {
     case MessageType::kEpoch:
       plan_ = decode_epoch(frame.head);
       source_.reset();
+      connecting_.request_stop();
       if (group_ != nullptr) {
         group_->interrupt(
             fmt::format("epoch {} begins with {} tasks", plan_->number, plan_->members.size()));
@@ -123,10 +124,12 @@ void Membership::handle(const net::Frame& frame) {
       break;
     case MessageType::kFailed:
       failed_ = frame.head;
+      connecting_.request_stop();
       if (group_ != nullptr) group_->interrupt(failed_);
       break;
     case MessageType::kEnd:
       ended_ = true;
+      connecting_.request_stop();
       if (group_ != nullptr) group_->end();
       break;
     default:
@@ -146,6 +149,7 @@ void Membership::listen_to_control(const std::shared_ptr<net::Connection>& contr
   const std::lock_guard lock(mutex_);
   control_lost_ = why;
   if (group_ != nullptr) group_->interrupt(why);
+  connecting_.request_stop();
   changed_.notify_all();
 }
 
@@ -302,11 +306,18 @@ Membership::Connections Membership::connect_group(const EpochPlan& plan, std::si
                                                   const Deadline& deadline) {
   Connections connections(plan.members.size());
   const std::string purpose = fmt::format("{}{}", kDataPurpose, plan.number);
+  std::stop_token is_void_now;
+  {
+    const std::lock_guard lock(mutex_);
+    connecting_ = std::stop_source();
+    if (is_void(plan.number)) connecting_.request_stop();
+    is_void_now = connecting_.get_token();
+  }
   for (std::size_t r = 0; r < rank; ++r) {
     const EpochMember& member = plan.members[r];
     try {
       connections[r] = net::Connection::connect(member.address, self_, purpose, deadline,
-                                                {.peer_task = member.task});
+                                                {.peer_task = member.task, .stop = is_void_now});
     } catch (const Error& error) {
       throw PeersChanged("{}", error.what());
     }
@@ -381,12 +392,16 @@ void Membership::finish(std::int64_t step, bool early) {
     return;
   }
   if (!early) {
-    // The chief is about to say so. If it is lost now, it goes on from what others have.
+    // The chief is about to say so, when it has saved; heartbeats tell that it lives. If it has not
+    // come so far, because another task was lost, or is lost itself, it goes on from what it has.
     std::unique_lock lock(mutex_);
     wait_until(
-        changed_, lock, Deadline::after(config_.peer_timeout),
+        changed_, lock, Deadline::never(),
         [this] { return fmt::format("{}: the end of the run", chief_.task.name()); },
-        [this] { return ended_ || !control_lost_.empty(); });
+        [this] {
+          const bool goes_on = plan_ && group_ && plan_->number != group_->plan().number;
+          return ended_ || goes_on || !control_lost_.empty();
+        });
   }
   tell_coordinator(MessageType::kLeave, {});
 }

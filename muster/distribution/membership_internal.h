@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -93,6 +94,8 @@ class Membership {
   std::optional<EpochPlan> plan_;
   std::optional<Source> source_;
   bool ended_ = false;
+  /// Of the connections that the current epoch's group is made of.
+  std::stop_source connecting_;
   std::map<std::pair<std::int64_t, std::string>, std::unique_ptr<net::Connection>> accepted_;
   std::unique_ptr<Group> group_;
 
