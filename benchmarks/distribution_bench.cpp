@@ -336,9 +336,10 @@ int run_task(std::string_view what) {
 
 int run(int argc, char** argv) {
   log::set_level(log::Level::kError);
-  // As training does it.
+  // As training does it; a server has all processors.
   keep_freed_memory();
-  set_cpu_threads(1);
+  const bool is_server = argc == 3 && std::string_view(argv[2]) != "sum";
+  if (!is_server) set_cpu_threads(1);
   if (argc == 3 && std::string_view(argv[1]) == "--task") return run_task(argv[2]);
   bench::Report report(argc, argv);
   add_collective(report);

@@ -64,6 +64,8 @@ class Server {
   void add_decay();
   at::Tensor part_of(const at::Tensor& whole, const Variable& variable,
                      const VariablePart& part) const;
+  bool may_skip() const { return options_.nan_policy.action != NanPolicy::Action::kStop; }
+  bool needs_norms() const { return options_.clip.norm || options_.clip.global_norm || may_skip(); }
   std::size_t trainers() const { return group_->plan().trainers; }
   RunImage image();
 
@@ -309,8 +311,7 @@ bool Server::exchange_squares(SquareSums& sums) {
 void Server::commit(SquareSums& sums) {
   Pending& pending = *pending_;
   last_squares_ = sums.blocks();
-  const bool may_skip = options_.nan_policy.action != NanPolicy::Action::kStop;
-  if (pending.outcome.not_finite.empty() && may_skip && !std::isfinite(sums.global_norm())) {
+  if (pending.outcome.not_finite.empty() && may_skip() && !std::isfinite(sums.global_norm())) {
     pending.outcome.not_finite = "gradient";
   }
   state_.inputs = pending.positions;
@@ -368,8 +369,10 @@ bool Server::make_step() {
         if (!rows.empty()) clamp(static_cast<float>(*options_.clip.value), rows.values);
       }
     }
-    for (const VariablePart& part : layout_.parts(number_)) {
-      sums.add(gradients_, part.variable, part.first, part.last);
+    if (needs_norms()) {
+      for (const VariablePart& part : layout_.parts(number_)) {
+        sums.add(gradients_, part.variable, part.first, part.last);
+      }
     }
   }
   if (!exchange_squares(sums)) return false;
