@@ -237,12 +237,15 @@ TEST(Cluster, AnEvaluatorEndsWhenTheInputDoes) {
   words.erase(steps, steps + 2);
   const Outcome outcome = testing::run_program(
       MUSTER_PROGRAM, Words{"launch", "--log-dir", example.log_dir("job"), "--no-training-log",
-                            "--evaluator", "--workers", "1", "--ps", "1", "--", CENSUS_PROGRAM} +
+                            "--evaluator", "--workers", "2", "--ps", "1", "--", CENSUS_PROGRAM} +
                           words);
   EXPECT_EQ(outcome.status, 0) << outcome.err << outcome.out;
   // 1,000 people, four replicas of ten.
   EXPECT_THAT(example.log_of("job", "evaluator"),
               HasSubstr("the evaluator ends: the run has ended at step 25"));
+  // All leave together: nobody is missed, and no epoch begins for the last save.
+  EXPECT_THAT(example.log_of("job", "chief"),
+              AllOf(HasSubstr("epoch 1:"), Not(HasSubstr("epoch 2:"))));
 }
 
 TEST(Cluster, FlagsThatDoNotGoWithItAreRefusedAtOnce) {

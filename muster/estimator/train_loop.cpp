@@ -152,6 +152,8 @@ struct TrainLoop::Impl final : TrainSession {
   /// Steps and left-out batches when inputs were last opened without a position.
   std::int64_t inputs_from = 0;
   bool inputs_wanted = false;
+  /// No replica of any process has a batch.
+  bool inputs_over = false;
   /// Of the checkpoint that the run began with.
   std::optional<RunState> resumed;
   StepGradients last;
@@ -449,7 +451,8 @@ bool TrainLoop::Impl::update_elsewhere(StepParts parts) {
   }
   positions = std::move(said.positions);
   fetched.assign(fetched.size(), false);
-  if (outcome->present == 0) return false;
+  inputs_over = outcome->present == 0;
+  if (inputs_over) return false;
   last_loss.reset();
   last.present = outcome->present;
   last.examples = outcome->examples;
@@ -467,7 +470,7 @@ bool TrainLoop::Impl::update_elsewhere(StepParts parts) {
 }
 
 void TrainLoop::Impl::end_steps() {
-  if (strategy != nullptr) strategy->finish(global_step(), stop_requested());
+  if (strategy != nullptr) strategy->finish(global_step(), stop_requested() && !inputs_over);
 }
 
 void TrainLoop::Impl::prepare() {
@@ -581,7 +584,8 @@ bool TrainLoop::Impl::make_step() {
   if (strategy != nullptr && strategy->keeps_variables()) return update_elsewhere(std::move(parts));
   if (strategy != nullptr && !add_others(parts)) return true;
   fetched.assign(fetched.size(), false);
-  if (parts.present == 0) return false;
+  inputs_over = parts.present == 0;
+  if (inputs_over) return false;
   last_loss.reset();
   last = mean_of(std::move(parts));
   wait_until_copied();
