@@ -452,29 +452,43 @@ RunConfig master_config(const Path& folder) {
   return config;
 }
 
-/// Lets training wait, in the middle of its steps, for something that happens beside it.
-class WaitingHook : public Hook {
+/// Something that happens once in one thread, and that another waits for.
+class Event {
  public:
-  WaitingHook(std::int64_t step, std::shared_future<void> event)
-      : step_(step), event_(std::move(event)) {}
+  void happens() {
+    std::call_once(once_, [this] { promise_.set_value(); });
+  }
+  void await() const { ASSERT_EQ(future_.wait_for(seconds(60)), std::future_status::ready); }
+
+ private:
+  std::once_flag once_;
+  std::promise<void> promise_;
+  std::shared_future<void> future_ = promise_.get_future().share();
+};
+
+class AfterStepHook : public Hook {
+ public:
+  AfterStepHook(std::int64_t step, std::function<void()> then)
+      : step_(step), then_(std::move(then)) {}
   void after_run(Session& session) override {
-    if (session.global_step() != step_) return;
-    ASSERT_EQ(event_.wait_for(seconds(60)), std::future_status::ready);
+    if (session.global_step() == step_) then_();
   }
 
  private:
   std::int64_t step_;
-  std::shared_future<void> event_;
+  std::function<void()> then_;
 };
 
-// Calls `then` when the hook of an evaluation sees its end.
-class AtEndHook : public Hook {
+class EvaluationHook : public Hook {
  public:
-  explicit AtEndHook(std::function<void()> then) : then_(std::move(then)) {}
-  void end(Session&) override { then_(); }
+  EvaluationHook(std::function<void()> at_begin, std::function<void()> at_end)
+      : at_begin_(std::move(at_begin)), at_end_(std::move(at_end)) {}
+  void begin(Session&) override { at_begin_(); }
+  void end(Session&) override { at_end_(); }
 
  private:
-  std::function<void()> then_;
+  std::function<void()> at_begin_;
+  std::function<void()> at_end_;
 };
 
 TEST(TrainAndEvaluate, AMasterEvaluatesBesideItsTrainingWithTheResultsOfOneProcess) {
@@ -485,19 +499,19 @@ TEST(TrainAndEvaluate, AMasterEvaluatesBesideItsTrainingWithTheResultsOfOneProce
   plain.train(training_input, {.max_steps = 20});
 
   Estimator master(small_options(), master_config(folder / "master"));
-  std::promise<void> evaluated;
-  const auto once = std::make_shared<std::once_flag>();
+  Event step_6, evaluated;
   auto exporter = std::make_shared<RecordingExporter>();
   const LogLines log;
   const auto result = train_and_evaluate(
       master,
       {.input_fn = training_input,
        .max_steps = 20,
-       // Step 5 is evaluated while the loop is between steps 7 and 8.
-       .hooks = {std::make_shared<WaitingHook>(7, evaluated.get_future().share())}},
+       // Step 5 is evaluated when step 6 is made, and before step 7 is over.
+       .hooks = {std::make_shared<AfterStepHook>(6, [&] { step_6.happens(); }),
+                 std::make_shared<AfterStepHook>(7, [&] { evaluated.await(); })}},
       {.input_fn = evaluation_input,
-       .hooks = {std::make_shared<AtEndHook>(
-           [&] { std::call_once(*once, [&] { evaluated.set_value(); }); })},
+       .hooks = {std::make_shared<EvaluationHook>([&] { step_6.await(); },
+                                                  [&] { evaluated.happens(); })},
        .exporters = {exporter},
        .throttle_secs = seconds(3600)});
   EXPECT_EQ(latest_values(folder / "alone"), latest_values(folder / "master"));
@@ -513,11 +527,11 @@ TEST(TrainAndEvaluate, AMasterEvaluatesBesideItsTrainingWithTheResultsOfOneProce
 TEST(TrainAndEvaluate, WhatFailsBesideTheTrainingOfAMasterIsThrownAtItsEnd) {
   const TempDir folder;
   Estimator master(small_options(), master_config(folder.path()));
-  std::promise<void> failed;
+  Event failed;
   const auto failing = [&, calls = std::make_shared<int>(0)](const InputContext& in) {
     // The first call gives the batch that the model is traced with.
     if (++*calls == 1) return evaluation_input(in);
-    failed.set_value();
+    failed.happens();
     throw NotFound("the evaluation's file is gone");
   };
   EXPECT_THAT(error_of([&] {
@@ -525,7 +539,7 @@ TEST(TrainAndEvaluate, WhatFailsBesideTheTrainingOfAMasterIsThrownAtItsEnd) {
                     master,
                     {.input_fn = training_input,
                      .max_steps = 20,
-                     .hooks = {std::make_shared<WaitingHook>(7, failed.get_future().share())}},
+                     .hooks = {std::make_shared<AfterStepHook>(7, [&] { failed.await(); })}},
                     {.input_fn = failing});
               }),
               HasSubstr("the evaluation's file is gone"));
@@ -552,25 +566,24 @@ TEST(TrainAndEvaluate, AnEvaluatorEndsWithTheCheckpointOfMaxSteps) {
 TEST(TrainAndEvaluate, AnEvaluatorFollowsARunAndEndsWhenItsChiefSaysSo) {
   const TempDir folder;
   auto exporter = std::make_shared<RecordingExporter>();
-  std::promise<void> evaluated;
-  const auto once = std::make_shared<std::once_flag>();
+  Event evaluated;
   TrainAndEvaluateResult result;
   // An earlier run has ended here: that does not count.
   write_run_note(folder.path(), {.began_ns = 1, .ended = true});
   std::jthread evaluator([&] {
     Estimator estimator(small_options(), evaluator_config(folder.path()));
-    const EvalSpec spec{.input_fn = evaluation_input,
-                        .hooks = {std::make_shared<AtEndHook>(
-                            [&] { std::call_once(*once, [&] { evaluated.set_value(); }); })},
-                        .exporters = {exporter},
-                        .start_delay_secs = seconds(0),
-                        .throttle_secs = seconds(3600)};
+    const EvalSpec spec{
+        .input_fn = evaluation_input,
+        .hooks = {std::make_shared<EvaluationHook>([] {}, [&] { evaluated.happens(); })},
+        .exporters = {exporter},
+        .start_delay_secs = seconds(0),
+        .throttle_secs = seconds(3600)};
     result = train_and_evaluate(estimator, {.input_fn = training_input}, spec);
   });
   Estimator chief(small_options(), saving_every(5, folder.path()));
   write_run_note(folder.path(), {.began_ns = 2});
   chief.train(training_input, {.max_steps = 5, .handle_signals = false});
-  ASSERT_EQ(evaluated.get_future().wait_for(seconds(60)), std::future_status::ready);
+  evaluated.await();
   chief.train(training_input, {.max_steps = 12, .handle_signals = false});
   write_run_note(folder.path(), {.began_ns = 2, .ended = true, .global_step = 12});
   evaluator.join();
