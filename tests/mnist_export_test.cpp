@@ -13,6 +13,7 @@
 #include "muster/graph/export_folder.h"
 #include "muster/records/example_builder.h"
 #include "muster/records/idx.h"
+#include "muster/records/npy.h"
 #include "muster/records/record_writer.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/process.h"
@@ -64,6 +65,35 @@ Predictions read_predictions(const Path& file) {
   return result;
 }
 
+void write_npy(const Path& path, std::vector<std::size_t> shape, const std::vector<float>& values) {
+  testing::write_bytes(path,
+                       encode_npy({.type = NpyType::kFloat,
+                                   .shape = std::move(shape),
+                                   .data = std::string(reinterpret_cast<const char*>(values.data()),
+                                                       values.size() * sizeof(float))}));
+}
+
+void expect_success(const Path& program, const std::vector<std::string>& arguments) {
+  const auto outcome = testing::run_program(program, arguments);
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+}
+
+// The same of ONNX's operators in numpy, and of OpenCV from the ONNX model and the frozen graph.
+void expect_other_engines_agree(const Path& exported, const std::vector<float>& images,
+                                const std::vector<float>& probabilities) {
+  const testing::TempDir folder;
+  write_npy(folder / "in.image.npy", {kImages, kPixels}, images);
+  write_npy(folder / "out.probabilities.npy", {kImages, 10}, probabilities);
+  expect_success(MUSTER_PROGRAM, {"export", "onnx", "--saved-model", exported, "--outputs",
+                                  "probabilities", "--output", folder / "model.onnx"});
+  expect_success(MUSTER_PROGRAM,
+                 {"export", "graphdef", "--saved-model", exported, "--outputs", "probabilities",
+                  "--reshaped-inputs", "--output", folder / "model.pb"});
+  const std::string engines = ENGINES_DIR;
+  expect_success("/usr/bin/python3", {engines + "/check_onnx.py", folder.path()});
+  expect_success("/usr/bin/python3", {engines + "/check_opencv.py", folder.path(), "28"});
+}
+
 TEST(MnistExport, AnswersAboutRealTestImagesAsTheEstimatorDoes) {
   MUSTER_DATA_DIR_OR_SKIP(data);
   const testing::TempDir folder;
@@ -86,8 +116,8 @@ TEST(MnistExport, AnswersAboutRealTestImagesAsTheEstimatorDoes) {
   const Predictions wanted = read_predictions(folder / "predictions.jsonl");
   ASSERT_EQ(wanted.class_ids.size(), kImages);
 
-  const auto model =
-      executor::ExecutableModel::load(graph::latest_export(folder / "job/export/mnist"));
+  const Path exported = graph::latest_export(folder / "job/export/mnist");
+  const auto model = executor::ExecutableModel::load(exported);
   const auto rows = static_cast<std::int64_t>(kImages);
   const auto answers =
       model.run("serving_default",
@@ -106,6 +136,8 @@ TEST(MnistExport, AnswersAboutRealTestImagesAsTheEstimatorDoes) {
   std::vector<std::int64_t> seen = wanted.class_ids;
   std::sort(seen.begin(), seen.end());
   EXPECT_EQ(std::unique(seen.begin(), seen.end()) - seen.begin(), 10);
+
+  expect_other_engines_agree(exported, images, wanted.probabilities);
 }
 
 }  // namespace
