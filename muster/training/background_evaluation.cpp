@@ -26,14 +26,14 @@ void BackgroundEvaluation::run(const std::stop_token& stop, std::int64_t first_s
   try {
     // What it evaluates is never the final model, whatever comes between two looks.
     CheckpointFollower follower(evaluator_, model_dir_, /*max_steps=*/{});
-    follower.leave_out(first_step);
     std::unique_lock lock(mutex_);
     while (!stop.stop_requested()) {
       const auto latest = latest_checkpoint(model_dir_);
       const std::int64_t step = latest ? checkpoint_step(*latest).value_or(-1) : -1;
       // The last one is left to the end of train_and_evaluate.
       if (max_steps_ && step >= *max_steps_) return;
-      follower.look(/*is_last=*/false);
+      // Of earlier ones this run is not the first to know.
+      if (step > first_step) follower.look(/*is_last=*/false);
       changed_.wait_for(lock, stop, CheckpointFollower::kLookEvery, [] { return false; });
     }
   } catch (...) {

@@ -21,8 +21,6 @@ class CheckpointFollower {
   CheckpointFollower(CheckpointEvaluator& evaluator, Path model_dir,
                      std::optional<std::int64_t> max_steps);
 
-  /// That step, if it is the newest, is as good as evaluated.
-  void leave_out(std::int64_t step) { newest_step_ = evaluated_step_ = step; }
   /// Evaluates the newest checkpoint if it is new and due; `is_last`: also if it is not due, and
   /// exports it as the final model. It cannot be deleted meanwhile.
   Sight look(bool is_last);
