@@ -116,7 +116,7 @@ muster::Estimator make_estimator(const Flags& flags) {
     config.train_distribute = [](const muster::RunConfig& run) {
       return muster::make_parameter_server(run);
     };
-  } else if (config.task.cluster.count() > 1) {
+  } else if (!config.task.is_alone()) {
     config.train_distribute = [flags](const muster::RunConfig& run) {
       return muster::make_collective(run, {.slice_above = flags.slice_above});
     };

@@ -155,6 +155,26 @@ TEST(Collective, TowersInsideTasksChangeNothing) {
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
+TEST(Collective, TasksThatKnowOneAddressAloneFindEachOther) {
+  const Words flags{"--steps", "40", "--replicas", "3"};
+  const TempDir folder;
+  const int port = free_ports(1).front();
+  std::vector<std::unique_ptr<RunningProgram>> tasks;
+  for (int rank = 0; rank < 3; ++rank) {
+    const Path model_dir = folder.path() / std::to_string(rank);
+    tasks.push_back(std::make_unique<RunningProgram>(
+        CLUSTER_JOB, Words{"--model-dir", model_dir.string()} + flags,
+        testing::ProgramOptions{.environment = {fmt::format("RANK={}", rank), "WORLD_SIZE=3",
+                                                "MASTER_ADDR=127.0.0.1",
+                                                fmt::format("MASTER_PORT={}", port)}}));
+  }
+  for (const auto& task : tasks) {
+    const Outcome outcome = task->wait();
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+  }
+  EXPECT_EQ(hash_of(folder.path() / "0"), hash_alone(flags));
+}
+
 TEST(Collective, EndsTogetherWhenUnevenInputsEnd) {
   // 34, 20 and 34 examples: 5, 3 and 5 batches.
   const Words flags{"--steps", "1000", "--replicas", "3", "--examples", "102"};

@@ -1,5 +1,9 @@
 #include "muster/distribution/membership_internal.h"
 
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <utility>
 
@@ -13,6 +17,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kBeatEvery = 500ms;
 constexpr auto kTellTimeout = 2s;
+// A server's whole part of the gradients is one message.
+constexpr std::uint64_t kLargestBody = std::uint64_t{1} << 36;
 
 std::string variable_or(const char* name, const std::string& otherwise) {
   const char* value = std::getenv(name);
@@ -30,6 +36,17 @@ void wait_for_peers(std::condition_variable& changed, std::unique_lock<std::mute
 
 /// The chief of the cluster: its job "chief" or "master", else worker 0.
 Peer chief_of(const TaskEnvironment& environment) {
+  if (environment.rendezvous) {
+    if (environment.rendezvous->is_running) {
+      throw Unimplemented(
+          "{} names {}, where a store of another program runs already (torchrun's agent); start "
+          "the "
+          "tasks without it, with RANK, WORLD_SIZE, MASTER_ADDR and a free MASTER_PORT, or with "
+          "TF_CONFIG",
+          environment.source, environment.rendezvous->address);
+    }
+    return {{std::string(job::kChief), 0}, environment.rendezvous->address};
+  }
   for (const std::string_view job : {job::kChief, job::kMaster, job::kWorker}) {
     if (const auto address = environment.cluster.address(job, 0)) {
       return {{std::string(job), 0}, *address};
@@ -39,21 +56,38 @@ Peer chief_of(const TaskEnvironment& environment) {
                         environment.cluster.to_string());
 }
 
-std::string own_address(const TaskEnvironment& environment) {
-  const auto address = environment.cluster.address(environment.task.type, environment.task.index);
+bool is_local(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host == "localhost" || host.starts_with("127.") || host == "[::1]";
+}
+
+// Where this task listens. A name of this machine may be one that only others resolve to it: then
+// all its addresses serve. A task that was told no address takes any port.
+std::string listening_address(const TaskEnvironment& environment, const Peer& chief) {
+  if (environment.rendezvous && !environment.is_chief) {
+    return is_local(chief.address) ? "127.0.0.1:0" : ":0";
+  }
+  const auto address = environment.rendezvous ? std::optional(chief.address)
+                                              : environment.cluster.address(environment.task.type,
+                                                                            environment.task.index);
   if (!address) {
     throw InvalidArgument("the cluster {} has no address for this task, {}",
                           environment.cluster.to_string(), environment.task.name());
   }
-  return *address;
+  return is_local(*address) ? *address : address->substr(address->rfind(':'));
 }
 
-// A name of this machine may be one that only others resolve to it: then all its addresses serve.
-std::string listening_address(const std::string& address) {
-  const auto colon = address.rfind(':');
-  const std::string host = address.substr(0, colon);
-  const bool local = host == "localhost" || host.starts_with("127.") || host == "[::1]";
-  return local ? address : address.substr(colon);
+// Where others reach it.
+std::string reached_at(const TaskEnvironment& environment, const std::string& listening) {
+  if (const auto told =
+          environment.cluster.address(environment.task.type, environment.task.index)) {
+    return *told;
+  }
+  if (is_local(listening)) return listening;
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0)
+    throw_errno(errno, "asking for the host's name");
+  return name.data() + listening.substr(listening.rfind(':'));
 }
 
 }  // namespace
@@ -203,7 +237,7 @@ void Membership::connect_control(const Deadline& deadline) {
       chief_.address, self_, kControlPurpose, deadline, {.peer_task = chief_.task.name()});
   control->send(static_cast<std::uint32_t>(MessageType::kJoin),
                 encode(Join{.terms = terms_,
-                            .address = own_address(config_.task),
+                            .address = reached_at(config_.task, listener_->address()),
                             .is_chief = config_.is_chief(),
                             .is_server = config_.task.task.type == job::kPs}),
                 deadline);
@@ -238,8 +272,9 @@ RunTerms Membership::join(const RunTerms& own) {
                            .peer_timeout = config_.peer_timeout});
   }
   listener_ = std::make_unique<net::Listener>(
-      listening_address(own_address(config_.task)), self_,
-      [this](std::unique_ptr<net::Connection> connection) { accept(std::move(connection)); });
+      listening_address(config_.task, chief_), self_,
+      [this](std::unique_ptr<net::Connection> connection) { accept(std::move(connection)); },
+      net::ConnectionOptions{.max_body = kLargestBody});
   const Deadline deadline = Deadline::after(config_.session_creation_timeout_secs);
   for (;;) {
     connect_control(deadline);
@@ -316,8 +351,9 @@ Membership::Connections Membership::connect_group(const EpochPlan& plan, std::si
   for (std::size_t r = 0; r < rank; ++r) {
     const EpochMember& member = plan.members[r];
     try {
-      connections[r] = net::Connection::connect(member.address, self_, purpose, deadline,
-                                                {.peer_task = member.task, .stop = is_void_now});
+      connections[r] = net::Connection::connect(
+          member.address, self_, purpose, deadline,
+          {.max_body = kLargestBody, .peer_task = member.task, .stop = is_void_now});
     } catch (const Error& error) {
       throw PeersChanged("{}", error.what());
     }

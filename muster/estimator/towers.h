@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -137,8 +136,6 @@ class Towers {
   std::optional<Variables> variables_;
   /// Buffers as the last step left them: what every replica but 0 starts from.
   std::vector<at::Tensor> kept_buffers_;
-  /// libtorch has one generator for the CPU: forwards that draw from it take turns.
-  std::mutex forward_mutex_;
   /// Flat gradients that are not in use.
   std::vector<at::Tensor> free_;
   std::unique_ptr<ThreadPool> pool_;

@@ -35,12 +35,6 @@ void check(const EstimatorOptions& options, const RunConfig& config) {
   const TaskEnvironment& environment = config.task;
   const std::string place = fmt::format("{} makes this task {} of a cluster", environment.source,
                                         environment.task.name());
-  if (environment.rendezvous) {
-    throw Unimplemented(
-        "{}, and tells where its tasks meet, but not where each of them listens; name all of them "
-        "in TF_CONFIG",
-        place);
-  }
   if (options.learner != nullptr) {
     throw Unimplemented("boosted trees train in one process alone, but {}; unset it", place);
   }
