@@ -25,6 +25,7 @@
 #include "muster/estimator/arithmetic.h"
 #include "muster/estimator/run_state.h"
 #include "muster/features/column_set.h"
+#include "muster/launch/ports.h"
 #include "muster/model/wide_and_deep.h"
 
 // What it costs to train on several tasks. The other task of each row is this program again, as a
@@ -46,31 +47,12 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Two ports that were free a moment ago.
-std::array<int, 2> free_ports() {
-  std::array<int, 2> handles{}, ports{};
-  for (std::size_t i = 0; i < 2; ++i) {
-    handles[i] = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof at;
-    if (::bind(handles[i], reinterpret_cast<sockaddr*>(&at), size) != 0 ||
-        ::getsockname(handles[i], reinterpret_cast<sockaddr*>(&at), &size) != 0) {
-      throw_errno(errno, "choosing a port");
-    }
-    ports[i] = ntohs(at.sin_port);
-  }
-  for (const int handle : handles) ::close(handle);
-  return ports;
-}
-
 /// The second task of a cluster of two.
 class OtherTask {
  public:
   /// `job` is its job: "worker" or "ps". `what` is the function it runs.
   OtherTask(const std::string& job, const std::string& what) {
-    const auto ports = free_ports();
+    const auto ports = launch::free_ports(2, {});
     cluster_ = fmt::format(R"({{"chief": ["127.0.0.1:{}"], "{}": ["127.0.0.1:{}"]}})", ports[0],
                            job, ports[1]);
     const std::string config = fmt::format(

@@ -1,12 +1,8 @@
 // Tasks of a cluster as processes on loopback: the same weights for any layout, whoever is killed.
-#include <arpa/inet.h>
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <memory>
@@ -18,6 +14,7 @@
 #include "muster/base/random.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/checkpoint/checkpoint_hash.h"
+#include "muster/launch/ports.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 
@@ -35,24 +32,6 @@ Words operator+(Words left, const Words& right) {
   return left;
 }
 
-// Ports that were free a moment ago, each another.
-std::vector<int> free_ports(std::size_t count) {
-  std::vector<int> handles, ports;
-  for (std::size_t i = 0; i < count; ++i) {
-    const int handle = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(handle, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::getsockname(handle, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    ports.push_back(ntohs(address.sin_port));
-    handles.push_back(handle);
-  }
-  for (const int handle : handles) ::close(handle);
-  return ports;
-}
-
 std::string hash_of(const Path& model_dir) {
   const auto latest = latest_checkpoint(model_dir);
   EXPECT_TRUE(latest.has_value()) << model_dir;
@@ -68,9 +47,9 @@ std::string hash_alone(const Words& flags) {
   return hash_of(folder.path());
 }
 
-std::string addresses(std::span<const int> ports) {
+std::string addresses(std::span<const std::uint16_t> ports) {
   std::string list;
-  for (const int port : ports) {
+  for (const auto port : ports) {
     list += fmt::format("{}\"127.0.0.1:{}\"", list.empty() ? "" : ", ", port);
   }
   return list;
@@ -81,7 +60,7 @@ class Cluster {
  public:
   Cluster(std::size_t workers, std::size_t servers, Words flags)
       : workers_(workers), flags_(std::move(flags)) {
-    const auto ports = free_ports(1 + workers + servers);
+    const auto ports = launch::free_ports(1 + workers + servers, {});
     const std::span all(ports);
     cluster_ =
         fmt::format(R"({{"chief": [{}], "worker": [{}], "ps": [{}]}})", addresses(all.first(1)),
@@ -158,7 +137,7 @@ TEST(Collective, TowersInsideTasksChangeNothing) {
 TEST(Collective, TasksThatKnowOneAddressAloneFindEachOther) {
   const Words flags{"--steps", "40", "--replicas", "3"};
   const TempDir folder;
-  const int port = free_ports(1).front();
+  const auto port = launch::free_ports(1, {}).front();
   std::vector<std::unique_ptr<RunningProgram>> tasks;
   for (int rank = 0; rank < 3; ++rank) {
     const Path model_dir = folder.path() / std::to_string(rank);

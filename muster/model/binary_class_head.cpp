@@ -25,7 +25,7 @@ class BinaryClassHead : public internal::SimpleHead {
             {"probabilities", both.softmax(1)},
             {"class_ids", class_ids},
             {"classes", classes_.names_of(class_ids)},
-            {"all_class_ids", torch::arange(2, torch::kLong).expand({rows, 2})},
+            {"all_class_ids", torch::arange(2, torch::kInt).expand({rows, 2})},
             {"all_classes", classes_.all_names(rows)}};
   }
 

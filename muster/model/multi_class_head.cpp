@@ -23,7 +23,7 @@ class MultiClassHead : public internal::SimpleHead {
             {"class_ids", class_ids},
             {"classes", classes_.names_of(class_ids)},
             {"all_class_ids",
-             torch::arange(classes_.count(), torch::kLong).expand({rows, classes_.count()})},
+             torch::arange(classes_.count(), torch::kInt).expand({rows, classes_.count()})},
             {"all_classes", classes_.all_names(rows)}};
   }
 
