@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <set>
 
 #include "muster/base/error.h"
@@ -65,6 +66,13 @@ class Listener {
 TEST(Ports, AreAllDifferent) {
   const auto ports = free_ports(20, std::nullopt);
   EXPECT_EQ(std::set<std::uint16_t>(ports.begin(), ports.end()).size(), 20U);
+}
+
+TEST(Ports, AreNotThoseThatConnectionsTake) {
+  std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
+  int first = 0;
+  if (!(file >> first) || first <= 11'000) GTEST_SKIP() << "connections may take any port here";
+  for (const auto port : free_ports(20, std::nullopt)) EXPECT_LT(port, first);
 }
 
 TEST(Ports, OfARangeLeaveOutWhatIsTaken) {

@@ -7,6 +7,8 @@
 
 #include <cerrno>
 #include <charconv>
+#include <fstream>
+#include <random>
 #include <string>
 
 #include "muster/base/error.h"
@@ -49,6 +51,23 @@ class Probes {
   std::vector<int> sockets_;
 };
 
+// Below the ports that Linux gives to connections by itself: one of those could be gone when a task
+// wants it, or wants it back after a restart.
+constexpr std::uint16_t kFirstPort = 10'000;
+std::uint16_t first_port_of_connections() {
+  std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
+  std::uint16_t first = 0;
+  return file >> first ? first : std::uint16_t{32'768};
+}
+
+// Any, so that two who look at the same time hardly take the same.
+std::uint16_t random_port(std::mt19937& random) {
+  const std::uint16_t end = first_port_of_connections();
+  if (end <= kFirstPort + 1000) return 0;
+  return static_cast<std::uint16_t>(
+      std::uniform_int_distribution<int>(kFirstPort, end - 1)(random));
+}
+
 std::optional<std::uint16_t> to_port(std::string_view text) {
   std::uint16_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
@@ -72,8 +91,9 @@ std::vector<std::uint16_t> free_ports(std::size_t count, const std::optional<Por
   Probes probes;
   std::vector<std::uint16_t> ports;
   if (!range) {
+    std::mt19937 random{std::random_device{}()};
     while (ports.size() < count) {
-      if (const auto port = probes.bind(0)) ports.push_back(*port);
+      if (const auto port = probes.bind(random_port(random))) ports.push_back(*port);
     }
     return ports;
   }
