@@ -218,9 +218,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Pause{0, "chief", "worker0", "chief:0 is lost and waited for"},
                       Pause{1, "chief", "worker0", "chief:0 is lost and waited for"},
                       Pause{1, "ps", "chief", "the run waits for ps:0"}),
-    [](const auto& info) {
-      return info.param.paused + (info.param.ps > 0 ? "WithPs" : "WithoutPs");
-    });
+    [](const auto& one) { return one.param.paused + (one.param.ps > 0 ? "WithPs" : "WithoutPs"); });
 
 }  // namespace
 }  // namespace muster

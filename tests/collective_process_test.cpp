@@ -2,7 +2,10 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <memory>
@@ -15,12 +18,14 @@
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/checkpoint/checkpoint_hash.h"
 #include "muster/launch/ports.h"
+#include "muster/testing/eventually.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::RunningProgram;
@@ -30,6 +35,18 @@ using Words = std::vector<std::string>;
 Words operator+(Words left, const Words& right) {
   left.insert(left.end(), right.begin(), right.end());
   return left;
+}
+
+bool listens(std::uint16_t port) {
+  const int handle = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  const bool connected =
+      ::connect(handle, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  ::close(handle);
+  return connected;
 }
 
 std::string hash_of(const Path& model_dir) {
@@ -92,6 +109,17 @@ class Cluster {
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       const Outcome outcome = wait(i);
       EXPECT_EQ(outcome.status, 0) << "task " << i << "\n" << outcome.err;
+    }
+  }
+  // The chief's end is the run's; a task that came too late to learn of it is ended by whoever
+  // started it, as launch does.
+  void wait_for_chief_and_end_the_rest() {
+    const Outcome chief = wait(0);
+    EXPECT_EQ(chief.status, 0) << chief.err;
+    for (std::size_t i = 1; i < tasks_.size(); ++i) {
+      kill(i, SIGTERM);
+      const Outcome outcome = wait(i);
+      EXPECT_THAT(outcome.status, AnyOf(0, 128 + SIGTERM)) << "task " << i << "\n" << outcome.err;
     }
   }
   // Until the chief has saved this step or a later one.
@@ -208,7 +236,7 @@ TEST(Collective, KilledAtRandomItEndsWithTheWeightsOfAQuietRun) {
     cluster.wait(task);
     cluster.start(task);
   }
-  cluster.wait_all();
+  cluster.wait_for_chief_and_end_the_rest();
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
@@ -233,6 +261,24 @@ TEST(Collective, AStopSignalToTheChiefEndsAllAtOneStepAndTheRunResumes) {
   cluster.start(1);
   cluster.wait_all();
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(Collective, AStopSignalEndsATaskThatWaitsForOthers) {
+  const TempDir folder;
+  const auto ports = launch::free_ports(2, {});
+  RunningProgram worker(
+      CLUSTER_JOB, {"--model-dir", folder.path().string()},
+      {.environment = {fmt::format(R"(TF_CONFIG={{"cluster": {{"chief": ["127.0.0.1:{}"], )"
+                                   R"("worker": ["127.0.0.1:{}"]}}, )"
+                                   R"("task": {{"type": "worker", "index": 0}}}})",
+                                   ports[0], ports[1])}});
+  // Once it listens, it looks for its chief.
+  ASSERT_TRUE(testing::eventually([&] { return listens(ports[1]); }));
+  worker.send(SIGTERM);
+  const Outcome outcome = worker.wait();
+  EXPECT_EQ(outcome.status, 128 + SIGTERM);
+  EXPECT_FALSE(outcome.killed);
+  EXPECT_THAT(outcome.err, HasSubstr("stopped by signal 15 while waiting for chief:0"));
 }
 
 TEST(Collective, WorkersGiveUpOnAChiefThatDoesNotComeBackAndNameIt) {
@@ -332,7 +378,7 @@ TEST(ParameterServer, KilledAtRandomItEndsWithTheWeightsOfAQuietRun) {
     cluster.wait(task);
     cluster.start(task);
   }
-  cluster.wait_all();
+  cluster.wait_for_chief_and_end_the_rest();
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "muster/base/log.h"
+#include "muster/base/signals.h"
 #include "muster/base/wait.h"
 
 namespace muster::internal {
@@ -25,13 +26,40 @@ std::string variable_or(const char* name, const std::string& otherwise) {
   return value == nullptr ? otherwise : value;
 }
 
-// As wait(), but peers that do not come in time are worth another try.
+using Clock = std::chrono::steady_clock;
+
+// A task that is asked to stop leaves at the next step, or when the chief says so, and what it
+// takes to get there it still does. Only a wait that lasts longer is given up.
+constexpr auto kStopGrace = 2s;
+bool stops(Clock::time_point waiting_since) {
+  return StopSignals::received() != 0 && Clock::now() - waiting_since > kStopGrace;
+}
+
+void throw_if_stopped(const std::string& what) {
+  if (const int signal = StopSignals::received()) {
+    throw Interrupted(signal, "stopped by signal {} while waiting for {}", signal, what);
+  }
+}
+
+// As wait(), but peers that do not come in time are worth another try, and a signal ends it: the
+// thread that beats wakes it twice a second.
 template <typename Ready>
 void wait_for_peers(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
                     const Deadline& deadline, const WaitReason& reason, Ready ready) {
-  if (!wait_until(changed, lock, deadline, reason, ready)) {
-    throw Unavailable("gave up waiting for {}", reason());
-  }
+  const auto start = Clock::now();
+  const bool in_time =
+      wait_until(changed, lock, deadline, reason, [&] { return ready() || stops(start); });
+  if (ready()) return;
+  if (stops(start)) throw_if_stopped(reason());
+  if (!in_time) throw Unavailable("gave up waiting for {}", reason());
+}
+
+// To itself a task speaks at home: its name may be known to others alone.
+std::string at_home(const std::string& listening) {
+  const auto colon = listening.rfind(':');
+  const std::string host = listening.substr(0, colon);
+  if (host == "0.0.0.0" || host == "[::]") return "localhost" + listening.substr(colon);
+  return listening;
 }
 
 /// The chief of the cluster: its job "chief" or "master", else worker 0.
@@ -209,6 +237,9 @@ void Membership::beat() {
       }
       lock.lock();
     }
+    if (stops(connecting_since_)) connecting_.request_stop();
+    // Waits look whether a signal has come.
+    changed_.notify_all();
     changed_.wait_for(lock, kBeatEvery, [this] { return stopping_; });
   }
 }
@@ -233,8 +264,22 @@ void Membership::connect_control(const Deadline& deadline) {
     const std::lock_guard lock(mutex_);
     accepted_.clear();
   }
-  std::shared_ptr<net::Connection> control = net::Connection::connect(
-      chief_.address, self_, kControlPurpose, deadline, {.peer_task = chief_.task.name()});
+  std::stop_token stop;
+  {
+    const std::lock_guard lock(mutex_);
+    connecting_ = std::stop_source();
+    connecting_since_ = Clock::now();
+    stop = connecting_.get_token();
+  }
+  const std::string address = config_.is_chief() ? at_home(listener_->address()) : chief_.address;
+  std::shared_ptr<net::Connection> control;
+  try {
+    control = net::Connection::connect(address, self_, kControlPurpose, deadline,
+                                       {.peer_task = chief_.task.name(), .stop = stop});
+  } catch (const Error&) {
+    throw_if_stopped(fmt::format("{} at {}", chief_.task.name(), chief_.address));
+    throw;
+  }
   control->send(static_cast<std::uint32_t>(MessageType::kJoin),
                 encode(Join{.terms = terms_,
                             .address = reached_at(config_.task, listener_->address()),
@@ -251,7 +296,7 @@ void Membership::connect_control(const Deadline& deadline) {
   last_epoch_ = 0;
   heard_ = std::chrono::steady_clock::now();
   control_thread_ = std::jthread([this, control] { listen_to_control(control); });
-  wait(
+  wait_for_peers(
       changed_, lock, deadline,
       [&] { return fmt::format("{}: an answer to the request to join", control->peer()); },
       [this] { return chief_terms_ || !refused_.empty() || !control_lost_.empty(); });
@@ -275,13 +320,13 @@ RunTerms Membership::join(const RunTerms& own) {
       listening_address(config_.task, chief_), self_,
       [this](std::unique_ptr<net::Connection> connection) { accept(std::move(connection)); },
       net::ConnectionOptions{.max_body = kLargestBody});
+  beat_thread_ = std::jthread([this] { beat(); });
   const Deadline deadline = Deadline::after(config_.session_creation_timeout_secs);
   for (;;) {
     connect_control(deadline);
     const std::lock_guard lock(mutex_);
     if (chief_terms_) break;
   }
-  beat_thread_ = std::jthread([this] { beat(); });
   terms_ = *chief_terms_;
   return terms_;
 }
@@ -327,24 +372,30 @@ std::unique_ptr<net::Connection> Membership::accepted_from(const std::string& ta
                                                            std::int64_t epoch,
                                                            const Deadline& deadline) {
   std::unique_lock lock(mutex_);
+  const auto start = Clock::now();
   wait_until(
       changed_, lock, deadline, [&] { return fmt::format("{}: its connection", task); },
       [&] {
-        return accepted_.contains({epoch, task}) || is_void(epoch);
+        return accepted_.contains({epoch, task}) || is_void(epoch) || stops(start);
       });
   auto node = accepted_.extract({epoch, task});
-  if (node.empty()) throw PeersChanged("{} has not connected for epoch {}", task, epoch);
+  if (node.empty()) {
+    if (stops(start)) throw_if_stopped(task);
+    throw PeersChanged("{} has not connected for epoch {}", task, epoch);
+  }
   return std::move(node.mapped());
 }
 
 Membership::Connections Membership::connect_group(const EpochPlan& plan, std::size_t rank,
                                                   const Deadline& deadline) {
   Connections connections(plan.members.size());
+  const auto start = Clock::now();
   const std::string purpose = fmt::format("{}{}", kDataPurpose, plan.number);
   std::stop_token is_void_now;
   {
     const std::lock_guard lock(mutex_);
     connecting_ = std::stop_source();
+    connecting_since_ = Clock::now();
     if (is_void(plan.number)) connecting_.request_stop();
     is_void_now = connecting_.get_token();
   }
@@ -355,6 +406,7 @@ Membership::Connections Membership::connect_group(const EpochPlan& plan, std::si
           member.address, self_, purpose, deadline,
           {.max_body = kLargestBody, .peer_task = member.task, .stop = is_void_now});
     } catch (const Error& error) {
+      if (stops(start)) throw_if_stopped(member.task);
       throw PeersChanged("{}", error.what());
     }
   }

@@ -96,6 +96,7 @@ class Membership {
   bool ended_ = false;
   /// Of the connections that the current epoch's group is made of.
   std::stop_source connecting_;
+  std::chrono::steady_clock::time_point connecting_since_;
   std::map<std::pair<std::int64_t, std::string>, std::unique_ptr<net::Connection>> accepted_;
   std::unique_ptr<Group> group_;
 

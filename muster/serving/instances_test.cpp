@@ -168,6 +168,7 @@ TEST(Instances, AreRefusedWhenTheFileIsNotWhatItShouldBe) {
               StartsWith("Input instances are not in JSON format: line 2: parse error at line 1"));
   EXPECT_THAT(lines("\"\xFF\""), HasSubstr("not in JSON format"));
   EXPECT_THAT(lines("NaNs"), HasSubstr("not in JSON format"));
+  EXPECT_THAT(lines(std::string_view("[1]\0 rest", 9)), HasSubstr("byte 4 is zero"));
   const std::string deep(100'000, '[');
   EXPECT_THAT(lines(deep), HasSubstr("not in JSON format"));
   EXPECT_THAT(refusal(one_input(DataType::kFloat, Shape::any()), deep + std::string(100'000, ']')),

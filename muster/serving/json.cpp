@@ -58,6 +58,10 @@ const std::string* only_text(const json& value, const char* key) {
 }  // namespace
 
 json parse_json(std::string_view text) {
+  // The library takes it for the end, and what follows for nothing.
+  if (const auto zero = text.find('\0'); zero != text.npos) {
+    throw InvalidArgument("byte {} is zero, and JSON has no such character", zero + 1);
+  }
   try {
     const bool special = text.find("NaN") != text.npos || text.find("Infinity") != text.npos;
     return special ? json::parse(with_special_numbers(text)) : json::parse(text);

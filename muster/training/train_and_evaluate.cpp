@@ -112,6 +112,11 @@ TrainAndEvaluateResult evaluate_last(internal::CheckpointEvaluator& evaluator,
         "saved",
         estimator.model_dir().string());
   }
+  if (trained.steps == 0 && trained.global_step == 0) {
+    throw InvalidArgument(
+        "nothing was trained, and there is nothing to evaluate: the training input had no batch; "
+        "look at the files it reads");
+  }
   if (trained.steps == 0) {
     log::info("nothing was trained: step {} is reached already; evaluating {}", trained.global_step,
               latest->string());
