@@ -191,14 +191,14 @@ TEST(Collective, EndsTogetherWhenUnevenInputsEnd) {
 }
 
 TEST(Collective, GoesOnWithoutAWorkerAndTakesItBack) {
-  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+  const Words flags{"--steps", "200", "--replicas", "4", "--save-steps", "10"};
   Cluster cluster(2, flags + Words{"--step-ms", "10"});
   cluster.wait_for_step(10);
   cluster.kill(1);
   EXPECT_EQ(cluster.wait(1).status, 128 + SIGKILL);
   cluster.wait_for_step(30);
   cluster.start(1);
-  cluster.wait_all();
+  cluster.wait_for_chief_and_end_the_rest();
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
@@ -215,13 +215,13 @@ TEST(Collective, ARestartedChiefGoesOnFromWhatTheWorkersHave) {
 }
 
 TEST(Collective, APausedWorkerIsLeftBehindAndComesBack) {
-  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+  const Words flags{"--steps", "200", "--replicas", "4", "--save-steps", "10"};
   Cluster cluster(1, flags + Words{"--step-ms", "10", "--peer-timeout-ms", "1000"});
   cluster.wait_for_step(10);
   cluster.kill(1, SIGSTOP);
   cluster.wait_for_step(30);
   cluster.kill(1, SIGCONT);
-  cluster.wait_all();
+  cluster.wait_for_chief_and_end_the_rest();
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
@@ -316,14 +316,14 @@ TEST(ParameterServer, EndsTogetherWhenUnevenInputsEnd) {
 }
 
 TEST(ParameterServer, GoesOnWithoutAWorkerAndTakesItBack) {
-  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+  const Words flags{"--steps", "200", "--replicas", "4", "--save-steps", "10"};
   Cluster cluster(2, 2, flags + Words{"--step-ms", "10"});
   cluster.wait_for_step(10);
   cluster.kill(1);
   EXPECT_EQ(cluster.wait(1).status, 128 + SIGKILL);
   cluster.wait_for_step(30);
   cluster.start(1);
-  cluster.wait_all();
+  cluster.wait_for_chief_and_end_the_rest();
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
