@@ -20,7 +20,6 @@ using graph::TensorInfo;
 using graph::TensorValue;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::message_of;
 using ::testing::StartsWith;
 
