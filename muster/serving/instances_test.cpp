@@ -18,7 +18,6 @@ using graph::Shape;
 using graph::SignatureDef;
 using graph::TensorInfo;
 using graph::TensorValue;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 using ::testing::StartsWith;
