@@ -4,14 +4,9 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <map>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "muster/base/log.h"
-#include "muster/base/wait.h"
 #include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/image_internal.h"
 #include "muster/distribution/membership_internal.h"
@@ -221,11 +216,8 @@ std::optional<StepParts> Collective::sum(std::int64_t step, StepParts own, StepN
   StepParts total = add_parts(membership_.terms().replicas, std::move(own), received);
   if (sliced && total.present > 0) total.sums.begin()->second->flat = whole_;
   // Nothing is written before everything has come.
-  for (ReceivedStep& other : received) {
-    for (std::size_t i = 0; i < other.positions.size(); ++i) {
-      notes.positions[static_cast<std::size_t>(other.replicas.first) + i] =
-          std::move(other.positions[i]);
-    }
+  for (const ReceivedStep& other : received) {
+    copy_positions(other, notes.positions);
     for (std::size_t i = 0; i < other.buffers.size(); ++i) {
       notes.buffers[i].copy_(other.buffers[i]);
     }

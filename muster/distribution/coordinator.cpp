@@ -12,9 +12,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Messages are small: a task that does not take one in this time is stopped or gone.
-constexpr auto kTellTimeout = 2s;
-constexpr auto kBeatEvery = 500ms;
 // A task that says its peers broke off is heard a moment before whoever is really gone is missed.
 constexpr auto kBrokenGrace = 300ms;
 constexpr auto kLeaveGrace = 5s;

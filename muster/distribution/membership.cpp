@@ -16,8 +16,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kBeatEvery = 500ms;
-constexpr auto kTellTimeout = 2s;
 // A server's whole part of the gradients is one message.
 constexpr std::uint64_t kLargestBody = std::uint64_t{1} << 36;
 

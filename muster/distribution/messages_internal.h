@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,6 +15,12 @@ namespace muster::internal {
 inline constexpr std::string_view kControlPurpose = "control";
 /// With the epoch behind it.
 inline constexpr std::string_view kDataPurpose = "data ";
+
+/// Both sides of a control connection say so often that they live.
+inline constexpr std::chrono::milliseconds kBeatEvery{500};
+/// Messages about who takes part are small: whoever does not take one in this time is stopped or
+/// gone.
+inline constexpr std::chrono::seconds kTellTimeout{2};
 
 enum class MessageType : std::uint32_t {
   // From a task to the coordinator.

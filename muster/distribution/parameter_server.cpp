@@ -1,6 +1,5 @@
 #include "muster/distribution/parameter_server.h"
 
-#include <ATen/ops/empty.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -69,14 +68,6 @@ void ParameterServer::attach(const Variables& variables, const Updater& updater)
   variables_ = &variables;
   updater_ = &updater;
   layout_.emplace(variables, static_cast<std::size_t>(config_.task.num_ps_replicas));
-}
-
-std::vector<at::Tensor> untrained(const Variables& variables) {
-  std::vector<at::Tensor> buffers;
-  for (const Variable& variable : variables.all()) {
-    if (!variable.spec.trainable) buffers.push_back(variable.value);
-  }
-  return buffers;
 }
 
 // One message from every server, or nothing when the run has ended.

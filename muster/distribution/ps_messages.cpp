@@ -65,6 +65,14 @@ ValuesMessage decode_values(std::string_view bytes, net::Buffer memory, std::int
   return message;
 }
 
+std::vector<at::Tensor> untrained(const Variables& variables) {
+  std::vector<at::Tensor> tensors;
+  for (const Variable& variable : variables.all()) {
+    if (!variable.spec.trainable) tensors.push_back(variable.value);
+  }
+  return tensors;
+}
+
 std::vector<at::Tensor> slot_pieces(const PsLayout& layout, std::size_t server,
                                     const Variables& variables, const Updater& updater) {
   std::map<std::string, std::vector<at::Tensor>, std::less<>> by_variable;

@@ -48,6 +48,9 @@ EncodedMessage encode_values(const ValuesMessage& message);
 ValuesMessage decode_values(std::string_view head, net::Buffer body, std::int64_t flat_size,
                             std::size_t tables, const std::vector<at::Tensor>& buffers);
 
+/// What is not trained, in the order of the variables: buffers, and what is frozen.
+std::vector<at::Tensor> untrained(const Variables& variables);
+
 /// The pieces of all slots that belong to a server's parts, in a fixed order; the scalars of the
 /// optimizers are the first server's.
 std::vector<at::Tensor> slot_pieces(const PsLayout& layout, std::size_t server,

@@ -81,8 +81,6 @@ class Server {
   std::size_t number_ = 0;
   /// What replica 0's forward changes.
   std::vector<at::Tensor> buffers_;
-  /// Everything that is not trained: those, and what is frozen.
-  std::vector<at::Tensor> untrained_;
   Gradients gradients_;
 
   bool has_state_ = false;
@@ -106,11 +104,7 @@ Server::Server(const EstimatorOptions& options, const RunConfig& config,
       updater_(variables_, options.optimizers),
       layout_(variables_, static_cast<std::size_t>(config.task.num_ps_replicas)),
       buffers_(model_->buffers()),
-      gradients_(variables_.make_gradients()) {
-  for (const Variable& variable : variables_.all()) {
-    if (!variable.spec.trainable) untrained_.push_back(variable.value);
-  }
-}
+      gradients_(variables_.make_gradients()) {}
 
 RunImage Server::image() {
   auto tensors = variables_.tensors();
@@ -238,10 +232,8 @@ std::optional<std::vector<ReceivedStep>> Server::take_pushes() {
 void Server::prepare(std::vector<ReceivedStep> received) {
   Pending pending{.positions = state_.inputs};
   pending.positions.resize(static_cast<std::size_t>(membership_.terms().replicas));
-  for (ReceivedStep& other : received) {
-    for (std::size_t i = 0; i < other.positions.size(); ++i) {
-      pending.positions[static_cast<std::size_t>(other.replicas.first) + i] = other.positions[i];
-    }
+  for (const ReceivedStep& other : received) {
+    copy_positions(other, pending.positions);
     if (!other.buffers.empty()) pending.buffers = other.buffers;
   }
   StepParts total = add_parts(membership_.terms().replicas, {}, std::move(received));
@@ -320,26 +312,9 @@ void Server::commit(SquareSums& sums) {
     return;
   }
   const ClipOptions& clip = options_.clip;
-  if (clip.norm || clip.global_norm) {
-    const double all = clip.global_norm ? clip_factor(sums.global_norm(), *clip.global_norm) : 1.0;
-    const auto factor_of = [&](std::size_t variable) {
-      return clip.norm ? clip_factor(sums.norm(variable), *clip.norm) : all;
-    };
-    for (const VariablePart& part : layout_.parts(number_)) {
-      const Variable& variable = variables_.all()[part.variable];
-      const double factor = factor_of(part.variable);
-      if (variable.dense() && factor != 1.0) {
-        scale(static_cast<float>(factor), part_of(gradients_.of(variable), variable, part));
-      }
-    }
-    for (std::size_t v = 0; v < variables_.all().size(); ++v) {
-      const Variable& variable = variables_.all()[v];
-      if (!variable.sparse()) continue;
-      const RowGradient& rows = gradients_.rows[static_cast<std::size_t>(variable.rows_index)];
-      const double factor = factor_of(v);
-      if (!rows.empty() && factor != 1.0) scale(static_cast<float>(factor), rows.values);
-    }
-  }
+  // What others hold of the gradients is 0 here, and stays it.
+  if (clip.norm) clip_by_norm(variables_, gradients_, *clip.norm, sums);
+  if (clip.global_norm) clip_by_global_norm(gradients_, *clip.global_norm, sums);
   updater_.apply(gradients_, step_, layout_.flat(number_));
   for (std::size_t i = 0; i < pending.buffers.size(); ++i) buffers_[i].copy_(pending.buffers[i]);
   ++step_;
@@ -360,15 +335,7 @@ bool Server::make_step() {
   SquareSums sums(variables_);
   if (pending_->outcome.not_finite.empty()) {
     if (options_.weight_decay.factor > 0) add_decay();
-    if (options_.clip.value) {
-      for (const FlatRange& range : layout_.flat(number_)) {
-        clamp(static_cast<float>(*options_.clip.value),
-              gradients_.flat.narrow(0, range.first, range.last - range.first));
-      }
-      for (const RowGradient& rows : gradients_.rows) {
-        if (!rows.empty()) clamp(static_cast<float>(*options_.clip.value), rows.values);
-      }
-    }
+    if (options_.clip.value) clip_by_value(gradients_, *options_.clip.value);
     if (needs_norms()) {
       for (const VariablePart& part : layout_.parts(number_)) {
         sums.add(gradients_, part.variable, part.first, part.last);
@@ -426,7 +393,7 @@ void Server::send_state(std::size_t to) {
                ? RowGradient{numbers, values}
                : RowGradient{at::cat({rows.rows, numbers}), at::cat({rows.values, values})};
   }
-  if (number_ == 0) message.buffers = untrained_;
+  if (number_ == 0) message.buffers = untrained(variables_);
   send(to, message);
 }
 

@@ -109,6 +109,10 @@ ReceivedStep decode_step(std::string_view bytes, net::Buffer memory, std::int64_
   return received;
 }
 
+void copy_positions(const ReceivedStep& from, std::vector<std::optional<std::string>>& positions) {
+  std::ranges::copy(from.positions, positions.begin() + from.replicas.first);
+}
+
 StepParts add_parts(std::int64_t replicas, StepParts own, std::vector<ReceivedStep> received) {
   StepParts total{.present = own.present,
                   .examples = own.examples,

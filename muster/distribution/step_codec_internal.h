@@ -43,6 +43,9 @@ ReceivedStep decode_step(std::string_view head, net::Buffer body, std::int64_t s
                          std::int64_t sequence, std::int64_t replicas, std::int64_t dense_size,
                          const StepNotes& notes);
 
+/// Writes the positions of the sender's replicas into those of the run.
+void copy_positions(const ReceivedStep& from, std::vector<std::optional<std::string>>& positions);
+
 /// The parts of all tasks together, added in the order of the tree.
 StepParts add_parts(std::int64_t replicas, StepParts own, std::vector<ReceivedStep> received);
 

@@ -114,9 +114,9 @@ SquareSums square_sums(const Variables& variables, const Gradients& gradients) {
 
 }  // namespace
 
-void clip_by_norm(const Variables& variables, Gradients& gradients, double limit) {
+void clip_by_norm(const Variables& variables, Gradients& gradients, double limit,
+                  const SquareSums& sums) {
   check_limit(limit, "clip by norm");
-  const SquareSums sums = square_sums(variables, gradients);
   for (std::size_t i = 0; i < variables.all().size(); ++i) {
     const Variable& variable = variables.all()[i];
     if (!variable.spec.trainable) continue;
@@ -126,20 +126,27 @@ void clip_by_norm(const Variables& variables, Gradients& gradients, double limit
   }
 }
 
+void clip_by_norm(const Variables& variables, Gradients& gradients, double limit) {
+  clip_by_norm(variables, gradients, limit, square_sums(variables, gradients));
+}
+
 double global_norm(const Variables& variables, const Gradients& gradients) {
   return square_sums(variables, gradients).global_norm();
 }
 
-double clip_by_global_norm(const Variables& variables, Gradients& gradients, double limit) {
+void clip_by_global_norm(Gradients& gradients, double limit, const SquareSums& sums) {
   check_limit(limit, "clip by global norm");
-  const double norm = global_norm(variables, gradients);
-  const double factor = clip_factor(norm, limit);
-  if (factor != 1.0) {
-    for_all_values(gradients, [&](const at::Tensor& values) {
-      internal::scale(static_cast<float>(factor), values);
-    });
-  }
-  return norm;
+  const double factor = clip_factor(sums.global_norm(), limit);
+  if (factor == 1.0) return;
+  for_all_values(gradients, [&](const at::Tensor& values) {
+    internal::scale(static_cast<float>(factor), values);
+  });
+}
+
+double clip_by_global_norm(const Variables& variables, Gradients& gradients, double limit) {
+  const SquareSums sums = square_sums(variables, gradients);
+  clip_by_global_norm(gradients, limit, sums);
+  return sums.global_norm();
 }
 
 }  // namespace muster

@@ -54,6 +54,11 @@ class SquareSums {
   std::vector<double> blocks_;
 };
 
+/// As the two above, with sums that were put together before.
+void clip_by_norm(const Variables& variables, Gradients& gradients, double limit,
+                  const SquareSums& sums);
+void clip_by_global_norm(Gradients& gradients, double limit, const SquareSums& sums);
+
 /// What a gradient is scaled by so that its norm is at most the limit; 1 where it is or is not
 /// finite.
 double clip_factor(double norm, double limit);
