@@ -16,6 +16,7 @@
 #include "muster/testing/data_dir.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
 
 namespace muster {
 namespace {
@@ -25,13 +26,9 @@ using testing::Outcome;
 using testing::read_bytes;
 using testing::RunningProgram;
 using testing::TempDir;
+using testing::Words;
 using testing::write_bytes;
-using Words = std::vector<std::string>;
-
-Words operator+(Words left, const Words& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
+using testing::operator+;
 
 Words lines_of(const Path& file) {
   std::istringstream text(read_bytes(file));

@@ -17,11 +17,12 @@
 #include <vector>
 
 #include "muster/checkpoint/checkpoint.h"
-#include "muster/checkpoint/checkpoint_hash.h"
 #include "muster/launch/ports.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
+#include "tests/latest_hash.h"
 
 namespace muster {
 namespace {
@@ -34,18 +35,8 @@ using testing::Outcome;
 using testing::read_bytes;
 using testing::RunningProgram;
 using testing::TempDir;
-using Words = std::vector<std::string>;
-
-Words operator+(Words left, const Words& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
-
-std::string hash_of(const Path& model_dir) {
-  const auto latest = latest_checkpoint(model_dir);
-  EXPECT_TRUE(latest.has_value()) << model_dir;
-  return latest ? checkpoint_hash(BundleReader(*latest)) : "";
-}
+using testing::Words;
+using testing::operator+;
 
 /// A chief, one worker and perhaps a ps, each started by the test, with folders of their own.
 class Tasks {

@@ -13,10 +13,11 @@
 #include <vector>
 
 #include "muster/checkpoint/checkpoint.h"
-#include "muster/checkpoint/checkpoint_hash.h"
 #include "muster/graph/export_folder.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
+#include "tests/latest_hash.h"
 
 namespace muster {
 namespace {
@@ -29,18 +30,8 @@ using testing::read_bytes;
 using testing::RunningProgram;
 using ::testing::SizeIs;
 using testing::TempDir;
-using Words = std::vector<std::string>;
-
-Words operator+(Words left, const Words& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
-
-std::string hash_of(const Path& model_dir) {
-  const auto latest = latest_checkpoint(model_dir);
-  EXPECT_TRUE(latest.has_value()) << model_dir;
-  return latest ? checkpoint_hash(BundleReader(*latest)) : "";
-}
+using testing::Words;
+using testing::operator+;
 
 void tool(const Words& arguments) {
   const Outcome outcome = testing::run_program(MUSTER_PROGRAM, arguments);

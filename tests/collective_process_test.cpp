@@ -16,11 +16,12 @@
 
 #include "muster/base/random.h"
 #include "muster/checkpoint/checkpoint.h"
-#include "muster/checkpoint/checkpoint_hash.h"
 #include "muster/launch/ports.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
+#include "tests/latest_hash.h"
 
 namespace muster {
 namespace {
@@ -30,12 +31,8 @@ using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::RunningProgram;
 using testing::TempDir;
-using Words = std::vector<std::string>;
-
-Words operator+(Words left, const Words& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
+using testing::Words;
+using testing::operator+;
 
 bool listens(std::uint16_t port) {
   const int handle = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -47,12 +44,6 @@ bool listens(std::uint16_t port) {
       ::connect(handle, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   ::close(handle);
   return connected;
-}
-
-std::string hash_of(const Path& model_dir) {
-  const auto latest = latest_checkpoint(model_dir);
-  EXPECT_TRUE(latest.has_value()) << model_dir;
-  return latest ? checkpoint_hash(BundleReader(*latest)) : "";
 }
 
 // What one process makes of it.

@@ -14,6 +14,7 @@
 #include "muster/graph/export_folder.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
 
 namespace muster {
 namespace {
@@ -26,12 +27,8 @@ using testing::Outcome;
 using testing::RunningProgram;
 using ::testing::SizeIs;
 using testing::TempDir;
-using Words = std::vector<std::string>;
-
-Words operator+(Words left, const Words& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
+using testing::Words;
+using testing::operator+;
 
 std::int64_t saved_step(const Path& folder) {
   const auto latest = latest_checkpoint(folder);

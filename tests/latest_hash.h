@@ -1,0 +1,19 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/checkpoint/checkpoint_hash.h"
+
+namespace muster {
+
+/// What `muster checkpoint hash` says of the folder's latest checkpoint.
+inline std::string hash_of(const Path& model_dir) {
+  const auto latest = latest_checkpoint(model_dir);
+  EXPECT_TRUE(latest.has_value()) << model_dir;
+  return latest ? checkpoint_hash(BundleReader(*latest)) : "";
+}
+
+}  // namespace muster
