@@ -50,6 +50,14 @@ RunConfig RunConfig::replace(const RunConfigChanges& changes) const {
   take(changes.threads_per_replica, config.threads_per_replica);
   take(changes.concurrent_replicas, config.concurrent_replicas);
   take(changes.precision, config.precision);
+  take(changes.devices, config.devices);
+  take(changes.variable_strategy, config.variable_strategy);
+  take(changes.deterministic, config.deterministic);
+  take(changes.capture_steps, config.capture_steps);
+  take(changes.sync, config.sync);
+  take(changes.max_staleness, config.max_staleness);
+  take(changes.backup_replicas, config.backup_replicas);
+  take(changes.ps_log, config.ps_log);
   if (changes.tf_random_seed) config.tf_random_seed = changes.tf_random_seed;
   if (changes.save_checkpoints_steps) {
     config.save_checkpoints_steps = changes.save_checkpoints_steps;
@@ -93,6 +101,8 @@ void RunConfig::check() const {
           number(session_creation_timeout_secs.count()));
   require(peer_timeout.count() > 0, "peer_timeout", "positive", number(peer_timeout.count()));
   require(join_timeout.count() > 0, "join_timeout", "positive", number(join_timeout.count()));
+  require(max_staleness >= 0, "max_staleness", "0 (no bound) or more", number(max_staleness));
+  require(backup_replicas >= 0, "backup_replicas", "0 or more", number(backup_replicas));
   require(replicas >= 0, "replicas", "0 (decide) or more", number(replicas));
   require(threads_per_replica >= 0, "threads_per_replica", "0 (decide) or more",
           number(threads_per_replica));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "muster/base/file_system.h"
 #include "muster/cluster/task_environment.h"
@@ -28,6 +29,14 @@ enum class ComputeType {
   kFloat16,
 };
 
+/// Where the variables of a process with several devices live.
+enum class VariableStrategy {
+  /// On the CPU: every device gets the values and gives its gradients each step.
+  kCpu,
+  /// On the first device, with a copy on each of the others.
+  kDevices,
+};
+
 /// What may change in a RunConfig that exists: see RunConfig::replace(). A field that is not set
 /// stays.
 struct RunConfigChanges {
@@ -44,6 +53,14 @@ struct RunConfigChanges {
   std::optional<int> threads_per_replica{};
   std::optional<int> concurrent_replicas{};
   std::optional<ComputeType> precision{};
+  std::optional<std::vector<std::string>> devices{};
+  std::optional<VariableStrategy> variable_strategy{};
+  std::optional<bool> deterministic{};
+  std::optional<bool> capture_steps{};
+  std::optional<bool> sync{};
+  std::optional<std::int64_t> max_staleness{};
+  std::optional<std::int64_t> backup_replicas{};
+  std::optional<bool> ps_log{};
 };
 
 /// How a run is done: where it writes, how often, with how many replicas. A plain value; Estimator
@@ -83,10 +100,31 @@ struct RunConfig {
   /// arithmetic, and a switch of the whole process: the last Estimator that was made decides.
   bool own_cpu_kernels = true;
 
+  /// Where this process's replicas run, a tower for each: "cpu", "cuda:0", "cuda:0". Empty: every
+  /// GPU of the machine, or one CPU where there is none.
+  std::vector<std::string> devices{};
+  VariableStrategy variable_strategy = VariableStrategy::kDevices;
+  /// Kernels that give the same bits every time. False lets a GPU's libraries try their kernels out
+  /// and take the fastest.
+  bool deterministic = true;
+  /// On one GPU: record the whole step once and replay it, where its shapes allow.
+  bool capture_steps = true;
+
   /// This process's place in a cluster, from TF_CONFIG.
   TaskEnvironment task{};
   /// How the tasks of a cluster train together; empty: train_and_evaluate chooses by the cluster.
   StrategyFactory train_distribute{};
+  /// All tasks make each step together. False, with ps tasks: every task's gradients are applied as
+  /// they come, and weights depend on who was faster.
+  bool sync = true;
+  /// Without sync: a task waits while its values would be more than so many updates old; 0: never.
+  std::int64_t max_staleness = 0;
+  /// With sync and ps tasks: a step is made without the last so many replicas; what comes too late
+  /// is counted and left out.
+  std::int64_t backup_replicas = 0;
+  /// With sync: every ps writes steps to a log, from which it goes on when it is killed; without it
+  /// all tasks go back to the last checkpoint then.
+  bool ps_log = false;
   /// A task that has not been heard of for so long is lost, and the others go on without it.
   std::chrono::milliseconds peer_timeout{10'000};
   /// How long tasks wait for each other at the start, and for a chief that was lost.
