@@ -54,6 +54,7 @@ struct Flags {
   std::string numbers = "raw";
   double dnn_learning_rate = 0;
   double dropout = 0;
+  double clip_global_norm = 0;
   std::string schedule = "constant";
   std::int64_t num_trees = 300;
   std::string export_format;
@@ -335,6 +336,13 @@ muster::Estimator make_estimator(const Flags& flags, const Columns& columns,
                                              config);
 }
 
+/// The same with gradients of both optimizers shortened together.
+muster::Estimator with_clipping(const muster::Estimator& estimator, double global_norm) {
+  muster::EstimatorOptions options = estimator.options();
+  options.clip = {.global_norm = global_norm};
+  return {std::move(options), estimator.config()};
+}
+
 std::vector<std::shared_ptr<const ColumnSet>> column_sets(const Flags& flags,
                                                           const Columns& columns) {
   std::vector<std::shared_ptr<const ColumnSet>> sets;
@@ -417,6 +425,7 @@ int run(const Flags& flags) {
   const auto eval_files = muster::files_of(flags.eval_files, "--eval-files");
   const Columns columns = make_columns(flags);
   auto estimator = make_estimator(flags, columns, run_config(flags), last_step(flags, train_files));
+  if (flags.clip_global_norm > 0) estimator = with_clipping(estimator, flags.clip_global_norm);
 
   const auto sets = column_sets(flags, columns);
   muster::TrainSpec train_spec{.input_fn = input(train_files, flags, sets)};
@@ -502,6 +511,9 @@ void add_training_flags(CLI::App& app, Flags& flags) {
       ->check(CLI::NonNegativeNumber);
   add(app, "--schedule", flags.schedule, "Of --dnn-learning-rate")
       ->check(CLI::IsMember({"constant", "cosine"}));
+  add(app, "--clip-global-norm", flags.clip_global_norm,
+      "Gradients longer than this, all together, are shortened to it; 0: none are")
+      ->check(CLI::NonNegativeNumber);
 }
 
 void add_run_flags(CLI::App& app, Flags& flags) {
@@ -524,6 +536,9 @@ void add_run_flags(CLI::App& app, Flags& flags) {
 void check(const Flags& flags) {
   if (!flags.export_format.empty() && flags.model == "boosted_trees") {
     throw muster::UsageError("--export-format: boosted trees cannot be exported; leave it out");
+  }
+  if (flags.clip_global_norm > 0 && flags.model == "boosted_trees") {
+    throw muster::UsageError("--clip-global-norm: boosted trees have no gradients; leave it out");
   }
   const bool ends = flags.train_steps > 0 || flags.num_epochs > 0;
   if (!ends && flags.schedule != "constant") {
