@@ -57,6 +57,8 @@ struct StepOutcome {
   std::vector<at::Tensor> losses{};
   /// "loss" or "gradient" where that was not finite, and nothing was updated.
   std::string not_finite{};
+  /// The global step after it, where others make steps meanwhile; not set: one more than before.
+  std::optional<std::int64_t> step{};
 };
 
 /// The processes of the run are others than before: what is under way is void. The loop then calls

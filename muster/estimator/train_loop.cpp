@@ -465,7 +465,7 @@ bool TrainLoop::Impl::update_elsewhere(StepParts parts) {
     decay_loss = weight_decay_loss(towers->variables(), options.weight_decay);
   }
   towers->commit();
-  advance();
+  jump_to(outcome->step.value_or(global_step() + 1));
   return true;
 }
 
