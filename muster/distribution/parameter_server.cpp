@@ -93,15 +93,7 @@ void ParameterServer::write(const std::vector<ValuesMessage>& values,
                             const std::vector<at::Tensor>& buffers) {
   const torch::NoGradGuard no_grad;
   for (std::size_t server = 0; server < values.size(); ++server) {
-    const ValuesMessage& message = values[server];
-    for (std::size_t i = 0; i < message.buffers.size(); ++i) buffers[i].copy_(message.buffers[i]);
-    if (!message.flat.defined()) continue;
-    layout_->scatter(server, message.flat, variables_->flat());
-    for (const Variable& variable : variables_->all()) {
-      if (!variable.sparse()) continue;
-      const RowGradient& rows = message.rows[static_cast<std::size_t>(variable.rows_index)];
-      if (!rows.empty()) variable.value.index_copy_(0, rows.rows, rows.values);
-    }
+    write_values(values[server], server, *layout_, *variables_, buffers);
   }
 }
 

@@ -1,3 +1,6 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+
 #include <map>
 #include <utility>
 
@@ -63,6 +66,41 @@ ValuesMessage decode_values(std::string_view bytes, net::Buffer memory, std::int
   }
   if (!head.at_end()) throw DataLoss("a message with values is longer than it can be");
   return message;
+}
+
+at::Tensor part_of(const at::Tensor& whole, const Variable& variable, const VariablePart& part) {
+  const at::Tensor rows = variable.dense() ? whole.reshape({-1}) : whole;
+  return rows.narrow(0, part.first, part.last - part.first);
+}
+
+void put_all_values(ValuesMessage& message, std::size_t server, const PsLayout& layout,
+                    const Variables& variables) {
+  message.flat = variables.flat();
+  message.ranges = layout.flat(server);
+  message.rows.resize(variables.sparse_count());
+  for (const VariablePart& part : layout.parts(server)) {
+    const Variable& variable = variables.all()[part.variable];
+    if (!variable.sparse()) continue;
+    RowGradient& rows = message.rows[static_cast<std::size_t>(variable.rows_index)];
+    const at::Tensor numbers = at::arange(part.first, part.last, at::kLong);
+    const at::Tensor values = part_of(variable.value, variable, part);
+    rows = rows.empty()
+               ? RowGradient{numbers, values}
+               : RowGradient{at::cat({rows.rows, numbers}), at::cat({rows.values, values})};
+  }
+  if (server == 0) message.buffers = untrained(variables);
+}
+
+void write_values(const ValuesMessage& message, std::size_t server, const PsLayout& layout,
+                  const Variables& variables, const std::vector<at::Tensor>& buffers) {
+  for (std::size_t i = 0; i < message.buffers.size(); ++i) buffers[i].copy_(message.buffers[i]);
+  if (!message.flat.defined()) return;
+  layout.scatter(server, message.flat, variables.flat());
+  for (const Variable& variable : variables.all()) {
+    if (!variable.sparse()) continue;
+    const RowGradient& rows = message.rows[static_cast<std::size_t>(variable.rows_index)];
+    if (!rows.empty()) variable.value.index_copy_(0, rows.rows, rows.values);
+  }
 }
 
 std::vector<at::Tensor> untrained(const Variables& variables) {

@@ -48,8 +48,18 @@ EncodedMessage encode_values(const ValuesMessage& message);
 ValuesMessage decode_values(std::string_view head, net::Buffer body, std::int64_t flat_size,
                             std::size_t tables, const std::vector<at::Tensor>& buffers);
 
+/// Puts all values of a server's part into a message, for a task that lacks them.
+void put_all_values(ValuesMessage& message, std::size_t server, const PsLayout& layout,
+                    const Variables& variables);
+/// Writes what a server sent to where it belongs: to the variables, and to `buffers`.
+void write_values(const ValuesMessage& message, std::size_t server, const PsLayout& layout,
+                  const Variables& variables, const std::vector<at::Tensor>& buffers);
+
 /// What is not trained, in the order of the variables: buffers, and what is frozen.
 std::vector<at::Tensor> untrained(const Variables& variables);
+
+/// A server's part of a value or a gradient that has memory for all of it.
+at::Tensor part_of(const at::Tensor& whole, const Variable& variable, const VariablePart& part);
 
 /// The pieces of all slots that belong to a server's parts, in a fixed order; the scalars of the
 /// optimizers are the first server's.

@@ -1,4 +1,3 @@
-#include <ATen/ops/arange.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -62,8 +61,6 @@ class Server {
   void send_slots(std::size_t to);
   void send(std::size_t to, const ValuesMessage& message);
   void add_decay();
-  at::Tensor part_of(const at::Tensor& whole, const Variable& variable,
-                     const VariablePart& part) const;
   bool may_skip() const { return options_.nan_policy.action != NanPolicy::Action::kStop; }
   bool needs_norms() const { return options_.clip.norm || options_.clip.global_norm || may_skip(); }
   std::size_t trainers() const { return group_->plan().trainers; }
@@ -245,12 +242,6 @@ void Server::prepare(std::vector<ReceivedStep> received) {
   pending_ = std::move(pending);
 }
 
-at::Tensor Server::part_of(const at::Tensor& whole, const Variable& variable,
-                           const VariablePart& part) const {
-  const at::Tensor rows = variable.dense() ? whole.reshape({-1}) : whole;
-  return rows.narrow(0, part.first, part.last - part.first);
-}
-
 // As add_weight_decay() does it, for what this task holds.
 void Server::add_decay() {
   const WeightDecay& decay = options_.weight_decay;
@@ -379,21 +370,8 @@ void Server::send_state(std::size_t to) {
   ValuesMessage message{.step = step_,
                         .left_out = left_out_,
                         .inputs_from = inputs_from_,
-                        .state_json = to_json(state_),
-                        .flat = variables_.flat(),
-                        .ranges = layout_.flat(number_)};
-  message.rows.resize(variables_.sparse_count());
-  for (const VariablePart& part : layout_.parts(number_)) {
-    const Variable& variable = variables_.all()[part.variable];
-    if (!variable.sparse()) continue;
-    RowGradient& rows = message.rows[static_cast<std::size_t>(variable.rows_index)];
-    const at::Tensor numbers = at::arange(part.first, part.last, at::kLong);
-    const at::Tensor values = part_of(variable.value, variable, part);
-    rows = rows.empty()
-               ? RowGradient{numbers, values}
-               : RowGradient{at::cat({rows.rows, numbers}), at::cat({rows.values, values})};
-  }
-  if (number_ == 0) message.buffers = untrained(variables_);
+                        .state_json = to_json(state_)};
+  put_all_values(message, number_, layout_, variables_);
   send(to, message);
 }
 
