@@ -1,0 +1,254 @@
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <mutex>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/device/gpu.h"
+
+namespace muster {
+namespace {
+
+using at::cuda::CUDAEvent;
+using c10::cuda::CUDAStream;
+using c10::cuda::getCurrentCUDAStream;
+
+// The host sleeps while it waits, since the input's threads have use for the processor.
+CUDAEvent waiting_event() { return CUDAEvent(cudaEventDisableTiming | cudaEventBlockingSync); }
+
+/// A column in pinned memory and on the device.
+struct Column {
+  at::Tensor pinned{};
+  at::Tensor placed{};
+
+  bool fits(const at::Tensor& tensor) const {
+    return pinned.defined() && pinned.sizes() == tensor.sizes() &&
+           pinned.scalar_type() == tensor.scalar_type() &&
+           pinned.suggest_memory_format() == tensor.suggest_memory_format();
+  }
+};
+
+}  // namespace
+
+int gpu_count() { return c10::cuda::device_count(); }
+
+std::string gpu_name(c10::Device device) {
+  return at::cuda::getDeviceProperties(device.index())->name;
+}
+
+std::string why_no_gpu() { return "CUDA finds no GPU; does nvidia-smi list one?"; }
+
+struct StreamScope::Impl {
+  explicit Impl(c10::Device device)
+      : guard(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())) {}
+  c10::cuda::CUDAStreamGuard guard;
+};
+
+StreamScope::StreamScope(c10::Device device) {
+  if (device.is_cpu()) return;
+  const c10::cuda::CUDAGuard on(device);
+  c10::cuda::device_synchronize();
+  impl_ = std::make_unique<Impl>(device);
+}
+
+StreamScope::~StreamScope() {
+  if (impl_ == nullptr) return;
+  // A failure of the device is reported by whoever next asks it for something.
+  static_cast<void>(cudaStreamSynchronize(impl_->guard.current_stream().stream()));
+}
+
+StreamHandle::StreamHandle(c10::Device device) : device_(device) {
+  if (device.is_cuda()) id_ = getCurrentCUDAStream(device.index()).id();
+}
+
+void StreamHandle::use() const {
+  if (!device_.is_cuda()) return;
+  c10::cuda::setCurrentCUDAStream(CUDAStream(c10::Stream(c10::Stream::UNSAFE, device_, id_)));
+}
+
+struct Feed::Impl {
+  struct Slot {
+    std::vector<Column> columns{};
+    CUDAEvent copied{cudaEventDisableTiming};
+    CUDAEvent used = waiting_event();
+    bool in_use = false;
+  };
+
+  Impl(c10::Device on, std::size_t depth)
+      : device(on), copies(c10::cuda::getStreamFromPool(false, on.index())), slots(depth) {}
+
+  at::Tensor place(Column& column, const at::Tensor& tensor) {
+    if (!column.fits(tensor)) {
+      const auto format = tensor.suggest_memory_format();
+      const auto options = at::TensorOptions().dtype(tensor.scalar_type());
+      column.pinned = at::empty(tensor.sizes(), options.pinned_memory(true), format);
+      column.placed = at::empty(tensor.sizes(), options.device(device), format);
+      // The memory may have been another tensor's, whose work is still to be done.
+      CUDAEvent allocated(cudaEventDisableTiming);
+      allocated.record(getCurrentCUDAStream(device.index()));
+      allocated.block(copies);
+    }
+    column.pinned.copy_(tensor);
+    const c10::cuda::CUDAStreamGuard beside(copies);
+    column.placed.copy_(column.pinned, /*non_blocking=*/true);
+    return column.placed;
+  }
+
+  Features place(const Features& features, Slot& slot, std::size_t& next_column) {
+    Features placed;
+    for (const auto& [name, value] : features) {
+      const auto* tensor = std::get_if<at::Tensor>(&value);
+      if (tensor == nullptr || !tensor->is_cpu()) {
+        placed.add(name, Features{{name, value}}.to(device).at(name));
+        continue;
+      }
+      if (next_column == slot.columns.size()) slot.columns.emplace_back();
+      placed.add(name, place(slot.columns[next_column++], *tensor));
+    }
+    return placed;
+  }
+
+  c10::Device device;
+  CUDAStream copies;
+  std::vector<Slot> slots;
+  std::size_t next = 0;
+  std::size_t last = 0;
+};
+
+Feed::Feed(c10::Device device, std::size_t depth) : impl_(std::make_unique<Impl>(device, depth)) {}
+Feed::~Feed() {
+  // Their memory goes back when nobody reads it any more.
+  for (auto& slot : impl_ == nullptr ? std::span<Impl::Slot>() : std::span(impl_->slots)) {
+    if (slot.in_use) static_cast<void>(cudaEventSynchronize(slot.used.event()));
+  }
+}
+Feed::Feed(Feed&&) noexcept = default;
+
+Batch Feed::put(const Batch& batch) {
+  const c10::cuda::CUDAGuard on(impl_->device);
+  const at::NoGradGuard no_grad;
+  impl_->last = impl_->next;
+  impl_->next = (impl_->next + 1) % impl_->slots.size();
+  Impl::Slot& slot = impl_->slots[impl_->last];
+  if (slot.in_use) slot.used.synchronize();
+  std::size_t column = 0;
+  Batch placed{.features = impl_->place(batch.features, slot, column), .labels = {}};
+  placed.labels = impl_->place(batch.labels, slot, column);
+  slot.copied.record(impl_->copies);
+  slot.copied.block(getCurrentCUDAStream(impl_->device.index()));
+  return placed;
+}
+
+void Feed::used() {
+  Impl::Slot& slot = impl_->slots[impl_->last];
+  slot.used.record(getCurrentCUDAStream(impl_->device.index()));
+  slot.in_use = true;
+}
+
+struct DeviceWords::Impl {
+  static constexpr std::size_t kDepth = 4;
+  struct Slot {
+    at::Tensor pinned{};
+    CUDAEvent sent = waiting_event();
+    bool in_use = false;
+  };
+  c10::Device device;
+  at::Tensor placed;
+  std::vector<Slot> slots;
+  std::size_t next = 0;
+};
+
+DeviceWords::DeviceWords(c10::Device device, std::size_t count) {
+  const auto size = static_cast<std::int64_t>(count);
+  impl_ = std::make_unique<Impl>(
+      Impl{.device = device,
+           .placed = at::zeros({size}, at::TensorOptions().dtype(at::kLong).device(device)),
+           .slots = std::vector<Impl::Slot>(Impl::kDepth)});
+  for (auto& slot : impl_->slots) {
+    slot.pinned = at::zeros({size}, at::TensorOptions().dtype(at::kLong).pinned_memory(true));
+  }
+}
+DeviceWords::~DeviceWords() = default;
+
+std::span<std::int64_t> DeviceWords::next() {
+  Impl::Slot& slot = impl_->slots[impl_->next];
+  if (slot.in_use) slot.sent.synchronize();
+  return {slot.pinned.data_ptr<std::int64_t>(), static_cast<std::size_t>(slot.pinned.numel())};
+}
+
+void DeviceWords::send() {
+  Impl::Slot& slot = impl_->slots[impl_->next];
+  impl_->placed.copy_(slot.pinned, /*non_blocking=*/true);
+  slot.sent.record(getCurrentCUDAStream(impl_->device.index()));
+  slot.in_use = true;
+  impl_->next = (impl_->next + 1) % impl_->slots.size();
+}
+
+const at::Tensor& DeviceWords::tensor() const { return impl_->placed; }
+
+struct RecordedWork::Impl {
+  /// libtorch's graph, which also can be given up half recorded.
+  struct Graph : at::cuda::CUDAGraph {
+    void give_up() {
+      try {
+        capture_end();
+        return;
+      } catch (...) {
+        // The capture is over, but what libtorch does after a good one is still to be done.
+        static_cast<void>(cudaGetLastError());
+      }
+      c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_);
+      c10::cuda::CUDACachingAllocator::releasePool(capture_dev_, mempool_id_);
+      for (auto& [state, increment] : captured_generator_states_) state->capturing_ = false;
+    }
+  };
+
+  c10::Device device;
+  std::unique_ptr<Graph> graph{};
+};
+
+RecordedWork::RecordedWork(c10::Device device) : impl_(std::make_unique<Impl>(Impl{device})) {}
+RecordedWork::~RecordedWork() = default;
+
+std::optional<std::string> RecordedWork::record(const std::function<void()>& work) {
+  const c10::cuda::CUDAGuard on(impl_->device);
+  getCurrentCUDAStream(impl_->device.index()).synchronize();
+  auto graph = std::make_unique<Impl::Graph>();
+  // Other threads go on with work of their own meanwhile.
+  graph->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+  try {
+    work();
+    graph->capture_end();
+  } catch (...) {
+    const std::string reason = describe(std::current_exception()).message;
+    graph->give_up();
+    return reason;
+  }
+  impl_->graph = std::move(graph);
+  return std::nullopt;
+}
+
+void RecordedWork::replay() {
+  const c10::cuda::CUDAGuard on(impl_->device);
+  impl_->graph->replay();
+}
+
+void seed_device_generator(c10::Device device, std::uint64_t seed) {
+  auto generator = at::cuda::detail::getDefaultCUDAGenerator(device.index());
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(seed);
+}
+
+}  // namespace muster

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+/// The devices of these names, "cpu" or "cuda:0"; "cuda" is the first GPU. Without names: every GPU
+/// of the machine, or the CPU where there is none. Throws InvalidArgument for a name that is none
+/// or a device that is not there, saying what is there.
+std::vector<c10::Device> resolve_devices(const std::vector<std::string>& names);
+
+/// "cpu, cpu", "cuda:0 (NVIDIA H200)": for logs.
+std::string describe(std::span<const c10::Device> devices);
+
+/// How the libraries of GPUs choose their kernels, in all of the process. Deterministic: those that
+/// give the same bits every time, in whole float32. Else they are tried out and the fastest stays,
+/// and float32 products may be made of shorter numbers (TF32). To be called before the first
+/// matrix product.
+void choose_gpu_kernels(bool deterministic);
+
+}  // namespace muster

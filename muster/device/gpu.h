@@ -1,0 +1,112 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "muster/features/batch.h"
+
+/// What the training loop needs of a GPU beyond libtorch's device-independent functions. Without
+/// CUDA (no_cuda_gpu.cpp) there are no GPUs, and what is made for the CPU does nothing.
+namespace muster {
+
+int gpu_count();
+/// What the maker calls it.
+std::string gpu_name(c10::Device device);
+/// Why gpu_count() is 0, for errors.
+std::string why_no_gpu();
+
+/// While it lives, what this thread gives to the device goes to a stream of its own, which can be
+/// recorded. Waits for the device at both ends. On the CPU nothing happens.
+class StreamScope {
+ public:
+  explicit StreamScope(c10::Device device);
+  ~StreamScope();
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Where this thread's work for a device goes, to be handed to other threads.
+class StreamHandle {
+ public:
+  /// That of this thread now.
+  explicit StreamHandle(c10::Device device);
+  /// Makes it that of the calling thread too.
+  void use() const;
+
+ private:
+  c10::Device device_;
+  std::int64_t id_ = 0;
+};
+
+/// Brings batches to a device beside its work: values go to pinned memory, and from there on a
+/// stream of copies. Belongs to the thread that gives the device its work, which may be a few
+/// batches ahead: a call waits for the work on the batch `depth` calls before.
+class Feed {
+ public:
+  explicit Feed(c10::Device device, std::size_t depth = 3);
+  ~Feed();
+  Feed(Feed&&) noexcept;
+
+  /// The batch on the device, for work that is given to this thread's stream from now on; strings
+  /// and the splits of ragged columns stay on the CPU. Its memory is written again by later calls.
+  Batch put(const Batch& batch);
+  /// After the work on the last batch was given to the stream.
+  void used();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Words of device memory that the host writes before every step, without waiting for the device.
+class DeviceWords {
+ public:
+  DeviceWords(c10::Device device, std::size_t count);
+  ~DeviceWords();
+
+  /// Where to write those of the next step; what is there is of no step.
+  std::span<std::int64_t> next();
+  /// Work that this thread's stream gets from now on sees what was written to next().
+  void send();
+  /// int64 [count] on the device; always the same memory.
+  const at::Tensor& tensor() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Work recorded once and given to the device again as one piece (a CUDA graph). Belongs to the
+/// thread of a StreamScope.
+class RecordedWork {
+ public:
+  explicit RecordedWork(c10::Device device);
+  ~RecordedWork();
+
+  /// Records what `work` gives to this thread's stream; nothing of it is done. Tensors that it
+  /// leaves behind are written by every replay(). Returns why it could not be recorded, if so: then
+  /// all is as it was, but for what `work` did on the host.
+  std::optional<std::string> record(const std::function<void()>& work);
+  void replay();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Seeds libtorch's generator of this device.
+void seed_device_generator(c10::Device device, std::uint64_t seed);
+
+}  // namespace muster
