@@ -54,7 +54,7 @@ double best_steps_per_second(const MakeEstimator& make, const InputFn& input, st
                   steps_per_second(make, input, processors, steps));
 }
 
-std::optional<double> anchor_examples_per_second(const std::string& program) {
+std::optional<Anchor> run_anchor(const std::string& program) {
   const char* python = std::getenv("MUSTER_PYTHON");
   const std::string command =
       fmt::format("{} {}/benchmarks/anchors/{} 2>/dev/null",
@@ -71,7 +71,14 @@ std::optional<double> anchor_examples_per_second(const std::string& program) {
     return std::nullopt;
   }
   fmt::print(stderr, "anchor {}: {}\n", program, json.dump());
-  return json.at("examples_per_second").get<double>();
+  return Anchor{.examples_per_second = json.at("examples_per_second").get<double>(),
+                .setting = json.value("setting", "")};
+}
+
+std::optional<double> anchor_examples_per_second(const std::string& program) {
+  const auto anchor = run_anchor(program);
+  if (!anchor) return std::nullopt;
+  return anchor->examples_per_second;
 }
 
 }  // namespace muster::bench

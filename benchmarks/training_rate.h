@@ -24,9 +24,17 @@ double steps_per_second(const MakeEstimator& make, const InputFn& input, int thr
 /// The better of one thread and all processors.
 double best_steps_per_second(const MakeEstimator& make, const InputFn& input, std::int64_t steps);
 
-/// The best examples/s of a program under benchmarks/anchors/, given with its arguments, in the
-/// same run; nothing, with a line on standard error, if this machine has no PyTorch for Python.
-/// MUSTER_PYTHON names another Python than /usr/bin/python3.
+/// What a program under benchmarks/anchors/ found to be best.
+struct Anchor {
+  double examples_per_second = 0;
+  std::string setting{};
+};
+
+/// Runs a program under benchmarks/anchors/, given with its arguments; nothing, with a line on
+/// standard error, if this machine has no PyTorch for Python. MUSTER_PYTHON names another Python
+/// than /usr/bin/python3.
+std::optional<Anchor> run_anchor(const std::string& program);
+/// Its examples/s alone.
 std::optional<double> anchor_examples_per_second(const std::string& program);
 
 }  // namespace muster::bench

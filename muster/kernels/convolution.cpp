@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "muster/kernels/panels_internal.h"
 #include "muster/kernels/scratch_internal.h"
 #include "muster/kernels/tiles_internal.h"
 
@@ -19,9 +20,6 @@ namespace {
 // by the stride's phase, so that what one weight sees of it is contiguous: position q of the output
 // meets plane[offset of the weight + q]. Rows of a plane are longer than those of the output; the
 // columns in between are computed too and dropped.
-
-/// Floats that a vector load may read past the end.
-constexpr std::int64_t kSlack = 64;
 
 struct Shape {
   std::int64_t channels, height, width;
@@ -70,32 +68,15 @@ void copy_window(const float* from, std::int64_t height, std::int64_t width, con
   }
 }
 
-/// Weights in panels of a tile's rows, [panel][depth][row], with zeros for rows that are not there.
-template <typename WeightAt>
-std::vector<float> pack_weights(std::int64_t rows, std::int64_t depth, WeightAt weight_at) {
-  const std::int64_t width = tiles().rows;
-  std::vector<float> packed(static_cast<std::size_t>(at::divup(rows, width) * width * depth), 0.0F);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    float* const panel = packed.data() + (i / width) * width * depth + i % width;
-    for (std::int64_t k = 0; k < depth; ++k) panel[k * width] = weight_at(i, k);
-  }
-  return packed;
-}
-
 /// to[i][q] = sum over k of weights(i, k) * planes[offsets[k] + q] for `length` positions and a
 /// multiple of the tile's rows; rows of `to` are `to_stride` apart, at least length rounded up to
 /// whole tiles.
 void correlate(const std::vector<float>& weights, const std::vector<std::int64_t>& offsets,
                const float* planes, std::int64_t length, float* to, std::int64_t to_stride) {
-  const Tiles& tile = tiles();
-  const auto depth = static_cast<std::int64_t>(offsets.size());
-  const std::int64_t panel = depth * tile.rows;
-  const std::int64_t panels = static_cast<std::int64_t>(weights.size()) / panel;
+  const std::int64_t rows = tiles().rows;
+  const auto panels = static_cast<std::int64_t>(weights.size() / offsets.size()) / rows;
   for (std::int64_t p = 0; p < panels; ++p) {
-    for (std::int64_t q = 0; q < length; q += tile.columns) {
-      tile.outer(depth, weights.data() + p * panel, planes + q, offsets.data(),
-                 to + p * tile.rows * to_stride + q, to_stride, /*add=*/false);
-    }
+    correlate_panel(weights, p, offsets, planes, length, to + p * rows * to_stride, to_stride);
   }
 }
 
@@ -185,12 +166,6 @@ Memory memory_of(std::int64_t planes, std::int64_t result) {
   std::fill_n(memory + planes, kSlack, 0.0F);
   return {memory, memory + planes + kSlack};
 }
-
-std::int64_t padded_length(std::int64_t length) {
-  return at::divup(length, tiles().columns) * tiles().columns;
-}
-
-std::int64_t padded_rows(std::int64_t rows) { return at::divup(rows, tiles().rows) * tiles().rows; }
 
 /// The weights that reach one phase of the input's rows or columns, and the rows or columns that
 /// they reach.
@@ -333,7 +308,7 @@ class WeightGradient {
         // Beyond the last column it is the last once more, and nobody reads the sum.
         b[j] = memory.planes + offsets[static_cast<std::size_t>(std::min(k + j, columns - 1))];
       }
-      tile.dot(g_.length(), a, b, totals);
+      tile.dot({.length = g_.length()}, a, b, totals);
     }
   }
 

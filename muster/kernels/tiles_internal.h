@@ -4,6 +4,14 @@
 
 namespace muster::kernels {
 
+/// What dot() goes over: `count` pieces of `length`, as far apart as the steps say.
+struct DotPieces {
+  std::int64_t length = 0;
+  std::int64_t count = 1;
+  std::int64_t a_step = 0;
+  std::int64_t b_step = 0;
+};
+
 /// The two inner loops that products and convolutions are made of, compiled for one kind of
 /// processor. The order in which the terms of an element are added is fixed by their number
 /// alone, so that neither the place of a tile nor threads show in the bits.
@@ -25,9 +33,9 @@ struct Tiles {
   void (*outer_packed)(std::int64_t depth, const float* a, const float* b, float* c,
                        std::int64_t c_stride, bool add);
   /// sums[(i * dot_columns + j) * lanes + l] += sum over q = l, l + lanes, ... below `length` of
-  /// a[i][q] * b[j][q]. Reads whole vectors: up to 15 floats past `length`, which must be there,
-  /// and be 0 in a and finite in b.
-  void (*dot)(std::int64_t length, const float* const* a, const float* const* b, float* sums);
+  /// a[i][q] * b[j][q], and so again for every further piece. Reads whole vectors: up to 15 floats
+  /// past `length`, which must be there, and be 0 in a and finite in b.
+  void (*dot)(const DotPieces& pieces, const float* const* a, const float* const* b, float* sums);
 };
 
 /// The best for the processor this runs on. MUSTER_CPU_TILES=NAME asks for another, for tests.

@@ -76,7 +76,7 @@ struct TileLoops {
         depth, a, [b](std::int64_t k) { return b + k * kColumns; }, c, c_stride, add);
   }
 
-  static void dot(std::int64_t length, const float* const* a, const float* const* b,
+  static void dot(const DotPieces& pieces, const float* const* a, const float* const* b,
                   float* totals) {
     Vector sums[kDotRows][kDotColumns];
 #pragma GCC unroll 16
@@ -85,15 +85,19 @@ struct TileLoops {
       for (int j = 0; j < kDotColumns; ++j)
         sums[i][j] = load(totals + (i * kDotColumns + j) * kLanes);
     }
-    for (std::int64_t q = 0; q < length; q += kLanes) {
-      Vector columns[kDotColumns];
+    for (std::int64_t piece = 0; piece < pieces.count; ++piece) {
+      const std::int64_t a_begin = piece * pieces.a_step;
+      const std::int64_t b_begin = piece * pieces.b_step;
+      for (std::int64_t q = 0; q < pieces.length; q += kLanes) {
+        Vector columns[kDotColumns];
 #pragma GCC unroll 8
-      for (int j = 0; j < kDotColumns; ++j) columns[j] = load(b[j] + q);
+        for (int j = 0; j < kDotColumns; ++j) columns[j] = load(b[j] + b_begin + q);
 #pragma GCC unroll 16
-      for (int i = 0; i < kDotRows; ++i) {
-        const Vector row = load(a[i] + q);
+        for (int i = 0; i < kDotRows; ++i) {
+          const Vector row = load(a[i] + a_begin + q);
 #pragma GCC unroll 8
-        for (int j = 0; j < kDotColumns; ++j) sums[i][j] += row * columns[j];
+          for (int j = 0; j < kDotColumns; ++j) sums[i][j] += row * columns[j];
+        }
       }
     }
     // Unrolled too: a loop would want the sums in memory, and the loop above with them.

@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/model/dense.h"
 #include "muster/model/random_scope.h"
+#include "muster/model/residual_node_internal.h"
 #include "muster/model/seeded_module.h"
 
 namespace muster {
@@ -71,6 +72,19 @@ std::shared_ptr<nn::BatchNorm2dImpl> normalisation(std::int64_t channels,
                                                    .momentum(1.0 - options.batch_norm_decay));
 }
 
+using Norm = std::shared_ptr<nn::BatchNorm2dImpl>;
+
+/// What our CPU kernels take in training.
+kernels::NormalisedConvolution layer_of(const Convolution& convolution, const Norm& norm) {
+  return {.weight = convolution.weight,
+          .gamma = norm->weight,
+          .beta = norm->bias,
+          .running_mean = norm->running_mean,
+          .running_variance = norm->running_var,
+          .momentum = norm->options.momentum().value(),
+          .epsilon = norm->options.eps()};
+}
+
 /// Convolution, batch norm, ReLU, convolution, batch norm, plus the input, ReLU.
 class Unit : public nn::Module {
  public:
@@ -83,6 +97,15 @@ class Unit : public nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& input) {
+    if (is_training()) {
+      const auto first = layer_of(*first_, first_norm_);
+      const auto second = layer_of(*second_, second_norm_);
+      if (internal::residual_node_takes(input, stride_, {first, second})) {
+        first_norm_->num_batches_tracked += 1;
+        second_norm_->num_batches_tracked += 1;
+        return internal::residual_unit_node(input, first, second, stride_);
+      }
+    }
     auto y = first_norm_->forward(first_->forward(input)).relu_();
     y = second_norm_->forward(second_->forward(y));
     return y.add_(shortcut(input)).relu_();
@@ -142,12 +165,23 @@ class ResNet::Network : public nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& images) {
-    auto x = norm_->forward(stem_->forward(images)).relu_();
+    auto x = begin(images);
     for (const auto& stage : stages_) x = stage->forward(x);
     return dense_->forward(x.mean({2, 3}));
   }
 
  private:
+  torch::Tensor begin(const torch::Tensor& images) {
+    if (is_training()) {
+      const auto stem = layer_of(*stem_, norm_);
+      if (internal::residual_node_takes(images, /*stride=*/1, {stem})) {
+        norm_->num_batches_tracked += 1;
+        return internal::normalised_layer_node(images, stem);
+      }
+    }
+    return norm_->forward(stem_->forward(images)).relu_();
+  }
+
   std::shared_ptr<Convolution> stem_;
   std::shared_ptr<nn::BatchNorm2dImpl> norm_;
   std::vector<std::shared_ptr<UnitStack>> stages_;

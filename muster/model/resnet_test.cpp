@@ -1,14 +1,18 @@
 #include "muster/model/resnet.h"
 
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
 
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "muster/base/error.h"
+#include "muster/kernels/libtorch_kernels.h"
 #include "muster/model/module_variables.h"
 #include "muster/model/seeded_module.h"
 
@@ -134,6 +138,76 @@ TEST(ResNet, KeepsMostOfAMovingAverage) {
   logits.sum().backward();  // What the units change in place, no gradient needs.
   EXPECT_NEAR(named.at("resnet/batch_normalization/moving_mean")[5].item<double>(), 0.003 * 2,
               1e-6);
+}
+
+/// Logits, gradients and moving statistics of one step, by name.
+std::map<std::string, at::Tensor> training_step(ResNet& model) {
+  torch::manual_seed(1);
+  const auto images = torch::randint(0, 256, {3, 16, 16, 3}, torch::kByte);
+  const auto logits = model.forward({{"image", images}});
+  (logits * torch::randn(logits.sizes())).sum().backward();
+  std::map<std::string, at::Tensor> result{{"logits", logits.detach()}};
+  for (const auto& [name, tensor] : by_name(model)) {
+    result.emplace(name, tensor.requires_grad() ? tensor.grad() : tensor.clone());
+  }
+  for (const auto& buffer : model.named_buffers()) {
+    result.emplace("buffer " + buffer.key(), buffer.value().clone());
+  }
+  return result;
+}
+
+std::map<std::string, int> nodes_by_name(const torch::autograd::Node& last) {
+  std::map<std::string, int> count;
+  std::vector<const torch::autograd::Node*> open{&last};
+  std::set<const torch::autograd::Node*> seen{&last};
+  while (!open.empty()) {
+    const auto* const node = open.back();
+    open.pop_back();
+    ++count[node->name()];
+    for (const auto& edge : node->next_edges()) {
+      if (edge.function != nullptr && seen.insert(edge.function.get()).second) {
+        open.push_back(edge.function.get());
+      }
+    }
+  }
+  return count;
+}
+
+/// With muster's CPU kernels in the place of libtorch's, and without.
+class ResNetKernels : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!kernels::has_libtorch_kernels()) GTEST_SKIP() << "this build keeps libtorch's kernels";
+  }
+  void TearDown() override { kernels::use_libtorch_kernels(false); }
+};
+
+TEST_F(ResNetKernels, TakeAStepAsLibtorchsDo) {
+  const auto ours = make({.num_layers = 14});
+  const auto theirs = make({.num_layers = 14});
+  kernels::use_libtorch_kernels(true);
+  const auto got = training_step(*ours);
+  kernels::use_libtorch_kernels(false);
+  const auto wanted = training_step(*theirs);
+  ASSERT_EQ(got.size(), wanted.size());
+  for (const auto& [name, tensor] : wanted) {
+    const auto largest = tensor.abs().max().item<double>();
+    EXPECT_TRUE(at::allclose(got.at(name), tensor, 1e-3, 1e-3 * largest)) << name;
+  }
+}
+
+TEST_F(ResNetKernels, AreOneNodeAUnitInTrainingAlone) {
+  kernels::use_libtorch_kernels(true);
+  const auto model = make({.num_layers = 14});
+  const auto nodes = [&](std::int64_t size) {
+    const auto logits = model->forward({{"image", torch::zeros({2, size, size, 3})}});
+    return nodes_by_name(*logits.grad_fn());
+  };
+  EXPECT_EQ(nodes(16)["MusterResidualUnitBackward"], 6);
+  EXPECT_EQ(nodes(16)["MusterNormalisedLayerBackward"], 1);
+  EXPECT_EQ(nodes(10)["MusterResidualUnitBackward"], 0);
+  model->eval();
+  EXPECT_EQ(nodes(16)["MusterResidualUnitBackward"], 0);
 }
 
 TEST(ResNet, RefusesDepthsAndImagesThatDoNotFit) {
