@@ -8,9 +8,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -160,13 +161,19 @@ class Choice {
   std::size_t below(std::size_t end) {
     return static_cast<std::size_t>(random_.uniform(0, static_cast<double>(end)));
   }
-  std::vector<Layout> some(std::vector<Layout> layouts, std::size_t count) {
-    if (is_long()) return layouts;
+  // All of them in a long test.
+  std::vector<std::size_t> some_numbers(std::size_t end, std::size_t count) {
+    std::vector<std::size_t> numbers(end);
+    std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+    if (is_long()) return numbers;
+    for (std::size_t i = 0; i < count; ++i) std::swap(numbers[i], numbers[i + below(end - i)]);
+    numbers.resize(count);
+    return numbers;
+  }
+  std::vector<Layout> some(const std::vector<Layout>& layouts, std::size_t count) {
     std::vector<Layout> chosen;
-    while (chosen.size() < count) {
-      const auto at = layouts.begin() + static_cast<std::ptrdiff_t>(below(layouts.size()));
-      chosen.push_back(std::move(*at));
-      layouts.erase(at);
+    for (const std::size_t number : some_numbers(layouts.size(), count)) {
+      chosen.push_back(layouts[number]);
     }
     return chosen;
   }
@@ -191,11 +198,12 @@ TYPED_TEST(Layouts, KilledAndResumedAsAnotherChangeNothing) {
   Table<TypeParam> table(4);
   std::vector<Layout> all = layouts_of_four();
   all.insert(all.begin(), one_process());
-  for (const Layout& first : choice.some(all, 2)) {
-    const Layout& then = all[choice.below(all.size())];
+  const auto chosen = choice.some_numbers(all.size(), 2);
+  for (const std::size_t first : chosen) {
+    const std::size_t then = (first + 1 + choice.below(all.size() - 1)) % all.size();
     const auto half = static_cast<std::size_t>(last_step() / 2);
     const auto step = static_cast<std::int64_t>(choice.below(half)) + 1;
-    table.expect_same_killed(first, step, then);
+    table.expect_same_killed(all[first], step, all[then]);
   }
 }
 
