@@ -4,6 +4,7 @@
 #include <string>
 
 #include "muster/base/file_system.h"
+#include "muster/cli/cluster.h"
 #include "muster/cli/command.h"
 #include "muster/cluster/explanation.h"
 #include "muster/cluster/tf_config.h"
@@ -45,6 +46,8 @@ void add_explain(CLI::App& command) {
 constexpr Command kClusterCommands[] = {
     {"explain", "print what the environment of a task means and what is wrong with it",
      add_explain},
+    {"check-logs", "prove that the logs of ps tasks hold every replica of every step once",
+     add_cluster_check_logs},
 };
 
 }  // namespace
