@@ -35,6 +35,8 @@ struct Flags {
   std::int64_t join_timeout_ms = 20000;
   std::int64_t session_timeout_secs = 7200;
   std::uint64_t seed = 3;
+  bool sync = true;
+  std::int64_t max_staleness = 0;
 };
 
 struct Example {
@@ -112,6 +114,8 @@ muster::Estimator make_estimator(const Flags& flags) {
   config.peer_timeout = std::chrono::milliseconds(flags.peer_timeout_ms);
   config.join_timeout = std::chrono::milliseconds(flags.join_timeout_ms);
   config.session_creation_timeout_secs = std::chrono::seconds(flags.session_timeout_secs);
+  config.sync = flags.sync;
+  config.max_staleness = flags.max_staleness;
   if (config.task.num_ps_replicas > 0) {
     config.train_distribute = [](const muster::RunConfig& run) {
       return muster::make_parameter_server(run);
@@ -144,6 +148,8 @@ int run(int argc, char** argv) {
   app.add_option("--join-timeout-ms", flags.join_timeout_ms);
   app.add_option("--session-timeout-secs", flags.session_timeout_secs);
   app.add_option("--seed", flags.seed);
+  app.add_flag("--sync", flags.sync, "False: ps apply every push as it comes");
+  app.add_option("--max-staleness", flags.max_staleness);
   CLI11_PARSE(app, argc, argv);
   auto estimator = make_estimator(flags);
   if (estimator.config().task.task.type == muster::job::kPs) {

@@ -66,6 +66,7 @@ struct Flags {
   int threads_per_replica = 0;
   int concurrent_replicas = 0;
   bool sync = true;
+  std::int64_t max_staleness = 0;
   bool collective = false;
   std::int64_t save_checkpoints_steps = 0;
 };
@@ -377,12 +378,19 @@ std::optional<muster::ServingInput> serving_input(const Flags& flags, const Colu
 /// What the environment says of a cluster, checked against the flags.
 muster::RunConfig config_of_task(const Flags& flags) {
   auto config = muster::RunConfig::from_env();
-  if (!flags.sync) {
+  const bool has_ps = config.task.num_ps_replicas > 0;
+  // An evaluator is told of no other task.
+  if (!flags.sync && !has_ps && !config.task.is_evaluator()) {
     throw muster::UsageError(
-        "--sync=false: asynchronous updates are not there yet; leave it out, and all tasks make "
-        "each step together");
+        "--sync=false: it is ps tasks that apply gradients as they come, and there are none; add "
+        "some to the cluster (muster launch --ps 1), or leave the flag out");
   }
-  if (flags.collective && config.task.num_ps_replicas > 0) {
+  if (flags.max_staleness > 0 && flags.sync) {
+    throw muster::UsageError(
+        "--max-staleness: with --sync all tasks have the values of the same step; leave it out, or "
+        "give --sync=false");
+  }
+  if (flags.collective && has_ps) {
     throw muster::UsageError(
         "--collective: every task has a copy of the variables, so the cluster's {} ps would have "
         "nothing to do; leave out the flag or the ps",
@@ -391,11 +399,13 @@ muster::RunConfig config_of_task(const Flags& flags) {
   return config;
 }
 
-/// How many batches a step has: one for each task that trains, unless a flag says otherwise.
+/// How many batches a step has: one for each task that trains, unless a flag says otherwise. Where
+/// every task makes steps of its own, those of one task.
 double batches_of_a_step(const Flags& flags) {
-  const std::int64_t tasks = config_of_task(flags).task.num_worker_replicas;
-  return static_cast<double>(
-      std::max<std::int64_t>(1, flags.replicas > 0 ? flags.replicas : tasks));
+  const std::int64_t tasks =
+      std::max<std::int64_t>(1, config_of_task(flags).task.num_worker_replicas);
+  const auto batches = static_cast<double>(flags.replicas > 0 ? flags.replicas : tasks);
+  return flags.sync ? batches : std::max(1.0, batches / static_cast<double>(tasks));
 }
 
 muster::RunConfig run_config(const Flags& flags) {
@@ -403,7 +413,9 @@ muster::RunConfig run_config(const Flags& flags) {
                                    .tf_random_seed = flags.seed,
                                    .replicas = flags.replicas,
                                    .threads_per_replica = flags.threads_per_replica,
-                                   .concurrent_replicas = flags.concurrent_replicas};
+                                   .concurrent_replicas = flags.concurrent_replicas,
+                                   .sync = flags.sync,
+                                   .max_staleness = flags.max_staleness};
   if (flags.save_checkpoints_steps > 0) {
     changes.save_checkpoints_steps = flags.save_checkpoints_steps;
   }
@@ -524,8 +536,13 @@ void add_run_flags(CLI::App& app, Flags& flags) {
       ->check(CLI::NonNegativeNumber);
   add(app, "--concurrent-replicas", flags.concurrent_replicas, "How many run at a time; 0: decide")
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--sync", flags.sync,
-               "In a cluster: all tasks make each step together (the default)");
+  app.add_flag(
+      "--sync", flags.sync,
+      "In a cluster: all tasks make each step together (the default); =false: ps apply the "
+      "gradients of each as they come");
+  add(app, "--max-staleness", flags.max_staleness,
+      "With --sync=false: tasks wait when the values of one would be more updates old; 0: never")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--collective", flags.collective,
                "In a cluster: every task has a copy of the variables");
   add(app, "--save-checkpoints-steps", flags.save_checkpoints_steps, "0: every ten minutes")

@@ -62,6 +62,7 @@ struct Flags {
   int threads_per_replica = 0;
   int concurrent_replicas = 0;
   bool sync = true;
+  std::int64_t max_staleness = 0;
   bool collective = false;
 };
 
@@ -278,12 +279,19 @@ muster::EstimatorOptions estimator_options(const Flags& flags, std::int64_t max_
 /// What the environment says of a cluster, checked against the flags.
 muster::RunConfig config_of_task(const Flags& flags) {
   auto config = muster::RunConfig::from_env();
-  if (!flags.sync) {
+  const bool has_ps = config.task.num_ps_replicas > 0;
+  // An evaluator is told of no other task.
+  if (!flags.sync && !has_ps && !config.task.is_evaluator()) {
     throw muster::UsageError(
-        "--sync=false: asynchronous updates are not there yet; leave it out, and all tasks make "
-        "each step together");
+        "--sync=false: it is ps tasks that apply gradients as they come, and there are none; add "
+        "some to the cluster (muster launch --ps 1), or leave the flag out");
   }
-  if (flags.collective && config.task.num_ps_replicas > 0) {
+  if (flags.max_staleness > 0 && flags.sync) {
+    throw muster::UsageError(
+        "--max-staleness: with --sync all tasks have the values of the same step; leave it out, or "
+        "give --sync=false");
+  }
+  if (flags.collective && has_ps) {
     throw muster::UsageError(
         "--collective: every task has a copy of the variables, so the cluster's {} ps would have "
         "nothing to do; leave out the flag or the ps",
@@ -292,11 +300,13 @@ muster::RunConfig config_of_task(const Flags& flags) {
   return config;
 }
 
-/// How many batches a step has: one for each task that trains, unless a flag says otherwise.
+/// How many batches a step has: one for each task that trains, unless a flag says otherwise. Where
+/// every task makes steps of its own, those of one task.
 double batches_of_a_step(const Flags& flags) {
-  const std::int64_t tasks = config_of_task(flags).task.num_worker_replicas;
-  return static_cast<double>(
-      std::max<std::int64_t>(1, flags.replicas > 0 ? flags.replicas : tasks));
+  const std::int64_t tasks =
+      std::max<std::int64_t>(1, config_of_task(flags).task.num_worker_replicas);
+  const auto batches = static_cast<double>(flags.replicas > 0 ? flags.replicas : tasks);
+  return flags.sync ? batches : std::max(1.0, batches / static_cast<double>(tasks));
 }
 
 muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
@@ -307,7 +317,9 @@ muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
        .save_checkpoints_steps = save_steps > 0 ? save_steps : epoch_steps,
        .replicas = flags.replicas,
        .threads_per_replica = flags.threads_per_replica,
-       .concurrent_replicas = flags.concurrent_replicas});
+       .concurrent_replicas = flags.concurrent_replicas,
+       .sync = flags.sync,
+       .max_staleness = flags.max_staleness});
 }
 
 // A server hands in `image`, [n, 784] float. The two rows tell so; what they show does not matter.
@@ -438,8 +450,13 @@ void add_run_flags(CLI::App& app, Flags& flags) {
       ->check(CLI::NonNegativeNumber);
   add("--concurrent-replicas", flags.concurrent_replicas, "How many run at a time; 0: decide")
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--sync", flags.sync,
-               "In a cluster: all tasks make each step together (the default)");
+  app.add_flag(
+      "--sync", flags.sync,
+      "In a cluster: all tasks make each step together (the default); =false: ps apply the "
+      "gradients of each as they come");
+  add("--max-staleness", flags.max_staleness,
+      "With --sync=false: tasks wait when the values of one would be more updates old; 0: never")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--collective", flags.collective,
                "In a cluster: every task has a copy of the variables");
   add("--save-checkpoints-steps", flags.save_checkpoints_steps, "0: once an epoch")

@@ -252,7 +252,8 @@ void Coordinator::begin_epoch_if_due() {
   if (end_step_) return;
   const auto now = Clock::now();
   const double seconds = std::chrono::duration<double>(options_.join_timeout).count();
-  if (missing_since_ && now - *missing_since_ > options_.join_timeout) {
+  const bool is_missing = missing_since_ && count(true) < options_.servers;
+  if (is_missing && now - *missing_since_ > options_.join_timeout) {
     const std::string why =
         fmt::format("{} did not come within {:.0f} s, and the run cannot do without",
                     missing_servers(), seconds);

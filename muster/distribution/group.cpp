@@ -1,6 +1,5 @@
 #include <utility>
 
-#include "muster/base/wait.h"
 #include "muster/distribution/group_internal.h"
 
 namespace muster::internal {
@@ -96,6 +95,37 @@ std::optional<net::Frame> Group::take_any(std::size_t from, const std::string& w
   }
   if (ended_) return std::nullopt;
   throw PeersChanged("{}", broken_);
+}
+
+std::optional<Group::Arrival> Group::take_next(std::size_t ranks, const Deadline& deadline,
+                                               const WaitReason& reason) {
+  std::unique_lock lock(mutex_);
+  std::size_t from = ranks;
+  const auto somebody_has_sent = [&] {
+    for (std::size_t i = 0; i < ranks; ++i) {
+      const std::size_t rank = (next_turn_ + i) % ranks;
+      if (peers_[rank].frames.empty()) continue;
+      from = rank;
+      return true;
+    }
+    return false;
+  };
+  const bool in_time = wait_until(changed_, lock, deadline, reason, [&] {
+    return somebody_has_sent() || ended_ || !broken_.empty();
+  });
+  if (from < ranks) {
+    next_turn_ = from + 1;
+    Arrival arrival{from, std::move(peers_[from].frames.front())};
+    peers_[from].frames.pop_front();
+    return arrival;
+  }
+  if (ended_ || !in_time) return std::nullopt;
+  throw PeersChanged("{}", broken_);
+}
+
+bool Group::ended() {
+  const std::lock_guard lock(mutex_);
+  return ended_;
 }
 
 }  // namespace muster::internal

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "muster/base/wait.h"
 #include "muster/distribution/messages_internal.h"
 #include "muster/net/connection.h"
 
@@ -42,6 +43,17 @@ class Group {
   /// The same for a message of any type.
   std::optional<net::Frame> take_any(std::size_t from, const std::string& what);
 
+  /// The next message from any task of a rank below `ranks`; those that have sent something take
+  /// turns. Nothing when the run has ended, which ended() tells, or when the deadline passes.
+  /// Throws PeersChanged.
+  struct Arrival {
+    std::size_t rank = 0;
+    net::Frame frame{};
+  };
+  std::optional<Arrival> take_next(std::size_t ranks, const Deadline& deadline,
+                                   const WaitReason& reason);
+  bool ended();
+
   /// Ends all waits with PeersChanged, or quietly because the run has ended. Any thread.
   void interrupt(const std::string& why);
   void end();
@@ -63,6 +75,8 @@ class Group {
   /// Why it is over; empty while it is not.
   std::string broken_;
   bool ended_ = false;
+  /// The rank that take_next() looks at first.
+  std::size_t next_turn_ = 0;
   std::vector<Peer> peers_;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "muster/base/log.h"
+#include "muster/distribution/async_parameter_server_internal.h"
 #include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/image_internal.h"
 #include "muster/distribution/membership_internal.h"
@@ -207,6 +208,7 @@ std::unique_ptr<Strategy> make_parameter_server(const RunConfig& config,
     throw InvalidArgument("the cluster {} has no ps task to hold variables",
                           config.task.cluster.to_string());
   }
+  if (!config.sync) return internal::make_async_parameter_server(config, options);
   return std::make_unique<internal::ParameterServer>(config, options);
 }
 

@@ -19,6 +19,9 @@ struct ParameterServerOptions {
 /// A lost worker's replicas move to others. A lost server is waited for; what it held comes from
 /// the chief's last checkpoint, and all go back to that together. Either way the weights are those
 /// of an undisturbed run.
+///
+/// Where RunConfig::sync is false, each task's gradients are clipped by itself and applied as they
+/// come: the global step counts these updates, and weights depend on who was faster.
 std::unique_ptr<Strategy> make_parameter_server(const RunConfig& config,
                                                 const ParameterServerOptions& options = {});
 

@@ -14,6 +14,7 @@
 #include "muster/distribution/membership_internal.h"
 #include "muster/distribution/parameter_server.h"
 #include "muster/distribution/ps_messages_internal.h"
+#include "muster/distribution/serve_async_internal.h"
 #include "muster/distribution/step_codec_internal.h"
 #include "muster/estimator/arithmetic.h"
 #include "muster/estimator/run_state.h"
@@ -388,6 +389,7 @@ void Server::send_slots(std::size_t to) {
 
 void serve_parameters(const EstimatorOptions& estimator, const RunConfig& config,
                       const ParameterServerOptions& options) {
+  if (!config.sync) return internal::serve_async(estimator, config, options);
   internal::Server(estimator, config, options).run();
 }
 

@@ -101,6 +101,10 @@ class Strategy {
   /// Whether variables and slots live elsewhere: then update() is called in the place of sum(), and
   /// what attach() was given is a copy.
   virtual bool keeps_variables() const { return false; }
+  /// Whether what update() is given becomes a step of its own, without those of others. Then it is
+  /// given the mean of this process's replicas as the optimizers are to have it, as the one sum, or
+  /// none where a batch is to be left out.
+  virtual bool applies_each_push() const { return false; }
   /// Called once, before synchronize(). Both outlive the strategy's use of them.
   virtual void attach(const Variables& /*variables*/, const Updater& /*updater*/) {}
   /// Hands over what this process has, and has the variables' next values written. Nothing when the

@@ -116,6 +116,7 @@ struct TrainLoop::Impl final : TrainSession {
   void after_peers_changed(const PeersChanged& error);
   bool add_others(StepParts& parts);
   bool update_elsewhere(StepParts parts);
+  std::string finish_own(StepParts& parts);
   std::optional<std::string> position_of(std::int64_t replica);
   void restore(const OpenCheckpoint& checkpoint, const std::optional<RunState>& saved);
   void warm_start_variables();
@@ -432,9 +433,45 @@ bool TrainLoop::Impl::add_others(StepParts& parts) {
   }
 }
 
+// Makes the mean of this process's replicas of the parts, as the optimizers are to have it. Returns
+// what of it is not finite, if anything is: then there is no sum.
+std::string TrainLoop::Impl::finish_own(StepParts& parts) {
+  if (parts.present == 0) return {};
+  std::optional<Gradients> total;
+  for (auto& [part, sum] : parts.sums) {
+    if (!sum) continue;
+    if (total) {
+      add_gradients(*total, *sum);
+    } else {
+      total = std::move(sum);
+    }
+  }
+  parts.sums = {{{mine.first, mine.last}, std::move(total)}};
+  last = mean_of(std::move(parts));
+  parts = {.present = last.present,
+           .examples = last.examples,
+           .losses = last.losses,
+           .spec = std::move(last.spec)};
+  std::string not_finite = all_finite(last) ? "" : "loss";
+  if (not_finite.empty()) {
+    finish_gradients();
+    const bool may_skip = options.nan_policy.action != NanPolicy::Action::kStop;
+    if (may_skip && !all_finite(last.mean)) not_finite = "gradient";
+  }
+  // Before anybody hears of the batch: whoever gets the replica next is to stop there too.
+  if (!not_finite.empty() && options.nan_policy.action == NanPolicy::Action::kStop) {
+    after_bad_step(not_finite);
+  }
+  parts.sums[{mine.first, mine.last}] =
+      not_finite.empty() ? std::optional(last.mean) : std::nullopt;
+  return not_finite;
+}
+
 // The whole step, where those who hold the variables make it. False at the end of the input.
 bool TrainLoop::Impl::update_elsewhere(StepParts parts) {
   StepNotes said = notes();
+  // What this process alone decides, where it makes a step alone.
+  const std::string not_finite = strategy->applies_each_push() ? finish_own(parts) : "";
   last.spec = std::move(parts.spec);
   // The values are written to.
   wait_until_copied();
@@ -457,6 +494,7 @@ bool TrainLoop::Impl::update_elsewhere(StepParts parts) {
   last.present = outcome->present;
   last.examples = outcome->examples;
   last.losses = std::move(outcome->losses);
+  if (!not_finite.empty()) outcome->not_finite = not_finite;
   if (!outcome->not_finite.empty()) {
     after_bad_step(outcome->not_finite);
     return true;

@@ -31,6 +31,29 @@ StrategyFactory choose(const RunConfig& config) {
                     "no ps in the cluster");
 }
 
+// What of the configuration does not go together in this cluster.
+void check_updates(const RunConfig& config, const std::string& place) {
+  const bool has_ps = config.task.num_ps_replicas > 0;
+  if (!config.sync && !has_ps) {
+    throw InvalidArgument(
+        "RunConfig: sync is false, but it is ps tasks that apply gradients as they come, and {} "
+        "without any; add some, or leave sync true",
+        place);
+  }
+  if (!config.sync && (config.ps_log || config.backup_replicas > 0)) {
+    throw InvalidArgument(
+        "RunConfig: {} is for steps that all tasks make together, but sync is false; leave one of "
+        "them out",
+        config.ps_log ? "ps_log" : "backup_replicas");
+  }
+  if (config.sync && config.max_staleness > 0) {
+    throw InvalidArgument(
+        "RunConfig: max_staleness is {}, but with sync all tasks have the values of the same step; "
+        "leave it 0, or set sync to false",
+        config.max_staleness);
+  }
+}
+
 void check(const EstimatorOptions& options, const RunConfig& config) {
   const TaskEnvironment& environment = config.task;
   const std::string place = fmt::format("{} makes this task {} of a cluster", environment.source,
@@ -38,6 +61,7 @@ void check(const EstimatorOptions& options, const RunConfig& config) {
   if (options.learner != nullptr) {
     throw Unimplemented("boosted trees train in one process alone, but {}; unset it", place);
   }
+  check_updates(config, place);
   if (environment.num_ps_replicas == 0) return;
   if (options.moving_average) {
     throw Unimplemented(

@@ -426,6 +426,25 @@ TEST(TrainAndEvaluate, EveryTaskOfAClusterRefusesWhatPsTasksCannotDo) {
   }
 }
 
+TEST(TrainAndEvaluate, UpdatesThatDoNotGoWithTheClusterAreRefused) {
+  const char* with_ps = R"({"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]})";
+  const char* without = R"({"chief": ["a:1"], "worker": ["b:1"]})";
+  const TempDir folder;
+  const auto refusal = [&](const char* cluster, const RunConfigChanges& changes) {
+    Estimator estimator(small_options(),
+                        task_config(folder / "model", cluster, "worker").replace(changes));
+    return error_of([&] {
+      train_and_evaluate(estimator, {training_input, 5}, {.input_fn = evaluation_input});
+    });
+  };
+  EXPECT_THAT(refusal(without, {.sync = false}),
+              AllOf(HasSubstr("sync is false"), HasSubstr("worker:0"), HasSubstr("without any")));
+  EXPECT_THAT(refusal(with_ps, {.sync = false, .ps_log = true}), HasSubstr("ps_log is for steps"));
+  EXPECT_THAT(refusal(with_ps, {.sync = false, .backup_replicas = 1}),
+              HasSubstr("backup_replicas is for steps"));
+  EXPECT_THAT(refusal(with_ps, {.max_staleness = 4}), HasSubstr("max_staleness is 4"));
+}
+
 /// All replicas of the run are here.
 class NobodyElse final : public Strategy {
  public:

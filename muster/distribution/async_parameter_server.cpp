@@ -1,0 +1,291 @@
+#include <torch/types.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "muster/base/log.h"
+#include "muster/distribution/async_messages_internal.h"
+#include "muster/distribution/async_parameter_server_internal.h"
+#include "muster/distribution/body_codec_internal.h"
+#include "muster/distribution/image_internal.h"
+#include "muster/distribution/membership_internal.h"
+
+namespace muster::internal {
+namespace {
+
+/// The side of those that train.
+class AsyncParameterServer final : public Strategy {
+ public:
+  AsyncParameterServer(const RunConfig& config, const ParameterServerOptions& options)
+      : config_(config), membership_(config, options.peers), has_state_(config.is_chief()) {}
+
+  std::string describe() const override;
+  RunTerms join(const RunTerms& own) override {
+    return membership_.join(asynchronous_terms(own, config_.max_staleness));
+  }
+  bool keeps_variables() const override { return true; }
+  bool applies_each_push() const override { return true; }
+  void attach(const Variables& variables, const Updater& updater) override;
+  void synchronize(const std::function<RunImage()>& image,
+                   const std::function<void(const RunImage&)>& take,
+                   const std::function<void()>& go_back) override;
+  ReplicaRange replicas() const override { return group_->replicas(); }
+  std::optional<StepParts> sum(std::int64_t, StepParts, StepNotes&) override {
+    throw Internal("the servers apply gradients");
+  }
+  std::optional<StepOutcome> update(std::int64_t step, StepParts own, StepNotes& notes) override;
+  void fetch_slots() override;
+  void finish(std::int64_t step, bool early) override;
+
+ private:
+  std::size_t server_rank(std::size_t server) const { return group_->plan().trainers + server; }
+  AsyncPush push_of(const StepParts& own) const;
+  void send(std::size_t server, AsyncPush push, const StepNotes& notes);
+  std::optional<AsyncReply> take_reply(std::size_t server, const std::string& what,
+                                       const std::vector<at::Tensor>& buffers);
+  std::optional<std::vector<AsyncReply>> push_to_all(const AsyncPush& push, const StepNotes& notes);
+  bool join_state(const Source& source, const std::function<RunImage()>& image,
+                  const std::function<void(const RunImage&)>& take,
+                  const std::function<void()>& go_back);
+  std::optional<RunImage> take_state();
+  void note_staleness(const AsyncReply& reply);
+
+  const RunConfig config_;
+  Membership membership_;
+  /// The membership's current one.
+  Group* group_ = nullptr;
+  const Variables* variables_ = nullptr;
+  const Updater* updater_ = nullptr;
+  std::optional<PsLayout> layout_;
+  /// Whether this process is in the run, or the chief, from whom the run begins.
+  bool has_state_;
+  /// Whether it has been in an epoch.
+  bool was_in_run_ = false;
+
+  /// As the first server counts them, now and when they were last logged.
+  Staleness staleness_;
+  Staleness logged_;
+  std::int64_t too_old_ = 0;
+};
+
+std::string AsyncParameterServer::describe() const {
+  const std::string bound = config_.max_staleness > 0
+                                ? fmt::format(", max_staleness={}", config_.max_staleness)
+                                : std::string();
+  return fmt::format(
+      "parameter server, asynchronous: {} tasks train, {} hold the variables{}; the weights depend "
+      "on who was faster",
+      config_.task.num_worker_replicas, config_.task.num_ps_replicas, bound);
+}
+
+void AsyncParameterServer::attach(const Variables& variables, const Updater& updater) {
+  variables_ = &variables;
+  updater_ = &updater;
+  layout_.emplace(variables, static_cast<std::size_t>(config_.task.num_ps_replicas));
+}
+
+// Nothing when the run has ended.
+std::optional<AsyncReply> AsyncParameterServer::take_reply(std::size_t server,
+                                                           const std::string& what,
+                                                           const std::vector<at::Tensor>& buffers) {
+  auto frame = group_->take(server_rank(server), MessageType::kValues, what);
+  if (!frame) return std::nullopt;
+  try {
+    return decode_reply(frame->head, std::move(frame->body), layout_->flat_size(server),
+                        variables_->sparse_count(), buffers);
+  } catch (Error& error) {
+    error.add_context(fmt::format("from {}", group_->plan().members[server_rank(server)].task));
+    throw;
+  }
+}
+
+// --------------------------------------------------------------------------------- epochs
+
+// What all servers have, written to the variables; nothing when the run has ended.
+std::optional<RunImage> AsyncParameterServer::take_state() {
+  const torch::NoGradGuard no_grad;
+  const auto buffers = untrained(*variables_);
+  std::vector<AsyncReply> replies;
+  for (std::size_t server = 0; server < layout_->servers(); ++server) {
+    auto reply = take_reply(server, "the state of the run", buffers);
+    if (!reply) return std::nullopt;
+    replies.push_back(std::move(*reply));
+  }
+  for (std::size_t server = 0; server < replies.size(); ++server) {
+    write_values(replies[server].values, server, *layout_, *variables_, buffers);
+  }
+  const ValuesMessage& first = replies.front().values;
+  return RunImage{.step = first.step,
+                  .left_out = first.left_out,
+                  .inputs_from = first.inputs_from,
+                  .state_json = first.state_json};
+}
+
+// False when the run has ended.
+bool AsyncParameterServer::join_state(const Source& source, const std::function<RunImage()>& image,
+                                      const std::function<void(const RunImage&)>& take,
+                                      const std::function<void()>& go_back) {
+  if (!source.go_back) {
+    const auto state = take_state();
+    if (!state) return false;
+    log::info("going on from step {} of the servers", state->step);
+    take(*state);
+    return true;
+  }
+  if (group_->rank() != source.rank) {
+    take(receive_image(*group_, source.rank, image()));
+    return true;
+  }
+  if (was_in_run_) {
+    log::warning("a server has lost its variables: all go back to the last checkpoint");
+    go_back();
+  }
+  const RunImage own = image();
+  for (const std::size_t to : source.to) send_image(*group_, own, to);
+  return true;
+}
+
+void AsyncParameterServer::synchronize(const std::function<RunImage()>& image,
+                                       const std::function<void(const RunImage&)>& take,
+                                       const std::function<void()>& go_back) {
+  const Deadline deadline = synchronize_deadline(config_, has_state_);
+  for (;;) {
+    // Others have made updates meanwhile: whatever this task has is old.
+    const auto source = membership_.begin_epoch({.step = -1}, deadline);
+    group_ = &membership_.group();
+    if (!source) return;
+    try {
+      if (!join_state(*source, image, take, go_back)) return;
+      has_state_ = true;
+      was_in_run_ = true;
+      return;
+    } catch (const PeersChanged& error) {
+      log::warning("epoch {} ends before it began: {}", group_->plan().number, error.what());
+    }
+  }
+}
+
+// --------------------------------------------------------------------------------- a step
+
+AsyncPush AsyncParameterServer::push_of(const StepParts& own) const {
+  AsyncPush push{.replicas = group_->replicas(), .present = own.present, .examples = own.examples};
+  for (const at::Tensor& loss : own.losses) {
+    if (loss.defined()) push.loss += loss.item<double>() / static_cast<double>(own.present);
+  }
+  if (own.present > 0 && own.sums.begin()->second) {
+    push.flat = own.sums.begin()->second->flat;
+    push.rows = own.sums.begin()->second->rows;
+  }
+  return push;
+}
+
+// The server's part of it; what belongs to the whole run goes to the first.
+void AsyncParameterServer::send(std::size_t server, AsyncPush push, const StepNotes& notes) {
+  push.ranges = layout_->flat(server);
+  for (std::size_t table = 0; table < push.rows.size(); ++table) {
+    push.rows[table] = layout_->rows_of(server, table, push.rows[table]);
+  }
+  if (server == 0) {
+    const auto first = notes.positions.begin();
+    push.positions.assign(first + push.replicas.first, first + push.replicas.last);
+    if (push.flat.defined() && push.replicas.contains(0)) push.buffers = notes.buffers;
+  }
+  const EncodedMessage message = encode_push(push);
+  group_->send(server_rank(server), MessageType::kPush, message.head, message.body);
+}
+
+// The answers of all servers; nothing when the run has ended.
+std::optional<std::vector<AsyncReply>> AsyncParameterServer::push_to_all(const AsyncPush& push,
+                                                                         const StepNotes& notes) {
+  // What changes nothing is for the first server alone, and where there is a bound it says who may:
+  // two servers that both made tasks wait could wait for each other.
+  const std::size_t servers = push.flat.defined() ? layout_->servers() : 1;
+  const bool in_turn = config_.max_staleness > 0;
+  std::vector<AsyncReply> replies;
+  const auto take = [&](std::size_t server) {
+    auto reply = take_reply(server, push.present > 0 ? "the values after a push" : "the next step",
+                            notes.buffers);
+    if (reply) replies.push_back(std::move(*reply));
+    return reply.has_value();
+  };
+  send(0, push, notes);
+  if (in_turn && !take(0)) return std::nullopt;
+  for (std::size_t server = 1; server < servers; ++server) send(server, push, notes);
+  for (std::size_t server = in_turn ? 1 : 0; server < servers; ++server) {
+    if (!take(server)) return std::nullopt;
+  }
+  return replies;
+}
+
+std::optional<StepOutcome> AsyncParameterServer::update(std::int64_t /*step*/, StepParts own,
+                                                        StepNotes& notes) {
+  if (!membership_.check()) return std::nullopt;
+  auto replies = push_to_all(push_of(own), notes);
+  if (!replies) return std::nullopt;
+  const torch::NoGradGuard no_grad;
+  for (std::size_t server = 0; server < replies->size(); ++server) {
+    write_values((*replies)[server].values, server, *layout_, *variables_, notes.buffers);
+  }
+  AsyncReply& first = replies->front();
+  note_staleness(first);
+  notes.positions = std::move(first.values.positions);
+  StepOutcome outcome = std::move(first.values.outcome);
+  if (own.present > 0) {
+    outcome = {.present = own.present, .examples = own.examples, .losses = std::move(own.losses)};
+  }
+  outcome.step = first.values.step;
+  return outcome;
+}
+
+void AsyncParameterServer::note_staleness(const AsyncReply& reply) {
+  staleness_ = reply.staleness;
+  too_old_ = reply.too_old;
+  // The server that counted is lost, and another counts.
+  if (staleness_.updates < logged_.updates) logged_ = {};
+  const Staleness since{.updates = staleness_.updates - logged_.updates,
+                        .sum = staleness_.sum - logged_.sum};
+  if (!config_.is_chief() || config_.log_step_count_steps == 0) return;
+  if (since.updates < config_.log_step_count_steps) return;
+  log::info("staleness: mean={:.2f} of the last {} updates, max={} of all, step = {}", since.mean(),
+            since.updates, staleness_.max, reply.values.step);
+  logged_ = staleness_;
+}
+
+// --------------------------------------------------------------------------------- the end
+
+// Values too, so that both are of one moment of each server.
+void AsyncParameterServer::fetch_slots() {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t server = 0; server < layout_->servers(); ++server) {
+    group_->send(server_rank(server), MessageType::kFetch, {}, {});
+  }
+  if (!take_state()) throw Internal("slots were asked for after the end of the run");
+  for (std::size_t server = 0; server < layout_->servers(); ++server) {
+    for (const at::Tensor& piece : slot_pieces(*layout_, server, *variables_, *updater_)) {
+      if (piece.numel() == 0) continue;
+      auto frame = group_->take(server_rank(server), MessageType::kSlots, "the slots");
+      if (!frame) throw Internal("slots were asked for after the end of the run");
+      BodyReader body(std::move(frame->body));
+      piece.copy_(body.tensor(piece.sizes(), piece.scalar_type()));
+    }
+  }
+}
+
+void AsyncParameterServer::finish(std::int64_t step, bool early) {
+  if (config_.is_chief()) {
+    log::info(
+        "asynchronous run: staleness mean={:.2f} max={} of {} updates, {} pushes were too old and "
+        "left out",
+        staleness_.mean(), staleness_.max, staleness_.updates, too_old_);
+  }
+  membership_.finish(step, early);
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_async_parameter_server(const RunConfig& config,
+                                                      const ParameterServerOptions& options) {
+  return std::make_unique<AsyncParameterServer>(config, options);
+}
+
+}  // namespace muster::internal

@@ -1,0 +1,351 @@
+// Tasks of a cluster whose ps apply every push as it comes: what is counted, what is bounded, who
+// may be lost, and that it learns as much.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <regex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/launch/ports.h"
+#include "muster/testing/data_dir.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+using ::testing::Le;
+using ::testing::Not;
+using testing::Outcome;
+using testing::RunningProgram;
+using testing::TempDir;
+using testing::Words;
+using testing::operator+;
+
+/// A chief, workers and ps of the test's own training, asynchronous unless flags say otherwise.
+class Cluster {
+ public:
+  Cluster(std::size_t workers, std::size_t servers, Words flags) : flags_(std::move(flags)) {
+    const auto ports = launch::free_ports(1 + workers + servers, {});
+    std::size_t next = 0;
+    for (const auto& [type, count] : {std::pair("chief", std::size_t{1}),
+                                      std::pair("worker", workers), std::pair("ps", servers)}) {
+      std::string addresses;
+      for (std::size_t i = 0; i < count; ++i) {
+        tasks_.push_back({type, i, nullptr});
+        addresses += fmt::format("{}\"127.0.0.1:{}\"", i == 0 ? "" : ", ", ports[next++]);
+      }
+      cluster_ += fmt::format("{}\"{}\": [{}]", cluster_.empty() ? "" : ", ", type, addresses);
+    }
+  }
+
+  void start(std::size_t task, const Words& more = {}) {
+    auto& [type, index, program] = tasks_[task];
+    const std::string place =
+        fmt::format(R"(TF_CONFIG={{"cluster": {{{}}}, "task": {{"type": "{}", "index": {}}}}})",
+                    cluster_, type, index);
+    const Path folder = folder_.path() / fmt::format("{}-{}", type, index);
+    program = std::make_unique<RunningProgram>(
+        CLUSTER_JOB, Words{"--model-dir", folder.string(), "--sync=false"} + flags_ + more,
+        testing::ProgramOptions{.environment = {place, "MUSTER_STALL_SECONDS=1"}});
+  }
+  void start_all() {
+    for (std::size_t task = 0; task < tasks_.size(); ++task) start(task);
+  }
+  void send(std::size_t task, int signal) { tasks_[task].program->send(signal); }
+  bool ended(std::size_t task) { return tasks_[task].program->ended(); }
+  Outcome wait(std::size_t task) { return tasks_[task].program->wait(); }
+  // What each task said, the chief first; all must end well.
+  std::vector<std::string> wait_all() {
+    std::vector<std::string> logs;
+    for (std::size_t task = 0; task < tasks_.size(); ++task) {
+      const Outcome outcome = wait(task);
+      EXPECT_EQ(outcome.status, 0) << "task " << task << "\n" << outcome.err;
+      logs.push_back(outcome.err);
+    }
+    return logs;
+  }
+  // A task that was killed or stopped may be back too late to hear of the end.
+  std::string wait_for_chief_and_end_the_rest() {
+    const Outcome chief = wait(0);
+    EXPECT_EQ(chief.status, 0) << chief.err;
+    for (std::size_t task = 1; task < tasks_.size(); ++task) {
+      send(task, SIGTERM);
+      const Outcome outcome = wait(task);
+      EXPECT_THAT(outcome.status, AnyOf(0, 128 + SIGTERM)) << "task " << task << "\n"
+                                                           << outcome.err;
+    }
+    return chief.err;
+  }
+
+  std::int64_t saved_step() const {
+    const auto latest = latest_checkpoint(folder_.path() / "chief-0");
+    return latest ? checkpoint_step(*latest).value_or(-1) : -1;
+  }
+  void wait_for_step(std::int64_t step) {
+    while (saved_step() < step) {
+      ASSERT_FALSE(ended(0)) << wait(0).err;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+ private:
+  struct Task {
+    std::string type;
+    std::size_t index;
+    std::unique_ptr<RunningProgram> program;
+  };
+  TempDir folder_;
+  Words flags_;
+  std::string cluster_;
+  std::vector<Task> tasks_;
+};
+
+struct Staleness {
+  double mean = -1;
+  std::int64_t max = -1;
+  std::int64_t updates = -1;
+};
+
+// What a chief or a ps says of the whole run when it is over.
+Staleness staleness_in(const std::string& log) {
+  static const std::regex line(R"(staleness mean=([0-9.]+) max=([0-9]+) of ([0-9]+) updates)");
+  std::smatch found;
+  EXPECT_TRUE(std::regex_search(log, found, line)) << log;
+  if (found.empty()) return {};
+  return {std::stod(found[1]), std::stoll(found[2]), std::stoll(found[3])};
+}
+
+TEST(Async, EveryPushIsAStepOnEveryServerAndItsStalenessIsCounted) {
+  Cluster cluster(3, 2, {"--steps", "300", "--replicas", "4", "--step-ms", "2"});
+  cluster.start_all();
+  const auto logs = cluster.wait_all();
+  EXPECT_THAT(logs[0], HasSubstr("staleness: mean="));
+  const Staleness chief = staleness_in(logs[0]);
+  // Others push once more before they hear of the last step.
+  EXPECT_THAT(chief.updates, AllOf(Ge(300), Le(303)));
+  EXPECT_EQ(cluster.saved_step(), chief.updates);
+  // Four tasks take turns: three updates of others between two of one's own.
+  EXPECT_THAT(chief.mean, AllOf(Ge(1.0), Le(6.0)));
+  for (const std::size_t server : {4U, 5U}) {
+    const Staleness counted = staleness_in(logs[server]);
+    EXPECT_THAT(counted.updates, AllOf(Ge(300), Le(303)));
+    EXPECT_GE(counted.max, 3);
+  }
+}
+
+TEST(Async, NoValuesAreOlderThanTheBound) {
+  Cluster cluster(3, 2, {"--steps", "300", "--replicas", "4", "--max-staleness", "4"});
+  cluster.start_all();
+  const auto logs = cluster.wait_all();
+  const Staleness bounded = staleness_in(logs[4]);
+  EXPECT_THAT(bounded.updates, AllOf(Ge(300), Le(303)));
+  EXPECT_LE(bounded.max, 4);
+}
+
+TEST(Async, ABoundThatCannotBeKeptIsRaisedAndSaidSo) {
+  Cluster cluster(2, 1, {"--steps", "50", "--replicas", "3", "--max-staleness", "1"});
+  cluster.start_all();
+  const auto logs = cluster.wait_all();
+  EXPECT_THAT(logs[3], HasSubstr("max_staleness=1 cannot be kept by 3 tasks that begin together: "
+                                 "the bound is 2 updates"));
+  EXPECT_LE(staleness_in(logs[3]).max, 2);
+}
+
+TEST(Async, OthersWaitForATaskThatIsTooFarBehindAndSayForWhom) {
+  Cluster cluster(2, 1,
+                  {"--steps", "400", "--replicas", "3", "--step-ms", "2", "--save-steps", "1",
+                   "--max-staleness", "5", "--peer-timeout-ms", "60000"});
+  cluster.start_all();
+  cluster.wait_for_step(20);
+  cluster.send(2, SIGSTOP);
+  // Long enough for a report of the stall; hundreds of steps would fit into it.
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  const std::int64_t step = cluster.saved_step();
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_LE(cluster.saved_step(), step);
+  cluster.send(2, SIGCONT);
+  const auto logs = cluster.wait_all();
+  EXPECT_THAT(logs[3], AllOf(HasSubstr("for worker:1: its gradients"),
+                             HasSubstr("others wait for it by max_staleness=5")));
+  EXPECT_LE(staleness_in(logs[3]).max, 5);
+}
+
+TEST(Async, ATaskThatPushesNothingForLongIsWaitedForNoLongerAndItsOldGradientsAreLeftOut) {
+  Cluster cluster(
+      1, 1,
+      {"--steps", "1500", "--replicas", "2", "--step-ms", "5", "--save-steps", "10",
+       "--max-staleness", "3", "--peer-timeout-ms", "60000", "--join-timeout-ms", "1000"});
+  cluster.start_all();
+  cluster.wait_for_step(20);
+  cluster.send(1, SIGSTOP);
+  const std::int64_t step = cluster.saved_step();
+  cluster.wait_for_step(step + 100);
+  cluster.send(1, SIGCONT);
+  const auto logs = cluster.wait_all();
+  EXPECT_THAT(logs[2], AllOf(HasSubstr("worker:0 has not pushed for 1 s"),
+                             HasSubstr("the gradients of worker:0 are left out")));
+  EXPECT_THAT(logs[0], HasSubstr("1 pushes were too old and left out"));
+  EXPECT_LE(staleness_in(logs[2]).max, 3);
+}
+
+TEST(Async, GoesOnWithoutAWorkerAndTakesItBack) {
+  Cluster cluster(2, 2,
+                  {"--steps", "400", "--replicas", "4", "--save-steps", "10", "--step-ms", "10"});
+  cluster.start_all();
+  cluster.wait_for_step(20);
+  cluster.send(1, SIGKILL);
+  EXPECT_EQ(cluster.wait(1).status, 128 + SIGKILL);
+  cluster.wait_for_step(cluster.saved_step() + 40);
+  cluster.start(1);
+  const std::string log = cluster.wait_for_chief_and_end_the_rest();
+  EXPECT_THAT(log, AllOf(HasSubstr("worker:0 is gone"),
+                         HasSubstr("chief:0 [0, 2), worker:1 [2, 4), ps:0, ps:1"),
+                         HasSubstr("going on from step"), Not(HasSubstr("all go back"))));
+  EXPECT_GE(cluster.saved_step(), 400);
+}
+
+TEST(Async, ARestartedChiefTakesWhatTheServersHave) {
+  Cluster cluster(1, 2,
+                  {"--steps", "300", "--replicas", "2", "--save-steps", "50", "--step-ms", "10"});
+  cluster.start_all();
+  cluster.wait_for_step(50);
+  cluster.send(0, SIGKILL);
+  EXPECT_EQ(cluster.wait(0).status, 128 + SIGKILL);
+  cluster.start(0);
+  const auto logs = cluster.wait_all();
+  EXPECT_THAT(logs[0], AllOf(HasSubstr("going on from step"), Not(HasSubstr("all go back"))));
+  EXPECT_GE(cluster.saved_step(), 300);
+}
+
+TEST(Async, AfterTheLossOfAServerAllGoBackToTheLastCheckpoint) {
+  Cluster cluster(1, 2,
+                  {"--steps", "200", "--replicas", "2", "--save-steps", "10", "--step-ms", "10"});
+  cluster.start_all();
+  cluster.wait_for_step(40);
+  cluster.send(3, SIGKILL);
+  EXPECT_EQ(cluster.wait(3).status, 128 + SIGKILL);
+  cluster.start(3);
+  const auto logs = cluster.wait_all();
+  EXPECT_THAT(logs[0], HasSubstr("all go back to the last checkpoint"));
+  EXPECT_GE(cluster.saved_step(), 200);
+}
+
+TEST(Async, EndsTogetherWhenUnevenInputsEnd) {
+  // 34, 20 and 34 examples: 5, 3 and 5 batches, each a step.
+  Cluster cluster(2, 2, {"--steps", "1000", "--replicas", "3", "--examples", "102"});
+  cluster.start_all();
+  const auto logs = cluster.wait_all();
+  EXPECT_EQ(staleness_in(logs[3]).updates, 13);
+  EXPECT_EQ(cluster.saved_step(), 13);
+  EXPECT_THAT(logs[1], HasSubstr("the input ended"));
+}
+
+TEST(Async, AChiefWhoseInputIsOverGoesOnSavingWhatOthersDo) {
+  // Replicas 0 and 1 run in the chief, replica 2 in a slower worker: 25 steps each.
+  Cluster cluster(1, 1,
+                  {"--steps", "1000", "--replicas", "3", "--examples", "600", "--save-steps", "5"});
+  cluster.start(0);
+  cluster.start(1, {"--step-ms", "50"});
+  cluster.start(2);
+  const auto logs = cluster.wait_all();
+  EXPECT_EQ(staleness_in(logs[2]).updates, 50);
+  EXPECT_EQ(cluster.saved_step(), 50);
+  EXPECT_THAT(logs[0], AllOf(HasSubstr("saved checkpoint step=40"), HasSubstr("the input ended")));
+}
+
+TEST(Async, IsResumedFromItsCheckpoint) {
+  Cluster cluster(1, 2, {"--replicas", "2"});
+  for (const std::string steps : {"60", "120"}) {
+    for (std::size_t task = 0; task < 4; ++task) cluster.start(task, {"--steps", steps});
+    const auto logs = cluster.wait_all();
+    EXPECT_GE(cluster.saved_step(), std::stoll(steps));
+    if (steps == "120") {
+      EXPECT_THAT(logs[0], HasSubstr("Restoring parameters"));
+      EXPECT_LE(staleness_in(logs[2]).updates, 62);
+    }
+  }
+}
+
+TEST(Async, ATaskThatWouldWaitForTheOthersEachStepIsRefused) {
+  Cluster cluster(1, 1, {"--steps", "20", "--replicas", "2", "--join-timeout-ms", "8000"});
+  cluster.start(1, {"--sync=true"});
+  cluster.start(2);
+  cluster.start(0);
+  const Outcome worker = cluster.wait(1);
+  EXPECT_EQ(worker.status, 1) << worker.err;
+  EXPECT_THAT(worker.err, HasSubstr("asynchronous updates"));
+  EXPECT_EQ(cluster.wait(0).status, 0);
+  EXPECT_EQ(cluster.wait(2).status, 0);
+}
+
+// The value that a log or an output has as "name = value", at its last place.
+double last_metric(const std::string& text, const std::string& name) {
+  const auto at = text.rfind(name + " = ");
+  EXPECT_NE(at, std::string::npos) << text;
+  return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 3));
+}
+
+TEST(Async, ReachesTheAucOfASynchronousRunOnCensus) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const TempDir folder;
+  constexpr std::int64_t kTasks = 5;
+  constexpr std::int64_t kBatches = 2000;
+  const auto flags = [&](const std::string& name, std::int64_t steps) {
+    return Words{"--train-files",
+                 data / "census/adult.data.csv",
+                 "--eval-files",
+                 data / "census/adult.test.csv",
+                 "--job-dir",
+                 folder / name,
+                 "--train-steps",
+                 std::to_string(steps),
+                 "--numbers",
+                 "scaled",
+                 "--replicas",
+                 std::to_string(kTasks),
+                 "--threads-per-replica",
+                 "1",
+                 "--eval-batch-size",
+                 "1000"};
+  };
+  // The same people in both: a synchronous step takes a batch of each replica. Its weights are
+  // those of one process.
+  const Outcome sync = testing::run_program(CENSUS_PROGRAM, flags("sync", kBatches / kTasks));
+  ASSERT_EQ(sync.status, 0) << sync.err;
+  const Outcome async = testing::run_program(
+      MUSTER_PROGRAM, Words{"launch", "--workers", "4", "--ps", "2", "--log-dir", folder / "logs",
+                            "--no-training-log", "--", CENSUS_PROGRAM} +
+                          flags("async", kBatches) + Words{"--sync=false"});
+  ASSERT_EQ(async.status, 0) << async.err << async.out;
+  // Everybody ends by itself, within the ten seconds that the launcher gives.
+  EXPECT_THAT(async.err, AllOf(Not(HasSubstr("asking ")), Not(HasSubstr(" failed "))));
+  const std::string master = testing::read_bytes(folder / "logs" / "master.log");
+  EXPECT_THAT(master, HasSubstr("parameter server, asynchronous: 5 tasks train, 2 hold the "
+                                "variables; the weights depend on who was faster"));
+  const double sync_auc = last_metric(sync.out, "auc");
+  const double async_auc = last_metric(master, "auc");
+  EXPECT_GT(sync_auc, 0.88);
+  EXPECT_GT(async_auc, sync_auc - 0.005);
+  const Staleness counted = staleness_in(master);
+  RecordProperty("sync_auc", fmt::format("{:.4f}", sync_auc));
+  RecordProperty("async_auc", fmt::format("{:.4f}", async_auc));
+  fmt::print("auc: sync {:.4f}, async {:.4f}; staleness mean {:.2f} max {}\n", sync_auc, async_auc,
+             counted.mean, counted.max);
+}
+
+}  // namespace
+}  // namespace muster
