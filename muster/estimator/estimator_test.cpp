@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/folder_claim.h"
 #include "muster/base/log.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/checkpoint/checkpoint.h"
@@ -21,6 +22,7 @@
 #include "muster/estimator/small_net_internal.h"
 #include "muster/features/collate.h"
 #include "muster/model/dense.h"
+#include "muster/testing/message_of.h"
 #include "muster/testing/small_disk.h"
 #include "muster/testing/temp_dir.h"
 
@@ -191,6 +193,16 @@ TEST(Estimator, TriesOnceMoreToSaveTheLastStep) {
     EXPECT_NO_THROW(BundleReader(*latest_checkpoint(folder.path())).verify());
     EXPECT_EQ(saved->steps.back(), 5);
   }
+}
+
+TEST(Estimator, DoesNotTrainWhereAnotherTrains) {
+  const TempDir folder;
+  const FolderClaim other(folder.path());
+  EXPECT_THAT(testing::message_of([&] {
+                Estimator(small_options(), quiet_config(folder.path()))
+                    .train(training_input, {.max_steps = 1});
+              }),
+              HasSubstr("another process trains in " + folder.path().string()));
 }
 
 TEST(Estimator, WithoutACheckpointEvaluationSaysWhatToDo) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/folder_claim.h"
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
 #include "muster/checkpoint/checkpoint.h"
@@ -127,6 +128,9 @@ TrainResult TrainSession::run() {
   check_options();
   std::optional<StopSignals> signals;
   if (options_.handle_signals) signals.emplace();
+  // On a shared disk the folder is the chief's.
+  std::optional<FolderClaim> claim;
+  if (config_.is_chief()) claim.emplace(config_.model_dir);
   prepare();
   const std::int64_t first_step = step_;
   if (options_.steps) last_step_ = step_ + *options_.steps;
@@ -138,7 +142,7 @@ TrainResult TrainSession::run() {
     return {.global_step = step_};
   }
   open_input();
-  // On a shared disk the folder is the chief's: a store removes what it takes for left over.
+  // A store removes what it takes for left over.
   if (config_.is_chief()) {
     checkpointer_ = std::make_unique<AsyncCheckpointer>(
         CheckpointStore(config_.model_dir,

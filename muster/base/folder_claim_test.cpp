@@ -1,0 +1,51 @@
+#include "muster/base/folder_claim.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <optional>
+
+#include "muster/testing/forked.h"
+#include "muster/testing/message_of.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using testing::Forked;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::message_of;
+using testing::TempDir;
+
+TEST(FolderClaim, IsRefusedWhileAnotherHoldsItAndLeavesNoFile) {
+  const TempDir dir;
+  const Path folder = dir / "new/job";
+  std::optional<FolderClaim> first(folder);
+  EXPECT_THAT(message_of([&] { FolderClaim second(folder); }),
+              AllOf(HasSubstr("another process trains in " + folder.string()),
+                    HasSubstr("take another folder")));
+  EXPECT_THAT(file_system_for(folder).list(folder), IsEmpty());
+  first.reset();
+  EXPECT_NO_THROW(FolderClaim{folder});
+}
+
+TEST(FolderClaim, EndsWithAKilledProcess) {
+  const TempDir dir;
+  const Path ready = dir / "ready";
+  const Path folder = dir / "job";
+  Forked other([&](const auto& hear) {
+    const FolderClaim claim(folder);
+    write_file_atomically(ready, "", /*durable=*/false);
+    hear();
+    return 0;
+  });
+  while (!file_exists(ready)) continue;
+  other.send(SIGKILL);
+  EXPECT_NO_THROW(FolderClaim{folder});
+}
+
+}  // namespace
+}  // namespace muster
