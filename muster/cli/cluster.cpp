@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "muster/base/error.h"
 #include "muster/base/file_system.h"
 #include "muster/cli/cluster.h"
 #include "muster/cli/command.h"
@@ -16,7 +17,11 @@ namespace {
 std::string tf_config_text(const std::string& file_or_json) {
   const auto first = file_or_json.find_first_not_of(" \t\r\n");
   if (first == std::string::npos || file_or_json[first] == '{') return file_or_json;
-  return read_file(file_or_json, kMaxTfConfigBytes);
+  try {
+    return read_file(file_or_json, kMaxTfConfigBytes);
+  } catch (const NotFound& error) {
+    throw UsageError("--tf-config: {}", error.message());
+  }
 }
 
 struct Options {
