@@ -37,6 +37,8 @@ struct Flags {
   std::uint64_t seed = 3;
   bool sync = true;
   std::int64_t max_staleness = 0;
+  bool ps_log = false;
+  std::uint64_t ps_log_bytes = std::uint64_t{64} << 20;
 };
 
 struct Example {
@@ -110,6 +112,7 @@ muster::Estimator make_estimator(const Flags& flags) {
   config.concurrent_replicas = flags.concurrent;
   config.threads_per_replica = 1;
   config.save_checkpoints_steps = flags.save_steps;
+  config.ps_log = flags.ps_log;
   config.log_step_count_steps = 10;
   config.peer_timeout = std::chrono::milliseconds(flags.peer_timeout_ms);
   config.join_timeout = std::chrono::milliseconds(flags.join_timeout_ms);
@@ -148,12 +151,15 @@ int run(int argc, char** argv) {
   app.add_option("--join-timeout-ms", flags.join_timeout_ms);
   app.add_option("--session-timeout-secs", flags.session_timeout_secs);
   app.add_option("--seed", flags.seed);
+  app.add_flag("--ps-log", flags.ps_log);
+  app.add_option("--ps-log-bytes", flags.ps_log_bytes);
   app.add_flag("--sync", flags.sync, "False: ps apply every push as it comes");
   app.add_option("--max-staleness", flags.max_staleness);
   CLI11_PARSE(app, argc, argv);
   auto estimator = make_estimator(flags);
   if (estimator.config().task.task.type == muster::job::kPs) {
-    muster::serve_parameters(estimator.options(), estimator.config());
+    muster::serve_parameters(estimator.options(), estimator.config(),
+                             {.log_bytes = flags.ps_log_bytes});
     return 0;
   }
   estimator.train(input(flags), {.max_steps = flags.steps});

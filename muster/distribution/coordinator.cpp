@@ -89,6 +89,8 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
             join.is_server,          Clock::now(), std::nullopt};
   const std::size_t expected = options_.trainers + options_.servers;
   log::info("{} joins the run, {} of {} tasks are here", member.task, members_.size(), expected);
+  // First: whoever has the terms goes on.
+  tell(member, MessageType::kLogRun, options_.log_run);
   tell(member, MessageType::kTerms, encode(options_.terms));
   if (end_step_) {
     tell(member, MessageType::kEnd, encode_number(*end_step_));

@@ -22,6 +22,8 @@ struct CoordinatorOptions {
   std::size_t trainers = 1;
   /// How many tasks hold variables. The run does not go on without one of them.
   std::size_t servers = 0;
+  /// What names the run in their logs; empty: they keep none.
+  std::string log_run{};
   /// How long the first epoch waits for all, and any epoch for those that hold variables.
   std::chrono::milliseconds join_timeout{60'000};
   std::chrono::milliseconds peer_timeout{10'000};

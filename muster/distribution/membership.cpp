@@ -10,6 +10,7 @@
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
+#include "muster/checkpoint/step_log.h"
 
 namespace muster::internal {
 namespace {
@@ -164,6 +165,9 @@ void Membership::handle(const net::Frame& frame) {
   switch (static_cast<MessageType>(frame.type)) {
     case MessageType::kBeat:
       return;
+    case MessageType::kLogRun:
+      log_run_ = frame.head;
+      break;
     case MessageType::kTerms:
       chief_terms_ = decode_terms(frame.head);
       break;
@@ -307,10 +311,12 @@ void Membership::connect_control(const Deadline& deadline) {
 RunTerms Membership::join(const RunTerms& own) {
   terms_ = own;
   if (config_.is_chief()) {
+    const bool has_logs = config_.ps_log && config_.task.num_ps_replicas > 0;
     coordinator_ = std::make_unique<Coordinator>(
         CoordinatorOptions{.terms = own,
                            .trainers = static_cast<std::size_t>(config_.task.num_worker_replicas),
                            .servers = static_cast<std::size_t>(config_.task.num_ps_replicas),
+                           .log_run = has_logs ? step_log_run(config_.model_dir) : "",
                            .join_timeout = config_.join_timeout,
                            .peer_timeout = config_.peer_timeout});
   }

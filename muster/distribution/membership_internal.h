@@ -34,6 +34,12 @@ class Membership {
   const std::string& task() const { return self_.task; }
   /// The chief's; known after join().
   const RunTerms& terms() const { return terms_; }
+  /// What names the run in logs of servers; empty where the chief wants none. Known after join(),
+  /// and another when the chief came back without its model_dir.
+  std::string log_run() {
+    const std::lock_guard lock(mutex_);
+    return log_run_;
+  }
 
   /// Meets the chief. Throws FailedPrecondition when the chief does not want this task.
   RunTerms join(const RunTerms& own);
@@ -88,6 +94,7 @@ class Membership {
   std::string control_lost_;
   std::chrono::steady_clock::time_point heard_;
   std::optional<RunTerms> chief_terms_;
+  std::string log_run_;
   std::string refused_;
   /// Why the run cannot go on.
   std::string failed_;

@@ -35,6 +35,7 @@ enum class MessageType : std::uint32_t {
   kSource,
   kEnd,
   kFailed,
+  kLogRun,
   // Both ways: nothing but a sign of life.
   kBeat = 32,
   // Between tasks that train.
@@ -115,7 +116,7 @@ Ready decode_ready(std::string_view head);
 EpochPlan decode_epoch(std::string_view head);
 Source decode_source(std::string_view head);
 
-/// A number or a text alone: of kBroken (epoch), kEnd (step), kRefused (why).
+/// A number or a text alone: of kBroken (epoch), kEnd (step); kRefused (why) and kLogRun are texts.
 std::string encode_number(std::int64_t number);
 std::int64_t decode_number(std::string_view head);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "muster/distribution/peer_options.h"
@@ -10,6 +11,9 @@ namespace muster {
 
 struct ParameterServerOptions {
   PeerOptions peers{};
+  /// With RunConfig::ps_log: a ps begins its log anew when the steps in it take more than this, and
+  /// more than twice what it holds.
+  std::uint64_t log_bytes = std::uint64_t{64} << 20;
 };
 
 /// Variables and slots live on the `ps` tasks of the cluster: tasks that train push gradients, the
@@ -17,8 +21,8 @@ struct ParameterServerOptions {
 /// made on all servers or on none.
 ///
 /// A lost worker's replicas move to others. A lost server is waited for; what it held comes from
-/// the chief's last checkpoint, and all go back to that together. Either way the weights are those
-/// of an undisturbed run.
+/// its log in MODEL_DIR/ps_log (RunConfig::ps_log), or else from the chief's last checkpoint, and
+/// all go back to that together. Either way the weights are those of an undisturbed run.
 ///
 /// Where RunConfig::sync is false, each task's gradients are clipped by itself and applied as they
 /// come: the global step counts these updates, and weights depend on who was faster.

@@ -13,6 +13,7 @@
 #include "muster/distribution/image_internal.h"
 #include "muster/distribution/membership_internal.h"
 #include "muster/distribution/parameter_server.h"
+#include "muster/distribution/ps_log_internal.h"
 #include "muster/distribution/ps_messages_internal.h"
 #include "muster/distribution/serve_async_internal.h"
 #include "muster/distribution/step_codec_internal.h"
@@ -42,21 +43,16 @@ class Server {
   void run();
 
  private:
-  /// A step whose gradients are added up, but which is not made: the others may not have theirs.
-  struct Pending {
-    Gradients mean{};
-    StepOutcome outcome{};
-    std::vector<std::optional<std::string>> positions{};
-    std::vector<at::Tensor> buffers{};
-  };
-
   bool synchronize();
   bool take_source(const Source& source);
   bool make_step();
   std::optional<std::vector<ReceivedStep>> take_pushes();
   void prepare(std::vector<ReceivedStep> received);
+  void take_gradients();
   bool exchange_squares(SquareSums& sums);
   void commit(SquareSums& sums);
+  void decide(const SquareSums& sums);
+  void update(const SquareSums& sums);
   void send_values();
   void send_state(std::size_t to);
   void send_slots(std::size_t to);
@@ -66,9 +62,16 @@ class Server {
   bool needs_norms() const { return options_.clip.norm || options_.clip.global_norm || may_skip(); }
   std::size_t trainers() const { return group_->plan().trainers; }
   RunImage image();
+  // The log, where there is one.
+  void make_log();
+  void open_log();
+  void begin_log();
+  void replay_base(const PsLog::Base& base);
+  void replay_commit(const std::vector<double>& squares, bool is_left_out);
 
   const EstimatorOptions& options_;
   const RunConfig config_;
+  const ParameterServerOptions server_options_;
   Membership membership_;
   Group* group_ = nullptr;
   std::shared_ptr<Model> model_;
@@ -76,7 +79,7 @@ class Server {
   Updater updater_;
   PsLayout layout_;
   /// This task's place among the servers.
-  std::size_t number_ = 0;
+  const std::size_t number_;
   /// What replica 0's forward changes.
   std::vector<at::Tensor> buffers_;
   Gradients gradients_;
@@ -87,20 +90,23 @@ class Server {
   std::int64_t inputs_from_ = 0;
   RunState state_;
   std::int64_t sequence_ = 0;
-  std::optional<Pending> pending_;
+  std::optional<PendingStep> pending_;
   /// Of the last step that was made: by them another server makes it too.
   std::vector<double> last_squares_;
+  std::optional<PsLog> log_;
 };
 
 Server::Server(const EstimatorOptions& options, const RunConfig& config,
                const ParameterServerOptions& server_options)
     : options_(options),
       config_(config),
+      server_options_(server_options),
       membership_(config, server_options.peers),
       model_(Towers::make_model(options.model, config.seed())),
       variables_(Variables::adopt(*model_, adopt_options(variables_of(*model_)))),
       updater_(variables_, options.optimizers),
       layout_(variables_, static_cast<std::size_t>(config.task.num_ps_replicas)),
+      number_(static_cast<std::size_t>(config.task.task.index)),
       buffers_(model_->buffers()),
       gradients_(variables_.make_gradients()) {}
 
@@ -126,6 +132,7 @@ void Server::run() {
                     .arithmetic = arithmetic().fingerprint()});
   const torch::NoGradGuard no_grad;
   keep_freed_memory();
+  open_log();
   for (bool going_on = true; going_on;) {
     going_on = synchronize();
     try {
@@ -136,6 +143,8 @@ void Server::run() {
     }
   }
   log::info("the run has ended at step {}", step_);
+  // The chief has saved it: who trains on from here begins with the checkpoint.
+  if (log_ && log_->is_open()) log_->ended(step_, left_out_);
   membership_.finish(step_, false);
 }
 
@@ -147,9 +156,10 @@ bool Server::synchronize() {
     const auto source = membership_.begin_epoch(progress, deadline);
     group_ = &membership_.group();
     if (!source) return false;
-    number_ = group_->rank() - trainers();
     try {
       if (!take_source(*source)) return false;
+      const bool is_of_before = log_ && log_->run() != membership_.log_run();
+      if (log_ && (source->go_back || is_of_before || !log_->is_open())) begin_log();
       sequence_ = 0;
       return true;
     } catch (const PeersChanged& error) {
@@ -173,6 +183,13 @@ bool Server::take_source(const Source& source) {
     return true;
   }
   if (is_behind(group_->rank())) {
+    if (!pending_ && log_) {
+      // A log may be older than the others' steps when the machine, and not the task alone, failed.
+      log::warning("{} is at step {}, others are at {}, and its log ends before: it begins anew",
+                   membership_.task(), step_, source.progress.step);
+      has_state_ = false;
+      throw PeersChanged("{} has lost its steps", membership_.task());
+    }
     if (!pending_) {
       throw Internal("{} is at step {}, others are at {}, and it has no gradients to go on with",
                      membership_.task(), step_, source.progress.step);
@@ -228,9 +245,12 @@ std::optional<std::vector<ReceivedStep>> Server::take_pushes() {
 
 // Adds up: after this the step can be made.
 void Server::prepare(std::vector<ReceivedStep> received) {
-  Pending pending{.positions = state_.inputs};
+  PendingStep pending{.positions = state_.inputs};
   pending.positions.resize(static_cast<std::size_t>(membership_.terms().replicas));
-  for (const ReceivedStep& other : received) {
+  for (std::size_t rank = 0; rank < received.size(); ++rank) {
+    const ReceivedStep& other = received[rank];
+    pending.pushes.push_back(
+        {group_->plan().members[rank].task, other.replicas.first, other.replicas.last});
     copy_positions(other, pending.positions);
     if (!other.buffers.empty()) pending.buffers = other.buffers;
   }
@@ -291,13 +311,27 @@ bool Server::exchange_squares(SquareSums& sums) {
   return true;
 }
 
-// The step itself, with the norms of all. Every server comes to the same decisions.
-void Server::commit(SquareSums& sums) {
-  Pending& pending = *pending_;
-  last_squares_ = sums.blocks();
-  if (pending.outcome.not_finite.empty() && may_skip() && !std::isfinite(sums.global_norm())) {
-    pending.outcome.not_finite = "gradient";
+// With the norms of all, every server comes to the same.
+void Server::decide(const SquareSums& sums) {
+  StepOutcome& outcome = pending_->outcome;
+  if (outcome.not_finite.empty() && may_skip() && !std::isfinite(sums.global_norm())) {
+    outcome.not_finite = "gradient";
   }
+}
+
+void Server::commit(SquareSums& sums) {
+  decide(sums);
+  last_squares_ = sums.blocks();
+  // Before anybody can know of it.
+  if (log_) {
+    log_->committed(step_, left_out_, last_squares_, !pending_->outcome.not_finite.empty());
+  }
+  update(sums);
+}
+
+// The step itself.
+void Server::update(const SquareSums& sums) {
+  const PendingStep& pending = *pending_;
   state_.inputs = pending.positions;
   if (!pending.outcome.not_finite.empty()) {
     ++left_out_;
@@ -322,23 +356,107 @@ bool Server::make_step() {
     pending_.reset();
     return true;
   }
-  layout_.scatter(number_, pending_->mean.flat, gradients_.flat);
-  gradients_.rows = pending_->mean.rows;
+  // Before the others hear of it: who has it in its log can make it whenever it comes back.
+  if (log_) log_->prepared(step_, left_out_, *pending_);
+  take_gradients();
   SquareSums sums(variables_);
-  if (pending_->outcome.not_finite.empty()) {
-    if (options_.weight_decay.factor > 0) add_decay();
-    if (options_.clip.value) clip_by_value(gradients_, *options_.clip.value);
-    if (needs_norms()) {
-      for (const VariablePart& part : layout_.parts(number_)) {
-        sums.add(gradients_, part.variable, part.first, part.last);
-      }
+  if (needs_norms() && pending_->outcome.not_finite.empty()) {
+    for (const VariablePart& part : layout_.parts(number_)) {
+      sums.add(gradients_, part.variable, part.first, part.last);
     }
   }
   if (!exchange_squares(sums)) return false;
   commit(sums);
   send_values();
   pending_.reset();
+  if (log_ && log_->is_due()) begin_log();
   return true;
+}
+
+// From the mean of the replicas to what the optimizers get, but for what needs the norms of all.
+void Server::take_gradients() {
+  layout_.scatter(number_, pending_->mean.flat, gradients_.flat);
+  gradients_.rows = pending_->mean.rows;
+  if (!pending_->outcome.not_finite.empty()) return;
+  if (options_.weight_decay.factor > 0) add_decay();
+  if (options_.clip.value) clip_by_value(gradients_, *options_.clip.value);
+}
+
+void Server::make_log() {
+  const StepLogIdentity identity{
+      .run = membership_.log_run(),
+      .task = membership_.task(),
+      .model = model_digest(image().tensors, layout_.servers(), arithmetic().fingerprint()),
+      .replicas = membership_.terms().replicas};
+  log_.emplace(config_.model_dir / "ps_log" / fmt::format("{}-{}", job::kPs, number_),
+               server_options_.log_bytes, identity,
+               held_pieces(layout_, number_, variables_, updater_));
+}
+
+// Brings this task to where it was when it was killed, if it was.
+void Server::open_log() {
+  if (!config_.ps_log) return;
+  if (membership_.log_run().empty()) {
+    throw FailedPrecondition(
+        "RunConfig::ps_log is set for {}, but not for {}: give all tasks the "
+        "same configuration",
+        membership_.task(), membership_.chief().task.name());
+  }
+  make_log();
+  const PsLog::Sizes sizes{
+      .flat = layout_.flat_size(number_), .tables = variables_.sparse_count(), .buffers = buffers_};
+  const bool found = log_->recover(
+      sizes, {.base = [this](const PsLog::Base& base) { replay_base(base); },
+              .prepared =
+                  [this](PendingStep step) {
+                    pending_ = std::move(step);
+                    take_gradients();
+                  },
+              .committed = [this](const std::vector<double>& squares,
+                                  bool is_left_out) { replay_commit(squares, is_left_out); }});
+  if (found) {
+    log::info("going on from step {} of the log in {}{}", step_, log_->folder().string(),
+              pending_ ? ", with the next one prepared" : "");
+  }
+}
+
+void Server::replay_base(const PsLog::Base& base) {
+  state_ = parse_run_state(base.state_json, "the state in the log");
+  step_ = base.step;
+  left_out_ = base.left_out;
+  inputs_from_ = base.inputs_from;
+  last_squares_ = base.squares;
+  has_state_ = true;
+}
+
+void Server::replay_commit(const std::vector<double>& squares, bool is_left_out) {
+  SquareSums sums(variables_);
+  if (squares.size() != sums.blocks().size()) {
+    throw DataLoss("step {} has norms of {} blocks in the log, and the model has {}", step_ + 1,
+                   squares.size(), sums.blocks().size());
+  }
+  sums.blocks() = squares;
+  last_squares_ = squares;
+  decide(sums);
+  if (pending_->outcome.not_finite.empty() == is_left_out) {
+    throw DataLoss(
+        "step {} was {} when it was logged, and now is not: options of the estimator "
+        "have changed",
+        step_ + 1, is_left_out ? "left out" : "made");
+  }
+  update(sums);
+  pending_.reset();
+}
+
+// With what this task holds now.
+void Server::begin_log() {
+  if (log_->run() != membership_.log_run()) make_log();
+  state_.global_step = step_;
+  log_->begin({.step = step_,
+               .left_out = left_out_,
+               .inputs_from = inputs_from_,
+               .state_json = to_json(state_),
+               .squares = last_squares_});
 }
 
 void Server::send(std::size_t to, const ValuesMessage& message) {

@@ -1,0 +1,218 @@
+// Clusters whose tasks are killed with kill -9, one after another and several at once, and started
+// again. Who is killed when follows from MUSTER_CHAOS_SEED; MUSTER_LONG_TESTS=1 makes it 50 kills:
+//   MUSTER_LONG_TESTS=1 MUSTER_CHAOS_SEED=2 MUSTER_TEST_SECONDS=900 chaos_test
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "muster/base/random.h"
+#include "muster/checkpoint/step_log_check.h"
+#include "muster/testing/message_of.h"
+#include "tests/latest_hash.h"
+#include "tests/task_cluster.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::Outcome;
+using testing::Words;
+using testing::operator+;
+
+std::int64_t kills() { return std::getenv("MUSTER_LONG_TESTS") == nullptr ? 6 : 50; }
+
+std::uint64_t seed() {
+  const char* text = std::getenv("MUSTER_CHAOS_SEED");
+  return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
+}
+
+std::string hash_alone(const Words& flags) {
+  const testing::TempDir folder;
+  const Outcome outcome =
+      testing::run_program(CLUSTER_JOB, Words{"--model-dir", folder.path().string()} + flags);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return hash_of(folder.path());
+}
+
+/// The logs of all servers of a cluster of two workers and two servers.
+std::vector<StepLogSummary> check_logs(const TaskCluster& cluster) {
+  const std::array folders{cluster.folder(3), cluster.folder(4)};
+  std::vector<StepLogSummary> logs;
+  EXPECT_EQ(testing::message_of([&] { logs = check_step_logs(folders); }), "nothing was thrown");
+  return logs;
+}
+
+void expect_whole(const TaskCluster& cluster, std::int64_t steps) {
+  const auto logs = check_logs(cluster);
+  ASSERT_EQ(logs.size(), 2U);
+  for (const StepLogSummary& log : logs) {
+    EXPECT_EQ(log.first_step, 0) << log.file;
+    EXPECT_EQ(log.last_step, steps) << log.file;
+    EXPECT_EQ(log.committed, steps) << log.file;
+    EXPECT_EQ(log.identity.replicas, 4) << log.file;
+  }
+}
+
+const auto kNeverBack = Not(HasSubstr("go back to the last checkpoint"));
+
+TEST(Chaos, ServersWithALogAreKilledAndNobodyGoesBack) {
+  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+  TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10", "--ps-log"});
+  ASSERT_TRUE(cluster.wait_for_step(10));
+  cluster.kill_and_start(3);
+  ASSERT_TRUE(cluster.wait_for_step(30));
+  // Both at once: nobody else has what they hold.
+  cluster.kill(3);
+  cluster.kill(4);
+  for (const std::size_t task : {3U, 4U}) {
+    cluster.wait(task);
+    cluster.start(task);
+  }
+  const std::string chief = cluster.wait_for_chief_and_end_the_rest();
+  EXPECT_THAT(chief, kNeverBack);
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+  expect_whole(cluster, 60);
+}
+
+TEST(Chaos, AChiefThatIsKilledWithAServerGoesOnFromTheServersSteps) {
+  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "20"};
+  TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10", "--ps-log"});
+  ASSERT_TRUE(cluster.wait_for_step(20));
+  for (const std::size_t task : {0U, 4U}) cluster.kill(task);
+  for (const std::size_t task : {0U, 4U}) {
+    cluster.wait(task);
+    cluster.start(task);
+  }
+  const std::string chief = cluster.wait_for_chief_and_end_the_rest();
+  EXPECT_THAT(chief, AllOf(HasSubstr("of the servers"), kNeverBack));
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+  expect_whole(cluster, 60);
+}
+
+TEST(Chaos, ALogThatBeginsAnewAllTheTimeLosesNothing) {
+  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+  TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10", "--ps-log", "--ps-log-bytes", "1"});
+  for (const std::int64_t step : {10, 20, 30}) {
+    ASSERT_TRUE(cluster.wait_for_step(step));
+    cluster.kill_and_start(3 + static_cast<std::size_t>(step / 10 % 2));
+  }
+  EXPECT_THAT(cluster.wait_for_chief_and_end_the_rest(), kNeverBack);
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+  for (const StepLogSummary& log : check_logs(cluster)) {
+    EXPECT_GT(log.first_step, 30);
+    EXPECT_EQ(log.last_step, 60);
+  }
+}
+
+TEST(Chaos, ARunThatIsKilledAsAWholeGoesOnFromTheLogs) {
+  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "1000"};
+  TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10", "--ps-log"});
+  const auto logged = [&] {
+    const auto logs = list_step_logs(cluster.folder(3) / "ps_log" / "ps-0");
+    return logs.empty() ? 0 : file_system_for(logs.back()).status(logs.back())->size_bytes;
+  };
+  ASSERT_TRUE(cluster.wait_for_step(0));
+  const auto base = logged();
+  while (logged() < base + 100'000) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (std::size_t task = 0; task < cluster.size(); ++task) cluster.kill(task);
+  for (std::size_t task = 0; task < cluster.size(); ++task) {
+    cluster.wait(task);
+    cluster.start(task);
+  }
+  EXPECT_THAT(cluster.wait_for_chief_and_end_the_rest(), HasSubstr("of the servers"));
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+  expect_whole(cluster, 60);
+}
+
+TEST(Chaos, ALogOfAnotherRunIsNotUsed) {
+  const Words flags{"--steps", "40", "--replicas", "4", "--save-steps", "10"};
+  TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10", "--ps-log"});
+  ASSERT_TRUE(cluster.wait_for_step(20));
+  for (std::size_t task = 0; task < cluster.size(); ++task) cluster.kill(task);
+  for (std::size_t task = 0; task < cluster.size(); ++task) cluster.wait(task);
+  // Whoever trains anew with the same addresses does so from the beginning.
+  file_system_for(cluster.chief_folder()).remove_all(cluster.chief_folder());
+  for (std::size_t task = 0; task < cluster.size(); ++task) cluster.start(task);
+  cluster.wait_for_chief_and_end_the_rest();
+  EXPECT_THAT(cluster.wait(3).err, HasSubstr("is of another run, and is not used"));
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+  expect_whole(cluster, 40);
+}
+
+TEST(Chaos, ADamagedLogIsNamedWithWhatToDo) {
+  const Words flags{"--steps", "1000", "--replicas", "4", "--save-steps", "10"};
+  TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10", "--ps-log"});
+  ASSERT_TRUE(cluster.wait_for_step(10));
+  cluster.kill(3);
+  cluster.wait(3);
+  const Path log = list_step_logs(cluster.folder(3) / "ps_log" / "ps-0").back();
+  testing::flip_byte(log, 2000);
+  cluster.start(3);
+  const Outcome server = cluster.wait(3);
+  EXPECT_EQ(server.status, 1);
+  EXPECT_THAT(server.err, AllOf(HasSubstr(log.string()), HasSubstr("at byte"),
+                                HasSubstr("to go back to the last checkpoint")));
+}
+
+TEST(Chaos, AServerWhoseDiskIsFullSaysSoAndLosesNothing) {
+  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+  TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10", "--ps-log"});
+  ASSERT_TRUE(cluster.wait_for_step(10));
+  cluster.kill(3);
+  cluster.wait(3);
+  const Path log = list_step_logs(cluster.folder(3) / "ps_log" / "ps-0").back();
+  const auto bytes = file_system_for(log).status(log)->size_bytes;
+  cluster.start(3, {.most_file_bytes = bytes + 30'000});
+  const Outcome server = cluster.wait(3);
+  EXPECT_EQ(server.status, 1) << server.err;
+  EXPECT_THAT(server.err, HasSubstr("make room and start it again"));
+  cluster.start(3);
+  EXPECT_THAT(cluster.wait_for_chief_and_end_the_rest(), kNeverBack);
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+  expect_whole(cluster, 60);
+}
+
+// Kills tasks of [first, cluster.size()) while steps are made.
+void kill_at_random(TaskCluster& cluster, std::size_t first) {
+  Random random(seed(), 0, 0);
+  fmt::print("MUSTER_CHAOS_SEED={}\n", seed());
+  for (std::int64_t i = 0; i < kills(); ++i) {
+    ASSERT_TRUE(cluster.wait_for_step(10 * (i + 1)));
+    // Between two steps, and inside of them.
+    std::this_thread::sleep_for(std::chrono::duration<double>(random.uniform(0, 0.1)));
+    const auto count = static_cast<double>(cluster.size() - first);
+    const auto task = first + static_cast<std::size_t>(random.uniform(0, count));
+    fmt::print("kill {}: {}\n", i + 1, cluster.name(task));
+    cluster.kill_and_start(task);
+  }
+}
+
+Words run_of(std::int64_t steps) {
+  return {"--steps", std::to_string(steps), "--replicas", "4", "--save-steps", "10"};
+}
+
+TEST(Chaos, AnyTaskWithALogIsKilledAtRandom) {
+  const std::int64_t steps = 10 * kills() + 30;
+  TaskCluster cluster(2, 2, run_of(steps) + Words{"--step-ms", "10", "--ps-log"});
+  kill_at_random(cluster, 0);
+  EXPECT_THAT(cluster.wait_for_chief_and_end_the_rest(), kNeverBack);
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(run_of(steps)));
+  expect_whole(cluster, steps);
+}
+
+TEST(Chaos, WorkersOfACollectiveAreKilledAtRandom) {
+  const std::int64_t steps = 10 * kills() + 30;
+  TaskCluster cluster(3, 0, run_of(steps) + Words{"--step-ms", "10"});
+  kill_at_random(cluster, 1);
+  cluster.wait_for_chief_and_end_the_rest();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(run_of(steps)));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/launch/ports.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
+
+namespace muster {
+
+/// A chief, workers and servers as processes of CLUSTER_JOB, each with a model folder of its own:
+/// there is no shared disk. Task 0 is the chief, then come workers, then servers.
+class TaskCluster {
+ public:
+  TaskCluster(std::size_t workers, std::size_t servers, testing::Words flags)
+      : workers_(workers), flags_(std::move(flags)) {
+    const auto ports = launch::free_ports(1 + workers + servers, {});
+    const std::span all(ports);
+    cluster_ =
+        fmt::format(R"({{"chief": [{}], "worker": [{}], "ps": [{}]}})", addresses(all.first(1)),
+                    addresses(all.subspan(1, workers)), addresses(all.last(servers)));
+    tasks_.resize(1 + workers + servers);
+    for (std::size_t i = 0; i < tasks_.size(); ++i) start(i);
+  }
+
+  std::size_t size() const { return tasks_.size(); }
+  std::string name(std::size_t task) const {
+    if (task == 0) return "chief-0";
+    return task <= workers_ ? fmt::format("worker-{}", task - 1)
+                            : fmt::format("ps-{}", task - 1 - workers_);
+  }
+  Path folder(std::size_t task) const { return folder_ / name(task); }
+  Path chief_folder() const { return folder(0); }
+
+  void start(std::size_t task, const testing::ProgramOptions& options = {}) {
+    const std::string place = name(task);
+    const auto dash = place.find('-');
+    testing::ProgramOptions own = options;
+    own.environment.push_back(
+        fmt::format(R"(TF_CONFIG={{"cluster": {}, "task": {{"type": "{}", "index": {}}}}})",
+                    cluster_, place.substr(0, dash), place.substr(dash + 1)));
+    tasks_[task] = std::make_unique<testing::RunningProgram>(
+        CLUSTER_JOB,
+        testing::operator+(testing::Words{"--model-dir", folder(task).string()}, flags_), own);
+  }
+  void kill(std::size_t task, int signal = SIGKILL) { tasks_[task]->send(signal); }
+  /// As whoever watches over tasks does.
+  void kill_and_start(std::size_t task) {
+    kill(task);
+    wait(task);
+    start(task);
+  }
+  bool ended(std::size_t task) { return tasks_[task]->ended(); }
+  testing::Outcome wait(std::size_t task) { return tasks_[task]->wait(); }
+  void wait_all() {
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      const testing::Outcome outcome = wait(i);
+      EXPECT_EQ(outcome.status, 0) << name(i) << "\n" << outcome.err;
+    }
+  }
+  /// The chief's end is the run's; a task that came too late to learn of it is ended by whoever
+  /// started it, as launch does. Returns what the chief said.
+  std::string wait_for_chief_and_end_the_rest() {
+    const testing::Outcome chief = wait(0);
+    EXPECT_EQ(chief.status, 0) << chief.err;
+    for (std::size_t i = 1; i < tasks_.size(); ++i) {
+      kill(i, SIGTERM);
+      const testing::Outcome outcome = wait(i);
+      EXPECT_THAT(outcome.status, ::testing::AnyOf(0, 128 + SIGTERM)) << name(i) << "\n"
+                                                                      << outcome.err;
+    }
+    return chief.err;
+  }
+  /// Until the chief has saved this step or a later one; false when it ended before.
+  bool wait_for_step(std::int64_t step) {
+    while (!ended(0)) {
+      const auto latest = latest_checkpoint(chief_folder());
+      if (latest && checkpoint_step(*latest).value_or(-1) >= step) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    const testing::Outcome chief = wait(0);
+    ADD_FAILURE() << "the chief ended before step " << step << ": " << chief.status << "\n"
+                  << chief.err;
+    return false;
+  }
+
+ private:
+  static std::string addresses(std::span<const std::uint16_t> ports) {
+    std::string list;
+    for (const auto port : ports) {
+      list += fmt::format("{}\"127.0.0.1:{}\"", list.empty() ? "" : ", ", port);
+    }
+    return list;
+  }
+
+  testing::TempDir folder_;
+  std::size_t workers_;
+  testing::Words flags_;
+  std::string cluster_;
+  std::vector<std::unique_ptr<testing::RunningProgram>> tasks_;
+};
+
+}  // namespace muster
