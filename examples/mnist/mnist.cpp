@@ -63,6 +63,7 @@ struct Flags {
   int concurrent_replicas = 0;
   bool sync = true;
   std::int64_t max_staleness = 0;
+  bool ps_log = false;
   bool collective = false;
 };
 
@@ -291,6 +292,11 @@ muster::RunConfig config_of_task(const Flags& flags) {
         "--max-staleness: with --sync all tasks have the values of the same step; leave it out, or "
         "give --sync=false");
   }
+  if (flags.ps_log && !has_ps && !config.task.is_evaluator()) {
+    throw muster::UsageError(
+        "--ps-log: it is ps tasks that keep a log, and there are none; add some to the cluster "
+        "(muster launch --ps 1), or leave the flag out");
+  }
   if (flags.collective && has_ps) {
     throw muster::UsageError(
         "--collective: every task has a copy of the variables, so the cluster's {} ps would have "
@@ -319,7 +325,8 @@ muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
        .threads_per_replica = flags.threads_per_replica,
        .concurrent_replicas = flags.concurrent_replicas,
        .sync = flags.sync,
-       .max_staleness = flags.max_staleness});
+       .max_staleness = flags.max_staleness,
+       .ps_log = flags.ps_log});
 }
 
 // A server hands in `image`, [n, 784] float. The two rows tell so; what they show does not matter.
@@ -457,6 +464,9 @@ void add_run_flags(CLI::App& app, Flags& flags) {
   add("--max-staleness", flags.max_staleness,
       "With --sync=false: tasks wait when the values of one would be more updates old; 0: never")
       ->check(CLI::NonNegativeNumber);
+  app.add_flag("--ps-log", flags.ps_log,
+               "In a cluster with ps: they go on from a log when they are killed, and nobody goes "
+               "back to the last checkpoint");
   app.add_flag("--collective", flags.collective,
                "In a cluster: every task has a copy of the variables");
   add("--save-checkpoints-steps", flags.save_checkpoints_steps, "0: once an epoch")
