@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -189,6 +190,7 @@ void kill_at_random(TaskCluster& cluster, std::size_t first) {
     const auto count = static_cast<double>(cluster.size() - first);
     const auto task = first + static_cast<std::size_t>(random.uniform(0, count));
     fmt::print("kill {}: {}\n", i + 1, cluster.name(task));
+    std::fflush(stdout);
     cluster.kill_and_start(task);
   }
 }

@@ -9,9 +9,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +26,7 @@
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 #include "tests/latest_hash.h"
+#include "tests/task_cluster.h"
 
 namespace muster {
 namespace {
@@ -105,6 +109,16 @@ TEST(ClusterFailure, AChiefThatIsNowhereIsNamedWithItsAddress) {
   EXPECT_THAT(worker.err, AllOf(HasSubstr("chief:0"), HasSubstr(tasks.address("chief"))));
 }
 
+TEST(ClusterFailure, ATaskThatComesAfterTheEndFindsNobodyAndSaysSo) {
+  Tasks tasks;
+  // Not for two hours, as long as a session may take to be created.
+  tasks.start("worker", kShort + Words{"--join-timeout-ms", "1000"});
+  const Outcome worker = tasks.wait("worker");
+  EXPECT_EQ(worker.status, 75) << worker.err;
+  EXPECT_THAT(worker.err, AllOf(HasSubstr("worker:0 has not met chief:0 within 1 s"),
+                                HasSubstr("the run is over"), HasSubstr(tasks.address("chief"))));
+}
+
 TEST(ClusterFailure, ARunBeginsWithoutAWorkerThatDoesNotCome) {
   Tasks tasks;
   tasks.start("chief", kShort + Words{"--join-timeout-ms", "500"});
@@ -158,16 +172,20 @@ TEST(ClusterFailure, ATaskThatComputesWithOtherKernelsIsToldSo) {
 /// read meanwhile.
 class Launched {
  public:
-  Launched(std::size_t ps, const Words& flags)
+  Launched(std::size_t ps, const Words& flags, const Words& environment = {})
       : launcher_(MUSTER_PROGRAM,
                   Words{"launch", "--chief", "--workers", "1", "--ps", std::to_string(ps),
                         "--log-dir", folder_ / "logs", "--no-training-log", "--", CLUSTER_JOB,
                         "--model-dir", folder_ / "model"} +
-                      flags) {}
+                      flags,
+                  {.environment = environment}) {}
 
+  std::string log(const std::string& task) const {
+    const Path file = folder_ / "logs" / (task + ".log");
+    return std::filesystem::exists(file) ? read_bytes(file) : "";
+  }
   bool says(const std::string& task, const std::string& text) const {
-    const Path log = folder_ / "logs" / (task + ".log");
-    return std::filesystem::exists(log) && read_bytes(log).find(text) != std::string::npos;
+    return log(task).find(text) != std::string::npos;
   }
   void send(const std::string& task, int signal) const {
     ASSERT_EQ(::kill(std::stoi(read_bytes(folder_ / "logs" / (task + ".pid"))), signal), 0);
@@ -179,6 +197,49 @@ class Launched {
   TempDir folder_;
   RunningProgram launcher_;
 };
+
+TEST(ClusterFailure, NoTaskOutlivesTheRunByMoreThanTenSeconds) {
+  for (const std::size_t servers : {0U, 2U}) {
+    TaskCluster cluster(2, servers, kShort + Words{"--ps-log"});
+    EXPECT_EQ(cluster.wait(0).status, 0);
+    const auto end = std::chrono::steady_clock::now();
+    cluster.wait_all();
+    EXPECT_LT(std::chrono::steady_clock::now() - end, std::chrono::seconds(10));
+  }
+}
+
+// How long a wait for this had lasted when its task first said so; nothing while it has not.
+std::optional<double> reported_after(const std::string& log, const std::string& cause) {
+  std::smatch found;
+  if (!std::regex_search(log, found, std::regex("waits ([0-9.]+) s for " + cause))) {
+    return std::nullopt;
+  }
+  return std::stod(found[1]);
+}
+
+TEST(ClusterFailure, AStallIsReportedWithItsCauseInTime) {
+  for (const std::size_t servers : {0U, 1U}) {
+    const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+    Launched cluster(servers, flags + Words{"--step-ms", "10", "--peer-timeout-ms", "5000"},
+                     {"MUSTER_STALL_SECONDS=1"});
+    ASSERT_TRUE(eventually([&] { return cluster.says("chief", "saved checkpoint step=10"); }));
+    cluster.send("worker0", SIGSTOP);
+    // Whoever needs its gradients names it; a chief with ps tasks names those that it waits for.
+    const std::string task = servers == 0 ? "chief" : "ps";
+    std::optional<double> after;
+    EXPECT_TRUE(eventually([&] {
+      after = reported_after(cluster.log(task), "worker:0: ");
+      return after.has_value();
+    })) << cluster.log(task);
+    EXPECT_GE(after.value_or(0), 1);
+    EXPECT_LT(after.value_or(100), 3);
+    if (servers > 0) {
+      EXPECT_TRUE(eventually([&] { return reported_after(cluster.log("chief"), "ps:0: "); }));
+    }
+    cluster.send("worker0", SIGCONT);
+    EXPECT_EQ(cluster.wait().status, 0);
+  }
+}
 
 struct Pause {
   std::size_t ps;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -308,6 +309,28 @@ void Membership::connect_control(const Deadline& deadline) {
   }
 }
 
+// Who comes when the run is over finds nobody at the chief's address, and need not look for long.
+void Membership::meet_chief() {
+  const auto patience = config_.is_chief()
+                            ? std::chrono::milliseconds(config_.session_creation_timeout_secs)
+                            : std::min<std::chrono::milliseconds>(
+                                  config_.join_timeout, config_.session_creation_timeout_secs);
+  const Deadline deadline = Deadline::after(patience);
+  try {
+    for (;;) {
+      connect_control(deadline);
+      const std::lock_guard lock(mutex_);
+      if (chief_terms_) return;
+    }
+  } catch (Unavailable& error) {
+    error.add_context(fmt::format(
+        "{} has not met {} within {:.0f} s (RunConfig::join_timeout); either it has not been "
+        "started, or the run is over",
+        self_.task, chief_.task.name(), std::chrono::duration<double>(patience).count()));
+    throw;
+  }
+}
+
 RunTerms Membership::join(const RunTerms& own) {
   terms_ = own;
   if (config_.is_chief()) {
@@ -325,12 +348,7 @@ RunTerms Membership::join(const RunTerms& own) {
       [this](std::unique_ptr<net::Connection> connection) { accept(std::move(connection)); },
       net::ConnectionOptions{.max_body = kLargestBody});
   beat_thread_ = std::jthread([this] { beat(); });
-  const Deadline deadline = Deadline::after(config_.session_creation_timeout_secs);
-  for (;;) {
-    connect_control(deadline);
-    const std::lock_guard lock(mutex_);
-    if (chief_terms_) break;
-  }
+  meet_chief();
   terms_ = *chief_terms_;
   return terms_;
 }

@@ -63,6 +63,7 @@ class Membership {
   using Connections = std::vector<std::unique_ptr<net::Connection>>;
 
   void accept(std::unique_ptr<net::Connection> connection);
+  void meet_chief();
   void connect_control(const Deadline& deadline);
   void listen_to_control(const std::shared_ptr<net::Connection>& control);
   void handle(const net::Frame& frame);
