@@ -7,26 +7,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <memory>
-#include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "muster/base/random.h"
-#include "muster/checkpoint/checkpoint.h"
 #include "muster/launch/ports.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 #include "tests/latest_hash.h"
+#include "tests/task_cluster.h"
 
 namespace muster {
 namespace {
 
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::RunningProgram;
@@ -55,89 +51,13 @@ std::string hash_alone(const Words& flags) {
   return hash_of(folder.path());
 }
 
-std::string addresses(std::span<const std::uint16_t> ports) {
-  std::string list;
-  for (const auto port : ports) {
-    list += fmt::format("{}\"127.0.0.1:{}\"", list.empty() ? "" : ", ", port);
-  }
-  return list;
-}
-
-/// A chief, workers and servers, each with a model folder of its own: there is no shared disk.
-class Cluster {
- public:
-  Cluster(std::size_t workers, std::size_t servers, Words flags)
-      : workers_(workers), flags_(std::move(flags)) {
-    const auto ports = launch::free_ports(1 + workers + servers, {});
-    const std::span all(ports);
-    cluster_ =
-        fmt::format(R"({{"chief": [{}], "worker": [{}], "ps": [{}]}})", addresses(all.first(1)),
-                    addresses(all.subspan(1, workers)), addresses(all.last(servers)));
-    tasks_.resize(1 + workers + servers);
-    for (std::size_t i = 0; i < tasks_.size(); ++i) start(i);
-  }
-  Cluster(std::size_t workers, Words flags) : Cluster(workers, 0, std::move(flags)) {}
-
-  // Task 0 is the chief, then come workers, then servers.
-  void start(std::size_t task) {
-    const std::string type = task == 0 ? "chief" : task <= workers_ ? "worker" : "ps";
-    const auto index = task == 0 ? 0 : task <= workers_ ? task - 1 : task - 1 - workers_;
-    const std::string environment =
-        fmt::format(R"(TF_CONFIG={{"cluster": {}, "task": {{"type": "{}", "index": {}}}}})",
-                    cluster_, type, index);
-    const Path folder = folder_.path() / fmt::format("{}-{}", type, index);
-    tasks_[task] = std::make_unique<RunningProgram>(
-        CLUSTER_JOB, Words{"--model-dir", folder.string()} + flags_,
-        testing::ProgramOptions{.environment = {environment}});
-  }
-  void kill(std::size_t task, int signal = SIGKILL) { tasks_[task]->send(signal); }
-  bool ended(std::size_t task) { return tasks_[task]->ended(); }
-  Outcome wait(std::size_t task) { return tasks_[task]->wait(); }
-  std::size_t size() const { return tasks_.size(); }
-
-  Path chief_folder() const { return folder_.path() / "chief-0"; }
-  void wait_all() {
-    for (std::size_t i = 0; i < tasks_.size(); ++i) {
-      const Outcome outcome = wait(i);
-      EXPECT_EQ(outcome.status, 0) << "task " << i << "\n" << outcome.err;
-    }
-  }
-  // The chief's end is the run's; a task that came too late to learn of it is ended by whoever
-  // started it, as launch does.
-  void wait_for_chief_and_end_the_rest() {
-    const Outcome chief = wait(0);
-    EXPECT_EQ(chief.status, 0) << chief.err;
-    for (std::size_t i = 1; i < tasks_.size(); ++i) {
-      kill(i, SIGTERM);
-      const Outcome outcome = wait(i);
-      EXPECT_THAT(outcome.status, AnyOf(0, 128 + SIGTERM)) << "task " << i << "\n" << outcome.err;
-    }
-  }
-  // Until the chief has saved this step or a later one.
-  void wait_for_step(std::int64_t step) {
-    for (;;) {
-      const auto latest = latest_checkpoint(chief_folder());
-      if (latest && checkpoint_step(*latest).value_or(-1) >= step) return;
-      ASSERT_FALSE(ended(0)) << wait(0).err;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-  }
-
- private:
-  TempDir folder_;
-  std::size_t workers_;
-  Words flags_;
-  std::string cluster_;
-  std::vector<std::unique_ptr<RunningProgram>> tasks_;
-};
-
 TEST(Collective, GivesTheWeightsOfOneProcess) {
   for (const std::string replicas : {"4", "3"}) {
     const Words flags{"--steps", "40", "--replicas", replicas};
     const std::string alone = hash_alone(flags);
     for (const std::size_t workers : {1U, 3U}) {
       for (const std::string slice_above : {"0", "1000000"}) {
-        Cluster cluster(workers, flags + Words{"--slice-above", slice_above});
+        TaskCluster cluster(workers, 0, flags + Words{"--slice-above", slice_above});
         cluster.wait_all();
         EXPECT_EQ(hash_of(cluster.chief_folder()), alone)
             << replicas << " replicas, " << workers << " workers, slices above " << slice_above;
@@ -148,7 +68,7 @@ TEST(Collective, GivesTheWeightsOfOneProcess) {
 
 TEST(Collective, TowersInsideTasksChangeNothing) {
   const Words flags{"--steps", "40", "--replicas", "4"};
-  Cluster cluster(1, flags + Words{"--concurrent", "2"});
+  TaskCluster cluster(1, 0, flags + Words{"--concurrent", "2"});
   cluster.wait_all();
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
@@ -176,14 +96,14 @@ TEST(Collective, TasksThatKnowOneAddressAloneFindEachOther) {
 TEST(Collective, EndsTogetherWhenUnevenInputsEnd) {
   // 34, 20 and 34 examples: 5, 3 and 5 batches.
   const Words flags{"--steps", "1000", "--replicas", "3", "--examples", "102"};
-  Cluster cluster(2, flags);
+  TaskCluster cluster(2, 0, flags);
   cluster.wait_all();
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
 TEST(Collective, GoesOnWithoutAWorkerAndTakesItBack) {
   const Words flags{"--steps", "200", "--replicas", "4", "--save-steps", "10"};
-  Cluster cluster(2, flags + Words{"--step-ms", "10"});
+  TaskCluster cluster(2, 0, flags + Words{"--step-ms", "10"});
   cluster.wait_for_step(10);
   cluster.kill(1);
   EXPECT_EQ(cluster.wait(1).status, 128 + SIGKILL);
@@ -195,7 +115,7 @@ TEST(Collective, GoesOnWithoutAWorkerAndTakesItBack) {
 
 TEST(Collective, ARestartedChiefGoesOnFromWhatTheWorkersHave) {
   const Words flags{"--steps", "60", "--replicas", "2"};
-  Cluster cluster(1, flags + Words{"--step-ms", "20", "--save-steps", "20"});
+  TaskCluster cluster(1, 0, flags + Words{"--step-ms", "20", "--save-steps", "20"});
   cluster.wait_for_step(20);
   cluster.kill(0);
   const Outcome killed = cluster.wait(0);
@@ -207,7 +127,7 @@ TEST(Collective, ARestartedChiefGoesOnFromWhatTheWorkersHave) {
 
 TEST(Collective, APausedWorkerIsLeftBehindAndComesBack) {
   const Words flags{"--steps", "200", "--replicas", "4", "--save-steps", "10"};
-  Cluster cluster(1, flags + Words{"--step-ms", "10", "--peer-timeout-ms", "1000"});
+  TaskCluster cluster(1, 0, flags + Words{"--step-ms", "10", "--peer-timeout-ms", "1000"});
   cluster.wait_for_step(10);
   cluster.kill(1, SIGSTOP);
   cluster.wait_for_step(30);
@@ -218,7 +138,7 @@ TEST(Collective, APausedWorkerIsLeftBehindAndComesBack) {
 
 TEST(Collective, KilledAtRandomItEndsWithTheWeightsOfAQuietRun) {
   const Words flags{"--steps", "150", "--replicas", "4", "--save-steps", "10"};
-  Cluster cluster(3, flags + Words{"--step-ms", "10"});
+  TaskCluster cluster(3, 0, flags + Words{"--step-ms", "10"});
   Random random(7, 0, 0);
   for (std::int64_t step = 10; step <= 120; step += 10) {
     cluster.wait_for_step(step);
@@ -233,7 +153,7 @@ TEST(Collective, KilledAtRandomItEndsWithTheWeightsOfAQuietRun) {
 
 TEST(Collective, AStopSignalToAWorkerHandsItsReplicasBack) {
   const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
-  Cluster cluster(1, flags + Words{"--step-ms", "10"});
+  TaskCluster cluster(1, 0, flags + Words{"--step-ms", "10"});
   cluster.wait_for_step(10);
   cluster.kill(1, SIGTERM);
   EXPECT_EQ(cluster.wait(1).status, 128 + SIGTERM);
@@ -243,7 +163,7 @@ TEST(Collective, AStopSignalToAWorkerHandsItsReplicasBack) {
 
 TEST(Collective, AStopSignalToTheChiefEndsAllAtOneStepAndTheRunResumes) {
   const Words flags{"--steps", "60", "--replicas", "2", "--save-steps", "10"};
-  Cluster cluster(1, flags + Words{"--step-ms", "10"});
+  TaskCluster cluster(1, 0, flags + Words{"--step-ms", "10"});
   cluster.wait_for_step(10);
   cluster.kill(0, SIGTERM);
   EXPECT_EQ(cluster.wait(0).status, 128 + SIGTERM);
@@ -275,7 +195,7 @@ TEST(Collective, AStopSignalEndsATaskThatWaitsForOthers) {
 TEST(Collective, WorkersGiveUpOnAChiefThatDoesNotComeBackAndNameIt) {
   const Words flags{"--steps",   "1000", "--replicas",        "2",   "--save-steps", "10",
                     "--step-ms", "10",   "--join-timeout-ms", "1000"};
-  Cluster cluster(1, flags);
+  TaskCluster cluster(1, 0, flags);
   cluster.wait_for_step(10);
   cluster.kill(0);
   const Outcome worker = cluster.wait(1);
@@ -290,7 +210,7 @@ TEST(ParameterServer, GivesTheWeightsOfOneProcess) {
     for (const std::size_t servers : {1U, 2U, 3U}) {
       for (const std::size_t workers : {0U, 1U, 3U}) {
         if (replicas == "3" && servers != 2) continue;
-        Cluster cluster(workers, servers, flags);
+        TaskCluster cluster(workers, servers, flags);
         cluster.wait_all();
         EXPECT_EQ(hash_of(cluster.chief_folder()), alone)
             << replicas << " replicas, " << workers << " workers, " << servers << " servers";
@@ -301,14 +221,14 @@ TEST(ParameterServer, GivesTheWeightsOfOneProcess) {
 
 TEST(ParameterServer, EndsTogetherWhenUnevenInputsEnd) {
   const Words flags{"--steps", "1000", "--replicas", "3", "--examples", "102"};
-  Cluster cluster(2, 2, flags);
+  TaskCluster cluster(2, 2, flags);
   cluster.wait_all();
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
 TEST(ParameterServer, GoesOnWithoutAWorkerAndTakesItBack) {
   const Words flags{"--steps", "200", "--replicas", "4", "--save-steps", "10"};
-  Cluster cluster(2, 2, flags + Words{"--step-ms", "10"});
+  TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10"});
   cluster.wait_for_step(10);
   cluster.kill(1);
   EXPECT_EQ(cluster.wait(1).status, 128 + SIGKILL);
@@ -320,7 +240,7 @@ TEST(ParameterServer, GoesOnWithoutAWorkerAndTakesItBack) {
 
 TEST(ParameterServer, ARestartedChiefTakesWhatTheServersHave) {
   const Words flags{"--steps", "60", "--replicas", "2"};
-  Cluster cluster(1, 2, flags + Words{"--step-ms", "20", "--save-steps", "20"});
+  TaskCluster cluster(1, 2, flags + Words{"--step-ms", "20", "--save-steps", "20"});
   cluster.wait_for_step(20);
   cluster.kill(0);
   EXPECT_EQ(cluster.wait(0).status, 128 + SIGKILL);
@@ -331,7 +251,7 @@ TEST(ParameterServer, ARestartedChiefTakesWhatTheServersHave) {
 
 TEST(ParameterServer, AfterTheLossOfAServerAllGoBackToTheLastCheckpoint) {
   const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
-  Cluster cluster(1, 2, flags + Words{"--step-ms", "10"});
+  TaskCluster cluster(1, 2, flags + Words{"--step-ms", "10"});
   cluster.wait_for_step(20);
   cluster.kill(2);
   EXPECT_EQ(cluster.wait(2).status, 128 + SIGKILL);
@@ -348,7 +268,7 @@ TEST(ParameterServer, AfterTheLossOfAServerAllGoBackToTheLastCheckpoint) {
 TEST(ParameterServer, AServerThatDoesNotComeBackIsNamed) {
   const Words flags{"--steps",   "1000", "--replicas",        "2",   "--save-steps", "10",
                     "--step-ms", "10",   "--join-timeout-ms", "1000"};
-  Cluster cluster(1, 1, flags);
+  TaskCluster cluster(1, 1, flags);
   cluster.wait_for_step(10);
   cluster.kill(2);
   for (const std::size_t task : {0U, 1U}) {
@@ -360,7 +280,7 @@ TEST(ParameterServer, AServerThatDoesNotComeBackIsNamed) {
 
 TEST(ParameterServer, KilledAtRandomItEndsWithTheWeightsOfAQuietRun) {
   const Words flags{"--steps", "150", "--replicas", "4", "--save-steps", "10"};
-  Cluster cluster(2, 2, flags + Words{"--step-ms", "10"});
+  TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10"});
   Random random(7, 0, 0);
   for (std::int64_t step = 10; step <= 120; step += 10) {
     cluster.wait_for_step(step);

@@ -57,6 +57,10 @@ class TaskCluster {
         testing::operator+(testing::Words{"--model-dir", folder(task).string()}, flags_), own);
   }
   void kill(std::size_t task, int signal = SIGKILL) { tasks_[task]->send(signal); }
+  /// Whether it has written this to its log.
+  bool says(std::size_t task, const std::string& words) const {
+    return tasks_[task]->err().find(words) != std::string::npos;
+  }
   /// As whoever watches over tasks does.
   void kill_and_start(std::size_t task) {
     kill(task);
@@ -84,11 +88,15 @@ class TaskCluster {
     }
     return chief.err;
   }
+  /// Of the chief's last checkpoint; 0 without one.
+  std::int64_t saved_step() const {
+    const auto latest = latest_checkpoint(chief_folder());
+    return latest ? checkpoint_step(*latest).value_or(0) : 0;
+  }
   /// Until the chief has saved this step or a later one; false when it ended before.
   bool wait_for_step(std::int64_t step) {
     while (!ended(0)) {
-      const auto latest = latest_checkpoint(chief_folder());
-      if (latest && checkpoint_step(*latest).value_or(-1) >= step) return true;
+      if (saved_step() >= step && latest_checkpoint(chief_folder())) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     const testing::Outcome chief = wait(0);

@@ -41,6 +41,8 @@ class RunningProgram {
   RunningProgram& operator=(const RunningProgram&) = delete;
 
   void send(int signal) const;
+  /// What it has written to its standard error so far.
+  std::string err() const { return read_bytes(folder_ / "err"); }
   /// Whether it has ended by itself or by a signal.
   bool ended();
   /// Waits for its end.
