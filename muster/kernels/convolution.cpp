@@ -73,10 +73,15 @@ void copy_window(const float* from, std::int64_t height, std::int64_t width, con
 /// whole tiles.
 void correlate(const std::vector<float>& weights, const std::vector<std::int64_t>& offsets,
                const float* planes, std::int64_t length, float* to, std::int64_t to_stride) {
-  const std::int64_t rows = tiles().rows;
-  const auto panels = static_cast<std::int64_t>(weights.size() / offsets.size()) / rows;
+  const Tiles& tile = tiles();
+  const auto depth = static_cast<std::int64_t>(offsets.size());
+  const std::int64_t panel = depth * tile.rows;
+  const std::int64_t panels = static_cast<std::int64_t>(weights.size()) / panel;
   for (std::int64_t p = 0; p < panels; ++p) {
-    correlate_panel(weights, p, offsets, planes, length, to + p * rows * to_stride, to_stride);
+    for (std::int64_t q = 0; q < length; q += tile.columns) {
+      tile.outer(depth, weights.data() + p * panel, planes + q, offsets.data(),
+                 to + p * tile.rows * to_stride + q, to_stride, /*add=*/false);
+    }
   }
 }
 
@@ -308,7 +313,7 @@ class WeightGradient {
         // Beyond the last column it is the last once more, and nobody reads the sum.
         b[j] = memory.planes + offsets[static_cast<std::size_t>(std::min(k + j, columns - 1))];
       }
-      tile.dot({.length = g_.length()}, a, b, totals);
+      tile.dot(g_.length(), a, b, totals);
     }
   }
 

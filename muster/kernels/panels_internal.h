@@ -32,18 +32,4 @@ std::vector<float> pack_weights(std::int64_t rows, std::int64_t depth, WeightAt 
   return packed;
 }
 
-/// to[i][q] = sum over k of weights(i, k) * planes[offsets[k] + q] for `length` positions and the
-/// rows of one panel; rows of `to` are `to_stride` apart, at least length rounded up to whole
-/// tiles.
-inline void correlate_panel(const std::vector<float>& weights, std::int64_t panel,
-                            const std::vector<std::int64_t>& offsets, const float* planes,
-                            std::int64_t length, float* to, std::int64_t to_stride) {
-  const Tiles& tile = tiles();
-  const auto depth = static_cast<std::int64_t>(offsets.size());
-  const float* const panel_weights = weights.data() + panel * depth * tile.rows;
-  for (std::int64_t q = 0; q < length; q += tile.columns) {
-    tile.outer(depth, panel_weights, planes + q, offsets.data(), to + q, to_stride, /*add=*/false);
-  }
-}
-
 }  // namespace muster::kernels

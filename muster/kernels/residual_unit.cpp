@@ -17,7 +17,7 @@ namespace {
 
 // What every processor has; the products are in tiles_*.cpp.
 typedef float Vector __attribute__((vector_size(16), aligned(4), may_alias));
-constexpr std::int64_t kLanes = 4;
+constexpr std::int64_t kLanes = kTapLanes;
 
 inline Vector load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
 inline void store(float* to, Vector value) { *reinterpret_cast<Vector*>(to) = value; }
@@ -32,7 +32,7 @@ inline Vector where_active(Vector output, Vector gradient) {
   return output <= 0.0F ? splat(0) : gradient;
 }
 
-constexpr std::int64_t kTaps = 9;
+constexpr std::int64_t kKernel = kTaps * kTaps;
 
 /// How the channels of one image lie in memory so that all that one weight sees of a channel is
 /// contiguous: with zeros around, where the zero behind a row is also that before the next. Pixel
@@ -53,14 +53,8 @@ struct Planes {
   std::int64_t length() const { return (height - 1) * columns + width; }
   std::int64_t floats_of(std::int64_t channels) const { return channels * floats + kSlack; }
 
-  std::vector<std::int64_t> offsets(std::int64_t channels) const {
-    std::vector<std::int64_t> result;
-    for (std::int64_t c = 0; c < channels; ++c) {
-      for (std::int64_t tap = 0; tap < kTaps; ++tap) {
-        result.push_back(c * floats + tap / 3 * columns + tap % 3);
-      }
-    }
-    return result;
+  PlaneShape of(std::int64_t channels) const {
+    return {.channels = channels, .floats = floats, .columns = columns};
   }
 
   /// Calls body(place in the image, place in the plane behind first()) for every vector of pixels.
@@ -259,14 +253,19 @@ void fill_planes(const Planes& planes, std::int64_t channels, PixelsOf pixels_of
 
 // Calls body(row, its results) for all rows, a panel at a time, while its results are near.
 template <typename Body>
-void for_rows_of_panels(const Planes& planes, std::int64_t rows, const std::vector<float>& weights,
-                        const std::vector<std::int64_t>& offsets, const float* images,
-                        float* results, Body body) {
-  const std::int64_t height = tiles().rows;
+void for_rows_of_panels(const Planes& planes, std::int64_t channels, const float* image,
+                        std::int64_t rows, const std::vector<float>& weights, float* results,
+                        Body body) {
+  const Tiles& tile = tiles();
   const std::int64_t stride = padded_length(planes.length());
-  for (std::int64_t first = 0; first < rows; first += height) {
-    correlate_panel(weights, first / height, offsets, images, planes.length(), results, stride);
-    const std::int64_t end = std::min(first + height, rows);
+  const PlaneShape shape = planes.of(channels);
+  const float* panel = weights.data();
+  for (std::int64_t first = 0; first < rows; first += tile.rows) {
+    for (std::int64_t q = 0; q < planes.length(); q += tile.columns) {
+      tile.outer_3x3(shape, panel, image + q, results + q, stride);
+    }
+    panel += tile.rows * channels * kKernel;
+    const std::int64_t end = std::min(first + tile.rows, rows);
     for (std::int64_t row = first; row < end; ++row) body(row, results + (row - first) * stride);
   }
 }
@@ -280,10 +279,9 @@ at::Tensor convolve_images(const Planes& planes, std::int64_t batch, const at::T
   at::Tensor result = at::empty({batch, outputs, planes.height, planes.width}, weight.options());
   const Target target(result);
   const float* const weights = weight.data_ptr<float>();
-  const std::int64_t depth = channels * kTaps;
+  const std::int64_t depth = channels * kKernel;
   const auto packed = pack_weights(
       outputs, depth, [&](std::int64_t o, std::int64_t k) { return weights[o * depth + k]; });
-  const auto offsets = planes.offsets(channels);
   const std::int64_t image_floats = planes.floats_of(channels);
   const std::int64_t result_floats = tiles().rows * padded_length(planes.length());
   at::parallel_for(0, batch, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -293,7 +291,7 @@ at::Tensor convolve_images(const Planes& planes, std::int64_t batch, const at::T
     for (std::int64_t n = begin; n < end; ++n) {
       fill_planes(
           planes, channels, [&](std::int64_t c) { return pixels_of(n, c); }, image);
-      for_rows_of_panels(planes, outputs, packed, offsets, image, results,
+      for_rows_of_panels(planes, channels, image, outputs, packed, results,
                          [&](std::int64_t o, const float* row) {
                            float* const to = target.at(n, o);
                            planes.for_pixels([&](std::int64_t place, std::int64_t from) {
@@ -306,78 +304,69 @@ at::Tensor convolve_images(const Planes& planes, std::int64_t batch, const at::T
   return result;
 }
 
-/// The gradient of a convolution's weights over a few images whose planes lie one after the other.
+/// The gradient of a convolution's weights over a few images.
 class WeightGradient {
  public:
   WeightGradient(const Planes& planes, std::int64_t outputs, std::int64_t channels)
       : planes_(planes),
         outputs_(outputs),
-        gradient_step_(planes.floats_of(outputs)),
-        image_step_(planes.floats_of(channels)),
-        offsets_(planes.offsets(channels)) {}
+        channels_(channels),
+        panels_(at::divup(outputs, tiles().tap_rows)) {}
 
-  /// Adds to `to`, [output][channel][tap].
+  /// Memory for one image's gradients as add() reads them: panels of outputs, vectors side by side.
+  std::int64_t gradient_floats() const { return panels_ * panel_floats(); }
+
+  /// Where an output's vectors begin there, and how far apart they are.
+  float* first_vector(float* gradients, std::int64_t output) const {
+    const std::int64_t rows = tiles().tap_rows;
+    return gradients + output / rows * panel_floats() + output % rows * kTapLanes;
+  }
+  std::int64_t vector_step() const { return tiles().tap_rows * kTapLanes; }
+
+  /// Adds to `to`, [output][channel][kernel row][kernel column]. Images lie one after the other.
   void add(const float* gradients, const float* images, std::int64_t count, float* to) const {
     const Tiles& tile = tiles();
-    const DotPieces pieces{.length = planes_.length(),
-                           .count = count,
-                           .a_step = gradient_step_,
-                           .b_step = image_step_};
-    const float* a[kMaxDot];
-    const float* b[kMaxDot];
-    float lanes[kMaxDot * kMaxDot * kMaxLanes];
-    for (std::int64_t o = 0; o < outputs_; o += tile.dot_rows) {
-      // Beyond the last row or column it is the last once more, and nobody reads the sum.
-      for (std::int64_t i = 0; i < tile.dot_rows; ++i) {
-        a[i] = gradients + std::min(o + i, outputs_ - 1) * planes_.floats + planes_.first();
-      }
-      for (std::int64_t k = 0; k < columns(); k += tile.dot_columns) {
-        for (std::int64_t j = 0; j < tile.dot_columns; ++j) {
-          b[j] = images + offsets_[static_cast<std::size_t>(std::min(k + j, columns() - 1))];
-        }
-        std::fill_n(lanes, tile.dot_rows * tile.dot_columns * tile.lanes, 0.0F);
-        tile.dot(pieces, a, b, lanes);
-        add_tile(lanes, o, k, to);
+    const TapShape shape{.images = count,
+                         .gradient_step = gradient_floats(),
+                         .plane_step = planes_.floats_of(channels_),
+                         .height = planes_.height,
+                         .width = planes_.width,
+                         .plane_columns = planes_.columns};
+    float sums[kMaxRows * kTaps];
+    for (std::int64_t panel = 0; panel < panels_; ++panel) {
+      for (std::int64_t row = 0; row < channels_ * kTaps; ++row) {
+        tile.taps(shape, gradients + panel * panel_floats(),
+                  images + row / kTaps * planes_.floats + row % kTaps * planes_.columns, sums);
+        add_sums(sums, panel * tile.tap_rows, row, to);
       }
     }
   }
 
  private:
-  static constexpr std::size_t kMaxDot = 8;
-  static constexpr std::size_t kMaxLanes = 16;
+  static constexpr std::int64_t kMaxRows = 8;
 
-  std::int64_t columns() const { return static_cast<std::int64_t>(offsets_.size()); }
+  std::int64_t panel_floats() const { return planes_.pixels() * tiles().tap_rows; }
 
-  void add_tile(const float* lanes, std::int64_t output, std::int64_t column, float* to) const {
-    const Tiles& tile = tiles();
-    const std::int64_t rows = std::min(tile.dot_rows, outputs_ - output);
-    const std::int64_t width = std::min(tile.dot_columns, columns() - column);
-    for (std::int64_t i = 0; i < rows; ++i) {
-      for (std::int64_t j = 0; j < width; ++j) {
-        const float* const sums = lanes + (i * tile.dot_columns + j) * tile.lanes;
-        float sum = 0;
-        for (std::int64_t l = 0; l < tile.lanes; l += 4) {
-          sum += (sums[l] + sums[l + 1]) + (sums[l + 2] + sums[l + 3]);
-        }
-        to[(output + i) * columns() + column + j] += sum;
-      }
+  void add_sums(const float* sums, std::int64_t first_output, std::int64_t row, float* to) const {
+    const std::int64_t end = std::min(first_output + tiles().tap_rows, outputs_);
+    for (std::int64_t o = first_output; o < end; ++o) {
+      float* const place = to + (o * channels_ * kTaps + row) * kTaps;
+      for (std::int64_t j = 0; j < kTaps; ++j) place[j] += *sums++;
     }
   }
 
   const Planes& planes_;
-  std::int64_t outputs_;
-  std::int64_t gradient_step_, image_step_;
-  std::vector<std::int64_t> offsets_;
+  std::int64_t outputs_, channels_, panels_;
 };
 
 /// Images whose share of a weight's gradient is summed on its own: the shares are added up in their
 /// order, whatever threads made them.
 constexpr std::int64_t kImagesOfShare = 8;
 
-/// How many of them are looked at together: as many as a core's own cache holds.
-std::int64_t images_at_once(std::int64_t floats_of_image) {
-  constexpr std::int64_t kFloats = 100'000;
-  return std::clamp<std::int64_t>(kFloats / floats_of_image, 1, kImagesOfShare);
+/// How many of them are looked at together: small images pay for a sum's end more often.
+std::int64_t images_at_once(const Planes& planes) {
+  constexpr std::int64_t kPixels = 1024;
+  return std::clamp<std::int64_t>(kPixels / planes.pixels(), 1, kImagesOfShare);
 }
 
 at::Tensor sum_shares(const std::vector<float>& shares, const at::Tensor& weight) {
@@ -405,39 +394,52 @@ at::Tensor convolution_backward(const Planes& planes, std::int64_t batch, const 
   const std::int64_t channels = weight.size(1);
   const float* const weights = weight.data_ptr<float>();
   // The gradient of a pixel is a correlation with the weights turned around.
-  const auto packed = pack_weights(channels, outputs * kTaps, [&](std::int64_t c, std::int64_t k) {
-    return weights[(k / kTaps * channels + c) * kTaps + kTaps - 1 - k % kTaps];
-  });
-  const auto offsets = planes.offsets(outputs);
+  const auto packed =
+      pack_weights(channels, outputs * kKernel, [&](std::int64_t c, std::int64_t k) {
+        return weights[(k / kKernel * channels + c) * kKernel + kKernel - 1 - k % kKernel];
+      });
   const WeightGradient weight_gradient(planes, outputs, channels);
   const std::int64_t share_count = at::divup(batch, kImagesOfShare);
   std::vector<float> shares(static_cast<std::size_t>(share_count * weight.numel()));
-  const std::int64_t gradient_floats = planes.floats_of(outputs);
+  const std::int64_t plane_floats = planes.floats_of(outputs);
+  const std::int64_t gradient_floats = weight_gradient.gradient_floats();
+  const std::int64_t vector_step = weight_gradient.vector_step();
   const std::int64_t image_floats = planes.floats_of(channels);
-  const std::int64_t at_once = images_at_once(gradient_floats + image_floats);
+  const std::int64_t at_once = images_at_once(planes);
   const std::int64_t result_floats = tiles().rows * padded_length(planes.length());
   at::parallel_for(0, share_count, 1, [&](std::int64_t begin, std::int64_t end) {
-    Memory memory(at_once * (gradient_floats + image_floats) + result_floats);
+    Memory memory(plane_floats + at_once * (gradient_floats + image_floats) + result_floats);
+    float* const gradient_planes = memory.take_zeros(plane_floats);
     float* const gradients = memory.take_zeros(at_once * gradient_floats);
     float* const images = memory.take_zeros(at_once * image_floats);
     float* const results = memory.take(result_floats);
+    const auto input_gradient = [&](std::int64_t n, const float* image) {
+      for_rows_of_panels(planes, outputs, gradient_planes, channels, packed, results,
+                         [&](std::int64_t c, const float* row) {
+                           take(n, c, row, image + c * planes.floats + planes.first());
+                         });
+    };
     for (std::int64_t share = begin; share < end; ++share) {
       const std::int64_t last = std::min((share + 1) * kImagesOfShare, batch);
       for (std::int64_t first = share * kImagesOfShare; first < last; first += at_once) {
         const std::int64_t count = std::min(at_once, last - first);
         for (std::int64_t i = 0; i < count; ++i) {
-          const std::int64_t n = first + i;
           float* const gradient = gradients + i * gradient_floats;
           float* const image = images + i * image_floats;
+          for (std::int64_t o = 0; o < outputs; ++o) {
+            const auto pixels = gradient_of(first + i, o);
+            float* const plane = gradient_planes + o * planes.floats + planes.first();
+            float* next = weight_gradient.first_vector(gradient, o);
+            planes.for_pixels([&](std::int64_t from, std::int64_t place) {
+              const Vector vector = pixels(from);
+              store(plane + place, vector);
+              store(next, vector);
+              next += vector_step;
+            });
+          }
           fill_planes(
-              planes, outputs, [&](std::int64_t o) { return gradient_of(n, o); }, gradient);
-          fill_planes(
-              planes, channels, [&](std::int64_t c) { return pixels_of(n, c); }, image);
-          if (!input_gradient_wanted) continue;
-          for_rows_of_panels(planes, channels, packed, offsets, gradient, results,
-                             [&](std::int64_t c, const float* row) {
-                               take(n, c, row, image + c * planes.floats + planes.first());
-                             });
+              planes, channels, [&](std::int64_t c) { return pixels_of(first + i, c); }, image);
+          if (input_gradient_wanted) input_gradient(first + i, image);
         }
         weight_gradient.add(gradients, images, count, shares.data() + share * weight.numel());
       }

@@ -25,35 +25,35 @@ struct TileLoops {
   static Vector load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
   static void store(float* to, Vector value) { *reinterpret_cast<Vector*>(to) = value; }
 
-  template <typename RowOf>
-  static __attribute__((always_inline)) void outer_loop(std::int64_t depth, const float* a,
-                                                        RowOf row_of, float* c,
-                                                        std::int64_t c_stride, bool add) {
-    Vector sums[kRows][kVectors] = {};
-    for (std::int64_t k = 0; k < depth; ++k, a += kRows) {
-      const float* const b = row_of(k);
-      Vector columns[kVectors];
+  typedef Vector Sums[kRows][kVectors];
+
+  static __attribute__((always_inline)) void add_products(const float* a, const float* b,
+                                                          Sums& sums) {
+    Vector columns[kVectors];
 #pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) columns[j] = load(b + j * kLanes);
-      if constexpr (kMultipliesByLane) {
-        Vector rows[kRows / kLanes];
+    for (int j = 0; j < kVectors; ++j) columns[j] = load(b + j * kLanes);
+    if constexpr (kMultipliesByLane) {
+      Vector rows[kRows / kLanes];
 #pragma GCC unroll 8
-        for (int i = 0; i < kRows / kLanes; ++i) rows[i] = load(a + i * kLanes);
+      for (int i = 0; i < kRows / kLanes; ++i) rows[i] = load(a + i * kLanes);
 #pragma GCC unroll 16
-        for (int i = 0; i < kRows; ++i) {
+      for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 8
-          for (int j = 0; j < kVectors; ++j) {
-            sums[i][j] += rows[i / kLanes][i % kLanes] * columns[j];
-          }
-        }
-      } else {
-#pragma GCC unroll 16
-        for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 8
-          for (int j = 0; j < kVectors; ++j) sums[i][j] += a[i] * columns[j];
+        for (int j = 0; j < kVectors; ++j) {
+          sums[i][j] += rows[i / kLanes][i % kLanes] * columns[j];
         }
       }
+    } else {
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < kVectors; ++j) sums[i][j] += a[i] * columns[j];
+      }
     }
+  }
+
+  static __attribute__((always_inline)) void write(const Sums& sums, float* c,
+                                                   std::int64_t c_stride, bool add) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 8
@@ -62,6 +62,15 @@ struct TileLoops {
         store(place, add ? load(place) + sums[i][j] : sums[i][j]);
       }
     }
+  }
+
+  template <typename RowOf>
+  static __attribute__((always_inline)) void outer_loop(std::int64_t depth, const float* a,
+                                                        RowOf row_of, float* c,
+                                                        std::int64_t c_stride, bool add) {
+    Sums sums = {};
+    for (std::int64_t k = 0; k < depth; ++k, a += kRows) add_products(a, row_of(k), sums);
+    write(sums, c, c_stride, add);
   }
 
   static void outer(std::int64_t depth, const float* a, const float* b,
@@ -76,7 +85,7 @@ struct TileLoops {
         depth, a, [b](std::int64_t k) { return b + k * kColumns; }, c, c_stride, add);
   }
 
-  static void dot(const DotPieces& pieces, const float* const* a, const float* const* b,
+  static void dot(std::int64_t length, const float* const* a, const float* const* b,
                   float* totals) {
     Vector sums[kDotRows][kDotColumns];
 #pragma GCC unroll 16
@@ -85,19 +94,15 @@ struct TileLoops {
       for (int j = 0; j < kDotColumns; ++j)
         sums[i][j] = load(totals + (i * kDotColumns + j) * kLanes);
     }
-    for (std::int64_t piece = 0; piece < pieces.count; ++piece) {
-      const std::int64_t a_begin = piece * pieces.a_step;
-      const std::int64_t b_begin = piece * pieces.b_step;
-      for (std::int64_t q = 0; q < pieces.length; q += kLanes) {
-        Vector columns[kDotColumns];
+    for (std::int64_t q = 0; q < length; q += kLanes) {
+      Vector columns[kDotColumns];
 #pragma GCC unroll 8
-        for (int j = 0; j < kDotColumns; ++j) columns[j] = load(b[j] + b_begin + q);
+      for (int j = 0; j < kDotColumns; ++j) columns[j] = load(b[j] + q);
 #pragma GCC unroll 16
-        for (int i = 0; i < kDotRows; ++i) {
-          const Vector row = load(a[i] + a_begin + q);
+      for (int i = 0; i < kDotRows; ++i) {
+        const Vector row = load(a[i] + q);
 #pragma GCC unroll 8
-          for (int j = 0; j < kDotColumns; ++j) sums[i][j] += row * columns[j];
-        }
+        for (int j = 0; j < kDotColumns; ++j) sums[i][j] += row * columns[j];
       }
     }
     // Unrolled too: a loop would want the sums in memory, and the loop above with them.
@@ -109,8 +114,87 @@ struct TileLoops {
     }
   }
 
+  static void outer_3x3(const PlaneShape& shape, const float* a, const float* b, float* c,
+                        std::int64_t c_stride) {
+    Sums sums = {};
+    for (std::int64_t channel = 0; channel < shape.channels; ++channel, b += shape.floats) {
+      const float* row = b;
+      for (int y = 0; y < kTaps; ++y, row += shape.columns) {
+#pragma GCC unroll 3
+        for (int x = 0; x < kTaps; ++x, a += kRows) add_products(a, row + x, sums);
+      }
+    }
+    write(sums, c, c_stride, /*add=*/false);
+  }
+
+  static constexpr int kTapRows = kRows % 8 == 0 ? 8 : 4;
+  typedef float TapVector
+      __attribute__((vector_size(sizeof(float) * kTapLanes), aligned(4), may_alias));
+
+  static TapVector load_tap(const float* from) { return *reinterpret_cast<const TapVector*>(from); }
+
+  static void store_tap(float* to, TapVector value) { *reinterpret_cast<TapVector*>(to) = value; }
+
+  // {a0 + a1, a2 + a3, b0 + b1, b2 + b3}
+  static TapVector add_pairs(TapVector a, TapVector b) {
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+  }
+
+  typedef TapVector TapSums[kTapRows][kTaps];
+
+  static __attribute__((always_inline)) void add_taps(const float* gradient, const float* plane,
+                                                      TapSums& sums) {
+    TapVector columns[kTaps];
+#pragma GCC unroll 3
+    for (int j = 0; j < kTaps; ++j) columns[j] = load_tap(plane + j);
+#pragma GCC unroll 8
+    for (int i = 0; i < kTapRows; ++i) {
+      const TapVector of_output = load_tap(gradient + i * kTapLanes);
+#pragma GCC unroll 3
+      for (int j = 0; j < kTaps; ++j) sums[i][j] += of_output * columns[j];
+    }
+  }
+
+  static void taps(const TapShape& shape, const float* gradients, const float* plane,
+                   float* totals) {
+    constexpr int kStep = kTapRows * kTapLanes;
+    TapSums sums = {};
+    for (std::int64_t n = 0; n < shape.images; ++n) {
+      const float* gradient = gradients + n * shape.gradient_step;
+      const float* row = plane + n * shape.plane_step;
+      for (std::int64_t y = 0; y < shape.height; ++y, row += shape.plane_columns) {
+        std::int64_t x = 0;
+        // Two at a time: rows are short, and the ends of loops count.
+        for (; x + 2 * kTapLanes <= shape.width; x += 2 * kTapLanes, gradient += 2 * kStep) {
+          add_taps(gradient, row + x, sums);
+          add_taps(gradient + kStep, row + x + kTapLanes, sums);
+        }
+        for (; x < shape.width; x += kTapLanes, gradient += kStep) {
+          add_taps(gradient, row + x, sums);
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < kTapRows * kTaps; i += 4) {
+      const auto sum = [&sums](int k) { return sums[k / kTaps][k % kTaps]; };
+      store_tap(totals + i,
+                add_pairs(add_pairs(sum(i), sum(i + 1)), add_pairs(sum(i + 2), sum(i + 3))));
+    }
+  }
+
   static constexpr Tiles table(const char* name) {
-    return {name, kRows, kColumns, kDotRows, kDotColumns, kLanes, outer, outer_packed, dot};
+    return {.name = name,
+            .rows = kRows,
+            .columns = kColumns,
+            .dot_rows = kDotRows,
+            .dot_columns = kDotColumns,
+            .lanes = kLanes,
+            .outer = outer,
+            .outer_packed = outer_packed,
+            .dot = dot,
+            .outer_3x3 = outer_3x3,
+            .tap_rows = kTapRows,
+            .taps = taps};
   }
 };
 
