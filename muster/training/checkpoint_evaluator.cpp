@@ -6,6 +6,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
+#include "muster/checkpoint/checkpoint.h"
 
 namespace muster::internal {
 namespace {
@@ -30,8 +31,9 @@ class EndEarlyHook : public Hook {
 
 }  // namespace
 
-CheckpointEvaluator::CheckpointEvaluator(Estimator& estimator, const EvalSpec& spec)
-    : estimator_(estimator), spec_(spec) {
+CheckpointEvaluator::CheckpointEvaluator(Estimator& estimator, const EvalSpec& spec,
+                                         const EvaluationPace& pace)
+    : estimator_(estimator), spec_(spec), pace_(pace) {
   options_ = {.steps = spec.steps, .hooks = spec.hooks, .name = spec.name};
   options_.hooks.push_back(std::make_shared<EndEarlyHook>(abandoned_));
 }
@@ -42,11 +44,12 @@ std::chrono::seconds CheckpointEvaluator::time_left() const {
 }
 
 bool CheckpointEvaluator::is_due(std::int64_t step) const {
+  if (pace_.only_the_last || step - evaluated_step_ < pace_.min_steps) return false;
   return spec_.every_steps ? step % *spec_.every_steps == 0 : time_left().count() <= 0;
 }
 
 void CheckpointEvaluator::log_not_due(std::int64_t step) const {
-  if (spec_.every_steps) return;
+  if (spec_.every_steps || time_left().count() <= 0) return;
   log::info(
       "Skip the current checkpoint eval due to throttle secs ({} secs): step={}, the next "
       "evaluation is due in {} s",
@@ -60,8 +63,9 @@ void CheckpointEvaluator::evaluate(const Path& checkpoint, bool is_the_final_exp
     result_.metrics = estimator_.evaluate(spec_.input_fn, options_);
     result_.exports.clear();
     evaluated_ = checkpoint;
+    evaluated_step_ = checkpoint_step(checkpoint).value_or(evaluated_step_);
   }
-  publish(checkpoint, is_the_final_export);
+  if (is_the_final_export || pace_.exports_between) publish(checkpoint, is_the_final_export);
 }
 
 void CheckpointEvaluator::publish(const Path& checkpoint, bool is_the_final_export) {

@@ -9,10 +9,19 @@
 
 namespace muster::internal {
 
+/// When checkpoints are evaluated and exported, beside what an EvalSpec says.
+struct EvaluationPace {
+  /// So many steps lie between two that are evaluated, at least.
+  std::int64_t min_steps = 1;
+  bool only_the_last = false;
+  /// Whether exporters are called while training goes on.
+  bool exports_between = true;
+};
+
 /// Evaluates and exports checkpoints as an EvalSpec says, each at most once.
 class CheckpointEvaluator {
  public:
-  CheckpointEvaluator(Estimator& estimator, const EvalSpec& spec);
+  CheckpointEvaluator(Estimator& estimator, const EvalSpec& spec, const EvaluationPace& pace = {});
   CheckpointEvaluator(const CheckpointEvaluator&) = delete;
   CheckpointEvaluator& operator=(const CheckpointEvaluator&) = delete;
 
@@ -20,9 +29,10 @@ class CheckpointEvaluator {
   bool is_due(std::int64_t step) const;
   /// Says so, if it is the time that keeps it.
   void log_not_due(std::int64_t step) const;
-  /// Evaluates the checkpoint, unless it was the last one evaluated, and calls the exporters. One
-  /// that fails does not keep the others from theirs: while training goes on its error is logged;
-  /// in the end the first one is thrown, naming exporter and checkpoint.
+  /// Evaluates the checkpoint, unless it was the last one evaluated, and calls the exporters, if
+  /// the pace has them called. One that fails does not keep the others from theirs: while training
+  /// goes on its error is logged; in the end the first one is thrown, naming exporter and
+  /// checkpoint.
   void evaluate(const Path& checkpoint, bool is_the_final_export);
   /// Ends an evaluation that another thread is in, with Cancelled.
   void abandon() { abandoned_ = true; }
@@ -38,9 +48,11 @@ class CheckpointEvaluator {
 
   Estimator& estimator_;
   const EvalSpec& spec_;
+  const EvaluationPace pace_;
   EvaluateOptions options_;
   std::atomic<bool> abandoned_ = false;
   Path evaluated_;
+  std::int64_t evaluated_step_ = 0;
   std::optional<Clock::time_point> last_start_;
   TrainAndEvaluateResult result_;
 };

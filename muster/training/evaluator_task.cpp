@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -21,11 +22,15 @@ using Sight = CheckpointFollower::Sight;
 // Between two warnings that nothing is there, as in the seeds.
 constexpr std::chrono::seconds kWarnEvery{600};
 
+using GoesOn = std::function<bool(const EvaluationResult&)>;
+
 class EvaluatorTask {
  public:
-  EvaluatorTask(Estimator& estimator, const TrainSpec& train_spec, const EvalSpec& eval_spec)
+  EvaluatorTask(Estimator& estimator, const TrainSpec& train_spec, const EvalSpec& eval_spec,
+                const GoesOn& goes_on)
       : config_(estimator.config()),
         start_delay_(eval_spec.start_delay_secs),
+        goes_on_(goes_on),
         evaluator_(estimator, eval_spec),
         follower_(evaluator_, config_.model_dir, train_spec.max_steps),
         at_start_(read_run_note(config_.model_dir)) {}
@@ -43,6 +48,7 @@ class EvaluatorTask {
   const RunConfig& config_;
   const Clock::time_point start_ = Clock::now();
   const std::chrono::seconds start_delay_;
+  const GoesOn& goes_on_;
   CheckpointEvaluator evaluator_;
   CheckpointFollower follower_;
   /// What was said of a run when this task began: perhaps of one before ours.
@@ -126,7 +132,14 @@ TrainAndEvaluateResult EvaluatorTask::run() {
       throw NotFound("the run has ended, and {} has no checkpoint to evaluate",
                      config_.model_dir.string());
     }
-    if (sight == Sight::kEvaluated && (over || follower_.is_at_max_steps())) break;
+    if (sight == Sight::kEvaluated) {
+      if (over || follower_.is_at_max_steps()) break;
+      if (goes_on_ && !goes_on_(evaluator_.result().metrics)) {
+        log::info("the evaluator ends: its predicate says so of step {}",
+                  follower_.evaluated_step());
+        return evaluator_.result();
+      }
+    }
     warn_of(sight);
     check_deadline(sight);
     sleep();
@@ -138,8 +151,8 @@ TrainAndEvaluateResult EvaluatorTask::run() {
 }  // namespace
 
 TrainAndEvaluateResult follow_training(Estimator& estimator, const TrainSpec& train_spec,
-                                       const EvalSpec& eval_spec) {
-  return EvaluatorTask(estimator, train_spec, eval_spec).run();
+                                       const EvalSpec& eval_spec, const GoesOn& goes_on) {
+  return EvaluatorTask(estimator, train_spec, eval_spec, goes_on).run();
 }
 
 }  // namespace muster::internal

@@ -1,20 +1,18 @@
 #include "muster/training/train_and_evaluate.h"
 
-#include <chrono>
 #include <memory>
 #include <optional>
-#include <string>
-#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/distribution/parameter_server.h"
-#include "muster/estimator/model_notes.h"
 #include "muster/training/background_evaluation_internal.h"
 #include "muster/training/checkpoint_evaluator_internal.h"
 #include "muster/training/cluster_member_internal.h"
 #include "muster/training/evaluator_task_internal.h"
 #include "muster/training/inference_graph_hook_internal.h"
+#include "muster/training/train_and_evaluate_internal.h"
+#include "muster/training/training_task_internal.h"
 
 namespace muster {
 namespace {
@@ -47,56 +45,21 @@ class EvaluatingListener : public CheckpointSaverListener {
   std::int64_t first_step_ = -1;
 };
 
-/// By this an evaluator knows when a run is over: its chief says so, once the last step is saved.
-class RunOnDisk {
- public:
-  explicit RunOnDisk(const RunConfig& config) : model_dir_(config.model_dir) {
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    note_.began_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-    write_run_note(model_dir_, note_);
-  }
-  void end(std::int64_t step) {
-    note_.ended = true;
-    note_.global_step = step;
-    write_run_note(model_dir_, note_);
-  }
-
- private:
-  const Path model_dir_;
-  RunNote note_;
-};
-
-/// Lines of the log carry the task's name while this lives.
-class TaskInLog {
- public:
-  explicit TaskInLog(std::string task) : before_(log::task()) { log::set_task(std::move(task)); }
-  ~TaskInLog() { log::set_task(before_); }
-  TaskInLog(const TaskInLog&) = delete;
-  TaskInLog& operator=(const TaskInLog&) = delete;
-
- private:
-  const std::string before_;
-};
-
 /// What the tasks that train have in common.
 struct Run {
   Estimator& estimator;
   const TrainSpec& train_spec;
   const EvalSpec& eval_spec;
+  const internal::RunExtras& extras;
 
-  TrainResult train(const Hooks& more_hooks, SavingListeners listeners = {}) const {
-    Hooks hooks = train_spec.hooks;
-    hooks.insert(hooks.end(), more_hooks.begin(), more_hooks.end());
-    // Also a chief without others may be followed by an evaluator.
-    const TaskEnvironment& environment = estimator.config().task;
-    std::optional<RunOnDisk> on_disk;
-    if (environment.is_chief && !environment.cluster.empty()) on_disk.emplace(estimator.config());
-    const TrainResult result =
-        estimator.train(train_spec.input_fn, {.max_steps = train_spec.max_steps,
-                                              .hooks = std::move(hooks),
-                                              .saving_listeners = std::move(listeners)});
-    if (on_disk) on_disk->end(result.global_step);
-    return result;
+  TrainResult train(const Hooks& more_hooks, const SavingListeners& more_listeners = {}) const {
+    TrainOptions options{.max_steps = train_spec.max_steps,
+                         .hooks = train_spec.hooks,
+                         .saving_listeners = extras.saving_listeners};
+    options.hooks.insert(options.hooks.end(), more_hooks.begin(), more_hooks.end());
+    options.saving_listeners.insert(options.saving_listeners.end(), more_listeners.begin(),
+                                    more_listeners.end());
+    return internal::train_as_task(estimator, train_spec.input_fn, options);
   }
   HookPtr graph_hook() const {
     return std::make_shared<internal::InferenceGraphHook>(estimator, eval_spec);
@@ -126,7 +89,7 @@ TrainAndEvaluateResult evaluate_last(internal::CheckpointEvaluator& evaluator,
 }
 
 TrainAndEvaluateResult train_alone(const Run& run) {
-  internal::CheckpointEvaluator evaluator(run.estimator, run.eval_spec);
+  internal::CheckpointEvaluator evaluator(run.estimator, run.eval_spec, run.extras.pace);
   const TrainResult trained =
       run.train({run.graph_hook()},
                 {std::make_shared<EvaluatingListener>(evaluator, run.train_spec.max_steps)});
@@ -136,7 +99,7 @@ TrainAndEvaluateResult train_alone(const Run& run) {
 TrainAndEvaluateResult train_as_master(const Run& run) {
   // One of its own, since the other trains meanwhile.
   Estimator evaluated(run.estimator.options(), run.estimator.config());
-  internal::CheckpointEvaluator evaluator(evaluated, run.eval_spec);
+  internal::CheckpointEvaluator evaluator(evaluated, run.eval_spec, run.extras.pace);
   const auto background = std::make_shared<internal::BackgroundEvaluation>(
       evaluator, evaluated.model_dir(), run.train_spec.max_steps);
   const TrainResult trained = run.train({run.graph_hook(), background});
@@ -175,22 +138,31 @@ void require_first_evaluator(const TaskSpec& task) {
 
 }  // namespace
 
+namespace internal {
+
 TrainAndEvaluateResult train_and_evaluate(Estimator& estimator, const TrainSpec& train_spec,
-                                          const EvalSpec& eval_spec) {
+                                          const EvalSpec& eval_spec, const RunExtras& extras) {
   train_spec.check();
   eval_spec.check();
   const TaskEnvironment& environment = estimator.config().task;
   if (environment.cluster.empty() && environment.is_alone()) {
-    return train_alone({estimator, train_spec, eval_spec});
+    return train_alone({estimator, train_spec, eval_spec, extras});
   }
   const TaskInLog named(environment.task.name());
   if (environment.is_evaluator()) {
     require_first_evaluator(environment.task);
-    return internal::follow_training(estimator, train_spec, eval_spec);
+    return follow_training(estimator, train_spec, eval_spec);
   }
-  if (environment.is_alone()) return train_alone({estimator, train_spec, eval_spec});
-  Estimator member = internal::cluster_member(estimator);
-  return run_in_cluster({member, train_spec, eval_spec});
+  if (environment.is_alone()) return train_alone({estimator, train_spec, eval_spec, extras});
+  Estimator member = cluster_member(estimator);
+  return run_in_cluster({member, train_spec, eval_spec, extras});
+}
+
+}  // namespace internal
+
+TrainAndEvaluateResult train_and_evaluate(Estimator& estimator, const TrainSpec& train_spec,
+                                          const EvalSpec& eval_spec) {
+  return internal::train_and_evaluate(estimator, train_spec, eval_spec, {});
 }
 
 }  // namespace muster

@@ -1,0 +1,116 @@
+// A training loop of one's own in a cluster: three arms of a spiral, told apart by a plain libtorch
+// module. docs/guides/own_loop.md walks through it.
+#include <fmt/core.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "muster/base/program.h"
+#include "muster/base/random.h"
+#include "muster/training/distributed_session.h"
+
+namespace {
+
+constexpr std::int64_t kArms = 3;
+constexpr std::int64_t kBatch = 64;
+// Points from here on are not trained with.
+constexpr std::int64_t kFirstTest = 1'000'000'000;
+
+struct SpiralNet : torch::nn::Module {
+  SpiralNet() {
+    hidden = register_module("hidden", torch::nn::Linear(2, 128));
+    norm = register_module("norm", torch::nn::BatchNorm1d(128));
+    dropout = register_module("dropout", torch::nn::Dropout(0.1));
+    logits = register_module("logits", torch::nn::Linear(128, kArms));
+  }
+  torch::Tensor forward(const torch::Tensor& points) {
+    return logits->forward(dropout->forward(norm->forward(torch::relu(hidden->forward(points)))));
+  }
+  torch::nn::Linear hidden{nullptr}, logits{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+  torch::nn::Dropout dropout{nullptr};
+};
+
+struct Points {
+  torch::Tensor at, arm;
+};
+
+// Points are functions of their numbers, so any task can make any of them.
+Points points(std::int64_t first, std::int64_t count) {
+  std::vector<float> xy;
+  std::vector<std::int64_t> arms;
+  for (std::int64_t n = first; n < first + count; ++n) {
+    muster::Random random(/*key=*/static_cast<std::uint64_t>(n));
+    const double radius = random.uniform(0.1, 1);
+    const double angle =
+        4 * radius + 2.0944 * static_cast<double>(n % kArms) + 0.5 * random.normal();
+    xy.push_back(static_cast<float>(radius * std::cos(angle)));
+    xy.push_back(static_cast<float>(radius * std::sin(angle)));
+    arms.push_back(n % kArms);
+  }
+  return {torch::tensor(xy).view({count, 2}), torch::tensor(arms)};
+}
+
+double accuracy(SpiralNet& net) {
+  const torch::NoGradGuard no_grad;
+  const Points test = points(kFirstTest, 1024);
+  net.eval();
+  const double right =
+      net.forward(test.at).argmax(1).eq(test.arm).to(torch::kFloat).mean().item<double>();
+  net.train();
+  return right;
+}
+
+struct Flags {
+  std::string job_dir = "spiral";
+  std::int64_t steps = 1000;
+  std::int64_t replicas = 0;
+  std::int64_t save_checkpoints_steps = 100;
+};
+
+void train(const Flags& flags) {
+  auto config = muster::RunConfig::from_env().with_model_dir(flags.job_dir);
+  config.replicas = flags.replicas;
+  config.threads_per_replica = 1;
+  config.save_checkpoints_steps = flags.save_checkpoints_steps;
+  muster::DistributedSession session({.module = [] { return std::make_shared<SpiralNet>(); },
+                                      .optimizers = {{"", muster::adam({.learning_rate = 0.01})}}},
+                                     {.config = config, .last_step = flags.steps});
+  while (!session.should_stop()) {
+    session.run<SpiralNet>([](SpiralNet& net, const muster::ReplicaBatch& at) {
+      // Replica r of R takes every R-th batch.
+      const Points batch = points((at.number * at.replicas + at.replica) * kBatch, kBatch);
+      return torch::nn::functional::cross_entropy(net.forward(batch.at), batch.arm);
+    });
+    if (session.is_chief() && session.global_step() % 200 == 0) {
+      fmt::print("step {} loss {:.4f} accuracy {:.3f}\n", session.global_step(), *session.loss(),
+                 accuracy(dynamic_cast<SpiralNet&>(session.module())));
+    }
+  }
+  session.close();
+}
+
+int run(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Trains a spiral in a loop of its own, alone or as a task of a cluster.");
+  app.add_option("--job-dir", flags.job_dir, "Checkpoints go here");
+  app.add_option("--steps", flags.steps, "Train up to this step");
+  app.add_option("--replicas", flags.replicas, "Batches of a step; 0: one for each task");
+  app.add_option("--save-checkpoints-steps", flags.save_checkpoints_steps);
+  CLI11_PARSE(app, argc, argv);
+  train(flags);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return muster::run_main([=] { return run(argc, argv); });
+}

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "muster/estimator/estimator.h"
+#include "muster/estimator/model_notes.h"
+
+namespace muster::internal {
+
+/// Lines of the log carry the task's name while this lives.
+class TaskInLog {
+ public:
+  explicit TaskInLog(std::string task);
+  ~TaskInLog();
+  TaskInLog(const TaskInLog&) = delete;
+  TaskInLog& operator=(const TaskInLog&) = delete;
+
+ private:
+  const std::string before_;
+};
+
+/// By this an evaluator knows when a run is over: its chief says so in the model folder, once the
+/// last step is saved. Only the chief of a cluster says anything, also one without other tasks,
+/// since an evaluator may follow it.
+class RunOnDisk {
+ public:
+  /// Says that a run begins.
+  explicit RunOnDisk(const RunConfig& config);
+  void end(std::int64_t step);
+
+ private:
+  const Path model_dir_;
+  /// Not set in a task that says nothing.
+  std::optional<RunNote> note_;
+};
+
+/// Trains as one task of a run, and tells evaluators of the run's end.
+TrainResult train_as_task(Estimator& estimator, const InputFn& input_fn,
+                          const TrainOptions& options);
+
+/// Waits so long, or until `over` says that it need not, which is asked twice a second. `reason`
+/// says for what, in the log and when it takes long. Throws Interrupted when a signal comes.
+void pause_for(std::chrono::seconds span, const std::string& reason,
+               const std::function<bool()>& over = {});
+
+}  // namespace muster::internal
