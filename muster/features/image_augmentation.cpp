@@ -24,24 +24,24 @@ Inside inside_of(std::int64_t image, std::int64_t crop, std::int64_t offset) {
   return {begin, std::clamp<std::int64_t>(image - offset, begin, crop)};
 }
 
-// Three channels are worth a loop that the compiler knows to be of three.
-void interleave_three(const std::uint8_t* planes, std::int64_t plane, std::int64_t count,
-                      std::int64_t step, std::uint8_t* out) {
-  const std::uint8_t* red = planes;
-  const std::uint8_t* green = planes + plane;
-  const std::uint8_t* blue = planes + 2 * plane;
+// Three channels are worth a loop that the compiler knows to be of three, and can do many pixels of
+// at a time.
+template <bool kMirrored>
+void interleave_three(const std::uint8_t* __restrict__ planes, std::int64_t plane,
+                      std::int64_t count, std::uint8_t* __restrict__ out) {
   for (std::int64_t i = 0; i < count; ++i) {
-    out[0] = red[i];
-    out[1] = green[i];
-    out[2] = blue[i];
-    out += step;
+    const std::int64_t from = kMirrored ? count - 1 - i : i;
+    out[3 * i] = planes[from];
+    out[3 * i + 1] = planes[plane + from];
+    out[3 * i + 2] = planes[2 * plane + from];
   }
 }
 
 void interleave(const std::uint8_t* planes, std::int64_t plane, std::int64_t channels,
-                std::int64_t count, std::int64_t step, std::uint8_t* out) {
-  for (std::int64_t i = 0; i < count; ++i, out += step) {
-    for (std::int64_t c = 0; c < channels; ++c) out[c] = planes[c * plane + i];
+                std::int64_t count, bool mirrored, std::uint8_t* out) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t from = mirrored ? count - 1 - i : i;
+    for (std::int64_t c = 0; c < channels; ++c) *out++ = planes[c * plane + from];
   }
 }
 
@@ -97,18 +97,18 @@ void crop_planes(std::span<const std::uint8_t> planes, const CropOptions& option
   const bool whole = rows.begin == 0 && rows.end == options.crop.height && columns.begin == 0 &&
                      columns.end == width;
   if (!whole) std::memset(pixels.data(), 0, pixels.size());
-  // A mirrored row is written from its end.
-  const std::int64_t first = crop.mirrored ? width - 1 - columns.begin : columns.begin;
-  const std::int64_t step = crop.mirrored ? -channels : channels;
+  const std::int64_t count = columns.end - columns.begin;
+  const std::int64_t first = crop.mirrored ? width - columns.end : columns.begin;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const std::uint8_t* source =
         planes.data() + (row + crop.top) * options.image.width + (columns.begin + crop.left);
     std::uint8_t* out = pixels.data() + (row * width + first) * channels;
-    const std::int64_t count = columns.end - columns.begin;
-    if (channels == 3) {
-      interleave_three(source, plane, count, step, out);
+    if (channels != 3) {
+      interleave(source, plane, channels, count, crop.mirrored, out);
+    } else if (crop.mirrored) {
+      interleave_three<true>(source, plane, count, out);
     } else {
-      interleave(source, plane, channels, count, step, out);
+      interleave_three<false>(source, plane, count, out);
     }
   }
 }

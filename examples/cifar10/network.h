@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "examples/cifar10/flags.h"
+#include "muster/features/image_augmentation.h"
+#include "muster/model/resnet.h"
+
+namespace cifar10 {
+
+struct NetworkOptions {
+  muster::ResNetOptions resnet{};
+  /// What is cut out of images that come whole: at random where the input says where, else from the
+  /// middle.
+  muster::CropOptions crop{};
+  /// Brings each image to mean 0 and variance 1 in the place of x / 128 - 1.
+  bool whitening = false;
+};
+
+/// The residual network with what belongs before and after it: crops, whitening, the seeds' names
+/// for predictions (`classes`, `probabilities`), and the input as a summary.
+class Network : public muster::ResNet {
+ public:
+  explicit Network(NetworkOptions options);
+
+  torch::Tensor forward(const muster::Features& features) override;
+  muster::EstimatorSpec call(const muster::Batch& batch, muster::Mode mode,
+                             const muster::Head* head) override;
+
+ private:
+  /// What the residual network sees.
+  at::Tensor prepared(const muster::Features& features) const;
+
+  NetworkOptions network_options_;
+};
+
+/// The lines that the seeds log for a tower, such as
+/// "image after unit resnet/tower_0/stage/residual_v1/: (?, 16, 32, 32)".
+std::vector<std::string> shape_lines(const NetworkOptions& options, int tower);
+/// "658651 trainable scalars in 131 variables, 3168 moving statistics in 86".
+std::string size_line(const NetworkOptions& options);
+
+}  // namespace cifar10

@@ -1,0 +1,232 @@
+#include "examples/cifar10/plan.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/thread_pool.h"
+
+namespace cifar10 {
+namespace {
+
+using muster::UsageError;
+
+constexpr std::array<std::int64_t, 3> kBoundaryEpochs{82, 123, 300};
+constexpr std::array<double, 4> kDivisors{1, 10, 100, 500};
+
+// Towers by name: those asked for, or GPUs from the first on.
+std::vector<std::string> devices_of(const Flags& flags, std::int64_t gpus, bool is_ps) {
+  if (!flags.devices.empty()) return flags.devices;
+  const std::int64_t wanted = flags.num_gpus.value_or(std::min<std::int64_t>(gpus, 1));
+  if (wanted > gpus && !is_ps) {
+    throw UsageError("--num-gpus={}, but {}; give --num-gpus={}{}", wanted,
+                     gpus == 0 ? "this machine has no GPU that libtorch can use"
+                               : fmt::format("this machine has {}", gpus),
+                     gpus, gpus == 0 ? " to train on the CPU" : "");
+  }
+  std::vector<std::string> devices;
+  for (std::int64_t i = 0; i < wanted; ++i) devices.push_back(fmt::format("cuda:{}", i));
+  if (devices.empty()) devices.push_back("cpu");
+  return devices;
+}
+
+void check_workers(const Flags& flags, const muster::TaskEnvironment& task) {
+  if (!flags.num_workers || *flags.num_workers == task.num_worker_replicas) return;
+  if (task.is_evaluator()) return;  // It is not told of the others.
+  if (task.is_alone()) {
+    throw UsageError(
+        "--num-workers={}, but this process trains alone: `muster launch --workers {} -- ...` "
+        "starts a cluster, or leave the flag out",
+        *flags.num_workers, *flags.num_workers - 1);
+  }
+  throw UsageError(
+      "--num-workers={}, but the cluster has {} tasks that train, its master or chief included; "
+      "leave the flag out, and the cluster's number is taken",
+      *flags.num_workers, task.num_worker_replicas);
+}
+
+void check_strategy(const Flags& flags, const muster::TaskEnvironment& task) {
+  if (flags.collective && task.num_ps_replicas > 0) {
+    throw UsageError(
+        "--collective: every task has a copy of the variables, so the cluster's {} ps would have "
+        "nothing to do; leave out the flag or the ps",
+        task.num_ps_replicas);
+  }
+  if (!flags.sync && task.num_ps_replicas == 0 && !task.is_evaluator()) {
+    throw UsageError(
+        "--sync=false: only ps tasks can apply gradients as they come, and there are none; leave "
+        "out the flag, or start ps tasks");
+  }
+}
+
+std::string python_bool(bool value) { return value ? "True" : "False"; }
+std::string quoted(const std::string& text) { return "'" + text + "'"; }
+
+template <typename T, typename Print>
+std::string or_none(const std::optional<T>& value, const Print& print) {
+  return value ? print(*value) : "None";
+}
+
+std::string name_of(muster::ComputeType type) {
+  switch (type) {
+    case muster::ComputeType::kFloat32:
+      return "float32";
+    case muster::ComputeType::kBfloat16:
+      return "bfloat16";
+    case muster::ComputeType::kFloat16:
+      return "float16";
+  }
+  return "?";
+}
+
+}  // namespace
+
+Layout layout_of(const Flags& flags, const muster::TaskEnvironment& task, std::int64_t gpus) {
+  check_workers(flags, task);
+  check_strategy(flags, task);
+  Layout layout;
+  const bool is_ps = task.task.type == muster::job::kPs;
+  layout.devices = devices_of(flags, gpus, is_ps);
+  layout.on_gpu = layout.devices.front().starts_with("cuda") && !is_ps;
+  if (flags.variable_strategy == "GPU" && !layout.on_gpu && !is_ps) {
+    throw UsageError("--variable-strategy=GPU, but there is no GPU among the towers: {}",
+                     fmt::join(layout.devices, ", "));
+  }
+  layout.tasks = std::max<std::int64_t>(1, task.num_worker_replicas);
+  const auto towers = static_cast<std::int64_t>(layout.devices.size());
+  layout.replicas = flags.replicas > 0 ? flags.replicas : layout.tasks * towers;
+  layout.step_images = flags.train_batch_size * layout.tasks;
+  if (layout.step_images % layout.replicas != 0) {
+    throw UsageError(
+        "--train-batch-size={} of {} tasks are {} images a step, which {} replicas cannot share "
+        "evenly",
+        flags.train_batch_size, layout.tasks, layout.step_images, layout.replicas);
+  }
+  layout.replica_batch = layout.step_images / layout.replicas;
+  if (is_ps) layout.devices = {"cpu"};
+  return layout;
+}
+
+muster::LearningRate schedule(double learning_rate, std::int64_t epoch_images,
+                              std::int64_t step_images) {
+  const std::int64_t epoch_steps = std::max<std::int64_t>(1, epoch_images / step_images);
+  std::vector<std::int64_t> boundaries;
+  for (const auto epochs : kBoundaryEpochs) boundaries.push_back(epochs * epoch_steps);
+  std::vector<double> rates;
+  for (const auto divisor : kDivisors) rates.push_back(learning_rate / divisor);
+  return muster::piecewise(std::move(boundaries), std::move(rates));
+}
+
+NetworkOptions network_options(const Flags& flags, const Layout& layout) {
+  NetworkOptions options;
+  options.resnet.num_layers = flags.num_layers;
+  options.resnet.batch_norm_decay = flags.batch_norm_decay;
+  options.resnet.batch_norm_epsilon = flags.batch_norm_epsilon;
+  options.resnet.channels_last =
+      flags.data_format.empty() ? layout.on_gpu : flags.data_format == "channels_last";
+  options.crop.image = {kSide, kSide};
+  options.crop.crop = {flags.image_size, flags.image_size};
+  // The seeds put 4 zeros around images that keep their size; smaller parts need none.
+  options.crop.padding = flags.image_size < kSide ? 0 : 4;
+  options.crop.mirror = true;
+  options.whitening = flags.whitening;
+  return options;
+}
+
+TrainingInput training_plan(const Flags& flags, const Layout& layout,
+                            std::vector<muster::Path> files, std::int64_t images) {
+  TrainingInput input{
+      .files = std::move(files), .images = images, .batch_size = layout.replica_batch};
+  if (flags.use_distortion_for_training) {
+    input.distortion = Distortion{.crop = network_options(flags, layout).crop,
+                                  .max_brightness = flags.brightness,
+                                  .min_contrast = flags.contrast_lower,
+                                  .max_contrast = flags.contrast_upper,
+                                  .crop_later = flags.gpu_augmentation};
+  }
+  // A thread makes more images than a CPU can train on, and takes none of its time while it waits.
+  const std::size_t processors = muster::ThreadPool::available_processors();
+  const std::size_t enough =
+      std::clamp<std::size_t>(processors / (2 * layout.devices.size()), 1, 4);
+  input.threads = flags.num_input_threads > 0 ? static_cast<std::size_t>(flags.num_input_threads)
+                  : layout.on_gpu             ? enough
+                                              : 1;
+  return input;
+}
+
+muster::RunConfig run_config(const Flags& flags, const Layout& layout,
+                             const muster::RunConfig& environment) {
+  if (flags.job_dir.empty() && environment.model_dir.empty()) {
+    throw UsageError("--job-dir is needed: checkpoints, events and exports go there");
+  }
+  if (flags.job_dir.empty()) {
+    muster::log::info("Using model_dir in TF_CONFIG: {}", environment.model_dir.string());
+  }
+  muster::RunConfigChanges changes{
+      .tf_random_seed = flags.seed,
+      .save_summary_steps = flags.save_summary_steps,
+      .keep_checkpoint_max = flags.keep_checkpoint_max,
+      .replicas = flags.replicas,
+      .threads_per_replica = flags.num_intra_threads,
+      .concurrent_replicas = flags.num_inter_threads,
+      .precision = flags.precision == "bfloat16" ? muster::ComputeType::kBfloat16
+                                                 : muster::ComputeType::kFloat32,
+      .devices = layout.devices,
+      .variable_strategy = flags.variable_strategy == "CPU" ? muster::VariableStrategy::kCpu
+                                                            : muster::VariableStrategy::kDevices,
+      .deterministic = flags.deterministic,
+      .capture_steps = flags.capture_steps,
+      .sync = flags.sync};
+  if (!flags.job_dir.empty()) changes.model_dir = muster::Path(flags.job_dir);
+  const std::int64_t save_steps =
+      flags.save_checkpoints_steps > 0 ? flags.save_checkpoints_steps : flags.eval_every;
+  if (save_steps > 0) changes.save_checkpoints_steps = save_steps;
+  if (flags.save_checkpoints_secs > 0) {
+    changes.save_checkpoints_secs = std::chrono::seconds(flags.save_checkpoints_secs);
+  }
+  return environment.replace(changes);
+}
+
+std::string config_line(const muster::RunConfig& config) {
+  const auto number = [](const auto& value) { return fmt::format("{}", value); };
+  const auto& task = config.task;
+  // Without either, the framework saves every 600 seconds.
+  auto save_secs = config.save_checkpoints_secs;
+  if (!save_secs && !config.save_checkpoints_steps) save_secs = std::chrono::seconds(600);
+  std::vector<std::string> devices;
+  for (const auto& device : config.devices) devices.push_back(quoted(device));
+  const std::vector<std::pair<const char*, std::string>> entries = {
+      {"_save_checkpoints_secs",
+       or_none(save_secs, [&](const auto& seconds) { return number(seconds.count()); })},
+      {"_num_ps_replicas", number(task.num_ps_replicas)},
+      {"_keep_checkpoint_max", number(config.keep_checkpoint_max)},
+      {"_task_type", quoted(task.task.type)},
+      {"_is_chief", python_bool(task.is_chief)},
+      {"_cluster_spec", task.cluster.to_string()},
+      {"_model_dir", quoted(config.model_dir.string())},
+      {"_save_checkpoints_steps", or_none(config.save_checkpoints_steps, number)},
+      {"_keep_checkpoint_every_n_hours", number(config.keep_checkpoint_every_n_hours)},
+      {"_tf_random_seed", or_none(config.tf_random_seed, number)},
+      {"_environment", quoted(task.environment)},
+      {"_num_worker_replicas", number(task.num_worker_replicas)},
+      {"_task_id", number(task.task.index)},
+      {"_save_summary_steps", number(config.save_summary_steps)},
+      {"_log_step_count_steps", number(config.log_step_count_steps)},
+      {"_evaluation_master", quoted(task.evaluation_master)},
+      {"_master", quoted(task.master)},
+      {"_replicas", number(config.replicas)},
+      {"_devices", fmt::format("[{}]", fmt::join(devices, ", "))},
+      {"_precision", quoted(name_of(config.precision))},
+      {"_deterministic", python_bool(config.deterministic)},
+      {"_capture_steps", python_bool(config.capture_steps)},
+      {"_sync", python_bool(config.sync)}};
+  std::vector<std::string> parts;
+  for (const auto& [key, value] : entries) parts.push_back(fmt::format("'{}': {}", key, value));
+  return fmt::format("Using config: {{{}}}", fmt::join(parts, ", "));
+}
+
+}  // namespace cifar10
