@@ -7,6 +7,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/version.h>
 
+#include <optional>
+
 namespace muster::compat {
 
 #define MUSTER_TORCH_AT_LEAST(major, minor) \
@@ -28,6 +30,21 @@ inline bool autocast_is_on_for_cpu() {
   return at::autocast::is_autocast_enabled(at::kCPU);
 #else
   return at::autocast::is_cpu_enabled();
+#endif
+}
+
+/// The type of an AutocastScope for this device that is open on this thread, or nothing.
+inline std::optional<at::ScalarType> autocast_type(at::DeviceType device) {
+#if MUSTER_TORCH_AT_LEAST(2, 4)
+  if (!at::autocast::is_autocast_enabled(device)) return std::nullopt;
+  return at::autocast::get_autocast_dtype(device);
+#else
+  if (device == at::kCPU) {
+    if (!at::autocast::is_cpu_enabled()) return std::nullopt;
+    return at::autocast::get_autocast_cpu_dtype();
+  }
+  if (!at::autocast::is_enabled()) return std::nullopt;
+  return at::autocast::get_autocast_gpu_dtype();
 #endif
 }
 

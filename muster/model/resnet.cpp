@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/model/dense.h"
 #include "muster/model/random_scope.h"
+#include "muster/model/residual_network_node_internal.h"
 #include "muster/model/residual_node_internal.h"
 #include "muster/model/seeded_module.h"
 
@@ -74,7 +75,7 @@ std::shared_ptr<nn::BatchNorm2dImpl> normalisation(std::int64_t channels,
 
 using Norm = std::shared_ptr<nn::BatchNorm2dImpl>;
 
-/// What our CPU kernels take in training.
+/// What our kernels take in training.
 kernels::NormalisedConvolution layer_of(const Convolution& convolution, const Norm& norm) {
   return {.weight = convolution.weight,
           .gamma = norm->weight,
@@ -111,6 +112,13 @@ class Unit : public nn::Module {
     return y.add_(shortcut(input)).relu_();
   }
 
+  void add_to(kernels::ResidualNetwork& network) const {
+    network.layers.push_back(layer_of(*first_, first_norm_));
+    network.layers.push_back(layer_of(*second_, second_norm_));
+    network.batches.push_back(first_norm_->num_batches_tracked);
+    network.batches.push_back(second_norm_->num_batches_tracked);
+  }
+
  private:
   torch::Tensor shortcut(const torch::Tensor& input) const {
     if (more_channels_ == 0) return input;
@@ -138,6 +146,9 @@ class UnitStack : public nn::Module {
   torch::Tensor forward(torch::Tensor x) {
     for (const auto& unit : units_) x = unit->forward(x);
     return x;
+  }
+  void add_to(kernels::ResidualNetwork& network) const {
+    for (const auto& unit : units_) unit->add_to(network);
   }
 
  private:
@@ -168,6 +179,17 @@ class ResNet::Network : public nn::Module {
     auto x = begin(images);
     for (const auto& stage : stages_) x = stage->forward(x);
     return dense_->forward(x.mean({2, 3}));
+  }
+
+  /// All parameters and statistics, in the order of the layers.
+  kernels::ResidualNetwork parts() const {
+    kernels::ResidualNetwork network;
+    network.layers.push_back(layer_of(*stem_, norm_));
+    network.batches.push_back(norm_->num_batches_tracked);
+    for (const auto& stage : stages_) stage->add_to(network);
+    network.kernel = dense_->kernel;
+    network.bias = dense_->bias;
+    return network;
   }
 
  private:
@@ -201,6 +223,12 @@ torch::Tensor ResNet::forward(const Features& features) {
   if (images.dim() != 4 || images.size(3) != kColours) {
     throw InvalidArgument("the feature '{}' must be images of [batch, height, width, 3], but is {}",
                           options_.feature, describe(features.at(options_.feature)));
+  }
+  if (options_.fused && is_training() && images.is_cuda()) {
+    const auto network = network_->parts();
+    if (internal::residual_network_node_takes(images, network)) {
+      return internal::residual_network_node(images, network);
+    }
   }
   const auto x = images.to(torch::kFloat).permute({0, 3, 1, 2}) / 128 - 1;
   // The permuted images lie in memory as they came.

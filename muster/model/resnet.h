@@ -21,6 +21,9 @@ struct ResNetOptions {
   std::string feature = "image";
   /// Computes with [height, width, channels] in memory; else [channels, height, width].
   bool channels_last = false;
+  /// Trains images of 32 x 32 under autocast to bf16 with kernels of our own for the whole network,
+  /// where there is a GPU that they were made for; else with libtorch's, layer by layer.
+  bool fused = true;
 };
 
 /// A residual network for small images such as CIFAR-10's: stages of 16, 32 and 64 filters, two
