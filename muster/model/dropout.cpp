@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "muster/base/error.h"
+#include "muster/model/device_dropout_internal.h"
 #include "muster/model/philox_fill.h"
 #include "muster/model/random_scope.h"
 
@@ -62,18 +63,31 @@ torch::Tensor Dropout::forward(const torch::Tensor& input) {
         "dropout in training needs to know its random numbers: open a RandomScope around forward, "
         "as the training loop does, or call eval()");
   }
-  const auto key = scope->next_key(layer_);
   const double scale = 65536.0 / (65536.0 - dropped_of_65536_);
   if (input.is_cpu() && input.scalar_type() == torch::kFloat) {
     const auto mask = torch::empty(input.sizes(), torch::kFloat);
-    fill_mask(mask.data_ptr<float>(), mask.numel(), key, dropped_of_65536_,
+    fill_mask(mask.data_ptr<float>(), mask.numel(), scope->next_key(layer_), dropped_of_65536_,
               static_cast<float>(scale));
     return input * mask;
   }
-  // Elsewhere a byte a value travels, and the scale is applied there.
-  const auto mask = torch::empty(input.sizes(), torch::kByte);
-  fill_mask(mask.data_ptr<std::uint8_t>(), mask.numel(), key, dropped_of_65536_, std::uint8_t{1});
-  return input * (mask.to(input.device()).to(input.scalar_type()) * scale);
+  // Elsewhere it is a byte a value, and the scale is applied there.
+  return input * (mask_for(input, *scope).to(input.scalar_type()) * scale);
+}
+
+torch::Tensor Dropout::mask_for(const torch::Tensor& input, RandomScope& scope) const {
+  if (input.is_cuda()) {
+    const internal::DropoutDraw draw{.scope_on_device = scope.key_on_device(),
+                                     .scope = scope.key(),
+                                     .layer = layer_,
+                                     .number = scope.next_draw(layer_)};
+    auto mask = torch::empty(input.sizes(), torch::dtype(torch::kByte).device(input.device()));
+    if (internal::fill_dropout_mask(draw, dropped_of_65536_, mask)) return mask;
+    throw Internal("dropout runs on a GPU in a muster that was built without CUDA");
+  }
+  auto mask = torch::empty(input.sizes(), torch::kByte);
+  fill_mask(mask.data_ptr<std::uint8_t>(), mask.numel(), scope.next_key(layer_), dropped_of_65536_,
+            std::uint8_t{1});
+  return mask.to(input.device());
 }
 
 void Dropout::seed_from(std::uint64_t, const std::string& name) { layer_ = derive_key(0, name); }

@@ -9,6 +9,8 @@
 
 namespace muster {
 
+class RandomScope;
+
 /// Sets a fraction `rate` of the values to 0 in training and scales the others up. The mask is a
 /// function of the thread's RandomScope and the layer's name, the same on every device. Rates have
 /// 16 bits: the nearest k / 65536 is what is dropped, and what the scale makes up for.
@@ -22,6 +24,9 @@ class Dropout : public torch::nn::Module, public SeededModule {
   void seed_from(std::uint64_t seed, const std::string& name) override;
 
  private:
+  /// 1 for what is kept, on the input's device.
+  torch::Tensor mask_for(const torch::Tensor& input, RandomScope& scope) const;
+
   // Values whose 16 random bits are below this are dropped.
   std::uint32_t dropped_of_65536_;
   std::uint64_t layer_;

@@ -189,6 +189,23 @@ TEST(Dropout, PassesGradientsThroughItsMask) {
   EXPECT_TRUE(torch::equal(x.grad(), y.detach()));
 }
 
+TEST(RandomScope, SaysWhatItsKeysAreMadeOf) {
+  RandomScope scope(1, 2, 3);
+  const auto layer = derive_key(0, "layer");
+  const auto first = scope.next_key(layer);
+  EXPECT_EQ(first, derive_key(RandomScope::key_of(1, 2, 3), layer, 0));
+  EXPECT_EQ(derive_key(scope.key(), layer, scope.next_draw(layer)),
+            derive_key(RandomScope::key_of(1, 2, 3), layer, 1));
+  EXPECT_EQ(scope.key_on_device(), nullptr);
+}
+
+TEST(RandomScope, LetsNobodyDrawOnTheCpuWhereTheKeyIsOnADevice) {
+  const std::uint64_t key = 7;
+  RandomScope scope(&key);
+  EXPECT_EQ(scope.key_on_device(), &key);
+  EXPECT_THROW(scope.next_key(1), FailedPrecondition);
+}
+
 TEST(RandomScope, GivesTheOuterOneBack) {
   EXPECT_EQ(RandomScope::current(), nullptr);
   RandomScope outer(1, 1, 1);

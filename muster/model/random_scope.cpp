@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "muster/base/error.h"
 #include "muster/base/random.h"
 
 namespace muster {
@@ -24,9 +25,17 @@ std::uint64_t derive_key(std::uint64_t key, std::string_view name) {
   return key;
 }
 
+std::uint64_t RandomScope::key_of(std::uint64_t seed, std::int64_t step, std::int64_t replica) {
+  return derive_key(seed, static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(replica));
+}
+
 RandomScope::RandomScope(std::uint64_t seed, std::int64_t step, std::int64_t replica)
-    : key_(derive_key(seed, static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(replica))),
-      outer_(innermost) {
+    : key_(key_of(seed, step, replica)), outer_(innermost) {
+  innermost = this;
+}
+
+RandomScope::RandomScope(const std::uint64_t* key_on_device)
+    : key_on_device_(key_on_device), outer_(innermost) {
   innermost = this;
 }
 
@@ -35,7 +44,12 @@ RandomScope::~RandomScope() { innermost = outer_; }
 RandomScope* RandomScope::current() { return innermost; }
 
 std::uint64_t RandomScope::next_key(std::uint64_t layer) {
-  return derive_key(key_, layer, draws_[layer]++);
+  if (key_on_device_ != nullptr) {
+    throw FailedPrecondition(
+        "a layer draws random numbers on the CPU in a step that is recorded; draw them on the "
+        "device");
+  }
+  return derive_key(key_, layer, next_draw(layer));
 }
 
 }  // namespace muster

@@ -16,6 +16,9 @@ std::uint64_t derive_key(std::uint64_t key, std::string_view name);
 class RandomScope {
  public:
   RandomScope(std::uint64_t seed, std::int64_t step, std::int64_t replica);
+  /// For work that is recorded and done again in other steps: the scope's key lies in device
+  /// memory, where every step writes its own.
+  explicit RandomScope(const std::uint64_t* key_on_device);
   ~RandomScope();
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
@@ -23,11 +26,23 @@ class RandomScope {
   /// The innermost scope of this thread, or null.
   static RandomScope* current();
 
-  /// The key for the layer's next draw in this scope. `layer` is derive_key(0, name).
+  /// The key of a step and replica.
+  static std::uint64_t key_of(std::uint64_t seed, std::int64_t step, std::int64_t replica);
+
+  /// The key for the layer's next draw in this scope. `layer` is derive_key(0, name). Throws
+  /// FailedPrecondition where the scope's key lies in device memory.
   std::uint64_t next_key(std::uint64_t layer);
 
+  /// The same in two steps, for those who draw on a device: next_key() is derive_key(key(), layer,
+  /// next_draw(layer)).
+  std::uint64_t key() const { return key_; }
+  /// Null: key() is it.
+  const std::uint64_t* key_on_device() const { return key_on_device_; }
+  std::uint64_t next_draw(std::uint64_t layer) { return draws_[layer]++; }
+
  private:
-  std::uint64_t key_;
+  std::uint64_t key_ = 0;
+  const std::uint64_t* key_on_device_ = nullptr;
   std::unordered_map<std::uint64_t, std::uint64_t> draws_;
   RandomScope* outer_;
 };

@@ -1,5 +1,7 @@
 #include "muster/optim/clipping.h"
 
+#include <ATen/Functions.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -147,6 +149,29 @@ double clip_by_global_norm(const Variables& variables, Gradients& gradients, dou
   const SquareSums sums = square_sums(variables, gradients);
   clip_by_global_norm(gradients, limit, sums);
   return sums.global_norm();
+}
+
+namespace {
+
+// Where clip_factor() would make the host wait for the device.
+void clip_where_it_lies(const at::Tensor& values, double limit) {
+  const at::Tensor norm = values.to(at::kDouble).square_().sum().sqrt_();
+  const at::Tensor clipped = norm.isfinite().logical_and_(norm > limit);
+  values.mul_(at::where(clipped, limit / norm, at::ones_like(norm)).to(at::kFloat));
+}
+
+}  // namespace
+
+void clip_by_norm_on_device(const Variables& variables, Gradients& gradients, double limit) {
+  check_limit(limit, "clip by norm");
+  for (const Variable& variable : variables.all()) {
+    if (variable.dense()) clip_where_it_lies(gradients.of(variable), limit);
+  }
+}
+
+void clip_by_global_norm_on_device(Gradients& gradients, double limit) {
+  check_limit(limit, "clip by global norm");
+  clip_where_it_lies(gradients.flat, limit);
 }
 
 }  // namespace muster

@@ -23,6 +23,11 @@ void clip_by_norm(const Variables& variables, Gradients& gradients, double limit
 /// was before; when it is not finite, gradients are left alone.
 double clip_by_global_norm(const Variables& variables, Gradients& gradients, double limit);
 
+/// The same for dense gradients on a GPU, without waiting for it. The norms are summed in another
+/// order.
+void clip_by_norm_on_device(const Variables& variables, Gradients& gradients, double limit);
+void clip_by_global_norm_on_device(Gradients& gradients, double limit);
+
 /// The norm of all gradients together.
 double global_norm(const Variables& variables, const Gradients& gradients);
 

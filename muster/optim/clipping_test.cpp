@@ -60,6 +60,29 @@ TEST_F(Clipping, LeavesGradientsThatAreNotFiniteToBeFound) {
   EXPECT_TRUE(at::equal(of("a"), torch::tensor({3.0f, 0.0f})));
 }
 
+TEST_F(Clipping, OnADeviceScalesDenseGradientsLikewise) {
+  of("b").copy_(torch::tensor({0.0f, 4.0f, 0.0f}));
+  clip_by_norm_on_device(variables, gradients, 3.5);
+  EXPECT_TRUE(at::equal(of("a"), torch::tensor({3.0f, 0.0f})));
+  EXPECT_TRUE(at::equal(of("b"), torch::tensor({0.0f, 3.5f, 0.0f})));
+  of("b").copy_(torch::tensor({0.0f, 4.0f, 0.0f}));
+  clip_by_global_norm_on_device(gradients, 2.5);
+  EXPECT_TRUE(at::equal(of("a"), torch::tensor({1.5f, 0.0f})));
+  EXPECT_TRUE(at::equal(of("b"), torch::tensor({0.0f, 2.0f, 0.0f})));
+  of("b").fill_(std::numeric_limits<float>::infinity());
+  clip_by_global_norm_on_device(gradients, 1.0);
+  EXPECT_TRUE(at::equal(of("a"), torch::tensor({1.5f, 0.0f})));
+  EXPECT_THROW(clip_by_global_norm_on_device(gradients, 0.0), InvalidArgument);
+}
+
+TEST(WeightDecayMask, NamesTheGroupsOfVariablesThatTakePart) {
+  const Variables variables(
+      {{.name = "a", .shape = {17}}, {.name = "bias", .shape = {3}}, {.name = "c", .shape = {16}}});
+  const auto mask = decay_mask(
+      variables, {.factor = 0.1, .filter = [](std::string_view name) { return name != "bias"; }});
+  EXPECT_TRUE(at::equal(mask, torch::tensor({1, 1, 0, 1}, at::kByte)));
+}
+
 TEST_F(Clipping, RefusesLimitsThatAreNotPositive) {
   EXPECT_THROW(clip_by_value(gradients, 0.0), InvalidArgument);
   EXPECT_THROW(clip_by_norm(variables, gradients, -1.0), InvalidArgument);

@@ -7,54 +7,9 @@
 #include <vector>
 
 #include "muster/optim/optimizer.h"
+#include "muster/optim/update_rules_internal.h"
 
-/// What one step does to each element, as constants. They are computed in double once a step and
-/// rounded to float here, so that every layout, thread and device uses the same ones. `keep` is
-/// what decoupled weight decay leaves of a weight.
 namespace muster::internal {
-
-struct SgdRule {
-  static constexpr std::size_t kSlots = 0;
-  float rate, keep;
-};
-struct MomentumRule {
-  static constexpr std::size_t kSlots = 1;
-  float rate, keep, momentum;
-};
-struct NesterovRule {
-  static constexpr std::size_t kSlots = 1;
-  float rate, keep, momentum;
-};
-struct AdagradRule {
-  static constexpr std::size_t kSlots = 1;
-  float rate;
-};
-struct ProximalAdagradRule {
-  static constexpr std::size_t kSlots = 1;
-  float rate, l1, l2;
-};
-/// `rate` contains the bias corrections.
-struct AdamRule {
-  static constexpr std::size_t kSlots = 2;
-  float rate, keep, one_minus_beta1, one_minus_beta2, epsilon;
-};
-struct RmsPropRule {
-  static constexpr std::size_t kSlots = 2;
-  float rate, one_minus_decay, momentum, epsilon;
-};
-struct CenteredRmsPropRule {
-  static constexpr std::size_t kSlots = 3;
-  float rate, one_minus_decay, momentum, epsilon;
-};
-/// For a learning rate power of -0.5.
-struct FtrlRule {
-  static constexpr std::size_t kSlots = 2;
-  float rate, l1, two_l2, two_l2_shrinkage;
-};
-struct FtrlPowerRule {
-  static constexpr std::size_t kSlots = 2;
-  float rate, l1, two_l2, two_l2_shrinkage, minus_power;
-};
 
 using UpdateRule =
     std::variant<SgdRule, MomentumRule, NesterovRule, AdagradRule, ProximalAdagradRule, AdamRule,

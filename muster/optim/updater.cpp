@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/optim/cuda_launch_internal.h"
 #include "muster/optim/device_update_internal.h"
 #include "muster/optim/flat_kernels_internal.h"
 #include "muster/optim/tensor_kernels_internal.h"
@@ -42,6 +44,46 @@ std::array<float*, kMaxSlots> pointers_of(std::span<const at::Tensor> slots, std
   return pointers;
 }
 
+/// A rule in device memory: every optimizer has so many words.
+constexpr std::size_t kRuleWords = 4;
+static_assert(sizeof(internal::UpdateRule) <= (kRuleWords + 1) * sizeof(std::int64_t));
+static_assert(internal::kCudaGroupElements == 16, "variables.cpp aligns them so");
+
+void write_rule(const internal::UpdateRule& any_rule, std::span<std::int64_t> words) {
+  std::visit([&](const auto& rule) { std::memcpy(words.data(), &rule, sizeof(rule)); }, any_rule);
+}
+
+internal::CudaUpdate cuda_update_of(const Run& run, const at::Tensor& flat) {
+  internal::CudaUpdate update{.count = run.values.numel(),
+                              .values = run.values.data_ptr<float>(),
+                              .gradients = flat.data_ptr<float>() + run.offset};
+  for (std::size_t i = 0; i < run.slots.size(); ++i) {
+    update.slots[i] = run.slots[i].data_ptr<float>();
+  }
+  return update;
+}
+
+// An update of now, whose constants are brought to the device on the way.
+void update_on_gpu(const internal::UpdateRule& rule, const Run& run, const at::Tensor& flat) {
+  const at::Tensor words = at::zeros({kRuleWords}, at::kLong);
+  write_rule(rule, {words.data_ptr<std::int64_t>(), kRuleWords});
+  const at::Tensor constants = words.to(run.values.device());
+  internal::CudaUpdate update = cuda_update_of(run, flat);
+  update.rule = static_cast<int>(rule.index());
+  update.constants = constants.data_ptr();
+  internal::launch_update(update, run.values.device());
+}
+
+std::int64_t block_count(const Run& run) {
+  return (run.values.numel() + internal::kCudaBlockElements - 1) / internal::kCudaBlockElements;
+}
+
+void set_decay(internal::CudaUpdate& update, const DeviceUpdate& from, std::int64_t offset) {
+  if (!from.decayed.defined()) return;
+  update.decay = static_cast<float>(from.decay);
+  update.decayed = from.decayed.data_ptr<std::uint8_t>() + offset / internal::kCudaGroupElements;
+}
+
 // Of the run, the elements that are in `range` too.
 void update_run(const internal::UpdateRule& rule, const Run& run, const at::Tensor& flat,
                 const FlatRange& range) {
@@ -53,7 +95,11 @@ void update_run(const internal::UpdateRule& rule, const Run& run, const at::Tens
     if (first != 0 || last != size) {
       throw Unimplemented("a part of the variables on {} is updated", run.values.device().str());
     }
-    internal::device_update(rule, run.values, flat.narrow(0, run.offset, size), run.slots);
+    if (run.values.is_cuda()) {
+      update_on_gpu(rule, run, flat);
+    } else {
+      internal::device_update(rule, run.values, flat.narrow(0, run.offset, size), run.slots);
+    }
     return;
   }
   float* values = run.values.data_ptr<float>();
@@ -177,6 +223,8 @@ struct Updater::Group {
   Optimizer optimizer;
   std::vector<Run> runs{};
   std::vector<Table> tables{};
+  /// Which kind of rule write_constants() wrote.
+  int rule = 0;
   /// [beta1_power, beta2_power] as scalars, for Adam.
   std::vector<NamedTensor> powers{};
 
@@ -204,7 +252,9 @@ struct Updater::Group {
 };
 
 Updater::Updater(const Variables& variables, OptimizersByPrefix optimizers)
-    : flat_size_(variables.flat().numel()), sparse_count_(variables.sparse_count()) {
+    : flat_(variables.flat()),
+      flat_size_(variables.flat().numel()),
+      sparse_count_(variables.sparse_count()) {
   check_prefixes(optimizers);
   const auto owners = owners_of(variables, optimizers);
   int adam_count = 0;
@@ -280,6 +330,56 @@ void Updater::apply(const Gradients& gradients, std::int64_t step,
     }
     group.advance_powers();
   }
+}
+
+std::size_t Updater::constants_size() const { return groups_.size() * kRuleWords; }
+
+std::size_t Updater::squares_size() const {
+  std::int64_t blocks = 0;
+  for (const Group& group : groups_) {
+    for (const Run& run : group.runs) blocks += block_count(run);
+  }
+  return static_cast<std::size_t>(blocks);
+}
+
+void Updater::write_constants(std::int64_t step, std::span<std::int64_t> words) {
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    Group& group = groups_[i];
+    const auto rule = internal::rule_of(group.optimizer, group.optimizer.learning_rate().at(step),
+                                        group.beta_powers());
+    group.rule = static_cast<int>(rule.index());
+    write_rule(rule, words.subspan(i * kRuleWords, kRuleWords));
+  }
+  for (Group& group : groups_) group.advance_powers();
+}
+
+void Updater::apply(const Gradients& gradients, const DeviceUpdate& from) {
+  check(gradients);
+  if (sparse_count_ > 0) throw Internal("tables are updated by constants in device memory");
+  std::int64_t first_block = 0;
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    for (const Run& run : groups_[i].runs) {
+      internal::CudaUpdate update = cuda_update_of(run, gradients.flat);
+      update.rule = groups_[i].rule;
+      update.constants = from.constants.data_ptr<std::int64_t>() + i * kRuleWords;
+      update.losses = from.losses.data_ptr<float>();
+      update.loss_count = static_cast<int>(from.losses.numel());
+      update.step = from.step.data_ptr<std::int64_t>();
+      update.bad_step = from.bad_step.data_ptr<std::int64_t>();
+      set_decay(update, from, run.offset);
+      if (from.squares.defined()) update.squares = from.squares.data_ptr<double>() + first_block;
+      internal::launch_update(update, run.values.device());
+      first_block += block_count(run);
+    }
+  }
+}
+
+void Updater::add_decay(const Gradients& gradients, const DeviceUpdate& from) const {
+  check(gradients);
+  internal::CudaUpdate update{.count = flat_size_, .values = flat_.data_ptr<float>()};
+  set_decay(update, from, 0);
+  if (from.squares.defined()) update.squares = from.squares.data_ptr<double>();
+  internal::launch_decay(update, gradients.flat.data_ptr<float>(), flat_.device());
 }
 
 std::vector<Updater::Rate> Updater::learning_rates(std::int64_t step) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,6 +16,25 @@ namespace muster {
 struct FlatRange {
   std::int64_t first = 0;
   std::int64_t last = 0;
+};
+
+/// An update whose changing parts lie in device memory, so that it can be recorded once and done
+/// again. Everything is on the variables' device.
+struct DeviceUpdate {
+  /// int64 [constants_size()], as write_constants() left them.
+  at::Tensor constants{};
+  /// Added to the gradient, times the value, of the elements that `decayed` names: see
+  /// decay_mask().
+  double decay = 0;
+  at::Tensor decayed{};
+  /// double [squares_size()]: their sum is that of the squares of decayed elements before the
+  /// update. May be undefined.
+  at::Tensor squares{};
+  /// float [n], int64 [1], int64 [1]: when a loss is not finite, or bad_step is not 0, the update
+  /// is left out, and bad_step is the first such step plus 1.
+  at::Tensor losses{};
+  at::Tensor step{};
+  at::Tensor bad_step{};
 };
 
 /// Turns gradients into the next values of Variables, and owns the optimizers' slots. On the CPU an
@@ -38,6 +58,19 @@ class Updater {
   /// that the gradients have.
   void apply(const Gradients& gradients, std::int64_t step, std::span<const FlatRange> only);
 
+  /// For variables on a GPU without tables: how many words the constants of a step have, and how
+  /// many sums of squares there are.
+  std::size_t constants_size() const;
+  std::size_t squares_size() const;
+  /// What apply(gradients, update) reads in its step. Counts as the update: Adam's powers advance.
+  /// Throws InvalidArgument as apply() does.
+  void write_constants(std::int64_t step, std::span<std::int64_t> words);
+  /// Gives one update to the device and waits for nothing.
+  void apply(const Gradients& gradients, const DeviceUpdate& update);
+  /// The part of `update` that is weight decay alone, added to the gradients: for those who clip
+  /// them before the rest.
+  void add_decay(const Gradients& gradients, const DeviceUpdate& update) const;
+
   /// What each optimizer uses at this step, for summaries and logs.
   struct Rate {
     std::string prefix;
@@ -57,6 +90,7 @@ class Updater {
   void check(const Gradients& gradients) const;
 
   std::vector<Group> groups_;
+  at::Tensor flat_;
   std::int64_t flat_size_ = 0;
   std::size_t sparse_count_ = 0;
 };

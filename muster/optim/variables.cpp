@@ -273,8 +273,18 @@ void AttachedModule::find_keepers() {
 }
 
 void AttachedModule::zero() {
-  // Backward then leaves its own tensors, which collect() copies: cheaper than zeros to add to.
-  for (const Dense& dense : dense_) dense.parameter.mutable_grad().reset();
+  if (gradients_.flat.is_cpu()) {
+    // Backward then leaves its own tensors, which collect() copies: cheaper than zeros to add to.
+    for (const Dense& dense : dense_) dense.parameter.mutable_grad().reset();
+  } else {
+    // One piece of work for the device in the place of one for each variable; backward adds, or
+    // writes, where gradients belong.
+    gradients_.flat.zero_();
+    for (const Dense& dense : dense_) {
+      at::Tensor& gradient = dense.parameter.mutable_grad();
+      if (!gradient.is_same(dense.gradient)) gradient = dense.gradient;
+    }
+  }
   for (const Table& table : tables_) {
     table.parameter.mutable_grad().reset();
     gradients_.rows[table.rows_index] = {};

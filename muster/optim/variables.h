@@ -129,7 +129,8 @@ class AttachedModule {
 
   torch::nn::Module& module() const { return *module_; }
 
-  /// Before a backward: the module has no gradients, and no row is touched.
+  /// Before a backward: the module has no gradients, and no row is touched. On a GPU the module's
+  /// gradients are zeros where they belong, for backward to add to.
   void zero();
   /// After a backward: brings its gradients into gradients(), 0 where there are none. Throws
   /// FailedPrecondition when a layer of a sparse variable gave a dense gradient.

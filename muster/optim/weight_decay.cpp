@@ -52,4 +52,16 @@ double weight_decay_loss(const Variables& variables, const WeightDecay& decay) {
   return decay.factor * squares / 2;
 }
 
+at::Tensor decay_mask(const Variables& variables, const WeightDecay& decay) {
+  check_factor(decay.factor);
+  constexpr std::int64_t kGroup = 16;
+  at::Tensor mask = at::zeros({variables.flat().numel() / kGroup}, at::kByte);
+  for (const Variable& variable : variables.all()) {
+    if (!variable.dense() || !takes_part(variable, decay)) continue;
+    mask.narrow(0, variable.offset / kGroup, (variable.value.numel() + kGroup - 1) / kGroup)
+        .fill_(1);
+  }
+  return mask;
+}
+
 }  // namespace muster

@@ -24,4 +24,8 @@ double add_weight_decay(const Variables& variables, Gradients& gradients, const 
 /// The term's value over all variables, tables included: evaluation's loss has it too.
 double weight_decay_loss(const Variables& variables, const WeightDecay& decay);
 
+/// Which elements of Variables::flat() it is for: a byte for each 16 of them, which is where
+/// variables begin.
+at::Tensor decay_mask(const Variables& variables, const WeightDecay& decay);
+
 }  // namespace muster
