@@ -66,16 +66,22 @@ struct Estimator::Impl {
   std::unique_ptr<EvaluationModel> evaluation_model;
   EvaluationEvents evaluation_events;
 
+  // The first of the run's. What learns otherwise than by gradients does so on the CPU.
+  c10::Device evaluation_device() const {
+    return options.learner ? c10::Device(c10::kCPU) : tower_devices(config, options.model)[0];
+  }
+
   EvaluationModel& model() {
     if (evaluation_model == nullptr) {
-      evaluation_model = std::make_unique<EvaluationModel>(options, config.seed());
+      evaluation_model =
+          std::make_unique<EvaluationModel>(options, config.seed(), evaluation_device());
     }
     return *evaluation_model;
   }
 
   EvaluationResult evaluate_loaded(const InputFn& input_fn, const EvaluateOptions& evaluate_options,
                                    const Path& output_dir) {
-    return run_evaluation(model(), options, config, input_fn, evaluate_options, output_dir,
+    return run_evaluation(model(), config, input_fn, evaluate_options, output_dir,
                           evaluation_events);
   }
 
@@ -100,7 +106,7 @@ struct Predictions::Impl {
     auto batch = input->next();
     if (!batch) return false;
     const c10::InferenceMode inference;
-    current = checked(model->model().call(*batch, Mode::kPredict, options.head.get())).predictions;
+    current = model->call(*batch, Mode::kPredict).predictions;
     if (!predict_options.predict_keys.empty())
       current = select_predictions(current, predict_options.predict_keys);
     next_row = 0;
@@ -181,7 +187,8 @@ Predictions Estimator::predict(const InputFn& input_fn, const PredictOptions& op
   auto impl = std::make_unique<Predictions::Impl>();
   impl->options = impl_->options;
   // A model of its own: a pass of predictions may go on while the estimator trains and evaluates.
-  impl->model = std::make_unique<EvaluationModel>(impl->options, impl_->config.seed());
+  impl->model = std::make_unique<EvaluationModel>(impl->options, impl_->config.seed(),
+                                                  impl_->evaluation_device());
   impl->model->load(checkpoint);
   impl->predict_options = options;
   impl->input = input_fn(InputContext(Mode::kPredict, 1, 0,

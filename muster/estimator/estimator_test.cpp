@@ -333,7 +333,9 @@ TEST(Bfloat16, TrainsAndKeepsFloat32Variables) {
 
 TEST(Predictor, AnswersAsTheEstimatorDoes) {
   const TempDir folder;
-  Estimator estimator(small_options(), quiet_config(folder.path()));
+  RunConfig config = quiet_config(folder.path());
+  config.devices = {"cpu"};  // As the predictor's.
+  Estimator estimator(small_options(), config);
   estimator.train(training_input, {.max_steps = 5});
   const Predictor predictor(small_options(), folder.path());
   EXPECT_EQ(predictor.global_step(), 5);

@@ -111,10 +111,9 @@ void write_result(EvaluationSession& session, const EvaluationResult& result,
 
 }  // namespace
 
-EvaluationResult run_evaluation(EvaluationModel& model, const EstimatorOptions& options,
-                                const RunConfig& config, const InputFn& input_fn,
-                                const EvaluateOptions& evaluate_options, const Path& output_dir,
-                                EvaluationEvents& events) {
+EvaluationResult run_evaluation(EvaluationModel& model, const RunConfig& config,
+                                const InputFn& input_fn, const EvaluateOptions& evaluate_options,
+                                const Path& output_dir, EvaluationEvents& events) {
   if (evaluate_options.steps && *evaluate_options.steps <= 0) {
     throw InvalidArgument("evaluate: steps must be positive: {}", *evaluate_options.steps);
   }
@@ -138,7 +137,7 @@ EvaluationResult run_evaluation(EvaluationModel& model, const EstimatorOptions& 
     auto batch = input->next();
     if (!batch) break;
     each_hook(&Hook::before_run);
-    EstimatorSpec spec = checked(model.model().call(*batch, Mode::kEval, options.head.get()));
+    EstimatorSpec spec = model.call(*batch, Mode::kEval);
     metrics.merge(spec.metrics);
     losses.add(spec.loss.item<double>() + model.decay_loss());
     session.set_step(std::move(spec), batch->size());

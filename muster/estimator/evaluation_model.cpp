@@ -7,6 +7,7 @@
 #include "muster/estimator/estimator.h"
 #include "muster/estimator/learner.h"
 #include "muster/estimator/tensor_codec.h"
+#include "muster/model/head.h"
 
 namespace muster {
 namespace {
@@ -36,12 +37,24 @@ std::vector<NamedTensor> averaged_variables(const Variables& variables) {
 
 }  // namespace
 
-EvaluationModel::EvaluationModel(const EstimatorOptions& options, std::uint64_t seed)
-    : options_(options), model_(Towers::make_model(options.model, seed)) {
+EvaluationModel::EvaluationModel(const EstimatorOptions& options, std::uint64_t seed,
+                                 c10::Device device)
+    : options_(options), device_(device), model_(Towers::make_model(options.model, seed)) {
   module_variables_ = variables_of(*model_);
+  model_->to(device_);
   variables_.emplace(Variables::adopt(*model_, adopt_options(module_variables_)));
   attached_.emplace(variables_->attach(model_));
   model_->eval();
+}
+
+EstimatorSpec EvaluationModel::call(const Batch& batch, Mode mode) {
+  const Head* head = options_.head.get();
+  if (device_.is_cpu()) return checked(model_->call(batch, mode, head));
+  // On the device nobody looks at the labels' values.
+  if (mode != Mode::kPredict && head != nullptr) head->check_labels(batch.labels);
+  EstimatorSpec spec = checked(model_->call(batch.to(device_), mode, head));
+  spec.predictions = spec.predictions.to(c10::kCPU);
+  return spec;
 }
 
 std::int64_t EvaluationModel::load(const Path& prefix) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,7 +23,8 @@ inline constexpr const char* kAverageSuffix = "/ExponentialMovingAverage";
 /// thousand evaluations take the memory of one.
 class EvaluationModel {
  public:
-  EvaluationModel(const EstimatorOptions& options, std::uint64_t seed);
+  EvaluationModel(const EstimatorOptions& options, std::uint64_t seed,
+                  c10::Device device = c10::kCPU);
 
   /// Loads the checkpoint of this prefix, unless it is the one that is loaded. Moving averages take
   /// the place of the variables where the estimator keeps them. Returns its global step. Throws
@@ -32,6 +35,9 @@ class EvaluationModel {
   void load(std::span<const NamedTensor> values, std::int64_t global_step);
 
   Model& model() { return *model_; }
+  /// What the model makes of a batch, wherever that lies; predictions come back to the CPU. Throws
+  /// what Model::call throws.
+  EstimatorSpec call(const Batch& batch, Mode mode);
   /// Of the values that are loaded.
   std::int64_t global_step() const { return global_step_; }
   /// Where they are from; empty for those of a run.
@@ -43,6 +49,7 @@ class EvaluationModel {
   void loaded_from(const Path& prefix, std::int64_t global_step);
 
   const EstimatorOptions& options_;
+  c10::Device device_;
   std::shared_ptr<Model> model_;
   std::vector<ModuleVariable> module_variables_;
   std::optional<Variables> variables_;

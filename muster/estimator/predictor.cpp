@@ -6,15 +6,16 @@
 
 #include "muster/base/error.h"
 #include "muster/checkpoint/checkpoint.h"
+#include "muster/device/devices.h"
 #include "muster/estimator/estimator.h"
 #include "muster/estimator/evaluation_model.h"
 
 namespace muster {
 
 struct Predictor::Impl {
-  Impl(const EstimatorOptions& estimator_options, const Path& checkpoint)
+  Impl(const EstimatorOptions& estimator_options, const Path& checkpoint, const std::string& device)
       : options(estimator_options),
-        model(options, 0),
+        model(options, 0, resolve_devices({device})[0]),
         global_step(model.load(resolve_checkpoint(checkpoint))) {}
 
   EstimatorOptions options;
@@ -23,8 +24,9 @@ struct Predictor::Impl {
   std::mutex mutex;
 };
 
-Predictor::Predictor(const EstimatorOptions& options, const Path& checkpoint)
-    : impl_(std::make_unique<Impl>(options, checkpoint)) {}
+Predictor::Predictor(const EstimatorOptions& options, const Path& checkpoint,
+                     const std::string& device)
+    : impl_(std::make_unique<Impl>(options, checkpoint, device)) {}
 Predictor::~Predictor() = default;
 Predictor::Predictor(Predictor&&) noexcept = default;
 Predictor& Predictor::operator=(Predictor&&) noexcept = default;
@@ -32,9 +34,7 @@ Predictor& Predictor::operator=(Predictor&&) noexcept = default;
 Features Predictor::predict(const Features& features) const {
   const std::lock_guard lock(impl_->mutex);
   const c10::InferenceMode inference;
-  const Batch batch{.features = features};
-  return checked(impl_->model.model().call(batch, Mode::kPredict, impl_->options.head.get()))
-      .predictions;
+  return impl_->model.call({.features = features}, Mode::kPredict).predictions;
 }
 
 Features Predictor::predict(const Features& features, const std::vector<std::string>& keys) const {

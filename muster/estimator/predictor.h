@@ -21,8 +21,9 @@ Features select_predictions(const Features& predictions, const std::vector<std::
 class Predictor {
  public:
   /// `checkpoint` is a prefix or a model folder. Throws NotFound, DataLoss, or InvalidArgument for
-  /// a model that does not fit it.
-  Predictor(const EstimatorOptions& options, const Path& checkpoint);
+  /// a model that does not fit it, or a device that is not there.
+  Predictor(const EstimatorOptions& options, const Path& checkpoint,
+            const std::string& device = "cpu");
   ~Predictor();
   Predictor(Predictor&&) noexcept;
   Predictor& operator=(Predictor&&) noexcept;

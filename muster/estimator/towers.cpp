@@ -1,6 +1,7 @@
 #include "muster/estimator/towers.h"
 
 #include <ATen/Context.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -14,20 +15,21 @@
 #include "muster/base/error.h"
 #include "muster/base/random.h"
 #include "muster/base/wait.h"
+#include "muster/device/devices.h"
 #include "muster/estimator/arithmetic.h"
 #include "muster/estimator/seed_streams_internal.h"
 #include "muster/kernels/torch_compat.h"
 #include "muster/model/head.h"
 #include "muster/model/random_scope.h"
 #include "muster/model/seeded_module.h"
+#include "muster/model/sparse_tables.h"
 
 namespace muster {
 namespace {
 
-void seed_generator(std::uint64_t seed, std::int64_t step, std::int64_t replica) {
-  at::manual_seed(derive_key(derive_key(seed, seed_stream::kGenerator),
-                             static_cast<std::uint64_t>(step),
-                             static_cast<std::uint64_t>(replica)));
+std::uint64_t generator_seed(std::uint64_t seed, std::int64_t step, std::int64_t replica) {
+  return derive_key(derive_key(seed, seed_stream::kGenerator), static_cast<std::uint64_t>(step),
+                    static_cast<std::uint64_t>(replica));
 }
 
 // libtorch has one generator for the CPU: whatever draws from it takes turns, in all of the
@@ -35,6 +37,20 @@ void seed_generator(std::uint64_t seed, std::int64_t step, std::int64_t replica)
 std::mutex& generator_turn() {
   static std::mutex turn;
   return turn;
+}
+
+void copy_buffers(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to) {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
+}
+
+// Whoever brought it there has checked its labels.
+bool is_on(const Batch& batch, c10::Device device) {
+  const Features& columns = batch.features.empty() ? batch.labels : batch.features;
+  return std::ranges::any_of(columns, [&](const Features::Column& column) {
+    const auto* tensor = std::get_if<at::Tensor>(&column.second);
+    return tensor != nullptr && tensor->device() == device;
+  });
 }
 
 at::ScalarType autocast_type(ComputeType precision) {
@@ -54,10 +70,46 @@ AdoptOptions adopt_options(const std::vector<ModuleVariable>& variables) {
           .sparse = [sparse](std::string_view name) { return sparse.contains(name); }};
 }
 
+namespace {
+
+bool has_gpu(std::span<const c10::Device> devices) {
+  return std::ranges::any_of(devices, [](c10::Device device) { return device.is_cuda(); });
+}
+
+bool has_feature_columns(const Model& model) {
+  return std::ranges::any_of(model.modules(), [](const auto& module) {
+    return dynamic_cast<const SparseTables*>(module.get()) != nullptr;
+  });
+}
+
+}  // namespace
+
+std::vector<c10::Device> tower_devices(const RunConfig& config, const ModelFactory& factory) {
+  const auto devices = resolve_devices(config.devices);
+  if (!has_gpu(devices)) return devices;
+  if (!has_feature_columns(*Towers::make_model(factory, config.seed()))) return devices;
+  if (config.devices.empty()) return {c10::Device(c10::kCPU)};
+  throw InvalidArgument(
+      "RunConfig: devices is {}, but the model has feature columns, which are looked up on the "
+      "CPU; leave devices empty, or name \"cpu\"",
+      describe(devices));
+}
+
+bool TowerOptions::on_gpus() const { return has_gpu(devices); }
+
 struct Towers::Tower {
   std::shared_ptr<Model> model;
   AttachedModule attached;
   std::vector<at::Tensor> buffers;
+  c10::Device device{c10::kCPU};
+  /// Brings batches to a GPU.
+  std::optional<Feed> feed{};
+};
+
+struct Towers::Copy {
+  c10::Device device;
+  std::shared_ptr<Model> model;
+  Variables variables;
 };
 
 struct Towers::Outcome {
@@ -73,6 +125,9 @@ struct Towers::Step {
   ReplicaRange replicas;
   std::int64_t number;
   double loss_scale;
+  RecordableStep recordable;
+  /// Where the loop's thread gives its work to.
+  StreamHandle stream;
   TreeSum<Gradients> sum;
   StepParts result{};
   std::int64_t spec_of = -1;
@@ -94,75 +149,151 @@ std::shared_ptr<Model> Towers::make_model(const ModelFactory& factory, std::uint
 }
 
 Towers::Towers(const ModelFactory& factory, const Head* head, TowerOptions options)
-    : head_(head), options_(options) {
+    : head_(head), options_(std::move(options)) {
   const auto replicas = static_cast<std::size_t>(options_.replicas);
-  const std::size_t lanes =
-      std::clamp<std::size_t>(static_cast<std::size_t>(options_.concurrent), 1, replicas);
+  const auto wanted =
+      options_.on_gpus() ? options_.devices.size() : static_cast<std::size_t>(options_.concurrent);
+  const std::size_t lanes = std::clamp<std::size_t>(wanted, 1, replicas);
   options_.concurrent = static_cast<int>(lanes);
   set_cpu_threads(options_.threads_per_replica);
+  if (options_.on_gpus() && options_.variable_strategy == VariableStrategy::kDevices) {
+    home_ = device_of(0);
+  }
 
   auto first = make_model(factory, options_.seed);
   module_variables_ = variables_of(*first);
+  first->to(home_);
   variables_.emplace(Variables::adopt(*first, adopt_options(module_variables_)));
+  buffers_ = first->buffers();
+  make_copies(factory);
   // One tower a lane; lane 0 has a second one for its replicas after 0, whose buffers are private.
   const std::size_t towers = replicas > lanes || options_.shared ? lanes + 1 : lanes;
   for (std::size_t t = 0; t < towers; ++t) {
-    auto model = t == 0 ? first : make_model(factory, options_.seed);
-    model->train();
-    auto attached = variables_->attach(model);
-    towers_.push_back(std::make_unique<Tower>(Tower{model, std::move(attached), model->buffers()}));
+    const bool is_first = t == 0 && device_of(0) == home_;
+    towers_.push_back(make_tower(is_first ? first : make_model(factory, options_.seed),
+                                 device_of(t == lanes ? 0 : t)));
   }
-  for (const auto& buffer : towers_[0]->buffers) kept_buffers_.push_back(buffer.detach().clone());
-  if (lanes > 1) pool_ = std::make_unique<ThreadPool>(lanes - 1);
+  for (const auto& buffer : buffers_) kept_buffers_.push_back(buffer.detach().clone());
+  const auto first_device = device_of(0);
+  const bool one_device = std::ranges::all_of(
+      options_.devices, [&](c10::Device device) { return device == first_device; });
+  if (lanes > 1 && !(options_.on_gpus() && one_device)) {
+    pool_ = std::make_unique<ThreadPool>(lanes - 1);
+  }
 }
 
 Towers::~Towers() = default;
+
+c10::Device Towers::device_of(std::size_t lane) const {
+  return options_.on_gpus() ? options_.devices[lane] : c10::Device(c10::kCPU);
+}
+
+void Towers::make_copies(const ModelFactory& factory) {
+  const auto lanes = static_cast<std::size_t>(options_.concurrent);
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    const c10::Device device = device_of(lane);
+    const auto has_it = [&](const auto& copy) { return copy->device == device; };
+    if (device == home_ || std::ranges::any_of(copies_, has_it)) continue;
+    auto model = make_model(factory, options_.seed);
+    model->to(device);
+    auto variables = Variables::adopt(*model, adopt_options(module_variables_));
+    copies_.push_back(std::make_unique<Copy>(Copy{device, model, std::move(variables)}));
+  }
+}
+
+const Variables& Towers::variables_on(c10::Device device) const {
+  if (device == home_) return *variables_;
+  return (*std::ranges::find_if(copies_, [&](const auto& copy) { return copy->device == device; }))
+      ->variables;
+}
+
+std::unique_ptr<Towers::Tower> Towers::make_tower(std::shared_ptr<Model> model,
+                                                  c10::Device device) const {
+  model->to(device);
+  model->train();
+  auto attached = variables_on(device).attach(model);
+  auto tower = std::make_unique<Tower>(
+      Tower{.model = model, .attached = std::move(attached), .buffers = model->buffers()});
+  tower->device = device;
+  if (device.is_cuda()) tower->feed.emplace(device);
+  return tower;
+}
+
+// Before a step, copies have the values that the last update left at home.
+void Towers::refresh_copies() {
+  const torch::NoGradGuard no_grad;
+  for (const auto& copy : copies_) {
+    copy->variables.flat().copy_(variables_->flat(), /*non_blocking=*/true);
+    for (std::size_t i = 0; i < variables_->all().size(); ++i) {
+      const Variable& variable = variables_->all()[i];
+      if (!variable.dense()) {
+        copy->variables.all()[i].value.copy_(variable.value, /*non_blocking=*/true);
+      }
+    }
+  }
+}
 
 Towers::Tower& Towers::tower_of(std::size_t lane, std::int64_t replica) {
   if (lane == 0 && replica != 0) return *towers_.back();
   return *towers_[lane];
 }
 
-const std::vector<at::Tensor>& Towers::buffers() const { return towers_[0]->buffers; }
+const std::vector<at::Tensor>& Towers::buffers() const { return buffers_; }
 
 void Towers::commit() {
   if (options_.replicas == 1 && !options_.may_discard) return;
   const torch::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < kept_buffers_.size(); ++i) {
-    kept_buffers_[i].copy_(towers_[0]->buffers[i]);
-  }
+  for (std::size_t i = 0; i < kept_buffers_.size(); ++i) kept_buffers_[i].copy_(buffers_[i]);
 }
 
 void Towers::discard() {
   if (!options_.may_discard) throw Internal("a step is discarded that nobody said may be");
-  reset_buffers(*towers_[0]);
+  copy_buffers(kept_buffers_, buffers_);
 }
 
-void Towers::reset_buffers(Tower& tower) {
-  const torch::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < kept_buffers_.size(); ++i) tower.buffers[i].copy_(kept_buffers_[i]);
+bool Towers::draws_from_libtorch() const { return towers_[0]->model->draws_from_libtorch(); }
+
+void Towers::seed_generators(std::int64_t step, std::int64_t replica) const {
+  at::manual_seed(generator_seed(options_.seed, step, replica));
+}
+
+EstimatorSpec Towers::call_model(Tower& tower, std::int64_t replica, const Batch& batch,
+                                 const Step& step) {
+  std::optional<RandomScope> random;
+  if (step.recordable.keys != nullptr) {
+    random.emplace(step.recordable.keys + replica);
+  } else {
+    random.emplace(options_.seed, step.number, replica);
+  }
+  std::unique_lock<std::mutex> turn(generator_turn(), std::defer_lock);
+  if (tower.model->draws_from_libtorch() && !step.recordable.seeded) {
+    turn.lock();
+    seed_generators(step.number, replica);
+  }
+  const compat::AutocastScope autocast(options_.precision != ComputeType::kFloat32,
+                                       tower.device.type(), autocast_type(options_.precision));
+  return checked(tower.model->call(batch, Mode::kTrain, head_));
 }
 
 Towers::Outcome Towers::run_replica(Tower& tower, std::int64_t replica, const Batch& batch,
                                     const Step& step) {
-  if (replica != 0) reset_buffers(tower);
+  const bool away = tower.device != home_;
+  if (replica != 0) {
+    copy_buffers(kept_buffers_, tower.buffers);
+  } else if (away) {
+    copy_buffers(buffers_, tower.buffers);
+  }
   tower.attached.zero();
   Outcome outcome{.examples = batch.size()};
-  {
-    const RandomScope random(options_.seed, step.number, replica);
-    std::unique_lock<std::mutex> turn(generator_turn(), std::defer_lock);
-    if (tower.model->draws_from_libtorch()) {
-      turn.lock();
-      seed_generator(options_.seed, step.number, replica);
-    }
-    const compat::AutocastScope autocast(options_.precision != ComputeType::kFloat32, at::kCPU,
-                                         autocast_type(options_.precision));
-    outcome.spec = checked(tower.model->call(batch, Mode::kTrain, head_));
-  }
+  const bool fed = tower.feed && !is_on(batch, tower.device);
+  if (fed && head_ != nullptr) head_->check_labels(batch.labels);
+  outcome.spec = call_model(tower, replica, fed ? tower.feed->put(batch) : batch, step);
   const at::Tensor& loss = outcome.spec.loss;
   outcome.loss = loss.detach();
   (step.loss_scale == 1.0 ? loss : loss * step.loss_scale).backward();
+  if (fed) tower.feed->used();
   tower.attached.collect();
+  if (replica == 0 && away) copy_buffers(tower.buffers, buffers_);
   return outcome;
 }
 
@@ -170,13 +301,16 @@ Gradients Towers::copy_of(const Gradients& gradients) {
   const torch::NoGradGuard no_grad;
   Gradients copy;
   if (free_.empty()) {
-    copy.flat = at::empty_like(gradients.flat);
+    copy.flat = at::empty_like(variables_->flat());
   } else {
     copy.flat = std::move(free_.back());
     free_.pop_back();
   }
   copy.flat.copy_(gradients.flat);
-  copy.rows = gradients.rows;
+  for (const RowGradient& rows : gradients.rows) {
+    copy.rows.push_back(rows.empty() ? rows
+                                     : RowGradient{rows.rows.to(home_), rows.values.to(home_)});
+  }
   return copy;
 }
 
@@ -193,6 +327,8 @@ void Towers::report(Step& step, std::int64_t replica, Outcome outcome) {
 }
 
 void Towers::run_lane(std::size_t lane, Step& step) {
+  c10::OptionalDeviceGuard on;
+  if (device_of(lane).is_cuda()) on.reset_device(device_of(lane));
   for (auto replica = step.replicas.first + static_cast<std::int64_t>(lane);
        replica < step.replicas.last; replica += options_.concurrent) {
     const auto& batch = step.batches[static_cast<std::size_t>(replica)];
@@ -202,8 +338,9 @@ void Towers::run_lane(std::size_t lane, Step& step) {
       outcome = run_replica(tower, replica, *batch, step);
       const std::lock_guard lock(step.mutex);
       // With one replica the tower's own memory serves; with more it is needed for the next.
-      outcome.gradients =
-          options_.replicas == 1 ? tower.attached.gradients() : copy_of(tower.attached.gradients());
+      outcome.gradients = options_.replicas == 1 && tower.device == home_
+                              ? tower.attached.gradients()
+                              : copy_of(tower.attached.gradients());
       report(step, replica, std::move(outcome));
     } else {
       const std::lock_guard lock(step.mutex);
@@ -228,8 +365,9 @@ void Towers::run_lanes(Step& step) {
   const auto lanes = static_cast<std::size_t>(options_.concurrent);
   step.lanes_running = lanes;
   for (std::size_t lane = 1; lane < lanes; ++lane) {
-    pool_->submit([this, guarded, lane](const std::stop_token&) {
+    pool_->submit([this, guarded, lane, &step](const std::stop_token&) {
       set_cpu_threads(options_.threads_per_replica);
+      step.stream.use();
       guarded(lane);
     });
   }
@@ -243,18 +381,23 @@ void Towers::run_lanes(Step& step) {
 }
 
 StepParts Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange replicas,
-                      std::int64_t number, double loss_scale) {
+                      std::int64_t number, double loss_scale, const RecordableStep& recordable) {
+  if (!copies_.empty()) refresh_copies();
   Step step{.batches = batches,
             .replicas = replicas,
             .number = number,
             .loss_scale = loss_scale,
+            .recordable = recordable,
+            .stream = StreamHandle(home_),
             .sum = {options_.replicas, [this](Gradients& into, Gradients&& from) {
                       add_gradients(into, from);
                       free_.push_back(std::move(from.flat));
                     }}};
   step.result.losses.resize(static_cast<std::size_t>(options_.replicas));
-  if (options_.concurrent == 1) {
-    run_lane(0, step);
+  if (pool_ == nullptr) {
+    for (std::size_t lane = 0; lane < static_cast<std::size_t>(options_.concurrent); ++lane) {
+      run_lane(lane, step);
+    }
   } else {
     run_lanes(step);
   }
@@ -262,7 +405,7 @@ StepParts Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange repl
   result.present = step.sum.present();
   result.sums = step.sum.take_parts();
   // Their memory comes back with the next step.
-  if (options_.replicas > 1) {
+  if (options_.replicas > 1 || !copies_.empty()) {
     for (const auto& part : result.sums) {
       if (part.second) free_.push_back(part.second->flat);
     }

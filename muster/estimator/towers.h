@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "muster/base/thread_pool.h"
+#include "muster/device/gpu.h"
 #include "muster/estimator/run_config.h"
 #include "muster/estimator/tree_sum.h"
 #include "muster/features/batch.h"
@@ -25,6 +26,10 @@ using ModelFactory = std::function<std::shared_ptr<Model>()>;
 /// The names and kinds that Variables take over from a module's.
 AdoptOptions adopt_options(const std::vector<ModuleVariable>& variables);
 
+/// Where the towers of a run are: on RunConfig::devices. A model with feature columns looks them up
+/// on the CPU: it is there where no device is named, and an InvalidArgument says so where a GPU is.
+std::vector<c10::Device> tower_devices(const RunConfig& config, const ModelFactory& factory);
+
 struct TowerOptions {
   std::int64_t replicas = 1;
   /// How many replicas run at the same time.
@@ -36,6 +41,13 @@ struct TowerOptions {
   bool may_discard = false;
   /// Whether other processes run some of the replicas, now these and now those.
   bool shared = false;
+  /// Where towers run. On GPUs there is one for each entry, and replicas take them in turn; empty,
+  /// or the CPU alone: as many as `concurrent` says.
+  std::vector<c10::Device> devices{};
+  /// Where the variables are. On the CPU they always are where towers run on it alone.
+  VariableStrategy variable_strategy = VariableStrategy::kDevices;
+
+  bool on_gpus() const;
 };
 
 /// The replicas [first, last).
@@ -82,6 +94,14 @@ StepGradients mean_of(StepParts parts);
 /// are added as left + right.
 void add_gradients(Gradients& into, const Gradients& from);
 
+/// For a step that is recorded: what it may not know when it is.
+struct RecordableStep {
+  /// By replica of the run, in the memory of the towers' device: see RandomScope.
+  const std::uint64_t* keys = nullptr;
+  /// libtorch's generators are seeded already.
+  bool seeded = false;
+};
+
 /// The replicas that one process runs: modules that share the process's variables, side by side or
 /// in turn. How many run at a time changes no bit of the result. Belongs to the loop's thread.
 class Towers {
@@ -96,12 +116,19 @@ class Towers {
   /// The same variables with their layout in checkpoints.
   std::span<const ModuleVariable> module_variables() const { return module_variables_; }
   const TowerOptions& options() const { return options_; }
+  /// Where variables() are, and with them the sums of gradients.
+  c10::Device home() const { return home_; }
 
   /// Forward and backward of every one of these replicas that has a batch. There is a place for
   /// each replica of the run in `batches`; those of others are not looked at. The result's tensors
   /// are reused by the next call.
   StepParts run(std::span<std::optional<Batch>> batches, ReplicaRange replicas, std::int64_t step,
-                double loss_scale);
+                double loss_scale, const RecordableStep& recordable = {});
+
+  /// Seeds libtorch's generators for a replica's forward.
+  void seed_generators(std::int64_t step, std::int64_t replica) const;
+  /// Whether a replica's forward may draw from libtorch's generators.
+  bool draws_from_libtorch() const;
 
   /// After the update: the buffers that replica 0's forward changed are those that count from here
   /// on.
@@ -112,32 +139,45 @@ class Towers {
   /// are copied into these before commit().
   const std::vector<at::Tensor>& buffers() const;
 
-  /// A model with values of its own, as the factory makes it, seeded: for evaluation.
+  /// A model with values of its own, as the factory makes it, seeded, on the CPU: for evaluation.
   static std::shared_ptr<Model> make_model(const ModelFactory& factory, std::uint64_t seed);
 
  private:
   struct Tower;
   struct Outcome;
   struct Step;
+  /// The variables once more, on a device that is not their home.
+  struct Copy;
 
+  void make_copies(const ModelFactory& factory);
+  void refresh_copies();
+  const Variables& variables_on(c10::Device device) const;
+  std::unique_ptr<Tower> make_tower(std::shared_ptr<Model> model, c10::Device device) const;
+  c10::Device device_of(std::size_t lane) const;
+  EstimatorSpec call_model(Tower& tower, std::int64_t replica, const Batch& batch,
+                           const Step& step);
   Outcome run_replica(Tower& tower, std::int64_t replica, const Batch& batch, const Step& step);
   Tower& tower_of(std::size_t lane, std::int64_t replica);
   void run_lane(std::size_t lane, Step& step);
   void run_lanes(Step& step);
   void report(Step& step, std::int64_t replica, Outcome outcome);
-  void reset_buffers(Tower& tower);
   Gradients copy_of(const Gradients& gradients);
 
   const Head* head_;
   TowerOptions options_;
+  c10::Device home_{c10::kCPU};
   /// The first is replica 0's, whose buffers are the process's.
   std::vector<std::unique_ptr<Tower>> towers_;
   std::vector<ModuleVariable> module_variables_;
   std::optional<Variables> variables_;
+  std::vector<std::unique_ptr<Copy>> copies_;
+  /// Those of replica 0, at home: of its tower, or copies of its tower's.
+  std::vector<at::Tensor> buffers_;
   /// Buffers as the last step left them: what every replica but 0 starts from.
   std::vector<at::Tensor> kept_buffers_;
   /// Flat gradients that are not in use.
   std::vector<at::Tensor> free_;
+  /// Lanes run side by side; those that share a GPU take turns, as their work does.
   std::unique_ptr<ThreadPool> pool_;
 };
 

@@ -12,7 +12,9 @@
 #include "muster/base/random.h"
 #include "muster/base/thread_pool.h"
 #include "muster/checkpoint/checkpoint.h"
+#include "muster/device/devices.h"
 #include "muster/estimator/arithmetic.h"
+#include "muster/estimator/device_steps.h"
 #include "muster/estimator/loss_scale.h"
 #include "muster/estimator/run_state.h"
 #include "muster/estimator/seed_streams_internal.h"
@@ -28,13 +30,18 @@ namespace {
 
 // What R and threads_per_replica are, from the flags, the checkpoint and the machine, in this
 // order.
-TowerOptions resolve(const RunConfig& config, const std::optional<RunState>& saved) {
-  if (config.precision == ComputeType::kFloat16) {
+TowerOptions resolve(const RunConfig& config, const ModelFactory& model,
+                     const std::optional<RunState>& saved) {
+  TowerOptions options{.seed = config.seed(),
+                       .precision = config.precision,
+                       .devices = tower_devices(config, model),
+                       .variable_strategy = config.variable_strategy};
+  if (config.precision == ComputeType::kFloat16 && !options.on_gpus()) {
     throw InvalidArgument(
         "RunConfig: precision float16 needs a GPU, and this run has none; use bfloat16");
   }
-  TowerOptions options{.seed = config.seed(), .precision = config.precision};
-  const std::int64_t devices = config.train_distribute ? config.task.num_worker_replicas : 1;
+  const std::int64_t tasks = config.train_distribute ? config.task.num_worker_replicas : 1;
+  const std::int64_t devices = tasks * static_cast<std::int64_t>(options.devices.size());
   options.replicas = config.replicas > 0 ? config.replicas : saved ? saved->replicas : devices;
   const auto processors = static_cast<int>(ThreadPool::available_processors());
   const int default_threads = options.replicas > 1 ? 1 : processors;
@@ -44,10 +51,18 @@ TowerOptions resolve(const RunConfig& config, const std::optional<RunState>& sav
   return options;
 }
 
-int concurrent_replicas(const RunConfig& config, int threads_per_replica) {
+int concurrent_replicas(const RunConfig& config, const TowerOptions& options) {
   if (config.concurrent_replicas > 0) return config.concurrent_replicas;
+  if (options.devices.size() > 1) return static_cast<int>(options.devices.size());
   const auto processors = static_cast<int>(ThreadPool::available_processors());
-  return std::max(1, processors / threads_per_replica);
+  return std::max(1, processors / options.threads_per_replica);
+}
+
+// What the bits of the run depend on, beside its options.
+std::string arithmetic_of(const TowerOptions& options) {
+  const std::string line = arithmetic().fingerprint();
+  if (!options.on_gpus()) return line;
+  return fmt::format("{}, {}", line, describe(std::span(options.devices).first(1)));
 }
 
 // Says what about a resumed run is not as it was: its weights will differ from an undisturbed
@@ -64,7 +79,7 @@ void compare(const RunState& saved, const TowerOptions& now) {
   differs("replicas", saved.replicas, now.replicas);
   differs("threads_per_replica", saved.threads_per_replica, now.threads_per_replica);
   differs("the seed", saved.seed, now.seed);
-  differs("the arithmetic", saved.arithmetic, arithmetic().fingerprint());
+  differs("the arithmetic", saved.arithmetic, arithmetic_of(now));
 }
 
 bool all_finite(const StepGradients& step) {
@@ -108,6 +123,7 @@ struct TrainLoop::Impl final : TrainSession {
   Content content() override;
   void end_steps() override;
 
+  void prepare_devices(TowerOptions& tower_options) const;
   void join(TowerOptions& tower_options);
   void synchronize();
   void take_over(const RunImage& from);
@@ -125,6 +141,9 @@ struct TrainLoop::Impl final : TrainSession {
   std::unique_ptr<Iterator<Batch>> open_input_of(std::int64_t replica) const;
   bool next_batches();
   void finish_gradients();
+  bool make_device_step();
+  void stop_if_bad() const;
+  [[noreturn]] void stop_for(std::string_view what, std::int64_t step) const;
   void after_bad_step(std::string_view what);
   void roll_back();
   RunState run_state() const;
@@ -133,9 +152,13 @@ struct TrainLoop::Impl final : TrainSession {
   const EstimatorOptions& options;
   const InputFn& input_fn;
 
+  /// First, so that it ends last.
+  std::optional<StreamScope> stream;
   std::optional<Towers> towers;
   std::optional<Updater> updater;
   std::optional<MovingAverage> average;
+  /// On a GPU that makes steps by itself.
+  std::optional<DeviceSteps> device_steps;
   std::optional<CheckpointLayouts> layouts;
   std::optional<LossScale> scale;
   /// Null where this process runs all replicas.
@@ -167,6 +190,10 @@ struct TrainLoop::Impl final : TrainSession {
 
 double TrainLoop::Impl::loss() {
   if (!last_loss) {
+    if (device_steps) {
+      stop_if_bad();
+      decay_loss = device_steps->decay_loss();
+    }
     double sum = 0;
     for (const auto& loss : last.losses) {
       if (loss.defined()) sum += loss.item<double>();
@@ -225,7 +252,7 @@ RunState TrainLoop::Impl::run_state() const {
                  .replicas = towers->options().replicas,
                  .threads_per_replica = towers->options().threads_per_replica,
                  .seed = towers->options().seed,
-                 .arithmetic = arithmetic().fingerprint(),
+                 .arithmetic = arithmetic_of(towers->options()),
                  .loss_scale = scale->value(),
                  .loss_scale_steps = scale->good_steps()};
   state.inputs = positions;
@@ -234,6 +261,8 @@ RunState TrainLoop::Impl::run_state() const {
 }
 
 TrainSession::Content TrainLoop::Impl::content() {
+  // Nothing bad is ever saved.
+  if (device_steps) stop_if_bad();
   for (bool fetched_all = strategy == nullptr; !fetched_all;) {
     try {
       strategy->fetch_slots();
@@ -353,7 +382,7 @@ void TrainLoop::Impl::join(TowerOptions& tower_options) {
                                                      : config().threads_per_replica,
                       .seed = tower_options.seed,
                       .precision = tower_options.precision,
-                      .arithmetic = arithmetic().fingerprint()});
+                      .arithmetic = arithmetic_of(tower_options)});
   tower_options.replicas = terms.replicas;
   tower_options.threads_per_replica = terms.threads_per_replica;
   tower_options.seed = terms.seed;
@@ -511,8 +540,18 @@ void TrainLoop::Impl::end_steps() {
   if (strategy != nullptr) strategy->finish(global_step(), stop_requested() && !inputs_over);
 }
 
-void TrainLoop::Impl::prepare() {
+// How kernels are chosen, and where the variables can be.
+void TrainLoop::Impl::prepare_devices(TowerOptions& tower_options) const {
   compat::use_deterministic_algorithms(true);
+  if (!tower_options.on_gpus()) return;
+  choose_gpu_kernels(config().deterministic);
+  if (strategy != nullptr && tower_options.variable_strategy != VariableStrategy::kCpu) {
+    log::info("the tasks of a cluster exchange values on the CPU, where their variables are");
+    tower_options.variable_strategy = VariableStrategy::kCpu;
+  }
+}
+
+void TrainLoop::Impl::prepare() {
   keep_freed_memory();
   if (config().train_distribute) strategy = config().train_distribute(config());
   // In a cluster the others get the values from the chief.
@@ -521,13 +560,17 @@ void TrainLoop::Impl::prepare() {
     resumed = parse_run_state(checkpoint->state_json,
                               checkpoint_state_json_path(checkpoint->bundle.prefix()).string());
   }
-  TowerOptions tower_options = resolve(config(), resumed);
+  TowerOptions tower_options = resolve(config(), options.model, resumed);
+  prepare_devices(tower_options);
   tower_options.may_discard = options.nan_policy.action != NanPolicy::Action::kStop ||
                               config().precision == ComputeType::kFloat16;
   if (resumed) compare(*resumed, tower_options);
   if (strategy != nullptr) join(tower_options);
-  tower_options.concurrent = concurrent_replicas(config(), tower_options.threads_per_replica);
+  tower_options.concurrent = concurrent_replicas(config(), tower_options);
   mine = {0, tower_options.replicas};
+  if (strategy == nullptr && tower_options.variable_strategy == VariableStrategy::kDevices) {
+    stream.emplace(tower_options.devices[0]);
+  }
   towers.emplace(options.model, options.head.get(), tower_options);
   layouts.emplace(towers->module_variables());
   updater.emplace(towers->variables(), options.optimizers);
@@ -540,6 +583,9 @@ void TrainLoop::Impl::prepare() {
     towers->commit();
     // Averages begin with the values that the variables begin with.
     if (options.moving_average) average.emplace(towers->variables(), *options.moving_average);
+  }
+  if (strategy == nullptr && DeviceSteps::can_make(options, config(), *towers)) {
+    device_steps.emplace(options, config(), *towers, *updater, average ? &*average : nullptr);
   }
   resume_inputs(resumed);
   if (strategy != nullptr) {
@@ -584,18 +630,27 @@ void TrainLoop::Impl::roll_back() {
   for_each_hook(&Hook::after_create_session);
 }
 
+void TrainLoop::Impl::stop_for(std::string_view what, std::int64_t step) const {
+  const NanPolicy& policy = options.nan_policy;
+  throw Aborted(
+      "the {} of step {} is not finite; lower the learning rate, clip the gradients, look at the "
+      "input, or set a nan_policy that goes on{}",
+      what, step,
+      policy.action == NanPolicy::Action::kStop
+          ? ""
+          : fmt::format(" ({} such steps are allowed)", policy.limit));
+}
+
+void TrainLoop::Impl::stop_if_bad() const {
+  if (const auto step = device_steps->first_bad_step()) stop_for("loss", *step);
+}
+
 // The variables have not been touched by the step.
 void TrainLoop::Impl::after_bad_step(std::string_view what) {
   const NanPolicy& policy = options.nan_policy;
   ++bad_steps;
   if (policy.action == NanPolicy::Action::kStop || bad_steps > policy.limit) {
-    throw Aborted(
-        "the {} of step {} is not finite; lower the learning rate, clip the gradients, look at the "
-        "input, or set a nan_policy that goes on{}",
-        what, global_step() + 1,
-        policy.action == NanPolicy::Action::kStop
-            ? ""
-            : fmt::format(" ({} such steps are allowed)", policy.limit));
+    stop_for(what, global_step() + 1);
   }
   if (policy.action == NanPolicy::Action::kRollBack) {
     log::warning(
@@ -611,8 +666,20 @@ void TrainLoop::Impl::after_bad_step(std::string_view what) {
   }
 }
 
+// Gives the step to the device; what became of it is seen when somebody looks.
+bool TrainLoop::Impl::make_device_step() {
+  if (!next_batches()) return false;
+  wait_until_copied();
+  last_loss.reset();
+  last = device_steps->make(batches, global_step());
+  fetched.assign(fetched.size(), false);
+  advance();
+  return true;
+}
+
 // One update, or none for a batch that had to be left out. False at the end of the input.
 bool TrainLoop::Impl::make_step() {
+  if (device_steps) return make_device_step();
   if (!next_batches() && strategy == nullptr) return false;
   if (left_out.erase(global_step()) > 0) {
     fetched.assign(fetched.size(), false);
@@ -660,6 +727,10 @@ void TrainLoop::Impl::log_begin() const {
       towers->variables().parameter_count(), towers->variables().all().size(),
       towers->options().replicas, towers->options().threads_per_replica,
       towers->options().concurrent, config().seed());
+  if (towers->options().on_gpus()) {
+    log::info("towers on {}, variables on {}", describe(towers->options().devices),
+              towers->home().str());
+  }
 }
 
 TrainLoop::TrainLoop(const EstimatorOptions& options, const RunConfig& config,
