@@ -148,7 +148,8 @@ std::string difference(const StepLogIdentity& log, const StepLogIdentity& wanted
   if (log.run != wanted.run) return "of another run";
   if (log.task != wanted.task) return "of " + log.task;
   if (log.replicas != wanted.replicas) return fmt::format("of {} replicas", log.replicas);
-  return log.model != wanted.model ? "of another model, number of ps tasks or libtorch" : "";
+  return log.model != wanted.model ? "of another model, optimizer, number of ps tasks or libtorch"
+                                   : "";
 }
 
 }  // namespace

@@ -94,10 +94,10 @@ std::vector<at::Tensor> held_pieces(const PsLayout& layout, std::size_t server,
 }
 
 std::string model_digest(const std::vector<NamedTensor>& tensors, std::size_t servers,
-                         const std::string& arithmetic) {
+                         const std::vector<std::string>& rules) {
   HeadWriter text;
-  text.put(arithmetic);
   text.put_number(servers);
+  for (const std::string& rule : rules) text.put(rule);
   for (const NamedTensor& named : tensors) {
     text.put(named.name);
     text.put_number(static_cast<int>(named.tensor.scalar_type()));

@@ -31,9 +31,9 @@ std::vector<at::Tensor> held_pieces(const PsLayout& layout, std::size_t server,
                                     const Variables& variables, const Updater& updater);
 
 /// Tells apart what a log can be of: names, types and shapes of variables and slots, how many
-/// servers there are, and the arithmetic.
+/// servers there are, and the rules by which steps are made.
 std::string model_digest(const std::vector<NamedTensor>& tensors, std::size_t servers,
-                         const std::string& arithmetic);
+                         const std::vector<std::string>& rules);
 
 /// The log of one server. Errors say what to do about them.
 class PsLog {
