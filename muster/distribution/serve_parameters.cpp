@@ -27,8 +27,8 @@ namespace muster {
 namespace internal {
 namespace {
 
-bool all_finite(const std::vector<at::Tensor> &losses) {
-  return std::ranges::all_of(losses, [](const at::Tensor &loss) {
+bool all_finite(const std::vector<at::Tensor>& losses) {
+  return std::ranges::all_of(losses, [](const at::Tensor& loss) {
     return !loss.defined() || std::isfinite(loss.item<double>());
   });
 }
@@ -36,34 +36,30 @@ bool all_finite(const std::vector<at::Tensor> &losses) {
 /// A task that holds a part of the variables and of the optimizers' slots. It
 /// has memory for all of them, of which only its part counts.
 class Server {
-public:
-  Server(const EstimatorOptions &options, const RunConfig &config,
-         const ParameterServerOptions &server_options);
+ public:
+  Server(const EstimatorOptions& options, const RunConfig& config,
+         const ParameterServerOptions& server_options);
 
   void run();
 
-private:
+ private:
   bool synchronize();
-  bool take_source(const Source &source);
+  bool take_source(const Source& source);
   bool make_step();
   std::optional<std::vector<ReceivedStep>> take_pushes();
   void prepare(std::vector<ReceivedStep> received);
   void take_gradients();
-  bool exchange_squares(SquareSums &sums);
-  void commit(SquareSums &sums);
-  void decide(const SquareSums &sums);
-  void update(const SquareSums &sums);
+  bool exchange_squares(SquareSums& sums);
+  void commit(SquareSums& sums);
+  void decide(const SquareSums& sums);
+  void update(const SquareSums& sums);
   void send_values();
   void send_state(std::size_t to);
   void send_slots(std::size_t to);
-  void send(std::size_t to, const ValuesMessage &message);
+  void send(std::size_t to, const ValuesMessage& message);
   void add_decay();
-  bool may_skip() const {
-    return options_.nan_policy.action != NanPolicy::Action::kStop;
-  }
-  bool needs_norms() const {
-    return options_.clip.norm || options_.clip.global_norm || may_skip();
-  }
+  bool may_skip() const { return options_.nan_policy.action != NanPolicy::Action::kStop; }
+  bool needs_norms() const { return options_.clip.norm || options_.clip.global_norm || may_skip(); }
   std::size_t trainers() const { return group_->plan().trainers; }
   RunImage image();
   // The log, where there is one.
@@ -71,14 +67,14 @@ private:
   void make_log();
   void open_log();
   void begin_log();
-  void replay_base(const PsLog::Base &base);
-  void replay_commit(const std::vector<double> &squares, bool is_left_out);
+  void replay_base(const PsLog::Base& base);
+  void replay_commit(const std::vector<double>& squares, bool is_left_out);
 
-  const EstimatorOptions &options_;
+  const EstimatorOptions& options_;
   const RunConfig config_;
   const ParameterServerOptions server_options_;
   Membership membership_;
-  Group *group_ = nullptr;
+  Group* group_ = nullptr;
   std::shared_ptr<Model> model_;
   Variables variables_;
   Updater updater_;
@@ -101,18 +97,19 @@ private:
   std::optional<PsLog> log_;
 };
 
-Server::Server(const EstimatorOptions &options, const RunConfig &config,
-               const ParameterServerOptions &server_options)
-    : options_(options), config_(config), server_options_(server_options),
+Server::Server(const EstimatorOptions& options, const RunConfig& config,
+               const ParameterServerOptions& server_options)
+    : options_(options),
+      config_(config),
+      server_options_(server_options),
       membership_(config, server_options.peers),
       model_(Towers::make_model(options.model, config.seed())),
-      variables_(
-          Variables::adopt(*model_, adopt_options(variables_of(*model_)))),
+      variables_(Variables::adopt(*model_, adopt_options(variables_of(*model_)))),
       updater_(variables_, options.optimizers),
-      layout_(variables_,
-              static_cast<std::size_t>(config.task.num_ps_replicas)),
+      layout_(variables_, static_cast<std::size_t>(config.task.num_ps_replicas)),
       number_(static_cast<std::size_t>(config.task.task.index)),
-      buffers_(model_->buffers()), gradients_(variables_.make_gradients()) {}
+      buffers_(model_->buffers()),
+      gradients_(variables_.make_gradients()) {}
 
 RunImage Server::image() {
   auto tensors = variables_.tensors();
@@ -125,10 +122,11 @@ void Server::run() {
   // The chief ends the run; a signal to all tasks must not take the variables
   // away before it saved.
   const StopSignals signals([](int signal) {
-    log::info("signal {}: the variables stay until the chief ends the run; a "
-              "second one ends this "
-              "task at once",
-              signal);
+    log::info(
+        "signal {}: the variables stay until the chief ends the run; a "
+        "second one ends this "
+        "task at once",
+        signal);
   });
   membership_.join({.replicas = 0,
                     .threads_per_replica = 0,
@@ -141,17 +139,15 @@ void Server::run() {
   for (bool going_on = true; going_on;) {
     going_on = synchronize();
     try {
-      while (going_on && make_step())
-        continue;
+      while (going_on && make_step()) continue;
       going_on = false;
-    } catch (const PeersChanged &error) {
+    } catch (const PeersChanged& error) {
       log::info("step {}: {}", step_ + 1, error.what());
     }
   }
   log::info("the run has ended at step {}", step_);
   // The chief has saved it: who trains on from here begins with the checkpoint.
-  if (log_ && log_->is_open())
-    log_->ended(step_, left_out_);
+  if (log_ && log_->is_open()) log_->ended(step_, left_out_);
   membership_.finish(step_, false);
 }
 
@@ -159,28 +155,23 @@ void Server::run() {
 bool Server::synchronize() {
   const Deadline deadline = synchronize_deadline(config_, has_state_);
   for (;;) {
-    const Progress progress =
-        has_state_ ? Progress{step_, left_out_} : Progress{.step = -1};
+    const Progress progress = has_state_ ? Progress{step_, left_out_} : Progress{.step = -1};
     const auto source = membership_.begin_epoch(progress, deadline);
     group_ = &membership_.group();
-    if (!source)
-      return false;
+    if (!source) return false;
     try {
-      if (!take_source(*source))
-        return false;
+      if (!take_source(*source)) return false;
       const bool is_of_before = log_ && log_->run() != membership_.log_run();
-      if (log_ && (source->go_back || is_of_before || !log_->is_open()))
-        begin_log();
+      if (log_ && (source->go_back || is_of_before || !log_->is_open())) begin_log();
       sequence_ = 0;
       return true;
-    } catch (const PeersChanged &error) {
-      log::warning("epoch {} ends before it began: {}", group_->plan().number,
-                   error.what());
+    } catch (const PeersChanged& error) {
+      log::warning("epoch {} ends before it began: {}", group_->plan().number, error.what());
     }
   }
 }
 
-bool Server::take_source(const Source &source) {
+bool Server::take_source(const Source& source) {
   const auto is_behind = [&](std::size_t rank) {
     return std::ranges::find(source.to, rank) != source.to.end();
   };
@@ -198,68 +189,63 @@ bool Server::take_source(const Source &source) {
     if (!pending_ && log_) {
       // A log may be older than the others' steps when the machine, and not the
       // task alone, failed.
-      log::warning("{} is at step {}, others are at {}, and its log ends "
-                   "before: it begins anew",
-                   membership_.task(), step_, source.progress.step);
+      log::warning(
+          "{} is at step {}, others are at {}, and its log ends "
+          "before: it begins anew",
+          membership_.task(), step_, source.progress.step);
       has_state_ = false;
       throw PeersChanged("{} has lost its steps", membership_.task());
     }
     if (!pending_) {
-      throw Internal("{} is at step {}, others are at {}, and it has no "
-                     "gradients to go on with",
-                     membership_.task(), step_, source.progress.step);
+      throw Internal(
+          "{} is at step {}, others are at {}, and it has no "
+          "gradients to go on with",
+          membership_.task(), step_, source.progress.step);
     }
     SquareSums sums(variables_);
-    const auto frame = group_->take(source.rank, MessageType::kSquares,
-                                    "the norms of the step");
-    if (!frame)
-      return false;
+    const auto frame = group_->take(source.rank, MessageType::kSquares, "the norms of the step");
+    if (!frame) return false;
     if (frame->body.size() != sums.blocks().size() * sizeof(double)) {
-      throw DataLoss("norms of {} bytes came where {} blocks were due",
-                     frame->body.size(), sums.blocks().size());
+      throw DataLoss("norms of {} bytes came where {} blocks were due", frame->body.size(),
+                     sums.blocks().size());
     }
     std::memcpy(sums.blocks().data(), frame->body.data(), frame->body.size());
     commit(sums);
   } else if (group_->rank() == source.rank) {
     for (const std::size_t to : source.to) {
-      if (to < trainers())
-        continue;
+      if (to < trainers()) continue;
       const auto bytes = std::as_bytes(std::span(last_squares_));
       group_->send(to, MessageType::kSquares, {}, std::span(&bytes, 1));
     }
   }
   pending_.reset();
   for (const std::size_t to : source.to) {
-    if (to < trainers())
-      send_state(to);
+    if (to < trainers()) send_state(to);
   }
   return true;
 }
 
 // What every task that trains has of the step; nothing when the run has ended.
 std::optional<std::vector<ReceivedStep>> Server::take_pushes() {
-  const StepNotes notes{.buffers =
-                            number_ == 0 ? buffers_ : std::vector<at::Tensor>{},
+  const StepNotes notes{.buffers = number_ == 0 ? buffers_ : std::vector<at::Tensor>{},
                         .flat_size = layout_.flat_size(number_),
                         .tables = variables_.sparse_count()};
   const std::string what = fmt::format("the gradients of step {}", step_ + 1);
   std::vector<ReceivedStep> received;
   for (std::size_t rank = 0; rank < trainers(); ++rank) {
     auto frame = group_->take_any(rank, what);
-    while (frame &&
-           frame->type == static_cast<std::uint32_t>(MessageType::kFetch)) {
+    while (frame && frame->type == static_cast<std::uint32_t>(MessageType::kFetch)) {
       send_slots(rank);
       frame = group_->take_any(rank, what);
     }
-    if (!frame)
-      return std::nullopt;
+    if (!frame) return std::nullopt;
     if (frame->type != static_cast<std::uint32_t>(MessageType::kPush)) {
       throw Internal("{} sent a message of type {} where gradients were due",
                      group_->plan().members[rank].task, frame->type);
     }
-    received.push_back(decode_step(frame->head, std::move(frame->body), step_,
-                                   sequence_, membership_.terms().replicas,
-                                   layout_.flat_size(number_), notes));
+    received.push_back(decode_step(frame->head, std::move(frame->body), step_, sequence_,
+                                   membership_.terms().replicas, layout_.flat_size(number_),
+                                   notes));
   }
   ++sequence_;
   return received;
@@ -268,76 +254,60 @@ std::optional<std::vector<ReceivedStep>> Server::take_pushes() {
 // Adds up: after this the step can be made.
 void Server::prepare(std::vector<ReceivedStep> received) {
   PendingStep pending{.positions = state_.inputs};
-  pending.positions.resize(
-      static_cast<std::size_t>(membership_.terms().replicas));
+  pending.positions.resize(static_cast<std::size_t>(membership_.terms().replicas));
   for (std::size_t rank = 0; rank < received.size(); ++rank) {
-    const ReceivedStep &other = received[rank];
-    pending.pushes.push_back({group_->plan().members[rank].task,
-                              other.replicas.first, other.replicas.last});
+    const ReceivedStep& other = received[rank];
+    pending.pushes.push_back(
+        {group_->plan().members[rank].task, other.replicas.first, other.replicas.last});
     copy_positions(other, pending.positions);
-    if (!other.buffers.empty())
-      pending.buffers = other.buffers;
+    if (!other.buffers.empty()) pending.buffers = other.buffers;
   }
-  StepParts total =
-      add_parts(membership_.terms().replicas, {}, std::move(received));
+  StepParts total = add_parts(membership_.terms().replicas, {}, std::move(received));
   pending.outcome = {.present = total.present,
                      .examples = total.examples,
                      .losses = total.losses,
                      .not_finite = all_finite(total.losses) ? "" : "loss"};
-  if (total.present > 0)
-    pending.mean = mean_of(std::move(total)).mean;
+  if (total.present > 0) pending.mean = mean_of(std::move(total)).mean;
   pending_ = std::move(pending);
 }
 
 // As add_weight_decay() does it, for what this task holds.
 void Server::add_decay() {
-  const WeightDecay &decay = options_.weight_decay;
-  for (const VariablePart &part : layout_.parts(number_)) {
-    const Variable &variable = variables_.all()[part.variable];
-    if (decay.filter && !decay.filter(variable.spec.name))
-      continue;
+  const WeightDecay& decay = options_.weight_decay;
+  for (const VariablePart& part : layout_.parts(number_)) {
+    const Variable& variable = variables_.all()[part.variable];
+    if (decay.filter && !decay.filter(variable.spec.name)) continue;
     if (variable.dense()) {
-      add_scaled(static_cast<float>(decay.factor),
-                 part_of(variable.value, variable, part),
+      add_scaled(static_cast<float>(decay.factor), part_of(variable.value, variable, part),
                  part_of(gradients_.of(variable), variable, part));
     }
   }
-  for (const Variable &variable : variables_.all()) {
-    if (!variable.sparse() ||
-        (decay.filter && !decay.filter(variable.spec.name)))
-      continue;
-    const RowGradient &rows =
-        gradients_.rows[static_cast<std::size_t>(variable.rows_index)];
-    if (rows.empty())
-      continue;
-    add_scaled(static_cast<float>(decay.factor),
-               variable.value.index_select(0, rows.rows), rows.values);
+  for (const Variable& variable : variables_.all()) {
+    if (!variable.sparse() || (decay.filter && !decay.filter(variable.spec.name))) continue;
+    const RowGradient& rows = gradients_.rows[static_cast<std::size_t>(variable.rows_index)];
+    if (rows.empty()) continue;
+    add_scaled(static_cast<float>(decay.factor), variable.value.index_select(0, rows.rows),
+               rows.values);
   }
 }
 
 // What all servers need of each other before the step: norms, and that
 // everybody has its gradients. False when the run has ended.
-bool Server::exchange_squares(SquareSums &sums) {
+bool Server::exchange_squares(SquareSums& sums) {
   const std::vector<double> own = sums.blocks();
   const auto bytes = std::as_bytes(std::span(own));
   for (std::size_t rank = trainers(); rank < group_->size(); ++rank) {
     if (rank != group_->rank()) {
-      group_->send(rank, MessageType::kSquares, encode_number(step_),
-                   std::span(&bytes, 1));
+      group_->send(rank, MessageType::kSquares, encode_number(step_), std::span(&bytes, 1));
     }
   }
   for (std::size_t rank = trainers(); rank < group_->size(); ++rank) {
-    if (rank == group_->rank())
-      continue;
+    if (rank == group_->rank()) continue;
     const auto frame =
-        group_->take(rank, MessageType::kSquares,
-                     fmt::format("the norms of step {}", step_ + 1));
-    if (!frame)
-      return false;
-    if (decode_number(frame->head) != step_ ||
-        frame->body.size() != bytes.size()) {
-      throw DataLoss("{} sent norms of another step or model",
-                     group_->plan().members[rank].task);
+        group_->take(rank, MessageType::kSquares, fmt::format("the norms of step {}", step_ + 1));
+    if (!frame) return false;
+    if (decode_number(frame->head) != step_ || frame->body.size() != bytes.size()) {
+      throw DataLoss("{} sent norms of another step or model", group_->plan().members[rank].task);
     }
     // Every block is somebody's, and 0 for the others: the order does not
     // matter.
@@ -351,50 +321,44 @@ bool Server::exchange_squares(SquareSums &sums) {
 }
 
 // With the norms of all, every server comes to the same.
-void Server::decide(const SquareSums &sums) {
-  StepOutcome &outcome = pending_->outcome;
-  if (outcome.not_finite.empty() && may_skip() &&
-      !std::isfinite(sums.global_norm())) {
+void Server::decide(const SquareSums& sums) {
+  StepOutcome& outcome = pending_->outcome;
+  if (outcome.not_finite.empty() && may_skip() && !std::isfinite(sums.global_norm())) {
     outcome.not_finite = "gradient";
   }
 }
 
-void Server::commit(SquareSums &sums) {
+void Server::commit(SquareSums& sums) {
   decide(sums);
   last_squares_ = sums.blocks();
   // Before anybody can know of it.
   if (log_) {
-    log_->committed(step_, left_out_, last_squares_,
-                    !pending_->outcome.not_finite.empty());
+    log_->committed(step_, left_out_, last_squares_, !pending_->outcome.not_finite.empty());
   }
   update(sums);
 }
 
 // The step itself.
-void Server::update(const SquareSums &sums) {
-  const PendingStep &pending = *pending_;
+void Server::update(const SquareSums& sums) {
+  const PendingStep& pending = *pending_;
   state_.inputs = pending.positions;
   if (!pending.outcome.not_finite.empty()) {
     ++left_out_;
     return;
   }
-  const ClipOptions &clip = options_.clip;
+  const ClipOptions& clip = options_.clip;
   // What others hold of the gradients is 0 here, and stays it.
-  if (clip.norm)
-    clip_by_norm(variables_, gradients_, *clip.norm, sums);
-  if (clip.global_norm)
-    clip_by_global_norm(gradients_, *clip.global_norm, sums);
+  if (clip.norm) clip_by_norm(variables_, gradients_, *clip.norm, sums);
+  if (clip.global_norm) clip_by_global_norm(gradients_, *clip.global_norm, sums);
   updater_.apply(gradients_, step_, layout_.flat(number_));
-  for (std::size_t i = 0; i < pending.buffers.size(); ++i)
-    buffers_[i].copy_(pending.buffers[i]);
+  for (std::size_t i = 0; i < pending.buffers.size(); ++i) buffers_[i].copy_(pending.buffers[i]);
   ++step_;
 }
 
 // False when the run has ended.
 bool Server::make_step() {
   auto received = take_pushes();
-  if (!received)
-    return false;
+  if (!received) return false;
   prepare(std::move(*received));
   if (pending_->outcome.present == 0) {
     send_values();
@@ -403,22 +367,19 @@ bool Server::make_step() {
   }
   // Before the others hear of it: who has it in its log can make it whenever it
   // comes back.
-  if (log_)
-    log_->prepared(step_, left_out_, *pending_);
+  if (log_) log_->prepared(step_, left_out_, *pending_);
   take_gradients();
   SquareSums sums(variables_);
   if (needs_norms() && pending_->outcome.not_finite.empty()) {
-    for (const VariablePart &part : layout_.parts(number_)) {
+    for (const VariablePart& part : layout_.parts(number_)) {
       sums.add(gradients_, part.variable, part.first, part.last);
     }
   }
-  if (!exchange_squares(sums))
-    return false;
+  if (!exchange_squares(sums)) return false;
   commit(sums);
   send_values();
   pending_.reset();
-  if (log_ && log_->is_due())
-    begin_log();
+  if (log_ && log_->is_due()) begin_log();
   return true;
 }
 
@@ -427,12 +388,9 @@ bool Server::make_step() {
 void Server::take_gradients() {
   layout_.scatter(number_, pending_->mean.flat, gradients_.flat);
   gradients_.rows = pending_->mean.rows;
-  if (!pending_->outcome.not_finite.empty())
-    return;
-  if (options_.weight_decay.factor > 0)
-    add_decay();
-  if (options_.clip.value)
-    clip_by_value(gradients_, *options_.clip.value);
+  if (!pending_->outcome.not_finite.empty()) return;
+  if (options_.weight_decay.factor > 0) add_decay();
+  if (options_.clip.value) clip_by_value(gradients_, *options_.clip.value);
 }
 
 // What a step is made by: with other rules the steps of a log would come to
@@ -441,37 +399,31 @@ std::vector<std::string> Server::rules() const {
   std::vector<std::string> rules = updater_.descriptions();
   // Schedules are functions: they are known by what they give.
   for (const std::int64_t step : {0, 1, 100, 1'000, 10'000, 100'000}) {
-    for (const Updater::Rate &rate : updater_.learning_rates(step)) {
-      rules.push_back(
-          fmt::format("{} {} {}", rate.prefix, step, rate.learning_rate));
+    for (const Updater::Rate& rate : updater_.learning_rates(step)) {
+      rules.push_back(fmt::format("{} {} {}", rate.prefix, step, rate.learning_rate));
     }
   }
-  const ClipOptions &clip = options_.clip;
-  rules.push_back(fmt::format("clip {} {} {}", clip.value.value_or(0),
-                              clip.norm.value_or(0),
+  const ClipOptions& clip = options_.clip;
+  rules.push_back(fmt::format("clip {} {} {}", clip.value.value_or(0), clip.norm.value_or(0),
                               clip.global_norm.value_or(0)));
-  rules.push_back(fmt::format("decay {} skip {}", options_.weight_decay.factor,
-                              may_skip()));
+  rules.push_back(fmt::format("decay {} skip {}", options_.weight_decay.factor, may_skip()));
   rules.push_back(arithmetic().fingerprint());
   return rules;
 }
 
 void Server::make_log() {
-  const StepLogIdentity identity{
-      .run = membership_.log_run(),
-      .task = membership_.task(),
-      .model = model_digest(image().tensors, layout_.servers(), rules()),
-      .replicas = membership_.terms().replicas};
-  log_.emplace(config_.model_dir / "ps_log" /
-                   fmt::format("{}-{}", job::kPs, number_),
+  const StepLogIdentity identity{.run = membership_.log_run(),
+                                 .task = membership_.task(),
+                                 .model = model_digest(image().tensors, layout_.servers(), rules()),
+                                 .replicas = membership_.terms().replicas};
+  log_.emplace(config_.model_dir / "ps_log" / fmt::format("{}-{}", job::kPs, number_),
                server_options_.log_bytes, identity,
                held_pieces(layout_, number_, variables_, updater_));
 }
 
 // Brings this task to where it was when it was killed, if it was.
 void Server::open_log() {
-  if (!config_.ps_log)
-    return;
+  if (!config_.ps_log) return;
   if (membership_.log_run().empty()) {
     throw FailedPrecondition(
         "RunConfig::ps_log is set for {}, but not for {}: give all tasks the "
@@ -479,28 +431,24 @@ void Server::open_log() {
         membership_.task(), membership_.chief().task.name());
   }
   make_log();
-  const PsLog::Sizes sizes{.flat = layout_.flat_size(number_),
-                           .tables = variables_.sparse_count(),
-                           .buffers = buffers_};
+  const PsLog::Sizes sizes{
+      .flat = layout_.flat_size(number_), .tables = variables_.sparse_count(), .buffers = buffers_};
   const bool found = log_->recover(
-      sizes, {.base = [this](const PsLog::Base &base) { replay_base(base); },
+      sizes, {.base = [this](const PsLog::Base& base) { replay_base(base); },
               .prepared =
                   [this](PendingStep step) {
                     pending_ = std::move(step);
                     take_gradients();
                   },
-              .committed =
-                  [this](const std::vector<double> &squares, bool is_left_out) {
-                    replay_commit(squares, is_left_out);
-                  }});
+              .committed = [this](const std::vector<double>& squares,
+                                  bool is_left_out) { replay_commit(squares, is_left_out); }});
   if (found) {
-    log::info("going on from step {} of the log in {}{}", step_,
-              log_->folder().string(),
+    log::info("going on from step {} of the log in {}{}", step_, log_->folder().string(),
               pending_ ? ", with the next one prepared" : "");
   }
 }
 
-void Server::replay_base(const PsLog::Base &base) {
+void Server::replay_base(const PsLog::Base& base) {
   state_ = parse_run_state(base.state_json, "the state in the log");
   step_ = base.step;
   left_out_ = base.left_out;
@@ -509,22 +457,21 @@ void Server::replay_base(const PsLog::Base &base) {
   has_state_ = true;
 }
 
-void Server::replay_commit(const std::vector<double> &squares,
-                           bool is_left_out) {
+void Server::replay_commit(const std::vector<double>& squares, bool is_left_out) {
   SquareSums sums(variables_);
   if (squares.size() != sums.blocks().size()) {
-    throw DataLoss(
-        "step {} has norms of {} blocks in the log, and the model has {}",
-        step_ + 1, squares.size(), sums.blocks().size());
+    throw DataLoss("step {} has norms of {} blocks in the log, and the model has {}", step_ + 1,
+                   squares.size(), sums.blocks().size());
   }
   sums.blocks() = squares;
   last_squares_ = squares;
   decide(sums);
   if (pending_->outcome.not_finite.empty() == is_left_out) {
-    throw DataLoss("step {} was {} when it was logged, and now is not: options "
-                   "of the estimator "
-                   "have changed",
-                   step_ + 1, is_left_out ? "left out" : "made");
+    throw DataLoss(
+        "step {} was {} when it was logged, and now is not: options "
+        "of the estimator "
+        "have changed",
+        step_ + 1, is_left_out ? "left out" : "made");
   }
   update(sums);
   pending_.reset();
@@ -532,8 +479,7 @@ void Server::replay_commit(const std::vector<double> &squares,
 
 // With what this task holds now.
 void Server::begin_log() {
-  if (log_->run() != membership_.log_run())
-    make_log();
+  if (log_->run() != membership_.log_run()) make_log();
   state_.global_step = step_;
   log_->begin({.step = step_,
                .left_out = left_out_,
@@ -542,36 +488,29 @@ void Server::begin_log() {
                .squares = last_squares_});
 }
 
-void Server::send(std::size_t to, const ValuesMessage &message) {
+void Server::send(std::size_t to, const ValuesMessage& message) {
   const EncodedMessage encoded = encode_values(message);
   group_->send(to, MessageType::kValues, encoded.head, encoded.body);
 }
 
 // What the step has made new.
 void Server::send_values() {
-  ValuesMessage message{
-      .step = step_, .outcome = pending_->outcome, .positions = state_.inputs};
-  if (pending_->outcome.present == 0)
-    message.positions = pending_->positions;
+  ValuesMessage message{.step = step_, .outcome = pending_->outcome, .positions = state_.inputs};
+  if (pending_->outcome.present == 0) message.positions = pending_->positions;
   if (pending_->outcome.present > 0 && pending_->outcome.not_finite.empty()) {
     message.flat = variables_.flat();
     message.ranges = layout_.flat(number_);
     message.rows.resize(variables_.sparse_count());
-    for (const Variable &variable : variables_.all()) {
-      if (!variable.sparse())
-        continue;
+    for (const Variable& variable : variables_.all()) {
+      if (!variable.sparse()) continue;
       const auto table = static_cast<std::size_t>(variable.rows_index);
-      const RowGradient &touched = gradients_.rows[table];
-      if (touched.empty())
-        continue;
-      message.rows[table] = {touched.rows,
-                             variable.value.index_select(0, touched.rows)};
+      const RowGradient& touched = gradients_.rows[table];
+      if (touched.empty()) continue;
+      message.rows[table] = {touched.rows, variable.value.index_select(0, touched.rows)};
     }
-    if (number_ == 0)
-      message.buffers = buffers_;
+    if (number_ == 0) message.buffers = buffers_;
   }
-  for (std::size_t rank = 0; rank < trainers(); ++rank)
-    send(rank, message);
+  for (std::size_t rank = 0; rank < trainers(); ++rank) send(rank, message);
 }
 
 void Server::send_state(std::size_t to) {
@@ -585,24 +524,20 @@ void Server::send_state(std::size_t to) {
 }
 
 void Server::send_slots(std::size_t to) {
-  for (const at::Tensor &piece :
-       slot_pieces(layout_, number_, variables_, updater_)) {
-    if (piece.numel() == 0)
-      continue;
+  for (const at::Tensor& piece : slot_pieces(layout_, number_, variables_, updater_)) {
+    if (piece.numel() == 0) continue;
     const std::span<const std::byte> bytes = bytes_of(piece);
     group_->send(to, MessageType::kSlots, {}, std::span(&bytes, 1));
   }
 }
 
-} // namespace
-} // namespace internal
+}  // namespace
+}  // namespace internal
 
-void serve_parameters(const EstimatorOptions &estimator,
-                      const RunConfig &config,
-                      const ParameterServerOptions &options) {
-  if (!config.sync)
-    return internal::serve_async(estimator, config, options);
+void serve_parameters(const EstimatorOptions& estimator, const RunConfig& config,
+                      const ParameterServerOptions& options) {
+  if (!config.sync) return internal::serve_async(estimator, config, options);
   internal::Server(estimator, config, options).run();
 }
 
-} // namespace muster
+}  // namespace muster
