@@ -33,8 +33,8 @@ bool all_finite(const std::vector<at::Tensor>& losses) {
   });
 }
 
-/// A task that holds a part of the variables and of the optimizers' slots. It
-/// has memory for all of them, of which only its part counts.
+/// A task that holds a part of the variables and of the optimizers' slots. It has memory for all of
+/// them, of which only its part counts.
 class Server {
  public:
   Server(const EstimatorOptions& options, const RunConfig& config,
@@ -119,12 +119,10 @@ RunImage Server::image() {
 }
 
 void Server::run() {
-  // The chief ends the run; a signal to all tasks must not take the variables
-  // away before it saved.
+  // The chief ends the run; a signal to all tasks must not take the variables away before it saved.
   const StopSignals signals([](int signal) {
     log::info(
-        "signal {}: the variables stay until the chief ends the run; a "
-        "second one ends this "
+        "signal {}: the variables stay until the chief ends the run; a second one ends this "
         "task at once",
         signal);
   });
@@ -187,20 +185,15 @@ bool Server::take_source(const Source& source) {
   }
   if (is_behind(group_->rank())) {
     if (!pending_ && log_) {
-      // A log may be older than the others' steps when the machine, and not the
-      // task alone, failed.
-      log::warning(
-          "{} is at step {}, others are at {}, and its log ends "
-          "before: it begins anew",
-          membership_.task(), step_, source.progress.step);
+      // A log may be older than the others' steps when the machine, and not the task alone, failed.
+      log::warning("{} is at step {}, others are at {}, and its log ends before: it begins anew",
+                   membership_.task(), step_, source.progress.step);
       has_state_ = false;
       throw PeersChanged("{} has lost its steps", membership_.task());
     }
     if (!pending_) {
-      throw Internal(
-          "{} is at step {}, others are at {}, and it has no "
-          "gradients to go on with",
-          membership_.task(), step_, source.progress.step);
+      throw Internal("{} is at step {}, others are at {}, and it has no gradients to go on with",
+                     membership_.task(), step_, source.progress.step);
     }
     SquareSums sums(variables_);
     const auto frame = group_->take(source.rank, MessageType::kSquares, "the norms of the step");
@@ -291,8 +284,8 @@ void Server::add_decay() {
   }
 }
 
-// What all servers need of each other before the step: norms, and that
-// everybody has its gradients. False when the run has ended.
+// What all servers need of each other before the step: norms, and that everybody has its gradients.
+// False when the run has ended.
 bool Server::exchange_squares(SquareSums& sums) {
   const std::vector<double> own = sums.blocks();
   const auto bytes = std::as_bytes(std::span(own));
@@ -309,8 +302,7 @@ bool Server::exchange_squares(SquareSums& sums) {
     if (decode_number(frame->head) != step_ || frame->body.size() != bytes.size()) {
       throw DataLoss("{} sent norms of another step or model", group_->plan().members[rank].task);
     }
-    // Every block is somebody's, and 0 for the others: the order does not
-    // matter.
+    // Every block is somebody's, and 0 for the others: the order does not matter.
     for (std::size_t i = 0; i < own.size(); ++i) {
       double value = 0;
       std::memcpy(&value, frame->body.data() + i * sizeof value, sizeof value);
@@ -365,8 +357,7 @@ bool Server::make_step() {
     pending_.reset();
     return true;
   }
-  // Before the others hear of it: who has it in its log can make it whenever it
-  // comes back.
+  // Before the others hear of it: who has it in its log can make it whenever it comes back.
   if (log_) log_->prepared(step_, left_out_, *pending_);
   take_gradients();
   SquareSums sums(variables_);
@@ -383,8 +374,7 @@ bool Server::make_step() {
   return true;
 }
 
-// From the mean of the replicas to what the optimizers get, but for what needs
-// the norms of all.
+// From the mean of the replicas to what the optimizers get, but for what needs the norms of all.
 void Server::take_gradients() {
   layout_.scatter(number_, pending_->mean.flat, gradients_.flat);
   gradients_.rows = pending_->mean.rows;
@@ -393,8 +383,7 @@ void Server::take_gradients() {
   if (options_.clip.value) clip_by_value(gradients_, *options_.clip.value);
 }
 
-// What a step is made by: with other rules the steps of a log would come to
-// something else.
+// What a step is made by: with other rules the steps of a log would come to something else.
 std::vector<std::string> Server::rules() const {
   std::vector<std::string> rules = updater_.descriptions();
   // Schedules are functions: they are known by what they give.
@@ -468,8 +457,7 @@ void Server::replay_commit(const std::vector<double>& squares, bool is_left_out)
   decide(sums);
   if (pending_->outcome.not_finite.empty() == is_left_out) {
     throw DataLoss(
-        "step {} was {} when it was logged, and now is not: options "
-        "of the estimator "
+        "step {} was {} when it was logged, and now is not: options of the estimator "
         "have changed",
         step_ + 1, is_left_out ? "left out" : "made");
   }
