@@ -239,13 +239,14 @@ class Memory {
   float* next_;
 };
 
-// Pixels of one image into planes whose borders are zero already. `pixels_of(c)` gives a function
-// from a place in the image to the vector there.
+// Pixels of one image into planes `step` apart whose borders are zero already. `pixels_of(c)` gives
+// a function from a place in the image to the vector there.
 template <typename PixelsOf>
-void fill_planes(const Planes& planes, std::int64_t channels, PixelsOf pixels_of, float* to) {
+void fill_planes(const Planes& planes, std::int64_t channels, PixelsOf pixels_of, float* to,
+                 std::int64_t step) {
   for (std::int64_t c = 0; c < channels; ++c) {
     const auto pixels = pixels_of(c);
-    float* const plane = to + c * planes.floats + planes.first();
+    float* const plane = to + c * step + planes.first();
     planes.for_pixels(
         [&](std::int64_t from, std::int64_t place) { store(plane + place, pixels(from)); });
   }
@@ -290,7 +291,7 @@ at::Tensor convolve_images(const Planes& planes, std::int64_t batch, const at::T
     float* const results = memory.take(result_floats);
     for (std::int64_t n = begin; n < end; ++n) {
       fill_planes(
-          planes, channels, [&](std::int64_t c) { return pixels_of(n, c); }, image);
+          planes, channels, [&](std::int64_t c) { return pixels_of(n, c); }, image, planes.floats);
       for_rows_of_panels(planes, channels, image, outputs, packed, results,
                          [&](std::int64_t o, const float* row) {
                            float* const to = target.at(n, o);
@@ -307,36 +308,42 @@ at::Tensor convolve_images(const Planes& planes, std::int64_t batch, const at::T
 /// The gradient of a convolution's weights over a few images.
 class WeightGradient {
  public:
-  WeightGradient(const Planes& planes, std::int64_t outputs, std::int64_t channels)
+  WeightGradient(const Planes& planes, std::int64_t outputs, std::int64_t channels,
+                 std::int64_t images)
       : planes_(planes),
         outputs_(outputs),
         channels_(channels),
+        images_(images),
         panels_(at::divup(outputs, tiles().tap_rows)) {}
 
-  /// Memory for one image's gradients as add() reads them: panels of outputs, vectors side by side.
-  std::int64_t gradient_floats() const { return panels_ * panel_floats(); }
+  /// Memory for the images' gradients as add() reads them: [panel of outputs][image], and there
+  /// vectors of all outputs of the panel side by side.
+  std::int64_t gradient_floats() const { return panels_ * images_ * panel_floats(); }
 
   /// Where an output's vectors begin there, and how far apart they are.
-  float* first_vector(float* gradients, std::int64_t output) const {
+  float* first_vector(float* gradients, std::int64_t image, std::int64_t output) const {
     const std::int64_t rows = tiles().tap_rows;
-    return gradients + output / rows * panel_floats() + output % rows * kTapLanes;
+    return gradients + (output / rows * images_ + image) * panel_floats() +
+           output % rows * kTapLanes;
   }
   std::int64_t vector_step() const { return tiles().tap_rows * kTapLanes; }
 
-  /// Adds to `to`, [output][channel][kernel row][kernel column]. Images lie one after the other.
-  void add(const float* gradients, const float* images, std::int64_t count, float* to) const {
+  /// Adds to `to`, [output][channel][kernel row][kernel column], what the first `count` images
+  /// give. `planes` are theirs, [channel][image].
+  void add(const float* gradients, const float* planes, std::int64_t count, float* to) const {
     const Tiles& tile = tiles();
     const TapShape shape{.images = count,
-                         .gradient_step = gradient_floats(),
-                         .plane_step = planes_.floats_of(channels_),
+                         .gradient_step = panel_floats(),
+                         .plane_step = planes_.floats,
                          .height = planes_.height,
                          .width = planes_.width,
                          .plane_columns = planes_.columns};
     float sums[kMaxRows * kTaps];
     for (std::int64_t panel = 0; panel < panels_; ++panel) {
       for (std::int64_t row = 0; row < channels_ * kTaps; ++row) {
-        tile.taps(shape, gradients + panel * panel_floats(),
-                  images + row / kTaps * planes_.floats + row % kTaps * planes_.columns, sums);
+        tile.taps(shape, gradients + panel * images_ * panel_floats(),
+                  planes + row / kTaps * images_ * planes_.floats + row % kTaps * planes_.columns,
+                  sums);
         add_sums(sums, panel * tile.tap_rows, row, to);
       }
     }
@@ -356,14 +363,15 @@ class WeightGradient {
   }
 
   const Planes& planes_;
-  std::int64_t outputs_, channels_, panels_;
+  std::int64_t outputs_, channels_, images_, panels_;
 };
 
 /// Images whose share of a weight's gradient is summed on its own: the shares are added up in their
 /// order, whatever threads made them.
 constexpr std::int64_t kImagesOfShare = 8;
 
-/// How many of them are looked at together: small images pay for a sum's end more often.
+/// How many of them are looked at together: with small images a sum's end comes often, with many
+/// they leave the nearest cache.
 std::int64_t images_at_once(const Planes& planes) {
   constexpr std::int64_t kPixels = 1024;
   return std::clamp<std::int64_t>(kPixels / planes.pixels(), 1, kImagesOfShare);
@@ -398,25 +406,39 @@ at::Tensor convolution_backward(const Planes& planes, std::int64_t batch, const 
       pack_weights(channels, outputs * kKernel, [&](std::int64_t c, std::int64_t k) {
         return weights[(k / kKernel * channels + c) * kKernel + kKernel - 1 - k % kKernel];
       });
-  const WeightGradient weight_gradient(planes, outputs, channels);
+  const std::int64_t at_once = images_at_once(planes);
+  const WeightGradient weight_gradient(planes, outputs, channels, at_once);
   const std::int64_t share_count = at::divup(batch, kImagesOfShare);
   std::vector<float> shares(static_cast<std::size_t>(share_count * weight.numel()));
   const std::int64_t plane_floats = planes.floats_of(outputs);
   const std::int64_t gradient_floats = weight_gradient.gradient_floats();
   const std::int64_t vector_step = weight_gradient.vector_step();
-  const std::int64_t image_floats = planes.floats_of(channels);
-  const std::int64_t at_once = images_at_once(planes);
+  const std::int64_t image_floats = planes.floats_of(channels * at_once);
+  const std::int64_t channel_step = planes.floats * at_once;
   const std::int64_t result_floats = tiles().rows * padded_length(planes.length());
   at::parallel_for(0, share_count, 1, [&](std::int64_t begin, std::int64_t end) {
-    Memory memory(plane_floats + at_once * (gradient_floats + image_floats) + result_floats);
+    Memory memory(plane_floats + gradient_floats + image_floats + result_floats);
     float* const gradient_planes = memory.take_zeros(plane_floats);
-    float* const gradients = memory.take_zeros(at_once * gradient_floats);
-    float* const images = memory.take_zeros(at_once * image_floats);
+    float* const gradients = memory.take_zeros(gradient_floats);
+    float* const images = memory.take_zeros(image_floats);
     float* const results = memory.take(result_floats);
-    const auto input_gradient = [&](std::int64_t n, const float* image) {
+    const auto read_gradient = [&](std::int64_t n, std::int64_t i) {
+      for (std::int64_t o = 0; o < outputs; ++o) {
+        const auto pixels = gradient_of(n, o);
+        float* const plane = gradient_planes + o * planes.floats + planes.first();
+        float* next = weight_gradient.first_vector(gradients, i, o);
+        planes.for_pixels([&](std::int64_t from, std::int64_t place) {
+          const Vector vector = pixels(from);
+          store(plane + place, vector);
+          store(next, vector);
+          next += vector_step;
+        });
+      }
+    };
+    const auto write_input_gradient = [&](std::int64_t n, const float* image) {
       for_rows_of_panels(planes, outputs, gradient_planes, channels, packed, results,
                          [&](std::int64_t c, const float* row) {
-                           take(n, c, row, image + c * planes.floats + planes.first());
+                           take(n, c, row, image + c * channel_step + planes.first());
                          });
     };
     for (std::int64_t share = begin; share < end; ++share) {
@@ -424,22 +446,13 @@ at::Tensor convolution_backward(const Planes& planes, std::int64_t batch, const 
       for (std::int64_t first = share * kImagesOfShare; first < last; first += at_once) {
         const std::int64_t count = std::min(at_once, last - first);
         for (std::int64_t i = 0; i < count; ++i) {
-          float* const gradient = gradients + i * gradient_floats;
-          float* const image = images + i * image_floats;
-          for (std::int64_t o = 0; o < outputs; ++o) {
-            const auto pixels = gradient_of(first + i, o);
-            float* const plane = gradient_planes + o * planes.floats + planes.first();
-            float* next = weight_gradient.first_vector(gradient, o);
-            planes.for_pixels([&](std::int64_t from, std::int64_t place) {
-              const Vector vector = pixels(from);
-              store(plane + place, vector);
-              store(next, vector);
-              next += vector_step;
-            });
-          }
+          const std::int64_t n = first + i;
+          float* const image = images + i * planes.floats;
+          read_gradient(n, i);
           fill_planes(
-              planes, channels, [&](std::int64_t c) { return pixels_of(first + i, c); }, image);
-          if (input_gradient_wanted) input_gradient(first + i, image);
+              planes, channels, [&](std::int64_t c) { return pixels_of(n, c); }, image,
+              channel_step);
+          if (input_gradient_wanted) write_input_gradient(n, image);
         }
         weight_gradient.add(gradients, images, count, shares.data() + share * weight.numel());
       }
