@@ -35,18 +35,14 @@ InputFn constant_input() {
   };
 }
 
-bench::MakeEstimator make(bool own_kernels, bool channels_last = false) {
-  return [own_kernels, channels_last](RunConfig config) {
+bench::MakeEstimator make(const ResNetOptions& options, bool own_kernels = true) {
+  return [options, own_kernels](RunConfig config) {
     config.own_cpu_kernels = own_kernels;
-    return Estimator(
-        {.model =
-             [channels_last] {
-               return std::make_shared<ResNet>(ResNetOptions{.channels_last = channels_last});
-             },
-         .head = multi_class_head(11),
-         .optimizers = {{"", momentum({.learning_rate = 0.1, .momentum = 0.9})}},
-         .weight_decay = {.factor = 2e-4}},
-        config);
+    return Estimator({.model = [options] { return std::make_shared<ResNet>(options); },
+                      .head = multi_class_head(11),
+                      .optimizers = {{"", momentum({.learning_rate = 0.1, .momentum = 0.9})}},
+                      .weight_decay = {.factor = 2e-4}},
+                     config);
   };
 }
 
@@ -70,7 +66,7 @@ void add_step_over_pytorch(bench::Report& report, const InputFn& input, int thre
   std::vector<double> rates;
   std::vector<double> ratios;
   for (int round = 0; round < kRounds; ++round) {
-    rates.push_back(images_per_second(make(/*own_kernels=*/true), input, threads));
+    rates.push_back(images_per_second(make({}), input, threads));
     if (!setting) continue;
     const auto anchor =
         bench::run_anchor(fmt::format("resnet_torch.py --steps 2 --setting {}", *setting));
@@ -86,7 +82,7 @@ void add_alone(bench::Report& report, const std::string& name,
                const bench::MakeEstimator& estimator, const InputFn& input, int threads) {
   if (!report.wants(name)) return;
   report.add({.name = name,
-              .value = images_per_second(estimator, input, threads, /*steps=*/2),
+              .value = images_per_second(estimator, input, threads, /*steps=*/3),
               .unit = "images/s"});
 }
 
@@ -96,10 +92,12 @@ int run(int argc, char** argv) {
   const auto processors = static_cast<int>(ThreadPool::available_processors());
   const InputFn input = constant_input();
   add_step_over_pytorch(report, input, processors);
-  add_alone(report, "ResNet-44, one thread", make(true), input, 1);
-  add_alone(report, "ResNet-44, libtorch's kernels", make(false), input, processors);
-  add_alone(report, "ResNet-44, libtorch's kernels, channels last", make(false, true), input,
+  add_alone(report, "ResNet-44, one thread", make({}), input, 1);
+  add_alone(report, "ResNet-44, layer by layer", make({.fused = false}), input, processors);
+  add_alone(report, "ResNet-44, libtorch's kernels", make({}, /*own_kernels=*/false), input,
             processors);
+  add_alone(report, "ResNet-44, libtorch's kernels, channels last",
+            make({.channels_last = true}, /*own_kernels=*/false), input, processors);
   return report.finish();
 }
 

@@ -90,7 +90,7 @@ kernels::NormalisedConvolution layer_of(const Convolution& convolution, const No
 class Unit : public nn::Module {
  public:
   Unit(std::int64_t in, std::int64_t out, std::int64_t stride, const ResNetOptions& options)
-      : stride_(stride), more_channels_(out - in) {
+      : stride_(stride), more_channels_(out - in), fused_(options.fused) {
     first_ = register_module("conv2d", std::make_shared<Convolution>(in, out, stride));
     first_norm_ = register_module("batch_normalization", normalisation(out, options));
     second_ = register_module("conv2d_1", std::make_shared<Convolution>(out, out, 1));
@@ -98,7 +98,7 @@ class Unit : public nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& input) {
-    if (is_training()) {
+    if (fused_ && is_training()) {
       const auto first = layer_of(*first_, first_norm_);
       const auto second = layer_of(*second_, second_norm_);
       if (internal::residual_node_takes(input, stride_, {first, second})) {
@@ -131,6 +131,7 @@ class Unit : public nn::Module {
 
   std::int64_t stride_;
   std::int64_t more_channels_;
+  bool fused_;
   std::shared_ptr<Convolution> first_;
   std::shared_ptr<nn::BatchNorm2dImpl> first_norm_;
   std::shared_ptr<Convolution> second_;
@@ -159,7 +160,7 @@ class UnitStack : public nn::Module {
 
 class ResNet::Network : public nn::Module {
  public:
-  explicit Network(const ResNetOptions& options) {
+  explicit Network(const ResNetOptions& options) : fused_(options.fused) {
     std::int64_t channels = kStages[0].filters;
     stem_ = register_module("conv2d", std::make_shared<Convolution>(kColours, channels, 1));
     norm_ = register_module("batch_normalization", normalisation(channels, options));
@@ -194,7 +195,7 @@ class ResNet::Network : public nn::Module {
 
  private:
   torch::Tensor begin(const torch::Tensor& images) {
-    if (is_training()) {
+    if (fused_ && is_training()) {
       const auto stem = layer_of(*stem_, norm_);
       if (internal::residual_node_takes(images, /*stride=*/1, {stem})) {
         norm_->num_batches_tracked += 1;
@@ -204,6 +205,7 @@ class ResNet::Network : public nn::Module {
     return norm_->forward(stem_->forward(images)).relu_();
   }
 
+  bool fused_;
   std::shared_ptr<Convolution> stem_;
   std::shared_ptr<nn::BatchNorm2dImpl> norm_;
   std::vector<std::shared_ptr<UnitStack>> stages_;

@@ -21,8 +21,9 @@ struct ResNetOptions {
   std::string feature = "image";
   /// Computes with [height, width, channels] in memory; else [channels, height, width].
   bool channels_last = false;
-  /// Trains images of 32 x 32 under autocast to bf16 with kernels of our own for the whole network,
-  /// where there is a GPU that they were made for; else with libtorch's, layer by layer.
+  /// Trains with kernels of our own instead of libtorch's layers: images of 32 x 32 under autocast
+  /// to bf16 as one node for the whole network, where there is a GPU that they were made for; on a
+  /// CPU one node a unit, where RunConfig::own_cpu_kernels is on and has kernels for it.
   bool fused = true;
 };
 

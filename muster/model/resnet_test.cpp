@@ -198,16 +198,17 @@ TEST_F(ResNetKernels, TakeAStepAsLibtorchsDo) {
 
 TEST_F(ResNetKernels, AreOneNodeAUnitInTrainingAlone) {
   kernels::use_libtorch_kernels(true);
-  const auto model = make({.num_layers = 14});
-  const auto nodes = [&](std::int64_t size) {
-    const auto logits = model->forward({{"image", torch::zeros({2, size, size, 3})}});
+  const auto nodes = [](ResNet& model, std::int64_t size) {
+    const auto logits = model.forward({{"image", torch::zeros({2, size, size, 3})}});
     return nodes_by_name(*logits.grad_fn());
   };
-  EXPECT_EQ(nodes(16)["MusterResidualUnitBackward"], 6);
-  EXPECT_EQ(nodes(16)["MusterNormalisedLayerBackward"], 1);
-  EXPECT_EQ(nodes(10)["MusterResidualUnitBackward"], 0);
+  const auto model = make({.num_layers = 14});
+  EXPECT_EQ(nodes(*model, 16)["MusterResidualUnitBackward"], 6);
+  EXPECT_EQ(nodes(*model, 16)["MusterNormalisedLayerBackward"], 1);
+  EXPECT_EQ(nodes(*model, 10)["MusterResidualUnitBackward"], 0);
+  EXPECT_EQ(nodes(*make({.num_layers = 14, .fused = false}), 16)["MusterResidualUnitBackward"], 0);
   model->eval();
-  EXPECT_EQ(nodes(16)["MusterResidualUnitBackward"], 0);
+  EXPECT_EQ(nodes(*model, 16)["MusterResidualUnitBackward"], 0);
 }
 
 TEST(ResNet, RefusesDepthsAndImagesThatDoNotFit) {
