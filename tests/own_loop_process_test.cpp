@@ -16,6 +16,7 @@
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::RunningProgram;
@@ -66,6 +67,18 @@ TEST(OwnLoop, KilledItGoesOnInAnotherLayout) {
     launcher.wait();
   }
   EXPECT_EQ(hash_in_cluster(job, {"--workers", "2", "--ps", "0"}), hash_alone(folder / "alone"));
+}
+
+TEST(OwnLoop, TheLastWorkerEvaluatesAndEndsWithTheRun) {
+  const TempDir folder;
+  const Path job = folder / "job";
+  Words words = launch_words(job, {"--workers", "2", "--ps", "1"});
+  words.emplace_back("--last-worker-evaluates");
+  const Outcome outcome = testing::run_program(MUSTER_PROGRAM, words);
+  EXPECT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  EXPECT_THAT(testing::read_bytes(folder / "job-logs/worker1.log"),
+              AllOf(HasSubstr("model.ckpt-60 accuracy 0."), HasSubstr("the evaluator ends")));
+  EXPECT_EQ(hash_of(job), hash_alone(folder / "alone"));
 }
 
 TEST(OwnLoop, OnlyTheChiefReports) {

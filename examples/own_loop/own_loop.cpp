@@ -12,9 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/error.h"
 #include "muster/base/program.h"
 #include "muster/base/random.h"
+#include "muster/cluster/task_spec_def.h"
 #include "muster/training/distributed_session.h"
+#include "muster/training/follow_checkpoints.h"
 
 namespace {
 
@@ -73,13 +76,23 @@ struct Flags {
   std::int64_t steps = 1000;
   std::int64_t replicas = 0;
   std::int64_t save_checkpoints_steps = 100;
+  bool last_worker_evaluates = false;
 };
 
-void train(const Flags& flags) {
+muster::RunConfig run_config(const Flags& flags) {
   auto config = muster::RunConfig::from_env().with_model_dir(flags.job_dir);
   config.replicas = flags.replicas;
   config.threads_per_replica = 1;
   config.save_checkpoints_steps = flags.save_checkpoints_steps;
+  if (flags.last_worker_evaluates) {
+    const auto spec = muster::create_task_spec_def();
+    if (!spec) throw muster::UsageError("--last-worker-evaluates needs a cluster with a worker");
+    config.task = spec->use_last_worker_as_evaluator().to_task_environment();
+  }
+  return config;
+}
+
+void train(const Flags& flags, const muster::RunConfig& config) {
   muster::DistributedSession session({.module = [] { return std::make_shared<SpiralNet>(); },
                                       .optimizers = {{"", muster::adam({.learning_rate = 0.01})}}},
                                      {.config = config, .last_step = flags.steps});
@@ -97,6 +110,16 @@ void train(const Flags& flags) {
   session.close();
 }
 
+void evaluate(const Flags& flags, const muster::RunConfig& config) {
+  const auto net = std::make_shared<SpiralNet>();
+  muster::follow_checkpoints(
+      config, {.last_step = flags.steps}, [&](const muster::Path& checkpoint) {
+        muster::load_checkpoint(checkpoint, net);
+        fmt::print("{} accuracy {:.3f}\n", checkpoint.filename().string(), accuracy(*net));
+        return true;
+      });
+}
+
 int run(int argc, char** argv) {
   Flags flags;
   CLI::App app("Trains a spiral in a loop of its own, alone or as a task of a cluster.");
@@ -104,8 +127,15 @@ int run(int argc, char** argv) {
   app.add_option("--steps", flags.steps, "Train up to this step");
   app.add_option("--replicas", flags.replicas, "Batches of a step; 0: one for each task");
   app.add_option("--save-checkpoints-steps", flags.save_checkpoints_steps);
+  app.add_flag("--last-worker-evaluates", flags.last_worker_evaluates,
+               "The cluster's last worker evaluates checkpoints and does not train");
   CLI11_PARSE(app, argc, argv);
-  train(flags);
+  const auto config = run_config(flags);
+  if (config.task.is_evaluator()) {
+    evaluate(flags, config);
+  } else {
+    train(flags, config);
+  }
   return 0;
 }
 

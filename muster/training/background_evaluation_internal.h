@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "muster/estimator/hook.h"
-#include "muster/training/checkpoint_follower_internal.h"
+#include "muster/training/checkpoint_evaluator_internal.h"
 
 namespace muster::internal {
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "muster/training/checkpoint_follower_internal.h"
 #include "muster/training/train_and_evaluate.h"
 
 namespace muster::internal {
@@ -19,21 +20,19 @@ struct EvaluationPace {
 };
 
 /// Evaluates and exports checkpoints as an EvalSpec says, each at most once.
-class CheckpointEvaluator {
+class CheckpointEvaluator : public CheckpointUse {
  public:
   CheckpointEvaluator(Estimator& estimator, const EvalSpec& spec, const EvaluationPace& pace = {});
   CheckpointEvaluator(const CheckpointEvaluator&) = delete;
   CheckpointEvaluator& operator=(const CheckpointEvaluator&) = delete;
 
-  /// Whether the checkpoint of this step is due while training goes on.
-  bool is_due(std::int64_t step) const;
-  /// Says so, if it is the time that keeps it.
-  void log_not_due(std::int64_t step) const;
+  bool is_due(std::int64_t step) const override;
+  void log_not_due(std::int64_t step) const override;
   /// Evaluates the checkpoint, unless it was the last one evaluated, and calls the exporters, if
   /// the pace has them called. One that fails does not keep the others from theirs: while training
   /// goes on its error is logged; in the end the first one is thrown, naming exporter and
   /// checkpoint.
-  void evaluate(const Path& checkpoint, bool is_the_final_export);
+  void evaluate(const Path& checkpoint, bool is_the_final_export) override;
   /// Ends an evaluation that another thread is in, with Cancelled.
   void abandon() { abandoned_ = true; }
 

@@ -9,9 +9,9 @@
 
 namespace muster::internal {
 
-CheckpointFollower::CheckpointFollower(CheckpointEvaluator& evaluator, Path model_dir,
+CheckpointFollower::CheckpointFollower(CheckpointUse& use, Path model_dir,
                                        std::optional<std::int64_t> max_steps)
-    : evaluator_(evaluator), model_dir_(std::move(model_dir)), max_steps_(max_steps) {}
+    : use_(use), model_dir_(std::move(model_dir)), max_steps_(max_steps) {}
 
 bool CheckpointFollower::sees_max_steps() const {
   const auto latest = latest_checkpoint(model_dir_);
@@ -41,8 +41,8 @@ CheckpointFollower::Sight CheckpointFollower::look(bool is_last) {
   is_last = is_last || (max_steps_ && step >= *max_steps_);
   if (!is_last) {
     if (step == evaluated_step_) return Sight::kNothingNew;
-    if (!evaluator_.is_due(step)) {
-      if (is_new) evaluator_.log_not_due(step);
+    if (!use_.is_due(step)) {
+      if (is_new) use_.log_not_due(step);
       return Sight::kNothingNew;
     }
   }
@@ -53,7 +53,7 @@ CheckpointFollower::Sight CheckpointFollower::look(bool is_last) {
     return Sight::kNothingNew;  // Deleted just now, so there is a newer one.
   }
   if (evaluated_step_ >= 0) log_left_out();
-  evaluator_.evaluate(*latest, is_last);
+  use_.evaluate(*latest, is_last);
   evaluated_step_ = step;
   return Sight::kEvaluated;
 }

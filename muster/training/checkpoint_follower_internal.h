@@ -4,11 +4,23 @@
 #include <cstdint>
 #include <optional>
 
-#include "muster/training/checkpoint_evaluator_internal.h"
+#include "muster/base/file_system.h"
 
 namespace muster::internal {
 
-/// Evaluates the newest checkpoints of a folder that somebody else writes, while that goes on.
+/// What is done with the checkpoints that are followed.
+class CheckpointUse {
+ public:
+  virtual ~CheckpointUse() = default;
+
+  /// Whether the checkpoint of this step is due while training goes on.
+  virtual bool is_due(std::int64_t step) const = 0;
+  /// Says so, if it is the time that keeps it.
+  virtual void log_not_due(std::int64_t step) const = 0;
+  virtual void evaluate(const Path& checkpoint, bool is_last) = 0;
+};
+
+/// Has the newest checkpoints of a folder evaluated that somebody else writes, while that goes on.
 /// Checkpoints that come while another is evaluated are left out, with a line that says so.
 class CheckpointFollower {
  public:
@@ -17,12 +29,11 @@ class CheckpointFollower {
 
   static constexpr std::chrono::milliseconds kLookEvery{500};
 
-  /// The evaluator must outlive it. What is saved at max_steps is exported as the final model.
-  CheckpointFollower(CheckpointEvaluator& evaluator, Path model_dir,
-                     std::optional<std::int64_t> max_steps);
+  /// The use must outlive it. What is saved at max_steps is the last one.
+  CheckpointFollower(CheckpointUse& use, Path model_dir, std::optional<std::int64_t> max_steps);
 
-  /// Evaluates the newest checkpoint if it is new and due; `is_last`: also if it is not due, and
-  /// exports it as the final model. It cannot be deleted meanwhile.
+  /// Evaluates the newest checkpoint if it is new and due; `is_last`: also if it is not due, and as
+  /// the last one. It cannot be deleted meanwhile.
   Sight look(bool is_last);
 
   /// Whether the checkpoint of max_steps is there.
@@ -36,7 +47,7 @@ class CheckpointFollower {
  private:
   void log_left_out() const;
 
-  CheckpointEvaluator& evaluator_;
+  CheckpointUse& use_;
   const Path model_dir_;
   const std::optional<std::int64_t> max_steps_;
   std::int64_t newest_step_ = -1;

@@ -16,6 +16,7 @@
 #include "muster/base/wait.h"
 #include "muster/distribution/parameter_server.h"
 #include "muster/training/cluster_member_internal.h"
+#include "muster/training/hand_written_internal.h"
 #include "muster/training/training_task_internal.h"
 
 namespace muster {
@@ -116,7 +117,8 @@ struct View {
 class StepModel : public Model {
  public:
   StepModel(std::shared_ptr<torch::nn::Module> module, std::shared_ptr<const View> view)
-      : module_(register_module("model", std::move(module))), view_(std::move(view)) {}
+      : module_(register_module(internal::kHandWrittenModel, std::move(module))),
+        view_(std::move(view)) {}
 
   torch::Tensor forward(const Features&) override {
     throw Unimplemented("a model of a loop written by hand is called by that loop alone");
@@ -203,8 +205,9 @@ RunConfig run_config(const DistributedSessionOptions& options) {
   config.capture_steps = false;
   if (config.task.is_evaluator()) {
     throw FailedPrecondition(
-        "DistributedSession: this task is {}, which does not train: evaluate the checkpoints in {} "
-        "there instead",
+        "DistributedSession: this task is {}, which does not train: let it evaluate the "
+        "checkpoints in "
+        "{} with follow_checkpoints()",
         config.task.task.name(), config.model_dir.string());
   }
   return config;

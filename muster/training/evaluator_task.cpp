@@ -10,7 +10,7 @@
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
 #include "muster/estimator/model_notes.h"
-#include "muster/training/checkpoint_follower_internal.h"
+#include "muster/training/checkpoint_evaluator_internal.h"
 #include "muster/training/evaluator_task_internal.h"
 
 namespace muster::internal {
@@ -22,20 +22,15 @@ using Sight = CheckpointFollower::Sight;
 // Between two warnings that nothing is there, as in the seeds.
 constexpr std::chrono::seconds kWarnEvery{600};
 
-using GoesOn = std::function<bool(const EvaluationResult&)>;
-
 class EvaluatorTask {
  public:
-  EvaluatorTask(Estimator& estimator, const TrainSpec& train_spec, const EvalSpec& eval_spec,
-                const GoesOn& goes_on)
-      : config_(estimator.config()),
-        start_delay_(eval_spec.start_delay_secs),
-        goes_on_(goes_on),
-        evaluator_(estimator, eval_spec),
-        follower_(evaluator_, config_.model_dir, train_spec.max_steps),
+  EvaluatorTask(const RunConfig& config, CheckpointUse& use, const FollowOptions& options)
+      : config_(config),
+        options_(options),
+        follower_(use, config_.model_dir, options.max_steps),
         at_start_(read_run_note(config_.model_dir)) {}
 
-  TrainAndEvaluateResult run();
+  void run();
 
  private:
   void delay_start();
@@ -47,9 +42,7 @@ class EvaluatorTask {
 
   const RunConfig& config_;
   const Clock::time_point start_ = Clock::now();
-  const std::chrono::seconds start_delay_;
-  const GoesOn& goes_on_;
-  CheckpointEvaluator evaluator_;
+  const FollowOptions& options_;
   CheckpointFollower follower_;
   /// What was said of a run when this task began: perhaps of one before ours.
   const std::optional<RunNote> at_start_;
@@ -62,7 +55,7 @@ class EvaluatorTask {
 bool EvaluatorTask::is_over() {
   const auto note = read_run_note(config_.model_dir);
   if (!note || !note->ended) return false;
-  const auto patience = std::max<Clock::duration>(start_delay_, config_.join_timeout);
+  const auto patience = std::max<Clock::duration>(options_.start_delay, config_.join_timeout);
   return note != at_start_ || Clock::now() - start_ >= patience;
 }
 
@@ -76,10 +69,10 @@ void EvaluatorTask::sleep() {
 }
 
 void EvaluatorTask::delay_start() {
-  if (start_delay_.count() == 0) return;
-  log::info("Waiting {} secs before starting eval.", start_delay_.count());
+  if (options_.start_delay.count() == 0) return;
+  log::info("Waiting {} secs before starting eval.", options_.start_delay.count());
   const auto is_late = [this] { return is_over() || follower_.sees_max_steps(); };
-  while (Clock::now() - start_ < start_delay_ && !is_late()) sleep();
+  while (Clock::now() - start_ < options_.start_delay && !is_late()) sleep();
 }
 
 void EvaluatorTask::warn_of(Sight sight) {
@@ -121,7 +114,7 @@ void EvaluatorTask::log_end() const {
                 : fmt::format("the run has ended at step {}", follower_.evaluated_step()));
 }
 
-TrainAndEvaluateResult EvaluatorTask::run() {
+void EvaluatorTask::run() {
   const StopSignals signals([this](int) { signalled_.notify_all(); });
   delay_start();
   for (;;) {
@@ -134,10 +127,10 @@ TrainAndEvaluateResult EvaluatorTask::run() {
     }
     if (sight == Sight::kEvaluated) {
       if (over || follower_.is_at_max_steps()) break;
-      if (goes_on_ && !goes_on_(evaluator_.result().metrics)) {
+      if (options_.goes_on && !options_.goes_on()) {
         log::info("the evaluator ends: its predicate says so of step {}",
                   follower_.evaluated_step());
-        return evaluator_.result();
+        return;
       }
     }
     warn_of(sight);
@@ -145,14 +138,23 @@ TrainAndEvaluateResult EvaluatorTask::run() {
     sleep();
   }
   log_end();
-  return evaluator_.result();
 }
 
 }  // namespace
 
-TrainAndEvaluateResult follow_training(Estimator& estimator, const TrainSpec& train_spec,
-                                       const EvalSpec& eval_spec, const GoesOn& goes_on) {
-  return EvaluatorTask(estimator, train_spec, eval_spec, goes_on).run();
+void follow_training(const RunConfig& config, CheckpointUse& use, const FollowOptions& options) {
+  EvaluatorTask(config, use, options).run();
+}
+
+TrainAndEvaluateResult evaluate_training(
+    Estimator& estimator, const TrainSpec& train_spec, const EvalSpec& eval_spec,
+    const std::function<bool(const EvaluationResult&)>& goes_on) {
+  CheckpointEvaluator evaluator(estimator, eval_spec);
+  FollowOptions options{.start_delay = eval_spec.start_delay_secs,
+                        .max_steps = train_spec.max_steps};
+  if (goes_on) options.goes_on = [&] { return goes_on(evaluator.result().metrics); };
+  follow_training(estimator.config(), evaluator, options);
+  return evaluator.result();
 }
 
 }  // namespace muster::internal

@@ -159,7 +159,7 @@ TrainAndEvaluateResult Experiment::follow(const ContinuousEvalOptions& options,
   const TaskEnvironment& environment = estimator_.config().task;
   std::optional<internal::TaskInLog> named;
   if (environment.is_evaluator()) named.emplace(environment.task.name());
-  return internal::follow_training(
+  return internal::evaluate_training(
       estimator_, {.input_fn = options_.train_input_fn, .max_steps = options_.train_steps}, spec,
       options.predicate_fn);
 }

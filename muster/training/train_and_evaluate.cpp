@@ -151,7 +151,7 @@ TrainAndEvaluateResult train_and_evaluate(Estimator& estimator, const TrainSpec&
   const TaskInLog named(environment.task.name());
   if (environment.is_evaluator()) {
     require_first_evaluator(environment.task);
-    return follow_training(estimator, train_spec, eval_spec);
+    return evaluate_training(estimator, train_spec, eval_spec);
   }
   if (environment.is_alone()) return train_alone({estimator, train_spec, eval_spec, extras});
   Estimator member = cluster_member(estimator);

@@ -1,0 +1,141 @@
+#include "muster/training/follow_checkpoints.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+
+#include <future>
+#include <string>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/cluster/tf_config.h"
+#include "muster/estimator/small_net_internal.h"
+#include "muster/testing/temp_dir.h"
+#include "muster/training/distributed_session.h"
+
+namespace muster {
+namespace {
+
+using small_net::error_of;
+using small_net::quiet_config;
+using ::testing::HasSubstr;
+using testing::TempDir;
+
+struct Net : torch::nn::Module {
+  Net() {
+    hidden = register_module("hidden", torch::nn::Linear(3, 4));
+    norm = register_module("norm", torch::nn::BatchNorm1d(4));
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return norm->forward(hidden->forward(x)); }
+  torch::nn::Linear hidden{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+};
+
+std::unique_ptr<DistributedSession> session_in(const RunConfig& config, std::int64_t last_step) {
+  return std::make_unique<DistributedSession>(
+      HandWrittenModel{.module = [] { return std::make_shared<Net>(); },
+                       .optimizers = {{"", sgd({.learning_rate = 0.1})}}},
+      DistributedSessionOptions{.config = config, .last_step = last_step});
+}
+
+void train(DistributedSession& session) {
+  while (!session.should_stop()) {
+    session.run<Net>([](Net& net, const ReplicaBatch& at) {
+      const torch::Tensor x = torch::arange(6, torch::kFloat).view({2, 3}) + at.number;
+      return net.forward(x).pow(3).mean();
+    });
+  }
+}
+
+TEST(FollowCheckpoints, EndsWithTheLastStep) {
+  const TempDir folder;
+  RunConfig config = quiet_config(folder.path());
+  config.save_checkpoints_steps = 2;
+  std::vector<std::int64_t> steps;
+  auto following = std::async(std::launch::async, [&] {
+    follow_checkpoints(config, {.last_step = 5}, [&](const Path& checkpoint) {
+      steps.push_back(checkpoint_step(checkpoint).value_or(-1));
+      return true;
+    });
+  });
+  const auto session = session_in(config, 5);
+  train(*session);
+  session->close();
+  following.get();
+  EXPECT_EQ(steps.back(), 5);
+}
+
+TEST(FollowCheckpoints, EndsWhenTheChiefSaysThatTheRunIsOver) {
+  const TempDir folder;
+  RunConfig config = quiet_config(folder.path());
+  config.task =
+      parse_tf_config(R"({"cluster": {"chief": ["a:1"]}, "task": {"type": "chief", "index": 0}})");
+  std::vector<std::int64_t> steps;
+  auto following = std::async(std::launch::async, [&] {
+    follow_checkpoints(config, {}, [&](const Path& checkpoint) {
+      steps.push_back(checkpoint_step(checkpoint).value_or(-1));
+      return true;
+    });
+  });
+  const auto session = session_in(config, 3);
+  train(*session);
+  session->close();
+  following.get();
+  EXPECT_EQ(steps.back(), 3);
+}
+
+TEST(FollowCheckpoints, EndsWhenTheFunctionSaysSo) {
+  const TempDir folder;
+  const RunConfig config = quiet_config(folder.path());
+  const auto session = session_in(config, 3);
+  train(*session);
+  session->close();
+  int calls = 0;
+  follow_checkpoints(config, {}, [&](const Path&) { return ++calls, false; });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(FollowCheckpoints, NamesTheFolderWhereNothingComes) {
+  const TempDir folder;
+  RunConfig config = quiet_config(folder.path());
+  config.session_creation_timeout_secs = std::chrono::seconds(1);
+  const auto follow = [&](const RunConfig& run, const FollowCheckpointsOptions& options) {
+    return error_of([&] { follow_checkpoints(run, options, [](const Path&) { return true; }); });
+  };
+  EXPECT_THAT(follow(config, {}), HasSubstr(folder.path().string()));
+  EXPECT_THAT(follow({}, {}), HasSubstr("model_dir is not set"));
+  EXPECT_THAT(follow(config, {.last_step = 0}), HasSubstr("last_step must be positive"));
+}
+
+TEST(LoadCheckpoint, GivesAModuleWhatASessionSaved) {
+  const TempDir folder;
+  const RunConfig config = quiet_config(folder.path());
+  const auto session = session_in(config, 4);
+  train(*session);
+  session->close();
+  const auto net = std::make_shared<Net>();
+  const Net& loaded = *net;
+  load_checkpoint(*latest_checkpoint(folder.path()), net);
+  const auto& trained = dynamic_cast<Net&>(session->module());
+  EXPECT_TRUE(torch::equal(loaded.hidden->weight, trained.hidden->weight));
+  EXPECT_TRUE(torch::equal(loaded.norm->running_mean, trained.norm->running_mean));
+  EXPECT_FALSE(torch::equal(loaded.norm->running_mean, torch::zeros({4})));
+  EXPECT_TRUE(loaded.hidden->weight.requires_grad());
+}
+
+TEST(LoadCheckpoint, NamesWhatDoesNotFit) {
+  const TempDir folder;
+  const auto session = session_in(quiet_config(folder.path()), 1);
+  train(*session);
+  session->close();
+  const auto other = std::make_shared<torch::nn::LinearImpl>(3, 4);
+  EXPECT_THAT(error_of([&] { load_checkpoint(*latest_checkpoint(folder.path()), other); }),
+              HasSubstr("model/kernel"));
+}
+
+}  // namespace
+}  // namespace muster
