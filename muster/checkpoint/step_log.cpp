@@ -205,7 +205,7 @@ struct StepLogReader::Impl {
 StepLogReader::StepLogReader(const Path& file)
     : impl_(std::make_unique<Impl>(file.string(), RecordReader(file, kReaderOptions))) {}
 
-StepLogReader::StepLogReader(std::string_view bytes, std::string name)
+StepLogReader::StepLogReader(std::string_view bytes, const std::string& name)
     : impl_(std::make_unique<Impl>(name, RecordReader(bytes, name, kReaderOptions))) {}
 
 StepLogReader::~StepLogReader() = default;
@@ -241,6 +241,7 @@ std::vector<Path> list_step_logs(const Path& folder) {
   }
   std::ranges::sort(found);
   std::vector<Path> files;
+  files.reserve(found.size());
   for (auto& [number, file] : found) files.push_back(std::move(file));
   return files;
 }

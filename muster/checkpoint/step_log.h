@@ -73,7 +73,7 @@ class StepLogReader {
   /// Throws NotFound.
   explicit StepLogReader(const Path& file);
   /// Over bytes that outlive it; `name` stands for the file.
-  StepLogReader(std::string_view bytes, std::string name);
+  StepLogReader(std::string_view bytes, const std::string& name);
   ~StepLogReader();
 
   /// The next record; its body, valid until the next call, is in `body`. Nothing at the end, and
