@@ -9,6 +9,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
+#include <fmt/core.h>
 
 #include <mutex>
 #include <utility>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/wait.h"
 #include "muster/device/gpu.h"
 
 namespace muster {
@@ -27,6 +29,12 @@ using c10::cuda::getCurrentCUDAStream;
 
 // The host sleeps while it waits, since the input's threads have use for the processor.
 CUDAEvent waiting_event() { return CUDAEvent(cudaEventDisableTiming | cudaEventBlockingSync); }
+
+void wait_for(CUDAEvent& event, const char* what) {
+  if (event.query()) return;
+  const BlockingRegion region([what] { return fmt::format("the GPU: {}", what); });
+  event.synchronize();
+}
 
 /// A column in pinned memory and on the device.
 struct Column {
@@ -142,7 +150,7 @@ Batch Feed::put(const Batch& batch) {
   impl_->last = impl_->next;
   impl_->next = (impl_->next + 1) % impl_->slots.size();
   Impl::Slot& slot = impl_->slots[impl_->last];
-  if (slot.in_use) slot.used.synchronize();
+  if (slot.in_use) wait_for(slot.used, "the work on an earlier batch");
   std::size_t column = 0;
   Batch placed{.features = impl_->place(batch.features, slot, column), .labels = {}};
   placed.labels = impl_->place(batch.labels, slot, column);
@@ -184,7 +192,7 @@ DeviceWords::~DeviceWords() = default;
 
 std::span<std::int64_t> DeviceWords::next() {
   Impl::Slot& slot = impl_->slots[impl_->next];
-  if (slot.in_use) slot.sent.synchronize();
+  if (slot.in_use) wait_for(slot.sent, "an earlier step");
   return {slot.pinned.data_ptr<std::int64_t>(), static_cast<std::size_t>(slot.pinned.numel())};
 }
 
@@ -234,7 +242,8 @@ std::optional<std::string> RecordedWork::record(const std::function<void()>& wor
   } catch (...) {
     const std::string reason = describe(std::current_exception()).message;
     graph->give_up();
-    return reason;
+    // CUDA's advice for debugging follows.
+    return reason.substr(0, reason.find('\n'));
   }
   impl_->graph = std::move(graph);
   return std::nullopt;

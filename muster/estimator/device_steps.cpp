@@ -3,12 +3,14 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "muster/base/log.h"
+#include "muster/base/wait.h"
 #include "muster/device/gpu.h"
 #include "muster/model/head.h"
 #include "muster/model/random_scope.h"
@@ -224,7 +226,8 @@ struct DeviceSteps::Impl {
 
   StepGradients make(Batches& batches, std::int64_t step) {
     if (records && is_recordable(batches)) {
-      if (towers.draws_from_libtorch()) towers.seed_generators(step, 0);
+      std::unique_lock<std::mutex> turn;
+      if (towers.draws_from_libtorch()) turn = towers.seed_generators(step, 0);
       if (!recorded_input.empty() && same_shape(batches, recorded_input)) return replay(batches);
       const bool ready = recorded_input.empty() && warm_up_steps >= kWarmUpSteps;
       if (ready && record(batches, step)) return replay(batches);
@@ -259,6 +262,7 @@ StepGradients DeviceSteps::make(std::span<std::optional<Batch>> batches, std::in
 }
 
 std::optional<std::int64_t> DeviceSteps::first_bad_step() const {
+  const BlockingRegion region([] { return "the GPU: the steps that it was given"; });
   const auto step = impl_->update.bad_step.item<std::int64_t>();
   return step == 0 ? std::nullopt : std::optional(step);
 }

@@ -41,7 +41,7 @@ EvaluationModel::EvaluationModel(const EstimatorOptions& options, std::uint64_t 
                                  c10::Device device)
     : options_(options), device_(device), model_(Towers::make_model(options.model, seed)) {
   module_variables_ = variables_of(*model_);
-  model_->to(device_);
+  if (!device_.is_cpu()) model_->to(device_);
   variables_.emplace(Variables::adopt(*model_, adopt_options(module_variables_)));
   attached_.emplace(variables_->attach(model_));
   model_->eval();

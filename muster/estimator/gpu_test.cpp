@@ -1,3 +1,4 @@
+#include <c10/cuda/CUDAFunctions.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/dropout.h>
 
@@ -282,6 +283,37 @@ TEST_F(Gpu, HooksSeeTheLossOfEveryRecordedStep) {
   }
   EXPECT_EQ(seen[0], seen[1]);
   EXPECT_EQ(seen[0].size(), 20);
+}
+
+/// Lets libtorch throw where the host would wait for the device in the middle of a step.
+struct NoWaiting : Hook {
+  void before_run(Session& session) override {
+    if (session.global_step() < 5) return;  // The fourth step is recorded, which waits once.
+    c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_ERROR);
+  }
+  void after_run(Session& /*session*/) override {
+    c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_DISABLED);
+  }
+};
+
+TEST_F(Gpu, NoStepMakesTheHostWait) {
+  EstimatorOptions how = options();
+  how.clip = {.global_norm = 1.0};
+  for (const bool capture : {true, false}) {
+    RunConfig where = config(capture ? "recorded" : "eager");
+    where.capture_steps = capture;
+    EXPECT_EQ(
+        Estimator(how, where)
+            .train(training_input, {.max_steps = 20, .hooks = {std::make_shared<NoWaiting>()}})
+            .steps,
+        20);
+  }
+  // What is looked for: a step whose loss is asked for does wait.
+  EXPECT_THROW(
+      Estimator(options<Curious>(), config("curious"))
+          .train(training_input, {.max_steps = 20, .hooks = {std::make_shared<NoWaiting>()}}),
+      c10::Error);
+  c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_DISABLED);
 }
 
 TEST_F(Gpu, EvaluatesAndPredictsAsTheCpuDoes) {

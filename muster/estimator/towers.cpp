@@ -162,7 +162,7 @@ Towers::Towers(const ModelFactory& factory, const Head* head, TowerOptions optio
 
   auto first = make_model(factory, options_.seed);
   module_variables_ = variables_of(*first);
-  first->to(home_);
+  if (!home_.is_cpu()) first->to(home_);
   variables_.emplace(Variables::adopt(*first, adopt_options(module_variables_)));
   buffers_ = first->buffers();
   make_copies(factory);
@@ -195,7 +195,7 @@ void Towers::make_copies(const ModelFactory& factory) {
     const auto has_it = [&](const auto& copy) { return copy->device == device; };
     if (device == home_ || std::ranges::any_of(copies_, has_it)) continue;
     auto model = make_model(factory, options_.seed);
-    model->to(device);
+    if (!device.is_cpu()) model->to(device);
     auto variables = Variables::adopt(*model, adopt_options(module_variables_));
     copies_.push_back(std::make_unique<Copy>(Copy{device, model, std::move(variables)}));
   }
@@ -209,7 +209,7 @@ const Variables& Towers::variables_on(c10::Device device) const {
 
 std::unique_ptr<Towers::Tower> Towers::make_tower(std::shared_ptr<Model> model,
                                                   c10::Device device) const {
-  model->to(device);
+  if (!device.is_cpu()) model->to(device);
   model->train();
   auto attached = variables_on(device).attach(model);
   auto tower = std::make_unique<Tower>(
@@ -253,8 +253,11 @@ void Towers::discard() {
 
 bool Towers::draws_from_libtorch() const { return towers_[0]->model->draws_from_libtorch(); }
 
-void Towers::seed_generators(std::int64_t step, std::int64_t replica) const {
+std::unique_lock<std::mutex> Towers::seed_generators(std::int64_t step,
+                                                     std::int64_t replica) const {
+  std::unique_lock turn(generator_turn());
   at::manual_seed(generator_seed(options_.seed, step, replica));
+  return turn;
 }
 
 EstimatorSpec Towers::call_model(Tower& tower, std::int64_t replica, const Batch& batch,
@@ -265,10 +268,9 @@ EstimatorSpec Towers::call_model(Tower& tower, std::int64_t replica, const Batch
   } else {
     random.emplace(options_.seed, step.number, replica);
   }
-  std::unique_lock<std::mutex> turn(generator_turn(), std::defer_lock);
+  std::unique_lock<std::mutex> turn;
   if (tower.model->draws_from_libtorch() && !step.recordable.seeded) {
-    turn.lock();
-    seed_generators(step.number, replica);
+    turn = seed_generators(step.number, replica);
   }
   const compat::AutocastScope autocast(options_.precision != ComputeType::kFloat32,
                                        tower.device.type(), autocast_type(options_.precision));

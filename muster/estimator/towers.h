@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -125,8 +126,10 @@ class Towers {
   StepParts run(std::span<std::optional<Batch>> batches, ReplicaRange replicas, std::int64_t step,
                 double loss_scale, const RecordableStep& recordable = {});
 
-  /// Seeds libtorch's generators for a replica's forward.
-  void seed_generators(std::int64_t step, std::int64_t replica) const;
+  /// Seeds libtorch's generators for a replica's forward. While the lock is held, nobody else in
+  /// the process does.
+  [[nodiscard]] std::unique_lock<std::mutex> seed_generators(std::int64_t step,
+                                                             std::int64_t replica) const;
   /// Whether a replica's forward may draw from libtorch's generators.
   bool draws_from_libtorch() const;
 
