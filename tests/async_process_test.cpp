@@ -1,5 +1,6 @@
-// Tasks of a cluster whose ps apply every push as it comes: what is counted, what is bounded, who
-// may be lost, and that it learns as much.
+// Tasks of a cluster whose ps do not wait for all: they apply every push as it comes, or make steps
+// without the last replicas. What is counted, what is bounded, who may be lost, and that it learns
+// as much.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +36,7 @@ using testing::TempDir;
 using testing::Words;
 using testing::operator+;
 
-/// A chief, workers and ps of the test's own training, asynchronous unless flags say otherwise.
+/// A chief, workers and ps of the test's own training.
 class Cluster {
  public:
   Cluster(std::size_t workers, std::size_t servers, Words flags) : flags_(std::move(flags)) {
@@ -59,7 +60,7 @@ class Cluster {
                     cluster_, type, index);
     const Path folder = folder_.path() / fmt::format("{}-{}", type, index);
     program = std::make_unique<RunningProgram>(
-        CLUSTER_JOB, Words{"--model-dir", folder.string(), "--sync=false"} + flags_ + more,
+        CLUSTER_JOB, Words{"--model-dir", folder.string()} + flags_ + more,
         testing::ProgramOptions{.environment = {place, "MUSTER_STALL_SECONDS=1"}});
   }
   void start_all() {
@@ -114,6 +115,8 @@ class Cluster {
   std::vector<Task> tasks_;
 };
 
+Words async(const Words& flags) { return Words{"--sync=false"} + flags; }
+
 struct Staleness {
   double mean = -1;
   std::int64_t max = -1;
@@ -130,7 +133,7 @@ Staleness staleness_in(const std::string& log) {
 }
 
 TEST(Async, EveryPushIsAStepOnEveryServerAndItsStalenessIsCounted) {
-  Cluster cluster(3, 2, {"--steps", "300", "--replicas", "4", "--step-ms", "2"});
+  Cluster cluster(3, 2, async({"--steps", "300", "--replicas", "4", "--step-ms", "2"}));
   cluster.start_all();
   const auto logs = cluster.wait_all();
   EXPECT_THAT(logs[0], HasSubstr("staleness: mean="));
@@ -148,7 +151,7 @@ TEST(Async, EveryPushIsAStepOnEveryServerAndItsStalenessIsCounted) {
 }
 
 TEST(Async, NoValuesAreOlderThanTheBound) {
-  Cluster cluster(3, 2, {"--steps", "300", "--replicas", "4", "--max-staleness", "4"});
+  Cluster cluster(3, 2, async({"--steps", "300", "--replicas", "4", "--max-staleness", "4"}));
   cluster.start_all();
   const auto logs = cluster.wait_all();
   const Staleness bounded = staleness_in(logs[4]);
@@ -157,7 +160,7 @@ TEST(Async, NoValuesAreOlderThanTheBound) {
 }
 
 TEST(Async, ABoundThatCannotBeKeptIsRaisedAndSaidSo) {
-  Cluster cluster(2, 1, {"--steps", "50", "--replicas", "3", "--max-staleness", "1"});
+  Cluster cluster(2, 1, async({"--steps", "50", "--replicas", "3", "--max-staleness", "1"}));
   cluster.start_all();
   const auto logs = cluster.wait_all();
   EXPECT_THAT(logs[3], HasSubstr("max_staleness=1 cannot be kept by 3 tasks that begin together: "
@@ -167,8 +170,8 @@ TEST(Async, ABoundThatCannotBeKeptIsRaisedAndSaidSo) {
 
 TEST(Async, OthersWaitForATaskThatIsTooFarBehindAndSayForWhom) {
   Cluster cluster(2, 1,
-                  {"--steps", "400", "--replicas", "3", "--step-ms", "2", "--save-steps", "1",
-                   "--max-staleness", "5", "--peer-timeout-ms", "60000"});
+                  async({"--steps", "400", "--replicas", "3", "--step-ms", "2", "--save-steps", "1",
+                         "--max-staleness", "5", "--peer-timeout-ms", "60000"}));
   cluster.start_all();
   cluster.wait_for_step(20);
   cluster.send(2, SIGSTOP);
@@ -203,8 +206,8 @@ TEST(Async, ATaskThatPushesNothingForLongIsWaitedForNoLongerAndItsOldGradientsAr
 }
 
 TEST(Async, GoesOnWithoutAWorkerAndTakesItBack) {
-  Cluster cluster(2, 2,
-                  {"--steps", "400", "--replicas", "4", "--save-steps", "10", "--step-ms", "10"});
+  Cluster cluster(
+      2, 2, async({"--steps", "400", "--replicas", "4", "--save-steps", "10", "--step-ms", "10"}));
   cluster.start_all();
   cluster.wait_for_step(20);
   cluster.send(1, SIGKILL);
@@ -219,8 +222,8 @@ TEST(Async, GoesOnWithoutAWorkerAndTakesItBack) {
 }
 
 TEST(Async, ARestartedChiefTakesWhatTheServersHave) {
-  Cluster cluster(1, 2,
-                  {"--steps", "300", "--replicas", "2", "--save-steps", "50", "--step-ms", "10"});
+  Cluster cluster(
+      1, 2, async({"--steps", "300", "--replicas", "2", "--save-steps", "50", "--step-ms", "10"}));
   cluster.start_all();
   cluster.wait_for_step(50);
   cluster.send(0, SIGKILL);
@@ -232,8 +235,8 @@ TEST(Async, ARestartedChiefTakesWhatTheServersHave) {
 }
 
 TEST(Async, AfterTheLossOfAServerAllGoBackToTheLastCheckpoint) {
-  Cluster cluster(1, 2,
-                  {"--steps", "200", "--replicas", "2", "--save-steps", "10", "--step-ms", "10"});
+  Cluster cluster(
+      1, 2, async({"--steps", "200", "--replicas", "2", "--save-steps", "10", "--step-ms", "10"}));
   cluster.start_all();
   cluster.wait_for_step(40);
   cluster.send(3, SIGKILL);
@@ -246,7 +249,7 @@ TEST(Async, AfterTheLossOfAServerAllGoBackToTheLastCheckpoint) {
 
 TEST(Async, EndsTogetherWhenUnevenInputsEnd) {
   // 34, 20 and 34 examples: 5, 3 and 5 batches, each a step.
-  Cluster cluster(2, 2, {"--steps", "1000", "--replicas", "3", "--examples", "102"});
+  Cluster cluster(2, 2, async({"--steps", "1000", "--replicas", "3", "--examples", "102"}));
   cluster.start_all();
   const auto logs = cluster.wait_all();
   EXPECT_EQ(staleness_in(logs[3]).updates, 13);
@@ -256,8 +259,9 @@ TEST(Async, EndsTogetherWhenUnevenInputsEnd) {
 
 TEST(Async, AChiefWhoseInputIsOverGoesOnSavingWhatOthersDo) {
   // Replicas 0 and 1 run in the chief, replica 2 in a slower worker: 25 steps each.
-  Cluster cluster(1, 1,
-                  {"--steps", "1000", "--replicas", "3", "--examples", "600", "--save-steps", "5"});
+  Cluster cluster(
+      1, 1,
+      async({"--steps", "1000", "--replicas", "3", "--examples", "600", "--save-steps", "5"}));
   cluster.start(0);
   cluster.start(1, {"--step-ms", "50"});
   cluster.start(2);
@@ -268,7 +272,7 @@ TEST(Async, AChiefWhoseInputIsOverGoesOnSavingWhatOthersDo) {
 }
 
 TEST(Async, IsResumedFromItsCheckpoint) {
-  Cluster cluster(1, 2, {"--replicas", "2"});
+  Cluster cluster(1, 2, async({"--replicas", "2"}));
   for (const std::string steps : {"60", "120"}) {
     for (std::size_t task = 0; task < 4; ++task) cluster.start(task, {"--steps", steps});
     const auto logs = cluster.wait_all();
@@ -281,7 +285,7 @@ TEST(Async, IsResumedFromItsCheckpoint) {
 }
 
 TEST(Async, ATaskThatWouldWaitForTheOthersEachStepIsRefused) {
-  Cluster cluster(1, 1, {"--steps", "20", "--replicas", "2", "--join-timeout-ms", "8000"});
+  Cluster cluster(1, 1, async({"--steps", "20", "--replicas", "2", "--join-timeout-ms", "8000"}));
   cluster.start(1, {"--sync=true"});
   cluster.start(2);
   cluster.start(0);
@@ -290,6 +294,64 @@ TEST(Async, ATaskThatWouldWaitForTheOthersEachStepIsRefused) {
   EXPECT_THAT(worker.err, HasSubstr("asynchronous updates"));
   EXPECT_EQ(cluster.wait(0).status, 0);
   EXPECT_EQ(cluster.wait(2).status, 0);
+}
+
+struct Backups {
+  std::int64_t steps = -1;
+  std::int64_t late = -1;
+};
+
+Backups backups_in(const std::string& log) {
+  static const std::regex line(
+      R"(([0-9]+) steps were made without some replicas, ([0-9]+) pushes came too late)");
+  std::smatch found;
+  EXPECT_TRUE(std::regex_search(log, found, line)) << log;
+  if (found.empty()) return {};
+  return {std::stoll(found[1]), std::stoll(found[2])};
+}
+
+TEST(Backups, StepsGoOnWhileAWorkerIsStoppedAndItsLateGradientsAreCounted) {
+  Cluster cluster(2, 2,
+                  {"--steps", "400", "--replicas", "3", "--step-ms", "5", "--save-steps", "10",
+                   "--backup-replicas", "1", "--peer-timeout-ms", "60000"});
+  cluster.start_all();
+  cluster.wait_for_step(20);
+  cluster.send(2, SIGSTOP);
+  cluster.wait_for_step(cluster.saved_step() + 100);
+  cluster.send(2, SIGCONT);
+  const auto logs = cluster.wait_all();
+  EXPECT_EQ(cluster.saved_step(), 400);
+  EXPECT_THAT(logs[3], HasSubstr("came too late for their step and are left out"));
+  const Backups counted = backups_in(logs[3]);
+  EXPECT_GE(counted.steps, 90);
+  EXPECT_GE(counted.late, 1);
+  // All servers make a step of the same gradients.
+  EXPECT_EQ(backups_in(logs[4]).steps, counted.steps);
+  EXPECT_EQ(backups_in(logs[4]).late, counted.late);
+}
+
+TEST(Backups, EndTogetherWhenUnevenInputsEnd) {
+  Cluster cluster(
+      2, 2, {"--steps", "1000", "--replicas", "3", "--examples", "102", "--backup-replicas", "1"});
+  cluster.start_all();
+  const auto logs = cluster.wait_all();
+  EXPECT_THAT(logs[0], HasSubstr("the input ended"));
+  // Five batches of each that has so many, together or in turns.
+  EXPECT_THAT(cluster.saved_step(), AllOf(Ge(5), Le(13)));
+}
+
+TEST(Backups, GoOnWithoutAWorkerAndTakeItBack) {
+  Cluster cluster(2, 2,
+                  {"--steps", "300", "--replicas", "3", "--save-steps", "10", "--step-ms", "10",
+                   "--backup-replicas", "1"});
+  cluster.start_all();
+  cluster.wait_for_step(20);
+  cluster.send(1, SIGKILL);
+  EXPECT_EQ(cluster.wait(1).status, 128 + SIGKILL);
+  cluster.wait_for_step(cluster.saved_step() + 30);
+  cluster.start(1);
+  EXPECT_THAT(cluster.wait_for_chief_and_end_the_rest(), HasSubstr("worker:0 is gone"));
+  EXPECT_EQ(cluster.saved_step(), 300);
 }
 
 // The value that a log or an output has as "name = value", at its last place.

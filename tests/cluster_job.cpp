@@ -37,6 +37,7 @@ struct Flags {
   std::uint64_t seed = 3;
   bool sync = true;
   std::int64_t max_staleness = 0;
+  std::int64_t backup_replicas = 0;
   bool ps_log = false;
   std::uint64_t ps_log_bytes = std::uint64_t{64} << 20;
 };
@@ -119,6 +120,7 @@ muster::Estimator make_estimator(const Flags& flags) {
   config.session_creation_timeout_secs = std::chrono::seconds(flags.session_timeout_secs);
   config.sync = flags.sync;
   config.max_staleness = flags.max_staleness;
+  config.backup_replicas = flags.backup_replicas;
   if (config.task.num_ps_replicas > 0) {
     config.train_distribute = [](const muster::RunConfig& run) {
       return muster::make_parameter_server(run);
@@ -155,6 +157,7 @@ int run(int argc, char** argv) {
   app.add_option("--ps-log-bytes", flags.ps_log_bytes);
   app.add_flag("--sync", flags.sync, "False: ps apply every push as it comes");
   app.add_option("--max-staleness", flags.max_staleness);
+  app.add_option("--backup-replicas", flags.backup_replicas);
   CLI11_PARSE(app, argc, argv);
   auto estimator = make_estimator(flags);
   if (estimator.config().task.task.type == muster::job::kPs) {

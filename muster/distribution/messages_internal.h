@@ -47,8 +47,8 @@ enum class MessageType : std::uint32_t {
   // Between tasks that train and those that hold variables.
   kPush,
   kSquares,
-  kOutcome,
-  kPull,
+  kChoice,
+  kArrived,
   kValues,
   kFetch,
   kSlots,

@@ -24,10 +24,18 @@ class ParameterServer final : public Strategy {
       : config_(config), membership_(config, options.peers), has_state_(config.is_chief()) {}
 
   std::string describe() const override {
-    return fmt::format("parameter server, synchronous: {} tasks train, {} hold the variables",
-                       config_.task.num_worker_replicas, config_.task.num_ps_replicas);
+    const std::string backups =
+        config_.backup_replicas == 0
+            ? std::string()
+            : fmt::format(
+                  "; a step is made without the last {} replicas, and the weights depend on which",
+                  config_.backup_replicas);
+    return fmt::format("parameter server, synchronous: {} tasks train, {} hold the variables{}",
+                       config_.task.num_worker_replicas, config_.task.num_ps_replicas, backups);
   }
-  RunTerms join(const RunTerms& own) override { return membership_.join(own); }
+  RunTerms join(const RunTerms& own) override {
+    return membership_.join(terms_with_backups(own, config_.backup_replicas));
+  }
   bool keeps_variables() const override { return true; }
   void attach(const Variables& variables, const Updater& updater) override;
   void synchronize(const std::function<RunImage()>& image,
@@ -180,7 +188,10 @@ std::optional<StepOutcome> ParameterServer::update(std::int64_t step, StepParts 
   if (!values) return std::nullopt;
   write(*values, notes.buffers);
   notes.positions = std::move(values->front().positions);
-  return std::move(values->front().outcome);
+  StepOutcome outcome = std::move(values->front().outcome);
+  // Others may have made steps without this task.
+  if (config_.backup_replicas > 0) outcome.step = values->front().step;
+  return outcome;
 }
 
 void ParameterServer::fetch_slots() {

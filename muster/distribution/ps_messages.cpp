@@ -10,6 +10,13 @@
 
 namespace muster::internal {
 
+RunTerms terms_with_backups(RunTerms terms, std::int64_t backup_replicas) {
+  if (backup_replicas > 0) {
+    terms.arithmetic += fmt::format(", backup_replicas={}", backup_replicas);
+  }
+  return terms;
+}
+
 EncodedMessage encode_values(const ValuesMessage& message) {
   HeadWriter head;
   EncodedMessage encoded;

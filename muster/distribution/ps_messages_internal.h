@@ -18,6 +18,10 @@
 // What servers tell those that train.
 namespace muster::internal {
 
+/// The terms of a run whose steps are made without the last so many replicas say so: a task that
+/// waits for all of them is refused when it joins.
+RunTerms terms_with_backups(RunTerms terms, std::int64_t backup_replicas);
+
 /// The values of a server's part after a step, or all of them for a task that lacks them.
 struct ValuesMessage {
   std::int64_t step = 0;

@@ -9,6 +9,7 @@
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
 #include "muster/distribution/body_codec_internal.h"
+#include "muster/distribution/changed_rows_internal.h"
 #include "muster/distribution/head_codec_internal.h"
 #include "muster/distribution/image_internal.h"
 #include "muster/distribution/membership_internal.h"
@@ -16,6 +17,7 @@
 #include "muster/distribution/ps_log_internal.h"
 #include "muster/distribution/ps_messages_internal.h"
 #include "muster/distribution/serve_async_internal.h"
+#include "muster/distribution/step_choice_internal.h"
 #include "muster/distribution/step_codec_internal.h"
 #include "muster/estimator/arithmetic.h"
 #include "muster/estimator/run_state.h"
@@ -47,8 +49,17 @@ class Server {
   bool take_source(const Source& source);
   bool make_step();
   std::optional<std::vector<ReceivedStep>> take_pushes();
+  // Where the last replicas are not waited for.
+  bool has_backups() const { return config_.backup_replicas > 0; }
+  void begin_choices();
+  void take_frame(std::size_t rank, net::Frame frame);
+  std::optional<StepChoice> choose();
+  std::optional<StepChoice> hear_choice();
+  std::optional<std::vector<ReceivedStep>> take_first_pushes();
+  void answer_chosen();
   void prepare(std::vector<ReceivedStep> received);
   void take_gradients();
+  std::optional<net::Frame> take_squares(std::size_t rank);
   bool exchange_squares(SquareSums& sums);
   void commit(SquareSums& sums);
   void decide(const SquareSums& sums);
@@ -92,6 +103,13 @@ class Server {
   RunState state_;
   std::int64_t sequence_ = 0;
   std::optional<PendingStep> pending_;
+  // With backups: what waits for an answer, and by rank what its task lacks.
+  WaitingPushes waiting_;
+  std::vector<ChangedRows> changed_;
+  StepChoice choice_;
+  StepOutcome last_outcome_;
+  std::int64_t late_pushes_ = 0;
+  std::int64_t steps_without_all_ = 0;
   /// Of the last step that was made: by them another server makes it too.
   std::vector<double> last_squares_;
   std::optional<PsLog> log_;
@@ -126,11 +144,12 @@ void Server::run() {
         "task at once",
         signal);
   });
-  membership_.join({.replicas = 0,
-                    .threads_per_replica = 0,
-                    .seed = config_.seed(),
-                    .precision = config_.precision,
-                    .arithmetic = arithmetic().fingerprint()});
+  membership_.join(terms_with_backups({.replicas = 0,
+                                       .threads_per_replica = 0,
+                                       .seed = config_.seed(),
+                                       .precision = config_.precision,
+                                       .arithmetic = arithmetic().fingerprint()},
+                                      config_.backup_replicas));
   const torch::NoGradGuard no_grad;
   keep_freed_memory();
   open_log();
@@ -144,6 +163,12 @@ void Server::run() {
     }
   }
   log::info("the run has ended at step {}", step_);
+  if (has_backups()) {
+    log::info(
+        "backup_replicas={}: {} steps were made without some replicas, {} pushes came too late and "
+        "were left out",
+        config_.backup_replicas, steps_without_all_, late_pushes_);
+  }
   // The chief has saved it: who trains on from here begins with the checkpoint.
   if (log_ && log_->is_open()) log_->ended(step_, left_out_);
   membership_.finish(step_, false);
@@ -162,6 +187,7 @@ bool Server::synchronize() {
       const bool is_of_before = log_ && log_->run() != membership_.log_run();
       if (log_ && (source->go_back || is_of_before || !log_->is_open())) begin_log();
       sequence_ = 0;
+      if (has_backups()) begin_choices();
       return true;
     } catch (const PeersChanged& error) {
       log::warning("epoch {} ends before it began: {}", group_->plan().number, error.what());
@@ -220,6 +246,7 @@ bool Server::take_source(const Source& source) {
 
 // What every task that trains has of the step; nothing when the run has ended.
 std::optional<std::vector<ReceivedStep>> Server::take_pushes() {
+  if (has_backups()) return take_first_pushes();
   const StepNotes notes{.buffers = number_ == 0 ? buffers_ : std::vector<at::Tensor>{},
                         .flat_size = layout_.flat_size(number_),
                         .tables = variables_.sparse_count()};
@@ -242,6 +269,94 @@ std::optional<std::vector<ReceivedStep>> Server::take_pushes() {
   }
   ++sequence_;
   return received;
+}
+
+void Server::begin_choices() {
+  const auto& members = group_->plan().members;
+  waiting_ =
+      WaitingPushes({members.begin(), members.begin() + static_cast<std::int64_t>(trainers())},
+                    config_.backup_replicas, number_ == 0 ? layout_.servers() - 1 : 0);
+  changed_.assign(trainers(), ChangedRows(variables_));
+}
+
+void Server::take_frame(std::size_t rank, net::Frame frame) {
+  if (frame.type == static_cast<std::uint32_t>(MessageType::kFetch)) return send_slots(rank);
+  if (frame.type == static_cast<std::uint32_t>(MessageType::kArrived)) {
+    return waiting_.arrived_elsewhere(decode_number(frame.head));
+  }
+  if (frame.type != static_cast<std::uint32_t>(MessageType::kPush)) {
+    throw Internal("{} sent a message of type {} where gradients were due",
+                   group_->plan().members[rank].task, frame.type);
+  }
+  const StepNotes notes{.buffers = number_ == 0 ? buffers_ : std::vector<at::Tensor>{},
+                        .flat_size = layout_.flat_size(number_),
+                        .tables = variables_.sparse_count()};
+  HeadReader head(frame.head);
+  const std::int64_t step = head.number();
+  const std::int64_t sequence = head.number();
+  waiting_.add(rank, step,
+               decode_step(frame.head, std::move(frame.body), step, sequence,
+                           membership_.terms().replicas, layout_.flat_size(number_), notes));
+  // A task can be stopped between two sends: what only some servers have makes no step.
+  if (number_ != 0) {
+    group_->send(trainers(), MessageType::kArrived, encode_number(static_cast<std::int64_t>(rank)),
+                 {});
+  }
+}
+
+// On the first server; nothing when the run has ended.
+std::optional<StepChoice> Server::choose() {
+  const auto reason = [this] {
+    return fmt::format("{}: the gradients of step {}", waiting_.missing(), step_ + 1);
+  };
+  auto choice = waiting_.choose(step_);
+  while (!choice) {
+    auto arrival = group_->take_next(group_->size(), Deadline::never(), reason);
+    if (!arrival) return std::nullopt;
+    take_frame(arrival->rank, std::move(arrival->frame));
+    choice = waiting_.choose(step_);
+  }
+  for (std::size_t rank = trainers() + 1; rank < group_->size(); ++rank) {
+    group_->send(rank, MessageType::kChoice, encode(*choice), {});
+  }
+  return choice;
+}
+
+// On the others.
+std::optional<StepChoice> Server::hear_choice() {
+  const std::size_t first_server = trainers();
+  const auto reason = [&] {
+    return fmt::format("{}: whose gradients make step {}",
+                       group_->plan().members[first_server].task, step_ + 1);
+  };
+  std::optional<StepChoice> choice;
+  while (!choice) {
+    auto arrival = group_->take_next(trainers() + 1, Deadline::never(), reason);
+    if (!arrival) return std::nullopt;
+    if (arrival->rank == first_server) {
+      choice = decode_choice(arrival->frame.head, trainers());
+    } else {
+      take_frame(arrival->rank, std::move(arrival->frame));
+    }
+  }
+  return choice;
+}
+
+// As take_pushes(), of those that the step is made of.
+std::optional<std::vector<ReceivedStep>> Server::take_first_pushes() {
+  auto choice = number_ == 0 ? choose() : hear_choice();
+  if (!choice) return std::nullopt;
+  choice_ = std::move(*choice);
+  if (!choice_.late.empty() && late_pushes_ == 0 && number_ == 0) {
+    log::warning(
+        "the gradients of {} came too late for their step and are left out; from here on such are "
+        "counted",
+        group_->plan().members[choice_.late.front()].task);
+  }
+  late_pushes_ += static_cast<std::int64_t>(choice_.late.size());
+  if (!choice_.counted.empty() && choice_.counted.size() < trainers()) ++steps_without_all_;
+  state_.inputs.resize(static_cast<std::size_t>(membership_.terms().replicas));
+  return waiting_.take(choice_, state_.inputs);
 }
 
 // Adds up: after this the step can be made.
@@ -284,6 +399,20 @@ void Server::add_decay() {
   }
 }
 
+std::optional<net::Frame> Server::take_squares(std::size_t rank) {
+  const std::string what = fmt::format("the norms of step {}", step_ + 1);
+  for (;;) {
+    auto frame = group_->take_any(rank, what);
+    if (!frame || frame->type == static_cast<std::uint32_t>(MessageType::kSquares)) return frame;
+    // What came there meanwhile, for a later step.
+    if (frame->type != static_cast<std::uint32_t>(MessageType::kArrived)) {
+      throw Internal("{} sent a message of type {} where norms were due",
+                     group_->plan().members[rank].task, frame->type);
+    }
+    take_frame(rank, std::move(*frame));
+  }
+}
+
 // What all servers need of each other before the step: norms, and that everybody has its gradients.
 // False when the run has ended.
 bool Server::exchange_squares(SquareSums& sums) {
@@ -296,8 +425,7 @@ bool Server::exchange_squares(SquareSums& sums) {
   }
   for (std::size_t rank = trainers(); rank < group_->size(); ++rank) {
     if (rank == group_->rank()) continue;
-    const auto frame =
-        group_->take(rank, MessageType::kSquares, fmt::format("the norms of step {}", step_ + 1));
+    const auto frame = take_squares(rank);
     if (!frame) return false;
     if (decode_number(frame->head) != step_ || frame->body.size() != bytes.size()) {
       throw DataLoss("{} sent norms of another step or model", group_->plan().members[rank].task);
@@ -481,8 +609,35 @@ void Server::send(std::size_t to, const ValuesMessage& message) {
   group_->send(to, MessageType::kValues, encoded.head, encoded.body);
 }
 
+// What the step has made new, and for a task that was late what those before it have.
+void Server::answer_chosen() {
+  const bool is_new = pending_->outcome.present > 0 && pending_->outcome.not_finite.empty();
+  if (is_new) {
+    for (ChangedRows& rows : changed_) rows.add(gradients_.rows);
+  }
+  if (choice_.counted.empty()) {
+    state_.inputs = pending_->positions;
+  } else {
+    last_outcome_ = pending_->outcome;
+  }
+  const auto answer = [&](std::size_t rank, bool has_values) {
+    ValuesMessage message{
+        .step = step_, .outcome = last_outcome_, .positions = pending_->positions};
+    if (has_values) {
+      message.flat = variables_.flat();
+      message.ranges = layout_.flat(number_);
+      message.rows = changed_[rank].take(variables_);
+      if (number_ == 0) message.buffers = buffers_;
+    }
+    send(rank, message);
+  };
+  for (const std::size_t rank : choice_.counted) answer(rank, is_new);
+  for (const std::size_t rank : choice_.late) answer(rank, true);
+}
+
 // What the step has made new.
 void Server::send_values() {
+  if (has_backups()) return answer_chosen();
   ValuesMessage message{.step = step_, .outcome = pending_->outcome, .positions = state_.inputs};
   if (pending_->outcome.present == 0) message.positions = pending_->positions;
   if (pending_->outcome.present > 0 && pending_->outcome.not_finite.empty()) {

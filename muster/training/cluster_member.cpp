@@ -46,6 +46,13 @@ void check_updates(const RunConfig& config, const std::string& place) {
         "them out",
         config.ps_log ? "ps_log" : "backup_replicas");
   }
+  if (config.backup_replicas > 0 && (!has_ps || config.ps_log)) {
+    throw InvalidArgument(
+        "RunConfig: backup_replicas is {}, but {}; leave one of them out", config.backup_replicas,
+        has_ps ? "ps_log keeps steps of all replicas"
+               : fmt::format("it is ps tasks that make steps without some, and {} without any",
+                             place));
+  }
   if (config.sync && config.max_staleness > 0) {
     throw InvalidArgument(
         "RunConfig: max_staleness is {}, but with sync all tasks have the values of the same step; "

@@ -443,6 +443,10 @@ TEST(TrainAndEvaluate, UpdatesThatDoNotGoWithTheClusterAreRefused) {
   EXPECT_THAT(refusal(with_ps, {.sync = false, .backup_replicas = 1}),
               HasSubstr("backup_replicas is for steps"));
   EXPECT_THAT(refusal(with_ps, {.max_staleness = 4}), HasSubstr("max_staleness is 4"));
+  EXPECT_THAT(refusal(without, {.backup_replicas = 1}),
+              AllOf(HasSubstr("backup_replicas is 1"), HasSubstr("without any")));
+  EXPECT_THAT(refusal(with_ps, {.backup_replicas = 1, .ps_log = true}),
+              HasSubstr("ps_log keeps steps of all replicas"));
 }
 
 /// All replicas of the run are here.

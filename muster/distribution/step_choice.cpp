@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <utility>
+
+#include "muster/distribution/head_codec_internal.h"
+#include "muster/distribution/step_choice_internal.h"
+
+namespace muster::internal {
+namespace {
+
+void put(HeadWriter& head, const std::vector<std::size_t>& ranks) {
+  head.put_number(ranks.size());
+  for (const std::size_t rank : ranks) head.put_number(rank);
+}
+
+std::vector<std::size_t> read_ranks(HeadReader& head, std::size_t trainers) {
+  std::vector<std::size_t> ranks(head.count(8));
+  for (std::size_t& rank : ranks) {
+    rank = static_cast<std::size_t>(head.number());
+    if (rank >= trainers) throw DataLoss("a choice names task {} of {}", rank, trainers);
+  }
+  return ranks;
+}
+
+// A task whose gradients are not there.
+ReceivedStep absent(const ReplicaRange& replicas, std::int64_t all,
+                    const std::vector<std::optional<std::string>>& positions) {
+  ReceivedStep step{.replicas = replicas};
+  step.parts.losses.resize(static_cast<std::size_t>(all));
+  for (std::int64_t r = replicas.first; r < replicas.last; ++r) {
+    step.parts.sums[{r, r + 1}] = std::nullopt;
+    step.positions.push_back(positions[static_cast<std::size_t>(r)]);
+  }
+  return step;
+}
+
+}  // namespace
+
+std::string encode(const StepChoice& choice) {
+  HeadWriter head;
+  put(head, choice.counted);
+  put(head, choice.late);
+  return head.bytes();
+}
+
+StepChoice decode_choice(std::string_view bytes, std::size_t trainers) {
+  HeadReader head(bytes);
+  StepChoice choice;
+  choice.counted = read_ranks(head, trainers);
+  choice.late = read_ranks(head, trainers);
+  if (!head.at_end()) throw DataLoss("a choice is longer than it can be");
+  return choice;
+}
+
+WaitingPushes::WaitingPushes(std::vector<EpochMember> members, std::int64_t backup_replicas,
+                             std::size_t other_servers)
+    : members_(std::move(members)),
+      backup_replicas_(backup_replicas),
+      other_servers_(other_servers),
+      waiting_(members_.size()),
+      elsewhere_(members_.size(), 0) {}
+
+void WaitingPushes::arrived_elsewhere(std::int64_t rank) {
+  if (rank < 0 || static_cast<std::size_t>(rank) >= members_.size()) {
+    throw DataLoss("a server has heard of task {} of {}", rank, members_.size());
+  }
+  ++elsewhere_[static_cast<std::size_t>(rank)];
+}
+
+void WaitingPushes::add(std::size_t rank, std::int64_t step, ReceivedStep push) {
+  if (waiting_[rank]) throw Internal("{} pushed twice without an answer", members_[rank].task);
+  if (push.replicas != members_[rank].replicas) {
+    throw DataLoss("{} pushed for replicas that are not its own", members_[rank].task);
+  }
+  waiting_[rank] = Push{step, std::move(push)};
+}
+
+std::optional<StepChoice> WaitingPushes::choose(std::int64_t step) const {
+  StepChoice choice;
+  std::int64_t missing = 0;
+  std::int64_t present = 0;
+  for (std::size_t rank = 0; rank < waiting_.size(); ++rank) {
+    const auto& push = waiting_[rank];
+    const bool is_here = has(rank);
+    if (is_here && push->step == step) {
+      choice.counted.push_back(rank);
+      present += push->received.parts.present;
+      continue;
+    }
+    missing += members_[rank].replicas.size();
+    if (is_here) choice.late.push_back(rank);
+  }
+  const bool everybody_has_pushed = choice.counted.size() + choice.late.size() == waiting_.size();
+  const bool has_chief = !choice.counted.empty() && choice.counted.front() == 0;
+  if (present > 0 && has_chief && missing <= backup_replicas_) return choice;
+  if (!everybody_has_pushed) return std::nullopt;
+  // Those whose input is over wait until the late ones say that theirs is, too.
+  if (present == 0 && !choice.late.empty()) choice.counted.clear();
+  return choice;
+}
+
+std::vector<ReceivedStep> WaitingPushes::take(
+    const StepChoice& choice, const std::vector<std::optional<std::string>>& positions) {
+  const auto all = static_cast<std::int64_t>(positions.size());
+  std::vector<ReceivedStep> taken;
+  for (std::size_t rank = 0; rank < waiting_.size(); ++rank) {
+    const bool counts = std::ranges::find(choice.counted, rank) != choice.counted.end();
+    const bool is_late = std::ranges::find(choice.late, rank) != choice.late.end();
+    ReceivedStep step = absent(members_[rank].replicas, all, positions);
+    if (counts || is_late) {
+      if (!waiting_[rank]) throw Internal("{} has pushed nothing that counts", members_[rank].task);
+      ReceivedStep pushed = std::move(std::exchange(waiting_[rank], std::nullopt)->received);
+      elsewhere_[rank] = 0;
+      // The batch of a late one is used up all the same.
+      if (is_late) step.positions = std::move(pushed.positions);
+      if (counts) step = std::move(pushed);
+    }
+    taken.push_back(std::move(step));
+  }
+  return taken;
+}
+
+std::string WaitingPushes::missing() const {
+  std::string tasks;
+  for (std::size_t rank = 0; rank < waiting_.size(); ++rank) {
+    if (!has(rank)) tasks += (tasks.empty() ? "" : ", ") + members_[rank].task;
+  }
+  return tasks;
+}
+
+}  // namespace muster::internal
