@@ -84,6 +84,13 @@ TEST(Cifar10Flags, AreTakenInBothSpellings) {
   }
 }
 
+TEST(Cifar10Flags, TheLastOneCounts) {
+  EXPECT_EQ(parsed({"--train-steps", "5", "--train_steps=6"}).train_steps, 6);
+  EXPECT_FALSE(parsed({"--sync", "--sync=false"}).sync);
+  EXPECT_THAT(parsed({"--devices", "cuda:0,cuda:0"}).devices,
+              ::testing::ElementsAre("cuda:0", "cuda:0"));
+}
+
 // Python's argparse made any word that is not empty true, False among them.
 TEST(Cifar10Flags, SwitchesAreTakenWithAndWithoutAValue) {
   EXPECT_TRUE(parsed({"--run_experiment=True"}).run_experiment);
@@ -365,6 +372,14 @@ TEST_F(Cifar10Input, CropsOnTheDeviceAreThoseOfTheInput) {
                                              whole->features.tensor(kCrop), later.distortion->crop);
     EXPECT_TRUE(at::equal(cropped, here->next()->features.tensor(kImage)));
   }
+}
+
+TEST_F(Cifar10Input, GivesTheFirstBatchAgainAndAgainOnRequest) {
+  auto once = input();
+  once.same_batch = true;
+  const auto pass = training_batches(once, replica(0)).iterate();
+  const auto first = training_batches(input(), replica(0)).iterate()->next();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(same(*pass->next(), *first));
 }
 
 TEST_F(Cifar10Input, WithoutDistortionImagesAreWhole) {

@@ -105,12 +105,15 @@ void add_input_flags(FlagTable& table, Flags& flags) {
                   "Crop and mirror where the model runs, with the same result");
   table.number("--num-input-threads", flags.num_input_threads,
                "Threads that make batches, for each tower; 0: decide");
+  table.yes_or_no("--same-batch", flags.same_batch,
+                  "Train on the first batch again and again, to see what steps cost without input");
 }
 
 void add_layout_flags(FlagTable& table, Flags& flags) {
   table.value("--num-gpus", flags.num_gpus,
               "Towers on as many GPUs; 0: CPU only; not given: 1 where there is one");
   table.value("--devices", flags.devices, "Towers by name in the place of --num-gpus: cuda:0,cpu")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->delimiter(',');
   table
       .value("--variable-strategy", flags.variable_strategy,
@@ -271,6 +274,8 @@ ParsedFlags parse_flags(int argc, char** argv) {
   bool force_gpu_compatible = true;
   CLI::App app("Trains a residual network on CIFAR-10.");
   app.allow_extras();
+  // As with Python's argparse, the last one counts.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   FlagTable table(app);
   add_data_flags(table, parsed.flags);
   add_model_flags(table, parsed.flags);

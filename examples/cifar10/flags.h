@@ -46,6 +46,7 @@ struct Flags {
   bool gpu_augmentation = false;
   /// 0: decide.
   std::int64_t num_input_threads = 0;
+  bool same_batch = false;
 
   bool run_experiment = false;
   bool sync = true;

@@ -189,6 +189,7 @@ Dataset<Batch> training_batches(const TrainingInput& input, const muster::InputC
   const muster::MapOptions options{.parallelism = input.threads, .seed = seed};
   const auto batches = input.distortion ? records.map(DistortedImages{*input.distortion}, options)
                                         : records.map(WholeImages{}, options);
+  if (input.same_batch) return batches.take(1).cache().repeat();
   // Several threads work ahead by themselves.
   return input.threads > 1 ? batches : batches.prefetch(2);
 }

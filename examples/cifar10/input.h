@@ -51,6 +51,8 @@ struct TrainingInput {
   std::optional<Distortion> distortion{};
   /// That make batches; with 1 there is one that works ahead.
   std::size_t threads = 1;
+  /// Gives the first batch again and again.
+  bool same_batch = false;
 };
 
 /// The images of a shard again and again, in a random order within a window of 0.4 epochs and three

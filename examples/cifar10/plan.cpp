@@ -155,6 +155,7 @@ TrainingInput training_plan(const Flags& flags, const Layout& layout,
   input.threads = flags.num_input_threads > 0 ? static_cast<std::size_t>(flags.num_input_threads)
                   : layout.on_gpu             ? enough
                                               : 1;
+  input.same_batch = flags.same_batch;
   return input;
 }
 
