@@ -76,15 +76,20 @@ TEST(Cluster, AnEvaluatorEndsWhenTheInputDoes) {
 
 TEST(Cluster, FlagsThatDoNotGoWithItAreRefusedAtOnce) {
   const CensusJob example;
-  const Words ps{"--chief", "--workers", "1", "--ps", "1"};
-  const Outcome async =
-      testing::run_program(MUSTER_PROGRAM, example.launch_words("a", ps, {"--sync=false"}));
-  EXPECT_EQ(async.status, 2);
-  EXPECT_THAT(example.log_of("a", "chief"), HasSubstr("asynchronous updates are not there yet"));
-  const Outcome collective =
-      testing::run_program(MUSTER_PROGRAM, example.launch_words("b", ps, {"--collective"}));
-  EXPECT_EQ(collective.status, 2);
-  EXPECT_THAT(example.log_of("b", "chief"), HasSubstr("leave out the flag or the ps"));
+  const Words with_ps{"--chief", "--workers", "1", "--ps", "1"};
+  const Words without_ps{"--chief", "--workers", "1", "--ps", "0"};
+  const auto refusal = [&](const std::string& name, const Words& cluster, const Words& flags) {
+    const Outcome outcome =
+        testing::run_program(MUSTER_PROGRAM, example.launch_words(name, cluster, flags));
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    return example.log_of(name, "chief");
+  };
+  EXPECT_THAT(refusal("async", without_ps, {"--sync=false"}),
+              HasSubstr("add some to the cluster (muster launch --ps 1), or leave the flag out"));
+  EXPECT_THAT(refusal("bound", with_ps, {"--max-staleness", "4"}),
+              HasSubstr("--max-staleness: with --sync all tasks have the values of the same step"));
+  EXPECT_THAT(refusal("collective", with_ps, {"--collective"}),
+              HasSubstr("leave out the flag or the ps"));
 }
 
 }  // namespace
