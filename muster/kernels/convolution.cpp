@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "muster/kernels/panels_internal.h"
@@ -68,6 +69,22 @@ void copy_window(const float* from, std::int64_t height, std::int64_t width, con
   }
 }
 
+/// The planes that weights at these places see, if they are those of whole 3x3 kernels in order.
+std::optional<PlaneShape> planes_of_3x3(const std::vector<std::int64_t>& offsets) {
+  constexpr std::int64_t kKernel = kTaps * kTaps;
+  const auto depth = static_cast<std::int64_t>(offsets.size());
+  if (depth == 0 || depth % kKernel != 0) return std::nullopt;
+  const PlaneShape shape{.channels = depth / kKernel,
+                         .floats = depth == kKernel ? 0 : offsets[kKernel],
+                         .columns = offsets[kTaps]};
+  for (std::int64_t k = 0; k < depth; ++k) {
+    const std::int64_t regular =
+        k / kKernel * shape.floats + k % kKernel / kTaps * shape.columns + k % kTaps;
+    if (offsets[static_cast<std::size_t>(k)] != regular) return std::nullopt;
+  }
+  return shape;
+}
+
 /// to[i][q] = sum over k of weights(i, k) * planes[offsets[k] + q] for `length` positions and a
 /// multiple of the tile's rows; rows of `to` are `to_stride` apart, at least length rounded up to
 /// whole tiles.
@@ -77,10 +94,17 @@ void correlate(const std::vector<float>& weights, const std::vector<std::int64_t
   const auto depth = static_cast<std::int64_t>(offsets.size());
   const std::int64_t panel = depth * tile.rows;
   const std::int64_t panels = static_cast<std::int64_t>(weights.size()) / panel;
+  const auto shape = planes_of_3x3(offsets);
   for (std::int64_t p = 0; p < panels; ++p) {
+    const float* const panel_weights = weights.data() + p * panel;
     for (std::int64_t q = 0; q < length; q += tile.columns) {
-      tile.outer(depth, weights.data() + p * panel, planes + q, offsets.data(),
-                 to + p * tile.rows * to_stride + q, to_stride, /*add=*/false);
+      float* const place = to + p * tile.rows * to_stride + q;
+      if (shape) {
+        tile.outer_3x3(*shape, panel_weights, planes + q, place, to_stride);
+      } else {
+        tile.outer(depth, panel_weights, planes + q, offsets.data(), place, to_stride,
+                   /*add=*/false);
+      }
     }
   }
 }
@@ -205,8 +229,8 @@ void input_gradient_of_phase(const Geometry& g, const Phase& rows, const Phase& 
   std::vector<std::int64_t> offsets;
   std::vector<std::int64_t> places;
   for (std::int64_t o = 0; o < g.out.channels; ++o) {
-    for (std::int64_t t = 0; t < rows.taps; ++t) {
-      for (std::int64_t u = 0; u < columns.taps; ++u) {
+    for (std::int64_t t = rows.taps - 1; t >= 0; --t) {
+      for (std::int64_t u = columns.taps - 1; u >= 0; --u) {
         offsets.push_back(o * window.floats() + (rows.taps - 1 - t) * window.columns +
                           (columns.taps - 1 - u));
         places.push_back(o * g.depth() + (t * g.stride_y + rows.number) * g.kernel_width +
