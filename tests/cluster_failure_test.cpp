@@ -208,6 +208,19 @@ TEST(ClusterFailure, NoTaskOutlivesTheRunByMoreThanTenSeconds) {
   }
 }
 
+TEST(ClusterFailure, AChiefThatWasLostAfterTheLastStepEndsTheRunForThoseWhoAreLeft) {
+  TaskCluster cluster(1, 2, kShort + Words{"--ps-log"});
+  cluster.wait_all();
+  // As if it had been killed before it could tell one of the ps, which still looks for it.
+  cluster.start(3);
+  cluster.start(0);
+  for (const std::size_t task : {0U, 3U}) {
+    const Outcome outcome = cluster.wait(task);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+  }
+  EXPECT_EQ(hash_of(cluster.chief_folder()), Tasks().hash_alone(kShort));
+}
+
 // How long a wait for this had lasted when its task first said so; nothing while it has not.
 std::optional<double> reported_after(const std::string& log, const std::string& cause) {
   std::smatch found;

@@ -94,6 +94,7 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   tell(member, MessageType::kTerms, encode(options_.terms));
   if (end_step_) {
     tell(member, MessageType::kEnd, encode_number(*end_step_));
+    ++late_;
   } else if (started_ || members_.size() >= expected) {
     begin_epoch();
   }
@@ -299,9 +300,12 @@ void Coordinator::end(std::int64_t step) {
   end_step_ = step;
   due_.reset();
   for (auto& [order, member] : members_) tell(member, MessageType::kEnd, encode_number(step));
+  // Others of a run that ended while the chief was away look for it.
+  const std::size_t expected = started_ ? 0 : options_.trainers + options_.servers;
+  const std::size_t to_come = expected - std::min(expected, members_.size());
   // The chief's own connection stays.
-  const auto others_left = [this] { return members_.size() <= 1; };
-  if (!changed_.wait_for(lock, kLeaveGrace, others_left)) {
+  const auto others_left = [&] { return members_.size() <= 1 && late_ >= to_come; };
+  if (!changed_.wait_for(lock, kLeaveGrace, others_left) && members_.size() > 1) {
     log::warning("{} tasks have not left {} s after the end of the run", members_.size() - 1,
                  std::chrono::duration_cast<std::chrono::seconds>(kLeaveGrace).count());
   }

@@ -44,7 +44,7 @@ class Coordinator {
   /// Serves one task until it leaves or is lost. Any thread.
   void serve(std::shared_ptr<net::Connection> connection);
   /// Tells all tasks, also those that come later, that the run is over at this step, and waits a
-  /// moment for them to leave.
+  /// moment for them to leave; where no epoch has begun, also for them to come.
   void end(std::int64_t step);
 
   /// Breaks off with all tasks, so that those who serve them return. No task is served any more.
@@ -89,6 +89,8 @@ class Coordinator {
   std::int64_t epoch_ = 0;
   bool started_ = false;
   std::optional<std::int64_t> end_step_;
+  /// Tasks that came after the end.
+  std::size_t late_ = 0;
   /// When a new epoch begins at the latest, if one is to.
   std::optional<Clock::time_point> due_;
   /// Since when a server has been missing; nothing while all are there.

@@ -590,7 +590,9 @@ void TrainLoop::Impl::prepare() {
   resume_inputs(resumed);
   if (strategy != nullptr) {
     strategy->attach(towers->variables(), *updater);
-    synchronize();
+    // A chief that was lost after its last step has only the end to tell; others may be gone.
+    const bool is_over = config().is_chief() && done();
+    if (!is_over) synchronize();
   }
 }
 

@@ -131,10 +131,10 @@ TrainResult TrainSession::run() {
   // On a shared disk the folder is the chief's.
   std::optional<FolderClaim> claim;
   if (config_.is_chief()) claim.emplace(config_.model_dir);
+  last_step_ = options_.max_steps;
   prepare();
   const std::int64_t first_step = step_;
   if (options_.steps) last_step_ = step_ + *options_.steps;
-  if (options_.max_steps) last_step_ = *options_.max_steps;
   if (const auto end = end_of_learning()) last_step_ = std::min(last_step_.value_or(*end), *end);
   if (done()) {
     end_steps();

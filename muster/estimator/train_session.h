@@ -62,6 +62,8 @@ class TrainSession : public Session {
   /// The values are now those of another process of the run.
   void jump_to(std::int64_t step) { step_ = step; }
   bool saved_any() const { return saved_step_ >= 0; }
+  /// Whether the last step is made.
+  bool done() const { return last_step_ && step_ >= *last_step_; }
   void wait_until_copied();
   /// Returns when the last save is written or has failed.
   void flush_checkpoints();
@@ -69,7 +71,6 @@ class TrainSession : public Session {
 
  private:
   void check_options() const;
-  bool done() const { return last_step_ && step_ >= *last_step_; }
   void check_signal();
   void begin_save();
   bool save_failed();
