@@ -12,6 +12,8 @@
 #define MUSTER_KERNEL(threads, blocks_of_a_multiprocessor) \
   __global__ void __launch_bounds__(threads, blocks_of_a_multiprocessor)
 #define MUSTER_UNROLL _Pragma("unroll")
+#define MUSTER_PRAGMA(text) _Pragma(#text)
+#define MUSTER_UNROLL_BY(count) MUSTER_PRAGMA(unroll count)
 
 namespace muster::device {
 
@@ -72,6 +74,12 @@ MUSTER_DEVICE void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4], st
 MUSTER_DEVICE std::uint32_t pack(float low, float high) {
   const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const std::uint32_t*>(&both);
+}
+/// The same with negative values at 0. NaN stays.
+MUSTER_DEVICE std::uint32_t pack_relu(float low, float high) {
+  std::uint32_t both;
+  asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
 }
 MUSTER_DEVICE float low_half(std::uint32_t both) { return __uint_as_float(both << 16); }
 MUSTER_DEVICE float high_half(std::uint32_t both) { return __uint_as_float(both & 0xffff0000U); }

@@ -18,6 +18,7 @@
 #define MUSTER_DEVICE inline
 #define MUSTER_KERNEL(threads, blocks_of_a_multiprocessor) void
 #define MUSTER_UNROLL
+#define MUSTER_UNROLL_BY(count)
 
 struct alignas(16) uint4 {
   std::uint32_t x, y, z, w;
@@ -177,6 +178,10 @@ inline std::uint32_t half_bits(float value) {
 }
 inline std::uint32_t pack(float low, float high) {
   return half_bits(low) | (half_bits(high) << 16);
+}
+
+inline std::uint32_t pack_relu(float low, float high) {
+  return pack(low < 0 ? 0 : low, high < 0 ? 0 : high);
 }
 
 inline float shuffle_xor(float value, int mask) {

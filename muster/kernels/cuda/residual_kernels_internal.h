@@ -20,6 +20,7 @@ using device::fused_multiply_add;
 using device::high_half;
 using device::low_half;
 using device::pack;
+using device::pack_relu;
 using device::sync_threads;
 using device::thread_index;
 
@@ -121,9 +122,9 @@ MUSTER_DEVICE uint4 pack_eight(const Eight& values) {
   return make_uint4(pack(values.at[0], values.at[1]), pack(values.at[2], values.at[3]),
                     pack(values.at[4], values.at[5]), pack(values.at[6], values.at[7]));
 }
-MUSTER_DEVICE float relu(float value) {
-  // Not fmaxf, which turns NaN into 0.
-  return value < 0 ? 0.0F : value;
+MUSTER_DEVICE uint4 pack_eight_relu(const Eight& values) {
+  return make_uint4(pack_relu(values.at[0], values.at[1]), pack_relu(values.at[2], values.at[3]),
+                    pack_relu(values.at[4], values.at[5]), pack_relu(values.at[6], values.at[7]));
 }
 MUSTER_DEVICE uint4 load_eight(const std::uint16_t* from) {
   return *reinterpret_cast<const uint4*>(from);
@@ -172,26 +173,28 @@ MUSTER_DEVICE void clear_sides(std::uint16_t* tile) {
   }
 }
 
-/// The vectors of eight channels that one thread brings into a tile. Every vector of a thread has
-/// the same channels.
+/// The vectors of eight channels that one thread brings into a tile: always the same channels of
+/// the same column, some rows apart, so that their addresses differ by constants.
 template <class T, int kThreadCount>
 struct Share {
-  static_assert(kThreadCount % T::kGroups == 0, "a thread keeps to its channels");
-  static constexpr int kCount = (T::kVectors + kThreadCount - 1) / kThreadCount;
-  static constexpr int kPixelStep = kThreadCount / T::kGroups;
+  static constexpr int kRowStep = kThreadCount / (T::kGroups * T::kWidth);
+  static constexpr int kCount = (T::kRows + kRowStep - 1) / kRowStep;
+  static constexpr int kImageStep = kRowStep * T::kWidth * T::kChannels;
+  static_assert(kRowStep * T::kGroups * T::kWidth == kThreadCount, "threads take whole rows");
 
   int group;
-  int first_pixel;
+  int column;
+  int first_row;
 
   MUSTER_DEVICE Share()
-      : group(thread_index() % T::kGroups), first_pixel(thread_index() / T::kGroups) {}
-  MUSTER_DEVICE int row(int i) const { return (first_pixel + i * kPixelStep) / T::kWidth; }
-  MUSTER_DEVICE int column(int i) const { return (first_pixel + i * kPixelStep) % T::kWidth; }
-  MUSTER_DEVICE bool in_tile(int i) const {
-    return T::kVectors % kThreadCount == 0 || row(i) < T::kRows;
-  }
+      : group(thread_index() % T::kGroups),
+        column(thread_index() / T::kGroups % T::kWidth),
+        first_row(thread_index() / (T::kGroups * T::kWidth)) {}
+  MUSTER_DEVICE int row(int i) const { return first_row + i * kRowStep; }
+  MUSTER_DEVICE bool in_tile(int i) const { return T::kRows % kRowStep == 0 || row(i) < T::kRows; }
   MUSTER_DEVICE std::uint16_t* place(std::uint16_t* tile, int i) const {
-    return tile + row(i) * T::kPitch + (column(i) + 1) * T::kPixel + group * 8;
+    return tile + first_row * T::kPitch + (column + 1) * T::kPixel + group * 8 +
+           i * kRowStep * T::kPitch;
   }
 };
 
@@ -211,17 +214,24 @@ MUSTER_DEVICE std::int64_t offset_of(int image, int row, int column) {
          T::kChannels;
 }
 
+/// Of a thread's first vector in a tensor; the others follow at S::kImageStep. It can lie before
+/// the image.
+template <class T, int kThreadCount>
+MUSTER_DEVICE std::int64_t first_offset(const Share<T, kThreadCount>& share, const Place& place) {
+  return offset_of<T>(place.image, place.row + share.first_row, share.column) + share.group * 8;
+}
+
 /// Reads one tensor's part of a tile into registers.
 template <class T, int kThreadCount>
 MUSTER_DEVICE void fetch(uint4 (&raw)[Share<T, kThreadCount>::kCount], const std::uint16_t* tensor,
                          const Share<T, kThreadCount>& share, const Place& place) {
+  using S = Share<T, kThreadCount>;
+  const std::uint16_t* first = tensor + first_offset(share, place);
   MUSTER_UNROLL
-  for (int i = 0; i < Share<T, kThreadCount>::kCount; ++i) {
-    const int row = place.row + share.row(i);
+  for (int i = 0; i < S::kCount; ++i) {
     raw[i] = make_uint4(0, 0, 0, 0);
-    if (share.in_tile(i) && in_image<T>(row)) {
-      raw[i] =
-          load_eight(tensor + offset_of<T>(place.image, row, share.column(i)) + share.group * 8);
+    if (share.in_tile(i) && in_image<T>(place.row + share.row(i))) {
+      raw[i] = load_eight(first + i * S::kImageStep);
     }
   }
 }
@@ -246,6 +256,28 @@ struct Product {
   static constexpr int kFragments = kOutRows * kOutWidth / 16 / kWarpsM;
   static constexpr int kChunks = kIn / 16;
   static constexpr int kSteps = kTaps * kChunks;
+  // Where registers are short, weights are read again for every tile, so that they are free between
+  // the product and the next tile.
+  static constexpr bool kReload = kBlocks > 1;
+  // Fragments side by side in a row of pixels. A warp's fragments lie below each other where a row
+  // has room for one: what a row is loaded for serves the outputs above and below, too.
+  static constexpr int kFragmentsOfRow = kOutWidth / 16;
+  static constexpr bool kColumns = kFragmentsOfRow >= 1;
+  /// How far a warp's next fragment and a fragment's second half lie behind the first.
+  static constexpr int kFragmentRows = kColumns ? 1 : 16 / kOutWidth;
+  static constexpr int kHalfRows = kColumns ? 0 : 8 / kOutWidth;
+  static constexpr int kHalfColumns = kColumns ? 8 : 0;
+  static constexpr int kFragmentPixels = kFragmentRows * kOutWidth;
+  static constexpr int kHalfPixels = 8;
+  /// The first pixel of a warp in the tile.
+  static MUSTER_DEVICE int first_pixel(int warp) {
+    const int part = warp / kWarpsN;
+    if constexpr (kColumns) {
+      return part / kFragmentsOfRow * kFragments * kOutWidth + part % kFragmentsOfRow * 16;
+    } else {
+      return part * kFragments * 16;
+    }
+  }
   static_assert(kFragments * kWarpsM * 16 == kOutRows * kOutWidth, "warps share pixels evenly");
   static_assert(kOutHeight % kOutRows == 0, "tiles share rows evenly");
 };
@@ -458,14 +490,13 @@ struct ForwardLoader {
     Eight more{};
     if constexpr (kSource == Source::kUnit) more = unpack(shortcut[i]);
     if constexpr (kSource == Source::kPooledUnit) {
-      more = pooled_shortcut<T>(arguments.shortcut, place.image, row, share.column(i), share.group);
+      more = pooled_shortcut<T>(arguments.shortcut, place.image, row, share.column, share.group);
     }
     MUSTER_UNROLL
     for (int j = 0; j < 8; ++j) {
-      values.at[j] =
-          relu(fused_multiply_add(values.at[j], lines.scale[j], lines.shift[j]) + more.at[j]);
+      values.at[j] = fused_multiply_add(values.at[j], lines.scale[j], lines.shift[j]) + more.at[j];
     }
-    return pack_eight(values);
+    return pack_eight_relu(values);
   }
 
   MUSTER_DEVICE void store_tile(std::uint16_t* tile, const float* coefficients,
@@ -479,17 +510,14 @@ struct ForwardLoader {
       uint4 vector = make_uint4(0, 0, 0, 0);
       if (in_image<T>(row)) {
         if constexpr (kIsImage<kSource>) {
-          vector =
-              image_vector<kSource, T>(arguments.input, place, row, share.column(i), share.group);
+          vector = image_vector<kSource, T>(arguments.input, place, row, share.column, share.group);
         } else {
           vector = activation(i, lines, place);
         }
         // The first row is border, and so is what lies behind the tile's own rows.
         const bool own = share.row(i) >= 1 && share.row(i) <= P::kOutRows * P::kStride;
         if (kIsKept<kSource> && own) {
-          store_eight(
-              arguments.kept + offset_of<T>(place.image, row, share.column(i)) + share.group * 8,
-              vector);
+          store_eight(arguments.kept + first_offset(share, place) + i * S::kImageStep, vector);
         }
       }
       store_eight(share.place(tile, i), vector);
@@ -502,30 +530,72 @@ MUSTER_DEVICE Place place_of(int tile) {
   return {tile / P::kTilesOfImage, tile % P::kTilesOfImage * P::kOutRows * P::kStride - 1};
 }
 
+/// Where a thread's results go. The others lie behind the first at constant steps.
+template <class P>
+struct Target {
+  std::int64_t first;
+  MUSTER_DEVICE Target(int tile, const Lane& at) {
+    const std::int64_t row = static_cast<std::int64_t>(tile / P::kTilesOfImage) * P::kOutHeight +
+                             tile % P::kTilesOfImage * P::kOutRows;
+    first = (row * P::kOutWidth + P::first_pixel(at.warp) + at.result_row()) * P::kOut +
+            at.warp % P::kWarpsN * 16 + at.result_channel();
+  }
+  static MUSTER_DEVICE int step(int fragment, int half) {
+    return (fragment * P::kFragmentPixels + half * P::kHalfPixels) * P::kOut;
+  }
+};
+
 /// Stores a tile's results and adds them to the sums of the norm behind it.
 template <class P>
 MUSTER_DEVICE void store_results(const float (&sums)[P::kFragments][2][4], std::uint16_t* output,
                                  ChannelSums& channel_sums, const Lane& at, int tile) {
-  const int first_row = tile % P::kTilesOfImage * P::kOutRows;
-  const std::int64_t first_pixel =
-      (static_cast<std::int64_t>(tile / P::kTilesOfImage) * P::kOutHeight + first_row) *
-      P::kOutWidth;
-  const int channel = at.warp % P::kWarpsN * 16 + at.result_channel();
+  std::uint16_t* const first = output + Target<P>(tile, at).first;
   MUSTER_UNROLL
-  for (int fragment = 0; fragment < P::kFragments; ++fragment) {
+  for (int i = 0; i < P::kFragments * 2; ++i) {
+    const Four result = result_of(sums[i / 2], i % 2);
+    const uint2 rounded =
+        make_uint2(pack(result.at[0], result.at[1]), pack(result.at[2], result.at[3]));
+    *reinterpret_cast<uint2*>(first + Target<P>::step(i / 2, i % 2)) = rounded;
+    const Four kept = unpack(rounded);
     MUSTER_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const int pixel =
-          (at.warp / P::kWarpsN * P::kFragments + fragment) * 16 + half * 8 + at.result_row();
-      const Four result = result_of(sums[fragment], half);
-      const uint2 rounded =
-          make_uint2(pack(result.at[0], result.at[1]), pack(result.at[2], result.at[3]));
-      *reinterpret_cast<uint2*>(output + (first_pixel + pixel) * P::kOut + channel) = rounded;
-      const Four kept = unpack(rounded);
+    for (int j = 0; j < 4; ++j) {
+      channel_sums.first[j] += kept.at[j];
+      channel_sums.second[j] = fused_multiply_add(kept.at[j], kept.at[j], channel_sums.second[j]);
+    }
+  }
+}
+
+/// Where a lane's first fragment begins in the tile; the next is kLift further.
+template <class P>
+constexpr int kLift = P::kFragmentRows* P::kStride* P::T::kPitch;
+template <class P>
+MUSTER_DEVICE const std::uint16_t* first_left_row(const std::uint16_t* tile, const Lane& at) {
+  const int pixel = P::first_pixel(at.warp) + at.left_row();
+  return tile + pixel / P::kOutWidth * P::kStride * P::T::kPitch +
+         pixel % P::kOutWidth * P::kStride * P::T::kPixel + at.left_channel();
+}
+
+/// Every row of the tile that a column of fragments needs is loaded once for each of the three taps
+/// in a row, and multiplied for up to three rows of outputs.
+template <class P>
+MUSTER_DEVICE void multiply_column(float (&sums)[P::kFragments][2][4], const std::uint16_t* row,
+                                   const uint4 (&weights)[P::kSteps]) {
+  using T = typename P::T;
+  MUSTER_UNROLL
+  for (int line = 0; line < P::kFragments + 2; ++line) {
+    MUSTER_UNROLL
+    for (int i = 0; i < 3 * P::kChunks; ++i) {
+      const int column = i / P::kChunks;
+      const int chunk = i % P::kChunks;
+      std::uint32_t left[4];
+      device::load_matrices(left, row + line * T::kPitch + column * T::kPixel + chunk * 16);
       MUSTER_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        channel_sums.first[i] += kept.at[i];
-        channel_sums.second[i] = fused_multiply_add(kept.at[i], kept.at[i], channel_sums.second[i]);
+      for (int tap_row = 0; tap_row < 3; ++tap_row) {
+        const int fragment = line - tap_row;
+        if (fragment < 0 || fragment >= P::kFragments) continue;
+        const uint4& right = weights[(tap_row * 3 + column) * P::kChunks + chunk];
+        device::multiply_add(sums[fragment][0], left, right.x, right.y);
+        device::multiply_add(sums[fragment][1], left, right.z, right.w);
       }
     }
   }
@@ -535,21 +605,20 @@ template <class P>
 MUSTER_DEVICE void multiply_tile(float (&sums)[P::kFragments][2][4], const std::uint16_t* tile,
                                  const uint4 (&weights)[P::kSteps], const Lane& at) {
   using T = typename P::T;
-  const std::uint16_t* rows[P::kFragments];
+  const std::uint16_t* const row = first_left_row<P>(tile, at);
   MUSTER_UNROLL
-  for (int fragment = 0; fragment < P::kFragments; ++fragment) {
-    const int pixel = (at.warp / P::kWarpsN * P::kFragments + fragment) * 16 + at.left_row();
-    rows[fragment] = tile + pixel / P::kOutWidth * P::kStride * T::kPitch +
-                     pixel % P::kOutWidth * P::kStride * T::kPixel + at.left_channel();
+  for (int i = 0; i < P::kFragments * 8; ++i) sums[i / 8][i / 4 % 2][i % 4] = 0;
+  if constexpr (P::kColumns && P::kStride == 1) {
+    multiply_column<P>(sums, row, weights);
+  } else {
     MUSTER_UNROLL
-    for (int i = 0; i < 8; ++i) sums[fragment][i / 4][i % 4] = 0;
-  }
-  MUSTER_UNROLL
-  for (int tap = 0; tap < kTaps; ++tap) {
-    MUSTER_UNROLL
-    for (int fragment = 0; fragment < P::kFragments; ++fragment) {
-      multiply_tap<P>(sums[fragment], rows[fragment] + tap / 3 * T::kPitch + tap % 3 * T::kPixel,
-                      weights, tap);
+    for (int tap = 0; tap < kTaps; ++tap) {
+      MUSTER_UNROLL
+      for (int fragment = 0; fragment < P::kFragments; ++fragment) {
+        multiply_tap<P>(sums[fragment],
+                        row + fragment * kLift<P> + tap / 3 * T::kPitch + tap % 3 * T::kPixel,
+                        weights, tap);
+      }
     }
   }
 }
@@ -579,12 +648,15 @@ forward_convolution(ForwardArguments arguments) {
   for (; index < arguments.tiles; index += block_count()) {
     loader.store_tile(tile, coefficients, place_of<P>(index));
     sync_threads();
-    if (index + block_count() < arguments.tiles) {
-      loader.fetch_tile(place_of<P>(index + block_count()));
-    }
+    // Ahead of the product where there are registers for it.
+    const bool more = index + block_count() < arguments.tiles;
+    constexpr bool kAhead = kSource != Source::kUnit || P::kBlocks == 1;
+    if (kAhead && more) loader.fetch_tile(place_of<P>(index + block_count()));
     float sums[P::kFragments][2][4];
     multiply_tile<P>(sums, tile, weights, at);
     store_results<P>(sums, arguments.output, channel_sums, at, index);
+    if (P::kReload && more) load_weights<P>(weights, arguments.weights, at);
+    if (!kAhead && more) loader.fetch_tile(place_of<P>(index + block_count()));
     sync_threads();
   }
   add_to_norm<P>(channel_sums, scratch, at, arguments.sums->values, arguments.sums->squares,
@@ -715,31 +787,14 @@ struct Meeting {
   uint2 shortcut[2];
 };
 
-/// Where results of a product with stride 1 go.
-template <class P>
-struct PlainTarget {
-  std::int64_t first_pixel;
-  int channel;
-  int first_row;
-  MUSTER_DEVICE PlainTarget(int tile, const Lane& at) {
-    first_pixel = (static_cast<std::int64_t>(tile / P::kTilesOfImage) * P::kOutHeight +
-                   tile % P::kTilesOfImage * P::kOutRows) *
-                  P::kOutWidth;
-    channel = at.warp % P::kWarpsN * 16 + at.result_channel();
-    first_row = at.warp / P::kWarpsN * P::kFragments * 16 + at.result_row();
-  }
-  MUSTER_DEVICE std::int64_t offset(int fragment, int half) const {
-    return (first_pixel + first_row + fragment * 16 + half * 8) * P::kOut + channel;
-  }
-};
-
 template <Below kBelow>
 MUSTER_DEVICE void meet(Meeting<kBelow>& meeting, const BackwardArguments& arguments,
-                        std::int64_t offset, int half) {
-  meeting.below[half] = load_four(arguments.below + offset);
-  if constexpr (kBelow != Below::kInside) meeting.mask[half] = load_four(arguments.mask + offset);
+                        std::int64_t first, int step, int half) {
+  meeting.below[half] = load_four(arguments.below + first + step);
+  if constexpr (kBelow != Below::kInside)
+    meeting.mask[half] = load_four(arguments.mask + first + step);
   if constexpr (kBelow == Below::kUnit) {
-    meeting.shortcut[half] = load_four(arguments.shortcut + offset);
+    meeting.shortcut[half] = load_four(arguments.shortcut + first + step);
   }
 }
 
@@ -804,23 +859,32 @@ backward_convolution(BackwardArguments arguments) {
   ChannelSums channel_sums;
   for (; index < arguments.tiles; index += block_count()) {
     loader.store_tile(tile, coefficients, place_of<P>(index));
-    const PlainTarget<P> target(index, at);
+    const std::int64_t target = Target<P>(index, at).first;
+    // Half of what the results meet is read ahead of the product, the other half behind it: weights
+    // and all of it do not fit into registers together.
+    constexpr int kHalf = (P::kFragments + 1) / 2;
     Meeting<kBelow> meetings[P::kFragments];
-    MUSTER_UNROLL
-    for (int i = 0; i < P::kFragments * 2; ++i) {
-      meet(meetings[i / 2], arguments, target.offset(i / 2, i % 2), i % 2);
-    }
     sync_threads();
+    MUSTER_UNROLL
+    for (int i = 0; i < kHalf * 2; ++i) {
+      meet(meetings[i / 2], arguments, target, Target<P>::step(i / 2, i % 2), i % 2);
+    }
     float sums[P::kFragments][2][4];
     multiply_tile<P>(sums, tile, weights, at);
-    if (index + block_count() < arguments.tiles) {
-      loader.fetch_tile(arguments.gradient, arguments.values, place_of<P>(index + block_count()));
+    MUSTER_UNROLL
+    for (int i = kHalf * 2; i < P::kFragments * 2; ++i) {
+      meet(meetings[i / 2], arguments, target, Target<P>::step(i / 2, i % 2), i % 2);
     }
-    const BelowLines lines = below_lines(below_coefficients, target.channel);
+    const BelowLines lines =
+        below_lines(below_coefficients, at.warp % P::kWarpsN * 16 + at.result_channel());
     MUSTER_UNROLL
     for (int i = 0; i < P::kFragments * 2; ++i) {
       pass_on(result_of(sums[i / 2], i % 2), meetings[i / 2], i % 2,
-              arguments.output + target.offset(i / 2, i % 2), lines, channel_sums);
+              arguments.output + target + Target<P>::step(i / 2, i % 2), lines, channel_sums);
+    }
+    if (index + block_count() < arguments.tiles) {
+      if (P::kReload) load_weights<P>(weights, arguments.weights, at);
+      loader.fetch_tile(arguments.gradient, arguments.values, place_of<P>(index + block_count()));
     }
     sync_threads();
   }
@@ -832,8 +896,7 @@ backward_convolution(BackwardArguments arguments) {
 /// The four kinds of pixels of an input that a convolution of stride 2 read: by whether row and
 /// column are odd. An even row was read by the middle tap alone, an odd one by the two others.
 template <class P, int kOddRow, int kOddColumn>
-MUSTER_DEVICE void multiply_parity(float (&sums)[P::kFragments][2][4],
-                                   const std::uint16_t* const (&rows)[P::kFragments],
+MUSTER_DEVICE void multiply_parity(float (&sums)[P::kFragments][2][4], const std::uint16_t* row,
                                    const uint4 (&weights)[P::kSteps]) {
   using T = typename P::T;
   MUSTER_UNROLL
@@ -841,59 +904,68 @@ MUSTER_DEVICE void multiply_parity(float (&sums)[P::kFragments][2][4],
     MUSTER_UNROLL
     for (int i = 0; i < 8; ++i) sums[fragment][i / 4][i % 4] = 0;
     MUSTER_UNROLL
-    for (int i = 0; i <= kOddRow; ++i) {
-      MUSTER_UNROLL
-      for (int j = 0; j <= kOddColumn; ++j) {
-        // Rows and columns begin with the border, and taps are mirrored.
-        const int tap = (kOddRow ? i * 2 : 1) * 3 + (kOddColumn ? j * 2 : 1);
-        multiply_tap<P>(sums[fragment], rows[fragment] + (i + 1) * T::kPitch + (j + 1) * T::kPixel,
-                        weights, tap);
-      }
+    for (int i = 0; i < (1 + kOddRow) * (1 + kOddColumn); ++i) {
+      // Rows and columns begin with the border, and taps are mirrored.
+      const int down = i / (1 + kOddColumn);
+      const int right = i % (1 + kOddColumn);
+      const int tap = (kOddRow ? down * 2 : 1) * 3 + (kOddColumn ? right * 2 : 1);
+      multiply_tap<P>(sums[fragment],
+                      row + fragment * kLift<P> + (down + 1) * T::kPitch + (right + 1) * T::kPixel,
+                      weights, tap);
     }
   }
 }
 
-/// A quarter of one pixel's gradient above, whose middle channels are ours.
-template <class P>
-MUSTER_DEVICE uint2 pooled_gradient(const std::uint16_t* shortcut, std::int64_t pixel,
-                                    int channel) {
-  const Four above = unpack(load_four(shortcut + pixel * P::kIn + P::kOut / 2 + channel));
-  return make_uint2(pack(above.at[0] * 0.25F, above.at[1] * 0.25F),
-                    pack(above.at[2] * 0.25F, above.at[3] * 0.25F));
+MUSTER_DEVICE uint2 quarter_of(const uint2& packed) {
+  const Four four = unpack(packed);
+  return make_uint2(pack(four.at[0] * 0.25F, four.at[1] * 0.25F),
+                    pack(four.at[2] * 0.25F, four.at[3] * 0.25F));
 }
 
+/// Where a thread's results go in the larger image, from the first pixel of even row and column on.
+template <class P>
+struct StridedTarget {
+  std::int64_t first;  // in the gradient of the norm below
+  std::int64_t above;  // in the gradient that the shortcut passes on
+  MUSTER_DEVICE StridedTarget(int tile, const Lane& at) {
+    const int pixel = P::first_pixel(at.warp) + at.result_row();
+    const int channel = at.warp % P::kWarpsN * 16 + at.result_channel();
+    const std::int64_t row = static_cast<std::int64_t>(tile / P::kTilesOfImage) * P::kOutHeight +
+                             tile % P::kTilesOfImage * P::kOutRows + pixel / P::kOutWidth;
+    const int column = pixel % P::kOutWidth;
+    first = (row * 2 * P::kOutWidth * 2 + column * 2) * P::kOut + channel;
+    // Its middle channels are ours.
+    above = (row * P::kOutWidth + column) * P::kIn + P::kOut / 2 + channel;
+  }
+  static MUSTER_DEVICE int step(int fragment, int half, int odd_row, int odd_column) {
+    const int row = (fragment * P::kFragmentRows + half * P::kHalfRows) * 2 + odd_row;
+    return (row * P::kOutWidth * 2 + half * P::kHalfColumns * 2 + odd_column) * P::kOut;
+  }
+  static MUSTER_DEVICE int step_above(int fragment, int half) {
+    return (fragment * P::kFragmentPixels + half * P::kHalfPixels) * P::kIn;
+  }
+};
+
 template <class P, int kOddRow, int kOddColumn>
-MUSTER_DEVICE void backward_parity(const BackwardArguments& arguments,
-                                   const std::uint16_t* const (&rows)[P::kFragments],
+MUSTER_DEVICE void backward_parity(const BackwardArguments& arguments, const std::uint16_t* row,
                                    const uint4 (&weights)[P::kSteps], const BelowLines& lines,
-                                   ChannelSums& channel_sums, const Lane& at, int tile) {
-  const int channel = at.warp % P::kWarpsN * 16 + at.result_channel();
+                                   ChannelSums& channel_sums, const StridedTarget<P>& target) {
+  using To = StridedTarget<P>;
   Meeting<Below::kPooled> meetings[P::kFragments];
-  std::int64_t offsets[P::kFragments][2];
   MUSTER_UNROLL
   for (int i = 0; i < P::kFragments * 2; ++i) {
-    const int pixel =
-        (at.warp / P::kWarpsN * P::kFragments + i / 2) * 16 + i % 2 * 8 + at.result_row();
-    const int row = tile % P::kTilesOfImage * P::kOutRows + pixel / P::kOutWidth;
-    const int column = pixel % P::kOutWidth;
-    const int image = tile / P::kTilesOfImage;
-    offsets[i / 2][i % 2] =
-        ((static_cast<std::int64_t>(image) * P::kOutHeight * 2 + row * 2 + kOddRow) * P::kOutWidth *
-             2 +
-         column * 2 + kOddColumn) *
-            P::kOut +
-        channel;
-    meet(meetings[i / 2], arguments, offsets[i / 2][i % 2], i % 2);
-    const std::int64_t above =
-        (static_cast<std::int64_t>(image) * P::kOutHeight + row) * P::kOutWidth + column;
-    meetings[i / 2].shortcut[i % 2] = pooled_gradient<P>(arguments.shortcut, above, channel);
+    meet(meetings[i / 2], arguments, target.first, To::step(i / 2, i % 2, kOddRow, kOddColumn),
+         i % 2);
+    meetings[i / 2].shortcut[i % 2] =
+        quarter_of(load_four(arguments.shortcut + target.above + To::step_above(i / 2, i % 2)));
   }
   float sums[P::kFragments][2][4];
-  multiply_parity<P, kOddRow, kOddColumn>(sums, rows, weights);
+  multiply_parity<P, kOddRow, kOddColumn>(sums, row, weights);
   MUSTER_UNROLL
   for (int i = 0; i < P::kFragments * 2; ++i) {
     pass_on(result_of(sums[i / 2], i % 2), meetings[i / 2], i % 2,
-            arguments.output + offsets[i / 2][i % 2], lines, channel_sums);
+            arguments.output + target.first + To::step(i / 2, i % 2, kOddRow, kOddColumn), lines,
+            channel_sums);
   }
 }
 
@@ -920,13 +992,7 @@ backward_strided_convolution(BackwardArguments arguments) {
   prepare_planes<P::kIn>(coefficients, arguments.norm);
   prepare_below<P::kOut>(below_coefficients, arguments.below_norm);
   sync_threads();
-  const std::uint16_t* rows[P::kFragments];
-  MUSTER_UNROLL
-  for (int fragment = 0; fragment < P::kFragments; ++fragment) {
-    const int pixel = (at.warp / P::kWarpsN * P::kFragments + fragment) * 16 + at.left_row();
-    rows[fragment] = tile + pixel / P::kOutWidth * T::kPitch + pixel % P::kOutWidth * T::kPixel +
-                     at.left_channel();
-  }
+  const std::uint16_t* const row = first_left_row<P>(tile, at);
   const BelowLines lines =
       below_lines(below_coefficients, at.warp % P::kWarpsN * 16 + at.result_channel());
   ChannelSums channel_sums;
@@ -936,10 +1002,11 @@ backward_strided_convolution(BackwardArguments arguments) {
     if (index + block_count() < arguments.tiles) {
       loader.fetch_tile(arguments.gradient, arguments.values, place_of<P>(index + block_count()));
     }
-    backward_parity<P, 0, 0>(arguments, rows, weights, lines, channel_sums, at, index);
-    backward_parity<P, 0, 1>(arguments, rows, weights, lines, channel_sums, at, index);
-    backward_parity<P, 1, 0>(arguments, rows, weights, lines, channel_sums, at, index);
-    backward_parity<P, 1, 1>(arguments, rows, weights, lines, channel_sums, at, index);
+    const StridedTarget<P> target(index, at);
+    backward_parity<P, 0, 0>(arguments, row, weights, lines, channel_sums, target);
+    backward_parity<P, 0, 1>(arguments, row, weights, lines, channel_sums, target);
+    backward_parity<P, 1, 0>(arguments, row, weights, lines, channel_sums, target);
+    backward_parity<P, 1, 1>(arguments, row, weights, lines, channel_sums, target);
     sync_threads();
   }
   NormSums* below = arguments.below_norm.sums;

@@ -24,7 +24,7 @@ constexpr int kChannelsOf = 16 << kStage;
 template <int kStage>
 constexpr int kRowsOf = kStage == 2 ? 8 : 16;
 template <int kStage>
-constexpr int kBlocksOf = kStage == 2 ? 1 : 2;
+constexpr int kBlocksOf = kStage == 0 ? 2 : 1;
 
 template <int kStage>
 using PlainProduct =
@@ -45,15 +45,16 @@ template <int kStage>
 using PlainWeightProduct =
     WeightProduct<Tile<kChannelsOf<kStage>, kWidthOf<kStage>, kWidthOf<kStage>, 10>,
                   Tile<kChannelsOf<kStage>, kWidthOf<kStage>, kWidthOf<kStage>, 8>, 1,
-                  kStage == 2 ? 16 : 8, kStage == 2 ? 1 : 2>;
+                  kStage == 2 ? 16 : 8, kStage == 2 ? 1 : 2, kStage == 2 ? 1 : 2>;
 template <int kStage>
 using StridedWeightProduct =
     WeightProduct<Tile<kChannelsOf<kStage - 1>, kWidthOf<kStage - 1>, kWidthOf<kStage - 1>, 17>,
-                  Tile<kChannelsOf<kStage>, kWidthOf<kStage>, kWidthOf<kStage>, 8>, 2, 8, 1>;
+                  Tile<kChannelsOf<kStage>, kWidthOf<kStage>, kWidthOf<kStage>, 8>, 2, 8, 1, 1>;
 
 /// Into how many parts the sums over pixels are cut. Fixed, since the cuts are part of the bits.
-constexpr int kPlainSplits[kStages] = {20, 20, 10};
-constexpr int kStridedSplits = 64;
+constexpr int kPlainSplits[kStages] = {18, 20, 10};
+constexpr int kStridedSplits[kStages] = {0, 64, 32};
+constexpr int kStemSplits = 128;
 
 struct LayerShape {
   int stage;
@@ -62,7 +63,9 @@ struct LayerShape {
   int out;
   bool strided;
   int weights() const { return kTaps * padded_in * out; }
-  int splits() const { return strided || in == 3 ? kStridedSplits : kPlainSplits[stage]; }
+  int splits() const {
+    return in == 3 ? kStemSplits : strided ? kStridedSplits[stage] : kPlainSplits[stage];
+  }
 };
 
 inline LayerShape layer_shape(const Shape& shape, int layer) {
@@ -145,8 +148,10 @@ class Step {
       first_convolution(unit);
       second_convolution(unit);
     }
-    head(logits);
+    launcher_.fork();
     move();
+    head(logits);
+    launcher_.join();
   }
 
   void backward(const void* images, const float* logits_gradient, const ParameterGradients& to) {
@@ -159,12 +164,13 @@ class Step {
       if (first) {
         launcher_.fork();
         stage_weights(unit / shape_.units_of_stage);
+        sum_partials(1 + 2 * unit, 1 + 2 * (unit + shape_.units_of_stage), to);
       }
       first_back(unit);
     }
     launcher_.fork();
     stem_weights(images);
-    sum_partials(to);
+    sum_partials(0, 1, to);
     norms_back(to);
     launcher_.join();
   }
@@ -186,14 +192,15 @@ class Step {
     return std::min(tiles, std::min(launcher_.multiprocessors() * of_multiprocessor, 512));
   }
 
+  /// Layers [first, end), as many as a launch takes at a time: a row of blocks each, or a block.
   template <class Arguments, class Fill>
-  void by_layers(Fill fill, void (*kernel)(Arguments), int blocks_x, int threads, bool rows,
-                 Arguments arguments = {}) {
-    for (int first = 0; first < shape_.layers(); first += kLayersOfLaunch) {
-      const int count = std::min(kLayersOfLaunch, shape_.layers() - first);
+  void by_layers(Stream stream, int first, int end, void (*kernel)(Arguments), int row_blocks,
+                 int threads, Fill fill, Arguments arguments = {}) {
+    for (; first < end; first += kLayersOfLaunch) {
+      const int count = std::min(kLayersOfLaunch, end - first);
       for (int i = 0; i < count; ++i) arguments.at[i] = fill(first + i);
-      launcher_.launch(Stream::kMain, Begin::kAfter, kernel, rows ? blocks_x : count,
-                       rows ? count : 1, threads, 0, arguments);
+      launcher_.launch(stream, Begin::kAfter, kernel, row_blocks > 0 ? row_blocks : count,
+                       row_blocks > 0 ? count : 1, threads, 0, arguments);
     }
   }
 
@@ -202,6 +209,7 @@ class Step {
     layers.clear = reinterpret_cast<uint4*>(workspace_.all_sums);
     layers.clear_count = shape_.layers() * static_cast<int>(sizeof(NormSums) / sizeof(uint4));
     by_layers<WeightLayers>(
+        Stream::kMain, 0, shape_.layers(), prepare_weights, 16, kThreads,
         [&](int layer) -> WeightLayer {
           const LayerShape of = layer_shape(shape_, layer);
           return {parameters_.layers[layer].weight,
@@ -211,7 +219,7 @@ class Step {
                   of.padded_in,
                   of.out};
         },
-        prepare_weights, 16, kThreads, true, layers);
+        layers);
   }
 
   template <class P, Source kSource>
@@ -303,13 +311,14 @@ class Step {
     NormLayers layers{};
     layers.share_of_new = parameters_.share_of_new;
     by_layers<NormLayers>(
+        Stream::kSide, 0, shape_.layers(), move_averages, 0, kMaxChannels,
         [&](int layer) -> NormLayer {
           const LayerShape of = layer_shape(shape_, layer);
           const Layer& parameters = parameters_.layers[layer];
           return {workspace_.sums[layer], parameters.moving_mean, parameters.moving_variance,
                   parameters.batches,     count(of.stage),        of.out};
         },
-        move_averages, 0, kMaxChannels, false, layers);
+        layers);
   }
 
   void head_back(const float* logits_gradient) {
@@ -412,8 +421,8 @@ class Step {
     if (stage == 1) launch_weights<PlainWeightProduct<1>, kAny>(plain, kPlainSplits[1]);
     if (stage == 2) launch_weights<PlainWeightProduct<2>, kAny>(plain, kPlainSplits[2]);
     const std::vector<WeightGradient> strided{weight_gradient(first)};
-    if (stage == 1) launch_weights<StridedWeightProduct<1>, kAny>(strided, kStridedSplits);
-    if (stage == 2) launch_weights<StridedWeightProduct<2>, kAny>(strided, kStridedSplits);
+    if (stage == 1) launch_weights<StridedWeightProduct<1>, kAny>(strided, kStridedSplits[1]);
+    if (stage == 2) launch_weights<StridedWeightProduct<2>, kAny>(strided, kStridedSplits[2]);
   }
   void stem_weights(const void* images) {
     WeightGradient arguments{};
@@ -423,35 +432,32 @@ class Step {
     arguments.norm = norm(0);
     arguments.partial = workspace_.partials[0];
     if (shape_.float_images) {
-      launch_weights<PlainWeightProduct<0>, Source::kFloats>({arguments}, kStridedSplits);
+      launch_weights<PlainWeightProduct<0>, Source::kFloats>({arguments}, kStemSplits);
     } else {
-      launch_weights<PlainWeightProduct<0>, Source::kBytes>({arguments}, kStridedSplits);
+      launch_weights<PlainWeightProduct<0>, Source::kBytes>({arguments}, kStemSplits);
     }
   }
 
-  void sum_partials(const ParameterGradients& to) {
-    launcher_.join();
-    by_layers<PartialLayers>(
-        [&](int layer) -> PartialLayer {
-          const LayerShape of = layer_shape(shape_, layer);
-          return {workspace_.partials[layer],
-                  to.layers[layer].weight,
-                  of.splits(),
-                  of.in,
-                  of.padded_in,
-                  of.out};
-        },
-        add_partials, 36, kThreads, true);
+  void sum_partials(int first, int end, const ParameterGradients& to) {
+    by_layers<PartialLayers>(Stream::kSide, first, end, add_partials, 36, kThreads,
+                             [&](int layer) -> PartialLayer {
+                               const LayerShape of = layer_shape(shape_, layer);
+                               return {workspace_.partials[layer],
+                                       to.layers[layer].weight,
+                                       of.splits(),
+                                       of.in,
+                                       of.padded_in,
+                                       of.out};
+                             });
   }
   void norms_back(const ParameterGradients& to) {
-    by_layers<NormLayers>(
-        [&](int layer) -> NormLayer {
-          const LayerShape of = layer_shape(shape_, layer);
-          return {workspace_.sums[layer], to.layers[layer].gamma,
-                  to.layers[layer].beta,  nullptr,
-                  count(of.stage),        of.out};
-        },
-        norm_gradients, 0, kMaxChannels, false);
+    by_layers<NormLayers>(Stream::kMain, 0, shape_.layers(), norm_gradients, 0, kMaxChannels,
+                          [&](int layer) -> NormLayer {
+                            const LayerShape of = layer_shape(shape_, layer);
+                            return {workspace_.sums[layer], to.layers[layer].gamma,
+                                    to.layers[layer].beta,  nullptr,
+                                    count(of.stage),        of.out};
+                          });
   }
 
   const Shape& shape_;

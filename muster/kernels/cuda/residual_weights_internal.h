@@ -96,7 +96,7 @@ struct WeightGradients {
 /// input channels, columns output channels. Warps share the channels in sixteens, and then the
 /// pixels.
 template <class InputTile, class GradientTile, int kStrideValue, int kWarpCountValue,
-          int kBlocksValue>
+          int kBlocksValue, int kTapPartsValue>
 struct WeightProduct {
   using In = InputTile;
   using Out = GradientTile;
@@ -107,7 +107,11 @@ struct WeightProduct {
   static constexpr int kTilesOfImage = Out::kHeight / Out::kRows;
   static constexpr int kGroupsM = In::kChannels / 16;
   static constexpr int kGroupsN = Out::kChannels / 16;
-  static constexpr int kSplits = kWarpCount / (kGroupsM * kGroupsN);
+  // Into how many parts warps share the taps: fewer sums a thread.
+  static constexpr int kTapParts = kTapPartsValue;
+  static constexpr int kTapsOfWarp = (kTaps + kTapParts - 1) / kTapParts;
+  static constexpr int kGroups = kGroupsM * kGroupsN * kTapParts;
+  static constexpr int kSplits = kWarpCount / kGroups;
   static constexpr int kSteps = Out::kRows * Out::kWidth / 16;
   static constexpr int kWeights = kTaps * In::kChannels * Out::kChannels;
   static constexpr int kTileBytes = In::kBytes + Out::kBytes;
@@ -115,7 +119,7 @@ struct WeightProduct {
   static constexpr int kSumBytes = kSplits > 1 ? kWeights * 4 : 0;
   static constexpr int kBytes =
       (kTileBytes > kSumBytes ? kTileBytes : kSumBytes) + 2 * kCoefficientBytes;
-  static_assert(kSplits * kGroupsM * kGroupsN == kWarpCount, "warps share channels evenly");
+  static_assert(kSplits * kGroups == kWarpCount, "warps share channels evenly");
 };
 
 template <class W, Source kSource>
@@ -142,7 +146,7 @@ struct InputLoader {
       uint4 vector = make_uint4(0, 0, 0, 0);
       if (in_image<T>(row)) {
         if constexpr (kIsImage<kSource>) {
-          vector = image_vector<kSource, T>(layer.input, place, row, share.column(i), share.group);
+          vector = image_vector<kSource, T>(layer.input, place, row, share.column, share.group);
         } else {
           vector = normalised ? normalised_vector(raw[i], lines) : raw[i];
         }
@@ -154,22 +158,39 @@ struct InputLoader {
     Eight values = unpack(raw);
     MUSTER_UNROLL
     for (int j = 0; j < 8; ++j) {
-      values.at[j] = relu(fused_multiply_add(values.at[j], lines.scale[j], lines.shift[j]));
+      values.at[j] = fused_multiply_add(values.at[j], lines.scale[j], lines.shift[j]);
     }
-    return pack_eight(values);
+    return pack_eight_relu(values);
   }
 };
 
+/// What a warp sums: sixteen input channels, sixteen output channels, some taps, some pixels.
+template <class W>
+struct WarpShare {
+  int in;
+  int out;
+  int first_tap;
+  int split;
+  explicit MUSTER_DEVICE WarpShare(int warp)
+      : in(warp % W::kGroupsM * 16),
+        out(warp / W::kGroupsM % W::kGroupsN * 16),
+        first_tap(warp / (W::kGroupsM * W::kGroupsN) % W::kTapParts * W::kTapsOfWarp),
+        split(warp / W::kGroups) {}
+};
+
+template <class W>
+using WarpSums = float[W::kTapsOfWarp][2][4];
+
 /// sums += inputs^T * gradients over this warp's pixels of a tile.
 template <class W>
-MUSTER_DEVICE void multiply_pixels(float (&sums)[kTaps][2][4], const std::uint16_t* input,
+MUSTER_DEVICE void multiply_pixels(WarpSums<W>& sums, const std::uint16_t* input,
                                    const std::uint16_t* gradient, const Lane& at) {
   using In = typename W::In;
   using Out = typename W::Out;
-  const int group = at.warp % (W::kGroupsM * W::kGroupsN);
-  const int in_channel = group % W::kGroupsM * 16 + at.lane / 8 % 2 * 8;
-  const int out_channel = group / W::kGroupsM * 16 + at.lane / 16 * 8;
-  for (int step = at.warp / (W::kGroupsM * W::kGroupsN); step < W::kSteps; step += W::kSplits) {
+  const WarpShare<W> share(at.warp);
+  const int in_channel = share.in + at.lane / 8 % 2 * 8;
+  const int out_channel = share.out + at.lane / 16 * 8;
+  for (int step = share.split; step < W::kSteps; step += W::kSplits) {
     const int right = step * 16 + at.lane % 8 + at.lane / 8 % 2 * 8;
     std::uint32_t b[4];
     device::load_matrices_transposed(b, gradient + right / Out::kWidth * Out::kPitch +
@@ -178,37 +199,36 @@ MUSTER_DEVICE void multiply_pixels(float (&sums)[kTaps][2][4], const std::uint16
     const std::uint16_t* row = input + left / Out::kWidth * W::kStride * In::kPitch +
                                left % Out::kWidth * W::kStride * In::kPixel + in_channel;
     MUSTER_UNROLL
-    for (int tap = 0; tap < kTaps; ++tap) {
-      std::uint32_t a[4];
-      device::load_matrices_transposed(a, row + tap / 3 * In::kPitch + tap % 3 * In::kPixel);
-      device::multiply_add(sums[tap][0], a, b[0], b[1]);
-      device::multiply_add(sums[tap][1], a, b[2], b[3]);
+    for (int i = 0; i < W::kTapsOfWarp; ++i) {
+      const int tap = share.first_tap + i;
+      if (kTaps % W::kTapParts == 0 || tap < kTaps) {
+        std::uint32_t a[4];
+        device::load_matrices_transposed(a, row + tap / 3 * In::kPitch + tap % 3 * In::kPixel);
+        device::multiply_add(sums[i][0], a, b[0], b[1]);
+        device::multiply_add(sums[i][1], a, b[2], b[3]);
+      }
     }
   }
 }
 
-/// The place of a thread's sum in [tap][in][out].
-template <class W>
-MUSTER_DEVICE int weight_index(const Lane& at, int tap, int eight, int i) {
-  const int group = at.warp % (W::kGroupsM * W::kGroupsN);
-  const int in = group % W::kGroupsM * 16 + at.lane / 4 + i / 2 * 8;
-  const int out = group / W::kGroupsM * 16 + eight * 8 + at.lane % 4 * 2;
-  return (tap * W::In::kChannels + in) * W::Out::kChannels + out;
-}
-
 /// Adds the warps' sums, one after the other, and writes them.
 template <class W>
-MUSTER_DEVICE void write_partial(const float (&sums)[kTaps][2][4], float* shared, float* partial,
+MUSTER_DEVICE void write_partial(const WarpSums<W>& sums, float* shared, float* partial,
                                  const Lane& at) {
+  const WarpShare<W> share(at.warp);
   for (int split = 0; split < W::kSplits; ++split) {
     const bool last = split == W::kSplits - 1;
-    if (at.warp / (W::kGroupsM * W::kGroupsN) == split) {
+    if (share.split == split) {
       MUSTER_UNROLL
-      for (int i = 0; i < kTaps * 4; ++i) {
-        const int tap = i / 4;
-        const int index = weight_index<W>(at, tap, i / 2 % 2, i % 2 * 2);
-        float first = sums[tap][i / 2 % 2][i % 2 * 2];
-        float second = sums[tap][i / 2 % 2][i % 2 * 2 + 1];
+      for (int i = 0; i < W::kTapsOfWarp * 4; ++i) {
+        const int tap = share.first_tap + i / 4;
+        if (tap >= kTaps) continue;
+        const int eight = i / 2 % 2;
+        const int in = share.in + at.lane / 4 + i % 2 * 8;
+        const int out = share.out + eight * 8 + at.lane % 4 * 2;
+        const int index = (tap * W::In::kChannels + in) * W::Out::kChannels + out;
+        float first = sums[i / 4][eight][i % 2 * 2];
+        float second = sums[i / 4][eight][i % 2 * 2 + 1];
         if (split > 0) first += shared[index];
         if (split > 0) second += shared[index + 1];
         float* to = last ? partial : shared;
@@ -256,7 +276,7 @@ weight_gradients(WeightGradients layers) {
   }
   prepare_planes<Out::kChannels>(planes, layer.norm);
   sync_threads();
-  float sums[kTaps][2][4] = {};
+  WarpSums<W> sums = {};
   for (; index < end; ++index) {
     input_loader.store_tile(input, layer, lines, input_place(index));
     gradient_loader.store_tile(gradient, planes, gradient_place(index));
@@ -295,6 +315,7 @@ MUSTER_KERNEL(kThreads, 1) add_partials(PartialLayers layers) {
     const int tap = index / (layer.out * layer.padded_in);
     if (in >= layer.in) continue;
     float sum = 0;
+    MUSTER_UNROLL_BY(8)
     for (int split = 0; split < layer.splits; ++split) {
       sum += layer.partial[static_cast<std::int64_t>(split) * weights + index];
     }
@@ -415,9 +436,9 @@ head_forward(HeadForward arguments) {
       MUSTER_UNROLL
       for (int j = 0; j < 8; ++j) {
         values.at[j] =
-            relu(fused_multiply_add(values.at[j], lines.scale[j], lines.shift[j]) + more.at[j]);
+            fused_multiply_add(values.at[j], lines.scale[j], lines.shift[j]) + more.at[j];
       }
-      const uint4 rounded = pack_eight(values);
+      const uint4 rounded = pack_eight_relu(values);
       store_eight(arguments.output + offset, rounded);
       const Eight kept = unpack(rounded);
       MUSTER_UNROLL
