@@ -74,6 +74,7 @@ TEST(FollowCheckpoints, EndsWhenTheChiefSaysThatTheRunIsOver) {
   RunConfig config = quiet_config(folder.path());
   config.task =
       parse_tf_config(R"({"cluster": {"chief": ["a:1"]}, "task": {"type": "chief", "index": 0}})");
+  config.session_creation_timeout_secs = std::chrono::seconds(100);
   std::vector<std::int64_t> steps;
   auto following = std::async(std::launch::async, [&] {
     follow_checkpoints(config, {}, [&](const Path& checkpoint) {
