@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a user of PyTorch would run: the training step of ResNet-44 for CIFAR-10 on the CPU, as fast as plain PyTorch does it here.
+"""What a user of PyTorch would run: the training step of ResNet-44 for CIFAR-10 on the CPU, as fast as plain PyTorch
+does it here.
 
     resnet_torch.py [--setting "THREADS,ONEDNN,BLAS"] [--batch N] [--steps N]
 
