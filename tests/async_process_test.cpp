@@ -271,6 +271,17 @@ TEST(Async, AChiefWhoseInputIsOverGoesOnSavingWhatOthersDo) {
   EXPECT_THAT(logs[0], AllOf(HasSubstr("saved checkpoint step=40"), HasSubstr("the input ended")));
 }
 
+TEST(Async, ABatchThatIsNotFiniteIsLeftOutByItsTaskAlone) {
+  Cluster cluster(1, 2, async({"--steps", "100", "--replicas", "2", "--nan-at", "33"}));
+  cluster.start_all();
+  const auto logs = cluster.wait_all();
+  const std::string both = logs[0] + logs[1];
+  EXPECT_THAT(
+      both, AllOf(HasSubstr("is not finite: its batch is left out"), Not(HasSubstr("loss = nan"))));
+  // Every update was made of something.
+  EXPECT_THAT(staleness_in(logs[2]).updates, AllOf(Ge(100), Le(101)));
+}
+
 TEST(Async, IsResumedFromItsCheckpoint) {
   Cluster cluster(1, 2, async({"--replicas", "2"}));
   for (const std::string steps : {"60", "120"}) {

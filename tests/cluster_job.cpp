@@ -3,6 +3,7 @@
 // that everything whose bits could depend on the layout is there.
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <thread>
@@ -38,6 +39,7 @@ struct Flags {
   bool sync = true;
   std::int64_t max_staleness = 0;
   std::int64_t backup_replicas = 0;
+  std::int64_t nan_at = -1;
   bool ps_log = false;
   std::uint64_t ps_log_bytes = std::uint64_t{64} << 20;
 };
@@ -84,6 +86,7 @@ muster::InputFn input(const Flags& flags) {
         .map([flags](std::int64_t number, muster::Random& random) {
           Example one = example(number);
           one.a += static_cast<float>(0.01 * random.normal());
+          if (number == flags.nan_at) one.a = std::nanf("");
           return one;
         })
         .batch(8, collate)
@@ -130,12 +133,15 @@ muster::Estimator make_estimator(const Flags& flags) {
       return muster::make_collective(run, {.slice_above = flags.slice_above});
     };
   }
-  return muster::Estimator({.model = [=] { return std::make_shared<muster::WideAndDeep>(options); },
-                            .head = muster::binary_class_head(),
-                            .optimizers = {{"linear", muster::ftrl({.learning_rate = 0.1})},
-                                           {"dnn", muster::adagrad({0.05})}},
-                            .clip = {.global_norm = 0.5}},
-                           config);
+  return muster::Estimator(
+      {.model = [=] { return std::make_shared<muster::WideAndDeep>(options); },
+       .head = muster::binary_class_head(),
+       .optimizers = {{"linear", muster::ftrl({.learning_rate = 0.1})},
+                      {"dnn", muster::adagrad({0.05})}},
+       .clip = {.global_norm = 0.5},
+       .nan_policy = {.action = flags.nan_at < 0 ? muster::NanPolicy::Action::kStop
+                                                 : muster::NanPolicy::Action::kSkipBatch}},
+      config);
 }
 
 int run(int argc, char** argv) {
@@ -158,6 +164,8 @@ int run(int argc, char** argv) {
   app.add_flag("--sync", flags.sync, "False: ps apply every push as it comes");
   app.add_option("--max-staleness", flags.max_staleness);
   app.add_option("--backup-replicas", flags.backup_replicas);
+  app.add_option("--nan-at", flags.nan_at,
+                 "This example is not a number, and its batch is skipped");
   CLI11_PARSE(app, argc, argv);
   auto estimator = make_estimator(flags);
   if (estimator.config().task.task.type == muster::job::kPs) {
