@@ -188,9 +188,25 @@ TEST(Cifar10Layout, ChecksWhatTheFlagsSayOfTheCluster) {
   flags.collective = true;
   EXPECT_THROW(layout_of(flags, task_of("master"), 0), UsageError);
   flags.collective = false;
+  EXPECT_EQ(layout_of(flags, task_of("master"), 0).update_images, 384);
+  // Then every task's 128 images are an update.
   flags.sync = false;
-  EXPECT_NO_THROW(layout_of(flags, task_of("master"), 0));
-  EXPECT_THROW(layout_of(flags, {}, 0), UsageError);
+  EXPECT_EQ(layout_of(flags, task_of("master"), 0).update_images, 128);
+}
+
+TEST(Cifar10Layout, RefusesWhatIsForPsTasksWhereThereAreNone) {
+  const auto refused = [](auto change) {
+    Flags flags;
+    change(flags);
+    EXPECT_NO_THROW(layout_of(flags, task_of("worker"), 0));
+    return muster::testing::message_of([&] { layout_of(flags, {}, 0); });
+  };
+  EXPECT_THAT(refused([](Flags& f) { f.sync = false; }), HasSubstr("--sync=false"));
+  EXPECT_THAT(refused([](Flags& f) { f.ps_log = true; }), HasSubstr("--ps-log"));
+  EXPECT_THAT(refused([](Flags& f) { f.backup_replicas = 1; }), HasSubstr("--backup-replicas"));
+  Flags flags;
+  flags.max_staleness = 3;
+  EXPECT_THROW(layout_of(flags, task_of("worker"), 0), UsageError);
 }
 
 struct Golden {

@@ -58,7 +58,7 @@ muster::EstimatorOptions estimator_options(const Flags& flags, const Layout& lay
   const auto network = cifar10::network_options(flags, layout);
   const auto rate =
       cifar10::schedule(flags.learning_rate, flags.epoch_size > 0 ? flags.epoch_size : train_images,
-                        layout.step_images);
+                        layout.update_images);
   return {
       .model = [=] { return std::make_shared<cifar10::Network>(network); },
       .head = muster::multi_class_head(network.resnet.num_classes),

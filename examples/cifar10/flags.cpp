@@ -151,6 +151,8 @@ void add_layout_flags(FlagTable& table, Flags& flags) {
                   "The same bits every time (the default); =false lets GPU libraries choose");
   table.yes_or_no("--capture-steps", flags.capture_steps,
                   "On a GPU: record a step once and replay it (the default)");
+  table.yes_or_no("--fused-kernels", flags.fused_kernels,
+                  "Kernels of our own where there are some (the default); =false: libtorch's");
   table.yes_or_no("--log-device-placement", flags.log_device_placement,
                   "Log where towers and variables are");
 }
@@ -161,6 +163,12 @@ void add_run_flags(FlagTable& table, Flags& flags, bool& force_gpu_compatible) {
   table.yes_or_no("--sync", flags.sync, "In a cluster: all make each step together (the default)");
   table.yes_or_no("--collective", flags.collective,
                   "In a cluster: every task has a copy of the variables");
+  table.number("--max-staleness", flags.max_staleness,
+               "With --sync=false: wait while values would be more updates old; 0: never");
+  table.number("--backup-replicas", flags.backup_replicas,
+               "With ps tasks: make steps without the last so many replicas");
+  table.yes_or_no("--ps-log", flags.ps_log,
+                  "Every ps keeps a log, and goes on from it when killed");
   table.value("--num-workers", flags.num_workers,
               "Tasks that train; the cluster says so itself, and this is checked against it");
   table.number("--eval-every", flags.eval_every,

@@ -51,12 +51,16 @@ struct Flags {
   bool run_experiment = false;
   bool sync = true;
   bool collective = false;
+  std::int64_t max_staleness = 0;
+  std::int64_t backup_replicas = 0;
+  bool ps_log = false;
   std::optional<std::int64_t> num_workers;
   std::int64_t replicas = 0;
   int num_intra_threads = 0;
   int num_inter_threads = 0;
   bool deterministic = true;
   bool capture_steps = true;
+  bool fused_kernels = true;
   bool log_device_placement = false;
 
   std::uint64_t seed = 0;

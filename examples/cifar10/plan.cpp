@@ -56,11 +56,21 @@ void check_strategy(const Flags& flags, const muster::TaskEnvironment& task) {
         "nothing to do; leave out the flag or the ps",
         task.num_ps_replicas);
   }
-  if (!flags.sync && task.num_ps_replicas == 0 && !task.is_evaluator()) {
+  if (flags.max_staleness > 0 && flags.sync) {
     throw UsageError(
-        "--sync=false: only ps tasks can apply gradients as they come, and there are none; leave "
-        "out the flag, or start ps tasks");
+        "--max-staleness: with --sync all tasks have the values of the same step; leave it out, or "
+        "give --sync=false");
   }
+  if (task.num_ps_replicas > 0 || task.is_evaluator()) return;
+  const char* flag = !flags.sync                 ? "--sync=false"
+                     : flags.ps_log              ? "--ps-log"
+                     : flags.backup_replicas > 0 ? "--backup-replicas"
+                                                 : nullptr;
+  if (flag == nullptr) return;
+  throw UsageError(
+      "{} is for ps tasks, which hold the variables, and there are none; leave out the flag, or "
+      "start some: muster launch --ps 1 -- ...",
+      flag);
 }
 
 std::string python_bool(bool value) { return value ? "True" : "False"; }
@@ -107,6 +117,7 @@ Layout layout_of(const Flags& flags, const muster::TaskEnvironment& task, std::i
         flags.train_batch_size, layout.tasks, layout.step_images, layout.replicas);
   }
   layout.replica_batch = layout.step_images / layout.replicas;
+  layout.update_images = flags.sync ? layout.step_images : flags.train_batch_size;
   if (is_ps) layout.devices = {"cpu"};
   return layout;
 }
@@ -124,6 +135,7 @@ muster::LearningRate schedule(double learning_rate, std::int64_t epoch_images,
 NetworkOptions network_options(const Flags& flags, const Layout& layout) {
   NetworkOptions options;
   options.resnet.num_layers = flags.num_layers;
+  options.resnet.fused = flags.fused_kernels;
   options.resnet.batch_norm_decay = flags.batch_norm_decay;
   options.resnet.batch_norm_epsilon = flags.batch_norm_epsilon;
   options.resnet.channels_last =
@@ -181,7 +193,10 @@ muster::RunConfig run_config(const Flags& flags, const Layout& layout,
                                                             : muster::VariableStrategy::kDevices,
       .deterministic = flags.deterministic,
       .capture_steps = flags.capture_steps,
-      .sync = flags.sync};
+      .sync = flags.sync,
+      .max_staleness = flags.max_staleness,
+      .backup_replicas = flags.backup_replicas,
+      .ps_log = flags.ps_log};
   if (!flags.job_dir.empty()) changes.model_dir = muster::Path(flags.job_dir);
   const std::int64_t save_steps =
       flags.save_checkpoints_steps > 0 ? flags.save_checkpoints_steps : flags.eval_every;

@@ -24,6 +24,8 @@ struct Layout {
   /// Images of a step, of each replica and of all.
   std::int64_t replica_batch = 128;
   std::int64_t step_images = 128;
+  /// Between two values of the global step: those of one task where each updates by itself.
+  std::int64_t update_images = 128;
 };
 
 /// Throws UsageError for more GPUs than `gpus`, those of this machine, other worker counts than the
