@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -159,6 +160,22 @@ TEST(Chaos, ADamagedLogIsNamedWithWhatToDo) {
   EXPECT_EQ(server.status, 1);
   EXPECT_THAT(server.err, AllOf(HasSubstr(log.string()), HasSubstr("at byte"),
                                 HasSubstr("to go back to the last checkpoint")));
+}
+
+// As after a failure of the machine, of which the kernel had not written everything.
+TEST(Chaos, ALogThatEndsBeforeTheOthersMakesAllGoBack) {
+  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "10"};
+  TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10", "--ps-log"});
+  ASSERT_TRUE(cluster.wait_for_step(20));
+  cluster.kill(3);
+  cluster.wait(3);
+  const Path log = list_step_logs(cluster.folder(3) / "ps_log" / "ps-0").back();
+  std::filesystem::resize_file(log, std::filesystem::file_size(log) / 2);
+  cluster.start(3);
+  EXPECT_THAT(cluster.wait_for_chief_and_end_the_rest(), Not(kNeverBack));
+  EXPECT_THAT(cluster.wait(3).err, AllOf(HasSubstr("ends inside a record, which is cut off"),
+                                         HasSubstr("its log ends before: it begins anew")));
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
 TEST(Chaos, AServerWhoseDiskIsFullSaysSoAndLosesNothing) {
