@@ -38,8 +38,8 @@ class Cifar10Job : public ExampleJob {
           folder_ / "records"});
   }
   Words flags(std::int64_t steps) const override {
-    return {"--data-dir",    folder_ / "records",   "--num-layers", "8", "--eval-batch-size", "20",
-            "--train-steps", std::to_string(steps), "--num-gpus",   "0"};
+    return {"--data-dir", folder_ / "records", "--num-layers",       "8", "--eval-batch-size",
+            "20",         "--train-steps",     std::to_string(steps)};
   }
   std::int64_t last_step() const override { return 12; }
   const char* program() const override { return CIFAR10_PROGRAM; }
@@ -53,8 +53,9 @@ class Cifar10Job : public ExampleJob {
 };
 
 // The batch of a process is split over its replicas.
-const Words kBatchOfOne{"--train-batch-size", "8"};
-const Words kBatchOfTwo{"--train-batch-size", "16"};
+const Words kBatchOfOne{"--num-gpus", "0", "--train-batch-size", "8"};
+const Words kBatchOfTwo{"--num-gpus", "0", "--train-batch-size", "16"};
+const Words kTwoTowers{"--devices", "cpu,cpu", "--train-batch-size", "16"};
 
 TEST(Cifar10, TrainsThenEvaluatesAndSaysWhatTheSeedsSay) {
   const Cifar10Job example(1);
@@ -112,6 +113,16 @@ TEST(Cifar10, KilledRunsEndWithTheHashOfAnUndisturbedOne) {
   EXPECT_EQ(hash_of(example.job_dir("whole")), hash_of(job_dir));
 }
 
+TEST(Cifar10, TowersEndWithTheHashOfReplicasThatTakeTurns) {
+  const Cifar10Job example(2);
+  example.run("turns", kBatchOfTwo + Words{"--num-inter-threads", "1"});
+  const Outcome outcome = example.run("towers", kTwoTowers + Words{"--log-device-placement"});
+  EXPECT_THAT(outcome.err, HasSubstr("tower_1: cpu"));
+  EXPECT_EQ(hash_of(example.job_dir("turns")), hash_of(example.job_dir("towers")));
+  example.run("cpu", kTwoTowers + Words{"--is_cpu_ps", "True"});
+  EXPECT_EQ(hash_of(example.job_dir("turns")), hash_of(example.job_dir("cpu")));
+}
+
 TEST(Cifar10, AClusterEndsWithTheHashOfOneProcess) {
   const Cifar10Job example(2);
   example.run("alone", kBatchOfTwo);
@@ -158,7 +169,8 @@ TEST(Cifar10, CropsMadeByTheModelGiveTheSameWeights) {
 TEST(Cifar10, WrongFlagsAreNamedAndExitWith2BeforeAnythingIsWritten) {
   const Cifar10Job example(1);
   const auto error_of = [&](const Words& more) {
-    const Outcome outcome = testing::run_program(CIFAR10_PROGRAM, example.words("job", more));
+    const Outcome outcome =
+        testing::run_program(CIFAR10_PROGRAM, example.words("job", kBatchOfOne + more));
     EXPECT_EQ(outcome.status, 2) << outcome.err;
     return outcome.err;
   };
