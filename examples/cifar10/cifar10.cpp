@@ -5,6 +5,7 @@
 #include <torch/cuda.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -167,9 +168,10 @@ int run(const Flags& flags) {
   const Layout layout =
       cifar10::layout_of(flags, task, static_cast<std::int64_t>(torch::cuda::device_count()));
   const auto config = cifar10::run_config(flags, layout, environment);
-  const Data data = find_data(flags);
-  muster::log::info("{}", cifar10::config_line(config));
   const bool is_ps = task.task.type == muster::job::kPs;
+  // A ps reads no images; how many there are is all it needs, for the schedule.
+  const Data data = is_ps && flags.epoch_size > 0 ? Data{} : find_data(flags);
+  muster::log::info("{}", cifar10::config_line(config));
   if (!is_ps) {
     log_network(flags, layout);
     log_layout(flags, layout, config);
@@ -179,7 +181,7 @@ int run(const Flags& flags) {
               cifar10::training_input(
                   cifar10::training_plan(flags, layout, data.train_files, data.train_images)),
               cifar10::evaluation_input(data.eval_files, flags.eval_batch_size),
-              data.eval_images / flags.eval_batch_size);
+              std::max<std::int64_t>(1, data.eval_images / flags.eval_batch_size));
   if (flags.run_experiment || !task.is_alone()) {
     program.as_experiment();
   } else {
