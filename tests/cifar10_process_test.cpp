@@ -75,6 +75,12 @@ TEST(Cifar10, TrainsThenEvaluatesAndSaysWhatTheSeedsSay) {
   const Outcome events =
       testing::run_program(MUSTER_PROGRAM, {"events", "show", example.job_dir("job")});
   EXPECT_THAT(events.out, AllOf(HasSubstr("images/image"), HasSubstr("learning_rate")));
+  const Path curve = example.job_dir("curve.png");
+  const Outcome drawn = testing::run_program(
+      "/usr/bin/python3", {SCRIPTS_DIR "/plot-training", "--muster", MUSTER_PROGRAM, "--model-dir",
+                           example.job_dir("job"), "--output", curve, "--title", "12 steps"});
+  EXPECT_THAT(drawn.out, HasSubstr("3 losses, 1 evaluations")) << drawn.err;
+  EXPECT_EQ(testing::read_bytes(curve).substr(0, 8), "\x89PNG\r\n\x1a\n");
 }
 
 TEST(Cifar10, AnExperimentEvaluatesOnTheWayWithTheWeightsOfAPlainRun) {
@@ -149,7 +155,7 @@ TEST(Cifar10, TheExportHasTheAccuracyOfTheEvaluation) {
   for (const char* how : {"model-run", "predict"}) {
     const Outcome checked = testing::run_program(
         "/usr/bin/python3",
-        {ACCURACY_SCRIPT, "--muster", MUSTER_PROGRAM, "--model-dir",
+        {SCRIPTS_DIR "/cifar10-accuracy", "--muster", MUSTER_PROGRAM, "--model-dir",
          graph::latest_export(example.job_dir("job") / "export/cifar10"), "--records",
          example.records("eval.tfrecords"), "--piece", "25", "--with", how, "--expect", accuracy});
     EXPECT_EQ(checked.status, 0) << checked.err;
