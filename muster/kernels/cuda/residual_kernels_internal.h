@@ -160,10 +160,18 @@ struct Tile {
   static constexpr int kVectors = kRows * kWidth * kGroups;
 };
 
-/// The columns beside the image are zero; loading leaves them alone.
+/// A block has two tiles in turn: while some warps still read one, others fill the next.
+constexpr int kBuffers = 2;
+template <class T>
+MUSTER_DEVICE std::uint16_t* buffer_of(std::uint16_t* tiles, int turn) {
+  return tiles + turn % kBuffers * (T::kBytes / 2);
+}
+
+/// The columns beside the image are zero; loading leaves them alone. The tiles lie behind each
+/// other.
 template <class T, int kThreadCount>
 MUSTER_DEVICE void clear_sides(std::uint16_t* tile) {
-  constexpr int kVectors = T::kRows * 2 * T::kGroups;
+  constexpr int kVectors = kBuffers * T::kRows * 2 * T::kGroups;
   for (int i = thread_index(); i < kVectors; i += kThreadCount) {
     const int group = i % T::kGroups;
     const int side = i / T::kGroups % 2;
@@ -367,7 +375,7 @@ constexpr int kCoefficientBytes = 4 * kMaxChannels * 4;
 constexpr int kScratchBytes = kWarps * 2 * 16 * 4;
 template <class P>
 constexpr int product_bytes() {
-  return P::T::kBytes + kCoefficientBytes + kScratchBytes;
+  return kBuffers * P::T::kBytes + kCoefficientBytes + kScratchBytes;
 }
 
 // --- Forward ---------------------------------------------------------------------------------
@@ -627,13 +635,13 @@ template <class P, Source kSource>
 MUSTER_KERNEL(kThreads, P::kBlocks)
 forward_convolution(ForwardArguments arguments) {
   using T = typename P::T;
-  auto* tile = reinterpret_cast<std::uint16_t*>(device::shared_memory());
-  auto* coefficients = reinterpret_cast<float*>(device::shared_memory() + T::kBytes);
+  auto* tiles = reinterpret_cast<std::uint16_t*>(device::shared_memory());
+  auto* coefficients = reinterpret_cast<float*>(device::shared_memory() + kBuffers * T::kBytes);
   auto* scratch = coefficients + 4 * kMaxChannels;
   const Lane at;
   uint4 weights[P::kSteps];
   load_weights<P>(weights, arguments.weights, at);
-  clear_sides<T, kThreads>(tile);
+  clear_sides<T, kThreads>(tiles);
   device::wait_for_previous_kernel();
   device::let_next_kernel_begin();
 
@@ -645,7 +653,8 @@ forward_convolution(ForwardArguments arguments) {
     sync_threads();
   }
   ChannelSums channel_sums;
-  for (; index < arguments.tiles; index += block_count()) {
+  for (int turn = 0; index < arguments.tiles; index += block_count(), ++turn) {
+    std::uint16_t* const tile = buffer_of<T>(tiles, turn);
     loader.store_tile(tile, coefficients, place_of<P>(index));
     sync_threads();
     // Ahead of the product where there are registers for it.
@@ -657,7 +666,6 @@ forward_convolution(ForwardArguments arguments) {
     store_results<P>(sums, arguments.output, channel_sums, at, index);
     if (P::kReload && more) load_weights<P>(weights, arguments.weights, at);
     if (!kAhead && more) loader.fetch_tile(place_of<P>(index + block_count()));
-    sync_threads();
   }
   add_to_norm<P>(channel_sums, scratch, at, arguments.sums->values, arguments.sums->squares,
                  &arguments.sums->out_of_range, kValueUnit, kSquareUnit);
@@ -832,21 +840,21 @@ MUSTER_DEVICE void pass_on(Four result, const Meeting<kBelow>& meeting, int half
 
 template <class P>
 constexpr int backward_bytes() {
-  return P::T::kBytes + 2 * kCoefficientBytes + kScratchBytes;
+  return kBuffers * P::T::kBytes + 2 * kCoefficientBytes + kScratchBytes;
 }
 
 template <class P, Below kBelow>
 MUSTER_KERNEL(kThreads, P::kBlocks)
 backward_convolution(BackwardArguments arguments) {
   using T = typename P::T;
-  auto* tile = reinterpret_cast<std::uint16_t*>(device::shared_memory());
-  auto* coefficients = reinterpret_cast<float*>(device::shared_memory() + T::kBytes);
+  auto* tiles = reinterpret_cast<std::uint16_t*>(device::shared_memory());
+  auto* coefficients = reinterpret_cast<float*>(device::shared_memory() + kBuffers * T::kBytes);
   auto* below_coefficients = coefficients + 4 * kMaxChannels;
   auto* scratch = below_coefficients + 4 * kMaxChannels;
   const Lane at;
   uint4 weights[P::kSteps];
   load_weights<P>(weights, arguments.weights, at);
-  clear_sides<T, kThreads>(tile);
+  clear_sides<T, kThreads>(tiles);
   device::wait_for_previous_kernel();
   device::let_next_kernel_begin();
 
@@ -857,22 +865,28 @@ backward_convolution(BackwardArguments arguments) {
   prepare_below<P::kOut>(below_coefficients, arguments.below_norm);
   sync_threads();
   ChannelSums channel_sums;
-  for (; index < arguments.tiles; index += block_count()) {
+  for (int turn = 0; index < arguments.tiles; index += block_count(), ++turn) {
+    std::uint16_t* const tile = buffer_of<T>(tiles, turn);
     loader.store_tile(tile, coefficients, place_of<P>(index));
     const std::int64_t target = Target<P>(index, at).first;
-    // Half of what the results meet is read ahead of the product, the other half behind it: weights
-    // and all of it do not fit into registers together.
-    constexpr int kHalf = (P::kFragments + 1) / 2;
-    Meeting<kBelow> meetings[P::kFragments];
     sync_threads();
+    // What the results meet and the next tile are read ahead of the product, where registers are
+    // many; else half of what they meet, and the rest behind the product.
+    constexpr bool kAhead = P::kBlocks == 1;
+    constexpr int kFirst = kAhead ? P::kFragments : (P::kFragments + 1) / 2;
+    const bool more = index + block_count() < arguments.tiles;
+    Meeting<kBelow> meetings[P::kFragments];
     MUSTER_UNROLL
-    for (int i = 0; i < kHalf * 2; ++i) {
+    for (int i = 0; i < kFirst * 2; ++i) {
       meet(meetings[i / 2], arguments, target, Target<P>::step(i / 2, i % 2), i % 2);
+    }
+    if (kAhead && more) {
+      loader.fetch_tile(arguments.gradient, arguments.values, place_of<P>(index + block_count()));
     }
     float sums[P::kFragments][2][4];
     multiply_tile<P>(sums, tile, weights, at);
     MUSTER_UNROLL
-    for (int i = kHalf * 2; i < P::kFragments * 2; ++i) {
+    for (int i = kFirst * 2; i < P::kFragments * 2; ++i) {
       meet(meetings[i / 2], arguments, target, Target<P>::step(i / 2, i % 2), i % 2);
     }
     const BelowLines lines =
@@ -882,11 +896,10 @@ backward_convolution(BackwardArguments arguments) {
       pass_on(result_of(sums[i / 2], i % 2), meetings[i / 2], i % 2,
               arguments.output + target + Target<P>::step(i / 2, i % 2), lines, channel_sums);
     }
-    if (index + block_count() < arguments.tiles) {
-      if (P::kReload) load_weights<P>(weights, arguments.weights, at);
+    if (P::kReload && more) load_weights<P>(weights, arguments.weights, at);
+    if (!kAhead && more) {
       loader.fetch_tile(arguments.gradient, arguments.values, place_of<P>(index + block_count()));
     }
-    sync_threads();
   }
   NormSums* below = arguments.below_norm.sums;
   add_to_norm<P>(channel_sums, scratch, at, below->gradients, below->products, &below->out_of_range,
@@ -975,14 +988,14 @@ template <class P>
 MUSTER_KERNEL(kThreads, P::kBlocks)
 backward_strided_convolution(BackwardArguments arguments) {
   using T = typename P::T;
-  auto* tile = reinterpret_cast<std::uint16_t*>(device::shared_memory());
-  auto* coefficients = reinterpret_cast<float*>(device::shared_memory() + T::kBytes);
+  auto* tiles = reinterpret_cast<std::uint16_t*>(device::shared_memory());
+  auto* coefficients = reinterpret_cast<float*>(device::shared_memory() + kBuffers * T::kBytes);
   auto* below_coefficients = coefficients + 4 * kMaxChannels;
   auto* scratch = below_coefficients + 4 * kMaxChannels;
   const Lane at;
   uint4 weights[P::kSteps];
   load_weights<P>(weights, arguments.weights, at);
-  clear_sides<T, kThreads>(tile);
+  clear_sides<T, kThreads>(tiles);
   device::wait_for_previous_kernel();
   device::let_next_kernel_begin();
 
@@ -992,22 +1005,22 @@ backward_strided_convolution(BackwardArguments arguments) {
   prepare_planes<P::kIn>(coefficients, arguments.norm);
   prepare_below<P::kOut>(below_coefficients, arguments.below_norm);
   sync_threads();
-  const std::uint16_t* const row = first_left_row<P>(tile, at);
   const BelowLines lines =
       below_lines(below_coefficients, at.warp % P::kWarpsN * 16 + at.result_channel());
   ChannelSums channel_sums;
-  for (; index < arguments.tiles; index += block_count()) {
+  for (int turn = 0; index < arguments.tiles; index += block_count(), ++turn) {
+    std::uint16_t* const tile = buffer_of<T>(tiles, turn);
     loader.store_tile(tile, coefficients, place_of<P>(index));
     sync_threads();
     if (index + block_count() < arguments.tiles) {
       loader.fetch_tile(arguments.gradient, arguments.values, place_of<P>(index + block_count()));
     }
+    const std::uint16_t* const row = first_left_row<P>(tile, at);
     const StridedTarget<P> target(index, at);
     backward_parity<P, 0, 0>(arguments, row, weights, lines, channel_sums, target);
     backward_parity<P, 0, 1>(arguments, row, weights, lines, channel_sums, target);
     backward_parity<P, 1, 0>(arguments, row, weights, lines, channel_sums, target);
     backward_parity<P, 1, 1>(arguments, row, weights, lines, channel_sums, target);
-    sync_threads();
   }
   NormSums* below = arguments.below_norm.sums;
   add_to_norm<P>(channel_sums, scratch, at, below->gradients, below->products, &below->out_of_range,

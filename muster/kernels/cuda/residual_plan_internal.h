@@ -30,6 +30,11 @@ template <int kStage>
 using PlainProduct =
     Product<Tile<kChannelsOf<kStage>, kWidthOf<kStage>, kWidthOf<kStage>, kRowsOf<kStage> + 2>,
             kChannelsOf<kStage>, 1, kWidthOf<kStage>, kRowsOf<kStage>, kBlocksOf<kStage>>;
+/// The way back has more to hold in registers.
+template <int kStage>
+using BackProduct =
+    Product<Tile<kChannelsOf<kStage>, kWidthOf<kStage>, kWidthOf<kStage>, kRowsOf<kStage> + 2>,
+            kChannelsOf<kStage>, 1, kWidthOf<kStage>, kRowsOf<kStage>, 1>;
 /// Into a stage, from the one before.
 template <int kStage>
 using StridedProduct =
@@ -42,17 +47,19 @@ using StridedBackProduct =
             kChannelsOf<kStage - 1>, 1, kWidthOf<kStage>, kRowsOf<kStage>, 1>;
 
 template <int kStage>
-using PlainWeightProduct =
-    WeightProduct<Tile<kChannelsOf<kStage>, kWidthOf<kStage>, kWidthOf<kStage>, 10>,
-                  Tile<kChannelsOf<kStage>, kWidthOf<kStage>, kWidthOf<kStage>, 8>, 1,
-                  kStage == 2 ? 16 : 8, kStage == 2 ? 1 : 2, kStage == 2 ? 1 : 2>;
+constexpr int kWeightRowsOf = kStage == 2 ? 8 : 16;
+template <int kStage>
+using PlainWeightProduct = WeightProduct<
+    Tile<kChannelsOf<kStage>, kWidthOf<kStage>, kWidthOf<kStage>, kWeightRowsOf<kStage> + 2>,
+    Tile<kChannelsOf<kStage>, kWidthOf<kStage>, kWidthOf<kStage>, kWeightRowsOf<kStage>>, 1,
+    kStage == 2 ? 16 : 8, 1, 1>;
 template <int kStage>
 using StridedWeightProduct =
     WeightProduct<Tile<kChannelsOf<kStage - 1>, kWidthOf<kStage - 1>, kWidthOf<kStage - 1>, 17>,
                   Tile<kChannelsOf<kStage>, kWidthOf<kStage>, kWidthOf<kStage>, 8>, 2, 8, 1, 1>;
 
 /// Into how many parts the sums over pixels are cut. Fixed, since the cuts are part of the bits.
-constexpr int kPlainSplits[kStages] = {18, 20, 10};
+constexpr int kPlainSplits[kStages] = {9, 10, 10};
 constexpr int kStridedSplits[kStages] = {0, 64, 32};
 constexpr int kStemSplits = 128;
 
@@ -357,11 +364,11 @@ class Step {
   template <Below kBelow>
   void plain_back(int stage, const BackwardArguments& arguments) {
     if (stage == 0) {
-      launch_back<PlainProduct<0>>(backward_convolution<PlainProduct<0>, kBelow>, arguments);
+      launch_back<BackProduct<0>>(backward_convolution<BackProduct<0>, kBelow>, arguments);
     } else if (stage == 1) {
-      launch_back<PlainProduct<1>>(backward_convolution<PlainProduct<1>, kBelow>, arguments);
+      launch_back<BackProduct<1>>(backward_convolution<BackProduct<1>, kBelow>, arguments);
     } else {
-      launch_back<PlainProduct<2>>(backward_convolution<PlainProduct<2>, kBelow>, arguments);
+      launch_back<BackProduct<2>>(backward_convolution<BackProduct<2>, kBelow>, arguments);
     }
   }
   void second_back(int unit) {

@@ -114,7 +114,7 @@ struct WeightProduct {
   static constexpr int kSplits = kWarpCount / kGroups;
   static constexpr int kSteps = Out::kRows * Out::kWidth / 16;
   static constexpr int kWeights = kTaps * In::kChannels * Out::kChannels;
-  static constexpr int kTileBytes = In::kBytes + Out::kBytes;
+  static constexpr int kTileBytes = kBuffers * (In::kBytes + Out::kBytes);
   // Warps that share pixels add their sums in shared memory.
   static constexpr int kSumBytes = kSplits > 1 ? kWeights * 4 : 0;
   static constexpr int kBytes =
@@ -245,14 +245,14 @@ MUSTER_KERNEL(W::kThreadCount, W::kBlocks)
 weight_gradients(WeightGradients layers) {
   using In = typename W::In;
   using Out = typename W::Out;
-  auto* input = reinterpret_cast<std::uint16_t*>(device::shared_memory());
-  auto* gradient = input + In::kBytes / 2;
+  auto* inputs = reinterpret_cast<std::uint16_t*>(device::shared_memory());
+  auto* gradients = inputs + kBuffers * (In::kBytes / 2);
   auto* lines =
       reinterpret_cast<float*>(device::shared_memory() + W::kBytes - 2 * kCoefficientBytes);
   auto* planes = lines + 4 * kMaxChannels;
   const Lane at;
   const WeightGradient& layer = layers.at[device::block_row()];
-  clear_sides<In, W::kThreadCount>(input);
+  clear_sides<In, W::kThreadCount>(inputs);
   device::wait_for_previous_kernel();
 
   // A fixed share of the tiles.
@@ -277,7 +277,9 @@ weight_gradients(WeightGradients layers) {
   prepare_planes<Out::kChannels>(planes, layer.norm);
   sync_threads();
   WarpSums<W> sums = {};
-  for (; index < end; ++index) {
+  for (int turn = 0; index < end; ++index, ++turn) {
+    std::uint16_t* const input = buffer_of<In>(inputs, turn);
+    std::uint16_t* const gradient = buffer_of<Out>(gradients, turn);
     input_loader.store_tile(input, layer, lines, input_place(index));
     gradient_loader.store_tile(gradient, planes, gradient_place(index));
     sync_threads();
@@ -286,8 +288,8 @@ weight_gradients(WeightGradients layers) {
       gradient_loader.fetch_tile(layer.gradient, layer.values, gradient_place(index + 1));
     }
     multiply_pixels<W>(sums, input, gradient, at);
-    sync_threads();
   }
+  sync_threads();
   write_partial<W>(sums, reinterpret_cast<float*>(device::shared_memory()),
                    layer.partial + static_cast<std::int64_t>(block_index()) * W::kWeights, at);
 }
