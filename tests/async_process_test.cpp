@@ -20,6 +20,7 @@
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
+#include "tests/example_job.h"
 
 namespace muster {
 namespace {
@@ -363,6 +364,20 @@ TEST(Backups, GoOnWithoutAWorkerAndTakeItBack) {
   cluster.start(1);
   EXPECT_THAT(cluster.wait_for_chief_and_end_the_rest(), HasSubstr("worker:0 is gone"));
   EXPECT_EQ(cluster.saved_step(), 300);
+}
+
+TEST(Async, ExamplesTrainWithABoundEvaluateAndExport) {
+  const MnistJob example(3);
+  example.launch("job", {"--workers", "2", "--ps", "2"}, {"--sync=false", "--max-staleness", "3"},
+                 24);
+  EXPECT_THAT(
+      example.log_of("job", "master"),
+      AllOf(HasSubstr("parameter server, asynchronous: 3 tasks train, 2 hold the variables, "
+                      "max_staleness=3"),
+            HasSubstr("Saving dict for global step 2"), HasSubstr("accuracy = "),
+            HasSubstr("exported SavedModel")));
+  EXPECT_LE(staleness_in(example.log_of("job", "ps0")).max, 3);
+  EXPECT_GE(checkpoint_step(*latest_checkpoint(example.job_dir("job"))).value_or(0), 24);
 }
 
 // The value that a log or an output has as "name = value", at its last place.

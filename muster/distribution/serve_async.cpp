@@ -251,6 +251,9 @@ bool AsyncServer::serve_next() {
 
 void AsyncServer::take_push(std::size_t rank, AsyncPush push) {
   Trainer& trainer = trainers_[rank];
+  if (trainer.waiting || trainer.watches) {
+    throw Internal("{} pushed twice without an answer", task(rank));
+  }
   trainer.over = push.present == 0;
   if (trainer.over) {
     trainer.watches = true;
