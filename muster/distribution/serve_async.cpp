@@ -317,7 +317,7 @@ void AsyncServer::apply(std::size_t rank) {
   Trainer& trainer = trainers_[rank];
   const AsyncPush push = *std::exchange(trainer.waiting, std::nullopt);
   const auto waited = Clock::now() - trainer.waiting_since;
-  if (waited > std::chrono::milliseconds(1)) {
+  if (bound_.updates() > 0 && waited > std::chrono::milliseconds(1)) {
     ++waits_;
     waited_ += waited;
   }
