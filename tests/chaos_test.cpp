@@ -13,6 +13,7 @@
 
 #include "muster/base/random.h"
 #include "muster/checkpoint/step_log_check.h"
+#include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"
 #include "tests/latest_hash.h"
 #include "tests/task_cluster.h"
@@ -61,6 +62,17 @@ void expect_whole(const TaskCluster& cluster, std::int64_t steps) {
   }
 }
 
+// Some more than the last checkpoint has.
+void wait_for_more_steps(const TaskCluster& cluster) {
+  const Path folder = cluster.folder(3) / "ps_log" / "ps-0";
+  ASSERT_TRUE(
+      testing::eventually([&] { return file_exists(folder) && !list_step_logs(folder).empty(); }));
+  const Path log = list_step_logs(folder).back();
+  const auto bytes = std::filesystem::file_size(log);
+  EXPECT_TRUE(
+      testing::eventually([&] { return std::filesystem::file_size(log) > bytes + 50'000; }));
+}
+
 const auto kNeverBack = Not(HasSubstr("go back to the last checkpoint"));
 
 TEST(Chaos, ServersWithALogAreKilledAndNobodyGoesBack) {
@@ -86,6 +98,7 @@ TEST(Chaos, AChiefThatIsKilledWithAServerGoesOnFromTheServersSteps) {
   const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "20"};
   TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10", "--ps-log"});
   ASSERT_TRUE(cluster.wait_for_step(20));
+  wait_for_more_steps(cluster);
   for (const std::size_t task : {0U, 4U}) cluster.kill(task);
   for (const std::size_t task : {0U, 4U}) {
     cluster.wait(task);
@@ -115,13 +128,8 @@ TEST(Chaos, ALogThatBeginsAnewAllTheTimeLosesNothing) {
 TEST(Chaos, ARunThatIsKilledAsAWholeGoesOnFromTheLogs) {
   const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "1000"};
   TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10", "--ps-log"});
-  const auto logged = [&] {
-    const auto logs = list_step_logs(cluster.folder(3) / "ps_log" / "ps-0");
-    return logs.empty() ? 0 : file_system_for(logs.back()).status(logs.back())->size_bytes;
-  };
   ASSERT_TRUE(cluster.wait_for_step(0));
-  const auto base = logged();
-  while (logged() < base + 100'000) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  wait_for_more_steps(cluster);
   for (std::size_t task = 0; task < cluster.size(); ++task) cluster.kill(task);
   for (std::size_t task = 0; task < cluster.size(); ++task) {
     cluster.wait(task);
