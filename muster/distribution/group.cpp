@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "muster/distribution/group_internal.h"
@@ -47,6 +48,14 @@ void Group::interrupt(const std::string& why) {
   const std::lock_guard lock(mutex_);
   if (broken_.empty()) broken_ = why;
   changed_.notify_all();
+}
+
+void Group::leave_behind(const EpochPlan& next) {
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    const auto is_it = [&](const EpochMember& one) { return one.task == plan_.members[r].task; };
+    const bool stays = std::ranges::any_of(next.members, is_it);
+    if (!stays && peers_[r].connection != nullptr) peers_[r].connection->close();
+  }
 }
 
 void Group::end() {

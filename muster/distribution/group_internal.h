@@ -54,6 +54,9 @@ class Group {
                                    const WaitReason& reason);
   bool ended();
 
+  /// Breaks off with those that are not in the next epoch: whoever sends to one of them, which may
+  /// be stopped and take nothing, waits no longer. Any thread.
+  void leave_behind(const EpochPlan& next);
   /// Ends all waits with PeersChanged, or quietly because the run has ended. Any thread.
   void interrupt(const std::string& why);
   void end();

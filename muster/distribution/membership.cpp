@@ -182,6 +182,7 @@ void Membership::handle(const net::Frame& frame) {
       if (group_ != nullptr) {
         group_->interrupt(
             fmt::format("epoch {} begins with {} tasks", plan_->number, plan_->members.size()));
+        group_->leave_behind(*plan_);
       }
       break;
     case MessageType::kSource:
