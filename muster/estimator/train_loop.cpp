@@ -1,9 +1,11 @@
 #include "muster/estimator/train_loop.h"
 
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -13,6 +15,7 @@
 #include "muster/base/thread_pool.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/device/devices.h"
+#include "muster/device/gpu.h"
 #include "muster/estimator/arithmetic.h"
 #include "muster/estimator/device_steps.h"
 #include "muster/estimator/loss_scale.h"
@@ -58,11 +61,16 @@ int concurrent_replicas(const RunConfig& config, const TowerOptions& options) {
   return std::max(1, processors / options.threads_per_replica);
 }
 
-// What the bits of the run depend on, beside its options.
+// What the bits of the run depend on, beside its options: what kinds of devices compute, not which
+// of a kind.
 std::string arithmetic_of(const TowerOptions& options) {
   const std::string line = arithmetic().fingerprint();
   if (!options.on_gpus()) return line;
-  return fmt::format("{}, {}", line, describe(std::span(options.devices).first(1)));
+  std::set<std::string> kinds;
+  for (const c10::Device device : options.devices) {
+    kinds.insert(device.is_cuda() ? gpu_name(device) : "cpu");
+  }
+  return fmt::format("{}, {}", line, fmt::join(kinds, " and "));
 }
 
 // Says what about a resumed run is not as it was: its weights will differ from an undisturbed
@@ -376,13 +384,15 @@ void TrainLoop::Impl::join(TowerOptions& tower_options) {
   }
   // What a task was not told is not its to say.
   const bool decides = config().is_chief();
-  const RunTerms terms =
-      strategy->join({.replicas = decides ? tower_options.replicas : config().replicas,
-                      .threads_per_replica = decides ? tower_options.threads_per_replica
-                                                     : config().threads_per_replica,
-                      .seed = tower_options.seed,
-                      .precision = tower_options.precision,
-                      .arithmetic = arithmetic_of(tower_options)});
+  // Those who keep the variables have no GPU, and are held to the same words.
+  const bool has_servers = strategy->keeps_variables();
+  const RunTerms terms = strategy->join(
+      {.replicas = decides ? tower_options.replicas : config().replicas,
+       .threads_per_replica =
+           decides ? tower_options.threads_per_replica : config().threads_per_replica,
+       .seed = tower_options.seed,
+       .precision = tower_options.precision,
+       .arithmetic = has_servers ? arithmetic().fingerprint() : arithmetic_of(tower_options)});
   tower_options.replicas = terms.replicas;
   tower_options.threads_per_replica = terms.threads_per_replica;
   tower_options.seed = terms.seed;
