@@ -23,8 +23,9 @@ bool is_local(const Path& folder) { return folder.string().find("://") == std::s
 
 FolderClaim::FolderClaim(const Path& folder) {
   file_system_for(folder).create_directories(folder);
-  if (!is_local(folder)) return;
-  descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const Path local = strip_file_scheme(folder);
+  if (!is_local(local)) return;
+  descriptor_ = ::open(local.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor_ < 0) throw_errno(errno, fmt::format("opening {}", folder.string()));
   const Deadline deadline = Deadline::after(kPatience);
   while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {

@@ -104,9 +104,10 @@ residual::Streams streams_on(c10::Device device) {
   static std::map<std::pair<c10::DeviceIndex, cudaStream_t>, residual::Streams> streams;
   const cudaStream_t main = c10::cuda::getCurrentCUDAStream(device.index()).stream();
   const std::lock_guard lock(mutex);
-  auto [found, is_new] = streams.try_emplace({device.index(), main});
-  if (is_new) found->second = make_streams(main);
-  return found->second;
+  const std::pair key(device.index(), main);
+  // Only when they are made: one that CUDA refused is asked for again.
+  if (!streams.contains(key)) streams.emplace(key, make_streams(main));
+  return streams.at(key);
 }
 
 }  // namespace
