@@ -84,8 +84,9 @@ TEST(Cluster, FlagsThatDoNotGoWithItAreRefusedAtOnce) {
     EXPECT_EQ(outcome.status, 2) << outcome.err;
     return example.log_of(name, "chief");
   };
-  EXPECT_THAT(refusal("async", without_ps, {"--sync=false"}),
-              HasSubstr("add some to the cluster (muster launch --ps 1), or leave the flag out"));
+  EXPECT_THAT(
+      refusal("async", without_ps, {"--sync=false"}),
+      HasSubstr("--sync=false is for ps tasks, which hold the variables, and there are none"));
   EXPECT_THAT(refusal("bound", with_ps, {"--max-staleness", "4"}),
               HasSubstr("--max-staleness: with --sync all tasks have the values of the same step"));
   EXPECT_THAT(refusal("collective", with_ps, {"--collective"}),

@@ -15,6 +15,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
+#include "muster/cluster/cluster_flags.h"
 #include "muster/estimator/boosted_trees.h"
 #include "muster/estimator/dnn.h"
 #include "muster/estimator/dnn_linear_combined.h"
@@ -379,29 +380,11 @@ std::optional<muster::ServingInput> serving_input(const Flags& flags, const Colu
 /// What the environment says of a cluster, checked against the flags.
 muster::RunConfig config_of_task(const Flags& flags) {
   auto config = muster::RunConfig::from_env();
-  const bool has_ps = config.task.num_ps_replicas > 0;
-  // An evaluator is told of no other task.
-  if (!flags.sync && !has_ps && !config.task.is_evaluator()) {
-    throw muster::UsageError(
-        "--sync=false: it is ps tasks that apply gradients as they come, and there are none; add "
-        "some to the cluster (muster launch --ps 1), or leave the flag out");
-  }
-  if (flags.max_staleness > 0 && flags.sync) {
-    throw muster::UsageError(
-        "--max-staleness: with --sync all tasks have the values of the same step; leave it out, or "
-        "give --sync=false");
-  }
-  if (flags.ps_log && !has_ps && !config.task.is_evaluator()) {
-    throw muster::UsageError(
-        "--ps-log: it is ps tasks that keep a log, and there are none; add some to the cluster "
-        "(muster launch --ps 1), or leave the flag out");
-  }
-  if (flags.collective && has_ps) {
-    throw muster::UsageError(
-        "--collective: every task has a copy of the variables, so the cluster's {} ps would have "
-        "nothing to do; leave out the flag or the ps",
-        config.task.num_ps_replicas);
-  }
+  muster::check_cluster_flags({.sync = flags.sync,
+                               .collective = flags.collective,
+                               .max_staleness = flags.max_staleness,
+                               .ps_log = flags.ps_log},
+                              config.task);
   return config;
 }
 

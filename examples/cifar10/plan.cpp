@@ -9,6 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/thread_pool.h"
+#include "muster/cluster/cluster_flags.h"
 
 namespace cifar10 {
 namespace {
@@ -49,30 +50,6 @@ void check_workers(const Flags& flags, const muster::TaskEnvironment& task) {
       *flags.num_workers, task.num_worker_replicas);
 }
 
-void check_strategy(const Flags& flags, const muster::TaskEnvironment& task) {
-  if (flags.collective && task.num_ps_replicas > 0) {
-    throw UsageError(
-        "--collective: every task has a copy of the variables, so the cluster's {} ps would have "
-        "nothing to do; leave out the flag or the ps",
-        task.num_ps_replicas);
-  }
-  if (flags.max_staleness > 0 && flags.sync) {
-    throw UsageError(
-        "--max-staleness: with --sync all tasks have the values of the same step; leave it out, or "
-        "give --sync=false");
-  }
-  if (task.num_ps_replicas > 0 || task.is_evaluator()) return;
-  const char* flag = !flags.sync                 ? "--sync=false"
-                     : flags.ps_log              ? "--ps-log"
-                     : flags.backup_replicas > 0 ? "--backup-replicas"
-                                                 : nullptr;
-  if (flag == nullptr) return;
-  throw UsageError(
-      "{} is for ps tasks, which hold the variables, and there are none; leave out the flag, or "
-      "start some: muster launch --ps 1 -- ...",
-      flag);
-}
-
 std::string python_bool(bool value) { return value ? "True" : "False"; }
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
@@ -97,7 +74,12 @@ std::string name_of(muster::ComputeType type) {
 
 Layout layout_of(const Flags& flags, const muster::TaskEnvironment& task, std::int64_t gpus) {
   check_workers(flags, task);
-  check_strategy(flags, task);
+  check_cluster_flags({.sync = flags.sync,
+                       .collective = flags.collective,
+                       .max_staleness = flags.max_staleness,
+                       .backup_replicas = flags.backup_replicas,
+                       .ps_log = flags.ps_log},
+                      task);
   Layout layout;
   const bool is_ps = task.task.type == muster::job::kPs;
   layout.devices = devices_of(flags, gpus, is_ps);

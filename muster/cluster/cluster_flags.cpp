@@ -1,0 +1,40 @@
+#include "muster/cluster/cluster_flags.h"
+
+#include "muster/base/error.h"
+
+namespace muster {
+namespace {
+
+// The first flag that is for ps tasks alone.
+const char* flag_for_ps(const ClusterFlags& flags) {
+  if (!flags.sync) return "--sync=false";
+  if (flags.ps_log) return "--ps-log";
+  if (flags.backup_replicas > 0) return "--backup-replicas";
+  return nullptr;
+}
+
+}  // namespace
+
+void check_cluster_flags(const ClusterFlags& flags, const TaskEnvironment& task) {
+  if (flags.collective && task.num_ps_replicas > 0) {
+    throw UsageError(
+        "--collective: every task has a copy of the variables, so the cluster's {} ps would have "
+        "nothing to do; leave out the flag or the ps",
+        task.num_ps_replicas);
+  }
+  if (flags.max_staleness > 0 && flags.sync) {
+    throw UsageError(
+        "--max-staleness: with --sync all tasks have the values of the same step; leave it out, or "
+        "give --sync=false");
+  }
+  // An evaluator is told of no other task.
+  if (task.num_ps_replicas > 0 || task.is_evaluator()) return;
+  if (const char* flag = flag_for_ps(flags)) {
+    throw UsageError(
+        "{} is for ps tasks, which hold the variables, and there are none; leave out the flag, or "
+        "start some: muster launch --ps 1 -- ...",
+        flag);
+  }
+}
+
+}  // namespace muster
