@@ -7,15 +7,13 @@
 
 #include "muster/base/freed_memory.h"
 #include "muster/base/log.h"
-#include "muster/base/signals.h"
 #include "muster/distribution/async_messages_internal.h"
 #include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/changed_rows_internal.h"
 #include "muster/distribution/image_internal.h"
-#include "muster/distribution/membership_internal.h"
 #include "muster/distribution/serve_async_internal.h"
 #include "muster/distribution/staleness_bound_internal.h"
-#include "muster/estimator/arithmetic.h"
+#include "muster/distribution/variable_holder_internal.h"
 #include "muster/estimator/run_state.h"
 
 namespace muster::internal {
@@ -23,13 +21,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A task that holds a part of the variables and of the optimizers' slots. It has memory for all of
-/// them, of which only its part counts. The first of the servers counts steps, knows where inputs
-/// stand, and keeps the bound.
-class AsyncServer {
+/// A task that applies what is pushed to its part of the variables as it comes. The first of the
+/// servers counts steps, knows where inputs stand, and keeps the bound.
+class AsyncServer : VariableHolder {
  public:
   AsyncServer(const EstimatorOptions& options, const RunConfig& config,
-              const ParameterServerOptions& server_options);
+              const ParameterServerOptions& server_options)
+      : VariableHolder(options, config, server_options) {}
 
   void run();
 
@@ -79,25 +77,8 @@ class AsyncServer {
                                [](const Trainer& one) { return one.waiting.has_value(); });
   }
   const std::string& task(std::size_t rank) const { return group_->plan().members[rank].task; }
-  RunImage image() const;
-
-  const RunConfig config_;
-  Membership membership_;
-  Group* group_ = nullptr;
-  std::shared_ptr<Model> model_;
-  Variables variables_;
-  Updater updater_;
-  PsLayout layout_;
   /// This task's place among the servers.
   std::size_t number_ = 0;
-  /// What replica 0's forward changes.
-  std::vector<at::Tensor> buffers_;
-  Gradients gradients_;
-
-  bool has_state_ = false;
-  /// Updates that were made here.
-  std::int64_t step_ = 0;
-  std::int64_t left_out_ = 0;
   RunState state_;
   std::vector<Trainer> trainers_;
   StalenessBound bound_{0, 1};
@@ -108,38 +89,9 @@ class AsyncServer {
   Clock::duration waited_{};
 };
 
-AsyncServer::AsyncServer(const EstimatorOptions& options, const RunConfig& config,
-                         const ParameterServerOptions& server_options)
-    : config_(config),
-      membership_(config, server_options.peers),
-      model_(Towers::make_model(options.model, config.seed())),
-      variables_(Variables::adopt(*model_, adopt_options(variables_of(*model_)))),
-      updater_(variables_, options.optimizers),
-      layout_(variables_, static_cast<std::size_t>(config.task.num_ps_replicas)),
-      buffers_(model_->buffers()),
-      gradients_(variables_.make_gradients()) {}
-
-RunImage AsyncServer::image() const {
-  auto tensors = variables_.tensors();
-  auto slots = updater_.tensors();
-  tensors.insert(tensors.end(), slots.begin(), slots.end());
-  return {.step = step_, .left_out = left_out_, .tensors = std::move(tensors)};
-}
-
 void AsyncServer::run() {
-  // The chief ends the run; a signal to all tasks must not take the variables away before it saved.
-  const StopSignals signals([](int signal) {
-    log::info(
-        "signal {}: the variables stay until the chief ends the run; a second one ends this "
-        "task at once",
-        signal);
-  });
-  membership_.join(asynchronous_terms({.replicas = 0,
-                                       .threads_per_replica = 0,
-                                       .seed = config_.seed(),
-                                       .precision = config_.precision,
-                                       .arithmetic = arithmetic().fingerprint()},
-                                      config_.max_staleness));
+  const StopSignals signals = outlast_signals();
+  membership_.join(asynchronous_terms(own_terms(), config_.max_staleness));
   const torch::NoGradGuard no_grad;
   keep_freed_memory();
   for (bool going_on = true; going_on;) {

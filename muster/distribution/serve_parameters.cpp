@@ -7,18 +7,16 @@
 
 #include "muster/base/freed_memory.h"
 #include "muster/base/log.h"
-#include "muster/base/signals.h"
 #include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/changed_rows_internal.h"
 #include "muster/distribution/head_codec_internal.h"
 #include "muster/distribution/image_internal.h"
-#include "muster/distribution/membership_internal.h"
-#include "muster/distribution/parameter_server.h"
 #include "muster/distribution/ps_log_internal.h"
 #include "muster/distribution/ps_messages_internal.h"
 #include "muster/distribution/serve_async_internal.h"
 #include "muster/distribution/step_choice_internal.h"
 #include "muster/distribution/step_codec_internal.h"
+#include "muster/distribution/variable_holder_internal.h"
 #include "muster/estimator/arithmetic.h"
 #include "muster/estimator/run_state.h"
 #include "muster/optim/clipping.h"
@@ -35,9 +33,8 @@ bool all_finite(const std::vector<at::Tensor>& losses) {
   });
 }
 
-/// A task that holds a part of the variables and of the optimizers' slots. It has memory for all of
-/// them, of which only its part counts.
-class Server {
+/// A task that makes each step for its part of the variables when all others can make it too.
+class Server : VariableHolder {
  public:
   Server(const EstimatorOptions& options, const RunConfig& config,
          const ParameterServerOptions& server_options);
@@ -72,7 +69,6 @@ class Server {
   bool may_skip() const { return options_.nan_policy.action != NanPolicy::Action::kStop; }
   bool needs_norms() const { return options_.clip.norm || options_.clip.global_norm || may_skip(); }
   std::size_t trainers() const { return group_->plan().trainers; }
-  RunImage image();
   // The log, where there is one.
   std::vector<std::string> rules() const;
   void make_log();
@@ -82,23 +78,9 @@ class Server {
   void replay_commit(const std::vector<double>& squares, bool is_left_out);
 
   const EstimatorOptions& options_;
-  const RunConfig config_;
   const ParameterServerOptions server_options_;
-  Membership membership_;
-  Group* group_ = nullptr;
-  std::shared_ptr<Model> model_;
-  Variables variables_;
-  Updater updater_;
-  PsLayout layout_;
   /// This task's place among the servers.
   const std::size_t number_;
-  /// What replica 0's forward changes.
-  std::vector<at::Tensor> buffers_;
-  Gradients gradients_;
-
-  bool has_state_ = false;
-  std::int64_t step_ = 0;
-  std::int64_t left_out_ = 0;
   std::int64_t inputs_from_ = 0;
   RunState state_;
   std::int64_t sequence_ = 0;
@@ -117,39 +99,14 @@ class Server {
 
 Server::Server(const EstimatorOptions& options, const RunConfig& config,
                const ParameterServerOptions& server_options)
-    : options_(options),
-      config_(config),
+    : VariableHolder(options, config, server_options),
+      options_(options),
       server_options_(server_options),
-      membership_(config, server_options.peers),
-      model_(Towers::make_model(options.model, config.seed())),
-      variables_(Variables::adopt(*model_, adopt_options(variables_of(*model_)))),
-      updater_(variables_, options.optimizers),
-      layout_(variables_, static_cast<std::size_t>(config.task.num_ps_replicas)),
-      number_(static_cast<std::size_t>(config.task.task.index)),
-      buffers_(model_->buffers()),
-      gradients_(variables_.make_gradients()) {}
-
-RunImage Server::image() {
-  auto tensors = variables_.tensors();
-  auto slots = updater_.tensors();
-  tensors.insert(tensors.end(), slots.begin(), slots.end());
-  return {.step = step_, .left_out = left_out_, .tensors = std::move(tensors)};
-}
+      number_(static_cast<std::size_t>(config.task.task.index)) {}
 
 void Server::run() {
-  // The chief ends the run; a signal to all tasks must not take the variables away before it saved.
-  const StopSignals signals([](int signal) {
-    log::info(
-        "signal {}: the variables stay until the chief ends the run; a second one ends this "
-        "task at once",
-        signal);
-  });
-  membership_.join(terms_with_backups({.replicas = 0,
-                                       .threads_per_replica = 0,
-                                       .seed = config_.seed(),
-                                       .precision = config_.precision,
-                                       .arithmetic = arithmetic().fingerprint()},
-                                      config_.backup_replicas));
+  const StopSignals signals = outlast_signals();
+  membership_.join(terms_with_backups(own_terms(), config_.backup_replicas));
   const torch::NoGradGuard no_grad;
   keep_freed_memory();
   open_log();

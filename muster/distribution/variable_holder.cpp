@@ -1,0 +1,42 @@
+#include "muster/base/log.h"
+#include "muster/distribution/variable_holder_internal.h"
+#include "muster/estimator/arithmetic.h"
+
+namespace muster::internal {
+
+VariableHolder::VariableHolder(const EstimatorOptions& options, const RunConfig& config,
+                               const ParameterServerOptions& server_options)
+    : config_(config),
+      membership_(config, server_options.peers),
+      model_(Towers::make_model(options.model, config.seed())),
+      variables_(Variables::adopt(*model_, adopt_options(variables_of(*model_)))),
+      updater_(variables_, options.optimizers),
+      layout_(variables_, static_cast<std::size_t>(config.task.num_ps_replicas)),
+      buffers_(model_->buffers()),
+      gradients_(variables_.make_gradients()) {}
+
+StopSignals VariableHolder::outlast_signals() {
+  return StopSignals([](int signal) {
+    log::info(
+        "signal {}: the variables stay until the chief ends the run; a second one ends this "
+        "task at once",
+        signal);
+  });
+}
+
+RunTerms VariableHolder::own_terms() const {
+  return {.replicas = 0,
+          .threads_per_replica = 0,
+          .seed = config_.seed(),
+          .precision = config_.precision,
+          .arithmetic = arithmetic().fingerprint()};
+}
+
+RunImage VariableHolder::image() const {
+  auto tensors = variables_.tensors();
+  auto slots = updater_.tensors();
+  tensors.insert(tensors.end(), slots.begin(), slots.end());
+  return {.step = step_, .left_out = left_out_, .tensors = std::move(tensors)};
+}
+
+}  // namespace muster::internal
