@@ -148,7 +148,10 @@ class TurnsHook : public Hook {
 
   void begin(Session& session) override { view_->session = &session; }
   void after_create_session(Session& session) override {
-    if (!std::exchange(began_, true)) give_turn(session);
+    if (std::exchange(began_, true)) return;
+    // One that the estimator made to look at, as it does where there are GPUs, is nobody else's.
+    std::erase_if(view_->modules, [](const auto& module) { return module.use_count() == 1; });
+    give_turn(session);
   }
   void after_run(Session& session) override {
     view_->has_loss = true;
