@@ -2,7 +2,6 @@
 // GPUs of a host, or as any task of a cluster. README.md shows how to make the files and what to
 // expect.
 #include <fmt/ranges.h>
-#include <torch/cuda.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
+#include "muster/device/gpu.h"
 #include "muster/estimator/estimator.h"
 #include "muster/estimator/examples_per_second_hook.h"
 #include "muster/estimator/logging_hook.h"
@@ -165,8 +165,7 @@ class Run {
 int run(const Flags& flags) {
   const auto environment = muster::RunConfig::from_env();
   const auto& task = environment.task;
-  const Layout layout =
-      cifar10::layout_of(flags, task, static_cast<std::int64_t>(torch::cuda::device_count()));
+  const Layout layout = cifar10::layout_of(flags, task, muster::gpu_count());
   const auto config = cifar10::run_config(flags, layout, environment);
   const bool is_ps = task.task.type == muster::job::kPs;
   // A ps reads no images; how many there are is all it needs, for the schedule.
