@@ -206,6 +206,8 @@ RunConfig run_config(const DistributedSessionOptions& options) {
   if (options.task_spec) config.task = options.task_spec->to_task_environment();
   // The program's function is to be called for every step, not to be recorded once.
   config.capture_steps = false;
+  // It makes tensors of its own, which are on the CPU where nobody thinks of devices.
+  if (config.devices.empty()) config.devices = {"cpu"};
   if (config.task.is_evaluator()) {
     throw FailedPrecondition(
         "DistributedSession: this task is {}, which does not train: let it evaluate the "

@@ -29,7 +29,7 @@ struct HandWrittenModel {
 
 struct DistributedSessionOptions {
   /// Where checkpoints go, how often, how many replicas there are: model_dir is what TensorLayer
-  /// calls checkpoint_dir.
+  /// calls checkpoint_dir. Where `devices` names none, modules are on the CPU.
   RunConfig config{};
   /// This process's place in the cluster; not set: config.task, which RunConfig::from_env() reads.
   std::optional<TaskSpecDef> task_spec{};
