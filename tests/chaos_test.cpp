@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "muster/base/random.h"
@@ -28,7 +29,10 @@ using testing::Outcome;
 using testing::Words;
 using testing::operator+;
 
-std::int64_t kills() { return std::getenv("MUSTER_LONG_TESTS") == nullptr ? 6 : 50; }
+std::int64_t kills() {
+  const char* text = std::getenv("MUSTER_LONG_TESTS");
+  return text != nullptr && std::string_view(text) == "1" ? 50 : 6;
+}
 
 std::uint64_t seed() {
   const char* text = std::getenv("MUSTER_CHAOS_SEED");

@@ -34,7 +34,7 @@ FolderClaim::FolderClaim(const Path& folder) {
     if (deadline.expired()) {
       ::close(descriptor_);
       throw FailedPrecondition(
-          "another process trains in {}; wait for its end, stop it, or take another folder",
+          "another process writes to {}; wait for its end, stop it, or take another folder",
           folder.string());
     }
     std::this_thread::sleep_for(kNap);

@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "muster/testing/eventually.h"
 #include "muster/testing/forked.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
@@ -25,7 +26,7 @@ TEST(FolderClaim, IsRefusedWhileAnotherHoldsItAndLeavesNoFile) {
   const Path folder = dir / "new/job";
   std::optional<FolderClaim> first(folder);
   EXPECT_THAT(message_of([&] { FolderClaim second(folder); }),
-              AllOf(HasSubstr("another process trains in " + folder.string()),
+              AllOf(HasSubstr("another process writes to " + folder.string()),
                     HasSubstr("take another folder")));
   EXPECT_THAT(file_system_for(folder).list(folder), IsEmpty());
   first.reset();
@@ -42,7 +43,7 @@ TEST(FolderClaim, EndsWithAKilledProcess) {
     hear();
     return 0;
   });
-  while (!file_exists(ready)) continue;
+  ASSERT_TRUE(testing::eventually([&] { return file_exists(ready); }));
   other.send(SIGKILL);
   EXPECT_NO_THROW(FolderClaim{folder});
 }

@@ -22,6 +22,7 @@ namespace {
 using Kind = StepLogRecord::Kind;
 
 constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 62;
 constexpr std::string_view kSuffix = ".log";
 constexpr std::uint32_t kMostHeadBytes = std::uint32_t{1} << 30;
 const RecordReaderOptions kReaderOptions{.compression = Compression::kNone,
@@ -173,6 +174,11 @@ struct StepLogReader::Impl {
       throw DataLoss("{}", begun ? "it is a second base" : "the first record is no base");
     }
     if (!begun) {
+      // Steps are counted on from here.
+      if (record.step < 0 || record.left_out < 0 || record.step > kMostSteps ||
+          record.left_out > kMostSteps) {
+        throw DataLoss("the base is of step {} ({} left out)", record.step, record.left_out);
+      }
       begun = true;
       step = record.step;
       left_out = record.left_out;

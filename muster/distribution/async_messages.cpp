@@ -8,7 +8,7 @@ namespace muster::internal {
 namespace {
 
 /// What stands before the values in the head of a reply.
-constexpr std::size_t kReplyNumbers = 4;
+constexpr std::size_t kReplyNumbers = 5;
 
 }  // namespace
 
@@ -81,6 +81,7 @@ EncodedMessage encode_reply(const AsyncReply& reply) {
   head.put(reply.staleness.sum);
   head.put(reply.staleness.max);
   head.put(reply.too_old);
+  head.put_number(reply.left_out ? 1 : 0);
   EncodedMessage message = encode_values(reply.values);
   message.head = head.bytes() + message.head;
   return message;
@@ -92,6 +93,7 @@ AsyncReply decode_reply(std::string_view bytes, net::Buffer memory, std::int64_t
   AsyncReply reply;
   reply.staleness = {head.number(), head.number(), head.number()};
   reply.too_old = head.number();
+  reply.left_out = head.number() != 0;
   reply.values = decode_values(bytes.substr(kReplyNumbers * sizeof(std::int64_t)),
                                std::move(memory), flat_size, tables, buffers);
   return reply;

@@ -64,6 +64,8 @@ struct AsyncReply {
   Staleness staleness{};
   /// Pushes that were too old to be applied.
   std::int64_t too_old = 0;
+  /// The push that this answers is one of those: no other server is to apply it either.
+  bool left_out = false;
   ValuesMessage values{};
 };
 EncodedMessage encode_reply(const AsyncReply& reply);

@@ -210,6 +210,7 @@ std::optional<std::vector<AsyncReply>> AsyncParameterServer::push_to_all(const A
   };
   send(0, push, notes);
   if (in_turn && !take(0)) return std::nullopt;
+  if (in_turn && replies.front().left_out) return replies;
   for (std::size_t server = 1; server < servers; ++server) send(server, push, notes);
   for (std::size_t server = in_turn ? 1 : 0; server < servers; ++server) {
     if (!take(server)) return std::nullopt;

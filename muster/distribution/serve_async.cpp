@@ -64,7 +64,7 @@ class AsyncServer : VariableHolder {
   void keep_positions(const AsyncPush& push);
   void tell_watchers(const StepOutcome& outcome);
   void tell_if_all_is_over();
-  void send_new_values(std::size_t to);
+  void send_new_values(std::size_t to, bool left_out = false);
   void send_state(std::size_t to);
   void send_slots(std::size_t to);
   void send(std::size_t to, const AsyncReply& reply);
@@ -227,7 +227,7 @@ void AsyncServer::leave_out(std::size_t rank, const AsyncPush& push) {
         "the gradients of {} are left out: their values are {} updates old, and the bound "
         "is {}",
         task(rank), step_ - trainers_[rank].pulled, bound_.updates());
-    send_new_values(rank);
+    send_new_values(rank, /*left_out=*/true);
     return;
   }
   ++left_out_;
@@ -354,8 +354,9 @@ void AsyncServer::tell_if_all_is_over() {
   if (all) tell_watchers({.present = 0});
 }
 
-void AsyncServer::send_new_values(std::size_t to) {
+void AsyncServer::send_new_values(std::size_t to, bool left_out) {
   AsyncReply answer = reply();
+  answer.left_out = left_out;
   answer.values.flat = variables_.flat();
   answer.values.ranges = layout_.flat(number_);
   answer.values.rows = trainers_[to].changed.take(variables_);
@@ -378,6 +379,7 @@ void AsyncServer::send_state(std::size_t to) {
   put_all_values(answer.values, number_, layout_, variables_);
   send(to, answer);
   trainers_[to].pulled = step_;
+  trainers_[to].given_up = false;
   trainers_[to].changed.clear();
 }
 

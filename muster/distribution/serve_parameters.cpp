@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "muster/base/folder_claim.h"
 #include "muster/base/freed_memory.h"
 #include "muster/base/log.h"
 #include "muster/distribution/body_codec_internal.h"
@@ -94,6 +95,8 @@ class Server : VariableHolder {
   std::int64_t steps_without_all_ = 0;
   /// Of the last step that was made: by them another server makes it too.
   std::vector<double> last_squares_;
+  /// Two tasks that wrote to one log would spoil it.
+  std::optional<FolderClaim> log_claim_;
   std::optional<PsLog> log_;
 };
 
@@ -291,6 +294,10 @@ std::optional<StepChoice> Server::hear_choice() {
     auto arrival = group_->take_next(trainers() + 1, Deadline::never(), reason);
     if (!arrival) return std::nullopt;
     if (arrival->rank == first_server) {
+      if (arrival->frame.type != static_cast<std::uint32_t>(MessageType::kChoice)) {
+        throw Internal("{} sent a message of type {} where a choice was due",
+                       group_->plan().members[first_server].task, arrival->frame.type);
+      }
       choice = decode_choice(arrival->frame.head, trainers());
     } else {
       take_frame(arrival->rank, std::move(arrival->frame));
@@ -486,12 +493,13 @@ std::vector<std::string> Server::rules() const {
 }
 
 void Server::make_log() {
+  const Path folder = config_.model_dir / "ps_log" / fmt::format("{}-{}", job::kPs, number_);
+  if (!log_claim_) log_claim_.emplace(folder);
   const StepLogIdentity identity{.run = membership_.log_run(),
                                  .task = membership_.task(),
                                  .model = model_digest(image().tensors, layout_.servers(), rules()),
                                  .replicas = membership_.terms().replicas};
-  log_.emplace(config_.model_dir / "ps_log" / fmt::format("{}-{}", job::kPs, number_),
-               server_options_.log_bytes, identity,
+  log_.emplace(folder, server_options_.log_bytes, identity,
                held_pieces(layout_, number_, variables_, updater_));
 }
 

@@ -11,6 +11,7 @@
 #include "muster/base/random.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/checkpoint/checkpoint.h"
+#include "muster/device/devices.h"
 #include "muster/estimator/evaluation.h"
 #include "muster/estimator/evaluation_model.h"
 #include "muster/estimator/learner.h"
@@ -68,7 +69,11 @@ struct Estimator::Impl {
 
   // The first of the run's. What learns otherwise than by gradients does so on the CPU.
   c10::Device evaluation_device() const {
-    return options.learner ? c10::Device(c10::kCPU) : tower_devices(config, options.model)[0];
+    if (options.learner) return c10::Device(c10::kCPU);
+    const c10::Device device = tower_devices(config, options.model)[0];
+    // As in training, which evaluates in a process of its own too.
+    if (device.is_cuda()) choose_gpu_kernels(config.deterministic);
+    return device;
   }
 
   EvaluationModel& model() {

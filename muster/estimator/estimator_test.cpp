@@ -202,7 +202,7 @@ TEST(Estimator, DoesNotTrainWhereAnotherTrains) {
                 Estimator(small_options(), quiet_config(folder.path()))
                     .train(training_input, {.max_steps = 1});
               }),
-              HasSubstr("another process trains in " + folder.path().string()));
+              HasSubstr("another process writes to " + folder.path().string()));
 }
 
 TEST(Estimator, WithoutACheckpointEvaluationSaysWhatToDo) {

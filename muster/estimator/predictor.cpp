@@ -11,11 +11,20 @@
 #include "muster/estimator/evaluation_model.h"
 
 namespace muster {
+namespace {
+
+// As a RunConfig has it by default.
+c10::Device prepared(c10::Device device) {
+  if (device.is_cuda()) choose_gpu_kernels(/*deterministic=*/true);
+  return device;
+}
+
+}  // namespace
 
 struct Predictor::Impl {
   Impl(const EstimatorOptions& estimator_options, const Path& checkpoint, const std::string& device)
       : options(estimator_options),
-        model(options, 0, resolve_devices({device})[0]),
+        model(options, 0, prepared(resolve_devices({device})[0])),
         global_step(model.load(resolve_checkpoint(checkpoint))) {}
 
   EstimatorOptions options;

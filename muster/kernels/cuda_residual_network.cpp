@@ -85,17 +85,26 @@ residual::Parameters parameters_of(const ResidualNetwork& network) {
 /// A side stream and events for every stream that a network was trained on, kept for the life of
 /// the process: a graph that was captured may outlast the network. Streams of libtorch's pool could
 /// meet another tower's.
+/// Allows what the mode of a capture that is under way may forbid.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { C10_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  ~RelaxedCapture() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 residual::Streams make_streams(cudaStream_t main) {
-  // A capture may be under way, whose mode would forbid this.
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  C10_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
+  const RelaxedCapture relaxed;
   cudaStream_t side = nullptr;
   cudaEvent_t forked = nullptr;
   cudaEvent_t joined = nullptr;
   C10_CUDA_CHECK(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
   C10_CUDA_CHECK(cudaEventCreateWithFlags(&forked, cudaEventDisableTiming));
   C10_CUDA_CHECK(cudaEventCreateWithFlags(&joined, cudaEventDisableTiming));
-  C10_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
   return {.main = main, .side = side, .forked = forked, .joined = joined};
 }
 
