@@ -528,7 +528,11 @@ bool TrainLoop::Impl::update_elsewhere(StepParts parts) {
   positions = std::move(said.positions);
   fetched.assign(fetched.size(), false);
   inputs_over = outcome->present == 0;
-  if (inputs_over) return false;
+  if (inputs_over) {
+    // Others may have made steps since this task's last.
+    if (outcome->step) jump_to(*outcome->step);
+    return false;
+  }
   last_loss.reset();
   last.present = outcome->present;
   last.examples = outcome->examples;
