@@ -1,11 +1,15 @@
 #include "muster/base/folder_claim.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <string>
 #include <thread>
 
 #include "muster/base/error.h"
@@ -19,18 +23,39 @@ constexpr std::chrono::milliseconds kNap{50};
 
 bool is_local(const Path& folder) { return folder.string().find("://") == std::string::npos; }
 
+// A name that no two folders of this machine share, whatever their paths.
+std::string name_of(const Path& folder) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) {
+    throw_errno(errno, fmt::format("looking at {}", folder.string()));
+  }
+  return fmt::format("muster-writes-{}-{}", status.st_dev, status.st_ino);
+}
+
+// Takes an abstract socket's name, which the system gives back with the process. False when another
+// has it.
+bool take_name(int descriptor, const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  // Behind the zero that makes it abstract.
+  std::ranges::copy(name, address.sun_path + 1);
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), size) == 0) return true;
+  if (errno == EADDRINUSE) return false;
+  throw_errno(errno, "taking the name " + name);
+}
+
 }  // namespace
 
 FolderClaim::FolderClaim(const Path& folder) {
   file_system_for(folder).create_directories(folder);
   const Path local = strip_file_scheme(folder);
   if (!is_local(local)) return;
-  descriptor_ = ::open(local.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor_ < 0) throw_errno(errno, fmt::format("opening {}", folder.string()));
+  const std::string name = name_of(local);
+  descriptor_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (descriptor_ < 0) throw_errno(errno, "making a socket");
   const Deadline deadline = Deadline::after(kPatience);
-  while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return;  // A disk without locks.
+  while (!take_name(descriptor_, name)) {
     if (deadline.expired()) {
       ::close(descriptor_);
       throw FailedPrecondition(

@@ -1,8 +1,11 @@
 #include "muster/base/folder_claim.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <optional>
 
@@ -31,6 +34,14 @@ TEST(FolderClaim, IsRefusedWhileAnotherHoldsItAndLeavesNoFile) {
   EXPECT_THAT(file_system_for(folder).list(folder), IsEmpty());
   first.reset();
   EXPECT_NO_THROW(FolderClaim{folder});
+}
+
+TEST(FolderClaim, LeavesLocksOfTheFolderToOthers) {
+  const TempDir dir;
+  const FolderClaim claim(dir.path());
+  const int descriptor = ::open(dir.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  EXPECT_EQ(::flock(descriptor, LOCK_EX | LOCK_NB), 0);
+  ::close(descriptor);
 }
 
 TEST(FolderClaim, EndsWithAKilledProcess) {
