@@ -28,8 +28,8 @@ using small_net::quiet_config;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::UnorderedElementsAre;
 using testing::TempDir;
+using ::testing::UnorderedElementsAre;
 
 // A module that knows nothing of muster, with libtorch's own random numbers.
 struct Net : torch::nn::Module {
