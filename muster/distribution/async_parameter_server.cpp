@@ -6,61 +6,39 @@
 #include "muster/base/log.h"
 #include "muster/distribution/async_messages_internal.h"
 #include "muster/distribution/async_parameter_server_internal.h"
-#include "muster/distribution/body_codec_internal.h"
-#include "muster/distribution/image_internal.h"
-#include "muster/distribution/membership_internal.h"
+#include "muster/distribution/ps_strategy_internal.h"
 
 namespace muster::internal {
 namespace {
 
-/// The side of those that train.
-class AsyncParameterServer final : public Strategy {
+/// Where every push is applied as it comes.
+class AsyncParameterServer final : public PsStrategy {
  public:
   AsyncParameterServer(const RunConfig& config, const ParameterServerOptions& options)
-      : config_(config), membership_(config, options.peers), has_state_(config.is_chief()) {}
+      : PsStrategy(config, options) {}
 
   std::string describe() const override;
   RunTerms join(const RunTerms& own) override {
     return membership_.join(asynchronous_terms(own, config_.max_staleness));
   }
-  bool keeps_variables() const override { return true; }
   bool applies_each_push() const override { return true; }
-  void attach(const Variables& variables, const Updater& updater) override;
-  void synchronize(const std::function<RunImage()>& image,
-                   const std::function<void(const RunImage&)>& take,
-                   const std::function<void()>& go_back) override;
-  ReplicaRange replicas() const override { return group_->replicas(); }
-  std::optional<StepParts> sum(std::int64_t, StepParts, StepNotes&) override {
-    throw Internal("the servers apply gradients");
-  }
   std::optional<StepOutcome> update(std::int64_t step, StepParts own, StepNotes& notes) override;
   void fetch_slots() override;
   void finish(std::int64_t step, bool early) override;
 
  private:
-  std::size_t server_rank(std::size_t server) const { return group_->plan().trainers + server; }
+  // Others have made updates meanwhile: whatever this task has is old.
+  Progress progress(const std::function<RunImage()>& /*image*/) const override {
+    return {.step = -1};
+  }
+  bool is_sent_state(const Source& /*source*/) const override { return true; }
+  std::optional<RunImage> take_state() override;
   AsyncPush push_of(const StepParts& own) const;
   void send(std::size_t server, AsyncPush push, const StepNotes& notes);
   std::optional<AsyncReply> take_reply(std::size_t server, const std::string& what,
                                        const std::vector<at::Tensor>& buffers);
   std::optional<std::vector<AsyncReply>> push_to_all(const AsyncPush& push, const StepNotes& notes);
-  bool join_state(const Source& source, const std::function<RunImage()>& image,
-                  const std::function<void(const RunImage&)>& take,
-                  const std::function<void()>& go_back);
-  std::optional<RunImage> take_state();
   void note_staleness(const AsyncReply& reply);
-
-  const RunConfig config_;
-  Membership membership_;
-  /// The membership's current one.
-  Group* group_ = nullptr;
-  const Variables* variables_ = nullptr;
-  const Updater* updater_ = nullptr;
-  std::optional<PsLayout> layout_;
-  /// Whether this process is in the run, or the chief, from whom the run begins.
-  bool has_state_;
-  /// Whether it has been in an epoch.
-  bool was_in_run_ = false;
 
   /// As the first server counts them, now and when they were last logged.
   Staleness staleness_;
@@ -78,25 +56,14 @@ std::string AsyncParameterServer::describe() const {
       config_.task.num_worker_replicas, config_.task.num_ps_replicas, bound);
 }
 
-void AsyncParameterServer::attach(const Variables& variables, const Updater& updater) {
-  variables_ = &variables;
-  updater_ = &updater;
-  layout_.emplace(variables, static_cast<std::size_t>(config_.task.num_ps_replicas));
-}
-
 // Nothing when the run has ended.
 std::optional<AsyncReply> AsyncParameterServer::take_reply(std::size_t server,
                                                            const std::string& what,
                                                            const std::vector<at::Tensor>& buffers) {
-  auto frame = group_->take(server_rank(server), MessageType::kValues, what);
-  if (!frame) return std::nullopt;
-  try {
-    return decode_reply(frame->head, std::move(frame->body), layout_->flat_size(server),
+  return take_answer(server, what, [&](net::Frame& frame) {
+    return decode_reply(frame.head, std::move(frame.body), layout_->flat_size(server),
                         variables_->sparse_count(), buffers);
-  } catch (Error& error) {
-    error.add_context(fmt::format("from {}", group_->plan().members[server_rank(server)].task));
-    throw;
-  }
+  });
 }
 
 // --------------------------------------------------------------------------------- epochs
@@ -114,55 +81,7 @@ std::optional<RunImage> AsyncParameterServer::take_state() {
   for (std::size_t server = 0; server < replies.size(); ++server) {
     write_values(replies[server].values, server, *layout_, *variables_, buffers);
   }
-  const ValuesMessage& first = replies.front().values;
-  return RunImage{.step = first.step,
-                  .left_out = first.left_out,
-                  .inputs_from = first.inputs_from,
-                  .state_json = first.state_json};
-}
-
-// False when the run has ended.
-bool AsyncParameterServer::join_state(const Source& source, const std::function<RunImage()>& image,
-                                      const std::function<void(const RunImage&)>& take,
-                                      const std::function<void()>& go_back) {
-  if (!source.go_back) {
-    const auto state = take_state();
-    if (!state) return false;
-    log::info("going on from step {} of the servers", state->step);
-    take(*state);
-    return true;
-  }
-  if (group_->rank() != source.rank) {
-    take(receive_image(*group_, source.rank, image()));
-    return true;
-  }
-  if (was_in_run_) {
-    log::warning("a server has lost its variables: all go back to the last checkpoint");
-    go_back();
-  }
-  const RunImage own = image();
-  for (const std::size_t to : source.to) send_image(*group_, own, to);
-  return true;
-}
-
-void AsyncParameterServer::synchronize(const std::function<RunImage()>& image,
-                                       const std::function<void(const RunImage&)>& take,
-                                       const std::function<void()>& go_back) {
-  const Deadline deadline = synchronize_deadline(config_, has_state_);
-  for (;;) {
-    // Others have made updates meanwhile: whatever this task has is old.
-    const auto source = membership_.begin_epoch({.step = -1}, deadline);
-    group_ = &membership_.group();
-    if (!source) return;
-    try {
-      if (!join_state(*source, image, take, go_back)) return;
-      has_state_ = true;
-      was_in_run_ = true;
-      return;
-    } catch (const PeersChanged& error) {
-      log::warning("epoch {} ends before it began: {}", group_->plan().number, error.what());
-    }
-  }
+  return image_of(replies.front().values);
 }
 
 // --------------------------------------------------------------------------------- a step
@@ -256,20 +175,9 @@ void AsyncParameterServer::note_staleness(const AsyncReply& reply) {
 
 // Values too, so that both are of one moment of each server.
 void AsyncParameterServer::fetch_slots() {
-  const torch::NoGradGuard no_grad;
-  for (std::size_t server = 0; server < layout_->servers(); ++server) {
-    group_->send(server_rank(server), MessageType::kFetch, {}, {});
-  }
+  ask_for_slots();
   if (!take_state()) throw Internal("slots were asked for after the end of the run");
-  for (std::size_t server = 0; server < layout_->servers(); ++server) {
-    for (const at::Tensor& piece : slot_pieces(*layout_, server, *variables_, *updater_)) {
-      if (piece.numel() == 0) continue;
-      auto frame = group_->take(server_rank(server), MessageType::kSlots, "the slots");
-      if (!frame) throw Internal("slots were asked for after the end of the run");
-      BodyReader body(std::move(frame->body));
-      piece.copy_(body.tensor(piece.sizes(), piece.scalar_type()));
-    }
-  }
+  take_slots();
 }
 
 void AsyncParameterServer::finish(std::int64_t step, bool early) {

@@ -66,7 +66,6 @@ class AsyncServer : VariableHolder {
   void tell_if_all_is_over();
   void send_new_values(std::size_t to, bool left_out = false);
   void send_state(std::size_t to);
-  void send_slots(std::size_t to);
   void send(std::size_t to, const AsyncReply& reply);
   AsyncReply reply() const;
   std::string waited_for() const;
@@ -77,8 +76,6 @@ class AsyncServer : VariableHolder {
                                [](const Trainer& one) { return one.waiting.has_value(); });
   }
   const std::string& task(std::size_t rank) const { return group_->plan().members[rank].task; }
-  /// This task's place among the servers.
-  std::size_t number_ = 0;
   RunState state_;
   std::vector<Trainer> trainers_;
   StalenessBound bound_{0, 1};
@@ -123,7 +120,6 @@ bool AsyncServer::synchronize() {
     const auto source = membership_.begin_epoch(progress, deadline);
     group_ = &membership_.group();
     if (!source) return false;
-    number_ = group_->rank() - group_->plan().trainers;
     try {
       take_source(*source);
       return true;
@@ -381,14 +377,6 @@ void AsyncServer::send_state(std::size_t to) {
   trainers_[to].pulled = step_;
   trainers_[to].given_up = false;
   trainers_[to].changed.clear();
-}
-
-void AsyncServer::send_slots(std::size_t to) {
-  for (const at::Tensor& piece : slot_pieces(layout_, number_, variables_, updater_)) {
-    if (piece.numel() == 0) continue;
-    const std::span<const std::byte> bytes = bytes_of(piece);
-    group_->send(to, MessageType::kSlots, {}, std::span(&bytes, 1));
-  }
 }
 
 }  // namespace

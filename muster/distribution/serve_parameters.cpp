@@ -64,7 +64,6 @@ class Server : VariableHolder {
   void update(const SquareSums& sums);
   void send_values();
   void send_state(std::size_t to);
-  void send_slots(std::size_t to);
   void send(std::size_t to, const ValuesMessage& message);
   void add_decay();
   bool may_skip() const { return options_.nan_policy.action != NanPolicy::Action::kStop; }
@@ -80,8 +79,6 @@ class Server : VariableHolder {
 
   const EstimatorOptions& options_;
   const ParameterServerOptions server_options_;
-  /// This task's place among the servers.
-  const std::size_t number_;
   std::int64_t inputs_from_ = 0;
   RunState state_;
   std::int64_t sequence_ = 0;
@@ -104,8 +101,7 @@ Server::Server(const EstimatorOptions& options, const RunConfig& config,
                const ParameterServerOptions& server_options)
     : VariableHolder(options, config, server_options),
       options_(options),
-      server_options_(server_options),
-      number_(static_cast<std::size_t>(config.task.task.index)) {}
+      server_options_(server_options) {}
 
 void Server::run() {
   const StopSignals signals = outlast_signals();
@@ -629,14 +625,6 @@ void Server::send_state(std::size_t to) {
                         .state_json = to_json(state_)};
   put_all_values(message, number_, layout_, variables_);
   send(to, message);
-}
-
-void Server::send_slots(std::size_t to) {
-  for (const at::Tensor& piece : slot_pieces(layout_, number_, variables_, updater_)) {
-    if (piece.numel() == 0) continue;
-    const std::span<const std::byte> bytes = bytes_of(piece);
-    group_->send(to, MessageType::kSlots, {}, std::span(&bytes, 1));
-  }
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 #include "muster/base/log.h"
+#include "muster/distribution/body_codec_internal.h"
+#include "muster/distribution/ps_messages_internal.h"
 #include "muster/distribution/variable_holder_internal.h"
 #include "muster/estimator/arithmetic.h"
 
@@ -12,6 +14,7 @@ VariableHolder::VariableHolder(const EstimatorOptions& options, const RunConfig&
       variables_(Variables::adopt(*model_, adopt_options(variables_of(*model_)))),
       updater_(variables_, options.optimizers),
       layout_(variables_, static_cast<std::size_t>(config.task.num_ps_replicas)),
+      number_(static_cast<std::size_t>(config.task.task.index)),
       buffers_(model_->buffers()),
       gradients_(variables_.make_gradients()) {}
 
@@ -37,6 +40,14 @@ RunImage VariableHolder::image() const {
   auto slots = updater_.tensors();
   tensors.insert(tensors.end(), slots.begin(), slots.end());
   return {.step = step_, .left_out = left_out_, .tensors = std::move(tensors)};
+}
+
+void VariableHolder::send_slots(std::size_t to) {
+  for (const at::Tensor& piece : slot_pieces(layout_, number_, variables_, updater_)) {
+    if (piece.numel() == 0) continue;
+    const std::span<const std::byte> bytes = bytes_of(piece);
+    group_->send(to, MessageType::kSlots, {}, std::span(&bytes, 1));
+  }
 }
 
 }  // namespace muster::internal

@@ -29,6 +29,8 @@ class VariableHolder {
   RunTerms own_terms() const;
   /// The whole memory, and how far it is.
   RunImage image() const;
+  /// Those of this task's part, as PsStrategy::take_slots() takes them.
+  void send_slots(std::size_t to);
 
   const RunConfig config_;
   Membership membership_;
@@ -38,6 +40,8 @@ class VariableHolder {
   Variables variables_;
   Updater updater_;
   PsLayout layout_;
+  /// This task's place among the servers.
+  const std::size_t number_;
   /// What replica 0's forward changes.
   std::vector<at::Tensor> buffers_;
   Gradients gradients_;

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/distribution/membership_internal.h"
+#include "muster/distribution/parameter_server.h"
+#include "muster/distribution/ps_layout_internal.h"
+#include "muster/distribution/ps_messages_internal.h"
+
+namespace muster::internal {
+
+/// The side of those that train, whatever kind of servers hold the variables: how they come to the
+/// state of the run, and get the slots.
+class PsStrategy : public Strategy {
+ public:
+  bool keeps_variables() const final { return true; }
+  void attach(const Variables& variables, const Updater& updater) final;
+  void synchronize(const std::function<RunImage()>& image,
+                   const std::function<void(const RunImage&)>& take,
+                   const std::function<void()>& go_back) final;
+  ReplicaRange replicas() const final { return group_->replicas(); }
+  std::optional<StepParts> sum(std::int64_t, StepParts, StepNotes&) final {
+    throw Internal("the servers make the update");
+  }
+
+ protected:
+  PsStrategy(const RunConfig& config, const ParameterServerOptions& options)
+      : config_(config), membership_(config, options.peers), has_state_(config.is_chief()) {}
+
+  /// How far the values of this task are, as others are to know it; -1 for no values.
+  virtual Progress progress(const std::function<RunImage()>& image) const = 0;
+  /// Whether the servers send this task their values at the beginning of an epoch.
+  virtual bool is_sent_state(const Source& source) const = 0;
+  /// What all servers have, written to the variables; nothing when the run has ended.
+  virtual std::optional<RunImage> take_state() = 0;
+  /// An epoch has begun, with the state of the run.
+  virtual void on_epoch() {}
+
+  std::size_t server_rank(std::size_t server) const { return group_->plan().trainers + server; }
+  const std::string& server_name(std::size_t server) const {
+    return group_->plan().members[server_rank(server)].task;
+  }
+  /// The server's next answer, as `decode` makes it of a frame; nothing when the run has ended.
+  /// Errors name the server.
+  template <typename Decode>
+  auto take_answer(std::size_t server, const std::string& what, Decode decode)
+      -> std::optional<decltype(decode(std::declval<net::Frame&>()))> {
+    auto frame = group_->take(server_rank(server), MessageType::kValues, what);
+    if (!frame) return std::nullopt;
+    try {
+      return decode(*frame);
+    } catch (Error& error) {
+      error.add_context(fmt::format("from {}", server_name(server)));
+      throw;
+    }
+  }
+  /// The part of an answer that a task goes on from.
+  static RunImage image_of(const ValuesMessage& values);
+  void ask_for_slots();
+  void take_slots();
+
+  const RunConfig config_;
+  Membership membership_;
+  /// The membership's current one.
+  Group* group_ = nullptr;
+  const Variables* variables_ = nullptr;
+  const Updater* updater_ = nullptr;
+  std::optional<PsLayout> layout_;
+  /// Whether this process is in the run, or the chief, from whom the run begins.
+  bool has_state_;
+
+ private:
+  bool join_state(const Source& source, const std::function<RunImage()>& image,
+                  const std::function<void(const RunImage&)>& take,
+                  const std::function<void()>& go_back);
+
+  /// Whether it has been in an epoch.
+  bool was_in_run_ = false;
+};
+
+}  // namespace muster::internal
