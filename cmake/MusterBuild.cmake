@@ -28,3 +28,24 @@ if(MUSTER_SANITIZE)
   add_compile_options(-fsanitize=${MUSTER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${MUSTER_SANITIZE})
 endif()
+
+# Precompiled headers fit only sources with the same kind of addresses, and those of libraries are -fPIC.
+function(muster_position_independent program)
+  set_target_properties(${program} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${program} PRIVATE -fPIC)
+endfunction()
+
+# Links three times as fast as ld, where it is installed.
+find_program(MUSTER_MOLD mold)
+mark_as_advanced(MUSTER_MOLD)
+if(MUSTER_MOLD AND NOT CMAKE_LINKER_TYPE AND NOT CMAKE_EXE_LINKER_FLAGS MATCHES "-fuse-ld")
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# Compiles nothing twice, where it is installed. Precompiled headers need it to be less strict.
+find_program(MUSTER_CCACHE ccache)
+mark_as_advanced(MUSTER_CCACHE)
+if(MUSTER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${MUSTER_CCACHE}")
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+endif()

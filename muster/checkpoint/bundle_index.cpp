@@ -12,7 +12,7 @@ namespace muster {
 namespace {
 
 /// The version that writers of this format state, and that this reader understands.
-constexpr int kVersion = 1;
+constexpr int kBundleVersion = 1;
 /// TensorFlow's own limit.
 constexpr int kMaxRank = 254;
 constexpr std::int64_t kWholeDimension = -1;
@@ -26,8 +26,8 @@ int checked_num_shards(std::string_view bytes) {
     throw Unimplemented("the tensors are big-endian; write them on a little-endian machine");
   }
   const auto& bad = header.version().bad_consumers();
-  if (header.version().min_consumer() > kVersion ||
-      std::find(bad.begin(), bad.end(), kVersion) != bad.end()) {
+  if (header.version().min_consumer() > kBundleVersion ||
+      std::find(bad.begin(), bad.end(), kBundleVersion) != bad.end()) {
     throw Unimplemented("the format's version {} asks for a newer reader",
                         header.version().producer());
   }
@@ -100,7 +100,7 @@ BundleEntry checked_entry(std::string_view bytes, int num_shards) {
 std::string header_bytes(int num_shards) {
   proto::BundleHeaderProto header;
   header.set_num_shards(num_shards);
-  header.mutable_version()->set_producer(kVersion);
+  header.mutable_version()->set_producer(kBundleVersion);
   return header.SerializeAsString();
 }
 

@@ -9,7 +9,7 @@ namespace muster {
 namespace {
 
 // Large enough that taking one costs nothing beside copying it, small enough to share fairly.
-constexpr std::size_t kChunkBytes = std::size_t{2} << 20;
+constexpr std::size_t kCopyBytes = std::size_t{2} << 20;
 constexpr std::size_t kAlignment = 64;
 
 std::size_t aligned(std::size_t bytes) {
@@ -57,9 +57,9 @@ void Snapshot::add(const TensorView& tensor, std::byte* to) {
     copy.strings = list;
   }
   copy.bytes = {to, tensor.bytes.size()};
-  for (std::size_t at = 0; at < tensor.bytes.size(); at += kChunkBytes) {
+  for (std::size_t at = 0; at < tensor.bytes.size(); at += kCopyBytes) {
     chunks_.push_back(
-        {tensor.bytes.data() + at, to + at, std::min(kChunkBytes, tensor.bytes.size() - at)});
+        {tensor.bytes.data() + at, to + at, std::min(kCopyBytes, tensor.bytes.size() - at)});
   }
 }
 

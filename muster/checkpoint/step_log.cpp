@@ -21,7 +21,7 @@ namespace {
 
 using Kind = StepLogRecord::Kind;
 
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kStepLogVersion = 1;
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 62;
 constexpr std::string_view kSuffix = ".log";
 constexpr std::uint32_t kMostHeadBytes = std::uint32_t{1} << 30;
@@ -45,7 +45,7 @@ std::string encode_head(const StepLogRecord& record) {
   head.set_step(record.step);
   head.set_left_out(record.left_out);
   if (record.kind == Kind::kBase) {
-    head.set_version(kVersion);
+    head.set_version(kStepLogVersion);
     head.set_run(record.identity.run);
     head.set_task(record.identity.task);
     head.set_model(record.identity.model);
@@ -72,8 +72,9 @@ StepLogRecord decode_head(std::string_view bytes) {
                        .step = head.step(),
                        .left_out = head.left_out(),
                        .is_left_out = head.is_left_out()};
-  if (record.kind == Kind::kBase && head.version() != kVersion) {
-    throw DataLoss("it is of version {}, and {} is what can be read", head.version(), kVersion);
+  if (record.kind == Kind::kBase && head.version() != kStepLogVersion) {
+    throw DataLoss("it is of version {}, and {} is what can be read", head.version(),
+                   kStepLogVersion);
   }
   record.identity = {head.run(), head.task(), head.model(), head.replicas()};
   for (const auto& push : head.pushes()) {

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct CheckpointOptions {
   std::string path;
   bool as_json = false;
 };
@@ -66,25 +66,25 @@ void print_text(const BundleReader& bundle) {
              bundle.num_shards() == 1 ? "" : "s");
 }
 
-void show(const Options& options) {
+void show(const CheckpointOptions& options) {
   const BundleReader bundle(resolve_checkpoint(options.path));
   options.as_json ? print_json(bundle) : print_text(bundle);
 }
 
-void hash(const Options& options) {
+void hash(const CheckpointOptions& options) {
   const BundleReader bundle(resolve_checkpoint(options.path));
   fmt::print("{}  {}\n", checkpoint_hash(bundle), bundle.prefix().string());
 }
 
 void add_show(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CheckpointOptions>();
   command.add_option("PATH", options->path, kPathHelp)->required();
   command.add_flag("--json", options->as_json, "One JSON object");
   command.callback([options] { show(*options); });
 }
 
 void add_hash(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CheckpointOptions>();
   command.add_option("PATH", options->path, kPathHelp)->required();
   command.callback([options] { hash(*options); });
 }

@@ -24,13 +24,13 @@ std::string tf_config_text(const std::string& file_or_json) {
   }
 }
 
-struct Options {
+struct ClusterOptions {
   std::string tf_config{};
   bool as_json = false;
 };
 
 void add_explain(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ClusterOptions>();
   CLI::Option* given =
       command.add_option("--tf-config", options->tf_config,
                          "Explain this TF_CONFIG, a JSON text or a file that holds one");

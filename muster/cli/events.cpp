@@ -24,14 +24,14 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct EventsOptions {
   std::string path;
   std::vector<std::string> tags;
   std::size_t limit = 0;
   bool as_json = false;
 };
 
-constexpr std::size_t kPreviewBytes = 60;
+constexpr std::size_t kEventPreviewBytes = 60;
 constexpr std::size_t kPreviewValues = 8;
 
 // ------------------------------------------------------------------------------ one value as text
@@ -50,10 +50,11 @@ std::string time_text(double wall_time) {
 
 // Text on one line: control characters would spoil the table.
 std::string one_line(std::string_view text) {
-  std::string line(text.substr(0, kPreviewBytes));
+  std::string line(text.substr(0, kEventPreviewBytes));
   std::replace_if(
       line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  return text.size() > kPreviewBytes ? line + fmt::format("... ({} bytes)", text.size()) : line;
+  return text.size() > kEventPreviewBytes ? line + fmt::format("... ({} bytes)", text.size())
+                                          : line;
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -179,7 +180,7 @@ class Report {
 /// A row a tag.
 class TagReport final : public Report {
  public:
-  explicit TagReport(const Options& options) : options_(options) {}
+  explicit TagReport(const EventsOptions& options) : options_(options) {}
 
   void take(const Event& event, const SummaryValue& value) override {
     add(value.tag, event.step, kind_of(value), text_of(value));
@@ -228,14 +229,14 @@ class TagReport final : public Report {
     ++tag.count;
   }
 
-  const Options& options_;
+  const EventsOptions& options_;
   std::map<std::string, Tag> tags_;
 };
 
 /// A row a value of the tags that were asked for.
 class ValueReport final : public Report {
  public:
-  explicit ValueReport(const Options& options) : options_(options) {}
+  explicit ValueReport(const EventsOptions& options) : options_(options) {}
 
   void take(const Event& event, const SummaryValue& value) override {
     const auto wanted = std::find(options_.tags.begin(), options_.tags.end(), value.tag);
@@ -276,13 +277,13 @@ class ValueReport final : public Report {
     return options_.limit > 0 && list.size() > options_.limit ? list.size() - options_.limit : 0;
   }
 
-  const Options& options_;
+  const EventsOptions& options_;
   std::set<std::string> found_;
   std::vector<json> lines_;
   std::vector<Row> rows_;
 };
 
-void gather(const Options& options, Report& report) {
+void gather(const EventsOptions& options, Report& report) {
   EventReader reader{Path(options.path)};
   while (const auto event = reader.next()) {
     if (const auto* graph = std::get_if<GraphBytes>(&event->what))
@@ -297,7 +298,7 @@ void gather(const Options& options, Report& report) {
   }
 }
 
-void run(const Options& options) {
+void run(const EventsOptions& options) {
   std::unique_ptr<Report> report;
   if (options.tags.empty()) {
     report = std::make_unique<TagReport>(options);
@@ -315,7 +316,7 @@ void run(const Options& options) {
 }
 
 void add_events_show(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<EventsOptions>();
   command.add_option("PATH", options->path, "An event file, or a folder of them")->required();
   command.add_option("--tag", options->tags, "Print the values under this tag; may be repeated");
   command

@@ -21,7 +21,7 @@
 namespace muster::cli {
 namespace {
 
-struct Options {
+struct ExportOnnxOptions {
   std::string saved_model;
   std::string model_dir;
   std::string checkpoint;
@@ -60,7 +60,7 @@ Source open_model_dir(const Path& dir, const Path& checkpoint) {
   return source;
 }
 
-Source open_source(const Options& options) {
+Source open_source(const ExportOnnxOptions& options) {
   if (options.saved_model.empty() == options.model_dir.empty()) {
     throw UsageError("give --saved-model or --model-dir");
   }
@@ -73,7 +73,7 @@ Source open_source(const Options& options) {
 
 // What other engines see of the model is less than the signature; say what is missing.
 void log_difference(const graph::SignatureDef& whole, const graph::FrozenGraph& frozen,
-                    const Options& options) {
+                    const ExportOnnxOptions& options) {
   std::vector<std::string> left_out;
   for (const auto& [key, info] : whole.outputs) {
     if (options.outputs.empty() && !frozen.signature.outputs.contains(key)) left_out.push_back(key);
@@ -90,7 +90,7 @@ void log_difference(const graph::SignatureDef& whole, const graph::FrozenGraph& 
   }
 }
 
-graph::FrozenGraph frozen_graph(const Options& options) {
+graph::FrozenGraph frozen_graph(const ExportOnnxOptions& options) {
   const Source source = open_source(options);
   const auto& signature = graph::find_signature(source.meta, options.signature);
   auto frozen = graph::freeze(
@@ -100,22 +100,22 @@ graph::FrozenGraph frozen_graph(const Options& options) {
   return frozen;
 }
 
-void write(const Options& options, const std::string& bytes) {
+void write(const ExportOnnxOptions& options, const std::string& bytes) {
   write_file_atomically(options.output, bytes);
   fmt::print("{}\n", options.output);
 }
 
-void export_onnx(const Options& options) {
+void export_onnx(const ExportOnnxOptions& options) {
   onnx::Model model = onnx::convert(frozen_graph(options));
   model.metadata.emplace("signature", options.signature);
   write(options, onnx::encode_model(model));
 }
 
-void export_graph_def(const Options& options) {
+void export_graph_def(const ExportOnnxOptions& options) {
   write(options, graph::encode_graph(frozen_graph(options).graph));
 }
 
-void add_flags(CLI::App& command, Options& options, const char* output) {
+void add_flags(CLI::App& command, ExportOnnxOptions& options, const char* output) {
   command.add_option(
       "--saved-model,--saved_model", options.saved_model,
       "The folder of a SavedModel, or of numbered ones, of which the newest is taken");
@@ -135,13 +135,13 @@ void add_flags(CLI::App& command, Options& options, const char* output) {
 }  // namespace
 
 void add_export_onnx(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExportOnnxOptions>();
   add_flags(command, *options, "The .onnx file to write");
   command.callback([options] { export_onnx(*options); });
 }
 
 void add_export_graph_def(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExportOnnxOptions>();
   add_flags(command, *options, "The .pb file to write");
   command.add_flag("--reshaped-inputs,--reshaped_inputs", options->reshaped_inputs,
                    "Take inputs that the model only reshapes in that shape: OpenCV wants images");

@@ -12,13 +12,13 @@
 namespace muster::cli {
 namespace {
 
-struct Options {
+struct ExportSavedModelOptions {
   std::string model_dir;
   std::string checkpoint;
   std::string output;
 };
 
-void export_saved_model(const Options& options) {
+void export_saved_model(const ExportSavedModelOptions& options) {
   const Path model_dir = options.model_dir;
   const graph::MetaGraph meta = graph::read_inference_graph(model_dir);
   const Path prefix =
@@ -37,7 +37,7 @@ void export_saved_model(const Options& options) {
 }  // namespace
 
 void add_export_saved_model(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExportSavedModelOptions>();
   command
       .add_option("--model-dir,--model_dir", options->model_dir,
                   "The folder of a training, with graph.pb and checkpoints")

@@ -18,8 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Flags as they are given, before they mean anything.
-struct Flags {
+// LaunchFlags as they are given, before they mean anything.
+struct LaunchFlags {
   std::int64_t workers = 2;
   std::int64_t ps = 1;
   bool evaluator = false;
@@ -63,7 +63,7 @@ std::vector<std::string> split(const std::string& list) {
   return parts;
 }
 
-launch::LaunchOptions to_options(const Flags& flags) {
+launch::LaunchOptions to_options(const LaunchFlags& flags) {
   if (flags.evaluator && flags.master) {
     throw UsageError(
         "--master does not go with --evaluator: a master evaluates itself; leave one out");
@@ -100,7 +100,7 @@ launch::LaunchOptions to_options(const Flags& flags) {
   return options;
 }
 
-void run(const Flags& flags) {
+void run(const LaunchFlags& flags) {
   const launch::LaunchOptions options = to_options(flags);
   if (flags.dry_run) {
     fmt::print("{}", launch::dry_run(options));
@@ -126,7 +126,7 @@ void add_stop(CLI::App& command) {
   command.callback([=] { stop(*log_dir, *grace); });
 }
 
-void add_cluster_flags(CLI::App& command, Flags& flags) {
+void add_cluster_flags(CLI::App& command, LaunchFlags& flags) {
   command.add_option("--workers", flags.workers, "Workers beside the master")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
@@ -142,7 +142,7 @@ void add_cluster_flags(CLI::App& command, Flags& flags) {
   command.add_option("--port-range", flags.port_range, "Take ports from FIRST-LAST only");
 }
 
-void add_run_flags(CLI::App& command, Flags& flags) {
+void add_run_flags(CLI::App& command, LaunchFlags& flags) {
   command.add_option("--log-dir", flags.log_dir, "Folder for TASK.log and TASK.pid")
       ->capture_default_str();
   command.add_option("--restart", flags.restart, "never, on-failure or on-failure:N")
@@ -166,7 +166,7 @@ void add_run_flags(CLI::App& command, Flags& flags) {
 }  // namespace
 
 void add_launch(CLI::App& command) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<LaunchFlags>();
   add_cluster_flags(command, *flags);
   add_run_flags(command, *flags);
   command.footer("The program and its arguments follow behind --: muster launch -- ./census");

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Flags {
+struct LocalFlags {
   std::string module_name{};
   std::string package_path{};
   bool distributed = false;
@@ -35,7 +35,7 @@ std::string program_of(const std::string& module_name) {
   return std::filesystem::absolute(module_name).string();
 }
 
-launch::LaunchOptions to_options(const Flags& flags) {
+launch::LaunchOptions to_options(const LocalFlags& flags) {
   launch::LaunchOptions options;
   options.command.push_back(program_of(flags.module_name));
   for (const std::string& argument : program_arguments()) options.command.push_back(argument);
@@ -62,7 +62,7 @@ launch::LaunchOptions to_options(const Flags& flags) {
 }
 
 void add_train(CLI::App& command) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<LocalFlags>();
   command.add_option("--module-name", flags->module_name, "The program to run")->required();
   command.add_option("--package-path", flags->package_path,
                      "Tasks run in the folder that holds this one");

@@ -21,7 +21,7 @@ using graph::SavedModel;
 using graph::SignatureDef;
 using graph::TensorInfo;
 
-struct Options {
+struct ModelShowOptions {
   std::string dir;
   std::string tag_set;
   std::string signature_def;
@@ -83,7 +83,7 @@ void print_all(const SavedModel& model) {
   }
 }
 
-void show(const Options& options) {
+void show(const ModelShowOptions& options) {
   if (options.tag_set.empty() && !options.signature_def.empty()) {
     throw UsageError("--signature_def needs --tag_set, such as --tag_set serve");
   }
@@ -98,7 +98,7 @@ void show(const Options& options) {
 }  // namespace
 
 void add_model_show(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ModelShowOptions>();
   command.add_option("--dir", options->dir, "The folder of the SavedModel")->required();
   command.add_option("--tag_set,--tag-set,--tag", options->tag_set,
                      "The tags of a graph, separated by commas: print its signatures' names");

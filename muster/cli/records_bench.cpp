@@ -18,7 +18,7 @@
 namespace muster::cli {
 namespace {
 
-struct Options {
+struct RecordsBenchOptions {
   std::string file;
   int repetitions = 5;
 };
@@ -74,7 +74,7 @@ void print_row(const char* name, const Totals& totals, double seconds, double li
              human_count(static_cast<double>(totals.records) / seconds), limit / seconds);
 }
 
-void run(const Options& options) {
+void run(const RecordsBenchOptions& options) {
   const Path file = options.file;
   const Totals totals = read_through(file, true);
   if (totals.records == 0) throw InvalidArgument("{} has no records to time", options.file);
@@ -92,7 +92,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_records_bench(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RecordsBenchOptions>();
   command.add_option("FILE", options->file, "A TFRecord file")->required();
   command.add_option("--repetitions", options->repetitions, "Timings that the median is taken of")
       ->check(CLI::Range(1, 1000))

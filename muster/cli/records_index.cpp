@@ -11,12 +11,12 @@
 namespace muster::cli {
 namespace {
 
-struct Options {
+struct RecordsIndexOptions {
   std::vector<std::string> files;
   bool force = false;
 };
 
-void run(const Options& options) {
+void run(const RecordsIndexOptions& options) {
   for (const auto& file : expand_files(options.files)) {
     const auto present = options.force ? std::nullopt : RecordIndex::load_if_valid(file);
     if (!present) RecordIndex::build(file).write(file);
@@ -29,7 +29,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_records_index(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RecordsIndexOptions>();
   command.add_option("FILE", options->files, "TFRecord files, globs or NAME@N")->required();
   command.add_flag("--force", options->force, "Also where a valid index is there");
   command.callback([options] { run(*options); });

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct RecordsShowOptions {
   std::string file;
   std::uint64_t limit = 10;
   std::uint64_t skip = 0;
@@ -26,7 +26,7 @@ struct Options {
   bool as_json = false;
 };
 
-constexpr std::size_t kPreviewBytes = 48;
+constexpr std::size_t kRecordPreviewBytes = 48;
 
 bool is_printable(std::string_view bytes) {
   return std::all_of(bytes.begin(), bytes.end(),
@@ -35,16 +35,16 @@ bool is_printable(std::string_view bytes) {
 
 // Text as it is in quotes; anything else as hexadecimal, cut to what a line holds.
 std::string preview(std::string_view bytes) {
-  const std::string_view head = bytes.substr(0, kPreviewBytes);
+  const std::string_view head = bytes.substr(0, kRecordPreviewBytes);
   std::string text;
   if (is_printable(bytes)) {
     text = fmt::format("\"{}\"", head);
   } else {
-    for (const unsigned char c : head.substr(0, kPreviewBytes / 2))
+    for (const unsigned char c : head.substr(0, kRecordPreviewBytes / 2))
       text += fmt::format("{:02x}", c);
   }
   const bool cut =
-      is_printable(bytes) ? bytes.size() > head.size() : bytes.size() > kPreviewBytes / 2;
+      is_printable(bytes) ? bytes.size() > head.size() : bytes.size() > kRecordPreviewBytes / 2;
   return cut ? text + fmt::format("... ({} bytes)", bytes.size()) : text;
 }
 
@@ -149,7 +149,7 @@ void print_text(std::uint64_t number, std::string_view record, const Parts& part
   }
 }
 
-void run(const Options& options) {
+void run(const RecordsShowOptions& options) {
   TFRecordSource source{Path(options.file)};
   if (options.skip > 0) source.seek(options.skip);
   Record record;
@@ -165,7 +165,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_records_show(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RecordsShowOptions>();
   command.add_option("FILE", options->file, "A TFRecord file, also a compressed one")->required();
   command.add_option("--limit", options->limit, "Records to print")->capture_default_str();
   command.add_option("--skip", options->skip, "Records to pass over first")->capture_default_str();

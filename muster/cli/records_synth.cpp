@@ -15,15 +15,16 @@
 namespace muster::cli {
 namespace {
 
-struct Options {
+struct RecordsSynthOptions {
   std::string output;
   std::uint64_t train = 0;
   std::uint64_t test = 0;
   std::uint64_t seed = 1;
 };
 
-std::shared_ptr<Options> add_flags(CLI::App& command, std::uint64_t train, std::uint64_t test) {
-  const auto options = std::make_shared<Options>();
+std::shared_ptr<RecordsSynthOptions> add_flags(CLI::App& command, std::uint64_t train,
+                                               std::uint64_t test) {
+  const auto options = std::make_shared<RecordsSynthOptions>();
   options->train = train;
   options->test = test;
   const CLI::Range range(std::uint64_t{1}, std::uint64_t{100'000'000});
@@ -38,16 +39,16 @@ std::shared_ptr<Options> add_flags(CLI::App& command, std::uint64_t train, std::
   return options;
 }
 
-void write(const Options& options, const std::string& name, std::string_view bytes) {
+void write(const RecordsSynthOptions& options, const std::string& name, std::string_view bytes) {
   const Path folder = options.output;
   file_system_for(folder).create_directories(folder);
   write_file_atomically(folder / name, bytes, /*durable=*/false);
 }
 
 // Training and test rows come from different streams: neither changes when the other grows.
-std::uint64_t test_seed(const Options& options) { return derive_key(options.seed, 1); }
+std::uint64_t test_seed(const RecordsSynthOptions& options) { return derive_key(options.seed, 1); }
 
-void synth_census(const Options& options) {
+void synth_census(const RecordsSynthOptions& options) {
   const auto put = [&](const std::string& name, std::uint64_t rows, std::uint64_t seed) {
     const SyntheticCensus census = make_synthetic_census(rows, seed);
     std::string text;
@@ -60,13 +61,14 @@ void synth_census(const Options& options) {
   put("adult.test.csv", options.test, test_seed(options));
 }
 
-void report(const Options& options, const std::string& what, const SyntheticImages& images) {
+void report(const RecordsSynthOptions& options, const std::string& what,
+            const SyntheticImages& images) {
   fmt::print("{}: {} {} images, best possible accuracy {:.4f}\n", options.output, images.size(),
              what, images.best_accuracy());
 }
 
 // In the layout of the binary version, training images spread over its five batches.
-void synth_cifar10(const Options& options) {
+void synth_cifar10(const RecordsSynthOptions& options) {
   constexpr std::size_t kBatches = 5;
   const auto train = make_synthetic_cifar10({.count = options.train, .seed = options.seed});
   for (std::size_t b = 0; b < kBatches; ++b) {
@@ -89,7 +91,8 @@ std::string big_endian(std::uint32_t value) {
           static_cast<char>(value >> 8), static_cast<char>(value)};
 }
 
-void write_idx(const Options& options, const std::string& set, const SyntheticImages& images) {
+void write_idx(const RecordsSynthOptions& options, const std::string& set,
+               const SyntheticImages& images) {
   constexpr std::uint32_t kImagesMagic = 2051;
   constexpr std::uint32_t kLabelsMagic = 2049;
   constexpr std::uint32_t kSide = 28;
@@ -102,7 +105,7 @@ void write_idx(const Options& options, const std::string& set, const SyntheticIm
             std::string(images.labels.begin(), images.labels.end()));
 }
 
-void synth_mnist(const Options& options) {
+void synth_mnist(const RecordsSynthOptions& options) {
   const auto train = make_synthetic_mnist({.count = options.train, .seed = options.seed});
   const auto test = make_synthetic_mnist({.count = options.test, .seed = test_seed(options)});
   write_idx(options, "train", train);

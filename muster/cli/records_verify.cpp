@@ -18,7 +18,7 @@
 namespace muster::cli {
 namespace {
 
-struct Options {
+struct RecordsVerifyOptions {
   std::vector<std::string> files;
   bool json = false;
   std::uint64_t max_errors = 20;
@@ -116,7 +116,7 @@ void print_json(const Verdict& verdict) {
   fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-void run(const Options& options) {
+void run(const RecordsVerifyOptions& options) {
   std::uint64_t damaged = 0;
   const auto files = expand_files(options.files);
   for (const auto& file : files) {
@@ -130,7 +130,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_records_verify(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RecordsVerifyOptions>();
   command.add_option("FILE", options->files, "TFRecord files, globs or NAME@N")->required();
   command.add_flag("--json", options->json, "One JSON object a file");
   command.add_option("--max-errors", options->max_errors, "Errors printed a file")

@@ -14,7 +14,7 @@
 namespace muster::cli {
 namespace {
 
-struct Options {
+struct WriteCifar10Options {
   std::string input;
   OutputOptions output;
 };
@@ -47,7 +47,7 @@ Cifar10Batch read_batch(const Path& path) {
   return binary ? read_cifar10_binary(path) : read_cifar10_pickle(path).batch;
 }
 
-void run(const Options& options) {
+void run(const WriteCifar10Options& options) {
   // All inputs are looked for before the first output is begun.
   for (const auto& part : parts()) {
     for (const auto& batch : part.batches) find_batch(options.input, batch);
@@ -74,7 +74,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_write_cifar10(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<WriteCifar10Options>();
   command.add_option("--input", options->input, "Folder of the unpacked binary or python version")
       ->required();
   add_output_flags(command, options->output);

@@ -18,7 +18,7 @@
 namespace muster::cli {
 namespace {
 
-struct Options {
+struct WriteCsvOptions {
   std::vector<std::string> inputs;
   bool header = false;
   std::vector<std::string> names;
@@ -31,7 +31,7 @@ struct Options {
 };
 
 /// A row and where it was read, for messages.
-struct Row {
+struct CsvRow {
   Record record;
   std::size_t file = 0;
   std::uint64_t number = 0;
@@ -64,7 +64,7 @@ Kind widened(Kind kind, std::string_view text) {
 /// The whole input as a table: rows stay views of their files, and are cut into fields when needed.
 class Table {
  public:
-  explicit Table(const Options& options)
+  explicit Table(const WriteCsvOptions& options)
       : csv_{.delimiter = options.delimiter, .strip_blanks = true} {
     files_ = expand_files(options.inputs);
     names_ = options.names;
@@ -78,7 +78,7 @@ class Table {
   std::uint64_t size() const { return rows_.size(); }
 
   std::vector<std::string> fields(std::uint64_t i) const {
-    const Row& row = rows_[i];
+    const CsvRow& row = rows_[i];
     try {
       auto fields = split_csv_row(row.record.bytes, csv_);
       if (fields.size() != names_.size()) {
@@ -123,7 +123,7 @@ class Table {
   CsvOptions csv_;
   std::vector<Path> files_;
   std::vector<std::string> names_;
-  std::vector<Row> rows_;
+  std::vector<CsvRow> rows_;
 };
 
 std::size_t column_index(const Table& table, const std::string& name, std::string_view flag) {
@@ -151,9 +151,10 @@ Pack parse_pack(const Table& table, const std::string& text) {
 }
 
 /// Turns rows into Examples: the plan is made once, from the flags and a look at all values.
-class Writer {
+class CsvRecordWriter {
  public:
-  Writer(const Table& table, const Options& options) : table_(table), scale_(options.scale) {
+  CsvRecordWriter(const Table& table, const WriteCsvOptions& options)
+      : table_(table), scale_(options.scale) {
     kinds_.assign(table.names().size(), Kind::kInt64);
     single_.assign(table.names().size(), true);
     for (const auto& name : options.ignored) single_[column_index(table, name, "--ignore")] = false;
@@ -228,9 +229,9 @@ class Writer {
   std::vector<Pack> packs_;
 };
 
-void run(const Options& options) {
+void run(const WriteCsvOptions& options) {
   const Table table(options);
-  const Writer writer(table, options);
+  const CsvRecordWriter writer(table, options);
   fmt::print("{} rows with the features\n", table.size());
   writer.describe();
   write_split(options.output, options.split, table.size(),
@@ -241,7 +242,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_write_csv(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<WriteCsvOptions>();
   command.add_option("--input", options->inputs, "CSV files or globs, also compressed")->required();
   command.add_flag("--header", options->header, "The first line of each file names the columns");
   command.add_option("--names", options->names, "Names of the columns: a,b,c")->delimiter(',');

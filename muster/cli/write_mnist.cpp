@@ -16,7 +16,7 @@ namespace {
 
 constexpr unsigned kClasses = 10;
 
-struct Options {
+struct WriteMnistOptions {
   std::string input;
   bool raw = false;
   OutputOptions output;
@@ -61,9 +61,9 @@ Pictures read_pair(const Path& folder, const std::string& set) {
 }
 
 /// `image` is 784 floats in [0, 1], or with --raw one string of 784 bytes; `label` is one integer.
-class Writer {
+class MnistRecordWriter {
  public:
-  Writer(const Pictures& pictures, bool raw) : pictures_(pictures), raw_(raw) {}
+  MnistRecordWriter(const Pictures& pictures, bool raw) : pictures_(pictures), raw_(raw) {}
 
   void operator()(std::uint64_t i, std::string& out) {
     const std::string_view image = pictures_.images.item(i);
@@ -86,12 +86,13 @@ class Writer {
   std::vector<float> floats_;
 };
 
-void run(const Options& options) {
+void run(const WriteMnistOptions& options) {
   const Pictures train = read_pair(options.input, "train");
   const Pictures eval = read_pair(options.input, "t10k");
-  write_split(options.output, options.split, train.images.items(), Writer(train, options.raw));
+  write_split(options.output, options.split, train.images.items(),
+              MnistRecordWriter(train, options.raw));
   OutputFile file(options.output, "eval.tfrecords", eval.images.items());
-  Writer writer(eval, options.raw);
+  MnistRecordWriter writer(eval, options.raw);
   std::string record;
   for (std::uint64_t i = 0; i < eval.images.items(); ++i) {
     record.clear();
@@ -105,7 +106,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_write_mnist(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<WriteMnistOptions>();
   command.add_option("--input", options->input, "Folder of the four IDX files, also compressed")
       ->required();
   command.add_flag("--raw", options->raw,

@@ -16,7 +16,7 @@
 namespace muster::cli {
 namespace {
 
-struct Options {
+struct WriteNpyOptions {
   std::vector<std::string> inputs;
   std::vector<std::string> raw;
   OutputOptions output;
@@ -71,7 +71,7 @@ void add(ExampleBuilder& builder, const std::string& name, const Feature& featur
   }
 }
 
-FeatureMap read_features(const Options& options) {
+FeatureMap read_features(const WriteNpyOptions& options) {
   FeatureMap features;
   std::optional<std::pair<std::string, std::size_t>> first;
   for (const auto& input : options.inputs) {
@@ -99,7 +99,7 @@ FeatureMap read_features(const Options& options) {
   return features;
 }
 
-void run(const Options& options) {
+void run(const WriteNpyOptions& options) {
   const FeatureMap features = read_features(options);
   write_split(options.output, options.split, features.begin()->second.array.items(),
               [&](std::uint64_t i, std::string& out) {
@@ -113,7 +113,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_write_npy(CLI::App& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<WriteNpyOptions>();
   command
       .add_option("--input", options->inputs,
                   "NAME=FILE.npy, one a feature; row i of all makes record i")

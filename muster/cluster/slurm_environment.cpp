@@ -15,7 +15,7 @@
 namespace muster::internal {
 namespace {
 
-constexpr std::string_view kSource = "SLURM";
+constexpr std::string_view kSlurmSource = "SLURM";
 
 // The step's own value if srun gives one, else the job's.
 std::string_view first_set(const EnvironmentVariables& variables,
@@ -140,7 +140,7 @@ TaskEnvironment read_slurm_place(const EnvironmentVariables& variables) {
   for (const std::size_t host : hosts) {
     addresses.push_back(fmt::format("{}:{}", nodes[host], next_port[host]++));
   }
-  return place_of_rank(variables, addresses, rank, kSource);
+  return place_of_rank(variables, addresses, rank, kSlurmSource);
 }
 
 }  // namespace muster::internal

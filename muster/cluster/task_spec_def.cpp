@@ -13,7 +13,7 @@
 namespace muster {
 namespace {
 
-constexpr std::string_view kSource = "JOB_NAME";
+constexpr std::string_view kTaskSpecSource = "JOB_NAME";
 constexpr std::array kTypes{job::kMaster, job::kChief, job::kWorker, job::kPs, job::kEvaluator};
 
 std::int64_t size_of(const std::vector<std::string>& hosts) {
@@ -164,7 +164,7 @@ TaskSpecDef TaskSpecDef::use_last_worker_as_evaluator() const {
 
 TaskEnvironment TaskSpecDef::to_task_environment() const {
   TaskEnvironment environment;
-  environment.source = kSource;
+  environment.source = kTaskSpecSource;
   environment.trial = options_.trial;
   if (!is_distributed() && !is_evaluator()) return environment;
   const bool worker_is_chief = !options_.master;
@@ -185,8 +185,8 @@ TaskEnvironment TaskSpecDef::to_task_environment() const {
   } else if (is_worker() && worker_is_chief) {
     environment.task.index -= 1;
   }
-  internal::settle_cluster(environment, kSource);
-  internal::settle_task(environment, kSource);
+  internal::settle_cluster(environment, kTaskSpecSource);
+  internal::settle_task(environment, kTaskSpecSource);
   return environment;
 }
 

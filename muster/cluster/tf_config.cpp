@@ -18,13 +18,13 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kSource = "TF_CONFIG";
+constexpr std::string_view kTfConfigSource = "TF_CONFIG";
 constexpr int kMaxDepth = 32;
 constexpr std::int64_t kMaxIndex = std::numeric_limits<std::int32_t>::max();
 
 template <typename... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw UsageError("{}: {}", kSource, fmt::format(format, std::forward<Args>(args)...));
+  throw UsageError("{}: {}", kTfConfigSource, fmt::format(format, std::forward<Args>(args)...));
 }
 
 // A value for a message: not longer than a line, and printable whatever it holds.
@@ -193,9 +193,9 @@ TaskSpec task_alone(const json& task) {
 }
 
 void place_in_cluster(TaskEnvironment& environment, const json& config, const json& task) {
-  internal::settle_cluster(environment, kSource);
+  internal::settle_cluster(environment, kTfConfigSource);
   environment.task = task_in_cluster(task);
-  internal::settle_task(environment, kSource);
+  internal::settle_task(environment, kTfConfigSource);
   if (environment.is_evaluator()) {
     environment.evaluation_master = optional_string(config, "eval_session_master").value_or("");
   } else if (const auto given = optional_string(config, "session_master")) {
@@ -265,7 +265,7 @@ TaskEnvironment parse_tf_config(std::string_view text) {
   const json task = task_of(config);
 
   TaskEnvironment environment;
-  environment.source = kSource;
+  environment.source = kTfConfigSource;
   read_other_fields(environment, config, task);
   environment.cluster = cluster_of(config);
   environment.cluster.empty() ? place_alone(environment, config, task)

@@ -10,7 +10,7 @@
 namespace muster {
 namespace {
 
-constexpr double kLearningRate = 0.3;
+constexpr double kBaselineLearningRate = 0.3;
 
 struct BaselineModel : Model {
   explicit BaselineModel(std::int64_t units) {
@@ -29,7 +29,7 @@ Estimator baseline_estimator(Options options, HeadPtr head, RunConfig config) {
   const std::int64_t units = head->logits_dimension();
   return Estimator({.model = [units] { return std::make_shared<BaselineModel>(units); },
                     .head = std::move(head),
-                    .optimizers = {{"", options.optimizer.resolve("Ftrl", kLearningRate)}},
+                    .optimizers = {{"", options.optimizer.resolve("Ftrl", kBaselineLearningRate)}},
                     .warm_start = std::move(options.warm_start)},
                    std::move(config));
 }

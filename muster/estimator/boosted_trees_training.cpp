@@ -35,14 +35,14 @@ struct Derivatives {
   at::Tensor hessians;
 };
 
-std::span<float> values_of(const at::Tensor& tensor) {
+std::span<float> floats_of(const at::Tensor& tensor) {
   return {static_cast<float*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.numel())};
 }
 
 // In the order of the rows, whatever the number of threads.
 double sum_of(const at::Tensor& tensor) {
   double sum = 0;
-  for (const float value : values_of(tensor)) sum += value;
+  for (const float value : floats_of(tensor)) sum += value;
   return sum;
 }
 
@@ -201,8 +201,8 @@ Derivatives BoostedTreesSession::derivatives(const at::Tensor& margins) const {
   }
   if (weights_.defined()) hessians = hessians * weights_;
   Derivatives result{logits.grad().contiguous(), hessians.contiguous()};
-  round_for_exact_sums(values_of(result.gradients));
-  round_for_exact_sums(values_of(result.hessians));
+  round_for_exact_sums(floats_of(result.gradients));
+  round_for_exact_sums(floats_of(result.hessians));
   return result;
 }
 
@@ -214,7 +214,7 @@ bool BoostedTreesSession::make_step() {
                   global_step() + 1);
   }
   const auto [gradients, hessians] = derivatives(before);
-  booster_->boost(*rows_, values_of(gradients), values_of(hessians));
+  booster_->boost(*rows_, floats_of(gradients), floats_of(hessians));
   advance();
   if (global_step() >= options_.n_trees) {
     request_stop(fmt::format("all {} trees are grown", options_.n_trees));

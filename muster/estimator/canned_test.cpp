@@ -142,7 +142,7 @@ struct CensusColumns {
   }
 };
 
-Dataset<Batch> census_rows(const InputContext&) {
+Dataset<Batch> canned_rows(const InputContext&) {
   return range(16).batch(8, [](std::span<const std::int64_t> numbers) {
     const auto count = static_cast<std::int64_t>(numbers.size());
     Features features;
@@ -169,7 +169,7 @@ TEST(CannedEstimators, TheCensusModelHasTensorFlowsVariables) {
                                                      .dnn_columns = columns.deep(),
                                                      .hidden_units = {100, 70, 48, 34}},
                                                     quiet_config(folder.path()));
-  estimator.train(census_rows, {.steps = 1});
+  estimator.train(canned_rows, {.steps = 1});
   const BundleReader bundle(*estimator.latest_checkpoint());
   std::map<std::string, std::int64_t> counts;
   for (const auto& name : bundle.names()) {

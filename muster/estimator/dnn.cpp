@@ -8,7 +8,7 @@
 namespace muster {
 namespace {
 
-constexpr double kLearningRate = 0.05;
+constexpr double kDnnLearningRate = 0.05;
 
 template <typename Options>
 Estimator dnn_estimator(Options options, HeadPtr head, RunConfig config) {
@@ -22,7 +22,7 @@ Estimator dnn_estimator(Options options, HeadPtr head, RunConfig config) {
                                  .dropout = options.dropout,
                                  .batch_norm = options.batch_norm};
   return internal::wide_and_deep_estimator(
-      model, std::move(head), {{"", options.optimizer.resolve("Adagrad", kLearningRate)}},
+      model, std::move(head), {{"", options.optimizer.resolve("Adagrad", kDnnLearningRate)}},
       std::move(options.warm_start), std::move(config));
 }
 

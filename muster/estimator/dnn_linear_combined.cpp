@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-constexpr double kDnnLearningRate = 0.001;
+constexpr double kCombinedDnnLearningRate = 0.001;
 
 double linear_learning_rate(std::size_t columns) {
   return std::min(0.005, 1.0 / std::sqrt(static_cast<double>(columns)));
@@ -23,7 +23,8 @@ Estimator combined_estimator(Options options, HeadPtr head, RunConfig config) {
     optimizers.push_back({"linear", options.linear_optimizer.resolve("Ftrl", rate)});
   }
   if (!options.dnn_columns.empty()) {
-    optimizers.push_back({"dnn", options.dnn_optimizer.resolve("Adagrad", kDnnLearningRate)});
+    optimizers.push_back(
+        {"dnn", options.dnn_optimizer.resolve("Adagrad", kCombinedDnnLearningRate)});
   }
   const WideAndDeepOptions model{.linear_columns = internal::column_set_or_null(
                                      std::move(options.linear_columns), ColumnUse::kLinear),

@@ -7,10 +7,10 @@
 namespace muster {
 namespace {
 
-constexpr std::int64_t kDefaultSteps = 100;
+constexpr std::int64_t kExamplesSteps = 100;
 
 TimerPeriod period_of(const ExamplesPerSecondOptions& options) {
-  if (!options.every_n_steps && !options.every_n_secs) return {.every_steps = kDefaultSteps};
+  if (!options.every_n_steps && !options.every_n_secs) return {.every_steps = kExamplesSteps};
   return {.every_steps = options.every_n_steps, .every_secs = options.every_n_secs};
 }
 

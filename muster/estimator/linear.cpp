@@ -10,12 +10,12 @@
 namespace muster {
 namespace {
 
-constexpr double kLearningRate = 0.2;
+constexpr double kLinearLearningRate = 0.2;
 
 // Fewer columns allow larger steps; the name alone keeps the rate that tf.estimator gives it.
 double rate_for(const OptimizerChoice& choice, std::size_t columns) {
-  if (!choice.empty()) return kLearningRate;
-  return std::min(kLearningRate, 1.0 / std::sqrt(static_cast<double>(columns)));
+  if (!choice.empty()) return kLinearLearningRate;
+  return std::min(kLinearLearningRate, 1.0 / std::sqrt(static_cast<double>(columns)));
 }
 
 template <typename Options>

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kModelNotesVersion = 1;
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{16} << 20;
 constexpr const char* kFileName = "muster.json";
 
@@ -69,13 +69,13 @@ auto reading(std::string_view name, Read&& read) {
 
 void check_version(const json& value) {
   const int version = value.at("version").get<int>();
-  if (version != kVersion) {
-    throw DataLoss("it is of version {}; this muster reads {}", version, kVersion);
+  if (version != kModelNotesVersion) {
+    throw DataLoss("it is of version {}; this muster reads {}", version, kModelNotesVersion);
   }
 }
 
 json read_notes(const Path& path) {
-  if (!file_exists(path)) return {{"version", kVersion}};
+  if (!file_exists(path)) return {{"version", kModelNotesVersion}};
   return reading(path.string(), [&] {
     json notes = json::parse(read_file(path, kMaxFileBytes));
     check_version(notes);
@@ -117,7 +117,7 @@ void change_notes(const Path& model_dir, Change&& change) {
 
 std::string to_json(const ExportNote& note) {
   json made = json_of(note);
-  made["version"] = kVersion;
+  made["version"] = kModelNotesVersion;
   return made.dump(1);
 }
 

@@ -8,7 +8,7 @@
 namespace muster {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kRunStateVersion = 1;
 
 }  // namespace
 
@@ -17,7 +17,7 @@ std::string to_json(const RunState& state) {
   for (const auto& input : state.inputs) {
     inputs.push_back(input ? nlohmann::json(base64_encode(*input)) : nlohmann::json(nullptr));
   }
-  nlohmann::json json{{"version", kVersion},
+  nlohmann::json json{{"version", kRunStateVersion},
                       {"global_step", state.global_step},
                       {"replicas", state.replicas},
                       {"threads_per_replica", state.threads_per_replica},
@@ -34,8 +34,8 @@ RunState parse_run_state(std::string_view text, std::string_view name) {
   try {
     const auto json = nlohmann::json::parse(text);
     const int version = json.at("version").get<int>();
-    if (version != kVersion) {
-      throw DataLoss("{} is of version {}; this muster reads {}", name, version, kVersion);
+    if (version != kRunStateVersion) {
+      throw DataLoss("{} is of version {}; this muster reads {}", name, version, kRunStateVersion);
     }
     RunState state;
     json.at("global_step").get_to(state.global_step);

@@ -8,12 +8,12 @@
 namespace muster {
 namespace {
 
-constexpr std::int64_t kDefaultSteps = 100;
+constexpr std::int64_t kCounterSteps = 100;
 constexpr int kMaxWarnings = 5;
 constexpr const char* kTag = "global_step/sec";
 
 TimerPeriod period_of(const StepCounterOptions& options) {
-  if (!options.every_n_steps && !options.every_n_secs) return {.every_steps = kDefaultSteps};
+  if (!options.every_n_steps && !options.every_n_secs) return {.every_steps = kCounterSteps};
   return {.every_steps = options.every_n_steps, .every_secs = options.every_n_secs};
 }
 

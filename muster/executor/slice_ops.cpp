@@ -11,12 +11,12 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-constexpr std::size_t kFirst[] = {0};
+constexpr std::size_t kFirstInput[] = {0};
 
 Slots slice(const Inputs& inputs) {
   const auto begin = inputs.ints(1);
   const auto sizes = inputs.ints(2);
-  return rearrange(inputs, kFirst, [&](const Tensors& in) {
+  return rearrange(inputs, kFirstInput, [&](const Tensors& in) {
     at::Tensor out = in[0];
     if (static_cast<std::int64_t>(begin.size()) != out.dim() || sizes.size() != begin.size()) {
       throw InvalidArgument("a slice of {} needs as many starts and sizes as axes",
@@ -125,7 +125,7 @@ Kernel strided_slice(const KernelContext& context) {
       throw InvalidArgument("{} starts, {} ends and {} strides", bounds.begin.size(),
                             bounds.end.size(), bounds.strides.size());
     }
-    return rearrange(inputs, kFirst,
+    return rearrange(inputs, kFirstInput,
                      [&](const Tensors& in) { return Tensors{strided(in[0], masks, bounds)}; });
   };
 }
@@ -187,7 +187,7 @@ Kernel gather(const KernelContext& context) {
   return [batch_dims](const Inputs& inputs) {
     const auto axis = inputs.size() > 2 ? inputs.integer(2) : 0;
     const at::Tensor indices = inputs.host_tensor(1);
-    return rearrange(inputs, kFirst, [&](const Tensors& in) {
+    return rearrange(inputs, kFirstInput, [&](const Tensors& in) {
       const auto from = positive_axis(axis, in[0].dim());
       return Tensors{batch_dims == 0 ? gather_along(in[0], indices, from)
                                      : gather_in_batches(in[0], indices, from, batch_dims)};
@@ -197,7 +197,7 @@ Kernel gather(const KernelContext& context) {
 
 Slots reverse(const Inputs& inputs) {
   auto axes = inputs.ints(1);
-  return rearrange(inputs, kFirst, [&](const Tensors& in) {
+  return rearrange(inputs, kFirstInput, [&](const Tensors& in) {
     for (auto& axis : axes) axis = positive_axis(axis, in[0].dim());
     return Tensors{in[0].flip(axes)};
   });
@@ -235,7 +235,7 @@ std::vector<std::int64_t> rows_and_rest(at::IntArrayRef sizes, std::int64_t dept
 Slots gather_nd(const Inputs& inputs) {
   const at::Tensor indices = inputs.host_tensor(1);
   if (indices.dim() < 1) throw InvalidArgument("input 1 must have an axis");
-  return rearrange(inputs, kFirst, [&](const Tensors& in) {
+  return rearrange(inputs, kFirstInput, [&](const Tensors& in) {
     const at::Tensor places = flat_places(indices, in[0].sizes());
     return Tensors{
         gather_along(in[0].reshape(rows_and_rest(in[0].sizes(), indices.size(-1))), places, 0)};

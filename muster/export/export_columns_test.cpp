@@ -513,7 +513,7 @@ TEST(ExportedColumns, AreToldApartByTheirNames) {
 }
 
 // "hash = StringToHashBucketFast(word)" a line, without variables, constants and the head.
-std::string outline(const graph::GraphDef& graph) {
+std::string columns_outline(const graph::GraphDef& graph) {
   std::string text;
   for (const auto& node : graph.nodes) {
     const bool plain =
@@ -535,7 +535,7 @@ TEST(ExportedColumns, BecomeOperationsOfTensorFlow) {
                                     CsvField::ignored("rest")},
                          .csv = {.strip_blanks = true}}),
       regression_head());
-  EXPECT_EQ(outline(exported.meta().graph), R"(csv_row = Placeholder()
+  EXPECT_EQ(columns_outline(exported.meta().graph), R"(csv_row = Placeholder()
 DecodeCSV/DecodeCSV = DecodeCSV(csv_row, Const, Const_1, Const_1)
 word/StringStrip = StringStrip(DecodeCSV/DecodeCSV:1)
 Shape = Shape(csv_row)

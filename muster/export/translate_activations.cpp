@@ -146,7 +146,7 @@ void threshold(Call& call) {
   x.give(call.node("SelectV2", {above, x.input(), call.scalar(call.number(2))}));
 }
 
-constexpr std::array kTranslations{
+constexpr std::array kActivationsTranslations{
     OpTranslation{"aten::celu", "Elu, Minimum, Relu, Mul, AddV2", celu},
     OpTranslation{"aten::elu", "Elu, or with Minimum, Relu, Mul, AddV2", elu},
     OpTranslation{"aten::gelu", "Erf or Tanh, Square, Mul, AddV2", gelu},
@@ -165,6 +165,6 @@ constexpr std::array kTranslations{
 
 }  // namespace
 
-std::span<const OpTranslation> activation_translations() { return kTranslations; }
+std::span<const OpTranslation> activation_translations() { return kActivationsTranslations; }
 
 }  // namespace muster::exporting

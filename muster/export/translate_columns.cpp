@@ -80,7 +80,7 @@ void lookup(Call& call) {
       {{"T", call.type()}, {"Tidx", DataType::kInt64}, {"Tnumsegments", DataType::kInt32}}));
 }
 
-constexpr std::array kTranslations{
+constexpr std::array kColumnsTranslations{
     OpTranslation{"muster::lookup",
                   "SparseSegmentSumWithNumSegments and its siblings, or GatherV2, Mul, "
                   "UnsortedSegmentSum, DivNoNan",
@@ -89,6 +89,6 @@ constexpr std::array kTranslations{
 
 }  // namespace
 
-std::span<const OpTranslation> column_translations() { return kTranslations; }
+std::span<const OpTranslation> column_translations() { return kColumnsTranslations; }
 
 }  // namespace muster::exporting

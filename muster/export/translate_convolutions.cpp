@@ -168,7 +168,7 @@ constexpr const char* kOperations =
     "Conv2D, DepthwiseConv2dNative or Conv2DBackpropInput, with Pad, Slice, Split, ConcatV2, "
     "BiasAdd where needed";
 
-constexpr std::array kTranslations{
+constexpr std::array kConvolutionsTranslations{
     OpTranslation{"aten::_convolution", kOperations, convolution},
     OpTranslation{"aten::_convolution_mode", kOperations, convolution_mode},
     OpTranslation{"aten::convolution", kOperations, convolution},
@@ -176,6 +176,6 @@ constexpr std::array kTranslations{
 
 }  // namespace
 
-std::span<const OpTranslation> convolution_translations() { return kTranslations; }
+std::span<const OpTranslation> convolution_translations() { return kConvolutionsTranslations; }
 
 }  // namespace muster::exporting

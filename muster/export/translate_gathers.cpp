@@ -105,7 +105,7 @@ void one_hot(Call& call) {
                   {{"T", call.type()}, {"TI", type_of(call, 0)}, {"axis", -1}}));
 }
 
-constexpr std::array kTranslations{
+constexpr std::array kGathersTranslations{
     OpTranslation{"aten::embedding", "GatherV2", embedding},
     OpTranslation{"aten::embedding_bag", "GatherV2, Reshape, Mul, Sum, Mean or Max", embedding_bag},
     OpTranslation{"aten::gather", "GatherV2", gather},
@@ -115,6 +115,6 @@ constexpr std::array kTranslations{
 
 }  // namespace
 
-std::span<const OpTranslation> gather_translations() { return kTranslations; }
+std::span<const OpTranslation> gather_translations() { return kGathersTranslations; }
 
 }  // namespace muster::exporting

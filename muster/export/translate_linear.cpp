@@ -90,7 +90,7 @@ void einsum(Call& call) {
                          {"T", call.type()}}));
 }
 
-constexpr std::array kTranslations{
+constexpr std::array kLinearTranslations{
     OpTranslation{"aten::addmm", "MatMul, BiasAdd or AddV2, Mul", add_product},
     OpTranslation{"aten::baddbmm", "BatchMatMulV2, AddV2, Mul", add_product},
     OpTranslation{"aten::bmm", "BatchMatMulV2", matmul},
@@ -103,6 +103,6 @@ constexpr std::array kTranslations{
 
 }  // namespace
 
-std::span<const OpTranslation> linear_translations() { return kTranslations; }
+std::span<const OpTranslation> linear_translations() { return kLinearTranslations; }
 
 }  // namespace muster::exporting

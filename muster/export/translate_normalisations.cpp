@@ -120,7 +120,7 @@ void instance_norm(Call& call) {
   normalise_groups(call, call.value(0).sizes[1].constant, 1, 2, call.number(7));
 }
 
-constexpr std::array kTranslations{
+constexpr std::array kNormalisationsTranslations{
     OpTranslation{"aten::batch_norm", "FusedBatchNormV3, or Rsqrt, Mul, Sub, AddV2", batch_norm},
     OpTranslation{"aten::group_norm", "Reshape, Mean, SquaredDifference, Rsqrt, Sub, Mul, AddV2",
                   group_norm},
@@ -132,6 +132,6 @@ constexpr std::array kTranslations{
 
 }  // namespace
 
-std::span<const OpTranslation> normalisation_translations() { return kTranslations; }
+std::span<const OpTranslation> normalisation_translations() { return kNormalisationsTranslations; }
 
 }  // namespace muster::exporting

@@ -232,7 +232,7 @@ void interpolate(Call& call) {
   call.give(call.node("AddV2", {from, call.node("Mul", {way, call.operand(2, type)})}));
 }
 
-constexpr std::array kTranslations{
+constexpr std::array kPointwiseTranslations{
     OpTranslation{"aten::__and__", "LogicalAnd", logical<kLogicalAnd>},
     OpTranslation{"aten::__or__", "LogicalOr", logical<kLogicalOr>},
     OpTranslation{"aten::abs", "Abs", unary<kAbs>},
@@ -308,6 +308,6 @@ constexpr std::array kTranslations{
 
 }  // namespace
 
-std::span<const OpTranslation> pointwise_translations() { return kTranslations; }
+std::span<const OpTranslation> pointwise_translations() { return kPointwiseTranslations; }
 
 }  // namespace muster::exporting

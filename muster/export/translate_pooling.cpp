@@ -174,7 +174,7 @@ void upsample_bilinear(Call& call) {
   resize(call, "ResizeBilinear", call.truth(2), !call.truth(2), 3);
 }
 
-constexpr std::array kTranslations{
+constexpr std::array kPoolingTranslations{
     OpTranslation{"aten::adaptive_avg_pool1d", "Mean or AvgPool", adaptive_avg_pool},
     OpTranslation{"aten::adaptive_avg_pool2d", "Mean, AvgPool or BatchMatMulV2", adaptive_avg_pool},
     OpTranslation{"aten::adaptive_max_pool2d", "MaxPool", adaptive_max_pool},
@@ -188,6 +188,6 @@ constexpr std::array kTranslations{
 
 }  // namespace
 
-std::span<const OpTranslation> pooling_translations() { return kTranslations; }
+std::span<const OpTranslation> pooling_translations() { return kPoolingTranslations; }
 
 }  // namespace muster::exporting

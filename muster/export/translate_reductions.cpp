@@ -218,10 +218,10 @@ void argsort(Call& call) {
 }
 
 constexpr char kAll[] = "All", kAny[] = "Any", kArgMax[] = "ArgMax", kArgMin[] = "ArgMin",
-               kMax[] = "Max", kMaximum[] = "Maximum", kMean[] = "Mean", kMin[] = "Min",
-               kMinimum[] = "Minimum", kProd[] = "Prod", kSum[] = "Sum";
+               kMax[] = "Max", kReduceMaximum[] = "Maximum", kMean[] = "Mean", kMin[] = "Min",
+               kReduceMinimum[] = "Minimum", kProd[] = "Prod", kSum[] = "Sum";
 
-constexpr std::array kTranslations{
+constexpr std::array kReductionsTranslations{
     OpTranslation{"aten::all", "All", reduction<kAll>},
     OpTranslation{"aten::amax", "Max", reduction<kMax>},
     OpTranslation{"aten::amin", "Min", reduction<kMin>},
@@ -233,10 +233,10 @@ constexpr std::array kTranslations{
     OpTranslation{"aten::linalg_vector_norm", "Square or Abs, Sum, Sqrt", norm},
     OpTranslation{"aten::logsumexp", "Max, Sub, Exp, Sum, Log, AddV2", logsumexp},
     OpTranslation{"aten::max", "Max, ArgMax, ExpandDims, or Maximum",
-                  extreme<kMax, kArgMax, kMaximum>},
+                  extreme<kMax, kArgMax, kReduceMaximum>},
     OpTranslation{"aten::mean", "Mean", reduction<kMean>},
     OpTranslation{"aten::min", "Min, ArgMin, ExpandDims, or Minimum",
-                  extreme<kMin, kArgMin, kMinimum>},
+                  extreme<kMin, kArgMin, kReduceMinimum>},
     OpTranslation{"aten::norm", "Square or Abs, Sum, Sqrt", norm},
     OpTranslation{"aten::prod", "Prod", reduction<kProd>},
     OpTranslation{"aten::sort", "Neg, TopKV2, Cast", sort},
@@ -248,6 +248,6 @@ constexpr std::array kTranslations{
 
 }  // namespace
 
-std::span<const OpTranslation> reduction_translations() { return kTranslations; }
+std::span<const OpTranslation> reduction_translations() { return kReductionsTranslations; }
 
 }  // namespace muster::exporting

@@ -330,7 +330,7 @@ void movedim(Call& call) {
   call.to.set_permuted(call.result_id(), call.id(0), axes);
 }
 
-constexpr std::array kTranslations{
+constexpr std::array kShapeTranslations{
     OpTranslation{"aten::_pad_enum", "Pad or PadV2", pad_with_number},
     OpTranslation{"aten::arange", "Const or Range", arange},
     OpTranslation{"aten::cat", "ConcatV2", cat},
@@ -375,6 +375,6 @@ constexpr std::array kTranslations{
 
 }  // namespace
 
-std::span<const OpTranslation> shape_translations() { return kTranslations; }
+std::span<const OpTranslation> shape_translations() { return kShapeTranslations; }
 
 }  // namespace muster::exporting

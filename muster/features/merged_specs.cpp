@@ -18,7 +18,7 @@ bool same_spec(const FeatureSpec& left, const FeatureSpec& right) {
   return std::get<VarLen>(left).kind == std::get<VarLen>(right).kind;
 }
 
-std::string describe(const FeatureSpec& spec) {
+std::string describe_spec(const FeatureSpec& spec) {
   if (const auto* fixed = std::get_if<FixedLen>(&spec)) {
     return fmt::format("{} of the fixed shape [{}] {}", name_of(fixed->kind),
                        fmt::join(fixed->shape, ", "),
@@ -40,7 +40,7 @@ void MergedSpecs::add(const FeatureSpecs& specs, const std::string& column) {
       throw InvalidArgument(
           "the columns \"{}\" and \"{}\" disagree about the feature \"{}\": {} or {}",
           columns_[static_cast<std::size_t>(known - specs_.begin())], column, key,
-          describe(known->second), describe(spec));
+          describe_spec(known->second), describe_spec(spec));
     }
   }
 }

@@ -13,28 +13,28 @@ namespace {
 
 constexpr std::string_view kRestoreOp = "RestoreV2";
 
-using Nodes = std::unordered_map<std::string_view, const NodeDef*>;
+using NodesByName = std::unordered_map<std::string_view, const NodeDef*>;
 
-Nodes nodes_of(const GraphDef& graph) {
-  Nodes nodes;
+NodesByName nodes_of(const GraphDef& graph) {
+  NodesByName nodes;
   for (const NodeDef& node : graph.nodes) nodes.emplace(node.name, &node);
   return nodes;
 }
 
-const NodeDef& find_node(const Nodes& nodes, std::string_view input) {
+const NodeDef& find_node(const NodesByName& nodes, std::string_view input) {
   const auto found = nodes.find(parse_input(input).node);
   if (found == nodes.end()) throw InvalidArgument("the graph's saver lacks the node '{}'", input);
   return *found->second;
 }
 
-const NodeDef& input_node(const Nodes& nodes, const NodeDef& node, std::size_t index) {
+const NodeDef& input_node(const NodesByName& nodes, const NodeDef& node, std::size_t index) {
   if (index < node.inputs.size()) return find_node(nodes, node.inputs[index]);
   throw InvalidArgument("node {} of the graph's saver has only {} inputs", node.name,
                         node.inputs.size());
 }
 
 // What runs when `root` runs, itself included, in the order in which it is found.
-std::vector<const NodeDef*> ancestors(const Nodes& nodes, const NodeDef& root) {
+std::vector<const NodeDef*> ancestors(const NodesByName& nodes, const NodeDef& root) {
   std::vector<const NodeDef*> all{&root};
   std::set<const NodeDef*> seen{&root};
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -46,7 +46,7 @@ std::vector<const NodeDef*> ancestors(const Nodes& nodes, const NodeDef& root) {
   return all;
 }
 
-std::vector<std::string> constant_strings(const Nodes& nodes, const NodeDef& node,
+std::vector<std::string> constant_strings(const NodesByName& nodes, const NodeDef& node,
                                           std::size_t input) {
   const NodeDef& constant = input_node(nodes, node, input);
   if (constant.op != "Const") {
@@ -57,7 +57,7 @@ std::vector<std::string> constant_strings(const Nodes& nodes, const NodeDef& nod
 }
 
 // The output of a RestoreV2 that an assignment takes its value from.
-std::optional<std::pair<const NodeDef*, std::size_t>> restored_value(const Nodes& nodes,
+std::optional<std::pair<const NodeDef*, std::size_t>> restored_value(const NodesByName& nodes,
                                                                      const NodeDef& assign) {
   const NodeDef* node = &assign;
   std::size_t input = 1;
@@ -76,7 +76,7 @@ std::optional<std::pair<const NodeDef*, std::size_t>> restored_value(const Nodes
 using Outputs = std::map<std::pair<const NodeDef*, std::size_t>, const NodeDef*>;
 
 // The variables that the outputs of RestoreV2 are assigned to.
-Outputs assigned_variables(const Nodes& nodes, const std::vector<const NodeDef*>& all) {
+Outputs assigned_variables(const NodesByName& nodes, const std::vector<const NodeDef*>& all) {
   Outputs assigned;
   for (const NodeDef* node : all) {
     if (node->op != "AssignVariableOp" && node->op != "Assign") continue;
@@ -87,7 +87,7 @@ Outputs assigned_variables(const Nodes& nodes, const std::vector<const NodeDef*>
   return assigned;
 }
 
-void add_variables(const Nodes& nodes, const NodeDef& restore, const Outputs& assigned,
+void add_variables(const NodesByName& nodes, const NodeDef& restore, const Outputs& assigned,
                    std::map<std::string, RestoredVariable>& variables) {
   const auto names = constant_strings(nodes, restore, 1);
   const auto slices = constant_strings(nodes, restore, 2);
@@ -176,7 +176,7 @@ MetaGraph read_inference_graph(const Path& model_dir, const GraphLimits& limits)
 
 std::vector<RestoredVariable> restored_variables(const MetaGraph& meta) {
   if (!meta.saver || meta.saver->restore_op.empty()) return {};
-  const Nodes nodes = nodes_of(meta.graph);
+  const NodesByName nodes = nodes_of(meta.graph);
   const auto all = ancestors(nodes, find_node(nodes, meta.saver->restore_op));
   const Outputs assigned = assigned_variables(nodes, all);
   std::map<std::string, RestoredVariable> variables;

@@ -163,13 +163,13 @@ Attrs checked_attrs(const NodeDef& node, const OpDef& op) {
 
 // ------------------------------------------------------------------------------------- inputs
 
-struct Output {
+struct OpOutput {
   std::string name;
   std::vector<DataType> types;
 };
 
 struct Source {
-  std::vector<Output> outputs;
+  std::vector<OpOutput> outputs;
 };
 using Sources = std::unordered_map<std::string_view, Source>;
 
@@ -178,7 +178,7 @@ DataType type_from(const Sources& sources, std::string_view input) {
   const auto found = sources.find(ref.node);
   if (found == sources.end()) throw InvalidArgument("there is no node for '{}'", input);
   auto index = static_cast<std::size_t>(ref.index);
-  for (const Output& output : found->second.outputs) {
+  for (const OpOutput& output : found->second.outputs) {
     if (!ref.output.empty() && ref.output != output.name) continue;
     if (index < output.types.size()) return output.types[index];
     index -= output.types.size();

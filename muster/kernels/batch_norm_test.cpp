@@ -7,12 +7,12 @@
 namespace muster::kernels {
 namespace {
 
-const std::vector<std::vector<std::int64_t>> kShapes{
+const std::vector<std::vector<std::int64_t>> kNormShapes{
     {5, 3, 4, 7}, {128, 130}, {9, 65, 1, 1}, {3, 2, 17}, {1, 4, 3, 3}};
 
 TEST(BatchNorm, GivesTheOutputStatisticsAndGradientsOfLibtorchInDoublePrecision) {
   torch::manual_seed(1);
-  for (const auto& shape : kShapes) {
+  for (const auto& shape : kNormShapes) {
     const std::int64_t channels = shape[1];
     const auto x = torch::randn(shape) * 3 + 100;
     const auto weight = torch::rand({channels}) + 0.5, bias = torch::randn({channels});
@@ -54,7 +54,7 @@ TEST(BatchNorm, WorksWithoutWeightsAndRunningStatistics) {
 // libtorch's own changes bits with the number of threads for [batch, channels].
 TEST(BatchNorm, GivesTheSameBitsForAnyNumberOfThreads) {
   torch::manual_seed(2);
-  for (const auto& shape : kShapes) {
+  for (const auto& shape : kNormShapes) {
     const auto x = torch::randn(shape), gradient = torch::randn(shape);
     const auto run = [&] {
       const auto [y, mean, inverse] = batch_norm(x, {}, {}, {}, {}, 0.1, 1e-5);

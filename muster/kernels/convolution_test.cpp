@@ -9,12 +9,12 @@
 namespace muster::kernels {
 namespace {
 
-struct Case {
+struct ConvolutionCase {
   std::int64_t batch, channels, height, width, outputs, kernel_height, kernel_width, stride,
       padding;
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& c) {
+std::ostream& operator<<(std::ostream& out, const ConvolutionCase& c) {
   return out << c.batch << "x" << c.channels << "x" << c.height << "x" << c.width << " to "
              << c.outputs << ", kernel " << c.kernel_height << "x" << c.kernel_width << ", stride "
              << c.stride << ", padding " << c.padding;
@@ -22,15 +22,16 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 
 // Real layers, and edges: odd sizes, kernels as large as the image, strides beyond the kernel, rows
 // and columns that no weight reaches.
-constexpr Case kCases[] = {{2, 1, 28, 28, 32, 3, 3, 1, 1},  {2, 32, 14, 14, 64, 3, 3, 1, 1},
-                           {2, 16, 32, 32, 16, 3, 3, 1, 1}, {3, 16, 8, 8, 32, 3, 3, 2, 1},
-                           {2, 3, 13, 9, 5, 5, 3, 2, 2},    {2, 5, 9, 7, 6, 1, 1, 2, 0},
-                           {1, 3, 11, 12, 9, 7, 7, 3, 1},   {1, 4, 6, 5, 5, 2, 3, 1, 0},
-                           {2, 2, 5, 5, 3, 5, 5, 1, 0},     {1, 17, 4, 3, 1, 2, 2, 3, 1},
-                           {1, 1, 1, 1, 1, 3, 3, 1, 1}};
+constexpr ConvolutionCase kConvolutionCases[] = {
+    {2, 1, 28, 28, 32, 3, 3, 1, 1},  {2, 32, 14, 14, 64, 3, 3, 1, 1},
+    {2, 16, 32, 32, 16, 3, 3, 1, 1}, {3, 16, 8, 8, 32, 3, 3, 2, 1},
+    {2, 3, 13, 9, 5, 5, 3, 2, 2},    {2, 5, 9, 7, 6, 1, 1, 2, 0},
+    {1, 3, 11, 12, 9, 7, 7, 3, 1},   {1, 4, 6, 5, 5, 2, 3, 1, 0},
+    {2, 2, 5, 5, 3, 5, 5, 1, 0},     {1, 17, 4, 3, 1, 2, 2, 3, 1},
+    {1, 1, 1, 1, 1, 3, 3, 1, 1}};
 
 struct Tensors {
-  explicit Tensors(const Case& c)
+  explicit Tensors(const ConvolutionCase& c)
       : input(torch::randn({c.batch, c.channels, c.height, c.width})),
         weight(torch::randn({c.outputs, c.channels, c.kernel_height, c.kernel_width})),
         bias(torch::randn({c.outputs})),
@@ -46,7 +47,7 @@ bool close(const at::Tensor& ours, const at::Tensor& theirs) {
 
 TEST(Convolution, GivesTheOutputAndGradientsOfLibtorchInDoublePrecision) {
   torch::manual_seed(1);
-  for (const Case& c : kCases) {
+  for (const ConvolutionCase& c : kConvolutionCases) {
     const Tensors t(c);
     const auto leaf = [](const at::Tensor& tensor) {
       return tensor.to(torch::kDouble).requires_grad_(true);

@@ -20,12 +20,12 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& i
 }
 
 // Edges of tiles and of blocks of depth, single rows, and shapes of real layers.
-constexpr Sizes kShapes[] = {{1, 1, 1},     {8, 12, 4},     {7, 13, 257},  {9, 11, 256},
-                             {40, 100, 66}, {193, 25, 300}, {3, 500, 600}, {129, 1, 512}};
+constexpr Sizes kProductShapes[] = {{1, 1, 1},     {8, 12, 4},     {7, 13, 257},  {9, 11, 256},
+                                    {40, 100, 66}, {193, 25, 300}, {3, 500, 600}, {129, 1, 512}};
 
 TEST(Gemm, MultipliesLikeDoublePrecision) {
   torch::manual_seed(1);
-  for (const auto& [m, n, k] : kShapes) {
+  for (const auto& [m, n, k] : kProductShapes) {
     const auto a = torch::randn({m, k});
     const auto b = torch::randn({k, n});
     const auto wanted = torch::mm(a.to(torch::kDouble), b.to(torch::kDouble)).to(torch::kFloat);
@@ -35,7 +35,7 @@ TEST(Gemm, MultipliesLikeDoublePrecision) {
 
 TEST(Gemm, TakesTransposedMatricesWithTheSameBits) {
   torch::manual_seed(2);
-  for (const auto& [m, n, k] : kShapes) {
+  for (const auto& [m, n, k] : kProductShapes) {
     const auto a = torch::randn({m, k});
     const auto b = torch::randn({k, n});
     const auto wanted = product(a, b);

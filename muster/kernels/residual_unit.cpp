@@ -17,7 +17,7 @@ namespace {
 
 // What every processor has; the products are in tiles_*.cpp.
 typedef float Vector __attribute__((vector_size(16), aligned(4), may_alias));
-constexpr std::int64_t kLanes = kTapLanes;
+constexpr std::int64_t kUnitLanes = kTapLanes;
 
 inline Vector load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
 inline void store(float* to, Vector value) { *reinterpret_cast<Vector*>(to) = value; }
@@ -61,7 +61,7 @@ struct Planes {
   template <typename Body>
   void for_pixels(Body body) const {
     for (std::int64_t y = 0; y < height; ++y) {
-      for (std::int64_t x = 0; x < width; x += kLanes) body(y * width + x, y * columns + x);
+      for (std::int64_t x = 0; x < width; x += kUnitLanes) body(y * width + x, y * columns + x);
     }
   }
 
@@ -98,11 +98,11 @@ struct ImageSums {
 void note_moments(const Planes& planes, const float* image_channel, std::int64_t image,
                   std::int64_t channel, ImageSums& moments) {
   Vector sum = splat(0);
-  for (std::int64_t i = 0; i < planes.pixels(); i += kLanes) sum += load(image_channel + i);
+  for (std::int64_t i = 0; i < planes.pixels(); i += kUnitLanes) sum += load(image_channel + i);
   const double image_sum = total(sum);
   const Vector center = splat(static_cast<float>(image_sum / static_cast<double>(planes.pixels())));
   Vector squares = splat(0);
-  for (std::int64_t i = 0; i < planes.pixels(); i += kLanes) {
+  for (std::int64_t i = 0; i < planes.pixels(); i += kUnitLanes) {
     const Vector difference = load(image_channel + i) - center;
     squares += difference * difference;
   }
@@ -111,7 +111,7 @@ void note_moments(const Planes& planes, const float* image_channel, std::int64_t
 }
 
 /// y = (x - mean) * scale + shift. Taking the mean off first keeps its digits.
-struct Line {
+struct UnitLine {
   Vector mean, scale, shift;
   Vector at(Vector x) const { return (x - mean) * scale + shift; }
 };
@@ -124,7 +124,7 @@ class Lines {
         gamma_(layer.gamma.data_ptr<float>()),
         beta_(layer.beta.data_ptr<float>()) {}
 
-  Line of(std::int64_t c) const {
+  UnitLine of(std::int64_t c) const {
     return {splat(mean_[c]), splat(inverse_[c] * gamma_[c]), splat(beta_[c])};
   }
 
@@ -135,7 +135,8 @@ class Lines {
   const float* beta_;
 };
 
-void update(const at::Tensor& running, std::int64_t channel, double value, double momentum) {
+void update_running(const at::Tensor& running, std::int64_t channel, double value,
+                    double momentum) {
   float& place = running.data_ptr<float>()[channel];
   place = static_cast<float>(momentum * value + (1 - momentum) * place);
 }
@@ -158,19 +159,20 @@ void finish_moments(const Planes& planes, const ImageSums& moments,
     images.mean.data_ptr<float>()[c] = static_cast<float>(mean);
     images.inverse_deviation.data_ptr<float>()[c] =
         static_cast<float>(1 / std::sqrt(variance + layer.epsilon));
-    update(layer.running_mean, c, mean, layer.momentum);
-    update(layer.running_variance, c, variance * count / std::max(count - 1, 1.0), layer.momentum);
+    update_running(layer.running_mean, c, mean, layer.momentum);
+    update_running(layer.running_variance, c, variance * count / std::max(count - 1, 1.0),
+                   layer.momentum);
   }
 }
 
 /// dx = scale * (dy - offset - slope * (x - mean)).
-struct GradientLine {
+struct UnitGradientLine {
   Vector scale, offset, slope, mean;
   Vector at(Vector dy, Vector x) const { return scale * (dy - offset - slope * (x - mean)); }
 };
 
 struct GradientLines {
-  GradientLine of(std::int64_t c) const {
+  UnitGradientLine of(std::int64_t c) const {
     const auto i = static_cast<std::size_t>(c);
     return {splat(scale[i]), splat(offset[i]), splat(slope[i]), splat(mean[i])};
   }
@@ -218,9 +220,9 @@ using Source = Images<const float>;
 using Target = Images<float>;
 
 /// A thread's memory, divided up in the order in which parts are asked for.
-class Memory {
+class UnitMemory {
  public:
-  explicit Memory(std::int64_t floats) {
+  explicit UnitMemory(std::int64_t floats) {
     thread_local Scratch scratch;
     next_ = scratch.floats(static_cast<std::size_t>(floats));
   }
@@ -286,7 +288,7 @@ at::Tensor convolve_images(const Planes& planes, std::int64_t batch, const at::T
   const std::int64_t image_floats = planes.floats_of(channels);
   const std::int64_t result_floats = tiles().rows * padded_length(planes.length());
   at::parallel_for(0, batch, 1, [&](std::int64_t begin, std::int64_t end) {
-    Memory memory(image_floats + result_floats);
+    UnitMemory memory(image_floats + result_floats);
     float* const image = memory.take_zeros(image_floats);
     float* const results = memory.take(result_floats);
     for (std::int64_t n = begin; n < end; ++n) {
@@ -306,17 +308,17 @@ at::Tensor convolve_images(const Planes& planes, std::int64_t batch, const at::T
 }
 
 /// The gradient of a convolution's weights over a few images.
-class WeightGradient {
+class UnitWeightGradient {
  public:
-  WeightGradient(const Planes& planes, std::int64_t outputs, std::int64_t channels,
-                 std::int64_t images)
+  UnitWeightGradient(const Planes& planes, std::int64_t outputs, std::int64_t channels,
+                     std::int64_t images)
       : planes_(planes),
         outputs_(outputs),
         channels_(channels),
         images_(images),
         panels_(at::divup(outputs, tiles().tap_rows)) {}
 
-  /// Memory for the images' gradients as add() reads them: [panel of outputs][image], and there
+  /// UnitMemory for the images' gradients as add() reads them: [panel of outputs][image], and there
   /// vectors of all outputs of the panel side by side.
   std::int64_t gradient_floats() const { return panels_ * images_ * panel_floats(); }
 
@@ -407,7 +409,7 @@ at::Tensor convolution_backward(const Planes& planes, std::int64_t batch, const 
         return weights[(k / kKernel * channels + c) * kKernel + kKernel - 1 - k % kKernel];
       });
   const std::int64_t at_once = images_at_once(planes);
-  const WeightGradient weight_gradient(planes, outputs, channels, at_once);
+  const UnitWeightGradient weight_gradient(planes, outputs, channels, at_once);
   const std::int64_t share_count = at::divup(batch, kImagesOfShare);
   std::vector<float> shares(static_cast<std::size_t>(share_count * weight.numel()));
   const std::int64_t plane_floats = planes.floats_of(outputs);
@@ -417,7 +419,7 @@ at::Tensor convolution_backward(const Planes& planes, std::int64_t batch, const 
   const std::int64_t channel_step = planes.floats * at_once;
   const std::int64_t result_floats = tiles().rows * padded_length(planes.length());
   at::parallel_for(0, share_count, 1, [&](std::int64_t begin, std::int64_t end) {
-    Memory memory(plane_floats + gradient_floats + image_floats + result_floats);
+    UnitMemory memory(plane_floats + gradient_floats + image_floats + result_floats);
     float* const gradient_planes = memory.take_zeros(plane_floats);
     float* const gradients = memory.take_zeros(gradient_floats);
     float* const images = memory.take_zeros(image_floats);
@@ -473,7 +475,7 @@ auto plain(const Source& source) {
 auto normalised_and_active(const Source& source, const Lines& lines) {
   return [source, lines](std::int64_t n, std::int64_t c) {
     const float* const from = source.at(n, c);
-    const Line line = lines.of(c);
+    const UnitLine line = lines.of(c);
     return [from, line](std::int64_t i) { return relu(line.at(load(from + i))); };
   };
 }
@@ -485,7 +487,7 @@ auto through_relu_and_norm(const Source& gradient, const Source& output, const S
     const float* const dy = gradient.at(n, c);
     const float* const y = output.at(n, c);
     const float* const x = convolved.at(n, c);
-    const GradientLine line = lines.of(c);
+    const UnitGradientLine line = lines.of(c);
     return [=](std::int64_t i) {
       return line.at(where_active(load(y + i), load(dy + i)), load(x + i));
     };
@@ -496,7 +498,7 @@ auto through_norm(const Source& gradient, const Source& convolved, const Gradien
   return [gradient, convolved, &lines](std::int64_t n, std::int64_t c) {
     const float* const dy = gradient.at(n, c);
     const float* const x = convolved.at(n, c);
-    const GradientLine line = lines.of(c);
+    const UnitGradientLine line = lines.of(c);
     return [=](std::int64_t i) { return line.at(load(dy + i), load(x + i)); };
   };
 }
@@ -524,7 +526,7 @@ ImageSums sums_behind_relu(const at::Tensor& output_gradient, const at::Tensor& 
     const float* const x = convolved.at(n, c);
     const Vector mean = splat(means[c]);
     Vector sum = splat(0), product = splat(0);
-    for (std::int64_t i = 0; i < planes.pixels(); i += kLanes) {
+    for (std::int64_t i = 0; i < planes.pixels(); i += kUnitLanes) {
       const Vector g = where_active(load(y + i), load(dy + i));
       sum += g;
       product += g * (load(x + i) - mean);
@@ -587,9 +589,9 @@ at::Tensor add_shortcut(const at::Tensor& input, const NormalisedConvolution& la
   for_images_and_channels(output, [&](std::int64_t n, std::int64_t c) {
     const float* const x = convolved.at(n, c);
     float* const y = to.at(n, c);
-    const Line line = lines.of(c);
+    const UnitLine line = lines.of(c);
     const auto write = [&](auto shortcut_at) {
-      for (std::int64_t i = 0; i < planes.pixels(); i += kLanes) {
+      for (std::int64_t i = 0; i < planes.pixels(); i += kUnitLanes) {
         store(y + i, relu(line.at(load(x + i)) + shortcut_at(i)));
       }
     };
@@ -632,7 +634,7 @@ at::Tensor strided_backward(at::Tensor gradient, const at::Tensor& output_gradie
   for_images_and_channels(gradient, [&](std::int64_t n, std::int64_t c) {
     const auto pixels = gradient_at(n, c);
     float* const to = target.at(n, c);
-    for (std::int64_t i = 0; i < planes.pixels(); i += kLanes) store(to + i, pixels(i));
+    for (std::int64_t i = 0; i < planes.pixels(); i += kUnitLanes) store(to + i, pixels(i));
   });
   auto [input_gradient, weight_gradient, none] =
       convolve_backward(gradient, input, layer.weight, strided(stride), {true, true, false});
@@ -663,7 +665,7 @@ NormalisedImages normalised_images(const at::Tensor& like, const NormalisedConvo
 bool residual_unit_takes(const at::Tensor& input, std::int64_t stride) {
   return input.dim() == 4 && input.device().is_cpu() && input.scalar_type() == at::kFloat &&
          input.is_contiguous() && input.numel() > 0 && (stride == 1 || stride == 2) &&
-         input.size(2) % stride == 0 && input.size(3) % (stride * kLanes) == 0;
+         input.size(2) % stride == 0 && input.size(3) % (stride * kUnitLanes) == 0;
 }
 
 LayerForward normalised_layer(const at::Tensor& input, const NormalisedConvolution& layer) {
@@ -677,7 +679,7 @@ LayerForward normalised_layer(const at::Tensor& input, const NormalisedConvoluti
   for_images_and_channels(forward.output, [&](std::int64_t n, std::int64_t c) {
     const auto pixels = pixels_of(n, c);
     float* const to = target.at(n, c);
-    for (std::int64_t i = 0; i < planes.pixels(); i += kLanes) store(to + i, pixels(i));
+    for (std::int64_t i = 0; i < planes.pixels(); i += kUnitLanes) store(to + i, pixels(i));
   });
   return forward;
 }

@@ -12,20 +12,20 @@
 namespace muster::kernels {
 namespace {
 
-struct Case {
+struct UnitCase {
   std::int64_t batch, channels, outputs, height, width, stride;
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& c) {
+std::ostream& operator<<(std::ostream& out, const UnitCase& c) {
   return out << c.batch << "x" << c.channels << "x" << c.height << "x" << c.width << " to "
              << c.outputs << ", stride " << c.stride;
 }
 
 // The units of the residual network, and edges: odd numbers of channels, one more than fits on both
 // sides, small images, more images than one share of a weight's gradient has.
-constexpr Case kCases[] = {{2, 16, 16, 32, 32, 1}, {9, 32, 32, 16, 16, 1}, {2, 64, 64, 8, 8, 1},
-                           {3, 16, 32, 32, 32, 2}, {17, 5, 7, 4, 4, 1},    {2, 3, 6, 6, 8, 2},
-                           {1, 1, 2, 1, 4, 1},     {2, 4, 4, 3, 12, 1}};
+constexpr UnitCase kUnitCases[] = {
+    {2, 16, 16, 32, 32, 1}, {9, 32, 32, 16, 16, 1}, {2, 64, 64, 8, 8, 1}, {3, 16, 32, 32, 32, 2},
+    {17, 5, 7, 4, 4, 1},    {2, 3, 6, 6, 8, 2},     {1, 1, 2, 1, 4, 1},   {2, 4, 4, 3, 12, 1}};
 
 NormalisedConvolution random_layer(std::int64_t channels, std::int64_t outputs) {
   return {.weight = torch::randn({outputs, channels, 3, 3}),
@@ -37,7 +37,7 @@ NormalisedConvolution random_layer(std::int64_t channels, std::int64_t outputs) 
           .epsilon = 1e-3};
 }
 
-at::Tensor random_images(const Case& c) {
+at::Tensor random_images(const UnitCase& c) {
   // Far from zero: variances that lose digits would show.
   return torch::randn({c.batch, c.channels, c.height, c.width}) + 3;
 }
@@ -63,35 +63,35 @@ at::Tensor normalised(const at::Tensor& x, const NormalisedConvolution& layer,
                         /*training=*/true, layer.momentum, layer.epsilon, /*cudnn_enabled=*/false);
 }
 
-at::Tensor shortcut(const at::Tensor& x, const Case& c) {
+at::Tensor shortcut(const at::Tensor& x, const UnitCase& c) {
   const auto more = c.outputs - c.channels;
   return at::constant_pad_nd(at::avg_pool2d(x, c.stride, c.stride),
                              {0, 0, 0, 0, more / 2, more - more / 2});
 }
 
 void expect_close(const at::Tensor& ours, const at::Tensor& theirs, const char* what,
-                  const Case& c) {
+                  const UnitCase& c) {
   const double scale = std::max(theirs.abs().max().item<double>(), 1.0);
   EXPECT_LT((ours.to(torch::kDouble) - theirs).abs().max().item<double>(), 1e-5 * scale)
       << what << " of " << c;
 }
 
 void expect_close(const NormalisedGradients& ours, const NormalisedConvolution& theirs,
-                  const Case& c) {
+                  const UnitCase& c) {
   expect_close(ours.weight, theirs.weight.grad(), "weight's gradient", c);
   expect_close(ours.gamma, theirs.gamma.grad(), "gamma's gradient", c);
   expect_close(ours.beta, theirs.beta.grad(), "beta's gradient", c);
 }
 
 void expect_equal_statistics(const NormalisedConvolution& ours, const NormalisedConvolution& theirs,
-                             const Case& c) {
+                             const UnitCase& c) {
   expect_close(ours.running_mean, theirs.running_mean, "running mean", c);
   expect_close(ours.running_variance, theirs.running_variance, "running variance", c);
 }
 
 TEST(ResidualUnit, GivesTheOutputAndGradientsOfLibtorchInDoublePrecision) {
   torch::manual_seed(1);
-  for (const Case& c : kCases) {
+  for (const UnitCase& c : kUnitCases) {
     const auto x = random_images(c);
     ASSERT_TRUE(residual_unit_takes(x, c.stride)) << c;
     const auto first = random_layer(c.channels, c.outputs);
@@ -118,7 +118,7 @@ TEST(ResidualUnit, GivesTheOutputAndGradientsOfLibtorchInDoublePrecision) {
 
 TEST(NormalisedLayer, GivesTheOutputAndGradientsOfLibtorchInDoublePrecision) {
   torch::manual_seed(2);
-  for (const Case& c : {Case{9, 3, 16, 8, 8, 1}, Case{2, 5, 3, 3, 4, 1}}) {
+  for (const UnitCase& c : {UnitCase{9, 3, 16, 8, 8, 1}, UnitCase{2, 5, 3, 3, 4, 1}}) {
     const auto x = random_images(c);
     const auto layer = random_layer(c.channels, c.outputs);
     const auto input = x.to(torch::kDouble).requires_grad_(true);
@@ -141,7 +141,7 @@ TEST(NormalisedLayer, GivesTheOutputAndGradientsOfLibtorchInDoublePrecision) {
 
 TEST(ResidualUnit, GivesTheSameBitsForAnyNumberOfThreads) {
   torch::manual_seed(3);
-  for (const Case& c : {Case{19, 16, 16, 8, 8, 1}, Case{19, 4, 9, 8, 8, 2}}) {
+  for (const UnitCase& c : {UnitCase{19, 16, 16, 8, 8, 1}, UnitCase{19, 4, 9, 8, 8, 2}}) {
     const auto x = random_images(c);
     const auto first = random_layer(c.channels, c.outputs);
     const auto second = random_layer(c.outputs, c.outputs);
@@ -163,7 +163,7 @@ TEST(ResidualUnit, GivesTheSameBitsForAnyNumberOfThreads) {
 }
 
 TEST(ResidualUnit, KeepsNotANumber) {
-  const Case c{2, 4, 4, 4, 4, 1};
+  const UnitCase c{2, 4, 4, 4, 4, 1};
   auto x = random_images(c);
   x[1][2][3][3] = std::numeric_limits<float>::quiet_NaN();
   const auto first = random_layer(4, 4), second = random_layer(4, 4);

@@ -17,7 +17,7 @@
 namespace muster::launch {
 namespace {
 
-constexpr std::chrono::milliseconds kNap{20};
+constexpr std::chrono::milliseconds kGuardNap{20};
 constexpr int kPipe = STDERR_FILENO + 1;
 
 bool has_members(pid_t group) { return ::kill(-group, 0) == 0; }
@@ -36,7 +36,7 @@ void end_groups(std::set<pid_t> groups, std::chrono::milliseconds grace) {
   while (!groups.empty() && !deadline.expired()) {
     ask_leftovers(groups, asked);
     std::erase_if(groups, [](pid_t group) { return !has_members(group); });
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(kGuardNap);
   }
   for (const pid_t group : groups) ::kill(-group, SIGKILL);
 }

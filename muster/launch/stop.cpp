@@ -13,7 +13,7 @@
 namespace muster::launch {
 namespace {
 
-constexpr std::chrono::milliseconds kNap{20};
+constexpr std::chrono::milliseconds kStopNap{20};
 constexpr std::string_view kEnding = ".pid";
 constexpr std::string_view kLauncher = "launch";
 
@@ -51,7 +51,7 @@ std::vector<Found> find_all(const Path& folder) {
 bool wait_for_end(const ProcessIdentity& process, const Deadline& deadline) {
   while (is_alive(process)) {
     if (deadline.expired()) return false;
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(kStopNap);
   }
   return true;
 }

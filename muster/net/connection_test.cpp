@@ -34,8 +34,8 @@ using testing::message_of;
 using testing::RawTcp;
 using testing::RawTcpServer;
 
-const Identity kServer{.task = "ps:0", .run_id = "run-a", .secret = "open sesame"};
-const Identity kClient{.task = "worker:1", .run_id = "run-a", .secret = "open sesame"};
+const Identity kConnectionServer{.task = "ps:0", .run_id = "run-a", .secret = "open sesame"};
+const Identity kConnectionClient{.task = "worker:1", .run_id = "run-a", .secret = "open sesame"};
 
 // What a test waits for at most when something is broken.
 Deadline soon() { return Deadline::after(60s); }
@@ -58,10 +58,11 @@ class Pair {
   explicit Pair(const ConnectionOptions& server_options = {},
                 const ConnectionOptions& client_options = {})
       : listener_(
-            "127.0.0.1:0", kServer,
+            "127.0.0.1:0", kConnectionServer,
             [this](std::unique_ptr<Connection> c) { accepted_.set_value(std::move(c)); },
             server_options),
-        client(Connection::connect(listener_.address(), kClient, "test", soon(), client_options)),
+        client(Connection::connect(listener_.address(), kConnectionClient, "test", soon(),
+                                   client_options)),
         server(accepted_.get_future().get()) {}
 
  private:
@@ -248,7 +249,7 @@ TEST(Connection, WhatIsTooLargeToReceiveIsRefusedByNameAndSize) {
 /// Speaks the handshake over plain TCP, so that a test can go on with bytes of its own.
 RawTcp introduced(const std::string& address) {
   RawTcp raw(address);
-  ClientHandshake handshake(kClient, "test", "");
+  ClientHandshake handshake(kConnectionClient, "test", "");
   raw.send(handshake.hello());
   while (handshake.wanted() > 0) raw.send(handshake.take(raw.read(handshake.wanted())));
   EXPECT_TRUE(handshake.proved()) << handshake.reason();
@@ -263,7 +264,7 @@ std::exception_ptr failure_after(std::string_view bytes, Then then = Then::kEnd,
                                  const ConnectionOptions& options = {}) {
   std::promise<std::exception_ptr> failed;
   Listener listener(
-      "127.0.0.1:0", kServer,
+      "127.0.0.1:0", kConnectionServer,
       [&](std::unique_ptr<Connection> connection) {
         try {
           while (connection->receive(soon())) {
@@ -318,13 +319,13 @@ TEST(Connection, AnEndWithoutGoodbyeIsALoss) {
 
 TEST(Connection, AProcessKilledInTheMiddleOfAFrameIsLostByName) {
   Forked process([](const auto& hear) {
-    const auto connection = Connection::connect(hear(), kClient, "test", soon());
+    const auto connection = Connection::connect(hear(), kConnectionClient, "test", soon());
     const std::vector<std::byte> body(64'000'000);
     connection->send(1, "half of it", body, Deadline::never());
     return 0;
   });
   std::promise<std::unique_ptr<Connection>> accepted;
-  Listener listener("127.0.0.1:0", kServer, [&](std::unique_ptr<Connection> connection) {
+  Listener listener("127.0.0.1:0", kConnectionServer, [&](std::unique_ptr<Connection> connection) {
     accepted.set_value(std::move(connection));
   });
   process.tell(listener.address());
@@ -347,10 +348,11 @@ TEST(Connect, WaitsForAListenerThatComesLater) {
     const RawTcpServer reserved;
     address = reserved.address();
   }
-  auto connection = std::async(
-      std::launch::async, [&] { return Connection::connect(address, kClient, "test", soon()); });
+  auto connection = std::async(std::launch::async, [&] {
+    return Connection::connect(address, kConnectionClient, "test", soon());
+  });
   std::promise<std::string> purpose;
-  Listener listener(address, kServer, [&](std::unique_ptr<Connection> accepted) {
+  Listener listener(address, kConnectionServer, [&](std::unique_ptr<Connection> accepted) {
     purpose.set_value(accepted->purpose());
   });
   EXPECT_EQ(connection.get()->peer_task(), "ps:0");
@@ -359,7 +361,7 @@ TEST(Connect, WaitsForAListenerThatComesLater) {
 
 /// What connect() says with these options and half a second.
 std::string connect_error(const std::string& address, const ConnectionOptions& options = {},
-                          const Identity& self = kClient) {
+                          const Identity& self = kConnectionClient) {
   return message_of(
       [&] { Connection::connect(address, self, "test", Deadline::after(500ms), options); });
 }
@@ -373,7 +375,8 @@ TEST(Connect, NamesTheTaskAndTheReasonWhenNobodyIsThere) {
   const std::string message = connect_error(address, {.peer_task = "ps:0"});
   EXPECT_THAT(message, HasSubstr("could not connect to ps:0 at " + address + " within 0."));
   EXPECT_THAT(message, HasSubstr("it is not there (Connection refused)"));
-  EXPECT_THROW(Connection::connect(address, kClient, "test", Deadline::after(1ms)), Unavailable);
+  EXPECT_THROW(Connection::connect(address, kConnectionClient, "test", Deadline::after(1ms)),
+               Unavailable);
   EXPECT_THAT(connect_error("no-such-host.invalid:1"), HasSubstr("cannot be found"));
   EXPECT_THAT(connect_error("no port here"), HasSubstr("not an address: 'no port here'"));
 }
@@ -386,26 +389,27 @@ TEST(Connect, EndsEarlyWhenAskedToStop) {
   }
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_THROW(Connection::connect(address, kClient, "test", soon(), {.stop = stop.get_token()}),
-               Cancelled);
+  EXPECT_THROW(
+      Connection::connect(address, kConnectionClient, "test", soon(), {.stop = stop.get_token()}),
+      Cancelled);
 }
 
 TEST(Connect, RefusalsNameTheirReason) {
   const auto ignore = [](std::unique_ptr<Connection>) {};
-  Identity other_run = kServer;
+  Identity other_run = kConnectionServer;
   other_run.run_id = "run-b";
   Listener of_other_run("127.0.0.1:0", other_run, ignore);
   EXPECT_THAT(connect_error(of_other_run.address()),
               HasSubstr("is ps:0 of run run-b, this is run run-a"));
-  Listener of_ours("127.0.0.1:0", kServer, ignore);
-  Identity other_secret = kClient;
+  Listener of_ours("127.0.0.1:0", kConnectionServer, ignore);
+  Identity other_secret = kConnectionClient;
   other_secret.secret = "open barley";
   EXPECT_THAT(connect_error(of_ours.address(), {}, other_secret), HasSubstr("has another secret"));
   EXPECT_THROW(Connection::connect(of_ours.address(), other_secret, "test", soon()),
                PermissionDenied);
-  EXPECT_THROW(
-      Connection::connect(of_ours.address(), kClient, "test", soon(), {.peer_task = "ps:1"}),
-      FailedPrecondition);
+  EXPECT_THROW(Connection::connect(of_ours.address(), kConnectionClient, "test", soon(),
+                                   {.peer_task = "ps:1"}),
+               FailedPrecondition);
 }
 
 /// What connect() says of a server that answers with these bytes.
@@ -446,7 +450,7 @@ TEST(Connect, ReportsAStallWithItsCause) {
   }
   std::stop_source stop;
   auto connection = std::async(std::launch::async, [&] {
-    Connection::connect(address, kClient, "test", soon(),
+    Connection::connect(address, kConnectionClient, "test", soon(),
                         {.peer_task = "ps:0", .stop = stop.get_token()});
   });
   EXPECT_THAT(seen.get_future().get(),

@@ -7,7 +7,7 @@
 namespace muster::net {
 namespace {
 
-constexpr std::string_view kMagic = "MFRM";
+constexpr std::string_view kFrameMagic = "MFRM";
 constexpr std::uint16_t kVersion = 1;
 
 template <typename Number>
@@ -28,7 +28,8 @@ Number load(const std::byte* from) {
 
 std::array<std::byte, kFrameHeaderBytes> encode(const FrameHeader& header) {
   std::array<std::byte, kFrameHeaderBytes> bytes{};
-  for (std::size_t i = 0; i < kMagic.size(); ++i) bytes[i] = static_cast<std::byte>(kMagic[i]);
+  for (std::size_t i = 0; i < kFrameMagic.size(); ++i)
+    bytes[i] = static_cast<std::byte>(kFrameMagic[i]);
   store<std::uint16_t>(bytes.data() + 4, kVersion);
   store(bytes.data() + 8, header.type);
   store(bytes.data() + 12, header.head_bytes);
@@ -37,8 +38,8 @@ std::array<std::byte, kFrameHeaderBytes> encode(const FrameHeader& header) {
 }
 
 FrameHeader decode_frame_header(std::span<const std::byte, kFrameHeaderBytes> bytes) {
-  const std::string_view magic(reinterpret_cast<const char*>(bytes.data()), kMagic.size());
-  if (magic != kMagic) throw DataLoss("bytes that are no frame: it begins with no MFRM");
+  const std::string_view magic(reinterpret_cast<const char*>(bytes.data()), kFrameMagic.size());
+  if (magic != kFrameMagic) throw DataLoss("bytes that are no frame: it begins with no MFRM");
   const auto version = load<std::uint16_t>(bytes.data() + 4);
   if (version != kVersion || load<std::uint16_t>(bytes.data() + 6) != 0) {
     throw DataLoss("a frame of version {}, where {} is known", version, kVersion);

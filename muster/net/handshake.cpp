@@ -16,7 +16,7 @@
 namespace muster::net {
 namespace {
 
-constexpr std::string_view kMagic = "MUSTER/1";
+constexpr std::string_view kHandshakeMagic = "MUSTER/1";
 constexpr std::string_view kFamily = "MUSTER/";  // Of all versions.
 constexpr std::size_t kEnvelopeBytes = 12;
 constexpr std::size_t kMaxPayloadBytes = 2048;
@@ -37,7 +37,7 @@ std::size_t payload_bytes(std::string_view envelope) {
 }
 
 std::string with_envelope(std::uint8_t kind, std::string_view payload) {
-  std::string message(kMagic);
+  std::string message(kHandshakeMagic);
   message += static_cast<char>(kind);
   message += '\0';
   message += static_cast<char>(payload.size() & 0xff);
@@ -170,8 +170,8 @@ std::size_t HandshakeReader::wanted() const {
 
 Refusal HandshakeReader::take(std::string_view bytes, std::uint8_t kind) {
   received_ += bytes;
-  const auto common = std::min(kMagic.size(), received_.size());
-  if (std::string_view(received_).substr(0, common) != kMagic.substr(0, common)) {
+  const auto common = std::min(kHandshakeMagic.size(), received_.size());
+  if (std::string_view(received_).substr(0, common) != kHandshakeMagic.substr(0, common)) {
     return stranger(received_);
   }
   if (received_.size() < kEnvelopeBytes) return Refusal::kNone;

@@ -15,8 +15,8 @@ using ::testing::HasSubstr;
 using testing::message_of;
 using ::testing::StartsWith;
 
-const Identity kServer{.task = "ps:0", .run_id = "run-a", .secret = "open sesame"};
-const Identity kClient{.task = "worker:1", .run_id = "run-a", .secret = "open sesame"};
+const Identity kHandshakeServer{.task = "ps:0", .run_id = "run-a", .secret = "open sesame"};
+const Identity kHandshakeClient{.task = "worker:1", .run_id = "run-a", .secret = "open sesame"};
 
 /// Hands bytes over as a socket would: never more than are wanted. Gives the answers.
 template <typename Side>
@@ -37,8 +37,8 @@ void shake_hands(ClientHandshake& client, ServerHandshake& server) {
 }
 
 TEST(Handshake, TwoTasksOfARunAcceptEachOther) {
-  ClientHandshake client(kClient, "push", "ps:0");
-  ServerHandshake server(kServer);
+  ClientHandshake client(kHandshakeClient, "push", "ps:0");
+  ServerHandshake server(kHandshakeServer);
   shake_hands(client, server);
   EXPECT_TRUE(client.proved());
   EXPECT_TRUE(server.proved());
@@ -50,8 +50,8 @@ TEST(Handshake, TwoTasksOfARunAcceptEachOther) {
 }
 
 TEST(Handshake, BytesMayComeOneByOne) {
-  ClientHandshake client(kClient, "push", "");
-  ServerHandshake server(kServer);
+  ClientHandshake client(kHandshakeClient, "push", "");
+  ServerHandshake server(kHandshakeServer);
   std::string to_server = client.hello();
   std::string to_client;
   while (!to_server.empty() || !to_client.empty()) {
@@ -65,8 +65,8 @@ TEST(Handshake, BytesMayComeOneByOne) {
 }
 
 TEST(Handshake, NeitherSideSendsTheSecret) {
-  ClientHandshake client(kClient, "push", "");
-  ServerHandshake server(kServer);
+  ClientHandshake client(kHandshakeClient, "push", "");
+  ServerHandshake server(kHandshakeServer);
   const std::string challenge = feed(server, client.hello());
   const std::string proof = feed(client, challenge);
   const std::string welcome = feed(server, proof);
@@ -74,9 +74,9 @@ TEST(Handshake, NeitherSideSendsTheSecret) {
 }
 
 TEST(Handshake, AnotherRunIsRefusedByBothWithBothNames) {
-  Identity other = kServer;
+  Identity other = kHandshakeServer;
   other.run_id = "run-b";
-  ClientHandshake client(kClient, "push", "");
+  ClientHandshake client(kHandshakeClient, "push", "");
   ServerHandshake server(other);
   shake_hands(client, server);
   EXPECT_EQ(server.refusal(), Refusal::kWrongRun);
@@ -87,8 +87,8 @@ TEST(Handshake, AnotherRunIsRefusedByBothWithBothNames) {
 }
 
 TEST(Handshake, AnotherTaskAtTheAddressIsRefusedByName) {
-  ClientHandshake client(kClient, "push", "ps:1");
-  ServerHandshake server(kServer);
+  ClientHandshake client(kHandshakeClient, "push", "ps:1");
+  ServerHandshake server(kHandshakeServer);
   shake_hands(client, server);
   EXPECT_EQ(server.refusal(), Refusal::kWrongTask);
   EXPECT_EQ(client.refusal(), Refusal::kWrongTask);
@@ -97,10 +97,10 @@ TEST(Handshake, AnotherTaskAtTheAddressIsRefusedByName) {
 
 TEST(Handshake, AnotherSecretIsRefusedByTheServer) {
   for (const std::string secret : {"open barley", ""}) {
-    Identity other = kClient;
+    Identity other = kHandshakeClient;
     other.secret = secret;
     ClientHandshake client(other, "push", "");
-    ServerHandshake server(kServer);
+    ServerHandshake server(kHandshakeServer);
     shake_hands(client, server);
     EXPECT_EQ(server.refusal(), Refusal::kWrongSecret);
     EXPECT_THAT(server.reason(), StartsWith("worker:1 has another secret"));
@@ -111,8 +111,8 @@ TEST(Handshake, AnotherSecretIsRefusedByTheServer) {
 
 /// A server that says yes to everybody.
 TEST(Handshake, AServerThatDoesNotKnowTheSecretIsNotTrusted) {
-  ClientHandshake client(kClient, "push", "");
-  Identity stranger = kServer;
+  ClientHandshake client(kHandshakeClient, "push", "");
+  Identity stranger = kHandshakeServer;
   stranger.secret = "a guess";
   ServerHandshake server(stranger);
   std::string welcome = feed(server, feed(client, feed(server, client.hello())));
@@ -126,8 +126,8 @@ TEST(Handshake, AServerThatDoesNotKnowTheSecretIsNotTrusted) {
 
 /// A server without the secret could send the client's own proof back.
 TEST(Handshake, AClientsProofIsNoServersProof) {
-  ClientHandshake client(kClient, "push", "");
-  ServerHandshake server(kServer);
+  ClientHandshake client(kHandshakeClient, "push", "");
+  ServerHandshake server(kHandshakeServer);
   const std::string proof = feed(client, feed(server, client.hello()));
   std::string welcome = feed(server, proof);
   welcome.replace(13, 32, proof.substr(12));
@@ -136,12 +136,12 @@ TEST(Handshake, AClientsProofIsNoServersProof) {
 }
 
 TEST(Handshake, ARecordedClientIsOfNoUseAgain) {
-  ClientHandshake client(kClient, "push", "");
-  ServerHandshake server(kServer);
+  ClientHandshake client(kHandshakeClient, "push", "");
+  ServerHandshake server(kHandshakeServer);
   const std::string proof = feed(client, feed(server, client.hello()));
   feed(server, proof);
   ASSERT_TRUE(server.proved());
-  ServerHandshake later(kServer);
+  ServerHandshake later(kHandshakeServer);
   feed(later, client.hello());
   feed(later, proof);
   EXPECT_FALSE(later.proved());
@@ -149,7 +149,7 @@ TEST(Handshake, ARecordedClientIsOfNoUseAgain) {
 }
 
 Refusal refusal_of(std::string_view bytes) {
-  ServerHandshake server(kServer);
+  ServerHandshake server(kHandshakeServer);
   feed(server, bytes);
   return server.refusal();
 }
@@ -165,7 +165,7 @@ TEST(Handshake, StrangersAreToldApart) {
 }
 
 TEST(Handshake, TellsAWebBrowserWhereItIs) {
-  ServerHandshake server(kServer);
+  ServerHandshake server(kHandshakeServer);
   const std::string answer = feed(server, "GET / HTTP/1.1\r\n\r\n");
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 Bad Request\r\n"));
   EXPECT_THAT(answer, HasSubstr("This is ps:0 of a muster run"));
@@ -173,13 +173,13 @@ TEST(Handshake, TellsAWebBrowserWhereItIs) {
 
 /// A task's name that would look like a line of the log.
 TEST(Handshake, NamesWithControlCharactersAreRefused) {
-  ClientHandshake client(kClient, "push", "");
+  ClientHandshake client(kHandshakeClient, "push", "");
   std::string hello = client.hello();
   const auto at = hello.find("worker:1");
   ASSERT_NE(at, std::string::npos);
   hello[at + 3] = '\n';
   EXPECT_EQ(refusal_of(hello), Refusal::kNoise);
-  Identity wrong = kClient;
+  Identity wrong = kHandshakeClient;
   wrong.task = "worker\n1";
   EXPECT_THROW(check(wrong), InvalidArgument);
   wrong.task = "";

@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kBlockBytes = 64;
 using Block = std::array<char, kBlockBytes>;
 
-std::string_view view(const Sha256::Digest& digest) {
+std::string_view bytes_of(const Sha256::Digest& digest) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
 }
 
@@ -43,7 +43,7 @@ Sha256::Digest hmac_sha256(std::string_view key, std::string_view message) {
   const Block inner = padded(block, 0x36);
   const Block outer = padded(block, 0x5c);
   const auto inside = hash_of({inner.data(), inner.size()}, message);
-  return hash_of({outer.data(), outer.size()}, view(inside));
+  return hash_of({outer.data(), outer.size()}, bytes_of(inside));
 }
 
 bool same_digest(const Sha256::Digest& a, const Sha256::Digest& b) {

@@ -27,21 +27,21 @@ using testing::RawTcp;
 using testing::RawTcpServer;
 using ::testing::StartsWith;
 
-const Identity kServer{.task = "ps:0", .run_id = "run-a", .secret = "open sesame"};
-const Identity kClient{.task = "worker:1", .run_id = "run-a", .secret = "open sesame"};
+const Identity kListenerServer{.task = "ps:0", .run_id = "run-a", .secret = "open sesame"};
+const Identity kListenerClient{.task = "worker:1", .run_id = "run-a", .secret = "open sesame"};
 
-Deadline soon() { return Deadline::after(60s); }
+Deadline listener_deadline() { return Deadline::after(60s); }
 
 /// Sends every frame back.
 void echo(std::unique_ptr<Connection> connection) {
   while (auto frame = connection->receive(Deadline::never())) {
-    connection->send(frame->type, frame->head, frame->body.bytes(), soon());
+    connection->send(frame->type, frame->head, frame->body.bytes(), listener_deadline());
   }
 }
 
 void expect_echo(Connection& connection) {
-  connection.send(1, "hello", soon());
-  EXPECT_EQ(connection.receive(soon())->head, "hello");
+  connection.send(1, "hello", listener_deadline());
+  EXPECT_EQ(connection.receive(listener_deadline())->head, "hello");
 }
 
 /// Counts the lines of the log that have some words.
@@ -70,29 +70,31 @@ class LogLines {
 };
 
 TEST(Listener, TakesAFreePortAndTellsIt) {
-  Listener listener("127.0.0.1:0", kServer, echo);
+  Listener listener("127.0.0.1:0", kListenerServer, echo);
   EXPECT_THAT(listener.address(), StartsWith("127.0.0.1:"));
   EXPECT_NE(listener.address(), "127.0.0.1:0");
-  expect_echo(*Connection::connect(listener.address(), kClient, "test", soon()));
+  expect_echo(
+      *Connection::connect(listener.address(), kListenerClient, "test", listener_deadline()));
 }
 
 TEST(Listener, ListensAtNamesAndAtIpv6) {
-  Listener by_name("localhost:0", kServer, echo);
+  Listener by_name("localhost:0", kListenerServer, echo);
   EXPECT_THAT(by_name.address(), StartsWith("localhost:"));
-  expect_echo(*Connection::connect(by_name.address(), kClient, "test", soon()));
+  expect_echo(
+      *Connection::connect(by_name.address(), kListenerClient, "test", listener_deadline()));
   std::unique_ptr<Listener> v6;
   try {
-    v6 = std::make_unique<Listener>("[::1]:0", kServer, echo);
+    v6 = std::make_unique<Listener>("[::1]:0", kListenerServer, echo);
   } catch (const Error& error) {
     GTEST_SKIP() << "no IPv6 here: " << error.what();
   }
-  expect_echo(*Connection::connect(v6->address(), kClient, "test", soon()));
+  expect_echo(*Connection::connect(v6->address(), kListenerClient, "test", listener_deadline()));
 }
 
 TEST(Listener, APortInUseIsWorthAnotherTry) {
-  Listener first("127.0.0.1:0", kServer, echo);
+  Listener first("127.0.0.1:0", kListenerServer, echo);
   try {
-    Listener second(first.address(), kServer, echo);
+    Listener second(first.address(), kListenerServer, echo);
     FAIL() << "two listeners share " << first.address();
   } catch (const Unavailable& error) {
     EXPECT_THAT(error.what(),
@@ -101,28 +103,28 @@ TEST(Listener, APortInUseIsWorthAnotherTry) {
   }
   // Those who do not listen but hold it count too.
   const RawTcpServer other;
-  EXPECT_THROW(Listener(other.address(), kServer, echo), Unavailable);
+  EXPECT_THROW(Listener(other.address(), kListenerServer, echo), Unavailable);
 }
 
 TEST(Listener, TakesItsPortAgainAtOnceAfterItWasClosed) {
   std::string address;
   {
-    Listener first("127.0.0.1:0", kServer, echo);
+    Listener first("127.0.0.1:0", kListenerServer, echo);
     address = first.address();
-    expect_echo(*Connection::connect(address, kClient, "test", soon()));
+    expect_echo(*Connection::connect(address, kListenerClient, "test", listener_deadline()));
   }
-  Listener second(address, kServer, echo);
-  expect_echo(*Connection::connect(address, kClient, "test", soon()));
+  Listener second(address, kListenerServer, echo);
+  expect_echo(*Connection::connect(address, kListenerClient, "test", listener_deadline()));
 }
 
 TEST(Listener, AnAddressOfAnotherMachineIsRefused) {
-  EXPECT_THAT(message_of([] { Listener("192.0.2.1:0", kServer, echo); }),
+  EXPECT_THAT(message_of([] { Listener("192.0.2.1:0", kListenerServer, echo); }),
               HasSubstr("this machine has no such address"));
 }
 
 TEST(Listener, ToldAndDroppedStrangersAreLoggedOnceAKind) {
   LogLines lines;
-  Listener listener("127.0.0.1:0", kServer, echo);
+  Listener listener("127.0.0.1:0", kListenerServer, echo);
   for (int i = 0; i < 3; ++i) {
     RawTcp browser(listener.address());
     browser.send("GET / HTTP/1.1\r\nHost: here\r\n\r\n");
@@ -133,14 +135,15 @@ TEST(Listener, ToldAndDroppedStrangersAreLoggedOnceAKind) {
   }
   EXPECT_EQ(lines.count("it speaks HTTP"), 1);
   EXPECT_EQ(lines.count("it speaks something that is not muster's protocol"), 1);
-  expect_echo(*Connection::connect(listener.address(), kClient, "test", soon()));
+  expect_echo(
+      *Connection::connect(listener.address(), kListenerClient, "test", listener_deadline()));
 }
 
 TEST(Listener, AStrangerThatStopsHalfWayIsDropped) {
   LogLines lines;
-  Listener listener("127.0.0.1:0", kServer, echo, {.handshake_timeout = 100ms});
+  Listener listener("127.0.0.1:0", kListenerServer, echo, {.handshake_timeout = 100ms});
   RawTcp half(listener.address());
-  half.send(ClientHandshake(kClient, "test", "").hello().substr(0, 30));
+  half.send(ClientHandshake(kListenerClient, "test", "").hello().substr(0, 30));
   RawTcp silent(listener.address());
   EXPECT_EQ(half.read_to_end(), "");
   EXPECT_EQ(silent.read_to_end(), "");
@@ -149,14 +152,15 @@ TEST(Listener, AStrangerThatStopsHalfWayIsDropped) {
 TEST(Listener, ThoseOfAnotherRunOrSecretAreToldAndNamedInTheLog) {
   LogLines lines;
   std::atomic<int> accepted = 0;
-  Listener listener("127.0.0.1:0", kServer, [&](std::unique_ptr<Connection>) { ++accepted; });
-  Identity other_run = kClient;
+  Listener listener("127.0.0.1:0", kListenerServer,
+                    [&](std::unique_ptr<Connection>) { ++accepted; });
+  Identity other_run = kListenerClient;
   other_run.run_id = "run-b";
   EXPECT_THROW(Connection::connect(listener.address(), other_run, "test", Deadline::after(500ms)),
                FailedPrecondition);
-  Identity other_secret = kClient;
+  Identity other_secret = kListenerClient;
   other_secret.secret = "open barley";
-  EXPECT_THROW(Connection::connect(listener.address(), other_secret, "test", soon()),
+  EXPECT_THROW(Connection::connect(listener.address(), other_secret, "test", listener_deadline()),
                PermissionDenied);
   listener.close();
   EXPECT_EQ(accepted, 0);
@@ -167,12 +171,12 @@ TEST(Listener, ThoseOfAnotherRunOrSecretAreToldAndNamedInTheLog) {
 
 TEST(Listener, ARecordedHandshakeOpensNothing) {
   std::atomic<int> accepted = 0;
-  auto listener = std::make_unique<Listener>("127.0.0.1:0", kServer,
+  auto listener = std::make_unique<Listener>("127.0.0.1:0", kListenerServer,
                                              [&](std::unique_ptr<Connection>) { ++accepted; });
   std::string recorded;
   {
     RawTcp raw(listener->address());
-    ClientHandshake handshake(kClient, "test", "");
+    ClientHandshake handshake(kListenerClient, "test", "");
     recorded = handshake.hello();
     raw.send(recorded);
     while (handshake.wanted() > 0) {
@@ -190,20 +194,22 @@ TEST(Listener, ARecordedHandshakeOpensNothing) {
 }
 
 TEST(Listener, ManyIdleStrangersDoNotKeepAPeerOut) {
-  Listener listener("127.0.0.1:0", kServer, echo, {.handshake_timeout = 10min});
+  Listener listener("127.0.0.1:0", kListenerServer, echo, {.handshake_timeout = 10min});
   std::vector<RawTcp> strangers;
   // More than it hears out at a time; the limit of open files is often 1024, for both ends.
   for (int i = 0; i < 300; ++i) strangers.emplace_back(listener.address());
-  expect_echo(*Connection::connect(listener.address(), kClient, "test", soon()));
+  expect_echo(
+      *Connection::connect(listener.address(), kListenerClient, "test", listener_deadline()));
   // The oldest ones had to go.
   EXPECT_EQ(strangers.front().read_to_end(), "");
 }
 
 TEST(Listener, ManyPeersAreServedAtOnce) {
-  Listener listener("127.0.0.1:0", kServer, echo);
+  Listener listener("127.0.0.1:0", kListenerServer, echo);
   std::vector<std::unique_ptr<Connection>> peers;
   for (int i = 0; i < 20; ++i) {
-    peers.push_back(Connection::connect(listener.address(), kClient, "test", soon()));
+    peers.push_back(
+        Connection::connect(listener.address(), kListenerClient, "test", listener_deadline()));
   }
   for (const auto& peer : peers) expect_echo(*peer);
 }
@@ -211,13 +217,15 @@ TEST(Listener, ManyPeersAreServedAtOnce) {
 TEST(Listener, WhatAHandlerThrowsIsLoggedAndEndsItsConnectionAlone) {
   LogLines lines;
   {
-    Listener listener("127.0.0.1:0", kServer, [](std::unique_ptr<Connection> connection) {
+    Listener listener("127.0.0.1:0", kListenerServer, [](std::unique_ptr<Connection> connection) {
       if (connection->purpose() == "fail") throw Internal("a broken handler");
       echo(std::move(connection));
     });
-    const auto good = Connection::connect(listener.address(), kClient, "test", soon());
-    const auto bad = Connection::connect(listener.address(), kClient, "fail", soon());
-    EXPECT_FALSE(bad->receive(soon()).has_value());
+    const auto good =
+        Connection::connect(listener.address(), kListenerClient, "test", listener_deadline());
+    const auto bad =
+        Connection::connect(listener.address(), kListenerClient, "fail", listener_deadline());
+    EXPECT_FALSE(bad->receive(listener_deadline()).has_value());
     expect_echo(*good);
   }
   EXPECT_EQ(lines.count("(fail) failed: a broken handler"), 1);
@@ -226,30 +234,32 @@ TEST(Listener, WhatAHandlerThrowsIsLoggedAndEndsItsConnectionAlone) {
 TEST(Listener, ClosingEndsHandlersThatWait) {
   std::promise<void> waits;
   auto listener = std::make_unique<Listener>(
-      "127.0.0.1:0", kServer, [&](std::unique_ptr<Connection> connection) {
+      "127.0.0.1:0", kListenerServer, [&](std::unique_ptr<Connection> connection) {
         waits.set_value();
         EXPECT_FALSE(connection->receive(Deadline::never()).has_value());
       });
-  const auto client = Connection::connect(listener->address(), kClient, "test", soon());
+  const auto client =
+      Connection::connect(listener->address(), kListenerClient, "test", listener_deadline());
   waits.get_future().wait();
   listener.reset();
-  EXPECT_FALSE(client->receive(soon()).has_value());
+  EXPECT_FALSE(client->receive(listener_deadline()).has_value());
 }
 
 TEST(Listener, AConnectionThatWasDetachedOutlivesIt) {
   std::promise<std::unique_ptr<Connection>> handed;
-  auto listener = std::make_unique<Listener>("127.0.0.1:0", kServer,
+  auto listener = std::make_unique<Listener>("127.0.0.1:0", kListenerServer,
                                              [&](std::unique_ptr<Connection> connection) {
                                                connection->detach();
                                                handed.set_value(std::move(connection));
                                              });
   const std::string address = listener->address();
-  const auto client = Connection::connect(address, kClient, "test", soon());
+  const auto client = Connection::connect(address, kListenerClient, "test", listener_deadline());
   const auto server = handed.get_future().get();
   listener.reset();
-  client->send(1, "still here", soon());
-  EXPECT_EQ(server->receive(soon())->head, "still here");
-  EXPECT_THROW(Connection::connect(address, kClient, "test", Deadline::after(1ms)), Unavailable);
+  client->send(1, "still here", listener_deadline());
+  EXPECT_EQ(server->receive(listener_deadline())->head, "still here");
+  EXPECT_THROW(Connection::connect(address, kListenerClient, "test", Deadline::after(1ms)),
+               Unavailable);
 }
 
 }  // namespace

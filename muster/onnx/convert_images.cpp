@@ -273,7 +273,7 @@ void pad_with_value(Call& call) {
   pad_with(call, both, call.input(2));
 }
 
-constexpr std::array kConversions{
+constexpr std::array kImagesConversions{
     OpConversion{"AvgPool", "AveragePool", avg_pool},
     OpConversion{"Conv2D", "Conv", convolution},
     OpConversion{"Conv2DBackpropInput", "ConvTranspose, Pad, Slice", transposed_convolution},
@@ -290,6 +290,6 @@ constexpr std::array kConversions{
 
 }  // namespace
 
-std::span<const OpConversion> image_conversions() { return kConversions; }
+std::span<const OpConversion> image_conversions() { return kImagesConversions; }
 
 }  // namespace muster::onnx

@@ -42,7 +42,7 @@ void einsum(Call& call) {
             call.type());
 }
 
-constexpr std::array kConversions{
+constexpr std::array kLinearConversions{
     OpConversion{"BatchMatMul", "MatMul", batch_product},
     OpConversion{"BatchMatMulV2", "MatMul", batch_product},
     OpConversion{"Einsum", "Einsum", einsum},
@@ -51,6 +51,6 @@ constexpr std::array kConversions{
 
 }  // namespace
 
-std::span<const OpConversion> linear_conversions() { return kConversions; }
+std::span<const OpConversion> linear_conversions() { return kLinearConversions; }
 
 }  // namespace muster::onnx

@@ -92,7 +92,7 @@ void scatter_nd(Call& call) {
             call.type());
 }
 
-constexpr std::array kConversions{
+constexpr std::array kLookupConversions{
     OpConversion{"ScatterNd", "Expand, ScatterND", scatter_nd},
     OpConversion{"SparseSegmentMeanWithNumSegments", "Gather, ScatterND, Div",
                  sparse_segment<Combiner::kMean>},
@@ -105,6 +105,6 @@ constexpr std::array kConversions{
 
 }  // namespace
 
-std::span<const OpConversion> lookup_conversions() { return kConversions; }
+std::span<const OpConversion> lookup_conversions() { return kLookupConversions; }
 
 }  // namespace muster::onnx

@@ -339,7 +339,7 @@ constexpr char kAbs[] = "Abs", kAdd[] = "Add", kAnd[] = "And", kCeil[] = "Ceil",
                kSoftmax[] = "Softmax", kSoftplus[] = "Softplus", kSoftsign[] = "Softsign",
                kSqrt[] = "Sqrt", kSub[] = "Sub", kTanh[] = "Tanh", kXor[] = "Xor";
 
-constexpr std::array kConversions{
+constexpr std::array kPointwiseConversions{
     OpConversion{"Abs", "Abs", unary<kAbs>},
     OpConversion{"Add", "Add", binary<kAdd>},
     OpConversion{"AddN", "Sum", add_all},
@@ -407,6 +407,6 @@ constexpr std::array kConversions{
 
 }  // namespace
 
-std::span<const OpConversion> pointwise_conversions() { return kConversions; }
+std::span<const OpConversion> pointwise_conversions() { return kPointwiseConversions; }
 
 }  // namespace muster::onnx

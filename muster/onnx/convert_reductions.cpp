@@ -116,7 +116,7 @@ constexpr char kArgMax[] = "ArgMax", kArgMin[] = "ArgMin", kReduceMax[] = "Reduc
                kReduceMean[] = "ReduceMean", kReduceMin[] = "ReduceMin",
                kReduceProd[] = "ReduceProd", kReduceSum[] = "ReduceSum";
 
-constexpr std::array kConversions{
+constexpr std::array kReductionsConversions{
     OpConversion{"All", "Cast, ReduceMin", truths<kReduceMin>},
     OpConversion{"Any", "Cast, ReduceMax", truths<kReduceMax>},
     OpConversion{"ArgMax", "ArgMax", arg<kArgMax>},
@@ -132,6 +132,6 @@ constexpr std::array kConversions{
 
 }  // namespace
 
-std::span<const OpConversion> reduction_conversions() { return kConversions; }
+std::span<const OpConversion> reduction_conversions() { return kReductionsConversions; }
 
 }  // namespace muster::onnx

@@ -377,7 +377,7 @@ void one_hot(Call& call) {
             call.type(), rank ? std::optional(*rank + 1) : std::nullopt);
 }
 
-constexpr std::array kConversions{
+constexpr std::array kShapeConversions{
     OpConversion{"BroadcastTo", "Expand", broadcast_to},
     OpConversion{"ConcatV2", "Concat", concat},
     OpConversion{"ExpandDims", "Unsqueeze", expand_dims},
@@ -404,6 +404,6 @@ constexpr std::array kConversions{
 
 }  // namespace
 
-std::span<const OpConversion> shape_conversions() { return kConversions; }
+std::span<const OpConversion> shape_conversions() { return kShapeConversions; }
 
 }  // namespace muster::onnx

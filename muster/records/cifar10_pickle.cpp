@@ -11,7 +11,7 @@ namespace muster {
 namespace {
 
 /// Ten times the largest file of the data set.
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{320} << 20;
+constexpr std::uint64_t kMaxPickleBytes = std::uint64_t{320} << 20;
 constexpr std::size_t kMaxGlobalBytes = 128;
 
 /// The opcodes of the pickle protocols that can occur.
@@ -465,7 +465,7 @@ Cifar10Pickle parse_cifar10_pickle(std::string_view bytes, std::string_view name
 }
 
 Cifar10Pickle read_cifar10_pickle(const Path& path) {
-  return parse_cifar10_pickle(read_all(*open_input(path), kMaxFileBytes), path.string());
+  return parse_cifar10_pickle(read_all(*open_input(path), kMaxPickleBytes), path.string());
 }
 
 std::vector<std::string> parse_cifar10_meta_pickle(std::string_view bytes, std::string_view name) {
@@ -489,7 +489,7 @@ std::vector<std::string> parse_cifar10_meta_pickle(std::string_view bytes, std::
 }
 
 std::vector<std::string> read_cifar10_meta_pickle(const Path& path) {
-  return parse_cifar10_meta_pickle(read_all(*open_input(path), kMaxFileBytes), path.string());
+  return parse_cifar10_meta_pickle(read_all(*open_input(path), kMaxPickleBytes), path.string());
 }
 
 }  // namespace muster

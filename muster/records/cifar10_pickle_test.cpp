@@ -59,7 +59,7 @@ const std::string kTail =
 
 std::string python2_pickle() { return kHead + python2_array(2, pixels(2)) + kTail; }
 
-std::string message_of(const std::string& bytes) {
+std::string pickle_message(const std::string& bytes) {
   try {
     parse_cifar10_pickle(bytes, "batch");
   } catch (const DataLoss& error) {
@@ -143,31 +143,31 @@ TEST(Cifar10Pickle, RefusesWhatWouldRunCode) {
   const std::string evil =
       raw("\x80\x02"
           "cos\nsystem\nU\x04true\x85R.");
-  EXPECT_THAT(message_of(evil),
+  EXPECT_THAT(pickle_message(evil),
               HasSubstr("batch: not a CIFAR-10 pickle at offset 2: a dictionary was expected"));
   std::string in_array = python2_pickle();
   in_array.replace(in_array.find("_reconstruct"), 12, "_reconstrucT");
-  EXPECT_THAT(message_of(in_array), HasSubstr("a name that does not belong there"));
+  EXPECT_THAT(pickle_message(in_array), HasSubstr("a name that does not belong there"));
 }
 
 TEST(Cifar10Pickle, SaysWhatIsWrongAndWhere) {
-  EXPECT_THAT(message_of(""), HasSubstr("offset 0: a pickle of protocol 2 to 4"));
-  EXPECT_THAT(message_of(raw("\x80\x05}.")), HasSubstr("protocol 5"));
-  EXPECT_THAT(message_of(raw("\x80\x02}.")), HasSubstr("no data or no labels"));
-  EXPECT_THAT(message_of(python2_pickle() + "x"), HasSubstr("bytes behind the end"));
-  EXPECT_THAT(message_of(raw("\x80\x02}(U\x05"
-                             "coarse")),
+  EXPECT_THAT(pickle_message(""), HasSubstr("offset 0: a pickle of protocol 2 to 4"));
+  EXPECT_THAT(pickle_message(raw("\x80\x05}.")), HasSubstr("protocol 5"));
+  EXPECT_THAT(pickle_message(raw("\x80\x02}.")), HasSubstr("no data or no labels"));
+  EXPECT_THAT(pickle_message(python2_pickle() + "x"), HasSubstr("bytes behind the end"));
+  EXPECT_THAT(pickle_message(raw("\x80\x02}(U\x05"
+                                 "coarse")),
               HasSubstr("a key other than"));
-  EXPECT_THAT(message_of(raw("\x80\x02}(U\x06labels]K\x0A"
-                             "a")),
+  EXPECT_THAT(pickle_message(raw("\x80\x02}(U\x06labels]K\x0A"
+                                 "a")),
               HasSubstr("label 10 of picture 0"));
-  EXPECT_THAT(message_of(raw("\x80\x02}(U\x06labels]U\x06labels]")), HasSubstr("comes twice"));
-  EXPECT_THAT(message_of(raw("\x80\x02}(h\x07")), HasSubstr("memo 7 was never stored"));
-  EXPECT_THAT(message_of(raw("\x80\x02}r\xFF\xFF\xFF\xFF")),
+  EXPECT_THAT(pickle_message(raw("\x80\x02}(U\x06labels]U\x06labels]")), HasSubstr("comes twice"));
+  EXPECT_THAT(pickle_message(raw("\x80\x02}(h\x07")), HasSubstr("memo 7 was never stored"));
+  EXPECT_THAT(pickle_message(raw("\x80\x02}r\xFF\xFF\xFF\xFF")),
               HasSubstr("memo 4294967295 out of order"));
-  EXPECT_THAT(message_of(kHead + python2_array(3, pixels(2)) + kTail),
+  EXPECT_THAT(pickle_message(kHead + python2_array(3, pixels(2)) + kTail),
               HasSubstr("6144 bytes of pixels for 3"));
-  EXPECT_THAT(message_of(kHead + python2_array(1, pixels(1)) + kTail),
+  EXPECT_THAT(pickle_message(kHead + python2_array(1, pixels(1)) + kTail),
               HasSubstr("2 labels for 1 pictures"));
 }
 
@@ -184,7 +184,7 @@ TEST(Cifar10Pickle, BoundsTheCopiesThatAMemoAsksFor) {
                           "filenames](T") +
                       length4(10'000) + std::string(10'000, 'x') + "q\x01";
   for (int i = 0; i < 1000; ++i) bytes += "h\x01";
-  EXPECT_THAT(message_of(bytes), HasSubstr("strings that are larger than the file"));
+  EXPECT_THAT(pickle_message(bytes), HasSubstr("strings that are larger than the file"));
 }
 
 TEST(Cifar10Pickle, HoldsTheSamePicturesAsTheRealBinaryFiles) {

@@ -31,13 +31,13 @@ struct Piece {
   }
 };
 
-struct Entry {
+struct FeatureEntry {
   std::string_view key{};
   Piece value{};
 };
 
 /// Any order, unknown fields between, fields that come twice.
-void read_odd_entry(Reader reader, Entry& entry) {
+void read_odd_entry(Reader reader, FeatureEntry& entry) {
   entry = {};
   bool has_value = false;
   while (!reader.done()) {
@@ -60,7 +60,7 @@ void read_odd_entry(Reader reader, Entry& entry) {
 }
 
 /// One entry of a map: practically always a key, then a value, and nothing else.
-void read_entry(std::string_view bytes, std::size_t offset, Entry& entry) {
+void read_entry(std::string_view bytes, std::size_t offset, FeatureEntry& entry) {
   Reader reader(bytes, offset);
   if (reader.accept(kField1)) {
     entry.key = reader.bytes();
@@ -84,7 +84,7 @@ void for_each_entry(std::string_view map, std::size_t offset, Visit visit) {
       continue;
     }
     const std::string_view bytes = reader.bytes();
-    Entry entry;
+    FeatureEntry entry;
     read_entry(bytes, reader.offset() - bytes.size(), entry);
     visit(entry);
   }
@@ -141,7 +141,7 @@ void check_keys(const std::vector<std::string>& keys) {
 
 std::vector<std::string> keys_of(std::uint32_t part, std::string_view example) {
   std::set<std::string, std::less<>> keys;
-  for_each_entry_of(part, example, [&keys](const Entry& entry) { keys.emplace(entry.key); });
+  for_each_entry_of(part, example, [&keys](const FeatureEntry& entry) { keys.emplace(entry.key); });
   return {keys.begin(), keys.end()};
 }
 
@@ -231,7 +231,7 @@ class FeatureReader {
     if (feature.merged && !view.merged_) view.merged_ = feature.merged;
   }
 
-  static void read(Entry& entry, FeatureListView& view) {
+  static void read(FeatureEntry& entry, FeatureListView& view) {
     view.present_ = true;
     view.list_ = entry.value.bytes;
     view.offset_ = entry.value.offset;
@@ -389,7 +389,7 @@ void ExampleParser::parse(std::string_view example, ExampleView& out) const {
   out.resize(keys_.size());
   for (auto& view : out) FeatureReader::reset(view);
   KeyFinder finder(keys_);
-  for_each_entry_of(kField1, example, [&](const Entry& entry) {
+  for_each_entry_of(kField1, example, [&](const FeatureEntry& entry) {
     const std::size_t number = finder.find(entry.key);
     if (number < out.size()) FeatureReader::read(entry.value, out[number]);
   });
@@ -412,12 +412,12 @@ void SequenceExampleParser::parse(std::string_view example, SequenceExampleView&
   out.context.assign(context_keys_.size(), {});
   out.lists.assign(list_keys_.size(), {});
   KeyFinder contexts(context_keys_);
-  for_each_entry_of(kField1, example, [&](const Entry& entry) {
+  for_each_entry_of(kField1, example, [&](const FeatureEntry& entry) {
     const std::size_t number = contexts.find(entry.key);
     if (number < out.context.size()) FeatureReader::read(entry.value, out.context[number]);
   });
   KeyFinder lists(list_keys_);
-  for_each_entry_of(kField2, example, [&](Entry& entry) {
+  for_each_entry_of(kField2, example, [&](FeatureEntry& entry) {
     const std::size_t number = lists.find(entry.key);
     if (number < out.lists.size()) FeatureReader::read(entry, out.lists[number]);
   });

@@ -26,7 +26,7 @@ std::string header(char type, const std::vector<std::uint32_t>& shape) {
   return out;
 }
 
-std::string message_of(const std::string& bytes) {
+std::string idx_message(const std::string& bytes) {
   try {
     parse_idx(bytes, "x.idx");
   } catch (const DataLoss& error) {
@@ -66,22 +66,22 @@ TEST(Idx, ReadsAnArrayOfNothing) {
 }
 
 TEST(Idx, SaysWhatIsWrongAndWhere) {
-  EXPECT_THAT(message_of(""), HasSubstr("x.idx: truncated: the magic number"));
-  EXPECT_THAT(message_of("PNG!abcd"),
+  EXPECT_THAT(idx_message(""), HasSubstr("x.idx: truncated: the magic number"));
+  EXPECT_THAT(idx_message("PNG!abcd"),
               HasSubstr("not an IDX file: magic number 0x504e4721 at offset 0"));
-  EXPECT_THAT(message_of(header(0x0A, {1}) + "a"), HasSubstr("type 0x0a at offset 2"));
-  EXPECT_THAT(message_of(header(0x08, {})), HasSubstr("without dimensions at offset 3"));
-  EXPECT_THAT(message_of(header(0x08, {2, 3}).substr(0, 10)), HasSubstr("truncated: the header"));
-  EXPECT_THAT(message_of(header(0x08, {2, 3}) + "abcde"),
+  EXPECT_THAT(idx_message(header(0x0A, {1}) + "a"), HasSubstr("type 0x0a at offset 2"));
+  EXPECT_THAT(idx_message(header(0x08, {})), HasSubstr("without dimensions at offset 3"));
+  EXPECT_THAT(idx_message(header(0x08, {2, 3}).substr(0, 10)), HasSubstr("truncated: the header"));
+  EXPECT_THAT(idx_message(header(0x08, {2, 3}) + "abcde"),
               HasSubstr("the data takes 6 bytes from offset 12, but only 5 are there"));
-  EXPECT_THAT(message_of(header(0x08, {2, 3}) + "abcdefg"),
+  EXPECT_THAT(idx_message(header(0x08, {2, 3}) + "abcdefg"),
               HasSubstr("more bytes than the header says"));
 }
 
 TEST(Idx, TakesNoMemoryForDimensionsThatAreNotThere) {
-  EXPECT_THAT(message_of(header(0x08, {0xFFFFFFFF, 0xFFFF}) + "abc"),
+  EXPECT_THAT(idx_message(header(0x08, {0xFFFFFFFF, 0xFFFF}) + "abc"),
               HasSubstr("but only 3 are there"));
-  EXPECT_THAT(message_of(header(0x0E, {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF})),
+  EXPECT_THAT(idx_message(header(0x0E, {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF})),
               HasSubstr("more than can be counted"));
 }
 

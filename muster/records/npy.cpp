@@ -12,7 +12,7 @@
 namespace muster {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{1} << 20;
 constexpr std::size_t kMaxDimensions = 32;
 // numpy starts the data at a multiple of this.
@@ -214,8 +214,9 @@ void append_utf8(std::uint64_t code, std::string& out) {
 
 NpyArray read_npy(InputStream& input, std::string_view name) {
   SizedReader reader(input, name);
-  const std::string magic = reader.take(kMagic.size(), "the magic number");
-  if (magic != kMagic) throw DataLoss("{}: not a .npy file: wrong magic number at offset 0", name);
+  const std::string magic = reader.take(kNpyMagic.size(), "the magic number");
+  if (magic != kNpyMagic)
+    throw DataLoss("{}: not a .npy file: wrong magic number at offset 0", name);
   const std::string version = reader.take(2, "the version");
   const int major = static_cast<std::uint8_t>(version[0]);
   if (major < 1 || major > 3) {
@@ -299,11 +300,11 @@ std::string encode_npy(const NpyArray& array) {
   std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
                                    name_of(array.type),
                                    is_text(array.type) ? std::to_string(array.width) : "", shape);
-  const std::size_t before = kMagic.size() + 2 + 2;
+  const std::size_t before = kNpyMagic.size() + 2 + 2;
   const std::size_t unpadded = before + header.size() + 1;
   header.append((kHeaderAlignment - unpadded % kHeaderAlignment) % kHeaderAlignment, ' ');
   header += '\n';
-  std::string out(kMagic);
+  std::string out(kNpyMagic);
   out += {'\1', '\0'};
   out += static_cast<char>(header.size() & 0xFF);
   out += static_cast<char>(header.size() >> 8);

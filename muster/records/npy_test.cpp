@@ -27,7 +27,7 @@ std::string npy(const std::string& dictionary, const std::string& data, int vers
   return out + header + data;
 }
 
-std::string message_of(const std::string& bytes) {
+std::string npy_message(const std::string& bytes) {
   try {
     parse_npy(bytes, "x.npy");
   } catch (const Error& error) {
@@ -85,9 +85,9 @@ TEST(Npy, ReadsStringsOfBothKinds) {
   EXPECT_THROW(npy_strings({.type = NpyType::kFloat}), InvalidArgument);
   for (const char* descr :
        {"|S0", "|S", "<U-1", "|S99999999999999999999", "<U4611686018427387905"}) {
-    EXPECT_THAT(message_of(npy("{'descr': '" + std::string(descr) +
-                                   "', 'fortran_order': False, 'shape': (9999999999,), }",
-                               "")),
+    EXPECT_THAT(npy_message(npy("{'descr': '" + std::string(descr) +
+                                    "', 'fortran_order': False, 'shape': (9999999999,), }",
+                                "")),
                 ::testing::AnyOf(HasSubstr("dtype '"), HasSubstr("more than can be counted")));
   }
 }
@@ -113,36 +113,37 @@ TEST(Npy, WritesWhatNumpySaves) {
 }
 
 TEST(Npy, NamesWhatItDoesNotRead) {
-  EXPECT_THAT(message_of(npy("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "abcd")),
+  EXPECT_THAT(npy_message(npy("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "abcd")),
               HasSubstr("dtype '>f4'; known are"));
-  EXPECT_THAT(message_of(npy("{'descr': '<f4', 'fortran_order': True, 'shape': (1,), }", "abcd")),
+  EXPECT_THAT(npy_message(npy("{'descr': '<f4', 'fortran_order': True, 'shape': (1,), }", "abcd")),
               HasSubstr("Fortran order"));
   EXPECT_THAT(
-      message_of(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "")),
+      npy_message(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "")),
       HasSubstr("structured dtype"));
-  EXPECT_THAT(message_of(npy("{}", "", 9)), HasSubstr("format 9"));
+  EXPECT_THAT(npy_message(npy("{}", "", 9)), HasSubstr("format 9"));
 }
 
 TEST(Npy, SaysWhatIsWrongAndWhere) {
-  EXPECT_THAT(message_of("PK\x03\x04 zip"), HasSubstr("not a .npy file"));
-  EXPECT_THAT(message_of(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", "abc")),
+  EXPECT_THAT(npy_message("PK\x03\x04 zip"), HasSubstr("not a .npy file"));
+  EXPECT_THAT(npy_message(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", "abc")),
               HasSubstr("the data takes 4 bytes"));
-  EXPECT_THAT(message_of(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", "abcde")),
-              HasSubstr("more bytes than the header says"));
-  EXPECT_THAT(message_of(npy("{'descr': '<f4', 'shape': (1,), }", "abcd")),
+  EXPECT_THAT(
+      npy_message(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", "abcde")),
+      HasSubstr("more bytes than the header says"));
+  EXPECT_THAT(npy_message(npy("{'descr': '<f4', 'shape': (1,), }", "abcd")),
               HasSubstr("is missing"));
-  EXPECT_THAT(message_of(npy("{'descr': '<f4', 'descr': '<f4'}", "")),
+  EXPECT_THAT(npy_message(npy("{'descr': '<f4', 'descr': '<f4'}", "")),
               HasSubstr("unexpected key 'descr'"));
-  EXPECT_THAT(message_of(npy("{'shape': (-1,)}", "")), HasSubstr("offset 21: bad dimension"));
-  EXPECT_THAT(message_of(npy("{'descr", "")), HasSubstr("a string that does not end"));
+  EXPECT_THAT(npy_message(npy("{'shape': (-1,)}", "")), HasSubstr("offset 21: bad dimension"));
+  EXPECT_THAT(npy_message(npy("{'descr", "")), HasSubstr("a string that does not end"));
 }
 
 TEST(Npy, TakesNoMemoryForAShapeThatIsNotThere) {
   EXPECT_THAT(
-      message_of(npy("{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999,)}", "abc")),
+      npy_message(npy("{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999,)}", "abc")),
       HasSubstr("but only 3 are there"));
   EXPECT_THAT(
-      message_of(
+      npy_message(
           npy("{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999, 99999999999)}", "")),
       HasSubstr("more than can be counted"));
 }

@@ -29,7 +29,7 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 32;
 
 /// A file of the archive, as its directory tells it.
-struct Entry {
+struct ZipEntry {
   std::string name;
   std::uint64_t method = 0;
   std::uint64_t crc = 0;
@@ -44,9 +44,9 @@ class Archive {
     read_directory();
   }
 
-  const std::vector<Entry>& entries() const { return entries_; }
+  const std::vector<ZipEntry>& entries() const { return entries_; }
 
-  std::string read(const Entry& entry) const {
+  std::string read(const ZipEntry& entry) const {
     const std::string_view header = take(entry.offset, kLocalBytes, kLocalMagic);
     const std::uint64_t begin =
         entry.offset + kLocalBytes + number(header, 26, 2) + number(header, 28, 2);
@@ -105,17 +105,17 @@ class Archive {
   std::uint64_t read_entry(std::uint64_t at) {
     const std::string_view fixed = take(at, kEntryBytes, kEntryMagic);
     const std::uint64_t name_bytes = number(fixed, 28, 2);
-    Entry entry{.name = std::string(take(at + kEntryBytes, name_bytes, {})),
-                .method = number(fixed, 10, 2),
-                .crc = number(fixed, 16, 4),
-                .packed_bytes = number(fixed, 20, 4),
-                .bytes = number(fixed, 24, 4),
-                .offset = number(fixed, 42, 4)};
+    ZipEntry entry{.name = std::string(take(at + kEntryBytes, name_bytes, {})),
+                   .method = number(fixed, 10, 2),
+                   .crc = number(fixed, 16, 4),
+                   .packed_bytes = number(fixed, 20, 4),
+                   .bytes = number(fixed, 24, 4),
+                   .offset = number(fixed, 42, 4)};
     entries_.push_back(std::move(entry));
     return at + kEntryBytes + name_bytes + number(fixed, 30, 2) + number(fixed, 32, 2);
   }
 
-  std::string inflated(std::string_view packed, const Entry& entry) const {
+  std::string inflated(std::string_view packed, const ZipEntry& entry) const {
     z_stream stream{};
     if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw ResourceExhausted("no memory for zlib");
     // zlib does not write to its input.
@@ -138,7 +138,7 @@ class Archive {
 
   std::string_view bytes_;
   std::string_view file_;
-  std::vector<Entry> entries_{};
+  std::vector<ZipEntry> entries_{};
 };
 
 }  // namespace
@@ -151,8 +151,8 @@ NpyArray parse_npz(std::string_view bytes, std::string_view file, std::string_vi
   constexpr std::string_view kSuffix = ".npy";
   const Archive archive(bytes, file);
   std::vector<std::string> names;
-  const Entry* found = nullptr;
-  for (const Entry& entry : archive.entries()) {
+  const ZipEntry* found = nullptr;
+  for (const ZipEntry& entry : archive.entries()) {
     if (!entry.name.ends_with(kSuffix)) continue;
     names.push_back(entry.name.substr(0, entry.name.size() - kSuffix.size()));
     if (name.empty() || names.back() == name) found = &entry;

@@ -13,7 +13,7 @@
 namespace muster {
 namespace {
 
-constexpr std::string_view kMagic = "MUSTRIDX";
+constexpr std::string_view kIndexMagic = "MUSTRIDX";
 constexpr std::uint32_t kVersion = 1;
 /// Records that share one base offset.
 constexpr std::uint64_t kBlockRecords = 128;
@@ -78,7 +78,7 @@ bool fits_four_bytes(const std::vector<std::uint64_t>& offsets) {
 std::string finish(std::string image, std::uint32_t entry_bytes, std::uint64_t count,
                    const FileStatus& status) {
   Header header{};
-  kMagic.copy(header.magic, sizeof(header.magic));
+  kIndexMagic.copy(header.magic, sizeof(header.magic));
   header.version = kVersion;
   header.entry_bytes = entry_bytes;
   header.file_bytes = status.size_bytes;
@@ -98,7 +98,7 @@ Header read_header(std::string_view bytes, const std::string& name) {
         name, sizeof(Header), bytes.size());
   }
   const auto header = crc32c_internal::load<Header>(bytes.data());
-  if (std::string_view(header.magic, sizeof(header.magic)) != kMagic) {
+  if (std::string_view(header.magic, sizeof(header.magic)) != kIndexMagic) {
     throw DataLoss(
         "{} at byte 0: not an index of a TFRecord file; remove it, or make it anew with "
         "`muster records index`",

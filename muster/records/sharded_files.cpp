@@ -12,7 +12,7 @@ namespace muster {
 namespace {
 
 /// The digits that the names are filled up to.
-constexpr std::size_t kDigits = 5;
+constexpr std::size_t kShardDigits = 5;
 /// No data set has more files; a larger number in a name is a mistake.
 constexpr std::uint64_t kMaxShards = 10'000'000;
 
@@ -103,7 +103,8 @@ std::vector<Path> expand_one(const std::string& pattern) {
 std::string shard_name(std::string_view name, std::uint64_t shard, std::uint64_t shards,
                        std::string_view suffix) {
   if (shard >= shards) throw InvalidArgument("shard {} is not below {}", shard, shards);
-  return fmt::format("{}-{:0{}}-of-{:0{}}{}", name, shard, kDigits, shards, kDigits, suffix);
+  return fmt::format("{}-{:0{}}-of-{:0{}}{}", name, shard, kShardDigits, shards, kShardDigits,
+                     suffix);
 }
 
 std::optional<ShardName> parse_shard_name(std::string_view name) {
@@ -113,8 +114,8 @@ std::optional<ShardName> parse_shard_name(std::string_view name) {
   if (of == 0 || dash == std::string_view::npos) return std::nullopt;
   std::string_view middle = name.substr(dash + 1, of - dash - 1);
   std::string_view rest = name.substr(of + 4);
-  const auto shard = take_number(middle, kDigits);
-  const auto shards = take_number(rest, kDigits);
+  const auto shard = take_number(middle, kShardDigits);
+  const auto shards = take_number(rest, kShardDigits);
   if (!shard || !shards || !middle.empty() || !is_suffix(rest) || *shard >= *shards) {
     return std::nullopt;
   }

@@ -161,8 +161,8 @@ constexpr std::array<Point, 13> kEight{{{5, 7},
 constexpr std::array<Point, 8> kNine{
     {{9, 5}, {5, 7}, {1, 5}, {1, 2}, {4, 0}, {8, 0}, {9, 5}, {8, 14}}};
 
-constexpr std::array<std::span<const Point>, kClasses> kDigits{kZero, kOne, kTwo,   kThree, kFour,
-                                                               kFive, kSix, kSeven, kEight, kNine};
+constexpr std::array<std::span<const Point>, kClasses> kDigitShapes{
+    kZero, kOne, kTwo, kThree, kFour, kFive, kSix, kSeven, kEight, kNine};
 
 /// The strokes as they lie in this picture, in steps.
 std::vector<Point> place_digit(Random& random, std::span<const Point> strokes) {
@@ -201,7 +201,7 @@ int ink(int distance_squared_to_line, int pen) {
 }
 
 void draw_mnist(Random& random, std::uint8_t shown, std::string& out) {
-  const auto strokes = place_digit(random, kDigits[shown]);
+  const auto strokes = place_digit(random, kDigitShapes[shown]);
   const int pen = draw_between(random, 8, 20);
   for (int y = 0; y < kMnistSide; ++y) {
     for (int x = 0; x < kMnistSide; ++x) {

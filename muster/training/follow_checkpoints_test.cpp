@@ -25,8 +25,8 @@ using small_net::quiet_config;
 using ::testing::HasSubstr;
 using testing::TempDir;
 
-struct Net : torch::nn::Module {
-  Net() {
+struct FollowedNet : torch::nn::Module {
+  FollowedNet() {
     hidden = register_module("hidden", torch::nn::Linear(3, 4));
     norm = register_module("norm", torch::nn::BatchNorm1d(4));
   }
@@ -37,14 +37,14 @@ struct Net : torch::nn::Module {
 
 std::unique_ptr<DistributedSession> session_in(const RunConfig& config, std::int64_t last_step) {
   return std::make_unique<DistributedSession>(
-      HandWrittenModel{.module = [] { return std::make_shared<Net>(); },
+      HandWrittenModel{.module = [] { return std::make_shared<FollowedNet>(); },
                        .optimizers = {{"", sgd({.learning_rate = 0.1})}}},
       DistributedSessionOptions{.config = config, .last_step = last_step});
 }
 
 void train(DistributedSession& session) {
   while (!session.should_stop()) {
-    session.run<Net>([](Net& net, const ReplicaBatch& at) {
+    session.run<FollowedNet>([](FollowedNet& net, const ReplicaBatch& at) {
       const torch::Tensor x = torch::arange(6, torch::kFloat).view({2, 3}) + at.number;
       return net.forward(x).pow(3).mean();
     });
@@ -118,10 +118,10 @@ TEST(LoadCheckpoint, GivesAModuleWhatASessionSaved) {
   const auto session = session_in(config, 4);
   train(*session);
   session->close();
-  const auto net = std::make_shared<Net>();
-  const Net& loaded = *net;
+  const auto net = std::make_shared<FollowedNet>();
+  const FollowedNet& loaded = *net;
   load_checkpoint(*latest_checkpoint(folder.path()), net);
-  const auto& trained = dynamic_cast<Net&>(session->module());
+  const auto& trained = dynamic_cast<FollowedNet&>(session->module());
   EXPECT_TRUE(torch::equal(loaded.hidden->weight, trained.hidden->weight));
   EXPECT_TRUE(torch::equal(loaded.norm->running_mean, trained.norm->running_mean));
   EXPECT_FALSE(torch::equal(loaded.norm->running_mean, torch::zeros({4})));

@@ -44,7 +44,7 @@ using testing::TempDir;
 using namespace small_net;  // NOLINT(google-build-using-namespace): a fixture in a header
 using std::chrono::seconds;
 
-RunConfig saving_every(std::int64_t steps, const Path& folder) {
+RunConfig saving_each(std::int64_t steps, const Path& folder) {
   RunConfig config = quiet_config(folder);
   config.save_checkpoints_steps = steps;
   return config;
@@ -99,7 +99,7 @@ class RecordingExporter : public Exporter {
 
 TEST(TrainAndEvaluate, EvaluatesEveryCheckpointButTheFirstWhenNothingIsThrottled) {
   const TempDir folder;
-  Estimator estimator(small_options(), saving_every(4, folder.path()));
+  Estimator estimator(small_options(), saving_each(4, folder.path()));
   const auto result =
       train_and_evaluate(estimator, {.input_fn = training_input, .max_steps = 10},
                          {.input_fn = evaluation_input, .steps = {}, .throttle_secs = seconds(0)});
@@ -111,7 +111,7 @@ TEST(TrainAndEvaluate, EvaluatesEveryCheckpointButTheFirstWhenNothingIsThrottled
 TEST(TrainAndEvaluate, ThrottlingLeavesTheFirstAndTheLastEvaluationAndSaysSo) {
   const TempDir folder;
   const LogLines log;
-  Estimator estimator(small_options(), saving_every(2, folder.path()));
+  Estimator estimator(small_options(), saving_each(2, folder.path()));
   train_and_evaluate(estimator, {.input_fn = training_input, .max_steps = 8},
                      {.input_fn = evaluation_input, .throttle_secs = seconds(3600)});
   EXPECT_THAT(evaluated_steps(folder.path()), ElementsAre(2, 8));
@@ -121,7 +121,7 @@ TEST(TrainAndEvaluate, ThrottlingLeavesTheFirstAndTheLastEvaluationAndSaysSo) {
 
 TEST(TrainAndEvaluate, EveryStepsTakesThePlaceOfTheThrottle) {
   const TempDir folder;
-  Estimator estimator(small_options(), saving_every(2, folder.path()));
+  Estimator estimator(small_options(), saving_each(2, folder.path()));
   train_and_evaluate(
       estimator, {.input_fn = training_input, .max_steps = 14},
       {.input_fn = evaluation_input, .throttle_secs = seconds(3600), .every_steps = 6});
@@ -132,7 +132,7 @@ TEST(TrainAndEvaluate, TheInputGoesOnWhereItWasBeforeAnEvaluation) {
   const TempDir folder;
   Estimator plain(small_options(), quiet_config(folder / "plain"));
   plain.train(training_input, {.max_steps = 30});
-  Estimator evaluated(small_options(), saving_every(7, folder / "evaluated"));
+  Estimator evaluated(small_options(), saving_each(7, folder / "evaluated"));
   train_and_evaluate(evaluated, {.input_fn = training_input, .max_steps = 30},
                      {.input_fn = evaluation_input, .throttle_secs = seconds(0)});
   EXPECT_EQ(latest_values(folder / "plain"), latest_values(folder / "evaluated"));
@@ -140,7 +140,7 @@ TEST(TrainAndEvaluate, TheInputGoesOnWhereItWasBeforeAnEvaluation) {
 
 TEST(TrainAndEvaluate, WithTheStepsReachedItEvaluatesTheLastCheckpointAndSaysWhy) {
   const TempDir folder;
-  Estimator estimator(small_options(), saving_every(5, folder.path()));
+  Estimator estimator(small_options(), saving_each(5, folder.path()));
   const EvalSpec eval{.input_fn = evaluation_input};
   const auto first = train_and_evaluate(estimator, {training_input, 5}, eval);
   const LogLines log;
@@ -151,7 +151,7 @@ TEST(TrainAndEvaluate, WithTheStepsReachedItEvaluatesTheLastCheckpointAndSaysWhy
 
 TEST(TrainAndEvaluate, AnInputThatEndsOnACheckpointIsEvaluatedOnceAndExportedAsFinal) {
   const TempDir folder;
-  Estimator estimator(small_options(), saving_every(5, folder.path()));
+  Estimator estimator(small_options(), saving_each(5, folder.path()));
   const auto finite = [](const InputContext& in) {
     return range(80).shard(in).map(example).batch(8, collate_examples);
   };
@@ -183,7 +183,7 @@ std::vector<std::int64_t> exported_steps(const Path& folder) {
 
 TEST(TrainAndEvaluate, ExportersExportTheCheckpointsThatWereEvaluatedEachOnce) {
   const TempDir folder;
-  Estimator estimator(small_options(), saving_every(5, folder.path()));
+  Estimator estimator(small_options(), saving_each(5, folder.path()));
   const auto finite = [](const InputContext& in) {
     return range(80).shard(in).map(example).batch(8, collate_examples);
   };
@@ -221,7 +221,7 @@ class FailingExporter : public Exporter {
 TEST(TrainAndEvaluate, AnExporterThatFailsWhileTrainingGoesOnIsLogged) {
   const TempDir folder;
   const LogLines log;
-  Estimator estimator(small_options(), saving_every(4, folder.path()));
+  Estimator estimator(small_options(), saving_each(4, folder.path()));
   const auto result = train_and_evaluate(
       estimator, {training_input, 6},
       {.input_fn = evaluation_input, .exporters = {std::make_shared<FailingExporter>(true)}});
@@ -233,7 +233,7 @@ TEST(TrainAndEvaluate, AnExporterThatFailsWhileTrainingGoesOnIsLogged) {
 
 TEST(TrainAndEvaluate, AFinalExportThatFailsIsThrownWhenTheOthersAreDone) {
   const TempDir folder;
-  Estimator estimator(small_options(), saving_every(4, folder.path()));
+  Estimator estimator(small_options(), saving_each(4, folder.path()));
   auto after = std::make_shared<RecordingExporter>();
   try {
     train_and_evaluate(estimator, {training_input, 6},
@@ -252,7 +252,7 @@ TEST(TrainAndEvaluate, AFinalExportThatFailsIsThrownWhenTheOthersAreDone) {
 
 TEST(TrainAndEvaluate, TheResultNamesExportsOfTheLastCheckpointAlone) {
   const TempDir folder;
-  Estimator estimator(small_options(), saving_every(4, folder.path()));
+  Estimator estimator(small_options(), saving_each(4, folder.path()));
   auto early = std::make_shared<RecordingExporter>();
   early->exports_the_final = false;
   const auto result = train_and_evaluate(estimator, {training_input, 6},
@@ -378,7 +378,7 @@ TEST(TrainAndEvaluate, AModelThatCannotBeTracedIsTrainedWithALineInTheLog) {
 
 TEST(TrainAndEvaluate, ASignalDuringAnEvaluationEndsItWithTheStepSaved) {
   const TempDir folder;
-  Estimator estimator(small_options(), saving_every(3, folder.path()));
+  Estimator estimator(small_options(), saving_each(3, folder.path()));
   // The first call gives the batch that the model is traced with.
   const auto signalling = [calls = std::make_shared<int>(0)](const InputContext& in) {
     if (++*calls == 2) ::raise(SIGTERM);
@@ -516,7 +516,7 @@ class EvaluationHook : public Hook {
 
 TEST(TrainAndEvaluate, AMasterEvaluatesBesideItsTrainingWithTheResultsOfOneProcess) {
   const TempDir folder;
-  RunConfig alone = saving_every(5, folder / "alone");
+  RunConfig alone = saving_each(5, folder / "alone");
   alone.replicas = 2;
   Estimator plain(small_options(), alone);
   plain.train(training_input, {.max_steps = 20});
@@ -575,7 +575,7 @@ RunConfig evaluator_config(const Path& folder) {
 
 TEST(TrainAndEvaluate, AnEvaluatorEndsWithTheCheckpointOfMaxSteps) {
   const TempDir folder;
-  Estimator trained(small_options(), saving_every(4, folder.path()));
+  Estimator trained(small_options(), saving_each(4, folder.path()));
   trained.train(training_input, {.max_steps = 8});
   auto exporter = std::make_shared<RecordingExporter>();
   Estimator estimator(small_options(), evaluator_config(folder.path()));
@@ -603,7 +603,7 @@ TEST(TrainAndEvaluate, AnEvaluatorFollowsARunAndEndsWhenItsChiefSaysSo) {
         .throttle_secs = seconds(3600)};
     result = train_and_evaluate(estimator, {.input_fn = training_input}, spec);
   });
-  Estimator chief(small_options(), saving_every(5, folder.path()));
+  Estimator chief(small_options(), saving_each(5, folder.path()));
   write_run_note(folder.path(), {.began_ns = 2});
   chief.train(training_input, {.max_steps = 5, .handle_signals = false});
   evaluated.await();
