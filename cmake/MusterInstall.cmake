@@ -10,3 +10,40 @@ install(FILES "${PROJECT_BINARY_DIR}/muster-config.cmake" "${PROJECT_BINARY_DIR}
               "${CMAKE_CURRENT_LIST_DIR}/FindFarmHash.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindXGBoost.cmake"
         DESTINATION "${folder}")
 install(EXPORT muster_targets NAMESPACE muster:: DESTINATION "${folder}")
+
+# Manual pages and completions, written by the program itself. A program that runs on another machine cannot be asked.
+if(TARGET muster AND NOT CMAKE_CROSSCOMPILING)
+  set(pages "${PROJECT_BINARY_DIR}/pages")
+  add_custom_command(OUTPUT "${pages}/done"
+    COMMAND "${CMAKE_COMMAND}" -E make_directory "${pages}/man"
+    COMMAND muster man --output "${pages}/man"
+    COMMAND muster completion bash > "${pages}/muster"
+    COMMAND muster completion zsh > "${pages}/muster.zsh"
+    COMMAND muster completion fish > "${pages}/muster.fish"
+    COMMAND "${CMAKE_COMMAND}" -E touch "${pages}/done"
+    DEPENDS muster VERBATIM COMMENT "Writing manual pages and completions")
+  add_custom_target(muster_pages ALL DEPENDS "${pages}/done")
+  install(DIRECTORY "${pages}/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT programs)
+  install(FILES "${pages}/muster" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" COMPONENT programs)
+  install(FILES "${pages}/muster.zsh" DESTINATION "${CMAKE_INSTALL_DATADIR}/muster" COMPONENT programs)
+  install(FILES "${pages}/muster.fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" COMPONENT programs)
+endif()
+
+# scripts/package: Debian packages of the programs and of what one builds against.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "the muster project")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_ALL programs dev)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_NAME muster)
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_DEPENDS libopenblas0-pthread)
+set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION "Estimators for libtorch: the muster program")
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME libmuster-dev)
+set(CPACK_COMPONENT_DEV_DESCRIPTION "Estimators for libtorch: headers, libraries and CMake's files")
+# What the static libraries are linked with, as scripts/setup names it.
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libtorch-dev, libopenblas0-pthread, libfmt-dev, nlohmann-json3-dev, libcli11-dev, \
+libprotobuf-dev, protobuf-compiler, zlib1g-dev, liblzma-dev, libleveldb-dev, libsnappy-dev, libfarmhash-dev, libxgboost-dev")
+include(CPack)

@@ -48,6 +48,11 @@ add_library(muster_torch_pch OBJECT "${PROJECT_BINARY_DIR}/torch_pch.cpp")
 target_link_libraries(muster_torch_pch PRIVATE muster_torch muster_warnings)
 target_precompile_headers(muster_torch_pch PRIVATE <torch/types.h> <torch/nn/module.h>)
 
+if(MUSTER_BUILD_TESTS)
+  muster_test_pch(muster_torch_test_headers muster_torch)
+  target_precompile_headers(muster_torch_test_headers PRIVATE <torch/types.h> <torch/nn/module.h> ${muster_test_headers})
+endif()
+
 # muster_use_torch(TARGET): links libtorch and takes the precompiled headers. A source that sees no libtorch, or
 # has flags of its own, sets SKIP_PRECOMPILE_HEADERS.
 function(muster_use_torch target)

@@ -28,5 +28,7 @@ void add_predict(CLI::App& command);
 void add_cluster(CLI::App& command);
 void add_launch(CLI::App& command);
 void add_local(CLI::App& command);
+void add_completion(CLI::App& command);
+void add_man(CLI::App& command);
 
 }  // namespace muster::cli

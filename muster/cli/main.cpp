@@ -21,6 +21,8 @@ constexpr Command kCommands[] = {
     {"cluster", "explain what the environment tells a task of its cluster", add_cluster},
     {"launch", "start a program as a cluster on this host, and stop it", add_launch},
     {"local", "run a training program here, as gcloud's local train does", add_local},
+    {"completion", "print what completes commands and flags in a shell", add_completion},
+    {"man", "write the manual pages of all commands", add_man},
 };
 
 // libtorch's part of the answer comes from the program that links it.

@@ -30,9 +30,9 @@ TEST(RunState, ComesBackFromJson) {
 TEST(RunState, DamageIsDataLossThatNamesTheFile) {
   RunState state;
   state.inputs = {"position"};
-  const std::string json = to_json(state);
-  for (std::size_t cut = 0; cut < json.size(); cut += 7) {
-    EXPECT_THROW(parse_run_state(json.substr(0, cut), "x.state.json"), DataLoss);
+  const std::string text = to_json(state);
+  for (std::size_t cut = 0; cut < text.size(); cut += 7) {
+    EXPECT_THROW(parse_run_state(text.substr(0, cut), "x.state.json"), DataLoss);
   }
   EXPECT_THROW(parse_run_state("{}", "x"), DataLoss);
   EXPECT_THROW(parse_run_state("[1]", "x"), DataLoss);
