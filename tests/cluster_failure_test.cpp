@@ -66,6 +66,7 @@ class Tasks {
         testing::ProgramOptions{.environment = Words{place} + environment});
   }
   Outcome wait(const std::string& type) { return running_.at(type)->wait(); }
+  Path folder(const std::string& type) const { return folder_ / type; }
   std::string hash() const { return hash_of(folder_ / "chief"); }
 
   // What one process makes of it.
@@ -220,6 +221,50 @@ TEST(ClusterFailure, AChiefThatWasLostAfterTheLastStepEndsTheRunForThoseWhoAreLe
   }
   EXPECT_EQ(hash_of(cluster.chief_folder()), Tasks().hash_alone(kShort));
 }
+
+struct LastSaveLayout {
+  bool with_ps;
+  Words more;
+};
+
+class LastSave : public ::testing::TestWithParam<LastSaveLayout> {};
+
+// The chief of a run that cannot save its last step is started again, as launch does it.
+TEST_P(LastSave, IsMadeAgainFromWhatOthersHaveBeforeAnybodyLeaves) {
+  const auto& [with_ps, more] = GetParam();
+  const Words flags = kShort + Words{"--save-steps", "10"};
+  Tasks tasks(with_ps);
+  // A checkpoint cannot be renamed to where a folder is.
+  const Path in_the_way = tasks.folder("chief") / "model.ckpt-20.index";
+  std::filesystem::create_directories(in_the_way / "folder");
+  std::vector<std::string> others{"worker"};
+  if (with_ps) others.emplace_back("ps");
+  for (const auto& other : others) tasks.start(other, flags + more);
+  tasks.start("chief", flags + more);
+  const Outcome lost = tasks.wait("chief");
+  EXPECT_EQ(lost.status, 1) << lost.err;
+  EXPECT_THAT(lost.err, HasSubstr("the checkpoint of the last step, 20, is not saved"));
+  std::filesystem::remove_all(in_the_way);
+  tasks.start("chief", flags + more);
+  const Outcome chief = tasks.wait("chief");
+  EXPECT_EQ(chief.status, 0) << chief.err;
+  EXPECT_THAT(chief.err, AllOf(HasSubstr("saved checkpoint step=20"),
+                               Not(HasSubstr("Loss for final step")), Not(HasSubstr("no batch"))));
+  for (const auto& other : others) {
+    const Outcome outcome = tasks.wait(other);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+  }
+  EXPECT_EQ(checkpoint_step(latest_checkpoint(tasks.folder("chief")).value_or("")), 20);
+  EXPECT_EQ(tasks.hash(), tasks.hash_alone(kShort));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, LastSave,
+                         ::testing::Values(LastSaveLayout{false, {}}, LastSaveLayout{true, {}},
+                                           LastSaveLayout{true, {"--ps-log"}}),
+                         [](const auto& one) {
+                           return std::string(one.param.with_ps ? "WithPs" : "Collective") +
+                                  (one.param.more.empty() ? "" : "AndLog");
+                         });
 
 // How long a wait for this had lasted when its task first said so; nothing while it has not.
 std::optional<double> reported_after(const std::string& log, const std::string& cause) {

@@ -503,16 +503,19 @@ void Membership::finish(std::int64_t step, bool early) {
     return;
   }
   if (!early) {
-    // The chief is about to say so, when it has saved; heartbeats tell that it lives. If it has not
-    // come so far, because another task was lost, or is lost itself, it goes on from what it has.
+    // The chief is about to say so, when it has saved; heartbeats tell that it lives.
     std::unique_lock lock(mutex_);
-    wait_until(
+    const auto goes_on = [this] {
+      return plan_ && group_ && plan_->number != group_->plan().number;
+    };
+    wait_for_peers(
         changed_, lock, Deadline::never(),
         [this] { return fmt::format("{}: the end of the run", chief_.task.name()); },
-        [this] {
-          const bool goes_on = plan_ && group_ && plan_->number != group_->plan().number;
-          return ended_ || goes_on || !control_lost_.empty();
-        });
+        [&] { return ended_ || goes_on() || !control_lost_.empty() || !failed_.empty(); });
+    if (!ended_) {
+      throw PeersChanged("{} has not ended the run{}{}", chief_.task.name(),
+                         control_lost_.empty() ? "" : ": ", control_lost_);
+    }
   }
   tell_coordinator(MessageType::kLeave, {});
 }

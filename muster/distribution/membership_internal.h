@@ -57,6 +57,7 @@ class Membership {
   bool check();
 
   /// The chief ends the run for all; others leave it, when the chief has said so unless `early`.
+  /// Throws PeersChanged when it is lost or goes on.
   void finish(std::int64_t step, bool early);
 
  private:

@@ -114,7 +114,9 @@ class Strategy {
   /// saves. Throws PeersChanged.
   virtual void fetch_slots() {}
 
-  /// The chief ends the run at this step for all; others leave it, `early` if there is more to do.
+  /// The chief, which has saved this step, ends the run for all. Others leave it: `early` if there
+  /// is more to do, else when the chief has ended it. Throws PeersChanged when the chief is lost or
+  /// goes on, since this process may then be the only one with the last steps.
   virtual void finish(std::int64_t step, bool early) = 0;
 };
 

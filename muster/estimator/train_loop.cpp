@@ -129,8 +129,10 @@ struct TrainLoop::Impl final : TrainSession {
   void log_begin() const override;
   bool make_step() override;
   Content content() override;
+  bool leave() override;
   void end_steps() override;
 
+  void fetch_slots();
   void prepare_devices(TowerOptions& tower_options) const;
   void join(TowerOptions& tower_options);
   void synchronize();
@@ -186,6 +188,8 @@ struct TrainLoop::Impl final : TrainSession {
   bool inputs_wanted = false;
   /// No replica of any process has a batch.
   bool inputs_over = false;
+  /// The step whose slots were fetched last, while the values are still those.
+  std::optional<std::int64_t> slots_of;
   /// Of the checkpoint that the run began with.
   std::optional<RunState> resumed;
   StepGradients last;
@@ -268,12 +272,19 @@ RunState TrainLoop::Impl::run_state() const {
   return state;
 }
 
+// Of the step that this process is at; throws PeersChanged.
+void TrainLoop::Impl::fetch_slots() {
+  if (slots_of == global_step()) return;
+  strategy->fetch_slots();
+  slots_of = global_step();
+}
+
 TrainSession::Content TrainLoop::Impl::content() {
   // Nothing bad is ever saved.
   if (device_steps) stop_if_bad();
   for (bool fetched_all = strategy == nullptr; !fetched_all;) {
     try {
-      strategy->fetch_slots();
+      fetch_slots();
       fetched_all = true;
     } catch (const PeersChanged& error) {
       log::warning("slots are asked for again: {}", error.what());
@@ -313,6 +324,7 @@ void TrainLoop::Impl::restore(const OpenCheckpoint& checkpoint,
   targets.push_back({"global_step", saved_global_step});
   restore_from(checkpoint.bundle, targets, *layouts);
   resume_at(saved_global_step.item<std::int64_t>());
+  slots_of.reset();
   towers->commit();
   if (saved) scale->restore(saved->loss_scale, saved->loss_scale_steps);
 }
@@ -402,6 +414,7 @@ void TrainLoop::Impl::join(TowerOptions& tower_options) {
 
 void TrainLoop::Impl::take_over(const RunImage& from) {
   const RunState state = parse_run_state(from.state_json, "the state of another task");
+  slots_of.reset();
   jump_to(from.step);
   bad_steps = from.left_out;
   scale->restore(state.loss_scale, state.loss_scale_steps);
@@ -514,6 +527,7 @@ bool TrainLoop::Impl::update_elsewhere(StepParts parts) {
   last.spec = std::move(parts.spec);
   // The values are written to.
   wait_until_copied();
+  slots_of.reset();
   std::optional<StepOutcome> outcome;
   try {
     outcome = strategy->update(global_step(), std::move(parts), said);
@@ -550,8 +564,26 @@ bool TrainLoop::Impl::update_elsewhere(StepParts parts) {
   return true;
 }
 
+// The chief leaves with all that the last checkpoint needs of others, who wait until it is saved:
+// until then they may be the only ones that have the last steps.
+bool TrainLoop::Impl::leave() {
+  if (strategy == nullptr) return true;
+  try {
+    if (config().is_chief()) {
+      fetch_slots();
+    } else {
+      strategy->finish(global_step(), stop_requested() && !inputs_over);
+    }
+    return true;
+  } catch (const PeersChanged& error) {
+    log::warning("step {} may not be saved yet: {}", global_step(), error.what());
+    synchronize();
+    return false;
+  }
+}
+
 void TrainLoop::Impl::end_steps() {
-  if (strategy != nullptr) strategy->finish(global_step(), stop_requested() && !inputs_over);
+  if (strategy != nullptr && config().is_chief()) strategy->finish(global_step(), false);
 }
 
 // How kernels are chosen, and where the variables can be.

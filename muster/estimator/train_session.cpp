@@ -49,6 +49,8 @@ bool TrainSession::save_failed() {
 
 void TrainSession::begin_save() {
   log::info("Saving checkpoints for {} into {}/model.ckpt.", step_, config_.model_dir.string());
+  // A run that is killed goes on from here: the summaries of the steps before are not made again.
+  if (event_writer_ != nullptr) event_writer_->flush();
   being_copied_ = content();
   checkpointer_->save(step_, being_copied_->tensors, being_copied_->state_json);
   saved_step_ = step_;
@@ -84,15 +86,23 @@ void TrainSession::for_each_hook(void (Hook::*call)(Session&)) {
 void TrainSession::loop() {
   for_each_hook(&Hook::begin);
   for_each_hook(&Hook::after_create_session);
+  bool has_input = true;
+  // Whoever may not leave yet may have been brought back to a step before the last.
+  do {
+    has_input = make_steps();
+  } while (!leave());
+  if (!has_input) request_stop("the input ended");
+}
+
+// Until there is no more to make; false when that is because the input ended.
+bool TrainSession::make_steps() {
   for (check_signal(); !stop_requested() && !done(); check_signal()) {
     for_each_hook(&Hook::before_run);
     const std::int64_t before = step_;
-    if (!make_step()) {
-      request_stop("the input ended");
-      break;
-    }
+    if (!make_step()) return false;
     if (step_ > before) for_each_hook(&Hook::after_run);
   }
+  return true;
 }
 
 void TrainSession::finish() {
@@ -136,11 +146,13 @@ TrainResult TrainSession::run() {
   const std::int64_t first_step = step_;
   if (options_.steps) last_step_ = step_ + *options_.steps;
   if (const auto end = end_of_learning()) last_step_ = std::min(last_step_.value_or(*end), *end);
-  if (done()) {
+  if (done() && is_saved()) {
     end_steps();
     log::info("Skipping training since max_steps has already saved.");
     return {.global_step = step_};
   }
+  // From here on also where the last step is made, but not known to be on the disk: what the chief
+  // was given by others it saves, and others may be brought back to steps before.
   open_input();
   // A store removes what it takes for left over.
   if (config_.is_chief()) {
@@ -159,15 +171,19 @@ TrainResult TrainSession::run() {
   }
   finish();
   end_steps();
-  if (step_ == first_step) log::warning("no training step was run: the input had no batch");
+  if (step_ == first_step && !done()) {
+    log::warning("no training step was run: the input had no batch");
+  }
   TrainResult result{.global_step = step_, .steps = step_ - first_step};
   if (result.steps > 0) {
     result.loss = loss();
     log::info("Loss for final step: {:g}.", *result.loss);
   }
   if (signal_ != 0) {
-    throw Interrupted(signal_, "stopped by signal {} after step {}, which is {}saved", signal_,
-                      step_, saved_step_ == step_ ? "" : "not ");
+    throw Interrupted(signal_, "stopped by signal {} after step {}{}", signal_, step_,
+                      !config_.is_chief() ? "; checkpoints are the chief's"
+                      : is_saved()        ? ", which is saved"
+                                          : ", which is not saved");
   }
   return result;
 }

@@ -53,7 +53,11 @@ class TrainSession : public Session {
   /// before it changes what content() showed. False at the end of the input.
   virtual bool make_step() = 0;
   virtual Content content() = 0;
-  /// Called when there are no more steps to make, after the last checkpoint is saved.
+  /// Called when there are no more steps to make, before the last checkpoint is saved. False when
+  /// this process cannot leave the run yet: it then makes the steps that are to be made, if any,
+  /// and asks again.
+  virtual bool leave() { return true; }
+  /// Called after the last checkpoint is saved.
   virtual void end_steps() {}
 
   /// The values are now those of a checkpoint.
@@ -62,6 +66,8 @@ class TrainSession : public Session {
   /// The values are now those of another process of the run.
   void jump_to(std::int64_t step) { step_ = step; }
   bool saved_any() const { return saved_step_ >= 0; }
+  /// Whether this process knows a checkpoint of the step that it is at.
+  bool is_saved() const { return saved_step_ == step_; }
   /// Whether the last step is made.
   bool done() const { return last_step_ && step_ >= *last_step_; }
   void wait_until_copied();
@@ -75,6 +81,7 @@ class TrainSession : public Session {
   void begin_save();
   bool save_failed();
   void loop();
+  bool make_steps();
   void finish();
 
   RunConfig config_;
