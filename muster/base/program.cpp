@@ -1,6 +1,7 @@
 #include "muster/base/program.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 
 #include "muster/base/error.h"
@@ -8,7 +9,10 @@
 
 namespace muster {
 
+void fail_writes_beyond_file_limit() { std::signal(SIGXFSZ, SIG_IGN); }
+
 int run_main(const std::function<int()>& body) {
+  fail_writes_beyond_file_limit();
   try {
     const int status = body();
     if (std::fflush(stdout) != 0) throw_errno(errno, "writing to standard output");

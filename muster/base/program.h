@@ -8,9 +8,13 @@
 
 namespace muster {
 
+/// A file that grows beyond the limit of the process (`ulimit -f`) makes writes fail as a full disk
+/// does, in the place of SIGXFSZ, which would end the program without a word. For main().
+void fail_writes_beyond_file_limit();
+
 /// The edge of a program, for main(): calls `body` and returns its status. An exception is logged
 /// and becomes the exit status that describe() gives it: 1 failed, 2 misused, 75 worth another try,
-/// 128 + n stopped by signal n after a last checkpoint.
+/// 128 + n stopped by signal n after a last checkpoint. Writes beyond the file limit fail.
 int run_main(const std::function<int()>& body);
 
 /// The files that a flag's patterns name, each pattern's sorted. Throws UsageError, naming the

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <stdexcept>
 #include <string>
@@ -10,6 +11,8 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
+#include "muster/testing/forked.h"
+#include "muster/testing/temp_dir.h"
 
 namespace muster {
 namespace {
@@ -45,6 +48,20 @@ TEST(RunMain, AnOrderlyStopIsNoErrorInTheLog) {
       outcome_of([]() -> int { throw Interrupted(SIGTERM, "stopped by signal 15"); });
   EXPECT_EQ(status, 143);
   EXPECT_THAT(lines, HasSubstr(" I "));
+}
+
+TEST(RunMain, AFileBeyondTheLimitOfTheProcessIsAFailureAndNotTheEnd) {
+  const testing::TempDir dir;
+  testing::Forked program([&](const auto&) {
+    ::signal(SIGXFSZ, SIG_DFL);
+    const rlimit limit{1000, 1000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    return run_main([&] {
+      write_file_atomically(dir / "file", std::string(5000, 'x'));
+      return 0;
+    });
+  });
+  EXPECT_EQ(program.wait(), 1);
 }
 
 }  // namespace

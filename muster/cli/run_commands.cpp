@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/program.h"
 
 namespace muster::cli {
 namespace {
@@ -55,6 +56,7 @@ int parse_and_run(int argc, char** argv, std::span<const Command> commands,
 
 int run_commands(int argc, char** argv, std::span<const Command> commands,
                  void (*add_flags)(CLI::App& app)) {
+  fail_writes_beyond_file_limit();
   try {
     const int status = parse_and_run(argc, argv, commands, add_flags);
     if (std::fflush(stdout) != 0) throw_errno(errno, "writing to standard output");
