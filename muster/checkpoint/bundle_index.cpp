@@ -17,7 +17,7 @@ constexpr int kBundleVersion = 1;
 constexpr int kMaxRank = 254;
 constexpr std::int64_t kWholeDimension = -1;
 
-int checked_num_shards(std::string_view bytes) {
+void take_header(std::string_view bytes, BundleIndex& index) {
   proto::BundleHeaderProto header;
   if (!header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     throw DataLoss("the header is no BundleHeaderProto");
@@ -32,7 +32,8 @@ int checked_num_shards(std::string_view bytes) {
                         header.version().producer());
   }
   if (header.num_shards() < 1) throw DataLoss("the header counts {} shards", header.num_shards());
-  return header.num_shards();
+  index.num_shards = header.num_shards();
+  if (header.has_state()) index.state_crc = header.state().crc32c();
 }
 
 TensorSpec checked_spec(const proto::BundleEntryProto& entry) {
@@ -97,10 +98,11 @@ BundleEntry checked_entry(std::string_view bytes, int num_shards) {
   return entry;
 }
 
-std::string header_bytes(int num_shards) {
+std::string header_bytes(const BundleIndex& index) {
   proto::BundleHeaderProto header;
-  header.set_num_shards(num_shards);
+  header.set_num_shards(index.num_shards);
   header.mutable_version()->set_producer(kBundleVersion);
+  if (index.state_crc) header.mutable_state()->set_crc32c(*index.state_crc);
   return header.SerializeAsString();
 }
 
@@ -132,7 +134,7 @@ BundleIndex parse_bundle_index(std::string_view bytes, bool verify_checksums) {
   const auto take_row = [&](std::string_view key, std::string_view value) {
     try {
       if (key.empty()) {
-        index.num_shards = checked_num_shards(value);
+        take_header(value, index);
         has_header = true;
       } else if (!has_header) {
         throw DataLoss("there is no header before it");
@@ -152,7 +154,7 @@ BundleIndex parse_bundle_index(std::string_view bytes, bool verify_checksums) {
 
 std::string serialize_bundle_index(const BundleIndex& index) {
   std::map<std::string, std::string, std::less<>> rows;
-  rows.emplace("", header_bytes(index.num_shards));
+  rows.emplace("", header_bytes(index));
   for (const auto& [key, entry] : index.entries) rows.emplace(key, entry_bytes(entry));
   return build_index_table(rows);
 }

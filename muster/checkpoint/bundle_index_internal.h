@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ struct BundleEntry {
 /// What PREFIX.index says: entries by key. Keys of parts begin with a zero byte.
 struct BundleIndex {
   int num_shards = 1;
+  /// Masked CRC-32C of the state that was saved with the tensors.
+  std::optional<std::uint32_t> state_crc{};
   std::map<std::string, BundleEntry, std::less<>> entries{};
 };
 

@@ -68,6 +68,9 @@ BundleReader& BundleReader::operator=(BundleReader&&) noexcept = default;
 
 const Path& BundleReader::prefix() const { return impl_->prefix; }
 int BundleReader::num_shards() const { return impl_->content.index().num_shards; }
+std::optional<std::uint32_t> BundleReader::state_crc() const {
+  return impl_->content.index().state_crc;
+}
 const std::vector<std::string>& BundleReader::names() const { return impl_->names; }
 
 bool BundleReader::contains(std::string_view name) const {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,9 @@ class BundleReader {
 
   const Path& prefix() const;
   int num_shards() const;
+  /// Masked CRC-32C of the state that was saved with the tensors; nothing where there was none, as
+  /// in TensorFlow's own bundles.
+  std::optional<std::uint32_t> state_crc() const;
   /// The names of all tensors, sorted as bytes. Parts of a partitioned variable are not among them:
   /// it is one tensor.
   const std::vector<std::string>& names() const;

@@ -76,6 +76,7 @@ struct BundleWriter::Impl {
       throw InvalidArgument("num_shards must be in 1 to {}: {}", kMaxShards, options.num_shards);
     }
     index.num_shards = options.num_shards;
+    index.state_crc = options.state_crc;
     try {
       for (int i = 0; i < options.num_shards; ++i) {
         shards.emplace_back(bundle_data_path(prefix, i, options.num_shards));

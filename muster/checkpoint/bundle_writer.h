@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "muster/base/file_system.h"
 #include "muster/checkpoint/tensor.h"
@@ -10,6 +12,8 @@ namespace muster {
 struct BundleWriterOptions {
   /// Data files; each tensor goes to the one that holds least so far.
   int num_shards = 1;
+  /// Masked CRC-32C of the state that is kept beside the bundle: the two are one checkpoint.
+  std::optional<std::uint32_t> state_crc{};
 };
 
 /// Writes a tensor bundle, TensorFlow's checkpoint format V2: PREFIX.data-0000i-of-0000n and

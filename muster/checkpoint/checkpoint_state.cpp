@@ -25,6 +25,18 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   std::string text;
 };
 
+// The file itself and no link to another; a FIFO would be waited for.
+std::string read_regular(const Path& path) {
+  const Path local = strip_file_scheme(path);
+  std::error_code error;
+  const bool is_local = local.string().find("://") == std::string::npos;
+  if (is_local &&
+      !std::filesystem::is_regular_file(std::filesystem::symlink_status(local, error))) {
+    throw DataLoss("it is not a regular file");
+  }
+  return read_file(path, kMaxStateBytes);
+}
+
 CheckpointState parse(const std::string& text) {
   proto::CheckpointState stored;
   FirstError error;
@@ -49,7 +61,7 @@ std::optional<CheckpointState> read_checkpoint_state(const Path& model_dir) {
   const Path path = state_path(model_dir);
   try {
     if (!file_exists(path)) return std::nullopt;
-    return parse(read_file(path, kMaxStateBytes));
+    return parse(read_regular(path));
   } catch (const Error& error) {
     log::warning(
         "cannot read the checkpoint state file, going on as if it were absent path={} error=\"{}\"",

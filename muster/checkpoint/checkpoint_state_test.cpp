@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "muster/base/log.h"
 #include "muster/testing/data_dir.h"
@@ -62,6 +63,17 @@ TEST(CheckpointState, IsAbsentAfterAWarningWhenItCannotBeParsed) {
   log::set_sink({});
   EXPECT_THAT(warning, HasSubstr("line 2"));
   EXPECT_THAT(warning, HasSubstr((dir / "checkpoint").string()));
+}
+
+TEST(CheckpointState, IsNoLinkAndNoFifo) {
+  const TempDir dir;
+  write_checkpoint_state(dir.path(), {"m-1", {"m-1"}});
+  std::filesystem::rename(dir / "checkpoint", dir / "elsewhere");
+  std::filesystem::create_symlink(dir / "elsewhere", dir / "checkpoint");
+  EXPECT_FALSE(read_checkpoint_state(dir.path()));
+  std::filesystem::remove(dir / "checkpoint");
+  ASSERT_EQ(::mkfifo((dir / "checkpoint").c_str(), 0600), 0);
+  EXPECT_FALSE(read_checkpoint_state(dir.path()));
 }
 
 }  // namespace

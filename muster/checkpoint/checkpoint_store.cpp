@@ -1,5 +1,6 @@
 #include "muster/checkpoint/checkpoint_store.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,11 +14,21 @@
 #include "muster/checkpoint/bundle_writer.h"
 #include "muster/checkpoint/checkpoint_pin.h"
 #include "muster/checkpoint/checkpoint_state.h"
+#include "muster/records/crc32c.h"
 
 namespace muster {
 namespace {
 
 constexpr double kSecondsPerHour = 3600;
+
+/// Which folder a path leads to, whatever it is called; {} where that cannot be told.
+using FolderIdentity = std::pair<dev_t, ino_t>;
+
+FolderIdentity identity_of(const Path& folder) {
+  struct stat status {};
+  if (::stat(strip_file_scheme(folder).c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
+}
 
 double system_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -83,6 +94,7 @@ struct CheckpointStore::Impl {
     check(options);
     if (!options.now) options.now = system_seconds;
     files.create_directories(model_dir);
+    identity = identity_of(model_dir);
     remove_leftovers();
     load_state();
   }
@@ -115,7 +127,7 @@ struct CheckpointStore::Impl {
   void load_state() {
     last_preserved = options.now();
     const auto state = read_checkpoint_state(model_dir);
-    if (!state) return;
+    if (!state || state->model_checkpoint_path.empty()) return take_what_is_there();
     last_preserved = state->last_preserved_timestamp.value_or(last_preserved);
     const auto& paths = state->all_model_checkpoint_paths;
     const auto& times = state->all_model_checkpoint_timestamps;
@@ -131,6 +143,19 @@ struct CheckpointStore::Impl {
     make_newest(Path(state->model_checkpoint_path).filename().string());
   }
 
+  // Without a state file. Those beyond the maximum may be ones that are kept for ever.
+  void take_what_is_there() {
+    const std::vector<Path> found = find_checkpoints(model_dir, options.basename);
+    const auto most = static_cast<std::size_t>(options.keep_checkpoint_max);
+    const std::size_t first = most > 0 && found.size() > most ? found.size() - most : 0;
+    for (std::size_t i = first; i < found.size(); ++i) {
+      const auto index = files.status(bundle_index_path(found[i]));
+      if (!index) continue;
+      kept.push_back(
+          {found[i].filename().string(), static_cast<double>(index->modified_ns) * 1e-9});
+    }
+  }
+
   // Somebody may have set the folder back to an older checkpoint: those behind it are then the
   // first to go, and the last to fall back to.
   void make_newest(const std::string& name) {
@@ -144,6 +169,7 @@ struct CheckpointStore::Impl {
     const auto start = std::chrono::steady_clock::now();
     const std::string name = fmt::format("{}-{}", options.basename, step);
     try {
+      require_same_folder();
       publish(name, tensors, state_json);
       enter(name);
       sweep();
@@ -157,13 +183,23 @@ struct CheckpointStore::Impl {
     return model_dir / name;
   }
 
+  // One that was moved away would be made again, with a run in it that has no beginning.
+  void require_same_folder() const {
+    if (identity_of(model_dir) == identity) return;
+    throw FailedPrecondition(
+        "{} is gone, or another folder than the run began in: move that back, and it goes on",
+        model_dir.string());
+  }
+
   // Everything is written and synced under names that nobody looks for; the index, without which
   // there is no checkpoint, is renamed last.
   void publish(const std::string& name, std::span<const TensorView> tensors,
                std::string_view state_json) {
     const Workshop workshop(model_dir, name);
     const Path prefix = workshop.folder() / name;
-    BundleWriter writer(prefix, {.num_shards = options.num_shards});
+    BundleWriterOptions bundle{.num_shards = options.num_shards};
+    if (!state_json.empty()) bundle.state_crc = mask_crc(crc32c(state_json));
+    BundleWriter writer(prefix, bundle);
     for (const TensorView& tensor : tensors) writer.add(tensor);
     writer.finish();
     if (!state_json.empty()) write_synced(checkpoint_state_json_path(prefix), state_json);
@@ -253,6 +289,7 @@ struct CheckpointStore::Impl {
   Path model_dir;
   CheckpointStoreOptions options;
   FileSystem& files;
+  FolderIdentity identity;
   /// Oldest to newest.
   std::vector<Kept> kept;
   double last_preserved = 0;

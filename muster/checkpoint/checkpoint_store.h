@@ -41,7 +41,8 @@ class CheckpointStore {
   /// Writes a checkpoint and returns its prefix once it is on the disk and the state file names it.
   /// A reader sees all of it or nothing, also after a crash. Saving a step again replaces it. Then
   /// deletes down to keep_checkpoint_max, but never one that is pinned. When it throws
-  /// (ResourceExhausted for a full disk), the older checkpoints are as they were and nothing of the
+  /// (ResourceExhausted for a full disk, FailedPrecondition when the folder was moved away), the
+  /// older checkpoints are as they were and nothing of the
   /// new one is left.
   Path save(std::int64_t step, std::span<const TensorView> tensors,
             std::string_view state_json = {});

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "muster/checkpoint/checkpoint_state.h"
 #include "muster/checkpoint/test_tensors_internal.h"
 #include "muster/testing/data_dir.h"
+#include "muster/testing/message_of.h"
 #include "muster/testing/small_disk.h"
 #include "muster/testing/temp_dir.h"
 
@@ -159,7 +161,7 @@ TEST(CheckpointStore, FallsBackToTheNewestOlderOneThatIsWholeAndSaysWhy) {
   EXPECT_EQ(checkpoint->bundle.prefix(), dir / "model.ckpt-2");
   EXPECT_TRUE(holds_only(checkpoint->bundle, 2));
   EXPECT_THAT(warnings.text, HasSubstr("model.ckpt-4 error=\"tensor 'layer_0': the checksum"));
-  EXPECT_THAT(warnings.text, HasSubstr("falling back to an older checkpoint path=" +
+  EXPECT_THAT(warnings.text, HasSubstr("falling back to another checkpoint path=" +
                                        (dir / "model.ckpt-2").string()));
 }
 
@@ -169,6 +171,110 @@ TEST(CheckpointStore, RefusesToStartAfreshWhenNoCheckpointIsWhole) {
   save(store, 1);
   testing::flip_byte(dir / "model.ckpt-1.index", 3);
   EXPECT_THROW(store.restore(), DataLoss);
+}
+
+TEST(CheckpointStore, FindsItsCheckpointsWithoutAStateFileAndSaysSo) {
+  for (const char* text : {"", "nonsense {", "all_model_checkpoint_paths: \"model.ckpt-9\""}) {
+    const TempDir dir;
+    {
+      CheckpointStore store(dir.path());
+      for (const int step : {9, 10, 100}) save(store, step);
+    }
+    testing::flip_byte(dir / "model.ckpt-100.data-00000-of-00001", 5);
+    testing::write_bytes(dir / "checkpoint", text);
+    EXPECT_EQ(latest_checkpoint(dir.path()), dir / "model.ckpt-100");
+    EXPECT_THAT(steps_of(dir.path()), ElementsAre(9, 10, 100));
+    const Warnings warnings;
+    const auto checkpoint = restore_latest(dir.path());
+    ASSERT_TRUE(checkpoint);
+    EXPECT_EQ(checkpoint->bundle.prefix(), dir / "model.ckpt-10");
+    EXPECT_THAT(warnings.text, HasSubstr("the file 'checkpoint' is missing or names none"));
+  }
+}
+
+TEST(CheckpointStore, GoesOnCountingWhatItFindsWithoutAStateFile) {
+  const TempDir dir;
+  {
+    CheckpointStore store(dir.path(), {.keep_checkpoint_max = 3});
+    for (int step = 1; step <= 3; ++step) save(store, step);
+  }
+  std::filesystem::remove(dir / "checkpoint");
+  CheckpointStore store(dir.path(), {.keep_checkpoint_max = 3});
+  save(store, 4);
+  EXPECT_THAT(steps_of(dir.path()), ElementsAre(2, 3, 4));
+}
+
+TEST(CheckpointStore, GoesOnFromAnUnlistedCheckpointWhenNoListedOneIsWhole) {
+  const TempDir dir;
+  CheckpointStore store(dir.path());
+  save(store, 1);
+  save(store, 2);
+  write_checkpoint_state(dir.path(), {.model_checkpoint_path = "model.ckpt-2",
+                                      .all_model_checkpoint_paths = {"model.ckpt-2"}});
+  testing::flip_byte(dir / "model.ckpt-2.index", 3);
+  const auto checkpoint = restore_latest(dir.path());
+  ASSERT_TRUE(checkpoint);
+  EXPECT_EQ(checkpoint->bundle.prefix(), dir / "model.ckpt-1");
+}
+
+TEST(CheckpointStore, TakesAStateThatIsNotTheSavedOneForDamage) {
+  const TempDir dir;
+  CheckpointStore store(dir.path());
+  save(store, 1, R"({"step": 1})");
+  save(store, 2, R"({"step": 2})");
+  const Path state = dir / "model.ckpt-2.state.json";
+  for (const char* text : {"", R"({"step": 1})", R"({"step": 2)"}) {
+    testing::write_bytes(state, text);
+    EXPECT_EQ(restore_latest(dir.path())->bundle.prefix(), dir / "model.ckpt-1") << text;
+  }
+  std::filesystem::remove(state);
+  EXPECT_EQ(restore_latest(dir.path())->bundle.prefix(), dir / "model.ckpt-1");
+  // Its tensors are whole: whoever wants nothing else has them.
+  EXPECT_TRUE(holds_only(open_checkpoint(dir / "model.ckpt-2").bundle, 2));
+}
+
+TEST(CheckpointStore, FallsBackWhereTheCallerFindsDamage) {
+  const TempDir dir;
+  CheckpointStore store(dir.path());
+  save(store, 1);
+  save(store, 2);
+  const auto checkpoint = restore_latest(dir.path(), [&](const OpenCheckpoint& one) {
+    if (one.bundle.prefix() == dir / "model.ckpt-2") throw DataLoss("no");
+  });
+  EXPECT_EQ(checkpoint->bundle.prefix(), dir / "model.ckpt-1");
+}
+
+TEST(CheckpointStore, FallsBackWhenAFolderOrAFifoStandsInThePlaceOfAFile) {
+  for (const char* ending : {".data-00000-of-00001", ".index", ".state.json"}) {
+    for (const bool is_fifo : {false, true}) {
+      const TempDir dir;
+      CheckpointStore store(dir.path());
+      save(store, 1);
+      save(store, 2);
+      const Path file = (dir / "model.ckpt-2").string() + ending;
+      std::filesystem::remove(file);
+      ASSERT_EQ(is_fifo ? ::mkfifo(file.c_str(), 0600) : ::mkdir(file.c_str(), 0700), 0);
+      const auto checkpoint = restore_latest(dir.path());
+      ASSERT_TRUE(checkpoint) << file;
+      EXPECT_EQ(checkpoint->bundle.prefix(), dir / "model.ckpt-1") << file;
+    }
+  }
+}
+
+TEST(CheckpointStore, DoesNotMakeAFolderAgainThatWasMovedAway) {
+  const TempDir dir;
+  const Path folder = dir / "job";
+  CheckpointStore store(folder);
+  save(store, 1);
+  std::filesystem::rename(folder, dir / "aside");
+  EXPECT_THAT(testing::message_of([&] { save(store, 2); }), HasSubstr("move that back"));
+  EXPECT_FALSE(std::filesystem::exists(folder));
+  std::filesystem::create_directory(folder);
+  EXPECT_THROW(save(store, 2), FailedPrecondition);
+  std::filesystem::remove(folder);
+  std::filesystem::rename(dir / "aside", folder);
+  save(store, 2);
+  EXPECT_THAT(steps_of(folder), ElementsAre(1, 2));
 }
 
 TEST(CheckpointStore, FollowsAStateFileThatWasSetBack) {
