@@ -64,9 +64,8 @@ std::vector<std::string> seeds() {
   }
   // What was drawn and what was made of it is the same on every run.
   const std::string drawn(32, 'n');
-  sent.replace(12, drawn.size(), drawn).replace(sent.size() - drawn.size(), drawn.size(), drawn);
-  received.replace(13, drawn.size(), drawn)
-      .replace(received.size() - drawn.size(), drawn.size(), drawn);
+  sent.replace(12, drawn.size(), drawn).replace(56, drawn.size(), drawn);
+  received.replace(12, drawn.size(), drawn).replace(57, drawn.size(), drawn);
   const auto header = net::encode({.type = 7, .head_bytes = 300, .body_bytes = 1 << 20});
   return {sent, received, "GET / HTTP/1.1\r\n\r\n",
           std::string(reinterpret_cast<const char*>(header.data()), header.size())};

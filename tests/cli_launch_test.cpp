@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <sstream>
 
@@ -102,6 +103,51 @@ TEST_F(Launch, GivesEveryTaskItsPlaceItsFilesAndEndsWithTheMaster) {
   EXPECT_THAT(read_bytes(dir_ / "training_log.md"),
               AllOf(StartsWith("---\n## local-sh_"), HasSubstr("\n### Hypothesis\n"),
                     HasSubstr("### Results\nExit status 0 after ")));
+}
+
+TEST_F(Launch, DrawsASecretForEachRunThatItsTasksShare) {
+  for (const char* run : {"a", "b"}) {
+    const Outcome outcome = launch("note $MUSTER_SECRET", {"--workers", "1", "--no-training-log"});
+    EXPECT_EQ(outcome.status, 0) << run << outcome.err;
+    EXPECT_THAT(outcome.out + outcome.err, Not(HasSubstr(notes().front())));
+  }
+  const auto seen = notes();
+  ASSERT_EQ(seen.size(), 6U);
+  EXPECT_EQ(std::set<std::string>(seen.begin(), seen.begin() + 3).size(), 1U);
+  EXPECT_EQ(std::set<std::string>(seen.begin(), seen.end()).size(), 2U);
+  EXPECT_EQ(seen.front().size(), 64U);
+}
+
+TEST_F(Launch, APsThatFailsForGoodEndsTheRunWithItsStatus) {
+  const Outcome run =
+      launch("if [ $type = ps ]; then exit 3; fi; trap 'note $task; exit 0' TERM; hold",
+             {"--workers", "1", "--restart", "never"});
+  EXPECT_EQ(run.status, 3) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("the run cannot go on without ps:0"));
+}
+
+TEST_F(Launch, OfLaunchesInOneInstantWithOneFolderOneRuns) {
+  std::vector<std::unique_ptr<RunningProgram>> all;
+  for (int i = 0; i < 4; ++i) {
+    all.push_back(std::make_unique<RunningProgram>(
+        MUSTER_PROGRAM, words("note $task; until_there end", {"--workers", "0", "--ps", "0"})));
+  }
+  // Three say that there is another; then the one that runs may end.
+  EXPECT_TRUE(eventually([&] {
+    return std::count_if(all.begin(), all.end(), [](auto& one) { return one->ended(); }) >= 3;
+  }));
+  EXPECT_EQ(notes().size(), 1U);
+  touch("end");
+  int good = 0;
+  for (auto& one : all) {
+    const Outcome outcome = one->wait();
+    if (outcome.status == 0) {
+      ++good;
+    } else {
+      EXPECT_THAT(outcome.err, HasSubstr("another launch"));
+    }
+  }
+  EXPECT_EQ(good, 1);
 }
 
 TEST_F(Launch, MergesWholeLinesOfTasksThatWriteAtOnce) {
@@ -322,7 +368,14 @@ TEST_F(Launch, MisuseNamesTheFlag) {
   EXPECT_THAT(error_of({"launch", "--workers", "-1", "--", "true"}), HasSubstr("--workers"));
   EXPECT_THAT(error_of({"launch", "--master", "--evaluator", "--", "true"}),
               HasSubstr("--master does not go with --evaluator"));
+  EXPECT_THAT(error_of({"launch", "--workers", "2000", "--", "true"}),
+              HasSubstr("the number of workers"));
   EXPECT_THAT(error_of({"launch", "--colour", "--", "true"}), HasSubstr("--colour"));
+}
+
+TEST_F(Launch, TheHelpOfStopSpeaksOfStopAlone) {
+  EXPECT_THAT(run_program(MUSTER_PROGRAM, {"launch", "stop", "--help"}).out,
+              Not(HasSubstr("behind --")));
 }
 
 TEST_F(Launch, AProgramThatIsNotThereIsNamed) {
@@ -330,6 +383,7 @@ TEST_F(Launch, AProgramThatIsNotThereIsNamed) {
       MUSTER_PROGRAM, {"launch", "--log-dir", dir_ / "runlogs", "--", "/no/such/program"});
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.err, HasSubstr("/no/such/program"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "training_log.md"));
 }
 
 TEST_F(Launch, DryRunStartsNothing) {

@@ -102,12 +102,16 @@ launch::LaunchOptions to_options(const LaunchFlags& flags) {
 
 void run(const LaunchFlags& flags) {
   const launch::LaunchOptions options = to_options(flags);
-  if (flags.dry_run) {
-    fmt::print("{}", launch::dry_run(options));
-    return;
+  try {
+    if (flags.dry_run) {
+      fmt::print("{}", launch::dry_run(options));
+      return;
+    }
+    log::set_task("launch");
+    throw CLI::RuntimeError(launch::launch(options));
+  } catch (const InvalidArgument& error) {
+    throw UsageError("{}", error.message());
   }
-  log::set_task("launch");
-  throw CLI::RuntimeError(launch::launch(options));
 }
 
 void stop(const std::string& log_dir, double grace_seconds) {
@@ -123,6 +127,8 @@ void add_stop(CLI::App& command) {
   command.add_option("--grace", *grace, "Seconds until what has not ended is killed")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  // CLI11 hands the footer of the command down.
+  command.footer("");
   command.callback([=] { stop(*log_dir, *grace); });
 }
 

@@ -93,7 +93,11 @@ void add_train(CLI::App& command) {
         log::warning("{} is of no use without --distributed", count->get_name());
       }
     }
-    throw CLI::RuntimeError(launch::launch(to_options(*flags)));
+    try {
+      throw CLI::RuntimeError(launch::launch(to_options(*flags)));
+    } catch (const InvalidArgument& error) {
+      throw UsageError("{}", error.message());
+    }
   });
 }
 

@@ -72,11 +72,21 @@ void Coordinator::serve(std::shared_ptr<net::Connection> connection) {
   remove(connection, why);
 }
 
+// Why the task cannot take part; empty if it can.
+std::string Coordinator::obstacle(const net::Connection& connection, const Join& join) const {
+  const std::string& task = connection.peer_task();
+  const bool is_server = task.starts_with(fmt::format("{}:", job::kPs));
+  if (join.is_chief != (task == options_.chief) || join.is_server != is_server) {
+    return fmt::format("{} says that it is another kind of task", task);
+  }
+  return difference(options_.terms, join.terms);
+}
+
 bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, const Join& join) {
-  const std::string obstacle = difference(options_.terms, join.terms);
-  if (!obstacle.empty()) {
-    log::error("{} cannot take part: {}", connection->peer(), obstacle);
-    connection->send(static_cast<std::uint32_t>(MessageType::kRefused), obstacle,
+  const std::string why = obstacle(*connection, join);
+  if (!why.empty()) {
+    log::error("{} cannot take part: {}", connection->peer(), why);
+    connection->send(static_cast<std::uint32_t>(MessageType::kRefused), why,
                      Deadline::after(kTellTimeout));
     return false;
   }

@@ -17,6 +17,8 @@
 namespace muster::internal {
 
 struct CoordinatorOptions {
+  /// The task it lives in.
+  std::string chief{};
   RunTerms terms{};
   /// How many tasks are to train, the chief among them. The run goes on without some of them.
   std::size_t trainers = 1;
@@ -66,6 +68,7 @@ class Coordinator {
   /// The chief, then workers, then servers, each by index.
   using Order = std::pair<int, std::string>;
 
+  std::string obstacle(const net::Connection& connection, const Join& join) const;
   bool admit(const std::shared_ptr<net::Connection>& connection, const Join& join);
   void handle(const std::shared_ptr<net::Connection>& connection, const net::Frame& frame);
   void remove(const std::shared_ptr<net::Connection>& connection, const std::string& why);

@@ -1,10 +1,6 @@
 #include "muster/distribution/membership_internal.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstdlib>
 #include <utility>
 
@@ -12,6 +8,7 @@
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
 #include "muster/checkpoint/step_log.h"
+#include "muster/distribution/task_address_internal.h"
 
 namespace muster::internal {
 namespace {
@@ -54,70 +51,6 @@ void wait_for_peers(std::condition_variable& changed, std::unique_lock<std::mute
   if (!in_time) throw Unavailable("gave up waiting for {}", reason());
 }
 
-// To itself a task speaks at home: its name may be known to others alone.
-std::string at_home(const std::string& listening) {
-  const auto colon = listening.rfind(':');
-  const std::string host = listening.substr(0, colon);
-  if (host == "0.0.0.0" || host == "[::]") return "localhost" + listening.substr(colon);
-  return listening;
-}
-
-/// The chief of the cluster: its job "chief" or "master", else worker 0.
-Peer chief_of(const TaskEnvironment& environment) {
-  if (environment.rendezvous) {
-    if (environment.rendezvous->is_running) {
-      throw Unimplemented(
-          "{} names {}, where a store of another program runs already (torchrun's agent); start "
-          "the "
-          "tasks without it, with RANK, WORLD_SIZE, MASTER_ADDR and a free MASTER_PORT, or with "
-          "TF_CONFIG",
-          environment.source, environment.rendezvous->address);
-    }
-    return {{std::string(job::kChief), 0}, environment.rendezvous->address};
-  }
-  for (const std::string_view job : {job::kChief, job::kMaster, job::kWorker}) {
-    if (const auto address = environment.cluster.address(job, 0)) {
-      return {{std::string(job), 0}, *address};
-    }
-  }
-  throw InvalidArgument("the cluster {} has neither chief nor master nor worker 0",
-                        environment.cluster.to_string());
-}
-
-bool is_local(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  return host == "localhost" || host.starts_with("127.") || host == "[::1]";
-}
-
-// Where this task listens. A name of this machine may be one that only others resolve to it: then
-// all its addresses serve. A task that was told no address takes any port.
-std::string listening_address(const TaskEnvironment& environment, const Peer& chief) {
-  if (environment.rendezvous && !environment.is_chief) {
-    return is_local(chief.address) ? "127.0.0.1:0" : ":0";
-  }
-  const auto address = environment.rendezvous ? std::optional(chief.address)
-                                              : environment.cluster.address(environment.task.type,
-                                                                            environment.task.index);
-  if (!address) {
-    throw InvalidArgument("the cluster {} has no address for this task, {}",
-                          environment.cluster.to_string(), environment.task.name());
-  }
-  return is_local(*address) ? *address : address->substr(address->rfind(':'));
-}
-
-// Where others reach it.
-std::string reached_at(const TaskEnvironment& environment, const std::string& listening) {
-  if (const auto told =
-          environment.cluster.address(environment.task.type, environment.task.index)) {
-    return *told;
-  }
-  if (is_local(listening)) return listening;
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0)
-    throw_errno(errno, "asking for the host's name");
-  return name.data() + listening.substr(listening.rfind(':'));
-}
-
 }  // namespace
 
 Membership::Membership(const RunConfig& config, const PeerOptions& options)
@@ -127,7 +60,9 @@ Membership::Membership(const RunConfig& config, const PeerOptions& options)
             .run_id = options.run_id.empty()
                           ? variable_or("MUSTER_RUN_ID", "run of " + chief_.address)
                           : options.run_id,
-            .secret = options.secret.empty() ? variable_or("MUSTER_SECRET", "") : options.secret} {}
+            .secret = options.secret.empty() ? variable_or("MUSTER_SECRET", "") : options.secret},
+      is_open_(!self_.secret.empty() || options.listen_without_secret ||
+               variable_or("MUSTER_LISTEN_WITHOUT_SECRET", "") == "1") {}
 
 Membership::~Membership() {
   {
@@ -337,7 +272,8 @@ RunTerms Membership::join(const RunTerms& own) {
   if (config_.is_chief()) {
     const bool has_logs = config_.ps_log && config_.task.num_ps_replicas > 0;
     coordinator_ = std::make_unique<Coordinator>(
-        CoordinatorOptions{.terms = own,
+        CoordinatorOptions{.chief = chief_.task.name(),
+                           .terms = own,
                            .trainers = static_cast<std::size_t>(config_.task.num_worker_replicas),
                            .servers = static_cast<std::size_t>(config_.task.num_ps_replicas),
                            .log_run = has_logs ? step_log_run(config_.model_dir) : "",
@@ -345,9 +281,11 @@ RunTerms Membership::join(const RunTerms& own) {
                            .peer_timeout = config_.peer_timeout});
   }
   listener_ = std::make_unique<net::Listener>(
-      listening_address(config_.task, chief_), self_,
+      listening_address(config_.task, chief_, is_open_), self_,
       [this](std::unique_ptr<net::Connection> connection) { accept(std::move(connection)); },
-      net::ConnectionOptions{.max_body = kLargestBody});
+      net::ConnectionOptions{.max_body = kLargestBody, .admits = [this](std::string_view task) {
+                               return has_task(config_.task, task);
+                             }});
   beat_thread_ = std::jthread([this] { beat(); });
   meet_chief();
   terms_ = *chief_terms_;

@@ -85,6 +85,8 @@ class Membership {
   const RunConfig config_;
   const Peer chief_;
   const net::Identity self_;
+  /// Whether it may listen where other machines reach it.
+  const bool is_open_;
   RunTerms terms_;
   std::int64_t last_epoch_ = 0;
 

@@ -17,6 +17,7 @@
 #include "muster/launch/merged_log.h"
 #include "muster/launch/ports.h"
 #include "muster/launch/process_identity.h"
+#include "muster/launch/secret.h"
 #include "muster/launch/stop.h"
 #include "muster/launch/task_process.h"
 #include "muster/launch/training_log.h"
@@ -225,6 +226,43 @@ TEST(MergedLog, PrintsWholeLinesOnlyAndTheRestAtTheEnd) {
   EXPECT_EQ(pipe.read_all(), "[worker:0] one\n[ps:0] x\n[worker:0] two\n[worker:0] thr\n");
 }
 
+TEST(MergedLog, NamesTheTaskOnceInLinesOfMustersLogger) {
+  const TempDir dir;
+  Pipe pipe;
+  MergedLog merged(pipe.in(), false);
+  merged.follow("worker:1", dir / "a");
+  write_bytes(dir / "a",
+              "2026-03-01T10:04:11.532 I worker:1 saved step=4\n"
+              "2026-03-01T10:04:11.532 I worker:10 is another\n"
+              "worker:1 is what a program says\n");
+  merged.finish();
+  EXPECT_EQ(pipe.read_all(),
+            "[worker:1] 2026-03-01T10:04:11.532 I saved step=4\n"
+            "[worker:1] 2026-03-01T10:04:11.532 I worker:10 is another\n"
+            "[worker:1] worker:1 is what a program says\n");
+}
+
+TEST(MergedLog, RemembersTheLastResults) {
+  const TempDir dir;
+  Pipe pipe;
+  MergedLog merged(pipe.in(), false);
+  merged.follow("master:0", dir / "a");
+  write_bytes(dir / "a",
+              "t I master:0 Saving dict for global step 1: accuracy = 0.5\n"
+              "t I master:0 Saving dict for global step 2: accuracy = 0.75\n"
+              "t I master:0 Loss for final step: 0.25.\n");
+  merged.finish();
+  EXPECT_EQ(merged.final_loss(), "Loss for final step: 0.25.");
+  EXPECT_EQ(merged.last_evaluation(), "2: accuracy = 0.75");
+  pipe.read_all();
+}
+
+TEST(Secret, IsLongAndDrawnAnew) {
+  const std::string secret = draw_secret();
+  EXPECT_EQ(secret.size(), 64U);
+  EXPECT_NE(secret, draw_secret());
+}
+
 TEST(MergedLog, SeesThatAPortWasTaken) {
   const TempDir dir;
   Pipe pipe;
@@ -279,6 +317,7 @@ TEST(DryRun, PrintsLinesForAShell) {
                                     .command = {"./a b", "it's"},
                                     .start_port = std::uint16_t{27182}});
   EXPECT_EQ(text,
+            "export MUSTER_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')\n"
             "# master:0\nTF_CONFIG='{\"cluster\":{\"master\":[\"localhost:27182\"]},"
             "\"task\":{\"type\":\"master\",\"index\":0},\"environment\":\"cloud\"}' "
             "'./a b' 'it'\\''s' > runlogs/master.log 2>&1 &\n");

@@ -11,11 +11,13 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/folder_claim.h"
 #include "muster/base/log.h"
 #include "muster/base/wait.h"
 #include "muster/launch/merged_log.h"
 #include "muster/launch/orphan_guard.h"
 #include "muster/launch/process_identity.h"
+#include "muster/launch/secret.h"
 #include "muster/launch/signal_queue.h"
 #include "muster/launch/task_process.h"
 #include "muster/launch/training_log.h"
@@ -71,7 +73,9 @@ class Launcher {
   explicit Launcher(const LaunchOptions& options)
       : options_(options), output_(STDOUT_FILENO, has_colours()), guard_(options.grace) {}
 
-  int run() {
+  /// `started` is called when all tasks have been, once.
+  template <typename Started>
+  int run(Started started) {
     claim_folder();
     auto tasks = choose_tasks();
     for (const LaunchTask& task : tasks) remove_old_log(task);
@@ -81,6 +85,7 @@ class Launcher {
     }
     try {
       start_all();
+      started();
       log::info("Job launched. tasks={} logs={}", tasks_.size(), options_.log_dir.string());
       while (!is_over()) turn();
     } catch (...) {
@@ -89,8 +94,10 @@ class Launcher {
       throw;
     }
     finish();
-    return chief().end->status;
+    return lost_ps_status_.value_or(chief().end->status);
   }
+
+  const MergedLog& output() const { return output_; }
 
  private:
   static bool has_colours() {
@@ -105,6 +112,8 @@ class Launcher {
 
   void claim_folder() const {
     file_system_for(options_.log_dir).create_directories(options_.log_dir);
+    // Of launches that begin in one instant, one looks and writes at a time.
+    const FolderClaim claim(options_.log_dir);
     const Path file = options_.log_dir / kLauncherPidFile;
     const auto other = read_pid_file(file);
     if (other && is_alive(*other)) {
@@ -247,6 +256,14 @@ class Launcher {
                  file_of(running.task, ".log").string());
     }
     if (running.task.is_chief() && !ending_) begin_end(end.status == 0);
+    if (running.task.is_ps() && end.status != 0 && !ending_) end_without(running);
+  }
+
+  // Nobody brings it back, and the others would only wait for it.
+  void end_without(const Running& ps) {
+    log::error("the run cannot go on without {}: ending the other tasks", ps.task.task.name());
+    lost_ps_status_ = ps.end->status;
+    begin_end(/*is_good=*/false);
   }
 
   // --------------------------------------------------------------------------------------- end
@@ -356,6 +373,7 @@ class Launcher {
   }
 
   const LaunchOptions& options_;
+  const std::string secret_ = draw_secret();
   MergedLog output_;
   SignalQueue signals_;
   OrphanGuard guard_;
@@ -363,6 +381,8 @@ class Launcher {
   int launches_ = 0;
   bool ending_ = false;
   int stop_requests_ = 0;
+  /// Of a ps whose loss ended the run.
+  std::optional<int> lost_ps_status_;
   int stop_signal_ = SIGTERM;
   Clock::time_point ps_stop_at_{};
 };
@@ -381,8 +401,19 @@ std::vector<std::uint16_t> choose_ports(const LaunchOptions& options) {
   return ports;
 }
 
+// A secret that the user has set is that of the tasks too.
+bool has_own_secret() {
+  const char* const secret = std::getenv(kSecretVariable);
+  return secret != nullptr && *secret != '\0';
+}
+
 std::vector<LaunchTask> Launcher::choose_tasks() const {
-  return local_cluster(options_.cluster, choose_ports(options_));
+  auto tasks = local_cluster(options_.cluster, choose_ports(options_));
+  if (options_.cluster.is_single || has_own_secret()) return tasks;
+  for (LaunchTask& task : tasks) {
+    task.environment.push_back(fmt::format("{}={}", kSecretVariable, secret_));
+  }
+  return tasks;
 }
 
 // In single quotes, so that a shell takes it as it is.
@@ -409,6 +440,15 @@ std::unique_ptr<TrainingLog> open_training_log(const LaunchOptions& options) {
   return std::make_unique<TrainingLog>(
       *options.training_log,
       TrainingLogEntry{.job = job, .command = options.command, .hypothesis = options.hypothesis});
+}
+
+std::string outcome(int status, double seconds, const MergedLog& output) {
+  std::string text = fmt::format("Exit status {} after {:.1f} s.", status, seconds);
+  if (!output.final_loss().empty()) text += "\n" + output.final_loss();
+  if (!output.last_evaluation().empty()) {
+    text += fmt::format("\nEvaluation of step {}", output.last_evaluation());
+  }
+  return text;
 }
 
 void check(const LaunchOptions& options) {
@@ -438,6 +478,10 @@ RestartPolicy parse_restart_policy(std::string_view text) {
 std::string dry_run(const LaunchOptions& options) {
   check(options);
   std::string text;
+  if (!options.cluster.is_single && !has_own_secret()) {
+    text +=
+        fmt::format("export {}=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')\n", kSecretVariable);
+  }
   for (const LaunchTask& task : local_cluster(options.cluster, choose_ports(options))) {
     text += fmt::format("# {}\n", task.task.name());
     if (options.working_directory) {
@@ -455,12 +499,11 @@ int launch(const LaunchOptions& options) {
   check(options);
   const auto start = Clock::now();
   Launcher launcher(options);
-  const auto entry = open_training_log(options);
-  const int status = launcher.run();
+  std::unique_ptr<TrainingLog> entry;
+  // A program that cannot be started is no run to keep a diary of.
+  const int status = launcher.run([&] { entry = open_training_log(options); });
   const std::chrono::duration<double> seconds = Clock::now() - start;
-  if (entry) {
-    entry->add_outcome(fmt::format("Exit status {} after {:.1f} s.", status, seconds.count()));
-  }
+  if (entry) entry->add_outcome(outcome(status, seconds.count(), launcher.output()));
   log::info("finished status={} seconds={:.1f}", status, seconds.count());
   return status;
 }

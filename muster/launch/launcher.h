@@ -62,7 +62,9 @@ struct LaunchOptions {
 std::string dry_run(const LaunchOptions& options);
 
 /// Runs the cluster to its end and returns the exit status of the chief (128 + n if signal n ended
-/// it). Prints the tasks' lines to standard output and says on the log what happens.
+/// it), or of a ps that failed for good, which ends the run. Every run has a secret of its own,
+/// which the tasks get as MUSTER_SECRET, unless that is set here. Prints the tasks' lines to
+/// standard output and says on the log what happens.
 ///
 /// A cluster of which a task fails in its first seconds because its port was taken meanwhile, or
 /// with status 75 when nothing restarts it, starts again with other ports, twice at most. SIGINT,

@@ -33,6 +33,18 @@ bool says_port_in_use(std::string_view line) {
          contains_word(line, "eaddrinuse");
 }
 
+// Where in a line of muster's own logger, "2026-03-01T10:04:11.532 I worker:1 saved ...", the task
+// is named.
+constexpr std::size_t kNamePlace = 26;
+
+bool names_task(std::string_view line, std::string_view task) {
+  if (line.size() <= kNamePlace + task.size()) return false;
+  const bool is_logged = line[4] == '-' && line[7] == '-' && line[10] == 'T' && line[13] == ':' &&
+                         line[19] == '.' && line[23] == ' ' && line[25] == ' ';
+  return is_logged && line.substr(kNamePlace, task.size()) == task &&
+         line[kNamePlace + task.size()] == ' ';
+}
+
 }  // namespace
 
 std::size_t MergedLog::follow(std::string name, const Path& file) {
@@ -40,15 +52,31 @@ std::size_t MergedLog::follow(std::string name, const Path& file) {
   std::string prefix = fmt::format("[{}] ", name);
   if (colours_)
     prefix = fmt::format("\033[{}m{}\033[0m", kColours[number % kColours.size()], prefix);
-  logs_.push_back({.prefix = std::move(prefix), .file = file});
+  logs_.push_back({.name = std::move(name), .prefix = std::move(prefix), .file = file});
   return number;
 }
 
 void MergedLog::take_line(Log& log, std::string_view line) {
   if (says_port_in_use(line)) log.saw_port_in_use = true;
+  note_results(line);
   text_ += log.prefix;
+  if (names_task(line, log.name)) {
+    text_ += line.substr(0, kNamePlace);
+    line.remove_prefix(kNamePlace + log.name.size() + 1);
+  }
   text_ += line;
   text_ += '\n';
+}
+
+void MergedLog::note_results(std::string_view line) {
+  constexpr std::string_view kLoss = "Loss for final step: ";
+  constexpr std::string_view kEvaluation = "Saving dict for global step ";
+  if (const auto place = line.find(kLoss); place != std::string_view::npos) {
+    final_loss_ = line.substr(place);
+  }
+  if (const auto place = line.find(kEvaluation); place != std::string_view::npos) {
+    last_evaluation_ = line.substr(place + kEvaluation.size());
+  }
 }
 
 void MergedLog::read_new(Log& log, std::size_t most_chunks) {

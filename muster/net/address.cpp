@@ -83,6 +83,15 @@ int Endpoint::port() const {
   return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
 }
 
+bool Endpoint::is_loopback() const {
+  if (family() == AF_INET6) {
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr);
+  }
+  if (family() != AF_INET) return false;
+  const auto* v4 = reinterpret_cast<const sockaddr_in*>(&storage);
+  return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+}
+
 std::vector<Endpoint> resolve(const std::string& address, Use use) {
   const HostPort where = parse_host_port(address);
   int error = 0;

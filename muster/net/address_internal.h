@@ -29,6 +29,8 @@ struct Endpoint {
   /// "127.0.0.1:2222", "[::1]:2222".
   std::string to_string() const;
   int port() const;
+  /// 127.0.0.0/8 or ::1.
+  bool is_loopback() const;
 };
 
 enum class Use { kConnect, kListen };

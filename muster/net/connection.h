@@ -44,6 +44,8 @@ struct ConnectionOptions {
   std::chrono::milliseconds handshake_timeout{5'000};
   /// connect(): the task that is to be at the address; another one is refused by name. Empty: any.
   std::string peer_task{};
+  /// Listener: who is admitted of those who have proved themselves. Empty: all.
+  Admission admits{};
   /// connect(): ends the tries early, with Cancelled.
   std::stop_token stop{};
 };
@@ -56,7 +58,8 @@ class Connection {
   /// the deadline; a task of another run is waited for too, as one that an earlier run left behind
   /// goes away. `purpose` tells the other side what the connection is for.
   /// Throws Unavailable when nobody could be reached, FailedPrecondition for another run, another
-  /// task or something that is no muster, PermissionDenied for another secret. The error names the
+  /// task, a cluster without this task or something that is no muster, PermissionDenied for another
+  /// secret. The error names the
   /// address, the task and the last reason.
   static std::unique_ptr<Connection> connect(const std::string& address, const Identity& self,
                                              std::string_view purpose, const Deadline& deadline,

@@ -16,7 +16,7 @@
 namespace muster::net {
 namespace {
 
-constexpr std::string_view kHandshakeMagic = "MUSTER/1";
+constexpr std::string_view kHandshakeMagic = "MUSTER/2";
 constexpr std::string_view kFamily = "MUSTER/";  // Of all versions.
 constexpr std::size_t kEnvelopeBytes = 12;
 constexpr std::size_t kMaxPayloadBytes = 2048;
@@ -27,6 +27,8 @@ constexpr std::uint8_t kHello = 1;
 constexpr std::uint8_t kChallenge = 2;
 constexpr std::uint8_t kProof = 3;
 constexpr std::uint8_t kWelcome = 4;
+constexpr std::uint8_t kNames = 5;
+constexpr std::uint8_t kAdmission = 6;
 
 constexpr std::string_view kClientWord = "muster client";
 constexpr std::string_view kServerWord = "muster server";
@@ -88,7 +90,7 @@ class Fields {
     const auto byte = bytes(1);
     if (failed_) return std::nullopt;
     const auto value = static_cast<std::uint8_t>(byte[0]);
-    if (value > static_cast<std::uint8_t>(Refusal::kWrongSecret)) failed_ = true;
+    if (value > static_cast<std::uint8_t>(Refusal::kWrongCluster)) failed_ = true;
     return static_cast<Refusal>(value);
   }
   Sha256::Digest digest() {
@@ -153,9 +155,6 @@ void check_name(std::string_view what, const std::string& name) {
   }
 }
 
-constexpr std::string_view kOtherSecret =
-    "has another secret; give all tasks of the run the same one";
-
 }  // namespace
 
 void check(const Identity& identity) {
@@ -182,47 +181,34 @@ Refusal HandshakeReader::take(std::string_view bytes, std::uint8_t kind) {
 
 std::string HandshakeReader::release() { return std::exchange(received_, {}); }
 
-ServerHandshake::ServerHandshake(const Identity& self) : self_(self) {}
+ServerHandshake::ServerHandshake(const Identity& self, const Admission& admits)
+    : self_(self), admits_(admits), next_(kHello) {}
 
 std::size_t ServerHandshake::wanted() const {
   return proved_ || refusal_ != Refusal::kNone ? 0 : reader_.wanted();
 }
 
 std::string ServerHandshake::take(std::string_view bytes) {
-  const Refusal foreign = reader_.take(bytes, greeted_ ? kProof : kHello);
+  const Refusal foreign = reader_.take(bytes, next_);
   if (foreign != Refusal::kNone) {
     refuse(foreign, "it " + describe_stranger(foreign));
-    return foreign == Refusal::kHttp ? http_answer(self_) : "";
+    return foreign == Refusal::kHttp ? http_answer() : "";
   }
   if (!reader_.complete()) return "";
   const std::string message = reader_.release();
-  return greeted_ ? take_proof(message) : take_hello(message);
+  if (next_ == kHello) return take_hello(message);
+  return next_ == kProof ? take_proof(message) : take_names(message);
 }
 
 std::string ServerHandshake::take_hello(const std::string& message) {
   Fields fields(message);
   fields.bytes(kNonceBytes);
-  peer_task_ = fields.name();
-  const std::string run_id = fields.name();
-  purpose_ = fields.name();
-  const std::string wanted_task = fields.name();
   if (!fields.well_formed()) {
     refuse(Refusal::kNoise, "it sent a hello that is not well formed");
     return "";
   }
-  greeted_ = true;
-  if (run_id != self_.run_id) {
-    refuse(Refusal::kWrongRun,
-           fmt::format("{} is of run {}, this is run {}", peer_task_, run_id, self_.run_id));
-  } else if (!wanted_task.empty() && wanted_task != self_.task) {
-    refuse(Refusal::kWrongTask, fmt::format("{} looks for {}, this is {}; compare their clusters",
-                                            peer_task_, wanted_task, self_.task));
-  }
-  std::string payload(1, static_cast<char>(refusal_));
-  payload += draw();
-  put_name(payload, self_.task);
-  put_name(payload, self_.run_id);
-  std::string challenge = with_envelope(kChallenge, payload);
+  next_ = kProof;
+  std::string challenge = with_envelope(kChallenge, draw());
   transcript_ = message + challenge;
   return challenge;
 }
@@ -234,14 +220,42 @@ std::string ServerHandshake::take_proof(const std::string& message) {
     refuse(Refusal::kNoise, "it sent a proof that is not well formed");
     return "";
   }
+  next_ = kNames;
   Sha256::Digest answer{};
   if (same_digest(proof, proof_of(kClientWord, transcript_, self_))) {
-    proved_ = true;
     answer = proof_of(kServerWord, transcript_, self_);
   } else {
-    refuse(Refusal::kWrongSecret, fmt::format("{} {}", peer_task_, kOtherSecret));
+    refuse(Refusal::kWrongSecret,
+           "it has another secret than this task; give all tasks of the run the same one");
   }
   return with_envelope(kWelcome, std::string(1, static_cast<char>(refusal_)).append(view(answer)));
+}
+
+std::string ServerHandshake::take_names(const std::string& message) {
+  Fields fields(message);
+  peer_task_ = fields.name();
+  const std::string run_id = fields.name();
+  purpose_ = fields.name();
+  const std::string wanted_task = fields.name();
+  if (!fields.well_formed()) {
+    refuse(Refusal::kNoise, "it sent names that are not well formed");
+    return "";
+  }
+  if (run_id != self_.run_id) {
+    refuse(Refusal::kWrongRun,
+           fmt::format("{} is of run {}, this is run {}", peer_task_, run_id, self_.run_id));
+  } else if (!wanted_task.empty() && wanted_task != self_.task) {
+    refuse(Refusal::kWrongTask, fmt::format("{} looks for {}, this is {}; compare their clusters",
+                                            peer_task_, wanted_task, self_.task));
+  } else if (admits_ && !admits_(peer_task_)) {
+    refuse(Refusal::kWrongCluster,
+           fmt::format("the cluster of this task has no {}; compare their clusters", peer_task_));
+  }
+  proved_ = refusal_ == Refusal::kNone;
+  std::string payload(1, static_cast<char>(refusal_));
+  put_name(payload, self_.task);
+  put_name(payload, self_.run_id);
+  return with_envelope(kAdmission, payload);
 }
 
 void ServerHandshake::refuse(Refusal refusal, std::string reason) {
@@ -251,16 +265,11 @@ void ServerHandshake::refuse(Refusal refusal, std::string reason) {
 
 ClientHandshake::ClientHandshake(const Identity& self, std::string_view purpose,
                                  std::string_view wanted_task)
-    : self_(self), wanted_task_(wanted_task) {
+    : self_(self), purpose_(purpose), wanted_task_(wanted_task), next_(kChallenge) {
   check(self);
-  check_name("the purpose of a connection", std::string(purpose));
+  check_name("the purpose of a connection", purpose_);
   if (!wanted_task_.empty()) check_name("the peer's task", wanted_task_);
-  std::string payload = draw();
-  put_name(payload, self.task);
-  put_name(payload, self.run_id);
-  put_name(payload, purpose);
-  put_name(payload, wanted_task_);
-  hello_ = with_envelope(kHello, payload);
+  hello_ = with_envelope(kHello, draw());
 }
 
 std::size_t ClientHandshake::wanted() const {
@@ -268,31 +277,63 @@ std::size_t ClientHandshake::wanted() const {
 }
 
 std::string ClientHandshake::take(std::string_view bytes) {
-  const Refusal foreign = reader_.take(bytes, challenged_ ? kWelcome : kChallenge);
+  const Refusal foreign = reader_.take(bytes, next_);
   if (foreign != Refusal::kNone) {
     refuse(foreign, fmt::format("{}; look who listens there", describe_stranger(foreign)));
     return "";
   }
   if (!reader_.complete()) return "";
   const std::string message = reader_.release();
-  if (!challenged_) return take_challenge(message);
-  take_welcome(message);
+  if (next_ == kChallenge) return take_challenge(message);
+  if (next_ == kWelcome) return take_welcome(message);
+  take_admission(message);
   return "";
 }
 
 std::string ClientHandshake::take_challenge(const std::string& message) {
   Fields fields(message);
-  fields.verdict();
   fields.bytes(kNonceBytes);
-  peer_task_ = fields.name();
-  const std::string run_id = fields.name();
   if (!fields.well_formed()) {
     refuse(Refusal::kNoise, "answered with a challenge that is not well formed");
     return "";
   }
-  challenged_ = true;
-  // What it says of itself decides, whatever its verdict: this side chooses its peers too.
-  if (run_id != self_.run_id) {
+  next_ = kWelcome;
+  transcript_ = hello_ + message;
+  return with_envelope(kProof, view(proof_of(kClientWord, transcript_, self_)));
+}
+
+std::string ClientHandshake::take_welcome(const std::string& message) {
+  Fields fields(message);
+  const auto verdict = fields.verdict();
+  const Sha256::Digest proof = fields.digest();
+  if (!fields.well_formed()) {
+    refuse(Refusal::kNoise, "answered with a welcome that is not well formed");
+  } else if (verdict != Refusal::kNone) {
+    refuse(Refusal::kWrongSecret, "has another secret; give all tasks of the run the same one");
+  } else if (!same_digest(proof, proof_of(kServerWord, transcript_, self_))) {
+    refuse(Refusal::kWrongSecret,
+           "does not know the secret of this run, but says that it is part "
+           "of it; look who listens there");
+  }
+  if (refusal_ != Refusal::kNone) return "";
+  next_ = kAdmission;
+  std::string payload;
+  put_name(payload, self_.task);
+  put_name(payload, self_.run_id);
+  put_name(payload, purpose_);
+  put_name(payload, wanted_task_);
+  return with_envelope(kNames, payload);
+}
+
+void ClientHandshake::take_admission(const std::string& message) {
+  Fields fields(message);
+  const auto verdict = fields.verdict();
+  peer_task_ = fields.name();
+  const std::string run_id = fields.name();
+  if (!fields.well_formed()) {
+    refuse(Refusal::kNoise, "answered with an admission that is not well formed");
+  } else if (run_id != self_.run_id) {
+    // What it says of itself decides, whatever its verdict: this side chooses its peers too.
     refuse(Refusal::kWrongRun, fmt::format("is {} of run {}, this is run {}; end the other run or "
                                            "give this one other addresses",
                                            peer_task_, run_id, self_.run_id));
@@ -300,24 +341,10 @@ std::string ClientHandshake::take_challenge(const std::string& message) {
     refuse(Refusal::kWrongTask,
            fmt::format("is {} and not {}; compare the clusters that the two tasks were given",
                        peer_task_, wanted_task_));
-  }
-  if (refusal_ != Refusal::kNone) return "";
-  transcript_ = hello_ + message;
-  return with_envelope(kProof, view(proof_of(kClientWord, transcript_, self_)));
-}
-
-void ClientHandshake::take_welcome(const std::string& message) {
-  Fields fields(message);
-  const auto verdict = fields.verdict();
-  const Sha256::Digest proof = fields.digest();
-  if (!fields.well_formed()) {
-    refuse(Refusal::kNoise, "answered with a welcome that is not well formed");
   } else if (verdict != Refusal::kNone) {
-    refuse(Refusal::kWrongSecret, std::string(kOtherSecret));
-  } else if (!same_digest(proof, proof_of(kServerWord, transcript_, self_))) {
-    refuse(Refusal::kWrongSecret,
-           "does not know the secret of this run, but says that it is part "
-           "of it; look who listens there");
+    refuse(Refusal::kWrongCluster,
+           fmt::format("has a cluster without {}; compare the clusters that the two were given",
+                       self_.task));
   } else {
     proved_ = true;
   }
@@ -328,9 +355,8 @@ void ClientHandshake::refuse(Refusal refusal, std::string reason) {
   reason_ = std::move(reason);
 }
 
-std::string http_answer(const Identity& self) {
-  const std::string text = fmt::format(
-      "This is {} of a muster run. It speaks to the other tasks of its run only.\n", self.task);
+std::string http_answer() {
+  const std::string_view text = "This port speaks to the tasks of a run only.\n";
   return fmt::format(
       "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n"
       "Connection: close\r\n\r\n{}",

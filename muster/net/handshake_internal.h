@@ -8,16 +8,19 @@
 #include "muster/net/identity.h"
 
 /// How two tasks prove to each other that they belong to one run, as bytes in and bytes out,
-/// without a socket. Four messages, each "MUSTER/1", a kind, a zero, the size of what follows
+/// without a socket. Six messages, each "MUSTER/2", a kind, a zero, the size of what follows
 /// (u16):
 ///
-///   client: hello      32 drawn bytes, task, run id, purpose, task that is wanted (or "")
-///   server: challenge  a verdict, 32 drawn bytes, task, run id
+///   client: hello      32 drawn bytes
+///   server: challenge  32 drawn bytes
 ///   client: proof      HMAC-SHA256 with the secret of "muster client" and the two messages before
 ///   server: welcome    a verdict, HMAC-SHA256 of "muster server" and the same
+///   client: names      task, run id, purpose, task that is wanted (or "")
+///   server: admission  a verdict, task, run id
 ///
 /// Both sides draw, so nothing recorded is of use again; the two words keep one side's answer from
 /// being the other's; the client proves itself first, so who connects learns nothing to guess from.
+/// No name of a run or a task is sent before both have proved themselves.
 namespace muster::net {
 
 /// Why a peer was not accepted. The first ones travel as a verdict.
@@ -26,6 +29,7 @@ enum class Refusal : std::uint8_t {
   kWrongRun = 1,
   kWrongTask = 2,
   kWrongSecret = 3,
+  kWrongCluster = 4,
   kOtherVersion,
   kHttp,
   kTls,
@@ -51,7 +55,8 @@ class HandshakeReader {
 /// The side that listens. Feed it what arrives, send what it answers.
 class ServerHandshake {
  public:
-  explicit ServerHandshake(const Identity& self);
+  /// `admits` says which tasks belong to the cluster; empty: all do.
+  explicit ServerHandshake(const Identity& self, const Admission& admits = {});
 
   /// How many bytes to read next at most: never more than belong to the handshake. 0 when it is
   /// over.
@@ -70,14 +75,17 @@ class ServerHandshake {
  private:
   std::string take_hello(const std::string& message);
   std::string take_proof(const std::string& message);
+  std::string take_names(const std::string& message);
   void refuse(Refusal refusal, std::string reason);
 
   const Identity& self_;
+  const Admission admits_;
   HandshakeReader reader_;
+  /// The kind of message that is to come next.
+  std::uint8_t next_;
   std::string transcript_;
   std::string peer_task_;
   std::string purpose_;
-  bool greeted_ = false;
   bool proved_ = false;
   Refusal refusal_ = Refusal::kNone;
   std::string reason_;
@@ -101,22 +109,25 @@ class ClientHandshake {
 
  private:
   std::string take_challenge(const std::string& message);
-  void take_welcome(const std::string& message);
+  std::string take_welcome(const std::string& message);
+  void take_admission(const std::string& message);
   void refuse(Refusal refusal, std::string reason);
 
   const Identity& self_;
+  std::string purpose_;
   std::string wanted_task_;
   std::string hello_;
   HandshakeReader reader_;
+  /// The kind of message that is to come next.
+  std::uint8_t next_;
   std::string transcript_;
   std::string peer_task_;
-  bool challenged_ = false;
   bool proved_ = false;
   Refusal refusal_ = Refusal::kNone;
   std::string reason_;
 };
 
 /// What to tell a web browser or a gRPC client that came to the wrong door.
-std::string http_answer(const Identity& self);
+std::string http_answer();
 
 }  // namespace muster::net

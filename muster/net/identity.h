@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 
 namespace muster::net {
 
@@ -15,6 +17,9 @@ struct Identity {
   /// both have just drawn. It keeps strangers out; it does not encrypt what is sent.
   std::string secret{};
 };
+
+/// Whether a task, such as "worker:1", belongs to the cluster of the one who asks. Any thread.
+using Admission = std::function<bool(std::string_view task)>;
 
 /// Throws InvalidArgument for a task or run id that is empty, long or not printable.
 void check(const Identity& identity);

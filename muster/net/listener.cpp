@@ -86,8 +86,9 @@ std::string with_port(const std::string& address, int port) {
 
 /// Somebody who has connected and is to prove who it is.
 struct Guest {
-  Guest(std::shared_ptr<Socket> connected, const Identity& self, const Deadline& until)
-      : socket(std::move(connected)), handshake(self), deadline(until) {}
+  Guest(std::shared_ptr<Socket> connected, const Identity& self, const Admission& admits,
+        const Deadline& until)
+      : socket(std::move(connected)), handshake(self, admits), deadline(until) {}
 
   std::shared_ptr<Socket> socket;
   ServerHandshake handshake;
@@ -193,7 +194,8 @@ struct Listener::Impl {
         if (guests.size() >= kMostGuests) drop_oldest();
         auto connected = std::make_shared<Socket>(descriptor);
         set_no_delay(*connected);
-        guests.emplace_back(std::move(connected), self, Deadline::after(options.handshake_timeout));
+        guests.emplace_back(std::move(connected), self, options.admits,
+                            Deadline::after(options.handshake_timeout));
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         no_descriptors(errno);
         return;
@@ -339,5 +341,14 @@ Listener::~Listener() = default;
 const std::string& Listener::address() const { return impl_->address; }
 
 void Listener::close() { impl_->close(); }
+
+bool is_loopback(const std::string& address) {
+  try {
+    const auto endpoints = resolve(address, Use::kListen);
+    return !endpoints.empty() && std::ranges::all_of(endpoints, &Endpoint::is_loopback);
+  } catch (const Unavailable&) {
+    return false;
+  }
+}
 
 }  // namespace muster::net

@@ -9,8 +9,8 @@
 namespace muster::net {
 
 /// Takes connections from the tasks of this run. Strangers (HTTP, noise, silence, another run,
-/// another secret) are told or dropped within `handshake_timeout`, logged once a kind, and share
-/// one thread and a bounded amount of memory.
+/// another secret, a task that the cluster does not have) are told or dropped within
+/// `handshake_timeout`, logged once a kind, and share one thread and a bounded amount of memory.
 class Listener {
  public:
   using OnConnection = std::function<void(std::unique_ptr<Connection>)>;
@@ -36,5 +36,9 @@ class Listener {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Whether an address "host:port" is one of this machine that no other machine reaches. A name goes
+/// through the system's resolver; one that is not known is not.
+bool is_loopback(const std::string& address);
 
 }  // namespace muster::net

@@ -165,8 +165,26 @@ TEST(Listener, ThoseOfAnotherRunOrSecretAreToldAndNamedInTheLog) {
   listener.close();
   EXPECT_EQ(accepted, 0);
   EXPECT_EQ(lines.count("worker:1 is of run run-b, this is run run-a"), 1);
-  EXPECT_EQ(lines.count("worker:1 has another secret"), 1);
+  EXPECT_EQ(lines.count("it has another secret than this task"), 1);
   EXPECT_EQ(lines.count("sesame") + lines.count("barley"), 0);
+}
+
+TEST(Listener, ATaskThatTheClusterDoesNotHaveIsRefusedThoughItKnowsTheSecret) {
+  LogLines lines;
+  std::atomic<int> accepted = 0;
+  Listener listener("127.0.0.1:0", kListenerServer,
+                    [&](std::unique_ptr<Connection>) { ++accepted; },
+                    {.admits = [](std::string_view task) { return task == "worker:1"; }});
+  Identity stranger = kListenerClient;
+  stranger.task = "worker:99";
+  EXPECT_THAT(message_of([&] {
+                Connection::connect(listener.address(), stranger, "test", listener_deadline());
+              }),
+              HasSubstr("has a cluster without worker:99"));
+  Connection::connect(listener.address(), kListenerClient, "test", listener_deadline());
+  listener.close();
+  EXPECT_EQ(accepted, 1);
+  EXPECT_EQ(lines.count("the cluster of this task has no worker:99"), 1);
 }
 
 TEST(Listener, ARecordedHandshakeOpensNothing) {
@@ -260,6 +278,16 @@ TEST(Listener, AConnectionThatWasDetachedOutlivesIt) {
   EXPECT_EQ(server->receive(listener_deadline())->head, "still here");
   EXPECT_THROW(Connection::connect(address, kListenerClient, "test", Deadline::after(1ms)),
                Unavailable);
+}
+
+TEST(Loopback, IsWhatNoOtherMachineReaches) {
+  for (const char* address : {"127.0.0.1:1", "127.3.2.1:0", "[::1]:1", "localhost:1"}) {
+    EXPECT_TRUE(is_loopback(address)) << address;
+  }
+  for (const char* address :
+       {":1", "0.0.0.0:1", "[::]:1", "10.0.0.1:1", "no.such.host.invalid:1"}) {
+    EXPECT_FALSE(is_loopback(address)) << address;
+  }
 }
 
 }  // namespace
