@@ -15,8 +15,10 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::Outcome;
+using testing::read_bytes;
 using testing::run_program;
 using testing::TempDir;
+using testing::write_bytes;
 using Kind = StepLogRecord::Kind;
 
 void write_log(const Path& folder, const std::string& task, std::int64_t replicas) {
@@ -52,6 +54,29 @@ TEST(CheckLogs, FailsWithTheFileAndTheStepThatIsNotWhole) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("00000001.log"), HasSubstr("step 6"),
                                  HasSubstr("replica 1 of 2 is not in it")));
+}
+
+TEST(CheckLogs, SaysOfALogThatEndsInsideARecordHowFarItGoes) {
+  const TempDir folder;
+  const Path task = folder.path() / "ps_log" / "ps-0";
+  {
+    StepLog log(task);
+    log.begin({.step = 5, .identity = {"run", "ps:0", "model", 2}}, {});
+  }
+  const Path file = list_step_logs(task).back();
+  const std::string base = read_bytes(file);
+  {
+    StepLog log(task);
+    log.recover({"run", "ps:0", "model", 2}, [](const StepLogRecord&, std::string_view) {});
+    log.append({.kind = Kind::kPrepared, .step = 5, .pushes = {{"chief:0", 0, 2}}});
+  }
+  const std::string whole = read_bytes(file);
+  for (const std::size_t size : {base.size() + 1, base.size() + 12, whole.size() - 1}) {
+    write_bytes(file, whole.substr(0, size));
+    const Outcome outcome = check(folder.path());
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("ps:0 steps 5 to 5, 2 replicas each, ends inside a record"));
+  }
 }
 
 TEST(CheckLogs, NamesAFolderThatHoldsNone) {

@@ -169,6 +169,18 @@ struct StepLogReader::Impl {
   std::int64_t step = 0;
   std::int64_t left_out = 0;
 
+  // The next record, or nothing where the log ends, also if it ends inside one. Returned from
+  // within the try: assigned there to a variable outside, g++ 12 loses the variable's first value
+  // (decision 0020).
+  std::optional<std::string_view> whole_record() {
+    try {
+      return reader.next();
+    } catch (const TornTail& tail) {
+      torn = tail.whole_bytes();
+      return std::nullopt;
+    }
+  }
+
   // Holds the record to its place, and moves on behind it.
   void follow(const StepLogRecord& record) {
     if (begun != (record.kind != Kind::kBase)) {
@@ -219,12 +231,7 @@ StepLogReader::~StepLogReader() = default;
 
 std::optional<StepLogRecord> StepLogReader::next(std::string_view& body) {
   const std::uint64_t start = impl_->reader.offset();
-  std::optional<std::string_view> bytes;
-  try {
-    bytes = impl_->reader.next();
-  } catch (const TornTail& tail) {
-    impl_->torn = tail.whole_bytes();
-  }
+  const std::optional<std::string_view> bytes = impl_->whole_record();
   if (!bytes) return std::nullopt;
   try {
     const std::string_view head = head_in(*bytes);

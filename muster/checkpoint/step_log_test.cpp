@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <limits>
@@ -145,6 +146,44 @@ TEST(StepLog, CutsOffWhatAKillLeftHalfWritten) {
     write_bytes(file_in(folder.path()), more.substr(0, size));
     EXPECT_EQ(recovered(folder.path()).size(), 5U) << size;
     EXPECT_EQ(read_bytes(file_in(folder.path())), whole) << size;
+  }
+}
+
+// As often as a log of a base, two steps and an end has bytes.
+TEST(StepLog, CutAnywhereGoesOnWithTheRecordsThatAreWhole) {
+  const TempDir folder;
+  std::vector<std::size_t> ends;
+  {
+    Log log(folder.path());
+    const auto note = [&] { ends.push_back(read_bytes(file_in(folder.path())).size()); };
+    log.begin();
+    note();
+    for (int i = 0; i < 2; ++i) {
+      log.prepare();
+      note();
+      log.commit();
+      note();
+    }
+  }
+  const Path file = file_in(folder.path());
+  const std::string whole = read_bytes(file);
+  for (std::size_t size = 0; size <= whole.size(); ++size) {
+    write_bytes(file, whole.substr(0, size));
+    const auto records = static_cast<std::size_t>(
+        std::ranges::count_if(ends, [&](std::size_t end) { return end <= size; }));
+    StepLogReader reader(file);
+    std::string_view body;
+    std::size_t found = 0;
+    while (found <= records && reader.next(body)) ++found;
+    EXPECT_EQ(found, records) << size;
+    EXPECT_EQ(reader.torn_at().has_value(), size != 0 && !std::ranges::count(ends, size)) << size;
+    EXPECT_EQ(recovered(folder.path()).size(), records) << size;
+    if (records == 0) continue;
+    // What was cut is gone, and the next record is found behind what is left.
+    StepLog log(folder.path());
+    EXPECT_EQ(recovered(log).size(), records) << size;
+    log.append({.kind = Kind::kPrepared, .step = static_cast<std::int64_t>((records - 1) / 2)});
+    EXPECT_EQ(recovered(folder.path()).size(), records + 1) << size;
   }
 }
 
@@ -293,6 +332,27 @@ TEST_F(StepLogCheck, FindsTasksThatDisagree) {
   EXPECT_THAT(complaint(), AllOf(HasSubstr("step 2"), HasSubstr("tells otherwise")));
   second.begin(0, {.run = "r2", .task = "ps:1", .model = "m", .replicas = 4});
   EXPECT_THAT(complaint(), HasSubstr("logs of two runs"));
+}
+
+TEST_F(StepLogCheck, SaysOfALogCutAnywhereHowFarItGoes) {
+  {
+    Log log(folder_of(0));
+    log.begin(3);
+    log.make_steps(1);
+  }
+  const Path file = file_in(folder_of(0));
+  const std::string whole = read_bytes(file);
+  const std::string nothing = message_of([] {});
+  bool begun = false;
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    write_bytes(file, whole.substr(0, size));
+    const std::string said = complaint();
+    EXPECT_THAT(said, ::testing::AnyOf(nothing, HasSubstr(file.string() + " has no base")));
+    EXPECT_FALSE(begun && said != nothing) << size << ": " << said;
+    begun = said == nothing;
+    if (begun) EXPECT_EQ(check().front().last_step, 3) << size;
+  }
+  EXPECT_TRUE(begun);
 }
 
 TEST_F(StepLogCheck, NamesAFolderWithoutLogs) {
