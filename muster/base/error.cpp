@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 
+#include "muster/base/printable.h"
 #include "muster/base/signals.h"
 
 namespace muster {
@@ -110,9 +111,11 @@ std::string_view name_of(ErrorCode code) {
 }
 
 Error::Error(ErrorCode code, std::string message)
-    : code_(code), message_(std::move(message)), full_(message_) {}
+    : code_(code), message_(printable(message)), full_(message_) {}
 
-void Error::add_context(std::string_view doing) { full_ = fmt::format("{}: {}", doing, full_); }
+void Error::add_context(std::string_view doing) {
+  full_ = fmt::format("{}: {}", printable(doing), full_);
+}
 
 void throw_errno(int error_number, std::string_view doing) {
   const std::string message =
@@ -155,9 +158,9 @@ Description describe(const std::exception_ptr& exception) {
     const bool is_errno = error.code().category() == std::generic_category() ||
                           error.code().category() == std::system_category();
     const ErrorCode code = is_errno ? code_of_errno(error.code().value()) : ErrorCode::kUnknown;
-    return {code, error.what(), exit_code_of(code)};
+    return {code, printable(error.what()), exit_code_of(code)};
   } catch (const std::exception& error) {
-    return {ErrorCode::kInternal, without_backtrace(error.what()), kExitFailed};
+    return {ErrorCode::kInternal, printable(without_backtrace(error.what())), kExitFailed};
   } catch (...) {
     return {ErrorCode::kUnknown, "an exception of an unknown type", kExitFailed};
   }

@@ -56,6 +56,12 @@ TEST(LocalFileSystem, MapsFilesAlsoEmptyOnes) {
   EXPECT_EQ(files.map(folder / "empty", Access::kRandom)->bytes(), "");
 }
 
+TEST(LocalFileSystem, MappingAFifoDoesNotWait) {
+  const TempDir folder;
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  EXPECT_THROW(file_system_for("x").map(folder / "fifo"), InvalidArgument);
+}
+
 TEST(LocalFileSystem, TakesTheFileScheme) {
   const TempDir folder;
   write_bytes(folder / "a", "x");

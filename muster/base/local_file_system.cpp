@@ -123,7 +123,8 @@ class LocalWritableFile : public WritableFile {
 class LocalMappedFile : public MappedFile {
  public:
   LocalMappedFile(const Path& path, Access access) {
-    const Descriptor descriptor(path, O_RDONLY, "opening");
+    // Not to wait for somebody who writes to a FIFO, which is refused below.
+    const Descriptor descriptor(path, O_RDONLY | O_NONBLOCK, "opening");
     const auto status = stat_of(descriptor.get(), path);
     if (!S_ISREG(status.st_mode)) {
       throw InvalidArgument("{} is not a regular file and cannot be mapped", path.string());

@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include "muster/base/error.h"
+#include "muster/base/printable.h"
 
 namespace muster::log {
 namespace {
@@ -141,7 +142,7 @@ void write(Level level, std::string_view message) {
   Output& out = output();
   std::lock_guard lock(out.mutex);
   const std::string line = fmt::format("{} {} {}{}{}\n", time, letter(level), out.task,
-                                       out.task.empty() ? "" : " ", message);
+                                       out.task.empty() ? "" : " ", printable(message));
   if (out.progress_shown && out.file == STDERR_FILENO) {
     put(STDERR_FILENO, kEraseLine);
     out.progress_shown = false;
