@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -67,6 +70,8 @@ class PrefixedInput final : public PartialInput {
 };
 
 constexpr std::size_t kInputBlockBytes = std::size_t{64} << 10;
+/// What comes out at once, before the limits are looked at again.
+constexpr std::size_t kOutputStepBytes = std::size_t{1} << 20;
 /// Below this much output the ratio is not looked at: small files of zeros are no attack.
 constexpr std::uint64_t kRatioFreeBytes = std::uint64_t{16} << 20;
 
@@ -86,7 +91,7 @@ class Decoder : public PartialInput {
     try {
       while (count == 0 && !out.empty() && !finished_) {
         if (at_ == end_ && !input_ended_) refill();
-        decode(out, count);
+        decode(out.first(std::min(out.size(), kOutputStepBytes)), count);
         check_limits(count);
       }
     } catch (const Error&) {
@@ -135,7 +140,8 @@ class Decoder : public PartialInput {
     const std::uint64_t max_ratio = std::max<std::uint64_t>(limits_.max_ratio, 1);
     if (produced_ > kRatioFreeBytes && produced_ / max_ratio > consumed_) {
       throw ResourceExhausted(
-          "{}: {} bytes in have become {} out, more than {} to 1; raise max_ratio if that is right",
+          "{}: {} bytes in have become {} out, more than {} to 1; if that is right, raise "
+          "max_ratio (MUSTER_MAX_RATIO of the environment)",
           name_, consumed_, produced_, max_ratio);
     }
   }
@@ -152,15 +158,27 @@ class Decoder : public PartialInput {
   std::exception_ptr failure_;
 };
 
-/// One zlib stream, or gzip members one after another.
+enum class InflateFormat { kZlib, kGzip, kBare };
+
+int window_bits(InflateFormat format) {
+  if (format == InflateFormat::kBare) return -MAX_WBITS;
+  return format == InflateFormat::kGzip ? 16 + MAX_WBITS : MAX_WBITS;
+}
+
+std::string_view name_of(InflateFormat format) {
+  if (format == InflateFormat::kBare) return "DEFLATE";
+  return format == InflateFormat::kGzip ? "GZIP" : "ZLIB";
+}
+
+/// One zlib or bare deflate stream, or gzip members one after another.
 class InflateDecoder final : public Decoder {
  public:
   InflateDecoder(std::unique_ptr<PartialInput> input, std::string name,
-                 const DecompressionLimits& limits, Compression compression)
+                 const DecompressionLimits& limits, InflateFormat format)
       : Decoder(std::move(input), std::move(name), limits),
-        is_gzip_(compression == Compression::kGzip),
-        format_(name_of(compression)) {
-    if (::inflateInit2(&stream_, is_gzip_ ? 16 + MAX_WBITS : MAX_WBITS) != Z_OK) {
+        is_gzip_(format == InflateFormat::kGzip),
+        format_(name_of(format)) {
+    if (::inflateInit2(&stream_, window_bits(format)) != Z_OK) {
       throw ResourceExhausted("no memory for a decoder of {}", this->name());
     }
   }
@@ -183,7 +201,7 @@ class InflateDecoder final : public Decoder {
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
     stream_.avail_in = static_cast<uInt>(in.size());
     stream_.next_out = reinterpret_cast<Bytef*>(out.data());
-    const auto room = static_cast<uInt>(std::min<std::size_t>(out.size(), kMaxStep));
+    const auto room = static_cast<uInt>(out.size());
     stream_.avail_out = room;
     const int result = ::inflate(&stream_, Z_NO_FLUSH);
     const std::size_t taken = in.size() - stream_.avail_in;
@@ -199,8 +217,6 @@ class InflateDecoder final : public Decoder {
     if (result == Z_DATA_ERROR) fail_damaged(format_, stream_.msg ? stream_.msg : "bad data");
     if (result == Z_MEM_ERROR) throw ResourceExhausted("no memory to decompress {}", name());
   }
-
-  static constexpr std::size_t kMaxStep = std::size_t{1} << 30;
 
   z_stream stream_{};
   bool is_gzip_;
@@ -293,14 +309,22 @@ bool can_be_zlib(std::string_view first) {
   return deflate_with_known_window && !preset_dictionary && (method * 256 + flags) % 31 == 0;
 }
 
+std::unique_ptr<PartialInput> inflate_bare(std::unique_ptr<PartialInput> input, std::string name,
+                                           const DecompressionLimits& limits) {
+  return std::make_unique<InflateDecoder>(std::move(input), std::move(name), limits,
+                                          InflateFormat::kBare);
+}
+
 std::unique_ptr<PartialInput> decompress(std::unique_ptr<PartialInput> input, std::string name,
                                          Compression compression,
                                          const DecompressionLimits& limits) {
   switch (compression) {
     case Compression::kZlib:
+      return std::make_unique<InflateDecoder>(std::move(input), std::move(name), limits,
+                                              InflateFormat::kZlib);
     case Compression::kGzip:
       return std::make_unique<InflateDecoder>(std::move(input), std::move(name), limits,
-                                              compression);
+                                              InflateFormat::kGzip);
     case Compression::kXz:
       return std::make_unique<XzDecoder>(std::move(input), std::move(name), limits);
     case Compression::kAuto:
@@ -325,6 +349,19 @@ std::unique_ptr<InputStream> open(std::unique_ptr<PartialInput> input, std::stri
 
 }  // namespace
 }  // namespace compression_internal
+
+std::uint64_t default_max_ratio() {
+  constexpr std::uint64_t kUsual = 200;
+  const char* const text = std::getenv("MUSTER_MAX_RATIO");
+  if (text == nullptr) return kUsual;
+  std::uint64_t ratio = 0;
+  const char* const last = text + std::strlen(text);
+  const auto [end, error] = std::from_chars(text, last, ratio);
+  if (error != std::errc() || end != last || ratio == 0) {
+    throw InvalidArgument("MUSTER_MAX_RATIO must be a positive number: '{}'", text);
+  }
+  return ratio;
+}
 
 Compression parse_compression(std::string_view word) {
   std::string upper(word);

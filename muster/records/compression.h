@@ -26,11 +26,16 @@ enum class Compression {
 Compression parse_compression(std::string_view word);
 std::string_view name_of(Compression compression);
 
+/// MUSTER_MAX_RATIO of the environment, or 200. Throws InvalidArgument unless it is a positive
+/// number.
+std::uint64_t default_max_ratio();
+
 /// What a compressed file may grow to: past either bound reading throws ResourceExhausted.
 struct DecompressionLimits {
   std::uint64_t max_output_bytes = std::uint64_t{1} << 40;
-  /// Output over input, looked at beyond the first 16 MiB of output. zlib cannot pass 1,032.
-  std::uint64_t max_ratio = 1100;
+  /// Output over input, looked at beyond the first 16 MiB of output. Data sets that people train on
+  /// stay below 50; a file made to fill the memory has 1,032 with zlib and more with XZ.
+  std::uint64_t max_ratio = default_max_ratio();
   /// Memory that an XZ decoder may take for its dictionary.
   std::uint64_t max_decoder_bytes = std::uint64_t{256} << 20;
 };

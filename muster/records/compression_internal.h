@@ -37,4 +37,8 @@ std::unique_ptr<PartialInput> decompress(std::unique_ptr<PartialInput> input, st
                                          Compression compression,
                                          const DecompressionLimits& limits);
 
+/// The same for deflate data without a header, as archives hold it.
+std::unique_ptr<PartialInput> inflate_bare(std::unique_ptr<PartialInput> input, std::string name,
+                                           const DecompressionLimits& limits);
+
 }  // namespace muster::compression_internal

@@ -162,9 +162,31 @@ INSTANTIATE_TEST_SUITE_P(Formats, CompressionDamage,
 
 TEST(Compression, RatioLimitStopsABomb) {
   const std::string zeros(std::size_t{40} << 20, '\0');
-  EXPECT_THROW(unpack(xz(zeros)), ResourceExhausted);
-  EXPECT_THROW(unpack(gzip(zeros), Compression::kAuto, {.max_ratio = 100}), ResourceExhausted);
-  EXPECT_EQ(unpack(gzip(zeros)).size(), zeros.size());
+  for (const std::string& bomb : {xz(zeros), gzip(zeros)}) {
+    EXPECT_THROW(unpack(bomb), ResourceExhausted);
+    EXPECT_THAT(message_of([&] { unpack(bomb); }), HasSubstr("MUSTER_MAX_RATIO"));
+  }
+  EXPECT_THROW(unpack(zlib(zeros), Compression::kZlib), ResourceExhausted);
+  EXPECT_EQ(unpack(gzip(zeros), Compression::kAuto, {.max_ratio = 1100}).size(), zeros.size());
+}
+
+// However much is asked for at once, the limits are looked at in between.
+TEST(Compression, ABombIsStoppedWithinAMebibyteOfItsLimit) {
+  const std::string bomb = gzip(std::string(std::size_t{40} << 20, '\0'));
+  const auto stream = open_input(bomb, "bomb");
+  std::string out(std::size_t{40} << 20, 'x');
+  EXPECT_THROW(stream->read(out), ResourceExhausted);
+  EXPECT_LE(out.find('x'), std::size_t{18} << 20);
+}
+
+TEST(Compression, TheEnvironmentSetsTheRatio) {
+  const std::string bomb = gzip(std::string(std::size_t{20} << 20, '\0'));
+  ::setenv("MUSTER_MAX_RATIO", "2000", 1);
+  EXPECT_NO_THROW(unpack(bomb));
+  ::setenv("MUSTER_MAX_RATIO", "many", 1);
+  EXPECT_THAT(message_of([] { DecompressionLimits(); }), HasSubstr("MUSTER_MAX_RATIO"));
+  ::unsetenv("MUSTER_MAX_RATIO");
+  EXPECT_THROW(unpack(bomb), ResourceExhausted);
 }
 
 TEST(Compression, DecoderMemoryLimitIsKept) {

@@ -212,6 +212,18 @@ void append_utf8(std::uint64_t code, std::string& out) {
   put(0x80 | (code & 0x3F));
 }
 
+}  // namespace
+
+std::size_t size_of(NpyType type) { return row_of(type).bytes; }
+
+std::string_view name_of(NpyType type) { return row_of(type).name; }
+
+std::size_t NpyArray::item_bytes() const { return items() == 0 ? 0 : data.size() / items(); }
+
+std::string_view NpyArray::item(std::size_t i) const {
+  return std::string_view(data).substr(i * item_bytes(), item_bytes());
+}
+
 NpyArray read_npy(InputStream& input, std::string_view name) {
   SizedReader reader(input, name);
   const std::string magic = reader.take(kNpyMagic.size(), "the magic number");
@@ -234,18 +246,6 @@ NpyArray read_npy(InputStream& input, std::string_view name) {
   array.data = reader.take(data_bytes(array, name), "the data");
   reader.expect_end();
   return array;
-}
-
-}  // namespace
-
-std::size_t size_of(NpyType type) { return row_of(type).bytes; }
-
-std::string_view name_of(NpyType type) { return row_of(type).name; }
-
-std::size_t NpyArray::item_bytes() const { return items() == 0 ? 0 : data.size() / items(); }
-
-std::string_view NpyArray::item(std::size_t i) const {
-  return std::string_view(data).substr(i * item_bytes(), item_bytes());
 }
 
 NpyArray read_npy(const Path& path) { return read_npy(*open_input(path), path.string()); }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "muster/base/file_system.h"
+#include "muster/records/compression.h"
 
 namespace muster {
 
@@ -56,6 +57,8 @@ struct NpyArray {
 /// offset, for a damaged header or a size that is not the file's. Memory is taken only for bytes
 /// that are there.
 NpyArray read_npy(const Path& path);
+/// The same from a stream of plain bytes; `name` stands for the file in messages.
+NpyArray read_npy(InputStream& input, std::string_view name);
 /// The same for the bytes of a file; `name` stands for it in messages.
 NpyArray parse_npy(std::string_view bytes, std::string_view name);
 

@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/records/compression_internal.h"
 
 namespace muster {
 namespace {
@@ -25,7 +28,6 @@ constexpr std::size_t kLocalBytes = 30;
 
 constexpr std::uint64_t kStored = 0;
 constexpr std::uint64_t kDeflated = 8;
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 32;
 
 /// A file of the archive, as its directory tells it.
@@ -38,6 +40,33 @@ struct ZipEntry {
   std::uint64_t offset = 0;
 };
 
+/// Holds what comes out of an archive to the size and the checksum that its directory gives.
+class EntryInput final : public InputStream {
+ public:
+  EntryInput(std::unique_ptr<InputStream> input, const ZipEntry& entry, std::string name)
+      : input_(std::move(input)), entry_(entry), name_(std::move(name)) {}
+
+  std::size_t read(std::span<char> out) override {
+    const std::size_t count = input_->read(out);
+    crc_ = crc32_z(crc_, reinterpret_cast<const Bytef*>(out.data()), count);
+    read_bytes_ += count;
+    const bool ended = count < out.size();
+    if (read_bytes_ > entry_.bytes || (ended && !is_whole())) {
+      throw DataLoss("{}: damaged archive: it does not have the size or checksum it should", name_);
+    }
+    return count;
+  }
+
+ private:
+  bool is_whole() const { return read_bytes_ == entry_.bytes && crc_ == entry_.crc; }
+
+  std::unique_ptr<InputStream> input_;
+  const ZipEntry entry_;
+  const std::string name_;
+  std::uint64_t read_bytes_ = 0;
+  uLong crc_ = 0;
+};
+
 class Archive {
  public:
   Archive(std::string_view bytes, std::string_view file) : bytes_(bytes), file_(file) {
@@ -46,25 +75,21 @@ class Archive {
 
   const std::vector<ZipEntry>& entries() const { return entries_; }
 
-  std::string read(const ZipEntry& entry) const {
+  /// What the file holds, unpacked on the way.
+  std::unique_ptr<InputStream> open(const ZipEntry& entry,
+                                    const DecompressionLimits& limits) const {
     const std::string_view header = take(entry.offset, kLocalBytes, kLocalMagic);
     const std::uint64_t begin =
         entry.offset + kLocalBytes + number(header, 26, 2) + number(header, 28, 2);
-    const std::string_view packed = take(begin, entry.packed_bytes, {});
-    std::string out;
-    if (entry.method == kStored) {
-      out = packed;
-    } else if (entry.method == kDeflated) {
-      out = inflated(packed, entry);
-    } else {
+    auto input = compression_internal::memory_input(take(begin, entry.packed_bytes, {}));
+    const std::string name = fmt::format("{}[{}]", file_, entry.name);
+    if (entry.method == kDeflated) {
+      input = compression_internal::inflate_bare(std::move(input), name, limits);
+    } else if (entry.method != kStored) {
       throw Unimplemented("{}: {} is packed by ZIP's method {}; known are 0 and 8", file_,
                           entry.name, entry.method);
     }
-    const auto crc = crc32_z(0, reinterpret_cast<const Bytef*>(out.data()), out.size());
-    if (out.size() != entry.bytes || crc != entry.crc) {
-      damaged(begin, fmt::format("{} does not have the size or checksum it should", entry.name));
-    }
-    return out;
+    return std::make_unique<EntryInput>(std::move(input), entry, name);
   }
 
  private:
@@ -115,27 +140,6 @@ class Archive {
     return at + kEntryBytes + name_bytes + number(fixed, 30, 2) + number(fixed, 32, 2);
   }
 
-  std::string inflated(std::string_view packed, const ZipEntry& entry) const {
-    z_stream stream{};
-    if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw ResourceExhausted("no memory for zlib");
-    // zlib does not write to its input.
-    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
-    stream.avail_in = static_cast<uInt>(packed.size());
-    std::string out;
-    int status = Z_OK;
-    while (status == Z_OK && out.size() <= entry.bytes) {
-      const std::size_t before = out.size();
-      out.resize(before + std::min<std::size_t>(kPieceBytes, entry.bytes - before + 1));
-      stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
-      stream.avail_out = static_cast<uInt>(out.size() - before);
-      status = inflate(&stream, Z_NO_FLUSH);
-      out.resize(out.size() - stream.avail_out);
-    }
-    inflateEnd(&stream);
-    if (status != Z_STREAM_END) damaged(entry.offset, entry.name + " cannot be unpacked");
-    return out;
-  }
-
   std::string_view bytes_;
   std::string_view file_;
   std::vector<ZipEntry> entries_{};
@@ -143,11 +147,12 @@ class Archive {
 
 }  // namespace
 
-NpyArray read_npz(const Path& path, std::string_view name) {
-  return parse_npz(read_file(path, kMostBytes), path.string(), name);
+NpyArray read_npz(const Path& path, std::string_view name, const DecompressionLimits& limits) {
+  return parse_npz(read_file(path, kMostBytes), path.string(), name, limits);
 }
 
-NpyArray parse_npz(std::string_view bytes, std::string_view file, std::string_view name) {
+NpyArray parse_npz(std::string_view bytes, std::string_view file, std::string_view name,
+                   const DecompressionLimits& limits) {
   constexpr std::string_view kSuffix = ".npy";
   const Archive archive(bytes, file);
   std::vector<std::string> names;
@@ -164,7 +169,7 @@ NpyArray parse_npz(std::string_view bytes, std::string_view file, std::string_vi
   if (found == nullptr) {
     throw NotFound("{} holds no array '{}'; it has: {}", file, name, fmt::join(names, ", "));
   }
-  return parse_npy(archive.read(*found), fmt::format("{}[{}]", file, found->name));
+  return read_npy(*archive.open(*found, limits), fmt::format("{}[{}]", file, found->name));
 }
 
 }  // namespace muster

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <cstring>
 
 #include "muster/base/base64.h"
+#include "muster/base/error.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
@@ -76,6 +78,44 @@ TEST(Npz, SurvivesDamageOfEveryByteAndEveryLength) {
                 parse_npz(damaged, "f.npz", "x");
               }),
               HasSubstr("checksum"));
+}
+
+/// The archive that holds `bytes` deflated, as x.npy.
+std::string archive_of(const std::string& bytes) {
+  z_stream stream{};
+  deflateInit2(&stream, 9, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+  std::string packed(deflateBound(&stream, bytes.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  deflate(&stream, Z_FINISH);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  const auto number = [](std::uint64_t value, int count) {
+    std::string out;
+    for (int i = 0; i < count; ++i) out += static_cast<char>(value >> (8 * i));
+    return out;
+  };
+  const auto crc = crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+  const std::string name = "x.npy";
+  const std::string common = number(20, 2) + number(0, 2) + number(8, 2) + number(0, 4) +
+                             number(crc, 4) + number(packed.size(), 4) + number(bytes.size(), 4) +
+                             number(name.size(), 2) + number(0, 2);
+  const std::string local = "PK\x03\x04" + common + name + packed;
+  const std::string directory =
+      "PK\x01\x02" + number(20, 2) + common + std::string(2 + 2 + 2 + 4 + 4, '\0') + name;
+  return local + directory + "PK\x05\x06" + number(0, 4) + number(1, 2) + number(1, 2) +
+         number(directory.size(), 4) + number(local.size(), 4) + number(0, 2);
+}
+
+TEST(Npz, StopsAnArrayThatGrowsFarBeyondItsFile) {
+  const NpyArray zeros{.shape = {std::size_t{32} << 20}, .data = std::string(32 << 20, '\0')};
+  const std::string archive = archive_of(encode_npy(zeros));
+  EXPECT_LT(archive.size(), std::size_t{64} << 10);
+  EXPECT_THROW(parse_npz(archive, "f.npz"), ResourceExhausted);
+  EXPECT_THAT(message_of([&] { parse_npz(archive, "f.npz"); }), HasSubstr("f.npz[x.npy]"));
+  EXPECT_EQ(parse_npz(archive, "f.npz", "x", {.max_ratio = 2000}).data, zeros.data);
 }
 
 }  // namespace

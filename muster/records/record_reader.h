@@ -40,7 +40,7 @@ struct RecordReaderOptions {
   /// Told of each record that is passed over.
   std::function<void(const Error&)> on_bad_record{};
   /// A longer record is an error, found before memory is taken for it.
-  std::uint64_t max_record_bytes = std::uint64_t{4} << 30;
+  std::uint64_t max_record_bytes = std::uint64_t{1} << 30;
   DecompressionLimits limits{};
 };
 

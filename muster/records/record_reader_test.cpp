@@ -120,6 +120,17 @@ TEST_F(RecordReaderTest, ReadsFromAPipe) {
   }
 }
 
+TEST_F(RecordReaderTest, StopsARecordThatGrowsFarBeyondItsFile) {
+  const std::string zeros(std::size_t{32} << 20, '\0');
+  for (const auto compression : {Compression::kGzip, Compression::kZlib}) {
+    write({zeros}, compression);
+    RecordReader reader(path());
+    EXPECT_THROW(reader.next(), ResourceExhausted);
+    RecordReader trusting(path(), {.limits = {.max_ratio = 2000}});
+    EXPECT_EQ(trusting.next(), zeros);
+  }
+}
+
 TEST_F(RecordReaderTest, SharesKeepRecordsAliveAfterTheReader) {
   for (const auto compression : {Compression::kNone, Compression::kGzip}) {
     write(many_records(), compression);
