@@ -350,7 +350,8 @@ TEST_F(StepLogCheck, SaysOfALogCutAnywhereHowFarItGoes) {
     EXPECT_THAT(said, ::testing::AnyOf(nothing, HasSubstr(file.string() + " has no base")));
     EXPECT_FALSE(begun && said != nothing) << size << ": " << said;
     begun = said == nothing;
-    if (begun) EXPECT_EQ(check().front().last_step, 3) << size;
+    if (!begun) continue;
+    EXPECT_EQ(check().front().last_step, 3) << size;
   }
   EXPECT_TRUE(begun);
 }
