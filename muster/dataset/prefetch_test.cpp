@@ -8,6 +8,8 @@
 #include <semaphore>
 #include <thread>
 
+#include "muster/base/log.h"
+#include "muster/base/wait.h"
 #include "muster/dataset/drain_internal.h"
 
 namespace muster {
@@ -32,6 +34,31 @@ TEST(Prefetch, MakesElementsInAnotherThreadAheadOfTheConsumer) {
                       .iterate();
   iterator->next();
   for (int i = 0; i < 4; ++i) made.acquire();  // one taken, three ahead
+}
+
+// A training that evaluates takes nothing for minutes.
+TEST(Prefetch, DoesNotReportThatItsConsumerTakesNothing) {
+  std::atomic<int> reports{0};
+  log::set_sink([&](log::Level, std::string_view) { ++reports; });
+  const auto before = stall_after();
+  set_stall_after(std::chrono::milliseconds(1));
+  {
+    std::latch made(1);
+    auto iterator = range(10)
+                        .map([&](std::int64_t value) {
+                          if (value == 3) made.count_down();
+                          return value;
+                        })
+                        .prefetch(3)
+                        .iterate();
+    iterator->next();
+    made.wait();
+    // Many times the age at which a wait is reported.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  set_stall_after(before);
+  log::set_sink(nullptr);
+  EXPECT_EQ(reports, 0);
 }
 
 TEST(Prefetch, NeverMakesMoreThanItHasRoomFor) {

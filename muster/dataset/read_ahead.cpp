@@ -52,10 +52,9 @@ void ReadAhead::run(const std::stop_token& stop) {
   for (;;) {
     if (!may_take(stop)) {
       const auto start = Clock::now();
-      wait(
-          room_, lock, Deadline::never(),
-          [this] { return fmt::format("{}: its consumer to take an element", options_.stage); },
-          [&] { return may_take(stop); });
+      // No stall, however long it lasts: a consumer that evaluates, saves or waits for a peer takes
+      // nothing meanwhile, and what it waits for is what it reports.
+      room_.wait(lock, [&] { return may_take(stop); });
       counters_->add_producer_wait(Clock::now() - start);
     }
     if (stopping_ || stop.stop_requested() || input_ended_ || failure_) return;

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
 #include "muster/dataset/dataset.h"
+#include "muster/records/sharded_files.h"
 
 namespace muster {
 namespace {
@@ -17,11 +19,33 @@ struct FileRecord {
   std::uint64_t number = 0;
 };
 
+bool is_pattern(const Path& path) {
+  return path.native().find_first_of("*?[{") != std::string::npos && !file_exists(path);
+}
+
+std::vector<Path> with_patterns_expanded(std::vector<Path> files) {
+  if (std::ranges::none_of(files, is_pattern)) return files;
+  std::vector<Path> out;
+  for (Path& file : files) {
+    if (!is_pattern(file)) {
+      out.push_back(std::move(file));
+      continue;
+    }
+    const std::string pattern = file.string();
+    std::ranges::move(expand_files({&pattern, 1}), std::back_inserter(out));
+  }
+  return out;
+}
+
 class RecordFilesStage final : public Stage<Record> {
  public:
   RecordFilesStage(std::vector<Path> files, RecordSourceOpener open)
-      : files_(std::move(files)), open_(std::move(open)) {
-    if (files_.empty()) throw InvalidArgument("a dataset of files needs one file at least");
+      : files_(with_patterns_expanded(std::move(files))), open_(std::move(open)) {
+    if (files_.empty()) {
+      throw InvalidArgument(
+          "a dataset of files needs one file at least; if the list came from glob(), nothing "
+          "matched: give the pattern itself in the place of the list, and a failure names it");
+    }
   }
 
   std::string_view kind() const override { return "files"; }

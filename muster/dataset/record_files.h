@@ -15,7 +15,9 @@
 namespace muster {
 
 /// The records of these files, one file after the other, in any format. A file that cannot be read
-/// on is a failure, and the next file follows. Files are opened when their turn comes.
+/// on is a failure, and the next file follows. Files are opened when their turn comes. A path that
+/// is a pattern of glob() stands for the files it matches, sorted; throws NotFound, naming it, if
+/// there are none. The same holds for all functions here.
 Dataset<Record> from_files(std::vector<Path> files, RecordSourceOpener open);
 
 /// TFRecord files. With side indexes (`muster records index FILE`) they have random access, which

@@ -9,11 +9,13 @@
 #include "muster/records/record_index.h"
 #include "muster/records/record_writer.h"
 #include "muster/testing/data_dir.h"
+#include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
 namespace {
 
+using ::muster::testing::message_of;
 using ::muster::testing::TempDir;
 using ::muster::testing::write_bytes;
 using ::testing::ElementsAre;
@@ -158,6 +160,18 @@ TEST(RecordFiles, RefusesAPositionOfAnotherNumberOfFiles) {
   const std::string position = tfrecords(files).iterate()->save();
   files.pop_back();
   EXPECT_THROW(tfrecords(files).iterate(position), InvalidArgument);
+}
+
+TEST(RecordFiles, TakesPatternsAndNamesOneThatMatchesNothing) {
+  const TempDir dir;
+  write_bytes(dir / "b.txt", "2\n");
+  write_bytes(dir / "a.txt", "1\n");
+  write_bytes(dir / "z[1].csv", "3\n");
+  EXPECT_THAT(drain(text_lines({dir / "z[1].csv", dir / "?.txt"}).map(text_of)),
+              ElementsAre("3", "1", "2"));
+  EXPECT_THAT(message_of([&] { text_lines({dir / "*.none"}); }),
+              HasSubstr("no file matches " + (dir / "*.none").string()));
+  EXPECT_THAT(message_of([] { text_lines({}); }), HasSubstr("glob()"));
 }
 
 TEST(ListFiles, GivesTheFilesThatMatchSorted) {
