@@ -16,6 +16,7 @@ namespace {
 using graph::DataType;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::Outcome;
 using testing::read_bytes;
 using testing::TempDir;
@@ -128,6 +129,24 @@ TEST(ExportOnnx, ConvertsAModelOfTensorFlow) {
                                           "--output", dir / "model.onnx"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(read_bytes(dir / "model.onnx"), AllOf(HasSubstr("Mul"), HasSubstr("Add")));
+}
+
+// Its variables are read inside a function, and restored inside another under other names.
+TEST(ExportOnnx, ConvertsAModelOfTensorFlow2WithFunctions) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const TempDir dir;
+  const Path model = data / "tensorflow" / "vars_and_arithmetic";
+  const auto onnx = export_as("onnx", {"--saved-model", model, "--output", dir / "model.onnx"});
+  EXPECT_EQ(onnx.status, 0) << onnx.err;
+  EXPECT_THAT(read_bytes(dir / "model.onnx"), AllOf(HasSubstr("Add"), HasSubstr("output_0")));
+  const auto frozen = export_as("graphdef", {"--saved-model", model, "--output", dir / "model.pb"});
+  EXPECT_EQ(frozen.status, 0) << frozen.err;
+  const auto graph = graph::decode_graph(read_bytes(dir / "model.pb"));
+  EXPECT_TRUE(graph.functions.empty());
+  for (const auto& node : graph.nodes) {
+    EXPECT_THAT(node.op, Not(HasSubstr("Call"))) << node.name;
+    EXPECT_THAT(node.op, Not(HasSubstr("Variable"))) << node.name;
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/graph/check.h"
+#include "muster/graph/inline_functions.h"
 #include "muster/graph/join.h"
 #include "muster/graph/numeric_part_internal.h"
 #include "muster/graph/simplify_internal.h"
@@ -77,6 +78,7 @@ class Freezer {
 
   FrozenGraph run() {
     out_.graph.versions = from_.graph.versions;
+    out_.graph.functions = from_.graph.functions;
     out_.signature = from_.signature;
     out_.columns = from_.columns;
     const auto needed = find_needed();
@@ -258,11 +260,19 @@ SignatureDef chosen(const SignatureDef& signature, const FreezeOptions& options)
   return left;
 }
 
+// The model with this signature alone, and its functions in the place of their calls.
+MetaGraph without_calls(MetaGraph model, const SignatureDef& signature, const GraphLimits& limits) {
+  model.signatures = {{std::string(kDefaultSignature), signature}};
+  return inline_functions(std::move(model), limits);
+}
+
 }  // namespace
 
-FrozenGraph freeze(const MetaGraph& meta, const SignatureDef& signature, const BundleReader* bundle,
+FrozenGraph freeze(const MetaGraph& model, const SignatureDef& whole, const BundleReader* bundle,
                    const FreezeOptions& options) {
-  check_graph(meta.graph);
+  check_graph(model.graph);
+  const MetaGraph meta = without_calls(model, whole, options.limits);
+  const SignatureDef& signature = meta.signatures.begin()->second;
   FrozenGraph part{.graph = {}, .signature = chosen(signature, options)};
   if (options.numeric) {
     part = numeric_part(meta.graph, part.signature);
@@ -277,7 +287,7 @@ FrozenGraph freeze(const MetaGraph& meta, const SignatureDef& signature, const B
   if (part.signature.outputs.empty()) {
     throw InvalidArgument(
         "no output of the signature is left: {}",
-        signature.outputs.empty() ? "it has none" : "those that were asked for are strings");
+        signature.outputs.empty() ? "it has none" : "they are strings, or made of strings alone");
   }
   FrozenGraph frozen = Freezer(meta, std::move(part), bundle, options.limits).run();
   std::vector<std::string> kept;
@@ -285,6 +295,12 @@ FrozenGraph freeze(const MetaGraph& meta, const SignatureDef& signature, const B
     kept.emplace_back(parse_input(info.name).node);
   }
   simplify(frozen.graph, kept);
+  if (options.float_inputs) {
+    const auto names = absorb_casts(frozen.graph, kept);
+    for (auto& [key, info] : frozen.signature.inputs) {
+      if (names.contains(std::string(parse_input(info.name).node))) info.dtype = DataType::kFloat;
+    }
+  }
   if (options.reshaped_inputs) {
     const auto shapes = absorb_reshapes(frozen.graph, kept);
     for (auto& [key, info] : frozen.signature.inputs) {

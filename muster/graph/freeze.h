@@ -33,13 +33,17 @@ struct FreezeOptions {
   /// An input that is only reshaped to constant sizes (of which the first may be open) is handed in
   /// with them: OpenCV's reader of these graphs wants images, not rows of pixels.
   bool reshaped_inputs = false;
+  /// An input of whole numbers that is only cast to float is handed in as float: OpenCV has no
+  /// other images.
+  bool float_inputs = false;
   GraphLimits limits{};
 };
 
-/// The signature without variables: they become constants with the values of the bundle, only what
-/// the outputs need is kept, and nodes that do nothing (Identity, StopGradient) are left out unless
-/// an output is called after them, and what follows from constants alone is computed where it is
-/// plain arithmetic. Control inputs are dropped with what they would have run.
+/// The signature without variables and calls: variables become constants with the values of the
+/// bundle, functions stand where they are called, only what the outputs need is kept, and nodes
+/// that do nothing (Identity, StopGradient) are left out unless an output is called after them, and
+/// what follows from constants alone is computed where it is plain arithmetic. Control inputs are
+/// dropped with what they would have run.
 ///
 /// A variable has the value that the graph's saver restores, or, where it has none, the one under
 /// its own name. `bundle` may be null for a graph without variables. Throws InvalidArgument for an

@@ -241,6 +241,25 @@ TEST(Freeze, TakesAnInputAsItIsReshapedIfAsked) {
       (Shape{-1, 12}));
 }
 
+TEST(Freeze, TakesBytesThatAreOnlyCastAsFloats) {
+  MetaGraph meta{.tags = {"serve"}};
+  meta.graph.nodes = {
+      placeholder_node("x", DataType::kUint8, {-1, 4}),
+      node("Cast", "Cast", {"x"}, {{"SrcT", DataType::kUint8}, {"DstT", kFloat}}),
+      node("y", "Neg", {"Cast"}),
+      node("z", "Neg", {"x"}, {{"T", DataType::kUint8}}),
+  };
+  SignatureDef predict{.inputs = {{"x", tensor("x:0", DataType::kUint8, {-1, 4})}},
+                       .outputs = {{"y", tensor("y:0")}}};
+  const auto frozen = freeze(meta, predict, nullptr, {.float_inputs = true});
+  EXPECT_EQ(outline(frozen.graph), "x = Placeholder()\ny = Neg(x)\n");
+  EXPECT_EQ(frozen.signature.inputs.at("x").dtype, kFloat);
+  EXPECT_EQ(attr<DataType>(frozen.graph.nodes[0], "dtype"), kFloat);
+  predict.outputs.emplace("z", tensor("z:0", DataType::kUint8));
+  EXPECT_EQ(freeze(meta, predict, nullptr, {.float_inputs = true}).signature.inputs.at("x").dtype,
+            DataType::kUint8);
+}
+
 TEST(Freeze, CutsFeatureColumnsOffWhereTheyEnd) {
   const TempDir dir;
   const auto bundle = bundle_of(dir / "v", {{"table", {5, 2}}, {"kernel", {3, 2}}});

@@ -159,7 +159,10 @@ MetaGraph read_inference_graph(const Path& model_dir, const GraphLimits& limits)
   const Path path = inference_graph_path(model_dir);
   if (!file_exists(path)) {
     throw NotFound(
-        "{} is not there: a training that has exporters writes it, with the graph that predicts",
+        "{} is not there. train_and_evaluate() writes it when training begins, and "
+        "Estimator::train() "
+        "with a GraphHook among its hooks (muster/export/graph_hook.h); of a model that is trained "
+        "already, export_saved_model() of its program writes a SavedModel",
         path.string());
   }
   try {

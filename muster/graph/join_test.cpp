@@ -154,7 +154,7 @@ TEST_F(Join, RefusesAnAssetThatIsMissingOrLiesElsewhere) {
 
 TEST_F(Join, ReadsTheGraphOfAModelDir) {
   EXPECT_THAT(message_of([&] { read_inference_graph(folder_.path()); }),
-              HasSubstr("graph.pb is not there: a training that has exporters writes it"));
+              HasSubstr("graph.pb is not there. train_and_evaluate() writes it when training"));
   write_bytes(folder_ / "graph.pb", encode_saved_model({.meta_graphs = {small_graph()}}));
   EXPECT_EQ(read_inference_graph(folder_.path()), small_graph());
   write_bytes(folder_ / "graph.pb", encode_saved_model({}));

@@ -77,6 +77,7 @@ class NumericPart {
   FrozenGraph take() {
     for (auto& [place, node] : kept_) out_.graph.nodes.push_back(std::move(node));
     out_.graph.versions = whole_.versions;
+    out_.graph.functions = whole_.functions;
     return std::move(out_);
   }
 

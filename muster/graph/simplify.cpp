@@ -151,6 +151,17 @@ void drop_unread(GraphDef& graph, const std::vector<std::string>& kept) {
   }
 }
 
+// Takes nodes away; who read them reads others.
+void replace_nodes(GraphDef& graph, const std::map<std::string, std::string>& replaced) {
+  std::erase_if(graph.nodes, [&](const NodeDef& node) { return replaced.contains(node.name); });
+  for (auto& node : graph.nodes) {
+    for (auto& input : node.inputs) {
+      const auto found = replaced.find(std::string(parse_input(input).node));
+      if (found != replaced.end()) input = found->second;
+    }
+  }
+}
+
 }  // namespace
 
 std::map<std::string, Shape> absorb_reshapes(GraphDef& graph,
@@ -178,15 +189,35 @@ std::map<std::string, Shape> absorb_reshapes(GraphDef& graph,
     node.attrs.insert_or_assign("shape", shapes[node.name]);
     replaced.emplace(name, node.name);
   }
-  std::erase_if(graph.nodes, [&](const NodeDef& node) { return replaced.contains(node.name); });
-  for (auto& node : graph.nodes) {
-    for (auto& input : node.inputs) {
-      const auto found = replaced.find(std::string(parse_input(input).node));
-      if (found != replaced.end()) input = found->second;
-    }
-  }
+  replace_nodes(graph, replaced);
   drop_unread(graph, kept);
   return shapes;
+}
+
+std::set<std::string> absorb_casts(GraphDef& graph, const std::vector<std::string>& kept) {
+  std::map<std::string, std::vector<const NodeDef*>, std::less<>> readers;
+  for (const auto& node : graph.nodes) {
+    for (const auto& input : node.inputs) {
+      readers[std::string(parse_input(input).node)].push_back(&node);
+    }
+  }
+  const auto is_cast = [&](const NodeDef* node) {
+    return node->op == "Cast" && attr<DataType>(*node, "DstT") == DataType::kFloat &&
+           std::find(kept.begin(), kept.end(), node->name) == kept.end();
+  };
+  std::set<std::string> absorbed;
+  std::map<std::string, std::string> replaced;
+  for (auto& node : graph.nodes) {
+    const auto& by = readers[node.name];
+    const bool stays = std::find(kept.begin(), kept.end(), node.name) != kept.end();
+    if (node.op != "Placeholder" || by.empty() || stays) continue;
+    if (!std::all_of(by.begin(), by.end(), is_cast)) continue;
+    for (const NodeDef* cast : by) replaced.emplace(cast->name, node.name);
+    node.attrs.insert_or_assign("dtype", DataType::kFloat);
+    absorbed.insert(node.name);
+  }
+  replace_nodes(graph, replaced);
+  return absorbed;
 }
 
 void simplify(GraphDef& graph, const std::vector<std::string>& kept) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,9 @@ void simplify(GraphDef& graph, const std::vector<std::string>& kept);
 /// For each Placeholder whose one reader reshapes it to constant sizes, all but the first of them
 /// known: gives it that shape and takes the reshape away. Returns the new shapes by node.
 std::map<std::string, Shape> absorb_reshapes(GraphDef& graph, const std::vector<std::string>& kept);
+
+/// Makes each Placeholder float that nothing reads but casts to float, and takes the casts away.
+/// Returns their names.
+std::set<std::string> absorb_casts(GraphDef& graph, const std::vector<std::string>& kept);
 
 }  // namespace muster::graph

@@ -63,8 +63,23 @@ void reshape(Call& call) {
                                 .forms = {{Order{}, made}}});
 }
 
+// The constant with other sizes, as many elements as before.
+void give_reshaped(Call& call, TensorValue value, std::vector<std::int64_t> sizes) {
+  value.shape = std::move(sizes);
+  call.give_constant(std::move(value));
+}
+
 void expand_dims(Call& call) {
   const auto rank = call.held(0).rank;
+  if (const TensorValue* constant = call.constant(0)) {
+    const auto size = static_cast<std::int64_t>(constant->shape.size());
+    const auto axis = call.number(1, "axis");
+    const auto place = axis < 0 ? axis + size + 1 : axis;
+    call.require(place >= 0 && place <= size, "its input has no such axis");
+    auto sizes = constant->shape;
+    sizes.insert(sizes.begin() + place, 1);
+    return give_reshaped(call, *constant, std::move(sizes));
+  }
   const auto axes = call.to.ints({call.number(1, "axis")});
   call.give(call.last("Unsqueeze", {call.input(0), axes}), call.type(),
             rank ? std::optional(*rank + 1) : std::nullopt);
