@@ -89,8 +89,10 @@ std::vector<std::string> checked_keys(const Specs& specs) {
       key, name_of(wanted));
 }
 
+// Whole numbers count as floats: programs that write records from tables keep them as int64.
 void check_found_kind(const std::string& key, FeatureKind found, FeatureKind wanted) {
-  if (found != wanted) {
+  const bool number = found == FeatureKind::kInt64 && wanted == FeatureKind::kFloat;
+  if (found != wanted && !number) {
     throw InvalidArgument("feature '{}' holds {} values, wanted {}", key, name_of(found),
                           name_of(wanted));
   }
@@ -99,8 +101,16 @@ void check_found_kind(const std::string& key, FeatureKind found, FeatureKind wan
 /// Appends the values of a view, and returns how many.
 std::size_t append_values(const FeatureView& view, ParsedColumn& column) {
   return std::visit(
-      [&view](auto& values) {
+      [&view]<typename T>(std::vector<T>& values) {
         const std::size_t before = values.size();
+        if constexpr (std::is_same_v<T, float>) {
+          if (view.kind() == FeatureKind::kInt64) {
+            std::vector<std::int64_t> whole;
+            view.append_to(whole);
+            for (const std::int64_t value : whole) values.push_back(static_cast<float>(value));
+            return values.size() - before;
+          }
+        }
         view.append_to(values);
         return values.size() - before;
       },

@@ -22,7 +22,8 @@ using FeatureDefault =
 
 /// A feature with the same number of values in every Example.
 struct FixedLen {
-  /// kBytes, kFloat or kInt64.
+  /// kBytes, kFloat or kInt64. kFloat also takes features that hold int64, which TensorFlow
+  /// refuses: tables of whole numbers are written as int64.
   FeatureKind kind = FeatureKind::kInt64;
   /// Empty for a single value.
   std::vector<std::int64_t> shape{};

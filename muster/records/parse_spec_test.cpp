@@ -74,6 +74,21 @@ TEST(ExampleDecoder, NamesFoundAndWantedKind) {
   EXPECT_THAT(message_of([&] { parse_example(bytes, variable); }), HasSubstr("wanted bytes"));
 }
 
+TEST(ExampleDecoder, TakesWholeNumbersWhereFloatsAreWanted) {
+  const FeatureSpecs specs{{"age", FixedLen{.kind = kFloat}},
+                           {"pair", FixedLen{.kind = kFloat, .shape = {2}}},
+                           {"some", VarLen{.kind = kFloat}}};
+  const std::string bytes = ExampleBuilder()
+                                .add_int("age", 39)
+                                .add_ints("pair", std::vector<std::int64_t>{-1, 2})
+                                .add_int("some", 7)
+                                .serialize();
+  const auto columns = parse_example(bytes, specs);
+  EXPECT_THAT(columns["age"].floats(), ElementsAre(39));
+  EXPECT_THAT(columns["pair"].floats(), ElementsAre(-1, 2));
+  EXPECT_THAT(columns["some"].floats(), ElementsAre(7));
+}
+
 TEST(ExampleDecoder, NamesFoundAndWantedCount) {
   const FeatureSpecs specs{{"box", FixedLen{.kind = kFloat, .shape = {4}}}};
   const std::string bytes = ExampleBuilder().add_float("box", 1).serialize();
