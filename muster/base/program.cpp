@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <string_view>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
@@ -28,6 +29,18 @@ int run_main(const std::function<int()>& body) {
     }
     return failure.exit_code;
   }
+}
+
+int run_main(int argc, char** argv, const std::function<int()>& body) {
+  return run_main([&] {
+    if (argc < 2) return body();
+    const std::string_view word = argv[1];
+    if (word != "--help" && word != "-h") {
+      throw UsageError("unknown argument {}: this program takes none", word);
+    }
+    std::printf("Usage: %s\nThis program takes no arguments.\n", argv[0]);
+    return 0;
+  });
 }
 
 std::vector<Path> files_of(const std::vector<std::string>& patterns, const char* flag) {

@@ -17,6 +17,9 @@ void fail_writes_beyond_file_limit();
 /// 128 + n stopped by signal n after a last checkpoint. Writes beyond the file limit fail.
 int run_main(const std::function<int()>& body);
 
+/// The same for a program without arguments: --help says so, and any other argument is misuse.
+int run_main(int argc, char** argv, const std::function<int()>& body);
+
 /// The files that a flag's patterns name, each pattern's sorted. Throws UsageError, naming the
 /// flag, for one that matches none.
 std::vector<Path> files_of(const std::vector<std::string>& patterns, const char* flag);

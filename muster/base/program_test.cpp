@@ -43,6 +43,20 @@ TEST(RunMain, LogsAFailureAndReturnsItsExitStatus) {
   EXPECT_EQ(outcome_of([]() -> int { throw std::runtime_error("odd"); }).first, 1);
 }
 
+TEST(RunMain, AProgramWithoutArgumentsRefusesSome) {
+  const auto status_with = [](std::vector<std::string> words) {
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    return outcome_of(
+        [&] { return run_main(static_cast<int>(argv.size()), argv.data(), [] { return 7; }); });
+  };
+  EXPECT_EQ(status_with({"own_model"}).first, 7);
+  EXPECT_EQ(status_with({"own_model", "--help"}).first, 0);
+  const auto [status, lines] = status_with({"own_model", "--steps=3"});
+  EXPECT_EQ(status, 2);
+  EXPECT_THAT(lines, HasSubstr("unknown argument --steps=3"));
+}
+
 TEST(RunMain, AnOrderlyStopIsNoErrorInTheLog) {
   const auto [status, lines] =
       outcome_of([]() -> int { throw Interrupted(SIGTERM, "stopped by signal 15"); });
