@@ -1,15 +1,20 @@
 // What `muster model run` shares with Python: values on the command line, and arrays as numpy
 // prints them. Expected texts were printed by numpy 1.24.
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
+#include <fstream>
 #include <limits>
 #include <numeric>
 
+#include "muster/base/random.h"
 #include "muster/cli/numpy_text.h"
 #include "muster/cli/python_literal.h"
 #include "muster/testing/message_of.h"
+#include "muster/testing/process.h"
 
 namespace muster::cli {
 namespace {
@@ -120,6 +125,132 @@ TEST(NumpyText, ShowsOtherTypes) {
   EXPECT_EQ(numpy_text(TensorValue::scalar<double>(1e-5)), "1e-05");
   EXPECT_EQ(numpy_text(TensorValue::scalar<bool>(true)), "True");
   EXPECT_EQ(numpy_text(TensorValue::scalar<std::int32_t>(7)), "7");
+}
+
+// ------------------------------------------------------------------------------ numpy itself
+
+/// A tensor and the Python expression of the same array.
+struct Printed {
+  TensorValue tensor;
+  std::string expression;
+};
+
+template <typename T>
+std::string python_number(T value) {
+  if (std::isnan(value)) return "float('nan')";
+  if (std::isinf(value)) return value < 0 ? "float('-inf')" : "float('inf')";
+  return fmt::format("float('{:.17g}')", value);
+}
+
+template <typename T>
+Printed numbers_case(std::vector<std::int64_t> shape, const std::vector<T>& values) {
+  std::vector<std::string> words;
+  for (const T value : values) words.push_back(python_number(static_cast<double>(value)));
+  return {TensorValue::of<T>(shape, values),
+          fmt::format("numpy.array([{}], numpy.float{}).reshape([{}])", fmt::join(words, ", "),
+                      8 * sizeof(T), fmt::join(shape, ", "))};
+}
+
+template <typename T>
+void add_float_cases(std::vector<Printed>& cases) {
+  const T nan = std::numeric_limits<T>::quiet_NaN();
+  const T inf = std::numeric_limits<T>::infinity();
+  const auto add = [&](std::vector<std::int64_t> shape, const std::vector<double>& values) {
+    cases.push_back(
+        numbers_case<T>(std::move(shape), std::vector<T>(values.begin(), values.end())));
+  };
+  add({4}, {0.5, 1.25, -3, 100});
+  add({3}, {1e-10, 1e10, 3});
+  add({5}, {double(nan), 1, double(inf), -2.5, double(-inf)});
+  add({3}, {double(nan), 1e20, double(-inf)});
+  add({2}, {double(nan), double(inf)});
+  add({1}, {1e30});
+  add({2}, {1e30, -1});
+  add({0}, {});
+  add({3, 0, 2}, {});
+  add({2}, {123456789, 0.001});
+  add({2}, {1e17, 1});
+  add({2, 3}, {1e-3, 5e5, -7.25, 9111.1055, 2.0 / 3, 3e-5});
+  add({2, 2}, {99999992, 1234567, 16777217, 1000001});
+  add({3}, {0.0001, 0.05, 0.1});
+  add({3}, {0, -0.0, 1.0 / 3});
+  add({2}, {1.17549435e-38, 1});
+  add({2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 1e6});
+  add({}, {99999992});
+  add({}, {1e15});
+  add({}, {1e16});
+  add({}, {-0.0001});
+}
+
+/// As many numbers as the shape has, of many exponents.
+template <typename T>
+Printed random_case(std::vector<std::int64_t> shape, Random& random, double exponents) {
+  std::vector<T> values;
+  const std::int64_t count = graph::element_count(shape).value();
+  for (std::int64_t i = 0; i < count; ++i) {
+    values.push_back(
+        static_cast<T>(random.normal() * std::pow(10, random.uniform(-exponents, exponents))));
+  }
+  return numbers_case<T>(std::move(shape), values);
+}
+
+std::vector<Printed> printed_cases() {
+  std::vector<Printed> cases;
+  add_float_cases<float>(cases);
+  add_float_cases<double>(cases);
+  Random random(/*key=*/5);
+  for (int i = 0; i < 60; ++i) {
+    cases.push_back(random_case<float>({4, 5}, random, 0.1 * i));
+    cases.push_back(random_case<double>({4, 5}, random, 0.2 * i));
+    cases.push_back(random_case<float>({17}, random, 0.2 * i));
+  }
+  for (const std::int64_t rows : {1000, 1001, 1200}) {
+    cases.push_back(random_case<float>({rows}, random, 0));
+    cases.push_back(random_case<float>({rows, 1}, random, 1));
+    cases.push_back(random_case<double>({rows / 10, 11}, random, 3));
+  }
+  std::vector<std::uint8_t> bytes(1200);
+  std::iota(bytes.begin(), bytes.end(), 0);
+  cases.push_back(
+      {TensorValue::of<std::uint8_t>({1200}, bytes), "numpy.arange(1200).astype(numpy.uint8)"});
+  bytes.resize(60);
+  cases.push_back({TensorValue::of<std::uint8_t>({3, 20}, bytes),
+                   "numpy.arange(60).astype(numpy.uint8).reshape([3, 20])"});
+  // TensorFlow hands strings out as objects.
+  std::vector<std::string> words;
+  for (int i = 0; i < 30; ++i) words.push_back(fmt::format("word {}", i * i));
+  cases.push_back({TensorValue::of_strings({30}, words),
+                   "numpy.array([b'word %d' % (i * i) for i in range(30)], dtype=object)"});
+  cases.push_back(
+      {TensorValue::of_strings({15, 2}, words),
+       "numpy.array([b'word %d' % (i * i) for i in range(30)], dtype=object).reshape([15, 2])"});
+  return cases;
+}
+
+TEST(NumpyText, IsWhatNumpyPrints) {
+  if (testing::run_program("/usr/bin/python3", {"-c", "import numpy"}).status != 0) {
+    GTEST_SKIP() << "python3-numpy is not installed";
+  }
+  const std::vector<Printed> cases = printed_cases();
+  const testing::TempDir folder;
+  std::string script = "import numpy\n";
+  for (const Printed& printed : cases) {
+    // [()] makes a number of an array without axes, as TensorFlow gives it.
+    script += fmt::format("a = {}\nprint(a[()] if a.shape == () else a)\nprint('--')\n",
+                          printed.expression);
+  }
+  const auto path = folder.path() / "print.py";
+  std::ofstream(path) << script;
+  const testing::Outcome numpy = testing::run_program("/usr/bin/python3", {path.string()});
+  ASSERT_EQ(numpy.status, 0) << numpy.err;
+  std::size_t begin = 0;
+  for (const Printed& printed : cases) {
+    const std::size_t end = numpy.out.find("\n--\n", begin);
+    ASSERT_NE(end, std::string::npos);
+    EXPECT_EQ(numpy_text(printed.tensor), numpy.out.substr(begin, end - begin))
+        << printed.expression.substr(0, 300);
+    begin = end + 4;
+  }
 }
 
 }  // namespace

@@ -94,7 +94,9 @@ bool needs_exponents(const std::vector<T>& values) {
     smallest = smallest == 0 ? size : std::min(smallest, size);
   }
   if (largest == 0) return false;
-  return largest >= T(1e8) || smallest < T(0.0001) || largest / smallest > T(1000);
+  // numpy compares floats with the double 0.0001: the float 0.0001 is less.
+  return largest >= T(1e8) || static_cast<double>(smallest) < 0.0001 ||
+         largest / smallest > T(1000);
 }
 
 template <typename T>
@@ -123,6 +125,15 @@ FloatColumn float_column(const std::vector<T>& values) {
   return column;
 }
 
+// All have as many digits as the longest; those beyond the shortest are the value's own, no zeros.
+template <typename T>
+std::string scientific_text(T value, const FloatColumn& column) {
+  const Parts parts =
+      split(digits(value, std::chars_format::scientific, static_cast<int>(column.right)));
+  return padded_left(parts.whole, column.left) + '.' + parts.fraction + 'e' + parts.exponent[0] +
+         std::string(column.exponent - (parts.exponent.size() - 1), '0') + parts.exponent.substr(1);
+}
+
 template <typename T>
 std::string float_text(T value, const FloatColumn& column) {
   const std::size_t behind = column.scientific ? column.exponent + 2 + column.right : column.right;
@@ -130,13 +141,10 @@ std::string float_text(T value, const FloatColumn& column) {
     const char* const word = std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
     return padded_left(word, column.left + behind + 1);
   }
-  const Parts parts = parts_of(value, column.scientific);
-  std::string text = padded_left(parts.whole, column.left) + '.' + parts.fraction;
-  const std::size_t missing = column.right - parts.fraction.size();
-  if (!column.scientific) return text + std::string(missing, ' ');
-  text += std::string(missing, '0') + 'e' + parts.exponent[0];
-  return text + std::string(column.exponent - (parts.exponent.size() - 1), '0') +
-         parts.exponent.substr(1);
+  if (column.scientific) return scientific_text(value, column);
+  const Parts parts = parts_of(value, false);
+  return padded_left(parts.whole, column.left) + '.' + parts.fraction +
+         std::string(column.right - parts.fraction.size(), ' ');
 }
 
 template <typename T>
@@ -276,16 +284,33 @@ class Layout {
   Format format_{};
 };
 
+// The shortest digits that mean this value, without an exponent: in a number alone, unlike in an
+// array, zeros stand behind them up to the point, and not the digits of the number that the bits
+// hold.
+template <typename T>
+std::string shortest_fixed(T value) {
+  Parts parts = split(digits(value, std::chars_format::scientific));
+  const int exponent = std::stoi(parts.exponent);
+  const std::string sign = parts.whole.starts_with('-') ? "-" : "";
+  std::string all = parts.whole.substr(sign.size()) + parts.fraction;
+  if (exponent < 0) {
+    return sign + "0." + std::string(static_cast<std::size_t>(-exponent) - 1, '0') + all;
+  }
+  const auto whole = static_cast<std::size_t>(exponent) + 1;
+  if (all.size() <= whole) return sign + all + std::string(whole - all.size(), '0');
+  return sign + all.substr(0, whole) + '.' + all.substr(whole);
+}
+
 // A single number, as Python prints it.
 template <typename T>
 std::string scalar_text(T value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  const T size = std::abs(value);
-  if (size != 0 && (size < T(1e-4) || size >= T(1e16))) {
+  const auto size = static_cast<double>(std::abs(value));
+  if (size != 0 && (size < 1e-4 || size >= 1e16)) {
     return digits(value, std::chars_format::scientific);
   }
-  const std::string text = digits(value, std::chars_format::fixed);
+  const std::string text = shortest_fixed(value);
   return text.find('.') == text.npos ? text + ".0" : text;
 }
 
