@@ -123,10 +123,8 @@ std::vector<at::Tensor> slot_pieces(const PsLayout& layout, std::size_t server,
   std::map<std::string, std::vector<at::Tensor>, std::less<>> by_variable;
   std::vector<at::Tensor> pieces;
   for (const NamedTensor& slot : updater.tensors()) {
-    const auto slash = slot.name.rfind('/');
-    const std::string owner = slash == std::string::npos ? "" : slot.name.substr(0, slash);
-    if (variables.find(owner) != nullptr) {
-      by_variable[owner].push_back(slot.tensor);
+    if (const Variable* const owner = variables.owner_of_slot(slot.name)) {
+      by_variable[owner->spec.name].push_back(slot.tensor);
     } else if (server == 0) {
       pieces.push_back(slot.tensor.view({-1}));
     }

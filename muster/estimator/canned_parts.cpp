@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -27,6 +28,17 @@ HeadPtr classification_head(std::int64_t n_classes, HeadOptions options) {
   if (n_classes == 2) return binary_class_head(std::move(options));
   return multi_class_head(n_classes, std::move(options));
 }
+
+OptimizersByPrefix single_optimizer(std::string_view scope, Optimizer optimizer) {
+  constexpr std::string_view kPart = "part_0/";
+  const std::size_t left = std::min(kPart.size(), scope.size() + 1);
+  return {{"",
+           std::move(optimizer),
+           {.slots = std::string(kPart.substr(kPart.size() - left)),
+            .scalars = fmt::format("{}/head/", scope)}}};
+}
+
+SlotScopes outer_slot_scopes() { return {.scalars = "head/"}; }
 
 std::shared_ptr<const ColumnSet> column_set_or_null(FeatureColumnList columns, ColumnUse use) {
   if (columns.empty()) return nullptr;

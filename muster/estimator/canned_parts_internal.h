@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "muster/estimator/estimator.h"
@@ -15,6 +16,15 @@ namespace muster::internal {
 
 /// Binary for two classes, multi-class for more. Throws InvalidArgument for fewer.
 HeadPtr classification_head(std::int64_t n_classes, HeadOptions options);
+
+/// The optimizer of all variables of a model whose variables begin with `scope`: "dnn" or
+/// "linear". tf.estimator makes slots inside the model's scope and cuts their names by a length
+/// that does not count it, so `dnn/` leaves the last letters of `part_0/` in them, and `linear/`
+/// all of it; that is what its checkpoints hold.
+OptimizersByPrefix single_optimizer(std::string_view scope, Optimizer optimizer);
+
+/// Of models with several scopes or none, whose slots are made outside: `<variable>/<slot>`.
+SlotScopes outer_slot_scopes();
 
 /// Null for no columns.
 std::shared_ptr<const ColumnSet> column_set_or_null(FeatureColumnList columns, ColumnUse use);

@@ -203,6 +203,49 @@ TEST(CannedEstimators, TheCensusModelHasTensorFlowsVariables) {
   }
 }
 
+// The names that begin so in the checkpoint that one step leaves.
+std::set<std::string> names_after_a_step(Estimator estimator, std::string_view start) {
+  estimator.train(training_rows, {.steps = 1});
+  std::set<std::string> names;
+  const BundleReader bundle(*estimator.latest_checkpoint());
+  for (const auto& name : bundle.names()) {
+    if (name.starts_with(start)) names.insert(name);
+  }
+  return names;
+}
+
+TEST(CannedEstimators, NameSlotsAsTensorFlowsDo) {
+  using Names = std::set<std::string>;
+  const TempDir folder;
+  const SmallColumns columns;
+  const auto config = [&](const char* name) { return quiet_config(folder / name); };
+  EXPECT_EQ(names_after_a_step(DNNClassifier({.feature_columns = columns.deep, .hidden_units = {4}},
+                                             config("dnn")),
+                               "dnn/hiddenlayer_0/kernel"),
+            (Names{"dnn/hiddenlayer_0/kernel", "dnn/hiddenlayer_0/kernel/t_0/Adagrad"}));
+  EXPECT_EQ(
+      names_after_a_step(
+          DNNClassifier({.feature_columns = columns.deep, .hidden_units = {4}, .optimizer = "Adam"},
+                        config("adam")),
+          "dnn/head"),
+      (Names{"dnn/head/beta1_power", "dnn/head/beta2_power"}));
+  EXPECT_EQ(names_after_a_step(LinearClassifier({.feature_columns = {columns.a}}, config("linear")),
+                               "linear/linear_model/a"),
+            (Names{"linear/linear_model/a/weights", "linear/linear_model/a/weights/part_0/Ftrl",
+                   "linear/linear_model/a/weights/part_0/Ftrl_1"}));
+  EXPECT_EQ(names_after_a_step(BaselineClassifier({}, config("baseline")), "baseline"),
+            (Names{"baseline/bias", "baseline/bias/Ftrl", "baseline/bias/Ftrl_1"}));
+  EXPECT_EQ(
+      names_after_a_step(DNNLinearCombinedClassifier({.linear_columns = {columns.a},
+                                                      .linear_optimizer = "Adam",
+                                                      .dnn_columns = columns.deep,
+                                                      .dnn_optimizer = "Adam",
+                                                      .hidden_units = {4}},
+                                                     config("combined")),
+                         "head"),
+      (Names{"head/beta1_power", "head/beta1_power_1", "head/beta2_power", "head/beta2_power_1"}));
+}
+
 TEST(CannedEstimators, TrainWideAndDeepTogether) {
   const TempDir folder;
   Estimator estimator = small_estimator(quiet_config(folder.path()));

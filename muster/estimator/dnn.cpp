@@ -22,7 +22,8 @@ Estimator dnn_estimator(Options options, HeadPtr head, RunConfig config) {
                                  .dropout = options.dropout,
                                  .batch_norm = options.batch_norm};
   return internal::wide_and_deep_estimator(
-      model, std::move(head), {{"", options.optimizer.resolve("Adagrad", kDnnLearningRate)}},
+      model, std::move(head),
+      internal::single_optimizer("dnn", options.optimizer.resolve("Adagrad", kDnnLearningRate)),
       std::move(options.warm_start), std::move(config));
 }
 

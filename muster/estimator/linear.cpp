@@ -27,9 +27,10 @@ Estimator linear_estimator(Options options, HeadPtr head, RunConfig config) {
   const WideAndDeepOptions model{.linear_columns = internal::column_set_or_null(
                                      std::move(options.feature_columns), ColumnUse::kLinear),
                                  .linear_sparse_combiner = options.sparse_combiner};
-  return internal::wide_and_deep_estimator(model, std::move(head),
-                                           {{"", options.optimizer.resolve("Ftrl", rate)}},
-                                           std::move(options.warm_start), std::move(config));
+  return internal::wide_and_deep_estimator(
+      model, std::move(head),
+      internal::single_optimizer("linear", options.optimizer.resolve("Ftrl", rate)),
+      std::move(options.warm_start), std::move(config));
 }
 
 }  // namespace

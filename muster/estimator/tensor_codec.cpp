@@ -41,9 +41,11 @@ CheckpointLayouts::CheckpointLayouts(std::span<const ModuleVariable> variables) 
 }
 
 VariableLayout CheckpointLayouts::of(const std::string& name) const {
-  auto found = by_name_.find(name);
-  if (found == by_name_.end()) found = by_name_.find(name.substr(0, name.rfind('/')));
-  return found == by_name_.end() ? VariableLayout::kAsIs : found->second;
+  for (std::string_view path = name;; path = path.substr(0, path.rfind('/'))) {
+    const auto found = by_name_.find(path);
+    if (found != by_name_.end()) return found->second;
+    if (path.find('/') == std::string_view::npos) return VariableLayout::kAsIs;
+  }
 }
 
 EncodedTensors encode(std::vector<NamedTensor> tensors, const CheckpointLayouts& layouts) {

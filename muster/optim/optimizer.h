@@ -121,11 +121,19 @@ Optimizer ftrl(FtrlOptions options);
 /// default. Throws InvalidArgument on another name.
 Optimizer optimizer_by_name(std::string_view name, LearningRate learning_rate);
 
+/// What stands in a checkpoint between a variable's name and a slot's, and before the name of a
+/// scalar: `<variable>/<slots><slot>`, `<scalars>beta1_power`. Empty, or ending with '/'.
+struct SlotScopes {
+  std::string slots{};
+  std::string scalars{};
+};
+
 /// An optimizer and the variables it is for: those whose name starts with `prefix`; of several the
 /// longest wins. An empty prefix is for all.
 struct OptimizerFor {
   std::string prefix;
   Optimizer optimizer;
+  SlotScopes scopes{};
 };
 using OptimizersByPrefix = std::vector<OptimizerFor>;
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -205,14 +206,15 @@ std::vector<std::pair<std::size_t, Run>> runs_of(
   return runs;
 }
 
-/// The scalars of an Adam; of the second one on, their names are numbered.
-std::vector<NamedTensor> make_powers(const Optimizer& optimizer, int& adam_count) {
+/// The scalars of an Adam; of the second one of a scope on, their names are numbered.
+std::vector<NamedTensor> make_powers(const Optimizer& optimizer, const std::string& scope,
+                                     std::map<std::string, int>& adam_counts) {
   const auto first = internal::first_powers(optimizer);
   if (!first) return {};
-  const std::string number = adam_count == 0 ? "" : fmt::format("_{}", adam_count);
-  ++adam_count;
-  return {{"beta1_power" + number, torch::full({}, first->beta1, at::kFloat)},
-          {"beta2_power" + number, torch::full({}, first->beta2, at::kFloat)}};
+  const int before = adam_counts[scope]++;
+  const std::string number = before == 0 ? "" : fmt::format("_{}", before);
+  return {{scope + "beta1_power" + number, torch::full({}, first->beta1, at::kFloat)},
+          {scope + "beta2_power" + number, torch::full({}, first->beta2, at::kFloat)}};
 }
 
 }  // namespace
@@ -221,6 +223,7 @@ std::vector<NamedTensor> make_powers(const Optimizer& optimizer, int& adam_count
 struct Updater::Group {
   std::string prefix;
   Optimizer optimizer;
+  SlotScopes scopes{};
   std::vector<Run> runs{};
   std::vector<Table> tables{};
   /// Which kind of rule write_constants() wrote.
@@ -242,11 +245,11 @@ struct Updater::Group {
                     std::vector<NamedTensor>& tensors) const {
     const auto specs = internal::slots_of(optimizer);
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      tensors.push_back(
-          {variable.spec.name + "/" + specs[i].suffix, slots[i]
-                                                           .view({-1})
-                                                           .narrow(0, first, variable.value.numel())
-                                                           .view(variable.value.sizes())});
+      tensors.push_back({variable.spec.name + "/" + scopes.slots + specs[i].suffix,
+                         slots[i]
+                             .view({-1})
+                             .narrow(0, first, variable.value.numel())
+                             .view(variable.value.sizes())});
     }
   }
 };
@@ -257,10 +260,13 @@ Updater::Updater(const Variables& variables, OptimizersByPrefix optimizers)
       sparse_count_(variables.sparse_count()) {
   check_prefixes(optimizers);
   const auto owners = owners_of(variables, optimizers);
-  int adam_count = 0;
+  std::map<std::string, int> adam_counts;
   for (OptimizerFor& entry : optimizers) {
-    groups_.push_back({.prefix = std::move(entry.prefix), .optimizer = std::move(entry.optimizer)});
-    groups_.back().powers = make_powers(groups_.back().optimizer, adam_count);
+    groups_.push_back({.prefix = std::move(entry.prefix),
+                       .optimizer = std::move(entry.optimizer),
+                       .scopes = std::move(entry.scopes)});
+    Group& group = groups_.back();
+    group.powers = make_powers(group.optimizer, group.scopes.scalars, adam_counts);
   }
   for (auto& [owner, run] : runs_of(variables, owners)) {
     run.slots = make_slots(groups_[owner].optimizer, run.values);

@@ -82,7 +82,8 @@ class Updater {
   std::vector<std::string> descriptions() const;
 
   /// Slots as `<variable>/<slot>`, shaped like their variable, and the scalars beta1_power and
-  /// beta2_power of an Adam (beta1_power_1, ... of a second). restore() brings them back.
+  /// beta2_power of an Adam (beta1_power_1, ... of a second); with OptimizerFor::scopes, where it
+  /// has some. restore() brings them back.
   std::vector<NamedTensor> tensors() const;
 
  private:

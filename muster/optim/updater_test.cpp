@@ -152,6 +152,19 @@ TEST(Updater, NumbersThePowersOfASecondAdam) {
                           "b/x/AdamW_1", "beta1_power_1", "beta2_power_1"));
 }
 
+TEST(Updater, PutsScopesIntoNamesAndFindsTheVariableAgain) {
+  const Variables variables({{.name = "a/x", .shape = {3}}, {.name = "b", .shape = {3}}});
+  const Updater updater(variables, {{"a/", adam(), {.slots = "t_0/", .scalars = "a/head/"}},
+                                    {"b", adam(), {.scalars = "head/"}}});
+  EXPECT_THAT(
+      names_of(updater.tensors()),
+      ElementsAre("a/x/t_0/Adam", "a/x/t_0/Adam_1", "a/head/beta1_power", "a/head/beta2_power",
+                  "b/Adam", "b/Adam_1", "head/beta1_power", "head/beta2_power"));
+  EXPECT_EQ(variables.owner_of_slot("a/x/t_0/Adam"), variables.find("a/x"));
+  EXPECT_EQ(variables.owner_of_slot("b/Adam_1"), variables.find("b"));
+  EXPECT_EQ(variables.owner_of_slot("a/head/beta1_power"), nullptr);
+}
+
 TEST(Updater, NamesVariablesWithoutAnOptimizerAndPrefixesWithoutAVariable) {
   const Variables variables = wide_and_deep();
   const Optimizer any = sgd({.learning_rate = 0.1});

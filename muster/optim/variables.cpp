@@ -215,6 +215,15 @@ const Variable* Variables::find(std::string_view name) const {
   return found == variables_.end() ? nullptr : &*found;
 }
 
+const Variable* Variables::owner_of_slot(std::string_view name) const {
+  while (true) {
+    const auto slash = name.rfind('/');
+    if (slash == std::string_view::npos) return nullptr;
+    name = name.substr(0, slash);
+    if (const Variable* const owner = find(name)) return owner;
+  }
+}
+
 std::int64_t Variables::parameter_count() const {
   std::int64_t count = 0;
   for (const Variable& variable : variables_) {

@@ -92,6 +92,9 @@ class Variables {
 
   std::span<const Variable> all() const { return variables_; }
   const Variable* find(std::string_view name) const;
+  /// The variable that a slot of this name belongs to: `<variable>/...`, the longest that matches.
+  /// Null for a scalar of an optimizer.
+  const Variable* owner_of_slot(std::string_view name) const;
   /// Every dense trainable variable, padding included.
   const at::Tensor& flat() const { return flat_; }
   /// The number of sparse variables.
