@@ -4,9 +4,11 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "muster/base/error.h"
 #include "muster/base/random.h"
+#include "muster/model/metric_of_sums.h"
 
 namespace muster {
 namespace {
@@ -219,6 +221,37 @@ TEST(MetricSet, NamesTheMetricThatDoesNotFit) {
   }
   EXPECT_THROW(one.add("m", Mean()), AlreadyExists);
   EXPECT_THROW(one.at("n"), NotFound);
+}
+
+// The metric of docs/guides/heads_and_metrics.md, word by word.
+class RootMeanSquaredError : public muster::MetricOfSums<RootMeanSquaredError, 2> {
+ public:
+  void update(const torch::Tensor& labels, const torch::Tensor& predictions) {
+    add(0, (predictions - labels).to(torch::kDouble).square().sum().item<double>());
+    add(1, static_cast<double>(labels.numel()));
+  }
+  std::string_view kind() const override { return "rmse"; }
+  double compute() const override { return sum(1) == 0 ? 0 : std::sqrt(sum(0) / sum(1)); }
+};
+
+TEST(MetricOfSums, TheOneOfTheGuideMergesCopiesAndComesBack) {
+  MetricSet set;
+  auto& metric = set.add("rmse", RootMeanSquaredError());
+  EXPECT_EQ(metric.compute(), 0);
+  metric.update(torch::tensor({1.0, 2.0}), torch::tensor({1.0, 5.0}));
+  MetricSet other;
+  other.add("rmse", RootMeanSquaredError()).update(torch::tensor({1.0}), torch::tensor({0.0}));
+  set.merge(other);
+  EXPECT_DOUBLE_EQ(set.at("rmse").compute(), std::sqrt(10.0 / 3.0));
+  MetricSet::Kinds kinds = built_in_metrics();
+  kinds["rmse"] = [] { return std::make_unique<RootMeanSquaredError>(); };
+  const MetricSet back = MetricSet::from_bytes(set.to_bytes(), kinds);
+  EXPECT_DOUBLE_EQ(back.at("rmse").compute(), std::sqrt(10.0 / 3.0));
+  set.reset();
+  EXPECT_EQ(set.at("rmse").compute(), 0);
+  MetricSet mean;
+  mean.add("rmse", Mean());
+  EXPECT_THROW(set.merge(mean), InvalidArgument);
 }
 
 TEST(MetricSet, ForgetsOnResetAndCopiesDeeply) {
