@@ -19,6 +19,7 @@ using graph::DataType;
 using graph::Shape;
 using graph::TensorInfo;
 using graph::TensorValue;
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::Outcome;
@@ -219,6 +220,20 @@ TEST_F(ModelRun, PrintsAndSavesWhatNumpyWould) {
   auto overwrite = again;
   overwrite.emplace_back("--overwrite");
   EXPECT_THAT(run(overwrite).out, HasSubstr("Result for output key y:\n[[1. 0.]\n [3. 4.]]"));
+}
+
+TEST_F(ModelRun, KeepsToItsLimits) {
+  const auto limited = [&](const char* flag) {
+    return run({"--input_exprs", "x=[[1, 2], [3, 4]]", flag, "0"});
+  };
+  for (const char* flag :
+       {"--max-live-bytes", "--max-total-bytes", "--max-operations", "--max-seconds"}) {
+    const Outcome outcome = limited(flag);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("node y (Relu)"), HasSubstr(flag)));
+  }
+  EXPECT_EQ(limited("--max-calls").status, 0);
+  EXPECT_EQ(run({"--input_exprs", "x=[[1, 2]]", "--max-live-bytes", "-1"}).status, 2);
 }
 
 TEST_F(ModelRun, TakesInputsOfEveryKind) {

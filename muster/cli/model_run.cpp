@@ -251,7 +251,7 @@ void run_model(const ModelRunFlags& flags) {
   const SignatureDef& signature = graph::find_signature(meta, flags.signature_def);
   const Inputs inputs = read_inputs(flags, signature);
   const auto model = executor::ExecutableModel::from(
-      meta, flags.dir, {.tags = tags, .signatures = {flags.signature_def}});
+      meta, flags.dir, {.tags = tags, .signatures = {flags.signature_def}, .limits = flags.limits});
   for (const auto& [key, value] : model.run(flags.signature_def, inputs.values())) {
     const TensorValue tensor = printable(value);
     fmt::print("Result for output key {}:\n{}\n", key, numpy_text(tensor));

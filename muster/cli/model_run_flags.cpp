@@ -1,6 +1,7 @@
 #include "muster/cli/model_run_flags.h"
 
 #include "muster/base/error.h"
+#include "muster/cli/limit_flags.h"
 
 namespace muster::cli {
 
@@ -18,6 +19,7 @@ void add_model_run_flags(CLI::App& command, ModelRunFlags& flags) {
                      "tf.Examples as dictionaries: 'key=[{\"age\": [39], \"job\": [\"Sales\"]}]'");
   command.add_option("--outdir", flags.outdir, "Also write each output to OUTDIR/KEY.npy");
   command.add_flag("--overwrite", flags.overwrite, "Replace files that are there");
+  add_limit_flags(command, flags.limits);
 }
 
 void check(const ModelRunFlags& flags) {

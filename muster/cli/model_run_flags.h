@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "muster/executor/run_limits.h"
+
 namespace muster::cli {
 
 struct ModelRunFlags {
@@ -17,6 +19,7 @@ struct ModelRunFlags {
   std::string input_examples{};
   std::string outdir{};
   bool overwrite = false;
+  executor::RunLimits limits{};
 };
 
 /// The flags of `muster model run`.

@@ -141,8 +141,10 @@ Predictions predict(const PredictFlags& flags, const Instances& instances) {
   });
   const Tensors inputs =
       in_step(kInputs, [&] { return instances.tensors(graph::find_signature(meta, name)); });
-  const auto model = in_step(
-      kLoad, [&] { return executor::ExecutableModel::from(meta, dir, {.signatures = {name}}); });
+  const auto model = in_step(kLoad, [&] {
+    return executor::ExecutableModel::from(meta, dir,
+                                           {.signatures = {name}, .limits = flags.limits});
+  });
   Tensors outputs = in_step(kRun, [&] { return run(model, name, inputs); });
   return in_step(kOutputs, [&] { return Predictions(std::move(outputs)); });
 }

@@ -1,5 +1,7 @@
 #include "muster/cli/predict_flags.h"
 
+#include "muster/cli/limit_flags.h"
+
 namespace muster::cli {
 
 void add_predict_flags(CLI::App& command, PredictFlags& flags) {
@@ -23,6 +25,7 @@ void add_predict_flags(CLI::App& command, PredictFlags& flags) {
           "--format", [&flags](const std::string& word) { flags.as_json = word == "json"; },
           "table or json")
       ->check(CLI::IsMember({"table", "json"}));
+  add_limit_flags(command, flags.limits);
 }
 
 }  // namespace muster::cli

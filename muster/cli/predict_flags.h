@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "muster/executor/run_limits.h"
+
 namespace muster::cli {
 
 struct PredictFlags {
@@ -14,6 +16,7 @@ struct PredictFlags {
   std::string signature_name{};
   std::string framework{};
   bool as_json = false;
+  executor::RunLimits limits{};
 };
 
 /// The flags of `muster predict`.

@@ -1,6 +1,7 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -18,6 +19,16 @@ constexpr std::size_t kFirst[] = {0};
 
 Slots move_first(const Inputs& inputs, const std::function<at::Tensor(const at::Tensor&)>& move) {
   return rearrange(inputs, kFirst, [&](const Tensors& in) { return Tensors{move(in[0])}; });
+}
+
+// What a view of a tensor takes.
+constexpr std::int64_t kTensorBytes = 256;
+
+// For a value that is made of all these together.
+void check_room_for_all(const Inputs& inputs, const Tensors& all) {
+  std::int64_t elements = 0;
+  for (const auto& one : all) elements += one.numel();
+  inputs.check_room(std::array{elements}, all[0]);
 }
 
 std::vector<std::size_t> range_of(std::size_t begin, std::size_t end) {
@@ -137,6 +148,7 @@ Kernel squeeze(const KernelContext& context) {
 Kernel pack(const KernelContext& context) {
   return [axis = graph::attr_or<std::int64_t>(context.node, "axis", 0)](const Inputs& inputs) {
     return rearrange(inputs, range_of(0, inputs.size()), [&](const Tensors& in) {
+      check_room_for_all(inputs, in);
       return Tensors{at::stack(in, positive_axis(axis, in[0].dim() + 1))};
     });
   };
@@ -152,14 +164,17 @@ Kernel unpack(const KernelContext& context) {
         throw InvalidArgument("axis {} of {} does not have the size {}", axis, describe(in[0]),
                               count);
       }
+      inputs.check_room(count, kTensorBytes);
       return in[0].unbind(at);
     });
   };
 }
 
 Slots concat(const Inputs& inputs) {
+  if (inputs.size() < 2) throw InvalidArgument("there are no inputs");
   const auto axis = inputs.integer(inputs.size() - 1);
   return rearrange(inputs, range_of(0, inputs.size() - 1), [&](const Tensors& in) {
+    check_room_for_all(inputs, in);
     return Tensors{at::cat(in, positive_axis(axis, in[0].dim()))};
   });
 }
@@ -173,6 +188,7 @@ Kernel split(const KernelContext& context) {
       if (count <= 0 || in[0].size(at) % count != 0) {
         throw InvalidArgument("axis {} of {} does not split in {}", axis, describe(in[0]), count);
       }
+      inputs.check_room(count, kTensorBytes);
       if (in[0].size(at) == 0) return Tensors(static_cast<std::size_t>(count), in[0]);
       return in[0].split(in[0].size(at) / count, at);
     });
@@ -185,8 +201,14 @@ Slots split_sizes(const Inputs& inputs) {
   return rearrange(inputs, kFirst, [&](const Tensors& in) {
     const auto at = positive_axis(axis, in[0].dim());
     std::int64_t rest = in[0].size(at);
-    for (const auto part : sizes) rest -= part < 0 ? 0 : part;
+    for (const auto part : sizes) {
+      rest -= part < 0 ? 0 : part;
+      if (part > in[0].size(at) || rest < 0) {
+        throw InvalidArgument("axis {} of {} is shorter than its parts", axis, describe(in[0]));
+      }
+    }
     for (auto& part : sizes) part = part < 0 ? rest : part;
+    inputs.check_room(static_cast<std::int64_t>(sizes.size()), kTensorBytes);
     return in[0].split_with_sizes(sizes, at);
   });
 }
@@ -202,23 +224,26 @@ Slots tile(const Inputs& inputs) {
       check_shape(std::array{sizes[i], multiples[i]});
       sizes[i] *= multiples[i];
     }
-    check_shape(sizes);
+    inputs.check_room(sizes, in);
     return in.repeat(multiples);
   });
 }
 
 Slots fill(const Inputs& inputs) {
   const auto sizes = inputs.ints(0);
-  check_shape(sizes);
   return rearrange(inputs, range_of(1, 2), [&](const Tensors& in) {
+    inputs.check_room(sizes, in[0]);
     return Tensors{in[0].reshape({}).expand(sizes).contiguous()};
   });
 }
 
 Slots broadcast_to(const Inputs& inputs) {
   const auto sizes = inputs.ints(1);
-  check_shape(sizes);
-  return move_first(inputs, [&](const at::Tensor& in) { return in.expand(sizes); });
+  return move_first(inputs, [&](const at::Tensor& in) {
+    inputs.check_room(sizes, in);
+    // Not as a view, whose size the next operation would have to see through.
+    return in.expand(sizes).contiguous();
+  });
 }
 
 // Select also takes one condition a row; SelectV2 broadcasts.
@@ -232,6 +257,8 @@ Kernel select(bool by_row) {
         sizes[0] = chosen.size(0);
         chosen = chosen.reshape(sizes);
       }
+      const auto both = broadcast_sizes(in[0].sizes(), in[1].sizes());
+      inputs.check_room(broadcast_sizes(both, chosen.sizes()), in[0]);
       return Tensors{at::where(chosen, in[0], in[1])};
     });
   };
@@ -297,7 +324,7 @@ Slots pad(const Inputs& inputs) {
       sizes[i] += more;
     }
   }
-  check_shape(sizes);
+  inputs.check_room(sizes, in);
   return {padded(in, padding, inputs.size() < 3 ? at::Scalar(0) : inputs.host_tensor(2).item())};
 }
 
@@ -310,14 +337,18 @@ Kernel one_hot(const KernelContext& context) {
     const auto at = positive_axis(axis, indices.dim() + 1);
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(indices.dim()) + 1, 1);
     sizes[static_cast<std::size_t>(at)] = depth;
-    check_shape(std::array{indices.numel(), depth});
+    inputs.check_room(std::array{indices.numel(), depth}, inputs.tensor(2));
     const at::Tensor classes = at::arange(depth, indices.options()).reshape(sizes);
     const at::Tensor hit = indices.unsqueeze(at).eq(classes);
     return Slots{at::where(hit, inputs.tensor(2), inputs.tensor(3))};
   };
 }
 
-Slots where_true(const Inputs& inputs) { return {at::nonzero(inputs.tensor(0))}; }
+Slots where_true(const Inputs& inputs) {
+  const at::Tensor in = inputs.tensor(0);
+  inputs.check_room(std::array{in.numel(), in.dim()}, at::kLong);
+  return {at::nonzero(in)};
+}
 
 Slots range(const Inputs& inputs) {
   const at::Tensor start = inputs.host_tensor(0);
@@ -329,6 +360,7 @@ Slots range(const Inputs& inputs) {
   if (!(count <= static_cast<double>(kMaxElements))) {
     throw ResourceExhausted("a range of {} elements; at most {} are made", count, kMaxElements);
   }
+  inputs.check_room(std::array{static_cast<std::int64_t>(count) + 1}, start);
   return {at::arange(start.item(), inputs.host_tensor(1).item(), step.item(), start.options())};
 }
 
@@ -349,6 +381,9 @@ Kernel unique(const KernelContext& context) {
       }
       return std::pair(firsts, places);
     };
+    // Of each element a place, and of each new one a node of the map.
+    constexpr std::int64_t kBytesEach = 96;
+    inputs.check_room(graph::element_count(shape_of(inputs.value(0))).value_or(0), kBytesEach);
     std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>> found;
     if (inputs.is_strings(0)) {
       found = first_places(inputs.strings(0).values());
@@ -381,10 +416,13 @@ Kernel bucketize(const KernelContext& context) {
 Kernel assert_true(const KernelContext& context) {
   return [name = context.node.name](const Inputs& inputs) {
     if (!inputs.host_tensor(0).all().item<bool>()) {
+      constexpr std::size_t kMaxText = 1000;
       std::string text;
-      for (std::size_t i = 1; i < inputs.size(); ++i) {
+      for (std::size_t i = 1; i < inputs.size() && text.size() < kMaxText; ++i) {
         if (inputs.is_strings(i)) {
-          for (const auto& part : inputs.strings(i).values()) text += " " + part;
+          for (const auto& part : inputs.strings(i).values()) {
+            if (text.size() < kMaxText) text += " " + part.substr(0, kMaxText);
+          }
         }
       }
       throw InvalidArgument("assertion failed:{}", text);

@@ -47,8 +47,6 @@ std::string keys_of(const Map& map) {
   return fmt::format("{}", fmt::join(keys, ", "));
 }
 
-Value to_value(const Slot& slot) { return Inputs(std::span(&slot, 1), at::kCPU).value(0); }
-
 }  // namespace
 
 struct ExecutableModel::Impl {
@@ -100,13 +98,13 @@ struct ExecutableModel::Impl {
     }
   }
 
-  void restore(Planner& planner, const Path& dir) {
+  void restore(Planner& planner, const Path& dir, Budget& budget) {
     if (dir.empty()) return;
     const Path prefix = graph::variables_prefix(dir);
     if (!file_exists(Path(prefix.string() + ".index"))) return;
     if (meta.saver && !meta.saver->restore_op.empty()) {
       planner.plan({meta.saver->filename_tensor}, {}, {meta.saver->restore_op})
-          .run({StringTensor({prefix.string()}, {})});
+          .run({StringTensor({prefix.string()}, {})}, budget);
       return;
     }
     // Without a saver variables have the names of their tensors.
@@ -125,7 +123,7 @@ struct ExecutableModel::Impl {
     for (auto& [name, one] : ready) one.plan.fold(stay);
   }
 
-  void initialize(Planner& planner, const Path& dir) {
+  void initialize(Planner& planner, const Path& dir, Budget& budget) {
     const std::string op = graph::init_op(meta);
     if (op.empty()) return;
     std::vector<std::string> feeds;
@@ -136,7 +134,7 @@ struct ExecutableModel::Impl {
         values.emplace_back(StringTensor({graph::asset_path(dir, asset.filename).string()}, {}));
       }
     }
-    planner.plan(feeds, {}, {op}).run(std::move(values));
+    planner.plan(feeds, {}, {op}).run(std::move(values), budget);
   }
 };
 
@@ -163,8 +161,9 @@ ExecutableModel ExecutableModel::from(graph::MetaGraph meta, const Path& dir,
   impl->options = options;
   Planner planner = impl->planner(dir);
   impl->add_signatures(planner);
-  impl->restore(planner, dir);
-  impl->initialize(planner, dir);
+  Budget budget(options.limits);
+  impl->restore(planner, dir, budget);
+  impl->initialize(planner, dir, budget);
   impl->fold();
   // The plans hold what they need of the graph, whose constants would be here twice.
   impl->meta = {};
@@ -199,11 +198,12 @@ Values ExecutableModel::run(std::string_view signature, const Values& inputs) co
     arguments.push_back(to_slot(given->second));
   }
   const at::NoGradGuard no_grad;
-  const Slots results = ready.plan.run(std::move(arguments));
+  Budget budget(impl_->options.limits);
+  const Slots results = ready.plan.run(std::move(arguments), budget);
   Values outputs;
   for (std::size_t i = 0; i < results.size(); ++i) {
     try {
-      outputs.emplace(ready.outputs[i], to_value(results[i]));
+      outputs.emplace(ready.outputs[i], value_of(results[i], i));
     } catch (Error& error) {
       error.add_context(fmt::format("output {}", ready.outputs[i]));
       throw;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "muster/base/file_system.h"
+#include "muster/executor/run_limits.h"
 #include "muster/executor/value.h"
 #include "muster/graph/saved_model.h"
 
@@ -24,6 +25,8 @@ struct LoadOptions {
   at::Device device{at::kCPU};
   /// The signatures to make ready; all when empty.
   std::vector<std::string> signatures{};
+  /// Of each request, and of the load itself.
+  RunLimits limits{};
 };
 
 /// A SavedModel that is ready to answer: its variables are read, its tables filled, its signatures
@@ -32,7 +35,7 @@ class ExecutableModel {
  public:
   /// Reads a SavedModel folder. Throws NotFound and DataLoss for files, Unimplemented for an
   /// operation or type that is not supported, naming operation and node, InvalidArgument for a
-  /// graph that is not sound.
+  /// graph that is not sound, ResourceExhausted for one that needs more than the limits.
   static ExecutableModel load(const Path& dir, const LoadOptions& options = {});
   /// The same for a graph in memory; `dir` is where its variables and assets are, or empty when it
   /// has none.
@@ -47,8 +50,8 @@ class ExecutableModel {
 
   /// Answers. Only the nodes that the signature's outputs need are run. Throws NotFound for another
   /// signature, InvalidArgument for inputs that are missing, unknown, or of another type or shape;
-  /// errors inside the graph name the node. Results may share memory with the model: do not write
-  /// to them.
+  /// ResourceExhausted beyond the limits; errors inside the graph name the node. Results may share
+  /// memory with the model: do not write to them.
   Values run(std::string_view signature, const Values& inputs) const;
 
  private:

@@ -1,5 +1,7 @@
 #include <ATen/Functions.h>
 
+#include <algorithm>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -20,8 +22,17 @@ void check_same_type(const at::Tensor& left, const at::Tensor& right) {
   }
 }
 
+// Whole numbers may become floating-point ones.
+at::ScalarType widest(const at::Tensor& in) {
+  return in.is_floating_point() ? in.scalar_type() : at::kLong;
+}
+
 void add_unary(OpTable& table, const char* name, Unary compute) {
-  table.add_plain(name, [compute](const Inputs& in) { return Slots{compute(in.tensor(0))}; });
+  table.add_plain(name, [compute](const Inputs& in) {
+    const at::Tensor held = in.tensor(0);
+    in.check_room(held.sizes(), widest(held));
+    return Slots{compute(held)};
+  });
 }
 
 void add_binary(OpTable& table, const char* name, Binary compute) {
@@ -29,6 +40,7 @@ void add_binary(OpTable& table, const char* name, Binary compute) {
     const at::Tensor left = in.tensor(0);
     const at::Tensor right = in.tensor(1);
     check_same_type(left, right);
+    in.check_room(broadcast_sizes(left.sizes(), right.sizes()), left);
     return Slots{compute(left, right)};
   });
 }
@@ -40,6 +52,7 @@ Kernel compare(bool equal) {
       const at::Tensor left = in.tensor(0);
       const at::Tensor right = in.tensor(1);
       check_same_type(left, right);
+      in.check_room(broadcast_sizes(left.sizes(), right.sizes()), at::kBool);
       return Slots{equal ? left.eq(right) : left.ne(right)};
     }
     const StringTensor left = in.strings(0);
@@ -77,12 +90,90 @@ at::Tensor squared_difference(const at::Tensor& left, const at::Tensor& right) {
 
 Kernel cast(const KernelContext& context) {
   const auto type = scalar_type(graph::attr<DataType>(context.node, "DstT"));
-  return [type](const Inputs& in) { return Slots{in.tensor(0).to(type)}; };
+  return [type](const Inputs& in) {
+    const at::Tensor held = in.tensor(0);
+    if (held.scalar_type() != type) in.check_room(held.sizes(), type);
+    return Slots{held.to(type)};
+  };
 }
 
 Kernel leaky_relu(const KernelContext& context) {
   const auto alpha = graph::attr_or<float>(context.node, "alpha", 0.2F);
   return [alpha](const Inputs& in) { return Slots{at::leaky_relu(in.tensor(0), alpha)}; };
+}
+
+// Room for the products, and for matrices that are repeated for each product of a batch.
+void check_product_room(const Inputs& in, const at::Tensor& left, const at::Tensor& right) {
+  if (left.size(-1) != right.size(-2)) {
+    throw InvalidArgument("the matrices {} and {} do not fit", describe(left), describe(right));
+  }
+  const auto batch = broadcast_sizes(left.sizes().slice(0, left.sizes().size() - 2),
+                                     right.sizes().slice(0, right.sizes().size() - 2));
+  const auto check = [&](std::int64_t rows, std::int64_t columns) {
+    auto sizes = batch;
+    sizes.insert(sizes.end(), {rows, columns});
+    in.check_room(sizes, left);
+  };
+  check(left.size(-2), right.size(-1));
+  if (batch.empty()) return;
+  check(left.size(-2), left.size(-1));
+  check(right.size(-2), right.size(-1));
+}
+
+// The size of each letter of one side of an equation, and the sizes that an ellipsis stands for.
+struct EinsteinSizes {
+  void add(std::string_view letters, const at::Tensor& factor) {
+    const auto dots = letters.find("...");
+    const auto named = letters.size() - (dots == std::string_view::npos ? 0 : 3);
+    const auto rank = static_cast<std::size_t>(factor.dim());
+    if (named > rank || (dots == std::string_view::npos && named != rank)) {
+      throw InvalidArgument("\"{}\" does not fit {}", letters, describe(factor));
+    }
+    const auto hidden = factor.sizes().slice(std::min(dots, rank), rank - named);
+    ellipsis = broadcast_sizes(ellipsis, hidden);
+    for (std::size_t i = 0, axis = 0; i < letters.size(); ++i) {
+      if (i == dots) {
+        axis += hidden.size();
+        i += 2;
+        continue;
+      }
+      auto& size = of[letters[i]];
+      size = std::max(size, factor.sizes()[axis++]);
+    }
+  }
+  std::vector<std::int64_t> sizes(std::string_view letters) const {
+    std::vector<std::int64_t> out;
+    for (const char letter : letters) {
+      const auto found = of.find(letter);
+      if (found != of.end()) out.push_back(found->second);
+    }
+    if (letters.find("...") != std::string_view::npos) {
+      out.insert(out.end(), ellipsis.begin(), ellipsis.end());
+    }
+    return out;
+  }
+
+  std::map<char, std::int64_t> of;
+  std::vector<std::int64_t> ellipsis;
+};
+
+// As TensorFlow has it: one or two factors, and always an arrow.
+void check_einstein_room(const Inputs& in, const std::string& equation,
+                         const std::vector<at::Tensor>& factors) {
+  std::string text = equation;
+  std::erase(text, ' ');
+  const auto arrow = text.find("->");
+  if (arrow == std::string::npos || factors.empty() || factors.size() > 2) {
+    throw InvalidArgument("the equation \"{}\" for {} inputs", equation, factors.size());
+  }
+  const std::string_view all = text;
+  std::string_view left = all.substr(0, arrow);
+  EinsteinSizes sizes;
+  for (const auto& factor : factors) {
+    sizes.add(left.substr(0, left.find(',')), factor);
+    left.remove_prefix(std::min(left.size(), left.substr(0, left.find(',')).size() + 1));
+  }
+  in.check_room(sizes.sizes(all.substr(arrow + 2)), factors[0]);
 }
 
 // "transpose_a" and "transpose_b", or "adj_x" and "adj_y" of products of batches.
@@ -98,8 +189,10 @@ KernelFactory product(const char* left_attr, const char* right_attr, bool batche
         throw InvalidArgument("inputs 0 and 1 must be matrices, but are {} and {}", describe(left),
                               describe(right));
       }
-      return Slots{at::matmul(left_turned ? left.transpose(-2, -1) : left,
-                              right_turned ? right.transpose(-2, -1) : right)};
+      const at::Tensor first = left_turned ? left.transpose(-2, -1) : left;
+      const at::Tensor second = right_turned ? right.transpose(-2, -1) : right;
+      check_product_room(in, first, second);
+      return Slots{at::matmul(first, second)};
     };
   };
 }
@@ -112,13 +205,18 @@ Kernel einstein_sum(const KernelContext& context) {
       factors.push_back(in.tensor(i));
       check_same_type(factors.front(), factors.back());
     }
+    check_einstein_room(in, equation, factors);
     return Slots{at::einsum(equation, factors)};
   };
 }
 
 Slots add_n(const Inputs& in) {
   at::Tensor sum = in.tensor(0);
-  for (std::size_t i = 1; i < in.size(); ++i) sum = at::add(sum, in.tensor(i));
+  for (std::size_t i = 1; i < in.size(); ++i) {
+    const at::Tensor more = in.tensor(i);
+    in.check_room(broadcast_sizes(sum.sizes(), more.sizes()), sum);
+    sum = at::add(sum, more);
+  }
   return {sum};
 }
 
@@ -183,6 +281,7 @@ void add_math_ops(OpTable& table) {
   table.add("MatMul", product("transpose_a", "transpose_b", /*batches=*/false));
   table.add("BatchMatMul", product("adj_x", "adj_y", /*batches=*/true));
   table.add("BatchMatMulV2", product("adj_x", "adj_y", /*batches=*/true));
+  table.add("BatchMatMulV3", product("adj_x", "adj_y", /*batches=*/true));
   table.add("Einsum", einstein_sum);
   table.add_plain("AddN", add_n);
 }

@@ -42,7 +42,9 @@ std::vector<std::int64_t> height_width(const graph::NodeDef& node, const char* n
   if (list[0] != 1 || list[1] != 1) {
     throw Unimplemented("{} other than 1 for batch and channels", name);
   }
-  if (list[2] < 1 || list[3] < 1) throw InvalidArgument("{} must be positive", name);
+  if (list[2] < 1 || list[3] < 1 || list[2] > kMaxElements || list[3] > kMaxElements) {
+    throw InvalidArgument("{} must be positive and at most {}", name, kMaxElements);
+  }
   return {list[2], list[3]};
 }
 
@@ -57,6 +59,8 @@ class Padding {
       const std::size_t height = layout == Layout::kChannelsLast ? 2 : 4;
       explicit_.assign(list.begin() + static_cast<std::ptrdiff_t>(height),
                        list.begin() + static_cast<std::ptrdiff_t>(height + 4));
+      check_shape(std::vector{explicit_[0], explicit_[1]});
+      check_shape(std::vector{explicit_[2], explicit_[3]});
     } else if (kind_ != "SAME" && kind_ != "VALID") {
       throw InvalidArgument("the padding {} is unknown", kind_);
     }
@@ -89,8 +93,20 @@ bool is_zero(const std::vector<std::int64_t>& amounts) {
   return std::ranges::all_of(amounts, [](auto amount) { return amount == 0; });
 }
 
-at::Tensor padded(const at::Tensor& in, const std::vector<std::int64_t>& amounts, double value) {
+// Images with what is added to each side. Throws ResourceExhausted where there is no room.
+std::vector<std::int64_t> padded_sizes(const Inputs& inputs, const at::Tensor& in,
+                                       const std::vector<std::int64_t>& amounts) {
+  auto sizes = in.sizes().vec();
+  sizes[2] += amounts[0] + amounts[1];
+  sizes[3] += amounts[2] + amounts[3];
+  inputs.check_room(sizes, in);
+  return sizes;
+}
+
+at::Tensor padded(const Inputs& inputs, const at::Tensor& in,
+                  const std::vector<std::int64_t>& amounts, double value) {
   if (is_zero(amounts)) return in;
+  padded_sizes(inputs, in, amounts);
   return at::constant_pad_nd(in, {amounts[2], amounts[3], amounts[0], amounts[1]}, value);
 }
 
@@ -132,6 +148,25 @@ at::Tensor turned_filter(const at::Tensor& filter, bool depthwise) {
   return filter.permute({2, 3, 0, 1}).reshape({-1, 1, filter.size(0), filter.size(1)});
 }
 
+// Room for the outputs, and for the windows side by side, as libtorch lays them out where it has no
+// other way: all of them for doubles.
+void check_convolution_room(const Inputs& inputs, const at::Tensor& in, const at::Tensor& filter,
+                            const std::vector<std::int64_t>& sizes, const Window& window,
+                            bool depthwise) {
+  std::vector<std::int64_t> out{in.size(0), filter.size(3)};
+  if (depthwise) out.push_back(filter.size(2));
+  std::vector<std::int64_t> columns{in.scalar_type() == at::kFloat ? 1 : in.size(0), in.size(1),
+                                    filter.size(0), filter.size(1)};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto reach = (filter.size(static_cast<std::int64_t>(i)) - 1) * window.dilations[i] + 1;
+    const auto places = std::max<std::int64_t>((sizes[i + 2] - reach) / window.strides[i] + 1, 0);
+    out.push_back(places);
+    columns.push_back(places);
+  }
+  inputs.check_room(out, in);
+  inputs.check_room(columns, in);
+}
+
 at::Tensor convolve(const Window& window, const Inputs& inputs, bool depthwise,
                     FilterCache& cache) {
   const at::Tensor in = to_channels_first(inputs.tensor(0), window.layout);
@@ -145,12 +180,13 @@ at::Tensor convolve(const Window& window, const Inputs& inputs, bool depthwise,
   const auto amounts = window.padding.amounts(in.sizes(), sizes, window.strides, window.dilations);
   const at::Tensor weight =
       cache.get(filter, [&](const at::Tensor& given) { return turned_filter(given, depthwise); });
+  check_convolution_room(inputs, in, filter, padded_sizes(inputs, in, amounts), window, depthwise);
   const auto groups = depthwise ? in.size(1) : in.size(1) / filter.size(2);
   // What is the same on both sides libtorch adds without a copy.
   const bool even = amounts[0] == amounts[1] && amounts[2] == amounts[3];
   const std::vector<std::int64_t> sides =
       even ? std::vector{amounts[0], amounts[2]} : std::vector<std::int64_t>{0, 0};
-  return from_channels_first(at::conv2d(even ? in : padded(in, amounts, 0), weight, {},
+  return from_channels_first(at::conv2d(even ? in : padded(inputs, in, amounts, 0), weight, {},
                                         window.strides, sides, window.dilations, groups),
                              window.layout);
 }
@@ -171,6 +207,7 @@ Kernel convolution_input(const KernelContext& context) {
   return [window, cache = std::make_shared<FilterCache>()](const Inputs& inputs) {
     auto sizes = inputs.ints(0);
     check_shape(sizes);
+    inputs.check_room(sizes, inputs.tensor(2));
     const at::Tensor in = to_channels_first(inputs.tensor(2), window.layout);
     const at::Tensor filter = inputs.tensor(1, in.scalar_type());
     if (sizes.size() != 4) throw InvalidArgument("input 0 must have four sizes");
@@ -208,8 +245,9 @@ Kernel max_pool(const KernelContext& context) {
   return [window, size](const Inputs& inputs) {
     const at::Tensor in = to_channels_first(inputs.tensor(0), window.layout);
     const auto amounts = window.padding.amounts(in.sizes(), size, window.strides, {1, 1});
-    const at::Tensor out = at::max_pool2d(
-        padded(in, amounts, -std::numeric_limits<double>::infinity()), size, window.strides);
+    const at::Tensor out =
+        at::max_pool2d(padded(inputs, in, amounts, -std::numeric_limits<double>::infinity()), size,
+                       window.strides);
     return Slots{from_channels_first(out, window.layout)};
   };
 }
@@ -222,7 +260,7 @@ Kernel average_pool(const KernelContext& context) {
     const at::Tensor in = to_channels_first(inputs.tensor(0), window.layout);
     const auto amounts = window.padding.amounts(in.sizes(), size, window.strides, {1, 1});
     const auto pool = [&](const at::Tensor& from) {
-      return at::avg_pool2d(padded(from, amounts, 0), size, window.strides);
+      return at::avg_pool2d(padded(inputs, from, amounts, 0), size, window.strides);
     };
     at::Tensor out = pool(in);
     if (!is_zero(amounts)) {
@@ -269,7 +307,8 @@ std::vector<std::int64_t> wanted_size(const Inputs& inputs, const at::Tensor& in
   if (size.size() != 2 || size[0] < 1 || size[1] < 1) {
     throw InvalidArgument("input 1 must be a height and a width");
   }
-  check_shape(std::vector{in.size(0), in.size(1), size[0], size[1]});
+  inputs.check_room(std::vector{in.size(0), in.size(1), size[0], size[1]},
+                    in.is_floating_point() ? in.scalar_type() : at::kFloat);
   return size;
 }
 

@@ -1,6 +1,9 @@
 #include <ATen/Functions.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -14,6 +17,38 @@ Slot to_slot(Value value) {
                     std::move(value));
 }
 
+std::int64_t bytes_of(const std::vector<std::string>& strings) {
+  // A short string lies in its object.
+  constexpr std::size_t kInside = 15;
+  std::size_t bytes = strings.size() * sizeof(std::string);
+  for (const auto& text : strings) bytes += text.size() > kInside ? text.size() : 0;
+  return static_cast<std::int64_t>(bytes);
+}
+
+Value value_of(const Slot& slot, std::size_t index) {
+  if (const auto* tensor = std::get_if<at::Tensor>(&slot)) return *tensor;
+  if (const auto* strings = std::get_if<StringTensor>(&slot)) return *strings;
+  if (const auto* variable = std::get_if<std::shared_ptr<Variable>>(&slot)) {
+    return (*variable)->read();
+  }
+  throw InvalidArgument("input {} is no tensor", index);
+}
+
+void Inputs::check_room(std::span<const std::int64_t> sizes, at::ScalarType type) const {
+  check_shape(sizes);
+  try {
+    check_room(*graph::element_count(sizes), static_cast<std::int64_t>(c10::elementSize(type)));
+  } catch (Error& error) {
+    error.add_context(fmt::format("a value of the sizes [{}]", fmt::join(sizes, ", ")));
+    throw;
+  }
+}
+
+void Inputs::check_room(std::int64_t count, std::int64_t bytes_each) const {
+  const auto bytes = graph::element_count(std::array{count, bytes_each});
+  budget_.check_room(bytes.value_or(std::numeric_limits<std::int64_t>::max()));
+}
+
 const Slot& Inputs::slot(std::size_t index) const {
   if (index >= slots_.size()) {
     throw InvalidArgument("input {} is missing; there are {}", index, slots_.size());
@@ -21,15 +56,7 @@ const Slot& Inputs::slot(std::size_t index) const {
   return slots_[index];
 }
 
-Value Inputs::value(std::size_t index) const {
-  const Slot& held = slot(index);
-  if (const auto* tensor = std::get_if<at::Tensor>(&held)) return *tensor;
-  if (const auto* strings = std::get_if<StringTensor>(&held)) return *strings;
-  if (const auto* variable = std::get_if<std::shared_ptr<Variable>>(&held)) {
-    return (*variable)->read();
-  }
-  throw InvalidArgument("input {} is no tensor", index);
-}
+Value Inputs::value(std::size_t index) const { return value_of(slot(index), index); }
 
 bool Inputs::is_strings(std::size_t index) const {
   const Slot& held = slot(index);
@@ -129,6 +156,12 @@ const std::shared_ptr<Table>& Inputs::table(std::size_t index) const {
   return *held;
 }
 
+const TensorList& Inputs::list(std::size_t index) const {
+  const auto* held = std::get_if<TensorList>(&slot(index));
+  if (!held) throw InvalidArgument("input {} must be a list of tensors", index);
+  return *held;
+}
+
 const OpTable& OpTable::standard() {
   static const OpTable table = [] {
     OpTable all;
@@ -141,7 +174,8 @@ const OpTable& OpTable::standard() {
     add_string_ops(all);
     add_sparse_ops(all);
     add_parsing_ops(all);
-    add_function_ops(all);
+    add_control_flow_ops(all);
+    add_tensor_list_ops(all);
     return all;
   }();
   return table;
@@ -176,6 +210,23 @@ void check_shape(std::span<const std::int64_t> sizes) {
   throw ResourceExhausted("[{}] has more than {} elements", fmt::join(sizes, ", "), kMaxElements);
 }
 
+std::vector<std::int64_t> broadcast_sizes(std::span<const std::int64_t> left,
+                                          std::span<const std::int64_t> right) {
+  if (left.size() < right.size()) return broadcast_sizes(right, left);
+  std::vector<std::int64_t> sizes(left.begin(), left.end());
+  const std::size_t missing = left.size() - right.size();
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    std::int64_t& size = sizes[missing + i];
+    if (size == 1) {
+      size = right[i];
+    } else if (right[i] != 1 && right[i] != size) {
+      throw InvalidArgument("the shapes [{}] and [{}] do not fit", fmt::join(left, ", "),
+                            fmt::join(right, ", "));
+    }
+  }
+  return sizes;
+}
+
 std::int64_t positive_axis(std::int64_t axis, std::int64_t rank) {
   if (axis < -rank || axis >= rank) {
     throw InvalidArgument("there is no axis {} in a tensor of rank {}", axis, rank);
@@ -189,7 +240,10 @@ Slots rearrange(
   if (which.empty()) throw InvalidArgument("there are no inputs");
   const bool strings = inputs.is_strings(which[0]);
   std::vector<at::Tensor> sources;
-  std::vector<std::string> pool;
+  // Of which inputs the strings are, and where those of each begin.
+  std::vector<StringTensor> held;
+  std::vector<std::int64_t> begins;
+  std::int64_t count = 0;
   for (const auto index : which) {
     if (!strings) {
       sources.push_back(inputs.tensor(index));
@@ -199,12 +253,18 @@ Slots rearrange(
       }
       continue;
     }
-    const StringTensor held = inputs.strings(index);
-    const auto begin = static_cast<std::int64_t>(pool.size());
-    pool.insert(pool.end(), held.values().begin(), held.values().end());
-    sources.push_back(
-        at::arange(begin, static_cast<std::int64_t>(pool.size()), at::kLong).reshape(held.shape()));
+    held.push_back(inputs.strings(index));
+    begins.push_back(count);
+    const auto more = static_cast<std::int64_t>(held.back().values().size());
+    inputs.check_room(count + more, sizeof(std::int64_t));
+    sources.push_back(at::arange(count, count + more, at::kLong).reshape(held.back().shape()));
+    count += more;
   }
+  const auto string_at = [&](std::int64_t place) -> const std::string& {
+    const auto after = std::ranges::upper_bound(begins, place);
+    const auto which_one = static_cast<std::size_t>(after - begins.begin()) - 1;
+    return held[which_one].values()[static_cast<std::size_t>(place - begins[which_one])];
+  };
   Slots out;
   for (const at::Tensor& moved : move(sources)) {
     if (!strings) {
@@ -212,11 +272,14 @@ Slots rearrange(
       continue;
     }
     const at::Tensor numbers = moved.contiguous();
-    const auto* data = numbers.data_ptr<std::int64_t>();
+    const std::span data(numbers.data_ptr<std::int64_t>(),
+                         static_cast<std::size_t>(numbers.numel()));
+    std::int64_t bytes = numbers.numel() * static_cast<std::int64_t>(sizeof(std::string));
+    for (const auto place : data) bytes += static_cast<std::int64_t>(string_at(place).size());
+    inputs.check_room(bytes, 1);
     std::vector<std::string> values;
-    for (std::int64_t i = 0; i < numbers.numel(); ++i) {
-      values.push_back(pool[static_cast<std::size_t>(data[i])]);
-    }
+    values.reserve(data.size());
+    for (const auto place : data) values.push_back(string_at(place));
     out.emplace_back(StringTensor(std::move(values), numbers.sizes().vec()));
   }
   return out;

@@ -10,27 +10,34 @@
 #include <vector>
 
 #include "muster/base/file_system.h"
+#include "muster/executor/budget_internal.h"
 #include "muster/executor/resource_internal.h"
+#include "muster/executor/slot_internal.h"
 #include "muster/graph/graph_def.h"
 
 namespace muster::executor {
-
-/// What flows along an edge of a graph: nothing (an output that is not computed), a value, a
-/// variable or a table.
-using Slot = std::variant<std::monostate, at::Tensor, StringTensor, std::shared_ptr<Variable>,
-                          std::shared_ptr<Table>>;
-using Slots = std::vector<Slot>;
-
-Slot to_slot(Value value);
 
 /// The inputs of one node at one run. Errors name the input by number; whoever runs the node adds
 /// its name.
 class Inputs {
  public:
-  Inputs(std::span<const Slot> slots, at::Device device) : slots_(slots), device_(device) {}
+  Inputs(std::span<const Slot> slots, at::Device device, Budget& budget)
+      : slots_(slots), device_(device), budget_(budget) {}
 
   std::size_t size() const { return slots_.size(); }
+  std::span<const Slot> slots() const { return slots_; }
   at::Device device() const { return device_; }
+  Budget& budget() const { return budget_; }
+
+  /// To be called before a value of these sizes is made that is larger than the inputs. Throws
+  /// InvalidArgument for a negative size, ResourceExhausted where there is no room for it.
+  void check_room(std::span<const std::int64_t> sizes, at::ScalarType type) const;
+  void check_room(std::span<const std::int64_t> sizes, const at::Tensor& like) const {
+    check_room(sizes, like.scalar_type());
+  }
+  /// The same for as many elements of so many bytes each.
+  void check_room(std::int64_t count, std::int64_t bytes_each) const;
+
   const Slot& slot(std::size_t index) const;
   /// The value of an input; a variable stands for what it holds.
   Value value(std::size_t index) const;
@@ -51,19 +58,25 @@ class Inputs {
   std::int64_t integer(std::size_t index) const;
   const std::shared_ptr<Variable>& variable(std::size_t index) const;
   const std::shared_ptr<Table>& table(std::size_t index) const;
+  const TensorList& list(std::size_t index) const;
 
  private:
   at::Device place() const;
 
   std::span<const Slot> slots_;
   at::Device device_;
+  Budget& budget_;
 };
+
+/// The value in a slot; a variable stands for what it holds. `index` is for the message of an
+/// error.
+Value value_of(const Slot& slot, std::size_t index);
 
 /// Computes the outputs of one node. May be called from several threads at once.
 using Kernel = std::function<Slots(const Inputs&)>;
 
 /// A function of the library, ready to be called.
-using Function = std::function<Slots(Slots arguments)>;
+using Function = std::function<Slots(Slots arguments, Budget& budget)>;
 
 /// What kernels are made with, once for each node, when a model is loaded.
 struct KernelContext {
@@ -120,7 +133,13 @@ void add_state_ops(OpTable& table);
 void add_string_ops(OpTable& table);
 void add_sparse_ops(OpTable& table);
 void add_parsing_ops(OpTable& table);
-void add_function_ops(OpTable& table);
+void add_control_flow_ops(OpTable& table);
+void add_tensor_list_ops(OpTable& table);
+
+/// The sizes that two tensors have together when each axis of size 1 is repeated as the other
+/// wants. Throws InvalidArgument where they do not fit.
+std::vector<std::int64_t> broadcast_sizes(std::span<const std::int64_t> left,
+                                          std::span<const std::int64_t> right);
 
 /// An axis counted from the front. Throws InvalidArgument unless -rank <= axis < rank.
 std::int64_t positive_axis(std::int64_t axis, std::int64_t rank);
@@ -133,7 +152,8 @@ inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
 void check_shape(std::span<const std::int64_t> sizes);
 
 /// Runs something that only moves elements about, such as a reshape, on tensors of any type,
-/// strings among them: strings are numbered, the numbers are moved.
+/// strings among them: strings are numbered, the numbers are moved. `move` checks the room for
+/// numbers; that for strings is checked here.
 Slots rearrange(const Inputs& inputs, std::span<const std::size_t> which,
                 const std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>& move);
 

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <limits>
 
 #include "muster/base/error.h"
 #include "muster/executor/executable_model.h"
+#include "muster/executor/one_node_internal.h"
 #include "muster/features/hashing.h"
 #include "muster/testing/temp_dir.h"
 
@@ -27,32 +29,9 @@ at::Tensor number(std::int64_t value) { return at::scalar_tensor(value, at::kInt
 StringTensor words(std::vector<std::string> values) { return StringTensor(std::move(values)); }
 AttrValue list(Ints values) { return AttrValue::list(std::move(values)); }
 
-// Runs one node with these inputs and gives its first outputs.
 std::vector<Value> run_all(const std::string& op, const std::vector<Value>& inputs,
                            graph::Attrs attrs, int outputs) {
-  graph::MetaGraph meta;
-  graph::SignatureDef signature;
-  graph::NodeDef node{.name = "y", .op = op, .attrs = std::move(attrs)};
-  Values values;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const auto name = fmt::format("in{}", i);
-    const auto type = data_type_of(inputs[i]);
-    meta.graph.nodes.push_back(graph::placeholder_node(name, type, graph::Shape::any()));
-    signature.inputs[name] = {.name = name + ":0", .dtype = type, .shape = graph::Shape::any()};
-    node.inputs.push_back(name);
-    values.emplace(name, inputs[i]);
-  }
-  meta.graph.nodes.push_back(node);
-  for (int i = 0; i < outputs; ++i) {
-    signature.outputs[fmt::format("out{}", i)] = {.name = fmt::format("y:{}", i),
-                                                  .shape = graph::Shape::any()};
-  }
-  meta.signatures["f"] = signature;
-  std::vector<Value> out;
-  for (auto& [name, value] : ExecutableModel::from(meta, {}).run("f", values)) {
-    out.push_back(value);
-  }
-  return out;
+  return run_one_node(op, inputs, std::move(attrs), outputs);
 }
 
 at::Tensor run(const std::string& op, const std::vector<Value>& inputs, graph::Attrs attrs = {}) {
@@ -279,6 +258,40 @@ TEST(SparseOps, ReshapeAndDensify) {
                floats({0, 5, 6, 0}, {2, 2}));
 }
 
+TEST(SparseOps, RefusePlacesThatTakeNoMemory) {
+  // Places of no axes: any number of them is no element at all, and four sizes for each would wrap.
+  const at::Tensor places = at::empty({std::int64_t{1} << 62, 0}, at::kLong);
+  const at::Tensor none = at::empty({0}, at::kLong);
+  EXPECT_THROW(run_all("SparseReshape", {places, none, longs({1, 1, 1, 1})}, {}, 2),
+               InvalidArgument);
+  EXPECT_THROW(run("SparseToDense", {places, none, floats({1}, {1}), at::scalar_tensor(0.0F)}),
+               InvalidArgument);
+  const std::int64_t large = std::int64_t{1} << 40;
+  EXPECT_THROW(run_all("SparseReshape",
+                       {longs({0, 0}).reshape({1, 2}), longs({large, large}), longs({-1})}, {}, 2),
+               InvalidArgument);
+}
+
+TEST(SparseOps, CrossAnyNumberOfColumns) {
+  const auto crossed = [](const at::Tensor& first, const at::Tensor& second) {
+    std::vector<Value> columns(65'000, first);
+    columns.back() = second;
+    return std::get<at::Tensor>(run_all(
+        "SparseCross", columns,
+        {{"N", 0}, {"hashed_output", true}, {"num_buckets", 1 << 30}, {"hash_key", 1}}, 3)[1]);
+  };
+  const at::Tensor seven = longs({7}).reshape({1, 1});
+  std::uint64_t hash = 1;
+  for (int i = 0; i < 64'999; ++i) hash = concatenate_fingerprints(hash, 7);
+  const auto last = [&](std::uint64_t value) {
+    return static_cast<std::int64_t>(concatenate_fingerprints(hash, value) % (1 << 30));
+  };
+  expect_equal(crossed(seven, longs({8, 9}).reshape({1, 2})), longs({last(8), last(9)}));
+  // A column without a value leaves nothing to combine; two values each would never end.
+  expect_equal(crossed(seven, at::empty({1, 0}, at::kLong)), longs({}));
+  EXPECT_THROW(crossed(longs({1, 2}).reshape({1, 2}), seven), ResourceExhausted);
+}
+
 TEST(SparseOps, CrossEveryPairOfARow) {
   const auto out = run_all(
       "SparseCross",
@@ -358,6 +371,17 @@ TEST(SupportedOperations, AreThoseOfThePage) {
   const std::string page = testing::read_bytes(path);
   EXPECT_EQ(page, supported_operations_page())
       << "write the page again: MUSTER_WRITE_PAGES=1 executor_test";
+}
+
+TEST(SliceOps, RefuseStartsAndSizesThatWrap) {
+  const at::Tensor in = at::arange(3, at::kFloat);
+  const std::int64_t low = std::numeric_limits<std::int64_t>::min();
+  EXPECT_THROW(run("Slice", {in, longs({low}), longs({-1})}), InvalidArgument);
+  EXPECT_THROW(run("SplitV", {in, longs({1, std::numeric_limits<std::int64_t>::max()}), number(0)}),
+               InvalidArgument);
+  EXPECT_THROW(run("SparseSegmentSum", {in.reshape({3, 1}), ints({0}),
+                                        longs({std::numeric_limits<std::int64_t>::max()})}),
+               InvalidArgument);
 }
 
 TEST(Ops, MakeNothingThatIsLargerThanTheLimit) {

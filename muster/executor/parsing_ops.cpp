@@ -142,6 +142,13 @@ Slots parse_examples(const Inputs& inputs, const ExampleShape& shape, const Exam
   }
   const std::vector<std::string_view> examples(serialized.values().begin(),
                                                serialized.values().end());
+  for (const auto& sizes : shape.dense_shapes) {
+    auto all = sizes;
+    all.push_back(static_cast<std::int64_t>(examples.size()));
+    check_shape(all);
+    // Strings are views of the examples at first, then copies.
+    inputs.check_room(*graph::element_count(all), sizeof(std::string_view) + sizeof(std::string));
+  }
   const ExampleDecoder decoder(std::move(specs));
   const ParsedColumns parsed = decoder.decode(examples);
   Slots indices;

@@ -1,6 +1,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <new>
@@ -18,20 +19,26 @@ constexpr std::size_t kMaxCallDepth = 64;
 // What fold() may keep beside constants and variables, in elements: of one step and of a plan.
 constexpr std::int64_t kMaxFoldedStep = 1 << 20;
 constexpr std::int64_t kMaxFoldedPlan = 1 << 24;
+constexpr std::int64_t kMaxElementBytes = 8;
 
 bool calls(std::string_view op) {
   return op == "PartitionedCall" || op == "StatefulPartitionedCall" || op == "If" ||
-         op == "StatelessIf";
+         op == "StatelessIf" || op == "While" || op == "StatelessWhile" || op == "Case" ||
+         op == "StatelessCase";
 }
+
+// Operations that leave values dead, and the one that takes them.
+bool may_kill(std::string_view op) { return op == "Switch" || op == "RefSwitch"; }
+bool takes_dead(std::string_view op) { return op == "Merge" || op == "RefMerge"; }
 
 bool assigns(std::string_view op) { return op.starts_with("Assign"); }
 
 // Whether the operation does nothing but make its outputs of its inputs.
 bool is_pure(std::string_view op) {
   return !calls(op) && !assigns(op) && op != "Assert" && op != "NoOp" && op != "RestoreV2" &&
-         op != "IsVariableInitialized" && op != "VarIsInitializedOp" &&
-         !op.starts_with("Placeholder") && !op.starts_with("InitializeTable") &&
-         !op.starts_with("LookupTable");
+         op != "IsVariableInitialized" && op != "VarIsInitializedOp" && !may_kill(op) &&
+         !takes_dead(op) && !op.starts_with("Random") && !op.starts_with("Placeholder") &&
+         !op.starts_with("InitializeTable") && !op.starts_with("LookupTable");
 }
 
 // Whether the tensor lies in the memory of one of these, or of a variable.
@@ -84,25 +91,96 @@ std::size_t flat_output(const graph::NodeDef& node, const Op& op, const graph::I
 
 }  // namespace
 
-Slots Plan::run(Slots arguments) const {
-  std::vector<Slots> places(steps_.size() + 1);
-  places[0] = std::move(arguments);
-  const auto at = [&](const Source& source) -> const Slot& {
-    const Slots& held = source.place == kFolded ? folded_ : places[source.place];
-    if (source.output >= held.size()) {
-      throw InvalidArgument("there is no output {} of {}", source.output,
-                            source.place == 0 ? "the arguments" : steps_[source.place - 1].name);
+// The values of one run of a plan, and what of the budget they hold.
+class Plan::Frame {
+ public:
+  Frame(const Plan& plan, Slots arguments, Budget& budget)
+      : plan_(plan), budget_(budget), places_(plan.steps_.size() + 1) {
+    if (plan_.has_dead_) dead_.resize(places_.size(), false);
+    places_[0] = std::move(arguments);
+    budget_.hold_free(places_[0]);
+  }
+
+  const Slot& at(const Source& source) const {
+    static const Slot kDead{Dead{}};
+    const bool folded = source.place == kFolded;
+    if (!folded && is_dead(source.place)) return kDead;
+    const Slots& held = folded ? plan_.folded_ : places_[source.place];
+    if (source.output < held.size()) return held[source.output];
+    throw InvalidArgument(
+        "there is no output {} of {}", source.output,
+        source.place == 0 ? "the arguments" : plan_.steps_[source.place - 1].name);
+  }
+
+  // Whether a step's value is dead because one that it needs is.
+  bool inherits_death(const Step& step, std::span<const Slot> inputs) const {
+    if (!plan_.has_dead_) return false;
+    if (std::ranges::any_of(step.controls, [&](auto place) { return is_dead(place); })) return true;
+    const auto dead = [](const Slot& slot) { return std::holds_alternative<Dead>(slot); };
+    return takes_dead(step.op) ? std::ranges::all_of(inputs, dead)
+                               : std::ranges::any_of(inputs, dead);
+  }
+
+  void kill(std::size_t place) { dead_[place] = true; }
+
+  void set(std::size_t place, Slots outputs) { places_[place] = std::move(outputs); }
+
+  void release(std::size_t place) {
+    budget_.release(places_[place]);
+    places_[place].clear();
+  }
+
+  Slots finish() {
+    Slots out;
+    for (const Source& fetch : plan_.fetches_) {
+      out.push_back(at(fetch));
+      if (std::holds_alternative<Dead>(out.back())) {
+        throw InvalidArgument("output {} is in the branch of a conditional that was not taken",
+                              out.size() - 1);
+      }
     }
-    return held[source.output];
-  };
+    for (const Slots& held : places_) budget_.release(held);
+    return out;
+  }
+
+ private:
+  bool is_dead(std::size_t place) const { return !dead_.empty() && dead_[place]; }
+
+  const Plan& plan_;
+  Budget& budget_;
+  std::vector<Slots> places_;
+  std::vector<bool> dead_;
+};
+
+Slots Plan::run_step(const Step& step, std::span<const Slot> inputs, Budget& budget) const {
+  budget.begin_operation();
+  // What files hold is no more than they are large.
+  if (step.op == "RestoreV2") {
+    const auto begin = std::chrono::steady_clock::now();
+    Slots made = step.kernel(Inputs(inputs, device_, budget));
+    budget.add_time(std::chrono::steady_clock::now() - begin);
+    budget.hold_free(made);
+    return made;
+  }
+  Slots made = step.kernel(Inputs(inputs, device_, budget));
+  budget.hold(made, inputs);
+  return made;
+}
+
+Slots Plan::run(Slots arguments, Budget& budget) const {
+  Frame frame(*this, std::move(arguments), budget);
   Slots inputs;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     const auto doing = [&] { return fmt::format("node {} ({})", step.name, step.op); };
     try {
       inputs.clear();
-      for (const Source& source : step.inputs) inputs.push_back(at(source));
-      places[i + 1] = step.kernel(Inputs(inputs, device_));
+      for (const Source& source : step.inputs) inputs.push_back(frame.at(source));
+      if (frame.inherits_death(step, inputs)) {
+        frame.kill(i + 1);
+      } else {
+        frame.set(i + 1, run_step(step, inputs, budget));
+      }
     } catch (Error& error) {
       error.add_context(doing());
       throw;
@@ -114,11 +192,9 @@ Slots Plan::run(Slots arguments) const {
       // libtorch throws this for some shapes.
       throw InvalidArgument("{}: {}", doing(), error.what());
     }
-    for (const auto place : step.release) places[place].clear();
+    for (const auto place : step.release) frame.release(place);
   }
-  Slots out;
-  for (const Source& fetch : fetches_) out.push_back(at(fetch));
-  return out;
+  return frame.finish();
 }
 
 bool Plan::may_assign() const {
@@ -129,6 +205,9 @@ bool Plan::may_assign() const {
 std::optional<Slots> Plan::folded(const Step& step, const std::vector<std::optional<Slots>>& known,
                                   bool variables_stay, std::int64_t& room) const {
   if (!is_pure(step.op)) return std::nullopt;
+  // In a branch of a conditional even a constant may be dead.
+  const auto is_open = [&](std::size_t place) { return !known[place]; };
+  if (has_dead_ && std::ranges::any_of(step.controls, is_open)) return std::nullopt;
   Slots inputs;
   for (const Source& source : step.inputs) {
     const auto& held = known[source.place];
@@ -138,7 +217,8 @@ std::optional<Slots> Plan::folded(const Step& step, const std::vector<std::optio
     if (variable && !variables_stay) return std::nullopt;
   }
   try {
-    Slots made = step.kernel(Inputs(inputs, device_));
+    Budget budget({.live_bytes = kMaxFoldedStep * kMaxElementBytes});
+    Slots made = step.kernel(Inputs(inputs, device_, budget));
     // A constant is kept in any case, by its kernel.
     const std::int64_t fresh = step.inputs.empty() ? 0 : fresh_elements(made, inputs);
     if (fresh > kMaxFoldedStep || fresh > room) return std::nullopt;
@@ -168,6 +248,8 @@ void Plan::fold(bool variables_stay) {
   };
   for (Step& step : left) {
     for (Source& source : step.inputs) source = moved(source);
+    std::erase_if(step.controls, [&](std::size_t place) { return known[place].has_value(); });
+    for (std::size_t& place : step.controls) place = place_of[place];
   }
   for (Source& fetch : fetches_) fetch = moved(fetch);
   steps_ = std::move(left);
@@ -215,8 +297,9 @@ Kernel Planner::make_kernel(const graph::NodeDef& node, const Op& op) {
                         .variables_prefix = environment_.variables_prefix,
                         .assets_dir = environment_.assets_dir,
                         .function = [this](const std::string& name) -> Function {
-                          return [plan = function(name)](Slots arguments) {
-                            return plan->run(std::move(arguments));
+                          return [plan = function(name)](Slots arguments, Budget& budget) {
+                            const Budget::Call call(budget);
+                            return plan->run(std::move(arguments), budget);
                           };
                         }};
   try {
@@ -318,8 +401,8 @@ Plan Planner::compile(const Body& body) {
       ++stack.back().second;
       const auto ref = graph::parse_input(inputs[next]);
       if (argument_of(ref)) continue;
-      // A control edge from an argument of a function orders nothing.
-      if (ref.control && arguments.contains({ref.node, 0}) && !by_name.contains(ref.node)) continue;
+      // A control edge from an argument orders nothing.
+      if (ref.control && arguments.contains({ref.node, 0})) continue;
       enter(node_of(ref, where(body.nodes[node])));
     }
   };
@@ -348,12 +431,21 @@ Plan Planner::compile(const Body& body) {
           "that are",
           where(node), node.op);
     }
-    Plan::Step step{.name = node.name, .op = node.op, .kernel = {}, .inputs = {}, .release = {}};
+    Plan::Step step{.name = node.name,
+                    .op = node.op,
+                    .kernel = {},
+                    .inputs = {},
+                    .controls = {},
+                    .release = {}};
     for (const auto& input : node.inputs) {
       const auto ref = graph::parse_input(input);
-      if (ref.control) continue;
-      step.inputs.push_back(source_of(ref));
+      if (!ref.control) {
+        step.inputs.push_back(source_of(ref));
+      } else if (const auto before = by_name.find(ref.node); before != by_name.end()) {
+        step.controls.push_back(place_of[before->second]);
+      }
     }
+    plan.has_dead_ = plan.has_dead_ || may_kill(node.op);
     step.kernel = make_kernel(node, *op);
     op_of[order[i]] = op;
     place_of[order[i]] = i + 1;

@@ -18,8 +18,8 @@ namespace muster::executor {
 class Plan {
  public:
   /// The values of the fetches. `arguments` are those of the feeds, in their order. Errors name the
-  /// node.
-  Slots run(Slots arguments) const;
+  /// node; ResourceExhausted is thrown where the budget ends.
+  Slots run(Slots arguments, Budget& budget) const;
 
   /// Whether some step may assign to a variable.
   bool may_assign() const;
@@ -43,16 +43,22 @@ class Plan {
     std::string op;
     Kernel kernel;
     std::vector<Source> inputs;
+    // Places of what must be done before, though nothing of it is read.
+    std::vector<std::size_t> controls;
     // Places that no later step reads.
     std::vector<std::size_t> release;
   };
+  class Frame;
 
   // Says after which step each value is needed no more.
   void set_releases();
   std::optional<Slots> folded(const Step& step, const std::vector<std::optional<Slots>>& known,
                               bool variables_stay, std::int64_t& room) const;
+  Slots run_step(const Step& step, std::span<const Slot> inputs, Budget& budget) const;
 
   at::Device device_{at::kCPU};
+  // Whether a Switch may leave values dead.
+  bool has_dead_ = false;
   std::vector<Step> steps_;
   std::vector<Source> fetches_;
   Slots folded_;

@@ -1,6 +1,7 @@
 #include <ATen/Functions.h>
 
 #include "muster/base/error.h"
+#include "muster/executor/budget_internal.h"
 #include "muster/executor/resource_internal.h"
 
 namespace muster::executor {
@@ -23,6 +24,12 @@ void Variable::assign(Value value) {
   }
   const std::scoped_lock lock(mutex_);
   value_ = std::move(value);
+}
+
+void Variable::update(const std::function<Value(const Value&)>& change) {
+  const std::scoped_lock lock(mutex_);
+  if (!value_) throw FailedPrecondition("the variable {} has no value; was it restored?", name_);
+  value_ = change(*value_);
 }
 
 void Table::fill(const Value& keys, const Value& values) {
@@ -61,7 +68,7 @@ std::shared_ptr<const Table::Content> Table::content() const {
 
 std::int64_t Table::size() const { return content()->size; }
 
-Value Table::find(const Value& keys, const Value& default_value) const {
+Value Table::find(const Value& keys, const Value& default_value, const Budget& budget) const {
   if (data_type_of(keys) != key_type_ || data_type_of(default_value) != value_type_) {
     throw InvalidArgument("the table {} maps {} to {}, but is asked for {} with the default {}",
                           name_, graph::name_of(key_type_), graph::name_of(value_type_),
@@ -85,11 +92,14 @@ Value Table::find(const Value& keys, const Value& default_value) const {
   if (const auto* values = std::get_if<StringTensor>(&filled->values)) {
     const auto& otherwise = std::get<StringTensor>(default_value).values();
     if (otherwise.size() != 1) throw InvalidArgument("the default of a table must be one value");
+    const auto found_at = [&](std::int64_t place) -> const std::string& {
+      return place == 0 ? otherwise[0] : values->values()[static_cast<std::size_t>(place - 1)];
+    };
+    std::size_t bytes = places.size() * sizeof(std::string);
+    for (const auto place : places) bytes += found_at(place).size();
+    budget.check_room(static_cast<std::int64_t>(bytes));
     std::vector<std::string> out;
-    for (const auto place : places) {
-      out.push_back(place == 0 ? otherwise[0]
-                               : values->values()[static_cast<std::size_t>(place - 1)]);
-    }
+    for (const auto place : places) out.push_back(found_at(place));
     return StringTensor(std::move(out), shape);
   }
   const at::Tensor all = at::cat({std::get<at::Tensor>(default_value).cpu().reshape({1}),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,6 +14,8 @@
 
 namespace muster::executor {
 
+class Budget;
+
 /// A variable of a model. May be used from any thread.
 class Variable {
  public:
@@ -24,6 +27,8 @@ class Variable {
   Value read() const;
   /// Throws InvalidArgument for another type than the variable's.
   void assign(Value value);
+  /// Puts change(value) in the place of the value, as one step for all threads.
+  void update(const std::function<Value(const Value&)>& change);
 
  private:
   std::string name_;
@@ -47,7 +52,8 @@ class Table {
   /// InvalidArgument for other types, other lengths or a key that occurs with two values.
   void fill(const Value& keys, const Value& values);
   /// The values of the keys, in the shape of the keys. Throws FailedPrecondition before fill().
-  Value find(const Value& keys, const Value& default_value) const;
+  /// Throws ResourceExhausted where the budget has no room for them.
+  Value find(const Value& keys, const Value& default_value, const Budget& budget) const;
   std::int64_t size() const;
 
  private:

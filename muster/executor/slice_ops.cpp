@@ -24,8 +24,9 @@ Slots slice(const Inputs& inputs) {
     }
     for (std::size_t i = 0; i < begin.size(); ++i) {
       const auto axis = static_cast<std::int64_t>(i);
+      if (begin[i] < 0) throw InvalidArgument("the start {} of axis {} is negative", begin[i], i);
       const auto size = sizes[i] < 0 ? out.size(axis) - begin[i] : sizes[i];
-      if (begin[i] < 0 || size < 0 || begin[i] > out.size(axis) - size) {
+      if (size < 0 || begin[i] > out.size(axis) - size) {
         throw InvalidArgument("{} from {} on lie outside of axis {} of {}", sizes[i], begin[i], i,
                               describe(in[0]));
       }
@@ -139,19 +140,21 @@ void check_range(const at::Tensor& indices, std::int64_t size) {
   }
 }
 
-at::Tensor gather_along(const at::Tensor& in, const at::Tensor& indices, std::int64_t axis) {
+at::Tensor gather_along(const Inputs& inputs, const at::Tensor& in, const at::Tensor& indices,
+                        std::int64_t axis) {
   check_range(indices, in.size(axis));
   const at::Tensor flat = indices.to(in.device(), at::kLong).reshape({-1});
   auto sizes = in.sizes().vec();
   sizes.erase(sizes.begin() + axis);
   const auto inner = indices.sizes();
   sizes.insert(sizes.begin() + axis, inner.begin(), inner.end());
+  inputs.check_room(sizes, in);
   return in.index_select(axis, flat).reshape(sizes);
 }
 
 // The first axes of both are the same, and each of their elements is gathered from by itself.
-at::Tensor gather_in_batches(const at::Tensor& in, const at::Tensor& indices, std::int64_t axis,
-                             std::int64_t batch_dims) {
+at::Tensor gather_in_batches(const Inputs& inputs, const at::Tensor& in, const at::Tensor& indices,
+                             std::int64_t axis, std::int64_t batch_dims) {
   if (batch_dims > indices.dim() || batch_dims > axis || axis >= in.dim() ||
       in.sizes().slice(0, static_cast<std::size_t>(batch_dims)) !=
           indices.sizes().slice(0, static_cast<std::size_t>(batch_dims))) {
@@ -169,7 +172,7 @@ at::Tensor gather_in_batches(const at::Tensor& in, const at::Tensor& indices, st
   for (const auto part : {before, wanted, behind}) {
     sizes.insert(sizes.end(), part.begin(), part.end());
   }
-  check_shape(sizes);
+  inputs.check_room(sizes, in);
   const auto batches = c10::multiply_integers(batch);
   const auto rows = c10::multiply_integers(before);
   const auto columns = c10::multiply_integers(behind);
@@ -189,8 +192,8 @@ Kernel gather(const KernelContext& context) {
     const at::Tensor indices = inputs.host_tensor(1);
     return rearrange(inputs, kFirstInput, [&](const Tensors& in) {
       const auto from = positive_axis(axis, in[0].dim());
-      return Tensors{batch_dims == 0 ? gather_along(in[0], indices, from)
-                                     : gather_in_batches(in[0], indices, from, batch_dims)};
+      return Tensors{batch_dims == 0 ? gather_along(inputs, in[0], indices, from)
+                                     : gather_in_batches(inputs, in[0], indices, from, batch_dims)};
     });
   };
 }
@@ -237,8 +240,8 @@ Slots gather_nd(const Inputs& inputs) {
   if (indices.dim() < 1) throw InvalidArgument("input 1 must have an axis");
   return rearrange(inputs, kFirstInput, [&](const Tensors& in) {
     const at::Tensor places = flat_places(indices, in[0].sizes());
-    return Tensors{
-        gather_along(in[0].reshape(rows_and_rest(in[0].sizes(), indices.size(-1))), places, 0)};
+    return Tensors{gather_along(
+        inputs, in[0].reshape(rows_and_rest(in[0].sizes(), indices.size(-1))), places, 0)};
   });
 }
 
@@ -247,7 +250,7 @@ Slots scatter_nd(const Inputs& inputs) {
   const at::Tensor updates = inputs.tensor(1);
   const auto sizes = inputs.ints(2);
   if (indices.dim() < 1) throw InvalidArgument("input 0 must have an axis");
-  check_shape(sizes);
+  inputs.check_room(sizes, updates);
   const auto shape = rows_and_rest(sizes, indices.size(-1));
   const at::Tensor places = flat_places(indices, sizes).reshape({-1});
   auto rows = shape;
@@ -262,7 +265,7 @@ Slots resource_gather(const Inputs& inputs) {
   const Value held = inputs.variable(0)->read();
   const auto* tensor = std::get_if<at::Tensor>(&held);
   if (!tensor || tensor->dim() < 1) throw InvalidArgument("input 0 must be rows of numbers");
-  return {gather_along(*tensor, inputs.host_tensor(1), 0)};
+  return {gather_along(inputs, *tensor, inputs.host_tensor(1), 0)};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -30,6 +31,10 @@ struct Places {
                             rank, describe(inputs.value(index)));
     }
     count = static_cast<std::size_t>(found[0]);
+    // Places of no axes take no memory, so that there could be any number of them.
+    if (rank == 0 && count > 1) {
+      throw InvalidArgument("input {} names {} places in a tensor of one element", index, count);
+    }
     for (std::size_t i = 0; i < data.size(); ++i) {
       if (data[i] < 0 || data[i] >= shape[i % rank]) {
         throw InvalidArgument("place {} of input {} is outside of the tensor", i / rank, index);
@@ -68,6 +73,9 @@ std::vector<std::int64_t> inferred(const std::vector<std::int64_t>& from,
 Slots sparse_reshape(const Inputs& inputs) {
   const Places from(inputs, 0, inputs.ints(1));
   const auto to = inferred(from.shape, inputs.ints(2));
+  inputs.check_room(
+      std::array{static_cast<std::int64_t>(from.count), static_cast<std::int64_t>(to.size())},
+      at::kLong);
   std::vector<std::int64_t> places(from.count * to.size());
   for (std::size_t i = 0; i < from.count; ++i) {
     std::int64_t flat = 0;
@@ -92,6 +100,9 @@ Slots fill_empty_rows(const Inputs& inputs) {
     throw InvalidArgument("input 2 has {} rows", from.shape[0]);
   }
   const auto rows = static_cast<std::size_t>(from.shape[0]);
+  // A list for each row, then its place.
+  inputs.check_room(from.shape[0], static_cast<std::int64_t>(sizeof(std::vector<std::size_t>) +
+                                                             (from.rank + 1) * sizeof(rows)));
   std::vector<std::vector<std::size_t>> by_row(rows);
   for (std::size_t i = 0; i < from.count; ++i) {
     by_row[static_cast<std::size_t>(from.at(i, 0))].push_back(i);
@@ -140,6 +151,9 @@ KernelFactory segment(Combine combine) {
       if (!std::ranges::is_sorted(segments) || (!segments.empty() && segments[0] < 0)) {
         throw InvalidArgument("the segments must not fall or be negative");
       }
+      if (!segments.empty() && segments.back() >= kMaxRows) {
+        throw InvalidArgument("segment {} is too many", segments.back());
+      }
       const auto rows =
           inputs.size() > 3 ? inputs.integer(3) : (segments.empty() ? 0 : segments.back() + 1);
       if (rows < 0 || (!segments.empty() && segments.back() >= rows) || rows > kMaxRows) {
@@ -151,7 +165,10 @@ KernelFactory segment(Combine combine) {
         }
       }
       auto sizes = data.sizes().vec();
+      sizes[0] = static_cast<std::int64_t>(indices.size());
+      inputs.check_room(sizes, data);
       sizes[0] = rows;
+      inputs.check_room(sizes, data);
       at::Tensor out = at::zeros(sizes, data.options());
       out.index_add_(0, tensor_of(segments).to(data.device()),
                      data.index_select(0, tensor_of(indices).to(data.device())));
@@ -180,7 +197,7 @@ Slots unsorted_segment_sum(const Inputs& inputs) {
   }
   auto sizes = data.sizes().vec();
   sizes[0] = rows;
-  check_shape(sizes);
+  inputs.check_room(sizes, data);
   std::vector<std::int64_t> places;
   std::vector<std::int64_t> targets;
   for (std::size_t i = 0; i < segments.size(); ++i) {
@@ -199,8 +216,8 @@ Slots unsorted_segment_sum(const Inputs& inputs) {
 
 Slots sparse_to_dense(const Inputs& inputs) {
   const auto sizes = inputs.ints(1);
+  inputs.check_room(sizes, inputs.is_strings(2) ? at::kLong : inputs.tensor(2).scalar_type());
   const auto count = graph::element_count(sizes);
-  if (!count || *count > kMaxCrosses) throw InvalidArgument("input 1 is no shape, or too large");
   std::vector<std::int64_t> flat;
   const auto found = shape_of(inputs.value(0));
   if (found.size() == 2) {
@@ -245,9 +262,11 @@ std::vector<std::uint64_t> fingerprints(const Inputs& inputs, std::size_t index)
 CrossRows sparse_rows(const Inputs& inputs, std::size_t column, std::size_t columns) {
   const Places places(inputs, column, inputs.ints(2 * columns + column));
   const auto values = fingerprints(inputs, columns + column);
-  if (places.rank != 2 || values.size() != places.count || places.shape[0] > kMaxRows) {
+  if (places.rank != 2 || values.size() != places.count || places.shape[0] < 0 ||
+      places.shape[0] > kMaxRows) {
     throw InvalidArgument("column {} of the cross is no sparse matrix", column);
   }
+  inputs.check_room(places.shape[0], sizeof(CrossRows::value_type));
   CrossRows rows(static_cast<std::size_t>(places.shape[0]));
   for (std::size_t i = 0; i < places.count; ++i) {
     rows[static_cast<std::size_t>(places.at(i, 0))].push_back(values[i]);
@@ -259,6 +278,7 @@ CrossRows dense_rows(const Inputs& inputs, std::size_t index) {
   const auto values = fingerprints(inputs, index);
   const auto shape = shape_of(inputs.value(index));
   if (shape.size() != 2) throw InvalidArgument("input {} of the cross is no matrix", index);
+  inputs.check_room(shape[0], sizeof(CrossRows::value_type));
   CrossRows rows(static_cast<std::size_t>(shape[0]));
   for (std::size_t i = 0; i < values.size(); ++i) {
     rows[i / static_cast<std::size_t>(shape[1])].push_back(values[i]);
@@ -266,24 +286,56 @@ CrossRows dense_rows(const Inputs& inputs, std::size_t index) {
   return rows;
 }
 
-// Every combination of the values of one row, those of the last column varying fastest.
-void cross_row(std::span<const CrossRows> columns, std::size_t row, std::uint64_t hash,
-               std::uint64_t buckets, std::vector<std::int64_t>& out) {
-  if (columns.empty()) {
-    if (static_cast<std::int64_t>(out.size()) >= kMaxCrosses) {
-      throw ResourceExhausted("more than {} combinations", kMaxCrosses);
+// How many combinations a row has, and how many hashes they take. Throws ResourceExhausted.
+struct CrossCount {
+  CrossCount(std::span<const CrossRows> columns, std::size_t row) {
+    for (const auto& column : columns) {
+      const auto values = static_cast<std::int64_t>(column[row].size());
+      combinations =
+          graph::element_count(std::array{combinations, values}).value_or(kMaxCrosses + 1);
+      hashes += combinations;
+      if (hashes > kMaxCrosses) {
+        throw ResourceExhausted("a row has more than {} combinations", kMaxCrosses);
+      }
     }
-    out.push_back(static_cast<std::int64_t>(hash % buckets));
-    return;
   }
-  for (const auto value : columns[0][row]) {
-    cross_row(columns.subspan(1), row, concatenate_fingerprints(hash, value), buckets, out);
+
+  std::int64_t combinations = 1;
+  std::int64_t hashes = 0;
+};
+
+// Every combination of the values of one row, those of the last column varying fastest. Without
+// recursion: a graph may cross any number of columns.
+void cross_row(std::span<const CrossRows> columns, std::size_t row, std::uint64_t key,
+               std::uint64_t buckets, std::vector<std::int64_t>& out) {
+  std::vector<std::size_t> chosen(columns.size(), 0);
+  // The hash of the values chosen in the columns before each.
+  std::vector<std::uint64_t> hashes(columns.size() + 1, key);
+  std::size_t column = 0;
+  while (true) {
+    if (column < columns.size() && chosen[column] < columns[column][row].size()) {
+      const auto value = columns[column][row][chosen[column]];
+      hashes[column + 1] = concatenate_fingerprints(hashes[column], value);
+      ++column;
+      continue;
+    }
+    if (column == columns.size()) {
+      out.push_back(static_cast<std::int64_t>(hashes[column] % buckets));
+    } else {
+      chosen[column] = 0;
+    }
+    if (column == 0) return;
+    ++chosen[--column];
   }
 }
 
 Kernel sparse_cross(const KernelContext& context) {
   const auto& node = context.node;
-  const auto sparse = static_cast<std::size_t>(graph::attr<std::int64_t>(node, "N"));
+  const auto count = graph::attr<std::int64_t>(node, "N");
+  if (count < 0 || 3 * static_cast<std::size_t>(count) > node.inputs.size()) {
+    throw InvalidArgument("N is {}, but there are {} inputs", count, node.inputs.size());
+  }
+  const auto sparse = static_cast<std::size_t>(count);
   if (!graph::attr<bool>(node, "hashed_output")) throw Unimplemented("crosses without a hash");
   const auto given = graph::attr<std::int64_t>(node, "num_buckets");
   if (given < 0) throw InvalidArgument("num_buckets must not be negative: {}", given);
@@ -303,12 +355,24 @@ Kernel sparse_cross(const KernelContext& context) {
     for (const auto& column : columns) {
       if (column.size() != rows) throw InvalidArgument("the columns differ in their rows");
     }
+    std::int64_t total = 0;
+    std::int64_t hashes = 0;
+    for (std::size_t row = 0; row < rows; ++row) {
+      const CrossCount of_row(columns, row);
+      total += of_row.combinations;
+      hashes += of_row.hashes;
+      if (hashes > kMaxCrosses) {
+        throw ResourceExhausted("there are more than {} combinations", kMaxCrosses);
+      }
+    }
+    // A value and its place, once while they are collected and once as tensors.
+    inputs.check_room(total, 6 * sizeof(std::int64_t));
     for (std::size_t row = 0; row < rows; ++row) {
       const auto begin = values.size();
       cross_row(columns, row, key, buckets, values);
-      const auto count = static_cast<std::int64_t>(values.size() - begin);
-      longest = std::max(longest, count);
-      for (std::int64_t i = 0; i < count; ++i) {
+      const auto made = static_cast<std::int64_t>(values.size() - begin);
+      longest = std::max(longest, made);
+      for (std::int64_t i = 0; i < made; ++i) {
         places.push_back(static_cast<std::int64_t>(row));
         places.push_back(i);
       }

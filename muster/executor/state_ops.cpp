@@ -185,7 +185,7 @@ Slots fill(const Inputs& inputs) {
 }
 
 Slots find(const Inputs& inputs) {
-  return {to_slot(inputs.table(0)->find(inputs.value(1), inputs.value(2)))};
+  return {to_slot(inputs.table(0)->find(inputs.value(1), inputs.value(2), inputs.budget()))};
 }
 
 Slots table_size(const Inputs& inputs) {

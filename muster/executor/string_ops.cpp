@@ -64,6 +64,12 @@ struct NumberFormat {
     if (fill.size() > 1) throw InvalidArgument("fill must be one byte");
   }
 
+  // What one number may take: most digits are those of 1e308.
+  std::int64_t most_bytes() const {
+    constexpr std::int64_t kObject = 32;
+    const std::int64_t digits = std::max<std::int64_t>(precision, 6);
+    return kObject + std::max(width, digits + (scientific || shortest ? 16 : 32));
+  }
   std::string number(double value) const {
     const auto digits = static_cast<int>(precision < 0 ? 6 : precision);
     if (scientific) return fmt::format("{:.{}e}", value, digits);
@@ -92,6 +98,7 @@ Kernel as_string(const KernelContext& context) {
     const at::Tensor in = inputs.host_tensor(0);
     std::vector<std::string> out;
     const auto count = in.numel();
+    inputs.check_room(count, format.most_bytes());
     if (in.scalar_type() == at::kBool) {
       for (std::int64_t i = 0; i < count; ++i) {
         out.push_back(format.filled(in.data_ptr<bool>()[i] ? "true" : "false"));
@@ -164,6 +171,13 @@ Kernel join(const KernelContext& context) {
       }
       shape = part.shape();
       count = part.values().size();
+    }
+    std::size_t bytes = count * (sizeof(std::string) + inputs.size() * separator.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const StringTensor part = inputs.strings(i);
+      const auto repeats = part.shape().empty() ? count : 1;
+      for (const auto& text : part.values()) bytes += repeats * text.size();
+      inputs.check_room(static_cast<std::int64_t>(bytes), 1);
     }
     std::vector<std::string> out(count);
     for (std::size_t i = 0; i < inputs.size(); ++i) {

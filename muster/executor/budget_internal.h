@@ -1,0 +1,67 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+
+#include "muster/executor/run_limits.h"
+#include "muster/executor/slot_internal.h"
+
+namespace muster::executor {
+
+/// What is left of the limits of one request or load. Belongs to one thread. Functions throw
+/// ResourceExhausted when a limit is met, and name its flag.
+class Budget {
+ public:
+  explicit Budget(const RunLimits& limits);
+
+  /// Counts an operation that is about to run.
+  void begin_operation();
+  /// Throws when these bytes cannot be held beside what is held now.
+  void check_room(std::int64_t bytes) const;
+
+  /// Values that are now held. Memory that is not held yet is charged, unless it is that of
+  /// `given`: inputs, constants and variables do not count. Each call needs its release().
+  void hold(std::span<const Slot> values, std::span<const Slot> given);
+  /// Values whose memory does not count.
+  void hold_free(std::span<const Slot> values);
+  void release(std::span<const Slot> values);
+
+  /// Time that does not count, such as that of reading files.
+  void add_time(std::chrono::steady_clock::duration more) { deadline_ += more; }
+
+  std::int64_t live_bytes() const { return live_bytes_; }
+
+  /// A call of a function, for as long as it takes.
+  class Call {
+   public:
+    explicit Call(Budget& budget);
+    ~Call() { --budget_.depth_; }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    Budget& budget_;
+  };
+
+ private:
+  struct Held {
+    std::int64_t uses = 0;
+    std::int64_t bytes = 0;
+  };
+
+  void charge(std::int64_t bytes);
+
+  RunLimits limits_;
+  std::chrono::steady_clock::time_point deadline_;
+  std::int64_t live_bytes_ = 0;
+  std::int64_t total_bytes_ = 0;
+  std::int64_t operations_ = 0;
+  std::int64_t calls_ = 0;
+  std::int64_t depth_ = 0;
+  // By the memory that tensors and strings share.
+  std::unordered_map<const void*, Held> held_;
+};
+
+}  // namespace muster::executor

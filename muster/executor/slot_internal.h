@@ -1,0 +1,64 @@
+#pragma once
+
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "muster/executor/resource_internal.h"
+#include "muster/executor/tensor_list_internal.h"
+#include "muster/executor/value.h"
+
+namespace muster::executor {
+
+/// An output that was not computed, because the branch of a conditional that makes it was not
+/// taken. What needs it is not computed either, except for Merge.
+struct Dead {};
+
+/// What flows along an edge of a graph: nothing (an output that nobody computes), a value, a
+/// variable, a table, a list of tensors, or the sign that the value is dead.
+using Slot = std::variant<std::monostate, at::Tensor, StringTensor, std::shared_ptr<Variable>,
+                          std::shared_ptr<Table>, TensorList, Dead>;
+using Slots = std::vector<Slot>;
+
+Slot to_slot(Value value);
+
+/// The bytes that strings take, with the objects that hold them.
+std::int64_t bytes_of(const std::vector<std::string>& strings);
+
+enum class Variables { kSkip, kAsTheirValues };
+
+template <typename See>
+void each_memory(const Value& value, const See& see) {
+  if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
+    if (!tensor->defined()) return;
+    const auto* storage = tensor->storage().unsafeGetStorageImpl();
+    see(storage, [storage] { return static_cast<std::int64_t>(storage->nbytes()); });
+  } else {
+    const auto& strings = std::get<StringTensor>(value).values();
+    see(&strings, [&strings] { return bytes_of(strings); });
+  }
+}
+
+/// Calls see(address, bytes_of) for each piece of memory that a slot keeps: those of two slots that
+/// share it have the same address. bytes_of() computes its size.
+template <typename See>
+void each_memory(const Slot& slot, Variables variables, const See& see) {
+  if (const auto* tensor = std::get_if<at::Tensor>(&slot)) {
+    each_memory(Value(*tensor), see);
+  } else if (const auto* strings = std::get_if<StringTensor>(&slot)) {
+    each_memory(Value(*strings), see);
+  } else if (const auto* list = std::get_if<TensorList>(&slot)) {
+    const auto& items = list->items();
+    see(&items, [&items] {
+      return static_cast<std::int64_t>(items.size() * sizeof(std::optional<Value>));
+    });
+    for (const auto& item : items) {
+      if (item) each_memory(*item, see);
+    }
+  } else if (const auto* variable = std::get_if<std::shared_ptr<Variable>>(&slot)) {
+    if (variables == Variables::kSkip || !(*variable)->has_value()) return;
+    each_memory((*variable)->read(), see);
+  }
+}
+
+}  // namespace muster::executor
