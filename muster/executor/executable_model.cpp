@@ -16,13 +16,6 @@ namespace {
 
 constexpr std::string_view kInternalSignatures = "__saved_model";
 
-// A signature with its plan.
-struct Ready {
-  std::vector<std::string> inputs;
-  std::vector<std::string> outputs;
-  Plan plan;
-};
-
 std::string tensor_name(const graph::TensorInfo& info, const std::string& key) {
   if (info.sparse || info.name.empty()) {
     throw Unimplemented("{} is sparse, and only dense inputs and outputs are supported", key);
@@ -50,17 +43,25 @@ std::string keys_of(const Map& map) {
 }  // namespace
 
 struct ExecutableModel::Impl {
+  // A signature with its plan.
+  struct Ready {
+    std::vector<std::string> inputs;
+    std::vector<std::string> outputs;
+    Plan plan;
+  };
+
   graph::MetaGraph meta;
   LoadOptions options;
   Resources resources;
   std::map<std::string, graph::SignatureDef, std::less<>> signatures;
   std::map<std::string, Ready, std::less<>> ready;
 
-  Planner planner(const Path& dir) {
+  Planner planner(const Path& dir, Budget& budget) {
     return Planner({.graph = meta.graph,
                     .ops = OpTable::standard(),
                     .device = options.device,
                     .resources = resources,
+                    .budget = budget,
                     .variables_prefix = dir.empty() ? Path() : graph::variables_prefix(dir),
                     .assets_dir = dir.empty() ? Path() : dir / "assets"});
   }
@@ -117,10 +118,10 @@ struct ExecutableModel::Impl {
   }
 
   // What requests do not change is computed once.
-  void fold() {
+  void fold(Budget& budget) {
     const bool stay =
         std::ranges::none_of(ready, [](const auto& item) { return item.second.plan.may_assign(); });
-    for (auto& [name, one] : ready) one.plan.fold(stay);
+    for (auto& [name, one] : ready) one.plan.fold(stay, budget);
   }
 
   void initialize(Planner& planner, const Path& dir, Budget& budget) {
@@ -159,12 +160,12 @@ ExecutableModel ExecutableModel::from(graph::MetaGraph meta, const Path& dir,
   auto impl = std::make_unique<Impl>();
   impl->meta = std::move(meta);
   impl->options = options;
-  Planner planner = impl->planner(dir);
-  impl->add_signatures(planner);
   Budget budget(options.limits);
+  Planner planner = impl->planner(dir, budget);
+  impl->add_signatures(planner);
   impl->restore(planner, dir, budget);
   impl->initialize(planner, dir, budget);
-  impl->fold();
+  impl->fold(budget);
   // The plans hold what they need of the graph, whose constants would be here twice.
   impl->meta = {};
   return ExecutableModel(std::move(impl));
@@ -179,7 +180,7 @@ Values ExecutableModel::run(std::string_view signature, const Values& inputs) co
   if (found == impl_->ready.end()) {
     throw NotFound("there is no signature {}; there are {}", signature, keys_of(impl_->ready));
   }
-  const Ready& ready = found->second;
+  const Impl::Ready& ready = found->second;
   const graph::SignatureDef& definition = impl_->signatures.find(signature)->second;
   for (const auto& [name, value] : inputs) {
     const auto info = definition.inputs.find(name);

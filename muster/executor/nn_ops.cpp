@@ -336,9 +336,47 @@ Kernel resize_bilinear(const KernelContext& context) {
   };
 }
 
+// Losses of rows of logits by the numbers of the right classes, and their gradients.
+Slots sparse_cross_entropy(const Inputs& inputs) {
+  const at::Tensor logits = inputs.tensor(0);
+  const at::Tensor labels = inputs.tensor(1).to(logits.device(), at::kLong);
+  if (logits.dim() != 2 || labels.dim() != 1 || labels.size(0) != logits.size(0)) {
+    throw InvalidArgument("{} labels for the logits {}", labels.numel(), describe(logits));
+  }
+  inputs.check_room(2 * logits.numel(), static_cast<std::int64_t>(logits.element_size()));
+  if (labels.numel() > 0 && (labels.min().item<std::int64_t>() < 0 ||
+                             labels.max().item<std::int64_t>() >= logits.size(1))) {
+    throw InvalidArgument("a label is not in [0, {})", logits.size(1));
+  }
+  const at::Tensor places = labels.unsqueeze(1);
+  const at::Tensor log_probabilities = at::log_softmax(logits, 1);
+  at::Tensor gradient = log_probabilities.exp();
+  const at::Tensor ones = at::ones({places.size(0), 1}, logits.options());
+  gradient.scatter_add_(1, places, ones.neg());
+  return {log_probabilities.gather(1, places).neg().squeeze(1), gradient};
+}
+
+// The same for rows of probabilities of the classes.
+Slots cross_entropy(const Inputs& inputs) {
+  const at::Tensor logits = inputs.tensor(0);
+  const at::Tensor labels = inputs.tensor(1, logits.scalar_type());
+  if (logits.dim() != 2 || labels.sizes() != logits.sizes()) {
+    throw InvalidArgument("the labels {} do not fit the logits {}", describe(labels),
+                          describe(logits));
+  }
+  inputs.check_room(3 * logits.numel(), static_cast<std::int64_t>(logits.element_size()));
+  const at::Tensor log_probabilities = at::log_softmax(logits, 1);
+  return {labels.mul(log_probabilities).sum(1).neg(), log_probabilities.exp().sub(labels)};
+}
+
 }  // namespace
 
 void add_nn_ops(OpTable& table) {
+  table.add("SparseSoftmaxCrossEntropyWithLogits",
+            Op{[](const KernelContext&) -> Kernel { return sparse_cross_entropy; },
+               {"loss", "backprop"}});
+  table.add("SoftmaxCrossEntropyWithLogits",
+            Op{[](const KernelContext&) -> Kernel { return cross_entropy; }, {"loss", "backprop"}});
   table.add("Conv2DBackpropInput", convolution_input);
   table.add("ResizeNearestNeighbor", resize_nearest);
   table.add("ResizeBilinear", resize_bilinear);

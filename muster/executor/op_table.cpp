@@ -176,6 +176,10 @@ const OpTable& OpTable::standard() {
     add_parsing_ops(all);
     add_control_flow_ops(all);
     add_tensor_list_ops(all);
+    add_dynamic_ops(all);
+    add_block_ops(all);
+    add_encoding_ops(all);
+    add_random_ops(all);
     return all;
   }();
   return table;

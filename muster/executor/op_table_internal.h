@@ -135,6 +135,10 @@ void add_sparse_ops(OpTable& table);
 void add_parsing_ops(OpTable& table);
 void add_control_flow_ops(OpTable& table);
 void add_tensor_list_ops(OpTable& table);
+void add_dynamic_ops(OpTable& table);
+void add_block_ops(OpTable& table);
+void add_encoding_ops(OpTable& table);
+void add_random_ops(OpTable& table);
 
 /// The sizes that two tensors have together when each axis of size 1 is repeated as the other
 /// wants. Throws InvalidArgument where they do not fit.

@@ -273,9 +273,9 @@ TEST(SparseOps, RefusePlacesThatTakeNoMemory) {
 }
 
 TEST(SparseOps, CrossAnyNumberOfColumns) {
-  const auto crossed = [](const at::Tensor& first, const at::Tensor& second) {
-    std::vector<Value> columns(65'000, first);
-    columns.back() = second;
+  const auto crossed = [](const at::Tensor& first, const at::Tensor& last, std::size_t count) {
+    std::vector<Value> columns(count, first);
+    columns.back() = last;
     return std::get<at::Tensor>(run_all(
         "SparseCross", columns,
         {{"N", 0}, {"hashed_output", true}, {"num_buckets", 1 << 30}, {"hash_key", 1}}, 3)[1]);
@@ -283,13 +283,13 @@ TEST(SparseOps, CrossAnyNumberOfColumns) {
   const at::Tensor seven = longs({7}).reshape({1, 1});
   std::uint64_t hash = 1;
   for (int i = 0; i < 64'999; ++i) hash = concatenate_fingerprints(hash, 7);
-  const auto last = [&](std::uint64_t value) {
+  const auto with = [&](std::uint64_t value) {
     return static_cast<std::int64_t>(concatenate_fingerprints(hash, value) % (1 << 30));
   };
-  expect_equal(crossed(seven, longs({8, 9}).reshape({1, 2})), longs({last(8), last(9)}));
+  expect_equal(crossed(seven, longs({8, 9}).reshape({1, 2}), 65'000), longs({with(8), with(9)}));
   // A column without a value leaves nothing to combine; two values each would never end.
-  expect_equal(crossed(seven, at::empty({1, 0}, at::kLong)), longs({}));
-  EXPECT_THROW(crossed(longs({1, 2}).reshape({1, 2}), seven), ResourceExhausted);
+  expect_equal(crossed(seven, at::empty({1, 0}, at::kLong), 100), longs({}));
+  EXPECT_THROW(crossed(longs({1, 2}).reshape({1, 2}), seven, 100), ResourceExhausted);
 }
 
 TEST(SparseOps, CrossEveryPairOfARow) {

@@ -197,6 +197,27 @@ Kernel parse_example_v2(const KernelContext& context) {
   };
 }
 
+// One Example without an axis for a batch: keys are attributes, sparse values are vectors.
+Kernel parse_single_example(const KernelContext& context) {
+  const auto keys_of = [&](const char* name) {
+    return graph::attr_or<graph::AttrList>(context.node, name, {}).strings;
+  };
+  const ExampleKeys keys{
+      .sparse = keys_of("sparse_keys"), .dense = keys_of("dense_keys"), .first_default = 1};
+  return [shape = ExampleShape(context.node), keys](const Inputs& inputs) {
+    if (!inputs.strings(0).shape().empty()) {
+      throw InvalidArgument("input 0 must be one Example, but is {}", describe(inputs.value(0)));
+    }
+    Slots out = parse_examples(inputs, shape, keys);
+    const std::size_t sparse = keys.sparse.size();
+    for (std::size_t i = 0; i < sparse; ++i) {
+      out[i] = std::get<at::Tensor>(out[i]).narrow(1, 1, 1);
+      out[2 * sparse + i] = std::get<at::Tensor>(out[2 * sparse + i]).narrow(0, 1, 1);
+    }
+    return out;
+  };
+}
+
 int example_offset(const graph::NodeDef& node, std::string_view argument) {
   const auto sparse = static_cast<int>(types_of(node, "sparse_types").size());
   if (argument == "sparse_indices") return 0;
@@ -285,6 +306,7 @@ Kernel decode_csv(const KernelContext& context) {
 void add_parsing_ops(OpTable& table) {
   table.add("ParseExample", Op{parse_example, {}, example_offset});
   table.add("ParseExampleV2", Op{parse_example_v2, {}, example_offset});
+  table.add("ParseSingleExample", Op{parse_single_example, {}, example_offset});
   table.add("DecodeCSV", decode_csv);
 }
 

@@ -68,8 +68,27 @@ std::int64_t fresh_elements(const Slots& outputs, const Slots& inputs) {
   return count;
 }
 
-std::string where(const graph::NodeDef& node) {
-  return fmt::format("node {} ({})", node.name, node.op);
+std::string where(std::string_view name, std::string_view op) {
+  return fmt::format("node {} ({})", name, op);
+}
+std::string where(const graph::NodeDef& node) { return where(node.name, node.op); }
+
+// Does something for a node; errors name it, and those of libtorch become ours.
+template <typename Act>
+auto in_node(std::string_view name, std::string_view op, const Act& act) {
+  try {
+    return act();
+  } catch (Error& error) {
+    error.add_context(where(name, op));
+    throw;
+  } catch (const c10::Error& error) {
+    throw InvalidArgument("{}: {}", where(name, op), error.what_without_backtrace());
+  } catch (const std::bad_alloc&) {
+    throw ResourceExhausted("{}: there is not enough memory", where(name, op));
+  } catch (const std::exception& error) {
+    // libtorch throws this for some shapes.
+    throw InvalidArgument("{}: {}", where(name, op), error.what());
+  }
 }
 
 // Where an output of a node stands among its outputs.
@@ -172,8 +191,7 @@ Slots Plan::run(Slots arguments, Budget& budget) const {
   Slots inputs;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
-    const auto doing = [&] { return fmt::format("node {} ({})", step.name, step.op); };
-    try {
+    in_node(step.name, step.op, [&] {
       inputs.clear();
       for (const Source& source : step.inputs) inputs.push_back(frame.at(source));
       if (frame.inherits_death(step, inputs)) {
@@ -181,17 +199,7 @@ Slots Plan::run(Slots arguments, Budget& budget) const {
       } else {
         frame.set(i + 1, run_step(step, inputs, budget));
       }
-    } catch (Error& error) {
-      error.add_context(doing());
-      throw;
-    } catch (const c10::Error& error) {
-      throw InvalidArgument("{}: {}", doing(), error.what_without_backtrace());
-    } catch (const std::bad_alloc&) {
-      throw ResourceExhausted("{}: there is not enough memory", doing());
-    } catch (const std::exception& error) {
-      // libtorch throws this for some shapes.
-      throw InvalidArgument("{}: {}", doing(), error.what());
-    }
+    });
     for (const auto place : step.release) frame.release(place);
   }
   return frame.finish();
@@ -203,7 +211,7 @@ bool Plan::may_assign() const {
 }
 
 std::optional<Slots> Plan::folded(const Step& step, const std::vector<std::optional<Slots>>& known,
-                                  bool variables_stay, std::int64_t& room) const {
+                                  bool variables_stay, std::int64_t& room, Budget& load) const {
   if (!is_pure(step.op)) return std::nullopt;
   // In a branch of a conditional even a constant may be dead.
   const auto is_open = [&](std::size_t place) { return !known[place]; };
@@ -217,6 +225,7 @@ std::optional<Slots> Plan::folded(const Step& step, const std::vector<std::optio
     if (variable && !variables_stay) return std::nullopt;
   }
   try {
+    load.begin_operation();
     Budget budget({.live_bytes = kMaxFoldedStep * kMaxElementBytes});
     Slots made = step.kernel(Inputs(inputs, device_, budget));
     // A constant is kept in any case, by its kernel.
@@ -229,13 +238,13 @@ std::optional<Slots> Plan::folded(const Step& step, const std::vector<std::optio
   }
 }
 
-void Plan::fold(bool variables_stay) {
+void Plan::fold(bool variables_stay, Budget& load) {
   std::vector<std::optional<Slots>> known(steps_.size() + 1);
   std::vector<std::size_t> place_of(steps_.size() + 1, 0);
   std::vector<Step> left;
   std::int64_t room = kMaxFoldedPlan;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    known[i + 1] = folded(steps_[i], known, variables_stay, room);
+    known[i + 1] = folded(steps_[i], known, variables_stay, room, load);
     if (known[i + 1]) continue;
     left.push_back(std::move(steps_[i]));
     place_of[i + 1] = left.size();
@@ -302,12 +311,7 @@ Kernel Planner::make_kernel(const graph::NodeDef& node, const Op& op) {
                             return plan->run(std::move(arguments), budget);
                           };
                         }};
-  try {
-    return op.make(context);
-  } catch (Error& error) {
-    error.add_context(where(node));
-    throw;
-  }
+  return in_node(node.name, node.op, [&] { return op.make(context); });
 }
 
 std::shared_ptr<const Plan> Planner::function(const std::string& name) {
@@ -334,7 +338,7 @@ std::shared_ptr<const Plan> Planner::function(const std::string& name) {
   for (const auto& [key, node] : definition.control_ret) body.targets.push_back(node);
   Plan plan = compile(body);
   // What its arguments are is only known at a call, variables among them.
-  plan.fold(/*variables_stay=*/false);
+  plan.fold(/*variables_stay=*/false, environment_.budget);
   open_.erase(name);
   return functions_[name] = std::make_shared<const Plan>(std::move(plan));
 }

@@ -25,8 +25,8 @@ class Plan {
   bool may_assign() const;
   /// Computes now, for good, what does not depend on the arguments: constants, shapes, and with
   /// `variables_stay` what is made of variables alone, which must have their values. What fails, or
-  /// would keep much memory, is left for run().
-  void fold(bool variables_stay);
+  /// would keep much memory, is left for run(), and all the rest where the budget of the load ends.
+  void fold(bool variables_stay, Budget& load);
 
  private:
   friend class Planner;
@@ -53,7 +53,7 @@ class Plan {
   // Says after which step each value is needed no more.
   void set_releases();
   std::optional<Slots> folded(const Step& step, const std::vector<std::optional<Slots>>& known,
-                              bool variables_stay, std::int64_t& room) const;
+                              bool variables_stay, std::int64_t& room, Budget& load) const;
   Slots run_step(const Step& step, std::span<const Slot> inputs, Budget& budget) const;
 
   at::Device device_{at::kCPU};
@@ -72,6 +72,8 @@ class Planner {
     const OpTable& ops;
     at::Device device;
     Resources& resources;
+    /// Of the load, for what functions compute in advance.
+    Budget& budget;
     Path variables_prefix{};
     Path assets_dir{};
   };

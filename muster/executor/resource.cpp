@@ -1,5 +1,9 @@
 #include <ATen/Functions.h>
 
+#include <algorithm>
+#include <map>
+#include <span>
+
 #include "muster/base/error.h"
 #include "muster/executor/budget_internal.h"
 #include "muster/executor/resource_internal.h"
@@ -32,16 +36,19 @@ void Variable::update(const std::function<Value(const Value&)>& change) {
   value_ = change(*value_);
 }
 
-void Table::fill(const Value& keys, const Value& values) {
+void Table::check_types(const Value& keys, const Value& values) const {
   if (data_type_of(keys) != key_type_ || data_type_of(values) != value_type_) {
     throw InvalidArgument("the table {} maps {} to {}, but is given {} and {}", name_,
                           graph::name_of(key_type_), graph::name_of(value_type_), describe(keys),
                           describe(values));
   }
-  if (shape_of(keys) != shape_of(values) || shape_of(keys).size() != 1) {
+  if (shape_of(keys) != shape_of(values)) {
     throw InvalidArgument("the table {} needs as many keys as values, but is given {} and {}",
                           name_, describe(keys), describe(values));
   }
+}
+
+std::shared_ptr<const Table::Content> Table::made_of(const Value& keys, const Value& values) const {
   auto content = std::make_shared<Content>();
   content->size = shape_of(keys)[0];
   const auto* tensor = std::get_if<at::Tensor>(&keys);
@@ -54,10 +61,99 @@ void Table::fill(const Value& keys, const Value& values) {
                      .second;
     if (!is_new) throw InvalidArgument("the table {} is given key number {} twice", name_, i);
   }
+  content->keys = keys;
   content->values = values;
-  if (auto* moved = std::get_if<at::Tensor>(&content->values)) *moved = moved->cpu();
+  for (Value* held : {&content->keys, &content->values}) {
+    if (auto* moved = std::get_if<at::Tensor>(held)) *moved = moved->cpu();
+  }
+  return content;
+}
+
+void Table::fill(const Value& keys, const Value& values) {
+  check_types(keys, values);
+  if (shape_of(keys).size() != 1) {
+    throw InvalidArgument("the table {} needs vectors, but is given {} and {}", name_,
+                          describe(keys), describe(values));
+  }
+  auto content = made_of(keys, values);
   const std::scoped_lock lock(mutex_);
   content_ = std::move(content);
+}
+
+namespace {
+
+Value empty_vector(graph::DataType type) {
+  if (type == graph::DataType::kString) return StringTensor(std::vector<std::string>{});
+  return at::empty({0}, scalar_type(type));
+}
+
+// The elements of two vectors that `wanted` numbers, those of the second after those of the first.
+Value chosen(const Value& first, const Value& second, const std::vector<std::int64_t>& wanted) {
+  if (const auto* strings = std::get_if<StringTensor>(&first)) {
+    const auto& more = std::get<StringTensor>(second).values();
+    const auto split = static_cast<std::int64_t>(strings->values().size());
+    std::vector<std::string> out;
+    for (const auto i : wanted) {
+      out.push_back(i < split ? strings->values()[static_cast<std::size_t>(i)]
+                              : more[static_cast<std::size_t>(i - split)]);
+    }
+    return StringTensor(std::move(out));
+  }
+  return at::cat({std::get<at::Tensor>(first), std::get<at::Tensor>(second).cpu().reshape({-1})})
+      .index_select(0, at::tensor(wanted, at::kLong));
+}
+
+// Of equal keys the last one counts; sorted, so that the order is the same everywhere.
+template <typename Keys>
+std::vector<std::int64_t> last_of_each(const Keys& keys) {
+  std::map<std::decay_t<decltype(keys[0])>, std::int64_t> places;
+  for (std::size_t i = 0; i < keys.size(); ++i) places[keys[i]] = static_cast<std::int64_t>(i);
+  std::vector<std::int64_t> out;
+  for (const auto& [key, place] : places) out.push_back(place);
+  return out;
+}
+
+std::vector<std::int64_t> last_of_each(const Value& keys) {
+  if (const auto* strings = std::get_if<StringTensor>(&keys))
+    return last_of_each(strings->values());
+  const at::Tensor numbers = std::get<at::Tensor>(keys).to(at::kLong).contiguous();
+  return last_of_each(
+      std::span(numbers.data_ptr<std::int64_t>(), static_cast<std::size_t>(numbers.numel())));
+}
+
+Value joined(const Value& first, const Value& second) {
+  std::vector<std::int64_t> all;
+  const auto count = shape_of(first)[0] + graph::element_count(shape_of(second)).value_or(0);
+  for (std::int64_t i = 0; i < count; ++i) all.push_back(i);
+  return chosen(first, second, all);
+}
+
+}  // namespace
+
+void Table::fill_with_nothing() {
+  auto content = made_of(empty_vector(key_type_), empty_vector(value_type_));
+  const std::scoped_lock lock(mutex_);
+  if (!content_) content_ = std::move(content);
+}
+
+std::pair<Value, Value> Table::entries() const {
+  const auto held = content();
+  return {held->keys, held->values};
+}
+
+void Table::insert(const Value& keys, const Value& values) {
+  check_types(keys, values);
+  const std::scoped_lock lock(mutex_);
+  if (!content_) throw FailedPrecondition("the table {} was not filled", name_);
+  const Value all_keys = joined(content_->keys, keys);
+  const Value all_values = joined(content_->values, values);
+  const auto kept = last_of_each(all_keys);
+  if (kept.size() > kMaxEntries) {
+    throw ResourceExhausted("the table {} would have {} entries; at most {} are kept", name_,
+                            kept.size(), kMaxEntries);
+  }
+  content_ = made_of(chosen(all_keys, empty_vector(key_type_), kept),
+                     chosen(all_values, empty_vector(value_type_), kept));
 }
 
 std::shared_ptr<const Table::Content> Table::content() const {

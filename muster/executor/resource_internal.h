@@ -37,8 +37,7 @@ class Variable {
   std::optional<Value> value_;
 };
 
-/// A lookup table from strings or whole numbers to strings or numbers, filled once. May be used
-/// from any thread.
+/// A lookup table from strings or whole numbers to strings or numbers. May be used from any thread.
 class Table {
  public:
   Table(std::string name, graph::DataType key_type, graph::DataType value_type)
@@ -56,15 +55,28 @@ class Table {
   Value find(const Value& keys, const Value& default_value, const Budget& budget) const;
   std::int64_t size() const;
 
+  /// For a table that grows while it is used: makes it an empty one, unless it is filled.
+  void fill_with_nothing();
+  /// Adds keys with their values, in any shape, in the place of those that are there. Throws
+  /// FailedPrecondition before the first fill, ResourceExhausted for more than kMaxEntries.
+  void insert(const Value& keys, const Value& values);
+  /// All keys with their values.
+  std::pair<Value, Value> entries() const;
+
+  static constexpr std::size_t kMaxEntries = std::size_t{1} << 24;
+
  private:
   struct Content {
     std::unordered_map<std::string, std::int64_t> strings;
     std::unordered_map<std::int64_t, std::int64_t> numbers;
+    Value keys;
     Value values;
     std::int64_t size = 0;
   };
 
   std::shared_ptr<const Content> content() const;
+  void check_types(const Value& keys, const Value& values) const;
+  std::shared_ptr<const Content> made_of(const Value& keys, const Value& values) const;
 
   std::string name_;
   graph::DataType key_type_;

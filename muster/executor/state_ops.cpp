@@ -37,6 +37,14 @@ Kernel make_table(const KernelContext& context) {
   return [table](const Inputs&) { return Slots{table}; };
 }
 
+Kernel make_mutable_table(const KernelContext& context) {
+  auto table = context.resources.table(resource_name(context.node),
+                                       graph::attr<DataType>(context.node, "key_dtype"),
+                                       graph::attr<DataType>(context.node, "value_dtype"));
+  table->fill_with_nothing();
+  return [table](const Inputs&) { return Slots{table}; };
+}
+
 Value on_device(Value value, at::Device device) {
   if (auto* tensor = std::get_if<at::Tensor>(&value)) *tensor = tensor->to(device);
   return value;
@@ -45,6 +53,30 @@ Value on_device(Value value, at::Device device) {
 Slots assign(const Inputs& inputs) {
   inputs.variable(0)->assign(on_device(inputs.value(1), inputs.device()));
   return {inputs.slot(0)};
+}
+
+// Adds input 1 to the variable, or takes it away.
+Slots assign_sum(const Inputs& inputs, int sign) {
+  const Value change = on_device(inputs.value(1), inputs.device());
+  inputs.variable(0)->update([&](const Value& held) -> Value {
+    const auto* left = std::get_if<at::Tensor>(&held);
+    const auto* right = std::get_if<at::Tensor>(&change);
+    if (left == nullptr || right == nullptr || left->sizes() != right->sizes() ||
+        left->scalar_type() != right->scalar_type()) {
+      throw InvalidArgument("{} cannot be added to a variable that holds {}", describe(change),
+                            describe(held));
+    }
+    return at::add(*left, *right, sign);
+  });
+  return {inputs.slot(0)};
+}
+
+void add_sums(OpTable& table, const std::string& name, int sign) {
+  table.add_plain(name, [sign](const Inputs& inputs) { return assign_sum(inputs, sign); });
+  table.add_plain(name + "VariableOp", [sign](const Inputs& inputs) {
+    assign_sum(inputs, sign);
+    return Slots{};
+  });
 }
 
 Slots read(const Inputs& inputs) { return {to_slot(inputs.variable(0)->read())}; }
@@ -184,6 +216,16 @@ Slots fill(const Inputs& inputs) {
   return {};
 }
 
+Slots insert(const Inputs& inputs) {
+  inputs.table(0)->insert(inputs.value(1), inputs.value(2));
+  return {};
+}
+
+Slots export_table(const Inputs& inputs) {
+  auto [keys, values] = inputs.table(0)->entries();
+  return {to_slot(std::move(keys)), to_slot(std::move(values))};
+}
+
 Slots find(const Inputs& inputs) {
   return {to_slot(inputs.table(0)->find(inputs.value(1), inputs.value(2), inputs.budget()))};
 }
@@ -202,10 +244,22 @@ void add_state_ops(OpTable& table) {
     assign(inputs);
     return Slots{};
   });
+  add_sums(table, "AssignAdd", 1);
+  add_sums(table, "AssignSub", -1);
   table.add_plain("VarIsInitializedOp", is_initialized);
   table.add_plain("IsVariableInitialized", is_initialized);
   table.add("RestoreV2", restore);
   for (const auto* name : {"HashTable", "HashTableV2"}) table.add(name, make_table);
+  for (const auto* name : {"MutableHashTable", "MutableHashTableV2"}) {
+    table.add(name, make_mutable_table);
+  }
+  for (const auto* name : {"LookupTableInsert", "LookupTableInsertV2"}) {
+    table.add_plain(name, insert);
+  }
+  for (const auto* name : {"LookupTableExport", "LookupTableExportV2"}) {
+    table.add(name,
+              Op{[](const KernelContext&) -> Kernel { return export_table; }, {"keys", "values"}});
+  }
   for (const auto* name :
        {"InitializeTable", "InitializeTableV2", "LookupTableImport", "LookupTableImportV2"}) {
     table.add_plain(name, fill);
