@@ -1,15 +1,18 @@
-# muster_fuzz_target(NAME DEPS ...)
+# muster_fuzz_target(NAME [MUTANTS 100000] DEPS ...)
 #
 # fuzz/NAME_fuzz.cpp defines LLVMFuzzerTestOneInput and muster::fuzz::seeds(). It makes two programs:
-#   NAME_mutation_test   always: 100,000 seeded mutants of the seeds, in ctest under the label `fuzz`
+#   NAME_mutation_test   always: so many seeded mutants of the seeds, in ctest under the label `fuzz`
 #   NAME_fuzz            with clang and MUSTER_BUILD_FUZZERS: a libFuzzer target
 include_guard()
 
 function(muster_fuzz_target name)
-  cmake_parse_arguments(arg "" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "MUTANTS" "DEPS" ${ARGN})
   if(MUSTER_BUILD_TESTS)
     add_executable(${name}_mutation_test ${name}_fuzz.cpp mutation_main.cpp)
     target_link_libraries(${name}_mutation_test PRIVATE ${arg_DEPS} muster_warnings)
+    if(arg_MUTANTS)
+      target_compile_definitions(${name}_mutation_test PRIVATE MUSTER_DEFAULT_MUTANTS=${arg_MUTANTS})
+    endif()
     add_test(NAME ${name}_mutation_test COMMAND ${name}_mutation_test)
     set_tests_properties(${name}_mutation_test PROPERTIES LABELS fuzz TIMEOUT 1200)
   endif()

@@ -11,6 +11,10 @@
 #include "fuzz/fuzz.h"
 #include "muster/base/random.h"
 
+#ifndef MUSTER_DEFAULT_MUTANTS
+#define MUSTER_DEFAULT_MUTANTS 100'000
+#endif
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define MUSTER_COUNT_ALLOCATIONS 0
 #else
@@ -52,7 +56,7 @@ namespace {
 using muster::Random;
 
 struct Flags {
-  std::uint64_t mutants = 100'000;
+  std::uint64_t mutants = MUSTER_DEFAULT_MUTANTS;
   std::uint64_t seed = 1;
   std::int64_t only = -1;
 };

@@ -42,6 +42,11 @@ void expect_same(const Value& found, const at::Tensor& wanted) {
   EXPECT_TRUE(tensor.equal(wanted)) << tensor << " and not " << wanted;
 }
 
+TEST(Values, OfSizesThatLibtorchCannotCountAreRefused) {
+  const TensorValue none{.dtype = DataType::kFloat, .shape = {std::int64_t{1} << 62, 5, 0}};
+  EXPECT_THROW(to_value(none), InvalidArgument);
+}
+
 TEST(DynamicOps, PartitionRows) {
   const auto parts =
       outputs_of("DynamicPartition",

@@ -1,6 +1,7 @@
 #include "muster/executor/value.h"
 
 #include <ATen/Functions.h>
+#include <c10/util/Exception.h>
 #include <fmt/ranges.h>
 
 #include <cstring>
@@ -25,6 +26,16 @@ void check_shape(const std::vector<std::int64_t>& shape, std::size_t strings) {
   const auto count = graph::element_count(shape);
   if (!count || static_cast<std::size_t>(*count) != strings) {
     throw InvalidArgument("{} strings do not fill the shape [{}]", strings, fmt::join(shape, ", "));
+  }
+}
+
+// libtorch counts the bytes of sizes one by one, and refuses some that hold no element at all.
+at::Tensor empty_tensor(const std::vector<std::int64_t>& shape, at::ScalarType type) {
+  try {
+    return at::empty(shape, type);
+  } catch (const c10::Error& error) {
+    throw InvalidArgument("a tensor of the shape [{}] cannot be made: {}", fmt::join(shape, ", "),
+                          error.what_without_backtrace());
   }
 }
 
@@ -83,7 +94,7 @@ std::string describe(const Value& value) {
 Value to_value(const graph::TensorValue& tensor) {
   tensor.check();
   if (tensor.dtype == DataType::kString) return StringTensor(tensor.strings, tensor.shape);
-  at::Tensor made = at::empty(tensor.shape, scalar_type(tensor.dtype));
+  at::Tensor made = empty_tensor(tensor.shape, scalar_type(tensor.dtype));
   if (made.nbytes() != tensor.bytes.size()) {
     throw InvalidArgument("the constant has {} bytes, not {}", tensor.bytes.size(), made.nbytes());
   }
