@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::FakeSession;
 
-void start(Hook& hook, FakeSession& session) {
+void start_hook(Hook& hook, FakeSession& session) {
   hook.begin(session);
   hook.after_create_session(session);
 }
@@ -21,7 +21,7 @@ TEST(StopAtStepHook, StopsAtAGlobalStep) {
   FakeSession session;
   session.step = 7;
   StopAtStepHook hook({.last_step = 10});
-  start(hook, session);
+  start_hook(hook, session);
   session.run(hook, 2);
   EXPECT_FALSE(session.stop_requested());
   session.run(hook);
@@ -32,7 +32,7 @@ TEST(StopAtStepHook, StopsAfterSoManySteps) {
   FakeSession session;
   session.step = 7;
   StopAtStepHook hook({.num_steps = 2});
-  start(hook, session);
+  start_hook(hook, session);
   session.run(hook);
   EXPECT_FALSE(session.stop_requested());
   session.run(hook);
@@ -42,7 +42,7 @@ TEST(StopAtStepHook, StopsAfterSoManySteps) {
 TEST(StopAtStepHook, ARollBackDoesNotMoveTheEnd) {
   FakeSession session;
   StopAtStepHook hook({.num_steps = 10});
-  start(hook, session);
+  start_hook(hook, session);
   session.run(hook, 8);
   session.step = 4;
   hook.after_create_session(session);
@@ -55,7 +55,7 @@ TEST(StopAtStepHook, ARollBackDoesNotMoveTheEnd) {
 TEST(StopAtStepHook, StopsWhenOthersHaveGonePastTheEnd) {
   FakeSession session;
   StopAtStepHook hook({.last_step = 10});
-  start(hook, session);
+  start_hook(hook, session);
   session.step = 14;
   session.run(hook);
   EXPECT_TRUE(session.stop_requested());
@@ -65,18 +65,18 @@ TEST(StopAtStepHook, ARunThatIsThereAlreadyStopsBeforeItsFirstStep) {
   FakeSession session;
   session.step = 10;
   StopAtStepHook hook({.last_step = 10});
-  start(hook, session);
+  start_hook(hook, session);
   EXPECT_TRUE(session.stop_requested());
 }
 
 TEST(StopAtStepHook, CountsAnewInAnotherRun) {
   FakeSession session;
   StopAtStepHook hook({.num_steps = 2});
-  start(hook, session);
+  start_hook(hook, session);
   session.run(hook, 2);
   FakeSession second;
   second.step = 2;
-  start(hook, second);
+  start_hook(hook, second);
   second.run(hook);
   EXPECT_FALSE(second.stop_requested());
   second.run(hook);

@@ -211,7 +211,7 @@ Kernel fill_from_file(const KernelContext& context) {
   };
 }
 
-Slots fill(const Inputs& inputs) {
+Slots fill_table(const Inputs& inputs) {
   inputs.table(0)->fill(inputs.value(1), inputs.value(2));
   return {};
 }
@@ -262,7 +262,7 @@ void add_state_ops(OpTable& table) {
   }
   for (const auto* name :
        {"InitializeTable", "InitializeTableV2", "LookupTableImport", "LookupTableImportV2"}) {
-    table.add_plain(name, fill);
+    table.add_plain(name, fill_table);
   }
   table.add("InitializeTableFromTextFile", fill_from_file);
   table.add("InitializeTableFromTextFileV2", fill_from_file);

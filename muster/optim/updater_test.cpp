@@ -39,7 +39,7 @@ RowGradient rows_two_and_seven() {
   return {torch::tensor({2, 7}, at::kLong), at::full({2, 2}, 0.5f)};
 }
 
-std::vector<Optimizer> every_optimizer() {
+std::vector<Optimizer> all_optimizers() {
   return {sgd({.learning_rate = 0.1}),
           sgd({.learning_rate = 0.1, .weight_decay = 0.1}),
           momentum({.learning_rate = 0.1, .weight_decay = 0.1}),
@@ -183,7 +183,7 @@ TEST(Updater, NamesVariablesWithoutAnOptimizerAndPrefixesWithoutAVariable) {
 }
 
 TEST(Updater, ChangesOnlyTheTouchedRowsOfATableAndItsSlots) {
-  for (const Optimizer& optimizer : every_optimizer()) {
+  for (const Optimizer& optimizer : all_optimizers()) {
     const Variables variables = wide_and_deep();
     const at::Tensor table = variables.find("linear/weights")->value;
     table.fill_(1);
@@ -219,7 +219,7 @@ TEST(Updater, ChangesOnlyTheTouchedRowsOfATableAndItsSlots) {
 
 TEST(Updater, GivesTheSameBitsForAnyNumberOfThreads) {
   const int threads = at::get_num_threads();
-  for (const Optimizer& optimizer : every_optimizer()) {
+  for (const Optimizer& optimizer : all_optimizers()) {
     std::vector<at::Tensor> results;
     for (const int count : {1, 3}) {
       at::set_num_threads(count);
@@ -240,7 +240,7 @@ TEST(Updater, GivesTheSameBitsForAnyNumberOfThreads) {
 }
 
 TEST(Updater, GoesOnExactlyFromARestoredState) {
-  for (const Optimizer& optimizer : every_optimizer()) {
+  for (const Optimizer& optimizer : all_optimizers()) {
     const Variables whole = wide_and_deep();
     const Variables resumed = wide_and_deep();
     whole.flat().fill_(0.5);
@@ -297,7 +297,7 @@ TEST(Updater, ChangesNothingWhereAnFtrlHasNoRate) {
 }
 
 TEST(DeviceUpdate, AgreesWithTheLoopsOfTheCpu) {
-  for (const Optimizer& optimizer : every_optimizer()) {
+  for (const Optimizer& optimizer : all_optimizers()) {
     const Variables variables = wide_and_deep();
     torch::manual_seed(3);
     variables.flat().normal_();
@@ -361,7 +361,7 @@ std::vector<at::Tensor> trained_on(c10::Device device, const Optimizer& optimize
 
 TEST(Updater, TrainsOnAGpuAsOnTheCpu) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "there is no GPU";
-  for (const Optimizer& optimizer : every_optimizer()) {
+  for (const Optimizer& optimizer : all_optimizers()) {
     const auto cpu = trained_on(at::kCPU, optimizer);
     const auto gpu = trained_on(at::kCUDA, optimizer);
     for (std::size_t i = 0; i < cpu.size(); ++i) {
