@@ -52,7 +52,7 @@ auto parsed(const char* flag, const std::string& text, Parse parse) {
   }
 }
 
-std::vector<std::string> split(const std::string& list) {
+std::vector<std::string> split_list(const std::string& list) {
   std::vector<std::string> parts;
   std::size_t begin = 0;
   while (begin <= list.size()) {
@@ -79,7 +79,7 @@ launch::LaunchOptions to_options(const LaunchFlags& flags) {
   if (flags.gpus == "none") {
     options.cluster.gpus.emplace();
   } else if (!flags.gpus.empty()) {
-    options.cluster.gpus = split(flags.gpus);
+    options.cluster.gpus = split_list(flags.gpus);
   }
   options.command = program_arguments();
   if (!flags.port_range.empty()) {
