@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "muster/base/error.h"
+#include "muster/base/log.h"
 
 namespace muster {
 namespace {
@@ -74,13 +75,35 @@ void check_version(const json& value) {
   }
 }
 
-json read_notes(const Path& path) {
-  if (!file_exists(path)) return {{"version", kModelNotesVersion}};
-  return reading(path.string(), [&] {
-    json notes = json::parse(read_file(path, kMaxFileBytes));
-    check_version(notes);
-    return notes;
-  });
+json no_notes() { return {{"version", kModelNotesVersion}}; }
+
+// Nothing for text that is damaged. Throws DataLoss for what a later version wrote.
+std::optional<json> parse_notes(const Path& path) {
+  if (!file_exists(path)) return no_notes();
+  json notes = json::parse(read_file(path, kMaxFileBytes), nullptr, /*allow_exceptions=*/false);
+  const bool is_whole =
+      notes.is_object() && notes.contains("version") && notes["version"].is_number_integer();
+  if (!is_whole) return std::nullopt;
+  reading(path.string(), [&] { check_version(notes); });
+  return notes;
+}
+
+void warn_of_damage(const Path& path, std::string_view why) {
+  log::warning("{} is damaged, and what it said is lost: {}", path.string(), why);
+}
+
+// What `read` finds in the notes; nothing where they are damaged: nobody's work ends for it.
+template <typename Read>
+auto find_in_notes(const Path& model_dir, Read&& read) -> decltype(read(no_notes())) {
+  const Path path = model_dir / kFileName;
+  const auto notes = parse_notes(path);
+  if (!notes) return std::nullopt;
+  try {
+    return reading(path.string(), [&] { return read(*notes); });
+  } catch (const DataLoss& error) {
+    warn_of_damage(path, error.what());
+    return std::nullopt;
+  }
 }
 
 /// Keeps others, also other processes on this host, from changing the notes meanwhile. The folder
@@ -102,14 +125,32 @@ class NotesLock {
   int descriptor_;
 };
 
+void set_aside(const Path& path, std::string_view why) {
+  const Path aside = path.string() + ".damaged";
+  warn_of_damage(path, fmt::format("{}; it is kept as {}", why, aside.string()));
+  file_system_for(path).rename(path, aside);
+}
+
+json notes_or_none(const Path& path) {
+  auto notes = parse_notes(path);
+  if (!notes) set_aside(path, "it is no JSON with a version");
+  return notes ? std::move(*notes) : no_notes();
+}
+
 // Replaces the file by what `change` makes of its content.
 template <typename Change>
 void change_notes(const Path& model_dir, Change&& change) {
   file_system_for(model_dir).create_directories(model_dir);
   const NotesLock lock(model_dir);
   const Path path = model_dir / kFileName;
-  json notes = read_notes(path);
-  reading(path.string(), [&] { change(notes); });
+  json notes = notes_or_none(path);
+  try {
+    change(notes);
+  } catch (const json::exception& error) {
+    set_aside(path, error.what());
+    notes = no_notes();
+    change(notes);
+  }
   write_file_atomically(path, notes.dump(1) + "\n");
 }
 
@@ -130,9 +171,7 @@ ExportNote parse_export_note(std::string_view text, std::string_view name) {
 }
 
 std::optional<ExportNote> read_export_note(const Path& model_dir, const std::string& exporter) {
-  const Path path = model_dir / kFileName;
-  const json notes = read_notes(path);
-  return reading(path.string(), [&]() -> std::optional<ExportNote> {
+  return find_in_notes(model_dir, [&](const json& notes) -> std::optional<ExportNote> {
     const auto exporters = notes.find("exporters");
     if (exporters == notes.end() || !exporters->contains(exporter)) return std::nullopt;
     return note_of(exporters->at(exporter));
@@ -144,9 +183,7 @@ void write_export_note(const Path& model_dir, const std::string& exporter, const
 }
 
 std::optional<RunNote> read_run_note(const Path& model_dir) {
-  const Path path = model_dir / kFileName;
-  const json notes = read_notes(path);
-  return reading(path.string(), [&]() -> std::optional<RunNote> {
+  return find_in_notes(model_dir, [&](const json& notes) -> std::optional<RunNote> {
     const auto run = notes.find("run");
     if (run == notes.end()) return std::nullopt;
     return RunNote{.began_ns = run->at("began_ns").get<std::int64_t>(),

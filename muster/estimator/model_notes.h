@@ -26,8 +26,9 @@ std::string to_json(const ExportNote& note);
 ExportNote parse_export_note(std::string_view json, std::string_view name);
 
 /// MODEL_DIR/muster.json keeps what outlives checkpoints, also across restarts. Here: the export
-/// that counts of each exporter, its best or its last one; nothing if there is none. Throws
-/// DataLoss, naming the file, if it is damaged.
+/// that counts of each exporter, its best or its last one; nothing if there is none, or if the file
+/// is damaged: whoever writes to it next says so and sets it aside. Throws DataLoss, naming the
+/// file, for one of a later version.
 std::optional<ExportNote> read_export_note(const Path& model_dir, const std::string& exporter);
 /// Replaces the note in one step; everything else in the file stays, also what another process
 /// writes at the same time.
@@ -45,7 +46,7 @@ struct RunNote {
   bool operator==(const RunNote&) const = default;
 };
 
-/// Of the same file; nothing if no cluster has trained here. Throws DataLoss, naming the file.
+/// Of the same file; nothing if no cluster has trained here.
 std::optional<RunNote> read_run_note(const Path& model_dir);
 void write_run_note(const Path& model_dir, const RunNote& note);
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -48,20 +49,40 @@ TEST(ModelNotes, AFolderWithoutTheFileHasNone) {
   EXPECT_EQ(read_export_note(folder.path(), "best"), std::nullopt);
 }
 
-TEST(ModelNotes, DamageIsNamedWithTheFile) {
+TEST(ModelNotes, DamageIsSetAsideAndEndsNothing) {
+  const ExportNote note{.global_step = 3, .metrics = {{"loss", 1}}, .folder = "10"};
+  for (const char* text : {"", "{", "[]", "7", R"({"version": "x"})",
+                           R"({"version": 1, "exporters": [1], "run": 3})"}) {
+    const TempDir folder;
+    testing::write_bytes(folder / "muster.json", text);
+    EXPECT_EQ(read_export_note(folder.path(), "best"), std::nullopt) << text;
+    EXPECT_EQ(read_run_note(folder.path()), std::nullopt) << text;
+    write_export_note(folder.path(), "best", note);
+    EXPECT_EQ(read_export_note(folder.path(), "best"), note) << text;
+    EXPECT_EQ(testing::read_bytes(folder / "muster.json.damaged"), text);
+  }
+}
+
+TEST(ModelNotes, ADamagedNoteIsNone) {
+  const TempDir folder;
+  for (const char* text :
+       {R"({"version": 1, "exporters": {"best": 3}})",
+        R"({"version": 1, "exporters": {"best": {"global_step": 1, "metrics": {"loss": "x"}}}})"}) {
+    testing::write_bytes(folder / "muster.json", text);
+    EXPECT_EQ(read_export_note(folder.path(), "best"), std::nullopt) << text;
+  }
+}
+
+TEST(ModelNotes, WhatALaterVersionWroteIsLeftAlone) {
   const TempDir folder;
   const Path file = folder / "muster.json";
-  for (const char* text :
-       {"", "{", "[]", "7", R"({"version": 2})", R"({"version": 1, "exporters": {"best": 3}})",
-        R"({"version": 1, "exporters": {"best": {"global_step": 1, "metrics": {"loss": "x"}}}})"}) {
-    testing::write_bytes(file, text);
-    EXPECT_THAT(testing::message_of([&] { read_export_note(folder.path(), "best"); }),
-                HasSubstr(file.string()))
-        << text;
+  testing::write_bytes(file, R"({"version": 2})");
+  for (const std::function<void()>& use :
+       {std::function<void()>([&] { read_export_note(folder.path(), "best"); }),
+        std::function<void()>([&] { write_export_note(folder.path(), "best", {}); })}) {
+    EXPECT_THAT(testing::message_of(use), HasSubstr(file.string()));
   }
-  testing::write_bytes(file, R"({"version": 1, "exporters": []})");
-  EXPECT_THAT(testing::message_of([&] { write_export_note(folder.path(), "best", {}); }),
-              HasSubstr(file.string()));
+  EXPECT_EQ(testing::read_bytes(file), R"({"version": 2})");
 }
 
 TEST(ModelNotes, TheEndOfARunComesBackAndExportsStay) {
