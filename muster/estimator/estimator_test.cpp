@@ -22,6 +22,7 @@
 #include "muster/estimator/small_net_internal.h"
 #include "muster/features/collate.h"
 #include "muster/model/dense.h"
+#include "muster/summary/event_reader.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/small_disk.h"
 #include "muster/testing/temp_dir.h"
@@ -302,11 +303,75 @@ TEST(NanPolicy, RollsBackToTheLastCheckpointAndLeavesTheBatchOut) {
   EXPECT_EQ(estimator.train(poisoned_input).steps, 9);
 }
 
+// Batches 4, 5 and 7 of the stream have values that are not finite.
+Dataset<Batch> often_poisoned_input(const InputContext&) {
+  return range(80).map(example).batch(8, [](std::span<const Example> examples) {
+    Batch batch = collate_examples(examples);
+    for (const int first : {32, 40, 56}) {
+      if (examples[0].x == example(first).x)
+        batch.features.tensor("x").fill_(std::numeric_limits<float>::quiet_NaN());
+    }
+    return batch;
+  });
+}
+
+TEST(NanPolicy, RollsBackPastBadBatchesThatItKnows) {
+  const TempDir folder;
+  EstimatorOptions options = small_options();
+  options.nan_policy = {.action = NanPolicy::Action::kRollBack, .limit = 3};
+  Estimator estimator(options, quiet_config(folder.path()));
+  EXPECT_EQ(estimator.train(often_poisoned_input).steps, 7);
+}
+
 TEST(NanPolicy, EndsAfterItsLimit) {
   const TempDir folder;
   EstimatorOptions options = small_options();
   options.nan_policy = {.action = NanPolicy::Action::kSkipBatch, .limit = 0};
   EXPECT_THROW(Estimator(options, quiet_config(folder.path())).train(poisoned_input), Aborted);
+}
+
+/// By step of a checkpoint, the last loss that readers of the event files see when it is saved.
+class LossesAtSaves : public CheckpointSaverListener {
+ public:
+  bool after_save(Session& session, std::int64_t step) override {
+    if (step == 0) return false;  // There is no event yet, and no file.
+    EventReader reader(session.output_dir());
+    while (const auto event = reader.next()) {
+      const auto* summary = std::get_if<Summary>(&event->what);
+      if (summary != nullptr && !summary->empty()) last[step] = event->step;
+    }
+    return false;
+  }
+  std::map<std::int64_t, std::int64_t> last;
+};
+
+TEST(Checkpoints, AreSavedAfterTheSummariesOfTheirSteps) {
+  const TempDir folder;
+  RunConfig config = quiet_config(folder.path());
+  config.save_checkpoints_steps = 2;
+  config.save_summary_steps = 1;
+  const auto losses = std::make_shared<LossesAtSaves>();
+  Estimator(small_options(), config)
+      .train(training_input, {.max_steps = 4, .saving_listeners = {losses}});
+  EXPECT_EQ(losses->last, (std::map<std::int64_t, std::int64_t>{{2, 2}, {4, 4}}));
+}
+
+TEST(Checkpoints, AreGoneOnFromWithoutTheFileThatNamesThem) {
+  const TempDir folder;
+  RunConfig config = quiet_config(folder.path());
+  Estimator(small_options(), config).train(training_input, {.max_steps = 4});
+  std::filesystem::remove(folder / "checkpoint");
+  EXPECT_EQ(Estimator(small_options(), config).train(training_input, {.max_steps = 6}).steps, 2);
+}
+
+TEST(Checkpoints, WithAStateOfAnotherStepAreNotGoneOnFrom) {
+  const TempDir folder;
+  RunConfig config = quiet_config(folder.path());
+  config.save_checkpoints_steps = 2;
+  Estimator(small_options(), config).train(training_input, {.max_steps = 4});
+  std::filesystem::copy_file(folder / "model.ckpt-2.state.json", folder / "model.ckpt-4.state.json",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(Estimator(small_options(), config).train(training_input, {.max_steps = 6}).steps, 4);
 }
 
 TEST(MovingAverages, AreWhatEvaluationUses) {

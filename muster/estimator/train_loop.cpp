@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -72,6 +73,20 @@ std::string arithmetic_of(const TowerOptions& options) {
   }
   return fmt::format("{}, {}", line, fmt::join(kinds, " and "));
 }
+
+// What a checkpoint has beside its tensors; nothing in TensorFlow's own. Throws DataLoss.
+std::optional<RunState> run_state_of(const OpenCheckpoint& checkpoint) {
+  if (checkpoint.state_json.empty()) return std::nullopt;
+  const Path& prefix = checkpoint.bundle.prefix();
+  const std::string file = checkpoint_state_json_path(prefix).string();
+  RunState state = parse_run_state(checkpoint.state_json, file);
+  if (state.global_step != checkpoint_step(prefix).value_or(state.global_step)) {
+    throw DataLoss("{} is of step {}", file, state.global_step);
+  }
+  return state;
+}
+
+void check_run_state(const OpenCheckpoint& checkpoint) { run_state_of(checkpoint); }
 
 // Says what about a resumed run is not as it was: its weights will differ from an undisturbed
 // run's.
@@ -196,7 +211,10 @@ struct TrainLoop::Impl final : TrainSession {
   std::optional<double> last_loss;
   double decay_loss = 0;
   std::int64_t bad_steps = 0;
-  /// Steps whose batches are left out when they come again after a roll-back.
+  /// Batches that were taken from the inputs, of each replica one; also of checkpoints by step.
+  std::int64_t batches_taken = 0;
+  std::map<std::int64_t, std::int64_t> taken_at;
+  /// By number, those that are left out whenever they come again after a roll-back.
   std::set<std::int64_t> left_out;
 };
 
@@ -296,6 +314,7 @@ TrainSession::Content TrainLoop::Impl::content() {
       positions[static_cast<std::size_t>(r)] = position_of(r);
     }
   }
+  taken_at[global_step()] = batches_taken;
   const RunState state = run_state();
   if (!state.input_obstacle.empty() && !saved_any()) {
     log::warning("the input's position is not saved, a resume will start it anew: {}",
@@ -388,7 +407,8 @@ void TrainLoop::Impl::open_input() {
 void TrainLoop::Impl::join(TowerOptions& tower_options) {
   if (options.nan_policy.action == NanPolicy::Action::kRollBack) {
     throw Unimplemented(
-        "nan_policy kRollBack works in one process alone so far; use kStop or kSkip in a cluster");
+        "nan_policy kRollBack works in one process alone so far; use kStop or kSkipBatch in a "
+        "cluster");
   }
   if (options.moving_average && strategy->keeps_variables()) {
     throw Unimplemented(
@@ -426,10 +446,9 @@ void TrainLoop::Impl::take_over(const RunImage& from) {
 // To the last checkpoint.
 void TrainLoop::Impl::go_back() {
   flush_checkpoints();
-  const auto checkpoint = restore_latest(config().model_dir);
+  const auto checkpoint = restore_latest(config().model_dir, check_run_state);
   if (!checkpoint) throw FailedPrecondition("there is no checkpoint to go back to");
-  const auto saved = parse_run_state(
-      checkpoint->state_json, checkpoint_state_json_path(checkpoint->bundle.prefix()).string());
+  const auto saved = run_state_of(*checkpoint);
   restore(*checkpoint, saved);
   resume_inputs(saved);
 }
@@ -601,11 +620,9 @@ void TrainLoop::Impl::prepare() {
   keep_freed_memory();
   if (config().train_distribute) strategy = config().train_distribute(config());
   // In a cluster the others get the values from the chief.
-  const auto checkpoint = config().is_chief() ? restore_latest(config().model_dir) : std::nullopt;
-  if (checkpoint && !checkpoint->state_json.empty()) {
-    resumed = parse_run_state(checkpoint->state_json,
-                              checkpoint_state_json_path(checkpoint->bundle.prefix()).string());
-  }
+  const auto checkpoint =
+      config().is_chief() ? restore_latest(config().model_dir, check_run_state) : std::nullopt;
+  if (checkpoint) resumed = run_state_of(*checkpoint);
   TowerOptions tower_options = resolve(config(), options.model, resumed);
   prepare_devices(tower_options);
   tower_options.may_discard = options.nan_policy.action != NanPolicy::Action::kStop ||
@@ -672,8 +689,9 @@ void TrainLoop::Impl::finish_gradients() {
 }
 
 void TrainLoop::Impl::roll_back() {
-  left_out.insert(global_step());
+  left_out.insert(batches_taken - 1);
   go_back();
+  batches_taken = taken_at[global_step()];
   open_inputs();
   for_each_hook(&Hook::after_create_session);
 }
@@ -729,14 +747,16 @@ bool TrainLoop::Impl::make_device_step() {
 bool TrainLoop::Impl::make_step() {
   if (device_steps) return make_device_step();
   if (!next_batches() && strategy == nullptr) return false;
-  if (left_out.erase(global_step()) > 0) {
+  if (left_out.contains(batches_taken)) {
     fetched.assign(fetched.size(), false);
+    ++batches_taken;
     return true;
   }
   StepParts parts = towers->run(batches, mine, global_step(), scale->value());
   if (strategy != nullptr && strategy->keeps_variables()) return update_elsewhere(std::move(parts));
   if (strategy != nullptr && !add_others(parts)) return true;
   fetched.assign(fetched.size(), false);
+  ++batches_taken;
   inputs_over = parts.present == 0;
   if (inputs_over) return false;
   last_loss.reset();
