@@ -99,11 +99,43 @@ std::int64_t expect_index(const json& value, std::string_view path) {
   return *index;
 }
 
+// How many letters have to be put in, taken out, changed or swapped with their neighbour.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        cost[i][j] = i + j;
+        continue;
+      }
+      const bool same = a[i - 1] == b[j - 1];
+      cost[i][j] =
+          std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (same ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+// A key that is nearly a known one is a slip, and what it says would be lost.
+void fail_for_slip(const std::string& key, std::string_view path,
+                   std::initializer_list<std::string_view> known) {
+  constexpr std::size_t kLongestKey = 64;
+  if (key.size() > kLongestKey) return;
+  for (const std::string_view one : known) {
+    if (one.size() < 4 || distance(key, one) > 1) continue;
+    fail("unknown key {}{}{}; write \"{}\" if that is meant", path, path.empty() ? "" : ".",
+         shown(json(key)), one);
+  }
+}
+
 void warn_unknown_keys(const json& object, std::string_view path,
                        std::initializer_list<std::string_view> known,
                        std::vector<std::string>& warnings) {
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    fail_for_slip(key, path, known);
     warnings.push_back(fmt::format("TF_CONFIG: unknown key {}{}{} is ignored", path,
                                    path.empty() ? "" : ".", shown(json(key))));
   }

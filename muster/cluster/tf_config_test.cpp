@@ -319,11 +319,18 @@ TEST(TfConfig, KeepsTrialEnvironmentModelDirServiceAndJob) {
 
 TEST(TfConfig, UnknownKeysAndSharedAddressesWarn) {
   const auto environment =
-      parse_tf_config(R"({"cluster": {"chief": ["a:1"], "worker": ["a:1"]}, "clutser": {},
-                          "task": {"type": "chief", "index": 0, "indx": 1}})");
+      parse_tf_config(R"({"cluster": {"chief": ["a:1"], "worker": ["a:1"]}, "colour": {},
+                          "task": {"type": "chief", "index": 0, "weight": 1}})");
   EXPECT_THAT(environment.warnings,
-              ElementsAre(HasSubstr("unknown key \"clutser\""), HasSubstr("task.\"indx\""),
+              ElementsAre(HasSubstr("unknown key \"colour\""), HasSubstr("task.\"weight\""),
                           AllOf(HasSubstr("chief:0 and worker:0"), HasSubstr("a:1"))));
+}
+
+TEST(TfConfig, AKeyThatIsNearlyAnotherIsASlip) {
+  EXPECT_THAT(error_of(R"({"clutser": {"chief": ["a:1"]}})"),
+              HasSubstr("unknown key \"clutser\"; write \"cluster\" if that is meant"));
+  EXPECT_THAT(error_of(R"({"task": {"type": "chief", "indx": 1}})"),
+              HasSubstr("unknown key task.\"indx\"; write \"index\""));
 }
 
 TEST(TfConfig, TheEnvironmentVariableIsReadAndItsWarningsAreLogged) {
