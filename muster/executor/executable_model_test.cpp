@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <span>
@@ -284,6 +285,33 @@ TEST(ExecutableModel, ReadsNoFilesButItsOwn) {
                 node("y", "Identity", {"x", "^fill"})});
   const auto model = ExecutableModel::from(table, dir.path());
   EXPECT_THROW(model.run("f", {{"x", floats({2})}}), PermissionDenied);
+}
+
+TEST(ExecutableModel, DoesNotFollowAnAssetOutOfItsFolder) {
+  const testing::TempDir dir;
+  const auto refusal = [](const Path& folder) {
+    const auto file = TensorValue::string_scalar((folder / "assets" / "words.txt").string());
+    auto table =
+        graph_of({node("t", "HashTableV2", {},
+                       {{"key_dtype", DataType::kString}, {"value_dtype", DataType::kInt64}}),
+                  graph::constant_node("file", file),
+                  node("fill", "InitializeTableFromTextFileV2", {"t", "file"},
+                       {{"key_index", -2}, {"value_index", -1}}),
+                  node("y", "Identity", {"x", "^fill"})});
+    const auto model = ExecutableModel::from(table, folder);
+    return message_of([&] { model.run("f", {{"x", floats({2})}}); });
+  };
+  std::filesystem::create_directories(dir / "elsewhere");
+  testing::write_bytes(dir / "elsewhere" / "words.txt", "a\nb\n");
+  std::filesystem::create_directories(dir / "file" / "assets");
+  std::filesystem::create_symlink("../../elsewhere/words.txt", dir / "file/assets/words.txt");
+  EXPECT_THAT(refusal(dir / "file"), HasSubstr("outside of"));
+  std::filesystem::create_directories(dir / "folder");
+  std::filesystem::create_directory_symlink("../elsewhere", dir / "folder/assets");
+  EXPECT_THAT(refusal(dir / "folder"), HasSubstr("outside of"));
+  std::filesystem::create_directories(dir / "fifo" / "assets");
+  ASSERT_EQ(::mkfifo((dir / "fifo/assets/words.txt").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(dir / "fifo"), HasSubstr("not a regular file"));
 }
 
 TEST(ExecutableModel, LooksUpInATableThatTheGraphFills) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/file_inside.h"
 #include "muster/base/lines.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/executor/bundle_value_internal.h"
@@ -186,7 +187,10 @@ Kernel fill_from_file(const KernelContext& context) {
       throw PermissionDenied("a table may only be filled from the model's assets in {}, not {}",
                              assets.string(), path.string());
     }
-    const std::string text = read_file(path);
+    // Nor by a symbolic link, be it the folder of the assets itself.
+    const Path model = assets.parent_path();
+    const std::string text = read_file_inside(
+        model, path.lexically_normal().lexically_relative(model.lexically_normal()));
     auto lines = lines_of(text);
     if (offset > 0) {
       lines.erase(lines.begin(),

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "muster/base/error.h"
+#include "muster/base/file_inside.h"
 #include "muster/checkpoint/bundle_writer.h"
 
 namespace muster::graph {
@@ -146,7 +147,8 @@ void write_assets(const MetaGraph& meta, const Path& assets_dir, const Path& fol
     if (!written.insert(asset.filename).second) continue;
     const Path to = asset_path(folder, asset.filename);
     file_system_for(to).create_directories(to.parent_path());
-    write_file_atomically(to, read_file(assets_dir / asset.filename));
+    write_file_atomically(
+        to, read_file_inside(assets_dir.parent_path(), assets_dir.filename() / asset.filename));
   }
 }
 

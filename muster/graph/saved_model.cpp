@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "muster/base/error.h"
+#include "muster/base/file_inside.h"
 #include "muster/base/log.h"
 #include "muster/graph/graph_text_internal.h"
 #include "muster/graph/saved_model_codec_internal.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr std::int64_t kSchemaVersion = 1;
 constexpr const char* kBinaryName = "saved_model.pb";
 constexpr const char* kTextName = "saved_model.pbtxt";
+constexpr const char* kChunkedName = "saved_model.cpb";
 constexpr std::string_view kAssetsCollection = "saved_model_assets";
 
 std::vector<std::string> sorted(std::vector<std::string> words) {
@@ -26,6 +28,13 @@ std::vector<std::string> sorted(std::vector<std::string> words) {
 Path file_of(const Path& dir) {
   for (const char* name : {kBinaryName, kTextName}) {
     if (file_exists(dir / name)) return dir / name;
+  }
+  if (file_exists(dir / kChunkedName)) {
+    throw Unimplemented(
+        "{} holds {}: the graph is cut into chunks, as TensorFlow does it for graphs of more than "
+        "2 GiB or with experimental_image_format, and such files are not read here; save the model "
+        "again with TensorFlow, tf.saved_model.save without experimental_image_format, to get {}",
+        dir.string(), kChunkedName, kBinaryName);
   }
   throw NotFound("{} holds neither {} nor {}: a SavedModel is a folder with one of them",
                  dir.string(), kBinaryName, kTextName);
@@ -96,7 +105,8 @@ const std::string* node_of(const MetaGraph& meta, std::string_view collection) {
 }  // namespace
 
 bool is_saved_model(const Path& dir) {
-  return file_exists(dir / kBinaryName) || file_exists(dir / kTextName);
+  return file_exists(dir / kBinaryName) || file_exists(dir / kTextName) ||
+         file_exists(dir / kChunkedName);
 }
 
 SavedModel read_saved_model(const Path& dir, const GraphLimits& limits) {
@@ -105,7 +115,7 @@ SavedModel read_saved_model(const Path& dir, const GraphLimits& limits) {
     const auto status = file_system_for(path).status(path);
     check_limit(status ? status->size_bytes : 0, limits.file_bytes, "the size of the file",
                 "file_bytes");
-    std::string bytes = read_file(path, limits.file_bytes);
+    std::string bytes = read_file_inside(dir, path.filename(), limits.file_bytes);
     if (path.filename() == kTextName) bytes = saved_model_bytes_from_text(bytes);
     SavedModel model = decode_saved_model(bytes, limits);
     check_model(model);

@@ -128,12 +128,14 @@ struct SavedModel {
   bool operator==(const SavedModel&) const = default;
 };
 
-/// Whether the folder holds saved_model.pb or saved_model.pbtxt.
+/// Whether the folder holds saved_model.pb or saved_model.pbtxt; or saved_model.cpb, which reading
+/// refuses.
 bool is_saved_model(const Path& dir);
 
 /// Reads DIR/saved_model.pb, or DIR/saved_model.pbtxt where there is only that. Variables and
-/// assets are left alone. Throws NotFound, DataLoss, ResourceExhausted; errors name the file, the
-/// node and the field.
+/// assets are left alone. Throws NotFound, DataLoss, ResourceExhausted; Unimplemented for a folder
+/// that only has saved_model.cpb; InvalidArgument for a file that is not regular or lies elsewhere,
+/// behind a symbolic link. Errors name the file, the node and the field.
 SavedModel read_saved_model(const Path& dir, const GraphLimits& limits = {});
 
 /// Makes a SavedModel folder that appears under its name whole or not at all. `fill` is called with

@@ -4,6 +4,9 @@
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
 
 #include "muster/base/error.h"
 #include "muster/saved_model.pb.h"
@@ -192,6 +195,28 @@ TEST(SavedModel, NamesTheFileOfAnError) {
   write_bytes(dir / "saved_model.pb", "");
   EXPECT_THAT([&] { read_saved_model(dir.path()); },
               ThrowsMessage<DataLoss>(HasSubstr("schema version 0")));
+}
+
+TEST(SavedModel, IsReadFromARegularFileOfItsFolderAlone) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "m");
+  ASSERT_EQ(::mkfifo((dir / "m" / "saved_model.pb").c_str(), 0600), 0);
+  EXPECT_THAT([&] { read_saved_model(dir / "m"); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("not a regular file")));
+  std::filesystem::remove(dir / "m" / "saved_model.pb");
+  write_bytes(dir / "elsewhere.pb", encode_saved_model(small_model()));
+  std::filesystem::create_symlink("../elsewhere.pb", dir / "m" / "saved_model.pb");
+  EXPECT_THAT([&] { read_saved_model(dir / "m"); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("outside of")));
+}
+
+TEST(SavedModel, SaysWhatToDoAboutAChunkedOne) {
+  const TempDir dir;
+  write_bytes(dir / "saved_model.cpb", "chunks");
+  EXPECT_TRUE(is_saved_model(dir.path()));
+  EXPECT_THAT([&] { read_saved_model(dir.path()); },
+              ThrowsMessage<Unimplemented>(::testing::AllOf(
+                  HasSubstr("saved_model.cpb"), HasSubstr("experimental_image_format"))));
 }
 
 TEST(SavedModel, RefusesAssetsOutsideOfItsFolder) {
