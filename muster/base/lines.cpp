@@ -14,4 +14,9 @@ std::vector<std::string_view> lines_of(std::string_view text, std::size_t most) 
   return lines;
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
+
 }  // namespace muster

@@ -12,4 +12,7 @@ namespace muster {
 std::vector<std::string_view> lines_of(std::string_view text,
                                        std::size_t most = std::numeric_limits<std::size_t>::max());
 
+/// The text without UTF-8's byte order mark, which some editors put in front.
+std::string_view without_byte_order_mark(std::string_view text);
+
 }  // namespace muster

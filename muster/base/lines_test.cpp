@@ -16,5 +16,11 @@ TEST(Lines, EndWithLfOrCrlfOrTheText) {
 
 TEST(Lines, AreAtMostSoMany) { EXPECT_THAT(lines_of("a\nb\nc", 2), ElementsAre("a", "b")); }
 
+TEST(Lines, ComeWithoutAByteOrderMarkWhereThatIsAskedFor) {
+  EXPECT_EQ(without_byte_order_mark("\xEF\xBB\xBF{}"), "{}");
+  EXPECT_EQ(without_byte_order_mark("{}"), "{}");
+  EXPECT_EQ(without_byte_order_mark("\xEF\xBB"), "\xEF\xBB");
+}
+
 }  // namespace
 }  // namespace muster

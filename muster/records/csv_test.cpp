@@ -170,6 +170,21 @@ TEST(CsvSource, KeepsLineFeedsInsideQuotesAndCountsLines) {
   EXPECT_THAT(source->where(3), HasSubstr("x.csv line 7"));
 }
 
+TEST(CsvSource, PassesOverAByteOrderMark) {
+  const auto source = open_csv(
+      "\xEF\xBB\xBF"
+      "39,Ann\n7,Bob\n",
+      "t.csv");
+  EXPECT_THAT(rows_of(*source), ElementsAre("39,Ann", "7,Bob"));
+  source->seek(0);
+  EXPECT_THAT(rows_of(*source), ElementsAre("39,Ann", "7,Bob"));
+  EXPECT_THAT(rows_of(*open_csv("\xEF\xBB\xBF", "t.csv")), ElementsAre());
+  EXPECT_THAT(rows_of(*open_csv("\xEF\xBB\xBF"
+                                "a\n1\n",
+                                "t.csv", {.skip_header_lines = 1})),
+              ElementsAre("1"));
+}
+
 TEST(CsvSource, GoesToARowByNumberBothWays) {
   const TempDir folder;
   write_bytes(folder / "x.csv", "a\n\"b\n\"\nc\nd\n");

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "muster/base/error.h"
+#include "muster/base/lines.h"
 #include "muster/records/row_source_internal.h"
 
 namespace muster {
@@ -22,7 +23,7 @@ void RowSource::rewind() {
   input_ = open_();
   block_.reset();
   filled_ = row_start_ = 0;
-  at_end_ = false;
+  at_end_ = begun_ = false;
   line_ = 1;
   position_ = 0;
   std::string_view header;
@@ -59,7 +60,15 @@ bool RowSource::advance(std::string_view& row) {
   return true;
 }
 
+void RowSource::skip_byte_order_mark() {
+  begun_ = true;
+  if (!read_more()) return;
+  const std::string_view text(block_.get(), filled_);
+  row_start_ = text.size() - without_byte_order_mark(text).size();
+}
+
 bool RowSource::read_row(bool use_quotes, std::string_view& row) {
+  if (!begun_) skip_byte_order_mark();
   const std::uint64_t first_line = line_;
   const std::size_t end = find_end(use_quotes);
   if (row_start_ == filled_) return false;

@@ -47,6 +47,8 @@ class RowSource : public RecordSource {
   std::size_t find_end(bool use_quotes);
   /// Puts the begun row at the front of a new block, and more of the file behind it.
   bool read_more();
+  /// Some editors begin a file with a byte order mark, which is no part of its first row.
+  void skip_byte_order_mark();
   void note_line();
   std::uint64_t line_of(std::uint64_t number) const;
   [[noreturn]] void fail_unclosed() const;
@@ -60,6 +62,7 @@ class RowSource : public RecordSource {
   /// Where the next row starts in the block.
   std::size_t row_start_ = 0;
   bool at_end_ = false;
+  bool begun_ = false;
   /// Of the row that is next, and of the row that was read last, counted from 1.
   std::uint64_t line_ = 1;
   std::uint64_t row_line_ = 1;

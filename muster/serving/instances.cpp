@@ -110,6 +110,7 @@ void check_shape(const TensorInfo& info, const Column& column) {
   const graph::Shape row(shape);
   shape.insert(shape.begin(), static_cast<std::int64_t>(column.size()));
   if (graph::fits(info.shape, shape)) return;
+  check_first_element(info.dtype, *column.front());
   throw InvalidArgument(
       "the input is {} {}, one row an instance, but {} instance{} like the first, whose shape is "
       "{}, make{} {}",

@@ -191,6 +191,20 @@ TEST(Instances, OfARequestComeWithTheNameOfTheSignature) {
   EXPECT_THAT(failure(""), StartsWith("Invalid JSON request: parse error"));
 }
 
+TEST(Instances, OfAWrongTypeAreNotReportedAsOfAWrongShape) {
+  EXPECT_THAT(refusal(one_input(DataType::kFloat, {-1, 2}), "\"abc\""),
+              HasSubstr("the input is of type DT_FLOAT: a number was expected, but there is the "
+                        "string \"abc\""));
+  EXPECT_THAT(refusal(one_input(DataType::kInt64, {-1}), "[1.5]"),
+              HasSubstr("a whole number was expected, but there is 1.5"));
+  EXPECT_THAT(refusal(one_input(DataType::kString, {-1}), "[1, 2]"),
+              HasSubstr("a string or {\"b64\": \"...\"} was expected, but there is 1"));
+  EXPECT_THAT(message_of([] {
+                tensor_from_json("\"x\"", info(DataType::kFloat, {-1, 2}));
+              }),
+              HasSubstr("a number was expected"));
+}
+
 TEST(TensorFromJson, IsTheWholeInput) {
   EXPECT_EQ(tensor_from_json("[[1, 2]]", info(DataType::kFloat, {-1, 2})),
             TensorValue::of<float>({1, 2}, std::vector<float>{1, 2}));

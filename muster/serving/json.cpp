@@ -70,11 +70,6 @@ json parse_json(std::string_view text) {
   }
 }
 
-std::string_view without_byte_order_mark(std::string_view text) {
-  constexpr std::string_view kMark = "\xEF\xBB\xBF";
-  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
-}
-
 const std::string* special_number(const json& value) { return only_text(value, kSpecialKey); }
 
 const std::string* base64_text(const json& value) { return only_text(value, kBase64Key); }

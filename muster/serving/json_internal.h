@@ -9,9 +9,6 @@ namespace muster::serving {
 /// Serving write them; special_number() finds them again. Throws InvalidArgument with the place.
 nlohmann::json parse_json(std::string_view text);
 
-/// The text without UTF-8's byte order mark.
-std::string_view without_byte_order_mark(std::string_view text);
-
 /// "NaN", "Infinity" or "-Infinity" if the value is one of them, else nullptr.
 const std::string* special_number(const nlohmann::json& value);
 

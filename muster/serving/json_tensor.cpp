@@ -126,6 +126,19 @@ std::vector<std::int64_t> list_shape(const json& value) {
   return shape;
 }
 
+void check_first_element(DataType type, const json& value) {
+  const json* part = &value;
+  while (part->is_array() && !part->empty()) part = &part->front();
+  if (part->is_array()) return;
+  TensorValue unused{.dtype = graph::without_ref(type)};
+  try {
+    append_element_of(unused.dtype)(*part, unused);
+  } catch (Error& error) {
+    error.add_context(fmt::format("the input is of type {}", name_of(unused.dtype)));
+    throw;
+  }
+}
+
 TensorBuilder::TensorBuilder(DataType type)
     : append_element_(append_element_of(graph::without_ref(type))) {
   tensor_.dtype = graph::without_ref(type);
@@ -166,6 +179,7 @@ TensorValue tensor_from_json(std::string_view text, const graph::TensorInfo& inf
   TensorBuilder builder(info.dtype);
   const std::vector<std::int64_t> shape = list_shape(value);
   if (!graph::fits(info.shape, shape)) {
+    check_first_element(info.dtype, value);
     throw InvalidArgument("the input must be {} {}, but the value has the shape {}",
                           name_of(info.dtype), to_string(info.shape),
                           to_string(graph::Shape(shape)));

@@ -42,4 +42,8 @@ class TensorBuilder {
 /// of them.
 std::vector<std::int64_t> list_shape(const nlohmann::json& value);
 
+/// Throws InvalidArgument if the first element of nested lists is not of this type: whoever gives a
+/// string for a list of numbers is wrong in its type, and its shape follows from that.
+void check_first_element(graph::DataType type, const nlohmann::json& value);
+
 }  // namespace muster::serving
