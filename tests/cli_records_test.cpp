@@ -1,6 +1,9 @@
 // The `muster` program as a user runs it: flags, output, exit status.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -17,6 +20,7 @@
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::Outcome;
@@ -237,6 +241,78 @@ TEST(RecordsWrite, CsvBecomesTypedFeaturesAndASeededSplit) {
   }
   EXPECT_THAT(ids, ::testing::UnorderedElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
   EXPECT_THAT(ids, Not(::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)));
+}
+
+TEST(RecordsWrite, AHeaderThatIsTakenForARowIsWarnedOf) {
+  const TempDir folder;
+  const auto err_of = [&](const std::string& text, const std::string& flag) {
+    testing::write_bytes(folder / "t.csv", text);
+    std::vector<std::string> words{"records",           "write",    "csv",          "--input",
+                                   in(folder, "t.csv"), "--output", in(folder, "r")};
+    if (!flag.empty()) words.push_back(flag);
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_THAT(err_of("name,age\nAnn,39\nBob,7\n", ""),
+              AllOf(HasSubstr("t.csv line 1"), HasSubstr("'age'"), HasSubstr("--header")));
+  for (const char* sound : {"name,age\nAnn,39\n", "\xEF\xBB\xBFname,age\nAnn,39\n"}) {
+    EXPECT_EQ(err_of(sound, "--header"), "");
+  }
+  for (const char* sound : {"Ann,39\nBob,7\n", "name,age\n", "a,b\nc,d\n",
+                            "\xEF\xBB\xBF"
+                            "1,2\n3,4\n"}) {
+    EXPECT_EQ(err_of(sound, ""), "") << sound;
+  }
+}
+
+TEST(RecordsWrite, RowsBeyondTheMemoryTheyMayTakeAreRefused) {
+  const TempDir folder;
+  std::string text;
+  for (int i = 0; i < 30'000; ++i) text += "1\n";
+  testing::write_bytes(folder / "t.csv", text);
+  const Outcome outcome = run({"records", "write", "csv", "--input", in(folder, "t.csv"),
+                               "--output", in(folder, "r"), "--memory-mib", "1"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("--memory-mib"));
+}
+
+// What the program writes to a terminal.
+std::string on_terminal(std::vector<std::string> words) {
+  words.insert(words.begin(), MUSTER_PROGRAM);
+  int terminal = -1;
+  const pid_t process = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (process == 0) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    ::execv(MUSTER_PROGRAM, arguments.data());
+    ::_exit(127);
+  }
+  std::string out;
+  char piece[4096];
+  // Reading fails when the other end is closed.
+  for (ssize_t count = 0; (count = ::read(terminal, piece, sizeof piece)) > 0;) {
+    out.append(piece, static_cast<std::size_t>(count));
+  }
+  ::close(terminal);
+  ::waitpid(process, nullptr, 0);
+  return out;
+}
+
+TEST(RecordsWrite, TheProgressLineIsClearedBeforeTheResult) {
+  const TempDir folder;
+  testing::write_bytes(folder / "t.csv", "1\n2\n3\n4\n5\n");
+  const std::string out = on_terminal(
+      {"records", "write", "csv", "--input", in(folder, "t.csv"), "--output", in(folder, "r")});
+  EXPECT_THAT(out, AllOf(HasSubstr("records/s\r\x1b[K  4 records"), HasSubstr("Done!")));
+}
+
+TEST(RecordsShow, SpellsOutWhatWouldActOnTheTerminal) {
+  const TempDir folder;
+  const Outcome outcome = run({"records", "show", in(folder, "no\x1b[2Jthing")});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("no\\x1b[2Jthing"), Not(HasSubstr("\x1b"))));
 }
 
 TEST(RecordsWrite, ARaggedCsvIsAnErrorWithFileAndLine) {

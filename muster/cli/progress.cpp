@@ -11,7 +11,9 @@ namespace muster::cli {
 Progress::Progress(std::string label, std::uint64_t total, std::string unit)
     : label_(std::move(label)), total_(total), unit_(std::move(unit)) {}
 
-Progress::~Progress() { log::progress(""); }
+Progress::~Progress() { clear(); }
+
+void Progress::clear() { log::progress(""); }
 
 double Progress::seconds() const {
   return std::chrono::duration<double>(Clock::now() - start_).count();

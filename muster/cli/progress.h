@@ -17,6 +17,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void update(std::uint64_t done);
+  /// Takes the line off the terminal, for a result to be printed in its place.
+  void clear();
   double seconds() const;
 
  private:

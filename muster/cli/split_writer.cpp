@@ -46,6 +46,7 @@ void OutputFile::append(std::string_view record) {
 
 void OutputFile::close() {
   writer_.close();
+  progress_.clear();
   fmt::print("  {} records, {}, {:.1f} s\n", writer_.records(),
              human_bytes(static_cast<double>(writer_.bytes())), progress_.seconds());
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/log.h"
 #include "muster/cli/records_write.h"
 #include "muster/cli/split_writer.h"
 #include "muster/records/csv.h"
@@ -25,6 +26,7 @@ struct WriteCsvOptions {
   std::vector<std::string> ignored;
   std::vector<std::string> packs;
   double scale = 1.0;
+  std::uint64_t memory_mib = 4096;
   char delimiter = ',';
   OutputOptions output;
   SplitOptions split;
@@ -65,7 +67,8 @@ Kind widened(Kind kind, std::string_view text) {
 class Table {
  public:
   explicit Table(const WriteCsvOptions& options)
-      : csv_{.delimiter = options.delimiter, .strip_blanks = true} {
+      : csv_{.delimiter = options.delimiter, .strip_blanks = true},
+        bytes_left_(options.memory_mib << 20) {
     files_ = expand_files(options.inputs);
     names_ = options.names;
     for (std::size_t file = 0; file < files_.size(); ++file) read(file, options.header);
@@ -91,6 +94,10 @@ class Table {
     }
   }
 
+  bool is_first_of_file(std::uint64_t i) const {
+    return i == 0 || rows_[i].file != rows_[i - 1].file;
+  }
+
   std::string where(std::uint64_t i) const {
     return open_csv(files_[rows_[i].file])->where(rows_[i].number);
   }
@@ -103,8 +110,18 @@ class Table {
     for (std::uint64_t number = source->position(); source->next(record);
          number = source->position()) {
       if (names_.empty()) name_columns(split_csv_row(record.bytes, csv_).size());
+      take_memory(record.bytes.size() + sizeof(CsvRow));
       rows_.push_back({record, file, number});
     }
+  }
+
+  // A small compressed file can hold very many rows.
+  void take_memory(std::uint64_t bytes) {
+    if (bytes > bytes_left_) {
+      throw ResourceExhausted("{} rows fill the memory that they may take; raise --memory-mib",
+                              rows_.size());
+    }
+    bytes_left_ -= bytes;
   }
 
   // Every file's own header must name the same columns.
@@ -124,6 +141,7 @@ class Table {
   std::vector<Path> files_;
   std::vector<std::string> names_;
   std::vector<CsvRow> rows_;
+  std::uint64_t bytes_left_;
 };
 
 std::size_t column_index(const Table& table, const std::string& name, std::string_view flag) {
@@ -162,12 +180,7 @@ class CsvRecordWriter {
       packs_.push_back(parse_pack(table, text));
       for (std::size_t c = packs_.back().first; c <= packs_.back().last; ++c) single_[c] = false;
     }
-    Progress progress("looking at the columns", table.size(), "rows");
-    for (std::uint64_t i = 0; i < table.size(); ++i) {
-      const auto fields = table.fields(i);
-      for (std::size_t c = 0; c < fields.size(); ++c) kinds_[c] = widened(kinds_[c], fields[c]);
-      progress.update(i);
-    }
+    look_at_columns(options.header);
   }
 
   void describe() const {
@@ -191,6 +204,43 @@ class CsvRecordWriter {
   }
 
  private:
+  void look_at_columns(bool header) {
+    // What the columns would be without the first row of each file.
+    std::vector<Kind> below(kinds_);
+    std::vector<bool> has_values(kinds_.size(), false);
+    {
+      Progress progress("looking at the columns", table_.size(), "rows");
+      for (std::uint64_t i = 0; i < table_.size(); ++i) {
+        const auto fields = table_.fields(i);
+        for (std::size_t c = 0; c < fields.size(); ++c) {
+          kinds_[c] = widened(kinds_[c], fields[c]);
+          if (table_.is_first_of_file(i) || fields[c].empty()) continue;
+          below[c] = widened(below[c], fields[c]);
+          has_values[c] = true;
+        }
+        progress.update(i);
+      }
+    }
+    for (std::size_t c = 0; c < below.size(); ++c) {
+      if (!has_values[c]) below[c] = Kind::kBytes;
+    }
+    if (!header) warn_of_header(below);
+  }
+
+  // Words over numbers alone are most likely names: with them every such column becomes bytes.
+  void warn_of_header(const std::vector<Kind>& below) const {
+    const auto first = table_.fields(0);
+    for (std::size_t c = 0; c < kinds_.size(); ++c) {
+      const bool is_name = kinds_[c] == Kind::kBytes && below[c] != Kind::kBytes;
+      if (!is_name || widened(Kind::kInt64, first[c]) != Kind::kBytes) continue;
+      log::warning(
+          "{} looks like a header: '{}' stands over numbers, so {} is written as bytes, and the "
+          "line as a row; give --header if it names the columns",
+          table_.where(0), first[c], table_.names()[c]);
+      return;
+    }
+  }
+
   // A blank number is a missing feature, which a parse spec gives its default.
   void add(ExampleBuilder& builder, std::size_t column, const std::string& text) const {
     const std::string& name = table_.names()[column];
@@ -252,6 +302,11 @@ void add_write_csv(CLI::App& command) {
       "NAME=FIRST..LAST: these columns make one feature of floats, as pixels do an image");
   command.add_option("--scale", options->scale, "Divide packed values by this, such as 255")
       ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      .add_option("--memory-mib", options->memory_mib,
+                  "All rows are held in memory; at most this many MiB of them")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40))
       ->capture_default_str();
   command.add_option("--delimiter", options->delimiter, "Between fields")->capture_default_str();
   add_output_flags(command, options->output);
