@@ -28,6 +28,7 @@ struct ExportOnnxOptions {
   std::string signature = std::string(graph::kDefaultSignature);
   std::vector<std::string> outputs;
   bool reshaped_inputs = false;
+  bool float_inputs = false;
   std::string output;
 };
 
@@ -36,6 +37,7 @@ struct Source {
   graph::MetaGraph meta{};
   std::optional<CheckpointPin> pin{};
   std::optional<BundleReader> bundle{};
+  Path assets_dir{};
 };
 
 Source open_saved_model(const Path& given) {
@@ -46,6 +48,7 @@ Source open_saved_model(const Path& given) {
   Source source;
   const auto model = graph::read_saved_model(dir);
   source.meta = graph::find_meta_graph(model, {std::string(graph::kServeTag)});
+  source.assets_dir = dir / "assets";
   const Path prefix = graph::variables_prefix(dir);
   if (file_exists(prefix.string() + ".index")) source.bundle.emplace(prefix);
   return source;
@@ -54,6 +57,7 @@ Source open_saved_model(const Path& given) {
 Source open_model_dir(const Path& dir, const Path& checkpoint) {
   Source source;
   source.meta = graph::read_inference_graph(dir);
+  source.assets_dir = graph::inference_assets_dir(dir);
   const Path prefix = resolve_checkpoint(checkpoint.empty() ? dir : checkpoint);
   source.pin.emplace(prefix);
   source.bundle.emplace(prefix);
@@ -85,17 +89,22 @@ void log_difference(const graph::SignatureDef& whole, const graph::FrozenGraph& 
   std::vector<std::string> columns;
   for (const auto& [key, tensor] : frozen.columns) columns.push_back(key);
   if (!columns.empty()) {
-    log::info("feature columns stay outside: the inputs are what they give: {}",
+    log::info("feature columns stay outside, and these inputs are what they give: {}",
               fmt::join(columns, ", "));
   }
 }
 
-graph::FrozenGraph frozen_graph(const ExportOnnxOptions& options) {
+// `lookups`: whether the format has tables of words.
+graph::FrozenGraph frozen_graph(const ExportOnnxOptions& options, bool lookups) {
   const Source source = open_source(options);
   const auto& signature = graph::find_signature(source.meta, options.signature);
-  auto frozen = graph::freeze(
-      source.meta, signature, source.bundle ? &*source.bundle : nullptr,
-      {.outputs = options.outputs, .numeric = true, .reshaped_inputs = options.reshaped_inputs});
+  auto frozen = graph::freeze(source.meta, signature, source.bundle ? &*source.bundle : nullptr,
+                              {.outputs = options.outputs,
+                               .numeric = true,
+                               .lookups = lookups,
+                               .assets_dir = source.assets_dir,
+                               .reshaped_inputs = options.reshaped_inputs,
+                               .float_inputs = options.float_inputs});
   log_difference(signature, frozen, options);
   return frozen;
 }
@@ -106,13 +115,13 @@ void write(const ExportOnnxOptions& options, const std::string& bytes) {
 }
 
 void export_onnx(const ExportOnnxOptions& options) {
-  onnx::Model model = onnx::convert(frozen_graph(options));
+  onnx::Model model = onnx::convert(frozen_graph(options, /*lookups=*/true));
   model.metadata.emplace("signature", options.signature);
   write(options, onnx::encode_model(model));
 }
 
 void export_graph_def(const ExportOnnxOptions& options) {
-  write(options, graph::encode_graph(frozen_graph(options).graph));
+  write(options, graph::encode_graph(frozen_graph(options, /*lookups=*/false).graph));
 }
 
 void add_flags(CLI::App& command, ExportOnnxOptions& options, const char* output) {
@@ -129,6 +138,8 @@ void add_flags(CLI::App& command, ExportOnnxOptions& options, const char* output
       .add_option("--outputs", options.outputs,
                   "The outputs to keep, separated by commas (all that are numbers)")
       ->delimiter(',');
+  command.add_flag("--float-inputs,--float_inputs", options.float_inputs,
+                   "Take inputs that the model only casts to float as float: OpenCV has no bytes");
   command.add_option("--output", options.output, output)->required();
 }
 

@@ -10,6 +10,7 @@
 #include "muster/graph/check.h"
 #include "muster/graph/inline_functions.h"
 #include "muster/graph/join.h"
+#include "muster/graph/lookup_tables_internal.h"
 #include "muster/graph/numeric_part_internal.h"
 #include "muster/graph/simplify_internal.h"
 
@@ -81,6 +82,8 @@ class Freezer {
     out_.graph.functions = from_.graph.functions;
     out_.signature = from_.signature;
     out_.columns = from_.columns;
+    out_.features = from_.features;
+    out_.tables = from_.tables;
     const auto needed = find_needed();
     for (const std::size_t index : topological_order(from_.graph.nodes)) {
       const NodeDef& node = from_.graph.nodes[index];
@@ -275,7 +278,10 @@ FrozenGraph freeze(const MetaGraph& model, const SignatureDef& whole, const Bund
   const SignatureDef& signature = meta.signatures.begin()->second;
   FrozenGraph part{.graph = {}, .signature = chosen(signature, options)};
   if (options.numeric) {
-    part = numeric_part(meta.graph, part.signature);
+    std::map<std::string, LookupTable, std::less<>> tables;
+    if (options.lookups) tables = lookup_tables(meta, options.assets_dir);
+    part = numeric_part(meta.graph, part.signature, options.lookups ? &tables : nullptr);
+    part.tables = std::move(tables);
   } else {
     part.graph = meta.graph;
   }

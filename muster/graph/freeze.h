@@ -12,6 +12,12 @@ class BundleReader;
 
 namespace muster::graph {
 
+/// What a table of the graph holds: as many values as keys.
+struct LookupTable {
+  TensorValue keys{};
+  TensorValue values{};
+};
+
 /// One signature and the graph that computes it, with nothing else in it.
 struct FrozenGraph {
   /// Every node comes after its inputs.
@@ -21,6 +27,11 @@ struct FrozenGraph {
   /// The inputs at which feature columns were cut off, each with the tensor that it is in the whole
   /// graph: "SparseCross:1".
   std::map<std::string, std::string, std::less<>> columns{};
+  /// The inputs that are features as a parser gives them, under the features' names, each with the
+  /// tensor that it is in the whole graph.
+  std::map<std::string, std::string, std::less<>> features{};
+  /// With FreezeOptions::lookups: the tables that nodes LookupTableFindV2 read, by their nodes.
+  std::map<std::string, LookupTable, std::less<>> tables{};
 };
 
 struct FreezeOptions {
@@ -28,8 +39,14 @@ struct FreezeOptions {
   std::vector<std::string> outputs{};
   /// Numbers only: strings stay outside. Outputs that are strings are left out, and what makes
   /// numbers of strings (parsing, lookup tables, hashing, bucketing: feature columns) is cut off
-  /// where it ends: the tensors that come out of it become the inputs, under their nodes' names.
+  /// where it ends: the tensors that come out of it become the inputs, under their nodes' names. A
+  /// feature of numbers that a parser gives becomes an input under its name.
   bool numeric = false;
+  /// With `numeric`: words that are looked up and numbers that are put into buckets stay inside, so
+  /// that inputs may be strings; what hashes and crosses give is still cut off. Tables have the
+  /// entries that constants of the graph, or files in `assets_dir`, have.
+  bool lookups = false;
+  Path assets_dir{};
   /// An input that is only reshaped to constant sizes (of which the first may be open) is handed in
   /// with them: OpenCV's reader of these graphs wants images, not rows of pixels.
   bool reshaped_inputs = false;

@@ -305,10 +305,10 @@ TEST(Freeze, CutsFeatureColumnsOffWhereTheyEnd) {
   const auto& inputs = frozen.signature.inputs;
   std::vector<std::string> names;
   for (const auto& each : inputs) names.push_back(each.first);
-  EXPECT_THAT(names, ElementsAre("concat", "hash", "height", "numbers", "rows"));
+  EXPECT_THAT(names, ElementsAre("hash", "height", "numbers", "rows", "wide"));
   EXPECT_EQ(frozen.columns.at("hash"), "hash:0");
   EXPECT_FALSE(frozen.columns.contains("height"));
-  EXPECT_EQ(inputs.at("concat").shape, (Shape{-1, 3}));
+  EXPECT_EQ(inputs.at("wide").shape, (Shape{-1, 1}));
   EXPECT_EQ(inputs.at("hash").dtype, i64);
   EXPECT_EQ(inputs.at("hash").shape, (Shape{-1}));
   EXPECT_EQ(inputs.at("rows").dtype, i32);
@@ -320,6 +320,37 @@ TEST(Freeze, CutsFeatureColumnsOffWhereTheyEnd) {
               AllOf(HasSubstr("sum = SparseSegmentSumWithNumSegments(table, hash, numbers, rows)"),
                     HasSubstr("product = MatMul(concat, kernel)"), Not(HasSubstr("Bucketize")),
                     Not(HasSubstr("word"))));
+  // Where words may be inputs, only the hash is outside.
+  const auto with_words = freeze(meta, predict, &bundle, {.numeric = true, .lookups = true});
+  names.clear();
+  for (const auto& each : with_words.signature.inputs) names.push_back(each.first);
+  EXPECT_THAT(names, ElementsAre("age", "hash", "height", "word"));
+}
+
+TEST(Freeze, KeepsTheTableOfAVocabularyFile) {
+  const TempDir dir;
+  testing::write_bytes(dir / "words.txt", "b\na\nunread\n");
+  const auto i64 = DataType::kInt64;
+  MetaGraph meta{.tags = {"serve"}};
+  meta.graph.nodes = {
+      placeholder_node("word", DataType::kString, {-1}),
+      constant_node("path", TensorValue::string_scalar("words.txt")),
+      constant_node("missing", TensorValue::scalar(std::int64_t{-1})),
+      node("table", "HashTableV2", {}, {{"key_dtype", DataType::kString}, {"value_dtype", i64}}),
+      node("fill", "InitializeTableFromTextFileV2", {"table", "path"},
+           {{"key_index", -2}, {"value_index", -1}, {"vocab_size", 2}}),
+      node("id", "LookupTableFindV2", {"table", "word", "missing"},
+           {{"Tin", DataType::kString}, {"Tout", i64}})};
+  meta.assets = {{.tensor = {.name = "path:0"}, .filename = "words.txt"}};
+  const SignatureDef predict{.inputs = {{"word", tensor("word:0", DataType::kString, {-1})}},
+                             .outputs = {{"id", tensor("id:0", i64, {-1})}}};
+  const auto frozen =
+      freeze(meta, predict, nullptr, {.numeric = true, .lookups = true, .assets_dir = dir.path()});
+  EXPECT_THAT(outline(frozen.graph), HasSubstr("id = LookupTableFindV2(table, word, missing)"));
+  EXPECT_THAT(frozen.tables.at("table").keys.strings, ElementsAre("b", "a"));
+  EXPECT_THAT(frozen.tables.at("table").values.values<std::int64_t>(), ElementsAre(0, 1));
+  // Without the file it is what comes in, and there is nothing left.
+  EXPECT_THROW(freeze(meta, predict, nullptr, {.numeric = true, .lookups = true}), InvalidArgument);
 }
 
 }  // namespace

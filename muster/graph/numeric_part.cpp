@@ -13,7 +13,8 @@ namespace muster::graph {
 namespace {
 
 // Operations of feature columns and parsers whose types do not show it.
-constexpr std::array<std::string_view, 17> kColumnOps{"Bucketize",
+constexpr std::array<std::string_view, 18> kColumnOps{"AsString",
+                                                      "Bucketize",
                                                       "DecodeCSV",
                                                       "HashTableV2",
                                                       "LookupTableFindV2",
@@ -44,10 +45,27 @@ bool has_strings(const NodeDef& node) {
   });
 }
 
-bool is_column_op(const NodeDef& node) {
-  return has_strings(node) ||
-         std::find(kColumnOps.begin(), kColumnOps.end(), node.op) != kColumnOps.end();
+template <std::size_t kSize>
+bool contains(const std::array<std::string_view, kSize>& ops, std::string_view op) {
+  return std::find(ops.begin(), ops.end(), op) != ops.end();
 }
+
+bool is_column_op(const NodeDef& node) {
+  return has_strings(node) || contains(kColumnOps, node.op);
+}
+
+// Those that may stay where words are looked up: what passes words on, and what they become.
+constexpr std::array<std::string_view, 13> kLookupOps{
+    "Bucketize", "Const",    "Equal",   "ExpandDims", "GatherNd", "GatherV2", "HashTableV2",
+    "Identity",  "NotEqual", "Reshape", "Shape",      "Squeeze",  "Where"};
+
+bool is_parser(const NodeDef& node) {
+  return node.op == "DecodeCSV" || node.op == "ParseExample" || node.op == "ParseExampleV2";
+}
+
+// What may stand between a parser and the feature that it gives.
+constexpr std::array<std::string_view, 4> kCleaningOps{"Equal", "Select", "SelectV2",
+                                                       "StringStrip"};
 
 /// What is known of a node with everything before it.
 struct Origin {
@@ -58,8 +76,10 @@ struct Origin {
 
 class NumericPart {
  public:
-  NumericPart(const GraphDef& graph, const SignatureDef& signature)
-      : whole_(graph), shapes_(graph) {
+  using Tables = std::map<std::string, LookupTable, std::less<>>;
+
+  NumericPart(const GraphDef& graph, const SignatureDef& signature, const Tables* tables)
+      : whole_(graph), shapes_(graph), tables_(tables) {
     out_.signature.method_name = signature.method_name;
     for (const auto& [key, info] : signature.inputs) {
       if (info.sparse) continue;
@@ -69,6 +89,7 @@ class NumericPart {
       const NodeDef& node = graph.nodes[index];
       nodes_.emplace(node.name, &node);
       places_.emplace(node.name, places_.size());
+      note_parsed(node);
       origins_.emplace(node.name, origin_of(node));
     }
     for (const auto& [key, info] : signature.outputs) add_output(key, info);
@@ -85,9 +106,11 @@ class NumericPart {
   // All that is before it is known.
   Origin origin_of(const NodeDef& node) const {
     const auto input = inputs_.find(node.name);
-    if (input != inputs_.end())
-      return {.columns = input->second.second->dtype == DataType::kString};
-    Origin origin{.columns = is_column_op(node), .variables = is_variable(node)};
+    if (input != inputs_.end()) {
+      const bool words = input->second.second->dtype == DataType::kString;
+      return {.columns = words && tables_ == nullptr};
+    }
+    Origin origin{.columns = !stays(node) && is_column_op(node), .variables = is_variable(node)};
     for (const auto& each : node.inputs) {
       const InputRef from = parse_input(each);
       if (from.control) continue;
@@ -98,9 +121,40 @@ class NumericPart {
     return origin;
   }
 
+  // Whether it is an operation of columns that may be inside.
+  bool stays(const NodeDef& node) const {
+    if (tables_ == nullptr) return false;
+    if (node.op == "LookupTableFindV2") {
+      return !node.inputs.empty() && tables_->contains(parse_input(node.inputs[0]).node);
+    }
+    return contains(kLookupOps, node.op);
+  }
+
+  // A feature that a parser gives is an Identity under the feature's name.
+  void note_parsed(const NodeDef& node) {
+    const bool behind = std::any_of(node.inputs.begin(), node.inputs.end(), [&](const auto& input) {
+      return parsed_.contains(parse_input(input).node);
+    });
+    if (is_parser(node) || (behind && contains(kCleaningOps, node.op))) parsed_.insert(node.name);
+    if (!behind || node.op != "Identity" || inputs_.contains(node.name)) return;
+    const TensorInfo& info =
+        features_
+            .emplace(node.name, TensorInfo{.name = node.name + ":0",
+                                           .sparse = {},
+                                           .dtype = attr<DataType>(node, "T"),
+                                           .shape = shapes_.shape_of(node.name, 0)})
+            .first->second;
+    inputs_.emplace(node.name, std::pair(node.name, &info));
+  }
+
   bool is_cut(std::string_view node) const {
     const auto& origin = origins_.find(node)->second;
-    return origin.columns && !origin.variables;
+    return origin.columns && !origin.variables && !joins_columns(*nodes_.find(node)->second);
+  }
+
+  // What columns give side by side: each is an input of its own.
+  static bool joins_columns(const NodeDef& node) {
+    return node.op == "ConcatV2" && attr_or(node, "T", DataType::kInvalid) == DataType::kFloat;
   }
 
   void add_output(const std::string& key, const TensorInfo& info) {
@@ -122,7 +176,9 @@ class NumericPart {
       if (!seen_.insert(name).second) continue;
       NodeDef node = *nodes_.find(name)->second;
       if (const auto input = inputs_.find(name); input != inputs_.end()) {
-        out_.signature.inputs.emplace(input->second.first, *input->second.second);
+        const auto& [key, info] = input->second;
+        out_.signature.inputs.emplace(key, *info);
+        if (features_.contains(name)) out_.features.emplace(key, info->name);
         node.inputs.clear();
       }
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -159,6 +215,7 @@ class NumericPart {
 
   const GraphDef& whole_;
   const ShapeInference shapes_;
+  const Tables* tables_;
   FrozenGraph out_;
   std::map<std::string, const NodeDef*, std::less<>> nodes_;
   std::map<std::string, Origin, std::less<>> origins_;
@@ -166,6 +223,9 @@ class NumericPart {
   std::map<std::string, std::size_t, std::less<>> places_;
   std::multimap<std::size_t, NodeDef> kept_;
   std::map<std::string, std::pair<std::string, const TensorInfo*>, std::less<>> inputs_;
+  // Parsers with what cleans their values, and the features that they give.
+  std::set<std::string, std::less<>> parsed_;
+  std::map<std::string, TensorInfo, std::less<>> features_;
   std::set<std::string, std::less<>> seen_;
   std::set<std::string, std::less<>> cuts_;
 };
@@ -240,8 +300,9 @@ bool is_variable(const NodeDef& node) {
   return node.op == "VarHandleOp" || node.op == "VariableV2" || node.op == "Variable";
 }
 
-FrozenGraph numeric_part(const GraphDef& graph, const SignatureDef& signature) {
-  return NumericPart(graph, signature).take();
+FrozenGraph numeric_part(const GraphDef& graph, const SignatureDef& signature,
+                         const std::map<std::string, LookupTable, std::less<>>* tables) {
+  return NumericPart(graph, signature, tables).take();
 }
 
 }  // namespace muster::graph

@@ -20,7 +20,14 @@ std::string canonical(std::string_view input) {
   return from.index == 0 ? std::string(from.node) : fmt::format("{}:{}", from.node, from.index);
 }
 
-std::vector<Dimension> dimensions(const std::string& key, const graph::Shape& shape) {
+// Features of any length: as many as all examples have together.
+bool is_sparse(std::string_view key) {
+  return key.ends_with("/indices") || key.ends_with("/values");
+}
+
+// `rows`: whether the first axis has a row for each example, also if it is the only one.
+std::vector<Dimension> dimensions(const std::string& key, const graph::Shape& shape,
+                                  bool rows = false) {
   if (shape.unknown_rank) {
     throw InvalidArgument("'{}' has no known rank, which an ONNX model must tell", key);
   }
@@ -28,7 +35,7 @@ std::vector<Dimension> dimensions(const std::string& key, const graph::Shape& sh
   for (std::size_t i = 0; i < shape.dims.size(); ++i) {
     if (shape.dims[i] >= 0) {
       sizes.emplace_back(shape.dims[i]);
-    } else if (i == 0 && shape.dims.size() > 1) {
+    } else if (i == 0 && !is_sparse(key) && (rows || shape.dims.size() > 1)) {
       sizes.emplace_back("batch");
     } else {
       sizes.emplace_back(fmt::format("{}_{}", key, i));
@@ -116,7 +123,9 @@ Conversion::Conversion(const graph::FrozenGraph& from) : from_(from) {
 void Conversion::add_inputs() {
   for (const auto& [key, info] : from_.signature.inputs) {
     model_.inputs.push_back(
-        {.name = key, .type = info.dtype, .shape = dimensions(key, info.shape)});
+        {.name = key,
+         .type = info.dtype,
+         .shape = dimensions(key, info.shape, /*rows=*/!from_.columns.contains(key))});
     hold(canonical(info.name),
          {.type = info.dtype, .rank = info.shape.dims.size(), .forms = {{Order{}, key}}});
   }
@@ -140,6 +149,7 @@ std::vector<std::string> Conversion::add_several(std::string_view name, std::str
     producers_.emplace(node.outputs.back(), model_.nodes.size());
   }
   node.name = node.outputs.at(0);
+  if (op == "LabelEncoder") node.domain = kWordsDomain;
   model_.nodes.push_back(std::move(node));
   return model_.nodes.back().outputs;
 }
@@ -183,6 +193,14 @@ void Conversion::hold_constant(const std::string& tensor, TensorValue value) {
 const Held& Conversion::held(const std::string& tensor) const {
   const auto found = held_.find(tensor);
   if (found == held_.end()) throw InvalidArgument("the graph lacks the tensor '{}'", tensor);
+  return found->second;
+}
+
+const graph::LookupTable& Conversion::table(const std::string& node) const {
+  const auto found = from_.tables.find(node);
+  if (found == from_.tables.end()) {
+    throw Unimplemented("the entries of the table '{}' are not known", node);
+  }
   return found->second;
 }
 

@@ -73,6 +73,8 @@ class Conversion {
   /// Says that the tensor is this constant, of which nothing is written before somebody asks.
   void hold_constant(const std::string& tensor, graph::TensorValue value);
   const Held& held(const std::string& tensor) const;
+  /// What the table of this node holds. Throws Unimplemented where that is not known.
+  const graph::LookupTable& table(const std::string& node) const;
   /// A value that holds the tensor in this order.
   std::string get(const std::string& tensor, const Order& order = {});
   /// A value that holds an int32 or int64 tensor as int64.
@@ -181,5 +183,9 @@ std::span<const OpConversion> image_conversions();
 std::span<const OpConversion> reduction_conversions();
 std::span<const OpConversion> shape_conversions();
 std::span<const OpConversion> lookup_conversions();
+std::span<const OpConversion> column_conversions();
+
+/// Whether the call compares words; converts it if so. `equal`: Equal, else NotEqual.
+bool compares_words(Call& call, bool equal);
 
 }  // namespace muster::onnx

@@ -16,7 +16,8 @@ const std::map<std::string_view, OpConversion>& table() {
   static const auto made = [] {
     std::map<std::string_view, OpConversion> all;
     for (const auto part : {pointwise_conversions(), linear_conversions(), image_conversions(),
-                            reduction_conversions(), shape_conversions(), lookup_conversions()}) {
+                            reduction_conversions(), shape_conversions(), lookup_conversions(),
+                            column_conversions()}) {
       for (const auto& entry : part) all.emplace(entry.op, entry);
     }
     return all;

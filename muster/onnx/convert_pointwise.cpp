@@ -123,6 +123,7 @@ void comparison(Call& call) {
 }
 
 void not_equal(Call& call) {
+  if (compares_words(call, /*equal=*/false)) return;
   const Binary x(call);
   call.give(call.last("Not", {call.add("Equal", {x.a, x.b})}), DataType::kBool, x.rank, x.order);
 }
@@ -339,6 +340,10 @@ constexpr char kAbs[] = "Abs", kAdd[] = "Add", kAnd[] = "And", kCeil[] = "Ceil",
                kSoftmax[] = "Softmax", kSoftplus[] = "Softplus", kSoftsign[] = "Softsign",
                kSqrt[] = "Sqrt", kSub[] = "Sub", kTanh[] = "Tanh", kXor[] = "Xor";
 
+void equal(Call& call) {
+  if (!compares_words(call, /*equal=*/true)) comparison<kEqual>(call);
+}
+
 constexpr std::array kPointwiseConversions{
     OpConversion{"Abs", "Abs", unary<kAbs>},
     OpConversion{"Add", "Add", binary<kAdd>},
@@ -351,7 +356,7 @@ constexpr std::array kPointwiseConversions{
     OpConversion{"Div", "Div", divide},
     OpConversion{"DivNoNan", "Equal, Where, Div", divide_no_nan},
     OpConversion{"Elu", "Elu", unary<kElu>},
-    OpConversion{"Equal", "Equal", comparison<kEqual>},
+    OpConversion{"Equal", "Equal, of words LabelEncoder", equal},
     OpConversion{"Erf", "Erf", unary<kErf>},
     OpConversion{"Exp", "Exp", unary<kExp>},
     OpConversion{"Expm1", "Exp, Sub", expm1},
@@ -378,7 +383,7 @@ constexpr std::array kPointwiseConversions{
     OpConversion{"Minimum", "Min", binary<kMin>},
     OpConversion{"Mul", "Mul", binary<kMul>},
     OpConversion{"Neg", "Neg", unary<kNeg>},
-    OpConversion{"NotEqual", "Equal, Not", not_equal},
+    OpConversion{"NotEqual", "Equal, Not, of words LabelEncoder", not_equal},
     OpConversion{"OnesLike", "Shape, Expand", filled_like<1>},
     OpConversion{"Pow", "Pow", binary<kPow>},
     OpConversion{"RealDiv", "Div", divide},

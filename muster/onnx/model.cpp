@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "muster/base/error.h"
@@ -25,15 +26,19 @@ void put_attribute(const std::string& name, const Attribute& value, AttributePro
   } else if (const auto* text = std::get_if<std::string>(&value)) {
     out.set_type(AttributeProto::STRING);
     out.set_s(*text);
-  } else {
+  } else if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&value)) {
     out.set_type(AttributeProto::INTS);
-    for (const auto each : std::get<std::vector<std::int64_t>>(value)) out.add_ints(each);
+    for (const auto each : *numbers) out.add_ints(each);
+  } else {
+    out.set_type(AttributeProto::STRINGS);
+    for (const auto& each : std::get<std::vector<std::string>>(value)) out.add_strings(each);
   }
 }
 
 void put_node(const Node& node, NodeProto& out) {
   out.set_name(node.name);
   out.set_op_type(node.op);
+  if (!node.domain.empty()) out.set_domain(node.domain);
   for (const auto& input : node.inputs) out.add_input(input);
   for (const auto& output : node.outputs) out.add_output(output);
   for (const auto& [name, value] : node.attributes) {
@@ -100,6 +105,9 @@ std::string text_of(const Attribute& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return fmt::format("\"{}\"", *text);
   if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
   if (const auto* real = std::get_if<float>(&value)) return fmt::format("{}", *real);
+  if (const auto* words = std::get_if<std::vector<std::string>>(&value)) {
+    return fmt::format("{}", *words);
+  }
   return fmt::format("{}", std::get<std::vector<std::int64_t>>(value));
 }
 
@@ -130,6 +138,8 @@ std::int32_t element_type(DataType type) {
       return 6;
     case DataType::kInt64:
       return 7;
+    case DataType::kString:
+      return 8;
     case DataType::kBool:
       return 9;
     case DataType::kHalf:
@@ -147,7 +157,7 @@ std::int32_t element_type(DataType type) {
     case DataType::kBfloat16:
       return 16;
     default:
-      throw Unimplemented("{} is no type of numbers in ONNX", graph::name_of(type));
+      throw Unimplemented("ONNX has no type {}", graph::name_of(type));
   }
 }
 
@@ -165,6 +175,12 @@ std::string encode_model(const Model& model) {
   auto& opset = *out.add_opset_import();
   opset.set_domain("");
   opset.set_version(kOpset);
+  if (std::any_of(model.nodes.begin(), model.nodes.end(),
+                  [](const Node& node) { return node.domain == kWordsDomain; })) {
+    auto& words = *out.add_opset_import();
+    words.set_domain(std::string(kWordsDomain));
+    words.set_version(kWordsOpset);
+  }
   for (const auto& [key, value] : model.metadata) {
     auto& entry = *out.add_metadata_props();
     entry.set_key(key);

@@ -16,9 +16,13 @@ namespace muster::onnx {
 /// The version of ONNX's operators that models here are written in, and of its file format.
 inline constexpr std::int64_t kOpset = 17;
 inline constexpr std::int64_t kIrVersion = 8;
+/// The operators for words, of which a model with feature columns has some, and their version.
+inline constexpr std::string_view kWordsDomain = "ai.onnx.ml";
+inline constexpr std::int64_t kWordsOpset = 2;
 
 /// The value of an attribute.
-using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>>;
+using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>,
+                               std::vector<std::string>>;
 /// Attributes in the order of their names.
 using Attributes = std::map<std::string, Attribute, std::less<>>;
 
@@ -29,6 +33,8 @@ struct Node {
   std::vector<std::string> inputs{};
   std::vector<std::string> outputs{};
   Attributes attributes{};
+  /// Empty for ONNX's own operators.
+  std::string domain{};
 };
 
 /// A size, or the name of one that callers choose: "batch".

@@ -231,6 +231,14 @@ def resize(attrs, x, roi, scales, sizes):
     return x
 
 
+def label_encoder(attrs, x):
+    """Of the domain ai.onnx.ml: what stands for each key, or the default."""
+    keys = attrs["keys_strings"] if "keys_strings" in attrs else attrs["keys_int64s"]
+    known = dict(zip(keys, attrs["values_int64s"]))
+    found = [known.get(each, attrs["default_int64"]) for each in x.ravel().tolist()]
+    return np.array(found, np.int64).reshape(x.shape)
+
+
 # Those with more than one result.
 SEVERAL = {"TopK"}
 
@@ -252,6 +260,7 @@ OPERATORS = {
     "Gather": lambda attrs, x, i: np.take(x, i, axis=attrs.get("axis", 0)),
     "GatherND": lambda attrs, x, i: x[tuple(np.moveaxis(i, -1, 0))],
     "Greater": plain(np.greater), "GreaterOrEqual": plain(np.greater_equal), "Identity": plain(lambda x: x),
+    "LabelEncoder": label_encoder, "NonZero": plain(lambda x: np.array(np.nonzero(x), np.int64)),
     "IsInf": plain(np.isinf), "IsNaN": plain(np.isnan), "Mod": plain(np.mod), "Resize": resize, "Sin": plain(np.sin),
     "TopK": top_k, "Xor": plain(np.logical_xor),
     "LeakyRelu": lambda attrs, x: np.where(x > 0, x, np.float32(attrs.get("alpha", 0.01)) * x),
@@ -272,8 +281,13 @@ OPERATORS = {
 }
 
 
-def element_type(value_info):
-    return TYPES[value_info.type.tensor_type.elem_type]
+STRING = 8
+
+
+def has_type(value, value_info):
+    """Words are numpy's bytes."""
+    number = value_info.type.tensor_type.elem_type
+    return value.dtype.kind == "S" if number == STRING else value.dtype == TYPES[number]
 
 
 def run(model, inputs):
@@ -281,7 +295,7 @@ def run(model, inputs):
     values = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
     for each in model.graph.input:
         given = inputs[each.name]
-        assert given.dtype == element_type(each), f"{each.name} is {given.dtype}"
+        assert has_type(given, each), f"{each.name} is {given.dtype}"
         values[each.name] = given
     for node in model.graph.node:
         arguments = [values[name] if name else None for name in node.input]
@@ -298,6 +312,6 @@ def run(model, inputs):
     outputs = {}
     for each in model.graph.output:
         value = values[each.name]
-        assert value.dtype == element_type(each), f"{each.name} comes out as {value.dtype}"
+        assert has_type(value, each), f"{each.name} comes out as {value.dtype}"
         outputs[each.name] = value
     return outputs
