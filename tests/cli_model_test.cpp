@@ -10,7 +10,6 @@
 namespace muster {
 namespace {
 
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::Outcome;
 using ::testing::StartsWith;
@@ -94,7 +93,10 @@ TEST(ModelShow, PrintsAllOfAModelOfTensorFlow) {
                  "        name: y3:0\n"
                  "  Method name is: tensorflow/serving/classify\n"
                  "\nsignature_def['classify_x_to_y']:\n"));
-  EXPECT_THAT(all.out, EndsWith("  Method name is: tensorflow/serving/predict\n"));
+  EXPECT_THAT(
+      all.out,
+      HasSubstr("  Method name is: tensorflow/serving/predict\n"
+                "The MetaGraph with tag set ['serve'] contains the following ops: {'Add', "));
 }
 
 // TensorFlow 2 has a signature for what is run after loading; its name has no type and no shape.
@@ -124,7 +126,13 @@ TEST(ModelShow, PrintsModelsOfTensorFlow2AsItsToolDoes) {
             "        dtype: DT_INT64\n"
             "        shape: unknown_rank\n"
             "        name: StatefulPartitionedCall_1:0\n"
-            "  Method name is: tensorflow/serving/predict\n");
+            "  Method name is: tensorflow/serving/predict\n"
+            "The MetaGraph with tag set ['serve'] contains the following ops: {'AssignVariableOp', "
+            "'Const', 'HashTableV2', 'Identity', 'InitializeTableFromTextFileV2', "
+            "'LookupTableFindV2', 'MergeV2Checkpoints', 'NoOp', 'Pack', 'Placeholder', "
+            "'ReadVariableOp', 'RestoreV2', 'SaveV2', 'Select', 'ShardedFilename', "
+            "'StatefulPartitionedCall', 'StaticRegexFullMatch', 'StringJoin', 'VarHandleOp', "
+            "'VarIsInitializedOp'}\n");
   EXPECT_EQ(show({"--dir", data / "tensorflow/vars_and_arithmetic", "--tag_set", "serve",
                   "--signature_def", "serving_default"})
                 .out,
@@ -143,6 +151,59 @@ TEST(ModelShow, PrintsModelsOfTensorFlow2AsItsToolDoes) {
             "      shape: ()\n"
             "      name: StatefulPartitionedCall:0\n"
             "Method name is: tensorflow/serving/predict\n");
+}
+
+/// A graph that reads a file inside of a function that a function calls.
+void write_reading_model(const Path& dir) {
+  graph::MetaGraph meta{.tags = {"serve"}};
+  const auto call = [](const char* name, const char* function) {
+    return graph::NodeDef{.name = name,
+                          .op = "PartitionedCall",
+                          .attrs = {{"f", graph::FunctionRef{.name = function}}}};
+  };
+  const auto function = [](const char* name, std::vector<graph::NodeDef> nodes) {
+    graph::FunctionDef made;
+    made.signature.name = name;
+    made.nodes = std::move(nodes);
+    return made;
+  };
+  meta.graph.nodes = {call("outer_call", "outer"), {.name = "none", .op = "NoOp"}};
+  meta.graph.functions = {function("outer", {call("inner_call", "inner")}),
+                          function("inner", {{.name = "read", .op = "ReadFile"}}),
+                          function("never", {{.name = "write", .op = "WriteFile"}})};
+  meta.function_aliases = {{"outer", "serve_files"}};
+  graph::write_saved_model(dir, {.meta_graphs = {meta}});
+}
+
+TEST(ModelShow, ListsOperationsAlsoOfFunctions) {
+  const TempDir dir;
+  write_reading_model(dir / "1");
+  const std::string ops = "{'NoOp', 'PartitionedCall', 'ReadFile'}\n";
+  // The newest of numbered exports is shown.
+  EXPECT_EQ(show({"--dir", dir.path(), "--tag_set", "serve", "--list_ops"}).out,
+            "The given SavedModel MetaGraphDef contains SignatureDefs with the following keys:\n"
+            "The MetaGraph with tag set serve contains the following ops: " +
+                ops);
+  EXPECT_EQ(show({"--dir", dir.path(), "--all"}).out,
+            "\nMetaGraphDef with tag-set: 'serve' contains the following SignatureDefs:\n"
+            "The MetaGraph with tag set ['serve'] contains the following ops: " +
+                ops + "\nConcrete Functions:\n  Function Name: 'serve_files'\n");
+  EXPECT_EQ(show({"--dir", dir.path(), "--list_ops"}).status, 2);
+}
+
+TEST(ModelScan, NamesOperationsThatReachOutOfTheGraph) {
+  const TempDir dir;
+  write_reading_model(dir / "m");
+  const auto scan = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"model", "scan", "--dir", dir / "m"});
+    return testing::run_program(MUSTER_PROGRAM, words).out;
+  };
+  EXPECT_EQ(
+      scan({}),
+      "MetaGraph with tag set ['serve'] contains the following denylisted ops: {'ReadFile'}\n");
+  EXPECT_EQ(scan({"--tag_set", "serve", "--op_denylist", "PrintV2,WriteFile"}),
+            "MetaGraph with tag set ['serve'] does not contain the default denylisted ops: "
+            "{'PrintV2', 'WriteFile'}\n");
 }
 
 TEST(ModelShow, SaysWhatThereIsWhenAskedForSomethingElse) {

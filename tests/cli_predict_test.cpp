@@ -11,6 +11,7 @@
 #include "muster/testing/data_dir.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
 
 namespace muster {
 namespace {
@@ -26,6 +27,7 @@ using testing::Outcome;
 using testing::read_bytes;
 using ::testing::StartsWith;
 using testing::TempDir;
+using testing::Words;
 using testing::write_bytes;
 
 Outcome muster_run(const std::vector<std::string>& arguments) {
@@ -59,6 +61,7 @@ void write_model(const Path& dir) {
   add("both", {.inputs = {{"x", x}, {"text", text}}, .outputs = {{"copy", text}, {"x", x}}});
   add("uneven", {.inputs = {{"x", x}},
                  .outputs = {{"x", x}, {"three", info("three:0", DataType::kFloat, {3})}}});
+  add("constant", {.outputs = {{"three", info("three:0", DataType::kFloat, {3})}}});
   add("broken", {.inputs = {{"x", x}}, .outputs = {{"z", info("twin:0", DataType::kFloat, {-1})}}});
   add("unknown", {.inputs = {{"x", x}}, .outputs = {{"z", info("odd:0", DataType::kFloat, {-1})}}});
   graph::write_saved_model(dir, {.meta_graphs = {meta}});
@@ -260,6 +263,47 @@ TEST_F(ModelRun, TakesInputsOfEveryKind) {
   EXPECT_THAT(example.out, HasSubstr("P;"));
 }
 
+TEST_F(ModelRun, ALaterKindOfInputWins) {
+  const std::string twos("\0\0\0\x40\0\0\0\x40", 8);
+  write_bytes(folder_ / "x.npy",
+              encode_npy({.type = NpyType::kFloat, .shape = {1, 2}, .data = twos}));
+  const Outcome outcome =
+      run({"--input_exprs", "x=[[5, 6]]", "--inputs", "x=" + (folder_ / "x.npy").string()});
+  EXPECT_THAT(outcome.out, HasSubstr("Result for output key y:\n[[5. 6.]]\n")) << outcome.err;
+  EXPECT_THAT(run({"--input_exprs", "x=[[5, 6]];x=[[1, 2]]"}).err, HasSubstr("given twice"));
+}
+
+TEST_F(ModelRun, RunsASignatureWithoutInputs) {
+  EXPECT_EQ(run({"--signature_def", "constant"}).out, "Result for output key three:\n[1. 2. 3.]\n");
+}
+
+TEST_F(ModelRun, TakesTheNewestOfNumberedExports) {
+  const Outcome outcome =
+      muster_run({"model", "run", "--dir", folder_.path(), "--signature_def", "constant"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
+TEST_F(ModelRun, FindsAGraphWithoutTags) {
+  graph::SavedModel model = graph::read_saved_model(folder_ / "7");
+  model.meta_graphs[0].tags.clear();
+  graph::write_saved_model(folder_ / "8", model);
+  const auto status = [&](std::vector<std::string> words, const Path& dir) {
+    words.insert(words.end(), {dir, "--tag_set", ""});
+    const Outcome outcome = muster_run(words);
+    return outcome.status == 0 ? std::string() : outcome.err;
+  };
+  write_bytes(folder_ / "input", "[1, 2]\n");
+  const Words commands[] = {{"model", "run", "--signature_def", "constant", "--dir"},
+                            {"model", "show", "--dir"},
+                            {"model", "scan", "--dir"},
+                            {"predict", "--json-instances", folder_ / "input", "--model-dir"},
+                            {"export", "graphdef", "--output", folder_ / "x.pb", "--saved-model"}};
+  for (const Words& command : commands) {
+    EXPECT_EQ(status(command, folder_ / "8"), "") << command[1];
+    EXPECT_THAT(status(command, folder_ / "7"), HasSubstr("no graph has the tags ''"));
+  }
+}
+
 TEST_F(ModelRun, SaysWhatIsWrong) {
   EXPECT_THAT(run({"--input_exprs", "z=1"}).err,
               HasSubstr("\"z\" is not a valid input key. Please choose from \"x\""));
@@ -271,6 +315,7 @@ TEST_F(ModelRun, SaysWhatIsWrong) {
                         "\"<input_key>=<python expression>\""));
   EXPECT_EQ(run({"--input_exprs", "x"}).status, 2);
   EXPECT_EQ(run({}).status, 2);
+  EXPECT_THAT(run({}).err, HasSubstr("At least one of --inputs"));
   EXPECT_THAT(run({"--input_exprs", "x=[[1, 2]]", "--inputs", "x=/nowhere.npy"}).err,
               HasSubstr("/nowhere.npy"));
   EXPECT_THAT(run({"--signature_def", "text", "--input_examples", "text=[{'a': 1}]"}).err,

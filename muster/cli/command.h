@@ -30,5 +30,6 @@ void add_launch(CLI::App& command);
 void add_local(CLI::App& command);
 void add_completion(CLI::App& command);
 void add_man(CLI::App& command);
+void add_version(CLI::App& command);
 
 }  // namespace muster::cli

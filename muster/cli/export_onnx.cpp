@@ -10,6 +10,7 @@
 #include "muster/base/log.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/cli/export.h"
+#include "muster/cli/saved_model_argument.h"
 #include "muster/graph/export_folder.h"
 #include "muster/graph/freeze.h"
 #include "muster/graph/join.h"
@@ -23,6 +24,7 @@ namespace {
 
 struct ExportOnnxOptions {
   std::string saved_model;
+  std::string tag_set = "serve";
   std::string model_dir;
   std::string checkpoint;
   std::string signature = std::string(graph::kDefaultSignature);
@@ -40,14 +42,14 @@ struct Source {
   Path assets_dir{};
 };
 
-Source open_saved_model(const Path& given) {
+Source open_saved_model(const Path& given, const std::string& tag_set) {
   Path dir = given;
   if (!graph::is_saved_model(dir)) {
     if (const Path latest = graph::latest_export(dir); !latest.empty()) dir = latest;
   }
   Source source;
   const auto model = graph::read_saved_model(dir);
-  source.meta = graph::find_meta_graph(model, {std::string(graph::kServeTag)});
+  source.meta = graph::find_meta_graph(model, tags_of(tag_set));
   source.assets_dir = dir / "assets";
   const Path prefix = graph::variables_prefix(dir);
   if (file_exists(prefix.string() + ".index")) source.bundle.emplace(prefix);
@@ -71,7 +73,7 @@ Source open_source(const ExportOnnxOptions& options) {
   if (!options.checkpoint.empty() && options.model_dir.empty()) {
     throw UsageError("--checkpoint needs --model-dir: a SavedModel has its own variables");
   }
-  if (!options.saved_model.empty()) return open_saved_model(options.saved_model);
+  if (!options.saved_model.empty()) return open_saved_model(options.saved_model, options.tag_set);
   return open_model_dir(options.model_dir, options.checkpoint);
 }
 
@@ -132,6 +134,8 @@ void add_flags(CLI::App& command, ExportOnnxOptions& options, const char* output
                      "The folder of a training, with graph.pb and checkpoints");
   command.add_option("--checkpoint", options.checkpoint,
                      "With --model-dir: a prefix such as DIR/model.ckpt-400 (the latest)");
+  command.add_option("--tag_set,--tag-set,--tag", options.tag_set,
+                     "With --saved-model: the tags of the graph (serve); '' is none");
   command.add_option("--signature_def,--signature-def", options.signature,
                      "The signature to take (serving_default)");
   command

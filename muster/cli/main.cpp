@@ -1,12 +1,11 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "muster/cli/command.h"
 #include "muster/cli/program_arguments.h"
 #include "muster/cli/run_commands.h"
-#include "muster/cli/torch_program.h"
+#include "muster/cli/version.h"
 
 namespace muster::cli {
 namespace {
@@ -15,7 +14,7 @@ constexpr Command kCommands[] = {
     {"records", "write, show, verify, index and time TFRecord files", add_records},
     {"checkpoint", "show and hash checkpoints", add_checkpoint},
     {"events", "show what a run wrote for TensorBoard", add_events},
-    {"model", "show and run SavedModels", add_model},
+    {"model", "show, run and scan SavedModels", add_model},
     {"export", "write what a training made for other programs", add_export},
     {"predict", "answer instances with a SavedModel, as gcloud's local predict does", add_predict},
     {"cluster", "explain what the environment tells a task of its cluster", add_cluster},
@@ -23,23 +22,17 @@ constexpr Command kCommands[] = {
     {"local", "run a training program here, as gcloud's local train does", add_local},
     {"completion", "print what completes commands and flags in a shell", add_completion},
     {"man", "write the manual pages of all commands", add_man},
+    {"version", "print the versions of muster and what it stands on", add_version},
 };
-
-// libtorch's part of the answer comes from the program that links it.
-void print_version() {
-  fmt::print("muster {}\n", MUSTER_VERSION);
-  std::fflush(stdout);
-  if (!exec_torch_program({"version"})) fmt::print("libtorch: not part of this build\n");
-}
 
 void add_flags(CLI::App& app) {
   app.add_flag_callback(
       "--version",
       [] {
-        print_version();
+        fmt::print("{}\n", version_line());
         throw CLI::Success();
       },
-      "Print the versions of muster, libtorch and the BLAS");
+      "Print the version of muster; muster version --all has libtorch's too");
 }
 
 }  // namespace

@@ -6,5 +6,6 @@ namespace muster::cli {
 
 void add_model_show(CLI::App& command);
 void add_model_run(CLI::App& command);
+void add_model_scan(CLI::App& command);
 
 }  // namespace muster::cli

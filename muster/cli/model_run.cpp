@@ -5,7 +5,9 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "muster/cli/model_run_flags.h"
 #include "muster/cli/numpy_text.h"
 #include "muster/cli/python_literal.h"
+#include "muster/cli/saved_model_argument.h"
 #include "muster/cli/words.h"
 #include "muster/executor/executable_model.h"
 #include "muster/graph/saved_model.h"
@@ -153,9 +156,10 @@ class Inputs {
  public:
   explicit Inputs(const SignatureDef& signature) : signature_(signature) {}
 
-  // `make(text, info)` makes the value of one input.
+  // `make(text, info)` makes the value of one input, which replaces that of a flag before.
   template <typename Make>
   void add(const Assignments& given, const char* flag, Make&& make) {
+    std::set<std::string_view> here;
     for (const auto& [key, text] : given) {
       const auto info = signature_.inputs.find(key);
       if (info == signature_.inputs.end()) {
@@ -165,9 +169,8 @@ class Inputs {
                               fmt::join(keys, ", "));
       }
       try {
-        if (!values_.emplace(key, make(text, info->second)).second) {
-          throw UsageError("the input is given twice");
-        }
+        if (!here.insert(key).second) throw UsageError("the input is given twice");
+        values_.insert_or_assign(key, make(text, info->second));
       } catch (Error& error) {
         error.add_context(fmt::format("{} {}", flag, key));
         throw;
@@ -244,14 +247,17 @@ TensorValue printable(const Value& value) {
 }
 
 void run_model(const ModelRunFlags& flags) {
-  check(flags);
-  const auto tags = split(flags.tag_set, ',');
-  const graph::SavedModel saved = graph::read_saved_model(flags.dir);
+  const auto tags = tags_of(flags.tag_set);
+  const Path dir = find_saved_model(flags.dir);
+  const graph::SavedModel saved = graph::read_saved_model(dir);
   const graph::MetaGraph& meta = graph::find_meta_graph(saved, tags);
   const SignatureDef& signature = graph::find_signature(meta, flags.signature_def);
   const Inputs inputs = read_inputs(flags, signature);
+  if (inputs.values().empty() && signature.inputs.size() > signature.defaults.size()) {
+    throw UsageError("At least one of --inputs, --input_exprs or --input_examples must be given");
+  }
   const auto model = executor::ExecutableModel::from(
-      meta, flags.dir, {.tags = tags, .signatures = {flags.signature_def}, .limits = flags.limits});
+      meta, dir, {.tags = tags, .signatures = {flags.signature_def}, .limits = flags.limits});
   for (const auto& [key, value] : model.run(flags.signature_def, inputs.values())) {
     const TensorValue tensor = printable(value);
     fmt::print("Result for output key {}:\n{}\n", key, numpy_text(tensor));

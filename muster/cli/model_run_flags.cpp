@@ -1,14 +1,16 @@
 #include "muster/cli/model_run_flags.h"
 
-#include "muster/base/error.h"
 #include "muster/cli/limit_flags.h"
 
 namespace muster::cli {
 
 void add_model_run_flags(CLI::App& command, ModelRunFlags& flags) {
-  command.add_option("--dir", flags.dir, "The folder of the SavedModel")->required();
+  command
+      .add_option("--dir", flags.dir,
+                  "A SavedModel, or a folder of numbered ones, of which the highest is run")
+      ->required();
   command.add_option("--tag_set,--tag-set,--tag", flags.tag_set,
-                     "The tags of the graph, separated by commas (serve)");
+                     "The tags of the graph, separated by commas (serve); '' is none");
   command.add_option("--signature_def,--signature-def", flags.signature_def,
                      "The signature to run (serving_default)");
   command.add_option("--inputs", flags.inputs,
@@ -20,12 +22,6 @@ void add_model_run_flags(CLI::App& command, ModelRunFlags& flags) {
   command.add_option("--outdir", flags.outdir, "Also write each output to OUTDIR/KEY.npy");
   command.add_flag("--overwrite", flags.overwrite, "Replace files that are there");
   add_limit_flags(command, flags.limits);
-}
-
-void check(const ModelRunFlags& flags) {
-  if (flags.inputs.empty() && flags.input_exprs.empty() && flags.input_examples.empty()) {
-    throw UsageError("At least one of --inputs, --input_exprs or --input_examples must be given");
-  }
 }
 
 }  // namespace muster::cli

@@ -25,7 +25,4 @@ struct ModelRunFlags {
 /// The flags of `muster model run`.
 void add_model_run_flags(CLI::App& command, ModelRunFlags& flags);
 
-/// Throws UsageError for flags that ask for nothing.
-void check(const ModelRunFlags& flags);
-
 }  // namespace muster::cli

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "muster/base/error.h"
 #include "muster/cli/model.h"
-#include "muster/cli/words.h"
+#include "muster/cli/saved_model_argument.h"
+#include "muster/cli/used_ops.h"
 #include "muster/graph/saved_model.h"
 
 // The texts are those of TensorFlow's saved_model_cli, which other programs read.
@@ -23,9 +26,10 @@ using graph::TensorInfo;
 
 struct ModelShowOptions {
   std::string dir;
-  std::string tag_set;
+  std::optional<std::string> tag_set;
   std::string signature_def;
   bool all = false;
+  bool list_ops = false;
 };
 
 void print_tensor(const TensorInfo& info, const std::string& indent) {
@@ -72,6 +76,22 @@ void print_keys(const MetaGraph& meta) {
   for (const auto& row : meta.signatures) fmt::print("SignatureDef key: \"{}\"\n", row.first);
 }
 
+void print_ops(const MetaGraph& meta, const std::string& tags) {
+  const auto ops = used_ops(meta.graph);
+  if (ops.empty()) return;
+  fmt::print("The MetaGraph with tag set {} contains the following ops: {}\n", tags,
+             python_set(ops));
+}
+
+// The functions of a TensorFlow 2 model by the names that its users call them by.
+void print_functions(const MetaGraph& meta) {
+  std::set<std::string> names;
+  for (const auto& [function, alias] : meta.function_aliases) names.insert(alias);
+  if (names.empty()) return;
+  fmt::print("\nConcrete Functions:\n");
+  for (const std::string& name : names) fmt::print("  Function Name: '{}'\n", name);
+}
+
 void print_all(const SavedModel& model) {
   for (const MetaGraph* meta : sorted_by_tags(model)) {
     fmt::print("\nMetaGraphDef with tag-set: '{}' contains the following SignatureDefs:\n",
@@ -80,31 +100,49 @@ void print_all(const SavedModel& model) {
       fmt::print("\nsignature_def['{}']:\n", key);
       print_signature(signature, "  ");
     }
+    print_ops(*meta, python_list(meta->tags));
+    print_functions(*meta);
   }
 }
 
-void show(const ModelShowOptions& options) {
-  if (options.tag_set.empty() && !options.signature_def.empty()) {
+void check_show(const ModelShowOptions& options) {
+  if (options.tag_set || options.all) return;
+  if (!options.signature_def.empty()) {
     throw UsageError("--signature_def needs --tag_set, such as --tag_set serve");
   }
-  const SavedModel model = graph::read_saved_model(options.dir);
+  if (options.list_ops) throw UsageError("--list_ops needs --tag_set, such as --tag_set serve");
+}
+
+void show(const ModelShowOptions& options) {
+  check_show(options);
+  const SavedModel model = graph::read_saved_model(find_saved_model(options.dir));
   if (options.all) return print_all(model);
-  if (options.tag_set.empty()) return print_tag_sets(model);
-  const MetaGraph& meta = graph::find_meta_graph(model, split(options.tag_set, ','));
-  if (options.signature_def.empty()) return print_keys(meta);
-  print_signature(graph::find_signature(meta, options.signature_def), "");
+  if (!options.tag_set) return print_tag_sets(model);
+  const MetaGraph& meta = graph::find_meta_graph(model, tags_of(*options.tag_set));
+  if (options.signature_def.empty()) {
+    print_keys(meta);
+  } else {
+    print_signature(graph::find_signature(meta, options.signature_def), "");
+  }
+  if (options.list_ops) print_ops(meta, *options.tag_set);
 }
 
 }  // namespace
 
 void add_model_show(CLI::App& command) {
   const auto options = std::make_shared<ModelShowOptions>();
-  command.add_option("--dir", options->dir, "The folder of the SavedModel")->required();
-  command.add_option("--tag_set,--tag-set,--tag", options->tag_set,
-                     "The tags of a graph, separated by commas: print its signatures' names");
+  command
+      .add_option("--dir", options->dir,
+                  "A SavedModel, or a folder of numbered ones, of which the highest is read")
+      ->required();
+  command.add_option_function<std::string>(
+      "--tag_set,--tag-set,--tag", [options](const std::string& tags) { options->tag_set = tags; },
+      "The tags of a graph, separated by commas: print its signatures' names; '' is none");
   command.add_option("--signature_def,--signature-def", options->signature_def,
                      "A signature of that graph: print its inputs and outputs");
   command.add_flag("--all", options->all, "Print everything of every graph");
+  command.add_flag("--list_ops,--list-ops", options->list_ops,
+                   "With --tag_set: also the types of operations of that graph");
   command.callback([options] { show(*options); });
 }
 

@@ -10,12 +10,10 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
-#include "muster/checkpoint/checkpoint.h"
 #include "muster/cli/command.h"
 #include "muster/cli/predict_flags.h"
+#include "muster/cli/saved_model_argument.h"
 #include "muster/executor/executable_model.h"
-#include "muster/graph/export_folder.h"
-#include "muster/graph/join.h"
 #include "muster/graph/saved_model.h"
 #include "muster/serving/instances.h"
 #include "muster/serving/predictions.h"
@@ -86,37 +84,6 @@ Instances read_instances(const PredictFlags& flags) {
   return parsed(flags.text_instances, Instances::from_text_lines);
 }
 
-// The newest export of the first exporter of a model_dir; empty when there is none.
-Path export_below(const Path& model_dir) {
-  const Path base = model_dir / "export";
-  if (!file_exists(base)) return {};
-  for (const std::string& name : file_system_for(base).list(base)) {
-    const Path found = graph::latest_export(base / name);
-    if (!found.empty()) return found;
-  }
-  return {};
-}
-
-Path find_model(const Path& dir) {
-  if (graph::is_saved_model(dir)) return dir;
-  const Path newest = graph::latest_export(dir);
-  if (!newest.empty()) return newest;
-  const Path exported = export_below(dir);
-  if (!exported.empty()) {
-    throw NotFound("{} is the folder of a training; an export of it is {}", dir.string(),
-                   exported.string());
-  }
-  if (file_exists(graph::inference_graph_path(dir)) || latest_checkpoint(dir)) {
-    throw NotFound(
-        "{} is the folder of a training and has no export yet: make one with muster export "
-        "savedmodel --model-dir {}",
-        dir.string(), dir.string());
-  }
-  throw NotFound(
-      "{} holds neither saved_model.pb nor saved_model.pbtxt nor folders of numbers that do",
-      dir.string());
-}
-
 Tensors run(const executor::ExecutableModel& model, const std::string& signature,
             const Tensors& inputs) {
   executor::Values values;
@@ -129,11 +96,11 @@ Tensors run(const executor::ExecutableModel& model, const std::string& signature
 }
 
 Predictions predict(const PredictFlags& flags, const Instances& instances) {
-  const Path dir = in_step(kLoad, [&] { return find_model(flags.model_dir); });
+  const Path dir = in_step(kLoad, [&] { return find_saved_model(flags.model_dir); });
   graph::SavedModel saved = in_step(kLoad, [&] { return graph::read_saved_model(dir); });
-  const graph::MetaGraph& meta = in_step(kLoad, [&]() -> const graph::MetaGraph& {
-    return graph::find_meta_graph(saved, {std::string(graph::kServeTag)});
-  });
+  const std::vector<std::string> tags = tags_of(flags.tag_set);
+  const graph::MetaGraph& meta = in_step(
+      kLoad, [&]() -> const graph::MetaGraph& { return graph::find_meta_graph(saved, tags); });
   // Inputs come before the variables are read: what is wrong with them is known at once.
   const std::string name = in_step(kInputs, [&] {
     return serving::choose_signature(
@@ -142,8 +109,8 @@ Predictions predict(const PredictFlags& flags, const Instances& instances) {
   const Tensors inputs =
       in_step(kInputs, [&] { return instances.tensors(graph::find_signature(meta, name)); });
   const auto model = in_step(kLoad, [&] {
-    return executor::ExecutableModel::from(meta, dir,
-                                           {.signatures = {name}, .limits = flags.limits});
+    return executor::ExecutableModel::from(
+        meta, dir, {.tags = tags, .signatures = {name}, .limits = flags.limits});
   });
   Tensors outputs = in_step(kRun, [&] { return run(model, name, inputs); });
   return in_step(kOutputs, [&] { return Predictions(std::move(outputs)); });

@@ -19,6 +19,8 @@ void add_predict_flags(CLI::App& command, PredictFlags& flags) {
   input->require_option(1);
   command.add_option("--signature-name,--signature_name", flags.signature_name,
                      "The signature that answers (the only one, or serving_default)");
+  command.add_option("--tag_set,--tag-set,--tag", flags.tag_set,
+                     "The tags of the graph, separated by commas (serve); '' is none");
   command.add_option("--framework", flags.framework, "Ignored; every model is a SavedModel");
   command
       .add_option_function<std::string>(

@@ -14,6 +14,7 @@ struct PredictFlags {
   std::string text_instances{};
   std::string json_request{};
   std::string signature_name{};
+  std::string tag_set = "serve";
   std::string framework{};
   bool as_json = false;
   executor::RunLimits limits{};

@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
+#include "muster/cli/arguments.h"
 
 namespace muster::cli {
 namespace {
@@ -33,7 +34,6 @@ int parse_and_run(int argc, char** argv, std::span<const Command> commands,
       "Data goes to standard output, talk to standard error. Exit status: 0 done, 1 failed, 2 "
       "misused, "
       "75 worth another try.");
-  app.failure_message(CLI::FailureMessage::simple);
   add_flags(app);
   app.add_option_function<std::string>("--log-level", set_log_level,
                                        "debug, info, warning, error or off (also MUSTER_LOG_LEVEL)")
@@ -46,7 +46,8 @@ int parse_and_run(int argc, char** argv, std::span<const Command> commands,
   } catch (const CLI::RuntimeError& ended) {  // A command with an exit status of its own.
     return ended.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    app.exit(error);
+    fmt::print(stderr, "muster: {}\nRun with --help for more information.\n",
+               usage_text(app, error));
     return kExitMisused;
   }
   return 0;

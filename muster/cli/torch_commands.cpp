@@ -19,10 +19,7 @@ void add_predict(CLI::App& command) {
 void add_model_run(CLI::App& command) {
   const auto flags = std::make_shared<ModelRunFlags>();
   add_model_run_flags(command, *flags);
-  command.callback([flags] {
-    check(*flags);
-    continue_in_torch_program("model run");
-  });
+  command.callback([flags] { continue_in_torch_program("model run"); });
 }
 
 }  // namespace muster::cli
