@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorIndexing.h>
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <regex>
@@ -124,7 +125,11 @@ void warm_start(std::span<const WarmStartTarget> targets, const WarmStartSetting
     ++count;
   }
   if (count == 0) {
-    throw InvalidArgument("warm start: vars_to_warm_start matches none of the model's variables");
+    std::vector<std::string> names;
+    for (const auto& target : targets) names.push_back(target.variable.name);
+    throw InvalidArgument(
+        "warm start: vars_to_warm_start ('{}') matches none of the model's variables: {}",
+        fmt::join(settings.vars_to_warm_start, "', '"), fmt::join(names, ", "));
   }
   log::info("Warm-starting {} variables from {}", count, bundle.prefix().string());
 }

@@ -59,6 +59,17 @@ TEST(WarmStart, SaysWhichVariableIsMissing) {
               HasSubstr("has no variable older/kernel"));
 }
 
+TEST(WarmStart, NamesAnExpressionThatMatchesNothingAndTheVariables) {
+  const TempDir folder;
+  Estimator(small_options(), quiet_config(folder / "old")).train(training_input, {.max_steps = 1});
+  EstimatorOptions options = small_options();
+  options.warm_start = WarmStartSettings{.ckpt_to_initialize_from = folder / "old",
+                                         .vars_to_warm_start = {"hiden/.*"}};
+  const auto error = error_of([&] { first_checkpoint(options, folder / "new", training_input); });
+  EXPECT_THAT(error, HasSubstr("'hiden/.*'"));
+  EXPECT_THAT(error, HasSubstr("hidden/kernel"));
+}
+
 /// A model with the variables of a training checkpoint that tf.estimator wrote.
 struct TensorFlowsCnn : Model {
   TensorFlowsCnn() {
