@@ -1,0 +1,3 @@
+extern muster::FeatureColumnList columns;
+extern muster::RunConfig config;
+extern muster::InputFn train_input, test_input;

@@ -1,0 +1,1 @@
+extern muster::InputFn training_input, evaluation_input;

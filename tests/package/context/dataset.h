@@ -1,0 +1,3 @@
+struct Image {};
+Image flip(Image image);
+extern muster::Dataset<Image> images;

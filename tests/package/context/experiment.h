@@ -1,0 +1,4 @@
+struct SpiralNet : muster::Model {
+  torch::Tensor forward(const muster::Features& features) override;
+};
+extern muster::InputFn train_input, eval_input;

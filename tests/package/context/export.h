@@ -1,0 +1,3 @@
+extern muster::Estimator estimator;
+extern muster::FeatureColumnList columns;
+extern muster::InputFn train_input, eval_input;

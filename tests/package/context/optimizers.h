@@ -1,0 +1,1 @@
+extern torch::Tensor x, y;

@@ -1,0 +1,1 @@
+extern muster::Estimator estimator;
