@@ -97,6 +97,48 @@ class Census : public ::testing::Test {
   TempDir folder_;
 };
 
+TEST_F(Census, EvaluatesAndPredictsWithoutTraining) {
+  const Path job = folder_ / "job";
+  const auto trained = run_to_the_end(flags(job, 40) + Words{"--model", "wide"});
+  const Words later = {"--job-dir", job, "--model", "wide"};
+  const auto evaluated =
+      run_to_the_end(later + Words{"--eval-files", folder_ / "adult.test.csv", "--evaluate-only",
+                                   "--eval-batch-size", "500", "--threads-per-replica", "1"});
+  EXPECT_EQ(metric(evaluated, "auc"), metric(trained, "auc"));
+  EXPECT_EQ(metric(evaluated, "global_step"), 40);
+
+  Words people = lines_of(folder_ / "adult.test.csv");
+  people.resize(3);
+  people[1].erase(people[1].rfind(',') + 1);  // Nobody knows what this one earns.
+  write_lines(folder_ / "people.csv", people);
+  const auto predicted = run_to_the_end(later + Words{"--predict-files", folder_ / "people.csv"});
+  write_bytes(folder_ / "predicted", predicted.out);
+  const Words lines = lines_of(folder_ / "predicted");
+  ASSERT_EQ(lines.size(), 3U) << predicted.out;
+  EXPECT_THAT(lines[1], ::testing::MatchesRegex(
+                            R"(\{"income_bracket": "(<=|>)50K", "probability": [01].*\})"));
+}
+
+TEST_F(Census, RefusesWhatItDoesNotKnow) {
+  const auto misused = [&](const Words& more) {
+    const Outcome outcome = testing::run_program(CENSUS_PROGRAM, flags(folder_ / "job", 1) + more);
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_THAT(misused({"--trian-steps", "100"}),
+              HasSubstr("unknown flag --trian-steps of census; did you mean --train-steps?"));
+  EXPECT_THAT(misused({"--verbosity", "LOUD"}), HasSubstr("--verbosity: "));
+  EXPECT_THAT(misused({"--eval-steps", "abc"}),
+              HasSubstr("--eval-steps must be a number of 0 or more: abc"));
+  EXPECT_THAT(misused({"--train-batch-size", "0"}),
+              HasSubstr("--train-batch-size must be a number above 0: 0"));
+  // torch.distributed.launch adds --local_rank to every program.
+  const Outcome launched = testing::run_program(
+      CENSUS_PROGRAM, {"--local_rank=0", "--job-dir", folder_ / "job"}, {"RANK=0"});
+  EXPECT_THAT(launched.err, HasSubstr("unknown argument: --local_rank=0"));
+  EXPECT_THAT(launched.err, HasSubstr("--train-files is required"));
+}
+
 struct Learning {
   const char* model;
   Words flags;

@@ -15,6 +15,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
+#include "muster/cli/arguments.h"
 #include "muster/cluster/cluster_flags.h"
 #include "muster/estimator/boosted_trees.h"
 #include "muster/estimator/dnn.h"
@@ -39,7 +40,8 @@ using muster::Path;
 using muster::Record;
 
 struct Flags {
-  std::vector<std::string> train_files, eval_files;
+  std::vector<std::string> train_files, eval_files, predict_files;
+  bool evaluate_only = false;
   std::string job_dir;
   std::string model = "wide_deep";
   std::string setting = "seed";
@@ -184,7 +186,7 @@ std::unique_ptr<muster::RecordSource> open_people(const Path& path) {
 }
 
 /// The fields of a row; models do not read how many people a row stands for.
-std::vector<CsvField> people_fields() {
+std::vector<CsvField> people_fields(const CsvField& label = CsvField::string("income_bracket")) {
   return {CsvField::int32("age", 0),
           CsvField::string("workclass", ""),
           CsvField::ignored("fnlwgt"),
@@ -199,18 +201,22 @@ std::vector<CsvField> people_fields() {
           CsvField::int32("capital_loss", 0),
           CsvField::int32("hours_per_week", 0),
           CsvField::string("native_country", ""),
-          CsvField::string("income_bracket")};
+          label};
 }
 
 /// Turns rows of CSV into a batch. Blanks around words are stripped, so files with and without one
 /// behind the comma are the same.
 class PeopleParser {
  public:
-  PeopleParser(std::vector<Path> files, std::vector<std::shared_ptr<const ColumnSet>> columns)
+  PeopleParser(std::vector<Path> files, std::vector<std::shared_ptr<const ColumnSet>> columns,
+               Mode mode)
       : files_(std::move(files)),
+        mode_(mode),
         columns_(std::move(columns)),
         decoder_(std::make_shared<const muster::CsvDecoder>(
-            people_fields(), muster::CsvOptions{.strip_blanks = true})) {}
+            mode == Mode::kPredict ? people_fields(CsvField::string("income_bracket", ""))
+                                   : people_fields(),
+            muster::CsvOptions{.strip_blanks = true})) {}
 
   Batch operator()(std::vector<Record> people) const {
     std::vector<std::string_view> rows;
@@ -234,6 +240,11 @@ class PeopleParser {
     std::vector<std::int64_t> ids;
     ids.reserve(words.size());
     for (std::string_view word : words) {
+      // People to predict may come without one.
+      if (word.empty() && mode_ == Mode::kPredict) {
+        ids.push_back(0);
+        continue;
+      }
       // Labels of the original test file end in a full stop.
       if (word.ends_with('.')) word.remove_suffix(1);
       if (word != "<=50K" && word != ">50K") {
@@ -258,6 +269,7 @@ class PeopleParser {
   }
 
   std::vector<Path> files_;
+  Mode mode_;
   std::vector<std::shared_ptr<const ColumnSet>> columns_;
   std::shared_ptr<const muster::CsvDecoder> decoder_;
 };
@@ -283,7 +295,7 @@ muster::InputFn input(const std::vector<Path>& files, const Flags& flags,
       }
     }
     return people.batch(batch_size)
-        .map(PeopleParser(files, sets), {.parallelism = flags.num_parallel_calls})
+        .map(PeopleParser(files, sets, in.mode()), {.parallelism = flags.num_parallel_calls})
         .prefetch(flags.prefetch_buffer_size);
   };
 }
@@ -412,9 +424,12 @@ muster::RunConfig run_config(const Flags& flags) {
   return config_of_task(flags).replace(changes);
 }
 
+bool trains(const Flags& flags) { return !flags.evaluate_only && flags.predict_files.empty(); }
+
 /// Where a schedule ends: at --train-steps, or after --num-epochs of all replicas.
 std::int64_t last_step(const Flags& flags, const std::vector<Path>& train_files) {
   if (flags.schedule == "constant" || flags.train_steps > 0) return flags.train_steps;
+  if (train_files.empty()) return 1;  // Nothing is trained.
   const double examples =
       static_cast<double>(flags.num_epochs) * static_cast<double>(count_people(train_files));
   const double step_examples =
@@ -422,14 +437,42 @@ std::int64_t last_step(const Flags& flags, const std::vector<Path>& train_files)
   return std::max<std::int64_t>(1, std::llround(std::ceil(examples / step_examples)));
 }
 
+void print_metrics(const muster::EvaluationResult& metrics) {
+  for (const auto& [name, value] : metrics) fmt::print("{} = {:g}\n", name, value);
+}
+
+/// A line of JSON for each person: what is predicted, and how likely it is that they earn more.
+void predict(muster::Estimator& estimator, const muster::InputFn& people) {
+  auto predictions = estimator.predict(
+      people, {.predict_keys = {"class_ids", "probabilities"}, .yield_single_examples = false});
+  while (const auto batch = predictions.next()) {
+    const at::Tensor classes = batch->tensor("class_ids").contiguous();
+    const at::Tensor probabilities = batch->tensor("probabilities").contiguous();
+    for (std::int64_t row = 0; row < batch->batch_size(); ++row) {
+      fmt::print("{{\"income_bracket\": \"{}\", \"probability\": {:.6g}}}\n",
+                 classes.data_ptr<std::int64_t>()[row] == 1 ? ">50K" : "<=50K",
+                 probabilities.data_ptr<float>()[2 * row + 1]);
+    }
+  }
+}
+
 int run(const Flags& flags) {
-  const auto train_files = muster::files_of(flags.train_files, "--train-files");
+  std::vector<Path> train_files;
+  if (trains(flags)) train_files = muster::files_of(flags.train_files, "--train-files");
   const auto eval_files = muster::files_of(flags.eval_files, "--eval-files");
+  const auto predict_files = muster::files_of(flags.predict_files, "--predict-files");
   const Columns columns = make_columns(flags);
   auto estimator = make_estimator(flags, columns, run_config(flags), last_step(flags, train_files));
   if (flags.clip_global_norm > 0) estimator = with_clipping(estimator, flags.clip_global_norm);
 
   const auto sets = column_sets(flags, columns);
+  if (flags.evaluate_only) {
+    muster::EvaluateOptions options{.name = "census-eval"};
+    if (flags.eval_steps > 0) options.steps = flags.eval_steps;
+    print_metrics(estimator.evaluate(input(eval_files, flags, sets), options));
+  }
+  if (!predict_files.empty()) predict(estimator, input(predict_files, flags, sets));
+  if (!trains(flags)) return EXIT_SUCCESS;
   muster::TrainSpec train_spec{.input_fn = input(train_files, flags, sets)};
   if (flags.train_steps > 0) train_spec.max_steps = flags.train_steps;
   muster::EvalSpec eval_spec{
@@ -439,7 +482,7 @@ int run(const Flags& flags) {
     eval_spec.exporters.push_back(muster::FinalExporter("census", *receiver));
   }
   const auto result = muster::train_and_evaluate(estimator, train_spec, eval_spec);
-  for (const auto& [name, value] : result.metrics) fmt::print("{} = {:g}\n", name, value);
+  print_metrics(result.metrics);
   return EXIT_SUCCESS;
 }
 
@@ -465,8 +508,14 @@ CLI::Option* add(CLI::App& app, const char* names, Value& value, const char* tex
 }
 
 void add_data_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--train-files", flags.train_files, "CSV files or patterns")->required();
-  app.add_option("--eval-files", flags.eval_files, "CSV files or patterns")->required();
+  app.add_option("--train-files", flags.train_files, "CSV files or patterns");
+  app.add_option("--eval-files", flags.eval_files, "CSV files or patterns");
+  app.add_flag("--evaluate-only", flags.evaluate_only,
+               "Train nothing: evaluate the newest checkpoint of --job-dir on --eval-files");
+  app.add_option(
+      "--predict-files", flags.predict_files,
+      "Train nothing: print what the newest checkpoint of --job-dir says of the people of "
+      "these CSV files, a line of JSON each; their income_bracket may be empty");
   app.add_option("--job-dir", flags.job_dir, "Checkpoints and events go here")->required();
   app.add_option("--export-format", flags.export_format,
                  "How the exported model is fed: named tensors (JSON), CSV rows or tf.Examples; "
@@ -543,14 +592,26 @@ void add_run_flags(CLI::App& app, Flags& flags) {
   add(app, "--verbosity", flags.verbosity, "DEBUG, INFO, WARN, ERROR or FATAL");
 }
 
+/// What is to be done needs its files.
+void check_files(const Flags& flags) {
+  if (trains(flags) && flags.train_files.empty()) {
+    throw muster::UsageError(
+        "--train-files is required, unless --evaluate-only or --predict-files is given");
+  }
+  if ((trains(flags) || flags.evaluate_only) && flags.eval_files.empty()) {
+    throw muster::UsageError("--eval-files is required");
+  }
+}
+
 void check(const Flags& flags) {
+  check_files(flags);
   if (!flags.export_format.empty() && flags.model == "boosted_trees") {
     throw muster::UsageError("--export-format: boosted trees cannot be exported; leave it out");
   }
   if (flags.clip_global_norm > 0 && flags.model == "boosted_trees") {
     throw muster::UsageError("--clip-global-norm: boosted trees have no gradients; leave it out");
   }
-  const bool ends = flags.train_steps > 0 || flags.num_epochs > 0;
+  const bool ends = flags.train_steps > 0 || flags.num_epochs > 0 || !trains(flags);
   if (!ends && flags.schedule != "constant") {
     throw muster::UsageError("--schedule {} needs an end: give --train-steps or --num-epochs",
                              flags.schedule);
@@ -564,22 +625,16 @@ void check(const Flags& flags) {
 int parse_and_run(int argc, char** argv) {
   Flags flags;
   CLI::App app("Trains models that tell from Census data who earns more than 50,000 dollars.");
-  app.allow_extras();
   add_data_flags(app, flags);
   add_model_flags(app, flags);
   add_training_flags(app, flags);
   add_run_flags(app, flags);
-  try {
-    app.parse(argc, argv);
-    if (flags.setting == "best") {
-      flags = best_setting();
-      app.parse(argc, argv);
-    }
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EXIT_SUCCESS : 2;
+  if (!muster::cli::parse_arguments(app, argc, argv)) return EXIT_SUCCESS;
+  if (flags.setting == "best") {
+    flags = best_setting();
+    muster::cli::parse_arguments(app, argc, argv);
   }
-  muster::log::set_level(muster::log::parse_level(flags.verbosity));
-  for (const auto& word : app.remaining()) muster::log::warning("unknown argument: {}", word);
+  muster::cli::set_verbosity(flags.verbosity);
   check(flags);
   return run(flags);
 }

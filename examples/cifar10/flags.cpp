@@ -6,7 +6,7 @@
 #include <set>
 
 #include "muster/base/error.h"
-#include "muster/base/log.h"
+#include "muster/cli/arguments.h"
 
 namespace cifar10 {
 namespace {
@@ -281,7 +281,6 @@ ParsedFlags parse_flags(int argc, char** argv) {
   ParsedFlags parsed;
   bool force_gpu_compatible = true;
   CLI::App app("Trains a residual network on CIFAR-10.");
-  app.allow_extras();
   // As with Python's argparse, the last one counts.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   FlagTable table(app);
@@ -292,15 +291,11 @@ ParsedFlags parse_flags(int argc, char** argv) {
   add_layout_flags(table, parsed.flags);
   add_run_flags(table, parsed.flags, force_gpu_compatible);
   auto words = joined_switches(std::vector<std::string>(argv + 1, argv + argc), table.switches());
-  std::reverse(words.begin(), words.end());  // As CLI11 wants them.
-  try {
-    app.parse(words);
-  } catch (const CLI::ParseError& error) {
-    parsed.exit_status = app.exit(error) == 0 ? 0 : 2;
+  if (!muster::cli::parse_arguments(app, std::move(words))) {
+    parsed.exit_status = 0;
     return parsed;
   }
-  muster::log::set_level(muster::log::parse_level(parsed.flags.verbosity));
-  for (const auto& word : app.remaining()) muster::log::warning("unknown argument: {}", word);
+  muster::cli::set_verbosity(parsed.flags.verbosity);
   return parsed;
 }
 

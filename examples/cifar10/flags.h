@@ -74,12 +74,12 @@ struct Flags {
   std::string verbosity = "INFO";
 };
 
-/// The flags, or the status with which the program ends at once: 0 after --help, 2 for words that
-/// do not parse. Unknown words are named in a warning and passed over.
+/// The flags, or the status with which the program ends at once: 0 after --help.
 struct ParsedFlags {
   Flags flags;
   std::optional<int> exit_status;
 };
+/// Throws UsageError for words that do not parse and for unknown ones.
 ParsedFlags parse_flags(int argc, char** argv);
 
 /// Throws UsageError, naming the flag, for what can be told without looking at machine, cluster or

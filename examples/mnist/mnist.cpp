@@ -17,6 +17,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
+#include "muster/cli/arguments.h"
 #include "muster/cluster/cluster_flags.h"
 #include "muster/dataset/dataset.h"
 #include "muster/estimator/estimator.h"
@@ -462,17 +463,11 @@ void add_run_flags(CLI::App& app, Flags& flags) {
 int parse_and_run(int argc, char** argv) {
   Flags flags;
   CLI::App app("Trains a convolutional network on MNIST.");
-  app.allow_extras();
   add_data_flags(app, flags);
   add_training_flags(app, flags);
   add_run_flags(app, flags);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EXIT_SUCCESS : 2;
-  }
-  muster::log::set_level(muster::log::parse_level(flags.verbosity));
-  for (const auto& word : app.remaining()) muster::log::warning("unknown argument: {}", word);
+  if (!muster::cli::parse_arguments(app, argc, argv)) return EXIT_SUCCESS;
+  muster::cli::set_verbosity(flags.verbosity);
   if (flags.train_steps == 0 && flags.num_epochs == 0) {
     throw muster::UsageError("give --num-epochs or --train-steps");
   }

@@ -15,6 +15,7 @@
 #include "muster/base/error.h"
 #include "muster/base/program.h"
 #include "muster/base/random.h"
+#include "muster/cli/arguments.h"
 #include "muster/cluster/task_spec_def.h"
 #include "muster/training/distributed_session.h"
 #include "muster/training/follow_checkpoints.h"
@@ -129,7 +130,7 @@ int run(int argc, char** argv) {
   app.add_option("--save-checkpoints-steps", flags.save_checkpoints_steps);
   app.add_flag("--last-worker-evaluates", flags.last_worker_evaluates,
                "The cluster's last worker evaluates checkpoints and does not train");
-  CLI11_PARSE(app, argc, argv);
+  if (!muster::cli::parse_arguments(app, argc, argv)) return 0;
   const auto config = run_config(flags);
   if (config.task.is_evaluator()) {
     evaluate(flags, config);

@@ -46,8 +46,8 @@ muster::Dataset<muster::Batch> eval_input(const muster::InputContext&) {
   return muster::range(4000).skip(3000).batch(250, points);
 }
 
-int main() {
-  return muster::run_main([] {
+int main(int argc, char** argv) {
+  return muster::run_main(argc, argv, [] {
     muster::Estimator estimator({.model = [] { return std::make_shared<SpiralNet>(); },
                                  .head = muster::multi_class_head(kArms),
                                  .optimizers = {{"", muster::adam({.learning_rate = 0.01})}}},

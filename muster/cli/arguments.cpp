@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -115,6 +116,7 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 bool parse_arguments(CLI::App& app, int argc, char** argv) {
+  if (app.get_name().empty()) app.name(std::filesystem::path(argv[0]).filename().string());
   return parse_arguments(app, Words(argv + 1, argv + argc));
 }
 
