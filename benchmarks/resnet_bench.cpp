@@ -16,6 +16,7 @@
 #include "muster/base/log.h"
 #include "muster/base/thread_pool.h"
 #include "muster/estimator/estimator.h"
+#include "muster/kernels/libtorch_kernels.h"
 #include "muster/model/resnet.h"
 
 namespace muster {
@@ -93,9 +94,12 @@ int run(int argc, char** argv) {
   const InputFn input = constant_input();
   add_step_over_pytorch(report, input, processors);
   add_alone(report, "ResNet-44, one thread", make({}), input, 1);
-  add_alone(report, "ResNet-44, layer by layer", make({.fused = false}), input, processors);
-  add_alone(report, "ResNet-44, libtorch's kernels", make({}, /*own_kernels=*/false), input,
-            processors);
+  // Where libtorch keeps its kernels, these would be the first row under other names.
+  if (kernels::has_libtorch_kernels()) {
+    add_alone(report, "ResNet-44, layer by layer", make({.fused = false}), input, processors);
+    add_alone(report, "ResNet-44, libtorch's kernels", make({}, /*own_kernels=*/false), input,
+              processors);
+  }
   add_alone(report, "ResNet-44, libtorch's kernels, channels last",
             make({.channels_last = true}, /*own_kernels=*/false), input, processors);
   return report.finish();

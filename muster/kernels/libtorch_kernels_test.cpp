@@ -32,6 +32,17 @@ class LibtorchKernels : public testing::Test {
   void TearDown() override { use_libtorch_kernels(false); }
 };
 
+// docs/performance.md has the measurements; on x86-64 oneDNN is ahead with any number of threads.
+TEST(DefaultKernels, AreOursOnArm64AndLibtorchsElsewhere) {
+#if defined(__aarch64__)
+  EXPECT_TRUE(has_libtorch_kernels());
+#else
+  EXPECT_FALSE(has_libtorch_kernels());
+  use_libtorch_kernels(true);
+  EXPECT_FALSE(uses_libtorch_kernels());
+#endif
+}
+
 TEST_F(LibtorchKernels, TakeThePlaceOfLibtorchsWithTheSameResult) {
   use_libtorch_kernels(false);
   const auto theirs = run_network();
