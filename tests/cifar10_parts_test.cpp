@@ -231,22 +231,21 @@ INSTANTIATE_TEST_SUITE_P(OneToThreeWorkers, Cifar10Schedule,
                                            Golden{2, 14'350, 21'525, 52'500},
                                            Golden{3, 9'594, 14'391, 35'100}));
 
-TEST(Cifar10Plan, PrintsTheConfigurationAsTheSeedsDo) {
+TEST(Cifar10Plan, ConfiguresTheRunByFlagsAndEnvironment) {
   Flags flags;
   flags.job_dir = "runs/cifar10";
   muster::RunConfig environment;
   environment.task = task_of("worker");
   const auto layout = layout_of(flags, environment.task, 0);
-  EXPECT_THAT(
-      config_line(run_config(flags, layout, environment)),
-      AllOf(HasSubstr("Using config: {'_save_checkpoints_secs': 600, '_num_ps_replicas': 1"),
-            HasSubstr("'_task_type': 'worker', '_is_chief': False"),
-            HasSubstr("'_model_dir': 'runs/cifar10', '_save_checkpoints_steps': None"),
-            HasSubstr("'_num_worker_replicas': 3, '_task_id': 0")));
+  EXPECT_THAT(run_config(flags, layout, environment).to_string(),
+              AllOf(HasSubstr("'_model_dir': 'runs/cifar10'"),
+                    HasSubstr("'_save_checkpoints_steps': None, '_save_checkpoints_secs': 600"),
+                    HasSubstr("'_task_type': 'worker', '_task_id': 0"),
+                    HasSubstr("'_is_chief': False, '_num_ps_replicas': 1"),
+                    HasSubstr("'_num_worker_replicas': 3")));
   flags.eval_every = 50;
-  EXPECT_THAT(config_line(run_config(flags, layout, environment)),
-              AllOf(HasSubstr("'_save_checkpoints_secs': None"),
-                    HasSubstr("'_save_checkpoints_steps': 50")));
+  EXPECT_THAT(run_config(flags, layout, environment).to_string(),
+              HasSubstr("'_save_checkpoints_steps': 50, '_save_checkpoints_secs': None"));
   flags.job_dir.clear();
   EXPECT_THROW(run_config(flags, layout, environment), UsageError);
 }

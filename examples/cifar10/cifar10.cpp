@@ -170,7 +170,6 @@ int run(const Flags& flags) {
   const bool is_ps = task.task.type == muster::job::kPs;
   // A ps reads no images; how many there are is all it needs, for the schedule.
   const Data data = is_ps && flags.epoch_size > 0 ? Data{} : find_data(flags);
-  muster::log::info("{}", cifar10::config_line(config));
   if (!is_ps) {
     log_network(flags, layout);
     log_layout(flags, layout, config);

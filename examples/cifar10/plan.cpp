@@ -50,26 +50,6 @@ void check_workers(const Flags& flags, const muster::TaskEnvironment& task) {
       *flags.num_workers, task.num_worker_replicas);
 }
 
-std::string python_bool(bool value) { return value ? "True" : "False"; }
-std::string quoted(const std::string& text) { return "'" + text + "'"; }
-
-template <typename T, typename Print>
-std::string or_none(const std::optional<T>& value, const Print& print) {
-  return value ? print(*value) : "None";
-}
-
-std::string name_of(muster::ComputeType type) {
-  switch (type) {
-    case muster::ComputeType::kFloat32:
-      return "float32";
-    case muster::ComputeType::kBfloat16:
-      return "bfloat16";
-    case muster::ComputeType::kFloat16:
-      return "float16";
-  }
-  return "?";
-}
-
 }  // namespace
 
 Layout layout_of(const Flags& flags, const muster::TaskEnvironment& task, std::int64_t gpus) {
@@ -187,44 +167,6 @@ muster::RunConfig run_config(const Flags& flags, const Layout& layout,
     changes.save_checkpoints_secs = std::chrono::seconds(flags.save_checkpoints_secs);
   }
   return environment.replace(changes);
-}
-
-std::string config_line(const muster::RunConfig& config) {
-  const auto number = [](const auto& value) { return fmt::format("{}", value); };
-  const auto& task = config.task;
-  // Without either, the framework saves every 600 seconds.
-  auto save_secs = config.save_checkpoints_secs;
-  if (!save_secs && !config.save_checkpoints_steps) save_secs = std::chrono::seconds(600);
-  std::vector<std::string> devices;
-  for (const auto& device : config.devices) devices.push_back(quoted(device));
-  const std::vector<std::pair<const char*, std::string>> entries = {
-      {"_save_checkpoints_secs",
-       or_none(save_secs, [&](const auto& seconds) { return number(seconds.count()); })},
-      {"_num_ps_replicas", number(task.num_ps_replicas)},
-      {"_keep_checkpoint_max", number(config.keep_checkpoint_max)},
-      {"_task_type", quoted(task.task.type)},
-      {"_is_chief", python_bool(task.is_chief)},
-      {"_cluster_spec", task.cluster.to_string()},
-      {"_model_dir", quoted(config.model_dir.string())},
-      {"_save_checkpoints_steps", or_none(config.save_checkpoints_steps, number)},
-      {"_keep_checkpoint_every_n_hours", number(config.keep_checkpoint_every_n_hours)},
-      {"_tf_random_seed", or_none(config.tf_random_seed, number)},
-      {"_environment", quoted(task.environment)},
-      {"_num_worker_replicas", number(task.num_worker_replicas)},
-      {"_task_id", number(task.task.index)},
-      {"_save_summary_steps", number(config.save_summary_steps)},
-      {"_log_step_count_steps", number(config.log_step_count_steps)},
-      {"_evaluation_master", quoted(task.evaluation_master)},
-      {"_master", quoted(task.master)},
-      {"_replicas", number(config.replicas)},
-      {"_devices", fmt::format("[{}]", fmt::join(devices, ", "))},
-      {"_precision", quoted(name_of(config.precision))},
-      {"_deterministic", python_bool(config.deterministic)},
-      {"_capture_steps", python_bool(config.capture_steps)},
-      {"_sync", python_bool(config.sync)}};
-  std::vector<std::string> parts;
-  for (const auto& [key, value] : entries) parts.push_back(fmt::format("'{}': {}", key, value));
-  return fmt::format("Using config: {{{}}}", fmt::join(parts, ", "));
 }
 
 }  // namespace cifar10

@@ -45,7 +45,4 @@ TrainingInput training_plan(const Flags& flags, const Layout& layout,
 muster::RunConfig run_config(const Flags& flags, const Layout& layout,
                              const muster::RunConfig& environment);
 
-/// "Using config: {'_save_checkpoints_secs': 600, ...}" as tf.estimator prints it.
-std::string config_line(const muster::RunConfig& config);
-
 }  // namespace cifar10

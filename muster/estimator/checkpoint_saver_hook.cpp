@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/log.h"
 #include "muster/summary/event_writer.h"
 
 namespace muster {
@@ -11,6 +12,7 @@ CheckpointSaverHook::CheckpointSaverHook(CheckpointSaverOptions options)
     : timer_("CheckpointSaverHook",
              {.every_steps = options.save_steps, .every_secs = options.save_secs},
              std::move(options.clock)) {
+  log::info("Create CheckpointSaverHook.");
   set_run_listeners(options.listeners);
   own_listeners_ = listeners_.size();
 }

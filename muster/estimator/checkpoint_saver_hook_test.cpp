@@ -47,6 +47,12 @@ TEST(CheckpointSaverHook, SavesAtCreationByStepsAndAtTheEnd) {
   EXPECT_THAT(session.saved_steps, ElementsAre(0, 4, 8, 10));
 }
 
+TEST(CheckpointSaverHook, SaysThatItIsThere) {
+  const testing::LogLines log;
+  const CheckpointSaverHook hook({.save_steps = 4});
+  EXPECT_THAT(log.lines, ElementsAre("Create CheckpointSaverHook."));
+}
+
 TEST(CheckpointSaverHook, SavesBySeconds) {
   FakeSession session;
   session.step_time = 1s;

@@ -19,7 +19,9 @@ std::string to_text(const LoggedValue& value) {
 std::string default_format(const LoggedValues& values) {
   std::vector<std::string> parts;
   for (const auto& [name, value] : values) {
-    parts.push_back(fmt::format("{} = {}", name, to_text(value)));
+    // What readers look for comes first, as the logs of the samples have it.
+    const auto place = name == "loss" ? parts.begin() : parts.end();
+    parts.insert(place, fmt::format("{} = {}", name, to_text(value)));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }

@@ -23,7 +23,7 @@ struct LoggingOptions {
   std::optional<Seconds> every_n_secs{};
   /// One more line at the end of a run that had a step.
   bool at_end = false;
-  /// Makes the line; not set: `name = value, name = value`, sorted by name.
+  /// Makes the line; not set: `name = value, name = value`, `loss` first, the rest by name.
   std::function<std::string(const LoggedValues&)> formatter{};
   ClockFn clock = std::chrono::steady_clock::now;
 };

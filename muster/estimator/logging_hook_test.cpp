@@ -22,7 +22,7 @@ LoggingOptions log_step() {
   return options;
 }
 
-TEST(LoggingHook, LogsSortedNamesAndTheTimeFromTheSecondLineOn) {
+TEST(LoggingHook, LogsTheLossFirstThenOthersByNameAndTheTimeFromTheSecondLineOn) {
   FakeSession session;
   session.step_time = 256ms;
   session.loss_value = 0.6931471805599453;
@@ -32,8 +32,8 @@ TEST(LoggingHook, LogsSortedNamesAndTheTimeFromTheSecondLineOn) {
   LoggingHook hook(options);
   const LogLines log;
   session.run(hook, 3);
-  EXPECT_THAT(log.lines, ElementsAre("learning_rate = 0.1, loss = 0.6931472",
-                                     "learning_rate = 0.1, loss = 0.6931472 (0.512 sec)"));
+  EXPECT_THAT(log.lines, ElementsAre("loss = 0.6931472, learning_rate = 0.1",
+                                     "loss = 0.6931472, learning_rate = 0.1 (0.512 sec)"));
 }
 
 TEST(LoggingHook, CountsItsOwnIterationsNotTheGlobalStep) {

@@ -1,6 +1,9 @@
 #include "muster/estimator/run_config.h"
 
+#include <fmt/ranges.h>
+
 #include <utility>
+#include <vector>
 
 #include "muster/base/error.h"
 #include "muster/cluster/process_environment.h"
@@ -17,7 +20,82 @@ void take(const std::optional<T>& change, T& field) {
   if (change) field = *change;
 }
 
+std::string python_bool(bool value) { return value ? "True" : "False"; }
+std::string in_quotes(std::string_view text) { return fmt::format("'{}'", text); }
+
+template <typename T>
+std::string or_none(const std::optional<T>& value) {
+  return value ? fmt::format("{}", *value) : "None";
+}
+
+std::string_view name_of_type(ComputeType type) {
+  switch (type) {
+    case ComputeType::kFloat32:
+      return "float32";
+    case ComputeType::kBfloat16:
+      return "bfloat16";
+    case ComputeType::kFloat16:
+      return "float16";
+  }
+  return "?";
+}
+
+using ConfigFields = std::vector<std::pair<std::string_view, std::string>>;
+
+// The seconds between checkpoints, as tf.estimator has them where nothing is said.
+std::string checkpoint_seconds(const RunConfig& config) {
+  if (config.save_checkpoints_secs) return fmt::format("{}", config.save_checkpoints_secs->count());
+  return config.save_checkpoints_steps || !config.save_checkpoints ? "None" : "600";
+}
+
+ConfigFields fields_of_tf_estimator(const RunConfig& config) {
+  const TaskEnvironment& task = config.task;
+  return {
+      {"_model_dir", in_quotes(config.model_dir.string())},
+      {"_tf_random_seed", or_none(config.tf_random_seed)},
+      {"_save_summary_steps", fmt::format("{}", config.save_summary_steps)},
+      {"_save_checkpoints_steps", or_none(config.save_checkpoints_steps)},
+      {"_save_checkpoints_secs", checkpoint_seconds(config)},
+      {"_keep_checkpoint_max", fmt::format("{}", config.keep_checkpoint_max)},
+      {"_keep_checkpoint_every_n_hours", fmt::format("{:g}", config.keep_checkpoint_every_n_hours)},
+      {"_log_step_count_steps", fmt::format("{}", config.log_step_count_steps)},
+      {"_session_creation_timeout_secs",
+       fmt::format("{}", config.session_creation_timeout_secs.count())},
+      {"_service", task.service_json.value_or("None")},
+      {"_cluster_spec", task.cluster.to_string()},
+      {"_task_type", in_quotes(task.task.type)},
+      {"_task_id", fmt::format("{}", task.task.index)},
+      {"_global_id_in_cluster", or_none(task.global_id_in_cluster)},
+      {"_master", in_quotes(task.master)},
+      {"_evaluation_master", in_quotes(task.evaluation_master)},
+      {"_is_chief", python_bool(task.is_chief)},
+      {"_num_ps_replicas", fmt::format("{}", task.num_ps_replicas)},
+      {"_num_worker_replicas", fmt::format("{}", task.num_worker_replicas)},
+      {"_environment", in_quotes(task.environment)}};
+}
+
+ConfigFields fields_of_muster(const RunConfig& config) {
+  std::vector<std::string> devices;
+  for (const auto& device : config.devices) devices.push_back(in_quotes(device));
+  return {{"_replicas", fmt::format("{}", config.replicas)},
+          {"_threads_per_replica", fmt::format("{}", config.threads_per_replica)},
+          {"_devices", fmt::format("[{}]", fmt::join(devices, ", "))},
+          {"_precision", in_quotes(name_of_type(config.precision))},
+          {"_own_cpu_kernels", python_bool(config.own_cpu_kernels)},
+          {"_deterministic", python_bool(config.deterministic)},
+          {"_capture_steps", python_bool(config.capture_steps)},
+          {"_sync", python_bool(config.sync)}};
+}
+
 }  // namespace
+
+std::string RunConfig::to_string() const {
+  ConfigFields fields = fields_of_tf_estimator(*this);
+  for (auto& field : fields_of_muster(*this)) fields.push_back(std::move(field));
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : fields) parts.push_back(fmt::format("'{}': {}", name, value));
+  return fmt::format("{{{}}}", fmt::join(parts, ", "));
+}
 
 RunConfig RunConfig::from_env() {
   RunConfig config;

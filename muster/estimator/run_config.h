@@ -142,6 +142,10 @@ struct RunConfig {
   /// Throws InvalidArgument, naming the field, its value and what is allowed.
   void check() const;
 
+  /// "{'_model_dir': 'runs/census', '_tf_random_seed': None, ...}": tf.estimator's fields in its
+  /// order, as far as they mean something here, then muster's own.
+  std::string to_string() const;
+
   std::uint64_t seed() const { return tf_random_seed.value_or(0); }
   bool is_chief() const { return task.is_chief; }
 };

@@ -34,6 +34,26 @@ TEST(RunConfig, HasTheDefaultsOfTfEstimator) {
   EXPECT_EQ(config.task.num_worker_replicas, 1);
 }
 
+TEST(RunConfig, PrintsItselfAsTfEstimatorDoes) {
+  RunConfig config;
+  config.model_dir = "runs/census";
+  const std::string text = config.to_string();
+  EXPECT_TRUE(text.starts_with(
+      "{'_model_dir': 'runs/census', '_tf_random_seed': None, '_save_summary_steps': 100, "
+      "'_save_checkpoints_steps': None, '_save_checkpoints_secs': 600, '_keep_checkpoint_max': 5, "
+      "'_keep_checkpoint_every_n_hours': 10000, '_log_step_count_steps': 100, "))
+      << text;
+  EXPECT_NE(text.find("'_task_type': 'worker', '_task_id': 0, '_global_id_in_cluster': 0, "
+                      "'_master': '', '_evaluation_master': '', '_is_chief': True, "
+                      "'_num_ps_replicas': 0, '_num_worker_replicas': 1"),
+            std::string::npos)
+      << text;
+  const std::string by_steps = config.replace({.save_checkpoints_steps = 50}).to_string();
+  EXPECT_NE(by_steps.find("'_save_checkpoints_steps': 50, '_save_checkpoints_secs': None"),
+            std::string::npos)
+      << by_steps;
+}
+
 TEST(RunConfig, NamesTheFieldThatIsWrong) {
   RunConfig config;
   config.save_summary_steps = -1;
