@@ -51,6 +51,7 @@ struct Flags {
   std::string schedule = "constant";
   double keep_prob = 0.5;
   double ema = 0;
+  bool zero_debias = false;
   std::string job_dir;
   std::string export_path;
   std::string predictions;
@@ -274,7 +275,8 @@ muster::EstimatorOptions estimator_options(const Flags& flags, std::int64_t max_
   muster::EstimatorOptions options{
       .model = [keep = flags.keep_prob] { return std::make_shared<MnistCnn>(keep); },
       .head = muster::multi_class_head(kClasses),
-      .optimizers = {{"", muster::adam({.learning_rate = learning_rate(flags, max_steps)})}}};
+      .optimizers = {{"", muster::adam({.learning_rate = learning_rate(flags, max_steps)})}},
+      .zero_debias_batch_norm = flags.zero_debias};
   if (flags.ema > 0) options.moving_average = muster::MovingAverageOptions{.decay = flags.ema};
   return options;
 }
@@ -428,6 +430,9 @@ void add_training_flags(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(0.01, 1.0));
   add("--ema", flags.ema, "Evaluate moving averages of this decay; 0 for none")
       ->check(CLI::Range(0.0, 1.0));
+  app.add_flag("--zero-debias", flags.zero_debias,
+               "Keep what batch norm's moving averages begin with out of them, so that early "
+               "evaluations are as good as the training");
 }
 
 void add_run_flags(CLI::App& app, Flags& flags) {

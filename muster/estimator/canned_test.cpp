@@ -219,13 +219,13 @@ TEST(CannedEstimators, NameSlotsAsTensorFlowsDo) {
   const TempDir folder;
   const SmallColumns columns;
   const auto config = [&](const char* name) { return quiet_config(folder / name); };
-  EXPECT_EQ(names_after_a_step(DNNClassifier({.feature_columns = columns.deep, .hidden_units = {4}},
+  EXPECT_EQ(names_after_a_step(DNNClassifier({.hidden_units = {4}, .feature_columns = columns.deep},
                                              config("dnn")),
                                "dnn/hiddenlayer_0/kernel"),
             (Names{"dnn/hiddenlayer_0/kernel", "dnn/hiddenlayer_0/kernel/t_0/Adagrad"}));
   EXPECT_EQ(
       names_after_a_step(
-          DNNClassifier({.feature_columns = columns.deep, .hidden_units = {4}, .optimizer = "Adam"},
+          DNNClassifier({.hidden_units = {4}, .feature_columns = columns.deep, .optimizer = "Adam"},
                         config("adam")),
           "dnn/head"),
       (Names{"dnn/head/beta1_power", "dnn/head/beta2_power"}));

@@ -240,6 +240,8 @@ struct DeviceSteps::Impl {
 bool DeviceSteps::can_make(const EstimatorOptions& options, const RunConfig& config,
                            const Towers& towers) {
   const auto& devices = towers.options().devices;
+  // The share of a batch in the averages of batch norm is a constant of a captured step.
+  if (options.zero_debias_batch_norm) return false;
   return towers.home().is_cuda() && options.nan_policy.action == NanPolicy::Action::kStop &&
          config.precision != ComputeType::kFloat16 && !towers.options().shared &&
          towers.variables().sparse_count() == 0 &&

@@ -19,6 +19,7 @@
 #include "muster/estimator/seed_streams_internal.h"
 #include "muster/estimator/tensor_codec.h"
 #include "muster/estimator/train_loop.h"
+#include "muster/kernels/cpu_bfloat16.h"
 #include "muster/kernels/libtorch_kernels.h"
 
 namespace muster {
@@ -66,6 +67,7 @@ struct Estimator::Impl {
   RunConfig config;
   std::unique_ptr<EvaluationModel> evaluation_model;
   EvaluationEvents evaluation_events;
+  bool has_warned_of_bfloat16 = false;
 
   // The first of the run's. What learns otherwise than by gradients does so on the CPU.
   c10::Device evaluation_device() const {
@@ -74,6 +76,19 @@ struct Estimator::Impl {
     // As in training, which evaluates in a process of its own too.
     if (device.is_cuda()) choose_gpu_kernels(config.deterministic);
     return device;
+  }
+
+  // Where bfloat16 is slow, users wait without a reason to see.
+  void warn_of_slow_bfloat16() {
+    if (has_warned_of_bfloat16 || config.precision != ComputeType::kBfloat16) return;
+    if (!tower_devices(config, options.model)[0].is_cpu()) return;
+    const std::string obstacle = kernels::bfloat16_obstacle(kernels::cpu_bfloat16());
+    if (obstacle.empty()) return;
+    has_warned_of_bfloat16 = true;
+    log::warning(
+        "precision bfloat16 on the CPU: {}, and a step can take 20 times as long as with float32; "
+        "use float32 here, or a GPU",
+        obstacle);
   }
 
   EvaluationModel& model() {
@@ -141,6 +156,7 @@ Estimator::Estimator(EstimatorOptions options, RunConfig config) : impl_(std::ma
   config.check();
   kernels::use_libtorch_kernels(config.own_cpu_kernels);
   if (config.model_dir.empty()) config.model_dir = temporary_model_dir();
+  log::info("Using config: {}", config.to_string());
   impl_->options = std::move(options);
   impl_->config = std::move(config);
 }
@@ -161,6 +177,7 @@ TrainResult Estimator::train(const InputFn& input_fn, const TrainOptions& option
     }
     return learner->train(impl_->options, impl_->config, input_fn, options);
   }
+  impl_->warn_of_slow_bfloat16();
   return TrainLoop(impl_->options, impl_->config, input_fn, options).run();
 }
 

@@ -44,6 +44,11 @@ struct EstimatorOptions {
   WeightDecay weight_decay{};
   /// Evaluation, prediction and export use the averages where they are kept.
   std::optional<MovingAverageOptions> moving_average{};
+  /// Moving averages of batch norm without what they begin with (0 and 1), as dividing them by
+  /// 1 - decay^step would leave them: evaluations early in a run see the statistics of its batches.
+  /// Part of the arithmetic; steps are not captured on a GPU. Averages that a warm start filled are
+  /// forgotten at the first step.
+  bool zero_debias_batch_norm = false;
   NanPolicy nan_policy{};
   /// Trains in the place of gradients: see learner.h. Then the options about gradients are not
   /// used.

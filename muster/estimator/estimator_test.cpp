@@ -1,5 +1,6 @@
 #include "muster/estimator/estimator.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -18,9 +19,11 @@
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/cluster/process_environment.h"
+#include "muster/estimator/fake_session_internal.h"
 #include "muster/estimator/predictor.h"
 #include "muster/estimator/small_net_internal.h"
 #include "muster/features/collate.h"
+#include "muster/kernels/cpu_bfloat16.h"
 #include "muster/model/dense.h"
 #include "muster/summary/event_reader.h"
 #include "muster/testing/message_of.h"
@@ -56,6 +59,39 @@ TEST(Estimator, TrainsEvaluatesAndPredicts) {
   }
   EXPECT_EQ(count, 120);
   EXPECT_NEAR(static_cast<double>(right) / 120, result.at("accuracy"), 1e-6);
+}
+
+TEST(Estimator, LogsTheLinesThatReadersOfTfEstimatorLookFor) {
+  const TempDir folder;
+  const testing::LogLines log;
+  Estimator estimator(small_options(), quiet_config(folder.path()));
+  estimator.train(training_input, {.max_steps = 2});
+  estimator.evaluate(evaluation_input, {.steps = 1});
+  const std::string all = fmt::format("{}", fmt::join(log.lines, "\n"));
+  std::size_t place = 0;
+  for (const std::string& line :
+       {fmt::format("Using config: {{'_model_dir': '{}', '_tf_random_seed': 5, ",
+                    folder.path().string()),
+        std::string("Create CheckpointSaverHook."), std::string("Saving checkpoints for 2 into"),
+        std::string("Starting evaluation at"),
+        fmt::format("Restoring parameters from {}/model.ckpt-2", folder.path().string()),
+        std::string("Finished evaluation at")}) {
+    place = all.find(line, place);
+    ASSERT_NE(place, std::string::npos) << line << " in:\n" << all;
+  }
+}
+
+TEST(Estimator, SaysOnceWhyBfloat16IsSlowOnThisProcessor) {
+  const TempDir folder;
+  RunConfig config = quiet_config(folder.path());
+  config.precision = ComputeType::kBfloat16;
+  config.devices = {"cpu"};
+  const testing::LogLines log;
+  Estimator estimator(small_options(), config);
+  for (int i = 0; i < 2; ++i) estimator.train(training_input, {.steps = 1});
+  const std::string obstacle = kernels::bfloat16_obstacle(kernels::cpu_bfloat16());
+  const auto warns = HasSubstr("precision bfloat16 on the CPU: " + obstacle);
+  EXPECT_THAT(log.lines, ::testing::Contains(warns).Times(obstacle.empty() ? 0 : 1));
 }
 
 TEST(Estimator, ResumesToTheBit) {

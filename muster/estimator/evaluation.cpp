@@ -87,6 +87,15 @@ std::string describe_result(const EvaluationResult& result) {
   return text;
 }
 
+EstimatorSpec call_with_place(EvaluationModel& model, const Batch& batch, std::int64_t before) {
+  try {
+    return model.call(batch, Mode::kEval);
+  } catch (Error& error) {
+    error.add_context(fmt::format("evaluating batch {}", before + 1));
+    throw;
+  }
+}
+
 void write_result(EvaluationSession& session, const EvaluationResult& result,
                   const Path& checkpoint) {
   const std::int64_t step = session.global_step();
@@ -118,6 +127,10 @@ EvaluationResult run_evaluation(EvaluationModel& model, const RunConfig& config,
     throw InvalidArgument("evaluate: steps must be positive: {}", *evaluate_options.steps);
   }
   log::info("Starting evaluation at {}", now_text());
+  if (!model.checkpoint().empty()) {
+    log::info("Restoring parameters from {}", model.checkpoint().string());
+  }
+  model.warn_of_unsettled_averages();
   file_system_for(output_dir).create_directories(output_dir);
   EvaluationSession session(config, model.global_step(), output_dir, events);
   const auto each_hook = [&](void (Hook::*call)(Session&)) {
@@ -137,7 +150,7 @@ EvaluationResult run_evaluation(EvaluationModel& model, const RunConfig& config,
     auto batch = input->next();
     if (!batch) break;
     each_hook(&Hook::before_run);
-    EstimatorSpec spec = model.call(*batch, Mode::kEval);
+    EstimatorSpec spec = call_with_place(model, *batch, batches);
     metrics.merge(spec.metrics);
     losses.add(spec.loss.item<double>() + model.decay_loss());
     session.set_step(std::move(spec), batch->size());

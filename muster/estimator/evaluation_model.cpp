@@ -3,7 +3,9 @@
 #include <torch/types.h>
 
 #include "muster/base/error.h"
+#include "muster/base/log.h"
 #include "muster/checkpoint/checkpoint.h"
+#include "muster/estimator/batch_norms.h"
 #include "muster/estimator/estimator.h"
 #include "muster/estimator/learner.h"
 #include "muster/estimator/tensor_codec.h"
@@ -47,7 +49,16 @@ EvaluationModel::EvaluationModel(const EstimatorOptions& options, std::uint64_t 
   model_->eval();
 }
 
+// libtorch's own errors tell what did not fit, not in which batch.
 EstimatorSpec EvaluationModel::call(const Batch& batch, Mode mode) {
+  try {
+    return call_model(batch, mode);
+  } catch (const c10::Error& error) {
+    throw Internal("a batch with {}: {}", describe(batch), error.what_without_backtrace());
+  }
+}
+
+EstimatorSpec EvaluationModel::call_model(const Batch& batch, Mode mode) {
   const Head* head = options_.head.get();
   if (device_.is_cpu()) return checked(model_->call(batch, mode, head));
   // On the device nobody looks at the labels' values.
@@ -86,6 +97,20 @@ void EvaluationModel::loaded_from(const Path& prefix, std::int64_t global_step) 
   decay_loss_ = options_.weight_decay.factor > 0
                     ? weight_decay_loss(*variables_, options_.weight_decay)
                     : 0.0;
+}
+
+void EvaluationModel::warn_of_unsettled_averages() {
+  if (has_warned_ || options_.zero_debias_batch_norm) return;
+  const auto values = BatchNorms(*model_).most_biased();
+  if (!values || values->share < kSettledShare) return;
+  has_warned_ = true;
+  log::warning(
+      "the moving averages of batch norm ({} and others) have seen {} batches and still hold "
+      "{:.0f} "
+      "% of the values they began with, so this evaluation can be far worse than the training "
+      "loss; with a decay of {:g} it passes after {} batches, or set zero_debias_batch_norm",
+      values->name, values->updates, 100 * values->share, values->decay,
+      updates_to_settle(values->decay));
 }
 
 }  // namespace muster

@@ -44,8 +44,11 @@ class EvaluationModel {
   const Path& checkpoint() const { return loaded_; }
   /// The weight-decay term of the loss; 0 without one.
   double decay_loss() const { return decay_loss_; }
+  /// Warns, once, when moving averages of batch norm are still made of the values they began with.
+  void warn_of_unsettled_averages();
 
  private:
+  EstimatorSpec call_model(const Batch& batch, Mode mode);
   void loaded_from(const Path& prefix, std::int64_t global_step);
 
   const EstimatorOptions& options_;
@@ -59,6 +62,7 @@ class EvaluationModel {
   std::int64_t loaded_modified_ns_ = 0;
   std::int64_t global_step_ = 0;
   double decay_loss_ = 0;
+  bool has_warned_ = false;
 };
 
 }  // namespace muster

@@ -17,6 +17,7 @@
 #include "muster/base/wait.h"
 #include "muster/device/devices.h"
 #include "muster/estimator/arithmetic.h"
+#include "muster/estimator/batch_norms.h"
 #include "muster/estimator/seed_streams_internal.h"
 #include "muster/kernels/torch_compat.h"
 #include "muster/model/head.h"
@@ -101,6 +102,7 @@ struct Towers::Tower {
   std::shared_ptr<Model> model;
   AttachedModule attached;
   std::vector<at::Tensor> buffers;
+  BatchNorms norms;
   c10::Device device{c10::kCPU};
   /// Brings batches to a GPU.
   std::optional<Feed> feed{};
@@ -212,8 +214,10 @@ std::unique_ptr<Towers::Tower> Towers::make_tower(std::shared_ptr<Model> model,
   if (!device.is_cpu()) model->to(device);
   model->train();
   auto attached = variables_on(device).attach(model);
-  auto tower = std::make_unique<Tower>(
-      Tower{.model = model, .attached = std::move(attached), .buffers = model->buffers()});
+  auto tower = std::make_unique<Tower>(Tower{.model = model,
+                                             .attached = std::move(attached),
+                                             .buffers = model->buffers(),
+                                             .norms = BatchNorms(*model)});
   tower->device = device;
   if (device.is_cuda()) tower->feed.emplace(device);
   return tower;
@@ -286,6 +290,7 @@ Towers::Outcome Towers::run_replica(Tower& tower, std::int64_t replica, const Ba
     copy_buffers(buffers_, tower.buffers);
   }
   tower.attached.zero();
+  if (options_.zero_debias_batch_norm) tower.norms.debias(step.number + 1);
   Outcome outcome{.examples = batch.size()};
   const bool fed = tower.feed && !is_on(batch, tower.device);
   if (fed && head_ != nullptr) head_->check_labels(batch.labels);
@@ -297,6 +302,17 @@ Towers::Outcome Towers::run_replica(Tower& tower, std::int64_t replica, const Ba
   tower.attached.collect();
   if (replica == 0 && away) copy_buffers(tower.buffers, buffers_);
   return outcome;
+}
+
+// libtorch's own errors tell what did not fit, not whose batch it was; the loop adds the step.
+Towers::Outcome Towers::run_or_say_where(Tower& tower, std::int64_t replica, const Batch& batch,
+                                         const Step& step) {
+  try {
+    return run_replica(tower, replica, batch, step);
+  } catch (const c10::Error& error) {
+    throw Internal("replica {} with {}: {}", replica, describe(batch),
+                   error.what_without_backtrace());
+  }
 }
 
 Gradients Towers::copy_of(const Gradients& gradients) {
@@ -337,7 +353,7 @@ void Towers::run_lane(std::size_t lane, Step& step) {
     Outcome outcome;
     if (batch) {
       Tower& tower = tower_of(lane, replica);
-      outcome = run_replica(tower, replica, *batch, step);
+      outcome = run_or_say_where(tower, replica, *batch, step);
       const std::lock_guard lock(step.mutex);
       // With one replica the tower's own memory serves; with more it is needed for the next.
       outcome.gradients = options_.replicas == 1 && tower.device == home_

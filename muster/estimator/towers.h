@@ -47,6 +47,8 @@ struct TowerOptions {
   std::vector<c10::Device> devices{};
   /// Where the variables are. On the CPU they always are where towers run on it alone.
   VariableStrategy variable_strategy = VariableStrategy::kDevices;
+  /// See EstimatorOptions.
+  bool zero_debias_batch_norm = false;
 
   bool on_gpus() const;
 };
@@ -160,6 +162,8 @@ class Towers {
   EstimatorSpec call_model(Tower& tower, std::int64_t replica, const Batch& batch,
                            const Step& step);
   Outcome run_replica(Tower& tower, std::int64_t replica, const Batch& batch, const Step& step);
+  Outcome run_or_say_where(Tower& tower, std::int64_t replica, const Batch& batch,
+                           const Step& step);
   Tower& tower_of(std::size_t lane, std::int64_t replica);
   void run_lane(std::size_t lane, Step& step);
   void run_lanes(Step& step);

@@ -12,6 +12,7 @@ namespace muster {
 namespace {
 
 using namespace small_net;  // NOLINT(google-build-using-namespace): the subject of every test here
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::TempDir;
 
@@ -26,6 +27,36 @@ TEST(CpuTowers, GiveTheBitsOfAsManyReplicasInTurn) {
   in_turn.concurrent_replicas = 1;
   Estimator(small_options(), in_turn).train(training_input, {.max_steps = 9});
   EXPECT_EQ(latest_values(folder / "towers"), latest_values(folder / "in_turn"));
+}
+
+// Batches whose rows have fewer values than the model's first layer takes.
+Dataset<Batch> narrow_batches(const InputContext&) {
+  return generate([](std::uint64_t) {
+    return std::optional(make_batch(Features{{"x", torch::zeros({4, kInputs - 1})}},
+                                    torch::zeros({4, 1}, torch::kLong)));
+  });
+}
+
+/// Made of libtorch's layers alone, whose errors are its own.
+struct LibtorchNet : Model {
+  LibtorchNet() { logits = register_module("logits", torch::nn::Linear(kInputs, kClasses)); }
+  torch::Tensor forward(const Features& x) override { return logits->forward(x.tensor("x")); }
+  torch::nn::Linear logits{nullptr};
+};
+
+TEST(CpuTowers, AnErrorOfLibtorchNamesTheStepTheReplicaAndTheBatch) {
+  const TempDir folder;
+  EstimatorOptions options = small_options();
+  options.model = [] { return std::make_shared<LibtorchNet>(); };
+  const auto names_the_batch = AllOf(HasSubstr("features x: "), HasSubstr("[4, 7]; labels label: "),
+                                     HasSubstr("[4, 1]: mat1 and mat2"));
+  Estimator fails(options, quiet_config(folder / "fails"));
+  EXPECT_THAT(error_of([&] { fails.train(narrow_batches, {.steps = 1}); }),
+              AllOf(HasSubstr("training step 1: replica 0 with "), names_the_batch));
+  Estimator estimator(options, quiet_config(folder / "evaluates"));
+  estimator.train(training_input, {.steps = 1});
+  EXPECT_THAT(error_of([&] { estimator.evaluate(narrow_batches, {.steps = 1}); }),
+              AllOf(HasSubstr("evaluating batch 1: a batch with "), names_the_batch));
 }
 
 TEST(CpuTowers, KeepTheirVariablesOnTheCpuWhateverTheStrategy) {

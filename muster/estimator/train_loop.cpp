@@ -627,6 +627,7 @@ void TrainLoop::Impl::prepare() {
   prepare_devices(tower_options);
   tower_options.may_discard = options.nan_policy.action != NanPolicy::Action::kStop ||
                               config().precision == ComputeType::kFloat16;
+  tower_options.zero_debias_batch_norm = options.zero_debias_batch_norm;
   if (resumed) compare(*resumed, tower_options);
   if (strategy != nullptr) join(tower_options);
   tower_options.concurrent = concurrent_replicas(config(), tower_options);

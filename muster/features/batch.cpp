@@ -1,6 +1,10 @@
 #include "muster/features/batch.h"
 
+#include <fmt/ranges.h>
+
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "muster/base/error.h"
 
@@ -23,6 +27,23 @@ Batch Batch::slice(std::int64_t begin, std::int64_t end) const {
 
 Batch Batch::to(at::Device device, bool non_blocking) const {
   return {.features = features.to(device, non_blocking), .labels = labels.to(device, non_blocking)};
+}
+
+namespace {
+
+std::string describe_columns(const Features& columns) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : columns) {
+    parts.push_back(fmt::format("{}: {}", name, describe(value)));
+  }
+  return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+std::string describe(const Batch& batch) {
+  return fmt::format("features {}; labels {}", describe_columns(batch.features),
+                     describe_columns(batch.labels));
 }
 
 Batch make_batch(Features features, FeatureValue label) {

@@ -25,4 +25,7 @@ struct Batch {
 /// Features and one label, which gets the name kLabel.
 Batch make_batch(Features features, FeatureValue label);
 
+/// "features x: Float [8, 3], y: strings [8]; labels label: Long [8, 1]": for errors.
+std::string describe(const Batch& batch);
+
 }  // namespace muster
