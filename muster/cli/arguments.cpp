@@ -87,14 +87,15 @@ std::string text_of(const Unknown& unknown) {
                      did_you_mean(name, flag_names(*unknown.command)));
 }
 
-// CLI11 has "no bound" as a bound of 309 digits: "--seed: Value x not in range 0.000000 to
-// 1797...".
+// CLI11 has "no bound" as the largest number there is: "--seed: Value x not in range 0.000000 to
+// 1797..." with 309 digits in 2.1, "[0 - 1.79769e+308]" in newer ones.
 std::string without_endless_range(const CLI::App& app, const std::string& text) {
   constexpr std::string_view kValue = ": Value ";
   constexpr std::string_view kRange = " not in range ";
   const std::size_t value = text.find(kValue);
   const std::size_t range = text.find(kRange, value);
-  if (range == std::string::npos || text.size() - range < 300) return text;
+  if (range == std::string::npos) return text;
+  if (text.size() - range < 300 && text.find("e+308", range) == std::string::npos) return text;
   const std::string flag = text.substr(0, value);
   const CLI::App* command = &app;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();

@@ -312,7 +312,7 @@ TEST_F(Gpu, NoStepMakesTheHostWait) {
   EXPECT_THROW(
       Estimator(options<Curious>(), config("curious"))
           .train(training_input, {.max_steps = 20, .hooks = {std::make_shared<NoWaiting>()}}),
-      c10::Error);
+      Internal);
   c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_DISABLED);
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::string refusal_of(const RunConfig& config) {
+std::string config_refusal(const RunConfig& config) {
   try {
     config.check();
   } catch (const InvalidArgument& error) {
@@ -57,14 +57,14 @@ TEST(RunConfig, PrintsItselfAsTfEstimatorDoes) {
 TEST(RunConfig, NamesTheFieldThatIsWrong) {
   RunConfig config;
   config.save_summary_steps = -1;
-  EXPECT_EQ(refusal_of(config), "RunConfig: save_summary_steps must be 0 or more: -1");
+  EXPECT_EQ(config_refusal(config), "RunConfig: save_summary_steps must be 0 or more: -1");
   config = {};
   config.save_checkpoints_steps = 10;
   config.save_checkpoints_secs = 10s;
-  EXPECT_NE(refusal_of(config).find("at most one"), std::string::npos);
+  EXPECT_NE(config_refusal(config).find("at most one"), std::string::npos);
   config = {};
   config.keep_checkpoint_every_n_hours = 0;
-  EXPECT_NE(refusal_of(config).find("keep_checkpoint_every_n_hours"), std::string::npos);
+  EXPECT_NE(config_refusal(config).find("keep_checkpoint_every_n_hours"), std::string::npos);
 }
 
 TEST(RunConfig, ReplaceSwitchesBetweenStepsAndSeconds) {

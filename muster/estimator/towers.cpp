@@ -453,9 +453,13 @@ StepGradients mean_of(StepParts parts) {
                        .spec = std::move(parts.spec)};
   if (result.present > 1) {
     const torch::NoGradGuard no_grad;
-    result.mean.flat.div_(static_cast<double>(result.present));
+    // A tensor, since CUDA takes a number of the host as a product with its reciprocal, which rounds
+    // otherwise than the division that a CPU does.
+    const at::Tensor present =
+        at::full({}, static_cast<double>(result.present), result.mean.flat.options());
+    result.mean.flat.div_(present);
     for (auto& rows : result.mean.rows) {
-      if (!rows.empty()) rows.values = rows.values / static_cast<double>(result.present);
+      if (!rows.empty()) rows.values = rows.values / present;
     }
   }
   return result;
