@@ -102,15 +102,20 @@ class Case {
     }
   }
 
+  /// What engines are given for an input in the place of what the model takes.
+  void give(const std::string& name, const at::Tensor& value) {
+    write_npy(folder_ / ("in." + name + ".npy"), value);
+  }
+
   /// The conversions with these outputs alone; none: all of them.
-  Path files(const std::string& outputs = "") {
+  Path files(const std::string& outputs = "", const std::vector<std::string>& flags = {}) {
     for (const auto& [name, value] : outputs_) {
       const Path path = folder_ / ("out." + name + ".npy");
       std::filesystem::remove(path);
       if (outputs.empty() || outputs == name) write_npy(path, value);
     }
-    std::vector<std::string> chosen;
-    if (!outputs.empty()) chosen = {"--outputs", outputs};
+    std::vector<std::string> chosen = flags;
+    if (!outputs.empty()) chosen.insert(chosen.end(), {"--outputs", outputs});
     convert(folder_ / "saved_model", "onnx", folder_ / "model.onnx", chosen);
     chosen.push_back("--reshaped-inputs");
     convert(folder_ / "saved_model", "graphdef", folder_ / "model.pb", chosen);
@@ -221,6 +226,26 @@ struct ManyRowOperations : Model {
   torch::Tensor scale;
 };
 
+/// Sequences [batch, channels, length].
+struct SequenceNet : Model {
+  SequenceNet() {
+    first = register_module("first", nn::Conv1d(nn::Conv1dOptions(3, 8, 3).padding(1)));
+    norm = register_module("norm", nn::BatchNorm1d(8));
+    second = register_module("second", nn::Conv1d(nn::Conv1dOptions(8, 6, 4).stride(2).padding(2)));
+    grouped = register_module("grouped", nn::Conv1d(nn::Conv1dOptions(6, 4, 2).groups(2)));
+    logits = register_module("logits", nn::Linear(8, 4));
+  }
+  torch::Tensor forward(const Features& x) override {
+    auto y = torch::relu(norm->forward(first->forward(x.tensor("sequence"))));
+    y = torch::max_pool1d(torch::relu(second->forward(y)), 2);
+    y = grouped->forward(y);
+    return logits->forward(torch::cat({y.mean(2), y.amax({2})}, 1));
+  }
+  nn::Conv1d first{nullptr}, second{nullptr}, grouped{nullptr};
+  nn::BatchNorm1d norm{nullptr};
+  nn::Linear logits{nullptr};
+};
+
 at::Tensor mnist_images(const Path& data) {
   const auto images = read_idx(data / "mnist" / "t10k-images-idx3-ubyte.gz");
   return torch::from_blob(const_cast<char*>(images.data.data()), {kExamples, 784}, torch::kByte)
@@ -255,6 +280,27 @@ TEST(OtherEngines, AnswerAboutCifar10AsAResNetDoes) {
   Case cifar10(*model, *multi_class_head(11), {{"image", cifar10_images(data)}});
   expect_script("check_onnx.py", cifar10.files());
   expect_script("check_opencv.py", cifar10.files("probabilities"), {"32"});
+}
+
+// The example takes images as files have them, bytes; OpenCV has floats.
+TEST(OtherEngines, AnswerAboutBytesThatAreHandedInAsFloats) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  torch::manual_seed(5);
+  const auto model = std::make_shared<ResNet>(ResNetOptions{.num_layers = 8});
+  randomise_norms(*model);
+  const auto images = cifar10_images(data).slice(0, 0, 100);
+  Case cifar10(*model, *multi_class_head(11), {{"image", images.to(torch::kByte)}});
+  cifar10.give("image", images);
+  expect_script("check_onnx.py", cifar10.files("", {"--float-inputs"}));
+  expect_script("check_opencv.py", cifar10.files("probabilities", {"--float-inputs"}), {"32"});
+}
+
+TEST(OtherEngines, RunConvolutionsOverSequencesInONNX) {
+  torch::manual_seed(6);
+  const auto model = std::make_shared<SequenceNet>();
+  randomise_norms(*model);
+  Case sequences(*model, *multi_class_head(4), {{"sequence", torch::randn({9, 3, 21})}});
+  expect_script("check_onnx.py", sequences.files());
 }
 
 TEST(OtherEngines, RunEveryOperationOfImagesInONNX) {
@@ -301,8 +347,27 @@ std::string file_name(const std::string& prefix, std::string key) {
   return prefix + "." + key + ".npy";
 }
 
-// Columns stay outside of ONNX, so the executor computes what they give, and its own answers.
-TEST(OtherEngines, AnswerAboutCensusWhereItsColumnsEnd) {
+// As numpy.save writes an array of bytes.
+void write_words(const Path& path, const std::vector<std::string>& words) {
+  std::size_t width = 1;
+  for (const auto& word : words) width = std::max(width, word.size());
+  std::string header = "{'descr': '|S" + std::to_string(width) +
+                       "', 'fortran_order': False, 'shape': (" + std::to_string(words.size()) +
+                       ",), }";
+  while ((header.size() + 11) % 64 != 0) header += ' ';
+  header += '\n';
+  std::ofstream out(path, std::ios::binary);
+  out << "\x93NUMPY\x01" << '\0' << static_cast<char>(header.size() % 256)
+      << static_cast<char>(header.size() / 256) << header;
+  for (std::string word : words) {
+    word.resize(width, '\0');
+    out << word;
+  }
+}
+
+// Rows of CSV, hashes and crosses stay outside of ONNX, so the executor computes what they give,
+// and its own answers. Vocabularies, buckets and numbers are inside.
+TEST(OtherEngines, AnswerAboutCensusFromItsFeatures) {
   MUSTER_DATA_DIR_OR_SKIP(data);
   const TempDir folder;
   const Path test_file = data / "census" / "adult.test.csv";
@@ -317,19 +382,27 @@ TEST(OtherEngines, AnswerAboutCensusWhereItsColumnsEnd) {
   auto meta = graph::find_meta_graph(graph::read_saved_model(exported), {"serve"});
   const auto predict = graph::find_signature(meta, "predict");
   const BundleReader bundle(graph::variables_prefix(exported));
-  const auto frozen = graph::freeze(meta, predict, &bundle, {.numeric = true});
+  const auto frozen = graph::freeze(meta, predict, &bundle, {.numeric = true, .lookups = true});
   graph::SignatureDef columns{.inputs = predict.inputs, .method_name = predict.method_name};
-  for (const auto& [key, tensor] : frozen.columns) {
-    columns.outputs[key] = frozen.signature.inputs.at(key);
-    columns.outputs[key].name = tensor;
+  for (const auto* outside : {&frozen.columns, &frozen.features}) {
+    for (const auto& [key, tensor] : *outside) {
+      columns.outputs[key] = frozen.signature.inputs.at(key);
+      columns.outputs[key].name = tensor;
+    }
   }
+  EXPECT_TRUE(frozen.features.contains("age") && frozen.features.contains("gender"));
+  EXPECT_TRUE(frozen.columns.contains("occupation/ids"));
   EXPECT_EQ(columns.outputs.size(), frozen.signature.inputs.size());
   meta.signatures["columns"] = columns;
   const auto model = executor::ExecutableModel::from(std::move(meta), exported);
   const executor::Values rows{
       {"csv_row", executor::StringTensor(first_lines(test_file, kExamples))}};
   for (const auto& [key, value] : model.run("columns", rows)) {
-    write_npy(folder / file_name("in", key), std::get<at::Tensor>(value));
+    if (const auto* words = std::get_if<executor::StringTensor>(&value)) {
+      write_words(folder / file_name("in", key), words->values());
+    } else {
+      write_npy(folder / file_name("in", key), std::get<at::Tensor>(value));
+    }
   }
   const auto answers = model.run("predict", rows);
   for (const auto& [key, info] : frozen.signature.outputs) {

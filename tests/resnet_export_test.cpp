@@ -45,7 +45,7 @@ TEST(ResNetExport, AnswersAboutRealImagesAsTheModelDoes) {
   const testing::TempDir folder;
   exporting::write_model(*model, head.get(), raw_serving_input({{"image", images.slice(0, 0, 2)}}),
                          folder / "export");
-  const auto registry = graph::OpRegistry::read(data / "tensorflow" / "ops.pbtxt.xz");
+  const auto registry = graph::OpRegistry::read(data / "tensorflow" / "ops_v1.pbtxt.xz");
   registry.check(graph::read_saved_model(folder / "export").meta_graphs.at(0).graph);
   const auto exported = executor::ExecutableModel::load(folder / "export");
   for (const auto& batch : images.split(kAtOnce)) {

@@ -438,17 +438,30 @@ std::string ColumnGraph::indicator(const internal::IndicatorColumn& column) {
 
 // ------------------------------------------------------------------------------------- pieces
 
+// The names are those of inputs where a conversion of the graph leaves columns out.
+ColumnNodes ColumnGraph::id_nodes(const internal::Column& column, bool embedded) {
+  const Ids all = ids(column);
+  // Without weights an embedding and a linear model take the same ids.
+  const auto held = id_nodes_.find({&column, embedded && !all.weights.empty()});
+  if (held != id_nodes_.end()) return held->second;
+  builder_.enter(column.name());
+  const Ids counted = kept(all, embedded);
+  const auto rows = builder_.column_of(counted.indices, 0, DataType::kInt64);
+  ColumnNodes made{
+      .ids = builder_.add("ids", "Identity", {counted.values}, {{"T", DataType::kInt64}}),
+      .rows = builder_.add(
+          "rows", "Cast", {rows},
+          {{"SrcT", DataType::kInt64}, {"DstT", DataType::kInt32}, {"Truncate", false}}),
+      .weights = counted.weights};
+  id_nodes_.emplace(std::pair(&column, embedded && !all.weights.empty()), made);
+  return made;
+}
+
 ColumnNodes ColumnGraph::nodes_of(const ColumnInput& input) {
   const internal::Column& first = input.columns.front().internal();
   if (input.ids) {
     const auto* embedding = dynamic_cast<const internal::EmbeddingColumn*>(&first);
-    const Ids all = ids(embedding == nullptr ? first : embedding->categorical());
-    builder_.enter(first.name());
-    const Ids counted = kept(all, input.embedded);
-    const auto rows = builder_.column_of(counted.indices, 0, DataType::kInt64);
-    return {.ids = counted.values,
-            .rows = builder_.cast(rows, DataType::kInt64, DataType::kInt32),
-            .weights = counted.weights};
+    return id_nodes(embedding == nullptr ? first : embedding->categorical(), input.embedded);
   }
   std::vector<std::string> parts;
   for (const auto& column : input.columns) parts.push_back(numbers(column.internal()));

@@ -68,6 +68,8 @@ class ColumnGraph {
   std::string buckets(const internal::BucketizedColumn& column);
   std::string indicator(const internal::IndicatorColumn& column);
 
+  ColumnNodes id_nodes(const internal::Column& column, bool embedded);
+
   std::string compare(const char* op, const std::string& a, const std::string& b,
                       graph::DataType type);
   std::string gather_nd(const std::string& from, const std::string& places, graph::DataType type);
@@ -81,6 +83,7 @@ class ColumnGraph {
   GraphBuilder& builder_;
   std::map<const internal::Column*, Ids> ids_;
   std::map<const internal::Column*, std::string> numeric_;
+  std::map<std::pair<const internal::Column*, bool>, ColumnNodes> id_nodes_;
   std::map<std::string, Words> words_;
 };
 

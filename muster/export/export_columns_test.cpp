@@ -21,6 +21,7 @@
 #include "muster/features/census_columns_internal.h"
 #include "muster/features/collate.h"
 #include "muster/features/sequence_input.h"
+#include "muster/graph/freeze.h"
 #include "muster/graph/join.h"
 #include "muster/graph/op_registry.h"
 #include "muster/graph/saved_model.h"
@@ -101,8 +102,11 @@ void expect_same(const Features& wanted, const Values& answers) {
 void check_registry(const Path& dir) {
   const auto data = testing::data_dir();
   if (!data) return;
-  static const auto registry = graph::OpRegistry::read(*data / "tensorflow" / "ops.pbtxt.xz");
-  EXPECT_NO_THROW(registry.check(graph::read_saved_model(dir).meta_graphs.at(0).graph));
+  static const auto newest = graph::OpRegistry::read(*data / "tensorflow" / "ops.pbtxt.xz");
+  static const auto claimed = graph::OpRegistry::read(*data / "tensorflow" / "ops_v1.pbtxt.xz");
+  const auto graph = graph::read_saved_model(dir).meta_graphs.at(0).graph;
+  EXPECT_NO_THROW(newest.check(graph));
+  EXPECT_NO_THROW(claimed.check(graph));
 }
 
 /// An export of a model, and the model.
@@ -307,6 +311,49 @@ TEST(ExportedColumns, ReadExamplesOfAnyLength) {
       exported.expect_same_answers(parsed({one}, specs), {{"examples", StringTensor({one})}});
     }
   }
+}
+
+TEST(ExportedColumns, ReadExamplesOfWholeNumbersAsThoseOfFloats) {
+  const auto age = numeric_column("age");
+  Exported exported(model_of({.deep = {age}}), example_serving_input(FeatureColumnList{age}));
+  const auto whole = ExampleBuilder().add_int("age", 39).serialize();
+  const auto real = ExampleBuilder().add_float("age", 39).serialize();
+  exported.expect_same_answers({{"age", torch::tensor({39.0F, 39.0F})}},
+                               {{"examples", StringTensor({whole, real})}});
+}
+
+// What other engines are to hand in, where the words of vocabularies are looked up inside.
+std::vector<std::string> frozen_inputs(const Exported& exported) {
+  const auto meta = exported.meta();
+  const BundleReader bundle(graph::variables_prefix(exported.dir()));
+  const auto frozen = graph::freeze(meta, graph::find_signature(meta, "predict"), &bundle,
+                                    {.numeric = true, .lookups = true});
+  std::vector<std::string> keys;
+  for (const auto& [key, info] : frozen.signature.inputs) keys.push_back(key);
+  return keys;
+}
+
+TEST(ExportedColumns, AreInputsByTheirFeaturesWhereTheyCannotBeConverted) {
+  const auto age = numeric_column("age");
+  const auto ages = bucketized_column(age, {18, 25});
+  const auto known =
+      categorical_column_with_vocabulary_list("known", std::vector<std::string>{"x", "y"});
+  const auto job = categorical_column_with_hash_bucket("job", 9);
+  const Columns columns{.wide = {ages, known, job, crossed_column({"known", "job"}, 20)},
+                        .deep = {age, indicator_column(known), embedding_column(job, 2)}};
+  const Exported by_name(model_of(columns), json_serving_input(columns.all()));
+  const Exported by_row(
+      model_of(columns),
+      csv_serving_input({.fields = {CsvField::int32("age", 0), CsvField::string("job", ""),
+                                    CsvField::string("known", ""), CsvField::string("label")},
+                         .csv = {.strip_blanks = true}}));
+  const Exported by_example(model_of(columns), example_serving_input(columns.all()));
+  EXPECT_THAT(frozen_inputs(by_name),
+              ElementsAre("age", "job", "job/ids", "job_X_known/ids", "job_X_known/rows", "known"));
+  EXPECT_EQ(frozen_inputs(by_row), frozen_inputs(by_name));
+  EXPECT_THAT(frozen_inputs(by_example),
+              ElementsAre("age", "job/ids", "job/indices", "job_X_known/ids", "job_X_known/rows",
+                          "known/indices", "known/values"));
 }
 
 TEST(ExportedColumns, ReadRowsWithBlanks) {
@@ -537,10 +584,12 @@ TEST(ExportedColumns, BecomeOperationsOfTensorFlow) {
       regression_head());
   EXPECT_EQ(columns_outline(exported.meta().graph), R"(csv_row = Placeholder()
 DecodeCSV/DecodeCSV = DecodeCSV(csv_row, Const, Const_1, Const_1)
+age = Identity(DecodeCSV/DecodeCSV)
 word/StringStrip = StringStrip(DecodeCSV/DecodeCSV:1)
-Shape = Shape(csv_row)
+word = Identity(word/StringStrip)
+Shape = Shape(age)
 batch_size = StridedSlice(Shape, Const, Const_2, Const_2)
-age/ExpandDims = ExpandDims(DecodeCSV/DecodeCSV, age/Const)
+age/ExpandDims = ExpandDims(age, age/Const)
 age/Cast = Cast(age/ExpandDims)
 age_bucketized/Bucketize = Bucketize(age/Cast)
 age_bucketized/Cast = Cast(age_bucketized/Bucketize)
@@ -548,8 +597,9 @@ age_bucketized/GreaterEqual = GreaterEqual(age_bucketized/Cast, age_bucketized/C
 age_bucketized/indices = Where(age_bucketized/GreaterEqual)
 age_bucketized/Reshape = Reshape(age_bucketized/Cast, age_bucketized/Const_1)
 age_bucketized/strided_slice = StridedSlice(age_bucketized/indices, age_bucketized/Const_2, age_bucketized/Const_3, age_bucketized/Const_4)
-age_bucketized/Cast_1 = Cast(age_bucketized/strided_slice)
-word/ExpandDims = ExpandDims(word/StringStrip, age/Const)
+age_bucketized/ids = Identity(age_bucketized/Reshape)
+age_bucketized/rows = Cast(age_bucketized/strided_slice)
+word/ExpandDims = ExpandDims(word, age/Const)
 word/NotEqual = NotEqual(word/ExpandDims, word/Const)
 word/indices = Where(word/NotEqual)
 word/GatherNd = GatherNd(word/ExpandDims, word/indices)
@@ -561,9 +611,10 @@ word/kept = Where(word/GreaterEqual)
 word/GatherNd_1 = GatherNd(word/indices, word/kept)
 word/GatherNd_2 = GatherNd(word/lookup, word/kept)
 word/strided_slice = StridedSlice(word/GatherNd_1, age_bucketized/Const_2, age_bucketized/Const_3, age_bucketized/Const_4)
-word/Cast = Cast(word/strided_slice)
-linear/linear_model/age_bucketized/lookup = SparseSegmentSumWithNumSegments(linear/linear_model/age_bucketized/weights/Read/ReadVariableOp, age_bucketized/Reshape, age_bucketized/Cast_1, batch_size)
-linear/linear_model/word/lookup = SparseSegmentSumWithNumSegments(linear/linear_model/word/weights/Read/ReadVariableOp, word/GatherNd_2, word/Cast, batch_size)
+word/ids = Identity(word/GatherNd_2)
+word/rows = Cast(word/strided_slice)
+linear/linear_model/age_bucketized/lookup = SparseSegmentSumWithNumSegments(linear/linear_model/age_bucketized/weights/Read/ReadVariableOp, age_bucketized/ids, age_bucketized/rows, batch_size)
+linear/linear_model/word/lookup = SparseSegmentSumWithNumSegments(linear/linear_model/word/weights/Read/ReadVariableOp, word/ids, word/rows, batch_size)
 linear/linear_model/age_bucketized/AddV2 = AddV2(linear/linear_model/age_bucketized/lookup, linear/linear_model/word/lookup)
 linear/linear_model/AddV2 = AddV2(linear/linear_model/age_bucketized/AddV2, linear/linear_model/bias_weights/Read/ReadVariableOp)
 init_all_tables = NoOp(^word/table_init)

@@ -71,7 +71,7 @@ class Receiver {
     }
   }
 
-  void add_named(const ServingInput& input) {
+  void add_named(const ServingInput& input, const std::set<std::string>& needed) {
     for (const auto& [name, spec] : input.specs) {
       if (const auto* fixed = std::get_if<FixedLen>(&spec)) {
         // One number an example comes as [batch].
@@ -82,9 +82,10 @@ class Receiver {
         add_placeholder(name, type_of(std::get<VarLen>(spec).kind), {});
       }
     }
+    count_rows_of_a_feature(needed);
   }
 
-  void add_csv(const ServingInput& input) {
+  void add_csv(const ServingInput& input, const std::set<std::string>& needed) {
     const std::string rows = add_input(input.key, input.key, DataType::kString, {});
     std::vector<std::string> inputs{rows};
     std::vector<DataType> types;
@@ -107,11 +108,13 @@ class Receiver {
         builder_.enter(field.name);
         value = with_default(builder_.add("StringStrip", "StringStrip", {value}, {}), field);
       }
+      value = named(field.name, value, types[i]);
       receiver_.features.emplace(field.name, GraphFeature{.type = types[i], .values = value});
     }
+    count_rows_of_a_feature(needed);
   }
 
-  void add_examples(const ServingInput& input) {
+  void add_examples(const ServingInput& input, const std::set<std::string>& needed) {
     const std::string examples =
         add_input("input_example_tensor", input.key, DataType::kString, {});
     std::map<std::string, FixedLen> dense;
@@ -147,23 +150,45 @@ class Receiver {
     std::size_t next = 0;
     for (const auto& [name, spec] : sparse) {
       receiver_.features.emplace(
-          name, GraphFeature{.type = type_of(spec.kind),
-                             .values = output_of(node, sparse.size() + next),
-                             .indices = output_of(node, next),
-                             .dense_shape = output_of(node, 2 * sparse.size() + next)});
+          name,
+          GraphFeature{.type = type_of(spec.kind),
+                       .values = named(name + "/values", output_of(node, sparse.size() + next),
+                                       type_of(spec.kind)),
+                       .indices = named(name + "/indices", output_of(node, next), DataType::kInt64),
+                       .dense_shape = output_of(node, 2 * sparse.size() + next)});
       ++next;
     }
     next = 3 * sparse.size();
     for (const auto& [name, spec] : dense) {
-      receiver_.features.emplace(name, GraphFeature{.type = type_of(spec.kind),
-                                                    .values = output_of(node, next++),
-                                                    .shape = spec.shape});
+      const auto value = named(name, output_of(node, next++), type_of(spec.kind));
+      receiver_.features.emplace(
+          name, GraphFeature{.type = type_of(spec.kind), .values = value, .shape = spec.shape});
     }
+    count_rows_of_a_feature(needed);
   }
 
   GraphReceiver take() { return std::move(receiver_); }
 
  private:
+  // What a parser gives, under the name that a tensor of the feature has where it is handed in:
+  // conversions of the graph begin there.
+  std::string named(const std::string& feature, const std::string& value, DataType type) {
+    builder_.enter("");
+    return builder_.add(feature, "Identity", {value}, {{"T", type}});
+  }
+
+  // So that a conversion that begins with the features needs no rows of text, and no words where
+  // there are numbers.
+  void count_rows_of_a_feature(const std::set<std::string>& needed) {
+    const GraphFeature* source = nullptr;
+    for (const auto& [name, feature] : receiver_.features) {
+      if (feature.is_sparse() || !needed.contains(name)) continue;
+      const bool number = feature.type != DataType::kString;
+      if (source == nullptr || (number && source->type == DataType::kString)) source = &feature;
+    }
+    if (source != nullptr) builder_.set_batch_source(source->values, source->type);
+  }
+
   // What is empty once it is stripped is a blank.
   std::string with_default(const std::string& stripped, const CsvField& field) {
     const auto* text = std::get_if<std::string>(&field.default_value);
@@ -288,13 +313,13 @@ GraphReceiver add_receiver(const ServingInput& input, const std::set<std::string
       receiver.add_raw(input, needed);
       break;
     case ServingInput::Kind::kNamedTensors:
-      receiver.add_named(input);
+      receiver.add_named(input, needed);
       break;
     case ServingInput::Kind::kCsv:
-      receiver.add_csv(input);
+      receiver.add_csv(input, needed);
       break;
     case ServingInput::Kind::kExample:
-      receiver.add_examples(input);
+      receiver.add_examples(input, needed);
       break;
   }
   return receiver.take();

@@ -98,7 +98,7 @@ void add_saver(const std::vector<GraphVariable>& variables, graph::MetaGraph& me
     nodes.push_back({.name = assign,
                      .op = "AssignVariableOp",
                      .inputs = {variables[i].node, value},
-                     .attrs = {{"dtype", types[i]}, {"validate_shape", false}}});
+                     .attrs = {{"dtype", types[i]}}});
     all.inputs.push_back("^" + assign);
     every.values.push_back(variable_def(variables[i], assign, value));
     if (variables[i].variable.trainable) trainable.values.push_back(every.values.back());

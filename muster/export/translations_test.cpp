@@ -463,14 +463,19 @@ void expect_equal(const Tensor& found, const Tensor& wanted) {
       << found << " and not " << wanted;
 }
 
-/// TensorFlow's operations, where the data sets are there.
-const graph::OpRegistry* registry() {
-  static const auto read = []() -> std::optional<graph::OpRegistry> {
+/// TensorFlow's operations, of the newest version and of the one that exports claim, where the data
+/// sets are there.
+const std::vector<graph::OpRegistry>& registries() {
+  static const auto read = [] {
+    std::vector<graph::OpRegistry> all;
     const auto data = testing::data_dir();
-    if (!data) return std::nullopt;
-    return graph::OpRegistry::read(*data / "tensorflow" / "ops.pbtxt.xz");
+    if (!data) return all;
+    for (const char* name : {"ops.pbtxt.xz", "ops_v1.pbtxt.xz"}) {
+      all.push_back(graph::OpRegistry::read(*data / "tensorflow" / name));
+    }
+    return all;
   }();
-  return read ? &*read : nullptr;
+  return read;
 }
 
 // Runs the case and gives the operations that were translated.
@@ -481,7 +486,7 @@ std::set<std::string> run(const Case& one, const std::shared_ptr<Weights>& weigh
   const Program program = trace(model, nullptr, features);
   const TranslatedModel translated = translate(program);
   graph::check_graph(translated.graph);
-  if (registry() != nullptr) registry()->check(translated.graph);
+  for (const auto& registry : registries()) registry.check(translated.graph);
   const auto exported = executor::ExecutableModel::from(frozen(translated), {});
   for (const std::int64_t rows : {std::int64_t{2}, kRows}) {
     const Features part = features.slice(0, rows);
