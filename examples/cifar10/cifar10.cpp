@@ -21,6 +21,7 @@
 #include "muster/estimator/examples_per_second_hook.h"
 #include "muster/estimator/logging_hook.h"
 #include "muster/export/exporters.h"
+#include "muster/export/graph_hook.h"
 #include "muster/model/head.h"
 #include "muster/training/train_and_evaluate.h"
 
@@ -130,7 +131,9 @@ class Run {
   void train_then_evaluate() {
     fmt::print("Starting to train...\n");
     std::fflush(stdout);
-    estimator_.train(train_, {.max_steps = flags_.train_steps, .hooks = hooks()});
+    auto all = hooks();
+    all.push_back(std::make_shared<muster::GraphHook>(estimator_, serving_input()));
+    estimator_.train(train_, {.max_steps = flags_.train_steps, .hooks = std::move(all)});
     fmt::print("Starting to evaluate...\n");
     std::fflush(stdout);
     const auto metrics = estimator_.evaluate(eval_, {.steps = eval_steps_});

@@ -15,14 +15,17 @@
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/estimator/small_net_internal.h"
 #include "muster/export/export_saved_model.h"
+#include "muster/export/graph_hook.h"
 #include "muster/export/inference_graph.h"
 #include "muster/export/trace.h"
 #include "muster/export/translate.h"
 #include "muster/graph/check.h"
+#include "muster/graph/join.h"
 #include "muster/graph/op_registry.h"
 #include "muster/graph/saved_model.h"
 #include "muster/model/dense.h"
 #include "muster/model/head.h"
+#include "muster/summary/event_reader.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/temp_dir.h"
 
@@ -307,9 +310,37 @@ TEST(ExportSavedModel, LeavesTheGraphOfAnUntrainedModelForCheckpointsToCome) {
   EXPECT_EQ(read.meta_graphs[0].saver->restore_op, "save/restore_all");
 }
 
+std::size_t graphs_in_events(const Path& folder) {
+  std::size_t count = 0;
+  EventReader reader(folder);
+  while (const auto event = reader.next()) {
+    count += std::holds_alternative<GraphBytes>(event->what) ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(GraphHook, LeavesTheGraphOfATrainingThatHasNoExporters) {
+  const testing::TempDir folder;
+  const Estimator estimator(small_net::small_options(), small_net::quiet_config(folder.path()));
+  const auto train = [&](std::int64_t steps) {
+    Estimator(small_net::small_options(), small_net::quiet_config(folder.path()))
+        .train(small_net::training_input,
+               {.max_steps = steps,
+                .hooks = {std::make_shared<GraphHook>(
+                    estimator, raw_serving_input({{"x", torch::rand({4, small_net::kInputs})}}))}});
+  };
+  train(2);
+  EXPECT_EQ(graph::read_inference_graph(folder.path()).saver->restore_op, "save/restore_all");
+  EXPECT_EQ(graphs_in_events(folder.path()), 1U);
+  // What goes on with the same graph says nothing new.
+  train(4);
+  EXPECT_EQ(graphs_in_events(folder.path()), 1U);
+}
+
 TEST(ExportSavedModel, WritesOperationsAsTensorFlowDefinesThem) {
   MUSTER_DATA_DIR_OR_SKIP(data);
-  const auto registry = graph::OpRegistry::read(data / "tensorflow" / "ops.pbtxt.xz");
+  const auto newest = graph::OpRegistry::read(data / "tensorflow" / "ops.pbtxt.xz");
+  const auto claimed = graph::OpRegistry::read(data / "tensorflow" / "ops_v1.pbtxt.xz");
   const testing::TempDir folder;
   const auto images_model = std::make_shared<ImageNet>();
   const auto words = multi_class_head(3, {.label_vocabulary = {"a", "b", "c"}});
@@ -318,7 +349,9 @@ TEST(ExportSavedModel, WritesOperationsAsTensorFlowDefinesThem) {
   write_model(*dense_model, multi_class_head(3).get(), raw_serving_input(rows()), folder / "dense");
   for (const char* name : {"images", "dense"}) {
     const auto saved = graph::read_saved_model(folder / name);
-    EXPECT_NO_THROW(registry.check(saved.meta_graphs.at(0).graph)) << name;
+    EXPECT_EQ(saved.meta_graphs.at(0).tensorflow_version, "1.15.0");
+    EXPECT_NO_THROW(newest.check(saved.meta_graphs.at(0).graph)) << name;
+    EXPECT_NO_THROW(claimed.check(saved.meta_graphs.at(0).graph)) << name;
   }
 }
 

@@ -3,14 +3,11 @@
 #include <algorithm>
 
 #include "muster/base/error.h"
-#include "muster/base/log.h"
 #include "muster/estimator/towers.h"
 #include "muster/export/exporters.h"
-#include "muster/export/inference_graph.h"
+#include "muster/export/graph_hook.h"
 #include "muster/export/trace.h"
 #include "muster/features/column_set.h"
-#include "muster/graph/join.h"
-#include "muster/summary/event_writer.h"
 
 namespace muster::internal {
 namespace {
@@ -41,28 +38,10 @@ ServingInput serving_input(const Estimator& estimator, const EvalSpec& spec) {
   return columns.empty() ? first_rows(spec.input_fn, seed) : json_serving_input(columns);
 }
 
-// Of libtorch's messages all but the first line tell where in libtorch.
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 }  // namespace
 
-void InferenceGraphHook::write(Session& session) const {
-  const InferenceGraph graph = inference_graph(estimator_, serving_input(estimator_, spec_));
-  write_inference_graph(graph, session.config().model_dir);
-  session.events().add_graph(graph::encode_graph(graph.meta.graph), session.global_step());
-}
-
-void InferenceGraphHook::begin(Session& session) {
-  if (!session.config().is_chief()) return;
-  try {
-    write(session);
-  } catch (const std::exception&) {
-    const auto why = first_line(describe(std::current_exception()).message);
-    log::warning("no graph of the model is written: {}", why);
-    // One of an earlier run may be of another model.
-    file_system_for(session.config().model_dir)
-        .remove(graph::inference_graph_path(session.config().model_dir));
-  }
+HookPtr make_graph_hook(const Estimator& estimator, const EvalSpec& spec) {
+  return std::make_shared<GraphHook>(estimator, [&] { return serving_input(estimator, spec); });
 }
 
 }  // namespace muster::internal

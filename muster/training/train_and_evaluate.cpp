@@ -61,9 +61,7 @@ struct Run {
                                     more_listeners.end());
     return internal::train_as_task(estimator, train_spec.input_fn, options);
   }
-  HookPtr graph_hook() const {
-    return std::make_shared<internal::InferenceGraphHook>(estimator, eval_spec);
-  }
+  HookPtr graph_hook() const { return internal::make_graph_hook(estimator, eval_spec); }
 };
 
 TrainAndEvaluateResult evaluate_last(internal::CheckpointEvaluator& evaluator,
