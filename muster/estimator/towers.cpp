@@ -1,6 +1,7 @@
 #include "muster/estimator/towers.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/full.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
