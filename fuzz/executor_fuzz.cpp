@@ -418,7 +418,7 @@ std::vector<std::string> muster::fuzz::seeds() {
     seeds.push_back("M" + encode_saved_model({.meta_graphs = {meta}}));
   }
   for (std::size_t i = 0; i < operations().size(); ++i) {
-    for (const char inputs : {1, 2, 3}) {
+    for (const char inputs : {1, 2, 3, 4, 5}) {
       std::string seed{'O', static_cast<char>(i % 256), static_cast<char>(i / 256), inputs, 0};
       // Matrices of two by two of small numbers, floating-point and whole by turns.
       for (char k = 0; k < inputs; ++k) {

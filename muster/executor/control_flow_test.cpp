@@ -127,6 +127,12 @@ TEST(ControlFlow, SaysThatAnOutputIsInTheOtherBranch) {
   EXPECT_THAT(message_of([&] { flow(model, 3, false); }), HasSubstr("branch"));
 }
 
+TEST(ControlFlow, PassesOverControlEdgesFromInputs) {
+  const auto model =
+      ExecutableModel::from(flow_graph({op_node("y", "Neg", {"x", "^p", "^x"})}, {}), {});
+  EXPECT_EQ(flow(model, 3, true), -3);
+}
+
 TEST(ControlFlow, CountsInAVariable) {
   auto meta = flow_graph(
       {op_node("v", "VarHandleOp", {}, {{"dtype", DataType::kFloat}, {"shared_name", "count"}}),
