@@ -178,8 +178,8 @@ TEST(CensusExport, AnswersAboutRealPeopleAsTheEstimatorDoes) {
       RecordProperty(format + "_" + name, fmt::format("{:g}", apart));
     }
     if (format == "EXAMPLE") {
-      const Values again =
-          model.run("predict", {{"example_proto", StringTensor(written_records(folder, people))}});
+      const Values again = model.run(
+          "predict", {{"example_proto", StringTensor(written_records(folder.path(), people))}});
       const auto sorted = [](const at::Tensor& logits) {
         return std::get<0>(logits.flatten().sort());
       };
