@@ -25,6 +25,7 @@
 #include "muster/estimator/arithmetic.h"
 #include "muster/estimator/run_state.h"
 #include "muster/features/column_set.h"
+#include "muster/kernels/libtorch_kernels.h"
 #include "muster/launch/ports.h"
 #include "muster/model/wide_and_deep.h"
 
@@ -320,6 +321,7 @@ int run(int argc, char** argv) {
   log::set_level(log::Level::kError);
   // As training does it; a server has all processors.
   keep_freed_memory();
+  kernels::use_libtorch_kernels(true);
   const bool is_server = argc == 3 && std::string_view(argv[2]) != "sum";
   if (!is_server) set_cpu_threads(1);
   if (argc == 3 && std::string_view(argv[1]) == "--task") return run_task(argv[2]);

@@ -65,6 +65,16 @@ class Tasks {
         CLUSTER_JOB, Words{"--model-dir", folder_ / type} + flags,
         testing::ProgramOptions{.environment = Words{place} + environment});
   }
+  // worker:99, which the others do not know.
+  void start_stranger(const Words& flags) {
+    const std::string place =
+        fmt::format(R"(TF_CONFIG={{"cluster": {{"chief": ["{}"], "worker": {{"99": "{}"}}}}, )"
+                    R"("task": {{"type": "worker", "index": 99}}}})",
+                    address("chief"), address("worker"));
+    running_["stranger"] = std::make_unique<RunningProgram>(
+        CLUSTER_JOB, Words{"--model-dir", folder_ / "stranger"} + flags,
+        testing::ProgramOptions{.environment = Words{place}});
+  }
   Outcome wait(const std::string& type) { return running_.at(type)->wait(); }
   Path folder(const std::string& type) const { return folder_ / type; }
   std::string hash() const { return hash_of(folder_ / "chief"); }
@@ -155,6 +165,81 @@ TEST(ClusterFailure, ATaskOfOtherTermsIsToldWhichAndTheOthersGoOn) {
     EXPECT_THAT(chief.err, HasSubstr(reasons[i]));
     EXPECT_EQ(tasks.hash(), tasks.hash_alone(kShort));
   }
+}
+
+TEST(ClusterFailure, OtherHyperparametersAreRefusedByNameWithBothValues) {
+  const Words others[] = {{"--rate", "0.07"}, {"--batch", "4"}};
+  const char* reasons[] = {"the chief's optimizer of \"dnn\" is 'adagrad(",
+                           "the chief's --batch is '8', this task's '4'"};
+  for (std::size_t i = 0; i < 2; ++i) {
+    Tasks tasks;
+    tasks.start("worker", kShort + others[i]);
+    tasks.start("chief", kShort);
+    const Outcome worker = tasks.wait("worker");
+    EXPECT_EQ(worker.status, 1) << worker.err;
+    EXPECT_THAT(worker.err, HasSubstr(reasons[i]));
+    // It does not wait for one that cannot come.
+    const Outcome chief = tasks.wait("chief");
+    EXPECT_EQ(chief.status, 0) << chief.err;
+    EXPECT_EQ(tasks.hash(), tasks.hash_alone(kShort));
+  }
+}
+
+TEST(ClusterFailure, AServerOfOtherHyperparametersEndsAllAtOnceWithItsReason) {
+  Tasks tasks(/*with_ps=*/true);
+  tasks.start("ps", kShort + Words{"--rate", "0.07"});
+  tasks.start("worker", kShort);
+  tasks.start("chief", kShort);
+  for (const char* task : {"ps", "worker", "chief"}) {
+    const Outcome outcome = tasks.wait(task);
+    EXPECT_NE(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("the chief's optimizer of \"dnn\" is 'adagrad(")) << task;
+    EXPECT_THAT(outcome.err, Not(HasSubstr("did not come within"))) << task;
+  }
+}
+
+TEST(ClusterFailure, BatchesOfOtherSizesThatNobodyComparesAreSeenInTheFirstStep) {
+  Tasks tasks;
+  tasks.start("worker", kShort + Words{"--tells-batch=false", "--batch", "4"});
+  tasks.start("chief", kShort + Words{"--tells-batch=false"});
+  EXPECT_THAT(tasks.wait("chief").err,
+              HasSubstr("a batch has 8 examples in chief:0 and 4 in worker:0"));
+  EXPECT_EQ(tasks.wait("worker").status, 0);
+}
+
+/// The chief's number of steps is that of the run.
+TEST(ClusterFailure, AWorkerThatWasToldFewerOrMoreStepsEndsWithTheChief) {
+  for (const bool with_ps : {false, true}) {
+    for (const char* steps : {"5", "50"}) {
+      Tasks tasks(with_ps);
+      tasks.start("chief", kShort);
+      tasks.start("worker", Words{"--steps", steps, "--replicas", "4"});
+      if (with_ps) tasks.start("ps", kShort);
+      const Outcome chief = tasks.wait("chief");
+      EXPECT_EQ(chief.status, 0) << chief.err;
+      EXPECT_EQ(tasks.hash(), tasks.hash_alone(kShort));
+      const Outcome worker = tasks.wait("worker");
+      EXPECT_EQ(worker.status, 0) << worker.err;
+      EXPECT_THAT(worker.err, HasSubstr("the chief ends the run at step 20"));
+      if (with_ps) {
+        EXPECT_EQ(tasks.wait("ps").status, 0);
+      }
+    }
+  }
+}
+
+/// It has its own idea of the cluster, in which it is a task.
+TEST(ClusterFailure, AStrangersTaskIsRefused) {
+  Tasks tasks;
+  tasks.start_stranger(kShort);
+  tasks.start("chief", kShort + Words{"--join-timeout-ms", "2000"});
+  const Outcome stranger = tasks.wait("stranger");
+  EXPECT_EQ(stranger.status, 1) << stranger.err;
+  EXPECT_THAT(stranger.err, HasSubstr("has a cluster without worker:99"));
+  const Outcome chief = tasks.wait("chief");
+  EXPECT_EQ(chief.status, 0) << chief.err;
+  EXPECT_THAT(chief.err, HasSubstr("the cluster of this task has no worker:99"));
+  EXPECT_EQ(tasks.hash(), tasks.hash_alone(kShort));
 }
 
 TEST(ClusterFailure, ATaskThatComputesWithOtherKernelsIsToldSo) {

@@ -40,6 +40,9 @@ struct Flags {
   std::int64_t max_staleness = 0;
   std::int64_t backup_replicas = 0;
   std::int64_t nan_at = -1;
+  double rate = 0.05;
+  std::int64_t batch = 8;
+  bool tells_batch = true;
   bool ps_log = false;
   std::uint64_t ps_log_bytes = std::uint64_t{64} << 20;
 };
@@ -89,7 +92,7 @@ muster::InputFn input(const Flags& flags) {
           if (number == flags.nan_at) one.a = std::nanf("");
           return one;
         })
-        .batch(8, collate)
+        .batch(flags.batch, collate)
         .map([flags](Batch batch) {
           std::this_thread::sleep_for(std::chrono::milliseconds(flags.step_ms));
           return batch;
@@ -116,6 +119,7 @@ muster::Estimator make_estimator(const Flags& flags) {
   config.concurrent_replicas = flags.concurrent;
   config.threads_per_replica = 1;
   config.save_checkpoints_steps = flags.save_steps;
+  if (flags.tells_batch) config.terms["--batch"] = std::to_string(flags.batch);
   config.ps_log = flags.ps_log;
   config.log_step_count_steps = 10;
   config.peer_timeout = std::chrono::milliseconds(flags.peer_timeout_ms);
@@ -137,7 +141,7 @@ muster::Estimator make_estimator(const Flags& flags) {
       {.model = [=] { return std::make_shared<muster::WideAndDeep>(options); },
        .head = muster::binary_class_head(),
        .optimizers = {{"linear", muster::ftrl({.learning_rate = 0.1})},
-                      {"dnn", muster::adagrad({0.05})}},
+                      {"dnn", muster::adagrad({flags.rate})}},
        .clip = {.global_norm = 0.5},
        .nan_policy = {.action = flags.nan_at < 0 ? muster::NanPolicy::Action::kStop
                                                  : muster::NanPolicy::Action::kSkipBatch}},
@@ -159,6 +163,9 @@ int run(int argc, char** argv) {
   app.add_option("--join-timeout-ms", flags.join_timeout_ms);
   app.add_option("--session-timeout-secs", flags.session_timeout_secs);
   app.add_option("--seed", flags.seed);
+  app.add_option("--rate", flags.rate, "Of the optimizer of the deep part");
+  app.add_option("--batch", flags.batch);
+  app.add_flag("--tells-batch", flags.tells_batch, "Compare it when tasks join");
   app.add_flag("--ps-log", flags.ps_log);
   app.add_option("--ps-log-bytes", flags.ps_log_bytes);
   app.add_flag("--sync", flags.sync, "False: ps apply every push as it comes");

@@ -32,11 +32,13 @@ class Collective final : public Strategy {
   void synchronize(const std::function<RunImage()>& image,
                    const std::function<void(const RunImage&)>& take,
                    const std::function<void()>& go_back) override;
+  std::optional<std::int64_t> last_step() override { return membership_.last_step(); }
   ReplicaRange replicas() const override { return group_->replicas(); }
   std::optional<StepParts> sum(std::int64_t step, StepParts own, StepNotes& notes) override;
   void finish(std::int64_t step, bool early) override { membership_.finish(step, early); }
 
  private:
+  void compare_batches(const StepParts& own, const std::vector<ReceivedStep>& received);
   bool add_slices(const StepParts& own, const std::vector<ReceivedStep>& received,
                   std::int64_t step, at::Tensor& whole);
 
@@ -49,6 +51,8 @@ class Collective final : public Strategy {
   bool has_state_;
   /// Messages of steps in this epoch.
   std::int64_t sequence_ = 0;
+  /// Whether the chief has looked at the sizes of the tasks' batches.
+  bool has_compared_batches_ = false;
   /// The sum of all dense gradients, where it is made in slices.
   at::Tensor whole_;
 };
@@ -172,6 +176,19 @@ bool Collective::add_slices(const StepParts& own, const std::vector<ReceivedStep
   return !ended;
 }
 
+// Once, by the chief.
+void Collective::compare_batches(const StepParts& own, const std::vector<ReceivedStep>& received) {
+  if (!config_.is_chief() || received.empty() || has_compared_batches_) return;
+  has_compared_batches_ = true;
+  const auto& members = group_->plan().members;
+  for (std::size_t i = 0; i < received.size(); ++i) {
+    const std::size_t rank = i < group_->rank() ? i : i + 1;
+    const std::string why =
+        batch_difference(membership_.task(), own, members[rank].task, received[i].parts);
+    if (!why.empty()) log::warning("{}", why);
+  }
+}
+
 std::optional<StepParts> Collective::sum(std::int64_t step, StepParts own, StepNotes& notes) {
   const std::size_t size = group_->size();
   const bool sliced = size > 1 && notes.flat_size * 4 > options_.slice_above;
@@ -199,6 +216,7 @@ std::optional<StepParts> Collective::sum(std::int64_t step, StepParts own, StepN
     }
   }
   if (size == 1 && !membership_.check()) return std::nullopt;
+  compare_batches(own, received);
   const torch::NoGradGuard no_grad;
   if (sliced) {
     // Its memory serves step after step: the sum is read before the next one is made.

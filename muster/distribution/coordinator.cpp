@@ -79,15 +79,21 @@ std::string Coordinator::obstacle(const net::Connection& connection, const Join&
   if (join.is_chief != (task == options_.chief) || join.is_server != is_server) {
     return fmt::format("{} says that it is another kind of task", task);
   }
-  return difference(options_.terms, join.terms);
+  return difference(options_.terms, join.terms, is_server);
 }
 
 bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, const Join& join) {
   const std::string why = obstacle(*connection, join);
   if (!why.empty()) {
     log::error("{} cannot take part: {}", connection->peer(), why);
-    connection->send(static_cast<std::uint32_t>(MessageType::kRefused), why,
-                     Deadline::after(kTellTimeout));
+    try {
+      connection->send(static_cast<std::uint32_t>(MessageType::kRefused), why,
+                       Deadline::after(kTellTimeout));
+    } catch (const Error& error) {
+      log::warning("{} could not be told: {}", connection->peer(), error.what());
+    }
+    // When it knows: what follows may end this process.
+    note_refusal(connection->peer_task(), join, why);
     return false;
   }
   const std::lock_guard lock(mutex_);
@@ -97,18 +103,48 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   if (member.connection != nullptr) member.connection->close();
   member = {connection->peer_task(), join.address, connection,
             join.is_server,          Clock::now(), std::nullopt};
-  const std::size_t expected = options_.trainers + options_.servers;
-  log::info("{} joins the run, {} of {} tasks are here", member.task, members_.size(), expected);
+  refused_.erase(member.task);
+  if (member.task == refused_server_) refused_server_since_.reset();
+  log::info("{} joins the run, {} of {} tasks are here", member.task, members_.size(),
+            options_.trainers + options_.servers);
   // First: whoever has the terms goes on.
   tell(member, MessageType::kLogRun, options_.log_run);
   tell(member, MessageType::kTerms, encode(options_.terms));
   if (end_step_) {
     tell(member, MessageType::kEnd, encode_number(*end_step_));
     ++late_;
-  } else if (started_ || members_.size() >= expected) {
+  } else if (refused_server_since_) {
+    tell_of_refused_server();
+  } else if (started_ || is_complete()) {
     begin_epoch();
   }
   return true;
+}
+
+// Nobody waits for a task that was refused.
+void Coordinator::note_refusal(const std::string& task, const Join& join, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  refused_[task] = why;
+  if (join.is_server) {
+    refused_server_ = task;
+    if (!refused_server_since_) refused_server_since_ = Clock::now();
+    tell_of_refused_server();
+  } else if (!started_ && !members_.empty() && is_complete()) {
+    begin_epoch();
+  }
+}
+
+// Whether nobody is to come any more.
+bool Coordinator::is_complete() const {
+  return members_.size() + refused_.size() >= options_.trainers + options_.servers;
+}
+
+// When all are there to hear it, or had time to come: the chief ends with this.
+void Coordinator::tell_of_refused_server() {
+  if (!is_complete() && Clock::now() - *refused_server_since_ < kLeaveGrace) return;
+  const std::string why = fmt::format("{} cannot take part, and the run cannot do without: {}",
+                                      refused_server_, refused_[refused_server_]);
+  for (auto& [order, member] : members_) tell(member, MessageType::kFailed, why);
 }
 
 void Coordinator::handle(const std::shared_ptr<net::Connection>& connection,
@@ -149,6 +185,8 @@ Coordinator::Member* Coordinator::member_of(const net::Connection& connection) {
 void Coordinator::tell(Member& member, MessageType type, const std::string& head) {
   try {
     member.connection->send(static_cast<std::uint32_t>(type), head, Deadline::after(kTellTimeout));
+  } catch (const Cancelled&) {
+    // Closed on this side, by whoever has said why; the thread that serves it removes it.
   } catch (const Error& error) {
     log::warning("{} cannot be reached: {}", member.task, error.what());
     member.connection->close();
@@ -300,6 +338,7 @@ void Coordinator::watch() {
         tell(member, MessageType::kBeat, {});
       }
     }
+    if (refused_server_since_) tell_of_refused_server();
     begin_epoch_if_due();
     changed_.wait_until(lock, due_ ? std::min(*due_, now + kBeatEvery) : now + kBeatEvery);
   }

@@ -72,7 +72,10 @@ class Coordinator {
   bool admit(const std::shared_ptr<net::Connection>& connection, const Join& join);
   void handle(const std::shared_ptr<net::Connection>& connection, const net::Frame& frame);
   void remove(const std::shared_ptr<net::Connection>& connection, const std::string& why);
+  void note_refusal(const std::string& task, const Join& join, const std::string& why);
   // These want the mutex held.
+  bool is_complete() const;
+  void tell_of_refused_server();
   Member* member_of(const net::Connection& connection);
   void tell(Member& member, MessageType type, const std::string& head);
   std::size_t count(bool servers) const;
@@ -89,6 +92,11 @@ class Coordinator {
   std::condition_variable changed_;
   bool stopped_ = false;
   std::map<Order, Member> members_;
+  /// By task: why it was refused.
+  std::map<std::string, std::string> refused_;
+  /// One that holds variables, and since when the run cannot begin because of it.
+  std::string refused_server_;
+  std::optional<Clock::time_point> refused_server_since_;
   std::int64_t epoch_ = 0;
   bool started_ = false;
   std::optional<std::int64_t> end_step_;

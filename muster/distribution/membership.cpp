@@ -53,14 +53,17 @@ void wait_for_peers(std::condition_variable& changed, std::unique_lock<std::mute
 
 }  // namespace
 
+net::Identity identity_of(const RunConfig& config, const PeerOptions& options) {
+  const std::string run = "run of " + chief_of(config.task).address;
+  return {.task = config.task.task.name(),
+          .run_id = options.run_id.empty() ? variable_or("MUSTER_RUN_ID", run) : options.run_id,
+          .secret = options.secret.empty() ? variable_or("MUSTER_SECRET", "") : options.secret};
+}
+
 Membership::Membership(const RunConfig& config, const PeerOptions& options)
     : config_(config),
       chief_(chief_of(config.task)),
-      self_{.task = config.task.task.name(),
-            .run_id = options.run_id.empty()
-                          ? variable_or("MUSTER_RUN_ID", "run of " + chief_.address)
-                          : options.run_id,
-            .secret = options.secret.empty() ? variable_or("MUSTER_SECRET", "") : options.secret},
+      self_(identity_of(config, options)),
       is_open_(!self_.secret.empty() || options.listen_without_secret ||
                variable_or("MUSTER_LISTEN_WITHOUT_SECRET", "") == "1") {}
 
@@ -85,6 +88,12 @@ void Membership::accept(std::unique_ptr<net::Connection> connection) {
     return;
   }
   const std::string purpose = connection->purpose();
+  if (purpose == kArgumentsPurpose) {
+    connection->send(static_cast<std::uint32_t>(MessageType::kArguments), encode(config_.arguments),
+                     Deadline::after(kTellTimeout));
+    connection->receive(Deadline::after(config_.peer_timeout));  // Until it has it, and hangs up.
+    return;
+  }
   if (!purpose.starts_with(kDataPurpose)) {
     log::warning("{} wants '{}', which this task does not do", connection->peer(), purpose);
     return;
@@ -260,7 +269,8 @@ void Membership::meet_chief() {
     }
   } catch (Unavailable& error) {
     error.add_context(fmt::format(
-        "{} has not met {} within {:.0f} s (RunConfig::join_timeout); either it has not been "
+        "{} has not met {} within {:.0f} s (RunConfig::join_timeout, --join-timeout-secs); either "
+        "it has not been "
         "started, or the run is over",
         self_.task, chief_.task.name(), std::chrono::duration<double>(patience).count()));
     throw;
@@ -286,6 +296,8 @@ RunTerms Membership::join(const RunTerms& own) {
       net::ConnectionOptions{.max_body = kLargestBody, .admits = [this](std::string_view task) {
                                return has_task(config_.task, task);
                              }});
+  log::info("Started server with target: grpc://{}",
+            reached_at(config_.task, listener_->address()));
   beat_thread_ = std::jthread([this] { beat(); });
   meet_chief();
   terms_ = *chief_terms_;
@@ -440,6 +452,8 @@ void Membership::finish(std::int64_t step, bool early) {
     coordinator_->end(step);
     return;
   }
+  const auto start = Clock::now();
+  bool gave_up = false;
   if (!early) {
     // The chief is about to say so, when it has saved; heartbeats tell that it lives.
     std::unique_lock lock(mutex_);
@@ -449,13 +463,17 @@ void Membership::finish(std::int64_t step, bool early) {
     wait_for_peers(
         changed_, lock, Deadline::never(),
         [this] { return fmt::format("{}: the end of the run", chief_.task.name()); },
-        [&] { return ended_ || goes_on() || !control_lost_.empty() || !failed_.empty(); });
-    if (!ended_) {
+        [&] {
+          return ended_ || goes_on() || !control_lost_.empty() || !failed_.empty() || stops(start);
+        });
+    gave_up = !ended_ && stops(start);
+    if (!ended_ && !gave_up) {
       throw PeersChanged("{} has not ended the run{}{}", chief_.task.name(),
                          control_lost_.empty() ? "" : ": ", control_lost_);
     }
   }
   tell_coordinator(MessageType::kLeave, {});
+  if (gave_up) throw_if_stopped(fmt::format("{}: the end of the run", chief_.task.name()));
 }
 
 }  // namespace muster::internal

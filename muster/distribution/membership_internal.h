@@ -21,6 +21,9 @@
 
 namespace muster::internal {
 
+/// Who this task is to the others.
+net::Identity identity_of(const RunConfig& config, const PeerOptions& options);
+
 /// A task's part in a run: it listens at its address, keeps in touch with the coordinator, and
 /// joins epoch after epoch. In the chief's process the coordinator lives here too.
 class Membership {
@@ -34,6 +37,11 @@ class Membership {
   const std::string& task() const { return self_.task; }
   /// The chief's; known after join().
   const RunTerms& terms() const { return terms_; }
+  /// RunTerms::last_step of the chief that is there now.
+  std::int64_t last_step() {
+    const std::lock_guard lock(mutex_);
+    return chief_terms_ ? chief_terms_->last_step : terms_.last_step;
+  }
   /// What names the run in logs of servers; empty where the chief wants none. Known after join(),
   /// and another when the chief came back without its model_dir.
   std::string log_run() {

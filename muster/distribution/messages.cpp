@@ -2,6 +2,7 @@
 
 #include "muster/distribution/head_codec_internal.h"
 #include "muster/distribution/messages_internal.h"
+#include "muster/estimator/run_terms.h"
 
 namespace muster::internal {
 namespace {
@@ -12,6 +13,12 @@ void put(HeadWriter& head, const RunTerms& terms) {
   head.put_number(terms.seed);
   head.put_number(static_cast<int>(terms.precision));
   head.put(terms.arithmetic);
+  head.put(terms.last_step);
+  head.put_number(terms.others.size());
+  for (const RunTerm& term : terms.others) {
+    head.put(term.name);
+    head.put(term.value);
+  }
 }
 
 RunTerms terms_of(HeadReader& head) {
@@ -21,6 +28,12 @@ RunTerms terms_of(HeadReader& head) {
   terms.seed = static_cast<std::uint64_t>(head.number());
   terms.precision = static_cast<ComputeType>(head.number());
   terms.arithmetic = head.text();
+  terms.last_step = head.number();
+  terms.others.resize(head.count(16));
+  for (RunTerm& term : terms.others) {
+    term.name = head.text();
+    term.value = head.text();
+  }
   return terms;
 }
 
@@ -151,7 +164,21 @@ std::int64_t decode_number(std::string_view bytes) {
   return whole(head, number);
 }
 
-std::string difference(const RunTerms& chief, const RunTerms& task) {
+std::string encode(const std::vector<std::string>& words) {
+  HeadWriter head;
+  head.put_number(words.size());
+  for (const std::string& word : words) head.put(word);
+  return head.bytes();
+}
+
+std::vector<std::string> decode_words(std::string_view bytes) {
+  HeadReader head(bytes);
+  std::vector<std::string> words(head.count(8));
+  for (std::string& word : words) word = head.text();
+  return whole(head, std::move(words));
+}
+
+std::string difference(const RunTerms& chief, const RunTerms& task, bool is_server) {
   if (chief.arithmetic != task.arithmetic) {
     return fmt::format("the chief computes with '{}', this task with '{}'", chief.arithmetic,
                        task.arithmetic);
@@ -168,7 +195,7 @@ std::string difference(const RunTerms& chief, const RunTerms& task) {
     return fmt::format("the chief has {} threads a replica, this task was given {}",
                        chief.threads_per_replica, task.threads_per_replica);
   }
-  return {};
+  return muster::difference(chief.others, task.others, is_server);
 }
 
 }  // namespace muster::internal

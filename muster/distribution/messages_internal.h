@@ -13,6 +13,8 @@ namespace muster::internal {
 
 /// What a connection is for: the purpose that the side which connects names.
 inline constexpr std::string_view kControlPurpose = "control";
+/// A ps that was told nothing asks the chief for its arguments.
+inline constexpr std::string_view kArgumentsPurpose = "arguments";
 /// With the epoch behind it.
 inline constexpr std::string_view kDataPurpose = "data ";
 
@@ -36,6 +38,7 @@ enum class MessageType : std::uint32_t {
   kEnd,
   kFailed,
   kLogRun,
+  kArguments,
   // Both ways: nothing but a sign of life.
   kBeat = 32,
   // Between tasks that train.
@@ -109,6 +112,9 @@ std::string encode(const RunTerms& message);
 std::string encode(const Ready& message);
 std::string encode(const EpochPlan& message);
 std::string encode(const Source& message);
+/// Of kArguments.
+std::string encode(const std::vector<std::string>& words);
+std::vector<std::string> decode_words(std::string_view head);
 /// Throw DataLoss for what is no such message.
 Join decode_join(std::string_view head);
 RunTerms decode_terms(std::string_view head);
@@ -122,7 +128,7 @@ std::int64_t decode_number(std::string_view head);
 
 /// The first term in which the two differ, in words; empty when they can train together.
 /// Replicas, threads and the seed are the chief's to decide; a task that was told nothing takes
-/// them over.
-std::string difference(const RunTerms& chief, const RunTerms& task);
+/// them over. `is_server`: the task holds variables, and need not know all that the others do.
+std::string difference(const RunTerms& chief, const RunTerms& task, bool is_server);
 
 }  // namespace muster::internal

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "muster/base/log.h"
 #include "muster/distribution/async_parameter_server_internal.h"
 #include "muster/distribution/ps_strategy_internal.h"
 #include "muster/distribution/step_codec_internal.h"
@@ -30,7 +31,10 @@ class ParameterServer final : public PsStrategy {
                        config_.task.num_worker_replicas, config_.task.num_ps_replicas, backups);
   }
   RunTerms join(const RunTerms& own) override {
-    return membership_.join(terms_with_backups(own, config_.backup_replicas));
+    RunTerms terms = membership_.join(terms_with_backups(own, config_.backup_replicas));
+    log::info("SyncReplicasV2: replicas_to_aggregate={}; total_num_replicas={}",
+              terms.replicas - config_.backup_replicas, terms.replicas);
+    return terms;
   }
   std::optional<StepOutcome> update(std::int64_t step, StepParts own, StepNotes& notes) override;
   void fetch_slots() override {

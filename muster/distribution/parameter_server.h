@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "muster/distribution/peer_options.h"
 #include "muster/estimator/estimator.h"
@@ -28,6 +30,12 @@ struct ParameterServerOptions {
 /// come: the global step counts these updates, and weights depend on who was faster.
 std::unique_ptr<Strategy> make_parameter_server(const RunConfig& config,
                                                 const ParameterServerOptions& options = {});
+
+/// RunConfig::arguments of the chief, for a `ps` that was started without the flags that say what
+/// it serves. Call it before serve_parameters(). Throws Unavailable when the chief does not come
+/// within RunConfig::join_timeout.
+std::vector<std::string> arguments_of_chief(const RunConfig& config,
+                                            const PeerOptions& options = {});
 
 /// What a `ps` task does, until the chief ends the run: holds its part of the estimator's
 /// variables. Throws Unavailable when the chief is lost and does not come back in time.

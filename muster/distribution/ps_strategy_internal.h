@@ -23,6 +23,7 @@ class PsStrategy : public Strategy {
   void synchronize(const std::function<RunImage()>& image,
                    const std::function<void(const RunImage&)>& take,
                    const std::function<void()>& go_back) final;
+  std::optional<std::int64_t> last_step() final { return membership_.last_step(); }
   ReplicaRange replicas() const final { return group_->replicas(); }
   std::optional<StepParts> sum(std::int64_t, StepParts, StepNotes&) final {
     throw Internal("the servers make the update");

@@ -47,6 +47,7 @@ class Server : VariableHolder {
   bool take_source(const Source& source);
   bool make_step();
   std::optional<std::vector<ReceivedStep>> take_pushes();
+  void compare_batches(const std::vector<ReceivedStep>& received);
   // Where the last replicas are not waited for.
   bool has_backups() const { return config_.backup_replicas > 0; }
   void begin_choices();
@@ -82,6 +83,7 @@ class Server : VariableHolder {
   std::int64_t inputs_from_ = 0;
   RunState state_;
   std::int64_t sequence_ = 0;
+  bool has_compared_batches_ = false;
   std::optional<PendingStep> pending_;
   // With backups: what waits for an answer, and by rank what its task lacks.
   WaitingPushes waiting_;
@@ -224,7 +226,20 @@ std::optional<std::vector<ReceivedStep>> Server::take_pushes() {
                                    notes));
   }
   ++sequence_;
+  compare_batches(received);
   return received;
+}
+
+// Once, by the first server.
+void Server::compare_batches(const std::vector<ReceivedStep>& received) {
+  if (number_ != 0 || has_compared_batches_ || received.size() < 2) return;
+  has_compared_batches_ = true;
+  const auto& members = group_->plan().members;
+  for (std::size_t rank = 1; rank < received.size(); ++rank) {
+    const std::string why = batch_difference(members[0].task, received[0].parts, members[rank].task,
+                                             received[rank].parts);
+    if (!why.empty()) log::warning("{}", why);
+  }
 }
 
 void Server::begin_choices() {

@@ -109,6 +109,18 @@ ReceivedStep decode_step(std::string_view bytes, net::Buffer memory, std::int64_
   return received;
 }
 
+std::string batch_difference(const std::string& task, const StepParts& parts,
+                             const std::string& other, const StepParts& of_other) {
+  if (parts.present == 0 || of_other.present == 0) return {};
+  if (parts.examples * of_other.present == of_other.examples * parts.present) return {};
+  return fmt::format(
+      "a batch has {:g} examples in {} and {:g} in {}: the weights are not those of one batch "
+      "size; "
+      "give all tasks the same, unless their inputs are smaller than a batch",
+      static_cast<double>(parts.examples) / static_cast<double>(parts.present), task,
+      static_cast<double>(of_other.examples) / static_cast<double>(of_other.present), other);
+}
+
 void copy_positions(const ReceivedStep& from, std::vector<std::optional<std::string>>& positions) {
   std::ranges::copy(from.positions, positions.begin() + from.replicas.first);
 }

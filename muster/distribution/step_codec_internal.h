@@ -43,6 +43,11 @@ ReceivedStep decode_step(std::string_view head, net::Buffer body, std::int64_t s
                          std::int64_t sequence, std::int64_t replicas, std::int64_t dense_size,
                          const StepNotes& notes);
 
+/// In words, where the batches of two tasks are not of one size: they should be, unless an input is
+/// small or ends. Else empty.
+std::string batch_difference(const std::string& task, const StepParts& parts,
+                             const std::string& other, const StepParts& of_other);
+
 /// Writes the positions of the sender's replicas into those of the run.
 void copy_positions(const ReceivedStep& from, std::vector<std::optional<std::string>>& positions);
 

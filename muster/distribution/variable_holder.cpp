@@ -3,14 +3,27 @@
 #include "muster/distribution/ps_messages_internal.h"
 #include "muster/distribution/variable_holder_internal.h"
 #include "muster/estimator/arithmetic.h"
+#include "muster/estimator/run_terms.h"
+#include "muster/kernels/libtorch_kernels.h"
 
 namespace muster::internal {
 
+namespace {
+
+// Part of the arithmetic, which a program need not have made an Estimator for.
+const RunConfig& with_kernels(const RunConfig& config) {
+  kernels::use_libtorch_kernels(config.own_cpu_kernels);
+  return config;
+}
+
+}  // namespace
+
 VariableHolder::VariableHolder(const EstimatorOptions& options, const RunConfig& config,
                                const ParameterServerOptions& server_options)
-    : config_(config),
+    : config_(with_kernels(config)),
       membership_(config, server_options.peers),
       model_(Towers::make_model(options.model, config.seed())),
+      terms_(terms_of(options, config, *model_)),
       variables_(Variables::adopt(*model_, adopt_options(variables_of(*model_)))),
       updater_(variables_, options.optimizers),
       layout_(variables_, static_cast<std::size_t>(config.task.num_ps_replicas)),
@@ -32,7 +45,8 @@ RunTerms VariableHolder::own_terms() const {
           .threads_per_replica = 0,
           .seed = config_.seed(),
           .precision = config_.precision,
-          .arithmetic = arithmetic().fingerprint()};
+          .arithmetic = arithmetic().fingerprint(),
+          .others = terms_};
 }
 
 RunImage VariableHolder::image() const {

@@ -37,6 +37,7 @@ class VariableHolder {
   /// The membership's current one.
   Group* group_ = nullptr;
   std::shared_ptr<Model> model_;
+  const std::vector<RunTerm> terms_;
   Variables variables_;
   Updater updater_;
   PsLayout layout_;

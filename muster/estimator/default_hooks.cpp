@@ -33,7 +33,10 @@ Hooks default_hooks(const RunConfig& config, const TrainOptions& options,
     if (hook == nullptr) throw InvalidArgument("train: one of the hooks is empty");
   }
   if (config.log_step_count_steps > 0) {
-    hooks.push_back(make_loss_logging_hook(config.log_step_count_steps));
+    // Where all tasks make a step together, its loss is one, and the chief says it.
+    if (config.is_chief() || !config.sync) {
+      hooks.push_back(make_loss_logging_hook(config.log_step_count_steps));
+    }
     if (config.is_chief()) {
       hooks.push_back(std::make_shared<StepCounterHook>(
           StepCounterOptions{.every_n_steps = config.log_step_count_steps}));

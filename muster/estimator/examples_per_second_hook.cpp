@@ -1,5 +1,6 @@
 #include "muster/estimator/examples_per_second_hook.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "muster/base/log.h"
@@ -21,10 +22,16 @@ ExamplesPerSecondHook::ExamplesPerSecondHook(ExamplesPerSecondOptions options)
 
 void ExamplesPerSecondHook::begin(Session&) { total_ = {}; }
 
-void ExamplesPerSecondHook::after_create_session(Session&) { timer_.reset(); }
+void ExamplesPerSecondHook::after_create_session(Session& session) {
+  timer_.reset();
+  last_step_ = session.global_step();
+}
 
 void ExamplesPerSecondHook::after_run(Session& session) {
-  period_examples_ += session.step_examples();
+  // A step that others made meanwhile, where each makes its own, had as many.
+  const std::int64_t steps =
+      session.global_step() - std::exchange(last_step_, session.global_step());
+  period_examples_ += session.step_examples() * std::max<std::int64_t>(1, steps);
   if (!timer_.should_trigger(session.global_step())) return;
   const auto elapsed = timer_.update_last_triggered(session.global_step());
   const std::int64_t examples = std::exchange(period_examples_, 0);

@@ -13,7 +13,8 @@ struct ExamplesPerSecondOptions {
 };
 
 /// Logs `Average examples/sec: <average> (<last period>), step = <steps counted>`, from the second
-/// period on. Examples are those of all replicas, so this is the throughput of the whole run.
+/// period on. Examples are those of all replicas and tasks, so this is the throughput of the
+/// whole run.
 class ExamplesPerSecondHook : public Hook {
  public:
   explicit ExamplesPerSecondHook(ExamplesPerSecondOptions options = {});
@@ -32,6 +33,7 @@ class ExamplesPerSecondHook : public Hook {
 
   SecondOrStepTimer timer_;
   std::int64_t period_examples_ = 0;
+  std::int64_t last_step_ = 0;
   Work total_{};
 };
 

@@ -40,6 +40,18 @@ TEST(ExamplesPerSecondHook, CountsTheExamplesThatStepsReallyHad) {
   EXPECT_THAT(log.lines, ElementsAre("Average examples/sec: 40 (40), step = 2"));
 }
 
+TEST(ExamplesPerSecondHook, CountsTheStepsThatOtherTasksMadeMeanwhile) {
+  FakeSession session;
+  session.step_time = 1s;
+  session.examples = 8;
+  ExamplesPerSecondHook hook({.every_n_steps = 4, .clock = session.clock()});
+  const LogLines log;
+  session.run(hook);
+  session.step += 3;
+  session.run(hook);
+  EXPECT_THAT(log.lines, ElementsAre("Average examples/sec: 32 (32), step = 4"));
+}
+
 TEST(ExamplesPerSecondHook, PrintsLargeNumbersAsTheSeedsDo) {
   FakeSession session;
   session.step_time = 1ms;

@@ -87,6 +87,15 @@ ConfigFields fields_of_muster(const RunConfig& config) {
           {"_sync", python_bool(config.sync)}};
 }
 
+// "runs/a" and "runs/./a/" are one.
+bool is_same_folder(const Path& a, const Path& b) {
+  const auto plain = [](const Path& path) {
+    const Path normal = path.lexically_normal();
+    return normal.has_filename() ? normal : normal.parent_path();
+  };
+  return plain(a) == plain(b);
+}
+
 }  // namespace
 
 std::string RunConfig::to_string() const {
@@ -150,7 +159,7 @@ RunConfig RunConfig::replace(const RunConfigChanges& changes) const {
 }
 
 void RunConfig::check() const {
-  if (task.model_dir && !model_dir.empty() && model_dir != Path(*task.model_dir)) {
+  if (task.model_dir && !model_dir.empty() && !is_same_folder(model_dir, Path(*task.model_dir))) {
     throw InvalidArgument(
         "RunConfig: model_dir is {}, but TF_CONFIG says {}; leave one of them out",
         model_dir.string(), *task.model_dir);

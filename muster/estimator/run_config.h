@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -129,6 +130,13 @@ struct RunConfig {
   std::chrono::milliseconds peer_timeout{10'000};
   /// How long tasks wait for each other at the start, and for a chief that was lost.
   std::chrono::milliseconds join_timeout{60'000};
+
+  /// What else must be the same in all tasks of a cluster, by name, such as the batch size, which
+  /// only the program knows: "--train-batch-size", "128". A task whose values are others than the
+  /// chief's is refused.
+  std::map<std::string, std::string> terms{};
+  /// What the chief tells a ps that asks for its arguments: see arguments_of_chief().
+  std::vector<std::string> arguments{};
 
   /// Reads TF_CONFIG; a process without it is a cluster of one. A model_dir in TF_CONFIG is taken
   /// over.

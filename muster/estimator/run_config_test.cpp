@@ -84,6 +84,7 @@ TEST(RunConfig, ModelDirOfTfConfigMustAgree) {
   ::unsetenv("TF_CONFIG");
   EXPECT_EQ(config.model_dir, "/runs/a");
   EXPECT_NO_THROW(config.with_model_dir("/runs/a"));
+  EXPECT_NO_THROW(config.with_model_dir("/runs/a/"));
   EXPECT_THROW(config.with_model_dir("/runs/b"), InvalidArgument);
   EXPECT_THROW(RunConfig().with_model_dir(""), InvalidArgument);
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,14 +15,28 @@
 
 namespace muster {
 
+/// One thing that the numbers of a run depend on, in words: "clipping", "global_norm 0.5".
+struct RunTerm {
+  std::string name{};
+  std::string value{};
+
+  bool operator==(const RunTerm&) const = default;
+};
+
 /// What must be the same in all processes of a run for their numbers to be. The chief decides.
 struct RunTerms {
+  static constexpr std::int64_t kNoLastStep = std::numeric_limits<std::int64_t>::max();
+
   std::int64_t replicas = 1;
   int threads_per_replica = 1;
   std::uint64_t seed = 0;
   ComputeType precision = ComputeType::kFloat32;
   /// arithmetic().fingerprint()
   std::string arithmetic{};
+  /// The global step at which the chief ends the run; what others were told does not count.
+  std::int64_t last_step = kNoLastStep;
+  /// Optimizers, clipping, the model and what the program adds: see terms_of() in run_terms.h.
+  std::vector<RunTerm> others{};
 };
 
 /// A run between two steps: all that a process needs to go on with it.
@@ -91,6 +106,9 @@ class Strategy {
   virtual void synchronize(const std::function<RunImage()>& image,
                            const std::function<void(const RunImage& from)>& take,
                            const std::function<void()>& go_back) = 0;
+  /// The chief's RunTerms::last_step, which may be another after synchronize(); nothing where every
+  /// process knows it by itself.
+  virtual std::optional<std::int64_t> last_step() { return std::nullopt; }
   /// Those that this process runs until the next PeersChanged.
   virtual ReplicaRange replicas() const = 0;
 

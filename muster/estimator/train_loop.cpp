@@ -21,6 +21,7 @@
 #include "muster/estimator/device_steps.h"
 #include "muster/estimator/loss_scale.h"
 #include "muster/estimator/run_state.h"
+#include "muster/estimator/run_terms.h"
 #include "muster/estimator/seed_streams_internal.h"
 #include "muster/estimator/strategy.h"
 #include "muster/estimator/tensor_codec.h"
@@ -418,16 +419,28 @@ void TrainLoop::Impl::join(TowerOptions& tower_options) {
   const bool decides = config().is_chief();
   // Those who keep the variables have no GPU, and are held to the same words.
   const bool has_servers = strategy->keeps_variables();
+  const auto own_end = last_step_from(resumed ? resumed->global_step : 0);
   const RunTerms terms = strategy->join(
       {.replicas = decides ? tower_options.replicas : config().replicas,
        .threads_per_replica =
            decides ? tower_options.threads_per_replica : config().threads_per_replica,
        .seed = tower_options.seed,
        .precision = tower_options.precision,
-       .arithmetic = has_servers ? arithmetic().fingerprint() : arithmetic_of(tower_options)});
+       .arithmetic = has_servers ? arithmetic().fingerprint() : arithmetic_of(tower_options),
+       .last_step = own_end.value_or(RunTerms::kNoLastStep),
+       .others =
+           terms_of(options, config(), *Towers::make_model(options.model, tower_options.seed))});
   tower_options.replicas = terms.replicas;
   tower_options.threads_per_replica = terms.threads_per_replica;
   tower_options.seed = terms.seed;
+  if (decides) end_at(own_end);
+  if (!decides && own_end && *own_end != terms.last_step) {
+    log::warning(
+        "the chief ends the run {}; that this task was told to end at step {} does not count",
+        terms.last_step == RunTerms::kNoLastStep ? std::string("with its input")
+                                                 : fmt::format("at step {}", terms.last_step),
+        *own_end);
+  }
   tower_options.shared = true;
   tower_options.may_discard = true;
 }
@@ -464,6 +477,9 @@ void TrainLoop::Impl::synchronize() {
   };
   strategy->synchronize(
       image, [this](const RunImage& from) { take_over(from); }, [this] { go_back(); });
+  if (const auto end = strategy->last_step(); end && !config().is_chief()) {
+    end_at(*end == RunTerms::kNoLastStep ? std::nullopt : end);
+  }
   mine = strategy->replicas();
   if (inputs_wanted) open_inputs();
 }
@@ -547,6 +563,10 @@ bool TrainLoop::Impl::update_elsewhere(StepParts parts) {
   // The values are written to.
   wait_until_copied();
   slots_of.reset();
+  // Of the values that the step began with, as where one process makes it.
+  if (options.weight_decay.factor > 0) {
+    decay_loss = weight_decay_loss(towers->variables(), options.weight_decay);
+  }
   std::optional<StepOutcome> outcome;
   try {
     outcome = strategy->update(global_step(), std::move(parts), said);
@@ -574,9 +594,6 @@ bool TrainLoop::Impl::update_elsewhere(StepParts parts) {
   if (!outcome->not_finite.empty()) {
     after_bad_step(outcome->not_finite);
     return true;
-  }
-  if (options.weight_decay.factor > 0) {
-    decay_loss = weight_decay_loss(towers->variables(), options.weight_decay);
   }
   towers->commit();
   jump_to(outcome->step.value_or(global_step() + 1));
@@ -789,7 +806,10 @@ bool TrainLoop::Impl::make_step() {
 }
 
 void TrainLoop::Impl::log_begin() const {
-  for (const auto& line : updater->descriptions()) log::info("{}", line);
+  // Those of the others are the same, or they would not train with it.
+  if (config().is_chief()) {
+    for (const auto& line : updater->descriptions()) log::info("{}", line);
+  }
   log::info(
       "training {} scalars in {} variables, replicas={} threads_per_replica={} concurrent={} "
       "seed={}",

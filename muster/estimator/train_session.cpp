@@ -134,6 +134,10 @@ void TrainSession::check_options() const {
   }
 }
 
+std::optional<std::int64_t> TrainSession::last_step_from(std::int64_t from) const {
+  return options_.steps ? from + *options_.steps : options_.max_steps;
+}
+
 TrainResult TrainSession::run() {
   check_options();
   std::optional<StopSignals> signals;
@@ -144,7 +148,7 @@ TrainResult TrainSession::run() {
   last_step_ = options_.max_steps;
   prepare();
   const std::int64_t first_step = step_;
-  if (options_.steps) last_step_ = step_ + *options_.steps;
+  if (!is_end_given_) last_step_ = last_step_from(step_);
   if (const auto end = end_of_learning()) last_step_ = std::min(last_step_.value_or(*end), *end);
   if (done() && is_saved()) {
     end_steps();

@@ -65,6 +65,14 @@ class TrainSession : public Session {
   void advance() { ++step_; }
   /// The values are now those of another process of the run.
   void jump_to(std::int64_t step) { step_ = step; }
+  /// Where the run would end by this process's options if it began at `from`; nothing: with the
+  /// input.
+  std::optional<std::int64_t> last_step_from(std::int64_t from) const;
+  /// In a cluster the chief says at which step the run ends, if at any.
+  void end_at(std::optional<std::int64_t> last_step) {
+    last_step_ = last_step;
+    is_end_given_ = true;
+  }
   bool saved_any() const { return saved_step_ >= 0; }
   /// Whether this process knows a checkpoint of the step that it is at.
   bool is_saved() const { return saved_step_ == step_; }
@@ -90,6 +98,7 @@ class TrainSession : public Session {
   std::unique_ptr<EventWriter> event_writer_;
   std::int64_t step_ = 0;
   std::optional<std::int64_t> last_step_;
+  bool is_end_given_ = false;
   std::int64_t saved_step_ = -1;
   /// The steps are over: what is not saved now is lost.
   bool ending_ = false;

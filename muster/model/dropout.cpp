@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <ostream>
 
 #include "muster/base/error.h"
 #include "muster/model/device_dropout_internal.h"
@@ -91,5 +92,9 @@ torch::Tensor Dropout::mask_for(const torch::Tensor& input, RandomScope& scope) 
 }
 
 void Dropout::seed_from(std::uint64_t, const std::string& name) { layer_ = derive_key(0, name); }
+
+void Dropout::pretty_print(std::ostream& stream) const {
+  stream << "muster::Dropout(rate=" << dropped_of_65536_ / 65536.0 << ")";
+}
 
 }  // namespace muster

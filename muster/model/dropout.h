@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 
 #include "muster/model/seeded_module.h"
@@ -22,6 +23,7 @@ class Dropout : public torch::nn::Module, public SeededModule {
   /// Throws FailedPrecondition in training outside a RandomScope.
   torch::Tensor forward(const torch::Tensor& input);
   void seed_from(std::uint64_t seed, const std::string& name) override;
+  void pretty_print(std::ostream& stream) const override;
 
  private:
   /// 1 for what is kept, on the input's device.

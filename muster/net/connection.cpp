@@ -181,7 +181,8 @@ bool Connection::State::fill_ahead(std::size_t count, const Deadline& deadline) 
     if (read_ahead(deadline)) continue;
     if (ahead() > 0) {
       wait_for_rest();
-    } else if (!socket->wait(POLLIN, deadline, frame_reason_)) {
+    } else if (!socket->wait(POLLIN, deadline,
+                             deadline.is_never() ? WaitReason() : frame_reason_)) {
       throw DeadlineExceeded("no message of {} came in time", peer);
     }
   }

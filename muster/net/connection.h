@@ -83,6 +83,7 @@ class Connection {
   /// frame, that throws Cancelled). Throws Unavailable when the peer was lost, DataLoss for bytes
   /// that are no frame, ResourceExhausted for a frame that is too large, and DeadlineExceeded when
   /// no frame has begun to arrive by the deadline, after which one may call it again.
+  /// A wait without a deadline is that of a thread that only listens, and is not reported.
   std::optional<Frame> receive(const Deadline& deadline);
 
   /// The same in two steps, for a body that goes straight to where it belongs: first type, head and

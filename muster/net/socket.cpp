@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "muster/base/error.h"
 #include "muster/net/socket_internal.h"
@@ -107,7 +108,8 @@ bool Socket::wait(short events, const Deadline& deadline, const WaitReason& reas
   const Deadline soon = Deadline::after(kShortWait);
   if (poll_until(one, deadline.time() < soon.time() ? deadline : soon) > 0) return true;
   if (deadline.expired()) return false;
-  const BlockingRegion region(reason);
+  std::optional<BlockingRegion> region;
+  if (reason) region.emplace(reason);
   return poll_until(one, deadline) > 0;
 }
 
