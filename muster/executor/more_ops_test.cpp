@@ -182,7 +182,7 @@ TEST(NnOps, MeasureCrossEntropies) {
   // log(3), and log(e + e^2 + e^3) - 3
   EXPECT_TRUE(
       at::allclose(std::get<at::Tensor>(out[0]), float_tensor({1.0986123F, 0.4076060F}, {2})));
-  const at::Tensor wanted = at::softmax(logits, 1) - float_tensor({0, 1, 0, 0, 0, 1}, {2, 3});
+  const at::Tensor wanted = at::softmax(logits, 1).sub(float_tensor({0, 1, 0, 0, 0, 1}, {2, 3}));
   EXPECT_TRUE(at::allclose(std::get<at::Tensor>(out[1]), wanted));
   const auto dense = outputs_of("SoftmaxCrossEntropyWithLogits",
                                 {logits, float_tensor({0, 1, 0, 0, 0, 1}, {2, 3})}, {}, 2);
