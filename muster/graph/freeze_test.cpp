@@ -247,12 +247,16 @@ TEST(Freeze, TakesBytesThatAreOnlyCastAsFloats) {
       placeholder_node("x", DataType::kUint8, {-1, 4}),
       node("Cast", "Cast", {"x"}, {{"SrcT", DataType::kUint8}, {"DstT", kFloat}}),
       node("y", "Neg", {"Cast"}),
+      node("size", "Shape", {"x"}, {{"T", DataType::kUint8}, {"out_type", DataType::kInt32}}),
       node("z", "Neg", {"x"}, {{"T", DataType::kUint8}}),
   };
-  SignatureDef predict{.inputs = {{"x", tensor("x:0", DataType::kUint8, {-1, 4})}},
-                       .outputs = {{"y", tensor("y:0")}}};
+  SignatureDef predict{
+      .inputs = {{"x", tensor("x:0", DataType::kUint8, {-1, 4})}},
+      .outputs = {{"size", tensor("size:0", DataType::kInt32, {2})}, {"y", tensor("y:0")}}};
   const auto frozen = freeze(meta, predict, nullptr, {.float_inputs = true});
-  EXPECT_EQ(outline(frozen.graph), "x = Placeholder()\ny = Neg(x)\n");
+  EXPECT_THAT(outline(frozen.graph),
+              AllOf(HasSubstr("y = Neg(x)"), HasSubstr("size = Shape(x)"), Not(HasSubstr("Cast"))));
+  EXPECT_EQ(attr<DataType>(frozen.graph.nodes.back(), "T"), kFloat);
   EXPECT_EQ(frozen.signature.inputs.at("x").dtype, kFloat);
   EXPECT_EQ(attr<DataType>(frozen.graph.nodes[0], "dtype"), kFloat);
   predict.outputs.emplace("z", tensor("z:0", DataType::kUint8));

@@ -211,10 +211,22 @@ std::set<std::string> absorb_casts(GraphDef& graph, const std::vector<std::strin
     const auto& by = readers[node.name];
     const bool stays = std::find(kept.begin(), kept.end(), node.name) != kept.end();
     if (node.op != "Placeholder" || by.empty() || stays) continue;
-    if (!std::all_of(by.begin(), by.end(), is_cast)) continue;
-    for (const NodeDef* cast : by) replaced.emplace(cast->name, node.name);
+    // A shape is the same of any type.
+    const bool only = std::all_of(by.begin(), by.end(), [&](const NodeDef* reader) {
+      return is_cast(reader) || reader->op == "Shape";
+    });
+    if (!only || std::none_of(by.begin(), by.end(), is_cast)) continue;
+    for (const NodeDef* reader : by) {
+      if (is_cast(reader)) replaced.emplace(reader->name, node.name);
+    }
     node.attrs.insert_or_assign("dtype", DataType::kFloat);
     absorbed.insert(node.name);
+  }
+  for (auto& node : graph.nodes) {
+    const bool shape = node.op == "Shape" && !node.inputs.empty();
+    if (shape && absorbed.contains(std::string(parse_input(node.inputs[0]).node))) {
+      node.attrs.insert_or_assign("T", DataType::kFloat);
+    }
   }
   replace_nodes(graph, replaced);
   return absorbed;

@@ -20,8 +20,8 @@ void simplify(GraphDef& graph, const std::vector<std::string>& kept);
 /// known: gives it that shape and takes the reshape away. Returns the new shapes by node.
 std::map<std::string, Shape> absorb_reshapes(GraphDef& graph, const std::vector<std::string>& kept);
 
-/// Makes each Placeholder float that nothing reads but casts to float, and takes the casts away.
-/// Returns their names.
+/// Makes each Placeholder float that nothing reads but casts to float, beside its shape, and takes
+/// the casts away. Returns their names.
 std::set<std::string> absorb_casts(GraphDef& graph, const std::vector<std::string>& kept);
 
 }  // namespace muster::graph
