@@ -34,10 +34,10 @@ std::string rates_of(const LearningRate& rate) {
 }
 
 void add_optimizers(const OptimizersByPrefix& optimizers, std::vector<RunTerm>& terms) {
-  for (const auto& [prefix, optimizer] : optimizers) {
-    const std::string whose = prefix.empty() ? "" : fmt::format(" of \"{}\"", prefix);
-    terms.push_back({"optimizer" + whose, optimizer.description()});
-    terms.push_back({"learning rate" + whose, rates_of(optimizer.learning_rate())});
+  for (const OptimizerFor& entry : optimizers) {
+    const std::string whose = entry.prefix.empty() ? "" : fmt::format(" of \"{}\"", entry.prefix);
+    terms.push_back({"optimizer" + whose, entry.optimizer.description()});
+    terms.push_back({"learning rate" + whose, rates_of(entry.optimizer.learning_rate())});
   }
 }
 
@@ -106,6 +106,7 @@ std::vector<RunTerm> terms_of(const EstimatorOptions& options, const RunConfig& 
   terms.push_back({"clipping", describe(options.clip)});
   terms.push_back({"weight decay", describe(options.weight_decay, variables)});
   terms.push_back({"moving average", describe(options.moving_average)});
+  terms.push_back({"batch norm averages", options.zero_debias_batch_norm ? "debiased" : "plain"});
   terms.push_back({"nan policy", describe(options.nan_policy)});
   terms.push_back({"head", describe(options.head.get())});
   for (const ModuleVariable& variable : variables) {
