@@ -9,7 +9,9 @@
 #include "muster/training/background_evaluation_internal.h"
 #include "muster/training/checkpoint_evaluator_internal.h"
 #include "muster/training/cluster_member_internal.h"
+#include "muster/training/evaluation_rehearsal_internal.h"
 #include "muster/training/evaluator_task_internal.h"
+#include "muster/training/hparams_hook_internal.h"
 #include "muster/training/inference_graph_hook_internal.h"
 #include "muster/training/train_and_evaluate_internal.h"
 #include "muster/training/training_task_internal.h"
@@ -61,7 +63,19 @@ struct Run {
                                     more_listeners.end());
     return internal::train_as_task(estimator, train_spec.input_fn, options);
   }
-  HookPtr graph_hook() const { return internal::make_graph_hook(estimator, eval_spec); }
+  /// What the events of a chief tell of the run, of one that does not evaluate.
+  Hooks event_hooks() const {
+    return {internal::make_graph_hook(estimator, eval_spec, std::nullopt),
+            std::make_shared<internal::HParamsHook>(estimator, train_spec, eval_spec,
+                                                    std::vector<std::string>{})};
+  }
+  /// Of one that does: what would keep it from evaluating is found before training.
+  Hooks rehearsed_event_hooks() const {
+    auto [examples, metrics] = internal::rehearse_evaluation(estimator, eval_spec);
+    return {internal::make_graph_hook(estimator, eval_spec, std::move(examples)),
+            std::make_shared<internal::HParamsHook>(estimator, train_spec, eval_spec,
+                                                    std::move(metrics))};
+  }
 };
 
 TrainAndEvaluateResult evaluate_last(internal::CheckpointEvaluator& evaluator,
@@ -89,7 +103,7 @@ TrainAndEvaluateResult evaluate_last(internal::CheckpointEvaluator& evaluator,
 TrainAndEvaluateResult train_alone(const Run& run) {
   internal::CheckpointEvaluator evaluator(run.estimator, run.eval_spec, run.extras.pace);
   const TrainResult trained =
-      run.train({run.graph_hook()},
+      run.train(run.rehearsed_event_hooks(),
                 {std::make_shared<EvaluatingListener>(evaluator, run.train_spec.max_steps)});
   return evaluate_last(evaluator, run.estimator, trained);
 }
@@ -100,7 +114,9 @@ TrainAndEvaluateResult train_as_master(const Run& run) {
   internal::CheckpointEvaluator evaluator(evaluated, run.eval_spec, run.extras.pace);
   const auto background = std::make_shared<internal::BackgroundEvaluation>(
       evaluator, evaluated.model_dir(), run.train_spec.max_steps);
-  const TrainResult trained = run.train({run.graph_hook(), background});
+  Hooks hooks = run.rehearsed_event_hooks();
+  hooks.push_back(background);
+  const TrainResult trained = run.train(hooks);
   background->finish();
   return evaluate_last(evaluator, evaluated, trained);
 }
@@ -109,7 +125,7 @@ void train_as_chief(const Run& run) {
   log::info(
       "evaluations and exports are left to a task of type evaluator; a task of type master in the "
       "place of this one would do them");
-  run.train({run.graph_hook()});
+  run.train(run.event_hooks());
 }
 
 TrainAndEvaluateResult run_in_cluster(const Run& run) {

@@ -336,6 +336,45 @@ TEST(TrainAndEvaluate, WithoutExportersTheGraphOfAModelWithColumnsTakesRawFeatur
   EXPECT_EQ(inputs.at("read").dtype, graph::DataType::kString);
 }
 
+TEST(TrainAndEvaluate, AResumedRunDoesNotWriteItsGraphAgain) {
+  const TempDir folder;
+  for (const std::int64_t steps : {3, 6}) {
+    Estimator estimator(small_options(), quiet_config(folder.path()));
+    train_and_evaluate(estimator, {training_input, steps}, {.input_fn = evaluation_input});
+  }
+  EXPECT_THAT(graph_events(folder.path()), SizeIs(1));
+}
+
+TEST(TrainAndEvaluate, TellsTensorBoardWhatARunIsTrainedWithAndThatItEnded) {
+  const TempDir folder;
+  Estimator estimator(small_options(), quiet_config(folder.path()));
+  train_and_evaluate(estimator, {training_input, 3}, {.input_fn = evaluation_input});
+  std::vector<std::string> tags;
+  EventReader reader(folder.path());
+  while (const auto event = reader.next()) {
+    const auto* summary = std::get_if<Summary>(&event->what);
+    if (summary == nullptr) continue;
+    for (const SummaryValue& value : *summary) {
+      if (value.plugin == "hparams") tags.push_back(value.tag);
+    }
+  }
+  EXPECT_THAT(tags, ElementsAre("_hparams_/experiment", "_hparams_/session_start_info",
+                                "_hparams_/session_end_info"));
+}
+
+TEST(TrainAndEvaluate, FindsWhatKeepsItFromEvaluatingBeforeItTrains) {
+  const TempDir folder;
+  Estimator estimator(small_options(), quiet_config(folder.path()));
+  const auto missing = [](const InputContext&) -> Dataset<Batch> {
+    throw NotFound("no evaluation file");
+  };
+  EXPECT_THAT(error_of([&] {
+                train_and_evaluate(estimator, {training_input, 3}, {.input_fn = missing});
+              }),
+              AllOf(HasSubstr("no evaluation file"), HasSubstr("before training begins")));
+  EXPECT_EQ(estimator.latest_checkpoint(), std::nullopt);
+}
+
 TEST(TrainAndEvaluate, TheGraphAndACheckpointAnswerAsTheEstimatorDoes) {
   for (const bool averages : {false, true}) {
     const TempDir folder;

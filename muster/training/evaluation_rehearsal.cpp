@@ -1,0 +1,42 @@
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "muster/base/error.h"
+#include "muster/estimator/evaluation_model.h"
+#include "muster/training/evaluation_rehearsal_internal.h"
+
+namespace muster::internal {
+namespace {
+
+// Enough to see names and shapes; the time that more would take is the evaluation's.
+constexpr std::int64_t kRehearsedExamples = 2;
+
+Batch first_examples(const InputFn& input_fn, std::uint64_t seed) {
+  const auto batch = input_fn(InputContext(Mode::kEval, 1, 0, seed)).iterate()->next();
+  if (!batch) throw InvalidArgument("evaluate: the input had no batch");
+  return batch->slice(0, std::min(kRehearsedExamples, batch->size()));
+}
+
+}  // namespace
+
+EvaluationRehearsal rehearse_evaluation(const Estimator& estimator, const EvalSpec& spec) {
+  try {
+    const std::uint64_t seed = estimator.config().seed();
+    EvaluationRehearsal seen{.examples = first_examples(spec.input_fn, seed)};
+    // What learns otherwise than by gradients has nothing to evaluate before it has learnt.
+    if (estimator.options().learner == nullptr) {
+      const torch::NoGradGuard no_grad;
+      const auto result =
+          EvaluationModel(estimator.options(), seed).call(seen.examples, Mode::kEval);
+      for (const auto& [name, value] : result.metrics.compute()) seen.metrics.push_back(name);
+      seen.metrics.emplace_back("loss");
+    }
+    return seen;
+  } catch (Error& error) {
+    error.add_context("looking at the evaluation before training begins");
+    throw;
+  }
+}
+
+}  // namespace muster::internal
