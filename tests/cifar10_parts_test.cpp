@@ -34,11 +34,8 @@ using ::testing::HasSubstr;
 
 // ------------------------------------------------------------------------------------- the flags
 
-Flags parsed(std::vector<std::string> words) {
-  words.insert(words.begin(), "cifar10");
-  std::vector<char*> pointers;
-  for (auto& word : words) pointers.push_back(word.data());
-  auto result = parse_flags(static_cast<int>(pointers.size()), pointers.data());
+Flags parsed(const std::vector<std::string>& words) {
+  auto result = parse_flags(words);
   EXPECT_FALSE(result.exit_status.has_value());
   return result.flags;
 }

@@ -145,6 +145,38 @@ TEST(Cifar10, AClusterEndsWithTheHashOfOneProcess) {
   EXPECT_EQ(hash_of(example.job_dir("alone")), hash_of(example.job_dir("collective")));
 }
 
+// A launch in which tasks of one type get other words than the rest: $0 is the program.
+Outcome launch_with_other_words(const Cifar10Job& example, const std::string& name,
+                                const std::string& type, const std::string& words) {
+  const std::string script = "case \"$TF_CONFIG\" in *'\"type\":\"" + type + "\"'*) exec \"$0\" " +
+                             words + ";; *) exec \"$0\" \"$@\";; esac";
+  return testing::run_program(
+      MUSTER_PROGRAM,
+      Words{"launch", "--log-dir", example.log_dir(name), "--no-training-log", "--workers", "1",
+            "--ps", "1", "--", "/bin/sh", "-c", script, CIFAR10_PROGRAM} +
+          example.words(name, kBatchOfOne));
+}
+
+TEST(Cifar10, APsNeedsNoFilesAndNoFlagsOfTheModel) {
+  const Cifar10Job example(2);
+  example.run("alone", kBatchOfTwo);
+  const Outcome outcome = launch_with_other_words(
+      example, "ps", "ps", "--run_experiment=True --model_dir=" + example.job_dir("ps").string());
+  EXPECT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  EXPECT_THAT(example.log_of("ps", "ps"), HasSubstr("serving what the chief trains: --data-dir"));
+  EXPECT_EQ(hash_of(example.job_dir("alone")), hash_of(example.job_dir("ps")));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("was closed here")));
+}
+
+TEST(Cifar10, AWorkerWithAnotherLearningRateIsRefusedByName) {
+  const Cifar10Job example(2);
+  const Outcome outcome =
+      launch_with_other_words(example, "other", "worker", "\"$@\" --learning-rate 0.05");
+  EXPECT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  EXPECT_THAT(example.log_of("other", "worker0"),
+              HasSubstr("the chief's --learning-rate is '0.1', this task's '0.05'"));
+}
+
 TEST(Cifar10, TheExportHasTheAccuracyOfTheEvaluation) {
   const Cifar10Job example(1);
   // Small pictures and whitening are part of what is exported.

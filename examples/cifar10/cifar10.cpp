@@ -17,6 +17,7 @@
 #include "muster/base/log.h"
 #include "muster/base/program.h"
 #include "muster/device/gpu.h"
+#include "muster/distribution/parameter_server.h"
 #include "muster/estimator/estimator.h"
 #include "muster/estimator/examples_per_second_hook.h"
 #include "muster/estimator/logging_hook.h"
@@ -68,7 +69,9 @@ muster::EstimatorOptions estimator_options(const Flags& flags, const Layout& lay
       .weight_decay = {.factor = flags.weight_decay}};
 }
 
-muster::Hooks hooks() {
+// Where all tasks make a step together, the first says what there is to say of it.
+muster::Hooks hooks(const muster::RunConfig& config) {
+  if (!config.is_chief() && config.sync) return {};
   const auto rate = [](muster::Session& session) -> muster::LoggedValue {
     return session.learning_rates().begin()->second;
   };
@@ -98,7 +101,7 @@ void log_network(const Flags& flags, const Layout& layout) {
 void log_layout(const Flags& flags, const Layout& layout, const muster::RunConfig& config) {
   muster::log::info(
       "{} images a step: {} replicas of {} each, of which this process has towers on {}",
-      layout.step_images, layout.replicas, layout.replica_batch, fmt::join(layout.devices, ", "));
+      layout.update_images, layout.replicas, layout.replica_batch, fmt::join(layout.devices, ", "));
   if (!flags.log_device_placement) return;
   for (std::size_t i = 0; i < layout.devices.size(); ++i) {
     muster::log::info("tower_{}: {}", i, layout.devices[i]);
@@ -131,7 +134,7 @@ class Run {
   void train_then_evaluate() {
     fmt::print("Starting to train...\n");
     std::fflush(stdout);
-    auto all = hooks();
+    auto all = hooks(estimator_.config());
     all.push_back(std::make_shared<muster::GraphHook>(estimator_, serving_input()));
     estimator_.train(train_, {.max_steps = flags_.train_steps, .hooks = std::move(all)});
     fmt::print("Starting to evaluate...\n");
@@ -150,7 +153,9 @@ class Run {
                           .throttle_secs = std::chrono::seconds(flags_.throttle_secs)};
     if (flags_.eval_every > 0) spec.every_steps = flags_.eval_every;
     const auto result = muster::train_and_evaluate(
-        estimator_, {.input_fn = train_, .max_steps = flags_.train_steps, .hooks = hooks()}, spec);
+        estimator_,
+        {.input_fn = train_, .max_steps = flags_.train_steps, .hooks = hooks(estimator_.config())},
+        spec);
     // Only the task that evaluates has some.
     if (!result.metrics.empty()) print_metrics(result.metrics);
   }
@@ -165,14 +170,40 @@ class Run {
   muster::SavedModelExporterPtr exporter_ = muster::FinalExporter(kExportName, serving_input());
 };
 
-int run(const Flags& flags) {
-  const auto environment = muster::RunConfig::from_env();
+// What the chief trains, a ps serves: of its own flags only those count that say where it writes,
+// what it logs and how long it waits.
+Flags flags_of_chief(const Flags& own, muster::RunConfig environment) {
+  environment.join_timeout = std::chrono::seconds(own.join_timeout_secs);
+  muster::log::info("asking the chief what to serve");
+  const auto arguments = muster::arguments_of_chief(environment);
+  auto parsed = cifar10::parse_flags(arguments);
+  if (parsed.exit_status) {
+    throw muster::FailedPrecondition("the chief's arguments do not parse here: {}",
+                                     fmt::join(arguments, " "));
+  }
+  muster::log::set_level(muster::log::parse_level(own.verbosity));
+  if (!own.job_dir.empty()) parsed.flags.job_dir = own.job_dir;
+  parsed.flags.join_timeout_secs = own.join_timeout_secs;
+  muster::log::info("serving what the chief trains: {}", fmt::join(arguments, " "));
+  return parsed.flags;
+}
+
+// With the number of images, which a ps cannot count.
+std::vector<std::string> with_epoch_size(std::vector<std::string> arguments, std::int64_t images) {
+  arguments.push_back(fmt::format("--epoch-size={}", images));
+  return arguments;
+}
+
+int run(const Flags& flags, const muster::RunConfig& environment,
+        const std::vector<std::string>& arguments) {
   const auto& task = environment.task;
   const Layout layout = cifar10::layout_of(flags, task, muster::gpu_count());
-  const auto config = cifar10::run_config(flags, layout, environment);
+  auto config = cifar10::run_config(flags, layout, environment);
   const bool is_ps = task.task.type == muster::job::kPs;
   // A ps reads no images; how many there are is all it needs, for the schedule.
   const Data data = is_ps && flags.epoch_size > 0 ? Data{} : find_data(flags);
+  config.arguments =
+      with_epoch_size(arguments, flags.epoch_size > 0 ? flags.epoch_size : data.train_images);
   if (!is_ps) {
     log_network(flags, layout);
     log_layout(flags, layout, config);
@@ -192,10 +223,15 @@ int run(const Flags& flags) {
 }
 
 int parse_and_run(int argc, char** argv) {
-  const auto parsed = cifar10::parse_flags(argc, argv);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  auto parsed = cifar10::parse_flags(arguments);
   if (parsed.exit_status) return *parsed.exit_status;
+  const auto environment = muster::RunConfig::from_env();
+  if (environment.task.task.type == muster::job::kPs && !environment.task.is_alone()) {
+    parsed.flags = flags_of_chief(parsed.flags, environment);
+  }
   cifar10::check(parsed.flags);
-  return run(parsed.flags);
+  return run(parsed.flags, environment, arguments);
 }
 
 }  // namespace

@@ -171,6 +171,8 @@ void add_run_flags(FlagTable& table, Flags& flags, bool& force_gpu_compatible) {
                   "Every ps keeps a log, and goes on from it when killed");
   table.value("--num-workers", flags.num_workers,
               "Tasks that train; the cluster says so itself, and this is checked against it");
+  table.number("--join-timeout-secs", flags.join_timeout_secs,
+               "How long tasks wait for each other before they give up");
   table.number("--eval-every", flags.eval_every,
                "Evaluate at multiples of this step; 0: at each checkpoint");
   table.number("--throttle-secs", flags.throttle_secs, "Evaluate at most this often");
@@ -239,7 +241,8 @@ void check_training(const Flags& flags) {
   const std::pair<const char*, std::int64_t> positive[] = {
       {"--train-steps", flags.train_steps},
       {"--train-batch-size", flags.train_batch_size},
-      {"--eval-batch-size", flags.eval_batch_size}};
+      {"--eval-batch-size", flags.eval_batch_size},
+      {"--join-timeout-secs", flags.join_timeout_secs}};
   for (const auto& [name, value] : positive) {
     require(value > 0, fmt::format("{} must be positive: {}", name, value));
   }
@@ -277,7 +280,7 @@ void check_layout(const Flags& flags) {
 
 }  // namespace
 
-ParsedFlags parse_flags(int argc, char** argv) {
+ParsedFlags parse_flags(const std::vector<std::string>& arguments) {
   ParsedFlags parsed;
   bool force_gpu_compatible = true;
   CLI::App app("Trains a residual network on CIFAR-10.");
@@ -290,7 +293,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   add_input_flags(table, parsed.flags);
   add_layout_flags(table, parsed.flags);
   add_run_flags(table, parsed.flags, force_gpu_compatible);
-  auto words = joined_switches(std::vector<std::string>(argv + 1, argv + argc), table.switches());
+  auto words = joined_switches(arguments, table.switches());
   if (!muster::cli::parse_arguments(app, std::move(words))) {
     parsed.exit_status = 0;
     return parsed;

@@ -55,6 +55,8 @@ struct Flags {
   std::int64_t backup_replicas = 0;
   bool ps_log = false;
   std::optional<std::int64_t> num_workers;
+  /// How long tasks wait for each other.
+  std::int64_t join_timeout_secs = 60;
   std::int64_t replicas = 0;
   int num_intra_threads = 0;
   int num_inter_threads = 0;
@@ -80,7 +82,7 @@ struct ParsedFlags {
   std::optional<int> exit_status;
 };
 /// Throws UsageError for words that do not parse and for unknown ones.
-ParsedFlags parse_flags(int argc, char** argv);
+ParsedFlags parse_flags(const std::vector<std::string>& arguments);
 
 /// Throws UsageError, naming the flag, for what can be told without looking at machine, cluster or
 /// data.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -48,6 +49,30 @@ void check_workers(const Flags& flags, const muster::TaskEnvironment& task) {
       "--num-workers={}, but the cluster has {} tasks that train, its master or chief included; "
       "leave the flag out, and the cluster's number is taken",
       *flags.num_workers, task.num_worker_replicas);
+}
+
+std::string python_bool(bool value) { return value ? "True" : "False"; }
+
+// What only the flags say of the run's numbers: tasks that were given others are refused.
+std::map<std::string, std::string> terms_of(const Flags& flags) {
+  const auto number = [](auto value) { return fmt::format("{}", value); };
+  return {{"--train-on", flags.train_on},
+          {"--train-batch-size", number(flags.train_batch_size)},
+          {"--learning-rate", number(flags.learning_rate)},
+          {"--momentum", number(flags.momentum)},
+          {"--weight-decay", number(flags.weight_decay)},
+          {"--num-layers", number(flags.num_layers)},
+          {"--batch-norm-decay", number(flags.batch_norm_decay)},
+          {"--batch-norm-epsilon", number(flags.batch_norm_epsilon)},
+          {"--use-distortion-for-training", python_bool(flags.use_distortion_for_training)},
+          {"--image-size", number(flags.image_size)},
+          {"--brightness", number(flags.brightness)},
+          {"--contrast-lower", number(flags.contrast_lower)},
+          {"--contrast-upper", number(flags.contrast_upper)},
+          {"--whitening", python_bool(flags.whitening)},
+          {"--gpu-augmentation", python_bool(flags.gpu_augmentation)},
+          {"--same-batch", python_bool(flags.same_batch)},
+          {"--fused-kernels", python_bool(flags.fused_kernels)}};
 }
 
 }  // namespace
@@ -138,7 +163,7 @@ muster::RunConfig run_config(const Flags& flags, const Layout& layout,
   if (flags.job_dir.empty() && environment.model_dir.empty()) {
     throw UsageError("--job-dir is needed: checkpoints, events and exports go there");
   }
-  if (flags.job_dir.empty()) {
+  if (!environment.model_dir.empty()) {
     muster::log::info("Using model_dir in TF_CONFIG: {}", environment.model_dir.string());
   }
   muster::RunConfigChanges changes{
@@ -166,7 +191,10 @@ muster::RunConfig run_config(const Flags& flags, const Layout& layout,
   if (flags.save_checkpoints_secs > 0) {
     changes.save_checkpoints_secs = std::chrono::seconds(flags.save_checkpoints_secs);
   }
-  return environment.replace(changes);
+  muster::RunConfig config = environment.replace(changes);
+  config.join_timeout = std::chrono::seconds(flags.join_timeout_secs);
+  config.terms = terms_of(flags);
+  return config;
 }
 
 }  // namespace cifar10
