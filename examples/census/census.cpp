@@ -421,7 +421,11 @@ muster::RunConfig run_config(const Flags& flags) {
   if (flags.save_checkpoints_steps > 0) {
     changes.save_checkpoints_steps = flags.save_checkpoints_steps;
   }
-  return config_of_task(flags).replace(changes);
+  muster::RunConfig config = config_of_task(flags).replace(changes);
+  // Of the arithmetic, and not to be seen in model and optimizers.
+  config.terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
+                  {"--numbers", flags.numbers}};
+  return config;
 }
 
 bool trains(const Flags& flags) { return !flags.evaluate_only && flags.predict_files.empty(); }

@@ -303,7 +303,7 @@ double batches_of_a_step(const Flags& flags) {
 
 muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
   const std::int64_t save_steps = flags.save_checkpoints_steps;
-  return config_of_task(flags).replace(
+  muster::RunConfig config = config_of_task(flags).replace(
       {.model_dir = Path(flags.job_dir),
        .tf_random_seed = flags.seed,
        .save_checkpoints_steps = save_steps > 0 ? save_steps : epoch_steps,
@@ -313,6 +313,11 @@ muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
        .sync = flags.sync,
        .max_staleness = flags.max_staleness,
        .ps_log = flags.ps_log});
+  // Of the arithmetic, and not to be seen in model and optimizers.
+  config.terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
+                  {"--augment", flags.augment ? "true" : "false"},
+                  {"--flips", flags.flips ? "true" : "false"}};
+  return config;
 }
 
 // A server hands in `image`, [n, 784] float. The two rows tell so; what they show does not matter.
