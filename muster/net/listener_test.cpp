@@ -172,17 +172,17 @@ TEST(Listener, ThoseOfAnotherRunOrSecretAreToldAndNamedInTheLog) {
 TEST(Listener, ATaskThatTheClusterDoesNotHaveIsRefusedThoughItKnowsTheSecret) {
   LogLines lines;
   std::atomic<int> accepted = 0;
-  Listener listener("127.0.0.1:0", kListenerServer,
-                    [&](std::unique_ptr<Connection>) { ++accepted; },
-                    {.admits = [](std::string_view task) { return task == "worker:1"; }});
+  auto listener = std::make_unique<Listener>(
+      "127.0.0.1:0", kListenerServer, [&](std::unique_ptr<Connection>) { ++accepted; },
+      ConnectionOptions{.admits = [](std::string_view task) { return task == "worker:1"; }});
   Identity stranger = kListenerClient;
   stranger.task = "worker:99";
   EXPECT_THAT(message_of([&] {
-                Connection::connect(listener.address(), stranger, "test", listener_deadline());
+                Connection::connect(listener->address(), stranger, "test", listener_deadline());
               }),
               HasSubstr("has a cluster without worker:99"));
-  Connection::connect(listener.address(), kListenerClient, "test", listener_deadline());
-  listener.close();
+  Connection::connect(listener->address(), kListenerClient, "test", listener_deadline());
+  listener.reset();  // Waits for those that it took.
   EXPECT_EQ(accepted, 1);
   EXPECT_EQ(lines.count("the cluster of this task has no worker:99"), 1);
 }
