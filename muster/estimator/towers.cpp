@@ -454,8 +454,8 @@ StepGradients mean_of(StepParts parts) {
                        .spec = std::move(parts.spec)};
   if (result.present > 1) {
     const torch::NoGradGuard no_grad;
-    // A tensor, since CUDA takes a number of the host as a product with its reciprocal, which rounds
-    // otherwise than the division that a CPU does.
+    // A tensor, since CUDA takes a number of the host as a product with its reciprocal, which
+    // rounds otherwise than the division that a CPU does.
     const at::Tensor present =
         at::full({}, static_cast<double>(result.present), result.mean.flat.options());
     result.mean.flat.div_(present);
