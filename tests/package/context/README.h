@@ -1,4 +1,3 @@
-#include "muster/estimator/estimator.h"
 
 struct MnistCnn : muster::Model {
   at::Tensor forward(const muster::Features& features) override;
