@@ -176,10 +176,12 @@ Flags flags_of_chief(const Flags& own, muster::RunConfig environment) {
   environment.join_timeout = std::chrono::seconds(own.join_timeout_secs);
   muster::log::info("asking the chief what to serve");
   const auto arguments = muster::arguments_of_chief(environment);
-  auto parsed = cifar10::parse_flags(arguments);
-  if (parsed.exit_status) {
-    throw muster::FailedPrecondition("the chief's arguments do not parse here: {}",
-                                     fmt::join(arguments, " "));
+  cifar10::ParsedFlags parsed;
+  try {
+    parsed = cifar10::parse_flags(arguments);
+  } catch (muster::Error& error) {
+    error.add_context("the chief's arguments, which may be of another build");
+    throw;
   }
   muster::log::set_level(muster::log::parse_level(own.verbosity));
   if (!own.job_dir.empty()) parsed.flags.job_dir = own.job_dir;

@@ -5,6 +5,7 @@
 
 #include "muster/base/log.h"
 #include "muster/base/wait.h"
+#include "muster/cluster/task_environment.h"
 #include "muster/distribution/coordinator_internal.h"
 
 namespace muster::internal {
@@ -22,6 +23,11 @@ std::pair<int, std::string> order_of(const std::string& task, const Join& join) 
   const std::string index = colon == std::string::npos ? "" : task.substr(colon + 1);
   const std::string padded = std::string(20 - std::min<std::size_t>(20, index.size()), '0') + index;
   return {join.is_chief ? 0 : join.is_server ? 2 : 1, task.substr(0, colon) + ":" + padded};
+}
+
+// As connections know a task: its name is proved, what it says of itself is not.
+bool is_server_name(const std::string& task) {
+  return task.starts_with(std::string(job::kPs) + ":");
 }
 
 }  // namespace
@@ -93,7 +99,7 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
       log::warning("{} could not be told: {}", connection->peer(), error.what());
     }
     // When it knows: what follows may end this process.
-    note_refusal(connection->peer_task(), join, why);
+    note_refusal(connection->peer_task(), why);
     return false;
   }
   const std::lock_guard lock(mutex_);
@@ -104,7 +110,14 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   member = {connection->peer_task(), join.address, connection,
             join.is_server,          Clock::now(), std::nullopt};
   refused_.erase(member.task);
-  if (member.task == refused_server_) refused_server_since_.reset();
+  if (member.task == refused_server_) {
+    refused_server_since_.reset();
+    for (const auto& [task, why] : refused_) {
+      if (!is_server_name(task)) continue;
+      refused_server_ = task;
+      refused_server_since_ = Clock::now();
+    }
+  }
   log::info("{} joins the run, {} of {} tasks are here", member.task, members_.size(),
             options_.trainers + options_.servers);
   // First: whoever has the terms goes on.
@@ -121,11 +134,16 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   return true;
 }
 
-// Nobody waits for a task that was refused.
-void Coordinator::note_refusal(const std::string& task, const Join& join, const std::string& why) {
+// Nobody waits for a task that was refused. What says that it is a task which is here already, or
+// comes when the run is over, changes nothing for the others.
+void Coordinator::note_refusal(const std::string& task, const std::string& why) {
   const std::lock_guard lock(mutex_);
+  if (stopped_ || end_step_) return;
+  for (const auto& [order, member] : members_) {
+    if (member.task == task) return;
+  }
   refused_[task] = why;
-  if (join.is_server) {
+  if (is_server_name(task)) {
     refused_server_ = task;
     if (!refused_server_since_) refused_server_since_ = Clock::now();
     tell_of_refused_server();

@@ -72,7 +72,7 @@ class Coordinator {
   bool admit(const std::shared_ptr<net::Connection>& connection, const Join& join);
   void handle(const std::shared_ptr<net::Connection>& connection, const net::Frame& frame);
   void remove(const std::shared_ptr<net::Connection>& connection, const std::string& why);
-  void note_refusal(const std::string& task, const Join& join, const std::string& why);
+  void note_refusal(const std::string& task, const std::string& why);
   // These want the mutex held.
   bool is_complete() const;
   void tell_of_refused_server();

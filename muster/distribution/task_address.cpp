@@ -28,6 +28,15 @@ std::optional<TaskSpec> parse_task(std::string_view name) {
   return task;
 }
 
+bool is_on_one_machine(const TaskEnvironment& environment) {
+  for (const auto& [job, tasks] : environment.cluster.jobs()) {
+    for (const auto& [index, address] : tasks) {
+      if (!net::is_loopback(address)) return false;
+    }
+  }
+  return true;
+}
+
 std::string own_address(const TaskEnvironment& environment, const Peer& chief) {
   if (environment.rendezvous) return chief.address;
   const auto address = environment.cluster.address(environment.task.type, environment.task.index);
@@ -69,7 +78,9 @@ bool has_task(const TaskEnvironment& environment, std::string_view name) {
   }
   const ClusterSpec& cluster = environment.cluster;
   if (cluster.address(task->type, task->index)) return true;
-  const bool has_gaps = cluster.count(task->type) < cluster.index_end(task->type);
+  // A task that was told of itself alone in its job, as TF_CONFIG may do, knows of no others.
+  const bool has_gaps = cluster.count(task->type) < cluster.index_end(task->type) ||
+                        (task->type == environment.task.type && cluster.count(task->type) == 1);
   return !environment.is_chief && has_gaps;
 }
 
@@ -79,7 +90,11 @@ std::string listening_address(const TaskEnvironment& environment, const Peer& ch
   if (is_local(address)) return takes_any_port ? "127.0.0.1:0" : address;
   // A name of this machine may be one that only others resolve to it: then all its addresses serve.
   if (is_open) return takes_any_port ? ":0" : address.substr(address.rfind(':'));
-  if (!takes_any_port && net::is_loopback(address)) return address;
+  // Many machines resolve their own name to a loopback address: then peers elsewhere would wait for
+  // nothing.
+  if (net::is_loopback(address) && is_on_one_machine(environment)) {
+    return takes_any_port ? "127.0.0.1:0" : address;
+  }
   throw FailedPrecondition(
       "{} at {} could be reached by other machines, and has no secret to tell the tasks of the run "
       "from strangers; set MUSTER_SECRET to the same long random text for all tasks, or, in a "

@@ -36,6 +36,10 @@ TEST(TaskAddress, AWorkerThatKnowsOnlyItselfTakesOthersOfItsJob) {
       task_of(R"({"chief": ["a:1"], "worker": {"7": "b:1"}, "ps": ["d:1"]})", "worker", 7);
   EXPECT_TRUE(has_task(worker, "worker:9"));
   EXPECT_FALSE(has_task(worker, "ps:1"));
+  const auto first =
+      task_of(R"({"chief": ["a:1"], "worker": {"0": "b:1"}, "ps": ["d:1"]})", "worker", 0);
+  EXPECT_TRUE(has_task(first, "worker:1"));
+  EXPECT_FALSE(has_task(first, "chief:1"));
 }
 
 TEST(TaskAddress, AtARendezvousTheNumberOfTasksDecides) {

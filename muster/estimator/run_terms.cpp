@@ -20,7 +20,7 @@ constexpr std::int64_t kRateSteps[] = {0, 1, 100, 1'000, 10'000, 100'000};
 std::string rate_at(const LearningRate& rate, std::int64_t step) {
   try {
     return fmt::format("{}", rate.at(step));
-  } catch (const InvalidArgument&) {
+  } catch (const std::exception&) {
     return "none";  // One that the run may never come to.
   }
 }
@@ -118,8 +118,9 @@ std::vector<RunTerm> terms_of(const EstimatorOptions& options, const RunConfig& 
 
 std::string difference(const std::vector<RunTerm>& chief, const std::vector<RunTerm>& task,
                        bool is_server) {
-  if (chief.empty()) return {};
-  std::map<std::string, std::string> missing;
+  if (chief.empty() || chief == task) return {};
+  // Names may stand twice: a program may well call one of its own "head".
+  std::multimap<std::string, std::string> missing;
   for (const RunTerm& term : chief) missing.emplace(term.name, term.value);
   const auto in_words = [](const std::string& name, const std::string& its,
                            const std::string& own) {

@@ -59,6 +59,13 @@ TEST(RunTerms, NameWhatDiffersWithBothValues) {
             "the chief's --train-batch-size is '8', this task's '16'; give all tasks the same");
 }
 
+TEST(RunTerms, MayHaveANameTwice) {
+  const std::vector<RunTerm> chief{{"head", "of the program"}, {"head", "of the model"}};
+  EXPECT_EQ(difference(chief, chief, false), "");
+  EXPECT_THAT(difference(chief, {{"head", "of the program"}, {"head", "another"}}, false),
+              HasSubstr("the chief's head is 'of the model', this task's 'another'"));
+}
+
 TEST(RunTerms, AServerNeedNotKnowAllOfThem) {
   const std::vector<RunTerm> chief{{"a", "1"}, {"b", "2"}};
   EXPECT_EQ(difference(chief, {{"b", "2"}}, true), "");

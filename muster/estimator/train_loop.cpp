@@ -150,7 +150,7 @@ struct TrainLoop::Impl final : TrainSession {
 
   void fetch_slots();
   void prepare_devices(TowerOptions& tower_options) const;
-  void join(TowerOptions& tower_options);
+  void join(TowerOptions& tower_options, std::int64_t first_step);
   void synchronize();
   void take_over(const RunImage& from);
   void go_back();
@@ -405,7 +405,7 @@ void TrainLoop::Impl::open_input() {
 }
 
 // The chief's terms are those of the run.
-void TrainLoop::Impl::join(TowerOptions& tower_options) {
+void TrainLoop::Impl::join(TowerOptions& tower_options, std::int64_t first_step) {
   if (options.nan_policy.action == NanPolicy::Action::kRollBack) {
     throw Unimplemented(
         "nan_policy kRollBack works in one process alone so far; use kStop or kSkipBatch in a "
@@ -419,7 +419,7 @@ void TrainLoop::Impl::join(TowerOptions& tower_options) {
   const bool decides = config().is_chief();
   // Those who keep the variables have no GPU, and are held to the same words.
   const bool has_servers = strategy->keeps_variables();
-  const auto own_end = last_step_from(resumed ? resumed->global_step : 0);
+  const auto own_end = last_step_from(first_step);
   const RunTerms terms = strategy->join(
       {.replicas = decides ? tower_options.replicas : config().replicas,
        .threads_per_replica =
@@ -434,7 +434,8 @@ void TrainLoop::Impl::join(TowerOptions& tower_options) {
   tower_options.threads_per_replica = terms.threads_per_replica;
   tower_options.seed = terms.seed;
   if (decides) end_at(own_end);
-  if (!decides && own_end && *own_end != terms.last_step) {
+  // Where a number of steps begins, the chief alone knows.
+  if (!decides && has_last_step() && *own_end != terms.last_step) {
     log::warning(
         "the chief ends the run {}; that this task was told to end at step {} does not count",
         terms.last_step == RunTerms::kNoLastStep ? std::string("with its input")
@@ -646,7 +647,9 @@ void TrainLoop::Impl::prepare() {
                               config().precision == ComputeType::kFloat16;
   tower_options.zero_debias_batch_norm = options.zero_debias_batch_norm;
   if (resumed) compare(*resumed, tower_options);
-  if (strategy != nullptr) join(tower_options);
+  if (strategy != nullptr) {
+    join(tower_options, checkpoint ? checkpoint_step(checkpoint->bundle.prefix()).value_or(0) : 0);
+  }
   tower_options.concurrent = concurrent_replicas(config(), tower_options);
   mine = {0, tower_options.replicas};
   if (strategy == nullptr && tower_options.variable_strategy == VariableStrategy::kDevices) {

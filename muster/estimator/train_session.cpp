@@ -170,7 +170,8 @@ TrainResult TrainSession::run() {
   try {
     loop();
   } catch (Error& error) {
-    error.add_context(fmt::format("training step {}", step_ + 1));
+    // After the last step it is the end of the run that failed.
+    if (!done()) error.add_context(fmt::format("training step {}", step_ + 1));
     throw;
   }
   finish();

@@ -68,6 +68,8 @@ class TrainSession : public Session {
   /// Where the run would end by this process's options if it began at `from`; nothing: with the
   /// input.
   std::optional<std::int64_t> last_step_from(std::int64_t from) const;
+  /// Whether the last step was named, and not how many there are to be.
+  bool has_last_step() const { return options_.max_steps.has_value(); }
   /// In a cluster the chief says at which step the run ends, if at any.
   void end_at(std::optional<std::int64_t> last_step) {
     last_step_ = last_step;

@@ -55,8 +55,8 @@ struct ConnectionOptions {
 class Connection {
  public:
   /// Connects to "host:port", and tries again every 50 to 200 ms while nobody answers there, until
-  /// the deadline; a task of another run is waited for too, as one that an earlier run left behind
-  /// goes away. `purpose` tells the other side what the connection is for.
+  /// the deadline; a task of another run with the same secret is waited for too, as one that an
+  /// earlier run left behind goes away. `purpose` tells the other side what the connection is for.
   /// Throws Unavailable when nobody could be reached, FailedPrecondition for another run, another
   /// task, a cluster without this task or something that is no muster, PermissionDenied for another
   /// secret. The error names the
