@@ -52,6 +52,13 @@ if(MUSTER_BUILD_TESTS)
   muster_test_pch(muster_torch_test_headers muster_torch)
   target_precompile_headers(muster_torch_test_headers PRIVATE <torch/types.h> <torch/nn/module.h> ${muster_test_headers})
 endif()
+# A program of the tests' own, a test or what tests start.
+function(muster_torch_test_program target)
+  target_compile_options(${target} PRIVATE -O0)
+  muster_position_independent(${target})
+  target_link_libraries(${target} PRIVATE muster_torch)
+  target_precompile_headers(${target} REUSE_FROM muster_torch_test_headers)
+endfunction()
 
 # muster_use_torch(TARGET): links libtorch and takes the precompiled headers. A source that sees no libtorch, or
 # has flags of its own, sets SKIP_PRECOMPILE_HEADERS.

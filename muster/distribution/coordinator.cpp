@@ -112,9 +112,9 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   refused_.erase(member.task);
   if (member.task == refused_server_) {
     refused_server_since_.reset();
-    for (const auto& [task, why] : refused_) {
-      if (!is_server_name(task)) continue;
-      refused_server_ = task;
+    for (const auto& refused : refused_) {
+      if (!is_server_name(refused.first)) continue;
+      refused_server_ = refused.first;
       refused_server_since_ = Clock::now();
     }
   }
