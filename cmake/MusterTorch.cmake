@@ -56,7 +56,8 @@ endif()
 function(muster_torch_test_program target)
   target_compile_options(${target} PRIVATE -O0)
   muster_position_independent(${target})
-  target_link_libraries(${target} PRIVATE muster_torch)
+  # GoogleTest's definitions are those of the precompiled headers.
+  target_link_libraries(${target} PRIVATE muster_torch GTest::gtest)
   target_precompile_headers(${target} REUSE_FROM muster_torch_test_headers)
 endfunction()
 
