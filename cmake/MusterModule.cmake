@@ -16,7 +16,7 @@ function(muster_unity target module)
   if(MUSTER_UNITY AND NOT module IN_LIST MUSTER_UNITY_EXCEPT)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${MUSTER_UNITY_BATCH})
     # g++ takes a source that another includes for a header, whose types may not have members of unnamed namespaces.
-    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
 
