@@ -21,7 +21,7 @@ function(muster_unity target module)
 endfunction()
 
 # The headers of test programs, precompiled once for all of them. Tests themselves are not optimised: what they test is,
-# where the preset says so, and optimising their own code takes half of a build.
+# where the preset says so, and optimising their own code takes much of a build.
 set(muster_test_headers <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h> <filesystem> <fstream> <functional> <map> <memory>
   <optional> <string> <thread> <vector>)
 function(muster_test_pch target)
