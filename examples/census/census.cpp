@@ -1,9 +1,8 @@
 // Who earns more than 50,000 dollars a year? The Census Income data with a wide and deep model, or
 // with others to compare it with. README.md shows how to get the files and what to expect.
-#include <ATen/ops/log1p.h>
+#include <ATen/core/Tensor.h>
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -15,7 +14,6 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
-#include "muster/cli/arguments.h"
 #include "muster/cluster/cluster_flags.h"
 #include "muster/estimator/boosted_trees.h"
 #include "muster/estimator/dnn.h"
@@ -24,6 +22,7 @@
 #include "muster/export/exporters.h"
 #include "muster/features/collate.h"
 #include "muster/features/column_set.h"
+#include "muster/flags/flags.h"
 #include "muster/training/train_and_evaluate.h"
 
 namespace {
@@ -61,7 +60,6 @@ struct Flags {
   std::string schedule = "constant";
   std::int64_t num_trees = 300;
   std::string export_format;
-  std::string verbosity = "INFO";
   std::size_t num_parallel_calls = 1;
   std::size_t prefetch_buffer_size = 4;
   std::uint64_t seed = 0;
@@ -91,7 +89,7 @@ FeatureColumn number(const char* key, const Flags& flags, double middle, double 
   const bool money = std::string_view(key).starts_with("capital_");
   return muster::numeric_column(key, {.normalizer = [=](const at::Tensor& values) {
                                   const at::Tensor x = values.to(at::kFloat);
-                                  return ((money ? at::log1p(x) : x) - middle) / scale;
+                                  return (money ? x.log1p() : x).sub(middle).div(scale);
                                 }});
 }
 
@@ -505,95 +503,82 @@ Flags best_setting() {
   return flags;
 }
 
-/// One option with its default in the help text.
-template <typename Value>
-CLI::Option* add(CLI::App& app, const char* names, Value& value, const char* text) {
-  return app.add_option(names, value, text)->capture_default_str()->take_last();
+void add_data_flags(muster::FlagSet& set, Flags& flags) {
+  set.add("--train-files", &flags.train_files, "CSV files or patterns");
+  set.add("--eval-files", &flags.eval_files, "CSV files or patterns");
+  set.add("--evaluate-only", &flags.evaluate_only,
+          "Train nothing: evaluate the newest checkpoint of --job-dir on --eval-files");
+  set.add("--predict-files", &flags.predict_files,
+          "Train nothing: print what the newest checkpoint of --job-dir says of the people of "
+          "these CSV files, a line of JSON each; their income_bracket may be empty");
+  set.add("--job-dir", &flags.job_dir, "Checkpoints and events go here").required();
+  set.add("--export-format", &flags.export_format,
+          "How the exported model is fed: named tensors (JSON), CSV rows or tf.Examples; "
+          "JSON unless given")
+      .one_of({"JSON", "CSV", "EXAMPLE"});
+  set.add("--train-batch-size", &flags.train_batch_size, "People of a step, of each replica")
+      .positive();
+  set.add("--eval-batch-size", &flags.eval_batch_size, "People evaluated at a time").positive();
+  set.add("--eval-steps", &flags.eval_steps, "Batches of an evaluation; 0: all of the files")
+      .not_negative();
+  set.add("--num-parallel-calls", &flags.num_parallel_calls,
+          "Threads that parse; 0: a processor each")
+      .not_negative();
+  set.add("--prefetch-buffer-size,--prefetch_buffer_size", &flags.prefetch_buffer_size,
+          "Batches made ahead")
+      .positive();
 }
 
-void add_data_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--train-files", flags.train_files, "CSV files or patterns");
-  app.add_option("--eval-files", flags.eval_files, "CSV files or patterns");
-  app.add_flag("--evaluate-only", flags.evaluate_only,
-               "Train nothing: evaluate the newest checkpoint of --job-dir on --eval-files");
-  app.add_option(
-      "--predict-files", flags.predict_files,
-      "Train nothing: print what the newest checkpoint of --job-dir says of the people of "
-      "these CSV files, a line of JSON each; their income_bracket may be empty");
-  app.add_option("--job-dir", flags.job_dir, "Checkpoints and events go here")->required();
-  app.add_option("--export-format", flags.export_format,
-                 "How the exported model is fed: named tensors (JSON), CSV rows or tf.Examples; "
-                 "JSON unless given")
-      ->check(CLI::IsMember({"JSON", "CSV", "EXAMPLE"}));
-  add(app, "--train-batch-size", flags.train_batch_size, "People of a step, of each replica")
-      ->check(CLI::PositiveNumber);
-  add(app, "--eval-batch-size", flags.eval_batch_size, "People evaluated at a time")
-      ->check(CLI::PositiveNumber);
-  add(app, "--eval-steps", flags.eval_steps, "Batches of an evaluation; 0: all of the files")
-      ->check(CLI::NonNegativeNumber);
-  add(app, "--num-parallel-calls", flags.num_parallel_calls,
-      "Threads that parse; 0: a processor each")
-      ->check(CLI::NonNegativeNumber);
-  add(app, "--prefetch-buffer-size,--prefetch_buffer_size", flags.prefetch_buffer_size,
-      "Batches made ahead")
-      ->check(CLI::PositiveNumber);
+void add_model_flags(muster::FlagSet& set, Flags& flags) {
+  set.add("--model", &flags.model, "What is trained")
+      .one_of({"wide", "deep", "wide_deep", "boosted_trees"});
+  set.add("--setting", &flags.setting, "Where the other flags' defaults come from")
+      .one_of({"seed", "best"});
+  set.add("--embedding-size", &flags.embedding_size, "Numbers an embedded word becomes").positive();
+  set.add("--first-layer-size", &flags.first_layer_size, "Units of the first hidden layer")
+      .positive();
+  set.add("--num-layers", &flags.num_layers, "Hidden layers").not_negative();
+  set.add("--scale-factor", &flags.scale_factor, "Units of a layer over those of the one before")
+      .positive();
+  set.add("--numbers", &flags.numbers, "How the network reads numbers")
+      .one_of({"raw", "scaled", "bucketized"});
+  set.add("--dropout", &flags.dropout, "The part of the units that a step leaves out")
+      .between(0.0, 0.99);
+  set.add("--num-trees", &flags.num_trees, "Of boosted_trees").positive();
 }
 
-void add_model_flags(CLI::App& app, Flags& flags) {
-  add(app, "--model", flags.model, "What is trained")
-      ->check(CLI::IsMember({"wide", "deep", "wide_deep", "boosted_trees"}));
-  add(app, "--setting", flags.setting, "Where the other flags' defaults come from")
-      ->check(CLI::IsMember({"seed", "best"}));
-  add(app, "--embedding-size", flags.embedding_size, "Numbers an embedded word becomes")
-      ->check(CLI::PositiveNumber);
-  add(app, "--first-layer-size", flags.first_layer_size, "Units of the first hidden layer")
-      ->check(CLI::PositiveNumber);
-  add(app, "--num-layers", flags.num_layers, "Hidden layers")->check(CLI::NonNegativeNumber);
-  add(app, "--scale-factor", flags.scale_factor, "Units of a layer over those of the one before")
-      ->check(CLI::PositiveNumber);
-  add(app, "--numbers", flags.numbers, "How the network reads numbers")
-      ->check(CLI::IsMember({"raw", "scaled", "bucketized"}));
-  add(app, "--dropout", flags.dropout, "The part of the units that a step leaves out")
-      ->check(CLI::Range(0.0, 0.99));
-  add(app, "--num-trees", flags.num_trees, "Of boosted_trees")->check(CLI::PositiveNumber);
+void add_training_flags(muster::FlagSet& set, Flags& flags) {
+  set.add("--num-epochs", &flags.num_epochs, "Passes over the training files");
+  set.add("--train-steps", &flags.train_steps, "Train up to this global step").not_negative();
+  set.add("--dnn-learning-rate", &flags.dnn_learning_rate, "0: the estimator's own").not_negative();
+  set.add("--schedule", &flags.schedule, "Of --dnn-learning-rate").one_of({"constant", "cosine"});
+  set.add("--clip-global-norm", &flags.clip_global_norm,
+          "Gradients longer than this, all together, are shortened to it; 0: none are")
+      .not_negative();
 }
 
-void add_training_flags(CLI::App& app, Flags& flags) {
-  add(app, "--num-epochs", flags.num_epochs, "Passes over the training files");
-  add(app, "--train-steps", flags.train_steps, "Train up to this global step")
-      ->check(CLI::NonNegativeNumber);
-  add(app, "--dnn-learning-rate", flags.dnn_learning_rate, "0: the estimator's own")
-      ->check(CLI::NonNegativeNumber);
-  add(app, "--schedule", flags.schedule, "Of --dnn-learning-rate")
-      ->check(CLI::IsMember({"constant", "cosine"}));
-  add(app, "--clip-global-norm", flags.clip_global_norm,
-      "Gradients longer than this, all together, are shortened to it; 0: none are")
-      ->check(CLI::NonNegativeNumber);
-}
-
-void add_run_flags(CLI::App& app, Flags& flags) {
-  add(app, "--seed", flags.seed, "The same seed gives the same weights");
-  add(app, "--replicas", flags.replicas, "Parts of a step, each with a batch of its own; 0: decide")
-      ->check(CLI::NonNegativeNumber);
-  add(app, "--threads-per-replica", flags.threads_per_replica, "0: decide")
-      ->check(CLI::NonNegativeNumber);
-  add(app, "--concurrent-replicas", flags.concurrent_replicas, "How many run at a time; 0: decide")
-      ->check(CLI::NonNegativeNumber);
-  app.add_flag(
-      "--sync", flags.sync,
-      "In a cluster: all tasks make each step together (the default); =false: ps apply the "
-      "gradients of each as they come");
-  add(app, "--max-staleness", flags.max_staleness,
-      "With --sync=false: tasks wait when the values of one would be more updates old; 0: never")
-      ->check(CLI::NonNegativeNumber);
-  app.add_flag("--ps-log", flags.ps_log,
-               "In a cluster with ps: they go on from a log when they are killed, and nobody goes "
-               "back to the last checkpoint");
-  app.add_flag("--collective", flags.collective,
-               "In a cluster: every task has a copy of the variables");
-  add(app, "--save-checkpoints-steps", flags.save_checkpoints_steps, "0: every ten minutes")
-      ->check(CLI::NonNegativeNumber);
-  add(app, "--verbosity", flags.verbosity, "DEBUG, INFO, WARN, ERROR or FATAL");
+void add_run_flags(muster::FlagSet& set, Flags& flags) {
+  set.add("--seed", &flags.seed, "The same seed gives the same weights");
+  set.add("--replicas", &flags.replicas, "Parts of a step, each with a batch of its own; 0: decide")
+      .not_negative();
+  set.add("--threads-per-replica", &flags.threads_per_replica, "0: decide").not_negative();
+  set.add("--concurrent-replicas", &flags.concurrent_replicas, "How many run at a time; 0: decide")
+      .not_negative();
+  set.add("--sync", &flags.sync,
+          "In a cluster: all tasks make each step together (the default); =false: ps apply the "
+          "gradients of each as they come");
+  set.add(
+         "--max-staleness", &flags.max_staleness,
+         "With --sync=false: tasks wait when the values of one would be more updates old; 0: never")
+      .not_negative();
+  set.add("--ps-log", &flags.ps_log,
+          "In a cluster with ps: they go on from a log when they are killed, and nobody goes "
+          "back to the last checkpoint");
+  set.add("--collective", &flags.collective,
+          "In a cluster: every task has a copy of the variables");
+  set.add("--save-checkpoints-steps", &flags.save_checkpoints_steps, "0: every ten minutes")
+      .not_negative();
+  set.add_verbosity();
 }
 
 /// What is to be done needs its files.
@@ -628,17 +613,17 @@ void check(const Flags& flags) {
 
 int parse_and_run(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Trains models that tell from Census data who earns more than 50,000 dollars.");
-  add_data_flags(app, flags);
-  add_model_flags(app, flags);
-  add_training_flags(app, flags);
-  add_run_flags(app, flags);
-  if (!muster::cli::parse_arguments(app, argc, argv)) return EXIT_SUCCESS;
+  muster::FlagSet set(
+      "Trains models that tell from Census data who earns more than 50,000 dollars.");
+  add_data_flags(set, flags);
+  add_model_flags(set, flags);
+  add_training_flags(set, flags);
+  add_run_flags(set, flags);
+  if (!set.parse(argc, argv)) return EXIT_SUCCESS;
   if (flags.setting == "best") {
     flags = best_setting();
-    muster::cli::parse_arguments(app, argc, argv);
+    set.parse(argc, argv);
   }
-  muster::cli::set_verbosity(flags.verbosity);
   check(flags);
   return run(flags);
 }

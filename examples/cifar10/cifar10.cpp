@@ -177,13 +177,14 @@ Flags flags_of_chief(const Flags& own, muster::RunConfig environment) {
   muster::log::info("asking the chief what to serve");
   const auto arguments = muster::arguments_of_chief(environment);
   cifar10::ParsedFlags parsed;
+  const auto own_level = muster::log::level();
   try {
     parsed = cifar10::parse_flags(arguments);
   } catch (muster::Error& error) {
     error.add_context("the chief's arguments, which may be of another build");
     throw;
   }
-  muster::log::set_level(muster::log::parse_level(own.verbosity));
+  muster::log::set_level(own_level);
   if (!own.job_dir.empty()) parsed.flags.job_dir = own.job_dir;
   parsed.flags.join_timeout_secs = own.join_timeout_secs;
   muster::log::info("serving what the chief trains: {}", fmt::join(arguments, " "));

@@ -1,208 +1,136 @@
 #include "examples/cifar10/flags.h"
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cctype>
-#include <set>
+#include <fmt/core.h>
 
 #include "muster/base/error.h"
-#include "muster/cli/arguments.h"
+#include "muster/flags/flags.h"
 
 namespace cifar10 {
 namespace {
 
-/// "--train-steps,--train_steps"
-std::string both_spellings(std::string name) {
-  std::string other = name;
-  std::replace(other.begin() + 2, other.end(), '-', '_');
-  return other == name ? name : name + "," + other;
+void add_data_flags(muster::FlagSet& set, Flags& flags) {
+  set.add("--data-dir", &flags.data_dir,
+          "Folder with train, validation and eval.tfrecords, from `muster records write "
+          "cifar10`");
+  set.add("--job-dir,--model-dir", &flags.job_dir,
+          "Checkpoints, events and exports go here; TF_CONFIG may name it, too");
+  set.add("--train-on", &flags.train_on, "The images to train on")
+      .one_of({"train", "train+validation"});
+  set.add("--eval-on", &flags.eval_on, "The images to evaluate with")
+      .one_of({"eval", "validation"});
 }
 
-/// Adds flags to a command line, each in both spellings.
-class FlagTable {
- public:
-  explicit FlagTable(CLI::App& app) : app_(app) {}
-
-  template <typename T>
-  CLI::Option* value(const std::string& name, T& field, const char* text) {
-    auto* option = app_.add_option(both_spellings(name), field, text);
-    return is_optional(field) ? option : option->capture_default_str();
-  }
-  CLI::Option* number(const std::string& name, std::int64_t& field, const char* text) {
-    return value(name, field, text)->check(CLI::NonNegativeNumber);
-  }
-  CLI::Option* yes_or_no(const std::string& name, bool& field, const char* text) {
-    const std::string names = both_spellings(name);
-    std::istringstream words(names);
-    for (std::string word; std::getline(words, word, ',');) switches_.insert(word);
-    return app_.add_flag(names, field, text);
-  }
-  void switch_named(const std::string& name) { switches_.insert(name); }
-  const std::set<std::string>& switches() const { return switches_; }
-  CLI::App& app() { return app_; }
-
- private:
-  template <typename T>
-  static bool is_optional(const T&) {
-    return false;
-  }
-  template <typename T>
-  static bool is_optional(const std::optional<T>&) {
-    return true;
-  }
-
-  CLI::App& app_;
-  std::set<std::string> switches_;
-};
-
-void add_data_flags(FlagTable& table, Flags& flags) {
-  table.value("--data-dir", flags.data_dir,
-              "Folder with train, validation and eval.tfrecords, from `muster records write "
-              "cifar10`");
-  table.app().add_option("--job-dir,--job_dir,--model-dir,--model_dir", flags.job_dir,
-                         "Checkpoints, events and exports go here; TF_CONFIG may name it, too");
-  table.value("--train-on", flags.train_on, "The images to train on")
-      ->check(CLI::IsMember({"train", "train+validation"}));
-  table.value("--eval-on", flags.eval_on, "The images to evaluate with")
-      ->check(CLI::IsMember({"eval", "validation"}));
+void add_model_flags(muster::FlagSet& set, Flags& flags) {
+  set.add("--num-layers", &flags.num_layers, "6n + 2 layers");
+  set.add("--data-format", &flags.data_format,
+          "channels_first or channels_last in memory; not given: what is faster")
+      .one_of({"channels_first", "channels_last"});
+  set.add("--batch-norm-decay", &flags.batch_norm_decay, "What stays of a moving statistic");
+  set.add("--batch-norm-epsilon", &flags.batch_norm_epsilon, "Added to variances");
 }
 
-void add_model_flags(FlagTable& table, Flags& flags) {
-  table.value("--num-layers", flags.num_layers, "6n + 2 layers");
-  table
-      .value("--data-format", flags.data_format,
-             "channels_first or channels_last in memory; not given: what is faster")
-      ->check(CLI::IsMember({"channels_first", "channels_last"}));
-  table.value("--batch-norm-decay", flags.batch_norm_decay, "What stays of a moving statistic");
-  table.value("--batch-norm-epsilon", flags.batch_norm_epsilon, "Added to variances");
+void add_training_flags(muster::FlagSet& set, Flags& flags) {
+  set.add("--train-steps", &flags.train_steps, "Train up to this global step");
+  set.add("--train-batch-size", &flags.train_batch_size,
+          "Images of a step of this process, split over its towers");
+  set.add("--eval-batch-size", &flags.eval_batch_size, "Images evaluated at a time");
+  set.add("--learning-rate", &flags.learning_rate, "Of the first 82 epochs");
+  set.add("--momentum", &flags.momentum, "Of the optimizer");
+  set.add("--weight-decay", &flags.weight_decay, "L2, over all trainable variables");
+  set.add("--epoch-size", &flags.epoch_size,
+          "Images of an epoch of the learning rate's schedule: 45000 for the original's; 0: "
+          "those there are")
+      .not_negative();
+  set.add("--precision", &flags.precision, "Of forward and backward")
+      .one_of({"float32", "bfloat16"});
+  set.add("--seed", &flags.seed, "The same seed gives the same weights");
 }
 
-void add_training_flags(FlagTable& table, Flags& flags) {
-  table.value("--train-steps", flags.train_steps, "Train up to this global step");
-  table.value("--train-batch-size", flags.train_batch_size,
-              "Images of a step of this process, split over its towers");
-  table.value("--eval-batch-size", flags.eval_batch_size, "Images evaluated at a time");
-  table.value("--learning-rate", flags.learning_rate, "Of the first 82 epochs");
-  table.value("--momentum", flags.momentum, "Of the optimizer");
-  table.value("--weight-decay", flags.weight_decay, "L2, over all trainable variables");
-  table.number("--epoch-size", flags.epoch_size,
-               "Images of an epoch of the learning rate's schedule: 45000 for the original's; 0: "
-               "those there are");
-  table.value("--precision", flags.precision, "Of forward and backward")
-      ->check(CLI::IsMember({"float32", "bfloat16"}));
-  table.value("--seed", flags.seed, "The same seed gives the same weights");
+void add_input_flags(muster::FlagSet& set, Flags& flags) {
+  set.add("--use-distortion-for-training", &flags.use_distortion_for_training,
+          "Crop and mirror training images at random (the default)");
+  set.add("--image-size", &flags.image_size, "Side of what is cropped from the 32x32 images");
+  set.add("--brightness", &flags.brightness, "Adds up to this to the pixels of an image");
+  set.add("--contrast-lower", &flags.contrast_lower, "Smallest factor of contrast");
+  set.add("--contrast-upper", &flags.contrast_upper, "Largest factor of contrast");
+  set.add("--whitening", &flags.whitening, "Bring each image to mean 0 and variance 1");
+  set.add("--gpu-augmentation", &flags.gpu_augmentation,
+          "Crop and mirror where the model runs, with the same result");
+  set.add("--num-input-threads", &flags.num_input_threads,
+          "Threads that make batches, for each tower; 0: decide")
+      .not_negative();
+  set.add("--same-batch", &flags.same_batch,
+          "Train on the first batch again and again, to see what steps cost without input");
 }
 
-void add_input_flags(FlagTable& table, Flags& flags) {
-  table.yes_or_no("--use-distortion-for-training", flags.use_distortion_for_training,
-                  "Crop and mirror training images at random (the default)");
-  table.value("--image-size", flags.image_size, "Side of what is cropped from the 32x32 images");
-  table.value("--brightness", flags.brightness, "Adds up to this to the pixels of an image");
-  table.value("--contrast-lower", flags.contrast_lower, "Smallest factor of contrast");
-  table.value("--contrast-upper", flags.contrast_upper, "Largest factor of contrast");
-  table.yes_or_no("--whitening", flags.whitening, "Bring each image to mean 0 and variance 1");
-  table.yes_or_no("--gpu-augmentation", flags.gpu_augmentation,
-                  "Crop and mirror where the model runs, with the same result");
-  table.number("--num-input-threads", flags.num_input_threads,
-               "Threads that make batches, for each tower; 0: decide");
-  table.yes_or_no("--same-batch", flags.same_batch,
-                  "Train on the first batch again and again, to see what steps cost without input");
+void add_layout_flags(muster::FlagSet& set, Flags& flags) {
+  set.add("--num-gpus", &flags.num_gpus,
+          "Towers on as many GPUs; 0: CPU only; not given: 1 where there is one");
+  set.add("--devices", &flags.devices, "Towers by name in the place of --num-gpus: cuda:0,cpu")
+      .separated_by(',');
+  set.add("--variable-strategy", &flags.variable_strategy,
+          "Where variables live: CPU or GPU; not given: with the towers")
+      .one_of({"CPU", "GPU"});
+  set.add_action(
+      "--is-cpu-ps",
+      [&flags](bool yes) {
+        const std::string wanted = yes ? "CPU" : "GPU";
+        if (!flags.variable_strategy.empty() && flags.variable_strategy != wanted) {
+          throw muster::UsageError(
+              "--is_cpu_ps and --variable-strategy={} say different things: leave one out",
+              flags.variable_strategy);
+        }
+        flags.variable_strategy = wanted;
+      },
+      "The same as --variable-strategy=CPU; =False as GPU");
+  set.add("--replicas", &flags.replicas,
+          "Parts of a step of the whole cluster; 0: one for each tower")
+      .not_negative();
+  set.add("--num-intra-threads,--threads-per-replica", &flags.num_intra_threads,
+          "CPU threads of a replica; 0: decide")
+      .not_negative();
+  set.add("--num-inter-threads,--concurrent-replicas", &flags.num_inter_threads,
+          "Replicas that run at a time on a CPU; 0: decide")
+      .not_negative();
+  set.add("--deterministic", &flags.deterministic,
+          "The same bits every time (the default); =false lets GPU libraries choose");
+  set.add("--capture-steps", &flags.capture_steps,
+          "On a GPU: record a step once and replay it (the default)");
+  set.add("--fused-kernels", &flags.fused_kernels,
+          "Kernels of our own where there are some (the default); =false: libtorch's");
+  set.add("--log-device-placement", &flags.log_device_placement,
+          "Log where towers and variables are");
 }
 
-void add_layout_flags(FlagTable& table, Flags& flags) {
-  table.value("--num-gpus", flags.num_gpus,
-              "Towers on as many GPUs; 0: CPU only; not given: 1 where there is one");
-  table.value("--devices", flags.devices, "Towers by name in the place of --num-gpus: cuda:0,cpu")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->delimiter(',');
-  table
-      .value("--variable-strategy", flags.variable_strategy,
-             "Where variables live: CPU or GPU; not given: with the towers")
-      ->check(CLI::IsMember({"CPU", "GPU"}));
-  table.switch_named("--is_cpu_ps");
-  table.switch_named("--is-cpu-ps");
-  table.app()
-      .add_flag_function(
-          "--is-cpu-ps,--is_cpu_ps",
-          [&flags](std::int64_t yes) {
-            const std::string wanted = yes > 0 ? "CPU" : "GPU";
-            if (!flags.variable_strategy.empty() && flags.variable_strategy != wanted) {
-              throw muster::UsageError(
-                  "--is_cpu_ps and --variable-strategy={} say different things: leave one out",
-                  flags.variable_strategy);
-            }
-            flags.variable_strategy = wanted;
-          },
-          "The same as --variable-strategy=CPU; =False as GPU")
-      ->trigger_on_parse();
-  table.number("--replicas", flags.replicas,
-               "Parts of a step of the whole cluster; 0: one for each tower");
-  table.app()
-      .add_option("--num-intra-threads,--num_intra_threads,--threads-per-replica",
-                  flags.num_intra_threads, "CPU threads of a replica; 0: decide")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  table.app()
-      .add_option("--num-inter-threads,--num_inter_threads,--concurrent-replicas",
-                  flags.num_inter_threads, "Replicas that run at a time on a CPU; 0: decide")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  table.yes_or_no("--deterministic", flags.deterministic,
-                  "The same bits every time (the default); =false lets GPU libraries choose");
-  table.yes_or_no("--capture-steps", flags.capture_steps,
-                  "On a GPU: record a step once and replay it (the default)");
-  table.yes_or_no("--fused-kernels", flags.fused_kernels,
-                  "Kernels of our own where there are some (the default); =false: libtorch's");
-  table.yes_or_no("--log-device-placement", flags.log_device_placement,
-                  "Log where towers and variables are");
-}
-
-void add_run_flags(FlagTable& table, Flags& flags, bool& force_gpu_compatible) {
-  table.yes_or_no("--run-experiment", flags.run_experiment,
-                  "Evaluate while training; always so in a cluster");
-  table.yes_or_no("--sync", flags.sync, "In a cluster: all make each step together (the default)");
-  table.yes_or_no("--collective", flags.collective,
-                  "In a cluster: every task has a copy of the variables");
-  table.number("--max-staleness", flags.max_staleness,
-               "With --sync=false: wait while values would be more updates old; 0: never");
-  table.number("--backup-replicas", flags.backup_replicas,
-               "With ps tasks: make steps without the last so many replicas");
-  table.yes_or_no("--ps-log", flags.ps_log,
-                  "Every ps keeps a log, and goes on from it when killed");
-  table.value("--num-workers", flags.num_workers,
-              "Tasks that train; the cluster says so itself, and this is checked against it");
-  table.number("--join-timeout-secs", flags.join_timeout_secs,
-               "How long tasks wait for each other before they give up");
-  table.number("--eval-every", flags.eval_every,
-               "Evaluate at multiples of this step; 0: at each checkpoint");
-  table.number("--throttle-secs", flags.throttle_secs, "Evaluate at most this often");
-  table.number("--save-checkpoints-steps", flags.save_checkpoints_steps, "0: by time");
-  table.number("--save-checkpoints-secs", flags.save_checkpoints_secs, "0: 600");
-  table.number("--keep-checkpoint-max", flags.keep_checkpoint_max, "0: all");
-  table.number("--save-summary-steps", flags.save_summary_steps, "0: none");
-  table.value("--verbosity", flags.verbosity, "DEBUG, INFO, WARN, ERROR or FATAL");
-  table.yes_or_no("--force-gpu-compatible", force_gpu_compatible,
-                  "Host memory that GPUs copy from is always pinned: accepted, and without effect");
-}
-
-bool is_truth(std::string word) {
-  std::transform(word.begin(), word.end(), word.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return word == "true" || word == "false";
-}
-
-// The originals take "--sync True" as well as "--sync=True" and "--sync".
-std::vector<std::string> joined_switches(const std::vector<std::string>& words,
-                                         const std::set<std::string>& switches) {
-  std::vector<std::string> joined;
-  for (const std::string& word : words) {
-    if (!joined.empty() && switches.contains(joined.back()) && is_truth(word)) {
-      joined.back() += "=" + word;
-    } else {
-      joined.push_back(word);
-    }
-  }
-  return joined;
+void add_run_flags(muster::FlagSet& set, Flags& flags, bool& force_gpu_compatible) {
+  set.add("--run-experiment", &flags.run_experiment,
+          "Evaluate while training; always so in a cluster");
+  set.add("--sync", &flags.sync, "In a cluster: all make each step together (the default)");
+  set.add("--collective", &flags.collective,
+          "In a cluster: every task has a copy of the variables");
+  set.add("--max-staleness", &flags.max_staleness,
+          "With --sync=false: wait while values would be more updates old; 0: never")
+      .not_negative();
+  set.add("--backup-replicas", &flags.backup_replicas,
+          "With ps tasks: make steps without the last so many replicas")
+      .not_negative();
+  set.add("--ps-log", &flags.ps_log, "Every ps keeps a log, and goes on from it when killed");
+  set.add("--num-workers", &flags.num_workers,
+          "Tasks that train; the cluster says so itself, and this is checked against it");
+  set.add("--join-timeout-secs", &flags.join_timeout_secs,
+          "How long tasks wait for each other before they give up")
+      .not_negative();
+  set.add("--eval-every", &flags.eval_every,
+          "Evaluate at multiples of this step; 0: at each checkpoint")
+      .not_negative();
+  set.add("--throttle-secs", &flags.throttle_secs, "Evaluate at most this often").not_negative();
+  set.add("--save-checkpoints-steps", &flags.save_checkpoints_steps, "0: by time").not_negative();
+  set.add("--save-checkpoints-secs", &flags.save_checkpoints_secs, "0: 600").not_negative();
+  set.add("--keep-checkpoint-max", &flags.keep_checkpoint_max, "0: all").not_negative();
+  set.add("--save-summary-steps", &flags.save_summary_steps, "0: none").not_negative();
+  set.add_verbosity();
+  set.add("--force-gpu-compatible", &force_gpu_compatible,
+          "Host memory that GPUs copy from is always pinned: accepted, and without effect");
 }
 
 void require(bool holds, const std::string& sentence) {
@@ -283,22 +211,14 @@ void check_layout(const Flags& flags) {
 ParsedFlags parse_flags(const std::vector<std::string>& arguments) {
   ParsedFlags parsed;
   bool force_gpu_compatible = true;
-  CLI::App app("Trains a residual network on CIFAR-10.");
-  // As with Python's argparse, the last one counts.
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  FlagTable table(app);
-  add_data_flags(table, parsed.flags);
-  add_model_flags(table, parsed.flags);
-  add_training_flags(table, parsed.flags);
-  add_input_flags(table, parsed.flags);
-  add_layout_flags(table, parsed.flags);
-  add_run_flags(table, parsed.flags, force_gpu_compatible);
-  auto words = joined_switches(arguments, table.switches());
-  if (!muster::cli::parse_arguments(app, std::move(words))) {
-    parsed.exit_status = 0;
-    return parsed;
-  }
-  muster::cli::set_verbosity(parsed.flags.verbosity);
+  muster::FlagSet set("Trains a residual network on CIFAR-10.");
+  add_data_flags(set, parsed.flags);
+  add_model_flags(set, parsed.flags);
+  add_training_flags(set, parsed.flags);
+  add_input_flags(set, parsed.flags);
+  add_layout_flags(set, parsed.flags);
+  add_run_flags(set, parsed.flags, force_gpu_compatible);
+  if (!set.parse(arguments)) parsed.exit_status = 0;
   return parsed;
 }
 

@@ -73,7 +73,6 @@ struct Flags {
   std::int64_t keep_checkpoint_max = 5;
   std::int64_t save_summary_steps = 100;
   std::int64_t throttle_secs = 0;
-  std::string verbosity = "INFO";
 };
 
 /// The flags, or the status with which the program ends at once: 0 after --help.

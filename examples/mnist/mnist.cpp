@@ -5,7 +5,6 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/types.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -17,15 +16,16 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
-#include "muster/cli/arguments.h"
 #include "muster/cluster/cluster_flags.h"
 #include "muster/dataset/dataset.h"
 #include "muster/estimator/estimator.h"
 #include "muster/export/export_saved_model.h"
 #include "muster/export/exporters.h"
 #include "muster/features/collate.h"
+#include "muster/flags/flags.h"
 #include "muster/model/dense.h"
 #include "muster/model/dropout.h"
+#include "muster/model/model.h"
 #include "muster/model/random_scope.h"
 #include "muster/training/train_and_evaluate.h"
 
@@ -55,7 +55,6 @@ struct Flags {
   std::string job_dir;
   std::string export_path;
   std::string predictions;
-  std::string verbosity = "INFO";
   bool augment = false;
   bool flips = false;
   std::int64_t throttle_secs = 30;
@@ -403,81 +402,70 @@ int run(const Flags& flags) {
 
 // ------------------------------------------------------------------------------------- the flags
 
-void add_data_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--train-files", flags.train_files, "TFRecord files or patterns")->required();
-  app.add_option("--eval-files", flags.eval_files, "TFRecord files or patterns")->required();
-  app.add_option("--test-files", flags.test_files, "TFRecord files or patterns")->required();
-  app.add_option("--job-dir", flags.job_dir, "Checkpoints and events go here")->required();
-  app.add_option("--export-path", flags.export_path,
-                 "The SavedModel goes to a numbered folder here, not to JOB_DIR/export/mnist");
-  app.add_option("--predictions", flags.predictions,
-                 "Write what is predicted of the test files here, a line of JSON an image");
-  app.add_flag("--augment", flags.augment, "Turn pictures a little and add noise");
-  app.add_flag("--flips", flags.flips, "With --augment: also mirror pictures");
+void add_data_flags(muster::FlagSet& set, Flags& flags) {
+  set.add("--train-files", &flags.train_files, "TFRecord files or patterns").required();
+  set.add("--eval-files", &flags.eval_files, "TFRecord files or patterns").required();
+  set.add("--test-files", &flags.test_files, "TFRecord files or patterns").required();
+  set.add("--job-dir", &flags.job_dir, "Checkpoints and events go here").required();
+  set.add("--export-path", &flags.export_path,
+          "The SavedModel goes to a numbered folder here, not to JOB_DIR/export/mnist");
+  set.add("--predictions", &flags.predictions,
+          "Write what is predicted of the test files here, a line of JSON an image");
+  set.add("--augment", &flags.augment, "Turn pictures a little and add noise");
+  set.add("--flips", &flags.flips, "With --augment: also mirror pictures");
 }
 
-void add_training_flags(CLI::App& app, Flags& flags) {
-  const auto add = [&app](const char* name, auto& value, const char* text) {
-    return app.add_option(name, value, text)->capture_default_str();
-  };
-  add("--num-epochs", flags.num_epochs, "Passes over the training files")
-      ->check(CLI::PositiveNumber);
-  add("--train-steps", flags.train_steps, "Train up to this global step; wins over --num-epochs")
-      ->check(CLI::PositiveNumber);
-  add("--train-batch-size", flags.train_batch_size, "Images of a step, of each replica")
-      ->check(CLI::PositiveNumber);
-  add("--eval-batch-size", flags.eval_batch_size, "Images evaluated at a time")
-      ->check(CLI::PositiveNumber);
-  add("--learning-rate", flags.learning_rate, "Of Adam")->check(CLI::PositiveNumber);
-  add("--schedule", flags.schedule, "Of the learning rate")
-      ->check(CLI::IsMember({"constant", "cosine"}));
-  add("--keep-prob", flags.keep_prob, "The part of values that dropout keeps")
-      ->check(CLI::Range(0.01, 1.0));
-  add("--ema", flags.ema, "Evaluate moving averages of this decay; 0 for none")
-      ->check(CLI::Range(0.0, 1.0));
-  app.add_flag("--zero-debias", flags.zero_debias,
-               "Keep what batch norm's moving averages begin with out of them, so that early "
-               "evaluations are as good as the training");
+void add_training_flags(muster::FlagSet& set, Flags& flags) {
+  set.add("--num-epochs", &flags.num_epochs, "Passes over the training files").positive();
+  set.add("--train-steps", &flags.train_steps,
+          "Train up to this global step; wins over --num-epochs")
+      .positive();
+  set.add("--train-batch-size", &flags.train_batch_size, "Images of a step, of each replica")
+      .positive();
+  set.add("--eval-batch-size", &flags.eval_batch_size, "Images evaluated at a time").positive();
+  set.add("--learning-rate", &flags.learning_rate, "Of Adam").positive();
+  set.add("--schedule", &flags.schedule, "Of the learning rate").one_of({"constant", "cosine"});
+  set.add("--keep-prob", &flags.keep_prob, "The part of values that dropout keeps")
+      .between(0.01, 1.0);
+  set.add("--ema", &flags.ema, "Evaluate moving averages of this decay; 0 for none")
+      .between(0.0, 1.0);
+  set.add("--zero-debias", &flags.zero_debias,
+          "Keep what batch norm's moving averages begin with out of them, so that early "
+          "evaluations are as good as the training");
 }
 
-void add_run_flags(CLI::App& app, Flags& flags) {
-  const auto add = [&app](const char* name, auto& value, const char* text) {
-    return app.add_option(name, value, text)->capture_default_str();
-  };
-  add("--seed", flags.seed, "The same seed gives the same weights");
-  add("--replicas", flags.replicas, "Parts of a step, each with a batch of its own; 0: decide")
-      ->check(CLI::NonNegativeNumber);
-  add("--threads-per-replica", flags.threads_per_replica, "0: decide")
-      ->check(CLI::NonNegativeNumber);
-  add("--concurrent-replicas", flags.concurrent_replicas, "How many run at a time; 0: decide")
-      ->check(CLI::NonNegativeNumber);
-  app.add_flag(
-      "--sync", flags.sync,
-      "In a cluster: all tasks make each step together (the default); =false: ps apply the "
-      "gradients of each as they come");
-  add("--max-staleness", flags.max_staleness,
-      "With --sync=false: tasks wait when the values of one would be more updates old; 0: never")
-      ->check(CLI::NonNegativeNumber);
-  app.add_flag("--ps-log", flags.ps_log,
-               "In a cluster with ps: they go on from a log when they are killed, and nobody goes "
-               "back to the last checkpoint");
-  app.add_flag("--collective", flags.collective,
-               "In a cluster: every task has a copy of the variables");
-  add("--save-checkpoints-steps", flags.save_checkpoints_steps, "0: once an epoch")
-      ->check(CLI::NonNegativeNumber);
-  add("--throttle-secs", flags.throttle_secs, "Evaluate at most this often")
-      ->check(CLI::NonNegativeNumber);
-  add("--verbosity", flags.verbosity, "DEBUG, INFO, WARN, ERROR or FATAL");
+void add_run_flags(muster::FlagSet& set, Flags& flags) {
+  set.add("--seed", &flags.seed, "The same seed gives the same weights");
+  set.add("--replicas", &flags.replicas, "Parts of a step, each with a batch of its own; 0: decide")
+      .not_negative();
+  set.add("--threads-per-replica", &flags.threads_per_replica, "0: decide").not_negative();
+  set.add("--concurrent-replicas", &flags.concurrent_replicas, "How many run at a time; 0: decide")
+      .not_negative();
+  set.add("--sync", &flags.sync,
+          "In a cluster: all tasks make each step together (the default); =false: ps apply the "
+          "gradients of each as they come");
+  set.add(
+         "--max-staleness", &flags.max_staleness,
+         "With --sync=false: tasks wait when the values of one would be more updates old; 0: never")
+      .not_negative();
+  set.add("--ps-log", &flags.ps_log,
+          "In a cluster with ps: they go on from a log when they are killed, and nobody goes "
+          "back to the last checkpoint");
+  set.add("--collective", &flags.collective,
+          "In a cluster: every task has a copy of the variables");
+  set.add("--save-checkpoints-steps", &flags.save_checkpoints_steps, "0: once an epoch")
+      .not_negative();
+  set.add("--throttle-secs", &flags.throttle_secs, "Evaluate at most this often").not_negative();
+  set.add_verbosity();
 }
 
 int parse_and_run(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Trains a convolutional network on MNIST.");
-  add_data_flags(app, flags);
-  add_training_flags(app, flags);
-  add_run_flags(app, flags);
-  if (!muster::cli::parse_arguments(app, argc, argv)) return EXIT_SUCCESS;
-  muster::cli::set_verbosity(flags.verbosity);
+  muster::FlagSet set("Trains a convolutional network on MNIST.");
+  add_data_flags(set, flags);
+  add_training_flags(set, flags);
+  add_run_flags(set, flags);
+  if (!set.parse(argc, argv)) return EXIT_SUCCESS;
   if (flags.train_steps == 0 && flags.num_epochs == 0) {
     throw muster::UsageError("give --num-epochs or --train-steps");
   }

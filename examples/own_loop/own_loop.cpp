@@ -7,7 +7,6 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -15,8 +14,8 @@
 #include "muster/base/error.h"
 #include "muster/base/program.h"
 #include "muster/base/random.h"
-#include "muster/cli/arguments.h"
 #include "muster/cluster/task_spec_def.h"
+#include "muster/flags/flags.h"
 #include "muster/training/distributed_session.h"
 #include "muster/training/follow_checkpoints.h"
 
@@ -123,14 +122,14 @@ void evaluate(const Flags& flags, const muster::RunConfig& config) {
 
 int run(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Trains a spiral in a loop of its own, alone or as a task of a cluster.");
-  app.add_option("--job-dir", flags.job_dir, "Checkpoints go here");
-  app.add_option("--steps", flags.steps, "Train up to this step");
-  app.add_option("--replicas", flags.replicas, "Batches of a step; 0: one for each task");
-  app.add_option("--save-checkpoints-steps", flags.save_checkpoints_steps);
-  app.add_flag("--last-worker-evaluates", flags.last_worker_evaluates,
-               "The cluster's last worker evaluates checkpoints and does not train");
-  if (!muster::cli::parse_arguments(app, argc, argv)) return 0;
+  muster::FlagSet set("Trains a spiral in a loop of its own, alone or as a task of a cluster.");
+  set.add("--job-dir", &flags.job_dir, "Checkpoints go here");
+  set.add("--steps", &flags.steps, "Train up to this step");
+  set.add("--replicas", &flags.replicas, "Batches of a step; 0: one for each task");
+  set.add("--save-checkpoints-steps", &flags.save_checkpoints_steps);
+  set.add("--last-worker-evaluates", &flags.last_worker_evaluates,
+          "The cluster's last worker evaluates checkpoints and does not train");
+  if (!set.parse(argc, argv)) return 0;
   const auto config = run_config(flags);
   if (config.task.is_evaluator()) {
     evaluate(flags, config);

@@ -6,6 +6,7 @@
 
 #include "muster/base/program.h"
 #include "muster/features/collate.h"
+#include "muster/model/model.h"
 #include "muster/training/train_and_evaluate.h"
 
 constexpr std::int64_t kArms = 3;

@@ -10,7 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
-#include "muster/cli/arguments.h"
+#include "muster/flags/arguments.h"
 
 namespace muster::cli {
 namespace {

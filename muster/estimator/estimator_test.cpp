@@ -25,6 +25,7 @@
 #include "muster/features/collate.h"
 #include "muster/kernels/cpu_bfloat16.h"
 #include "muster/model/dense.h"
+#include "muster/model/model.h"
 #include "muster/summary/event_reader.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/small_disk.h"

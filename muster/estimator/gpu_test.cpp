@@ -11,6 +11,7 @@
 #include "muster/estimator/linear.h"
 #include "muster/estimator/predictor.h"
 #include "muster/estimator/small_net_internal.h"
+#include "muster/model/model.h"
 #include "muster/model/random_scope.h"
 #include "muster/optim/updater.h"
 #include "muster/optim/weight_decay.h"

@@ -16,6 +16,7 @@
 #include "muster/features/collate.h"
 #include "muster/model/dense.h"
 #include "muster/model/dropout.h"
+#include "muster/model/model.h"
 
 /// A small problem with a small model, for tests of training.
 namespace muster::small_net {

@@ -14,15 +14,13 @@
 #include "muster/estimator/tree_sum.h"
 #include "muster/features/batch.h"
 #include "muster/model/model.h"
+#include "muster/model/model_factory.h"
 #include "muster/model/module_variables.h"
 #include "muster/optim/variables.h"
 
 namespace muster {
 
 class Head;
-
-/// Makes a model with its variables; called once for each tower, and for evaluation and prediction.
-using ModelFactory = std::function<std::shared_ptr<Model>()>;
 
 /// The names and kinds that Variables take over from a module's.
 AdoptOptions adopt_options(const std::vector<ModuleVariable>& variables);

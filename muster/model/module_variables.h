@@ -1,11 +1,13 @@
 #pragma once
 
-#include <torch/nn/module.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "muster/base/torch_fwd.h"
 
 namespace muster {
 

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-namespace muster::cli {
+namespace muster {
 
 /// What was wrong with a command line, in one sentence: an unknown command or flag with the nearest
 /// that there is, else what CLI11 says, without bounds of 300 digits.
@@ -21,4 +21,4 @@ bool parse_arguments(CLI::App& app, std::vector<std::string> words);
 /// UsageError for another.
 void set_verbosity(const std::string& word);
 
-}  // namespace muster::cli
+}  // namespace muster

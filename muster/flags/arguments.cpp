@@ -1,4 +1,4 @@
-#include "muster/cli/arguments.h"
+#include "muster/flags/arguments.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -14,7 +14,7 @@
 #include "muster/base/log.h"
 #include "muster/base/suggestion.h"
 
-namespace muster::cli {
+namespace muster {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -144,4 +144,4 @@ void set_verbosity(const std::string& word) {
   }
 }
 
-}  // namespace muster::cli
+}  // namespace muster
