@@ -1,13 +1,13 @@
 # muster_fuzz_target(NAME [MUTANTS 100000] DEPS ...)
 #
-# fuzz/NAME_fuzz.cpp defines LLVMFuzzerTestOneInput and muster::fuzz::seeds(). It makes two programs:
-#   NAME_mutation_test   always: so many seeded mutants of the seeds, in ctest under the label `fuzz`
-#   NAME_fuzz            with clang and MUSTER_BUILD_FUZZERS: a libFuzzer target
+# fuzz/NAME_fuzz.cpp defines LLVMFuzzerTestOneInput and muster::fuzz::seeds(). It is the core of one of two programs:
+#   NAME_mutation_test   so many seeded mutants of the seeds, in ctest under the label `fuzz`
+#   NAME_fuzz            in its place with clang and MUSTER_BUILD_FUZZERS: a libFuzzer target
 include_guard()
 
 function(muster_fuzz_target name)
   cmake_parse_arguments(arg "" "MUTANTS" "DEPS" ${ARGN})
-  if(MUSTER_BUILD_TESTS)
+  if(MUSTER_BUILD_TESTS AND NOT MUSTER_BUILD_FUZZERS)
     add_executable(${name}_mutation_test ${name}_fuzz.cpp mutation_main.cpp)
     target_link_libraries(${name}_mutation_test PRIVATE ${arg_DEPS} muster_warnings)
     if(arg_MUTANTS)

@@ -14,6 +14,7 @@
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -187,6 +188,10 @@ class Layouts : public ::testing::Test {};
 using Jobs = ::testing::Types<CensusJob, MnistJob>;
 TYPED_TEST_SUITE(Layouts, Jobs);
 
+// MNIST takes three times as long as census over the same code: one test of it runs every time.
+template <typename Job>
+constexpr bool kOnlyLong = std::is_same_v<Job, MnistJob>;
+
 TYPED_TEST(Layouts, OfFourReplicasGiveTheWeightsOfOneProcess) {
   Choice choice;
   Table<TypeParam> table(4);
@@ -194,6 +199,7 @@ TYPED_TEST(Layouts, OfFourReplicasGiveTheWeightsOfOneProcess) {
 }
 
 TYPED_TEST(Layouts, KilledAndResumedAsAnotherChangeNothing) {
+  if (kOnlyLong<TypeParam> && !is_long()) GTEST_SKIP() << "MUSTER_LONG_TESTS=1 runs it";
   Choice choice;
   Table<TypeParam> table(4);
   std::vector<Layout> all = layouts_of_four();
@@ -208,6 +214,7 @@ TYPED_TEST(Layouts, KilledAndResumedAsAnotherChangeNothing) {
 }
 
 TYPED_TEST(Layouts, OfThreeAndSixReplicasGiveTheWeightsOfOneProcess) {
+  if (kOnlyLong<TypeParam> && !is_long()) GTEST_SKIP() << "MUSTER_LONG_TESTS=1 runs it";
   Choice choice;
   for (const std::int64_t replicas : {3, 6}) {
     Table<TypeParam> table(replicas);
@@ -218,6 +225,7 @@ TYPED_TEST(Layouts, OfThreeAndSixReplicasGiveTheWeightsOfOneProcess) {
 // The terms of the promise are what the weights depend on: else the tests above would compare runs
 // that forget to train.
 TYPED_TEST(Layouts, OfAnotherNumberOfReplicasDiffer) {
+  if (kOnlyLong<TypeParam> && !is_long()) GTEST_SKIP() << "MUSTER_LONG_TESTS=1 runs it";
   const TypeParam four(4), three(3);
   const Words flags = more_flags(four);
   four.run_alone("job", flags, 2);
