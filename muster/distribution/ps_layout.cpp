@@ -38,7 +38,7 @@ PsLayout::PsLayout(const Variables& variables, std::size_t servers)
       const std::int64_t last = std::min(size, first + blocks * block);
       const auto least = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[least] += (last - first) * width;
-      by_server_[least].push_back({v, first, last, least});
+      by_server_[least].push_back({v, first, last});
       if (variable.dense()) {
         flat_[least].push_back({variable.offset + first, variable.offset + last});
         flat_sizes_[least] += last - first;

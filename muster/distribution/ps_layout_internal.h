@@ -4,19 +4,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "muster/optim/update.h"
 #include "muster/optim/updater.h"
 #include "muster/optim/variables.h"
 
 namespace muster::internal {
-
-/// A piece of a variable and the server that holds it: elements [first, last) of a dense one, rows
-/// [first, last) of a table.
-struct VariablePart {
-  std::size_t variable = 0;
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-  std::size_t server = 0;
-};
 
 /// Which server holds what: large variables are cut into parts, between the blocks that norms are
 /// summed by, and every part goes to the server that has least. A function of the variables and the
@@ -29,6 +21,8 @@ class PsLayout {
   const std::vector<VariablePart>& parts(std::size_t server) const { return by_server_[server]; }
   /// Of the dense variables, in rising order.
   const std::vector<FlatRange>& flat(std::size_t server) const { return flat_[server]; }
+  /// Both of the server.
+  VariableShard shard(std::size_t server) const { return {by_server_[server], flat_[server]}; }
   /// Elements in all of flat().
   std::int64_t flat_size(std::size_t server) const { return flat_sizes_[server]; }
 

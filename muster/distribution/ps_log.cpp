@@ -87,7 +87,7 @@ std::vector<at::Tensor> held_pieces(const PsLayout& layout, std::size_t server,
   }
   for (const VariablePart& part : layout.parts(server)) {
     const Variable& variable = variables.all()[part.variable];
-    pieces.push_back(part_of(variable.value, variable, part));
+    pieces.push_back(part.of(variable.value, variable));
   }
   for (const at::Tensor& tensor : untrained(variables)) pieces.push_back(tensor);
   return pieces;

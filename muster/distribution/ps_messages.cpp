@@ -75,11 +75,6 @@ ValuesMessage decode_values(std::string_view bytes, net::Buffer memory, std::int
   return message;
 }
 
-at::Tensor part_of(const at::Tensor& whole, const Variable& variable, const VariablePart& part) {
-  const at::Tensor rows = variable.dense() ? whole.reshape({-1}) : whole;
-  return rows.narrow(0, part.first, part.last - part.first);
-}
-
 void put_all_values(ValuesMessage& message, std::size_t server, const PsLayout& layout,
                     const Variables& variables) {
   message.flat = variables.flat();
@@ -90,7 +85,7 @@ void put_all_values(ValuesMessage& message, std::size_t server, const PsLayout& 
     if (!variable.sparse()) continue;
     RowGradient& rows = message.rows[static_cast<std::size_t>(variable.rows_index)];
     const at::Tensor numbers = at::arange(part.first, part.last, at::kLong);
-    const at::Tensor values = part_of(variable.value, variable, part);
+    const at::Tensor values = part.of(variable.value, variable);
     rows = rows.empty()
                ? RowGradient{numbers, values}
                : RowGradient{at::cat({rows.rows, numbers}), at::cat({rows.values, values})};
@@ -132,8 +127,7 @@ std::vector<at::Tensor> slot_pieces(const PsLayout& layout, std::size_t server,
   for (const VariablePart& part : layout.parts(server)) {
     const Variable& variable = variables.all()[part.variable];
     for (const at::Tensor& slot : by_variable[variable.spec.name]) {
-      const at::Tensor rows = variable.dense() ? slot.view({-1}) : slot;
-      pieces.push_back(rows.narrow(0, part.first, part.last - part.first));
+      pieces.push_back(part.of(slot, variable));
     }
   }
   return pieces;

@@ -62,9 +62,6 @@ void write_values(const ValuesMessage& message, std::size_t server, const PsLayo
 /// What is not trained, in the order of the variables: buffers, and what is frozen.
 std::vector<at::Tensor> untrained(const Variables& variables);
 
-/// A server's part of a value or a gradient that has memory for all of it.
-at::Tensor part_of(const at::Tensor& whole, const Variable& variable, const VariablePart& part);
-
 /// The pieces of all slots that belong to a server's parts, in a fixed order; the scalars of the
 /// optimizers are the first server's.
 std::vector<at::Tensor> slot_pieces(const PsLayout& layout, std::size_t server,

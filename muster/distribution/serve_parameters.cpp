@@ -1,7 +1,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -20,19 +19,11 @@
 #include "muster/distribution/variable_holder_internal.h"
 #include "muster/estimator/arithmetic.h"
 #include "muster/estimator/run_state.h"
-#include "muster/optim/clipping.h"
-#include "muster/optim/tensor_kernels_internal.h"
-#include "muster/optim/weight_decay.h"
+#include "muster/optim/update.h"
 
 namespace muster {
 namespace internal {
 namespace {
-
-bool all_finite(const std::vector<at::Tensor>& losses) {
-  return std::ranges::all_of(losses, [](const at::Tensor& loss) {
-    return !loss.defined() || std::isfinite(loss.item<double>());
-  });
-}
 
 /// A task that makes each step for its part of the variables when all others can make it too.
 class Server : VariableHolder {
@@ -62,13 +53,10 @@ class Server : VariableHolder {
   bool exchange_squares(SquareSums& sums);
   void commit(SquareSums& sums);
   void decide(const SquareSums& sums);
-  void update(const SquareSums& sums);
+  void make_update(const SquareSums& sums);
   void send_values();
   void send_state(std::size_t to);
   void send(std::size_t to, const ValuesMessage& message);
-  void add_decay();
-  bool may_skip() const { return options_.nan_policy.action != NanPolicy::Action::kStop; }
-  bool needs_norms() const { return options_.clip.norm || options_.clip.global_norm || may_skip(); }
   std::size_t trainers() const { return group_->plan().trainers; }
   // The log, where there is one.
   std::vector<std::string> rules() const;
@@ -80,6 +68,8 @@ class Server : VariableHolder {
 
   const EstimatorOptions& options_;
   const ParameterServerOptions server_options_;
+  /// Of what this task holds; what others hold of the gradients is 0 here, and stays it.
+  HostUpdate update_;
   std::int64_t inputs_from_ = 0;
   RunState state_;
   std::int64_t sequence_ = 0;
@@ -103,7 +93,8 @@ Server::Server(const EstimatorOptions& options, const RunConfig& config,
                const ParameterServerOptions& server_options)
     : VariableHolder(options, config, server_options),
       options_(options),
-      server_options_(server_options) {}
+      server_options_(server_options),
+      update_(variables_, updater_, options.update_rules(), layout_.shard(number_)) {}
 
 void Server::run() {
   const StopSignals signals = outlast_signals();
@@ -354,26 +345,6 @@ void Server::prepare(std::vector<ReceivedStep> received) {
   pending_ = std::move(pending);
 }
 
-// As add_weight_decay() does it, for what this task holds.
-void Server::add_decay() {
-  const WeightDecay& decay = options_.weight_decay;
-  for (const VariablePart& part : layout_.parts(number_)) {
-    const Variable& variable = variables_.all()[part.variable];
-    if (decay.filter && !decay.filter(variable.spec.name)) continue;
-    if (variable.dense()) {
-      add_scaled(static_cast<float>(decay.factor), part_of(variable.value, variable, part),
-                 part_of(gradients_.of(variable), variable, part));
-    }
-  }
-  for (const Variable& variable : variables_.all()) {
-    if (!variable.sparse() || (decay.filter && !decay.filter(variable.spec.name))) continue;
-    const RowGradient& rows = gradients_.rows[static_cast<std::size_t>(variable.rows_index)];
-    if (rows.empty()) continue;
-    add_scaled(static_cast<float>(decay.factor), variable.value.index_select(0, rows.rows),
-               rows.values);
-  }
-}
-
 std::optional<net::Frame> Server::take_squares(std::size_t rank) {
   const std::string what = fmt::format("the norms of step {}", step_ + 1);
   for (;;) {
@@ -418,7 +389,7 @@ bool Server::exchange_squares(SquareSums& sums) {
 // With the norms of all, every server comes to the same.
 void Server::decide(const SquareSums& sums) {
   StepOutcome& outcome = pending_->outcome;
-  if (outcome.not_finite.empty() && may_skip() && !std::isfinite(sums.global_norm())) {
+  if (outcome.not_finite.empty() && !update_.is_finite(gradients_, sums)) {
     outcome.not_finite = "gradient";
   }
 }
@@ -430,22 +401,18 @@ void Server::commit(SquareSums& sums) {
   if (log_) {
     log_->committed(step_, left_out_, last_squares_, !pending_->outcome.not_finite.empty());
   }
-  update(sums);
+  make_update(sums);
 }
 
 // The step itself.
-void Server::update(const SquareSums& sums) {
+void Server::make_update(const SquareSums& sums) {
   const PendingStep& pending = *pending_;
   state_.inputs = pending.positions;
   if (!pending.outcome.not_finite.empty()) {
     ++left_out_;
     return;
   }
-  const ClipOptions& clip = options_.clip;
-  // What others hold of the gradients is 0 here, and stays it.
-  if (clip.norm) clip_by_norm(variables_, gradients_, *clip.norm, sums);
-  if (clip.global_norm) clip_by_global_norm(gradients_, *clip.global_norm, sums);
-  updater_.apply(gradients_, step_, layout_.flat(number_));
+  update_.apply(gradients_, step_, sums);
   for (std::size_t i = 0; i < pending.buffers.size(); ++i) buffers_[i].copy_(pending.buffers[i]);
   ++step_;
 }
@@ -463,12 +430,8 @@ bool Server::make_step() {
   // Before the others hear of it: who has it in its log can make it whenever it comes back.
   if (log_) log_->prepared(step_, left_out_, *pending_);
   take_gradients();
-  SquareSums sums(variables_);
-  if (needs_norms() && pending_->outcome.not_finite.empty()) {
-    for (const VariablePart& part : layout_.parts(number_)) {
-      sums.add(gradients_, part.variable, part.first, part.last);
-    }
-  }
+  SquareSums sums =
+      pending_->outcome.not_finite.empty() ? update_.norms(gradients_) : SquareSums(variables_);
   if (!exchange_squares(sums)) return false;
   commit(sums);
   send_values();
@@ -482,8 +445,7 @@ void Server::take_gradients() {
   layout_.scatter(number_, pending_->mean.flat, gradients_.flat);
   gradients_.rows = pending_->mean.rows;
   if (!pending_->outcome.not_finite.empty()) return;
-  if (options_.weight_decay.factor > 0) add_decay();
-  if (options_.clip.value) clip_by_value(gradients_, *options_.clip.value);
+  update_.prepare(gradients_);
 }
 
 // What a step is made by: with other rules the steps of a log would come to something else.
@@ -498,7 +460,8 @@ std::vector<std::string> Server::rules() const {
   const ClipOptions& clip = options_.clip;
   rules.push_back(fmt::format("clip {} {} {}", clip.value.value_or(0), clip.norm.value_or(0),
                               clip.global_norm.value_or(0)));
-  rules.push_back(fmt::format("decay {} skip {}", options_.weight_decay.factor, may_skip()));
+  rules.push_back(fmt::format("decay {} skip {}", options_.weight_decay.factor,
+                              update_.rules().checks_gradients));
   rules.push_back(arithmetic().fingerprint());
   return rules;
 }
@@ -565,7 +528,7 @@ void Server::replay_commit(const std::vector<double>& squares, bool is_left_out)
         "have changed",
         step_ + 1, is_left_out ? "left out" : "made");
   }
-  update(sums);
+  make_update(sums);
   pending_.reset();
 }
 

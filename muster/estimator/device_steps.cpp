@@ -14,8 +14,7 @@
 #include "muster/device/gpu.h"
 #include "muster/model/head.h"
 #include "muster/model/random_scope.h"
-#include "muster/optim/clipping.h"
-#include "muster/optim/weight_decay.h"
+#include "muster/optim/update.h"
 
 namespace muster {
 namespace {
@@ -70,15 +69,12 @@ struct DeviceSteps::Impl {
   const EstimatorOptions& options;
   Towers& towers;
   Updater& updater;
-  MovingAverage* average;
   std::int64_t replicas;
   c10::Device device;
   /// What every step writes: its number, a key for each replica, the optimizers' constants.
   DeviceWords words;
   std::vector<Feed> feeds{};
-  DeviceUpdate update{};
-  /// Decay is added before gradients are clipped; else on the way through the update.
-  bool clips = false;
+  DeviceUpdate update;
 
   bool records = false;
   std::int64_t warm_up_steps = 0;
@@ -92,28 +88,16 @@ struct DeviceSteps::Impl {
       : options(estimator_options),
         towers(run),
         updater(run_updater),
-        average(run_average),
         replicas(run.options().replicas),
         device(run.home()),
         words(device, static_cast<std::size_t>(1 + replicas) + updater.constants_size()),
+        update(towers.variables(), updater, options.update_rules(), run_average,
+               words.tensor().narrow(0, 0, 1),
+               words.tensor().narrow(0, 1 + replicas,
+                                     static_cast<std::int64_t>(updater.constants_size()))),
         recorded(device) {
     for (std::int64_t r = 0; r < replicas; ++r) feeds.emplace_back(device);
-    clips = options.clip.value || options.clip.norm || options.clip.global_norm;
-    make_update();
     records = config.capture_steps && can_record();
-  }
-
-  void make_update() {
-    const auto on_device = at::TensorOptions().device(device);
-    update.step = words.tensor().narrow(0, 0, 1);
-    update.constants =
-        words.tensor().narrow(0, 1 + replicas, static_cast<std::int64_t>(updater.constants_size()));
-    update.bad_step = at::zeros({1}, on_device.dtype(at::kLong));
-    if (options.weight_decay.factor <= 0) return;
-    update.decay = options.weight_decay.factor;
-    update.decayed = decay_mask(towers.variables(), options.weight_decay).to(device);
-    update.squares = at::zeros({static_cast<std::int64_t>(updater.squares_size())},
-                               on_device.dtype(at::kDouble));
   }
 
   bool can_record() const {
@@ -149,32 +133,6 @@ struct DeviceSteps::Impl {
     return placed;
   }
 
-  void finish_gradients(Gradients& gradients) {
-    if (!clips) return;
-    if (update.decayed.defined()) updater.add_decay(gradients, update);
-    if (options.clip.value) clip_by_value(gradients, *options.clip.value);
-    if (options.clip.norm) {
-      clip_by_norm_on_device(towers.variables(), gradients, *options.clip.norm);
-    }
-    if (options.clip.global_norm) {
-      clip_by_global_norm_on_device(gradients, *options.clip.global_norm);
-    }
-  }
-
-  DeviceUpdate update_of(const StepGradients& step) const {
-    DeviceUpdate now = update;
-    std::vector<at::Tensor> losses;
-    for (const at::Tensor& loss : step.losses) {
-      if (loss.defined()) losses.push_back(loss.to(at::kFloat).reshape({1}));
-    }
-    now.losses = losses.size() == 1 ? losses[0] : at::cat(losses);
-    if (clips) {
-      now.decayed = at::Tensor();
-      now.squares = at::Tensor();
-    }
-    return now;
-  }
-
   // All that the device does in a step. What changes from step to step is read from `words` where
   // it is recorded.
   StepGradients work(Batches& batches, std::int64_t step, bool recording) {
@@ -185,11 +143,8 @@ struct DeviceSteps::Impl {
     }
     StepGradients result =
         mean_of(towers.run(batches, {0, replicas}, step, /*loss_scale=*/1.0, recordable));
+    update.apply(result.mean, result.losses, step);
     const torch::NoGradGuard no_grad;
-    finish_gradients(result.mean);
-    if (average != nullptr) average->before_update(result.mean);
-    updater.apply(result.mean, update_of(result));
-    if (average != nullptr) average->update(result.mean, step);
     towers.commit();
     return result;
   }
@@ -242,9 +197,9 @@ bool DeviceSteps::can_make(const EstimatorOptions& options, const RunConfig& con
   const auto& devices = towers.options().devices;
   // The share of a batch in the averages of batch norm is a constant of a captured step.
   if (options.zero_debias_batch_norm) return false;
-  return towers.home().is_cuda() && options.nan_policy.action == NanPolicy::Action::kStop &&
-         config.precision != ComputeType::kFloat16 && !towers.options().shared &&
-         towers.variables().sparse_count() == 0 &&
+  return towers.home().is_cuda() && config.precision != ComputeType::kFloat16 &&
+         !towers.options().shared &&
+         DeviceUpdate::can_make(options.update_rules(), towers.variables()) &&
          std::ranges::all_of(devices, [&](c10::Device device) { return device == towers.home(); });
 }
 
@@ -265,13 +220,9 @@ StepGradients DeviceSteps::make(std::span<std::optional<Batch>> batches, std::in
 
 std::optional<std::int64_t> DeviceSteps::first_bad_step() const {
   const BlockingRegion region([] { return "the GPU: the steps that it was given"; });
-  const auto step = impl_->update.bad_step.item<std::int64_t>();
-  return step == 0 ? std::nullopt : std::optional(step);
+  return impl_->update.first_bad_step();
 }
 
-double DeviceSteps::decay_loss() const {
-  if (!impl_->update.squares.defined()) return 0.0;
-  return impl_->update.decay * impl_->update.squares.sum().item<double>() / 2;
-}
+double DeviceSteps::decay_loss() const { return impl_->update.decay_loss(); }
 
 }  // namespace muster

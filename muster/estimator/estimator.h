@@ -17,20 +17,15 @@
 #include "muster/estimator/warm_start.h"
 #include "muster/model/head.h"
 #include "muster/model/model_factory.h"
+#include "muster/optim/clipping.h"
 #include "muster/optim/moving_average.h"
 #include "muster/optim/optimizer.h"
+#include "muster/optim/update.h"
 #include "muster/optim/weight_decay.h"
 
 namespace muster {
 
 class Learner;
-
-/// What a step does to long gradients; at most one is set.
-struct ClipOptions {
-  std::optional<double> value{};
-  std::optional<double> norm{};
-  std::optional<double> global_norm{};
-};
 
 /// What is trained: a model, what follows its logits, and how gradients become updates.
 struct EstimatorOptions {
@@ -57,6 +52,13 @@ struct EstimatorOptions {
   /// What single variables begin with, before warm_start is looked at: the checkpoints that
   /// embedding columns name.
   std::vector<WarmStartSettings> first_values{};
+
+  /// How gradients become updates, beside the optimizers.
+  UpdateRules update_rules() const {
+    return {.weight_decay = weight_decay,
+            .clip = clip,
+            .checks_gradients = nan_policy.action != NanPolicy::Action::kStop};
+  }
 };
 
 struct TrainOptions {

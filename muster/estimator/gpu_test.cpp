@@ -374,7 +374,7 @@ std::vector<at::Tensor> updated_on(c10::Device device, const Optimizer& optimize
                           .filter = [](std::string_view name) { return name == "kernel"; }};
   Gradients gradients = variables.make_gradients();
   const auto on_device = at::TensorOptions().device(device);
-  DeviceUpdate update{.decay = decay.factor,
+  DeviceArguments update{.decay = decay.factor,
                       .decayed = decay_mask(variables, decay).to(device),
                       .squares = at::zeros({static_cast<std::int64_t>(updater.squares_size())},
                                            on_device.dtype(at::kDouble)),

@@ -1,7 +1,5 @@
 #include "muster/estimator/loss_scale.h"
 
-#include <ATen/Functions.h>
-
 #include <algorithm>
 
 #include "muster/base/error.h"
@@ -13,14 +11,6 @@ void LossScale::restore(double value, std::int64_t good_steps) {
   if (!enabled_) return;
   value_ = std::clamp(value, 1.0, kLargest);
   good_steps_ = good_steps;
-}
-
-void LossScale::unscale(Gradients& gradients) const {
-  if (!enabled_) return;
-  gradients.flat.div_(value_);
-  for (auto& rows : gradients.rows) {
-    if (!rows.empty()) rows.values = rows.values / value_;
-  }
 }
 
 bool LossScale::update(bool finite) {

@@ -2,8 +2,6 @@
 
 #include <cstdint>
 
-#include "muster/optim/variables.h"
-
 namespace muster {
 
 /// The factor that keeps float16 gradients from vanishing: doubled after 2,000 good steps, halved
@@ -17,8 +15,6 @@ class LossScale {
   std::int64_t good_steps() const { return good_steps_; }
   void restore(double value, std::int64_t good_steps);
 
-  /// Takes the factor off again.
-  void unscale(Gradients& gradients) const;
   /// Whether the step counts: false if its gradients overflowed.
   bool update(bool finite);
 

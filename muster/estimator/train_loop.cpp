@@ -27,7 +27,7 @@
 #include "muster/estimator/tensor_codec.h"
 #include "muster/estimator/train_session.h"
 #include "muster/kernels/torch_compat.h"
-#include "muster/optim/clipping.h"
+#include "muster/optim/update.h"
 #include "muster/optim/updater.h"
 
 namespace muster {
@@ -106,24 +106,6 @@ void compare(const RunState& saved, const TowerOptions& now) {
   differs("the arithmetic", saved.arithmetic, arithmetic_of(now));
 }
 
-bool all_finite(const StepGradients& step) {
-  for (const auto& loss : step.losses) {
-    if (loss.defined() && !std::isfinite(loss.item<double>())) return false;
-  }
-  return true;
-}
-
-bool all_finite(const Gradients& gradients) {
-  const auto finite = [](const at::Tensor& tensor) {
-    // The sum of x * 0 is 0 unless an element is infinite or NaN: one pass, no temporary mask.
-    return !tensor.defined() || tensor.numel() == 0 ||
-           std::isfinite((tensor * 0.0F).sum().item<double>());
-  };
-  if (!finite(gradients.flat)) return false;
-  return std::all_of(gradients.rows.begin(), gradients.rows.end(),
-                     [&](const RowGradient& rows) { return finite(rows.values); });
-}
-
 }  // namespace
 
 /// What a step by gradients needs.
@@ -166,7 +148,6 @@ struct TrainLoop::Impl final : TrainSession {
   void open_inputs();
   std::unique_ptr<Iterator<Batch>> open_input_of(std::int64_t replica) const;
   bool next_batches();
-  void finish_gradients();
   bool make_device_step();
   void stop_if_bad() const;
   [[noreturn]] void stop_for(std::string_view what, std::int64_t step) const;
@@ -183,6 +164,8 @@ struct TrainLoop::Impl final : TrainSession {
   std::optional<Towers> towers;
   std::optional<Updater> updater;
   std::optional<MovingAverage> average;
+  /// How the mean gradients change the variables.
+  std::optional<HostUpdate> update;
   /// On a GPU that makes steps by itself.
   std::optional<DeviceSteps> device_steps;
   std::optional<CheckpointLayouts> layouts;
@@ -540,11 +523,12 @@ std::string TrainLoop::Impl::finish_own(StepParts& parts) {
            .examples = last.examples,
            .losses = last.losses,
            .spec = std::move(last.spec)};
-  std::string not_finite = all_finite(last) ? "" : "loss";
+  std::string not_finite = all_finite(last.losses) ? "" : "loss";
   if (not_finite.empty()) {
-    finish_gradients();
-    const bool may_skip = options.nan_policy.action != NanPolicy::Action::kStop;
-    if (may_skip && !all_finite(last.mean)) not_finite = "gradient";
+    update->prepare(last.mean, scale->value());
+    const SquareSums norms = update->norms(last.mean);
+    if (!update->is_finite(last.mean, norms)) not_finite = "gradient";
+    update->clip(last.mean, norms);
   }
   // Before anybody hears of the batch: whoever gets the replica next is to stop there too.
   if (!not_finite.empty() && options.nan_policy.action == NanPolicy::Action::kStop) {
@@ -668,6 +652,9 @@ void TrainLoop::Impl::prepare() {
     // Averages begin with the values that the variables begin with.
     if (options.moving_average) average.emplace(towers->variables(), *options.moving_average);
   }
+  UpdateRules rules = options.update_rules();
+  rules.checks_gradients |= scale->enabled();
+  update.emplace(towers->variables(), *updater, rules, average ? &*average : nullptr);
   if (strategy == nullptr && DeviceSteps::can_make(options, config(), *towers)) {
     device_steps.emplace(options, config(), *towers, *updater, average ? &*average : nullptr);
   }
@@ -692,21 +679,6 @@ bool TrainLoop::Impl::next_batches() {
     any |= batches[r].has_value();
   }
   return any;
-}
-
-// From the mean of the replicas to what the optimizers get.
-void TrainLoop::Impl::finish_gradients() {
-  const torch::NoGradGuard no_grad;
-  Gradients& gradients = last.mean;
-  const Variables& variables = towers->variables();
-  scale->unscale(gradients);
-  decay_loss = options.weight_decay.factor > 0
-                   ? add_weight_decay(variables, gradients, options.weight_decay)
-                   : 0.0;
-  if (options.clip.value) clip_by_value(gradients, *options.clip.value);
-  if (options.clip.norm) clip_by_norm(variables, gradients, *options.clip.norm);
-  if (options.clip.global_norm)
-    clip_by_global_norm(variables, gradients, *options.clip.global_norm);
 }
 
 void TrainLoop::Impl::roll_back() {
@@ -783,26 +755,23 @@ bool TrainLoop::Impl::make_step() {
   last_loss.reset();
   last = mean_of(std::move(parts));
   wait_until_copied();
-  if (!all_finite(last)) {
+  if (!all_finite(last.losses)) {
     after_bad_step("loss");
     return true;
   }
-  finish_gradients();
-  if (scale->enabled() || options.nan_policy.action != NanPolicy::Action::kStop) {
-    const bool finite = all_finite(last.mean);
-    // An overflow of float16 is the scale's business: it shrinks, and the batch is left out.
-    if (scale->enabled() && !scale->update(finite)) {
-      towers->discard();
-      return true;
-    }
-    if (!finite) {
-      after_bad_step("gradient");
-      return true;
-    }
+  decay_loss = update->prepare(last.mean, scale->value());
+  const SquareSums norms = update->norms(last.mean);
+  const bool finite = update->is_finite(last.mean, norms);
+  // An overflow of float16 is the scale's business: it shrinks, and the batch is left out.
+  if (scale->enabled() && !scale->update(finite)) {
+    towers->discard();
+    return true;
   }
-  if (average) average->before_update(last.mean);
-  updater->apply(last.mean, global_step());
-  if (average) average->update(last.mean, global_step());
+  if (!finite) {
+    after_bad_step("gradient");
+    return true;
+  }
+  update->apply(last.mean, global_step(), norms);
   towers->commit();
   advance();
   return true;

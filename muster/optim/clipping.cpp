@@ -60,8 +60,8 @@ SquareSums::SquareSums(const Variables& variables) : variables_(variables) {
   blocks_.assign(next, 0.0);
 }
 
-void SquareSums::add(const Gradients& gradients, std::size_t index, std::int64_t first,
-                     std::int64_t last) {
+void SquareSums::add(const Gradients& gradients, const VariablePart& part) {
+  const auto& [index, first, last] = part;
   const Variable& variable = variables_.all()[index];
   double* blocks = blocks_.data() + first_block_[index];
   if (variable.dense()) {
@@ -106,11 +106,7 @@ namespace {
 
 SquareSums square_sums(const Variables& variables, const Gradients& gradients) {
   SquareSums sums(variables);
-  for (std::size_t i = 0; i < variables.all().size(); ++i) {
-    const Variable& variable = variables.all()[i];
-    if (!variable.spec.trainable) continue;
-    sums.add(gradients, i, 0, variable.dense() ? variable.value.numel() : variable.value.size(0));
-  }
+  for (const VariablePart& part : variables.whole()) sums.add(gradients, part);
   return sums;
 }
 

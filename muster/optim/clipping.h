@@ -1,11 +1,21 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "muster/optim/variables.h"
 
 namespace muster {
+
+/// At most one is set. Applied to the mean gradients, after weight decay is added.
+struct ClipOptions {
+  std::optional<double> value{};
+  /// Of every variable by itself.
+  std::optional<double> norm{};
+  /// Of all together.
+  std::optional<double> global_norm{};
+};
 
 /// What a step does to gradients that are too large. Limits must be positive.
 ///
@@ -42,9 +52,9 @@ class SquareSums {
  public:
   explicit SquareSums(const Variables& variables);
 
-  /// Adds the elements [first, last) of a dense variable's gradient, or the touched rows among
-  /// [first, last) of a table's; `first` begins a block, and `last` ends one or the variable.
-  void add(const Gradients& gradients, std::size_t variable, std::int64_t first, std::int64_t last);
+  /// Adds this part's elements of a dense variable's gradient, or the touched rows among a table's.
+  /// A part begins with a block, and ends with one or with the variable.
+  void add(const Gradients& gradients, const VariablePart& part);
 
   /// Of one variable.
   double norm(std::size_t variable) const;

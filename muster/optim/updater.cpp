@@ -18,6 +18,7 @@
 #include "muster/optim/cuda_launch_internal.h"
 #include "muster/optim/device_update_internal.h"
 #include "muster/optim/flat_kernels_internal.h"
+#include "muster/optim/host_update_internal.h"
 #include "muster/optim/tensor_kernels_internal.h"
 #include "muster/optim/update_rule_internal.h"
 
@@ -79,10 +80,15 @@ std::int64_t block_count(const Run& run) {
   return (run.values.numel() + internal::kCudaBlockElements - 1) / internal::kCudaBlockElements;
 }
 
-void set_decay(internal::CudaUpdate& update, const DeviceUpdate& from, std::int64_t offset) {
+void set_decay(internal::CudaUpdate& update, const DeviceArguments& from, std::int64_t offset) {
   if (!from.decayed.defined()) return;
   update.decay = static_cast<float>(from.decay);
   update.decayed = from.decayed.data_ptr<std::uint8_t>() + offset / internal::kCudaGroupElements;
+}
+
+void launch(const internal::CudaUpdate& update, c10::Device device) {
+  if (device.is_cpu()) return internal::host_update(update);
+  internal::launch_update(update, device);
 }
 
 // Of the run, the elements that are in `range` too.
@@ -359,7 +365,7 @@ void Updater::write_constants(std::int64_t step, std::span<std::int64_t> words) 
   for (Group& group : groups_) group.advance_powers();
 }
 
-void Updater::apply(const Gradients& gradients, const DeviceUpdate& from) {
+void Updater::apply(const Gradients& gradients, const DeviceArguments& from) {
   check(gradients);
   if (sparse_count_ > 0) throw Internal("tables are updated by constants in device memory");
   std::int64_t first_block = 0;
@@ -374,18 +380,20 @@ void Updater::apply(const Gradients& gradients, const DeviceUpdate& from) {
       update.bad_step = from.bad_step.data_ptr<std::int64_t>();
       set_decay(update, from, run.offset);
       if (from.squares.defined()) update.squares = from.squares.data_ptr<double>() + first_block;
-      internal::launch_update(update, run.values.device());
+      launch(update, run.values.device());
       first_block += block_count(run);
     }
   }
 }
 
-void Updater::add_decay(const Gradients& gradients, const DeviceUpdate& from) const {
+void Updater::add_decay(const Gradients& gradients, const DeviceArguments& from) const {
   check(gradients);
   internal::CudaUpdate update{.count = flat_size_, .values = flat_.data_ptr<float>()};
   set_decay(update, from, 0);
   if (from.squares.defined()) update.squares = from.squares.data_ptr<double>();
-  internal::launch_decay(update, gradients.flat.data_ptr<float>(), flat_.device());
+  float* const added_to = gradients.flat.data_ptr<float>();
+  if (flat_.is_cpu()) return internal::host_add_decay(update, added_to);
+  internal::launch_decay(update, added_to, flat_.device());
 }
 
 std::vector<Updater::Rate> Updater::learning_rates(std::int64_t step) const {

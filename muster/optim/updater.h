@@ -18,9 +18,9 @@ struct FlatRange {
   std::int64_t last = 0;
 };
 
-/// An update whose changing parts lie in device memory, so that it can be recorded once and done
-/// again. Everything is on the variables' device.
-struct DeviceUpdate {
+/// What an update by DeviceUpdate reads and writes, on the variables' device: what changes from
+/// step to step is in its memory, so that it can be captured once and replayed.
+struct DeviceArguments {
   /// int64 [constants_size()], as write_constants() left them.
   at::Tensor constants{};
   /// Added to the gradient, times the value, of the elements that `decayed` names: see
@@ -31,7 +31,7 @@ struct DeviceUpdate {
   /// update. May be undefined.
   at::Tensor squares{};
   /// float [n], int64 [1], int64 [1]: when a loss is not finite, or bad_step is not 0, the update
-  /// is left out, and bad_step is the first such step plus 1.
+  /// is skipped, and bad_step is the first such step plus 1.
   at::Tensor losses{};
   at::Tensor step{};
   at::Tensor bad_step{};
@@ -58,18 +58,18 @@ class Updater {
   /// that the gradients have.
   void apply(const Gradients& gradients, std::int64_t step, std::span<const FlatRange> only);
 
-  /// For variables on a GPU without tables: how many words the constants of a step have, and how
-  /// many sums of squares there are.
+  /// For variables without tables, for DeviceUpdate: how many words the constants of a step have,
+  /// and how many sums of squares there are.
   std::size_t constants_size() const;
   std::size_t squares_size() const;
-  /// What apply(gradients, update) reads in its step. Counts as the update: Adam's powers advance.
-  /// Throws InvalidArgument as apply() does.
+  /// What apply(gradients, arguments) reads in its step. Counts as the update: Adam's powers
+  /// advance. Throws InvalidArgument as apply() does.
   void write_constants(std::int64_t step, std::span<std::int64_t> words);
   /// Gives one update to the device and waits for nothing.
-  void apply(const Gradients& gradients, const DeviceUpdate& update);
-  /// The part of `update` that is weight decay alone, added to the gradients: for those who clip
+  void apply(const Gradients& gradients, const DeviceArguments& arguments);
+  /// The part of the update that is weight decay alone, added to the gradients: for those who clip
   /// them before the rest.
-  void add_decay(const Gradients& gradients, const DeviceUpdate& update) const;
+  void add_decay(const Gradients& gradients, const DeviceArguments& arguments) const;
 
   /// What each optimizer uses at this step, for summaries and logs.
   struct Rate {

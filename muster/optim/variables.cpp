@@ -129,6 +129,11 @@ void check_shape(const Variable& variable, const at::Tensor& parameter) {
 
 }  // namespace
 
+at::Tensor VariablePart::of(const at::Tensor& tensor, const Variable& owner) const {
+  const at::Tensor rows = owner.dense() ? tensor.view({-1}) : tensor;
+  return rows.narrow(0, first, last - first);
+}
+
 at::Tensor Gradients::of(const Variable& variable) const {
   if (!variable.dense()) {
     throw InvalidArgument("variable `{}` has no dense gradient", variable.spec.name);
@@ -222,6 +227,16 @@ const Variable* Variables::owner_of_slot(std::string_view name) const {
     name = name.substr(0, slash);
     if (const Variable* const owner = find(name)) return owner;
   }
+}
+
+std::vector<VariablePart> Variables::whole() const {
+  std::vector<VariablePart> parts;
+  for (std::size_t i = 0; i < variables_.size(); ++i) {
+    const Variable& variable = variables_[i];
+    if (!variable.spec.trainable) continue;
+    parts.push_back({i, 0, variable.dense() ? variable.value.numel() : variable.value.size(0)});
+  }
+  return parts;
 }
 
 std::int64_t Variables::parameter_count() const {

@@ -41,6 +41,17 @@ struct Variable {
   bool sparse() const { return rows_index >= 0; }
 };
 
+/// A piece of a trainable variable: elements [first, last) of a dense one, rows [first, last) of a
+/// table.
+struct VariablePart {
+  std::size_t variable = 0;
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+
+  /// This piece of a tensor that is shaped as the variable.
+  at::Tensor of(const at::Tensor& whole, const Variable& owner) const;
+};
+
 /// The gradients of all trainable variables of one replica, or their sum.
 struct Gradients {
   /// Of the dense variables, laid out as Variables::flat(); padding is 0.
@@ -97,6 +108,8 @@ class Variables {
   const Variable* owner_of_slot(std::string_view name) const;
   /// Every dense trainable variable, padding included.
   const at::Tensor& flat() const { return flat_; }
+  /// Every trainable variable in one piece.
+  std::vector<VariablePart> whole() const;
   /// The number of sparse variables.
   std::size_t sparse_count() const { return sparse_count_; }
   /// Trainable scalars.

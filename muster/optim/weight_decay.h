@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string_view>
 
 #include "muster/optim/variables.h"
@@ -20,6 +21,11 @@ struct WeightDecay {
 /// the touched rows take part, since the others may not change. Returns the term's value, for the
 /// reported loss. Throws InvalidArgument on a negative factor.
 double add_weight_decay(const Variables& variables, Gradients& gradients, const WeightDecay& decay);
+
+/// The same for these parts alone, of gradients that have no rows of others. The term's value is
+/// not computed, which would take a pass over the variables.
+void add_weight_decay(const Variables& variables, Gradients& gradients, const WeightDecay& decay,
+                      std::span<const VariablePart> parts);
 
 /// The term's value over all variables, tables included: evaluation's loss has it too.
 double weight_decay_loss(const Variables& variables, const WeightDecay& decay);
