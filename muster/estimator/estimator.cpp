@@ -18,7 +18,7 @@
 #include "muster/estimator/predictor.h"
 #include "muster/estimator/seed_streams_internal.h"
 #include "muster/estimator/tensor_codec.h"
-#include "muster/estimator/train_loop.h"
+#include "muster/estimator/trainer.h"
 #include "muster/kernels/cpu_bfloat16.h"
 #include "muster/kernels/libtorch_kernels.h"
 
@@ -58,6 +58,11 @@ void require_role(const RunConfig& config) {
         "train_and_evaluate, which chooses, or set RunConfig::train_distribute",
         config.task.source, config.task.task.name());
   }
+}
+
+void check_training(const RunConfig& config, const InputFn& input_fn) {
+  require_role(config);
+  if (!input_fn) throw InvalidArgument("train: input_fn is not set");
 }
 
 }  // namespace
@@ -169,16 +174,26 @@ const Path& Estimator::model_dir() const { return impl_->config.model_dir; }
 const EstimatorOptions& Estimator::options() const { return impl_->options; }
 
 TrainResult Estimator::train(const InputFn& input_fn, const TrainOptions& options) {
-  require_role(impl_->config);
-  if (!input_fn) throw InvalidArgument("train: input_fn is not set");
   if (const auto& learner = impl_->options.learner) {
+    check_training(impl_->config, input_fn);
     if (impl_->config.train_distribute) {
       throw Unimplemented("boosted trees train in one process alone; unset TF_CONFIG");
     }
     return learner->train(impl_->options, impl_->config, input_fn, options);
   }
+  const auto run = trainer(input_fn, options);
+  run->begin();
+  while (run->step()) continue;
+  return run->finish();
+}
+
+std::unique_ptr<Trainer> Estimator::trainer(const InputFn& input_fn, const TrainOptions& options) {
+  check_training(impl_->config, input_fn);
+  if (impl_->options.learner) {
+    throw Unimplemented("boosted trees are not trained step by step; use Estimator::train");
+  }
   impl_->warn_of_slow_bfloat16();
-  return TrainLoop(impl_->options, impl_->config, input_fn, options).run();
+  return std::make_unique<Trainer>(impl_->options, impl_->config, input_fn, options);
 }
 
 EvaluationResult Estimator::evaluate(const InputFn& input_fn, const EvaluateOptions& options) {

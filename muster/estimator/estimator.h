@@ -116,6 +116,8 @@ class Predictions {
   std::unique_ptr<Impl> impl_;
 };
 
+class Trainer;
+
 /// Trains, evaluates and predicts with one model in one model folder. Copies share everything.
 /// Calls come from one thread at a time.
 class Estimator {
@@ -138,6 +140,10 @@ class Estimator {
   /// Throws InvalidArgument for both steps and max_steps or neither positive; DataLoss when
   /// checkpoints are there and none is whole; Interrupted after a signal, with the last step saved.
   TrainResult train(const InputFn& input_fn, const TrainOptions& options = {});
+
+  /// The same as a run that the caller steps (trainer.h), before its begin(). Throws Unimplemented
+  /// for boosted trees.
+  std::unique_ptr<Trainer> trainer(const InputFn& input_fn, const TrainOptions& options = {});
 
   /// Metrics over the input, with `loss` and `global_step`; also written to eval[_name]/ as events
   /// and JSON. Throws NotFound when there is no checkpoint.

@@ -4,9 +4,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/base/folder_claim.h"
 #include "muster/base/log.h"
-#include "muster/base/signals.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/estimator/default_hooks.h"
 #include "muster/summary/event_writer.h"
@@ -83,29 +81,45 @@ void TrainSession::for_each_hook(void (Hook::*call)(Session&)) {
   for (const auto& hook : hooks_) (hook.get()->*call)(*this);
 }
 
-void TrainSession::loop() {
-  for_each_hook(&Hook::begin);
-  for_each_hook(&Hook::after_create_session);
-  bool has_input = true;
-  // Whoever may not leave yet may have been brought back to a step before the last.
-  do {
-    has_input = make_steps();
-  } while (!leave());
-  if (!has_input) request_stop("the input ended");
-}
-
-// Until there is no more to make; false when that is because the input ended.
-bool TrainSession::make_steps() {
-  for (check_signal(); !stop_requested() && !done(); check_signal()) {
-    for_each_hook(&Hook::before_run);
-    const std::int64_t before = step_;
-    if (!make_step()) return false;
-    if (step_ > before) for_each_hook(&Hook::after_run);
+template <typename Work>
+auto TrainSession::naming_the_step(const Work& work) {
+  try {
+    return work();
+  } catch (Error& error) {
+    // After the last step it is the end of the run that failed.
+    if (!done()) error.add_context(fmt::format("training step {}", step_ + 1));
+    throw;
   }
-  return true;
 }
 
-void TrainSession::finish() {
+bool TrainSession::step() {
+  if (is_over_) return false;
+  return naming_the_step([this] { return step_or_leave(); });
+}
+
+// Until a step is made, which a batch that is skipped does not do, or there are no more to make.
+bool TrainSession::step_or_leave() {
+  for (bool made = false;;) {
+    check_signal();
+    bool has_input = true;
+    if (!stop_requested() && !done()) {
+      if (made) return true;
+      for_each_hook(&Hook::before_run);
+      const std::int64_t before = step_;
+      has_input = make_step();
+      made = has_input && step_ > before;
+      if (made) for_each_hook(&Hook::after_run);
+      if (has_input) continue;
+    }
+    // Whoever may not leave yet may have been brought back to a step before the last.
+    if (!leave()) continue;
+    is_over_ = true;
+    if (!has_input) request_stop("the input ended");
+    return false;
+  }
+}
+
+void TrainSession::end_hooks() {
   ending_ = true;
   for_each_hook(&Hook::end);
   if (event_writer_ != nullptr) event_writer_->close();
@@ -138,48 +152,54 @@ std::optional<std::int64_t> TrainSession::last_step_from(std::int64_t from) cons
   return options_.steps ? from + *options_.steps : options_.max_steps;
 }
 
-TrainResult TrainSession::run() {
+// A store removes what it takes for left over, so there is one in the chief alone.
+void TrainSession::make_checkpointer() {
+  if (!config_.is_chief()) return;
+  checkpointer_ = std::make_unique<AsyncCheckpointer>(CheckpointStore(
+      config_.model_dir, {.keep_checkpoint_max = config_.keep_checkpoint_max,
+                          .keep_checkpoint_every_n_hours = config_.keep_checkpoint_every_n_hours}));
+}
+
+void TrainSession::begin() {
   check_options();
-  std::optional<StopSignals> signals;
-  if (options_.handle_signals) signals.emplace();
-  // On a shared disk the folder is the chief's.
-  std::optional<FolderClaim> claim;
-  if (config_.is_chief()) claim.emplace(config_.model_dir);
+  if (options_.handle_signals) signals_.emplace();
+  if (config_.is_chief()) claim_.emplace(config_.model_dir);
   last_step_ = options_.max_steps;
   prepare();
-  const std::int64_t first_step = step_;
+  first_step_ = step_;
   if (!is_end_given_) last_step_ = last_step_from(step_);
   if (const auto end = end_of_learning()) last_step_ = std::min(last_step_.value_or(*end), *end);
   if (done() && is_saved()) {
-    end_steps();
-    log::info("Skipping training since max_steps has already saved.");
-    return {.global_step = step_};
+    had_nothing_to_do_ = true;
+    is_over_ = true;
+    return;
   }
   // From here on also where the last step is made, but not known to be on the disk: what the chief
   // was given by others it saves, and others may be brought back to steps before.
   open_input();
-  // A store removes what it takes for left over.
-  if (config_.is_chief()) {
-    checkpointer_ = std::make_unique<AsyncCheckpointer>(
-        CheckpointStore(config_.model_dir,
-                        {.keep_checkpoint_max = config_.keep_checkpoint_max,
-                         .keep_checkpoint_every_n_hours = config_.keep_checkpoint_every_n_hours}));
-  }
+  make_checkpointer();
   log_begin();
   hooks_ = default_hooks(config_, options_, last_step_);
-  try {
-    loop();
-  } catch (Error& error) {
-    // After the last step it is the end of the run that failed.
-    if (!done()) error.add_context(fmt::format("training step {}", step_ + 1));
-    throw;
+  naming_the_step([this] {
+    for_each_hook(&Hook::begin);
+    for_each_hook(&Hook::after_create_session);
+  });
+}
+
+TrainResult TrainSession::finish() {
+  if (!is_over_)
+    throw Internal("a run of training is finished at step {} before it is over", step_);
+  if (had_nothing_to_do_) {
+    end_steps();
+    log::info("Skipping training since max_steps has already saved.");
+    return {.global_step = step_};
   }
-  finish();
+  end_hooks();
   end_steps();
-  if (step_ == first_step && !done()) {
+  if (step_ == first_step_ && !done()) {
     log::warning("no training step was run: the input had no batch");
   }
-  TrainResult result{.global_step = step_, .steps = step_ - first_step};
+  TrainResult result{.global_step = step_, .steps = step_ - first_step_};
   if (result.steps > 0) {
     result.loss = loss();
     log::info("Loss for final step: {:g}.", *result.loss);
@@ -191,6 +211,12 @@ TrainResult TrainSession::run() {
                                           : ", which is not saved");
   }
   return result;
+}
+
+TrainResult TrainSession::run() {
+  begin();
+  while (step()) continue;
+  return finish();
 }
 
 }  // namespace muster

@@ -7,19 +7,38 @@
 #include <string_view>
 #include <vector>
 
+#include "muster/base/folder_claim.h"
+#include "muster/base/signals.h"
 #include "muster/checkpoint/async_checkpointer.h"
 #include "muster/checkpoint/tensor.h"
 #include "muster/estimator/estimator.h"
 
 namespace muster {
 
-/// One call of Estimator::train, whatever it is that learns: hooks, signals, events, checkpoints,
-/// and when it is over. Those who learn derive from it and say what a step is. Used once.
+/// A run of training, whatever it is that learns: hooks, signals, events, checkpoints, and when it
+/// is over. Those who learn derive from it and say what a step is. Whoever runs it steps it:
+///
+///   session.begin();
+///   while (session.step()) continue;
+///   result = session.finish();
+///
+/// Used once, by one thread. What one of the three throws ends the run.
 class TrainSession : public Session {
  public:
   TrainSession(const RunConfig& config, const TrainOptions& options);
   ~TrainSession() override;
 
+  /// Restores the latest checkpoint and calls the hooks that come before the first step. Takes the
+  /// model folder and, if the options say so, signals, until this is destroyed.
+  void begin();
+  /// Makes one step, and what hooks do around it. Returns whether there are more to make; a run
+  /// that has none to begin with makes none.
+  bool step();
+  /// Whether there are no more steps to make.
+  bool is_over() const { return is_over_; }
+  /// Saves the last step. Throws Interrupted when a signal ended the run.
+  TrainResult finish();
+  /// All of it.
   TrainResult run();
 
   Mode mode() const override { return Mode::kTrain; }
@@ -90,15 +109,25 @@ class TrainSession : public Session {
   void check_signal();
   void begin_save();
   bool save_failed();
-  void loop();
-  bool make_steps();
-  void finish();
+  void make_checkpointer();
+  bool step_or_leave();
+  void end_hooks();
+  template <typename Work>
+  auto naming_the_step(const Work& work);
 
   RunConfig config_;
-  const TrainOptions& options_;
+  const TrainOptions options_;
+  std::optional<StopSignals> signals_;
+  /// On a shared disk the folder is the chief's.
+  std::optional<FolderClaim> claim_;
   Hooks hooks_;
   std::unique_ptr<EventWriter> event_writer_;
   std::int64_t step_ = 0;
+  /// Where this run began.
+  std::int64_t first_step_ = 0;
+  /// The last step was made, and saved, before this run began.
+  bool had_nothing_to_do_ = false;
+  bool is_over_ = false;
   std::optional<std::int64_t> last_step_;
   bool is_end_given_ = false;
   std::int64_t saved_step_ = -1;

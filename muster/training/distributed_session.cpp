@@ -2,19 +2,15 @@
 
 #include <torch/types.h>
 
-#include <condition_variable>
 #include <exception>
 #include <limits>
-#include <mutex>
-#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
-#include "muster/base/signals.h"
-#include "muster/base/wait.h"
 #include "muster/distribution/parameter_server.h"
+#include "muster/estimator/trainer.h"
 #include "muster/training/cluster_member_internal.h"
 #include "muster/training/hand_written_internal.h"
 #include "muster/training/training_task_internal.h"
@@ -47,68 +43,11 @@ Dataset<Batch> placed_input(const InputContext& in, const InputFn& input_fn) {
   });
 }
 
-/// What the loop's thread and the user's hand to each other: whoever has the turn runs.
-class Turns {
- public:
-  enum class Request { kNone, kStep, kClose, kAbandon };
-
-  // Of the user's thread. Gives the turn, and returns when it is back or the run has ended.
-  void ask(Request request, std::string_view for_what) {
-    std::unique_lock lock(mutex_);
-    if (ended_) return;
-    request_ = request;
-    changed_.notify_all();
-    wait_for_user_turn(lock, for_what);
-  }
-  void wait_for_begin() {
-    std::unique_lock lock(mutex_);
-    wait_for_user_turn(lock, "the run to begin");
-  }
-  bool ended() const {
-    const std::lock_guard lock(mutex_);
-    return ended_;
-  }
-
-  // Of the loop's thread.
-  Request wait_for_request() {
-    std::unique_lock lock(mutex_);
-    users_ = true;
-    changed_.notify_all();
-    wait(
-        changed_, lock, Deadline::never(), [] { return "the program to make its next step"; },
-        [this] { return request_ != Request::kNone; });
-    users_ = false;
-    return std::exchange(request_, Request::kNone);
-  }
-  void end() {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-    changed_.notify_all();
-  }
-
- private:
-  void wait_for_user_turn(std::unique_lock<std::mutex>& lock, std::string_view for_what) {
-    wait(
-        changed_, lock, Deadline::never(), [for_what] { return std::string(for_what); },
-        [this] { return ended_ || (users_ && request_ == Request::kNone); });
-  }
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  /// Whether the loop waits for a request.
-  bool users_ = false;
-  bool ended_ = false;
-  Request request_ = Request::kNone;
-};
-
-/// What the user's thread sees of the run; read and written in turn.
-struct View {
-  Turns turns{};
+/// What the models of a run share with its session.
+struct Shared {
+  /// While a step is made.
   const StepFn* step = nullptr;
-  Session* session = nullptr;
   std::int64_t replicas = 1;
-  std::int64_t global_step = 0;
-  bool has_loss = false;
   /// As the factory made them; the first has the buffers of replica 0.
   std::vector<std::shared_ptr<torch::nn::Module>> modules{};
 };
@@ -116,9 +55,9 @@ struct View {
 /// The user's module, with the user's function for its loss.
 class StepModel : public Model {
  public:
-  StepModel(std::shared_ptr<torch::nn::Module> module, std::shared_ptr<const View> view)
+  StepModel(std::shared_ptr<torch::nn::Module> module, std::shared_ptr<const Shared> shared)
       : module_(register_module(internal::kHandWrittenModel, std::move(module))),
-        view_(std::move(view)) {}
+        shared_(std::move(shared)) {}
 
   torch::Tensor forward(const Features&) override {
     throw Unimplemented("a model of a loop written by hand is called by that loop alone");
@@ -129,70 +68,29 @@ class StepModel : public Model {
     rest.features.remove(kPlace);
     const std::int64_t replica = place[0][0].item<std::int64_t>();
     return {.mode = mode,
-            .loss = (*view_->step)(*module_, {.replica = replica,
-                                              .replicas = view_->replicas,
-                                              .number = place[0][1].item<std::int64_t>(),
-                                              .batch = std::move(rest)})};
+            .loss = (*shared_->step)(*module_, {.replica = replica,
+                                                .replicas = shared_->replicas,
+                                                .number = place[0][1].item<std::int64_t>(),
+                                                .batch = std::move(rest)})};
   }
 
  private:
   std::shared_ptr<torch::nn::Module> module_;
-  std::shared_ptr<const View> view_;
-};
-
-/// Between two steps the turn is the user's.
-class TurnsHook : public Hook {
- public:
-  TurnsHook(std::shared_ptr<View> view, std::optional<std::int64_t> last_step)
-      : view_(std::move(view)), last_step_(last_step) {}
-
-  void begin(Session& session) override { view_->session = &session; }
-  void after_create_session(Session& session) override {
-    if (std::exchange(began_, true)) return;
-    // One that the estimator made to look at, as it does where there are GPUs, is nobody else's.
-    std::erase_if(view_->modules, [](const auto& module) { return module.use_count() == 1; });
-    give_turn(session);
-  }
-  void after_run(Session& session) override {
-    view_->has_loss = true;
-    give_turn(session);
-  }
-
- private:
-  void give_turn(Session& session) {
-    view_->global_step = session.global_step();
-    const bool is_last = last_step_ && session.global_step() >= *last_step_;
-    if (session.stop_requested() || is_last) return;
-    switch (view_->turns.wait_for_request()) {
-      case Turns::Request::kClose:
-        session.request_stop("the program closed the session");
-        break;
-      case Turns::Request::kAbandon:
-        throw Cancelled("the session was left after step {} without being closed",
-                        session.global_step());
-      case Turns::Request::kStep:
-      case Turns::Request::kNone:
-        break;
-    }
-  }
-
-  std::shared_ptr<View> view_;
-  std::optional<std::int64_t> last_step_;
-  bool began_ = false;
+  std::shared_ptr<const Shared> shared_;
 };
 
 void check(const HandWrittenModel& model) {
   if (!model.module) throw InvalidArgument("DistributedSession: the module factory is not set");
 }
 
-EstimatorOptions estimator_options(HandWrittenModel model, const std::shared_ptr<View>& view) {
-  return {.model = [make = std::move(model.module), view]() -> std::shared_ptr<Model> {
+EstimatorOptions estimator_options(HandWrittenModel model, const std::shared_ptr<Shared>& shared) {
+  return {.model = [make = std::move(model.module), shared]() -> std::shared_ptr<Model> {
             auto module = make();
             if (module == nullptr) {
               throw InvalidArgument("DistributedSession: the module factory made no module");
             }
-            view->modules.push_back(module);
-            return std::make_shared<StepModel>(std::move(module), view);
+            shared->modules.push_back(module);
+            return std::make_shared<StepModel>(std::move(module), shared);
           },
           .optimizers = std::move(model.optimizers),
           .clip = model.clip,
@@ -204,7 +102,7 @@ EstimatorOptions estimator_options(HandWrittenModel model, const std::shared_ptr
 RunConfig run_config(const DistributedSessionOptions& options) {
   RunConfig config = options.config;
   if (options.task_spec) config.task = options.task_spec->to_task_environment();
-  // The program's function is to be called for every step, not to be recorded once.
+  // The program's function is to be called for every step, not to be captured once.
   config.capture_steps = false;
   // It makes tensors of its own, which are on the CPU where nobody thinks of devices.
   if (config.devices.empty()) config.devices = {"cpu"};
@@ -222,7 +120,7 @@ RunConfig run_config(const DistributedSessionOptions& options) {
 
 struct DistributedSession::Impl {
   Impl(HandWrittenModel model, const DistributedSessionOptions& options)
-      : estimator(estimator_options(std::move(model), view), run_config(options)) {
+      : estimator(estimator_options(std::move(model), shared), run_config(options)) {
     const TaskEnvironment& environment = estimator.config().task;
     if (!environment.cluster.empty() || !environment.is_alone()) {
       named.emplace(environment.task.name());
@@ -232,81 +130,100 @@ struct DistributedSession::Impl {
 
   bool is_server() const { return estimator.config().task.task.type == job::kPs; }
 
-  void serve() {
-    view->turns.end();
-    serve_parameters(estimator.options(), estimator.config());
-  }
-  void start(const DistributedSessionOptions& options) {
+  void begin(const DistributedSessionOptions& options) {
     TrainOptions train_options{.max_steps = options.last_step, .hooks = options.hooks};
     if (estimator.config().is_chief()) {
       train_options.hooks.insert(train_options.hooks.end(), options.chief_only_hooks.begin(),
                                  options.chief_only_hooks.end());
     }
-    train_options.hooks.push_back(std::make_shared<TurnsHook>(view, options.last_step));
-    const InputFn input = [this, own = options.input_fn](const InputContext& in) {
-      view->replicas = static_cast<std::int64_t>(in.num_shards());
+    const InputFn input = [shared = shared, own = options.input_fn](const InputContext& in) {
+      shared->replicas = static_cast<std::int64_t>(in.num_shards());
       return placed_input(in, own);
     };
-    thread = std::jthread([this, input, train_options] { train(input, train_options); });
-    view->turns.wait_for_begin();
-    rethrow();
+    on_disk.emplace(estimator.config());
+    trainer = estimator.trainer(input, train_options);
+    trainer->begin();
+    // One that the estimator made to look at, as it does where there are GPUs, is nobody else's.
+    std::erase_if(shared->modules, [](const auto& module) { return module.use_count() == 1; });
+    global_step = trainer->session().global_step();
+    if (trainer->is_over()) finish();
   }
-  void train(const InputFn& input, const TrainOptions& train_options) {
+  void step(const StepFn& fn) {
+    shared->step = &fn;
+    const bool goes_on = trainer->step();
+    shared->step = nullptr;
+    has_loss |= trainer->session().global_step() != global_step;
+    global_step = trainer->session().global_step();
+    if (!goes_on) finish();
+  }
+  // The program has no more steps to make. One that may not leave yet has none to go back to
+  // either.
+  void stop() {
+    trainer->session().request_stop("the program closed the session");
+    while (trainer->step()) continue;
+    global_step = trainer->session().global_step();
+    finish();
+  }
+  void finish() {
+    result = trainer->finish();
+    trainer.reset();
+    on_disk->end(result.global_step);
+  }
+  // Does it, and ends the run if it fails.
+  template <typename Work>
+  void attempt(const Work& work) {
     try {
-      result = internal::train_as_task(estimator, input, train_options);
-      view->global_step = result.global_step;
+      work();
     } catch (...) {
       failure = std::current_exception();
+      shared->step = nullptr;
+      trainer.reset();
     }
-    view->session = nullptr;
-    view->turns.end();
   }
   // A signal is told of by close(): what it ended is in order.
-  bool is_interrupted() const {
+  void rethrow_unless_interrupted() const {
+    if (failure == nullptr) return;
     try {
-      if (failure != nullptr) std::rethrow_exception(failure);
-    } catch (const Interrupted&) {
-      return true;
-    } catch (...) {
-    }
-    return false;
-  }
-  void rethrow() const {
-    if (view->turns.ended() && failure != nullptr && !is_interrupted()) {
       std::rethrow_exception(failure);
+    } catch (const Interrupted&) {
     }
   }
 
-  const std::shared_ptr<View> view = std::make_shared<View>();
+  const std::shared_ptr<Shared> shared = std::make_shared<Shared>();
   Estimator estimator;
   std::optional<internal::TaskInLog> named;
+  std::optional<internal::RunOnDisk> on_disk;
+  /// While there are steps to make.
+  std::unique_ptr<Trainer> trainer;
+  std::int64_t global_step = 0;
+  bool has_loss = false;
   TrainResult result;
   std::exception_ptr failure;
   bool closed = false;
-  // Last: it uses all of the above.
-  std::jthread thread;
 };
 
 DistributedSession::DistributedSession(HandWrittenModel model, DistributedSessionOptions options) {
   check(model);
   impl_ = std::make_unique<Impl>(std::move(model), options);
   if (impl_->is_server()) {
-    impl_->serve();
-  } else {
-    impl_->start(options);
+    serve_parameters(impl_->estimator.options(), impl_->estimator.config());
+    return;
   }
+  impl_->attempt([&] { impl_->begin(options); });
+  impl_->rethrow_unless_interrupted();
 }
 
 DistributedSession::~DistributedSession() {
-  if (impl_ == nullptr || impl_->closed) return;
-  if (!should_stop()) impl_->view->turns.ask(Turns::Request::kAbandon, "the run to be left");
-  if (impl_->thread.joinable()) impl_->thread.join();
-  if (impl_->failure != nullptr && std::uncaught_exceptions() == 0) {
+  if (impl_ == nullptr || impl_->closed || std::uncaught_exceptions() > 0) return;
+  if (impl_->failure != nullptr) {
     log::error("a session was not closed: {}", describe(impl_->failure).message);
+  } else if (!should_stop()) {
+    log::error("a session was not closed: it was left after step {}, which may not be saved",
+               global_step());
   }
 }
 
-bool DistributedSession::should_stop() const { return impl_->view->turns.ended(); }
+bool DistributedSession::should_stop() const { return impl_->trainer == nullptr; }
 
 void DistributedSession::run(const StepFn& step) {
   if (!step) throw InvalidArgument("DistributedSession: the step's function is not set");
@@ -314,18 +231,16 @@ void DistributedSession::run(const StepFn& step) {
     throw FailedPrecondition("DistributedSession: the run has ended at step {}: ask should_stop()",
                              global_step());
   }
-  impl_->view->step = &step;
-  impl_->view->turns.ask(Turns::Request::kStep, "a step of training");
-  impl_->view->step = nullptr;
-  impl_->rethrow();
+  impl_->attempt([&] { impl_->step(step); });
+  impl_->rethrow_unless_interrupted();
 }
 
-std::int64_t DistributedSession::global_step() const { return impl_->view->global_step; }
+std::int64_t DistributedSession::global_step() const { return impl_->global_step; }
 
 std::optional<double> DistributedSession::loss() const {
   if (should_stop()) return impl_->result.loss;
-  if (!impl_->view->has_loss) return std::nullopt;
-  return impl_->view->session->loss();
+  if (!impl_->has_loss) return std::nullopt;
+  return impl_->trainer->session().loss();
 }
 
 const RunConfig& DistributedSession::config() const { return impl_->estimator.config(); }
@@ -339,13 +254,12 @@ torch::nn::Module& DistributedSession::module() const {
     throw FailedPrecondition("DistributedSession: {} holds variables, but no module",
                              config().task.task.name());
   }
-  return *impl_->view->modules.front();
+  return *impl_->shared->modules.front();
 }
 
 TrainResult DistributedSession::close() {
-  if (!should_stop()) impl_->view->turns.ask(Turns::Request::kClose, "the run to end");
+  if (!should_stop()) impl_->attempt([&] { impl_->stop(); });
   impl_->closed = true;
-  if (impl_->thread.joinable()) impl_->thread.join();
   if (impl_->failure != nullptr) std::rethrow_exception(impl_->failure);
   return impl_->result;
 }

@@ -69,8 +69,9 @@ struct ReplicaBatch {
 class DistributedSession {
  public:
   /// The loss of one replica's batch: a tensor of one element that gradients flow from. It is
-  /// called once for each replica of this process, in a thread of the session's while run() waits;
-  /// twice for one batch when a task is lost meanwhile.
+  /// called once for each replica of this process, by the thread that calls run() or, where several
+  /// replicas run at a time, by threads of the session's while run() waits; twice for one batch
+  /// when a task is lost meanwhile.
   using StepFn = std::function<at::Tensor(torch::nn::Module& module, const ReplicaBatch& batch)>;
 
   /// Joins the cluster. Throws what Estimator::train throws before its first step, and

@@ -1,4 +1,4 @@
-#include "muster/estimator/train_loop.h"
+#include "muster/estimator/trainer.h"
 
 #include <fmt/ranges.h>
 #include <torch/types.h>
@@ -109,7 +109,7 @@ void compare(const RunState& saved, const TowerOptions& now) {
 }  // namespace
 
 /// What a step by gradients needs.
-struct TrainLoop::Impl final : TrainSession {
+struct Trainer::Impl final : TrainSession {
   Impl(const EstimatorOptions& estimator_options, const RunConfig& run_config, const InputFn& input,
        const TrainOptions& train)
       : TrainSession(run_config, train), options(estimator_options), input_fn(input) {}
@@ -156,8 +156,8 @@ struct TrainLoop::Impl final : TrainSession {
   RunState run_state() const;
   std::vector<NamedTensor> checkpoint_tensors() const;
 
-  const EstimatorOptions& options;
-  const InputFn& input_fn;
+  const EstimatorOptions options;
+  const InputFn input_fn;
 
   /// First, so that it ends last.
   std::optional<StreamScope> stream;
@@ -202,7 +202,7 @@ struct TrainLoop::Impl final : TrainSession {
   std::set<std::int64_t> left_out;
 };
 
-double TrainLoop::Impl::loss() {
+double Trainer::Impl::loss() {
   if (!last_loss) {
     if (device_steps) {
       stop_if_bad();
@@ -218,7 +218,7 @@ double TrainLoop::Impl::loss() {
   return *last_loss;
 }
 
-std::map<std::string, double> TrainLoop::Impl::learning_rates() const {
+std::map<std::string, double> Trainer::Impl::learning_rates() const {
   std::map<std::string, double> rates;
   // Of the step that was made last, if there was one.
   for (const auto& rate : updater->learning_rates(std::max<std::int64_t>(global_step() - 1, 0))) {
@@ -227,7 +227,7 @@ std::map<std::string, double> TrainLoop::Impl::learning_rates() const {
   return rates;
 }
 
-std::vector<NamedTensor> TrainLoop::Impl::variables() const {
+std::vector<NamedTensor> Trainer::Impl::variables() const {
   auto tensors = towers->variables().tensors();
   const auto append = [&tensors](std::vector<NamedTensor> more) {
     tensors.insert(tensors.end(), std::make_move_iterator(more.begin()),
@@ -240,7 +240,7 @@ std::vector<NamedTensor> TrainLoop::Impl::variables() const {
 
 // Everything a checkpoint holds. Buffers are copied at once, since the next forward changes them
 // while the rest is still being copied in the background.
-std::vector<NamedTensor> TrainLoop::Impl::checkpoint_tensors() const {
+std::vector<NamedTensor> Trainer::Impl::checkpoint_tensors() const {
   auto tensors = variables();
   for (auto& named : tensors) {
     const Variable* variable = towers->variables().find(named.name);
@@ -251,7 +251,7 @@ std::vector<NamedTensor> TrainLoop::Impl::checkpoint_tensors() const {
 }
 
 // Asks an input that cannot tell only once.
-std::optional<std::string> TrainLoop::Impl::position_of(std::int64_t replica) {
+std::optional<std::string> Trainer::Impl::position_of(std::int64_t replica) {
   if (!input_obstacle.empty()) return std::nullopt;
   try {
     return inputs[static_cast<std::size_t>(replica)]->save();
@@ -261,7 +261,7 @@ std::optional<std::string> TrainLoop::Impl::position_of(std::int64_t replica) {
   }
 }
 
-RunState TrainLoop::Impl::run_state() const {
+RunState Trainer::Impl::run_state() const {
   RunState state{.global_step = global_step(),
                  .replicas = towers->options().replicas,
                  .threads_per_replica = towers->options().threads_per_replica,
@@ -275,13 +275,13 @@ RunState TrainLoop::Impl::run_state() const {
 }
 
 // Of the step that this process is at; throws PeersChanged.
-void TrainLoop::Impl::fetch_slots() {
+void Trainer::Impl::fetch_slots() {
   if (slots_of == global_step()) return;
   strategy->fetch_slots();
   slots_of = global_step();
 }
 
-TrainSession::Content TrainLoop::Impl::content() {
+TrainSession::Content Trainer::Impl::content() {
   // Nothing bad is ever saved.
   if (device_steps) stop_if_bad();
   for (bool fetched_all = strategy == nullptr; !fetched_all;) {
@@ -308,7 +308,7 @@ TrainSession::Content TrainLoop::Impl::content() {
   return {.tensors = encoded->views, .state_json = to_json(state), .owner = encoded};
 }
 
-void TrainLoop::Impl::warm_start_variables() {
+void Trainer::Impl::warm_start_variables() {
   std::vector<WarmStartTarget> targets;
   for (const auto& named : variables()) {
     const Variable* variable = towers->variables().find(named.name);
@@ -319,8 +319,8 @@ void TrainLoop::Impl::warm_start_variables() {
   if (options.warm_start) warm_start(targets, *options.warm_start);
 }
 
-void TrainLoop::Impl::restore(const OpenCheckpoint& checkpoint,
-                              const std::optional<RunState>& saved) {
+void Trainer::Impl::restore(const OpenCheckpoint& checkpoint,
+                            const std::optional<RunState>& saved) {
   log::info("Restoring parameters from {}", checkpoint.bundle.prefix().string());
   auto targets = variables();
   const at::Tensor saved_global_step = at::zeros({}, at::kLong);
@@ -333,7 +333,7 @@ void TrainLoop::Impl::restore(const OpenCheckpoint& checkpoint,
 }
 
 // Where the inputs go on; they are opened by open_inputs().
-void TrainLoop::Impl::resume_inputs(const std::optional<RunState>& saved) {
+void Trainer::Impl::resume_inputs(const std::optional<RunState>& saved) {
   const auto replicas = static_cast<std::size_t>(towers->options().replicas);
   inputs.clear();
   inputs.resize(replicas);
@@ -350,7 +350,7 @@ void TrainLoop::Impl::resume_inputs(const std::optional<RunState>& saved) {
   }
 }
 
-std::unique_ptr<Iterator<Batch>> TrainLoop::Impl::open_input_of(std::int64_t replica) const {
+std::unique_ptr<Iterator<Batch>> Trainer::Impl::open_input_of(std::int64_t replica) const {
   const TowerOptions& run = towers->options();
   const InputContext context(Mode::kTrain, run.replicas, replica,
                              derive_key(run.seed, seed_stream::kTrainInput));
@@ -369,7 +369,7 @@ std::unique_ptr<Iterator<Batch>> TrainLoop::Impl::open_input_of(std::int64_t rep
 }
 
 // Those of this process's replicas; those that it runs no longer are closed.
-void TrainLoop::Impl::open_inputs() {
+void Trainer::Impl::open_inputs() {
   for (std::int64_t r = 0; r < towers->options().replicas; ++r) {
     const auto index = static_cast<std::size_t>(r);
     if (!mine.contains(r)) {
@@ -382,13 +382,13 @@ void TrainLoop::Impl::open_inputs() {
   }
 }
 
-void TrainLoop::Impl::open_input() {
+void Trainer::Impl::open_input() {
   inputs_wanted = true;
   open_inputs();
 }
 
 // The chief's terms are those of the run.
-void TrainLoop::Impl::join(TowerOptions& tower_options, std::int64_t first_step) {
+void Trainer::Impl::join(TowerOptions& tower_options, std::int64_t first_step) {
   if (options.nan_policy.action == NanPolicy::Action::kRollBack) {
     throw Unimplemented(
         "nan_policy kRollBack works in one process alone so far; use kStop or kSkipBatch in a "
@@ -429,7 +429,7 @@ void TrainLoop::Impl::join(TowerOptions& tower_options, std::int64_t first_step)
   tower_options.may_discard = true;
 }
 
-void TrainLoop::Impl::take_over(const RunImage& from) {
+void Trainer::Impl::take_over(const RunImage& from) {
   const RunState state = parse_run_state(from.state_json, "the state of another task");
   slots_of.reset();
   jump_to(from.step);
@@ -441,7 +441,7 @@ void TrainLoop::Impl::take_over(const RunImage& from) {
 }
 
 // To the last checkpoint.
-void TrainLoop::Impl::go_back() {
+void Trainer::Impl::go_back() {
   flush_checkpoints();
   const auto checkpoint = restore_latest(config().model_dir, check_run_state);
   if (!checkpoint) throw FailedPrecondition("there is no checkpoint to go back to");
@@ -450,7 +450,7 @@ void TrainLoop::Impl::go_back() {
   resume_inputs(saved);
 }
 
-void TrainLoop::Impl::synchronize() {
+void Trainer::Impl::synchronize() {
   wait_until_copied();
   const auto image = [this] {
     return RunImage{.step = global_step(),
@@ -468,7 +468,7 @@ void TrainLoop::Impl::synchronize() {
   if (inputs_wanted) open_inputs();
 }
 
-StepNotes TrainLoop::Impl::notes() {
+StepNotes Trainer::Impl::notes() {
   StepNotes notes{.positions = positions,
                   .buffers = towers->buffers(),
                   .flat_size = towers->variables().flat().numel(),
@@ -479,7 +479,7 @@ StepNotes TrainLoop::Impl::notes() {
   return notes;
 }
 
-void TrainLoop::Impl::after_peers_changed(const PeersChanged& error) {
+void Trainer::Impl::after_peers_changed(const PeersChanged& error) {
   log::warning("step {} is made again: {}", global_step() + 1, error.what());
   towers->discard();
   synchronize();
@@ -487,7 +487,7 @@ void TrainLoop::Impl::after_peers_changed(const PeersChanged& error) {
 
 // Makes the parts of this process those of all. False when there is no step to finish: the run has
 // ended, or the others are others now.
-bool TrainLoop::Impl::add_others(StepParts& parts) {
+bool Trainer::Impl::add_others(StepParts& parts) {
   StepNotes said = notes();
   try {
     auto total = strategy->sum(global_step(), std::move(parts), said);
@@ -506,7 +506,7 @@ bool TrainLoop::Impl::add_others(StepParts& parts) {
 
 // Makes the mean of this process's replicas of the parts, as the optimizers are to have it. Returns
 // what of it is not finite, if anything is: then there is no sum.
-std::string TrainLoop::Impl::finish_own(StepParts& parts) {
+std::string Trainer::Impl::finish_own(StepParts& parts) {
   if (parts.present == 0) return {};
   std::optional<Gradients> total;
   for (auto& [part, sum] : parts.sums) {
@@ -540,7 +540,7 @@ std::string TrainLoop::Impl::finish_own(StepParts& parts) {
 }
 
 // The whole step, where those who hold the variables make it. False at the end of the input.
-bool TrainLoop::Impl::update_elsewhere(StepParts parts) {
+bool Trainer::Impl::update_elsewhere(StepParts parts) {
   StepNotes said = notes();
   // What this process alone decides, where it makes a step alone.
   const std::string not_finite = strategy->applies_each_push() ? finish_own(parts) : "";
@@ -587,7 +587,7 @@ bool TrainLoop::Impl::update_elsewhere(StepParts parts) {
 
 // The chief leaves with all that the last checkpoint needs of others, who wait until it is saved:
 // until then they may be the only ones that have the last steps.
-bool TrainLoop::Impl::leave() {
+bool Trainer::Impl::leave() {
   if (strategy == nullptr) return true;
   try {
     if (config().is_chief()) {
@@ -603,12 +603,12 @@ bool TrainLoop::Impl::leave() {
   }
 }
 
-void TrainLoop::Impl::end_steps() {
+void Trainer::Impl::end_steps() {
   if (strategy != nullptr && config().is_chief()) strategy->finish(global_step(), false);
 }
 
 // How kernels are chosen, and where the variables can be.
-void TrainLoop::Impl::prepare_devices(TowerOptions& tower_options) const {
+void Trainer::Impl::prepare_devices(TowerOptions& tower_options) const {
   compat::use_deterministic_algorithms(true);
   if (!tower_options.on_gpus()) return;
   choose_gpu_kernels(config().deterministic);
@@ -618,7 +618,7 @@ void TrainLoop::Impl::prepare_devices(TowerOptions& tower_options) const {
   }
 }
 
-void TrainLoop::Impl::prepare() {
+void Trainer::Impl::prepare() {
   keep_freed_memory();
   if (config().train_distribute) strategy = config().train_distribute(config());
   // In a cluster the others get the values from the chief.
@@ -668,7 +668,7 @@ void TrainLoop::Impl::prepare() {
 }
 
 // False when no replica of this process has one.
-bool TrainLoop::Impl::next_batches() {
+bool Trainer::Impl::next_batches() {
   bool any = false;
   for (auto r = static_cast<std::size_t>(mine.first); r < static_cast<std::size_t>(mine.last);
        ++r) {
@@ -681,7 +681,7 @@ bool TrainLoop::Impl::next_batches() {
   return any;
 }
 
-void TrainLoop::Impl::roll_back() {
+void Trainer::Impl::roll_back() {
   left_out.insert(batches_taken - 1);
   go_back();
   batches_taken = taken_at[global_step()];
@@ -689,7 +689,7 @@ void TrainLoop::Impl::roll_back() {
   for_each_hook(&Hook::after_create_session);
 }
 
-void TrainLoop::Impl::stop_for(std::string_view what, std::int64_t step) const {
+void Trainer::Impl::stop_for(std::string_view what, std::int64_t step) const {
   const NanPolicy& policy = options.nan_policy;
   throw Aborted(
       "the {} of step {} is not finite; lower the learning rate, clip the gradients, look at the "
@@ -700,12 +700,12 @@ void TrainLoop::Impl::stop_for(std::string_view what, std::int64_t step) const {
           : fmt::format(" ({} such steps are allowed)", policy.limit));
 }
 
-void TrainLoop::Impl::stop_if_bad() const {
+void Trainer::Impl::stop_if_bad() const {
   if (const auto step = device_steps->first_bad_step()) stop_for("loss", *step);
 }
 
 // The variables have not been touched by the step.
-void TrainLoop::Impl::after_bad_step(std::string_view what) {
+void Trainer::Impl::after_bad_step(std::string_view what) {
   const NanPolicy& policy = options.nan_policy;
   ++bad_steps;
   if (policy.action == NanPolicy::Action::kStop || bad_steps > policy.limit) {
@@ -726,7 +726,7 @@ void TrainLoop::Impl::after_bad_step(std::string_view what) {
 }
 
 // Gives the step to the device; what became of it is seen when somebody looks.
-bool TrainLoop::Impl::make_device_step() {
+bool Trainer::Impl::make_device_step() {
   if (!next_batches()) return false;
   wait_until_copied();
   last_loss.reset();
@@ -737,7 +737,7 @@ bool TrainLoop::Impl::make_device_step() {
 }
 
 // One update, or none for a batch that had to be left out. False at the end of the input.
-bool TrainLoop::Impl::make_step() {
+bool Trainer::Impl::make_step() {
   if (device_steps) return make_device_step();
   if (!next_batches() && strategy == nullptr) return false;
   if (left_out.contains(batches_taken)) {
@@ -777,7 +777,7 @@ bool TrainLoop::Impl::make_step() {
   return true;
 }
 
-void TrainLoop::Impl::log_begin() const {
+void Trainer::Impl::log_begin() const {
   // Those of the others are the same, or they would not train with it.
   if (config().is_chief()) {
     for (const auto& line : updater->descriptions()) log::info("{}", line);
@@ -794,11 +794,16 @@ void TrainLoop::Impl::log_begin() const {
   }
 }
 
-TrainLoop::TrainLoop(const EstimatorOptions& options, const RunConfig& config,
-                     const InputFn& input_fn, const TrainOptions& train_options)
+Trainer::Trainer(const EstimatorOptions& options, const RunConfig& config, const InputFn& input_fn,
+                 const TrainOptions& train_options)
     : impl_(std::make_unique<Impl>(options, config, input_fn, train_options)) {}
-TrainLoop::~TrainLoop() = default;
+Trainer::~Trainer() = default;
 
-TrainResult TrainLoop::run() { return impl_->run(); }
+void Trainer::begin() { impl_->begin(); }
+bool Trainer::step() { return impl_->step(); }
+bool Trainer::is_over() const { return impl_->is_over(); }
+TrainResult Trainer::finish() { return impl_->finish(); }
+Session& Trainer::session() { return *impl_; }
+const Session& Trainer::session() const { return *impl_; }
 
 }  // namespace muster
