@@ -170,7 +170,7 @@ TEST(Instances, AreRefusedWhenTheFileIsNotWhatItShouldBe) {
   const std::string deep(100'000, '[');
   EXPECT_THAT(lines(deep), HasSubstr("not in JSON format"));
   EXPECT_THAT(refusal(one_input(DataType::kFloat, Shape::any()), deep + std::string(100'000, ']')),
-              HasSubstr("lists in lists go deeper than 32"));
+              HasSubstr("nested deeper than 128"));
 }
 
 TEST(Instances, OfARequestComeWithTheNameOfTheSignature) {

@@ -27,16 +27,10 @@ void append_bytes(T value, std::string& out) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-double special_value(const std::string& word) {
-  if (word == "NaN") return std::numeric_limits<double>::quiet_NaN();
-  const double infinity = std::numeric_limits<double>::infinity();
-  return word == "Infinity" ? infinity : -infinity;
-}
-
 template <typename T>
 void append_float(const json& value, TensorValue& out) {
-  if (const std::string* word = special_number(value)) {
-    return append_bytes(static_cast<T>(special_value(*word)), out.bytes);
+  if (const auto special = special_double(value)) {
+    return append_bytes(static_cast<T>(*special), out.bytes);
   }
   if (!value.is_number()) {
     throw InvalidArgument("a number was expected, but there is {}", describe(value));

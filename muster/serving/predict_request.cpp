@@ -1,0 +1,410 @@
+#include "muster/serving/predict_request.h"
+
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "muster/base/base64.h"
+#include "muster/base/error.h"
+#include "muster/base/lines.h"
+#include "muster/serving/json_internal.h"
+
+namespace muster::serving {
+namespace {
+
+using graph::DataType;
+using graph::SignatureDef;
+using graph::TensorValue;
+using nlohmann::json;
+
+constexpr std::size_t kMostShownBytes = 256;
+
+const char* json_type_of(const json& value) {
+  if (special_number(value) != nullptr) return "Number";
+  if (value.is_null()) return "Null";
+  if (value.is_boolean()) return "Bool";
+  if (value.is_object()) return "Object";
+  if (value.is_array()) return "Array";
+  if (value.is_string()) return "String";
+  return "Number";
+}
+
+// "float", as TensorFlow writes a type in messages.
+std::string type_word(DataType type) {
+  std::string word(graph::name_of(type));
+  if (word.starts_with("DT_")) word.erase(0, 3);
+  for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return word;
+}
+
+[[noreturn]] void throw_wrong_type(const json& value, DataType type) {
+  throw InvalidArgument("JSON Value: {} Type: {} is not of expected type: {}", shown_json(value),
+                        json_type_of(value), type_word(type));
+}
+
+bool is_base64_object(const json& value) {
+  return value.is_object() && special_number(value) == nullptr && value.contains("b64");
+}
+
+// A list or a value that stands for one element, not an object of named inputs.
+bool is_value(const json& value) {
+  return !value.is_object() || special_number(value) != nullptr || is_base64_object(value);
+}
+
+template <typename T>
+void put(T value, TensorValue& out) {
+  out.bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+template <typename T>
+void put_float(const json& value, TensorValue& out) {
+  if (const auto special = special_double(value)) return put(static_cast<T>(*special), out);
+  if (!value.is_number()) throw_wrong_type(value, out.dtype);
+  put(static_cast<T>(value.get<double>()), out);
+}
+
+template <typename T>
+void put_integer(const json& value, TensorValue& out) {
+  if (!value.is_number_integer()) throw_wrong_type(value, out.dtype);
+  const bool fits = value.is_number_unsigned() ? std::in_range<T>(value.get<std::uint64_t>())
+                                               : std::in_range<T>(value.get<std::int64_t>());
+  if (!fits) throw_wrong_type(value, out.dtype);
+  put(value.get<T>(), out);
+}
+
+void put_bool(const json& value, TensorValue& out) {
+  if (!value.is_boolean()) throw_wrong_type(value, out.dtype);
+  out.bytes.push_back(value.get<bool>() ? '\1' : '\0');
+}
+
+void put_string(const json& value, TensorValue& out) {
+  if (value.is_string()) {
+    out.strings.push_back(value.get_ref<const std::string&>());
+    return;
+  }
+  if (!is_base64_object(value)) throw_wrong_type(value, out.dtype);
+  const std::string* text = base64_text(value);
+  if (text == nullptr) {
+    throw InvalidArgument("JSON Value: {} not formatted correctly for base64 data",
+                          shown_json(value));
+  }
+  try {
+    out.strings.push_back(base64_decode(*text));
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument("Unable to base64 decode: {}", error.message());
+  }
+}
+
+using Put = void (*)(const json& value, TensorValue& out);
+
+// nullptr for types that JSON cannot hold.
+Put put_of(DataType type) {
+  switch (type) {
+    case DataType::kFloat:
+      return put_float<float>;
+    case DataType::kDouble:
+      return put_float<double>;
+    case DataType::kInt8:
+      return put_integer<std::int8_t>;
+    case DataType::kInt16:
+      return put_integer<std::int16_t>;
+    case DataType::kInt32:
+      return put_integer<std::int32_t>;
+    case DataType::kInt64:
+      return put_integer<std::int64_t>;
+    case DataType::kUint8:
+      return put_integer<std::uint8_t>;
+    case DataType::kUint16:
+      return put_integer<std::uint16_t>;
+    case DataType::kUint32:
+      return put_integer<std::uint32_t>;
+    case DataType::kUint64:
+      return put_integer<std::uint64_t>;
+    case DataType::kBool:
+      return put_bool;
+    case DataType::kString:
+      return put_string;
+    default:
+      return nullptr;
+  }
+}
+
+/// Takes nested lists into one tensor. The first element of each depth gives the sizes.
+class Filler {
+ public:
+  explicit Filler(DataType type) : put_(put_of(graph::without_ref(type))) {
+    out_.dtype = graph::without_ref(type);
+  }
+
+  void add(const json& value) {
+    if (put_ == nullptr) {
+      throw Unimplemented("Conversion of JSON Value: {} to type: {}", shown_json(value),
+                          type_word(out_.dtype));
+    }
+    std::vector<std::int64_t> shape = shape_of(value);
+    if (parts_ == 0) {
+      shape_ = std::move(shape);
+    } else if (shape.size() != shape_.size()) {
+      throw InvalidArgument("Expecting shape [{}] but got: [{}]", fmt::join(shape_, ","),
+                            fmt::join(shape, ","));
+    }
+    fill(value, 0);
+    ++parts_;
+  }
+
+  TensorValue stacked() && {
+    out_.shape = shape_;
+    out_.shape.insert(out_.shape.begin(), parts_);
+    return std::move(out_);
+  }
+  TensorValue single() && {
+    out_.shape = shape_;
+    return std::move(out_);
+  }
+
+ private:
+  static std::vector<std::int64_t> shape_of(const json& value) {
+    std::vector<std::int64_t> shape;
+    for (const json* part = &value; part->is_array(); part = &part->front()) {
+      shape.push_back(static_cast<std::int64_t>(part->size()));
+      if (part->empty()) break;
+    }
+    return shape;
+  }
+
+  void fill(const json& value, std::size_t level) {
+    if (!value.is_array()) {
+      if (level != shape_.size()) {
+        throw InvalidArgument(
+            "JSON Value: {} found at incorrect level: {} in the JSON DOM. Expected at level: {}",
+            shown_json(value), level, shape_.size());
+      }
+      return put_(value, out_);
+    }
+    if (level >= shape_.size()) {
+      throw InvalidArgument("Encountered list at unexpected level: {} expected < {}", level,
+                            shape_.size());
+    }
+    if (static_cast<std::int64_t>(value.size()) != shape_[level]) {
+      throw InvalidArgument(
+          "Encountered list at unexpected size: {} at level: {} expected size: {}", value.size(),
+          level, shape_[level]);
+    }
+    for (const json& part : value) fill(part, level + 1);
+  }
+
+  Put put_;
+  TensorValue out_{};
+  std::vector<std::int64_t> shape_{};
+  std::int64_t parts_ = 0;
+};
+
+std::string input_names(const SignatureDef& signature) {
+  std::vector<std::string> names;
+  for (const auto& row : signature.inputs) names.push_back(row.first);
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+[[noreturn]] void throw_element(std::size_t index, const std::string* key, const Error& error) {
+  const std::string where = key == nullptr ? std::string() : fmt::format(" key: {}", *key);
+  throw Error(error.code(),
+              fmt::format("Failed to process element: {}{} of 'instances' list. Error: {}: {}",
+                          index, where, muster::name_of(error.code()), error.message()));
+}
+
+using Fillers = std::map<std::string, Filler, std::less<>>;
+
+void take_named(const json& item, std::size_t index, const SignatureDef& signature,
+                Fillers& fillers) {
+  bool same_keys = item.size() == signature.inputs.size();
+  for (const auto& row : signature.inputs) same_keys = same_keys && item.contains(row.first);
+  if (!same_keys) {
+    throw InvalidArgument(
+        "Failed to process element: {} of 'instances' list. JSON object: {} keys must be equal to: "
+        "{}",
+        index, shown_json(item), input_names(signature));
+  }
+  for (const auto& [name, value] : item.items()) {
+    try {
+      fillers.find(name)->second.add(value);
+    } catch (const Error& error) {
+      throw_element(index, &name, error);
+    }
+  }
+}
+
+void take_bare(const json& item, std::size_t index, Filler& filler) {
+  try {
+    filler.add(item);
+  } catch (const Error& error) {
+    throw_element(index, nullptr, error);
+  }
+}
+
+Tensors row_tensors(const json& instances, const SignatureDef& signature) {
+  Fillers fillers;
+  for (const auto& [name, info] : signature.inputs) fillers.emplace(name, Filler(info.dtype));
+  const bool only_values = is_value(instances.front());
+  if (only_values && fillers.size() != 1) {
+    throw InvalidArgument(
+        "instances is a plain list, but expecting list of objects as multiple input tensors "
+        "required as per tensorinfo_map");
+  }
+  for (std::size_t i = 0; i < instances.size(); ++i) {
+    const json& item = instances[i];
+    if (is_value(item) != only_values) {
+      throw InvalidArgument("Expecting {} at item {} of input list",
+                            only_values ? "value/list but got object" : "object but got list", i);
+    }
+    if (only_values) {
+      take_bare(item, i, fillers.begin()->second);
+    } else {
+      take_named(item, i, signature, fillers);
+    }
+  }
+  Tensors tensors;
+  for (auto& [name, filler] : fillers) tensors.emplace(name, std::move(filler).stacked());
+  return tensors;
+}
+
+Tensors column_tensors(const json& inputs, const SignatureDef& signature) {
+  Tensors tensors;
+  if (is_value(inputs)) {
+    if (signature.inputs.size() != 1) {
+      throw InvalidArgument(
+          "inputs is a plain value/list, but expecting an object as multiple input tensors "
+          "required as per tensorinfo_map");
+    }
+    const auto& [name, info] = *signature.inputs.begin();
+    Filler filler(info.dtype);
+    filler.add(inputs);
+    tensors.emplace(name, std::move(filler).single());
+    return tensors;
+  }
+  for (const auto& [name, info] : signature.inputs) {
+    const auto value = inputs.find(name);
+    if (value == inputs.end()) {
+      throw InvalidArgument("Missing named input: {} in 'inputs' object.", name);
+    }
+    Filler filler(info.dtype);
+    filler.add(*value);
+    tensors.emplace(name, std::move(filler).single());
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::string shown_json(const json& value) {
+  // Written by hand and no further than it is shown: a value may be as large as a request.
+  std::string out;
+  const auto write = [&](const auto& self, const json& part) -> void {
+    if (out.size() > kMostShownBytes) return;
+    if (const std::string* word = special_number(part)) {
+      out += *word;
+    } else if (part.is_array()) {
+      out += '[';
+      for (std::size_t i = 0; i < part.size() && out.size() <= kMostShownBytes; ++i) {
+        if (i > 0) out += ',';
+        self(self, part[i]);
+      }
+      out += ']';
+    } else if (part.is_object()) {
+      out += '{';
+      for (auto row = part.begin(); row != part.end() && out.size() <= kMostShownBytes; ++row) {
+        if (row != part.begin()) out += ',';
+        out += json_string_lossy(row.key().substr(0, kMostShownBytes)) + ":";
+        self(self, row.value());
+      }
+      out += '}';
+    } else if (part.is_string()) {
+      const auto& text = part.get_ref<const std::string&>();
+      out += json_string_lossy(std::string_view(text).substr(0, kMostShownBytes));
+    } else {
+      out += part.dump();
+    }
+  };
+  write(write, value);
+  if (out.size() > kMostShownBytes) out.resize(kMostShownBytes);
+  return out;
+}
+
+struct PredictRequest::Impl {
+  json body{};
+  const json* values = nullptr;
+  bool row_form = true;
+  std::string signature_name{};
+};
+
+PredictRequest::PredictRequest(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+PredictRequest::~PredictRequest() = default;
+PredictRequest::PredictRequest(PredictRequest&&) noexcept = default;
+PredictRequest& PredictRequest::operator=(PredictRequest&&) noexcept = default;
+
+const std::string& PredictRequest::signature_name() const { return impl_->signature_name; }
+bool PredictRequest::is_row_form() const { return impl_->row_form; }
+
+std::string signature_name_of(const json& body) {
+  const auto name = body.find("signature_name");
+  if (name == body.end()) return std::string(graph::kDefaultSignature);
+  if (!name->is_string()) {
+    throw InvalidArgument(
+        "JSON Value: {} not formatted correctly. 'signature_name' key must be a string value.",
+        shown_json(body));
+  }
+  const auto& text = name->get_ref<const std::string&>();
+  return text.empty() ? std::string(graph::kDefaultSignature) : text;
+}
+
+json parse_request_object(std::string_view text) {
+  text = without_byte_order_mark(text);
+  if (text.find_first_not_of(" \t\r\n") == text.npos) {
+    throw InvalidArgument("JSON Parse error: The document is empty");
+  }
+  json body;
+  try {
+    body = parse_json(text);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument("JSON Parse error: {}", error.message());
+  }
+  if (!body.is_object()) throw InvalidArgument("JSON Value: {} Is not object", shown_json(body));
+  return body;
+}
+
+PredictRequest PredictRequest::from_json(std::string_view text) {
+  auto impl = std::make_unique<Impl>();
+  impl->body = parse_request_object(text);
+  const json& body = impl->body;
+  impl->signature_name = signature_name_of(body);
+  const auto instances = body.find("instances");
+  const auto inputs = body.find("inputs");
+  if (instances != body.end() && inputs != body.end()) {
+    throw InvalidArgument(
+        "JSON Value: {} Not formatted correctly expecting only one of 'inputs' or 'instances' keys "
+        "to exist ",
+        shown_json(body));
+  }
+  if (instances == body.end() && inputs == body.end()) {
+    throw InvalidArgument("Missing 'inputs' or 'instances' key");
+  }
+  impl->row_form = instances != body.end();
+  impl->values = impl->row_form ? &*instances : &*inputs;
+  if (impl->row_form && !impl->values->is_array()) {
+    throw InvalidArgument("JSON Value: {} Expecting 'instances' to be an list/array",
+                          shown_json(*impl->values));
+  }
+  if (impl->row_form && impl->values->empty()) {
+    throw InvalidArgument("JSON Value: {} No values in 'instances' array", shown_json(body));
+  }
+  return PredictRequest(std::move(impl));
+}
+
+Tensors PredictRequest::tensors(const SignatureDef& signature) const {
+  return impl_->row_form ? row_tensors(*impl_->values, signature)
+                         : column_tensors(*impl_->values, signature);
+}
+
+}  // namespace muster::serving

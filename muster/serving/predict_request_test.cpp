@@ -1,0 +1,173 @@
+#include "muster/serving/predict_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "muster/base/error.h"
+#include "muster/testing/message_of.h"
+
+namespace muster::serving {
+namespace {
+
+using graph::DataType;
+using graph::SignatureDef;
+using graph::TensorInfo;
+using graph::TensorValue;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+using ::testing::StartsWith;
+
+SignatureDef signature_of(const std::map<std::string, DataType>& inputs) {
+  SignatureDef signature;
+  for (const auto& [name, type] : inputs) {
+    signature.inputs[name] = {.name = name + ":0", .dtype = type, .shape = graph::Shape::any()};
+  }
+  return signature;
+}
+
+const SignatureDef kX = signature_of({{"x", DataType::kFloat}});
+const SignatureDef kInts = signature_of({{"x", DataType::kInt32}});
+const SignatureDef kText = signature_of({{"x", DataType::kString}});
+const SignatureDef kTwo = signature_of({{"a", DataType::kFloat}, {"b", DataType::kString}});
+
+Tensors tensors_of(std::string_view text, const SignatureDef& signature) {
+  return PredictRequest::from_json(text).tensors(signature);
+}
+std::string refused(std::string_view text, const SignatureDef& signature = kX) {
+  return message_of([&] { tensors_of(text, signature); });
+}
+
+TEST(PredictRequest, TakesRowsOfOneInputBareOrNamed) {
+  for (const char* text : {R"({"instances": [[1, 2.5], [3, 4]]})",
+                           R"({"instances": [{"x": [1, 2.5]}, {"x": [3, 4]}], "other": 1})"}) {
+    const TensorValue x = tensors_of(text, kX).at("x");
+    EXPECT_THAT(x.shape, ElementsAre(2, 2));
+    EXPECT_THAT(x.values<float>(), ElementsAre(1, 2.5, 3, 4));
+  }
+  EXPECT_THAT(tensors_of(R"({"instances": [NaN, -Infinity, Inf]})", kX).at("x").values<float>(),
+              ElementsAre(::testing::IsNan(), -INFINITY, INFINITY));
+}
+
+TEST(PredictRequest, TakesRowsOfSeveralInputsAndBytes) {
+  const Tensors both =
+      tensors_of(R"({"instances": [{"a": 1, "b": "p"}, {"b": {"b64": "AP8="}, "a": 2}]})", kTwo);
+  EXPECT_THAT(both.at("a").values<float>(), ElementsAre(1, 2));
+  EXPECT_THAT(both.at("b").strings, ElementsAre("p", std::string("\0\xFF", 2)));
+  EXPECT_THAT(tensors_of(R"({"instances": [{"b64": "YQ=="}]})", kText).at("x").strings,
+              ElementsAre("a"));
+}
+
+TEST(PredictRequest, TakesColumns) {
+  EXPECT_THAT(tensors_of(R"({"inputs": [[1], [2]]})", kX).at("x").shape, ElementsAre(2, 1));
+  EXPECT_THAT(tensors_of(R"({"inputs": 7})", kX).at("x").shape, ElementsAre());
+  const Tensors both = tensors_of(R"({"inputs": {"a": [1, 2, 3], "b": "p", "c": 0}})", kTwo);
+  EXPECT_THAT(both.at("a").shape, ElementsAre(3));
+  EXPECT_THAT(both.at("b").shape, ElementsAre());
+  EXPECT_FALSE(PredictRequest::from_json(R"({"inputs": 7})").is_row_form());
+}
+
+TEST(PredictRequest, NamesItsSignature) {
+  EXPECT_EQ(PredictRequest::from_json(R"({"instances": [1]})").signature_name(), "serving_default");
+  EXPECT_EQ(
+      PredictRequest::from_json(R"({"instances": [1], "signature_name": ""})").signature_name(),
+      "serving_default");
+  EXPECT_EQ(
+      PredictRequest::from_json(R"({"instances": [1], "signature_name": "s"})").signature_name(),
+      "s");
+}
+
+TEST(PredictRequest, RefusesInTheWordsOfTensorFlowServing) {
+  EXPECT_EQ(refused(""), "JSON Parse error: The document is empty");
+  EXPECT_THAT(refused("{\"instances\": [1.]}"), StartsWith("JSON Parse error: "));
+  EXPECT_EQ(refused("[1]"), "JSON Value: [1] Is not object");
+  EXPECT_EQ(refused("{}"), "Missing 'inputs' or 'instances' key");
+  EXPECT_THAT(refused(R"({"instances": [1], "inputs": 1})"), HasSubstr("expecting only one of"));
+  EXPECT_THAT(refused(R"({"instances": 1})"), HasSubstr("Expecting 'instances' to be an list"));
+  EXPECT_THAT(refused(R"({"instances": []})"), HasSubstr("No values in 'instances' array"));
+  EXPECT_THAT(refused(R"({"instances": [1], "signature_name": 1})"),
+              HasSubstr("'signature_name' key must be a string value."));
+  EXPECT_THAT(refused(R"({"instances": [1]})", kTwo), HasSubstr("instances is a plain list"));
+  EXPECT_THAT(refused(R"({"inputs": [1]})", kTwo), HasSubstr("inputs is a plain value/list"));
+  EXPECT_THAT(refused(R"({"inputs": {"a": 1}})", kTwo),
+              "Missing named input: b in 'inputs' object.");
+  EXPECT_THAT(refused(R"({"instances": [1, {"x": 1}]})"),
+              "Expecting value/list but got object at item 1 of input list");
+  EXPECT_THAT(refused(R"({"instances": [{"a": 1, "b": "x"}, {"a": 1}]})", kTwo),
+              "Failed to process element: 1 of 'instances' list. JSON object: {\"a\":1} keys must "
+              "be equal to: a,b");
+  EXPECT_EQ(
+      refused(R"({"instances": [1, "z"]})"),
+      "Failed to process element: 1 of 'instances' list. Error: INVALID_ARGUMENT: JSON Value: "
+      "\"z\" Type: String is not of expected type: float");
+  EXPECT_THAT(refused(R"({"instances": [1.5]})", kInts), HasSubstr("not of expected type: int32"));
+  EXPECT_THAT(refused(R"({"instances": [4294967296]})", kInts), HasSubstr("expected type: int32"));
+  EXPECT_THAT(refused(R"({"instances": [null]})"), HasSubstr("Type: Null"));
+  EXPECT_THAT(refused(R"({"instances": [[1, 2], [3]]})"),
+              HasSubstr("Encountered list at unexpected size: 1 at level: 0 expected size: 2"));
+  EXPECT_THAT(refused(R"({"inputs": [[1], 2]})"), HasSubstr("found at incorrect level: 1"));
+  EXPECT_THAT(refused(R"({"inputs": [1, [2]]})"), HasSubstr("list at unexpected level: 1"));
+  EXPECT_THAT(refused(R"({"instances": [{"b64": 1}]})", kText),
+              HasSubstr("not formatted correctly for base64 data"));
+  EXPECT_THAT(refused(R"({"instances": [{"b64": "!"}]})", kText),
+              HasSubstr("Unable to base64 decode"));
+  EXPECT_THAT(refused(R"({"instances": [1]})", signature_of({{"x", DataType::kHalf}})),
+              HasSubstr("Conversion of JSON Value: 1 to type: half"));
+}
+
+TEST(PredictRequest, ShowsNoMoreThanTheStartOfAWrongValue) {
+  const std::string body = "{\"inputs\": [[" + std::string(100'000, '1') + "]";
+  EXPECT_LT(refused(body + ", [2, 3]]}").size(), 1000U);
+  EXPECT_LT(refused("[\"" + std::string(100'000, 'a') + "\"]").size(), 400U);
+  EXPECT_THAT(refused(std::string(1'000'000, '[')), HasSubstr("nested deeper than"));
+}
+
+TEST(PredictAnswer, HasTheLayoutOfTensorFlowServing) {
+  const Tensors one{{"y", TensorValue::vector<float>({2.5F, 3, 4.5F})}};
+  EXPECT_EQ(predict_answer(one, true), "{\n    \"predictions\": [2.5, 3.0, 4.5\n    ]\n}");
+  EXPECT_EQ(predict_answer(one, false), "{\n    \"outputs\": [2.5, 3.0, 4.5]\n}");
+  const Tensors two{{"a", TensorValue::of<std::int64_t>({2, 1}, std::vector<std::int64_t>{1, -2})},
+                    {"b_bytes", TensorValue::of_strings({2}, {"a", std::string("\xFF", 1)})}};
+  EXPECT_EQ(predict_answer(two, true),
+            "{\n    \"predictions\": [\n        {\n            \"a\": [1],\n            "
+            "\"b_bytes\": {\"b64\": \"YQ==\"}\n        },\n        {\n            \"a\": [-2],\n"
+            "            \"b_bytes\": {\"b64\": \"/w==\"}\n        }\n    ]\n}");
+  EXPECT_EQ(predict_answer(two, false),
+            "{\n    \"outputs\": {\n        \"a\": [[1], [-2]],\n        \"b_bytes\": [{\"b64\": "
+            "\"YQ==\"}, {\"b64\": \"/w==\"}]\n    }\n}");
+}
+
+TEST(PredictAnswer, WritesTheFewestDigitsThatReadBackEqual) {
+  const float values[] = {1.0F / 3,
+                          1e-7F,
+                          3,
+                          0.1F,
+                          16777216.0F,
+                          std::nanf(""),
+                          -std::numeric_limits<float>::infinity()};
+  EXPECT_EQ(tensor_json(TensorValue::of<float>({7}, values), false),
+            "[0.33333334, 1e-07, 3.0, 0.1, 16777216.0, NaN, -Infinity]");
+  EXPECT_EQ(tensor_json(TensorValue::scalar<double>(0.1), false), "0.1");
+}
+
+TEST(PredictAnswer, RefusesOutputsWithoutRows) {
+  EXPECT_THAT(message_of([] {
+                predict_answer({{"y", TensorValue::scalar<float>(1)}}, true);
+              }),
+              HasSubstr("Tensor name: y has no shape information"));
+  EXPECT_THAT(message_of([] {
+                predict_answer({{"y", TensorValue::vector<float>({1})},
+                                {"z", TensorValue::vector<float>({1, 2})}},
+                               true);
+              }),
+              HasSubstr("Tensor name: z has inconsistent batch size: 2 expecting: 1"));
+  EXPECT_THROW(predict_answer({}, true), InvalidArgument);
+  EXPECT_THROW(predict_answer({{"y", TensorValue::of_strings({1}, {"\xFF"})}}, true),
+               InvalidArgument);
+}
+
+}  // namespace
+}  // namespace muster::serving
