@@ -1,0 +1,247 @@
+#include "muster/server/batch_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <mutex>
+#include <numeric>
+#include <semaphore>
+#include <thread>
+
+#include "muster/base/error.h"
+#include "muster/testing/eventually.h"
+#include "muster/testing/message_of.h"
+
+namespace muster::server {
+namespace {
+
+using graph::TensorValue;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Tensors input_of(const std::vector<float>& values) {
+  return {{"x", TensorValue::vector<float>(values)}};
+}
+
+std::vector<float> output_of(const BatchAnswer& answer) {
+  return answer.outputs.at("y").values<float>();
+}
+
+// Doubles its rows, refuses negative ones; the first call waits until it is let go.
+class Doubler {
+ public:
+  Tensors operator()(const Tensors& inputs) {
+    const auto values = inputs.at("x").values<float>();
+    {
+      const std::lock_guard lock(mutex_);
+      sizes_.push_back(values.size());
+    }
+    if (calls_++ == 0 && holds_first_) {
+      entered_.release();
+      go_.acquire();
+    }
+    std::vector<float> out;
+    for (const float value : values) {
+      if (value < 0) throw InvalidArgument("negative: {}", value);
+      out.push_back(2 * value);
+    }
+    return {{"y", TensorValue::vector<float>(out)}};
+  }
+
+  void hold_first() { holds_first_ = true; }
+  void wait_for_first() { entered_.acquire(); }
+  void let_go() { go_.release(); }
+  std::vector<std::size_t> sizes() {
+    const std::lock_guard lock(mutex_);
+    return sizes_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::size_t> sizes_;
+  std::atomic<int> calls_{0};
+  bool holds_first_ = false;
+  std::binary_semaphore entered_{0};
+  std::binary_semaphore go_{0};
+};
+
+class BatchQueueTest : public ::testing::Test {
+ protected:
+  BatchQueue& open(BatchOptions options = {}, bool joinable = true) {
+    queue_.emplace(std::make_shared<ExecutionSlots>(1), std::move(options), joinable,
+                   [this](const Tensors& inputs) { return model_(inputs); });
+    return *queue_;
+  }
+
+  // Keeps the only slot busy until let_go().
+  std::jthread hold_slot() {
+    model_.hold_first();
+    std::jthread first([this] { queue_->run(input_of({100})); });
+    model_.wait_for_first();
+    return first;
+  }
+
+  void wait_until_waiting(std::size_t count) {
+    EXPECT_TRUE(testing::eventually([&] { return queue_->waiting() == count; }));
+  }
+
+  Doubler model_;
+  std::optional<BatchQueue> queue_;
+};
+
+TEST_F(BatchQueueTest, ComputesARequestAlone) {
+  const BatchAnswer answer = open().run(input_of({1, 2, 3}));
+  EXPECT_THAT(output_of(answer), ElementsAre(2, 4, 6));
+  EXPECT_EQ(answer.batch_rows, 3);
+}
+
+TEST_F(BatchQueueTest, JoinsRequestsThatWaitWhileTheSlotIsBusy) {
+  open();
+  std::jthread first = hold_slot();
+  std::vector<BatchAnswer> answers(3);
+  {
+    std::vector<std::jthread> others;
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      others.emplace_back([&, i] {
+        answers[i] = queue_->run(input_of({static_cast<float>(i), static_cast<float>(10 * i)}));
+      });
+      wait_until_waiting(i + 1);
+    }
+    model_.let_go();
+  }
+  EXPECT_THAT(model_.sizes(), ElementsAre(1, 6));
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_THAT(output_of(answers[i]), ElementsAre(2.0F * i, 20.0F * i));
+    EXPECT_EQ(answers[i].batch_rows, 6);
+  }
+}
+
+TEST_F(BatchQueueTest, KeepsBatchesWithinTheirSize) {
+  open({.max_batch_size = 2});
+  std::jthread first = hold_slot();
+  {
+    std::vector<std::jthread> others;
+    for (std::size_t i = 0; i < 5; ++i) {
+      others.emplace_back([&] { queue_->run(input_of({1})); });
+      wait_until_waiting(i + 1);
+    }
+    model_.let_go();
+  }
+  EXPECT_THAT(model_.sizes(), ElementsAre(1, 2, 2, 1));
+}
+
+TEST_F(BatchQueueTest, DoesNotJoinWhatIsNotRowWise) {
+  open({}, /*joinable=*/false);
+  std::jthread first = hold_slot();
+  {
+    std::vector<std::jthread> others;
+    for (std::size_t i = 0; i < 2; ++i) {
+      others.emplace_back([&] { queue_->run(input_of({1, 2})); });
+      wait_until_waiting(i + 1);
+    }
+    model_.let_go();
+  }
+  EXPECT_THAT(model_.sizes(), ElementsAre(1, 2, 2));
+}
+
+TEST_F(BatchQueueTest, AWrongRequestFailsAlone) {
+  open();
+  std::jthread first = hold_slot();
+  BatchAnswer good;
+  std::string refusal;
+  {
+    std::jthread one([&] { good = queue_->run(input_of({3})); });
+    wait_until_waiting(1);
+    std::jthread two([&] { refusal = testing::message_of([&] { queue_->run(input_of({-1})); }); });
+    wait_until_waiting(2);
+    model_.let_go();
+  }
+  EXPECT_THAT(output_of(good), ElementsAre(6));
+  EXPECT_THAT(refusal, HasSubstr("negative"));
+}
+
+TEST_F(BatchQueueTest, RefusesWhatCannotWait) {
+  open({.max_waiting = 1});
+  std::jthread first = hold_slot();
+  std::jthread second([&] { queue_->run(input_of({1})); });
+  wait_until_waiting(1);
+  EXPECT_THROW(queue_->run(input_of({1})), ResourceExhausted);
+  model_.let_go();
+}
+
+TEST_F(BatchQueueTest, ARequestWhoseTimeIsOverIsNotComputed) {
+  open();
+  std::jthread first = hold_slot();
+  EXPECT_THROW(queue_->run(input_of({1}), Deadline::after(std::chrono::milliseconds(1))),
+               DeadlineExceeded);
+  EXPECT_EQ(queue_->waiting(), 0U);
+  model_.let_go();
+  first.join();
+  EXPECT_THAT(model_.sizes(), ElementsAre(1));
+  EXPECT_THROW(queue_->run(input_of({1}), Deadline::after(std::chrono::seconds(-1))),
+               DeadlineExceeded);
+  EXPECT_THAT(model_.sizes(), ElementsAre(1));
+}
+
+TEST_F(BatchQueueTest, WaitsForOthersAsLongAsItsDelay) {
+  open({.max_batch_size = 2, .delay = std::chrono::minutes(10)});
+  BatchAnswer one;
+  std::jthread first([&] { one = queue_->run(input_of({1})); });
+  wait_until_waiting(1);
+  const BatchAnswer two = queue_->run(input_of({2}));  // The batch is full.
+  first.join();
+  EXPECT_THAT(model_.sizes(), ElementsAre(2));
+  EXPECT_THAT(output_of(one), ElementsAre(2));
+  EXPECT_THAT(output_of(two), ElementsAre(4));
+}
+
+TEST_F(BatchQueueTest, FillsBatchesUpToAnAllowedSize) {
+  const BatchAnswer answer = open({.allowed_batch_sizes = {4, 8}}).run(input_of({1, 2, 3}));
+  EXPECT_THAT(model_.sizes(), ElementsAre(4));
+  EXPECT_THAT(output_of(answer), ElementsAre(2, 4, 6));
+}
+
+TEST_F(BatchQueueTest, RefusesLargeRequestsWhereThatIsAsked) {
+  EXPECT_EQ(testing::message_of([&] {
+              open({.max_batch_size = 2, .refuse_large = true}).run(input_of({1, 2, 3}));
+            }),
+            "Task size 3 is larger than maximum input batch size 2");
+}
+
+TEST(ExecutionSlots, ManyThreadsGetTheirOwnAnswers) {
+  const auto slots = std::make_shared<ExecutionSlots>(2);
+  const auto model = [](const Tensors& inputs) {
+    auto values = inputs.at("x").values<float>();
+    for (float& value : values) value *= 2;
+    return Tensors{{"y", TensorValue::vector<float>(values)}};
+  };
+  BatchQueue a(slots, {.max_batch_size = 3}, true, model);
+  BatchQueue b(slots, {.delay = std::chrono::microseconds(50)}, true, model);
+  std::atomic<int> wrong{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 8; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < 200; ++i) {
+          const auto value = static_cast<float>(1000 * t + i);
+          const BatchAnswer answer = (i % 2 == 0 ? a : b).run(input_of({value}));
+          if (output_of(answer) != std::vector<float>{2 * value}) ++wrong;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(IsRowWise, AsksForAnOpenNumberOfRowsEverywhere) {
+  const graph::TensorInfo rows{.name = "a:0", .shape = {-1, 2}};
+  const graph::TensorInfo fixed{.name = "a:0", .shape = {3}};
+  EXPECT_TRUE(is_row_wise({.inputs = {{"a", rows}}, .outputs = {{"b", rows}}}));
+  EXPECT_FALSE(is_row_wise({.inputs = {{"a", rows}}, .outputs = {{"b", fixed}}}));
+  EXPECT_FALSE(is_row_wise({.outputs = {{"b", rows}}}));
+}
+
+}  // namespace
+}  // namespace muster::server

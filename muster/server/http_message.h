@@ -1,0 +1,61 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "muster/base/error.h"
+
+namespace muster::server {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+/// An HTTP request as the edges of REST see it: whole, and with nothing of a socket in it.
+struct HttpRequest {
+  std::string method{};
+  /// Path and query as they came.
+  std::string target{};
+  Headers headers{};
+  std::string body{};
+  bool is_from_this_host = false;
+  /// When its last byte came.
+  std::chrono::steady_clock::time_point received = std::chrono::steady_clock::now();
+
+  /// The first of that name, in any case; empty when there is none.
+  std::string_view header(std::string_view name) const;
+};
+
+struct HttpAnswer {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body{};
+  Headers headers{};
+};
+
+/// The HTTP status of an error, as TensorFlow Serving maps it.
+int http_status_of(ErrorCode code);
+
+/// Whether two header names, or words in headers, are the same in any case.
+bool equal_ignoring_case(std::string_view a, std::string_view b);
+/// Whether a list such as "gzip, deflate;q=0.5" has a word that is not ruled out by ;q=0.
+bool accepts(std::string_view list, std::string_view word);
+
+/// Text with %41 read as A. Throws InvalidArgument for a % without two digits.
+std::string percent_decoded(std::string_view text);
+
+/// Limits of what a compressed body may become.
+struct InflateLimits {
+  std::size_t most_bytes = std::size_t{64} << 20;
+  /// Bytes out for each byte in.
+  std::size_t most_ratio = 200;
+};
+
+/// A gzip or zlib stream, uncompressed. Throws InvalidArgument for damage, ResourceExhausted beyond
+/// a limit, with nothing more than the limit taken.
+std::string inflated(std::string_view bytes, const InflateLimits& limits);
+/// As gzip.
+std::string gzipped(std::string_view bytes);
+
+}  // namespace muster::server

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "muster/base/file_system.h"
+
+namespace muster::server {
+
+/// Which of the versions in a model's folder are served.
+struct VersionPolicy {
+  enum class Kind { kLatest, kAll, kSpecific };
+  Kind kind = Kind::kLatest;
+  /// Of kLatest.
+  std::int64_t count = 1;
+  /// Of kSpecific.
+  std::vector<std::int64_t> versions{};
+  bool operator==(const VersionPolicy&) const = default;
+};
+
+struct ModelConfig {
+  std::string name{};
+  /// Holds the versions, each a SavedModel under its number; or is itself a SavedModel, the only
+  /// version.
+  Path base_path{};
+  VersionPolicy policy{};
+  /// Names for versions.
+  std::map<std::string, std::int64_t, std::less<>> labels{};
+  bool operator==(const ModelConfig&) const = default;
+};
+
+/// Throws InvalidArgument unless every name is given once, is text without '/', ':' and control
+/// characters, and every path is there.
+void check_models(const std::vector<ModelConfig>& models);
+
+/// A folder of versions, or a SavedModel, that a user means by the folder of a training: its newest
+/// exporter's. Other folders stay as they are.
+Path serving_folder(const Path& dir);
+
+}  // namespace muster::server

@@ -1,0 +1,162 @@
+#include "muster/server/service.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <set>
+#include <utility>
+
+#include "muster/base/error.h"
+
+namespace muster::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Counted {
+ public:
+  explicit Counted(std::atomic<std::int64_t>& count) : count_(count) { ++count_; }
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<std::int64_t>& count_;
+};
+
+// What this process holds of memory, by the system's account; 0 where it gives none.
+double resident_bytes() {
+  std::FILE* const file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr) return 0;
+  long total = 0;
+  long resident = 0;
+  const int read = std::fscanf(file, "%ld %ld", &total, &resident);
+  std::fclose(file);
+  return read == 2 ? static_cast<double>(resident) * static_cast<double>(::sysconf(_SC_PAGESIZE))
+                   : 0;
+}
+
+}  // namespace
+
+Service::Service(ModelStore& store, Access access) : store_(store), access_(std::move(access)) {
+  for (ModelConfig& config : store_.models()) known_.emplace(config.name, config);
+}
+
+void Service::run(Call& call, const std::function<void(Call& call)>& prepare, const Steps& steps) {
+  const Counted counted(in_flight_);
+  const auto begin = Clock::now();
+  CallRecord record{.model = call.model, .method = call.method, .entrypoint = call.entrypoint};
+  try {
+    const ModelVersionPtr version = store_.find(call.model, call.version);
+    record.version = version->number();
+    if (prepare) prepare(call);
+    const graph::SignatureDef* const signature = version->find_signature(call.signature);
+    if (signature == nullptr) {
+      if (steps.no_signature) steps.no_signature(*version);
+      throw NotFound("Serving signature key \"{}\" not found.", call.signature);
+    }
+    record.signature = call.signature;
+    const Tensors inputs = steps.inputs(*version, *signature);
+    record.rows = rows_of(inputs);
+    BatchAnswer answer = version->run(call.signature, inputs, call.deadline);
+    record.batch_rows = answer.batch_rows;
+    record.queued = answer.queued;
+    record.computed = answer.computed;
+    steps.answer(*version, std::move(answer));
+  } catch (...) {
+    record.code = muster::describe(std::current_exception()).code;
+    record.latency = Clock::now() - begin;
+    statistics_.record(record);
+    throw;
+  }
+  record.latency = Clock::now() - begin;
+  statistics_.record(record);
+}
+
+void Service::configure(std::vector<ModelConfig> models) {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, ModelConfig, std::less<>> known;
+  for (const ModelConfig& model : models) known.emplace(model.name, model);
+  store_.configure(std::move(models));
+  known_ = std::move(known);
+}
+
+std::vector<std::string> Service::known_models() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& row : known_) names.push_back(row.first);
+  return names;
+}
+
+void Service::unload(const std::string& model) {
+  const std::lock_guard lock(mutex_);
+  if (!known_.contains(model))
+    throw NotFound("Request for unknown model: '{}' is not found", model);
+  std::vector<ModelConfig> left = store_.models();
+  std::erase_if(left, [&](const ModelConfig& config) { return config.name == model; });
+  store_.configure(std::move(left));
+}
+
+void Service::load(const std::string& model, const Deadline& deadline) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto config = known_.find(model);
+    if (config == known_.end()) {
+      throw NotFound("Request for unknown model: '{}' is not found", model);
+    }
+    std::vector<ModelConfig> all = store_.models();
+    const bool is_there =
+        std::ranges::any_of(all, [&](const ModelConfig& one) { return one.name == model; });
+    if (!is_there) all.push_back(config->second);
+    store_.configure(std::move(all));
+  }
+  if (!store_.wait_until_settled(deadline)) {
+    throw DeadlineExceeded("model {} is still being loaded", model);
+  }
+  std::string reason = "it has no version";
+  for (const VersionStatus& status : store_.status(model)) {
+    if (status.state == VersionState::kAvailable) return;
+    if (!status.message.empty()) reason = status.message;
+  }
+  throw Unavailable("failed to load '{}': {}", model, reason);
+}
+
+void Service::forget_unloaded() {
+  std::set<std::pair<std::string, std::int64_t>> served;
+  for (const ModelVersionPtr& version : store_.available()) {
+    served.emplace(version->model(), version->number());
+  }
+  statistics_.retain([&](const std::string& model, std::int64_t version) {
+    return served.contains({model, version});
+  });
+}
+
+std::string Service::tensorflow_metrics_page() { return statistics_.tensorflow_page(); }
+
+std::string Service::metrics_page() {
+  forget_unloaded();
+  Gauge info{"muster_build_info", "What answers.", {{"version=\"0.1.0\"", 1}}};
+  Gauge start{"muster_start_time_seconds",
+              "When the server started, in seconds since 1970.",
+              {{"", std::chrono::duration<double>(started_.time_since_epoch()).count()}}};
+  Gauge memory{
+      "muster_resident_memory_bytes", "Memory that the process holds.", {{"", resident_bytes()}}};
+  Gauge flight{"muster_requests_in_flight",
+               "Requests that are being answered.",
+               {{"", static_cast<double>(in_flight())}}};
+  Gauge ready_now{"muster_ready", "Whether every model answers.", {{"", ready() ? 1.0 : 0.0}}};
+  Gauge versions{"muster_model_version_available", "Versions that answer.", {}};
+  Gauge waiting{"muster_requests_waiting", "Requests in the queues of a version.", {}};
+  for (const ModelVersionPtr& version : store_.available()) {
+    const std::string labels =
+        fmt::format("model=\"{}\",version=\"{}\"", label_text(version->model()), version->number());
+    versions.values.emplace_back(labels, 1);
+    waiting.values.emplace_back(labels, static_cast<double>(version->waiting()));
+  }
+  return statistics_.page({info, start, memory, flight, ready_now, versions, waiting});
+}
+
+}  // namespace muster::server

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/server/access.h"
+#include "muster/server/model_store.h"
+#include "muster/server/statistics.h"
+
+namespace muster::server {
+
+/// What is asked, in no protocol's words.
+struct Call {
+  std::string model{};
+  VersionChoice version{};
+  std::string signature{graph::kDefaultSignature};
+  /// As CallRecord has it.
+  std::string_view method = "Predict";
+  std::string_view entrypoint = "REST";
+  Deadline deadline = Deadline::never();
+};
+
+/// What every edge stands on: the models, who may ask, and what is counted. All functions may be
+/// called from any thread.
+class Service {
+ public:
+  Service(ModelStore& store, Access access);
+
+  ModelStore& store() { return store_; }
+  Statistics& statistics() { return statistics_; }
+  const Access& access() const { return access_; }
+
+  /// Runs one request: finds the version and the signature, has the inputs made, computes, has the
+  /// answer made. Everything is counted, failures too. Throws what these throw, and NotFound,
+  /// InvalidArgument (label), or whatever `no_signature` throws.
+  struct Steps {
+    std::function<void(const ModelVersion& version)> no_signature{};
+    std::function<Tensors(const ModelVersion& version, const graph::SignatureDef& signature)>
+        inputs{};
+    std::function<void(const ModelVersion& version, BatchAnswer answer)> answer{};
+  };
+  /// `call.signature` may be changed by `inputs` of an edge that reads the name from the body:
+  /// `prepare` does that, first of all.
+  void run(Call& call, const std::function<void(Call& call)>& prepare, const Steps& steps);
+
+  /// Requests that are being answered.
+  std::int64_t in_flight() const { return in_flight_.load(); }
+
+  /// Whether every model answers and the server is not about to end.
+  bool ready() const { return !draining_.load() && store_.ready(); }
+  /// From now on not ready; requests are still answered.
+  void begin_drain() { draining_ = true; }
+  bool draining() const { return draining_.load(); }
+
+  /// Unloads a model, or loads it (again): the repository calls of the Open Inference Protocol.
+  /// Throws NotFound for a model that was never configured. load() waits until it is loaded, and
+  /// throws what went wrong.
+  void unload(const std::string& model);
+  void load(const std::string& model, const Deadline& deadline);
+  /// Models that were configured, loaded or not.
+  std::vector<std::string> known_models() const;
+  /// A whole new list, as a configuration file or HandleReloadConfigRequest has it.
+  void configure(std::vector<ModelConfig> models);
+
+  /// Our page for Prometheus.
+  std::string metrics_page();
+  std::string tensorflow_metrics_page();
+
+ private:
+  void forget_unloaded();
+
+  ModelStore& store_;
+  Access access_;
+  Statistics statistics_;
+  std::atomic<std::int64_t> in_flight_{0};
+  std::atomic<bool> draining_{false};
+  mutable std::mutex mutex_;
+  std::map<std::string, ModelConfig, std::less<>> known_;
+  std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
+};
+
+}  // namespace muster::server
