@@ -23,6 +23,10 @@ endif()
 # Debian's libtorch 1.13, or any newer one that CMAKE_PREFIX_PATH names.
 if(MUSTER_WITH_TORCH)
   find_package(FarmHash REQUIRED)
+  # For models that clean text or decode pictures.
+  find_package(RE2 REQUIRED)
+  find_package(JPEG REQUIRED)
+  find_package(PNG REQUIRED)
   # Without it, boosted trees say what to install.
   find_package(XGBoost)
   find_package(Torch REQUIRED)

@@ -7,7 +7,8 @@ configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/muster-config.cmake.in"
   "${PROJECT_BINARY_DIR}/muster-config.cmake" INSTALL_DESTINATION "${folder}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/muster-config-version.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/muster-config.cmake" "${PROJECT_BINARY_DIR}/muster-config-version.cmake"
-              "${CMAKE_CURRENT_LIST_DIR}/FindFarmHash.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindXGBoost.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/FindFarmHash.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindRE2.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/FindXGBoost.cmake"
         DESTINATION "${folder}")
 install(EXPORT muster_targets NAMESPACE muster:: DESTINATION "${folder}")
 
@@ -45,5 +46,6 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME libmuster-dev)
 set(CPACK_COMPONENT_DEV_DESCRIPTION "Estimators for libtorch: headers, libraries and CMake's files")
 # What the static libraries are linked with, as scripts/setup names it.
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libtorch-dev, libopenblas0-pthread, libfmt-dev, nlohmann-json3-dev, libcli11-dev, \
-libprotobuf-dev, protobuf-compiler, zlib1g-dev, liblzma-dev, libleveldb-dev, libsnappy-dev, libfarmhash-dev, libxgboost-dev")
+libprotobuf-dev, protobuf-compiler, zlib1g-dev, liblzma-dev, libleveldb-dev, libsnappy-dev, libfarmhash-dev, libre2-dev, \
+libjpeg62-turbo-dev, libpng-dev, libxgboost-dev")
 include(CPack)

@@ -167,7 +167,10 @@ Attrs usual_attrs(std::size_t inputs) {
           {"else_branch", FunctionRef{"again"}},
           {"cond", FunctionRef{"same"}},
           {"body", FunctionRef{"again"}},
-          {"branches", AttrValue{branches}}};
+          {"branches", AttrValue{branches}},
+          {"pattern", "[a-c]*"},
+          {"rewrite", "<\\0>"},
+          {"frame_name", "frame"}};
 }
 
 constexpr const char* kAttrNames[] = {"T",
@@ -219,7 +222,12 @@ constexpr const char* kAttrNames[] = {"T",
                                       "half_pixel_centers",
                                       "alpha",
                                       "epsilon",
-                                      "little_endian"};
+                                      "little_endian",
+                                      "channels",
+                                      "ratio",
+                                      "pattern",
+                                      "context_sparse_types",
+                                      "feature_list_sparse_types"};
 
 FunctionDef function(std::string name, const std::string& result) {
   FunctionDef made;
@@ -343,6 +351,24 @@ MetaGraph meta_of(std::vector<NodeDef> nodes, std::vector<FunctionDef> functions
   return meta;
 }
 
+// The loop of TensorFlow 1 that halves x while its sum is above a number.
+MetaGraph framed_loop() {
+  const Attrs frame{{"frame_name", "frame"}};
+  return meta_of({{.name = "enter", .op = "Enter", .inputs = {"x"}, .attrs = frame},
+                  {.name = "bound", .op = "Enter", .inputs = {"low"}, .attrs = frame},
+                  constant_node("low", TensorValue::scalar(0.1F)),
+                  constant_node("axes", TensorValue::vector<std::int32_t>({0, 1})),
+                  constant_node("part", TensorValue::scalar(0.5F)),
+                  {.name = "merge", .op = "Merge", .inputs = {"enter", "next"}},
+                  {.name = "sum", .op = "Sum", .inputs = {"merge", "axes"}},
+                  {.name = "more", .op = "Less", .inputs = {"bound", "sum"}},
+                  {.name = "cond", .op = "LoopCond", .inputs = {"more"}},
+                  {.name = "switch", .op = "Switch", .inputs = {"merge", "cond"}},
+                  {.name = "half", .op = "Mul", .inputs = {"switch:1", "part"}},
+                  {.name = "next", .op = "NextIteration", .inputs = {"half"}},
+                  {.name = "y", .op = "Exit", .inputs = {"switch"}}});
+}
+
 // A layer, a loop, a conditional, a table and a cross.
 std::vector<MetaGraph> small_models() {
   const auto ints = [](const char* name, std::vector<std::int32_t> values) {
@@ -414,6 +440,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 // Every operation with a few inputs that the bytes behind it choose, and whole models.
 std::vector<std::string> muster::fuzz::seeds() {
   std::vector<std::string> seeds;
+  seeds.push_back("M" + encode_saved_model({.meta_graphs = {framed_loop()}}));
   for (const MetaGraph& meta : small_models()) {
     seeds.push_back("M" + encode_saved_model({.meta_graphs = {meta}}));
   }

@@ -36,6 +36,10 @@ void Budget::begin_operation() {
         "limit",
         limits_.operations);
   }
+  check_time();
+}
+
+void Budget::check_time() const {
   if (Clock::now() >= deadline_) {
     throw ResourceExhausted(
         "more than {} ms have passed; --max-seconds (RunLimits::time) raises the limit",

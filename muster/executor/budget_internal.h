@@ -18,6 +18,8 @@ class Budget {
 
   /// Counts an operation that is about to run.
   void begin_operation();
+  /// For operations that take long.
+  void check_time() const;
   /// Throws when these bytes cannot be held beside what is held now.
   void check_room(std::int64_t bytes) const;
 

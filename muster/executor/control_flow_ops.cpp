@@ -100,6 +100,15 @@ Slots merge(const Inputs& inputs) {
   throw InvalidArgument("there are no inputs");
 }
 
+// What is inside of a loop is reached through the While that stands for it.
+Kernel outside_of_loop(const KernelContext&) {
+  throw Unimplemented(
+      "the value of one step of a loop is asked for outside of it, or the loop is inside of a "
+      "function");
+}
+
+Slots pass_on(const Inputs& inputs) { return {inputs.slot(0)}; }
+
 KernelFactory plainly(Slots (*kernel)(const Inputs&)) {
   return [kernel](const KernelContext&) -> Kernel { return kernel; };
 }
@@ -114,6 +123,11 @@ void add_control_flow_ops(OpTable& table) {
   for (const auto* name : {"Switch", "RefSwitch"}) {
     table.add(name, Op{plainly(switch_by), {"output_false", "output_true"}});
   }
+  // Loops of TensorFlow 1: while_loops_internal.h.
+  for (const auto* name : {"Enter", "RefEnter", "NextIteration", "RefNextIteration"}) {
+    table.add(name, outside_of_loop);
+  }
+  for (const auto* name : {"Exit", "RefExit", "LoopCond"}) table.add_plain(name, pass_on);
   for (const auto* name : {"Merge", "RefMerge"}) {
     table.add(name, Op{plainly(merge), {"output", "value_index"}});
   }

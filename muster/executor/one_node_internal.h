@@ -29,7 +29,7 @@ inline std::vector<Value> run_one_node(const std::string& op, const std::vector<
   }
   meta.graph.nodes.push_back(node);
   for (int i = 0; i < outputs; ++i) {
-    signature.outputs[fmt::format("out{}", i)] = {
+    signature.outputs[fmt::format("out{:02}", i)] = {
         .name = fmt::format("y:{}", i), .dtype = {}, .shape = graph::Shape::any()};
   }
   meta.signatures["f"] = signature;

@@ -180,6 +180,9 @@ const OpTable& OpTable::standard() {
     add_block_ops(all);
     add_encoding_ops(all);
     add_random_ops(all);
+    add_regex_ops(all);
+    add_image_ops(all);
+    add_sequence_ops(all);
     return all;
   }();
   return table;

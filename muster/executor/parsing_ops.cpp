@@ -5,14 +5,24 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/executor/example_columns_internal.h"
 #include "muster/executor/op_table_internal.h"
 #include "muster/records/csv.h"
 #include "muster/records/parse_spec.h"
 
 namespace muster::executor {
-namespace {
 
 using graph::DataType;
+
+namespace {
+
+template <typename T>
+std::vector<T> copy_of(const at::Tensor& tensor) {
+  const T* data = tensor.data_ptr<T>();
+  return {data, data + tensor.numel()};
+}
+
+}  // namespace
 
 FeatureKind feature_kind(DataType type) {
   if (type == DataType::kString) return FeatureKind::kBytes;
@@ -23,41 +33,6 @@ FeatureKind feature_kind(DataType type) {
 
 std::vector<DataType> types_of(const graph::NodeDef& node, const char* name) {
   return graph::attr_or<graph::AttrList>(node, name, {}).types;
-}
-
-// What both versions of ParseExample are told by attributes.
-struct ExampleShape {
-  explicit ExampleShape(const graph::NodeDef& node)
-      : sparse_types(types_of(node, "sparse_types")), dense_types(types_of(node, "Tdense")) {
-    if (!types_of(node, "ragged_value_types").empty()) throw Unimplemented("ragged features");
-    const auto shapes = graph::attr_or<graph::AttrList>(node, "dense_shapes", {}).shapes;
-    if (shapes.size() != dense_types.size()) {
-      throw InvalidArgument("{} dense_shapes for {} dense features", shapes.size(),
-                            dense_types.size());
-    }
-    for (const auto& shape : shapes) {
-      if (!shape.is_known()) throw Unimplemented("dense features of any length");
-      dense_shapes.push_back(shape.dims);
-    }
-    for (const auto type : sparse_types) feature_kind(type);
-    for (const auto type : dense_types) feature_kind(type);
-  }
-
-  std::vector<DataType> sparse_types;
-  std::vector<DataType> dense_types;
-  std::vector<std::vector<std::int64_t>> dense_shapes;
-};
-
-struct ExampleKeys {
-  std::vector<std::string> sparse;
-  std::vector<std::string> dense;
-  std::size_t first_default = 0;
-};
-
-template <typename T>
-std::vector<T> copy_of(const at::Tensor& tensor) {
-  const T* data = tensor.data_ptr<T>();
-  return {data, data + tensor.numel()};
 }
 
 FixedLen dense_spec(const Inputs& inputs, std::size_t index, DataType type,
@@ -96,12 +71,6 @@ Value values_of(const ParsedColumn& column, std::vector<std::int64_t> shape) {
       column.values);
 }
 
-struct SparseColumn {
-  at::Tensor indices;
-  Value values;
-  at::Tensor shape;
-};
-
 SparseColumn sparse_column(const ParsedColumn& column) {
   const auto& splits = column.row_splits;
   const auto rows = static_cast<std::int64_t>(splits.size()) - 1;
@@ -121,6 +90,37 @@ SparseColumn sparse_column(const ParsedColumn& column) {
   return {indices, values_of(column, {count}),
           at::tensor(std::vector<std::int64_t>{rows, longest}, at::kLong)};
 }
+
+namespace {
+
+// What both versions of ParseExample are told by attributes.
+struct ExampleShape {
+  explicit ExampleShape(const graph::NodeDef& node)
+      : sparse_types(types_of(node, "sparse_types")), dense_types(types_of(node, "Tdense")) {
+    if (!types_of(node, "ragged_value_types").empty()) throw Unimplemented("ragged features");
+    const auto shapes = graph::attr_or<graph::AttrList>(node, "dense_shapes", {}).shapes;
+    if (shapes.size() != dense_types.size()) {
+      throw InvalidArgument("{} dense_shapes for {} dense features", shapes.size(),
+                            dense_types.size());
+    }
+    for (const auto& shape : shapes) {
+      if (!shape.is_known()) throw Unimplemented("dense features of any length");
+      dense_shapes.push_back(shape.dims);
+    }
+    for (const auto type : sparse_types) feature_kind(type);
+    for (const auto type : dense_types) feature_kind(type);
+  }
+
+  std::vector<DataType> sparse_types;
+  std::vector<DataType> dense_types;
+  std::vector<std::vector<std::int64_t>> dense_shapes;
+};
+
+struct ExampleKeys {
+  std::vector<std::string> sparse;
+  std::vector<std::string> dense;
+  std::size_t first_default = 0;
+};
 
 Slots parse_examples(const Inputs& inputs, const ExampleShape& shape, const ExampleKeys& keys) {
   if (keys.sparse.size() != shape.sparse_types.size() ||

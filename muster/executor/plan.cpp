@@ -287,7 +287,8 @@ void Plan::set_releases() {
 // A list of nodes with arguments and results: the graph, or a function.
 struct Planner::Body {
   const std::vector<graph::NodeDef>& nodes;
-  std::vector<std::string> feeds;
+  // Tensors, with the number of the argument that each stands for.
+  std::vector<std::pair<std::string, std::size_t>> feeds;
   std::vector<std::string> fetches;
   std::vector<std::string> targets;
   std::string name;
@@ -296,6 +297,14 @@ struct Planner::Body {
 Planner::Planner(Environment environment) : environment_(std::move(environment)) {
   for (const auto& function : environment_.graph.functions) {
     library_.emplace(function.signature.name, &function);
+  }
+  const auto& nodes = environment_.graph.nodes;
+  if (std::ranges::any_of(nodes, [](const auto& node) { return node.op == "LoopCond"; })) {
+    try {
+      looped_ = with_while_nodes(nodes);
+    } catch (const Error&) {
+      loop_failure_ = std::current_exception();
+    }
   }
 }
 
@@ -317,6 +326,11 @@ Kernel Planner::make_kernel(const graph::NodeDef& node, const Op& op) {
 std::shared_ptr<const Plan> Planner::function(const std::string& name) {
   auto& made = functions_[name];
   if (made) return made;
+  if (looped_) {
+    if (const auto part = looped_->parts.find(name); part != looped_->parts.end()) {
+      return functions_[name] = std::make_shared<const Plan>(loop_part(name, part->second));
+    }
+  }
   const auto found = library_.find(name);
   if (found == library_.end()) throw NotFound("there is no function {} in the graph", name);
   if (!open_.insert(name).second) throw InvalidArgument("the function {} calls itself", name);
@@ -326,7 +340,9 @@ std::shared_ptr<const Plan> Planner::function(const std::string& name) {
   }
   const graph::FunctionDef& definition = *found->second;
   Body body{.nodes = definition.nodes, .feeds = {}, .fetches = {}, .targets = {}, .name = name};
-  for (const auto& argument : definition.signature.inputs) body.feeds.push_back(argument.name);
+  for (const auto& argument : definition.signature.inputs) {
+    body.feeds.emplace_back(argument.name, body.feeds.size());
+  }
   for (const auto& result : definition.signature.outputs) {
     const auto value = definition.ret.find(result.name);
     if (value == definition.ret.end()) {
@@ -343,11 +359,26 @@ std::shared_ptr<const Plan> Planner::function(const std::string& name) {
   return functions_[name] = std::make_shared<const Plan>(std::move(plan));
 }
 
+Plan Planner::loop_part(const std::string& name, const LoopPart& part) {
+  if (!open_.insert(name).second) throw InvalidArgument("{} is inside of itself", name);
+  if (open_.size() > kMaxCallDepth) {
+    throw ResourceExhausted("loops are inside of each other more than {} deep at {}", kMaxCallDepth,
+                            name);
+  }
+  Plan plan = compile({looped_->nodes, part.arguments, part.results, {}, name});
+  plan.fold(/*variables_stay=*/false, environment_.budget);
+  open_.erase(name);
+  return plan;
+}
+
 Plan Planner::plan(const std::vector<std::string>& feeds, const std::vector<std::string>& fetches,
                    const std::vector<std::string>& targets) {
   // An earlier plan that failed may have left some open.
   open_.clear();
-  return compile({environment_.graph.nodes, feeds, fetches, targets, "the graph"});
+  std::vector<std::pair<std::string, std::size_t>> numbered;
+  for (const auto& feed : feeds) numbered.emplace_back(feed, numbered.size());
+  const auto& nodes = looped_ ? looped_->nodes : environment_.graph.nodes;
+  return compile({nodes, numbered, fetches, targets, "the graph"});
 }
 
 Plan Planner::compile(const Body& body) {
@@ -359,9 +390,9 @@ Plan Planner::compile(const Body& body) {
   }
   // Arguments by what inputs call them: "x" is the same as "x:0".
   std::map<std::pair<std::string_view, int>, std::size_t> arguments;
-  for (std::size_t i = 0; i < body.feeds.size(); ++i) {
-    const auto ref = graph::parse_input(body.feeds[i]);
-    arguments.emplace(std::pair(ref.node, ref.index), i);
+  for (const auto& [feed, number] : body.feeds) {
+    const auto ref = graph::parse_input(feed);
+    arguments.emplace(std::pair(ref.node, ref.index), number);
   }
   const auto argument_of = [&](const graph::InputRef& ref) -> const std::size_t* {
     if (ref.control || !ref.output.empty()) return nullptr;
@@ -388,6 +419,9 @@ Plan Planner::compile(const Body& body) {
       if (states[node] == State::kOpen) {
         throw InvalidArgument("{} depends on itself: a cycle in {}", where(body.nodes[node]),
                               body.name);
+      }
+      if (loop_failure_ && body.nodes[node].op.ends_with("Exit")) {
+        std::rethrow_exception(loop_failure_);
       }
       states[node] = State::kOpen;
       stack.emplace_back(node, 0);

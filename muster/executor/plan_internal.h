@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/while_loops_internal.h"
 #include "muster/graph/graph_def.h"
 
 namespace muster::executor {
@@ -90,9 +92,15 @@ class Planner {
 
   Plan compile(const Body& body);
   std::shared_ptr<const Plan> function(const std::string& name);
+  // The condition or body of a loop of TensorFlow 1.
+  Plan loop_part(const std::string& name, const LoopPart& part);
   Kernel make_kernel(const graph::NodeDef& node, const Op& op);
 
   Environment environment_;
+  // The graph's nodes where it has loops of TensorFlow 1, or why they cannot be run, which is
+  // thrown for whoever needs one.
+  std::optional<LoopedGraph> looped_;
+  std::exception_ptr loop_failure_;
   std::map<std::string_view, const graph::FunctionDef*> library_;
   std::map<std::string, std::shared_ptr<const Plan>> functions_;
   // Functions that are being made ready: one that is met again calls itself.
