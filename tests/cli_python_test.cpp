@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <numeric>
@@ -227,13 +228,47 @@ std::vector<Printed> printed_cases() {
   return cases;
 }
 
-TEST(NumpyText, IsWhatNumpyPrints) {
+// Numbers of 16 bits, alone (some, around every power of two, or all) and in arrays of seven.
+std::vector<Printed> half_cases() {
+  std::vector<std::uint16_t> bits(65536);
+  std::iota(bits.begin(), bits.end(), std::uint16_t{0});
+  const auto half = [&](std::vector<std::int64_t> shape, std::size_t first, std::size_t count) {
+    TensorValue made{.dtype = graph::DataType::kHalf, .shape = std::move(shape)};
+    made.bytes.assign(reinterpret_cast<const char*>(&bits[first]), 2 * count);
+    return made;
+  };
+  std::vector<Printed> cases;
+  const bool all = std::getenv("MUSTER_LONG_TESTS") != nullptr;
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    if (!all && i % 0x400 > 1 && i % 0x400 < 0x3FF && i % 50 != 0) continue;
+    cases.push_back({half({}, i, 1), fmt::format("h[{0}:{0}+1].reshape([])", i)});
+    // Steps of a prime mix exponents, those of one do not.
+    if (i % 50 == 0) {
+      const std::size_t first = i * 7919 % (bits.size() - 8);
+      cases.push_back({half({7}, first, 7), fmt::format("h[{0}:{0}+7]", first)});
+    }
+  }
+  Random random(/*key=*/6);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<std::string> words;
+    TensorValue mixed{.dtype = graph::DataType::kHalf, .shape = {4, 3}};
+    for (int k = 0; k < 12; ++k) {
+      // Of few exponents first, of all in the end.
+      const auto number = static_cast<std::uint16_t>(0x3C00 + random.uniform(-80.0 * i, 70.0 * i));
+      mixed.bytes.append(reinterpret_cast<const char*>(&number), 2);
+      words.push_back(std::to_string(number));
+    }
+    cases.push_back({mixed, fmt::format("h[[{}]].reshape([4, 3])", fmt::join(words, ", "))});
+  }
+  return cases;
+}
+
+void expect_as_numpy(const std::vector<Printed>& cases, const std::string& preamble) {
   if (testing::run_program("/usr/bin/python3", {"-c", "import numpy"}).status != 0) {
     GTEST_SKIP() << "python3-numpy is not installed";
   }
-  const std::vector<Printed> cases = printed_cases();
   const testing::TempDir folder;
-  std::string script = "import numpy\n";
+  std::string script = "import numpy\n" + preamble;
   for (const Printed& printed : cases) {
     // [()] makes a number of an array without axes, as TensorFlow gives it.
     script += fmt::format("a = {}\nprint(a[()] if a.shape == () else a)\nprint('--')\n",
@@ -251,6 +286,13 @@ TEST(NumpyText, IsWhatNumpyPrints) {
         << printed.expression.substr(0, 300);
     begin = end + 4;
   }
+}
+
+TEST(NumpyText, IsWhatNumpyPrints) { expect_as_numpy(printed_cases(), ""); }
+
+TEST(NumpyText, ShowsNumbersOf16BitsAsNumpyDoes) {
+  expect_as_numpy(half_cases(),
+                  "h = numpy.arange(65536).astype(numpy.uint16).view(numpy.float16)\n");
 }
 
 }  // namespace

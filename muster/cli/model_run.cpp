@@ -238,11 +238,10 @@ void write_output(const ModelRunFlags& flags, const std::string& key, const Tens
   fmt::print("Output {} is saved to {}\n", key, path.string());
 }
 
-// numpy prints neither of the short types as they are.
+// numpy has no bfloat16.
 TensorValue printable(const Value& value) {
   const auto* const tensor = std::get_if<at::Tensor>(&value);
-  const bool is_short = tensor != nullptr && (tensor->scalar_type() == at::kHalf ||
-                                              tensor->scalar_type() == at::kBFloat16);
+  const bool is_short = tensor != nullptr && tensor->scalar_type() == at::kBFloat16;
   return executor::to_tensor_value(is_short ? Value(tensor->to(at::kFloat)) : value);
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -28,6 +29,27 @@ constexpr std::size_t kPrecision = 8;
 
 /// Writes the element at this place of the tensor, padded as its column wants it.
 using Format = std::function<std::string(std::size_t index)>;
+
+/// A number of 16 bits: 1 of sign, 5 of exponent, 10 of digits.
+struct Half {
+  std::uint16_t bits = 0;
+
+  float value() const {
+    const int exponent = bits >> 10 & 0x1F;
+    const int fraction = bits & 0x3FF;
+    float size = std::ldexp(static_cast<float>(exponent == 0 ? fraction : fraction + 0x400),
+                            std::max(exponent, 1) - 25);
+    if (exponent == 0x1F) {
+      size = fraction == 0 ? std::numeric_limits<float>::infinity()
+                           : std::numeric_limits<float>::quiet_NaN();
+    }
+    return (bits & 0x8000) != 0 ? -size : size;
+  }
+};
+
+float wide(Half value) { return value.value(); }
+float wide(float value) { return value; }
+double wide(double value) { return value; }
 
 template <typename T>
 T element(const TensorValue& tensor, std::size_t index) {
@@ -60,6 +82,58 @@ Parts split(const std::string& text) {
           e == text.npos ? "" : text.substr(e + 1)};
 }
 
+// "1.25e-07" without an exponent: zeros stand behind the digits up to the point.
+std::string fixed_digits(const std::string& scientific) {
+  const Parts parts = split(scientific);
+  const int exponent = std::stoi(parts.exponent);
+  const std::string sign = parts.whole.starts_with('-') ? "-" : "";
+  const std::string all = parts.whole.substr(sign.size()) + parts.fraction;
+  if (exponent < 0) {
+    return sign + "0." + std::string(static_cast<std::size_t>(-exponent) - 1, '0') + all;
+  }
+  const auto whole = static_cast<std::size_t>(exponent) + 1;
+  if (all.size() <= whole) return sign + all + std::string(whole - all.size(), '0');
+  return sign + all.substr(0, whole) + '.' + all.substr(whole);
+}
+
+// Whether this number, rounded to 16 bits, is `value`: it lies nearer than half way to both
+// neighbours, or half way and the last digit of `value` is even.
+bool means(double number, Half value) {
+  const auto size = static_cast<std::uint16_t>(value.bits & 0x7FFF);
+  const auto neighbour = [](int bits) {
+    // Behind the largest comes infinity, in whose place the next number would be.
+    if (bits == 0x7C00) return 65536.0;
+    return bits < 0 ? 0.0 : static_cast<double>(Half{static_cast<std::uint16_t>(bits)}.value());
+  };
+  const double below = (neighbour(size - 1) + neighbour(size)) / 2;
+  const double above = (neighbour(size) + neighbour(size + 1)) / 2;
+  const double found = std::abs(number);
+  return size % 2 == 0 ? found >= below && found <= above : found > below && found < above;
+}
+
+// The digits of the number that the bits hold, as many as are asked for, or the fewest that mean no
+// other number.
+std::string digits(Half value, std::chars_format format, int precision = -1) {
+  const float number = value.value();
+  if (precision >= 0) return digits(number, format, precision);
+  if (format == std::chars_format::fixed && number == std::trunc(number)) {
+    return digits(number, format, 0);
+  }
+  std::string text;
+  // Five digits tell all of them apart. The neighbour above a power of two is further away than the
+  // one below, so that of two texts that are equally near the larger may be the one.
+  const float up = std::nextafter(number, number * 2);
+  for (int more = 0; more < 5; ++more) {
+    for (const float near : {number, up}) {
+      text = digits(near, std::chars_format::scientific, more);
+      if (means(std::stod(text), value)) {
+        return format == std::chars_format::fixed ? fixed_digits(text) : text;
+      }
+    }
+  }
+  throw Internal("five digits do not tell {} from its neighbours", number);
+}
+
 // The shortest digits that mean this value, cut to numpy's eight behind the point.
 template <typename T>
 Parts parts_of(T value, bool scientific) {
@@ -83,20 +157,28 @@ struct FloatColumn {
   std::size_t exponent = 0;
 };
 
+// numpy divides in the numbers' own type, where 1000.25 of 16 bits is 1000.
+bool is_beyond_1000(Half, double largest, double smallest) { return largest / smallest > 1000.25; }
+template <typename T>
+bool is_beyond_1000(T, T largest, T smallest) {
+  return largest / smallest > T(1000);
+}
+
 template <typename T>
 bool needs_exponents(const std::vector<T>& values) {
-  T largest = 0;
-  T smallest = 0;
+  using Wide = decltype(wide(T{}));
+  Wide largest = 0;
+  Wide smallest = 0;
   for (const T value : values) {
-    const T size = std::abs(value);
+    const Wide size = std::abs(wide(value));
     if (!std::isfinite(size) || size == 0) continue;
     largest = std::max(largest, size);
     smallest = smallest == 0 ? size : std::min(smallest, size);
   }
   if (largest == 0) return false;
   // numpy compares floats with the double 0.0001: the float 0.0001 is less.
-  return largest >= T(1e8) || static_cast<double>(smallest) < 0.0001 ||
-         largest / smallest > T(1000);
+  return largest >= Wide(1e8) || static_cast<double>(smallest) < 0.0001 ||
+         is_beyond_1000(T{}, largest, smallest);
 }
 
 template <typename T>
@@ -106,9 +188,9 @@ FloatColumn float_column(const std::vector<T>& values) {
   bool special = false;
   bool negative_infinity = false;
   for (const T value : values) {
-    if (!std::isfinite(value)) {
+    if (!std::isfinite(wide(value))) {
       special = true;
-      negative_infinity |= std::isinf(value) && value < 0;
+      negative_infinity |= std::isinf(wide(value)) && wide(value) < 0;
       continue;
     }
     const Parts parts = parts_of(value, column.scientific);
@@ -137,8 +219,8 @@ std::string scientific_text(T value, const FloatColumn& column) {
 template <typename T>
 std::string float_text(T value, const FloatColumn& column) {
   const std::size_t behind = column.scientific ? column.exponent + 2 + column.right : column.right;
-  if (!std::isfinite(value)) {
-    const char* const word = std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
+  if (!std::isfinite(wide(value))) {
+    const char* const word = std::isnan(wide(value)) ? "nan" : wide(value) < 0 ? "-inf" : "inf";
     return padded_left(word, column.left + behind + 1);
   }
   if (column.scientific) return scientific_text(value, column);
@@ -173,6 +255,8 @@ Format format_of(const TensorValue& tensor, const std::vector<std::size_t>& show
       return float_format<float>(tensor, shown);
     case DataType::kDouble:
       return float_format<double>(tensor, shown);
+    case DataType::kHalf:
+      return float_format<Half>(tensor, shown);
     case DataType::kInt8:
       return integer_format<std::int8_t>(tensor, shown);
     case DataType::kInt16:
@@ -284,39 +368,25 @@ class Layout {
   Format format_{};
 };
 
-// The shortest digits that mean this value, without an exponent: in a number alone, unlike in an
-// array, zeros stand behind them up to the point, and not the digits of the number that the bits
-// hold.
-template <typename T>
-std::string shortest_fixed(T value) {
-  Parts parts = split(digits(value, std::chars_format::scientific));
-  const int exponent = std::stoi(parts.exponent);
-  const std::string sign = parts.whole.starts_with('-') ? "-" : "";
-  std::string all = parts.whole.substr(sign.size()) + parts.fraction;
-  if (exponent < 0) {
-    return sign + "0." + std::string(static_cast<std::size_t>(-exponent) - 1, '0') + all;
-  }
-  const auto whole = static_cast<std::size_t>(exponent) + 1;
-  if (all.size() <= whole) return sign + all + std::string(whole - all.size(), '0');
-  return sign + all.substr(0, whole) + '.' + all.substr(whole);
-}
-
 // A single number, as Python prints it.
 template <typename T>
 std::string scalar_text(T value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  const auto size = static_cast<double>(std::abs(value));
+  if (std::isnan(wide(value))) return "nan";
+  if (std::isinf(wide(value))) return wide(value) < 0 ? "-inf" : "inf";
+  const auto size = static_cast<double>(std::abs(wide(value)));
   if (size != 0 && (size < 1e-4 || size >= 1e16)) {
     return digits(value, std::chars_format::scientific);
   }
-  const std::string text = shortest_fixed(value);
+  // Unlike in an array, where the digits before the point are those of the number that the bits
+  // hold.
+  const std::string text = fixed_digits(digits(value, std::chars_format::scientific));
   return text.find('.') == text.npos ? text + ".0" : text;
 }
 
 std::string scalar_text(const TensorValue& tensor) {
   if (tensor.dtype == DataType::kFloat) return scalar_text(element<float>(tensor, 0));
   if (tensor.dtype == DataType::kDouble) return scalar_text(element<double>(tensor, 0));
+  if (tensor.dtype == DataType::kHalf) return scalar_text(element<Half>(tensor, 0));
   const std::string text = format_of(tensor, {0})(0);
   return tensor.dtype == DataType::kBool && text == " True" ? "True" : text;
 }

@@ -8,7 +8,7 @@ namespace muster::cli {
 
 /// What Python prints for the tensor as an array of numpy's, with its default settings: aligned
 /// columns, eight digits, lines of 75 characters, "..." beyond 1,000 elements. Strings are bytes,
-/// b'...'. Throws Unimplemented for types other than numbers of 8 to 64 bits, truths and strings.
+/// b'...'. Throws Unimplemented for bfloat16 and other types that numpy has not.
 std::string numpy_text(const graph::TensorValue& tensor);
 
 /// As Python shows bytes: b'caf\xc3\xa9'.
