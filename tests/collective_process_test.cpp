@@ -192,6 +192,39 @@ TEST(Collective, AStopSignalEndsATaskThatWaitsForOthers) {
   EXPECT_THAT(outcome.err, HasSubstr("stopped by signal 15 while waiting for chief:0"));
 }
 
+// A worker that hangs while its heartbeat goes on is like one that is stopped and not missed yet.
+class HungWorker : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(HungWorker, DoesNotKeepAChiefThatIsAskedOnceFromSavingAndStopping) {
+  const Words flags{"--steps", "60", "--replicas", "4", "--save-steps", "20"};
+  ::setenv("MUSTER_STALL_SECONDS", "1", 1);
+  TaskCluster cluster(1, /*servers=*/GetParam(),
+                      flags + Words{"--step-ms", "10", "--peer-timeout-ms", "600000"});
+  ::unsetenv("MUSTER_STALL_SECONDS");
+  cluster.wait_for_step(20);
+  cluster.kill(1, SIGSTOP);
+  const std::string whom = GetParam() == 0 ? " s for worker:0: " : " s for ps:0: ";
+  ASSERT_TRUE(testing::eventually([&] { return cluster.says(0, whom); }));
+  cluster.kill(0, SIGTERM);
+  const Outcome chief = cluster.wait(0);
+  EXPECT_EQ(chief.status, 128 + SIGTERM) << chief.err;
+  EXPECT_THAT(chief.err, HasSubstr("which is saved"));
+  cluster.kill(1);
+  cluster.wait(1);
+  for (std::size_t ps = 2; ps < cluster.size(); ++ps) {
+    const Outcome outcome = cluster.wait(ps);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+  }
+  // All of the step is there, slots and statistics of batch norm too.
+  const std::int64_t step = cluster.saved_step();
+  EXPECT_LT(step, 60);
+  EXPECT_EQ(hash_of(cluster.chief_folder()),
+            hash_alone({"--steps", std::to_string(step), "--replicas", "4"}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, HungWorker, ::testing::Values(0, 2),
+                         [](const auto& one) { return fmt::format("With{}Ps", one.param); });
+
 TEST(Collective, WorkersGiveUpOnAChiefThatDoesNotComeBackAndNameIt) {
   const Words flags{"--steps",   "1000", "--replicas",        "2",   "--save-steps", "10",
                     "--step-ms", "10",   "--join-timeout-ms", "1000"};

@@ -38,6 +38,12 @@ class Collective final : public Strategy {
   void finish(std::int64_t step, bool early) override { membership_.finish(step, early); }
 
  private:
+  /// Nothing also when this task is to stop and the other may be hung: the step is not made then.
+  std::optional<net::Frame> take_unless_stopped(std::size_t from, MessageType type,
+                                                const std::string& what) {
+    if (!group_->await(from, what)) return std::nullopt;
+    return group_->take(from, type, what);
+  }
   void compare_batches(const StepParts& own, const std::vector<ReceivedStep>& received);
   bool add_slices(const StepParts& own, const std::vector<ReceivedStep>& received,
                   std::int64_t step, at::Tensor& whole);
@@ -114,7 +120,7 @@ bool Collective::add_slices(const StepParts& own, const std::vector<ReceivedStep
   bool ended = false;
   // The next piece from that task, as a tensor of this many elements.
   const auto take = [&](std::size_t from, MessageType type, std::int64_t count) {
-    auto frame = group_->take(from, type, what);
+    auto frame = take_unless_stopped(from, type, what);
     if (!frame) {
       ended = true;
       return at::Tensor();
@@ -204,7 +210,7 @@ std::optional<StepParts> Collective::sum(std::int64_t step, StepParts own, StepN
   std::vector<ReceivedStep> received;
   for (std::size_t r = 0; r < size; ++r) {
     if (r == group_->rank()) continue;
-    auto frame = group_->take(r, MessageType::kStep, what);
+    auto frame = take_unless_stopped(r, MessageType::kStep, what);
     if (!frame) return std::nullopt;
     try {
       received.push_back(decode_step(frame->head, std::move(frame->body), step, sequence,

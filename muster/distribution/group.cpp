@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "muster/base/log.h"
 #include "muster/distribution/group_internal.h"
+#include "muster/distribution/stop_grace_internal.h"
 
 namespace muster::internal {
 
@@ -87,6 +89,23 @@ std::optional<net::Frame> Group::take(std::size_t from, MessageType type, const 
                    plan_.members[from].task, frame->type, static_cast<std::uint32_t>(type), what);
   }
   return frame;
+}
+
+std::optional<MessageType> Group::await(std::size_t from, const std::string& what) {
+  const Peer& peer = peers_[from];
+  const auto start = Deadline::Clock::now();
+  std::unique_lock lock(mutex_);
+  wait(
+      changed_, lock, Deadline::never(),
+      [&] { return fmt::format("{}: {}", plan_.members[from].task, what); },
+      [&] { return !peer.frames.empty() || ended_ || !broken_.empty() || stops(start); });
+  if (!peer.frames.empty()) return static_cast<MessageType>(peer.frames.front().type);
+  if (!broken_.empty() && !ended_) throw PeersChanged("{}", broken_);
+  if (!ended_) {
+    log::warning("{} has not sent {}, and is waited for no longer, since signal {} has come",
+                 plan_.members[from].task, what, StopSignals::received());
+  }
+  return std::nullopt;
 }
 
 std::optional<net::Frame> Group::take_any(std::size_t from, const std::string& what) {

@@ -40,6 +40,10 @@ class Group {
   /// The next message from that task, which must be of this type. `what` says what is waited for:
   /// "the gradients of step 12". Throws PeersChanged; nothing when the run has ended.
   std::optional<net::Frame> take(std::size_t from, MessageType type, const std::string& what);
+  /// Waits until that task has sent a message, and says of which type it is; the message stays.
+  /// Nothing when the run has ended, or when this process is to stop and the task has not sent one
+  /// for kStopGrace: it may be hung, though it lives. Throws PeersChanged.
+  std::optional<MessageType> await(std::size_t from, const std::string& what);
   /// The same for a message of any type.
   std::optional<net::Frame> take_any(std::size_t from, const std::string& what);
 
@@ -60,6 +64,8 @@ class Group {
   /// Ends all waits with PeersChanged, or quietly because the run has ended. Any thread.
   void interrupt(const std::string& why);
   void end();
+  /// Lets await() look whether a signal has come. Any thread.
+  void wake() { changed_.notify_all(); }
 
  private:
   struct Peer {

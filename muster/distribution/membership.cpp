@@ -8,6 +8,7 @@
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
 #include "muster/checkpoint/step_log.h"
+#include "muster/distribution/stop_grace_internal.h"
 #include "muster/distribution/task_address_internal.h"
 
 namespace muster::internal {
@@ -24,13 +25,6 @@ std::string variable_or(const char* name, const std::string& otherwise) {
 }
 
 using Clock = std::chrono::steady_clock;
-
-// A task that is asked to stop leaves at the next step, or when the chief says so, and what it
-// takes to get there it still does. Only a wait that lasts longer is given up.
-constexpr auto kStopGrace = 2s;
-bool stops(Clock::time_point waiting_since) {
-  return StopSignals::received() != 0 && Clock::now() - waiting_since > kStopGrace;
-}
 
 void throw_if_stopped(const std::string& what) {
   if (const int signal = StopSignals::received()) {
@@ -188,6 +182,7 @@ void Membership::beat() {
     if (stops(connecting_since_)) connecting_.request_stop();
     // Waits look whether a signal has come.
     changed_.notify_all();
+    if (group_ != nullptr) group_->wake();
     changed_.wait_for(lock, kBeatEvery, [this] { return stopping_; });
   }
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "muster/base/log.h"
+#include "muster/base/signals.h"
 #include "muster/distribution/async_parameter_server_internal.h"
 #include "muster/distribution/ps_strategy_internal.h"
 #include "muster/distribution/step_codec_internal.h"
@@ -38,6 +39,7 @@ class ParameterServer final : public PsStrategy {
   }
   std::optional<StepOutcome> update(std::int64_t step, StepParts own, StepNotes& notes) override;
   void fetch_slots() override {
+    if (has_settled_) return;
     ask_for_slots();
     take_slots();
   }
@@ -49,12 +51,19 @@ class ParameterServer final : public PsStrategy {
     return std::ranges::find(source.to, group_->rank()) != source.to.end();
   }
   std::optional<RunImage> take_state() override;
-  void on_epoch() override { sequence_ = 0; }
+  void on_epoch() override {
+    sequence_ = 0;
+    has_settled_ = false;
+  }
+  std::vector<std::size_t> servers_that_made_it();
   std::optional<std::vector<ValuesMessage>> take_values(const std::string& what,
                                                         const std::vector<at::Tensor>& buffers);
 
   /// Messages of steps in this epoch.
   std::int64_t sequence_ = 0;
+  /// Whether this chief stops without the step that it asked for, and has the slots of the one
+  /// before.
+  bool has_settled_ = false;
 };
 
 Progress ParameterServer::progress(const std::function<RunImage()>& image) const {
@@ -89,6 +98,30 @@ std::optional<RunImage> ParameterServer::take_state() {
   return image_of(values->front());
 }
 
+// For a chief that stops without waiting for the step: takes the slots that belong to its values.
+// Servers answer while they wait for gradients, and make a step together. Those that made it before
+// they were asked send the values first: the servers that are returned, whose slots come behind. If
+// there are any, the step is taken as ever.
+std::vector<std::size_t> ParameterServer::servers_that_made_it() {
+  ask_for_slots();
+  std::vector<std::size_t> servers;
+  for (std::size_t server = 0; server < layout_->servers(); ++server) {
+    if (!has_slots(server)) continue;
+    const auto type = group_->await(server_rank(server), "the slots");
+    if (!type) {
+      throw Interrupted(StopSignals::received(),
+                        "stopped by signal {} while waiting for {}: the slots",
+                        StopSignals::received(), server_name(server));
+    }
+    if (*type == MessageType::kSlots) {
+      take_slots_of(server);
+    } else {
+      servers.push_back(server);
+    }
+  }
+  return servers;
+}
+
 std::optional<StepOutcome> ParameterServer::update(std::int64_t step, StepParts own,
                                                    StepNotes& notes) {
   if (!membership_.check()) return std::nullopt;
@@ -110,8 +143,17 @@ std::optional<StepOutcome> ParameterServer::update(std::int64_t step, StepParts 
         encode_step(step, sequence, part, said, group_->replicas(), layout_->flat(server));
     group_->send(server_rank(server), MessageType::kPush, message.head, message.body);
   }
-  auto values = take_values(fmt::format("the values after step {}", step + 1), notes.buffers);
+  const std::string what = fmt::format("the values after step {}", step + 1);
+  std::vector<std::size_t> owing_slots;
+  if (!group_->await(server_rank(0), what)) {
+    if (group_->ended() || !config_.is_chief()) return std::nullopt;
+    owing_slots = servers_that_made_it();
+    has_settled_ = owing_slots.empty();
+    if (has_settled_) return std::nullopt;
+  }
+  auto values = take_values(what, notes.buffers);
   if (!values) return std::nullopt;
+  for (const std::size_t server : owing_slots) take_slots_of(server);
   notes.positions = std::move(values->front().positions);
   StepOutcome outcome = std::move(values->front().outcome);
   // Others may have made steps without this task.

@@ -1,5 +1,7 @@
 #include <torch/types.h>
 
+#include <algorithm>
+
 #include "muster/base/log.h"
 #include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/image_internal.h"
@@ -71,17 +73,24 @@ void PsStrategy::ask_for_slots() {
   }
 }
 
-void PsStrategy::take_slots() {
+bool PsStrategy::has_slots(std::size_t server) const {
+  return std::ranges::any_of(slot_pieces(*layout_, server, *variables_, *updater_),
+                             [](const at::Tensor& piece) { return piece.numel() > 0; });
+}
+
+void PsStrategy::take_slots_of(std::size_t server) {
   const torch::NoGradGuard no_grad;
-  for (std::size_t server = 0; server < layout_->servers(); ++server) {
-    for (const at::Tensor& piece : slot_pieces(*layout_, server, *variables_, *updater_)) {
-      if (piece.numel() == 0) continue;
-      auto frame = group_->take(server_rank(server), MessageType::kSlots, "the slots");
-      if (!frame) throw Internal("slots were asked for after the end of the run");
-      BodyReader body(std::move(frame->body));
-      piece.copy_(body.tensor(piece.sizes(), piece.scalar_type()));
-    }
+  for (const at::Tensor& piece : slot_pieces(*layout_, server, *variables_, *updater_)) {
+    if (piece.numel() == 0) continue;
+    auto frame = group_->take(server_rank(server), MessageType::kSlots, "the slots");
+    if (!frame) throw Internal("slots were asked for after the end of the run");
+    BodyReader body(std::move(frame->body));
+    piece.copy_(body.tensor(piece.sizes(), piece.scalar_type()));
   }
+}
+
+void PsStrategy::take_slots() {
+  for (std::size_t server = 0; server < layout_->servers(); ++server) take_slots_of(server);
 }
 
 }  // namespace muster::internal

@@ -64,6 +64,9 @@ class PsStrategy : public Strategy {
   static RunImage image_of(const ValuesMessage& values);
   void ask_for_slots();
   void take_slots();
+  void take_slots_of(std::size_t server);
+  /// Whether the server has any that are not empty.
+  bool has_slots(std::size_t server) const;
 
   const RunConfig config_;
   Membership membership_;

@@ -49,7 +49,7 @@ class Server : VariableHolder {
   void answer_chosen();
   void prepare(std::vector<ReceivedStep> received);
   void take_gradients();
-  std::optional<net::Frame> take_squares(std::size_t rank);
+  std::optional<std::vector<net::Frame>> take_squares();
   bool exchange_squares(SquareSums& sums);
   void commit(SquareSums& sums);
   void decide(const SquareSums& sums);
@@ -199,23 +199,32 @@ std::optional<std::vector<ReceivedStep>> Server::take_pushes() {
   const StepNotes notes{.buffers = number_ == 0 ? buffers_ : std::vector<at::Tensor>{},
                         .flat_size = layout_.flat_size(number_),
                         .tables = variables_.sparse_count()};
-  const std::string what = fmt::format("the gradients of step {}", step_ + 1);
-  std::vector<ReceivedStep> received;
-  for (std::size_t rank = 0; rank < trainers(); ++rank) {
-    auto frame = group_->take_any(rank, what);
-    while (frame && frame->type == static_cast<std::uint32_t>(MessageType::kFetch)) {
+  const auto& members = group_->plan().members;
+  std::vector<std::optional<ReceivedStep>> pushes(trainers());
+  // In any order: a chief that stops asks for slots while others are still waited for.
+  const auto reason = [&] {
+    const auto missing = std::ranges::find(pushes, false, &std::optional<ReceivedStep>::has_value);
+    return fmt::format("{}: the gradients of step {}",
+                       members[static_cast<std::size_t>(missing - pushes.begin())].task, step_ + 1);
+  };
+  for (std::size_t came = 0; came < trainers();) {
+    auto arrival = group_->take_next(trainers(), Deadline::never(), reason);
+    if (!arrival) return std::nullopt;
+    auto& [rank, frame] = *arrival;
+    if (frame.type == static_cast<std::uint32_t>(MessageType::kFetch)) {
       send_slots(rank);
-      frame = group_->take_any(rank, what);
+      continue;
     }
-    if (!frame) return std::nullopt;
-    if (frame->type != static_cast<std::uint32_t>(MessageType::kPush)) {
-      throw Internal("{} sent a message of type {} where gradients were due",
-                     group_->plan().members[rank].task, frame->type);
+    if (frame.type != static_cast<std::uint32_t>(MessageType::kPush) || pushes[rank]) {
+      throw Internal("{} sent a message of type {} where gradients were due", members[rank].task,
+                     frame.type);
     }
-    received.push_back(decode_step(frame->head, std::move(frame->body), step_, sequence_,
-                                   membership_.terms().replicas, layout_.flat_size(number_),
-                                   notes));
+    pushes[rank] = decode_step(frame.head, std::move(frame.body), step_, sequence_,
+                               membership_.terms().replicas, layout_.flat_size(number_), notes);
+    ++came;
   }
+  std::vector<ReceivedStep> received;
+  for (auto& push : pushes) received.push_back(std::move(*push));
   ++sequence_;
   compare_batches(received);
   return received;
@@ -345,18 +354,37 @@ void Server::prepare(std::vector<ReceivedStep> received) {
   pending_ = std::move(pending);
 }
 
-std::optional<net::Frame> Server::take_squares(std::size_t rank) {
-  const std::string what = fmt::format("the norms of step {}", step_ + 1);
-  for (;;) {
-    auto frame = group_->take_any(rank, what);
-    if (!frame || frame->type == static_cast<std::uint32_t>(MessageType::kSquares)) return frame;
-    // What came there meanwhile, for a later step.
-    if (frame->type != static_cast<std::uint32_t>(MessageType::kArrived)) {
-      throw Internal("{} sent a message of type {} where norms were due",
-                     group_->plan().members[rank].task, frame->type);
-    }
-    take_frame(rank, std::move(*frame));
+// The norms of the other servers, by rank. What else comes meanwhile is for later steps, or a chief
+// that stops asks for the slots, which are still those of the step before.
+std::optional<std::vector<net::Frame>> Server::take_squares() {
+  std::vector<net::Frame> norms(group_->size());
+  std::vector<bool> came(group_->size(), false);
+  for (std::size_t rank = 0; rank < group_->size(); ++rank) {
+    came[rank] = rank < trainers() || rank == group_->rank();
   }
+  const auto missing = [&] {
+    return static_cast<std::size_t>(std::ranges::find(came, false) - came.begin());
+  };
+  const auto reason = [&] {
+    return fmt::format("{}: the norms of step {}", group_->plan().members[missing()].task,
+                       step_ + 1);
+  };
+  while (missing() < came.size()) {
+    auto arrival = group_->take_next(group_->size(), Deadline::never(), reason);
+    if (!arrival) return std::nullopt;
+    auto& [rank, frame] = *arrival;
+    const auto type = static_cast<MessageType>(frame.type);
+    if (type == MessageType::kSquares && !came[rank]) {
+      norms[rank] = std::move(frame);
+      came[rank] = true;
+    } else if (has_backups() || type == MessageType::kFetch) {
+      take_frame(rank, std::move(frame));
+    } else {
+      throw Internal("{} sent a message of type {} where norms were due",
+                     group_->plan().members[rank].task, frame.type);
+    }
+  }
+  return norms;
 }
 
 // What all servers need of each other before the step: norms, and that everybody has its gradients.
@@ -369,17 +397,18 @@ bool Server::exchange_squares(SquareSums& sums) {
       group_->send(rank, MessageType::kSquares, encode_number(step_), std::span(&bytes, 1));
     }
   }
+  const auto norms = take_squares();
+  if (!norms) return false;
   for (std::size_t rank = trainers(); rank < group_->size(); ++rank) {
     if (rank == group_->rank()) continue;
-    const auto frame = take_squares(rank);
-    if (!frame) return false;
-    if (decode_number(frame->head) != step_ || frame->body.size() != bytes.size()) {
+    const net::Frame& frame = (*norms)[rank];
+    if (decode_number(frame.head) != step_ || frame.body.size() != bytes.size()) {
       throw DataLoss("{} sent norms of another step or model", group_->plan().members[rank].task);
     }
     // Every block is somebody's, and 0 for the others: the order does not matter.
     for (std::size_t i = 0; i < own.size(); ++i) {
       double value = 0;
-      std::memcpy(&value, frame->body.data() + i * sizeof value, sizeof value);
+      std::memcpy(&value, frame.body.data() + i * sizeof value, sizeof value);
       sums.blocks()[i] += value;
     }
   }

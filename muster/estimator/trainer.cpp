@@ -492,7 +492,8 @@ bool Trainer::Impl::add_others(StepParts& parts) {
   try {
     auto total = strategy->sum(global_step(), std::move(parts), said);
     if (!total) {
-      request_stop("the chief has ended the run");
+      towers->discard();
+      request_stop("the run ends without this step");
       return false;
     }
     parts = std::move(*total);
@@ -560,7 +561,8 @@ bool Trainer::Impl::update_elsewhere(StepParts parts) {
     return true;
   }
   if (!outcome) {
-    request_stop("the chief has ended the run");
+    towers->discard();
+    request_stop("the run ends without this step");
     return true;
   }
   positions = std::move(said.positions);
