@@ -244,6 +244,18 @@ until_there good)",
   EXPECT_THAT(run.err, HasSubstr("worker:0 failed status=75: restart 1 of 1"));
 }
 
+// As when somebody stops the master alone: it ends the run for the others, and then goes on.
+TEST_F(Launch, StartsThoseThatLeftAgainWithTheMaster) {
+  const Outcome run = launch(R"(
+if [ $type = master ]; then
+  if [ ! -e $dir/once ]; then touch $dir/once; until_there left; exit 143; fi
+  until_there back; exit 0
+fi
+if [ -e $dir/left ]; then touch $dir/back; else touch $dir/left; fi)",
+                             {"--workers", "1", "--ps", "0", "--restart", "on-failure:1"});
+  EXPECT_EQ(run.status, 0) << run.err;
+}
+
 TEST_F(Launch, GivesUpAfterSoManyRestartsAndAtOnceOnMisuse) {
   const Outcome run =
       launch("note $task; exit 9", {"--workers", "0", "--ps", "0", "--restart", "on-failure:2"});

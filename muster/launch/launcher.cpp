@@ -245,11 +245,13 @@ class Launcher {
     const std::string name = running.task.task.name();
     if (end.status == 0 || running.was_asked) {
       log::info("ended {} {}", name, in_words(end));
+      if (!ending_ && chief().restart_at) bring_back_others();
     } else if (!ending_ && may_restart(running)) {
       const milliseconds delay = restart_delay(running.restarts++);
       running.restart_at = Clock::now() + delay;
       log::warning("{} failed {}: restart {} of {} in {} ms", name, in_words(end), running.restarts,
                    options_.restart.most_restarts, delay.count());
+      if (running.task.is_chief()) bring_back_others();
       return;
     } else {
       log::error("{} failed {} log={}", name, in_words(end),
@@ -257,6 +259,15 @@ class Launcher {
     }
     if (running.task.is_chief() && !ending_) begin_end(end.status == 0);
     if (running.task.is_ps() && end.status != 0 && !ending_) end_without(running);
+  }
+
+  // A chief that was asked to stop has ended the run for the others, who left with 0; when it goes
+  // on, it needs them.
+  void bring_back_others() {
+    for (Running& other : tasks_) {
+      const bool has_left = other.is_over() && other.end && other.end->status == 0;
+      if (has_left && !other.task.is_evaluator()) other.restart_at = chief().restart_at;
+    }
   }
 
   // Nobody brings it back, and the others would only wait for it.
