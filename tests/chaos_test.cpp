@@ -1,18 +1,13 @@
 // Clusters whose tasks are killed with kill -9, one after another and several at once, and started
-// again. Who is killed when follows from MUSTER_CHAOS_SEED; MUSTER_LONG_TESTS=1 makes it 50 kills:
-//   MUSTER_LONG_TESTS=1 MUSTER_CHAOS_SEED=2 MUSTER_TEST_SECONDS=900 chaos_test
+// again; what becomes of the logs of ps tasks. random_faults_test.cpp does it at random.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "muster/base/random.h"
 #include "muster/checkpoint/step_log_check.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"
@@ -28,16 +23,6 @@ using ::testing::Not;
 using testing::Outcome;
 using testing::Words;
 using testing::operator+;
-
-std::int64_t kills() {
-  const char* text = std::getenv("MUSTER_LONG_TESTS");
-  return text != nullptr && std::string_view(text) == "1" ? 50 : 6;
-}
-
-std::uint64_t seed() {
-  const char* text = std::getenv("MUSTER_CHAOS_SEED");
-  return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
-}
 
 std::string hash_alone(const Words& flags) {
   const testing::TempDir folder;
@@ -206,59 +191,6 @@ TEST(Chaos, AServerWhoseDiskIsFullSaysSoAndLosesNothing) {
   EXPECT_THAT(cluster.wait_for_chief_and_end_the_rest(), kNeverBack);
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
   expect_whole(cluster, 60);
-}
-
-const std::int64_t kChaosSteps = 40 * kills() + 60;
-const Words kChaosFlags{"--steps", std::to_string(kChaosSteps), "--replicas", "4", "--save-steps",
-                        "10"};
-
-// Until a task that was started again takes part, or for a while: it may have nothing to catch up.
-void wait_until_back(TaskCluster& cluster, std::size_t task) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  while (!cluster.says(task, "going on from step") && !cluster.ended(0) &&
-         std::chrono::steady_clock::now() < limit) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-}
-
-// Kills tasks of [first, cluster.size()): while steps are made, and while others come back.
-void kill_at_random(TaskCluster& cluster, std::size_t first) {
-  Random random(seed(), 0, 0);
-  fmt::print("MUSTER_CHAOS_SEED={}\n", seed());
-  std::size_t killed_before = 0;
-  for (std::int64_t i = 0; i < kills(); ++i) {
-    const std::int64_t steps = cluster.saved_step();
-    // As many steps are left as the kills that are left take at least.
-    const bool has_time = kChaosSteps - steps > 20 * (kills() - i) + 40;
-    const bool is_patient = random.uniform(0, 1) < 0.5;
-    if (has_time && is_patient && i > 0) wait_until_back(cluster, killed_before);
-    ASSERT_TRUE(cluster.wait_for_step(cluster.saved_step() + 10));
-    // Between two steps, and inside of them.
-    std::this_thread::sleep_for(std::chrono::duration<double>(random.uniform(0, 0.05)));
-    const auto count = static_cast<double>(cluster.size() - first);
-    const auto task = first + static_cast<std::size_t>(random.uniform(0, count));
-    fmt::print("kill {} behind step {}: {}\n", i + 1, cluster.saved_step(), cluster.name(task));
-    std::fflush(stdout);
-    cluster.kill_and_start(task);
-    killed_before = task;
-  }
-}
-
-TEST(Chaos, AnyTaskWithALogIsKilledAtRandom) {
-  TaskCluster cluster(2, 2, kChaosFlags + Words{"--step-ms", "20", "--ps-log"});
-  kill_at_random(cluster, 0);
-  EXPECT_THAT(cluster.wait_for_chief_and_end_the_rest(), kNeverBack);
-  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(kChaosFlags));
-  expect_whole(cluster, kChaosSteps);
-}
-
-TEST(Chaos, WorkersOfACollectiveAreKilledAtRandom) {
-  TaskCluster cluster(3, 0, kChaosFlags + Words{"--step-ms", "20"});
-  kill_at_random(cluster, 1);
-  const std::string chief = cluster.wait_for_chief_and_end_the_rest();
-  // Some of those that were killed were back before the end: else little was tried.
-  EXPECT_THAT(chief, HasSubstr("epoch 4: "));
-  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(kChaosFlags));
 }
 
 }  // namespace

@@ -351,6 +351,55 @@ INSTANTIATE_TEST_SUITE_P(Each, LastSave,
                                   (one.param.more.empty() ? "" : "AndLog");
                          });
 
+class SlowLastSave : public ::testing::TestWithParam<std::size_t> {};
+
+// Longer than the others would wait for a chief that does not live, five seconds more than for one
+// to join, and longer than a run that goes on waits for a ps.
+TEST_P(SlowLastSave, IsWaitedForWhoeverIsLostMeanwhile) {
+  const std::size_t servers = GetParam();
+  const Words times = servers == 0 ? Words{"--last-save-ms", "7000", "--join-timeout-ms", "1000"}
+                                   : Words{"--last-save-ms", "6000", "--join-timeout-ms", "4000"};
+  TaskCluster cluster(2, servers, kShort + times);
+  ASSERT_TRUE(eventually([&] { return cluster.says(0, "the last save takes"); }));
+  // A worker, or a ps that a run that goes on could not do without.
+  const std::size_t lost = servers == 0 ? 1 : 3;
+  cluster.kill(lost);
+  EXPECT_EQ(cluster.wait(lost).status, 128 + SIGKILL);
+  for (std::size_t task = 0; task < cluster.size(); ++task) {
+    if (task == lost) continue;
+    const Outcome outcome = cluster.wait(task);
+    EXPECT_EQ(outcome.status, 0) << cluster.name(task) << "\n" << outcome.err;
+    EXPECT_THAT(outcome.err, Not(HasSubstr("did not come within"))) << cluster.name(task);
+  }
+  EXPECT_EQ(hash_of(cluster.chief_folder()), Tasks().hash_alone(kShort));
+}
+
+// Before a byte of it is on the disk.
+TEST_P(SlowLastSave, OfAChiefThatIsKilledMeanwhileIsMadeFromWhatOthersHave) {
+  const std::size_t servers = GetParam();
+  for (const bool has_log : {false, true}) {
+    if (has_log && servers == 0) continue;
+    const Words flags = kShort + Words{"--save-steps", "15"};
+    TaskCluster cluster(
+        1, servers,
+        flags + Words{"--last-save-ms", "1000"} + (has_log ? Words{"--ps-log"} : Words{}));
+    ASSERT_TRUE(eventually([&] { return cluster.says(0, "the last save takes"); }));
+    EXPECT_EQ(cluster.saved_step(), 15);
+    cluster.kill_and_start(0);
+    const std::string chief = cluster.wait(0).err;
+    EXPECT_THAT(chief,
+                AllOf(HasSubstr("Restoring parameters"), HasSubstr("model.ckpt-15"),
+                      HasSubstr("saved checkpoint step=20"), Not(HasSubstr("Loss for final step"))))
+        << "a step was trained again";
+    cluster.wait_all();
+    EXPECT_EQ(cluster.saved_step(), 20);
+    EXPECT_EQ(hash_of(cluster.chief_folder()), Tasks().hash_alone(kShort));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, SlowLastSave, ::testing::Values(0U, 2U),
+                         [](const auto& one) { return one.param == 0 ? "Collective" : "WithPs"; });
+
 // How long a wait for this had lasted when its task first said so; nothing while it has not.
 std::optional<double> reported_after(const std::string& log, const std::string& cause) {
   std::smatch found;

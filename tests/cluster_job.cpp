@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "muster/base/log.h"
 #include "muster/base/program.h"
 #include "muster/base/random.h"
 #include "muster/distribution/collective.h"
@@ -17,6 +18,7 @@
 #include "muster/features/collate.h"
 #include "muster/features/column_set.h"
 #include "muster/model/wide_and_deep.h"
+#include "muster/training/train_and_evaluate.h"
 
 namespace {
 
@@ -32,6 +34,7 @@ struct Flags {
   std::int64_t examples = 0;
   std::int64_t slice_above = 1024;
   std::int64_t step_ms = 0;
+  std::int64_t last_save_ms = 0;
   std::int64_t peer_timeout_ms = 3000;
   std::int64_t join_timeout_ms = 20000;
   std::int64_t session_timeout_secs = 7200;
@@ -43,6 +46,7 @@ struct Flags {
   double rate = 0.05;
   std::int64_t batch = 8;
   bool tells_batch = true;
+  bool evaluates = false;
   bool ps_log = false;
   std::uint64_t ps_log_bytes = std::uint64_t{64} << 20;
 };
@@ -148,6 +152,33 @@ muster::Estimator make_estimator(const Flags& flags) {
       config);
 }
 
+/// A disk that is slow when the last step is saved.
+class SlowLastSave : public muster::CheckpointSaverListener {
+ public:
+  explicit SlowLastSave(const Flags& flags) : flags_(flags) {}
+  void before_save(muster::Session&, std::int64_t step) override {
+    if (step != flags_.steps) return;
+    muster::log::info("the last save takes {} ms", flags_.last_save_ms);
+    std::this_thread::sleep_for(std::chrono::milliseconds(flags_.last_save_ms));
+  }
+
+ private:
+  const Flags flags_;
+};
+
+// As the task that TF_CONFIG says, an evaluator among them.
+void train_and_evaluate(const Flags& flags) {
+  auto estimator = make_estimator(flags);
+  Flags few = flags;
+  few.examples = 40;
+  few.step_ms = 0;
+  muster::train_and_evaluate(estimator, {.input_fn = input(flags), .max_steps = flags.steps},
+                             {.input_fn = input(few),
+                              .steps = std::nullopt,
+                              .start_delay_secs = std::chrono::seconds(0),
+                              .throttle_secs = std::chrono::seconds(1)});
+}
+
 int run(int argc, char** argv) {
   Flags flags;
   CLI::App app("Trains as one task of a cluster.");
@@ -159,6 +190,7 @@ int run(int argc, char** argv) {
   app.add_option("--examples", flags.examples, "The input ends after so many; 0: never");
   app.add_option("--slice-above", flags.slice_above);
   app.add_option("--step-ms", flags.step_ms, "Makes batches slow, so that others can interfere");
+  app.add_option("--last-save-ms", flags.last_save_ms, "How long the chief saves the last step");
   app.add_option("--peer-timeout-ms", flags.peer_timeout_ms);
   app.add_option("--join-timeout-ms", flags.join_timeout_ms);
   app.add_option("--session-timeout-secs", flags.session_timeout_secs);
@@ -173,14 +205,24 @@ int run(int argc, char** argv) {
   app.add_option("--backup-replicas", flags.backup_replicas);
   app.add_option("--nan-at", flags.nan_at,
                  "This example is not a number, and its batch is skipped");
+  app.add_flag("--evaluate", flags.evaluates,
+               "Train and evaluate, with evaluators among the tasks");
   CLI11_PARSE(app, argc, argv);
+  if (flags.evaluates) {
+    train_and_evaluate(flags);
+    return 0;
+  }
   auto estimator = make_estimator(flags);
   if (estimator.config().task.task.type == muster::job::kPs) {
     muster::serve_parameters(estimator.options(), estimator.config(),
                              {.log_bytes = flags.ps_log_bytes});
     return 0;
   }
-  estimator.train(input(flags), {.max_steps = flags.steps});
+  muster::TrainOptions options{.max_steps = flags.steps};
+  if (flags.last_save_ms > 0) {
+    options.saving_listeners = {std::make_shared<SlowLastSave>(flags)};
+  }
+  estimator.train(input(flags), options);
   return 0;
 }
 

@@ -22,28 +22,36 @@
 namespace muster {
 
 /// A chief, workers and servers as processes of CLUSTER_JOB, each with a model folder of its own:
-/// there is no shared disk. Task 0 is the chief, then come workers, then servers.
+/// there is no shared disk. Task 0 is the chief, then come workers, then servers, and an evaluator
+/// where there is one, which has the chief's folder.
 class TaskCluster {
  public:
-  TaskCluster(std::size_t workers, std::size_t servers, testing::Words flags)
-      : workers_(workers), flags_(std::move(flags)) {
+  TaskCluster(std::size_t workers, std::size_t servers, testing::Words flags,
+              bool has_evaluator = false)
+      : workers_(workers), servers_(servers), flags_(std::move(flags)) {
     const auto ports = launch::free_ports(1 + workers + servers, {});
     const std::span all(ports);
     cluster_ =
         fmt::format(R"({{"chief": [{}], "worker": [{}], "ps": [{}]}})", addresses(all.first(1)),
                     addresses(all.subspan(1, workers)), addresses(all.last(servers)));
-    tasks_.resize(1 + workers + servers);
+    tasks_.resize(1 + workers + servers + (has_evaluator ? 1 : 0));
     for (std::size_t i = 0; i < tasks_.size(); ++i) start(i);
   }
 
   std::size_t size() const { return tasks_.size(); }
   std::string name(std::size_t task) const {
     if (task == 0) return "chief-0";
+    if (is_evaluator(task)) return "evaluator-0";
     return task <= workers_ ? fmt::format("worker-{}", task - 1)
                             : fmt::format("ps-{}", task - 1 - workers_);
   }
-  Path folder(std::size_t task) const { return folder_ / name(task); }
-  Path chief_folder() const { return folder(0); }
+  bool is_evaluator(std::size_t task) const { return task > workers_ + servers_; }
+  Path folder(std::size_t task) const {
+    return is_evaluator(task) ? chief_folder() : folder_ / name(task);
+  }
+  Path chief_folder() const { return folder_ / name(0); }
+  /// Of all tasks.
+  const Path& root() const { return folder_.path(); }
 
   void start(std::size_t task, const testing::ProgramOptions& options = {}) {
     const std::string place = name(task);
@@ -116,6 +124,7 @@ class TaskCluster {
 
   testing::TempDir folder_;
   std::size_t workers_;
+  std::size_t servers_;
   testing::Words flags_;
   std::string cluster_;
   std::vector<std::unique_ptr<testing::RunningProgram>> tasks_;

@@ -35,6 +35,7 @@ class Collective final : public Strategy {
   std::optional<std::int64_t> last_step() override { return membership_.last_step(); }
   ReplicaRange replicas() const override { return group_->replicas(); }
   std::optional<StepParts> sum(std::int64_t step, StepParts own, StepNotes& notes) override;
+  void announce_end() override { membership_.announce_end(); }
   void finish(std::int64_t step, bool early) override { membership_.finish(step, early); }
 
  private:

@@ -126,6 +126,8 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   if (end_step_) {
     tell(member, MessageType::kEnd, encode_number(*end_step_));
     ++late_;
+  } else if (is_ending_) {
+    tell(member, MessageType::kEnding, {});
   } else if (refused_server_since_) {
     tell_of_refused_server();
   } else if (started_ || is_complete()) {
@@ -138,7 +140,7 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
 // comes when the run is over, changes nothing for the others.
 void Coordinator::note_refusal(const std::string& task, const std::string& why) {
   const std::lock_guard lock(mutex_);
-  if (stopped_ || end_step_) return;
+  if (stopped_ || is_ending_) return;
   for (const auto& [order, member] : members_) {
     if (member.task == task) return;
   }
@@ -182,7 +184,7 @@ void Coordinator::handle(const std::shared_ptr<net::Connection>& connection,
       return;
     }
     case MessageType::kBroken:
-      if (decode_number(frame.head) == epoch_ && !due_) {
+      if (decode_number(frame.head) == epoch_ && !due_ && !is_ending_) {
         due_ = Clock::now() + kBrokenGrace;
         changed_.notify_all();
       }
@@ -222,7 +224,7 @@ void Coordinator::remove(const std::shared_ptr<net::Connection>& connection,
   if (!end_step_ && !stopped_) log::warning("{} is gone: {}", found->second.task, why);
   members_.erase(found);
   changed_.notify_all();
-  if (started_ && !stopped_ && !end_step_ && !members_.empty()) begin_epoch();
+  if (started_ && !stopped_ && !is_ending_ && !members_.empty()) begin_epoch();
 }
 
 std::size_t Coordinator::count(bool servers) const {
@@ -318,7 +320,7 @@ void Coordinator::choose_source() {
 }
 
 void Coordinator::begin_epoch_if_due() {
-  if (end_step_) return;
+  if (is_ending_) return;
   const auto now = Clock::now();
   const double seconds = std::chrono::duration<double>(options_.join_timeout).count();
   const bool is_missing = missing_since_ && count(true) < options_.servers;
@@ -362,8 +364,16 @@ void Coordinator::watch() {
   }
 }
 
+void Coordinator::announce_end() {
+  const std::lock_guard lock(mutex_);
+  is_ending_ = true;
+  due_.reset();
+  for (auto& [order, member] : members_) tell(member, MessageType::kEnding, {});
+}
+
 void Coordinator::end(std::int64_t step) {
   std::unique_lock lock(mutex_);
+  is_ending_ = true;
   end_step_ = step;
   due_.reset();
   for (auto& [order, member] : members_) tell(member, MessageType::kEnd, encode_number(step));

@@ -45,6 +45,9 @@ class Coordinator {
 
   /// Serves one task until it leaves or is lost. Any thread.
   void serve(std::shared_ptr<net::Connection> connection);
+  /// The chief saves the last step, and takes part in nothing more: no epoch begins from here on,
+  /// whoever comes or goes. All tasks are told, also those that come later.
+  void announce_end();
   /// Tells all tasks, also those that come later, that the run is over at this step, and waits a
   /// moment for them to leave; where no epoch has begun, also for them to come.
   void end(std::int64_t step);
@@ -99,6 +102,8 @@ class Coordinator {
   std::optional<Clock::time_point> refused_server_since_;
   std::int64_t epoch_ = 0;
   bool started_ = false;
+  /// Whether no epoch begins any more.
+  bool is_ending_ = false;
   std::optional<std::int64_t> end_step_;
   /// Tasks that came after the end.
   std::size_t late_ = 0;

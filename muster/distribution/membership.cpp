@@ -131,6 +131,10 @@ void Membership::handle(const net::Frame& frame) {
       connecting_.request_stop();
       if (group_ != nullptr) group_->interrupt(failed_);
       break;
+    case MessageType::kEnding:
+      chief_ends_ = true;
+      connecting_.request_stop();
+      break;
     case MessageType::kEnd:
       ended_ = true;
       connecting_.request_stop();
@@ -232,6 +236,7 @@ void Membership::connect_control(const Deadline& deadline) {
   std::unique_lock lock(mutex_);
   control_ = control;
   control_lost_.clear();
+  chief_ends_ = false;
   chief_terms_.reset();
   plan_.reset();
   source_.reset();
@@ -318,14 +323,16 @@ std::optional<EpochPlan> Membership::next_plan(const Deadline& deadline) {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
+      // A chief that lives may be long over a checkpoint; heartbeats tell when it does no longer.
       wait_for_peers(
-          changed_, lock, deadline,
+          changed_, lock, Deadline::never(),
           [this] {
+            if (chief_ends_) return end_of_run();
             return fmt::format("{} at {}: who takes part", chief_.task.name(), chief_.address);
           },
           [this] {
-            return ended_ || !failed_.empty() || !control_lost_.empty() ||
-                   (plan_ && plan_->number > last_epoch_);
+            const bool has_plan = plan_ && plan_->number > last_epoch_ && !chief_ends_;
+            return ended_ || !failed_.empty() || !control_lost_.empty() || has_plan;
           });
       if (ended_) return std::nullopt;
       if (!failed_.empty()) throw Unavailable("{}", failed_);
@@ -385,10 +392,10 @@ Membership::Connections Membership::connect_group(const EpochPlan& plan, std::si
 }
 
 // Nothing when another epoch begins instead.
-std::optional<Source> Membership::wait_for_source(std::int64_t epoch, const Deadline& deadline) {
+std::optional<Source> Membership::wait_for_source(std::int64_t epoch) {
   std::unique_lock lock(mutex_);
   wait_for_peers(
-      changed_, lock, deadline,
+      changed_, lock, Deadline::never(),
       [&] {
         return fmt::format("all tasks of epoch {} to get ready; the log of {} says who is not",
                            epoch, chief_.task.name());
@@ -424,7 +431,7 @@ std::optional<Source> Membership::begin_epoch(const Progress& progress, const De
                       [&](const auto& entry) { return entry.first.first < plan->number; });
       }
       tell_coordinator(MessageType::kReady, encode(Ready{plan->number, progress}));
-      if (auto source = wait_for_source(plan->number, deadline)) return source;
+      if (auto source = wait_for_source(plan->number)) return source;
     } catch (const PeersChanged& error) {
       log::warning("epoch {} ends before it began: {}", plan->number, error.what());
       tell_coordinator(MessageType::kBroken, encode_number(plan->number));
@@ -442,6 +449,17 @@ bool Membership::check() {
   return true;
 }
 
+void Membership::announce_end() {
+  if (coordinator_ != nullptr) coordinator_->announce_end();
+}
+
+// With the mutex held: what is waited for.
+std::string Membership::end_of_run() const {
+  return fmt::format(
+      "{}: {}", chief_.task.name(),
+      chief_ends_ ? "the end of the run; it saves the last step" : "the end of the run");
+}
+
 void Membership::finish(std::int64_t step, bool early) {
   if (coordinator_ != nullptr) {
     coordinator_->end(step);
@@ -453,11 +471,10 @@ void Membership::finish(std::int64_t step, bool early) {
     // The chief is about to say so, when it has saved; heartbeats tell that it lives.
     std::unique_lock lock(mutex_);
     const auto goes_on = [this] {
-      return plan_ && group_ && plan_->number != group_->plan().number;
+      return plan_ && group_ && plan_->number != group_->plan().number && !chief_ends_;
     };
     wait_for_peers(
-        changed_, lock, Deadline::never(),
-        [this] { return fmt::format("{}: the end of the run", chief_.task.name()); },
+        changed_, lock, Deadline::never(), [this] { return end_of_run(); },
         [&] {
           return ended_ || goes_on() || !control_lost_.empty() || !failed_.empty() || stops(start);
         });

@@ -54,8 +54,9 @@ class Membership {
 
   /// Lets go of the epoch before, if there was one, and takes part in the next whose tasks are all
   /// connected with each other and ready. `progress` is how far this task is. The result says whose
-  /// state counts; nothing when the run has ended. Throws Unavailable when the others, or one that
-  /// the run cannot do without, do not come in time.
+  /// state counts; nothing when the run has ended. Throws Unavailable when the chief does not come
+  /// back by the deadline, or one that the run cannot do without does not come in time. Whoever
+  /// lives is waited for.
   std::optional<Source> begin_epoch(const Progress& progress, const Deadline& deadline);
   /// The current one; after the end of the run, this task alone in a group that has ended.
   Group& group() { return *group_; }
@@ -64,6 +65,8 @@ class Membership {
   /// when the run has ended.
   bool check();
 
+  /// In the chief: as Strategy::announce_end().
+  void announce_end();
   /// The chief ends the run for all; others leave it, when the chief has said so unless `early`.
   /// Throws PeersChanged when it is lost or goes on.
   void finish(std::int64_t step, bool early);
@@ -78,8 +81,9 @@ class Membership {
   void handle(const net::Frame& frame);
   void beat();
   void tell_coordinator(MessageType type, const std::string& head);
+  std::string end_of_run() const;
   std::optional<EpochPlan> next_plan(const Deadline& deadline);
-  std::optional<Source> wait_for_source(std::int64_t epoch, const Deadline& deadline);
+  std::optional<Source> wait_for_source(std::int64_t epoch);
   Connections connect_group(const EpochPlan& plan, std::size_t rank, const Deadline& deadline);
   std::unique_ptr<net::Connection> accepted_from(const std::string& task, std::int64_t epoch,
                                                  const Deadline& deadline);
@@ -87,7 +91,8 @@ class Membership {
   std::size_t rank_in(const EpochPlan& plan) const;
   // With the mutex held: whether there is no point in waiting for others of this epoch.
   bool is_void(std::int64_t epoch) const {
-    return ended_ || !control_lost_.empty() || !failed_.empty() || !plan_ || plan_->number != epoch;
+    return ended_ || chief_ends_ || !control_lost_.empty() || !failed_.empty() || !plan_ ||
+           plan_->number != epoch;
   }
 
   const RunConfig config_;
@@ -112,6 +117,8 @@ class Membership {
   std::string failed_;
   std::optional<EpochPlan> plan_;
   std::optional<Source> source_;
+  /// The chief saves the last step: there is nothing to wait for but that.
+  bool chief_ends_ = false;
   bool ended_ = false;
   /// Of the connections that the current epoch's group is made of.
   std::stop_source connecting_;

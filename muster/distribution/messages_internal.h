@@ -39,6 +39,8 @@ enum class MessageType : std::uint32_t {
   kFailed,
   kLogRun,
   kArguments,
+  /// The chief saves the last step: nobody who comes or goes changes anything any more.
+  kEnding,
   // Both ways: nothing but a sign of life.
   kBeat = 32,
   // Between tasks that train.

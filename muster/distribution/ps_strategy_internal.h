@@ -25,6 +25,7 @@ class PsStrategy : public Strategy {
                    const std::function<void()>& go_back) final;
   std::optional<std::int64_t> last_step() final { return membership_.last_step(); }
   ReplicaRange replicas() const final { return group_->replicas(); }
+  void announce_end() final { membership_.announce_end(); }
   std::optional<StepParts> sum(std::int64_t, StepParts, StepNotes&) final {
     throw Internal("the servers make the update");
   }

@@ -132,6 +132,10 @@ class Strategy {
   /// saves. Throws PeersChanged.
   virtual void fetch_slots() {}
 
+  /// The chief has all that it needs of others to save the last step, and takes part in nothing
+  /// more: who comes or goes from here on changes nothing, and the others wait for finish() as long
+  /// as the chief lives.
+  virtual void announce_end() {}
   /// The chief, which has saved this step, ends the run for all. Others leave it: `early` if there
   /// is more to do, else when the chief has ended it. Throws PeersChanged when the chief is lost or
   /// goes on, since this process may then be the only one with the last steps.

@@ -594,6 +594,7 @@ bool Trainer::Impl::leave() {
   try {
     if (config().is_chief()) {
       fetch_slots();
+      strategy->announce_end();
     } else {
       strategy->finish(global_step(), stop_requested() && !inputs_over);
     }
