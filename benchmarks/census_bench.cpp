@@ -112,7 +112,7 @@ void measure_table_size(bench::Report& report) {
                                           kSteps);
   };
   std::vector<double> of_large, of_small;
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < bench::sized(5, 1); ++i) {
     of_large.push_back(rate_of(large));
     of_small.push_back(rate_of(small));
   }

@@ -23,11 +23,11 @@ using muster::bench::Report;
 
 constexpr double kMegabyte = 1e6;
 
-/// 500 MB in tensors of many sizes, as a large network and its slots have them.
+/// 500 MB in tensors of many sizes, as a large network and its slots have them; 12 in a quick run.
 class Network {
  public:
   Network() {
-    for (int layer = 0; layer < 40; ++layer) {
+    for (int layer = 0; layer < muster::bench::sized(40, 1); ++layer) {
       add(layer, "kernel", 3'100'000);
       add(layer, "bias", 1'000);
     }

@@ -18,9 +18,9 @@
 namespace muster {
 namespace {
 
-constexpr std::size_t kImages = 10'000;
+const std::size_t kImages = bench::sized<std::size_t>(10'000, 500);
 constexpr std::int64_t kBatch = 128;
-constexpr int kBatches = 400;
+const int kBatches = bench::sized(400, 2);
 
 Path write_images(const Path& folder) {
   const Path path = folder / "train.tfrecords";

@@ -14,7 +14,7 @@ using muster::range;
 using muster::bench::Report;
 using muster::bench::Row;
 
-constexpr std::uint64_t kElements = 4'000'000;
+const std::uint64_t kElements = muster::bench::sized<std::uint64_t>(4'000'000, 40'000);
 constexpr std::size_t kBatch = 128;
 constexpr char kUnit[] = "million/s";
 
@@ -37,14 +37,14 @@ void measure(Report& report, Row row, std::uint64_t elements, const Dataset<Batc
 
 /// The cost of handing one element from thread to thread, where each is handed over alone.
 void measure_hand_off(Report& report) {
-  constexpr std::uint64_t kHandOffs = 100'000;
+  const std::uint64_t hand_offs = muster::bench::sized<std::uint64_t>(100'000, 1'000);
   Row row{.name = "dataset: prefetch(2), each hand-off", .unit = "microseconds"};
   if (!report.wants(row.name)) return;
   const auto one = [](std::int64_t value) { return std::vector<std::int64_t>{value}; };
-  const auto plain = range(kHandOffs).map(one);
+  const auto plain = range(hand_offs).map(one);
   const auto pair = muster::bench::median_pair([&] { drain(plain.prefetch(2)); },
                                                [&] { drain(plain); }, report.effort());
-  row.value = (pair.work_seconds - pair.limit_seconds) / kHandOffs * 1e6;
+  row.value = (pair.work_seconds - pair.limit_seconds) / static_cast<double>(hand_offs) * 1e6;
   report.add(std::move(row));
 }
 

@@ -39,10 +39,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kElements = 16'000'000;
+const std::int64_t kElements = bench::sized<std::int64_t>(16'000'000, 1'000'000);
 constexpr int kWarmUp = 3;
-constexpr int kRounds = 10;
-constexpr std::int64_t kSmallSteps = 1'500;
+const int kRounds = bench::sized(10, 1);
+const std::int64_t kSmallSteps = bench::sized<std::int64_t>(1'500, 20);
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

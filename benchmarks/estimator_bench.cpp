@@ -106,9 +106,9 @@ bench::MakeEstimator make(const EstimatorOptions& options) {
 double loop_microseconds() {
   const EstimatorOptions options = tiny_options();
   const Batch batch = tiny_batch();
-  constexpr std::int64_t kSteps = 50'000;
+  const std::int64_t steps = bench::sized<std::int64_t>(50'000, 50);
   const double through_loop =
-      1e6 / bench::steps_per_second(make(options), constant_input(batch), 1, kSteps);
+      1e6 / bench::steps_per_second(make(options), constant_input(batch), 1, steps);
 
   auto model = std::make_shared<TinyModel>();
   auto variables = Variables::adopt(*model);
@@ -117,13 +117,13 @@ double loop_microseconds() {
   std::vector<double> by_hand;
   for (int i = 0; i < 3; ++i) {
     const auto start = Clock::now();
-    for (std::int64_t step = 0; step < kSteps; ++step) {
+    for (std::int64_t step = 0; step < steps; ++step) {
       attached.zero();
       model->call(batch, Mode::kTrain, nullptr).loss.backward();
       attached.collect();
       updater.apply(attached.gradients(), step);
     }
-    by_hand.push_back(1e6 * seconds_since(start) / static_cast<double>(kSteps));
+    by_hand.push_back(1e6 * seconds_since(start) / static_cast<double>(steps));
   }
   return through_loop - bench::median(by_hand);
 }
@@ -138,17 +138,17 @@ double predictor_microseconds(const EstimatorOptions& options, const Batch& batc
   std::filesystem::remove_all(config.model_dir);
   const auto model = options.model();
   model->eval();
-  constexpr int kCalls = 1000;
+  const int calls = bench::sized(1000, 2);
   const auto times = bench::median_pair(
       [&] {
-        for (int i = 0; i < kCalls; ++i) bench::keep(predictor.predict(batch.features));
+        for (int i = 0; i < calls; ++i) bench::keep(predictor.predict(batch.features));
       },
       [&] {
         const c10::InferenceMode inference;
-        for (int i = 0; i < kCalls; ++i) bench::keep(model->forward(batch.features));
+        for (int i = 0; i < calls; ++i) bench::keep(model->forward(batch.features));
       },
       effort);
-  return 1e6 * (times.work_seconds - times.limit_seconds) / kCalls;
+  return 1e6 * (times.work_seconds - times.limit_seconds) / calls;
 }
 
 void add_predictor(bench::Report& report, const std::string& name, const EstimatorOptions& options,

@@ -24,7 +24,7 @@
 namespace muster {
 namespace {
 
-constexpr std::size_t kFileBytes = std::size_t{512} << 20;
+const std::size_t kFileBytes = bench::sized<std::size_t>(512, 8) << 20;
 constexpr std::size_t kFrameBytes = 16;
 constexpr double kGigabyte = 1e9;
 

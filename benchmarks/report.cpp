@@ -52,6 +52,11 @@ nlohmann::json to_json(const Row& row) {
 
 }  // namespace
 
+bool is_quick() {
+  const char* const value = std::getenv("MUSTER_BENCH_QUICK");
+  return value != nullptr && std::string(value) == "1";
+}
+
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t middle = values.size() / 2;
@@ -81,6 +86,7 @@ Pair median_pair(const std::function<void()>& work, const std::function<void()>&
 }
 
 Report::Report(int argc, char** argv) {
+  if (is_quick()) effort_ = {.repetitions = 1, .min_seconds = 0};
   CLI::App app("Measures a part of muster");
   app.add_option("--json", json_path_, "Also write the rows to this file");
   app.add_option("--repetitions", effort_.repetitions, "Timings that each median is taken of")

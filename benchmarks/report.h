@@ -25,6 +25,16 @@ struct Effort {
   double min_seconds = 0.05;
 };
 
+/// Whether the environment has MUSTER_BENCH_QUICK=1: each piece of work is then a small part of
+/// itself and done once, to see that it still runs. Figures mean nothing.
+bool is_quick();
+
+/// How much of something is measured: `all`, or `few` in a quick run.
+template <typename T>
+T sized(T all, T few) {
+  return is_quick() ? few : all;
+}
+
 /// The middle one, or the mean of the two in the middle. Give one value or more.
 double median(std::vector<double> values);
 
@@ -53,7 +63,8 @@ void keep(const T& value) {
 ///     return report.finish();
 ///   }
 ///
-/// Flags: --json FILE, --repetitions N, --min-seconds S, --only TEXT (rows whose name has it).
+/// Flags: --json FILE, --repetitions N, --min-seconds S, --only TEXT (rows whose name has it). In a
+/// quick run everything is timed once.
 class Report {
  public:
   /// Ends the program with 2 on a flag it does not know.

@@ -22,9 +22,9 @@
 namespace muster {
 namespace {
 
-constexpr std::int64_t kBatch = 128;
+const std::int64_t kBatch = bench::sized<std::int64_t>(128, 8);
 constexpr std::int64_t kSteps = 5;
-constexpr int kRounds = 3;
+const int kRounds = bench::sized(3, 1);
 
 InputFn constant_input() {
   torch::manual_seed(1);
@@ -49,7 +49,8 @@ bench::MakeEstimator make(const ResNetOptions& options, bool own_kernels = true)
 
 double images_per_second(const bench::MakeEstimator& estimator, const InputFn& input, int threads,
                          std::int64_t steps = kSteps) {
-  return kBatch * bench::steps_per_second_of_run(estimator, input, threads, steps);
+  return static_cast<double>(kBatch) *
+         bench::steps_per_second_of_run(estimator, input, threads, steps);
 }
 
 std::optional<std::string> best_setting() {

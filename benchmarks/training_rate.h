@@ -15,7 +15,7 @@ RunConfig silent_config(int threads);
 /// Makes what is measured, with this configuration.
 using MakeEstimator = std::function<Estimator(const RunConfig&)>;
 
-/// Steps/s of one silent run.
+/// Steps/s of one silent run; a quick one has two steps.
 double steps_per_second_of_run(const MakeEstimator& make, const InputFn& input, int threads,
                                std::int64_t steps);
 /// The median of three.
@@ -31,8 +31,8 @@ struct Anchor {
 };
 
 /// Runs a program under benchmarks/anchors/, given with its arguments; nothing, with a line on
-/// standard error, if this machine has no PyTorch for Python. MUSTER_PYTHON names another Python
-/// than /usr/bin/python3.
+/// standard error, if this machine has no PyTorch for Python; nothing also in a quick run.
+/// MUSTER_PYTHON names another Python than /usr/bin/python3.
 std::optional<Anchor> run_anchor(const std::string& program);
 /// Its examples/s alone.
 std::optional<double> anchor_examples_per_second(const std::string& program);
