@@ -226,7 +226,8 @@ class TendedRun : public WatchedRun {
       left_[task] = true;
       return;
     }
-    if (task == 0) was_asked_ = status == 128 + SIGTERM;
+    // Also where it was killed while it ended the run.
+    if (task == 0) was_asked_ = sent_[task].contains(SIGTERM);
     sent_[task].clear();
     cluster_.start(task);
   }
