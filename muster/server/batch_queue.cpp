@@ -310,7 +310,7 @@ BatchQueue::BatchQueue(std::shared_ptr<ExecutionSlots> slots, BatchOptions optio
   }
   impl_->slots = std::move(slots);
   impl_->options = std::move(options);
-  impl_->joinable = joinable;
+  impl_->joinable = joinable && impl_->options.join;
   impl_->compute = std::move(run);
 }
 BatchQueue::~BatchQueue() = default;

@@ -13,6 +13,8 @@
 namespace muster::server {
 
 struct BatchOptions {
+  /// Whether requests are joined at all.
+  bool join = true;
   /// Rows that are joined into one batch at most. A single request may have more.
   std::int64_t max_batch_size = 64;
   /// How long the oldest request waits for others while a slot is free. Zero: never; requests are

@@ -421,9 +421,19 @@ struct ModelStore::Impl {
     }
     for (Retired& one : gone) {
       one.version.reset();
-      set_state(one.model, one.number, VersionState::kEnd);
+      end_unloading(one.model, one.number);
       log::info("unloaded model={} version={}", one.model, one.number);
     }
+  }
+
+  // The same number may have been loaded anew meanwhile, and that one goes on.
+  void end_unloading(const std::string& name, std::int64_t number) {
+    const std::lock_guard lock(mutex);
+    VersionEntry* const entry = entry_of(name, number);
+    if (entry != nullptr && entry->state == VersionState::kUnloading) {
+      entry->state = VersionState::kEnd;
+    }
+    changed.notify_all();
   }
 
   void forget_old(const std::string& name) {
@@ -450,14 +460,18 @@ struct ModelStore::Impl {
     return entry != model->second.versions.end() && is_available(entry->second);
   }
 
-  // TensorFlow Serving's rule: only versions that answer get labels; with the option, a new label
-  // may also be given to one that does not.
+  // TensorFlow Serving's rule: a label goes to a version that answers, so that no request is sent
+  // nowhere; with the option, a new label may also be given to one that does not. A model that is
+  // new has nothing yet that a label could be taken from.
   void check_labels(const ModelConfig& config) const {
     const auto model = models.find(config.name);
+    if (model == models.end()) return;
+    const auto& labels = model->second.config.labels;
     for (const auto& [label, number] : config.labels) {
       if (is_served(config.name, number)) continue;
-      const bool is_new = model == models.end() || !model->second.config.labels.contains(label);
-      const bool is_same = !is_new && model->second.config.labels.at(label) == number;
+      const auto old = labels.find(label);
+      const bool is_same = old != labels.end() && old->second == number;
+      const bool is_new = old == labels.end();
       if (is_same || (is_new && options.allow_labels_for_unavailable)) continue;
       throw FailedPrecondition(
           "Request to assign label to version {} of model {}, which is not currently available for "

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "muster/base/wait.h"
+#include "muster/server/http_server.h"
+#include "muster/server/service.h"
+
+namespace muster::server {
+
+struct GrpcServerOptions {
+  /// Empty: all addresses of this host.
+  std::string address{};
+  /// 0: any that is free.
+  std::uint16_t port = 0;
+  /// Also listens on this Unix socket; empty: not.
+  std::string socket_path{};
+  TlsOptions tls{};
+  /// Of a request, and of the tensors in it.
+  std::size_t max_message_bytes = std::size_t{128} << 20;
+  /// Calls that are answered at one time; zero: 64 per processor.
+  std::size_t max_threads = 0;
+  /// Answers with tensor_content in the place of lists of values.
+  bool raw_answers = false;
+  bool reflection = true;
+  bool repository_control = true;
+  /// gRPC's own settings by name, such as grpc.max_connection_age_ms.
+  std::vector<std::pair<std::string, std::string>> channel_arguments{};
+};
+
+/// gRPC: TensorFlow Serving's PredictionService and ModelService, the Open Inference Protocol's
+/// GRPCInferenceService, health and reflection.
+class GrpcServer {
+ public:
+  /// Listens from now on. Throws Unavailable when the port is taken.
+  GrpcServer(Service& service, GrpcServerOptions options);
+  ~GrpcServer();
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  std::uint16_t port() const;
+  /// What health answers for the whole server and for its services.
+  void set_serving(bool serving);
+  /// Takes no more calls and waits for those in flight; cancels what is left at the end of the
+  /// time.
+  void drain(const Deadline& deadline);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muster::server

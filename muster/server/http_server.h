@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "muster/base/wait.h"
+#include "muster/server/http_message.h"
+
+namespace muster::server {
+
+/// Certificates as PEM texts.
+struct TlsOptions {
+  std::string certificate{};
+  std::string key{};
+  /// Whoever signs the certificates of clients.
+  std::string client_ca{};
+  /// Refuses clients without such a certificate.
+  bool require_client = false;
+
+  bool enabled() const { return !certificate.empty() || !key.empty(); }
+};
+
+struct HttpServerOptions {
+  /// Empty: all addresses of this host.
+  std::string address{};
+  /// 0: any that is free.
+  std::uint16_t port = 0;
+  TlsOptions tls{};
+  /// Threads that read and write; zero: one per processor, two at least.
+  std::size_t io_threads = 0;
+  /// Threads that answer; zero: four per processor, sixteen at least.
+  std::size_t workers = 0;
+  /// Requests that may wait for a worker; more are refused with 429.
+  std::size_t max_waiting = 1024;
+  /// More are closed as they come.
+  std::size_t max_connections = 20'000;
+  std::size_t max_header_bytes = 16 << 10;
+  std::size_t max_body_bytes = std::size_t{64} << 20;
+  /// For the header of a request, from its first byte; for its body; for an answer to be taken.
+  std::chrono::milliseconds header_timeout{10'000};
+  std::chrono::milliseconds body_timeout{60'000};
+  std::chrono::milliseconds write_timeout{60'000};
+  /// How long a connection may be kept without a request.
+  std::chrono::milliseconds idle_timeout{120'000};
+  /// A line in the log for every request.
+  bool log_requests = false;
+};
+
+/// HTTP/1.1, also over TLS: connections, limits and threads. What requests mean is the business of
+/// `handle`.
+class HttpServer {
+ public:
+  using Handle = std::function<HttpAnswer(HttpRequest request)>;
+  /// Whether a request may take long; others are answered by the thread that read them.
+  using MayWait = std::function<bool(const HttpRequest& request)>;
+
+  /// Listens from now on. Throws Unavailable when the port is taken, InvalidArgument for
+  /// certificates that are none.
+  HttpServer(HttpServerOptions options, Handle handle, MayWait may_wait);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  std::uint16_t port() const;
+  std::size_t connections() const;
+
+  /// Takes no more connections, closes those without a request and waits for the others. False when
+  /// some are left at the end of the time; the destructor closes them.
+  bool drain(const Deadline& deadline);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muster::server

@@ -1,0 +1,174 @@
+#include "muster/server/http_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <semaphore>
+#include <thread>
+
+#include "muster/base/error.h"
+#include "muster/testing/eventually.h"
+#include "muster/testing/raw_tcp.h"
+
+namespace muster::server {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using testing::RawTcp;
+using ::testing::StartsWith;
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  HttpServer& open(HttpServerOptions options = {}) {
+    options.address = "127.0.0.1";
+    options.workers = options.workers > 0 ? options.workers : 2;
+    server_.emplace(
+        std::move(options),
+        [this](const HttpRequest& request) {
+          if (request.target == "/hold") {
+            held_.release();
+            go_.acquire();
+          }
+          return HttpAnswer{
+              .content_type = "text/plain",
+              .body = fmt::format("{} {} {}{}", request.method, request.target, request.body.size(),
+                                  request.is_from_this_host ? " here" : "")};
+        },
+        [](const HttpRequest& request) { return request.method == "POST"; });
+    return *server_;
+  }
+  RawTcp connect() { return RawTcp(fmt::format("127.0.0.1:{}", server_->port())); }
+  std::string talk(std::string_view bytes) {
+    RawTcp client = connect();
+    client.send(bytes);
+    return client.read_to_end();
+  }
+
+  std::counting_semaphore<> held_{0};
+  std::counting_semaphore<> go_{0};
+  std::optional<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, AnswersRequestsOnOneConnectionOneAfterTheOther) {
+  open();
+  const std::string answers = talk(
+      "GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
+      "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nxyz"
+      "POST /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+      "2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n");
+  EXPECT_THAT(answers, HasSubstr("GET /a 0 here"));
+  EXPECT_THAT(answers, HasSubstr("POST /b 3 here"));
+  EXPECT_THAT(answers, EndsWith("POST /c 3 here"));
+}
+
+TEST_F(HttpServerTest, AnswersHeadWithoutABody) {
+  open();
+  const std::string answer = talk("HEAD /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(answer, HasSubstr("Content-Length: 14\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
+}
+
+TEST_F(HttpServerTest, RefusesWhatIsTooLargeBeforeItIsThere) {
+  open({.max_header_bytes = 2000, .max_body_bytes = 1000});
+  EXPECT_THAT(talk("POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\nx"),
+              StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(talk("POST /b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
+                   std::string(1001, 'x') + "\r\n0\r\n\r\n"),
+              StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(talk("GET / HTTP/1.1\r\nHost: h\r\nX: " + std::string(3000, 'x') + "\r\n\r\n"),
+              StartsWith("HTTP/1.1 431 "));
+}
+
+TEST_F(HttpServerTest, RefusesWhatIsNoHttp) {
+  open();
+  EXPECT_THAT(talk("\x16\x03\x01 nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(talk("POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx"),
+              StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(talk("GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"), EndsWith("here"));
+}
+
+TEST_F(HttpServerTest, TakesABodyInManyTinyChunks) {
+  open();
+  std::string body;
+  for (int i = 0; i < 100'000; ++i) body += "1\r\nx\r\n";
+  EXPECT_THAT(talk("POST /b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n"
+                   "Connection: close\r\n\r\n" +
+                   body + "0\r\n\r\n"),
+              EndsWith("POST /b 100000 here"));
+}
+
+TEST_F(HttpServerTest, LetsASlowClientGo) {
+  open({.header_timeout = std::chrono::milliseconds(50),
+        .body_timeout = std::chrono::milliseconds(50),
+        .idle_timeout = std::chrono::milliseconds(50)});
+  RawTcp silent = connect();
+  EXPECT_EQ(silent.read_to_end(), "");
+  RawTcp half_a_header = connect();
+  half_a_header.send("GET / HT");
+  EXPECT_EQ(half_a_header.read_to_end(), "");
+  RawTcp half_a_body = connect();
+  half_a_body.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx");
+  EXPECT_EQ(half_a_body.read_to_end(), "");
+  EXPECT_TRUE(testing::eventually([&] { return server_->connections() == 0; }));
+}
+
+TEST_F(HttpServerTest, RefusesRequestsWhenTooManyWait) {
+  open({.workers = 1, .max_waiting = 1});
+  const std::string request =
+      "POST /hold HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+      "Content-Length: 0\r\n\r\n";
+  RawTcp first = connect();
+  first.send(request);
+  held_.acquire();  // It is being answered.
+  RawTcp second = connect();
+  second.send(request);
+  RawTcp third = connect();
+  third.send(request);
+  // One of the two waits; for the other there is no room.
+  std::atomic<int> refused{0};
+  std::jthread reader([&] {
+    const std::string answer = third.read_to_end();
+    if (answer.starts_with("HTTP/1.1 429 ")) ++refused;
+  });
+  const auto other = [&] {
+    go_.release(2);
+    return second.read_to_end();
+  };
+  EXPECT_TRUE(testing::eventually([&] { return server_->connections() <= 3; }));
+  // What does not wait is answered all the same.
+  EXPECT_THAT(talk("GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"), EndsWith("here"));
+  if (other().starts_with("HTTP/1.1 429 ")) ++refused;
+  go_.release(3);
+  reader.join();
+  EXPECT_EQ(refused, 1);
+}
+
+TEST_F(HttpServerTest, DrainsByAnsweringWhatIsInFlight) {
+  open();
+  RawTcp idle = connect();
+  RawTcp busy = connect();
+  busy.send("POST /hold HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
+  held_.acquire();
+  ASSERT_TRUE(testing::eventually([&] { return server_->connections() == 2; }));
+  EXPECT_FALSE(server_->drain(Deadline::after(std::chrono::milliseconds(20))));
+  EXPECT_EQ(idle.read_to_end(), "");
+  go_.release();
+  EXPECT_TRUE(server_->drain(Deadline::never()));
+  const std::string answer = busy.read_to_end();
+  EXPECT_THAT(answer, HasSubstr("Connection: close"));
+  EXPECT_THAT(answer, EndsWith("POST /hold 0 here"));
+}
+
+TEST_F(HttpServerTest, SaysWhenItsPortIsTaken) {
+  open();
+  const std::uint16_t taken = server_->port();
+  EXPECT_THROW(HttpServer({.address = "127.0.0.1", .port = taken}, {}, {}), Unavailable);
+  EXPECT_THROW(HttpServer({.address = "nowhere"}, {}, {}), InvalidArgument);
+  EXPECT_THROW(HttpServer({.tls = {.certificate = "x", .key = "y"}}, {}, {}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace muster::server

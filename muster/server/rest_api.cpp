@@ -1,0 +1,182 @@
+#include "muster/server/rest_api.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <exception>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/server/rest_paths_internal.h"
+#include "muster/serving/predict_request.h"
+
+namespace muster::server {
+namespace {
+
+// Smaller answers fit one packet anyway.
+constexpr std::size_t kWorthCompressing = 1400;
+
+HttpAnswer plain(int status, std::string body) {
+  return {.status = status, .content_type = "text/plain; charset=utf-8", .body = std::move(body)};
+}
+
+bool starts_with_path(std::string_view path, std::string_view prefix) {
+  return path == prefix || (path.starts_with(prefix) && path[prefix.size()] == '/');
+}
+
+void inflate_body(HttpRequest& request, const InflateLimits& limits) {
+  const std::string_view encoding = request.header("Content-Encoding");
+  if (encoding.empty() || equal_ignoring_case(encoding, "identity")) return;
+  if (!accepts(encoding, "gzip") && !accepts(encoding, "deflate")) {
+    throw Unimplemented("Content-Encoding {} is not supported: send gzip, deflate or none",
+                        encoding.substr(0, 40));
+  }
+  request.body = inflated(request.body, limits);
+}
+
+void add_cors(HttpAnswer& answer) {
+  answer.headers.emplace_back("Access-Control-Allow-Origin", "*");
+  answer.headers.emplace_back("Access-Control-Allow-Methods", "POST, GET");
+  answer.headers.emplace_back("Access-Control-Allow-Headers", "Content-Type");
+}
+
+HttpAnswer preflight(const HttpRequest& request) {
+  const std::string_view origin = request.header("Origin");
+  const bool is_web =
+      origin.find("http://") != origin.npos || origin.find("https://") != origin.npos;
+  return {.status = is_web ? 200 : 400, .content_type = ""};
+}
+
+void compress(const HttpRequest& request, HttpAnswer& answer) {
+  if (answer.body.size() < kWorthCompressing || answer.content_type == "application/octet-stream" ||
+      !accepts(request.header("Accept-Encoding"), "gzip")) {
+    return;
+  }
+  answer.body = gzipped(answer.body);
+  answer.headers.emplace_back("Content-Encoding", "gzip");
+  answer.headers.emplace_back("Vary", "Accept-Encoding");
+}
+
+std::string_view path_of(std::string_view target) { return target.substr(0, target.find('?')); }
+
+}  // namespace
+
+HttpAnswer json_answer(std::string body) { return {.body = std::move(body)}; }
+
+HttpAnswer error_answer_of(ErrorCode code, std::string_view text) {
+  HttpAnswer answer{.status = http_status_of(code), .body = serving::error_answer(text)};
+  if (code == ErrorCode::kResourceExhausted || code == ErrorCode::kUnavailable) {
+    answer.headers.emplace_back("Retry-After", "1");
+  }
+  if (code == ErrorCode::kUnauthenticated) {
+    answer.headers.emplace_back("WWW-Authenticate", "Bearer");
+  }
+  return answer;
+}
+
+Deadline RestContext::deadline() const {
+  if (options.timeout.count() <= 0) return Deadline::never();
+  return Deadline::at(request.received + options.timeout);
+}
+
+void RestContext::check(Role role) const {
+  service.access().check(role, request.header("Authorization"), request.is_from_this_host);
+}
+
+std::optional<ModelPath> parse_model_path(std::string_view text, bool numeric_versions) {
+  ModelPath path;
+  const auto take_name = [&]() -> std::optional<std::string> {
+    const auto end = text.find_first_of("/:");
+    const std::string_view name = text.substr(0, end);
+    text = end == text.npos ? std::string_view() : text.substr(end);
+    if (name.empty()) return std::nullopt;
+    return percent_decoded(name);
+  };
+  const auto model = take_name();
+  if (!model) return std::nullopt;
+  path.model = *model;
+  for (const std::string_view kind : {"/versions/", "/labels/"}) {
+    if (!text.starts_with(kind)) continue;
+    text.remove_prefix(kind.size());
+    const auto name = take_name();
+    if (!name) return std::nullopt;
+    path.version_text = *name;
+    if (kind == "/labels/") {
+      path.version.label = *name;
+      break;
+    }
+    if (name->find_first_not_of("0123456789") != name->npos) {
+      if (numeric_versions) return std::nullopt;
+      break;
+    }
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(name->data(), name->data() + name->size(), number);
+    if (error != std::errc()) {
+      throw InvalidArgument("Failed to convert version: {} to numeric.", *name);
+    }
+    path.version.number = number;
+    break;
+  }
+  if (text.empty()) return path;
+  path.separator = text.front();
+  path.method = std::string(text.substr(1));
+  if (path.method.empty()) return std::nullopt;
+  return path;
+}
+
+RestApi::RestApi(Service& service, RestOptions options)
+    : service_(service), options_(std::move(options)) {}
+
+bool RestApi::may_wait(const HttpRequest& request) { return request.method == "POST"; }
+
+HttpAnswer RestApi::health(const HttpRequest& request, std::string_view path) {
+  if (request.method != "GET" && request.method != "HEAD") {
+    return error_answer_of(ErrorCode::kInvalidArgument, "only GET is of use here");
+  }
+  if (path != "/readyz" || service_.ready()) return plain(200, "ok\n");
+  HttpAnswer answer = plain(503, service_.draining() ? "the server is stopping\n"
+                                                     : "a model has no version that answers\n");
+  answer.headers.emplace_back("Retry-After", "1");
+  return answer;
+}
+
+HttpAnswer RestApi::routed(HttpRequest& request) {
+  const std::string_view path = path_of(request.target);
+  if (path == "/healthz" || path == "/livez" || path == "/readyz") return health(request, path);
+  RestContext context{service_, options_, request, path};
+  if (path == "/metrics" && request.method == "GET") {
+    context.check(Role::kPredict);
+    HttpAnswer answer = plain(200, service_.metrics_page());
+    answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    return answer;
+  }
+  if (!options_.prometheus_path.empty() && path == options_.prometheus_path &&
+      request.method == "GET") {
+    context.check(Role::kPredict);
+    return {.content_type = "text/plain", .body = service_.tensorflow_metrics_page()};
+  }
+  const bool is_v1 = path.size() > 3 && equal_ignoring_case(path.substr(0, 4), "/v1/");
+  if (is_v1 && request.method == "OPTIONS") return preflight(request);
+  const bool is_v2 = starts_with_path(path, "/v2");
+  if (!is_v1 && !is_v2) return error_answer_of(ErrorCode::kNotFound, "Not Found");
+  inflate_body(request, options_.inflate);
+  if (is_v2) return answer_inference_protocol(context);
+  if (path.starts_with("/v1/projects/")) return answer_cloud(context);
+  return answer_tensorflow(context);
+}
+
+HttpAnswer RestApi::handle(HttpRequest request) noexcept {
+  HttpAnswer answer;
+  try {
+    answer = routed(request);
+    compress(request, answer);
+  } catch (...) {
+    const Description failure = muster::describe(std::current_exception());
+    answer = error_answer_of(failure.code, failure.message);
+  }
+  if (options_.cors) add_cors(answer);
+  return answer;
+}
+
+}  // namespace muster::server

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "muster/server/http_message.h"
+#include "muster/server/service.h"
+
+namespace muster::server {
+
+struct RestOptions {
+  /// What a request may take that names no time of its own; zero: any time.
+  std::chrono::milliseconds timeout{30'000};
+  /// Adds the headers that let pages of other sites call.
+  bool cors = false;
+  /// Where TensorFlow Serving's page for Prometheus is; empty: nowhere.
+  std::string prometheus_path = "/monitoring/prometheus/metrics";
+  InflateLimits inflate{};
+  /// Whether load and unload of the Open Inference Protocol are offered.
+  bool repository_control = true;
+};
+
+/// The paths of REST, of all protocols that speak it:
+///   /v1/models/...            TensorFlow Serving
+///   /v1/projects/...:predict  Cloud ML Engine
+///   /v2/...                   Open Inference Protocol
+///   /healthz /livez /readyz /metrics
+/// All functions may be called from any thread.
+class RestApi {
+ public:
+  RestApi(Service& service, RestOptions options);
+
+  /// Never throws: what goes wrong is the answer.
+  HttpAnswer handle(HttpRequest request) noexcept;
+  /// Whether a request may take as long as a model does. Others are answered at once.
+  static bool may_wait(const HttpRequest& request);
+
+ private:
+  HttpAnswer routed(HttpRequest& request);
+  HttpAnswer health(const HttpRequest& request, std::string_view path);
+
+  Service& service_;
+  RestOptions options_;
+};
+
+/// The error of a whole call as a JSON body of its status.
+HttpAnswer error_answer_of(ErrorCode code, std::string_view text);
+
+}  // namespace muster::server

@@ -1,0 +1,354 @@
+// TensorFlow Serving's calls, on the messages of gRPC.
+#include <fmt/ranges.h>
+
+#include <set>
+
+#include "muster/base/error.h"
+#include "muster/server/config_files_internal.h"
+#include "muster/server/tensor_proto_internal.h"
+#include "muster/server/tensorflow_calls_internal.h"
+#include "muster/serving/example_request.h"
+
+namespace muster::server {
+namespace {
+
+namespace wire = tensorflow::serving;
+
+// A list of models is loaded within this time, or the call says which are not.
+constexpr std::chrono::minutes kReloadTime{10};
+
+Call call_of(const wire::ModelSpec& spec, bool given, const Caller& caller) {
+  if (!given) throw InvalidArgument("Missing ModelSpec");
+  if (spec.name().empty()) throw InvalidArgument("ModelSpec has no name specified.");
+  Call call{.model = spec.name(), .entrypoint = caller.entrypoint, .deadline = caller.deadline};
+  if (spec.has_version()) call.version.number = spec.version().value();
+  if (spec.version_choice_case() == wire::ModelSpec::kVersionLabel) {
+    call.version.label = spec.version_label();
+  }
+  if (!spec.signature_name().empty()) call.signature = spec.signature_name();
+  return call;
+}
+
+void write_spec(const ModelVersion& version, const std::string& signature, wire::ModelSpec& out) {
+  out.set_name(version.model());
+  out.mutable_version()->set_value(version.number());
+  out.set_signature_name(signature);
+}
+
+template <typename Map>
+std::vector<std::string> sorted_keys(const Map& map) {
+  std::set<std::string> keys;
+  for (const auto& row : map) keys.insert(row.first);
+  return {keys.begin(), keys.end()};
+}
+
+[[noreturn]] void throw_wrong_count(const wire::PredictRequest& request,
+                                    const graph::SignatureDef& signature) {
+  const auto sent = sorted_keys(request.inputs());
+  const auto wanted = sorted_keys(signature.inputs);
+  std::vector<std::string> extra;
+  std::vector<std::string> missing;
+  std::ranges::set_difference(sent, wanted, std::back_inserter(extra));
+  std::ranges::set_difference(wanted, sent, std::back_inserter(missing));
+  throw InvalidArgument(
+      "input size does not match signature: {}!={} len({{{}}}) != len({{{}}}). Sent extra: {{{}}}. "
+      "Missing but required: {{{}}}.",
+      sent.size(), wanted.size(), fmt::join(sent, ","), fmt::join(wanted, ","),
+      fmt::join(extra, ","), fmt::join(missing, ","));
+}
+
+// The names that are asked for; all when none is.
+std::set<std::string> wanted_outputs(const wire::PredictRequest& request,
+                                     const graph::SignatureDef& signature) {
+  std::set<std::string> wanted;
+  for (const std::string& name : request.output_filter()) {
+    if (!signature.outputs.contains(name)) {
+      throw InvalidArgument(
+          "output tensor alias not found in signature: {} Outputs expected to be in the set "
+          "{{{}}}.",
+          name, fmt::join(sorted_keys(signature.outputs), ","));
+    }
+    if (!wanted.insert(name).second) {
+      throw InvalidArgument("duplicate output tensor alias: {}", name);
+    }
+  }
+  return wanted;
+}
+
+/// Classification and regression differ in what is made of the outputs.
+template <typename Use>
+void run_examples(Service& service, Call call, const wire::Input& input, const char* no_signature,
+                  const Use& use) {
+  std::int64_t count = 0;
+  service.run(call, {},
+              {.no_signature =
+                   [&](const ModelVersion&) {
+                     throw InvalidArgument("{}{}", no_signature, call.signature);
+                   },
+               .inputs =
+                   [&](const ModelVersion&, const graph::SignatureDef& signature) {
+                     auto examples = examples_of(input);
+                     count = static_cast<std::int64_t>(examples.size());
+                     return serving::example_inputs(signature, std::move(examples));
+                   },
+               .answer =
+                   [&](const ModelVersion& version, const BatchAnswer& answer) {
+                     use(version, call.signature, answer.outputs, count);
+                   }});
+}
+
+void write_classes(const Tensors& outputs, std::int64_t count, wire::ClassificationResult& out) {
+  for (const auto& result : serving::classifications_of(outputs, count)) {
+    auto* const classes = out.add_classifications();
+    for (const serving::ClassScore& one : result) {
+      auto* const made = classes->add_classes();
+      made->set_label(one.label);
+      made->set_score(one.score);
+    }
+  }
+}
+
+void write_regressions(const Tensors& outputs, std::int64_t count, wire::RegressionResult& out) {
+  for (const float value : serving::regressions_of(outputs, count)) {
+    out.add_regressions()->set_value(value);
+  }
+}
+
+constexpr const char* kNoSignature = "No signature was found with the name: ";
+constexpr const char* kNoTaskSignature = "Requested signature not found in model graph: ";
+
+void write_info(const graph::TensorInfo& info, muster::proto::TensorInfo& out) {
+  out.set_dtype(static_cast<muster::proto::DataType>(info.dtype));
+  auto* const shape = out.mutable_tensor_shape();
+  shape->set_unknown_rank(info.shape.unknown_rank);
+  for (const std::int64_t size : info.shape.dims) shape->add_dim()->set_size(size);
+  if (info.sparse) {
+    auto* const sparse = out.mutable_coo_sparse();
+    sparse->set_values_tensor_name(info.sparse->values);
+    sparse->set_indices_tensor_name(info.sparse->indices);
+    sparse->set_dense_shape_tensor_name(info.sparse->dense_shape);
+  } else {
+    out.set_name(info.name);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> examples_of(const wire::Input& input) {
+  std::vector<std::string> examples;
+  const auto add = [&](const auto& list, const std::string& context) {
+    for (const auto& example : list) examples.push_back(context + example.SerializeAsString());
+  };
+  if (input.has_example_list()) add(input.example_list().examples(), "");
+  if (input.has_example_list_with_context()) {
+    const auto& list = input.example_list_with_context();
+    add(list.examples(), list.context().SerializeAsString());
+  }
+  if (examples.empty()) throw InvalidArgument("Input is empty.");
+  return examples;
+}
+
+Tensors predict_inputs(const wire::PredictRequest& request, const graph::SignatureDef& signature,
+                       std::size_t most_tensor_bytes) {
+  if (static_cast<std::size_t>(request.inputs_size()) != signature.inputs.size() &&
+      signature.defaults.empty()) {
+    throw_wrong_count(request, signature);
+  }
+  Tensors inputs;
+  for (const auto& [name, info] : signature.inputs) {
+    const auto given = request.inputs().find(name);
+    if (given != request.inputs().end()) {
+      inputs.emplace(name, tensor_of(given->second, name, most_tensor_bytes));
+      continue;
+    }
+    const auto value = signature.defaults.find(name);
+    if (value == signature.defaults.end()) {
+      throw InvalidArgument(
+          "Signature input alias: {}(feed name: {}) not found in request and no default value "
+          "provided. Inputs expected to be in the request {{{}}}, or default input alias set: {}",
+          name, info.name, fmt::join(sorted_keys(signature.inputs), ","),
+          fmt::join(sorted_keys(signature.defaults), ","));
+    }
+    inputs.emplace(name, value->second);
+  }
+  for (const auto& row : request.inputs()) {
+    if (!signature.inputs.contains(row.first)) {
+      throw InvalidArgument(
+          "Inputs contains invalid name. Used request inputs: {}, request input: {}",
+          fmt::join(sorted_keys(signature.inputs), ","), row.first);
+    }
+  }
+  return inputs;
+}
+
+void predict(Service& service, const wire::PredictRequest& request, const Caller& caller,
+             const TensorFlowCallOptions& options, wire::PredictResponse& response) {
+  Call call = call_of(request.model_spec(), request.has_model_spec(), caller);
+  std::set<std::string> wanted;
+  service.run(
+      call, {},
+      {.no_signature =
+           [&](const ModelVersion&) {
+             throw FailedPrecondition("Serving signature key \"{}\" not found.", call.signature);
+           },
+       .inputs =
+           [&](const ModelVersion&, const graph::SignatureDef& signature) {
+             wanted = wanted_outputs(request, signature);
+             return predict_inputs(request, signature, options.most_tensor_bytes);
+           },
+       .answer =
+           [&](const ModelVersion& version, const BatchAnswer& answer) {
+             write_spec(version, call.signature, *response.mutable_model_spec());
+             for (const auto& [name, tensor] : answer.outputs) {
+               if (!wanted.empty() && !wanted.contains(name)) continue;
+               write_tensor(tensor, options.raw_answers, (*response.mutable_outputs())[name]);
+             }
+           }});
+}
+
+void classify(Service& service, const wire::ClassificationRequest& request, const Caller& caller,
+              wire::ClassificationResponse& response) {
+  Call call = call_of(request.model_spec(), request.has_model_spec(), caller);
+  call.method = "Classify";
+  run_examples(service, std::move(call), request.input(), kNoSignature,
+               [&](const ModelVersion& version, const std::string& signature,
+                   const Tensors& outputs, std::int64_t count) {
+                 write_classes(outputs, count, *response.mutable_result());
+                 write_spec(version, signature, *response.mutable_model_spec());
+               });
+}
+
+void regress(Service& service, const wire::RegressionRequest& request, const Caller& caller,
+             wire::RegressionResponse& response) {
+  Call call = call_of(request.model_spec(), request.has_model_spec(), caller);
+  call.method = "Regress";
+  run_examples(service, std::move(call), request.input(), kNoSignature,
+               [&](const ModelVersion& version, const std::string& signature,
+                   const Tensors& outputs, std::int64_t count) {
+                 write_regressions(outputs, count, *response.mutable_result());
+                 write_spec(version, signature, *response.mutable_model_spec());
+               });
+}
+
+void multi_inference(Service& service, const wire::MultiInferenceRequest& request,
+                     const Caller& caller, wire::MultiInferenceResponse& response) {
+  if (request.tasks().empty()) throw InvalidArgument("Inference request with no tasks");
+  std::set<std::string> signatures;
+  for (const wire::InferenceTask& task : request.tasks()) {
+    Call call = call_of(task.model_spec(), task.has_model_spec(), caller);
+    call.method = "MultiInference";
+    if (call.model != request.tasks(0).model_spec().name()) {
+      throw InvalidArgument(
+          "All ModelSpecs in a MultiInferenceRequest must access the same model "
+          "name.");
+    }
+    if (!signatures.insert(call.signature).second) {
+      throw InvalidArgument("Duplicate evaluation of signature: {}", call.signature);
+    }
+    const bool is_classify = task.method_name() == graph::kClassifyMethod;
+    if (!is_classify && task.method_name() != graph::kRegressMethod) {
+      throw Unimplemented("Unsupported signature method_name: {}", task.method_name());
+    }
+    wire::InferenceResult& result = *response.add_results();
+    run_examples(service, std::move(call), request.input(), kNoTaskSignature,
+                 [&](const ModelVersion& version, const std::string& signature,
+                     const Tensors& outputs, std::int64_t count) {
+                   if (is_classify) {
+                     write_classes(outputs, count, *result.mutable_classification_result());
+                   } else {
+                     write_regressions(outputs, count, *result.mutable_regression_result());
+                   }
+                   write_spec(version, signature, *result.mutable_model_spec());
+                 });
+  }
+}
+
+void model_metadata(Service& service, const wire::GetModelMetadataRequest& request,
+                    wire::GetModelMetadataResponse& response) {
+  if (request.metadata_field().empty()) {
+    throw InvalidArgument("GetModelMetadataRequest must specify at least one metadata_field");
+  }
+  for (const std::string& field : request.metadata_field()) {
+    if (field != "signature_def")
+      throw InvalidArgument("Metadata field {} is not supported", field);
+  }
+  const Call call = call_of(request.model_spec(), request.has_model_spec(), {});
+  const ModelVersionPtr version = service.store().find(call.model, call.version);
+  wire::SignatureDefMap map;
+  for (const auto& [name, signature] : version->signatures()) {
+    auto& out = (*map.mutable_signature_def())[name];
+    out.set_method_name(signature.method_name);
+    for (const auto& [key, info] : signature.inputs) write_info(info, (*out.mutable_inputs())[key]);
+    for (const auto& [key, info] : signature.outputs) {
+      write_info(info, (*out.mutable_outputs())[key]);
+    }
+  }
+  (*response.mutable_metadata())["signature_def"].PackFrom(map);
+  response.mutable_model_spec()->set_name(call.model);
+  response.mutable_model_spec()->mutable_version()->set_value(version->number());
+}
+
+void model_status(Service& service, const wire::GetModelStatusRequest& request,
+                  wire::GetModelStatusResponse& response) {
+  const Call call = call_of(request.model_spec(), request.has_model_spec(), {});
+  std::optional<std::int64_t> number = call.version.number;
+  if (!call.version.label.empty()) {
+    number = service.store().version_of_label(call.model, call.version.label);
+  }
+  for (const VersionStatus& status : service.store().status(call.model)) {
+    if (number && status.number != *number) continue;
+    auto* const out = response.add_model_version_status();
+    out->set_version(status.number);
+    out->set_state(static_cast<wire::ModelVersionStatus::State>(status.state));
+    out->mutable_status()->set_error_code(static_cast<int>(status.code));
+    out->mutable_status()->set_error_message(status.message);
+  }
+  if (number && response.model_version_status().empty()) {
+    throw NotFound("Could not find version {} of model {}", *number, call.model);
+  }
+}
+
+void reload_config(Service& service, const wire::ReloadConfigRequest& request, const Caller& caller,
+                   wire::ReloadConfigResponse& response) {
+  if (!request.config().has_model_config_list()) {
+    throw InvalidArgument(
+        "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList "
+        "is "
+        "currently supported");
+  }
+  std::vector<ModelConfig> models = models_of(request.config());
+  std::vector<std::string> names;
+  for (const ModelConfig& model : models) names.push_back(model.name);
+  service.configure(std::move(models));
+  const Deadline limit = Deadline::after(kReloadTime);
+  service.store().wait_until_settled(caller.deadline.time() < limit.time() ? caller.deadline
+                                                                           : limit);
+  std::string failures;
+  std::size_t count = 0;
+  for (const std::string& name : names) {
+    std::string why = "no version was found";
+    bool answers = false;
+    std::int64_t number = 0;
+    try {
+      for (const VersionStatus& status : service.store().status(name)) {
+        answers = answers || status.state == VersionState::kAvailable;
+        if (!status.message.empty()) {
+          why = status.message;
+          number = status.number;
+        }
+      }
+    } catch (const NotFound& error) {
+      why = error.message();
+    }
+    if (answers) continue;
+    ++count;
+    failures += fmt::format("{{name: {} version: {}}} due to error: {}, ", name, number, why);
+  }
+  if (count > 0) {
+    throw Error(ErrorCode::kUnknown,
+                fmt::format("{} model(s) did not become available: {{{}}}", count, failures));
+  }
+  response.mutable_status()->set_error_code(0);
+}
+
+}  // namespace muster::server

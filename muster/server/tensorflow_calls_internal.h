@@ -1,0 +1,44 @@
+#pragma once
+
+#include "muster/server/service.h"
+#include "muster/serving.pb.h"
+
+/// TensorFlow Serving's calls on messages, without the transport. All throw in its words.
+namespace muster::server {
+
+struct TensorFlowCallOptions {
+  /// Answers with tensor_content in the place of lists of values.
+  bool raw_answers = false;
+  std::size_t most_tensor_bytes = std::size_t{1} << 30;
+};
+
+/// Who asks, and how long the answer may take.
+struct Caller {
+  std::string_view entrypoint = "GRPC";
+  Deadline deadline = Deadline::never();
+};
+
+void predict(Service& service, const tensorflow::serving::PredictRequest& request,
+             const Caller& caller, const TensorFlowCallOptions& options,
+             tensorflow::serving::PredictResponse& response);
+void classify(Service& service, const tensorflow::serving::ClassificationRequest& request,
+              const Caller& caller, tensorflow::serving::ClassificationResponse& response);
+void regress(Service& service, const tensorflow::serving::RegressionRequest& request,
+             const Caller& caller, tensorflow::serving::RegressionResponse& response);
+void multi_inference(Service& service, const tensorflow::serving::MultiInferenceRequest& request,
+                     const Caller& caller, tensorflow::serving::MultiInferenceResponse& response);
+void model_metadata(Service& service, const tensorflow::serving::GetModelMetadataRequest& request,
+                    tensorflow::serving::GetModelMetadataResponse& response);
+void model_status(Service& service, const tensorflow::serving::GetModelStatusRequest& request,
+                  tensorflow::serving::GetModelStatusResponse& response);
+void reload_config(Service& service, const tensorflow::serving::ReloadConfigRequest& request,
+                   const Caller& caller, tensorflow::serving::ReloadConfigResponse& response);
+
+/// The inputs of a request to Predict. Throws InvalidArgument unless they are those of the
+/// signature; defaults fill in what is missing.
+Tensors predict_inputs(const tensorflow::serving::PredictRequest& request,
+                       const graph::SignatureDef& signature, std::size_t most_tensor_bytes);
+/// The serialised examples of a request.
+std::vector<std::string> examples_of(const tensorflow::serving::Input& input);
+
+}  // namespace muster::server

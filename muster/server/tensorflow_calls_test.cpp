@@ -1,0 +1,234 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/records/record_writer.h"
+#include "muster/server/fake_servable_internal.h"
+#include "muster/server/tensor_proto_internal.h"
+#include "muster/server/tensorflow_calls_internal.h"
+#include "muster/server/warm_up.h"
+#include "muster/testing/message_of.h"
+
+namespace muster::server {
+namespace {
+
+namespace wire = tensorflow::serving;
+using graph::TensorValue;
+using muster::proto::TensorProto;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::TempDir;
+
+constexpr std::size_t kRoom = 1 << 20;
+
+TensorProto floats(const std::vector<float>& values) {
+  TensorProto proto;
+  write_tensor(TensorValue::vector<float>(values), false, proto);
+  return proto;
+}
+
+TEST(TensorProtos, ComeBackAsTheyWere) {
+  const std::vector<std::int64_t> ints{1, -2};
+  for (const TensorValue& tensor :
+       {TensorValue::vector<float>({1.5F, -2}), TensorValue::vector<double>({0.1}),
+        TensorValue::vector<std::int64_t>(ints), TensorValue::vector<std::uint8_t>({255}),
+        TensorValue::vector<std::int8_t>({-1}), TensorValue::vector<std::int16_t>({-300}),
+        TensorValue::vector<std::uint32_t>({1U << 31}),
+        TensorValue::of_strings({2, 1}, {"a", std::string("\0\xFF", 2)})}) {
+    for (const bool raw : {false, true}) {
+      TensorProto proto;
+      write_tensor(tensor, raw, proto);
+      EXPECT_EQ(tensor_of(proto, "x", kRoom), tensor);
+    }
+  }
+}
+
+TEST(TensorProtos, RepeatTheLastValueAndDropExtraOnes) {
+  TensorProto proto = floats({1, 2});
+  proto.mutable_tensor_shape()->mutable_dim(0)->set_size(4);
+  EXPECT_THAT(tensor_of(proto, "x", kRoom).values<float>(), ElementsAre(1, 2, 2, 2));
+  proto.mutable_tensor_shape()->mutable_dim(0)->set_size(1);
+  EXPECT_THAT(tensor_of(proto, "x", kRoom).values<float>(), ElementsAre(1));
+  proto.clear_float_val();
+  EXPECT_THAT(tensor_of(proto, "x", kRoom).values<float>(), ElementsAre(0));
+}
+
+TEST(TensorProtos, ReadStringsInTensorFlowsOwnCoding) {
+  TensorProto proto;
+  proto.set_dtype(muster::proto::DT_STRING);
+  proto.mutable_tensor_shape()->add_dim()->set_size(2);
+  proto.set_tensor_content(std::string("\x01\x02") + "abc");
+  EXPECT_THAT(tensor_of(proto, "x", kRoom).strings, ElementsAre("a", "bc"));
+  proto.set_tensor_content(std::string("\x01\x7F") + "abc");
+  EXPECT_THROW(tensor_of(proto, "x", kRoom), InvalidArgument);
+}
+
+TEST(TensorProtos, AreRefusedWhenTheyClaimTooMuch) {
+  const auto refusal = [](const TensorProto& proto) {
+    return message_of([&] { tensor_of(proto, "x", kRoom); });
+  };
+  TensorProto huge = floats({1});
+  huge.mutable_tensor_shape()->mutable_dim(0)->set_size(std::int64_t{1} << 40);
+  EXPECT_THAT(refusal(huge), HasSubstr("tensor parsing error: x"));
+  TensorProto many;
+  many.set_dtype(muster::proto::DT_STRING);
+  many.mutable_tensor_shape()->add_dim()->set_size(std::int64_t{1} << 40);
+  EXPECT_THAT(refusal(many), HasSubstr("tensor parsing error: x"));
+  TensorProto negative = floats({1});
+  negative.mutable_tensor_shape()->mutable_dim(0)->set_size(-1);
+  EXPECT_THAT(refusal(negative), HasSubstr("tensor parsing error: x"));
+  TensorProto content = floats({});
+  content.mutable_tensor_shape()->mutable_dim(0)->set_size(2);
+  content.set_tensor_content("abc");
+  EXPECT_THAT(refusal(content), HasSubstr("tensor parsing error: x"));
+  EXPECT_THAT(refusal(TensorProto()), HasSubstr("tensor parsing error: x"));
+}
+
+class TensorFlowCalls : public ::testing::Test {
+ protected:
+  TensorFlowCalls() {
+    write_fake(folder_ / "m/1", "1");
+    service_.configure({{.name = "m", .base_path = folder_ / "m"}});
+    store_.wait_until_settled(Deadline::never());
+    request_.mutable_model_spec()->set_name("m");
+    (*request_.mutable_inputs())["x"] = floats({1, 2});
+  }
+
+  wire::PredictResponse ask() {
+    wire::PredictResponse response;
+    predict(service_, request_, {}, {}, response);
+    return response;
+  }
+  std::string refusal() {
+    return message_of([&] { ask(); });
+  }
+
+  TempDir folder_;
+  ModelStore store_{{.load = load_fake, .slots = 1, .poll_interval = std::chrono::milliseconds(0)}};
+  Service service_{store_, Access()};
+  wire::PredictRequest request_;
+};
+
+TEST_F(TensorFlowCalls, PredictAnswersWithTheVersionItUsed) {
+  const wire::PredictResponse response = ask();
+  EXPECT_THAT(response.outputs().at("y").float_val(), ElementsAre(2, 3));
+  EXPECT_EQ(response.model_spec().version().value(), 1);
+  EXPECT_EQ(response.model_spec().signature_name(), "serving_default");
+  EXPECT_THAT(service_.tensorflow_metrics_page(), HasSubstr("API=\"Predict\",entrypoint=\"GRPC\""));
+}
+
+TEST_F(TensorFlowCalls, PredictRefusesInTheWordsOfTensorFlowServing) {
+  request_.mutable_model_spec()->set_signature_name("s");
+  EXPECT_EQ(refusal(), "Serving signature key \"s\" not found.");
+  request_.mutable_model_spec()->set_signature_name("two");
+  EXPECT_EQ(refusal(),
+            "input size does not match signature: 1!=2 len({x}) != len({text,x}). Sent extra: {}. "
+            "Missing but required: {text}.");
+  request_.mutable_model_spec()->clear_signature_name();
+  request_.add_output_filter("z");
+  EXPECT_EQ(refusal(),
+            "output tensor alias not found in signature: z Outputs expected to be in the set {y}.");
+  request_.clear_output_filter();
+  request_.add_output_filter("y");
+  request_.add_output_filter("y");
+  EXPECT_EQ(refusal(), "duplicate output tensor alias: y");
+  request_.clear_output_filter();
+  request_.clear_inputs();
+  (*request_.mutable_inputs())["z"] = floats({1});
+  EXPECT_THAT(refusal(),
+              HasSubstr("Signature input alias: x(feed name: x:0) not found in request"));
+  request_.mutable_model_spec()->set_name("n");
+  EXPECT_EQ(refusal(), "Servable not found for request: Latest(n)");
+  request_.mutable_model_spec()->set_name("");
+  EXPECT_EQ(refusal(), "ModelSpec has no name specified.");
+  request_.clear_model_spec();
+  EXPECT_EQ(refusal(), "Missing ModelSpec");
+}
+
+TEST_F(TensorFlowCalls, MultiInferenceAnswersEveryTask) {
+  wire::MultiInferenceRequest request;
+  request.mutable_input()->mutable_example_list()->add_examples();
+  const auto add = [&](const char* signature, std::string_view method) {
+    auto* const task = request.add_tasks();
+    task->mutable_model_spec()->set_name("m");
+    task->mutable_model_spec()->set_signature_name(signature);
+    task->set_method_name(std::string(method));
+  };
+  add("classify", graph::kClassifyMethod);
+  add("regress", graph::kRegressMethod);
+  wire::MultiInferenceResponse response;
+  multi_inference(service_, request, {}, response);
+  EXPECT_EQ(response.results(0).classification_result().classifications(0).classes(1).label(),
+            "yes");
+  EXPECT_EQ(response.results(1).regression_result().regressions(0).value(), 1);
+  add("regress", graph::kRegressMethod);
+  EXPECT_EQ(message_of([&] { multi_inference(service_, request, {}, response); }),
+            "Duplicate evaluation of signature: regress");
+}
+
+TEST_F(TensorFlowCalls, ReloadReplacesTheListOrSaysWhatFails) {
+  write_fake(folder_ / "n/5", "5");
+  write_fake(folder_ / "bad/1", "broken");
+  wire::ReloadConfigRequest request;
+  const auto add = [&](const char* name) {
+    auto* const config = request.mutable_config()->mutable_model_config_list()->add_config();
+    config->set_name(name);
+    config->set_base_path((folder_ / name).string());
+    config->set_model_platform("tensorflow");
+  };
+  wire::ReloadConfigResponse response;
+  add("n");
+  reload_config(service_, request, {}, response);
+  EXPECT_EQ(store_.find("n")->number(), 5);
+  EXPECT_THROW(store_.find("m"), NotFound);
+  add("bad");
+  EXPECT_THAT(
+      message_of([&] { reload_config(service_, request, {}, response); }),
+      HasSubstr("1 model(s) did not become available: {{name: bad version: 1} due to error"));
+  EXPECT_EQ(store_.find("n")->number(), 5);
+  EXPECT_THAT(message_of([&] { reload_config(service_, {}, {}, response); }),
+              HasSubstr("Only ModelConfigList is currently supported"));
+}
+
+TEST_F(TensorFlowCalls, MetadataAndStatusTellOfVersions) {
+  wire::GetModelMetadataRequest asked;
+  asked.mutable_model_spec()->set_name("m");
+  wire::GetModelMetadataResponse metadata;
+  EXPECT_THROW(model_metadata(service_, asked, metadata), InvalidArgument);
+  asked.add_metadata_field("signature_def");
+  model_metadata(service_, asked, metadata);
+  wire::SignatureDefMap map;
+  const auto& any = metadata.metadata().at("signature_def");
+  EXPECT_EQ(any.type_url(), "type.googleapis.com/tensorflow.serving.SignatureDefMap");
+  ASSERT_TRUE(any.UnpackTo(&map));
+  EXPECT_EQ(map.signature_def().at("serving_default").inputs().at("x").name(), "x:0");
+  wire::GetModelStatusRequest status_request;
+  status_request.mutable_model_spec()->set_name("m");
+  wire::GetModelStatusResponse status;
+  model_status(service_, status_request, status);
+  EXPECT_EQ(status.model_version_status(0).state(), wire::ModelVersionStatus::AVAILABLE);
+}
+
+TEST_F(TensorFlowCalls, WarmUpRunsWhatTheFileHolds) {
+  const auto write = [&](const std::string& record) {
+    std::filesystem::create_directories(folder_ / "m/1/assets.extra");
+    RecordWriter writer(folder_ / "m/1/assets.extra/tf_serving_warmup_requests");
+    writer.append(record);
+    writer.close();
+  };
+  const ModelVersionPtr version = store_.find("m");
+  warm_up(*version, folder_ / "m/1", 1);  // There is no file.
+  wire::PredictionLog log;
+  *log.mutable_predict_log()->mutable_request() = request_;
+  write(log.SerializeAsString());
+  warm_up(*version, folder_ / "m/1", 2);
+  log.mutable_predict_log()->mutable_request()->clear_inputs();
+  write(log.SerializeAsString());
+  EXPECT_THAT(message_of([&] { warm_up(*version, folder_ / "m/1", 1); }),
+              HasSubstr("tf_serving_warmup_requests, record 1: input size does not match"));
+  write("\x01");
+  EXPECT_THROW(warm_up(*version, folder_ / "m/1", 1), DataLoss);
+}
+
+}  // namespace
+}  // namespace muster::server
