@@ -23,14 +23,26 @@ std::string tensor_name(const graph::TensorInfo& info, const std::string& key) {
   return info.name;
 }
 
-void check_input(const std::string& name, const graph::TensorInfo& info, const Value& value) {
+void check_input(const std::string& name, graph::DataType type, const graph::Shape& shape,
+                 const Value& value) {
   const auto* tensor = std::get_if<at::Tensor>(&value);
   if (tensor && !tensor->defined()) throw InvalidArgument("the input {} has no value", name);
-  if (graph::without_ref(info.dtype) != data_type_of(value) ||
-      !graph::fits(info.shape, shape_of(value))) {
-    throw InvalidArgument("the input {} must be {} {}, but is {}", name, graph::name_of(info.dtype),
-                          graph::to_string(info.shape), describe(value));
+  if (graph::without_ref(type) != data_type_of(value) || !graph::fits(shape, shape_of(value))) {
+    throw InvalidArgument("the input {} must be {} {}, but is {}", name, graph::name_of(type),
+                          graph::to_string(shape), describe(value));
   }
+}
+
+// What TensorFlow asks of a tensor that is fed: the shape of its placeholder, if it is one. An
+// empty shape is one that an old graph left open.
+graph::Shape placeholder_shape(const graph::GraphDef& graph, const std::string& tensor) {
+  const std::string node_name = tensor.substr(0, tensor.find(':'));
+  for (const graph::NodeDef& node : graph.nodes) {
+    if (node.name != node_name || node.op != "Placeholder") continue;
+    const auto shape = graph::attr_or<graph::Shape>(node, "shape", graph::Shape::any());
+    return shape.dims.empty() ? graph::Shape::any() : shape;
+  }
+  return graph::Shape::any();
 }
 
 template <typename Map>
@@ -47,6 +59,8 @@ struct ExecutableModel::Impl {
   struct Ready {
     std::vector<std::string> inputs;
     std::vector<std::string> outputs;
+    // Of the inputs, by name.
+    std::map<std::string, graph::Shape, std::less<>> shapes;
     Plan plan;
   };
 
@@ -74,6 +88,8 @@ struct ExecutableModel::Impl {
     for (const auto& [key, info] : signature.inputs) {
       made.inputs.push_back(key);
       feeds.push_back(tensor_name(info, key));
+      made.shapes.emplace(
+          key, options.declared_shapes ? info.shape : placeholder_shape(meta.graph, feeds.back()));
     }
     for (const auto& [key, info] : signature.outputs) {
       made.outputs.push_back(key);
@@ -188,7 +204,7 @@ Values ExecutableModel::run(std::string_view signature, const Values& inputs) co
       throw InvalidArgument("the signature {} has no input {}; it has {}", signature, name,
                             keys_of(definition.inputs));
     }
-    check_input(name, info->second, value);
+    check_input(name, info->second.dtype, ready.shapes.find(name)->second, value);
   }
   Slots arguments;
   for (const auto& name : ready.inputs) {

@@ -139,6 +139,24 @@ TEST(ExecutableModel, ChecksInputsAgainstTheSignature) {
   EXPECT_THAT(message_of([&] { model.run("g", {{"x", floats({1})}}); }), HasSubstr("there are f"));
 }
 
+TEST(ExecutableModel, LooksAtShapesOfPlaceholdersAloneWhereThatIsAsked) {
+  graph::MetaGraph meta = graph_of({node("y", "Neg", {"x"}), node("z", "Neg", {"y"})});
+  meta.signatures["f"].inputs["x"].shape = {-1, 7};
+  meta.signatures["g"] = {
+      .inputs = {{"y", {.name = "y:0", .dtype = graph::DataType::kFloat, .shape = {-1, 7}}}},
+      .outputs = {{"z", {.name = "z:0", .dtype = graph::DataType::kFloat}}}};
+  const Values two{{"y", floats({1, 2})}};
+  EXPECT_THROW(ExecutableModel::from(meta, {}).run("g", two), InvalidArgument);
+  const auto model = ExecutableModel::from(meta, {}, {.declared_shapes = false});
+  EXPECT_EQ(shape_of(model.run("g", two).at("z")), std::vector<std::int64_t>{2});
+  for (graph::NodeDef& one : meta.graph.nodes) {
+    if (one.op == "Placeholder") one = graph::placeholder_node("x", graph::DataType::kFloat, {3});
+  }
+  EXPECT_THROW(ExecutableModel::from(meta, {}, {.declared_shapes = false})
+                   .run("f", {{"x", floats({1, 2})}}),
+               InvalidArgument);
+}
+
 TEST(ExecutableModel, NamesTheNodeWhoseTypesDiffer) {
   const auto model = ExecutableModel::from(
       graph_of({graph::constant_node("one", TensorValue::scalar<std::int64_t>(1)),
