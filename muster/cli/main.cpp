@@ -17,6 +17,7 @@ constexpr Command kCommands[] = {
     {"model", "show, run and scan SavedModels", add_model},
     {"export", "write what a training made for other programs", add_export},
     {"predict", "answer instances with a SavedModel, as gcloud's local predict does", add_predict},
+    {"serve", "answer requests over REST and gRPC, as TensorFlow Serving does", add_serve},
     {"cluster", "explain what the environment tells a task of its cluster", add_cluster},
     {"launch", "start a program as a cluster on this host, and stop it", add_launch},
     {"local", "run a training program here, as gcloud's local train does", add_local},

@@ -6,6 +6,7 @@
 #include "muster/cli/model.h"
 #include "muster/cli/model_run_flags.h"
 #include "muster/cli/predict_flags.h"
+#include "muster/cli/serve_flags.h"
 #include "muster/cli/torch_program.h"
 
 namespace muster::cli {
@@ -14,6 +15,12 @@ void add_predict(CLI::App& command) {
   const auto flags = std::make_shared<PredictFlags>();
   add_predict_flags(command, *flags);
   command.callback([flags] { continue_in_torch_program("predict"); });
+}
+
+void add_serve(CLI::App& command) {
+  const auto flags = std::make_shared<ServeFlags>();
+  add_serve_flags(command, *flags);
+  command.callback([flags] { continue_in_torch_program("serve"); });
 }
 
 void add_model_run(CLI::App& command) {

@@ -32,6 +32,7 @@ constexpr muster::cli::Command kCommands[] = {
     {"model", "run SavedModels",
      [](CLI::App& command) { muster::cli::add_commands(command, kModelCommands); }},
     {"predict", "answer instances with a SavedModel", muster::cli::add_predict},
+    {"serve", "answer requests over REST and gRPC", muster::cli::add_serve},
 };
 
 }  // namespace

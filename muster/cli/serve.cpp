@@ -1,0 +1,357 @@
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/signals.h"
+#include "muster/cli/command.h"
+#include "muster/cli/executable_servable.h"
+#include "muster/cli/saved_model_argument.h"
+#include "muster/cli/serve_flags.h"
+#include "muster/cli/words.h"
+#include "muster/server/config_files.h"
+#include "muster/server/grpc_server.h"
+#include "muster/server/http_server.h"
+#include "muster/server/model_store.h"
+#include "muster/server/rest_api.h"
+#include "muster/server/service.h"
+#include "muster/server/warm_up.h"
+
+namespace muster::cli {
+namespace {
+
+using server::ModelConfig;
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t kMostConfigBytes = std::uint64_t{16} << 20;
+
+std::atomic<int> g_reload_pipe{-1};
+
+void on_hang_up(int) {
+  const int saved_errno = errno;
+  const char byte = 'h';
+  [[maybe_unused]] const auto written = ::write(g_reload_pipe.load(), &byte, 1);
+  errno = saved_errno;
+}
+
+/// Wakes the main thread: 's' for an orderly end, 'h' for SIGHUP.
+class SignalPipe {
+ public:
+  SignalPipe() {
+    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) throw_errno(errno, "making a pipe for signals");
+    g_reload_pipe = ends_[1];
+    struct sigaction action {};
+    action.sa_handler = on_hang_up;
+    action.sa_flags = SA_RESTART;
+    ::sigemptyset(&action.sa_mask);
+    ::sigaction(SIGHUP, &action, nullptr);
+    stop_.emplace([this](int) {
+      const char byte = 's';
+      [[maybe_unused]] const auto written = ::write(ends_[1], &byte, 1);
+    });
+  }
+  ~SignalPipe() { ::signal(SIGHUP, SIG_DFL); }
+  SignalPipe(const SignalPipe&) = delete;
+  SignalPipe& operator=(const SignalPipe&) = delete;
+
+  /// 0 when the time is over; a negative time waits for ever.
+  char wait(milliseconds time) {
+    pollfd descriptor{.fd = ends_[0], .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&descriptor, 1, static_cast<int>(time.count()));
+    char byte = 0;
+    if (ready > 0 && ::read(ends_[0], &byte, 1) == 1) return byte;
+    return 0;
+  }
+
+ private:
+  std::array<int, 2> ends_{-1, -1};
+  std::optional<StopSignals> stop_;
+};
+
+milliseconds to_time(double seconds) {
+  return milliseconds(static_cast<std::int64_t>(std::llround(seconds * 1000)));
+}
+
+// Nothing for 0, which is none; 0 for any that is free.
+std::optional<std::uint16_t> port_of(const char* flag, const std::string& text) {
+  if (text == "auto") return 0;
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw UsageError("{} must be a number from 0 to 65535, or auto: {}", flag, text);
+  }
+  if (port == 0) return std::nullopt;
+  return port;
+}
+
+template <typename Parse>
+auto from_config_file(const char* flag, const std::string& path, const Parse& parse) {
+  try {
+    return parse(read_file(path, kMostConfigBytes));
+  } catch (Error& error) {
+    error.add_context(fmt::format("{} {}", flag, path));
+    throw;
+  }
+}
+
+ModelConfig single_model(const ServeFlags& flags) {
+  const std::string& given = flags.folder.empty() ? flags.model_base_path : flags.folder;
+  const char* const flag = flags.folder.empty() ? "--model-base-path" : "the folder";
+  const Path base = server::serving_folder(strip_file_scheme(given));
+  if (!file_exists(base)) throw NotFound("{}: there is no folder {}", flag, given);
+  if (server::versions_in(base).empty()) find_saved_model(base);  // Throws, and says what is there.
+  std::string name = flags.model_name;
+  if (name.empty() && !flags.model_base_path.empty()) name = "default";
+  if (name.empty()) {
+    Path path = base.has_filename() ? base : base.parent_path();
+    const bool is_number =
+        path.filename().string().find_first_not_of("0123456789") == std::string::npos;
+    if (is_number && path.has_parent_path()) path = path.parent_path();
+    name = std::filesystem::absolute(path).lexically_normal().filename().string();
+  }
+  return {.name = name, .base_path = base};
+}
+
+std::vector<ModelConfig> models_of(const ServeFlags& flags) {
+  const int ways = (flags.folder.empty() ? 0 : 1) + (flags.model_base_path.empty() ? 0 : 1) +
+                   (flags.model_config_file.empty() ? 0 : 1);
+  if (ways != 1) {
+    throw UsageError(
+        "what to serve is said in one way: a folder, --model-base-path or "
+        "--model-config-file");
+  }
+  if (flags.model_config_file.empty()) return {single_model(flags)};
+  return from_config_file("--model-config-file", flags.model_config_file,
+                          server::parse_model_config);
+}
+
+server::StoreOptions store_options(const ServeFlags& flags) {
+  server::StoreOptions options;
+  options.load = executable_loader(
+      {.tags = tags_of(flags.saved_model_tags), .declared_shapes = false, .limits = flags.limits});
+  if (flags.enable_model_warmup) {
+    options.warm_up = [times = std::max(1, flags.num_request_iterations_for_warmup)](
+                          const server::ModelVersion& version, const Path& dir) {
+      server::warm_up(version, dir, times);
+    };
+  }
+  options.slots = flags.num_batch_threads;
+  if (!flags.batching_parameters_file.empty()) {
+    const auto file = from_config_file("--batching-parameters-file", flags.batching_parameters_file,
+                                       server::parse_batching_parameters);
+    options.batching = file.options;
+    if (file.threads > 0) options.slots = file.threads;
+  }
+  if (flags.max_batch_size > 0) options.batching.max_batch_size = flags.max_batch_size;
+  if (flags.max_queue_delay_microseconds > 0) {
+    options.batching.delay = std::chrono::microseconds(flags.max_queue_delay_microseconds);
+  }
+  if (flags.max_queue_size > 0) {
+    options.batching.max_waiting = static_cast<std::size_t>(flags.max_queue_size);
+  }
+  if (!flags.enable_batching) options.batching.join = false;
+  options.poll_interval = to_time(std::max(0.0, flags.file_system_poll_wait_seconds));
+  options.max_load_retries = flags.max_num_load_retries;
+  options.load_retry_interval = milliseconds(flags.load_retry_interval_micros / 1000);
+  options.allow_labels_for_unavailable = flags.allow_version_labels_for_unavailable_models;
+  options.resource_preserving = flags.resource_preserving;
+  return options;
+}
+
+server::Access access_of(const ServeFlags& flags) {
+  server::Access access;
+  if (!flags.tokens_file.empty()) access = server::Access::from_file(flags.tokens_file);
+  if (flags.allow_remote_admin) access.allow_remote_admin();
+  return access;
+}
+
+std::vector<std::pair<std::string, std::string>> channel_arguments(const std::string& list) {
+  std::vector<std::pair<std::string, std::string>> arguments;
+  if (list.empty()) return arguments;
+  for (const std::string& item : cli::split(list, ',')) {
+    const auto equals = item.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw UsageError("--grpc-channel-arguments must be name=value,name=value: {}", list);
+    }
+    arguments.emplace_back(item.substr(0, equals), item.substr(equals + 1));
+  }
+  return arguments;
+}
+
+// A model that is named on the command line must answer: whoever made a mistake is to see it now.
+void check_loaded(const server::ModelStore& store) {
+  for (const ModelConfig& model : store.models()) {
+    for (const server::VersionStatus& status : store.status(model.name)) {
+      if (status.state == server::VersionState::kAvailable) return;
+      if (status.code != ErrorCode::kOk) throw Error(status.code, status.message);
+    }
+  }
+}
+
+/// The running server.
+class Serving {
+ public:
+  explicit Serving(const ServeFlags& flags)
+      : flags_(flags),
+        models_(models_of(flags)),
+        store_(store_options(flags)),
+        service_(store_, access_of(flags)) {
+    if (!flags.ssl_config_file.empty()) {
+      tls_ = from_config_file("--ssl-config-file", flags.ssl_config_file, server::parse_ssl_config);
+    }
+    service_.configure(models_);
+    store_.wait_until_settled(Deadline::never());
+    if (flags.model_config_file.empty()) check_loaded(store_);
+    open_ports();
+  }
+
+  void run() {
+    SignalPipe signals;
+    std::string config = config_text();
+    const bool polls = flags_.model_config_file_poll_wait_seconds > 0;
+    const milliseconds wait =
+        polls ? to_time(flags_.model_config_file_poll_wait_seconds) : milliseconds(-1);
+    while (true) {
+      const char what = signals.wait(wait);
+      if (what == 's') break;
+      if (flags_.model_config_file.empty()) {
+        if (what == 'h') log::info("SIGHUP: there is no --model-config-file to read again");
+        continue;
+      }
+      if (what == 0 && !polls) continue;
+      reload(config, /*always=*/what == 'h');
+    }
+    drain();
+  }
+
+ private:
+  void open_ports() {
+    const auto grpc_port = port_of("--port", flags_.port);
+    const auto rest_port = port_of("--rest-api-port", flags_.rest_api_port);
+    if (!grpc_port && !rest_port && flags_.grpc_socket_path.empty()) {
+      throw UsageError("--port and --rest-api-port are both 0: there is nothing to listen on");
+    }
+    if (grpc_port && rest_port && *grpc_port != 0 && *grpc_port == *rest_port) {
+      throw UsageError("--port and --rest-api-port must differ: {}", *grpc_port);
+    }
+    if (grpc_port) open_grpc(*grpc_port);
+    if (rest_port) open_rest(*rest_port);
+  }
+
+  void open_grpc(std::uint16_t port) {
+    server::GrpcServerOptions options;
+    options.address = flags_.address;
+    options.port = port;
+    options.socket_path = flags_.grpc_socket_path;
+    options.tls = tls_;
+    options.max_message_bytes = flags_.grpc_max_message_bytes;
+    options.max_threads = flags_.grpc_max_threads;
+    options.raw_answers = flags_.enable_serialization_as_tensor_content;
+    options.reflection = flags_.grpc_reflection;
+    options.repository_control = flags_.repository_control;
+    options.channel_arguments = channel_arguments(flags_.grpc_channel_arguments);
+    grpc_.emplace(service_, std::move(options));
+    log::info("Running gRPC ModelServer at {}:{} ...", shown_address(), grpc_->port());
+  }
+
+  void open_rest(std::uint16_t port) {
+    server::RestOptions rest;
+    rest.timeout = milliseconds(flags_.rest_api_timeout_in_ms);
+    rest.cors = flags_.rest_api_enable_cors_support;
+    rest.inflate.most_bytes = flags_.rest_api_max_body_bytes;
+    rest.repository_control = flags_.repository_control;
+    if (!flags_.monitoring_config_file.empty()) {
+      rest.prometheus_path =
+          from_config_file("--monitoring-config-file", flags_.monitoring_config_file,
+                           server::parse_monitoring_config);
+    }
+    api_.emplace(service_, rest);
+    server::HttpServerOptions options;
+    options.address = flags_.address;
+    options.port = port;
+    options.tls = tls_;
+    options.workers = flags_.rest_api_num_threads;
+    options.max_body_bytes = flags_.rest_api_max_body_bytes;
+    options.max_connections = flags_.rest_api_max_connections;
+    options.log_requests = flags_.log_requests;
+    http_.emplace(
+        std::move(options),
+        [this](server::HttpRequest request) { return api_->handle(std::move(request)); },
+        server::RestApi::may_wait);
+    log::info("Exporting HTTP/REST API at:{}:{} ...", shown_address(), http_->port());
+  }
+
+  std::string shown_address() const { return flags_.address.empty() ? "0.0.0.0" : flags_.address; }
+
+  std::string config_text() const {
+    if (flags_.model_config_file.empty()) return {};
+    return read_file(flags_.model_config_file, kMostConfigBytes);
+  }
+
+  // A wrong file leaves what is served as it is.
+  void reload(std::string& last, bool always) {
+    try {
+      const std::string text = config_text();
+      if (!always && text == last) return;
+      last = text;
+      service_.configure(server::parse_model_config(text));
+      log::info("read {} again", flags_.model_config_file);
+    } catch (const Error& error) {
+      log::error("{} is not used, what is served stays: {}", flags_.model_config_file,
+                 error.what());
+    }
+  }
+
+  void drain() {
+    log::info("stopping: no more connections; requests in flight are answered");
+    const Deadline deadline = Deadline::after(to_time(flags_.exit_timeout_secs));
+    service_.begin_drain();
+    if (grpc_) grpc_->set_serving(false);
+    if (http_ && !http_->drain(deadline)) {
+      log::warning("requests were not answered within --exit-timeout-secs {}",
+                   flags_.exit_timeout_secs);
+    }
+    if (grpc_) grpc_->drain(deadline);
+    log::info("stopped");
+  }
+
+  const ServeFlags& flags_;
+  std::vector<ModelConfig> models_;
+  server::TlsOptions tls_{};
+  server::ModelStore store_;
+  server::Service service_;
+  std::optional<server::RestApi> api_{};
+  std::optional<server::GrpcServer> grpc_{};
+  std::optional<server::HttpServer> http_{};
+};
+
+void run_serve(const ServeFlags& flags) {
+  log::set_task("serve");
+  for (const std::string& name : flags.ignored) {
+    log::warning("--{} has no effect here: it is a setting of TensorFlow's own", name);
+  }
+  Serving(flags).run();
+}
+
+}  // namespace
+
+void add_serve(CLI::App& command) {
+  const auto flags = std::make_shared<ServeFlags>();
+  add_serve_flags(command, *flags);
+  command.callback([flags] { run_serve(*flags); });
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,150 @@
+#include "muster/cli/serve_flags.h"
+
+#include <algorithm>
+
+#include "muster/cli/limit_flags.h"
+
+namespace muster::cli {
+namespace {
+
+// TensorFlow Serving's flags that say how TensorFlow is to run, or what is always so here.
+constexpr const char* kWithoutMeaning[] = {
+    "num_load_threads",
+    "num_unload_threads",
+    "flush_filesystem_caches",
+    "enable_per_model_batching_parameters",
+    "enable_grpc_healthcheck_service",
+    "enable_profiler",
+    "enable_signature_method_name_check",
+    "tensorflow_session_parallelism",
+    "tensorflow_intra_op_parallelism",
+    "tensorflow_inter_op_parallelism",
+    "tensorflow_session_config_file",
+    "platform_config_file",
+    "thread_pool_factory_config_file",
+    "per_process_gpu_memory_fraction",
+    "remove_unused_fields_from_bundle_metagraph",
+    "prefer_tflite_model",
+    "num_tflite_pools",
+    "num_tflite_interpreters_per_pool",
+    "mixed_precision",
+    "xla_cpu_compilation_enabled",
+    "xla_gpu_compilation_enabled",
+    "use_alts_credentials",
+    "skip_initialize_tpu",
+};
+
+// "--model-name,--model_name"
+std::string spellings(std::string name) {
+  std::string dashes = name;
+  std::ranges::replace(dashes, '_', '-');
+  return dashes == name ? "--" + name : "--" + dashes + ",--" + name;
+}
+
+template <typename T>
+CLI::Option* add(CLI::App& command, const char* name, T& value, const char* help) {
+  if constexpr (std::is_same_v<T, bool>) {
+    // As TensorFlow's flags: alone, or with =true or =false.
+    return command.add_flag(spellings(name), value, help);
+  } else {
+    return command.add_option(spellings(name), value, help);
+  }
+}
+
+void add_model_flags(CLI::App& command, ServeFlags& flags) {
+  command.add_option("folder", flags.folder,
+                     "A SavedModel, a folder of numbered ones, or the folder of a training");
+  add(command, "model_base_path", flags.model_base_path, "The same, as TensorFlow Serving has it");
+  add(command, "model_name", flags.model_name,
+      "Its name in requests (the folder's name; default with --model-base-path)");
+  add(command, "model_config_file", flags.model_config_file,
+      "Many models: a ModelServerConfig in protobuf's text format");
+  add(command, "model_config_file_poll_wait_seconds", flags.model_config_file_poll_wait_seconds,
+      "How often that file is read again (0: on SIGHUP alone)");
+  add(command, "file_system_poll_wait_seconds", flags.file_system_poll_wait_seconds,
+      "How often folders are looked at for new versions (1; 0: once)");
+  add(command, "max_num_load_retries", flags.max_num_load_retries,
+      "How often a load that failed is tried again (5)");
+  add(command, "load_retry_interval_micros", flags.load_retry_interval_micros,
+      "Time between tries (60 s)");
+  add(command, "allow_version_labels_for_unavailable_models",
+      flags.allow_version_labels_for_unavailable_models,
+      "A new label may name a version that is not loaded");
+  add(command, "resource_preserving", flags.resource_preserving,
+      "The old version goes before the new one is loaded: less memory, and a gap");
+  add(command, "saved_model_tags", flags.saved_model_tags,
+      "The tags of the graph, separated by commas (serve)");
+  add(command, "enable_model_warmup", flags.enable_model_warmup,
+      "Ask what assets.extra/tf_serving_warmup_requests holds before a version answers (true)");
+  add(command, "num_request_iterations_for_warmup", flags.num_request_iterations_for_warmup,
+      "How often each of these is asked (1)");
+}
+
+void add_port_flags(CLI::App& command, ServeFlags& flags) {
+  add(command, "address", flags.address, "The address to listen on (all of this host)");
+  add(command, "port", flags.port, "Of gRPC (8500); 0 is none, auto any that is free");
+  add(command, "rest_api_port", flags.rest_api_port, "Of REST (8501); 0 is none, auto any");
+  add(command, "grpc_socket_path", flags.grpc_socket_path, "A Unix socket for gRPC");
+  add(command, "grpc_max_threads", flags.grpc_max_threads, "Calls at one time (64 per processor)");
+  add(command, "grpc_max_message_bytes", flags.grpc_max_message_bytes, "Of a request (128 MiB)");
+  add(command, "grpc_channel_arguments", flags.grpc_channel_arguments,
+      "Settings of gRPC: name=value,name=value");
+  add(command, "grpc_reflection", flags.grpc_reflection,
+      "Tell clients which calls there are (true)");
+  add(command, "enable_serialization_as_tensor_content",
+      flags.enable_serialization_as_tensor_content, "Answer with tensor_content");
+  add(command, "rest_api_num_threads", flags.rest_api_num_threads,
+      "Threads that answer REST (4 per processor)");
+  add(command, "rest_api_timeout_in_ms", flags.rest_api_timeout_in_ms,
+      "What a request may take (30000)");
+  add(command, "rest_api_enable_cors_support", flags.rest_api_enable_cors_support,
+      "Let pages of other sites call");
+  add(command, "rest_api_max_body_bytes", flags.rest_api_max_body_bytes, "Of a request (64 MiB)");
+  add(command, "rest_api_max_connections", flags.rest_api_max_connections, "At one time (20000)");
+  add(command, "log_requests", flags.log_requests, "A line in the log for every request of REST");
+}
+
+void add_batch_flags(CLI::App& command, ServeFlags& flags) {
+  add(command, "enable_batching", flags.enable_batching,
+      "Join requests of a signature while all slots are busy (true)");
+  add(command, "batching_parameters_file", flags.batching_parameters_file,
+      "BatchingParameters in protobuf's text format");
+  add(command, "max_batch_size", flags.max_batch_size, "Rows of a batch (64)");
+  add(command, "max_queue_delay_microseconds", flags.max_queue_delay_microseconds,
+      "How long a request waits for others (0)");
+  add(command, "max_queue_size", flags.max_queue_size, "Requests that may wait (1024)");
+  add(command, "num_batch_threads", flags.num_batch_threads,
+      "Batches that are computed at one time (one per processor)");
+}
+
+}  // namespace
+
+void add_serve_flags(CLI::App& command, ServeFlags& flags) {
+  add_model_flags(command, flags);
+  add_port_flags(command, flags);
+  add_batch_flags(command, flags);
+  add(command, "monitoring_config_file", flags.monitoring_config_file,
+      "MonitoringConfig in protobuf's text format: where TensorFlow Serving's metrics are");
+  add(command, "ssl_config_file", flags.ssl_config_file,
+      "SSLConfig in protobuf's text format: TLS on both ports");
+  add(command, "tokens_file", flags.tokens_file,
+      "A token and its role, predict or admin, a line: who may call");
+  add(command, "allow_remote_admin", flags.allow_remote_admin,
+      "Other hosts may change what is served, without a token");
+  add(command, "repository_control", flags.repository_control,
+      "Offer load and unload of the Open Inference Protocol (true)");
+  add(command, "exit_timeout_secs", flags.exit_timeout_secs,
+      "How long requests in flight are waited for on SIGTERM (30)");
+  add_limit_flags(command, flags.limits);
+  for (const char* name : kWithoutMeaning) {
+    // Hidden: they are there so that an existing start line works.
+    command
+        .add_option_function<std::string>(
+            spellings(name),
+            [&flags, name](const std::string&) { flags.ignored.emplace_back(name); }, "")
+        ->expected(0, 1)
+        ->group("");
+  }
+}
+
+}  // namespace muster::cli

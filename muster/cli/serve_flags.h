@@ -1,0 +1,67 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "muster/executor/run_limits.h"
+
+namespace muster::cli {
+
+/// The flags of `muster serve`: TensorFlow Serving's, with '-' or '_', and ours.
+struct ServeFlags {
+  /// A folder that is given without a flag.
+  std::string folder{};
+  std::string model_base_path{};
+  std::string model_name{};
+  std::string model_config_file{};
+  double model_config_file_poll_wait_seconds = 0;
+  double file_system_poll_wait_seconds = 1;
+  int max_num_load_retries = 5;
+  std::int64_t load_retry_interval_micros = 60'000'000;
+  bool allow_version_labels_for_unavailable_models = false;
+  bool resource_preserving = false;
+  std::string saved_model_tags = "serve";
+  bool enable_model_warmup = true;
+  int num_request_iterations_for_warmup = 0;
+
+  std::string address{};
+  /// A number, 0 for none, or "auto" for any that is free.
+  std::string port = "8500";
+  std::string rest_api_port = "8501";
+  std::string grpc_socket_path{};
+  std::size_t grpc_max_threads = 0;
+  std::size_t grpc_max_message_bytes = std::size_t{128} << 20;
+  std::string grpc_channel_arguments{};
+  bool enable_serialization_as_tensor_content = false;
+  bool grpc_reflection = true;
+  std::size_t rest_api_num_threads = 0;
+  std::int64_t rest_api_timeout_in_ms = 30'000;
+  bool rest_api_enable_cors_support = false;
+  std::size_t rest_api_max_body_bytes = std::size_t{64} << 20;
+  std::size_t rest_api_max_connections = 20'000;
+  bool log_requests = false;
+
+  bool enable_batching = true;
+  std::string batching_parameters_file{};
+  std::int64_t max_batch_size = 0;
+  std::int64_t max_queue_delay_microseconds = 0;
+  std::int64_t max_queue_size = 0;
+  std::size_t num_batch_threads = 0;
+
+  std::string monitoring_config_file{};
+  std::string ssl_config_file{};
+  std::string tokens_file{};
+  bool allow_remote_admin = false;
+  bool repository_control = true;
+  double exit_timeout_secs = 30;
+  executor::RunLimits limits{};
+
+  /// Flags of TensorFlow Serving that were given and have no meaning here.
+  std::vector<std::string> ignored{};
+};
+
+void add_serve_flags(CLI::App& command, ServeFlags& flags);
+
+}  // namespace muster::cli

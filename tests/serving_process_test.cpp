@@ -1,0 +1,295 @@
+// `muster serve` as a process, asked by clients that are not ours: curl, and Debian's grpcio.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <regex>
+
+#include "muster/base/file_system.h"
+#include "muster/graph/saved_model.h"
+#include "muster/testing/data_dir.h"
+#include "muster/testing/eventually.h"
+#include "muster/testing/process.h"
+#include "muster/testing/raw_tcp.h"
+#include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
+
+namespace muster {
+namespace {
+
+using graph::DataType;
+using graph::TensorInfo;
+using graph::TensorValue;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::operator+;
+using testing::Outcome;
+using ::testing::StartsWith;
+using testing::TempDir;
+using testing::Words;
+using testing::write_bytes;
+
+// y = x + added.
+void write_adder(const Path& dir, float added) {
+  graph::MetaGraph meta{.tags = {"serve"}};
+  meta.graph.nodes = {
+      graph::placeholder_node("x", DataType::kFloat, {-1}),
+      graph::constant_node("added", TensorValue::scalar<float>(added)),
+      {.name = "y", .op = "AddV2", .inputs = {"x", "added"}, .attrs = {{"T", DataType::kFloat}}}};
+  const TensorInfo x{.name = "x:0", .dtype = DataType::kFloat, .shape = {-1}};
+  const TensorInfo y{.name = "y:0", .dtype = DataType::kFloat, .shape = {-1}};
+  meta.signatures["serving_default"] = {.inputs = {{"x", x}},
+                                        .outputs = {{"y", y}},
+                                        .method_name = std::string(graph::kPredictMethod)};
+  graph::write_saved_model(dir, {.meta_graphs = {meta}});
+}
+
+/// A server that runs beside the test.
+class Server {
+ public:
+  explicit Server(const Words& flags)
+      : program_(MUSTER_PROGRAM,
+                 Words{"serve", "--address", "127.0.0.1", "--port", "auto", "--rest-api-port",
+                       "auto", "--file-system-poll-wait-seconds", "0.02"} +
+                     flags) {
+    const std::regex grpc("gRPC ModelServer at 127.0.0.1:([0-9]+)");
+    const std::regex rest("REST API at:127.0.0.1:([0-9]+)");
+    EXPECT_TRUE(testing::eventually([&] {
+      const std::string text = program_.err();
+      std::smatch match;
+      if (std::regex_search(text, match, grpc)) grpc_ = "127.0.0.1:" + match[1].str();
+      if (std::regex_search(text, match, rest)) rest_ = "127.0.0.1:" + match[1].str();
+      return !rest_.empty() || program_.ended();
+    })) << program_.err();
+    EXPECT_NE(rest_, "") << program_.err();
+  }
+
+  const std::string& grpc() const { return grpc_; }
+  const std::string& rest() const { return rest_; }
+  std::string err() const { return program_.err(); }
+  void send(int signal) const { program_.send(signal); }
+  Outcome wait() { return program_.wait(); }
+
+  // What curl prints: the body, and the status on a line of its own.
+  std::string curl(const std::string& path, const Words& more = {},
+                   const std::string& scheme = "http") const {
+    return testing::run_program("/usr/bin/curl",
+                                Words{"-sS", "--noproxy", "*", "--max-time", "60", "-w",
+                                      "\n%{http_code}", scheme + "://" + rest_ + path} +
+                                    more)
+        .out;
+  }
+  std::string predict(const std::string& model, const std::string& body) const {
+    return curl("/v1/models/" + model + ":predict", {"-d", body});
+  }
+
+  std::string grpcio(const Words& arguments) const {
+    const Outcome outcome = testing::run_program(
+        "/usr/bin/python3", Words{std::string(ENGINES_DIR) + "/grpc_client.py", grpc_} + arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  }
+
+ private:
+  testing::RunningProgram program_;
+  std::string grpc_;
+  std::string rest_;
+};
+
+class Serve : public ::testing::Test {
+ protected:
+  Serve() { write_adder(folder_ / "adder/1", 1); }
+  TempDir folder_;
+};
+
+TEST_F(Serve, AnswersCurl) {
+  const Server server({folder_ / "adder"});
+  EXPECT_EQ(server.predict("adder", R"({"instances": [1, 2.5]})"),
+            "{\n    \"predictions\": [2.0, 3.5\n    ]\n}\n200");
+  EXPECT_THAT(server.curl("/v1/models/adder"), HasSubstr("\"state\": \"AVAILABLE\""));
+  EXPECT_THAT(server.predict("nobody", "{}"),
+              AllOf(HasSubstr("Servable not found for request: Latest(nobody)"),
+                    ::testing::EndsWith("404")));
+  EXPECT_THAT(server.curl("/v2/models/adder/infer",
+                          {"-d", R"({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32",
+                                     "data": [4]}]})"}),
+              HasSubstr("\"data\":[5.0]"));
+  EXPECT_THAT(server.curl("/v1/projects/p/models/adder:predict", {"-d", R"({"instances": [7]})"}),
+              HasSubstr("\"predictions\": [8.0"));
+  EXPECT_EQ(server.curl("/readyz"), "ok\n\n200");
+  EXPECT_THAT(server.curl("/metrics"), HasSubstr("muster_requests_total{model=\"adder\""));
+  EXPECT_EQ(server.curl("/v1/models/..%2f..%2fetc:predict", {"-d", R"({"instances": [1]})"}),
+            "{\n    \"error\": \"Servable not found for request: Latest(../../etc)\"\n}\n404");
+}
+
+TEST_F(Serve, AnswersGrpcio) {
+  const Server server({"--model_base_path=" + (folder_ / "adder").string(), "--model_name=m",
+                       "--tensorflow_session_parallelism=2", "--enable_batching"});
+  EXPECT_EQ(
+      server.grpcio({"m", "x", "y", "3"}),
+      "predict [4.0, 7.0]\n"
+      "version 1\n"
+      "unknown-model NOT_FOUND Servable not found for request: Latest(nobody)\n"
+      "unknown-signature FAILED_PRECONDITION Serving signature key \"s\" not found.\n"
+      "wrong-input INVALID_ARGUMENT Signature input alias: x(feed name: x:0) not found in request "
+      "and no default value provided. Inputs expected to be in the request {x}, or default input "
+      "alias set: \n"
+      "garbage INTERNAL \n"
+      "metadata type.googleapis.com/tensorflow.serving.SignatureDefMap\n"
+      "status 30\n"
+      "infer ('id-1', (4.0, 7.0))\n"
+      "ready 1\n"
+      "health 1\n"
+      "reflection grpc.health.v1.Health grpc.reflection.v1alpha.ServerReflection "
+      "inference.GRPCInferenceService tensorflow.serving.ModelService "
+      "tensorflow.serving.PredictionService\n"
+      "stream (4.0, 7.0)\n"
+      "stream Request for unknown model: 'nobody' is not found\n");
+  EXPECT_THAT(server.err(), HasSubstr("--tensorflow_session_parallelism has no effect"));
+}
+
+TEST_F(Serve, TakesNewVersionsAndKeepsGoodOnes) {
+  const Server server({folder_ / "adder"});
+  // Half a copy: picked up when it is whole.
+  std::filesystem::create_directories(folder_ / "adder/2");
+  write_bytes(folder_ / "adder/2/saved_model.pb", "half");
+  EXPECT_TRUE(testing::eventually([&] {
+    return server.err().find("model adder version 2 could not be loaded") != std::string::npos;
+  }));
+  EXPECT_THAT(server.predict("adder", R"({"instances": [1]})"), HasSubstr("[2.0"));
+  std::filesystem::remove_all(folder_ / "adder/2");
+  write_adder(folder_ / "adder/2", 2);
+  EXPECT_TRUE(testing::eventually([&] {
+    return server.predict("adder", R"({"instances": [1]})").find("[3.0") != std::string::npos;
+  })) << server.err();
+  EXPECT_TRUE(testing::eventually([&] {
+    return server.curl("/v1/models/adder/versions/1").find("\"END\"") != std::string::npos;
+  }));
+}
+
+TEST_F(Serve, EndsInOrderOnSigterm) {
+  Server server({folder_ / "adder"});
+  EXPECT_THAT(server.predict("adder", R"({"instances": [1]})"), HasSubstr("[2.0"));
+  server.send(SIGTERM);
+  const Outcome outcome = server.wait();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("stopped"));
+}
+
+TEST_F(Serve, ReadsItsConfigurationAgainOnSighup) {
+  const auto config = [&](const char* name) {
+    return fmt::format(
+        "model_config_list {{ config {{ name: '{}' base_path: '{}' model_platform: 'tensorflow' }} "
+        "}}",
+        name, (folder_ / "adder").string());
+  };
+  write_bytes(folder_ / "models.config", config("a"));
+  const Server server({"--model_config_file", folder_ / "models.config"});
+  EXPECT_THAT(server.predict("a", R"({"instances": [1]})"), HasSubstr("[2.0"));
+  write_bytes(folder_ / "models.config", "model_config_list { config { nam: 'b' } }");
+  server.send(SIGHUP);
+  EXPECT_TRUE(testing::eventually(
+      [&] { return server.err().find("what is served stays") != std::string::npos; }));
+  EXPECT_THAT(server.predict("a", R"({"instances": [1]})"), HasSubstr("[2.0"));
+  write_bytes(folder_ / "models.config", config("b"));
+  server.send(SIGHUP);
+  EXPECT_TRUE(testing::eventually([&] {
+    return server.predict("b", R"({"instances": [1]})").find("[2.0") != std::string::npos;
+  }));
+  EXPECT_THAT(server.predict("a", R"({"instances": [1]})"), ::testing::EndsWith("404"));
+}
+
+TEST_F(Serve, SpeaksTlsToWhoeverHasAToken) {
+  const Path key = folder_ / "key.pem";
+  const Path certificate = folder_ / "certificate.pem";
+  ASSERT_EQ(testing::run_program("/usr/bin/openssl",
+                                 {"req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key,
+                                  "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
+                                  "-addext", "subjectAltName=IP:127.0.0.1"})
+                .status,
+            0);
+  const auto quoted = [](const Path& path) {
+    std::string text = testing::read_bytes(path);
+    std::string out;
+    for (const char c : text) out += c == '\n' ? std::string("\\n") : std::string(1, c);
+    return out;
+  };
+  write_bytes(folder_ / "ssl.config", fmt::format("server_key: \"{}\" server_cert: \"{}\"",
+                                                  quoted(key), quoted(certificate)));
+  write_bytes(folder_ / "tokens", "user predict\n");
+  const Server server({folder_ / "adder", "--ssl_config_file", folder_ / "ssl.config",
+                       "--tokens-file", folder_ / "tokens"});
+  const Words body{"--cacert", certificate, "-d", R"({"instances": [1]})"};
+  EXPECT_THAT(server.curl("/v1/models/adder:predict", body, "https"), ::testing::EndsWith("401"));
+  EXPECT_THAT(server.curl("/v1/models/adder:predict",
+                          body + Words{"-H", "Authorization: Bearer user"}, "https"),
+              HasSubstr("[2.0"));
+  EXPECT_THAT(server.grpcio({"adder", "x", "y", "3", "--ca", certificate, "--token", "user"}),
+              StartsWith("predict [4.0, 7.0]\n"));
+  EXPECT_THAT(server.grpcio({"adder", "x", "y", "3", "--ca", certificate}),
+              StartsWith("predict UNAUTHENTICATED "));
+}
+
+TEST_F(Serve, StandsHostileClients) {
+  const Server server({folder_ / "adder", "--rest-api-max-body-bytes", "100000"});
+  for (const std::string& bytes :
+       {std::string("\x16\x03\x01\x02"), std::string("GET / HTTP/1.1\r\n\r\nGET"),
+        std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), std::string(100'000, 'A'),
+        "POST /v1/models/adder:predict HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n" +
+            std::string(10, 'x'),
+        std::string("POST /v1/models/adder:predict HTTP/1.1\r\nTransfer-Encoding: "
+                    "chunked\r\n\r\nffffffffffffffff\r\n")}) {
+    testing::RawTcp rest(server.rest());
+    rest.send(bytes);
+    testing::RawTcp grpc(server.grpc());
+    grpc.send(bytes);
+  }
+  const std::string deep = "{\"instances\": " + std::string(40'000, '[');
+  EXPECT_THAT(server.predict("adder", deep), HasSubstr("nested deeper than"));
+  write_bytes(folder_ / "large", std::string(200'000, ' '));
+  EXPECT_THAT(server.curl("/v1/models/adder:predict",
+                          {"--data-binary", "@" + (folder_ / "large").string()}),
+              ::testing::EndsWith("413"));
+  EXPECT_THAT(server.predict("adder", R"({"instances": [1]})"), HasSubstr("[2.0"));
+  EXPECT_THAT(server.grpcio({"adder", "x", "y", "3"}), StartsWith("predict [4.0, 7.0]\n"));
+}
+
+TEST_F(Serve, SaysWhatIsWrongWithItsCommandLine) {
+  const auto refusal = [&](const Words& flags) {
+    const Outcome outcome = testing::run_program(MUSTER_PROGRAM, Words{"serve"} + flags);
+    EXPECT_NE(outcome.status, 0);
+    return outcome.err;
+  };
+  EXPECT_THAT(refusal({}), HasSubstr("--model-base-path or --model-config-file"));
+  EXPECT_THAT(refusal({folder_ / "none"}), HasSubstr("there is no folder"));
+  EXPECT_THAT(refusal({"--model_base_pat", "x"}), HasSubstr("--model_base_pat"));
+  EXPECT_THAT(refusal({folder_ / "adder", "--port", "0", "--rest-api-port", "0"}),
+              HasSubstr("nothing to listen on"));
+  EXPECT_THAT(refusal({folder_ / "adder", "--rest-api-port", "x"}), HasSubstr("--rest-api-port"));
+  std::filesystem::create_directories(folder_ / "bad/1");
+  write_bytes(folder_ / "bad/1/saved_model.pb", "half");
+  EXPECT_THAT(refusal({folder_ / "bad", "--port", "auto", "--rest-api-port", "auto"}),
+              HasSubstr("saved_model.pb"));
+}
+
+TEST(ServeStockModels, AnswerThroughEveryProtocol) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const Server server(
+      {"--model_base_path", data / "tensorflow/half_plus_two", "--model_name", "half_plus_two"});
+  EXPECT_EQ(server.predict("half_plus_two", R"({"instances": [1.0, 2.0, 5.0]})"),
+            "{\n    \"predictions\": [2.5, 3.0, 4.5\n    ]\n}\n200");
+  EXPECT_THAT(server.curl("/v1/models/half_plus_two/versions/123:regress",
+                          {"-d", R"({"signature_name": "regress_x_to_y",
+                                     "examples": [{"x": 1.0}, {"x": 2.0}]})"}),
+              HasSubstr("\"results\": [2.5, 3.0"));
+  EXPECT_THAT(server.curl("/v1/models/half_plus_two:classify",
+                          {"-d", R"({"signature_name": "classify_x_to_y",
+                                     "examples": [{"x": 1.0}]})"}),
+              HasSubstr("\"results\": [[[\"\", 2.5]]"));
+  EXPECT_THAT(server.grpcio({"half_plus_two", "x", "y", "3"}),
+              StartsWith("predict [3.5, 5.0]\nversion 123\n"));
+}
+
+}  // namespace
+}  // namespace muster
