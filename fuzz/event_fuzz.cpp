@@ -38,7 +38,10 @@ std::vector<std::string> seeds() {
   return seeds;
 }
 
-// An empty message of two bytes becomes an object of some hundred.
-MemoryBound memory_bound() { return {.bytes_per_input_byte = 256}; }
+// An empty message of two bytes becomes an object of some hundred. For a text whose length is a lie
+// protobuf reserves up to 50 MB, and fails then.
+MemoryBound memory_bound() {
+  return {.base_bytes = std::size_t{64} << 20, .bytes_per_input_byte = 256};
+}
 
 }  // namespace muster::fuzz

@@ -39,12 +39,15 @@ json parse_json(std::string_view text) {
     if (event == json::parse_event_t::key) last_key = parsed.get_ref<const std::string&>();
     return true;
   };
+  const auto after = [&] {
+    return last_key.empty() ? "" : fmt::format(", behind the key {}", shown(json(last_key)));
+  };
   try {
     return json::parse(text.begin(), text.end(), watch);
   } catch (const json::parse_error& error) {
-    const std::string after =
-        last_key.empty() ? "" : fmt::format(", behind the key {}", shown(json(last_key)));
-    fail("not valid JSON at byte {}{}: {}", error.byte, after, error.what());
+    fail("not valid JSON at byte {}{}: {}", error.byte, after(), error.what());
+  } catch (const json::out_of_range& error) {
+    fail("a number is too large{}: {}", after(), error.what());
   }
 }
 

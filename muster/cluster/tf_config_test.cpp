@@ -86,6 +86,11 @@ TEST(TfConfigAlone, AnotherTypeOrIndexIsAnError) {
   EXPECT_THAT(error_of(R"({"task": {"type": "local"}})"), HasSubstr("leave out both"));
 }
 
+TEST(TfConfigAlone, ANumberThatIsTooLargeIsAnError) {
+  EXPECT_THAT(error_of(R"({"job": {"x": 6e66666}})"),
+              AllOf(HasSubstr("a number is too large"), HasSubstr("\"x\"")));
+}
+
 TEST(TfConfigAlone, SessionMasterIsTaken) {
   EXPECT_EQ(parse_tf_config(R"({"session_master": "grpc://x:1"})").master, "grpc://x:1");
 }
