@@ -76,6 +76,15 @@ bool is_on_this_host(const Path& path) {
 
 }  // namespace
 
+void check_file_inside(const Path& folder, const Path& name) {
+  if (!is_on_this_host(folder)) return;
+  const Path local = strip_file_scheme(folder);
+  const Path path = local / name;
+  const OpenFile file(path);
+  file.size_of_regular();
+  check_inside(file.real_path(), local, path);
+}
+
 std::string read_file_inside(const Path& folder, const Path& name, std::uint64_t limit_bytes) {
   if (!is_on_this_host(folder)) return read_file(folder / name, limit_bytes);
   const Path local = strip_file_scheme(folder);

@@ -15,4 +15,7 @@ namespace muster {
 std::string read_file_inside(const Path& folder, const Path& name,
                              std::uint64_t limit_bytes = std::uint64_t{1} << 30);
 
+/// The same of a file that is opened by its name afterwards, to be mapped.
+void check_file_inside(const Path& folder, const Path& name);
+
 }  // namespace muster

@@ -53,6 +53,8 @@ TEST_F(FileInside, RefusesLinksThatLeadOut) {
   EXPECT_THAT(said("up/secret.txt"), HasSubstr("outside of"));
   EXPECT_THAT(said("../secret.txt"), HasSubstr("outside of"));
   EXPECT_THAT(said("sibling"), HasSubstr("outside of"));
+  EXPECT_THROW(check_file_inside(folder_, "sibling"), InvalidArgument);
+  EXPECT_NO_THROW(check_file_inside(folder_, "assets/words.txt"));
 }
 
 TEST_F(FileInside, RefusesWhatIsNoRegularFileWithoutWaiting) {

@@ -7,15 +7,17 @@
 #include <tuple>
 
 #include "muster/base/error.h"
+#include "muster/base/file_inside.h"
 #include "muster/checkpoint/bundle_content_internal.h"
 #include "muster/checkpoint/bundle_files.h"
 
 namespace muster {
 namespace {
 
-BundleIndex read_index(const Path& prefix) {
-  const Path path = bundle_index_path(prefix);
-  const std::string bytes = read_file(path);
+BundleIndex read_index(const Path& prefix, const std::optional<Path>& folder) {
+  const Path path = bundle_index_path(folder ? *folder / prefix : prefix);
+  const std::string bytes =
+      folder ? read_file_inside(*folder, bundle_index_path(prefix)) : read_file(path);
   try {
     return parse_bundle_index(bytes);
   } catch (Error& error) {
@@ -27,8 +29,11 @@ BundleIndex read_index(const Path& prefix) {
 }  // namespace
 
 struct BundleReader::Impl {
-  explicit Impl(const Path& prefix_)
-      : prefix(prefix_), content(read_index(prefix_), [this](int i) { return shard(i); }) {
+  // The prefix is a name in the folder, where there is one.
+  Impl(const Path& prefix_, const std::optional<Path>& folder_)
+      : prefix(folder_ ? *folder_ / prefix_ : prefix_),
+        folder(folder_),
+        content(read_index(prefix_, folder_), [this](int i) { return shard(i); }) {
     for (const auto& row : content.index().entries) {
       if (!is_slice_key(row.first)) names.push_back(row.first);
     }
@@ -38,7 +43,10 @@ struct BundleReader::Impl {
     const Path path = bundle_data_path(prefix, number, content.index().num_shards);
     const std::lock_guard lock(mutex);
     auto& mapping = mappings[number];
-    if (mapping == nullptr) mapping = file_system_for(path).map(path);
+    if (mapping == nullptr) {
+      if (folder) check_file_inside(*folder, path.lexically_relative(*folder));
+      mapping = file_system_for(path).map(path);
+    }
     return {mapping->bytes(), mapping, path.string()};
   }
 
@@ -54,6 +62,8 @@ struct BundleReader::Impl {
   }
 
   Path prefix;
+  /// Whose files alone are read; not set: any.
+  std::optional<Path> folder;
   std::mutex mutex;
   std::map<int, std::shared_ptr<const MappedFile>> mappings;
   BundleContent content;
@@ -61,7 +71,12 @@ struct BundleReader::Impl {
   std::atomic<bool> verified{false};
 };
 
-BundleReader::BundleReader(const Path& prefix) : impl_(std::make_unique<Impl>(prefix)) {}
+BundleReader::BundleReader(const Path& prefix)
+    : BundleReader(std::make_unique<Impl>(prefix, std::nullopt)) {}
+BundleReader::BundleReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+BundleReader BundleReader::inside(const Path& folder, const Path& prefix) {
+  return BundleReader(std::make_unique<Impl>(prefix, folder));
+}
 BundleReader::~BundleReader() = default;
 BundleReader::BundleReader(BundleReader&&) noexcept = default;
 BundleReader& BundleReader::operator=(BundleReader&&) noexcept = default;

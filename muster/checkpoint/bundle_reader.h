@@ -19,6 +19,9 @@ class BundleReader {
  public:
   /// Throws NotFound when there is no PREFIX.index, DataLoss when it is damaged.
   explicit BundleReader(const Path& prefix);
+  /// Of a folder that somebody else has written: throws InvalidArgument, now or by a read, for a
+  /// file of the bundle that is not regular or that a symbolic link leads out of the folder.
+  static BundleReader inside(const Path& folder, const Path& prefix);
   ~BundleReader();
   BundleReader(BundleReader&&) noexcept;
   BundleReader& operator=(BundleReader&&) noexcept;
@@ -51,6 +54,7 @@ class BundleReader {
 
  private:
   struct Impl;
+  explicit BundleReader(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

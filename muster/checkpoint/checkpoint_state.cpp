@@ -4,6 +4,7 @@
 #include <google/protobuf/text_format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/file_inside.h"
 #include "muster/base/log.h"
 #include "muster/checkpoint_state.pb.h"
 
@@ -12,7 +13,9 @@ namespace {
 
 constexpr std::uint64_t kMaxStateBytes = std::uint64_t{64} << 20;
 
-Path state_path(const Path& model_dir) { return model_dir / "checkpoint"; }
+constexpr const char* kStateFile = "checkpoint";
+
+Path state_path(const Path& model_dir) { return model_dir / kStateFile; }
 
 /// Keeps the first complaint, which says where the text is wrong.
 class FirstError : public google::protobuf::io::ErrorCollector {
@@ -24,18 +27,6 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   }
   std::string text;
 };
-
-// The file itself and no link to another; a FIFO would be waited for.
-std::string read_regular(const Path& path) {
-  const Path local = strip_file_scheme(path);
-  std::error_code error;
-  const bool is_local = local.string().find("://") == std::string::npos;
-  if (is_local &&
-      !std::filesystem::is_regular_file(std::filesystem::symlink_status(local, error))) {
-    throw DataLoss("it is not a regular file");
-  }
-  return read_file(path, kMaxStateBytes);
-}
 
 CheckpointState parse(const std::string& text) {
   proto::CheckpointState stored;
@@ -61,7 +52,7 @@ std::optional<CheckpointState> read_checkpoint_state(const Path& model_dir) {
   const Path path = state_path(model_dir);
   try {
     if (!file_exists(path)) return std::nullopt;
-    return parse(read_regular(path));
+    return parse(read_file_inside(model_dir, kStateFile, kMaxStateBytes));
   } catch (const Error& error) {
     log::warning(
         "cannot read the checkpoint state file, going on as if it were absent path={} error=\"{}\"",

@@ -65,11 +65,10 @@ TEST(CheckpointState, IsAbsentAfterAWarningWhenItCannotBeParsed) {
   EXPECT_THAT(warning, HasSubstr((dir / "checkpoint").string()));
 }
 
-TEST(CheckpointState, IsNoLinkAndNoFifo) {
-  const TempDir dir;
-  write_checkpoint_state(dir.path(), {"m-1", {"m-1"}});
-  std::filesystem::rename(dir / "checkpoint", dir / "elsewhere");
-  std::filesystem::create_symlink(dir / "elsewhere", dir / "checkpoint");
+TEST(CheckpointState, IsNoLinkOutOfTheFolderAndNoFifo) {
+  const TempDir dir, elsewhere;
+  write_checkpoint_state(elsewhere.path(), {"m-1", {"m-1"}});
+  std::filesystem::create_symlink(elsewhere / "checkpoint", dir / "checkpoint");
   EXPECT_FALSE(read_checkpoint_state(dir.path()));
   std::filesystem::remove(dir / "checkpoint");
   ASSERT_EQ(::mkfifo((dir / "checkpoint").c_str(), 0600), 0);

@@ -52,7 +52,9 @@ Source open_saved_model(const Path& given, const std::string& tag_set) {
   source.meta = graph::find_meta_graph(model, tags_of(tag_set));
   source.assets_dir = dir / "assets";
   const Path prefix = graph::variables_prefix(dir);
-  if (file_exists(prefix.string() + ".index")) source.bundle.emplace(prefix);
+  if (file_exists(prefix.string() + ".index")) {
+    source.bundle.emplace(BundleReader::inside(dir, graph::variables_prefix({})));
+  }
   return source;
 }
 

@@ -125,7 +125,7 @@ struct ExecutableModel::Impl {
       return;
     }
     // Without a saver variables have the names of their tensors.
-    const BundleReader bundle(prefix);
+    const auto bundle = BundleReader::inside(dir, graph::variables_prefix({}));
     for (const auto& [name, variable] : resources.variables()) {
       Value value = read_value(bundle, name);
       if (auto* tensor = std::get_if<at::Tensor>(&value)) *tensor = tensor->to(options.device);

@@ -234,6 +234,24 @@ TEST(ExecutableModel, RestoresVariablesAsTheSaverSays) {
   EXPECT_THAT(numbers(model.run("f", {{"x", floats({2})}}).at("y")), ElementsAre(6.0F));
 }
 
+// With a saver and without one, and whichever file it is.
+TEST(ExecutableModel, ReadsNoVariablesThatALinkLeadsTo) {
+  for (const char* ending : {".index", ".data-00000-of-00001"}) {
+    for (const bool has_saver : {true, false}) {
+      const testing::TempDir dir, elsewhere;
+      write_variable(dir, "v", 3);
+      const Path file = dir / (std::string("variables/variables") + ending);
+      std::filesystem::rename(file, elsewhere / "file");
+      std::filesystem::create_symlink(elsewhere / "file", file);
+      auto meta = restoring_graph("v");
+      if (!has_saver) meta.saver.reset();
+      EXPECT_THAT(testing::message_of([&] { ExecutableModel::from(meta, dir.path()); }),
+                  AllOf(HasSubstr(file.string()), HasSubstr("outside of")))
+          << has_saver;
+    }
+  }
+}
+
 TEST(ExecutableModel, ReadsAgainWhatASignatureAssigns) {
   const testing::TempDir dir;
   write_variable(dir, "layer/weight", 3);

@@ -11,6 +11,7 @@
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/executor/bundle_value_internal.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/graph/saved_model.h"
 
 namespace muster::executor {
 namespace {
@@ -101,7 +102,8 @@ Kernel restore(const KernelContext& context) {
       throw InvalidArgument("{} names and {} slices for {} types", names.values().size(),
                             slices.values().size(), types.size());
     }
-    const BundleReader bundle(prefix);
+    const Path folder = prefix.parent_path().parent_path();
+    const auto bundle = BundleReader::inside(folder, graph::variables_prefix({}));
     Slots out;
     for (std::size_t i = 0; i < types.size(); ++i) {
       if (!slices.values()[i].empty()) {
