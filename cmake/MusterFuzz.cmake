@@ -7,7 +7,7 @@ include_guard()
 
 function(muster_fuzz_target name)
   cmake_parse_arguments(arg "" "MUTANTS" "DEPS" ${ARGN})
-  if(MUSTER_BUILD_TESTS AND NOT MUSTER_BUILD_FUZZERS)
+  if(MUSTER_BUILD_TESTS AND NOT MUSTER_BUILD_FUZZERS AND (NOT MUSTER_TESTS_OF OR name IN_LIST MUSTER_TESTS_OF))
     add_executable(${name}_mutation_test ${name}_fuzz.cpp mutation_main.cpp)
     target_link_libraries(${name}_mutation_test PRIVATE ${arg_DEPS} muster_warnings)
     if(arg_MUTANTS)

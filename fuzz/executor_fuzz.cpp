@@ -1,5 +1,5 @@
-// Graphs made of any bytes, loaded and run: SavedModels as they are, and single operations with
-// inputs and attributes that the bytes choose.
+// Graphs made of any bytes, loaded and run: SavedModels as they are, and single operations and
+// chains of them with inputs and attributes that the bytes choose.
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <google/protobuf/stubs/logging.h>
@@ -282,26 +282,63 @@ const std::vector<std::string>& operations() {
   return all;
 }
 
-void run_operation(std::string_view bytes) {
-  Choices choices(bytes);
+// An operation that the bytes choose, with attributes; its inputs are made by `make_input`.
+template <typename MakeInput>
+NodeDef draw_node(Choices& choices, std::string name, std::size_t most_inputs,
+                  MakeInput make_input) {
   const std::size_t which = choices.byte() + 256U * choices.byte();
-  MetaGraph meta;
-  meta.graph.functions = {function("same", "a"), function("again", "n:y:0")};
-  NodeDef node{.name = "y", .op = operations()[which % operations().size()]};
-  Values values;
-  const std::size_t inputs = choices.below(7);
-  const std::size_t outputs = choices.below(4);
-  for (std::size_t i = 0; i < inputs; ++i) node.inputs.push_back(input(choices, i, meta, values));
+  NodeDef node{.name = std::move(name), .op = operations()[which % operations().size()]};
+  const std::size_t inputs = choices.below(most_inputs + 1);
+  for (std::size_t i = 0; i < inputs; ++i) node.inputs.push_back(make_input());
   node.attrs = usual_attrs(inputs);
   for (auto more = choices.below(4); more > 0; --more) {
-    const char* name = choices.of(kAttrNames);
-    node.attrs.insert_or_assign(name, attr_value(choices));
+    const char* attr = choices.of(kAttrNames);
+    node.attrs.insert_or_assign(attr, attr_value(choices));
   }
-  meta.graph.nodes.push_back(node);
-  auto& signature = meta.signatures["f"];
-  for (std::size_t i = 0; i <= outputs; ++i) {
-    signature.outputs["y" + std::to_string(i)] = {.name = "y:" + std::to_string(i),
-                                                  .shape = Shape::any()};
+  return node;
+}
+
+void add_output(MetaGraph& meta, const std::string& name) {
+  auto& outputs = meta.signatures["f"].outputs;
+  outputs["y" + std::to_string(outputs.size())] = {.name = name, .shape = Shape::any()};
+}
+
+MetaGraph empty_graph() {
+  MetaGraph meta;
+  meta.graph.functions = {function("same", "a"), function("again", "n:y:0")};
+  return meta;
+}
+
+void run_operation(std::string_view bytes) {
+  Choices choices(bytes);
+  MetaGraph meta = empty_graph();
+  Values values;
+  std::size_t inputs = 0;
+  meta.graph.nodes.push_back(
+      draw_node(choices, "y", 6, [&] { return input(choices, inputs++, meta, values); }));
+  const std::size_t outputs = choices.below(4);
+  for (std::size_t i = 0; i <= outputs; ++i) add_output(meta, "y:" + std::to_string(i));
+  ExecutableModel::from(meta, {}, load_options()).run("f", values);
+}
+
+// Operations whose inputs are the outputs of those before them, or inputs as above.
+void run_graph(std::string_view bytes) {
+  Choices choices(bytes);
+  MetaGraph meta = empty_graph();
+  Values values;
+  std::size_t inputs = 0;
+  const std::size_t count = 2 + choices.below(7);
+  for (std::size_t number = 0; number < count; ++number) {
+    const auto make_input = [&] {
+      const std::size_t from = choices.below(3);
+      if (number == 0 || from == 0) return input(choices, inputs++, meta, values);
+      const std::string before = "n" + std::to_string(choices.below(number));
+      return from == 1 ? before : before + ":" + std::to_string(choices.below(3));
+    };
+    const std::string name = "n" + std::to_string(number);
+    meta.graph.nodes.push_back(draw_node(choices, name, 4, make_input));
+    // A model is run from what is asked for: an operation that fails hides nothing of the others.
+    if (number + 1 == count || choices.below(2) == 0) add_output(meta, name + ":0");
   }
   ExecutableModel::from(meta, {}, load_options()).run("f", values);
 }
@@ -429,6 +466,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     if (data[0] == 'M') {
       run_models(bytes);
+    } else if (data[0] == 'G') {
+      run_graph(bytes);
     } else {
       run_operation(bytes);
     }
@@ -437,22 +476,41 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-// Every operation with a few inputs that the bytes behind it choose, and whole models.
+namespace {
+
+// The bytes that choose operation number `i`, and how many inputs it has.
+std::string chosen(std::size_t i, char inputs) {
+  const std::size_t which = i % operations().size();
+  return {static_cast<char>(which % 256), static_cast<char>(which / 256), inputs};
+}
+
+// A matrix of two by two of small numbers, of the type of this number.
+std::string matrix(int type) { return {15, static_cast<char>(type), 2, 1, 1, 0, 1, 1, 0}; }
+
+// Three operations, each of a matrix or of those before.
+std::string chain(std::size_t i) {
+  const std::string fresh{0}, first{1, 0}, second{1, 1}, no_more_attrs{0}, is_output{0};
+  return "G\x01" + chosen(i, 1) + fresh + matrix(0) + no_more_attrs + is_output +
+         chosen(7 * i + 3, 2) + first + fresh + matrix(0) + no_more_attrs + is_output +
+         chosen(13 * i + 5, 2) + second + first;
+}
+
+}  // namespace
+
+// Every operation with a few inputs that the bytes behind it choose, chains of operations, and
+// whole models as often as that a mutant in seven is of one.
 std::vector<std::string> muster::fuzz::seeds() {
   std::vector<std::string> seeds;
   seeds.push_back("M" + encode_saved_model({.meta_graphs = {framed_loop()}}));
-  for (const MetaGraph& meta : small_models()) {
-    seeds.push_back("M" + encode_saved_model({.meta_graphs = {meta}}));
-  }
   for (std::size_t i = 0; i < operations().size(); ++i) {
     for (const char inputs : {1, 2, 3, 4, 5}) {
-      std::string seed{'O', static_cast<char>(i % 256), static_cast<char>(i / 256), inputs, 0};
-      // Matrices of two by two of small numbers, floating-point and whole by turns.
-      for (char k = 0; k < inputs; ++k) {
-        seed += std::string{15, static_cast<char>(k % 3), 2, 1, 1, 0, 1, 1, 0};
-      }
+      std::string seed = "O" + chosen(i, inputs);
+      for (int k = 0; k < inputs; ++k) seed += matrix(k % 3);
       seeds.push_back(seed);
     }
+    seeds.push_back(chain(i));
+    const auto models = small_models();
+    seeds.push_back("M" + encode_saved_model({.meta_graphs = {models[i % models.size()]}}));
   }
   return seeds;
 }
