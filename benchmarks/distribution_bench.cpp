@@ -96,14 +96,40 @@ RunTerms terms_of(const RunConfig& config) {
           .arithmetic = arithmetic().fingerprint()};
 }
 
-void begin(Strategy& strategy, const RunConfig& config) {
-  strategy.join(terms_of(config));
-  // Nothing but the sums is measured.
-  strategy.synchronize([] { return RunImage{.state_json = "{}"}; }, [](const RunImage&) {}, [] {});
-}
+/// What a strategy is measured with: nothing but what it does itself takes time.
+class BareParticipant : public Participant {
+ public:
+  BareParticipant(const Variables& variables, const Updater& updater, std::int64_t replicas)
+      : variables_(variables), updater_(updater), replicas_(replicas) {}
 
-StepParts parts_of(Strategy& strategy, const RunConfig& config, const at::Tensor& flat) {
-  StepParts parts{.present = 1, .examples = 1};
+  const Variables& run_variables() const override { return variables_; }
+  const Updater& run_updater() const override { return updater_; }
+  const std::vector<at::Tensor>& buffers() const override { return buffers_; }
+  InputPositions positions() override { return all_inputs(); }
+  StepResult update(std::int64_t, PartialSums total) override {
+    bench::keep(total);
+    return {.present = total.present};
+  }
+  StepResult prepare_own(PartialSums& own) override { return {.present = own.present}; }
+  double decay_loss() const override { return 0; }
+  RunImage image() override {
+    return {.state_json = to_json(RunState{.inputs = all_inputs()}),
+            .tensors = variables_.tensors()};
+  }
+  void take_over(const RunImage&) override {}
+  void go_back() override {}
+
+ private:
+  InputPositions all_inputs() const { return InputPositions(static_cast<std::size_t>(replicas_)); }
+
+  const Variables& variables_;
+  const Updater& updater_;
+  const std::int64_t replicas_;
+  const std::vector<at::Tensor> buffers_;
+};
+
+PartialSums sums_of(Strategy& strategy, const RunConfig& config, const at::Tensor& flat) {
+  PartialSums parts{.present = 1, .examples = 1};
   parts.losses.resize(static_cast<std::size_t>(config.replicas));
   const ReplicaRange mine = strategy.replicas();
   parts.losses[static_cast<std::size_t>(mine.first)] = torch::ones({});
@@ -111,21 +137,63 @@ StepParts parts_of(Strategy& strategy, const RunConfig& config, const at::Tensor
   return parts;
 }
 
-// ------------------------------------------------------------------------------- a collective sum
+// -------------------------------------------------------------------------- one large variable
 
-double seconds_of_sum(const RunConfig& config) {
-  const auto strategy = make_collective(config);
-  begin(*strategy, config);
+struct LargeModel : Model {
+  LargeModel() { weights = register_parameter("weights", torch::zeros({kElements})); }
+  torch::Tensor forward(const Features&) override { return weights; }
+  torch::Tensor weights;
+};
+
+EstimatorOptions large_options() {
+  return {.model = [] { return std::make_shared<LargeModel>(); },
+          .head = regression_head(),
+          .optimizers = {{"", sgd({.learning_rate = 0.1})}}};
+}
+
+/// A run of one large variable, from its first step on.
+class LargeRun {
+ public:
+  LargeRun(const RunConfig& config, std::unique_ptr<Strategy> strategy)
+      : model_(options_.model()),
+        variables_(Variables::adopt(*model_)),
+        updater_(variables_, options_.optimizers),
+        participant_(variables_, updater_, config.replicas),
+        strategy_(std::move(strategy)) {
+    strategy_->join(terms_of(config));
+    strategy_->attach(participant_);
+    strategy_->synchronize();
+  }
+
+  Strategy& strategy() { return *strategy_; }
+
+ private:
+  const EstimatorOptions options_ = large_options();
+  const std::shared_ptr<Model> model_;
+  const Variables variables_;
+  const Updater updater_;
+  BareParticipant participant_;
+  const std::unique_ptr<Strategy> strategy_;
+};
+
+double seconds_of_steps(LargeRun& run, const RunConfig& config) {
+  Strategy& strategy = run.strategy();
   const at::Tensor flat = torch::ones({kElements});
-  StepNotes notes{.positions = std::vector<std::optional<std::string>>(2), .flat_size = kElements};
   Clock::time_point start;
   for (int round = 0; round < kWarmUp + kRounds; ++round) {
     if (round == kWarmUp) start = Clock::now();
-    bench::keep(strategy->sum(round, parts_of(*strategy, config, flat), notes));
+    bench::keep(strategy.apply(round, sums_of(strategy, config, flat)));
   }
   const double seconds = seconds_since(start) / kRounds;
-  strategy->finish(kWarmUp + kRounds, false);
+  strategy.finish(kWarmUp + kRounds, false);
   return seconds;
+}
+
+// ------------------------------------------------------------------------------- a collective sum
+
+double seconds_of_sum(const RunConfig& config) {
+  LargeRun run(config, make_collective(config));
+  return seconds_of_steps(run, config);
 }
 
 void add_collective(bench::Report& report) {
@@ -145,44 +213,11 @@ void add_collective(bench::Report& report) {
               .aim = 1.0});
 }
 
-// -------------------------------------------------------------------------- one large variable
-
-struct LargeModel : Model {
-  LargeModel() { weights = register_parameter("weights", torch::zeros({kElements})); }
-  torch::Tensor forward(const Features&) override { return weights; }
-  torch::Tensor weights;
-};
-
-EstimatorOptions large_options() {
-  return {.model = [] { return std::make_shared<LargeModel>(); },
-          .head = regression_head(),
-          .optimizers = {{"", sgd({.learning_rate = 0.1})}}};
-}
+// ------------------------------------------------------------------------------ a push and a pull
 
 double seconds_of_push_and_pull(const RunConfig& config) {
-  const EstimatorOptions options = large_options();
-  auto model = options.model();
-  const Variables variables = Variables::adopt(*model);
-  const Updater updater(variables, options.optimizers);
-  const auto strategy = make_parameter_server(config);
-  strategy->attach(variables, updater);
-  strategy->join(terms_of(config));
-  strategy->synchronize(
-      [&] {
-        return RunImage{.state_json = to_json(RunState{.inputs = {std::nullopt}}),
-                        .tensors = variables.tensors()};
-      },
-      [](const RunImage&) {}, [] {});
-  const at::Tensor flat = torch::ones({kElements});
-  StepNotes notes{.positions = std::vector<std::optional<std::string>>(1), .flat_size = kElements};
-  Clock::time_point start;
-  for (int round = 0; round < kWarmUp + kRounds; ++round) {
-    if (round == kWarmUp) start = Clock::now();
-    bench::keep(strategy->update(round, parts_of(*strategy, config, flat), notes));
-  }
-  const double seconds = seconds_since(start) / kRounds;
-  strategy->finish(kWarmUp + kRounds, false);
-  return seconds;
+  LargeRun run(config, make_parameter_server(config));
+  return seconds_of_steps(run, config);
 }
 
 // The same bytes through a plain TCP stream, first one way, then the other.

@@ -7,6 +7,7 @@
 #include "muster/distribution/async_messages_internal.h"
 #include "muster/distribution/async_parameter_server_internal.h"
 #include "muster/distribution/ps_strategy_internal.h"
+#include "muster/distribution/step_codec_internal.h"
 
 namespace muster::internal {
 namespace {
@@ -18,22 +19,19 @@ class AsyncParameterServer final : public PsStrategy {
       : PsStrategy(config, options) {}
 
   std::string describe() const override;
-  RunTerms join(const RunTerms& own) override {
-    return membership_.join(asynchronous_terms(own, config_.max_staleness));
-  }
-  bool applies_each_push() const override { return true; }
-  std::optional<StepOutcome> update(std::int64_t step, StepParts own, StepNotes& notes) override;
-  void fetch_slots() override;
   void finish(std::int64_t step, bool early) override;
 
  private:
-  // Others have made updates meanwhile: whatever this task has is old.
-  Progress progress(const std::function<RunImage()>& /*image*/) const override {
-    return {.step = -1};
+  RunTerms terms_of_run(RunTerms own) const override {
+    return asynchronous_terms(std::move(own), config_.max_staleness);
   }
+  std::optional<StepResult> push(std::int64_t step, PartialSums own) override;
+  void pull_slots() override;
+  // Others have made updates meanwhile: whatever this task has is old.
+  Progress progress() const override { return {.step = -1}; }
   bool is_sent_state(const Source& /*source*/) const override { return true; }
   std::optional<RunImage> take_state() override;
-  AsyncPush push_of(const StepParts& own) const;
+  AsyncPush push_of(const PartialSums& own) const;
   void send(std::size_t server, AsyncPush push, const StepNotes& notes);
   std::optional<AsyncReply> take_reply(std::size_t server, const std::string& what,
                                        const std::vector<at::Tensor>& buffers);
@@ -86,7 +84,7 @@ std::optional<RunImage> AsyncParameterServer::take_state() {
 
 // --------------------------------------------------------------------------------- a step
 
-AsyncPush AsyncParameterServer::push_of(const StepParts& own) const {
+AsyncPush AsyncParameterServer::push_of(const PartialSums& own) const {
   AsyncPush push{.replicas = group_->replicas(), .present = own.present, .examples = own.examples};
   for (const at::Tensor& loss : own.losses) {
     if (loss.defined()) push.loss += loss.item<double>() / static_cast<double>(own.present);
@@ -137,9 +135,12 @@ std::optional<std::vector<AsyncReply>> AsyncParameterServer::push_to_all(const A
   return replies;
 }
 
-std::optional<StepOutcome> AsyncParameterServer::update(std::int64_t /*step*/, StepParts own,
-                                                        StepNotes& notes) {
+std::optional<StepResult> AsyncParameterServer::push(std::int64_t /*step*/, PartialSums own) {
+  // What this process makes alone it decides alone, before anybody hears of it: whoever gets the
+  // replica of a batch that ends the run is to stop there too.
+  StepResult mine = participant_->prepare_own(own);
   if (!membership_.check()) return std::nullopt;
+  const StepNotes notes = notes_of(*participant_);
   auto replies = push_to_all(push_of(own), notes);
   if (!replies) return std::nullopt;
   const torch::NoGradGuard no_grad;
@@ -148,13 +149,11 @@ std::optional<StepOutcome> AsyncParameterServer::update(std::int64_t /*step*/, S
   }
   AsyncReply& first = replies->front();
   note_staleness(first);
-  notes.positions = std::move(first.values.positions);
-  StepOutcome outcome = std::move(first.values.outcome);
-  if (own.present > 0) {
-    outcome = {.present = own.present, .examples = own.examples, .losses = std::move(own.losses)};
-  }
-  outcome.step = first.values.step;
-  return outcome;
+  // Without a batch it is told of the steps of others.
+  StepResult result = own.present > 0 ? std::move(mine) : std::move(first.values.outcome);
+  result.positions = std::move(first.values.positions);
+  result.step = first.values.step;
+  return result;
 }
 
 void AsyncParameterServer::note_staleness(const AsyncReply& reply) {
@@ -174,7 +173,7 @@ void AsyncParameterServer::note_staleness(const AsyncReply& reply) {
 // --------------------------------------------------------------------------------- the end
 
 // Values too, so that both are of one moment of each server.
-void AsyncParameterServer::fetch_slots() {
+void AsyncParameterServer::pull_slots() {
   ask_for_slots();
   if (!take_state()) throw Internal("slots were asked for after the end of the run");
   take_slots();

@@ -19,6 +19,12 @@ namespace muster::internal {
 
 using Body = std::vector<std::span<const std::byte>>;
 
+/// What is sent. The body is memory of whoever made it, which must live until then.
+struct EncodedMessage {
+  std::string head{};
+  Body body{};
+};
+
 /// The memory of a contiguous tensor on the CPU.
 std::span<std::byte> bytes_of(const at::Tensor& tensor);
 

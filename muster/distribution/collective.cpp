@@ -28,25 +28,26 @@ class Collective final : public Strategy {
         has_state_(config.is_chief()) {}
 
   std::string describe() const override;
+  void check(const EstimatorOptions& options) const override;
   RunTerms join(const RunTerms& own) override { return membership_.join(own); }
-  void synchronize(const std::function<RunImage()>& image,
-                   const std::function<void(const RunImage&)>& take,
-                   const std::function<void()>& go_back) override;
+  void attach(Participant& participant) override { participant_ = &participant; }
+  void synchronize() override;
   std::optional<std::int64_t> last_step() override { return membership_.last_step(); }
   ReplicaRange replicas() const override { return group_->replicas(); }
-  std::optional<StepParts> sum(std::int64_t step, StepParts own, StepNotes& notes) override;
+  std::optional<StepResult> apply(std::int64_t step, PartialSums own) override;
   void announce_end() override { membership_.announce_end(); }
   void finish(std::int64_t step, bool early) override { membership_.finish(step, early); }
 
  private:
+  std::optional<PartialSums> sum(std::int64_t step, PartialSums own, StepNotes& notes);
   /// Nothing also when this task is to stop and the other may be hung: the step is not made then.
   std::optional<net::Frame> take_unless_stopped(std::size_t from, MessageType type,
                                                 const std::string& what) {
     if (!group_->await(from, what)) return std::nullopt;
     return group_->take(from, type, what);
   }
-  void compare_batches(const StepParts& own, const std::vector<ReceivedStep>& received);
-  bool add_slices(const StepParts& own, const std::vector<ReceivedStep>& received,
+  void compare_batches(const PartialSums& own, const std::vector<ReceivedStep>& received);
+  bool add_slices(const PartialSums& own, const std::vector<ReceivedStep>& received,
                   std::int64_t step, at::Tensor& whole);
 
   const RunConfig config_;
@@ -54,6 +55,7 @@ class Collective final : public Strategy {
   Membership membership_;
   /// The membership's current one.
   Group* group_ = nullptr;
+  Participant* participant_ = nullptr;
   /// Whether this process holds a state of the run.
   bool has_state_;
   /// Messages of steps in this epoch.
@@ -70,37 +72,39 @@ std::string Collective::describe() const {
                      membership_.chief().address);
 }
 
-void Collective::synchronize(const std::function<RunImage()>& image,
-                             const std::function<void(const RunImage&)>& take,
-                             const std::function<void()>& /*go_back*/) {
-  const RunImage own = image();
-  const Deadline deadline = synchronize_deadline(config_, has_state_);
+void Collective::check(const EstimatorOptions& /*options*/) const {
+  if (config_.task.num_ps_replicas == 0) return;
+  throw FailedPrecondition(
+      "{} makes this task {} of a cluster with ps tasks, but the strategy that "
+      "RunConfig::train_distribute makes has nothing for them to do; leave the ps out of the "
+      "cluster, or train_distribute unset",
+      config_.task.source, config_.task.task.name());
+}
+
+void Collective::synchronize() {
+  const RunImage own = participant_->image();
   const Progress progress = has_state_ ? Progress{own.step, own.left_out} : Progress{.step = -1};
-  for (;;) {
-    const auto source = membership_.begin_epoch(progress, deadline);
-    group_ = &membership_.group();
-    if (!source) return;  // The run ended while this task was away: it takes part in no step.
-    try {
-      const std::size_t rank = group_->rank();
-      if (source->rank == rank) {
-        for (const std::size_t to : source->to) send_image(*group_, own, to);
-      } else if (std::ranges::find(source->to, rank) != source->to.end()) {
-        take(receive_image(*group_, source->rank, own));
-      }
-      has_state_ = true;
-      sequence_ = 0;
-      return;
-    } catch (const PeersChanged& error) {
-      log::warning("epoch {} ends before it began: {}", group_->plan().number, error.what());
+  const auto take = [&](Group& group, const Source& source) {
+    if (source.rank == group.rank()) {
+      for (const std::size_t to : source.to) send_image(group, own, to);
+    } else if (std::ranges::find(source.to, group.rank()) != source.to.end()) {
+      participant_->take_over(receive_image(group, source.rank, own));
     }
-  }
+    has_state_ = true;
+    sequence_ = 0;
+    return true;
+  };
+  // Where the run ended while this task was away, it takes part in no step.
+  internal::synchronize(
+      membership_, synchronize_deadline(config_, has_state_), [&] { return progress; }, take);
+  group_ = &membership_.group();
 }
 
 // --------------------------------------------------------------------------------- a step
 
 // Adds up the dense gradients: every task its slice, which the others send it piece by piece, and
 // it sends the sum of each piece on as soon as it is there. False when the run has ended.
-bool Collective::add_slices(const StepParts& own, const std::vector<ReceivedStep>& received,
+bool Collective::add_slices(const PartialSums& own, const std::vector<ReceivedStep>& received,
                             std::int64_t step, at::Tensor& whole) {
   const std::size_t size = group_->size();
   const std::size_t rank = group_->rank();
@@ -184,7 +188,8 @@ bool Collective::add_slices(const StepParts& own, const std::vector<ReceivedStep
 }
 
 // Once, by the chief.
-void Collective::compare_batches(const StepParts& own, const std::vector<ReceivedStep>& received) {
+void Collective::compare_batches(const PartialSums& own,
+                                 const std::vector<ReceivedStep>& received) {
   if (!config_.is_chief() || received.empty() || has_compared_batches_) return;
   has_compared_batches_ = true;
   const auto& members = group_->plan().members;
@@ -196,7 +201,7 @@ void Collective::compare_batches(const StepParts& own, const std::vector<Receive
   }
 }
 
-std::optional<StepParts> Collective::sum(std::int64_t step, StepParts own, StepNotes& notes) {
+std::optional<PartialSums> Collective::sum(std::int64_t step, PartialSums own, StepNotes& notes) {
   const std::size_t size = group_->size();
   const bool sliced = size > 1 && notes.flat_size * 4 > options_.slice_above;
   const std::int64_t sequence = sequence_++;
@@ -238,7 +243,7 @@ std::optional<StepParts> Collective::sum(std::int64_t step, StepParts own, StepN
       if (value) value->flat = value->flat.narrow(0, 0, 0);
     }
   }
-  StepParts total = add_parts(membership_.terms().replicas, std::move(own), received);
+  PartialSums total = add_parts(membership_.terms().replicas, std::move(own), received);
   if (sliced && total.present > 0) total.sums.begin()->second->flat = whole_;
   // Nothing is written before everything has come.
   for (const ReceivedStep& other : received) {
@@ -248,6 +253,15 @@ std::optional<StepParts> Collective::sum(std::int64_t step, StepParts own, StepN
     }
   }
   return total;
+}
+
+std::optional<StepResult> Collective::apply(std::int64_t step, PartialSums own) {
+  StepNotes notes = notes_of(*participant_);
+  auto total = sum(step, std::move(own), notes);
+  if (!total) return std::nullopt;
+  StepResult result = participant_->update(step, std::move(*total));
+  result.positions = std::move(notes.positions);
+  return result;
 }
 
 }  // namespace

@@ -22,6 +22,21 @@ Deadline synchronize_deadline(const RunConfig& config, bool has_state) {
   return Deadline::after(config.session_creation_timeout_secs);
 }
 
+bool synchronize(Membership& membership, const Deadline& deadline,
+                 const std::function<Progress()>& progress,
+                 const std::function<bool(Group& group, const Source& source)>& take) {
+  for (;;) {
+    const auto source = membership.begin_epoch(progress(), deadline);
+    if (!source) return false;
+    try {
+      return take(membership.group(), *source);
+    } catch (const PeersChanged& error) {
+      log::warning("epoch {} ends before it began: {}", membership.group().plan().number,
+                   error.what());
+    }
+  }
+}
+
 void send_image(Group& group, const RunImage& own, std::size_t to) {
   log::info("sending step {} to {}", own.step, group.plan().members[to].task);
   HeadWriter head;

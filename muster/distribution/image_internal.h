@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 
 #include "muster/base/wait.h"
 #include "muster/distribution/group_internal.h"
+#include "muster/distribution/membership_internal.h"
 #include "muster/estimator/strategy.h"
 
 // How the state of a run gets from one task to another.
@@ -12,6 +14,15 @@ namespace muster::internal {
 /// How long a task waits for the others: one that is in the run, for a chief that is lost, as long
 /// as the configuration says; one that is new, or the chief, as long as a run may take to begin.
 Deadline synchronize_deadline(const RunConfig& config, bool has_state);
+
+/// Takes part in group after group until one has the state of the run: `take` brings this task to
+/// it, or others, and returns false when the run has ended meanwhile. `progress` is how far this
+/// task is, step -1 without a state. False when the run has ended; afterwards membership.group() is
+/// the group of the run, or a group of one that has ended. Throws Unavailable when others do not
+/// come in time.
+bool synchronize(Membership& membership, const Deadline& deadline,
+                 const std::function<Progress()>& progress,
+                 const std::function<bool(Group& group, const Source& source)>& take);
 
 void send_image(Group& group, const RunImage& own, std::size_t to);
 /// Writes what comes into the tensors of `own`, when all of it is there: a sender that is lost on

@@ -31,22 +31,23 @@ class ParameterServer final : public PsStrategy {
     return fmt::format("parameter server, synchronous: {} tasks train, {} hold the variables{}",
                        config_.task.num_worker_replicas, config_.task.num_ps_replicas, backups);
   }
-  RunTerms join(const RunTerms& own) override {
-    RunTerms terms = membership_.join(terms_with_backups(own, config_.backup_replicas));
+  void finish(std::int64_t step, bool early) override { membership_.finish(step, early); }
+
+ private:
+  RunTerms terms_of_run(RunTerms own) const override {
+    return terms_with_backups(std::move(own), config_.backup_replicas);
+  }
+  void log_terms(const RunTerms& terms) const override {
     log::info("SyncReplicasV2: replicas_to_aggregate={}; total_num_replicas={}",
               terms.replicas - config_.backup_replicas, terms.replicas);
-    return terms;
   }
-  std::optional<StepOutcome> update(std::int64_t step, StepParts own, StepNotes& notes) override;
-  void fetch_slots() override {
+  Progress progress() const override;
+  std::optional<StepResult> push(std::int64_t step, PartialSums own) override;
+  void pull_slots() override {
     if (has_settled_) return;
     ask_for_slots();
     take_slots();
   }
-  void finish(std::int64_t step, bool early) override { membership_.finish(step, early); }
-
- private:
-  Progress progress(const std::function<RunImage()>& image) const override;
   bool is_sent_state(const Source& source) const override {
     return std::ranges::find(source.to, group_->rank()) != source.to.end();
   }
@@ -66,9 +67,9 @@ class ParameterServer final : public PsStrategy {
   bool has_settled_ = false;
 };
 
-Progress ParameterServer::progress(const std::function<RunImage()>& image) const {
+Progress ParameterServer::progress() const {
   if (!has_state_) return {.step = -1};
-  const RunImage own = image();
+  const RunImage own = participant_->image();
   return {own.step, own.left_out};
 }
 
@@ -122,12 +123,12 @@ std::vector<std::size_t> ParameterServer::servers_that_made_it() {
   return servers;
 }
 
-std::optional<StepOutcome> ParameterServer::update(std::int64_t step, StepParts own,
-                                                   StepNotes& notes) {
+std::optional<StepResult> ParameterServer::push(std::int64_t step, PartialSums own) {
   if (!membership_.check()) return std::nullopt;
+  const StepNotes notes = notes_of(*participant_);
   const std::int64_t sequence = sequence_++;
   for (std::size_t server = 0; server < layout_->servers(); ++server) {
-    StepParts part{.present = own.present, .examples = own.examples, .losses = own.losses};
+    PartialSums part{.present = own.present, .examples = own.examples, .losses = own.losses};
     for (const auto& [node, sum] : own.sums) {
       auto& mine = part.sums[node];
       if (!sum) continue;
@@ -154,11 +155,11 @@ std::optional<StepOutcome> ParameterServer::update(std::int64_t step, StepParts 
   auto values = take_values(what, notes.buffers);
   if (!values) return std::nullopt;
   for (const std::size_t server : owing_slots) take_slots_of(server);
-  notes.positions = std::move(values->front().positions);
-  StepOutcome outcome = std::move(values->front().outcome);
+  StepResult result = std::move(values->front().outcome);
+  result.positions = std::move(values->front().positions);
   // Others may have made steps without this task.
-  if (config_.backup_replicas > 0) outcome.step = values->front().step;
-  return outcome;
+  if (config_.backup_replicas > 0) result.step = values->front().step;
+  return result;
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ namespace muster::internal {
 /// A step whose gradients are added up, but which is not made: the others may not have theirs.
 struct PendingStep {
   Gradients mean{};
-  StepOutcome outcome{};
-  std::vector<std::optional<std::string>> positions{};
+  StepResult outcome{};
+  InputPositions positions{};
   std::vector<at::Tensor> buffers{};
   /// Whose gradients these are.
   std::vector<StepLogRecord::Push> pushes{};

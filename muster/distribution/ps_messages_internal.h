@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/ps_layout_internal.h"
 #include "muster/estimator/strategy.h"
 #include "muster/net/buffer.h"
@@ -25,9 +26,9 @@ RunTerms terms_with_backups(RunTerms terms, std::int64_t backup_replicas);
 /// The values of a server's part after a step, or all of them for a task that lacks them.
 struct ValuesMessage {
   std::int64_t step = 0;
-  StepOutcome outcome{};
+  StepResult outcome{};
   /// Of all replicas.
-  std::vector<std::optional<std::string>> positions{};
+  InputPositions positions{};
   /// What a RunImage has, for a task that joins; else empty.
   std::int64_t left_out = 0;
   std::int64_t inputs_from = 0;
@@ -42,10 +43,6 @@ struct ValuesMessage {
   std::vector<at::Tensor> buffers{};
 };
 
-struct EncodedMessage {
-  std::string head{};
-  std::vector<std::span<const std::byte>> body{};
-};
 /// The message must live until it is sent.
 EncodedMessage encode_values(const ValuesMessage& message);
 /// Throws DataLoss for a message that does not fit.

@@ -1,18 +1,57 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "muster/base/log.h"
 #include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/image_internal.h"
 #include "muster/distribution/ps_strategy_internal.h"
+#include "muster/estimator/arithmetic.h"
+#include "muster/estimator/estimator.h"
 
 namespace muster::internal {
 
-void PsStrategy::attach(const Variables& variables, const Updater& updater) {
-  variables_ = &variables;
-  updater_ = &updater;
-  layout_.emplace(variables, static_cast<std::size_t>(config_.task.num_ps_replicas));
+void PsStrategy::check(const EstimatorOptions& options) const {
+  if (options.moving_average) {
+    throw Unimplemented(
+        "moving_average needs the variables in the process; train without ps tasks");
+  }
+  if (config_.precision == ComputeType::kFloat16) {
+    throw Unimplemented(
+        "RunConfig: precision float16 needs the variables in the process, where its loss scale is; "
+        "train without ps tasks, or with bfloat16");
+  }
+}
+
+// Those who hold the variables have no GPU, and are held to the same words.
+RunTerms PsStrategy::join(const RunTerms& own) {
+  RunTerms terms = own;
+  terms.arithmetic = arithmetic().fingerprint();
+  terms = membership_.join(terms_of_run(std::move(terms)));
+  log_terms(terms);
+  return terms;
+}
+
+void PsStrategy::attach(Participant& participant) {
+  participant_ = &participant;
+  variables_ = &participant.run_variables();
+  layout_.emplace(*variables_, static_cast<std::size_t>(config_.task.num_ps_replicas));
+}
+
+std::optional<StepResult> PsStrategy::apply(std::int64_t step, PartialSums own) {
+  has_slots_ = false;
+  // Of the values that the step began with, as where one process makes it.
+  const double decay_loss = participant_->decay_loss();
+  auto result = push(step, std::move(own));
+  if (result) result->decay_loss = decay_loss;
+  return result;
+}
+
+void PsStrategy::fetch_slots() {
+  if (has_slots_) return;
+  pull_slots();
+  has_slots_ = true;
 }
 
 RunImage PsStrategy::image_of(const ValuesMessage& values) {
@@ -23,48 +62,41 @@ RunImage PsStrategy::image_of(const ValuesMessage& values) {
 }
 
 // False when the run has ended.
-bool PsStrategy::join_state(const Source& source, const std::function<RunImage()>& image,
-                            const std::function<void(const RunImage&)>& take,
-                            const std::function<void()>& go_back) {
+bool PsStrategy::join_state(const Source& source) {
   if (!source.go_back) {
     if (!is_sent_state(source)) return true;
     const auto state = take_state();
     if (!state) return false;
     log::info("going on from step {} of the servers", state->step);
-    take(*state);
+    participant_->take_over(*state);
     return true;
   }
   if (group_->rank() != source.rank) {
-    take(receive_image(*group_, source.rank, image()));
+    participant_->take_over(receive_image(*group_, source.rank, participant_->image()));
     return true;
   }
   if (was_in_run_) {
     log::warning("a server has lost its variables: all go back to the last checkpoint");
-    go_back();
+    participant_->go_back();
   }
-  const RunImage own = image();
+  const RunImage own = participant_->image();
   for (const std::size_t to : source.to) send_image(*group_, own, to);
   return true;
 }
 
-void PsStrategy::synchronize(const std::function<RunImage()>& image,
-                             const std::function<void(const RunImage&)>& take,
-                             const std::function<void()>& go_back) {
-  const Deadline deadline = synchronize_deadline(config_, has_state_);
-  for (;;) {
-    const auto source = membership_.begin_epoch(progress(image), deadline);
-    group_ = &membership_.group();
-    if (!source) return;
-    try {
-      if (!join_state(*source, image, take, go_back)) return;
-      has_state_ = true;
-      was_in_run_ = true;
-      on_epoch();
-      return;
-    } catch (const PeersChanged& error) {
-      log::warning("epoch {} ends before it began: {}", group_->plan().number, error.what());
-    }
-  }
+void PsStrategy::synchronize() {
+  has_slots_ = false;
+  const auto take = [this](Group& group, const Source& source) {
+    group_ = &group;
+    if (!join_state(source)) return false;
+    has_state_ = true;
+    was_in_run_ = true;
+    on_epoch();
+    return true;
+  };
+  internal::synchronize(
+      membership_, synchronize_deadline(config_, has_state_), [this] { return progress(); }, take);
+  group_ = &membership_.group();
 }
 
 void PsStrategy::ask_for_slots() {
@@ -74,13 +106,15 @@ void PsStrategy::ask_for_slots() {
 }
 
 bool PsStrategy::has_slots(std::size_t server) const {
-  return std::ranges::any_of(slot_pieces(*layout_, server, *variables_, *updater_),
-                             [](const at::Tensor& piece) { return piece.numel() > 0; });
+  return std::ranges::any_of(
+      slot_pieces(*layout_, server, *variables_, participant_->run_updater()),
+      [](const at::Tensor& piece) { return piece.numel() > 0; });
 }
 
 void PsStrategy::take_slots_of(std::size_t server) {
   const torch::NoGradGuard no_grad;
-  for (const at::Tensor& piece : slot_pieces(*layout_, server, *variables_, *updater_)) {
+  for (const at::Tensor& piece :
+       slot_pieces(*layout_, server, *variables_, participant_->run_updater())) {
     if (piece.numel() == 0) continue;
     auto frame = group_->take(server_rank(server), MessageType::kSlots, "the slots");
     if (!frame) throw Internal("slots were asked for after the end of the run");

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,26 +17,32 @@ namespace muster::internal {
 /// state of the run, and get the slots.
 class PsStrategy : public Strategy {
  public:
-  bool keeps_variables() const final { return true; }
-  void attach(const Variables& variables, const Updater& updater) final;
-  void synchronize(const std::function<RunImage()>& image,
-                   const std::function<void(const RunImage&)>& take,
-                   const std::function<void()>& go_back) final;
+  void check(const EstimatorOptions& options) const final;
+  RunTerms join(const RunTerms& own) final;
+  void attach(Participant& participant) final;
+  void synchronize() final;
   std::optional<std::int64_t> last_step() final { return membership_.last_step(); }
   ReplicaRange replicas() const final { return group_->replicas(); }
+  std::optional<StepResult> apply(std::int64_t step, PartialSums own) final;
+  void fetch_slots() final;
   void announce_end() final { membership_.announce_end(); }
-  std::optional<StepParts> sum(std::int64_t, StepParts, StepNotes&) final {
-    throw Internal("the servers make the update");
-  }
 
  protected:
   PsStrategy(const RunConfig& config, const ParameterServerOptions& options)
       : config_(config), membership_(config, options.peers), has_state_(config.is_chief()) {}
 
   /// How far the values of this task are, as others are to know it; -1 for no values.
-  virtual Progress progress(const std::function<RunImage()>& image) const = 0;
+  virtual Progress progress() const = 0;
   /// Whether the servers send this task their values at the beginning of an epoch.
   virtual bool is_sent_state(const Source& source) const = 0;
+  /// What these servers must be told of beside the terms of any run.
+  virtual RunTerms terms_of_run(RunTerms own) const = 0;
+  /// Logs what the terms of the run mean for these servers.
+  virtual void log_terms(const RunTerms& /*terms*/) const {}
+  /// Hands over what this process has, and has the variables' next values written.
+  virtual std::optional<StepResult> push(std::int64_t step, PartialSums own) = 0;
+  /// Asks for the slots, and has them written.
+  virtual void pull_slots() = 0;
   /// What all servers have, written to the variables; nothing when the run has ended.
   virtual std::optional<RunImage> take_state() = 0;
   /// An epoch has begun, with the state of the run.
@@ -73,19 +78,19 @@ class PsStrategy : public Strategy {
   Membership membership_;
   /// The membership's current one.
   Group* group_ = nullptr;
+  Participant* participant_ = nullptr;
   const Variables* variables_ = nullptr;
-  const Updater* updater_ = nullptr;
   std::optional<PsLayout> layout_;
   /// Whether this process is in the run, or the chief, from whom the run begins.
   bool has_state_;
 
  private:
-  bool join_state(const Source& source, const std::function<RunImage()>& image,
-                  const std::function<void(const RunImage&)>& take,
-                  const std::function<void()>& go_back);
+  bool join_state(const Source& source);
 
   /// Whether it has been in an epoch.
   bool was_in_run_ = false;
+  /// Whether the slots here are those of the variables' values.
+  bool has_slots_ = false;
 };
 
 }  // namespace muster::internal

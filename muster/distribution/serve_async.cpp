@@ -62,7 +62,7 @@ class AsyncServer : VariableHolder {
   void give_up_on_the_slowest();
   std::optional<std::size_t> slowest() const;
   void keep_positions(const AsyncPush& push);
-  void tell_watchers(const StepOutcome& outcome);
+  void tell_watchers(const StepResult& outcome);
   void tell_if_all_is_over();
   void send_new_values(std::size_t to, bool left_out = false);
   void send_state(std::size_t to);
@@ -114,19 +114,11 @@ void AsyncServer::log_end() const {
 
 // False when the run has ended.
 bool AsyncServer::synchronize() {
-  const Deadline deadline = synchronize_deadline(config_, has_state_);
-  for (;;) {
-    const Progress progress = has_state_ ? Progress{step_, left_out_} : Progress{.step = -1};
-    const auto source = membership_.begin_epoch(progress, deadline);
-    group_ = &membership_.group();
-    if (!source) return false;
-    try {
-      take_source(*source);
-      return true;
-    } catch (const PeersChanged& error) {
-      log::warning("epoch {} ends before it began: {}", group_->plan().number, error.what());
-    }
-  }
+  return join_group([this](Group& group, const Source& source) {
+    group_ = &group;
+    take_source(source);
+    return true;
+  });
 }
 
 void AsyncServer::take_source(const Source& source) {
@@ -334,7 +326,7 @@ AsyncReply AsyncServer::reply() const {
 }
 
 // A task without a batch goes on counting steps: it may be the chief, which saves.
-void AsyncServer::tell_watchers(const StepOutcome& outcome) {
+void AsyncServer::tell_watchers(const StepResult& outcome) {
   for (std::size_t rank = 0; rank < trainers_.size(); ++rank) {
     if (!std::exchange(trainers_[rank].watches, false)) continue;
     AsyncReply answer = reply();

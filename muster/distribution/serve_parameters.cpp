@@ -79,7 +79,7 @@ class Server : VariableHolder {
   WaitingPushes waiting_;
   std::vector<ChangedRows> changed_;
   StepChoice choice_;
-  StepOutcome last_outcome_;
+  StepResult last_outcome_;
   std::int64_t late_pushes_ = 0;
   std::int64_t steps_without_all_ = 0;
   /// Of the last step that was made: by them another server makes it too.
@@ -125,23 +125,16 @@ void Server::run() {
 
 // False when the run has ended.
 bool Server::synchronize() {
-  const Deadline deadline = synchronize_deadline(config_, has_state_);
-  for (;;) {
-    const Progress progress = has_state_ ? Progress{step_, left_out_} : Progress{.step = -1};
-    const auto source = membership_.begin_epoch(progress, deadline);
-    group_ = &membership_.group();
-    if (!source) return false;
-    try {
-      if (!take_source(*source)) return false;
-      const bool is_of_before = log_ && log_->run() != membership_.log_run();
-      if (log_ && (source->go_back || is_of_before || !log_->is_open())) begin_log();
-      sequence_ = 0;
-      if (has_backups()) begin_choices();
-      return true;
-    } catch (const PeersChanged& error) {
-      log::warning("epoch {} ends before it began: {}", group_->plan().number, error.what());
-    }
-  }
+  const auto take = [this](Group& group, const Source& source) {
+    group_ = &group;
+    if (!take_source(source)) return false;
+    const bool is_of_before = log_ && log_->run() != membership_.log_run();
+    if (log_ && (source.go_back || is_of_before || !log_->is_open())) begin_log();
+    sequence_ = 0;
+    if (has_backups()) begin_choices();
+    return true;
+  };
+  return join_group(take);
 }
 
 bool Server::take_source(const Source& source) {
@@ -345,12 +338,12 @@ void Server::prepare(std::vector<ReceivedStep> received) {
     copy_positions(other, pending.positions);
     if (!other.buffers.empty()) pending.buffers = other.buffers;
   }
-  StepParts total = add_parts(membership_.terms().replicas, {}, std::move(received));
+  PartialSums total = add_parts(membership_.terms().replicas, {}, std::move(received));
   pending.outcome = {.present = total.present,
                      .examples = total.examples,
                      .losses = total.losses,
                      .not_finite = all_finite(total.losses) ? "" : "loss"};
-  if (total.present > 0) pending.mean = mean_of(std::move(total)).mean;
+  if (total.present > 0) pending.mean = take_mean(total);
   pending_ = std::move(pending);
 }
 
@@ -417,7 +410,7 @@ bool Server::exchange_squares(SquareSums& sums) {
 
 // With the norms of all, every server comes to the same.
 void Server::decide(const SquareSums& sums) {
-  StepOutcome& outcome = pending_->outcome;
+  StepResult& outcome = pending_->outcome;
   if (outcome.not_finite.empty() && !update_.is_finite(gradients_, sums)) {
     outcome.not_finite = "gradient";
   }

@@ -17,11 +17,18 @@ FlatRange slice_of(std::int64_t elements, std::size_t rank, std::size_t ranks) {
   return {start(rank), start(rank + 1)};
 }
 
-StepMessage encode_step(std::int64_t step, std::int64_t sequence, const StepParts& parts,
-                        const StepNotes& notes, ReplicaRange replicas,
-                        std::span<const FlatRange> dense) {
+StepNotes notes_of(Participant& participant) {
+  return {.positions = participant.positions(),
+          .buffers = participant.buffers(),
+          .flat_size = participant.run_variables().flat().numel(),
+          .tables = participant.run_variables().sparse_count()};
+}
+
+EncodedMessage encode_step(std::int64_t step, std::int64_t sequence, const PartialSums& parts,
+                           const StepNotes& notes, ReplicaRange replicas,
+                           std::span<const FlatRange> dense) {
   HeadWriter head;
-  StepMessage message;
+  EncodedMessage message;
   head.put(step);
   head.put(sequence);
   head.put(replicas.first);
@@ -109,8 +116,8 @@ ReceivedStep decode_step(std::string_view bytes, net::Buffer memory, std::int64_
   return received;
 }
 
-std::string batch_difference(const std::string& task, const StepParts& parts,
-                             const std::string& other, const StepParts& of_other) {
+std::string batch_difference(const std::string& task, const PartialSums& parts,
+                             const std::string& other, const PartialSums& of_other) {
   if (parts.present == 0 || of_other.present == 0) return {};
   if (parts.examples * of_other.present == of_other.examples * parts.present) return {};
   return fmt::format(
@@ -121,15 +128,15 @@ std::string batch_difference(const std::string& task, const StepParts& parts,
       static_cast<double>(of_other.examples) / static_cast<double>(of_other.present), other);
 }
 
-void copy_positions(const ReceivedStep& from, std::vector<std::optional<std::string>>& positions) {
+void copy_positions(const ReceivedStep& from, InputPositions& positions) {
   std::ranges::copy(from.positions, positions.begin() + from.replicas.first);
 }
 
-StepParts add_parts(std::int64_t replicas, StepParts own, std::vector<ReceivedStep> received) {
-  StepParts total{.present = own.present,
-                  .examples = own.examples,
-                  .losses = std::move(own.losses),
-                  .spec = std::move(own.spec)};
+PartialSums add_parts(std::int64_t replicas, PartialSums own, std::vector<ReceivedStep> received) {
+  PartialSums total{.present = own.present,
+                    .examples = own.examples,
+                    .losses = std::move(own.losses),
+                    .spec = std::move(own.spec)};
   total.losses.resize(static_cast<std::size_t>(replicas));
   TreeSum<Gradients> sum(replicas,
                          [](Gradients& into, Gradients&& from) { add_gradients(into, from); });

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "muster/distribution/body_codec_internal.h"
 #include "muster/estimator/strategy.h"
 #include "muster/net/buffer.h"
 #include "muster/optim/updater.h"
@@ -17,24 +18,32 @@ namespace muster::internal {
 /// The elements that the task of this rank adds up, of `ranks`.
 FlatRange slice_of(std::int64_t elements, std::size_t rank, std::size_t ranks);
 
-struct StepMessage {
-  std::string head{};
-  /// Memory of `parts` and `notes`, which must live until it is sent.
-  std::vector<std::span<const std::byte>> body{};
+/// What a process adds to a step beside gradients.
+struct StepNotes {
+  /// Only those of the replicas that the process runs are sent.
+  InputPositions positions{};
+  /// Replica 0's. They are sent by the process that runs it, and written to by the others.
+  std::vector<at::Tensor> buffers{};
+  /// Elements of the flat gradients, and how many tables have gradients by rows.
+  std::int64_t flat_size = 0;
+  std::size_t tables = 0;
 };
-/// These ranges of the dense gradients are in it, one behind the other; everything else is, whole.
-/// Buffers are in it when the task runs replica 0.
-StepMessage encode_step(std::int64_t step, std::int64_t sequence, const StepParts& parts,
-                        const StepNotes& notes, ReplicaRange replicas,
-                        std::span<const FlatRange> dense);
+StepNotes notes_of(Participant& participant);
+
+/// Sent from the memory of `parts` and `notes`, which must live until then. These ranges of the
+/// dense gradients are in it, one behind the other; everything else is, whole. Buffers are in it
+/// when the task runs replica 0.
+EncodedMessage encode_step(std::int64_t step, std::int64_t sequence, const PartialSums& parts,
+                           const StepNotes& notes, ReplicaRange replicas,
+                           std::span<const FlatRange> dense);
 
 /// What another task told. Tensors keep the message's body.
 struct ReceivedStep {
-  StepParts parts{};
+  PartialSums parts{};
   /// Those that the sender ran.
   ReplicaRange replicas{};
   /// Of the sender's replicas, in their order.
-  std::vector<std::optional<std::string>> positions{};
+  InputPositions positions{};
   std::vector<at::Tensor> buffers{};
 };
 /// `dense_size` elements of dense gradients are in it. Throws DataLoss for a message that does not
@@ -45,13 +54,13 @@ ReceivedStep decode_step(std::string_view head, net::Buffer body, std::int64_t s
 
 /// In words, where the batches of two tasks are not of one size: they should be, unless an input is
 /// small or ends. Else empty.
-std::string batch_difference(const std::string& task, const StepParts& parts,
-                             const std::string& other, const StepParts& of_other);
+std::string batch_difference(const std::string& task, const PartialSums& parts,
+                             const std::string& other, const PartialSums& of_other);
 
 /// Writes the positions of the sender's replicas into those of the run.
-void copy_positions(const ReceivedStep& from, std::vector<std::optional<std::string>>& positions);
+void copy_positions(const ReceivedStep& from, InputPositions& positions);
 
 /// The parts of all tasks together, added in the order of the tree.
-StepParts add_parts(std::int64_t replicas, StepParts own, std::vector<ReceivedStep> received);
+PartialSums add_parts(std::int64_t replicas, PartialSums own, std::vector<ReceivedStep> received);
 
 }  // namespace muster::internal

@@ -1,5 +1,6 @@
 #include "muster/base/log.h"
 #include "muster/distribution/body_codec_internal.h"
+#include "muster/distribution/image_internal.h"
 #include "muster/distribution/ps_messages_internal.h"
 #include "muster/distribution/variable_holder_internal.h"
 #include "muster/estimator/arithmetic.h"
@@ -47,6 +48,17 @@ RunTerms VariableHolder::own_terms() const {
           .precision = config_.precision,
           .arithmetic = arithmetic().fingerprint(),
           .others = terms_};
+}
+
+bool VariableHolder::join_group(
+    const std::function<bool(Group& group, const Source& source)>& take) {
+  const auto progress = [this] {
+    return has_state_ ? Progress{step_, left_out_} : Progress{.step = -1};
+  };
+  const bool goes_on =
+      internal::synchronize(membership_, synchronize_deadline(config_, has_state_), progress, take);
+  group_ = &membership_.group();
+  return goes_on;
 }
 
 RunImage VariableHolder::image() const {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -27,6 +28,8 @@ class VariableHolder {
   static StopSignals outlast_signals();
   /// What this task knows of the others' terms, which the chief decides.
   RunTerms own_terms() const;
+  /// synchronize() with what this task holds. False when the run has ended.
+  bool join_group(const std::function<bool(Group& group, const Source& source)>& take);
   /// The whole memory, and how far it is.
   RunImage image() const;
   /// Those of this task's part, as PsStrategy::take_slots() takes them.

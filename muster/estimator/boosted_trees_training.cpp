@@ -82,7 +82,7 @@ class BoostedTreesSession final : public TrainSession {
   void open_input() override;
   void log_begin() const override;
   bool make_step() override;
-  Content content() override;
+  Content content() const override;
 
  private:
   void restore(const OpenCheckpoint& checkpoint);
@@ -231,7 +231,7 @@ RunState BoostedTreesSession::run_state() const {
           .inputs = {std::nullopt}};
 }
 
-TrainSession::Content BoostedTreesSession::content() {
+TrainSession::Content BoostedTreesSession::content() const {
   auto saved = std::make_shared<SavedTrees>();
   saved->model = booster_->to_bytes();
   saved->model_view = saved->model;

@@ -81,7 +81,7 @@ struct DeviceSteps::Impl {
   RecordedWork recorded;
   /// The batches that recorded work reads; empty until something is recorded.
   Batches recorded_input{};
-  StepGradients recorded_result{};
+  PartialSums recorded_result{};
 
   Impl(const EstimatorOptions& estimator_options, const RunConfig& config, Towers& run,
        Updater& run_updater, MovingAverage* run_average)
@@ -135,16 +135,15 @@ struct DeviceSteps::Impl {
 
   // All that the device does in a step. What changes from step to step is read from `words` where
   // it is recorded.
-  StepGradients work(Batches& batches, std::int64_t step, bool recording) {
-    RecordableStep recordable{.seeded = recording};
+  PartialSums work(Batches& batches, std::int64_t step, bool recording) {
+    CapturedInput captured{.seeded = recording};
     if (recording) {
-      recordable.keys =
+      captured.keys =
           reinterpret_cast<const std::uint64_t*>(words.tensor().data_ptr<std::int64_t>()) + 1;
     }
-    StepGradients result =
-        mean_of(towers.run(batches, {0, replicas}, step, /*loss_scale=*/1.0, recordable));
-    update.apply(result.mean, result.losses, step);
-    const torch::NoGradGuard no_grad;
+    PartialSums result = towers.run(batches, {0, replicas}, step, /*loss_scale=*/1.0, captured);
+    Gradients mean = take_mean(result);
+    update.apply(mean, result.losses, step);
     towers.commit();
     return result;
   }
@@ -169,7 +168,7 @@ struct DeviceSteps::Impl {
     return true;
   }
 
-  StepGradients replay(const Batches& batches) {
+  PartialSums replay(const Batches& batches) {
     const torch::NoGradGuard no_grad;
     for (std::size_t r = 0; r < batches.size(); ++r) {
       copy_into(batches[r]->features, recorded_input[r]->features);
@@ -179,7 +178,7 @@ struct DeviceSteps::Impl {
     return recorded_result;
   }
 
-  StepGradients make(Batches& batches, std::int64_t step) {
+  PartialSums make(Batches& batches, std::int64_t step) {
     if (records && is_recordable(batches)) {
       std::unique_lock<std::mutex> turn;
       if (towers.draws_from_libtorch()) turn = towers.seed_generators(step, 0);
@@ -208,10 +207,10 @@ DeviceSteps::DeviceSteps(const EstimatorOptions& options, const RunConfig& confi
     : impl_(std::make_unique<Impl>(options, config, towers, updater, average)) {}
 DeviceSteps::~DeviceSteps() = default;
 
-StepGradients DeviceSteps::make(std::span<std::optional<Batch>> batches, std::int64_t step) {
+PartialSums DeviceSteps::make(std::span<std::optional<Batch>> batches, std::int64_t step) {
   impl_->write_words(step);
   Batches placed = impl_->place(batches);
-  StepGradients result = impl_->make(placed, step);
+  PartialSums result = impl_->make(placed, step);
   for (std::size_t r = 0; r < placed.size(); ++r) {
     if (placed[r]) impl_->feeds[r].used();
   }

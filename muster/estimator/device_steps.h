@@ -30,9 +30,9 @@ class DeviceSteps {
               Updater& updater, MovingAverage* average);
   ~DeviceSteps();
 
-  /// One step. At least one of the replicas has a batch. What it returns is written again by the
-  /// next one.
-  StepGradients make(std::span<std::optional<Batch>> batches, std::int64_t step);
+  /// One step. At least one of the replicas has a batch. Returns what they gave, but for the sums,
+  /// which are used up; it is written again by the next step.
+  PartialSums make(std::span<std::optional<Batch>> batches, std::int64_t step);
 
   /// The first step, counted from 1, whose loss was not finite. Waits for the device.
   std::optional<std::int64_t> first_bad_step() const;

@@ -115,7 +115,7 @@ struct Towers::Copy {
   Variables variables;
 };
 
-struct Towers::Outcome {
+struct Towers::ReplicaResult {
   std::optional<Gradients> gradients{};
   at::Tensor loss{};
   std::int64_t examples = 0;
@@ -123,16 +123,16 @@ struct Towers::Outcome {
 };
 
 /// One call of run(): what lanes read, and under the mutex what they write.
-struct Towers::Step {
+struct Towers::Run {
   std::span<std::optional<Batch>> batches;
   ReplicaRange replicas;
   std::int64_t number;
   double loss_scale;
-  RecordableStep recordable;
+  CapturedInput captured;
   /// Where the loop's thread gives its work to.
   StreamHandle stream;
   TreeSum<Gradients> sum;
-  StepParts result{};
+  PartialSums result{};
   std::int64_t spec_of = -1;
   std::mutex mutex{};
   std::condition_variable lane_done{};
@@ -266,15 +266,15 @@ std::unique_lock<std::mutex> Towers::seed_generators(std::int64_t step,
 }
 
 EstimatorSpec Towers::call_model(Tower& tower, std::int64_t replica, const Batch& batch,
-                                 const Step& step) {
+                                 const Run& step) {
   std::optional<RandomScope> random;
-  if (step.recordable.keys != nullptr) {
-    random.emplace(step.recordable.keys + replica);
+  if (step.captured.keys != nullptr) {
+    random.emplace(step.captured.keys + replica);
   } else {
     random.emplace(options_.seed, step.number, replica);
   }
   std::unique_lock<std::mutex> turn;
-  if (tower.model->draws_from_libtorch() && !step.recordable.seeded) {
+  if (tower.model->draws_from_libtorch() && !step.captured.seeded) {
     turn = seed_generators(step.number, replica);
   }
   const compat::AutocastScope autocast(options_.precision != ComputeType::kFloat32,
@@ -282,8 +282,8 @@ EstimatorSpec Towers::call_model(Tower& tower, std::int64_t replica, const Batch
   return checked(tower.model->call(batch, Mode::kTrain, head_));
 }
 
-Towers::Outcome Towers::run_replica(Tower& tower, std::int64_t replica, const Batch& batch,
-                                    const Step& step) {
+Towers::ReplicaResult Towers::run_replica(Tower& tower, std::int64_t replica, const Batch& batch,
+                                          const Run& step) {
   const bool away = tower.device != home_;
   if (replica != 0) {
     copy_buffers(kept_buffers_, tower.buffers);
@@ -292,7 +292,7 @@ Towers::Outcome Towers::run_replica(Tower& tower, std::int64_t replica, const Ba
   }
   tower.attached.zero();
   if (options_.zero_debias_batch_norm) tower.norms.debias(step.number + 1);
-  Outcome outcome{.examples = batch.size()};
+  ReplicaResult outcome{.examples = batch.size()};
   const bool fed = tower.feed && !is_on(batch, tower.device);
   if (fed && head_ != nullptr) head_->check_labels(batch.labels);
   outcome.spec = call_model(tower, replica, fed ? tower.feed->put(batch) : batch, step);
@@ -306,8 +306,8 @@ Towers::Outcome Towers::run_replica(Tower& tower, std::int64_t replica, const Ba
 }
 
 // libtorch's own errors tell what did not fit, not whose batch it was; the loop adds the step.
-Towers::Outcome Towers::run_or_say_where(Tower& tower, std::int64_t replica, const Batch& batch,
-                                         const Step& step) {
+Towers::ReplicaResult Towers::run_or_say_where(Tower& tower, std::int64_t replica,
+                                               const Batch& batch, const Run& step) {
   try {
     return run_replica(tower, replica, batch, step);
   } catch (const c10::Error& error) {
@@ -334,7 +334,7 @@ Gradients Towers::copy_of(const Gradients& gradients) {
 }
 
 // Called by every lane, one at a time: additions happen here, in an order that the tree fixes.
-void Towers::report(Step& step, std::int64_t replica, Outcome outcome) {
+void Towers::report(Run& step, std::int64_t replica, ReplicaResult outcome) {
   step.result.examples += outcome.examples;
   step.result.losses[static_cast<std::size_t>(replica)] = outcome.loss;
   const bool earlier = step.spec_of < 0 || replica < step.spec_of;
@@ -345,13 +345,13 @@ void Towers::report(Step& step, std::int64_t replica, Outcome outcome) {
   step.sum.report(replica, std::move(outcome.gradients));
 }
 
-void Towers::run_lane(std::size_t lane, Step& step) {
+void Towers::run_lane(std::size_t lane, Run& step) {
   c10::OptionalDeviceGuard on;
   if (device_of(lane).is_cuda()) on.reset_device(device_of(lane));
   for (auto replica = step.replicas.first + static_cast<std::int64_t>(lane);
        replica < step.replicas.last; replica += options_.concurrent) {
     const auto& batch = step.batches[static_cast<std::size_t>(replica)];
-    Outcome outcome;
+    ReplicaResult outcome;
     if (batch) {
       Tower& tower = tower_of(lane, replica);
       outcome = run_or_say_where(tower, replica, *batch, step);
@@ -368,7 +368,7 @@ void Towers::run_lane(std::size_t lane, Step& step) {
   }
 }
 
-void Towers::run_lanes(Step& step) {
+void Towers::run_lanes(Run& step) {
   const auto guarded = [this, &step](std::size_t lane) {
     std::exception_ptr failure;
     try {
@@ -399,19 +399,19 @@ void Towers::run_lanes(Step& step) {
   if (step.failure) std::rethrow_exception(step.failure);
 }
 
-StepParts Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange replicas,
-                      std::int64_t number, double loss_scale, const RecordableStep& recordable) {
+PartialSums Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange replicas,
+                        std::int64_t number, double loss_scale, const CapturedInput& captured) {
   if (!copies_.empty()) refresh_copies();
-  Step step{.batches = batches,
-            .replicas = replicas,
-            .number = number,
-            .loss_scale = loss_scale,
-            .recordable = recordable,
-            .stream = StreamHandle(home_),
-            .sum = {options_.replicas, [this](Gradients& into, Gradients&& from) {
-                      add_gradients(into, from);
-                      free_.push_back(std::move(from.flat));
-                    }}};
+  Run step{.batches = batches,
+           .replicas = replicas,
+           .number = number,
+           .loss_scale = loss_scale,
+           .captured = captured,
+           .stream = StreamHandle(home_),
+           .sum = {options_.replicas, [this](Gradients& into, Gradients&& from) {
+                     add_gradients(into, from);
+                     free_.push_back(std::move(from.flat));
+                   }}};
   step.result.losses.resize(static_cast<std::size_t>(options_.replicas));
   if (pool_ == nullptr) {
     for (std::size_t lane = 0; lane < static_cast<std::size_t>(options_.concurrent); ++lane) {
@@ -420,7 +420,7 @@ StepParts Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange repl
   } else {
     run_lanes(step);
   }
-  StepParts result = std::move(step.result);
+  PartialSums result = std::move(step.result);
   result.present = step.sum.present();
   result.sums = step.sum.take_parts();
   // Their memory comes back with the next step.
@@ -440,30 +440,25 @@ void add_gradients(Gradients& into, const Gradients& from) {
   }
 }
 
-StepGradients mean_of(StepParts parts) {
-  if (parts.sums.size() != 1 || !parts.sums.begin()->second) {
+Gradients take_mean(PartialSums& total) {
+  if (total.sums.size() != 1 || !total.sums.begin()->second) {
     throw Internal(
         "the mean of a step was asked for with {} of its parts, {} replicas of them "
         "with a batch",
-        parts.sums.size(), parts.present);
+        total.sums.size(), total.present);
   }
-  StepGradients result{.mean = std::move(*parts.sums.begin()->second),
-                       .present = parts.present,
-                       .examples = parts.examples,
-                       .losses = std::move(parts.losses),
-                       .spec = std::move(parts.spec)};
-  if (result.present > 1) {
-    const torch::NoGradGuard no_grad;
-    // A tensor, since CUDA takes a number of the host as a product with its reciprocal, which
-    // rounds otherwise than the division that a CPU does.
-    const at::Tensor present =
-        at::full({}, static_cast<double>(result.present), result.mean.flat.options());
-    result.mean.flat.div_(present);
-    for (auto& rows : result.mean.rows) {
-      if (!rows.empty()) rows.values = rows.values / present;
-    }
+  Gradients mean = std::move(*total.sums.begin()->second);
+  total.sums.clear();
+  if (total.present == 1) return mean;
+  const torch::NoGradGuard no_grad;
+  // A tensor, since CUDA takes a number of the host as a product with its reciprocal, which
+  // rounds otherwise than the division that a CPU does.
+  const at::Tensor present = at::full({}, static_cast<double>(total.present), mean.flat.options());
+  mean.flat.div_(present);
+  for (auto& rows : mean.rows) {
+    if (!rows.empty()) rows.values = rows.values / present;
   }
-  return result;
+  return mean;
 }
 
 }  // namespace muster

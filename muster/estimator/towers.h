@@ -61,9 +61,10 @@ struct ReplicaRange {
   bool operator==(const ReplicaRange&) const = default;
 };
 
-/// What some replicas of one step gave.
-struct StepParts {
-  /// Over the largest parts of the tree that they make up; still times the loss scale.
+/// What some replicas of one step gave: all of the run's, or those of one process.
+struct PartialSums {
+  /// Of gradients, over the largest parts of the tree that the replicas make up; still times the
+  /// loss scale.
   TreeSum<Gradients>::Parts sums{};
   std::int64_t present = 0;
   std::int64_t examples = 0;
@@ -74,29 +75,16 @@ struct StepParts {
   EstimatorSpec spec{};
 };
 
-/// What the replicas of one step gave.
-struct StepGradients {
-  /// The mean over the replicas that had a batch, summed in the fixed tree; still times the loss
-  /// scale.
-  Gradients mean{};
-  std::int64_t present = 0;
-  std::int64_t examples = 0;
-  /// One a replica, undefined for those without a batch; detached, not scaled.
-  std::vector<at::Tensor> losses{};
-  /// What the model of replica 0 returned, or of the first that had a batch.
-  EstimatorSpec spec{};
-};
-
-/// The mean of a step all of whose replicas are in `parts`, at least one of them with a batch. The
-/// sum's memory becomes the mean's.
-StepGradients mean_of(StepParts parts);
+/// The mean gradients of the replicas that had a batch, still times the loss scale. All replicas of
+/// the step are in `total`, at least one of them with a batch. The sum's memory becomes the mean's.
+Gradients take_mean(PartialSums& total);
 
 /// Adds the gradients of one replica or part to those of the one before it; rows that both touched
 /// are added as left + right.
 void add_gradients(Gradients& into, const Gradients& from);
 
-/// For a step that is recorded: what it may not know when it is.
-struct RecordableStep {
+/// For a step that is captured: what changes from replay to replay.
+struct CapturedInput {
   /// By replica of the run, in the memory of the towers' device: see RandomScope.
   const std::uint64_t* keys = nullptr;
   /// libtorch's generators are seeded already.
@@ -123,8 +111,8 @@ class Towers {
   /// Forward and backward of every one of these replicas that has a batch. There is a place for
   /// each replica of the run in `batches`; those of others are not looked at. The result's tensors
   /// are reused by the next call.
-  StepParts run(std::span<std::optional<Batch>> batches, ReplicaRange replicas, std::int64_t step,
-                double loss_scale, const RecordableStep& recordable = {});
+  PartialSums run(std::span<std::optional<Batch>> batches, ReplicaRange replicas, std::int64_t step,
+                  double loss_scale, const CapturedInput& captured = {});
 
   /// Seeds libtorch's generators for a replica's forward. While the lock is held, nobody else in
   /// the process does.
@@ -147,8 +135,10 @@ class Towers {
 
  private:
   struct Tower;
-  struct Outcome;
-  struct Step;
+  /// What one replica gave.
+  struct ReplicaResult;
+  /// One call of run().
+  struct Run;
   /// The variables once more, on a device that is not their home.
   struct Copy;
 
@@ -157,15 +147,15 @@ class Towers {
   const Variables& variables_on(c10::Device device) const;
   std::unique_ptr<Tower> make_tower(std::shared_ptr<Model> model, c10::Device device) const;
   c10::Device device_of(std::size_t lane) const;
-  EstimatorSpec call_model(Tower& tower, std::int64_t replica, const Batch& batch,
-                           const Step& step);
-  Outcome run_replica(Tower& tower, std::int64_t replica, const Batch& batch, const Step& step);
-  Outcome run_or_say_where(Tower& tower, std::int64_t replica, const Batch& batch,
-                           const Step& step);
+  EstimatorSpec call_model(Tower& tower, std::int64_t replica, const Batch& batch, const Run& step);
+  ReplicaResult run_replica(Tower& tower, std::int64_t replica, const Batch& batch,
+                            const Run& step);
+  ReplicaResult run_or_say_where(Tower& tower, std::int64_t replica, const Batch& batch,
+                                 const Run& step);
   Tower& tower_of(std::size_t lane, std::int64_t replica);
-  void run_lane(std::size_t lane, Step& step);
-  void run_lanes(Step& step);
-  void report(Step& step, std::int64_t replica, Outcome outcome);
+  void run_lane(std::size_t lane, Run& step);
+  void run_lanes(Run& step);
+  void report(Run& step, std::int64_t replica, ReplicaResult outcome);
   Gradients copy_of(const Gradients& gradients);
 
   const Head* head_;

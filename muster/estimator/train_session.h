@@ -71,7 +71,10 @@ class TrainSession : public Session {
   /// Makes one update and calls advance(), or leaves a bad batch out. Calls wait_until_copied()
   /// before it changes what content() showed. False at the end of the input.
   virtual bool make_step() = 0;
-  virtual Content content() = 0;
+  /// Called before content(): brings here what a checkpoint needs and this process does not have.
+  /// The step may be another afterwards.
+  virtual void gather() {}
+  virtual Content content() const = 0;
   /// Called when there are no more steps to make, before the last checkpoint is saved. False when
   /// this process cannot leave the run yet: it then makes the steps that are to be made, if any,
   /// and asks again.

@@ -76,12 +76,7 @@ void check(const EstimatorOptions& options, const RunConfig& config) {
         "averages",
         place);
   }
-  if (config.train_distribute && !config.train_distribute(config)->keeps_variables()) {
-    throw FailedPrecondition(
-        "{} with ps tasks, but the strategy that RunConfig::train_distribute makes has nothing for "
-        "them to do; leave the ps out of the cluster, or train_distribute unset",
-        place);
-  }
+  if (config.train_distribute) config.train_distribute(config)->check(options);
 }
 
 }  // namespace

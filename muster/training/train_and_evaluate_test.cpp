@@ -496,14 +496,19 @@ class NobodyElse final : public Strategy {
     all_ = {0, own.replicas};
     return own;
   }
-  void synchronize(const std::function<RunImage()>&, const std::function<void(const RunImage&)>&,
-                   const std::function<void()>&) override {}
+  void attach(Participant& participant) override { participant_ = &participant; }
+  void synchronize() override {}
   ReplicaRange replicas() const override { return all_; }
-  std::optional<StepParts> sum(std::int64_t, StepParts own, StepNotes&) override { return own; }
+  std::optional<StepResult> apply(std::int64_t step, PartialSums own) override {
+    StepResult result = participant_->update(step, std::move(own));
+    result.positions = participant_->positions();
+    return result;
+  }
   void finish(std::int64_t, bool) override {}
 
  private:
   ReplicaRange all_;
+  Participant* participant_ = nullptr;
 };
 
 RunConfig master_config(const Path& folder) {
