@@ -16,6 +16,7 @@
 #include "muster/estimator/boosted_trees_input_internal.h"
 #include "muster/estimator/boosted_trees_model_internal.h"
 #include "muster/estimator/boosted_trees_training_internal.h"
+#include "muster/estimator/default_hooks.h"
 #include "muster/estimator/run_state.h"
 #include "muster/estimator/seed_streams_internal.h"
 #include "muster/estimator/tensor_codec.h"
@@ -60,7 +61,7 @@ class BoostedTreesSession final : public TrainSession {
   BoostedTreesSession(const BoostedTreesOptions& options, TreeTask task,
                       const TreeFeatures& features, const Head& head, const RunConfig& config,
                       const InputFn& input_fn, const TrainOptions& train_options)
-      : TrainSession(config, train_options),
+      : TrainSession(config, train_options, default_hooks),
         options_(options),
         task_(task),
         features_(features),

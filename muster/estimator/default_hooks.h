@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "muster/estimator/estimator.h"
+#include "muster/estimator/train_options.h"
 
 namespace muster {
 

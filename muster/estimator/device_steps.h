@@ -5,8 +5,8 @@
 #include <optional>
 #include <span>
 
-#include "muster/estimator/estimator.h"
 #include "muster/estimator/towers.h"
+#include "muster/estimator/train_options.h"
 #include "muster/optim/moving_average.h"
 #include "muster/optim/updater.h"
 

@@ -12,6 +12,7 @@
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/device/devices.h"
+#include "muster/estimator/default_hooks.h"
 #include "muster/estimator/evaluation.h"
 #include "muster/estimator/evaluation_model.h"
 #include "muster/estimator/learner.h"
@@ -193,7 +194,7 @@ std::unique_ptr<Trainer> Estimator::trainer(const InputFn& input_fn, const Train
     throw Unimplemented("boosted trees are not trained step by step; use Estimator::train");
   }
   impl_->warn_of_slow_bfloat16();
-  return std::make_unique<Trainer>(impl_->options, impl_->config, input_fn, options);
+  return std::make_unique<Trainer>(impl_->options, impl_->config, input_fn, options, default_hooks);
 }
 
 EvaluationResult Estimator::evaluate(const InputFn& input_fn, const EvaluateOptions& options) {

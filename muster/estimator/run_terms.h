@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "muster/estimator/estimator.h"
 #include "muster/estimator/strategy.h"
+#include "muster/estimator/train_options.h"
 #include "muster/model/model.h"
 
 namespace muster {

@@ -6,13 +6,12 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/checkpoint/checkpoint.h"
-#include "muster/estimator/default_hooks.h"
 #include "muster/summary/event_writer.h"
 
 namespace muster {
 
-TrainSession::TrainSession(const RunConfig& config, const TrainOptions& options)
-    : config_(config), options_(options) {}
+TrainSession::TrainSession(const RunConfig& config, const TrainOptions& options, HooksOfRun hooks)
+    : config_(config), options_(options), hooks_of_run_(std::move(hooks)) {}
 TrainSession::~TrainSession() = default;
 
 EventWriter& TrainSession::events() {
@@ -180,7 +179,7 @@ void TrainSession::begin() {
   open_input();
   make_checkpointer();
   log_begin();
-  hooks_ = default_hooks(config_, options_, last_step_);
+  hooks_ = hooks_of_run_(config_, options_, last_step_);
   naming_the_step([this] {
     for_each_hook(&Hook::begin);
     for_each_hook(&Hook::after_create_session);

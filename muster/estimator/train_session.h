@@ -11,7 +11,7 @@
 #include "muster/base/signals.h"
 #include "muster/checkpoint/async_checkpointer.h"
 #include "muster/checkpoint/tensor.h"
-#include "muster/estimator/estimator.h"
+#include "muster/estimator/train_options.h"
 
 namespace muster {
 
@@ -25,7 +25,7 @@ namespace muster {
 /// Used once, by one thread. What one of the three throws ends the run.
 class TrainSession : public Session {
  public:
-  TrainSession(const RunConfig& config, const TrainOptions& options);
+  TrainSession(const RunConfig& config, const TrainOptions& options, HooksOfRun hooks);
   ~TrainSession() override;
 
   /// Restores the latest checkpoint and calls the hooks that come before the first step. Takes the
@@ -123,6 +123,7 @@ class TrainSession : public Session {
   std::optional<StopSignals> signals_;
   /// On a shared disk the folder is the chief's.
   std::optional<FolderClaim> claim_;
+  const HooksOfRun hooks_of_run_;
   Hooks hooks_;
   std::unique_ptr<EventWriter> event_writer_;
   std::int64_t step_ = 0;

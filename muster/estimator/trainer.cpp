@@ -112,8 +112,10 @@ void compare(const RunState& saved, const TowerOptions& now) {
 /// A run of training by gradients: its session, and what its strategy sees of this process.
 struct Trainer::Impl final : TrainSession, Participant {
   Impl(const EstimatorOptions& estimator_options, const RunConfig& run_config, InputFn input,
-       const TrainOptions& train)
-      : TrainSession(run_config, train), options(estimator_options), input_fn(std::move(input)) {}
+       const TrainOptions& train, const HooksOfRun& hooks)
+      : TrainSession(run_config, train, hooks),
+        options(estimator_options),
+        input_fn(std::move(input)) {}
 
   // Session
   double loss() override;
@@ -680,8 +682,8 @@ void Trainer::Impl::end_steps() {
 }
 
 Trainer::Trainer(const EstimatorOptions& options, const RunConfig& config, const InputFn& input_fn,
-                 const TrainOptions& train_options)
-    : impl_(std::make_unique<Impl>(options, config, input_fn, train_options)) {}
+                 const TrainOptions& train_options, const HooksOfRun& hooks)
+    : impl_(std::make_unique<Impl>(options, config, input_fn, train_options, hooks)) {}
 Trainer::~Trainer() = default;
 
 void Trainer::begin() { impl_->begin(); }

@@ -2,17 +2,18 @@
 
 #include <memory>
 
-#include "muster/estimator/estimator.h"
+#include "muster/estimator/input.h"
+#include "muster/estimator/train_options.h"
 
 namespace muster {
 
 /// A run of training by gradients, which whoever has it steps: Estimator::train() does, and loops
 /// written by hand do.
 ///
-///   Trainer trainer(options, config, input_fn, {.max_steps = 1'000});
-///   trainer.begin();
-///   while (trainer.step()) look_at(trainer.session());
-///   const TrainResult result = trainer.finish();
+///   const auto trainer = estimator.trainer(input_fn, {.max_steps = 1'000});
+///   trainer->begin();
+///   while (trainer->step()) look_at(trainer->session());
+///   const TrainResult result = trainer->finish();
 ///
 /// Every step is one update of all replicas, whichever processes run them, with hooks and
 /// checkpoints as they are due. Belongs to one thread, whose work for a GPU goes to the run's
@@ -20,8 +21,9 @@ namespace muster {
 /// others take this process for lost.
 class Trainer {
  public:
+  /// Estimator::trainer() makes one with the hooks that estimators have.
   Trainer(const EstimatorOptions& options, const RunConfig& config, const InputFn& input_fn,
-          const TrainOptions& train_options);
+          const TrainOptions& train_options, const HooksOfRun& hooks);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
