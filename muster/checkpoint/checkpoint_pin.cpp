@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/file_lock.h"
 #include "muster/checkpoint/bundle_files.h"
 
 namespace muster {
@@ -24,8 +25,9 @@ int open_index(const Path& index) {
   return descriptor;
 }
 
-bool lock(int descriptor, int operation, const Path& index) {
-  while (::flock(descriptor, operation) != 0) {
+// False when somebody else has the lock.
+bool try_to_lock(int descriptor, const Path& index) {
+  while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return false;
     if (errno == EINTR) continue;
     const int error = errno;
@@ -55,7 +57,12 @@ CheckpointPin::CheckpointPin(const Path& prefix) {
     descriptor_ = open_index(index);
     if (descriptor_ < 0) throw gone;
     // The deleter holds its lock for no longer than an unlink takes.
-    lock(descriptor_, LOCK_SH, index);
+    try {
+      lock_file(descriptor_, LOCK_SH, index);
+    } catch (const Error&) {
+      ::close(descriptor_);
+      throw;
+    }
   } while (!has_name(descriptor_));
 }
 
@@ -80,7 +87,7 @@ bool remove_unless_pinned(const Path& prefix) {
   }
   const int descriptor = open_index(index);
   if (descriptor < 0) return true;
-  const bool free = lock(descriptor, LOCK_EX | LOCK_NB, index);
+  const bool free = try_to_lock(descriptor, index);
   // Removed under the lock, so that a pin taken after it sees a file without a name.
   if (free) files.remove(index);
   ::close(descriptor);

@@ -4,12 +4,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "muster/base/error.h"
+#include "muster/base/file_lock.h"
 #include "muster/base/log.h"
 
 namespace muster {
@@ -106,24 +106,48 @@ auto find_in_notes(const Path& model_dir, Read&& read) -> decltype(read(no_notes
   }
 }
 
+/// A folder that is open while this lives, or nothing where that cannot be.
+class OpenFolder {
+ public:
+  explicit OpenFolder(const Path& folder)
+      : descriptor_(::open(strip_file_scheme(folder).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  }
+  ~OpenFolder() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  OpenFolder(const OpenFolder&) = delete;
+  OpenFolder& operator=(const OpenFolder&) = delete;
+
+  int descriptor() const { return descriptor_; }
+
+ private:
+  const int descriptor_;
+};
+
 /// Keeps others, also other processes on this host, from changing the notes meanwhile. The folder
 /// is locked, since the file is replaced. Where there are no such locks it does nothing.
 class NotesLock {
  public:
   explicit NotesLock(const Path& model_dir)
-      : descriptor_(
-            ::open(strip_file_scheme(model_dir).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    while (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) continue;
+      : folder_(model_dir),
+        is_held_(folder_.descriptor() >= 0 && lock_file(folder_.descriptor(), LOCK_EX, model_dir)) {
   }
-  ~NotesLock() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  NotesLock(const NotesLock&) = delete;
-  NotesLock& operator=(const NotesLock&) = delete;
+
+  bool is_held() const { return is_held_; }
 
  private:
-  int descriptor_;
+  const OpenFolder folder_;
+  const bool is_held_;
 };
+
+// What a process that was killed while it wrote the notes has left: nobody else writes them now.
+void remove_unfinished(const Path& model_dir) {
+  FileSystem& files = file_system_for(model_dir);
+  const std::string beginning = fmt::format(".{}.tmp-", kFileName);
+  for (const std::string& name : files.list(model_dir)) {
+    if (name.starts_with(beginning)) files.remove(model_dir / name);
+  }
+}
 
 void set_aside(const Path& path, std::string_view why) {
   const Path aside = path.string() + ".damaged";
@@ -142,6 +166,7 @@ template <typename Change>
 void change_notes(const Path& model_dir, Change&& change) {
   file_system_for(model_dir).create_directories(model_dir);
   const NotesLock lock(model_dir);
+  if (lock.is_held()) remove_unfinished(model_dir);
   const Path path = model_dir / kFileName;
   json notes = notes_or_none(path);
   try {

@@ -100,6 +100,15 @@ TEST(ModelNotes, TheEndOfARunComesBackAndExportsStay) {
   EXPECT_EQ(read_export_note(model_dir, "best"), best);
 }
 
+TEST(ModelNotes, WhatAKilledWriterLeftIsRemovedByTheNext) {
+  const TempDir folder;
+  const Path left = folder / ".muster.json.tmp-1-0";
+  testing::write_bytes(left, "{");
+  write_run_note(folder.path(), {.began_ns = 1});
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_EQ(read_run_note(folder.path()), RunNote{.began_ns = 1});
+}
+
 TEST(ModelNotes, WhoeverWritesAtTheSameTimeLosesNothing) {
   const TempDir folder;
   constexpr int kTimes = 50;
