@@ -360,6 +360,36 @@ TEST(NanPolicy, RollsBackPastBadBatchesThatItKnows) {
   EXPECT_EQ(estimator.train(often_poisoned_input).steps, 7);
 }
 
+/// Damages the checkpoint that the run began with, when it has made a step.
+class DamagesTheFirstCheckpoint : public Hook {
+ public:
+  void after_run(Session& session) override {
+    const Path data = session.output_dir() / "model.ckpt-3.data-00000-of-00001";
+    if (session.global_step() != 4 || is_done_) return;
+    testing::flip_byte(data, 10);
+    is_done_ = true;
+  }
+
+ private:
+  bool is_done_ = false;
+};
+
+// Which batches are bad is told by their number in the input, also where it is older than the run.
+TEST(NanPolicy, RollsBackBehindTheCheckpointThatItBeganWith) {
+  const TempDir folder;
+  EstimatorOptions options = small_options();
+  options.nan_policy = {.action = NanPolicy::Action::kRollBack, .limit = 3};
+  RunConfig config = quiet_config(folder.path());
+  for (const std::int64_t step : {2, 3}) {
+    Estimator(options, config).train(often_poisoned_input, {.max_steps = step});
+  }
+  const TrainResult result =
+      Estimator(options, config)
+          .train(often_poisoned_input, {.hooks = {std::make_shared<DamagesTheFirstCheckpoint>()}});
+  // Ten batches, of which three are bad.
+  EXPECT_EQ(result.global_step, 7);
+}
+
 TEST(NanPolicy, EndsAfterItsLimit) {
   const TempDir folder;
   EstimatorOptions options = small_options();

@@ -26,6 +26,7 @@ std::string to_json(const RunState& state) {
                       {"loss_scale", state.loss_scale},
                       {"loss_scale_steps", state.loss_scale_steps},
                       {"inputs", std::move(inputs)}};
+  if (state.batches) json["batches"] = *state.batches;
   if (!state.input_obstacle.empty()) json["input_obstacle"] = state.input_obstacle;
   return json.dump(1);
 }
@@ -45,6 +46,9 @@ RunState parse_run_state(std::string_view text, std::string_view name) {
     json.at("arithmetic").get_to(state.arithmetic);
     json.at("loss_scale").get_to(state.loss_scale);
     json.at("loss_scale_steps").get_to(state.loss_scale_steps);
+    if (const auto batches = json.find("batches"); batches != json.end()) {
+      state.batches = batches->get<std::int64_t>();
+    }
     for (const auto& input : json.at("inputs")) {
       state.inputs.push_back(
           input.is_null() ? std::nullopt : std::optional(base64_decode(input.get<std::string>())));

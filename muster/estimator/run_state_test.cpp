@@ -17,6 +17,7 @@ TEST(RunState, ComesBackFromJson) {
   state.loss_scale = 65536;
   state.inputs = {std::string("\0\xff\x7f", 3), std::nullopt};
   state.input_obstacle = "a generator";
+  state.batches = 402;
   const RunState back = parse_run_state(to_json(state), "x.state.json");
   EXPECT_EQ(back.global_step, 400);
   EXPECT_EQ(back.replicas, 2);
@@ -25,6 +26,9 @@ TEST(RunState, ComesBackFromJson) {
   EXPECT_EQ(back.arithmetic, "libtorch x");
   EXPECT_EQ(back.loss_scale, 65536);
   EXPECT_EQ(back.inputs, state.inputs);
+  EXPECT_EQ(back.batches, 402);
+  state.batches.reset();
+  EXPECT_FALSE(parse_run_state(to_json(state), "x.state.json").batches);
 }
 
 TEST(RunState, DamageIsDataLossThatNamesTheFile) {

@@ -194,9 +194,8 @@ struct Trainer::Impl final : TrainSession, Participant {
   std::optional<double> last_loss;
 
   std::int64_t bad_steps = 0;
-  /// Batches that were taken from the inputs, of each replica one; also of checkpoints by step.
+  /// Batches that were taken from the inputs, of each replica one, since they began.
   std::int64_t batches_taken = 0;
-  std::map<std::int64_t, std::int64_t> taken_at;
   /// By number, those that are skipped whenever they come again after a roll-back.
   std::set<std::int64_t> skipped;
 };
@@ -259,6 +258,8 @@ RunState Trainer::Impl::run_state() const {
                  .arithmetic = arithmetic_of(towers->options()),
                  .loss_scale = scale->value(),
                  .loss_scale_steps = scale->good_steps()};
+  // Tasks of a cluster that came later do not know it.
+  if (!is_shared()) state.batches = batches_taken;
   state.inputs = inputs->positions();
   state.input_obstacle = inputs->obstacle();
   return state;
@@ -279,7 +280,6 @@ void Trainer::Impl::gather() {
   };
   while (!fetched()) synchronize();
   inputs->refresh_positions(mine);
-  taken_at[global_step()] = batches_taken;
 }
 
 TrainSession::Content Trainer::Impl::content() const {
@@ -337,6 +337,10 @@ void Trainer::Impl::restore(const OpenCheckpoint& checkpoint,
 // Where the inputs go on; they are opened by open_inputs().
 void Trainer::Impl::resume_inputs(const std::optional<RunState>& saved) {
   inputs->resume(saved, global_step() + bad_steps);
+  // An input without a position begins anew, and so does the count.
+  const bool go_on = saved && std::ssize(saved->inputs) == towers->options().replicas &&
+                     inputs->obstacle().empty();
+  batches_taken = go_on ? saved->batches.value_or(global_step()) : 0;
 }
 
 void Trainer::Impl::open_input() { open_inputs(); }
@@ -547,6 +551,7 @@ bool Trainer::Impl::make_device_step() {
   wait_until_copied();
   PartialSums given = device_steps->make(inputs->batches(), global_step());
   inputs->use_up();
+  ++batches_taken;
   last_spec = std::move(given.spec);
   take_result(
       {.present = given.present, .examples = given.examples, .losses = std::move(given.losses)});
@@ -616,7 +621,6 @@ bool Trainer::Impl::make_step() {
 void Trainer::Impl::roll_back() {
   skipped.insert(batches_taken - 1);
   go_back();
-  batches_taken = taken_at[global_step()];
   open_inputs();
   for_each_hook(&Hook::after_create_session);
 }
