@@ -423,6 +423,17 @@ TEST(Checkpoints, AreSavedAfterTheSummariesOfTheirSteps) {
   EXPECT_EQ(losses->last, (std::map<std::int64_t, std::int64_t>{{2, 2}, {4, 4}}));
 }
 
+// As of a process that was killed when the checkpoint was there, and what it was made of too.
+TEST(Checkpoints, OfTheLastStepLeaveNothingBehindWhenTheRunIsStartedAgain) {
+  const TempDir folder;
+  const RunConfig config = quiet_config(folder.path());
+  Estimator(small_options(), config).train(training_input, {.max_steps = 3});
+  const Path left = folder / ".model.ckpt-3.tmp-1-0";
+  std::filesystem::create_directories(left / "part");
+  EXPECT_EQ(Estimator(small_options(), config).train(training_input, {.max_steps = 3}).steps, 0);
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
 TEST(Checkpoints, AreGoneOnFromWithoutTheFileThatNamesThem) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());

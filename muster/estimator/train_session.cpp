@@ -152,12 +152,11 @@ std::optional<std::int64_t> TrainSession::last_step_from(std::int64_t from) cons
   return options_.steps ? from + *options_.steps : options_.max_steps;
 }
 
-// A store removes what it takes for left over, so there is one in the chief alone.
-void TrainSession::make_checkpointer() {
-  if (!config_.is_chief()) return;
-  checkpointer_ = std::make_unique<AsyncCheckpointer>(CheckpointStore(
-      config_.model_dir, {.keep_checkpoint_max = config_.keep_checkpoint_max,
-                          .keep_checkpoint_every_n_hours = config_.keep_checkpoint_every_n_hours}));
+// It removes what an interrupted save has left, so there is one in the chief alone.
+CheckpointStore TrainSession::open_store() const {
+  return CheckpointStore(config_.model_dir,
+                         {.keep_checkpoint_max = config_.keep_checkpoint_max,
+                          .keep_checkpoint_every_n_hours = config_.keep_checkpoint_every_n_hours});
 }
 
 void TrainSession::begin() {
@@ -170,6 +169,7 @@ void TrainSession::begin() {
   if (!is_end_given_) last_step_ = last_step_from(step_);
   if (const auto end = end_of_learning()) last_step_ = std::min(last_step_.value_or(*end), *end);
   if (done() && is_saved()) {
+    if (config_.is_chief()) open_store();
     had_nothing_to_do_ = true;
     is_over_ = true;
     return;
@@ -177,7 +177,7 @@ void TrainSession::begin() {
   // From here on also where the last step is made, but not known to be on the disk: what the chief
   // was given by others it saves, and others may be brought back to steps before.
   open_input();
-  make_checkpointer();
+  if (config_.is_chief()) checkpointer_ = std::make_unique<AsyncCheckpointer>(open_store());
   log_begin();
   hooks_ = hooks_of_run_(config_, options_, last_step_);
   naming_the_step([this] {

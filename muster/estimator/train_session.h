@@ -110,9 +110,9 @@ class TrainSession : public Session {
  private:
   void check_options() const;
   void check_signal();
+  CheckpointStore open_store() const;
   void begin_save();
   bool save_failed();
-  void make_checkpointer();
   bool step_or_leave();
   void end_hooks();
   template <typename Work>
