@@ -75,15 +75,6 @@ struct Estimator::Impl {
   EvaluationEvents evaluation_events;
   bool has_warned_of_bfloat16 = false;
 
-  // The first of the run's. What learns otherwise than by gradients does so on the CPU.
-  c10::Device evaluation_device() const {
-    if (options.learner) return c10::Device(c10::kCPU);
-    const c10::Device device = tower_devices(config, options.model)[0];
-    // As in training, which evaluates in a process of its own too.
-    if (device.is_cuda()) choose_gpu_kernels(config.deterministic);
-    return device;
-  }
-
   // Where bfloat16 is slow, users wait without a reason to see.
   void warn_of_slow_bfloat16() {
     if (has_warned_of_bfloat16 || config.precision != ComputeType::kBfloat16) return;
@@ -99,8 +90,8 @@ struct Estimator::Impl {
 
   EvaluationModel& model() {
     if (evaluation_model == nullptr) {
-      evaluation_model =
-          std::make_unique<EvaluationModel>(options, config.seed(), evaluation_device());
+      evaluation_model = std::make_unique<EvaluationModel>(options, config.seed(),
+                                                           evaluation_device(options, config));
     }
     return *evaluation_model;
   }
@@ -226,7 +217,7 @@ Predictions Estimator::predict(const InputFn& input_fn, const PredictOptions& op
   impl->options = impl_->options;
   // A model of its own: a pass of predictions may go on while the estimator trains and evaluates.
   impl->model = std::make_unique<EvaluationModel>(impl->options, impl_->config.seed(),
-                                                  impl_->evaluation_device());
+                                                  evaluation_device(impl->options, impl_->config));
   impl->model->load(checkpoint);
   impl->predict_options = options;
   impl->input = input_fn(InputContext(Mode::kPredict, 1, 0,

@@ -5,6 +5,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/checkpoint/checkpoint.h"
+#include "muster/device/devices.h"
 #include "muster/estimator/batch_norms.h"
 #include "muster/estimator/estimator.h"
 #include "muster/estimator/learner.h"
@@ -38,6 +39,14 @@ std::vector<NamedTensor> averaged_variables(const Variables& variables) {
 }
 
 }  // namespace
+
+c10::Device evaluation_device(const EstimatorOptions& options, const RunConfig& config) {
+  if (options.learner) return c10::Device(c10::kCPU);
+  const c10::Device device = tower_devices(config, options.model)[0];
+  // As in training, which evaluates in a process of its own too.
+  if (device.is_cuda()) choose_gpu_kernels(config.deterministic);
+  return device;
+}
 
 EvaluationModel::EvaluationModel(const EstimatorOptions& options, std::uint64_t seed,
                                  c10::Device device)

@@ -14,9 +14,15 @@
 namespace muster {
 
 struct EstimatorOptions;
+struct RunConfig;
 
 /// What follows a variable's name in the name of its moving average.
 inline constexpr const char* kAverageSuffix = "/ExponentialMovingAverage";
+
+/// Where evaluations and predictions of a run take place: on the first device of the run's, and on
+/// the CPU for what learns otherwise than by gradients. A GPU's kernels are chosen as for training.
+/// Throws InvalidArgument for a device that is not there.
+c10::Device evaluation_device(const EstimatorOptions& options, const RunConfig& config);
 
 /// A model in eval mode with the values of one checkpoint, or of a run of training: what evaluation
 /// and prediction run. It is made once and loaded again when other values are asked for, so a

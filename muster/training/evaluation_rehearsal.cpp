@@ -27,8 +27,9 @@ EvaluationRehearsal rehearse_evaluation(const Estimator& estimator, const EvalSp
     // What learns otherwise than by gradients has nothing to evaluate before it has learnt.
     if (estimator.options().learner == nullptr) {
       const torch::NoGradGuard no_grad;
-      const auto result =
-          EvaluationModel(estimator.options(), seed).call(seen.examples, Mode::kEval);
+      EvaluationModel model(estimator.options(), seed,
+                            evaluation_device(estimator.options(), estimator.config()));
+      const auto result = model.call(seen.examples, Mode::kEval);
       for (const auto& [name, value] : result.metrics.compute()) seen.metrics.push_back(name);
       seen.metrics.emplace_back("loss");
     }

@@ -30,6 +30,7 @@
 #include "muster/graph/saved_model.h"
 #include "muster/summary/event_reader.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/training/evaluation_rehearsal_internal.h"
 
 namespace muster {
 namespace {
@@ -668,6 +669,17 @@ TEST(TrainAndEvaluate, AChiefSaysWhenItsRunIsOver) {
   ASSERT_TRUE(note.has_value());
   EXPECT_TRUE(note->ended);
   EXPECT_EQ(note->global_step, 3);
+}
+
+// Where the evaluation would fail is found before a step is made: on its device.
+TEST(TrainAndEvaluate, RehearsesTheEvaluationOnItsDevice) {
+  const TempDir folder;
+  RunConfig config = quiet_config(folder.path());
+  config.devices = {"cuda:99"};
+  const Estimator estimator(small_options(), config);
+  EXPECT_THAT(
+      error_of([&] { internal::rehearse_evaluation(estimator, {.input_fn = evaluation_input}); }),
+      AllOf(HasSubstr("cuda:99"), HasSubstr("looking at the evaluation before training begins")));
 }
 
 TEST(TrainAndEvaluate, AnEvaluatorWithoutCheckpointsGivesUpAndSaysWhatItMissed) {
