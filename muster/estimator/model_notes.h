@@ -39,8 +39,9 @@ void write_export_note(const Path& model_dir, const std::string& exporter, const
 struct RunNote {
   /// When it began, in nanoseconds of the system's clock: tells runs apart.
   std::int64_t began_ns = 0;
-  /// Nothing more is trained, and the last step is saved.
+  /// Nothing more is trained.
   bool ended = false;
+  /// Then: the last step that is saved; 0 if none is.
   std::int64_t global_step = 0;
 
   bool operator==(const RunNote&) const = default;

@@ -31,6 +31,7 @@
 #include "muster/summary/event_reader.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/training/evaluation_rehearsal_internal.h"
+#include "muster/training/training_task_internal.h"
 
 namespace muster {
 namespace {
@@ -665,6 +666,20 @@ TEST(TrainAndEvaluate, AChiefSaysWhenItsRunIsOver) {
   Estimator estimator(small_options(),
                       task_config(folder.path(), R"({"chief": ["a:1"]})", "chief"));
   train_and_evaluate(estimator, {training_input, 3}, {.input_fn = evaluation_input});
+  const auto note = read_run_note(folder.path());
+  ASSERT_TRUE(note.has_value());
+  EXPECT_TRUE(note->ended);
+  EXPECT_EQ(note->global_step, 3);
+}
+
+TEST(TrainAndEvaluate, AChiefThatSavesNothingSaysOfNoStepThatItIsSaved) {
+  const TempDir folder;
+  RunConfig config = task_config(folder.path(), R"({"chief": ["a:1"]})", "chief");
+  Estimator saves(small_options(), config);
+  internal::train_as_task(saves, training_input, {.max_steps = 3});
+  config.save_checkpoints = false;
+  Estimator does_not(small_options(), config);
+  EXPECT_EQ(internal::train_as_task(does_not, training_input, {.max_steps = 5}).global_step, 5);
   const auto note = read_run_note(folder.path());
   ASSERT_TRUE(note.has_value());
   EXPECT_TRUE(note->ended);

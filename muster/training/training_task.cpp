@@ -6,6 +6,7 @@
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
+#include "muster/checkpoint/checkpoint.h"
 #include "muster/training/training_task_internal.h"
 
 namespace muster::internal {
@@ -26,10 +27,12 @@ RunOnDisk::RunOnDisk(const RunConfig& config) : model_dir_(config.model_dir) {
   write_run_note(model_dir_, *note_);
 }
 
-void RunOnDisk::end(std::int64_t step) {
+void RunOnDisk::end() {
   if (!note_) return;
   note_->ended = true;
-  note_->global_step = step;
+  // With save_checkpoints = false the run may have ended elsewhere, but nobody can see more of it.
+  const auto latest = latest_checkpoint(model_dir_);
+  note_->global_step = latest ? checkpoint_step(*latest).value_or(0) : 0;
   write_run_note(model_dir_, *note_);
 }
 
@@ -37,7 +40,7 @@ TrainResult train_as_task(Estimator& estimator, const InputFn& input_fn,
                           const TrainOptions& options) {
   RunOnDisk on_disk(estimator.config());
   const TrainResult result = estimator.train(input_fn, options);
-  on_disk.end(result.global_step);
+  on_disk.end();
   return result;
 }
 

@@ -21,14 +21,15 @@ class TaskInLog {
   const std::string before_;
 };
 
-/// By this an evaluator knows when a run is over: its chief says so in the model folder, once the
-/// last step is saved. Only the chief of a cluster says anything, also one without other tasks,
-/// since an evaluator may follow it.
+/// By this an evaluator knows when a run is over: its chief says so in the model folder, with the
+/// last step that is saved. Only the chief of a cluster says anything, also one without other
+/// tasks, since an evaluator may follow it.
 class RunOnDisk {
  public:
   /// Says that a run begins.
   explicit RunOnDisk(const RunConfig& config);
-  void end(std::int64_t step);
+  /// Says that nothing more is trained.
+  void end();
 
  private:
   const Path model_dir_;
