@@ -232,6 +232,11 @@ std::size_t Coordinator::count(bool servers) const {
       members_, [&](const auto& entry) { return entry.second.is_server == servers; }));
 }
 
+bool Coordinator::has_chief() const {
+  return std::ranges::any_of(
+      members_, [&](const auto& entry) { return entry.second.task == options_.chief; });
+}
+
 std::string Coordinator::missing_servers() const {
   std::string missing;
   for (std::size_t i = 0; i < options_.servers; ++i) {
@@ -246,8 +251,12 @@ std::string Coordinator::missing_servers() const {
 // Those that hold variables are waited for; the others are told when all of them are there.
 void Coordinator::begin_epoch() {
   due_.reset();
-  // Servers alone have nothing to do. Whoever comes to train begins an epoch.
-  if (count(false) == 0) return;
+  // The chief has the checkpoints that all may have to go back to. Its process lives, or this would
+  // not: it comes back in a moment when its connection was lost.
+  if (!has_chief()) {
+    due_ = Clock::now() + kBrokenGrace;
+    return;
+  }
   if (count(true) < options_.servers) {
     if (!missing_since_) {
       missing_since_ = Clock::now();
@@ -333,11 +342,7 @@ void Coordinator::begin_epoch_if_due() {
     missing_since_ = now;
   }
   if (!due_ || now < *due_) return;
-  if (members_.empty()) {
-    due_ = now + kBrokenGrace;
-    return;
-  }
-  if (!started_) {
+  if (!started_ && has_chief()) {
     log::warning("{} of {} tasks have come within {:.0f} s: the run begins without the others",
                  members_.size(), options_.trainers + options_.servers, seconds);
   }
@@ -347,9 +352,14 @@ void Coordinator::begin_epoch_if_due() {
 // Says that the coordinator lives, and finds those who say so no longer.
 void Coordinator::watch() {
   std::unique_lock lock(mutex_);
+  auto before = Clock::now();
   while (!stopped_) {
     const auto now = Clock::now();
+    // Who was stopped itself has heard nobody, and says nothing of the others.
+    const bool was_stopped = now - before > options_.peer_timeout;
+    before = now;
     for (auto& [order, member] : members_) {
+      if (was_stopped) member.heard = now;
       if (now - member.heard > options_.peer_timeout) {
         log::warning("{} has not been heard of for {:.1f} s", member.task,
                      std::chrono::duration<double>(now - member.heard).count());

@@ -82,6 +82,7 @@ class Coordinator {
   Member* member_of(const net::Connection& connection);
   void tell(Member& member, MessageType type, const std::string& head);
   std::size_t count(bool servers) const;
+  bool has_chief() const;
   std::string missing_servers() const;
   void begin_epoch();
   void begin_epoch_if_due();

@@ -478,6 +478,7 @@ void Trainer::Impl::take_over(const RunImage& from) {
 
 // To the last checkpoint.
 void Trainer::Impl::go_back() {
+  if (!config().is_chief()) throw Internal("this task has no checkpoints to go back to");
   flush_checkpoints();
   const auto checkpoint = restore_latest(config().model_dir, check_run_state);
   if (!checkpoint) throw FailedPrecondition("there is no checkpoint to go back to");
