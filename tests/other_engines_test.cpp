@@ -8,6 +8,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -18,6 +19,7 @@
 #include "muster/export/export_saved_model.h"
 #include "muster/graph/export_folder.h"
 #include "muster/graph/freeze.h"
+#include "muster/graph/op_registry.h"
 #include "muster/model/dense.h"
 #include "muster/model/head.h"
 #include "muster/model/model.h"
@@ -411,6 +413,51 @@ TEST(OtherEngines, AnswerAboutCensusFromItsFeatures) {
   EXPECT_TRUE(frozen.signature.outputs.contains("probabilities"));
   // Capital gains go up to 99,999 and are not scaled, so float rounds in the hidden layers.
   expect_script("check_onnx.py", folder.path(), {"1e-4"});
+}
+
+// All that is inside a GraphDef is TensorFlow's, so that features are all it needs: the executor
+// here knows nothing of how it was made.
+TEST(OtherEngines, AnswerAboutCensusFromItsFeaturesInAGraphDef) {
+  const TempDir folder;
+  const auto data = run_program(MUSTER_PROGRAM, {"records", "synth", "census", "--output",
+                                                 folder.path(), "--train", "500", "--test", "100"});
+  ASSERT_EQ(data.status, 0) << data.err;
+  const auto outcome = run_program(
+      CENSUS_PROGRAM, {"--train-files", folder / "adult.data.csv", "--eval-files",
+                       folder / "adult.test.csv", "--job-dir", folder / "job", "--train-steps",
+                       "50", "--eval-steps", "1", "--seed", "3", "--export-format", "JSON"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Path exported = graph::latest_export(folder / "job" / "export" / "census");
+  convert(exported, "graphdef", folder / "model.pb", {"--signature_def", "predict"});
+
+  graph::MetaGraph alone;
+  alone.graph = graph::decode_graph(testing::read_bytes(folder / "model.pb"));
+  if (const char* const known = std::getenv("MUSTER_DATA_DIR")) {
+    const auto file = Path(known) / "tensorflow" / "ops_v1.pbtxt.xz";
+    EXPECT_NO_THROW(graph::OpRegistry::read(file).check(alone.graph));
+  }
+  const auto model = executor::ExecutableModel::load(exported);
+  const auto& whole = model.signatures().at("predict");
+  auto& signature = alone.signatures["predict"];
+  for (const auto& node : alone.graph.nodes) {
+    if (node.op == "Placeholder") signature.inputs[node.name] = whole.inputs.at(node.name);
+    EXPECT_NE(node.op, "HashTableV2") << node.name;
+  }
+  EXPECT_TRUE(signature.inputs.contains("age") && signature.inputs.contains("occupation"));
+  signature.outputs["logits"] = whole.outputs.at("logits");
+  executor::Values people;
+  const std::vector<std::string> words{"Private", "Male", "Bachelors", "nonsense", ""};
+  for (const auto& [key, info] : whole.inputs) {
+    people[key] = info.dtype == graph::DataType::kString
+                      ? executor::Value(executor::StringTensor(words))
+                      : executor::Value(torch::tensor({20, 35, 50, 64, 90}, torch::kFloat));
+  }
+  executor::Values features;
+  for (const auto& [key, info] : signature.inputs) features[key] = people.at(key);
+  const auto wanted = std::get<at::Tensor>(model.run("predict", people).at("logits"));
+  const auto found = std::get<at::Tensor>(
+      executor::ExecutableModel::from(alone, {}).run("predict", features).at("logits"));
+  EXPECT_TRUE(torch::allclose(found, wanted, 1e-5, 1e-5)) << found << wanted;
 }
 
 // What feature columns leave: ids with the numbers of their rows, and a table.

@@ -31,6 +31,7 @@ struct ExportOnnxOptions {
   std::vector<std::string> outputs;
   bool reshaped_inputs = false;
   bool float_inputs = false;
+  bool numbers_only = false;
   std::string output;
 };
 
@@ -98,8 +99,9 @@ void log_difference(const graph::SignatureDef& whole, const graph::FrozenGraph& 
   }
 }
 
-// `lookups`: whether the format has tables of words.
-graph::FrozenGraph frozen_graph(const ExportOnnxOptions& options, bool lookups) {
+// `lookups`: whether the format has tables of words; `columns`: whether it has all that feature
+// columns are made of.
+graph::FrozenGraph frozen_graph(const ExportOnnxOptions& options, bool lookups, bool columns) {
   const Source source = open_source(options);
   const auto& signature = graph::find_signature(source.meta, options.signature);
   auto frozen = graph::freeze(source.meta, signature, source.bundle ? &*source.bundle : nullptr,
@@ -107,6 +109,7 @@ graph::FrozenGraph frozen_graph(const ExportOnnxOptions& options, bool lookups) 
                                .numeric = true,
                                .lookups = lookups,
                                .assets_dir = source.assets_dir,
+                               .columns = columns,
                                .reshaped_inputs = options.reshaped_inputs,
                                .float_inputs = options.float_inputs});
   log_difference(signature, frozen, options);
@@ -119,13 +122,14 @@ void write(const ExportOnnxOptions& options, const std::string& bytes) {
 }
 
 void export_onnx(const ExportOnnxOptions& options) {
-  onnx::Model model = onnx::convert(frozen_graph(options, /*lookups=*/true));
+  onnx::Model model = onnx::convert(frozen_graph(options, /*lookups=*/true, /*columns=*/false));
   model.metadata.emplace("signature", options.signature);
   write(options, onnx::encode_model(model));
 }
 
 void export_graph_def(const ExportOnnxOptions& options) {
-  write(options, graph::encode_graph(frozen_graph(options, /*lookups=*/false).graph));
+  const bool inside = !options.numbers_only;
+  write(options, graph::encode_graph(frozen_graph(options, inside, inside).graph));
 }
 
 void add_flags(CLI::App& command, ExportOnnxOptions& options, const char* output) {
@@ -162,6 +166,9 @@ void add_export_graph_def(CLI::App& command) {
   add_flags(command, *options, "The .pb file to write");
   command.add_flag("--reshaped-inputs,--reshaped_inputs", options->reshaped_inputs,
                    "Take inputs that the model only reshapes in that shape: OpenCV wants images");
+  command.add_flag("--numbers-only,--numbers_only", options->numbers_only,
+                   "Leave feature columns of words outside, and take what they give: for engines "
+                   "without strings");
   command.callback([options] { export_graph_def(*options); });
 }
 

@@ -45,6 +45,30 @@ void add_binary(OpTable& table, const char* name, Binary compute) {
   });
 }
 
+// Strings whose axes of size 1 are repeated as the other's want.
+at::Tensor compare_each(const Inputs& in, const StringTensor& left, const StringTensor& right,
+                        bool equal) {
+  const auto sizes = broadcast_sizes(left.shape(), right.shape());
+  in.check_room(sizes, at::kLong);
+  // Three of them: the numbers of both, and the answer.
+  in.check_room(3 * *graph::element_count(sizes), sizeof(std::int64_t));
+  const auto numbers = [&](const StringTensor& of) {
+    const auto count = static_cast<std::int64_t>(of.values().size());
+    return at::arange(count, at::kLong).reshape(of.shape()).expand(sizes).contiguous();
+  };
+  const at::Tensor left_numbers = numbers(left);
+  const at::Tensor right_numbers = numbers(right);
+  at::Tensor out = at::empty(sizes, at::kBool);
+  const auto* of_left = left_numbers.data_ptr<std::int64_t>();
+  const auto* of_right = right_numbers.data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    const bool same = left.values()[static_cast<std::size_t>(of_left[i])] ==
+                      right.values()[static_cast<std::size_t>(of_right[i])];
+    out.data_ptr<bool>()[i] = same == equal;
+  }
+  return out;
+}
+
 // Equal and NotEqual, which also compare strings; a string with one element is compared with all.
 Kernel compare(bool equal) {
   return [equal](const Inputs& in) {
@@ -60,8 +84,7 @@ Kernel compare(bool equal) {
     const bool one_left = left.values().size() == 1;
     const bool one_right = right.values().size() == 1;
     if (!one_left && !one_right && left.shape() != right.shape()) {
-      throw InvalidArgument("strings of the shapes of {} and {} cannot be compared", describe(left),
-                            describe(right));
+      return Slots{compare_each(in, left, right, equal)};
     }
     const bool spread_left = one_left && (!one_right || left.shape().size() < right.shape().size());
     const StringTensor& larger = spread_left ? right : left;

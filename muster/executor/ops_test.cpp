@@ -74,6 +74,10 @@ TEST(MathOps, DivideWholeNumbersAsTensorFlowDoes) {
 TEST(MathOps, CompareStrings) {
   // One row stays a row.
   EXPECT_EQ(run("NotEqual", {StringTensor({"a"}, {1, 1}), StringTensor({""}, {})}).dim(), 2);
+  expect_equal(
+      run("Equal", {StringTensor({"a", "b"}, {2, 1}), words({"b", "c", "a"})}),
+      at::tensor(std::vector<std::int64_t>{0, 0, 1, 1, 0, 0}).to(at::kBool).reshape({2, 3}));
+  EXPECT_THROW(run("Equal", {words({"a", "b"}), words({"a", "b", "c"})}), InvalidArgument);
   expect_equal(run("Equal", {words({"a", "b"}), StringTensor({"b"}, {})}),
                at::tensor(std::vector<std::int64_t>{0, 1}).to(at::kBool));
 }

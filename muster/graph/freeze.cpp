@@ -280,7 +280,15 @@ FrozenGraph freeze(const MetaGraph& model, const SignatureDef& whole, const Bund
   if (options.numeric) {
     std::map<std::string, LookupTable, std::less<>> tables;
     if (options.lookups) tables = lookup_tables(meta, options.assets_dir);
-    part = numeric_part(meta.graph, part.signature, options.lookups ? &tables : nullptr);
+    if (options.columns) {
+      std::erase_if(tables, [](const auto& table) {
+        return element_count(table.second.keys.shape).value_or(0) > kMostComparedWords;
+      });
+    }
+    part = numeric_part(meta.graph, part.signature, tables,
+                        !options.lookups  ? ColumnsInside::kNone
+                        : options.columns ? ColumnsInside::kAll
+                                          : ColumnsInside::kLookups);
     part.tables = std::move(tables);
   } else {
     part.graph = meta.graph;
@@ -299,6 +307,10 @@ FrozenGraph freeze(const MetaGraph& model, const SignatureDef& whole, const Bund
   std::vector<std::string> kept;
   for (const auto& [key, info] : frozen.signature.outputs) {
     kept.emplace_back(parse_input(info.name).node);
+  }
+  if (options.columns) {
+    compare_words(frozen.graph, frozen.tables);
+    frozen.tables.clear();
   }
   simplify(frozen.graph, kept);
   if (options.float_inputs) {

@@ -47,6 +47,10 @@ struct FreezeOptions {
   /// entries that constants of the graph, or files in `assets_dir`, have.
   bool lookups = false;
   Path assets_dir{};
+  /// With `lookups`: hashes and crosses stay inside too, as TensorFlow's operations, so that inputs
+  /// are features alone. Words are compared with those of their table, since nobody fills the
+  /// tables of a graph that is alone; a table of more than 10,000 words is still cut off.
+  bool columns = false;
   /// An input that is only reshaped to constant sizes (of which the first may be open) is handed in
   /// with them: OpenCV's reader of these graphs wants images, not rows of pixels.
   bool reshaped_inputs = false;

@@ -92,4 +92,57 @@ std::map<std::string, LookupTable, std::less<>> lookup_tables(const MetaGraph& m
   return tables;
 }
 
+namespace {
+
+// Where in the table each word is, and what stands there; the default where it is nowhere.
+void add_comparison(const NodeDef& find, const LookupTable& table, std::vector<NodeDef>& nodes) {
+  const auto at = [&](const char* name) { return find.name + "/" + name; };
+  const auto add = [&](std::string name, std::string op, std::vector<std::string> inputs,
+                       Attrs attrs) {
+    nodes.push_back({.name = std::move(name),
+                     .op = std::move(op),
+                     .inputs = std::move(inputs),
+                     .attrs = std::move(attrs)});
+  };
+  const DataType key = table.keys.dtype;
+  nodes.push_back(constant_node(at("words"), table.keys));
+  nodes.push_back(constant_node(at("values"), table.values));
+  nodes.push_back(constant_node(at("last"), TensorValue::scalar(std::int32_t{-1})));
+  nodes.push_back(constant_node(at("first"), TensorValue::scalar(std::int32_t{0})));
+  add(at("each"), "ExpandDims", {find.inputs.at(1), at("last")},
+      {{"T", key}, {"Tdim", DataType::kInt32}});
+  add(at("same"), "Equal", {at("each"), at("words")}, {{"T", key}});
+  add(at("found"), "Any", {at("same"), at("last")},
+      {{"Tidx", DataType::kInt32}, {"keep_dims", false}});
+  add(at("numbers"), "Cast", {at("same")},
+      {{"SrcT", DataType::kBool}, {"DstT", DataType::kInt32}, {"Truncate", false}});
+  add(at("place"), "ArgMax", {at("numbers"), at("last")},
+      {{"T", DataType::kInt32}, {"Tidx", DataType::kInt32}, {"output_type", DataType::kInt64}});
+  add(at("value"), "GatherV2", {at("values"), at("place"), at("first")},
+      {{"Tparams", table.values.dtype},
+       {"Tindices", DataType::kInt64},
+       {"Taxis", DataType::kInt32},
+       {"batch_dims", 0}});
+  add(find.name, "SelectV2", {at("found"), at("value"), find.inputs.at(2)},
+      {{"T", table.values.dtype}});
+}
+
+}  // namespace
+
+void compare_words(GraphDef& graph, const std::map<std::string, LookupTable, std::less<>>& tables) {
+  std::vector<NodeDef> nodes;
+  for (NodeDef& node : graph.nodes) {
+    if (node.op == "HashTableV2" && tables.contains(node.name)) continue;
+    const auto table = node.op == "LookupTableFindV2"
+                           ? tables.find(parse_input(node.inputs.at(0)).node)
+                           : tables.end();
+    if (table == tables.end()) {
+      nodes.push_back(std::move(node));
+    } else {
+      add_comparison(node, table->second, nodes);
+    }
+  }
+  graph.nodes = std::move(nodes);
+}
+
 }  // namespace muster::graph

@@ -78,8 +78,9 @@ class NumericPart {
  public:
   using Tables = std::map<std::string, LookupTable, std::less<>>;
 
-  NumericPart(const GraphDef& graph, const SignatureDef& signature, const Tables* tables)
-      : whole_(graph), shapes_(graph), tables_(tables) {
+  NumericPart(const GraphDef& graph, const SignatureDef& signature, const Tables& tables,
+              ColumnsInside inside)
+      : whole_(graph), shapes_(graph), tables_(tables), inside_(inside) {
     out_.signature.method_name = signature.method_name;
     for (const auto& [key, info] : signature.inputs) {
       if (info.sparse) continue;
@@ -108,7 +109,7 @@ class NumericPart {
     const auto input = inputs_.find(node.name);
     if (input != inputs_.end()) {
       const bool words = input->second.second->dtype == DataType::kString;
-      return {.columns = words && tables_ == nullptr};
+      return {.columns = words && inside_ == ColumnsInside::kNone};
     }
     Origin origin{.columns = !stays(node) && is_column_op(node), .variables = is_variable(node)};
     for (const auto& each : node.inputs) {
@@ -123,10 +124,11 @@ class NumericPart {
 
   // Whether it is an operation of columns that may be inside.
   bool stays(const NodeDef& node) const {
-    if (tables_ == nullptr) return false;
+    if (inside_ == ColumnsInside::kNone) return false;
     if (node.op == "LookupTableFindV2") {
-      return !node.inputs.empty() && tables_->contains(parse_input(node.inputs[0]).node);
+      return !node.inputs.empty() && tables_.contains(parse_input(node.inputs[0]).node);
     }
+    if (inside_ == ColumnsInside::kAll) return !is_parser(node);
     return contains(kLookupOps, node.op);
   }
 
@@ -215,7 +217,8 @@ class NumericPart {
 
   const GraphDef& whole_;
   const ShapeInference shapes_;
-  const Tables* tables_;
+  const Tables& tables_;
+  const ColumnsInside inside_;
   FrozenGraph out_;
   std::map<std::string, const NodeDef*, std::less<>> nodes_;
   std::map<std::string, Origin, std::less<>> origins_;
@@ -301,8 +304,9 @@ bool is_variable(const NodeDef& node) {
 }
 
 FrozenGraph numeric_part(const GraphDef& graph, const SignatureDef& signature,
-                         const std::map<std::string, LookupTable, std::less<>>* tables) {
-  return NumericPart(graph, signature, tables).take();
+                         const std::map<std::string, LookupTable, std::less<>>& tables,
+                         ColumnsInside inside) {
+  return NumericPart(graph, signature, tables, inside).take();
 }
 
 }  // namespace muster::graph
