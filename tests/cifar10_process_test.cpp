@@ -75,7 +75,8 @@ TEST(Cifar10, TrainsThenEvaluatesAndSaysWhatTheSeedsSay) {
   EXPECT_THAT(graph::exports_in(example.job_dir("job") / "export/cifar10"), SizeIs(1));
   const Outcome events =
       testing::run_program(MUSTER_PROGRAM, {"events", "show", example.job_dir("job")});
-  EXPECT_THAT(events.out, AllOf(HasSubstr("images/image"), HasSubstr("learning_rate")));
+  EXPECT_THAT(events.out, AllOf(HasSubstr("images/image"), HasSubstr("learning_rate"),
+                                HasSubstr("_hparams_/session_start_info")));
   const Path curve = example.job_dir("curve.png");
   const Outcome drawn = testing::run_program(
       "/usr/bin/python3", {SCRIPTS_DIR "/plot-training", "--muster", MUSTER_PROGRAM, "--model-dir",

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,6 +41,16 @@ void wait_for_checkpoint(RunningProgram& program, const Path& folder, std::int64
   while (!program.ended() && saved_step(folder) < step) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+}
+
+// The bytes of all event files.
+std::string events_of(const Path& job_dir) {
+  std::string bytes;
+  for (const auto& entry : std::filesystem::directory_iterator(job_dir)) {
+    const bool is_events = entry.path().filename().string().starts_with("events.out.");
+    if (is_events) bytes += testing::read_bytes(entry.path());
+  }
+  return bytes;
 }
 
 class Mnist : public ::testing::Test {
@@ -195,6 +206,9 @@ TEST_F(Mnist, TheLastModelIsExportedToTheJobFolderOrToThePathGiven) {
   run_to_the_end(flags(job_dir, 2));
   EXPECT_THAT(graph::exports_in(job_dir / "export/mnist"), SizeIs(1));
   EXPECT_THAT(tool({"events", "show", job_dir}), ContainsRegex("graph_def +graph +1 "));
+  // The table of TensorBoard's "hparams" has the program's flags.
+  EXPECT_THAT(events_of(job_dir),
+              AllOf(HasSubstr("train_batch_size"), HasSubstr("keep_prob"), HasSubstr("constant")));
   // Nothing is left to train.
   run_to_the_end(flags(job_dir, 2) + Words{"--export-path", folder_ / "models"});
   EXPECT_THAT(graph::exports_in(job_dir / "export/mnist"), SizeIs(1));

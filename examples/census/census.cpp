@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,8 @@ struct Flags {
   std::vector<std::string> train_files, eval_files, predict_files;
   bool evaluate_only = false;
   std::string job_dir;
+  /// What TensorBoard shows of all these.
+  std::map<std::string, std::string> hparams;
   std::string model = "wide_deep";
   std::string setting = "seed";
   std::uint64_t num_epochs = 0;
@@ -423,6 +426,7 @@ muster::RunConfig run_config(const Flags& flags) {
   // Of the arithmetic, and not to be seen in model and optimizers.
   config.terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
                   {"--numbers", flags.numbers}};
+  config.hparams = flags.hparams;
   return config;
 }
 
@@ -624,6 +628,7 @@ int parse_and_run(int argc, char** argv) {
     flags = best_setting();
     set.parse(argc, argv);
   }
+  flags.hparams = set.hparams();
   check(flags);
   return run(flags);
 }

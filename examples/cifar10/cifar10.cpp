@@ -24,6 +24,7 @@
 #include "muster/export/exporters.h"
 #include "muster/export/graph_hook.h"
 #include "muster/model/head.h"
+#include "muster/training/hparams_hook.h"
 #include "muster/training/train_and_evaluate.h"
 
 namespace {
@@ -136,6 +137,9 @@ class Run {
     std::fflush(stdout);
     auto all = hooks(estimator_.config());
     all.push_back(std::make_shared<muster::GraphHook>(estimator_, serving_input()));
+    all.push_back(std::make_shared<muster::HParamsHook>(
+        estimator_, flags_.train_steps,
+        std::vector<muster::HParamMetric>{{.tag = "accuracy", .group = "eval"}}));
     estimator_.train(train_, {.max_steps = flags_.train_steps, .hooks = std::move(all)});
     fmt::print("Starting to evaluate...\n");
     std::fflush(stdout);

@@ -219,6 +219,7 @@ ParsedFlags parse_flags(const std::vector<std::string>& arguments) {
   add_layout_flags(set, parsed.flags);
   add_run_flags(set, parsed.flags, force_gpu_compatible);
   if (!set.parse(arguments)) parsed.exit_status = 0;
+  parsed.flags.hparams = set.hparams();
   return parsed;
 }
 

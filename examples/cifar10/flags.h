@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@ namespace cifar10 {
 /// What the command line says. Every flag has the spelling of the final original, with dashes, and
 /// that of the earlier one, with underscores.
 struct Flags {
+  /// What TensorBoard shows of all flags.
+  std::map<std::string, std::string> hparams;
   std::string data_dir;
   /// Empty where TF_CONFIG names the folder.
   std::string job_dir;

@@ -194,6 +194,7 @@ muster::RunConfig run_config(const Flags& flags, const Layout& layout,
   muster::RunConfig config = environment.replace(changes);
   config.join_timeout = std::chrono::seconds(flags.join_timeout_secs);
   config.terms = terms_of(flags);
+  config.hparams = flags.hparams;
   return config;
 }
 

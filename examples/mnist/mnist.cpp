@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,6 +44,8 @@ constexpr std::int64_t kClasses = 10;
 
 struct Flags {
   std::vector<std::string> train_files, eval_files, test_files;
+  /// What TensorBoard shows of all flags.
+  std::map<std::string, std::string> hparams;
   double num_epochs = 0;
   std::int64_t train_steps = 0;
   std::size_t train_batch_size = 32;
@@ -316,6 +319,7 @@ muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
   config.terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
                   {"--augment", flags.augment ? "true" : "false"},
                   {"--flips", flags.flips ? "true" : "false"}};
+  config.hparams = flags.hparams;
   return config;
 }
 
@@ -466,6 +470,7 @@ int parse_and_run(int argc, char** argv) {
   add_training_flags(set, flags);
   add_run_flags(set, flags);
   if (!set.parse(argc, argv)) return EXIT_SUCCESS;
+  flags.hparams = set.hparams();
   if (flags.train_steps == 0 && flags.num_epochs == 0) {
     throw muster::UsageError("give --num-epochs or --train-steps");
   }

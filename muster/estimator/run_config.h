@@ -135,6 +135,9 @@ struct RunConfig {
   /// only the program knows: "--train-batch-size", "128". A task whose values are others than the
   /// chief's is refused.
   std::map<std::string, std::string> terms{};
+  /// What TensorBoard's page "hparams" shows of the run beside what the estimator knows: names and
+  /// values of the program's flags, such as "train_batch_size", "128".
+  std::map<std::string, std::string> hparams{};
   /// What the chief tells a ps that asks for its arguments: see arguments_of_chief().
   std::vector<std::string> arguments{};
 

@@ -204,4 +204,16 @@ std::vector<std::pair<std::string, std::string>> FlagSet::values() const {
   return values;
 }
 
+std::map<std::string, std::string> FlagSet::hparams() const {
+  std::map<std::string, std::string> hparams;
+  for (auto [name, value] : values()) {
+    const std::string_view text = name;
+    const auto says = [text](std::string_view word) { return text.find(word) != text.npos; };
+    if (says("file") || says("dir") || says("path") || says("predictions")) continue;
+    std::ranges::replace(name, '-', '_');
+    hparams[name] = value;
+  }
+  return hparams;
+}
+
 }  // namespace muster

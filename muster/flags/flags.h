@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,6 +70,9 @@ class FlagSet {
   /// values that the targets have now; a list's are joined with commas, and what has none is left
   /// out.
   std::vector<std::pair<std::string, std::string>> values() const;
+  /// The same as RunConfig::hparams wants it, "train_batch_size" for --train-batch-size; without
+  /// those that say nothing about what is trained: files, folders, paths.
+  std::map<std::string, std::string> hparams() const;
 
  private:
   struct Impl;

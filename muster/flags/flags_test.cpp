@@ -59,6 +59,10 @@ TEST(FlagSet, PutsValuesOfEveryKindWhereTheyBelong) {
                           Pair("seed", "18446744073709551615"), Pair("rate", "0.001"),
                           Pair("job-dir", "/x"), Pair("files", "a,b,c"),
                           Pair("devices", "cuda:0,cpu"), Pair("num-gpus", "0")));
+  EXPECT_THAT(flags.hparams(),
+              ElementsAre(Pair("devices", "cuda:0,cpu"), Pair("num_gpus", "0"),
+                          Pair("rate", "0.001"), Pair("seed", "18446744073709551615"),
+                          Pair("sync", "false"), Pair("threads", "3"), Pair("train_steps", "7")));
 }
 
 TEST(FlagSet, TheLastValueCounts) {

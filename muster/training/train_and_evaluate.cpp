@@ -11,7 +11,7 @@
 #include "muster/training/cluster_member_internal.h"
 #include "muster/training/evaluation_rehearsal_internal.h"
 #include "muster/training/evaluator_task_internal.h"
-#include "muster/training/hparams_hook_internal.h"
+#include "muster/training/hparams_hook.h"
 #include "muster/training/inference_graph_hook_internal.h"
 #include "muster/training/train_and_evaluate_internal.h"
 #include "muster/training/training_task_internal.h"
@@ -66,15 +66,16 @@ struct Run {
   /// What the events of a chief tell of the run, of one that does not evaluate.
   Hooks event_hooks() const {
     return {internal::make_graph_hook(estimator, eval_spec, std::nullopt),
-            std::make_shared<internal::HParamsHook>(estimator, train_spec, eval_spec,
-                                                    std::vector<std::string>{})};
+            std::make_shared<HParamsHook>(estimator, train_spec.max_steps)};
   }
   /// Of one that does: what would keep it from evaluating is found before training.
   Hooks rehearsed_event_hooks() const {
     auto [examples, metrics] = internal::rehearse_evaluation(estimator, eval_spec);
+    const std::string folder = estimator.eval_dir(eval_spec.name).filename().string();
+    std::vector<HParamMetric> columns;
+    for (const auto& name : metrics) columns.push_back({.tag = name, .group = folder});
     return {internal::make_graph_hook(estimator, eval_spec, std::move(examples)),
-            std::make_shared<internal::HParamsHook>(estimator, train_spec, eval_spec,
-                                                    std::move(metrics))};
+            std::make_shared<HParamsHook>(estimator, train_spec.max_steps, std::move(columns))};
   }
 };
 

@@ -41,6 +41,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using testing::TempDir;
 using namespace small_net;  // NOLINT(google-build-using-namespace): a fixture in a header
@@ -349,19 +350,30 @@ TEST(TrainAndEvaluate, AResumedRunDoesNotWriteItsGraphAgain) {
 
 TEST(TrainAndEvaluate, TellsTensorBoardWhatARunIsTrainedWithAndThatItEnded) {
   const TempDir folder;
-  Estimator estimator(small_options(), quiet_config(folder.path()));
+  RunConfig config = quiet_config(folder.path());
+  config.hparams = {{"train_batch_size", "8"}, {"schedule", "cosine"}, {"learning_rate", "99"}};
+  Estimator estimator(small_options(), config);
   train_and_evaluate(estimator, {training_input, 3}, {.input_fn = evaluation_input});
   std::vector<std::string> tags;
+  std::string content;
   EventReader reader(folder.path());
   while (const auto event = reader.next()) {
     const auto* summary = std::get_if<Summary>(&event->what);
     if (summary == nullptr) continue;
     for (const SummaryValue& value : *summary) {
-      if (value.plugin == "hparams") tags.push_back(value.tag);
+      if (value.plugin != "hparams") continue;
+      tags.push_back(value.tag);
+      content += value.plugin_content;
     }
   }
   EXPECT_THAT(tags, ElementsAre("_hparams_/experiment", "_hparams_/session_start_info",
                                 "_hparams_/session_end_info"));
+  // The program's flags, numbers as numbers; what the estimator knows better is not theirs.
+  EXPECT_THAT(content, AllOf(HasSubstr("train_batch_size"), HasSubstr("cosine")));
+  const double eight = 8;
+  const double wrong = 99;
+  EXPECT_THAT(content, HasSubstr(std::string(reinterpret_cast<const char*>(&eight), 8)));
+  EXPECT_THAT(content, Not(HasSubstr(std::string(reinterpret_cast<const char*>(&wrong), 8))));
 }
 
 TEST(TrainAndEvaluate, FindsWhatKeepsItFromEvaluatingBeforeItTrains) {
