@@ -444,7 +444,7 @@ class InferenceServiceImpl final : public inference::GRPCInferenceService::Servi
                         inference::ServerMetadataResponse* response) override {
     return checked(*context, Role::kPredict, [&] {
       response->set_name(oip::kServerName);
-      response->set_version("0.1.0");
+      response->set_version(std::string(server_version()));
       for (const char* name : {"model_repository", "statistics", "schedule_policy", "parameters"}) {
         response->add_extensions(name);
       }

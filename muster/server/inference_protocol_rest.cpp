@@ -504,7 +504,7 @@ HttpAnswer answer_inference_protocol(RestContext& context) {
   if (rest.empty() || rest == "/") {
     if (!is_get) return wrong_verb();
     return ordered_answer({{"name", oip::kServerName},
-                           {"version", "0.1.0"},
+                           {"version", server_version()},
                            {"extensions",
                             {"binary_tensor_data", "model_repository", "statistics",
                              "schedule_policy", "parameters"}}});

@@ -6,6 +6,7 @@
 #include "muster/base/error.h"
 #include "muster/graph/export_folder.h"
 #include "muster/graph/saved_model.h"
+#include "muster/serving/model_folder.h"
 
 namespace muster::server {
 namespace {
@@ -58,6 +59,22 @@ Path serving_folder(const Path& dir) {
     newest_ns = modified;
   }
   return newest.empty() ? dir : newest;
+}
+
+std::vector<ModelConfig> models_in(const Path& root) {
+  std::vector<ModelConfig> models;
+  for (const serving::ModelRecord& record : serving::ModelFolder(root).list()) {
+    if (record.versions.empty()) continue;
+    ModelConfig& model = models.emplace_back();
+    model.name = record.name;
+    model.base_path = root / record.name;
+    model.policy.kind = VersionPolicy::Kind::kAll;
+    for (const serving::VersionRecord& version : record.versions) {
+      model.labels[version.name] = version.number;
+      if (version.is_default) model.default_version = version.number;
+    }
+  }
+  return models;
 }
 
 }  // namespace muster::server

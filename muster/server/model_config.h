@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct ModelConfig {
   /// version.
   Path base_path{};
   VersionPolicy policy{};
+  /// The version that answers requests that name none; nothing: the newest.
+  std::optional<std::int64_t> default_version{};
   /// Names for versions.
   std::map<std::string, std::int64_t, std::less<>> labels{};
   bool operator==(const ModelConfig&) const = default;
@@ -38,5 +41,9 @@ void check_models(const std::vector<ModelConfig>& models);
 /// A folder of versions, or a SavedModel, that a user means by the folder of a training: its newest
 /// exporter's. Other folders stay as they are.
 Path serving_folder(const Path& dir);
+
+/// Every model of a folder that `muster models` keeps, with all its versions, under their names.
+/// Models without a version are left out.
+std::vector<ModelConfig> models_in(const Path& root);
 
 }  // namespace muster::server

@@ -565,6 +565,7 @@ ModelVersionPtr ModelStore::find(std::string_view model, const VersionChoice& ch
   const auto found = impl_->models.find(model);
   if (found != impl_->models.end()) {
     const auto& versions = found->second.versions;
+    if (!number) number = found->second.config.default_version;
     if (number) {
       const auto entry = versions.find(*number);
       if (entry != versions.end() && is_available(entry->second)) return entry->second.version;

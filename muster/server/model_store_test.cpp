@@ -147,6 +147,13 @@ TEST_F(ModelStoreTest, LabelsNameVersionsThatAnswer) {
   EXPECT_EQ(answer({.label = "stable"}), 1);
 }
 
+TEST_F(ModelStoreTest, TheDefaultVersionAnswersWhoeverNamesNone) {
+  for (const char* number : {"1", "2"}) write_fake(folder_ / "m" / number, number);
+  open({}, {.policy = {.kind = VersionPolicy::Kind::kAll}, .default_version = 1});
+  EXPECT_EQ(answer(), 1);
+  EXPECT_EQ(answer({.number = 2}), 2);
+}
+
 TEST_F(ModelStoreTest, AModelThatIsLeftOutGoes) {
   write_fake(folder_ / "m/1", "1");
   write_fake(folder_ / "n/1", "5");

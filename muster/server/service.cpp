@@ -41,6 +41,8 @@ double resident_bytes() {
 
 }  // namespace
 
+std::string_view server_version() { return MUSTER_VERSION; }
+
 Service::Service(ModelStore& store, Access access) : store_(store), access_(std::move(access)) {
   for (ModelConfig& config : store_.models()) known_.emplace(config.name, config);
 }
@@ -138,7 +140,8 @@ std::string Service::tensorflow_metrics_page() { return statistics_.tensorflow_p
 
 std::string Service::metrics_page() {
   forget_unloaded();
-  Gauge info{"muster_build_info", "What answers.", {{"version=\"0.1.0\"", 1}}};
+  Gauge info{
+      "muster_build_info", "What answers.", {{fmt::format("version=\"{}\"", server_version()), 1}}};
   Gauge start{"muster_start_time_seconds",
               "When the server started, in seconds since 1970.",
               {{"", std::chrono::duration<double>(started_.time_since_epoch()).count()}}};

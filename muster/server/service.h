@@ -13,6 +13,9 @@
 
 namespace muster::server {
 
+/// Of muster, "0.1.0".
+std::string_view server_version();
+
 /// What is asked, in no protocol's words.
 struct Call {
   std::string model{};
