@@ -12,7 +12,7 @@
 #include "benchmarks/report.h"
 #include "benchmarks/training_rate.h"
 #include "muster/base/log.h"
-#include "muster/estimator/arithmetic.h"
+#include "muster/engine/arithmetic.h"
 #include "muster/estimator/estimator.h"
 #include "muster/estimator/predictor.h"
 #include "muster/model/dense.h"

@@ -7,7 +7,7 @@
 
 #include "muster/base/file_system.h"
 #include "muster/dataset/dataset.h"
-#include "muster/estimator/input.h"
+#include "muster/engine/input.h"
 #include "muster/features/batch.h"
 #include "muster/features/image_augmentation.h"
 

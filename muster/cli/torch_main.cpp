@@ -7,7 +7,7 @@
 #include "muster/cli/command.h"
 #include "muster/cli/model.h"
 #include "muster/cli/run_commands.h"
-#include "muster/estimator/arithmetic.h"
+#include "muster/engine/arithmetic.h"
 
 namespace {
 

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "muster/distribution/peer_options.h"
-#include "muster/estimator/run_config.h"
-#include "muster/estimator/strategy.h"
+#include "muster/engine/run_config.h"
+#include "muster/engine/strategy.h"
 
 namespace muster {
 

@@ -6,7 +6,7 @@
 #include "muster/base/wait.h"
 #include "muster/distribution/group_internal.h"
 #include "muster/distribution/membership_internal.h"
-#include "muster/estimator/strategy.h"
+#include "muster/engine/strategy.h"
 
 // How the state of a run gets from one task to another.
 namespace muster::internal {

@@ -2,7 +2,7 @@
 
 #include "muster/distribution/head_codec_internal.h"
 #include "muster/distribution/messages_internal.h"
-#include "muster/estimator/run_terms.h"
+#include "muster/engine/run_terms.h"
 
 namespace muster::internal {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "muster/estimator/strategy.h"
+#include "muster/engine/strategy.h"
 
 // What tasks say to the one that knows who takes part, and what it says to them.
 namespace muster::internal {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "muster/distribution/peer_options.h"
+#include "muster/engine/strategy.h"
 #include "muster/estimator/estimator.h"
-#include "muster/estimator/strategy.h"
 
 namespace muster {
 

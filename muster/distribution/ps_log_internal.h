@@ -11,7 +11,7 @@
 
 #include "muster/checkpoint/step_log.h"
 #include "muster/distribution/ps_layout_internal.h"
-#include "muster/estimator/strategy.h"
+#include "muster/engine/strategy.h"
 
 // How a server's part of a run gets into a log and back.
 namespace muster::internal {

@@ -12,7 +12,7 @@
 
 #include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/ps_layout_internal.h"
-#include "muster/estimator/strategy.h"
+#include "muster/engine/strategy.h"
 #include "muster/net/buffer.h"
 #include "muster/optim/updater.h"
 

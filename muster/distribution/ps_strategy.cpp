@@ -7,7 +7,7 @@
 #include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/image_internal.h"
 #include "muster/distribution/ps_strategy_internal.h"
-#include "muster/estimator/arithmetic.h"
+#include "muster/engine/arithmetic.h"
 #include "muster/estimator/estimator.h"
 
 namespace muster::internal {

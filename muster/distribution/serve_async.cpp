@@ -14,7 +14,7 @@
 #include "muster/distribution/serve_async_internal.h"
 #include "muster/distribution/staleness_bound_internal.h"
 #include "muster/distribution/variable_holder_internal.h"
-#include "muster/estimator/run_state.h"
+#include "muster/engine/run_state.h"
 
 namespace muster::internal {
 namespace {

@@ -17,8 +17,8 @@
 #include "muster/distribution/step_choice_internal.h"
 #include "muster/distribution/step_codec_internal.h"
 #include "muster/distribution/variable_holder_internal.h"
-#include "muster/estimator/arithmetic.h"
-#include "muster/estimator/run_state.h"
+#include "muster/engine/arithmetic.h"
+#include "muster/engine/run_state.h"
 #include "muster/optim/update.h"
 
 namespace muster {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "muster/distribution/body_codec_internal.h"
-#include "muster/estimator/strategy.h"
+#include "muster/engine/strategy.h"
 #include "muster/net/buffer.h"
 #include "muster/optim/updater.h"
 

@@ -3,8 +3,8 @@
 #include "muster/distribution/image_internal.h"
 #include "muster/distribution/ps_messages_internal.h"
 #include "muster/distribution/variable_holder_internal.h"
-#include "muster/estimator/arithmetic.h"
-#include "muster/estimator/run_terms.h"
+#include "muster/engine/arithmetic.h"
+#include "muster/engine/run_terms.h"
 #include "muster/kernels/libtorch_kernels.h"
 
 namespace muster::internal {

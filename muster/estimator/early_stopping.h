@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "muster/estimator/hook.h"
-#include "muster/estimator/second_or_step_timer.h"
+#include "muster/engine/hook.h"
+#include "muster/hooks/second_or_step_timer.h"
 
 /// Ending a training that gets no better. The decision is made on the chief from what evaluations
 /// have written, is logged with its reason, and is kept nowhere: a checkpoint saved at that moment

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/estimator/fake_session_internal.h"
+#include "muster/hooks/fake_session_internal.h"
 
 namespace muster {
 namespace {

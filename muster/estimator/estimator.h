@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "muster/base/file_system.h"
-#include "muster/estimator/hook.h"
-#include "muster/estimator/input.h"
-#include "muster/estimator/run_config.h"
+#include "muster/engine/hook.h"
+#include "muster/engine/input.h"
+#include "muster/engine/run_config.h"
+#include "muster/engine/train_options.h"
 #include "muster/estimator/specs.h"
-#include "muster/estimator/train_options.h"
 
 namespace muster {
 

@@ -9,7 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/random.h"
-#include "muster/estimator/seed_streams_internal.h"
+#include "muster/engine/seed_streams.h"
 #include "muster/model/exact_sum.h"
 #include "muster/summary/event_writer.h"
 

@@ -6,10 +6,10 @@
 #include "muster/base/log.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/device/devices.h"
-#include "muster/estimator/batch_norms.h"
+#include "muster/engine/batch_norms.h"
+#include "muster/engine/tensor_codec.h"
 #include "muster/estimator/estimator.h"
 #include "muster/estimator/learner.h"
-#include "muster/estimator/tensor_codec.h"
 #include "muster/model/head.h"
 
 namespace muster {

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "muster/estimator/towers.h"
+#include "muster/engine/towers.h"
 #include "muster/model/model.h"
 
 namespace muster {

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "muster/base/error.h"
+#include "muster/canned/linear.h"
 #include "muster/device/gpu.h"
-#include "muster/estimator/linear.h"
 #include "muster/estimator/predictor.h"
 #include "muster/estimator/small_net_internal.h"
 #include "muster/model/model.h"
@@ -375,12 +375,12 @@ std::vector<at::Tensor> updated_on(c10::Device device, const Optimizer& optimize
   Gradients gradients = variables.make_gradients();
   const auto on_device = at::TensorOptions().device(device);
   DeviceArguments update{.decay = decay.factor,
-                      .decayed = decay_mask(variables, decay).to(device),
-                      .squares = at::zeros({static_cast<std::int64_t>(updater.squares_size())},
-                                           on_device.dtype(at::kDouble)),
-                      .losses = at::ones({1}, on_device),
-                      .step = at::zeros({1}, on_device.dtype(at::kLong)),
-                      .bad_step = at::zeros({1}, on_device.dtype(at::kLong))};
+                         .decayed = decay_mask(variables, decay).to(device),
+                         .squares = at::zeros({static_cast<std::int64_t>(updater.squares_size())},
+                                              on_device.dtype(at::kDouble)),
+                         .losses = at::ones({1}, on_device),
+                         .step = at::zeros({1}, on_device.dtype(at::kLong)),
+                         .bad_step = at::zeros({1}, on_device.dtype(at::kLong))};
   for (std::int64_t step = 0; step < 5; ++step) {
     for (const Variable& variable : variables.all()) {
       gradients.of(variable).copy_(noise[step]

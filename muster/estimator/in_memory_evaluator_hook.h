@@ -5,7 +5,7 @@
 #include <string>
 
 #include "muster/estimator/estimator.h"
-#include "muster/estimator/second_or_step_timer.h"
+#include "muster/hooks/second_or_step_timer.h"
 
 namespace muster {
 

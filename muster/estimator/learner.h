@@ -1,6 +1,6 @@
 #pragma once
 
-#include "muster/estimator/input.h"
+#include "muster/engine/input.h"
 
 namespace muster {
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <memory>
 
-#include "muster/estimator/fake_session_internal.h"
-#include "muster/estimator/hook.h"
+#include "muster/engine/hook.h"
+#include "muster/hooks/fake_session_internal.h"
 #include "muster/summary/event_writer.h"
 
 namespace muster {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "muster/estimator/hook.h"
-#include "muster/estimator/input.h"
+#include "muster/engine/hook.h"
+#include "muster/engine/input.h"
 
 namespace muster {
 

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/boosted_trees/boosted_trees.h"
+#include "muster/canned/baseline.h"
+#include "muster/canned/dnn.h"
+#include "muster/canned/linear.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/dataset/dataset.h"
-#include "muster/estimator/baseline.h"
-#include "muster/estimator/boosted_trees.h"
-#include "muster/estimator/dnn.h"
-#include "muster/estimator/linear.h"
 #include "muster/executor/executable_model.h"
 #include "muster/export/export_saved_model.h"
 #include "muster/export/inference_graph.h"

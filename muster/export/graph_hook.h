@@ -3,7 +3,7 @@
 #include <functional>
 #include <utility>
 
-#include "muster/estimator/hook.h"
+#include "muster/engine/hook.h"
 #include "muster/export/serving_input.h"
 
 namespace muster {

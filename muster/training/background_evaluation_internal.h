@@ -8,7 +8,7 @@
 #include <stop_token>
 #include <thread>
 
-#include "muster/estimator/hook.h"
+#include "muster/engine/hook.h"
 #include "muster/training/checkpoint_evaluator_internal.h"
 
 namespace muster::internal {

@@ -5,7 +5,7 @@
 #include "muster/base/log.h"
 #include "muster/distribution/collective.h"
 #include "muster/distribution/parameter_server.h"
-#include "muster/estimator/strategy.h"
+#include "muster/engine/strategy.h"
 #include "muster/training/cluster_member_internal.h"
 
 namespace muster::internal {

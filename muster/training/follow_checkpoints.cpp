@@ -8,7 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/checkpoint/bundle_reader.h"
-#include "muster/estimator/tensor_codec.h"
+#include "muster/engine/tensor_codec.h"
 #include "muster/model/module_variables.h"
 #include "muster/training/checkpoint_follower_internal.h"
 #include "muster/training/evaluator_task_internal.h"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "muster/base/torch_fwd.h"
-#include "muster/estimator/run_config.h"
+#include "muster/engine/run_config.h"
 
 namespace muster {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/estimator/towers.h"
+#include "muster/engine/towers.h"
 #include "muster/export/exporters.h"
 #include "muster/export/graph_hook.h"
 #include "muster/export/trace.h"

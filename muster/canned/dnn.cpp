@@ -1,0 +1,46 @@
+#include "muster/canned/dnn.h"
+
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/canned/canned_parts_internal.h"
+
+namespace muster {
+namespace {
+
+constexpr double kDnnLearningRate = 0.05;
+
+template <typename Options>
+Estimator dnn_estimator(Options options, HeadPtr head, RunConfig config) {
+  if (options.feature_columns.empty()) {
+    throw InvalidArgument("a DNN estimator needs feature_columns, and there are none");
+  }
+  const WideAndDeepOptions model{.dnn_columns = internal::column_set_or_null(
+                                     std::move(options.feature_columns), ColumnUse::kInputLayer),
+                                 .hidden_units = std::move(options.hidden_units),
+                                 .activation = std::move(options.activation),
+                                 .dropout = options.dropout,
+                                 .batch_norm = options.batch_norm};
+  return internal::wide_and_deep_estimator(
+      model, std::move(head),
+      internal::single_optimizer("dnn", options.optimizer.resolve("Adagrad", kDnnLearningRate)),
+      std::move(options.warm_start), std::move(config));
+}
+
+}  // namespace
+
+Estimator DNNClassifier(DNNClassifierOptions options, RunConfig config) {
+  auto head = internal::classification_head(options.n_classes,
+                                            {.weight_column = options.weight_column,
+                                             .loss_reduction = options.loss_reduction,
+                                             .label_vocabulary = options.label_vocabulary});
+  return dnn_estimator(std::move(options), std::move(head), std::move(config));
+}
+
+Estimator DNNRegressor(DNNRegressorOptions options, RunConfig config) {
+  auto head = regression_head(options.label_dimension, {.weight_column = options.weight_column,
+                                                        .loss_reduction = options.loss_reduction});
+  return dnn_estimator(std::move(options), std::move(head), std::move(config));
+}
+
+}  // namespace muster

@@ -1,0 +1,52 @@
+#include "muster/canned/linear.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/canned/canned_parts_internal.h"
+
+namespace muster {
+namespace {
+
+constexpr double kLinearLearningRate = 0.2;
+
+// Fewer columns allow larger steps; the name alone keeps the rate that tf.estimator gives it.
+double rate_for(const OptimizerChoice& choice, std::size_t columns) {
+  if (!choice.empty()) return kLinearLearningRate;
+  return std::min(kLinearLearningRate, 1.0 / std::sqrt(static_cast<double>(columns)));
+}
+
+template <typename Options>
+Estimator linear_estimator(Options options, HeadPtr head, RunConfig config) {
+  if (options.feature_columns.empty()) {
+    throw InvalidArgument("a linear estimator needs feature_columns, and there are none");
+  }
+  const double rate = rate_for(options.optimizer, options.feature_columns.size());
+  const WideAndDeepOptions model{.linear_columns = internal::column_set_or_null(
+                                     std::move(options.feature_columns), ColumnUse::kLinear),
+                                 .linear_sparse_combiner = options.sparse_combiner};
+  return internal::wide_and_deep_estimator(
+      model, std::move(head),
+      internal::single_optimizer("linear", options.optimizer.resolve("Ftrl", rate)),
+      std::move(options.warm_start), std::move(config));
+}
+
+}  // namespace
+
+Estimator LinearClassifier(LinearClassifierOptions options, RunConfig config) {
+  auto head = internal::classification_head(options.n_classes,
+                                            {.weight_column = options.weight_column,
+                                             .loss_reduction = options.loss_reduction,
+                                             .label_vocabulary = options.label_vocabulary});
+  return linear_estimator(std::move(options), std::move(head), std::move(config));
+}
+
+Estimator LinearRegressor(LinearRegressorOptions options, RunConfig config) {
+  auto head = regression_head(options.label_dimension, {.weight_column = options.weight_column,
+                                                        .loss_reduction = options.loss_reduction});
+  return linear_estimator(std::move(options), std::move(head), std::move(config));
+}
+
+}  // namespace muster

@@ -1,0 +1,80 @@
+#include "muster/engine/arithmetic.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <torch/version.h>
+
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "muster/kernels/libtorch_kernels.h"
+
+namespace muster {
+namespace {
+
+// Functions of the BLAS are looked up by name, since it is not known before run time which one it
+// is.
+template <typename Function>
+Function* find(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
+}
+
+// libtorch 1.13 tells this in its report alone.
+std::string cpu_capability() {
+  constexpr std::string_view kLabel = "CPU capability usage: ";
+  const std::string config = at::show_config();
+  const auto place = config.find(kLabel);
+  if (place == std::string::npos) return "unknown";
+  const auto start = place + kLabel.size();
+  return config.substr(start, config.find('\n', start) - start);
+}
+
+// The file that matrix products come from, with the links of Debian's alternatives resolved.
+std::string blas_file() {
+  void* const symbol = ::dlsym(RTLD_DEFAULT, "sgemm_");
+  Dl_info info{};
+  if (symbol == nullptr || ::dladdr(symbol, &info) == 0) return "built into libtorch";
+  std::error_code unresolved;  // Then the path is shown as it is.
+  const auto resolved = std::filesystem::canonical(info.dli_fname, unresolved);
+  return unresolved ? info.dli_fname : resolved.string();
+}
+
+}  // namespace
+
+std::string Arithmetic::fingerprint() const {
+  return fmt::format("libtorch {}, CPU {}, BLAS {} {}{}", libtorch, cpu_capability, blas, blas_core,
+                     own_kernels ? ", kernels of muster" : "");
+}
+
+Arithmetic arithmetic() {
+  Arithmetic result{.libtorch = TORCH_VERSION,
+                    .cpu_capability = cpu_capability(),
+                    .own_kernels = kernels::uses_libtorch_kernels()};
+  if (auto* const config = find<const char*()>("openblas_get_config")) {
+    // "OpenBLAS 0.3.21 NO_AFFINITY ...": the first two words.
+    const std::string text = config();
+    result.blas = text.substr(0, text.find(' ', text.find(' ') + 1));
+    if (auto* const core = find<const char*()>("openblas_get_corename")) result.blas_core = core();
+  } else if (at::get_mkl_version().find("not found") == std::string::npos) {
+    result.blas = at::get_mkl_version();
+  } else {
+    result.blas = blas_file();
+    result.reference_blas = result.blas.find("/blas/libblas") != std::string::npos;
+  }
+  return result;
+}
+
+void set_cpu_threads(int threads) {
+  at::set_num_threads(threads);
+  static auto* const set_openblas = find<void(int)>("openblas_set_num_threads");
+  static auto* const get_openblas = find<int()>("openblas_get_num_threads");
+  // Setting it takes OpenBLAS's lock and may start threads: only when it differs.
+  if (set_openblas != nullptr && (get_openblas == nullptr || get_openblas() != threads)) {
+    set_openblas(threads);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,93 @@
+#include "muster/engine/run_config.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "muster/base/error.h"
+
+namespace muster {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string config_refusal(const RunConfig& config) {
+  try {
+    config.check();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RunConfig, HasTheDefaultsOfTfEstimator) {
+  const RunConfig config;
+  EXPECT_EQ(config.save_summary_steps, 100);
+  EXPECT_EQ(config.keep_checkpoint_max, 5);
+  EXPECT_EQ(config.keep_checkpoint_every_n_hours, 10'000);
+  EXPECT_EQ(config.log_step_count_steps, 100);
+  EXPECT_EQ(config.session_creation_timeout_secs, 7200s);
+  EXPECT_FALSE(config.save_checkpoints_steps);
+  EXPECT_FALSE(config.save_checkpoints_secs);
+  EXPECT_TRUE(config.is_chief());
+  EXPECT_EQ(config.task.num_worker_replicas, 1);
+}
+
+TEST(RunConfig, PrintsItselfAsTfEstimatorDoes) {
+  RunConfig config;
+  config.model_dir = "runs/census";
+  const std::string text = config.to_string();
+  EXPECT_TRUE(text.starts_with(
+      "{'_model_dir': 'runs/census', '_tf_random_seed': None, '_save_summary_steps': 100, "
+      "'_save_checkpoints_steps': None, '_save_checkpoints_secs': 600, '_keep_checkpoint_max': 5, "
+      "'_keep_checkpoint_every_n_hours': 10000, '_log_step_count_steps': 100, "))
+      << text;
+  EXPECT_NE(text.find("'_task_type': 'worker', '_task_id': 0, '_global_id_in_cluster': 0, "
+                      "'_master': '', '_evaluation_master': '', '_is_chief': True, "
+                      "'_num_ps_replicas': 0, '_num_worker_replicas': 1"),
+            std::string::npos)
+      << text;
+  const std::string by_steps = config.replace({.save_checkpoints_steps = 50}).to_string();
+  EXPECT_NE(by_steps.find("'_save_checkpoints_steps': 50, '_save_checkpoints_secs': None"),
+            std::string::npos)
+      << by_steps;
+}
+
+TEST(RunConfig, NamesTheFieldThatIsWrong) {
+  RunConfig config;
+  config.save_summary_steps = -1;
+  EXPECT_EQ(config_refusal(config), "RunConfig: save_summary_steps must be 0 or more: -1");
+  config = {};
+  config.save_checkpoints_steps = 10;
+  config.save_checkpoints_secs = 10s;
+  EXPECT_NE(config_refusal(config).find("at most one"), std::string::npos);
+  config = {};
+  config.keep_checkpoint_every_n_hours = 0;
+  EXPECT_NE(config_refusal(config).find("keep_checkpoint_every_n_hours"), std::string::npos);
+}
+
+TEST(RunConfig, ReplaceSwitchesBetweenStepsAndSeconds) {
+  const RunConfig steps = RunConfig().replace({.save_checkpoints_steps = 200});
+  EXPECT_EQ(steps.save_checkpoints_steps, 200);
+  const RunConfig secs = steps.replace({.save_checkpoints_secs = 30s});
+  EXPECT_FALSE(secs.save_checkpoints_steps);
+  EXPECT_EQ(secs.save_checkpoints_secs, 30s);
+  EXPECT_THROW(secs.replace({.save_checkpoints_steps = 1, .save_checkpoints_secs = 1s}),
+               InvalidArgument);
+  EXPECT_THROW(secs.replace({.replicas = -2}), InvalidArgument);
+}
+
+TEST(RunConfig, ModelDirOfTfConfigMustAgree) {
+  ::setenv("TF_CONFIG", R"({"model_dir": "/runs/a"})", 1);
+  const RunConfig config = RunConfig::from_env();
+  ::unsetenv("TF_CONFIG");
+  EXPECT_EQ(config.model_dir, "/runs/a");
+  EXPECT_NO_THROW(config.with_model_dir("/runs/a"));
+  EXPECT_NO_THROW(config.with_model_dir("/runs/a/"));
+  EXPECT_THROW(config.with_model_dir("/runs/b"), InvalidArgument);
+  EXPECT_THROW(RunConfig().with_model_dir(""), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,32 @@
+#include "muster/engine/strategy.h"
+
+#include <utility>
+
+namespace muster {
+namespace {
+
+class LocalStrategy final : public Strategy {
+ public:
+  std::string describe() const override { return "local: one process runs all replicas"; }
+  RunTerms join(const RunTerms& own) override {
+    replicas_ = {0, own.replicas};
+    return own;
+  }
+  void attach(Participant& participant) override { participant_ = &participant; }
+  void synchronize() override {}
+  ReplicaRange replicas() const override { return replicas_; }
+  std::optional<StepResult> apply(std::int64_t step, PartialSums own) override {
+    return participant_->update(step, std::move(own));
+  }
+  void finish(std::int64_t /*step*/, bool /*early*/) override {}
+
+ private:
+  ReplicaRange replicas_;
+  Participant* participant_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_local_strategy() { return std::make_unique<LocalStrategy>(); }
+
+}  // namespace muster

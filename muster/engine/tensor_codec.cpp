@@ -1,0 +1,98 @@
+#include "muster/engine/tensor_codec.h"
+
+#include <ATen/Functions.h>
+
+#include <cstring>
+#include <utility>
+
+#include "muster/base/error.h"
+
+namespace muster {
+namespace {
+
+constexpr std::pair<at::ScalarType, TensorType> kTypes[] = {
+    {at::kFloat, TensorType::kFloat}, {at::kDouble, TensorType::kDouble},
+    {at::kLong, TensorType::kInt64},  {at::kInt, TensorType::kInt32},
+    {at::kShort, TensorType::kInt16}, {at::kChar, TensorType::kInt8},
+    {at::kByte, TensorType::kUint8},  {at::kBool, TensorType::kBool},
+    {at::kHalf, TensorType::kHalf},   {at::kBFloat16, TensorType::kBfloat16},
+};
+
+TensorType type_of(const NamedTensor& named) {
+  for (const auto& [ours, theirs] : kTypes) {
+    if (ours == named.tensor.scalar_type()) return theirs;
+  }
+  throw InvalidArgument("the variable {} has a type that checkpoints lack: {}", named.name,
+                        c10::toString(named.tensor.scalar_type()));
+}
+
+at::ScalarType type_of(const std::string& name, TensorType type) {
+  for (const auto& [ours, theirs] : kTypes) {
+    if (theirs == type) return ours;
+  }
+  throw InvalidArgument("the tensor {} of the checkpoint has a type that libtorch lacks: {}", name,
+                        name_of(type));
+}
+
+}  // namespace
+
+CheckpointLayouts::CheckpointLayouts(std::span<const ModuleVariable> variables) {
+  for (const auto& variable : variables) by_name_.emplace(variable.name, variable.layout);
+}
+
+VariableLayout CheckpointLayouts::of(const std::string& name) const {
+  for (std::string_view path = name;; path = path.substr(0, path.rfind('/'))) {
+    const auto found = by_name_.find(path);
+    if (found != by_name_.end()) return found->second;
+    if (path.find('/') == std::string_view::npos) return VariableLayout::kAsIs;
+  }
+}
+
+EncodedTensors encode(std::vector<NamedTensor> tensors, const CheckpointLayouts& layouts) {
+  EncodedTensors encoded;
+  encoded.holders = std::move(tensors);
+  for (auto& holder : encoded.holders) {
+    const VariableLayout layout = layouts.of(holder.name);
+    holder.tensor = to_checkpoint_layout(holder.tensor.detach().cpu(), layout);
+    const auto* data = static_cast<const std::byte*>(holder.tensor.data_ptr());
+    encoded.views.push_back({.name = holder.name,
+                             .type = type_of(holder),
+                             .shape = holder.tensor.sizes().vec(),
+                             .bytes = {data, static_cast<std::size_t>(holder.tensor.nbytes())}});
+  }
+  return encoded;
+}
+
+at::Tensor decode(const BundleReader& bundle, const std::string& name, VariableLayout layout) {
+  const TensorData data = bundle.read(name);
+  // A copy: mapped bytes are read-only and may not be aligned.
+  const at::Tensor tensor = at::empty(data.spec.shape, type_of(name, data.spec.type));
+  if (!data.bytes.empty()) std::memcpy(tensor.data_ptr(), data.bytes.data(), data.bytes.size());
+  return from_checkpoint_layout(tensor, layout);
+}
+
+void restore_from(const BundleReader& bundle, std::span<const NamedTensor> targets,
+                  const CheckpointLayouts& layouts) {
+  std::vector<NamedTensor> sources;
+  for (const auto& target : targets) {
+    if (!bundle.contains(target.name)) continue;
+    const VariableLayout layout = layouts.of(target.name);
+    const auto found = bundle.spec(target.name).shape;
+    const auto wanted = checkpoint_shape(target.tensor.sizes(), layout);
+    if (found != wanted) {
+      throw InvalidArgument(
+          "the variable {} has the shape {} in the checkpoint {}, but {} in the model; use another "
+          "model_dir, or warm-start the variables that fit",
+          target.name, shape_text(found), bundle.prefix().string(), shape_text(wanted));
+    }
+    sources.push_back({target.name, decode(bundle, target.name, layout)});
+  }
+  try {
+    restore(targets, sources);
+  } catch (Error& error) {
+    error.add_context(fmt::format("restoring {}", bundle.prefix().string()));
+    throw;
+  }
+}
+
+}  // namespace muster

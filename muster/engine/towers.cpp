@@ -1,0 +1,464 @@
+#include "muster/engine/towers.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/full.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/random.h"
+#include "muster/base/wait.h"
+#include "muster/device/devices.h"
+#include "muster/engine/arithmetic.h"
+#include "muster/engine/batch_norms.h"
+#include "muster/engine/seed_streams.h"
+#include "muster/kernels/torch_compat.h"
+#include "muster/model/head.h"
+#include "muster/model/random_scope.h"
+#include "muster/model/seeded_module.h"
+#include "muster/model/sparse_tables.h"
+
+namespace muster {
+namespace {
+
+std::uint64_t generator_seed(std::uint64_t seed, std::int64_t step, std::int64_t replica) {
+  return derive_key(derive_key(seed, seed_stream::kGenerator), static_cast<std::uint64_t>(step),
+                    static_cast<std::uint64_t>(replica));
+}
+
+// libtorch has one generator for the CPU: whatever draws from it takes turns, in all of the
+// process, since models are also made while another one trains.
+std::mutex& generator_turn() {
+  static std::mutex turn;
+  return turn;
+}
+
+void copy_buffers(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to) {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
+}
+
+// Whoever brought it there has checked its labels.
+bool is_on(const Batch& batch, c10::Device device) {
+  const Features& columns = batch.features.empty() ? batch.labels : batch.features;
+  return std::ranges::any_of(columns, [&](const Features::Column& column) {
+    const auto* tensor = std::get_if<at::Tensor>(&column.second);
+    return tensor != nullptr && tensor->device() == device;
+  });
+}
+
+at::ScalarType autocast_type(ComputeType precision) {
+  return precision == ComputeType::kFloat16 ? at::kHalf : at::kBFloat16;
+}
+
+}  // namespace
+
+AdoptOptions adopt_options(const std::vector<ModuleVariable>& variables) {
+  std::map<std::string, std::string, std::less<>> names;
+  std::set<std::string, std::less<>> sparse;
+  for (const auto& variable : variables) {
+    names.emplace(variable.key, variable.name);
+    if (variable.sparse) sparse.insert(variable.name);
+  }
+  return {.name = [names](std::string_view key) { return names.find(key)->second; },
+          .sparse = [sparse](std::string_view name) { return sparse.contains(name); }};
+}
+
+namespace {
+
+bool has_gpu(std::span<const c10::Device> devices) {
+  return std::ranges::any_of(devices, [](c10::Device device) { return device.is_cuda(); });
+}
+
+bool has_feature_columns(const Model& model) {
+  return std::ranges::any_of(model.modules(), [](const auto& module) {
+    return dynamic_cast<const SparseTables*>(module.get()) != nullptr;
+  });
+}
+
+}  // namespace
+
+std::vector<c10::Device> tower_devices(const RunConfig& config, const ModelFactory& factory) {
+  const auto devices = resolve_devices(config.devices);
+  if (!has_gpu(devices)) return devices;
+  if (!has_feature_columns(*Towers::make_model(factory, config.seed()))) return devices;
+  if (config.devices.empty()) return {c10::Device(c10::kCPU)};
+  throw InvalidArgument(
+      "RunConfig: devices is {}, but the model has feature columns, which are looked up on the "
+      "CPU; leave devices empty, or name \"cpu\"",
+      describe(devices));
+}
+
+bool TowerOptions::on_gpus() const { return has_gpu(devices); }
+
+struct Towers::Tower {
+  std::shared_ptr<Model> model;
+  AttachedModule attached;
+  std::vector<at::Tensor> buffers;
+  BatchNorms norms;
+  c10::Device device{c10::kCPU};
+  /// Brings batches to a GPU.
+  std::optional<Feed> feed{};
+};
+
+struct Towers::Copy {
+  c10::Device device;
+  std::shared_ptr<Model> model;
+  Variables variables;
+};
+
+struct Towers::ReplicaResult {
+  std::optional<Gradients> gradients{};
+  at::Tensor loss{};
+  std::int64_t examples = 0;
+  EstimatorSpec spec{};
+};
+
+/// One call of run(): what lanes read, and under the mutex what they write.
+struct Towers::Run {
+  std::span<std::optional<Batch>> batches;
+  ReplicaRange replicas;
+  std::int64_t number;
+  double loss_scale;
+  CapturedInput captured;
+  /// Where the loop's thread gives its work to.
+  StreamHandle stream;
+  TreeSum<Gradients> sum;
+  PartialSums result{};
+  std::int64_t spec_of = -1;
+  std::mutex mutex{};
+  std::condition_variable lane_done{};
+  std::size_t lanes_running = 0;
+  std::exception_ptr failure{};
+};
+
+std::shared_ptr<Model> Towers::make_model(const ModelFactory& factory, std::uint64_t seed) {
+  if (!factory) throw InvalidArgument("Estimator: the model factory is not set");
+  // libtorch's own layers draw their first weights from its generator while they are constructed.
+  const std::lock_guard turn(generator_turn());
+  at::manual_seed(derive_key(seed, seed_stream::kWeights));
+  std::shared_ptr<Model> model = factory();
+  if (model == nullptr) throw InvalidArgument("Estimator: the model factory returned no model");
+  seed_modules(*model, derive_key(seed, seed_stream::kWeights));
+  return model;
+}
+
+Towers::Towers(const ModelFactory& factory, const Head* head, TowerOptions options)
+    : head_(head), options_(std::move(options)) {
+  const auto replicas = static_cast<std::size_t>(options_.replicas);
+  const auto wanted =
+      options_.on_gpus() ? options_.devices.size() : static_cast<std::size_t>(options_.concurrent);
+  const std::size_t lanes = std::clamp<std::size_t>(wanted, 1, replicas);
+  options_.concurrent = static_cast<int>(lanes);
+  set_cpu_threads(options_.threads_per_replica);
+  if (options_.on_gpus() && options_.variable_strategy == VariableStrategy::kDevices) {
+    home_ = device_of(0);
+  }
+
+  auto first = make_model(factory, options_.seed);
+  module_variables_ = variables_of(*first);
+  if (!home_.is_cpu()) first->to(home_);
+  variables_.emplace(Variables::adopt(*first, adopt_options(module_variables_)));
+  buffers_ = first->buffers();
+  make_copies(factory);
+  // One tower a lane; lane 0 has a second one for its replicas after 0, whose buffers are private.
+  const std::size_t towers = replicas > lanes || options_.shared ? lanes + 1 : lanes;
+  for (std::size_t t = 0; t < towers; ++t) {
+    const bool is_first = t == 0 && device_of(0) == home_;
+    towers_.push_back(make_tower(is_first ? first : make_model(factory, options_.seed),
+                                 device_of(t == lanes ? 0 : t)));
+  }
+  for (const auto& buffer : buffers_) kept_buffers_.push_back(buffer.detach().clone());
+  const auto first_device = device_of(0);
+  const bool one_device = std::ranges::all_of(
+      options_.devices, [&](c10::Device device) { return device == first_device; });
+  if (lanes > 1 && !(options_.on_gpus() && one_device)) {
+    pool_ = std::make_unique<ThreadPool>(lanes - 1);
+  }
+}
+
+Towers::~Towers() = default;
+
+c10::Device Towers::device_of(std::size_t lane) const {
+  return options_.on_gpus() ? options_.devices[lane] : c10::Device(c10::kCPU);
+}
+
+void Towers::make_copies(const ModelFactory& factory) {
+  const auto lanes = static_cast<std::size_t>(options_.concurrent);
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    const c10::Device device = device_of(lane);
+    const auto has_it = [&](const auto& copy) { return copy->device == device; };
+    if (device == home_ || std::ranges::any_of(copies_, has_it)) continue;
+    auto model = make_model(factory, options_.seed);
+    if (!device.is_cpu()) model->to(device);
+    auto variables = Variables::adopt(*model, adopt_options(module_variables_));
+    copies_.push_back(std::make_unique<Copy>(Copy{device, model, std::move(variables)}));
+  }
+}
+
+const Variables& Towers::variables_on(c10::Device device) const {
+  if (device == home_) return *variables_;
+  return (*std::ranges::find_if(copies_, [&](const auto& copy) { return copy->device == device; }))
+      ->variables;
+}
+
+std::unique_ptr<Towers::Tower> Towers::make_tower(std::shared_ptr<Model> model,
+                                                  c10::Device device) const {
+  if (!device.is_cpu()) model->to(device);
+  model->train();
+  auto attached = variables_on(device).attach(model);
+  auto tower = std::make_unique<Tower>(Tower{.model = model,
+                                             .attached = std::move(attached),
+                                             .buffers = model->buffers(),
+                                             .norms = BatchNorms(*model)});
+  tower->device = device;
+  if (device.is_cuda()) tower->feed.emplace(device);
+  return tower;
+}
+
+// Before a step, copies have the values that the last update left at home.
+void Towers::refresh_copies() {
+  const torch::NoGradGuard no_grad;
+  for (const auto& copy : copies_) {
+    copy->variables.flat().copy_(variables_->flat(), /*non_blocking=*/true);
+    for (std::size_t i = 0; i < variables_->all().size(); ++i) {
+      const Variable& variable = variables_->all()[i];
+      if (!variable.dense()) {
+        copy->variables.all()[i].value.copy_(variable.value, /*non_blocking=*/true);
+      }
+    }
+  }
+}
+
+Towers::Tower& Towers::tower_of(std::size_t lane, std::int64_t replica) {
+  if (lane == 0 && replica != 0) return *towers_.back();
+  return *towers_[lane];
+}
+
+const std::vector<at::Tensor>& Towers::buffers() const { return buffers_; }
+
+void Towers::commit() {
+  if (options_.replicas == 1 && !options_.may_discard) return;
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < kept_buffers_.size(); ++i) kept_buffers_[i].copy_(buffers_[i]);
+}
+
+void Towers::discard() {
+  if (!options_.may_discard) throw Internal("a step is discarded that nobody said may be");
+  copy_buffers(kept_buffers_, buffers_);
+}
+
+bool Towers::draws_from_libtorch() const { return towers_[0]->model->draws_from_libtorch(); }
+
+std::unique_lock<std::mutex> Towers::seed_generators(std::int64_t step,
+                                                     std::int64_t replica) const {
+  std::unique_lock turn(generator_turn());
+  at::manual_seed(generator_seed(options_.seed, step, replica));
+  return turn;
+}
+
+EstimatorSpec Towers::call_model(Tower& tower, std::int64_t replica, const Batch& batch,
+                                 const Run& step) {
+  std::optional<RandomScope> random;
+  if (step.captured.keys != nullptr) {
+    random.emplace(step.captured.keys + replica);
+  } else {
+    random.emplace(options_.seed, step.number, replica);
+  }
+  std::unique_lock<std::mutex> turn;
+  if (tower.model->draws_from_libtorch() && !step.captured.seeded) {
+    turn = seed_generators(step.number, replica);
+  }
+  const compat::AutocastScope autocast(options_.precision != ComputeType::kFloat32,
+                                       tower.device.type(), autocast_type(options_.precision));
+  return checked(tower.model->call(batch, Mode::kTrain, head_));
+}
+
+Towers::ReplicaResult Towers::run_replica(Tower& tower, std::int64_t replica, const Batch& batch,
+                                          const Run& step) {
+  const bool away = tower.device != home_;
+  if (replica != 0) {
+    copy_buffers(kept_buffers_, tower.buffers);
+  } else if (away) {
+    copy_buffers(buffers_, tower.buffers);
+  }
+  tower.attached.zero();
+  if (options_.zero_debias_batch_norm) tower.norms.debias(step.number + 1);
+  ReplicaResult outcome{.examples = batch.size()};
+  const bool fed = tower.feed && !is_on(batch, tower.device);
+  if (fed && head_ != nullptr) head_->check_labels(batch.labels);
+  outcome.spec = call_model(tower, replica, fed ? tower.feed->put(batch) : batch, step);
+  const at::Tensor& loss = outcome.spec.loss;
+  outcome.loss = loss.detach();
+  (step.loss_scale == 1.0 ? loss : loss * step.loss_scale).backward();
+  if (fed) tower.feed->used();
+  tower.attached.collect();
+  if (replica == 0 && away) copy_buffers(tower.buffers, buffers_);
+  return outcome;
+}
+
+// libtorch's own errors tell what did not fit, not whose batch it was; the loop adds the step.
+Towers::ReplicaResult Towers::run_or_say_where(Tower& tower, std::int64_t replica,
+                                               const Batch& batch, const Run& step) {
+  try {
+    return run_replica(tower, replica, batch, step);
+  } catch (const c10::Error& error) {
+    throw Internal("replica {} with {}: {}", replica, describe(batch),
+                   error.what_without_backtrace());
+  }
+}
+
+Gradients Towers::copy_of(const Gradients& gradients) {
+  const torch::NoGradGuard no_grad;
+  Gradients copy;
+  if (free_.empty()) {
+    copy.flat = at::empty_like(variables_->flat());
+  } else {
+    copy.flat = std::move(free_.back());
+    free_.pop_back();
+  }
+  copy.flat.copy_(gradients.flat);
+  for (const RowGradient& rows : gradients.rows) {
+    copy.rows.push_back(rows.empty() ? rows
+                                     : RowGradient{rows.rows.to(home_), rows.values.to(home_)});
+  }
+  return copy;
+}
+
+// Called by every lane, one at a time: additions happen here, in an order that the tree fixes.
+void Towers::report(Run& step, std::int64_t replica, ReplicaResult outcome) {
+  step.result.examples += outcome.examples;
+  step.result.losses[static_cast<std::size_t>(replica)] = outcome.loss;
+  const bool earlier = step.spec_of < 0 || replica < step.spec_of;
+  if (outcome.gradients && earlier) {
+    step.spec_of = replica;
+    step.result.spec = std::move(outcome.spec);
+  }
+  step.sum.report(replica, std::move(outcome.gradients));
+}
+
+void Towers::run_lane(std::size_t lane, Run& step) {
+  c10::OptionalDeviceGuard on;
+  if (device_of(lane).is_cuda()) on.reset_device(device_of(lane));
+  for (auto replica = step.replicas.first + static_cast<std::int64_t>(lane);
+       replica < step.replicas.last; replica += options_.concurrent) {
+    const auto& batch = step.batches[static_cast<std::size_t>(replica)];
+    ReplicaResult outcome;
+    if (batch) {
+      Tower& tower = tower_of(lane, replica);
+      outcome = run_or_say_where(tower, replica, *batch, step);
+      const std::lock_guard lock(step.mutex);
+      // With one replica the tower's own memory serves; with more it is needed for the next.
+      outcome.gradients = options_.replicas == 1 && tower.device == home_
+                              ? tower.attached.gradients()
+                              : copy_of(tower.attached.gradients());
+      report(step, replica, std::move(outcome));
+    } else {
+      const std::lock_guard lock(step.mutex);
+      report(step, replica, std::move(outcome));
+    }
+  }
+}
+
+void Towers::run_lanes(Run& step) {
+  const auto guarded = [this, &step](std::size_t lane) {
+    std::exception_ptr failure;
+    try {
+      run_lane(lane, step);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    const std::lock_guard lock(step.mutex);
+    if (failure && !step.failure) step.failure = failure;
+    --step.lanes_running;
+    step.lane_done.notify_one();
+  };
+  const auto lanes = static_cast<std::size_t>(options_.concurrent);
+  step.lanes_running = lanes;
+  for (std::size_t lane = 1; lane < lanes; ++lane) {
+    pool_->submit([this, guarded, lane, &step](const std::stop_token&) {
+      set_cpu_threads(options_.threads_per_replica);
+      step.stream.use();
+      guarded(lane);
+    });
+  }
+  guarded(0);
+  std::unique_lock lock(step.mutex);
+  wait(
+      step.lane_done, lock, Deadline::never(),
+      [&step] { return fmt::format("the replicas of step {}", step.number); },
+      [&step] { return step.lanes_running == 0; });
+  if (step.failure) std::rethrow_exception(step.failure);
+}
+
+PartialSums Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange replicas,
+                        std::int64_t number, double loss_scale, const CapturedInput& captured) {
+  if (!copies_.empty()) refresh_copies();
+  Run step{.batches = batches,
+           .replicas = replicas,
+           .number = number,
+           .loss_scale = loss_scale,
+           .captured = captured,
+           .stream = StreamHandle(home_),
+           .sum = {options_.replicas, [this](Gradients& into, Gradients&& from) {
+                     add_gradients(into, from);
+                     free_.push_back(std::move(from.flat));
+                   }}};
+  step.result.losses.resize(static_cast<std::size_t>(options_.replicas));
+  if (pool_ == nullptr) {
+    for (std::size_t lane = 0; lane < static_cast<std::size_t>(options_.concurrent); ++lane) {
+      run_lane(lane, step);
+    }
+  } else {
+    run_lanes(step);
+  }
+  PartialSums result = std::move(step.result);
+  result.present = step.sum.present();
+  result.sums = step.sum.take_parts();
+  // Their memory comes back with the next step.
+  if (options_.replicas > 1 || !copies_.empty()) {
+    for (const auto& part : result.sums) {
+      if (part.second) free_.push_back(part.second->flat);
+    }
+  }
+  return result;
+}
+
+void add_gradients(Gradients& into, const Gradients& from) {
+  const torch::NoGradGuard no_grad;
+  into.flat.add_(from.flat);
+  for (std::size_t i = 0; i < into.rows.size(); ++i) {
+    into.rows[i] = add_rows(into.rows[i], from.rows[i]);
+  }
+}
+
+Gradients take_mean(PartialSums& total) {
+  if (total.sums.size() != 1 || !total.sums.begin()->second) {
+    throw Internal(
+        "the mean of a step was asked for with {} of its parts, {} replicas of them "
+        "with a batch",
+        total.sums.size(), total.present);
+  }
+  Gradients mean = std::move(*total.sums.begin()->second);
+  total.sums.clear();
+  if (total.present == 1) return mean;
+  const torch::NoGradGuard no_grad;
+  // A tensor, since CUDA takes a number of the host as a product with its reciprocal, which
+  // rounds otherwise than the division that a CPU does.
+  const at::Tensor present = at::full({}, static_cast<double>(total.present), mean.flat.options());
+  mean.flat.div_(present);
+  for (auto& rows : mean.rows) {
+    if (!rows.empty()) rows.values = rows.values / present;
+  }
+  return mean;
+}
+
+}  // namespace muster

@@ -1,0 +1,179 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "muster/base/thread_pool.h"
+#include "muster/device/gpu.h"
+#include "muster/engine/run_config.h"
+#include "muster/engine/tree_sum.h"
+#include "muster/features/batch.h"
+#include "muster/model/model.h"
+#include "muster/model/model_factory.h"
+#include "muster/model/module_variables.h"
+#include "muster/optim/variables.h"
+
+namespace muster {
+
+class Head;
+
+/// The names and kinds that Variables take over from a module's.
+AdoptOptions adopt_options(const std::vector<ModuleVariable>& variables);
+
+/// Where the towers of a run are: on RunConfig::devices. A model with feature columns looks them up
+/// on the CPU: it is there where no device is named, and an InvalidArgument says so where a GPU is.
+std::vector<c10::Device> tower_devices(const RunConfig& config, const ModelFactory& factory);
+
+struct TowerOptions {
+  std::int64_t replicas = 1;
+  /// How many replicas run at the same time.
+  int concurrent = 1;
+  int threads_per_replica = 1;
+  std::uint64_t seed = 0;
+  ComputeType precision = ComputeType::kFloat32;
+  /// Whether discard() may be called.
+  bool may_discard = false;
+  /// Whether other processes run some of the replicas, now these and now those.
+  bool shared = false;
+  /// Where towers run. On GPUs there is one for each entry, and replicas take them in turn; empty,
+  /// or the CPU alone: as many as `concurrent` says.
+  std::vector<c10::Device> devices{};
+  /// Where the variables are. On the CPU they always are where towers run on it alone.
+  VariableStrategy variable_strategy = VariableStrategy::kDevices;
+  /// See EstimatorOptions.
+  bool zero_debias_batch_norm = false;
+
+  bool on_gpus() const;
+};
+
+/// The replicas [first, last).
+struct ReplicaRange {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+
+  std::int64_t size() const { return last - first; }
+  bool contains(std::int64_t replica) const { return replica >= first && replica < last; }
+  bool operator==(const ReplicaRange&) const = default;
+};
+
+/// What some replicas of one step gave: all of the run's, or those of one process.
+struct PartialSums {
+  /// Of gradients, over the largest parts of the tree that the replicas make up; still times the
+  /// loss scale.
+  TreeSum<Gradients>::Parts sums{};
+  std::int64_t present = 0;
+  std::int64_t examples = 0;
+  /// One for each replica of the run, undefined for those of others and those without a batch;
+  /// detached, not scaled.
+  std::vector<at::Tensor> losses{};
+  /// What the model of the first of them that had a batch returned.
+  EstimatorSpec spec{};
+};
+
+/// The mean gradients of the replicas that had a batch, still times the loss scale. All replicas of
+/// the step are in `total`, at least one of them with a batch. The sum's memory becomes the mean's.
+Gradients take_mean(PartialSums& total);
+
+/// Adds the gradients of one replica or part to those of the one before it; rows that both touched
+/// are added as left + right.
+void add_gradients(Gradients& into, const Gradients& from);
+
+/// For a step that is captured: what changes from replay to replay.
+struct CapturedInput {
+  /// By replica of the run, in the memory of the towers' device: see RandomScope.
+  const std::uint64_t* keys = nullptr;
+  /// libtorch's generators are seeded already.
+  bool seeded = false;
+};
+
+/// The replicas that one process runs: modules that share the process's variables, side by side or
+/// in turn. How many run at a time changes no bit of the result. Belongs to the loop's thread.
+class Towers {
+ public:
+  Towers(const ModelFactory& factory, const Head* head, TowerOptions options);
+  ~Towers();
+  Towers(const Towers&) = delete;
+  Towers& operator=(const Towers&) = delete;
+
+  /// The values that all towers share. Buffers are those of replica 0.
+  const Variables& variables() const { return *variables_; }
+  /// The same variables with their layout in checkpoints.
+  std::span<const ModuleVariable> module_variables() const { return module_variables_; }
+  const TowerOptions& options() const { return options_; }
+  /// Where variables() are, and with them the sums of gradients.
+  c10::Device home() const { return home_; }
+
+  /// Forward and backward of every one of these replicas that has a batch. There is a place for
+  /// each replica of the run in `batches`; those of others are not looked at. The result's tensors
+  /// are reused by the next call.
+  PartialSums run(std::span<std::optional<Batch>> batches, ReplicaRange replicas, std::int64_t step,
+                  double loss_scale, const CapturedInput& captured = {});
+
+  /// Seeds libtorch's generators for a replica's forward. While the lock is held, nobody else in
+  /// the process does.
+  [[nodiscard]] std::unique_lock<std::mutex> seed_generators(std::int64_t step,
+                                                             std::int64_t replica) const;
+  /// Whether a replica's forward may draw from libtorch's generators.
+  bool draws_from_libtorch() const;
+
+  /// After the update: the buffers that replica 0's forward changed are those that count from here
+  /// on.
+  void commit();
+  /// Instead of the update: buffers are as they were before the step.
+  void discard();
+  /// Those of replica 0, as its last forward left them. Where another process runs it, its buffers
+  /// are copied into these before commit().
+  const std::vector<at::Tensor>& buffers() const;
+
+  /// A model with values of its own, as the factory makes it, seeded, on the CPU: for evaluation.
+  static std::shared_ptr<Model> make_model(const ModelFactory& factory, std::uint64_t seed);
+
+ private:
+  struct Tower;
+  /// What one replica gave.
+  struct ReplicaResult;
+  /// One call of run().
+  struct Run;
+  /// The variables once more, on a device that is not their home.
+  struct Copy;
+
+  void make_copies(const ModelFactory& factory);
+  void refresh_copies();
+  const Variables& variables_on(c10::Device device) const;
+  std::unique_ptr<Tower> make_tower(std::shared_ptr<Model> model, c10::Device device) const;
+  c10::Device device_of(std::size_t lane) const;
+  EstimatorSpec call_model(Tower& tower, std::int64_t replica, const Batch& batch, const Run& step);
+  ReplicaResult run_replica(Tower& tower, std::int64_t replica, const Batch& batch,
+                            const Run& step);
+  ReplicaResult run_or_say_where(Tower& tower, std::int64_t replica, const Batch& batch,
+                                 const Run& step);
+  Tower& tower_of(std::size_t lane, std::int64_t replica);
+  void run_lane(std::size_t lane, Run& step);
+  void run_lanes(Run& step);
+  void report(Run& step, std::int64_t replica, ReplicaResult outcome);
+  Gradients copy_of(const Gradients& gradients);
+
+  const Head* head_;
+  TowerOptions options_;
+  c10::Device home_{c10::kCPU};
+  /// The first is replica 0's, whose buffers are the process's.
+  std::vector<std::unique_ptr<Tower>> towers_;
+  std::vector<ModuleVariable> module_variables_;
+  std::optional<Variables> variables_;
+  std::vector<std::unique_ptr<Copy>> copies_;
+  /// Those of replica 0, at home: of its tower, or copies of its tower's.
+  std::vector<at::Tensor> buffers_;
+  /// Buffers as the last step left them: what every replica but 0 starts from.
+  std::vector<at::Tensor> kept_buffers_;
+  /// Flat gradients that are not in use.
+  std::vector<at::Tensor> free_;
+  /// Lanes run side by side; those that share a GPU take turns, as their work does.
+  std::unique_ptr<ThreadPool> pool_;
+};
+
+}  // namespace muster

@@ -1,0 +1,701 @@
+#include "muster/engine/trainer.h"
+
+#include <fmt/ranges.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/freed_memory.h"
+#include "muster/base/log.h"
+#include "muster/base/random.h"
+#include "muster/base/thread_pool.h"
+#include "muster/checkpoint/checkpoint.h"
+#include "muster/device/devices.h"
+#include "muster/device/gpu.h"
+#include "muster/engine/arithmetic.h"
+#include "muster/engine/device_steps.h"
+#include "muster/engine/loss_scale.h"
+#include "muster/engine/replica_inputs.h"
+#include "muster/engine/run_state.h"
+#include "muster/engine/run_terms.h"
+#include "muster/engine/seed_streams.h"
+#include "muster/engine/strategy.h"
+#include "muster/engine/tensor_codec.h"
+#include "muster/engine/train_session.h"
+#include "muster/kernels/torch_compat.h"
+#include "muster/optim/update.h"
+#include "muster/optim/updater.h"
+
+namespace muster {
+namespace {
+
+// What R and threads_per_replica are, from the flags, the checkpoint and the machine, in this
+// order.
+TowerOptions resolve(const RunConfig& config, const ModelFactory& model,
+                     const std::optional<RunState>& saved) {
+  TowerOptions options{.seed = config.seed(),
+                       .precision = config.precision,
+                       .devices = tower_devices(config, model),
+                       .variable_strategy = config.variable_strategy};
+  if (config.precision == ComputeType::kFloat16 && !options.on_gpus()) {
+    throw InvalidArgument(
+        "RunConfig: precision float16 needs a GPU, and this run has none; use bfloat16");
+  }
+  const std::int64_t tasks = config.train_distribute ? config.task.num_worker_replicas : 1;
+  const std::int64_t devices = tasks * static_cast<std::int64_t>(options.devices.size());
+  options.replicas = config.replicas > 0 ? config.replicas : saved ? saved->replicas : devices;
+  const auto processors = static_cast<int>(ThreadPool::available_processors());
+  const int default_threads = options.replicas > 1 ? 1 : processors;
+  options.threads_per_replica = config.threads_per_replica > 0 ? config.threads_per_replica
+                                : saved                        ? saved->threads_per_replica
+                                                               : default_threads;
+  return options;
+}
+
+int concurrent_replicas(const RunConfig& config, const TowerOptions& options) {
+  if (config.concurrent_replicas > 0) return config.concurrent_replicas;
+  if (options.devices.size() > 1) return static_cast<int>(options.devices.size());
+  const auto processors = static_cast<int>(ThreadPool::available_processors());
+  return std::max(1, processors / options.threads_per_replica);
+}
+
+// What the bits of the run depend on, beside its options: what kinds of devices compute, not which
+// of a kind.
+std::string arithmetic_of(const TowerOptions& options) {
+  const std::string line = arithmetic().fingerprint();
+  if (!options.on_gpus()) return line;
+  std::set<std::string> kinds;
+  for (const c10::Device device : options.devices) {
+    kinds.insert(device.is_cuda() ? gpu_name(device) : "cpu");
+  }
+  return fmt::format("{}, {}", line, fmt::join(kinds, " and "));
+}
+
+// What a checkpoint has beside its tensors; nothing in TensorFlow's own. Throws DataLoss.
+std::optional<RunState> run_state_of(const OpenCheckpoint& checkpoint) {
+  if (checkpoint.state_json.empty()) return std::nullopt;
+  const Path& prefix = checkpoint.bundle.prefix();
+  const std::string file = checkpoint_state_json_path(prefix).string();
+  RunState state = parse_run_state(checkpoint.state_json, file);
+  if (state.global_step != checkpoint_step(prefix).value_or(state.global_step)) {
+    throw DataLoss("{} is of step {}", file, state.global_step);
+  }
+  return state;
+}
+
+void check_run_state(const OpenCheckpoint& checkpoint) { run_state_of(checkpoint); }
+
+// Says what about a resumed run is not as it was: its weights will differ from an undisturbed
+// run's.
+void compare(const RunState& saved, const TowerOptions& now) {
+  const auto differs = [](std::string_view what, const auto& was, const auto& is) {
+    if (was != is) {
+      log::warning(
+          "{} changes from {} to {} with this resume: the weights will not be those of an "
+          "undisturbed run",
+          what, was, is);
+    }
+  };
+  differs("replicas", saved.replicas, now.replicas);
+  differs("threads_per_replica", saved.threads_per_replica, now.threads_per_replica);
+  differs("the seed", saved.seed, now.seed);
+  differs("the arithmetic", saved.arithmetic, arithmetic_of(now));
+}
+
+}  // namespace
+
+/// A run of training by gradients: its session, and what its strategy sees of this process.
+struct Trainer::Impl final : TrainSession, Participant {
+  Impl(const EstimatorOptions& estimator_options, const RunConfig& run_config, InputFn input,
+       const TrainOptions& train, const HooksOfRun& hooks)
+      : TrainSession(run_config, train, hooks),
+        options(estimator_options),
+        input_fn(std::move(input)) {}
+
+  // Session
+  double loss() override;
+  const EstimatorSpec& spec() const override { return last_spec; }
+  std::int64_t step_examples() const override { return last.examples; }
+  std::map<std::string, double> learning_rates() const override;
+  std::vector<NamedTensor> variables() const override;
+
+  // TrainSession
+  void prepare() override;
+  void open_input() override;
+  void log_begin() const override;
+  bool make_step() override;
+  void gather() override;
+  Content content() const override;
+  bool leave() override;
+  void end_steps() override;
+
+  // Participant
+  const Variables& run_variables() const override { return towers->variables(); }
+  const Updater& run_updater() const override { return *updater; }
+  const std::vector<at::Tensor>& buffers() const override { return towers->buffers(); }
+  InputPositions positions() override { return inputs->positions_now(mine); }
+  StepResult update(std::int64_t step, PartialSums total) override;
+  StepResult prepare_own(PartialSums& own) override;
+  double decay_loss() const override;
+  RunImage image() override;
+  void take_over(const RunImage& from) override;
+  void go_back() override;
+
+  // How a run begins.
+  bool is_shared() const { return static_cast<bool>(config().train_distribute); }
+  void prepare_devices(TowerOptions& tower_options) const;
+  void join(TowerOptions& tower_options, std::int64_t first_step);
+  void make_parts(const TowerOptions& tower_options);
+  void restore(const OpenCheckpoint& checkpoint, const std::optional<RunState>& saved);
+  void warm_start_variables();
+  void resume_inputs(const std::optional<RunState>& saved);
+  void open_inputs() { inputs->open(mine, global_step() + bad_steps); }
+  void synchronize();
+
+  // A step.
+  bool make_device_step();
+  std::optional<StepResult> apply_or_synchronize(PartialSums own);
+  void take_result(StepResult result);
+  void stop_if_bad() const;
+  [[noreturn]] void stop_for(std::string_view what, std::int64_t step) const;
+  void after_bad_step(std::string_view what);
+  void roll_back();
+
+  RunState run_state() const;
+  std::vector<NamedTensor> checkpoint_tensors() const;
+
+  const EstimatorOptions options;
+  const InputFn input_fn;
+
+  /// First of those below, so that it ends last.
+  std::optional<StreamScope> stream;
+  std::optional<Towers> towers;
+  std::optional<Updater> updater;
+  std::optional<MovingAverage> average;
+  std::optional<HostUpdate> host_update;
+  /// On a GPU that makes steps by itself.
+  std::optional<DeviceSteps> device_steps;
+  std::optional<CheckpointLayouts> layouts;
+  std::optional<LossScale> scale;
+  std::optional<ReplicaInputs> inputs;
+  std::unique_ptr<Strategy> strategy;
+  /// The replicas that this process runs now.
+  ReplicaRange mine;
+  /// No replica of any process has a batch.
+  bool inputs_over = false;
+  /// Of the last step that was made.
+  StepResult last;
+  EstimatorSpec last_spec;
+  std::optional<double> last_loss;
+
+  std::int64_t bad_steps = 0;
+  /// Batches that were taken from the inputs, of each replica one, since they began.
+  std::int64_t batches_taken = 0;
+  /// By number, those that are skipped whenever they come again after a roll-back.
+  std::set<std::int64_t> skipped;
+};
+
+// ------------------------------------------------------------------------- what is seen of a run
+
+double Trainer::Impl::loss() {
+  if (!last_loss) {
+    if (device_steps) {
+      stop_if_bad();
+      last.decay_loss = device_steps->decay_loss();
+    }
+    double sum = 0;
+    for (const auto& loss : last.losses) {
+      if (loss.defined()) sum += loss.item<double>();
+    }
+    last_loss = last.present == 0 ? std::nan("")
+                                  : sum / static_cast<double>(last.present) + last.decay_loss;
+  }
+  return *last_loss;
+}
+
+std::map<std::string, double> Trainer::Impl::learning_rates() const {
+  std::map<std::string, double> rates;
+  // Of the step that was made last, if there was one.
+  for (const auto& rate : updater->learning_rates(std::max<std::int64_t>(global_step() - 1, 0))) {
+    rates.emplace(rate.prefix, rate.learning_rate);
+  }
+  return rates;
+}
+
+std::vector<NamedTensor> Trainer::Impl::variables() const {
+  auto tensors = towers->variables().tensors();
+  const auto append = [&tensors](std::vector<NamedTensor> more) {
+    tensors.insert(tensors.end(), std::make_move_iterator(more.begin()),
+                   std::make_move_iterator(more.end()));
+  };
+  append(updater->tensors());
+  if (average) append(average->tensors());
+  return tensors;
+}
+
+// Everything a checkpoint holds. Buffers are copied at once, since the next forward changes them
+// while the rest is still being copied in the background.
+std::vector<NamedTensor> Trainer::Impl::checkpoint_tensors() const {
+  auto tensors = variables();
+  for (auto& named : tensors) {
+    const Variable* variable = towers->variables().find(named.name);
+    if (variable != nullptr && !variable->spec.trainable) named.tensor = named.tensor.clone();
+  }
+  tensors.push_back({"global_step", at::full({}, global_step(), at::kLong)});
+  return tensors;
+}
+
+RunState Trainer::Impl::run_state() const {
+  RunState state{.global_step = global_step(),
+                 .replicas = towers->options().replicas,
+                 .threads_per_replica = towers->options().threads_per_replica,
+                 .seed = towers->options().seed,
+                 .arithmetic = arithmetic_of(towers->options()),
+                 .loss_scale = scale->value(),
+                 .loss_scale_steps = scale->good_steps()};
+  // Tasks of a cluster that came later do not know it.
+  if (!is_shared()) state.batches = batches_taken;
+  state.inputs = inputs->positions();
+  state.input_obstacle = inputs->obstacle();
+  return state;
+}
+
+// What of the run is elsewhere, of the step that this process is at.
+void Trainer::Impl::gather() {
+  // Nothing bad is ever saved.
+  if (device_steps) stop_if_bad();
+  const auto fetched = [this] {
+    try {
+      strategy->fetch_slots();
+      return true;
+    } catch (const PeersChanged& error) {
+      log::warning("slots are asked for again: {}", error.what());
+      return false;
+    }
+  };
+  while (!fetched()) synchronize();
+  inputs->refresh_positions(mine);
+}
+
+TrainSession::Content Trainer::Impl::content() const {
+  const RunState state = run_state();
+  if (!state.input_obstacle.empty() && !saved_any()) {
+    log::warning("the input's position is not saved, a resume will start it anew: {}",
+                 state.input_obstacle);
+  }
+  const auto encoded = std::make_shared<EncodedTensors>(encode(checkpoint_tensors(), *layouts));
+  return {.tensors = encoded->views, .state_json = to_json(state), .owner = encoded};
+}
+
+void Trainer::Impl::log_begin() const {
+  // Those of the others are the same, or they would not train with it.
+  if (config().is_chief()) {
+    for (const auto& line : updater->descriptions()) log::info("{}", line);
+  }
+  log::info(
+      "training {} scalars in {} variables, replicas={} threads_per_replica={} concurrent={} "
+      "seed={}",
+      towers->variables().parameter_count(), towers->variables().all().size(),
+      towers->options().replicas, towers->options().threads_per_replica,
+      towers->options().concurrent, config().seed());
+  if (towers->options().on_gpus()) {
+    log::info("towers on {}, variables on {}", describe(towers->options().devices),
+              towers->home().str());
+  }
+}
+
+// ----------------------------------------------------------------------------- how a run begins
+
+void Trainer::Impl::warm_start_variables() {
+  std::vector<WarmStartTarget> targets;
+  for (const auto& named : variables()) {
+    const Variable* variable = towers->variables().find(named.name);
+    targets.push_back(
+        {named, layouts->of(named.name), variable != nullptr && variable->spec.trainable});
+  }
+  for (const WarmStartSettings& settings : options.first_values) warm_start(targets, settings);
+  if (options.warm_start) warm_start(targets, *options.warm_start);
+}
+
+void Trainer::Impl::restore(const OpenCheckpoint& checkpoint,
+                            const std::optional<RunState>& saved) {
+  log::info("Restoring parameters from {}", checkpoint.bundle.prefix().string());
+  auto targets = variables();
+  const at::Tensor saved_global_step = at::zeros({}, at::kLong);
+  targets.push_back({"global_step", saved_global_step});
+  restore_from(checkpoint.bundle, targets, *layouts);
+  resume_at(saved_global_step.item<std::int64_t>());
+  towers->commit();
+  if (saved) scale->restore(saved->loss_scale, saved->loss_scale_steps);
+}
+
+// Where the inputs go on; they are opened by open_inputs().
+void Trainer::Impl::resume_inputs(const std::optional<RunState>& saved) {
+  inputs->resume(saved, global_step() + bad_steps);
+  // An input without a position begins anew, and so does the count.
+  const bool go_on = saved && std::ssize(saved->inputs) == towers->options().replicas &&
+                     inputs->obstacle().empty();
+  batches_taken = go_on ? saved->batches.value_or(global_step()) : 0;
+}
+
+void Trainer::Impl::open_input() { open_inputs(); }
+
+// The chief's terms are those of the run.
+void Trainer::Impl::join(TowerOptions& tower_options, std::int64_t first_step) {
+  if (options.nan_policy.action == NanPolicy::Action::kRollBack) {
+    throw Unimplemented(
+        "nan_policy kRollBack works in one process alone so far; use kStop or kSkipBatch in a "
+        "cluster");
+  }
+  strategy->check(options);
+  // What a task was not told is not its to say.
+  const bool decides = config().is_chief();
+  const auto own_end = last_step_from(first_step);
+  const RunTerms terms =
+      strategy->join({.replicas = decides ? tower_options.replicas : config().replicas,
+                      .threads_per_replica = decides ? tower_options.threads_per_replica
+                                                     : config().threads_per_replica,
+                      .seed = tower_options.seed,
+                      .precision = tower_options.precision,
+                      .arithmetic = arithmetic_of(tower_options),
+                      .last_step = own_end.value_or(RunTerms::kNoLastStep),
+                      .others = terms_of(options, config(),
+                                         *Towers::make_model(options.model, tower_options.seed))});
+  tower_options.replicas = terms.replicas;
+  tower_options.threads_per_replica = terms.threads_per_replica;
+  tower_options.seed = terms.seed;
+  if (decides) end_at(own_end);
+  // Where a number of steps begins, the chief alone knows.
+  if (!decides && has_last_step() && *own_end != terms.last_step) {
+    log::warning(
+        "the chief ends the run {}; that this task was told to end at step {} does not count",
+        terms.last_step == RunTerms::kNoLastStep ? std::string("with its input")
+                                                 : fmt::format("at step {}", terms.last_step),
+        *own_end);
+  }
+  tower_options.shared = true;
+  tower_options.may_discard = true;
+}
+
+// How kernels are chosen, and where the variables can be.
+void Trainer::Impl::prepare_devices(TowerOptions& tower_options) const {
+  compat::use_deterministic_algorithms(true);
+  if (!tower_options.on_gpus()) return;
+  choose_gpu_kernels(config().deterministic);
+  if (is_shared() && tower_options.variable_strategy != VariableStrategy::kCpu) {
+    log::info("the tasks of a cluster exchange values on the CPU, where their variables are");
+    tower_options.variable_strategy = VariableStrategy::kCpu;
+  }
+}
+
+void Trainer::Impl::make_parts(const TowerOptions& tower_options) {
+  if (!is_shared() && tower_options.variable_strategy == VariableStrategy::kDevices) {
+    stream.emplace(tower_options.devices[0]);
+  }
+  towers.emplace(options.model, options.head.get(), tower_options);
+  layouts.emplace(towers->module_variables());
+  updater.emplace(towers->variables(), options.optimizers);
+  if (options.moving_average) average.emplace(towers->variables(), *options.moving_average);
+  scale.emplace(config().precision == ComputeType::kFloat16);
+  UpdateRules rules = options.update_rules();
+  rules.checks_gradients |= scale->enabled();
+  host_update.emplace(towers->variables(), *updater, rules, average ? &*average : nullptr);
+  inputs.emplace(input_fn, tower_options.replicas,
+                 derive_key(tower_options.seed, seed_stream::kTrainInput));
+}
+
+void Trainer::Impl::prepare() {
+  keep_freed_memory();
+  strategy = is_shared() ? config().train_distribute(config()) : make_local_strategy();
+  // In a cluster the others get the values from the chief.
+  const auto checkpoint =
+      config().is_chief() ? restore_latest(config().model_dir, check_run_state) : std::nullopt;
+  const auto saved = checkpoint ? run_state_of(*checkpoint) : std::nullopt;
+  TowerOptions tower_options = resolve(config(), options.model, saved);
+  prepare_devices(tower_options);
+  tower_options.may_discard = options.nan_policy.action != NanPolicy::Action::kStop ||
+                              config().precision == ComputeType::kFloat16;
+  tower_options.zero_debias_batch_norm = options.zero_debias_batch_norm;
+  if (saved) compare(*saved, tower_options);
+  if (is_shared()) {
+    join(tower_options, checkpoint ? checkpoint_step(checkpoint->bundle.prefix()).value_or(0) : 0);
+  } else {
+    strategy->join({.replicas = tower_options.replicas});
+  }
+  tower_options.concurrent = concurrent_replicas(config(), tower_options);
+  make_parts(tower_options);
+  if (checkpoint) {
+    restore(*checkpoint, saved);
+  } else if (options.warm_start || !options.first_values.empty()) {
+    warm_start_variables();
+    towers->commit();
+    // Averages begin with the values that the variables begin with.
+    if (options.moving_average) average.emplace(towers->variables(), *options.moving_average);
+  }
+  if (DeviceSteps::can_make(options, config(), *towers)) {
+    device_steps.emplace(options, config(), *towers, *updater, average ? &*average : nullptr);
+  }
+  resume_inputs(saved);
+  strategy->attach(*this);
+  // A chief that was lost after its last step has only the end to tell; others may be gone.
+  const bool is_over = config().is_chief() && done();
+  if (!is_over || !is_shared()) synchronize();
+}
+
+void Trainer::Impl::synchronize() {
+  wait_until_copied();
+  strategy->synchronize();
+  if (const auto end = strategy->last_step(); end && !config().is_chief()) {
+    end_at(*end == RunTerms::kNoLastStep ? std::nullopt : end);
+  }
+  mine = strategy->replicas();
+  if (inputs->is_open()) open_inputs();
+}
+
+// ---------------------------------------------------------------- what its strategy sees and does
+
+RunImage Trainer::Impl::image() {
+  return {.step = global_step(),
+          .left_out = bad_steps,
+          .inputs_from = inputs->first(),
+          .state_json = to_json(run_state()),
+          .tensors = variables()};
+}
+
+void Trainer::Impl::take_over(const RunImage& from) {
+  const RunState state = parse_run_state(from.state_json, "the state of another task");
+  jump_to(from.step);
+  bad_steps = from.left_out;
+  scale->restore(state.loss_scale, state.loss_scale_steps);
+  towers->commit();
+  inputs->resume(state, from.inputs_from);
+}
+
+// To the last checkpoint.
+void Trainer::Impl::go_back() {
+  if (!config().is_chief()) throw Internal("this task has no checkpoints to go back to");
+  flush_checkpoints();
+  const auto checkpoint = restore_latest(config().model_dir, check_run_state);
+  if (!checkpoint) throw FailedPrecondition("there is no checkpoint to go back to");
+  const auto saved = run_state_of(*checkpoint);
+  restore(*checkpoint, saved);
+  resume_inputs(saved);
+}
+
+double Trainer::Impl::decay_loss() const {
+  return options.weight_decay.factor > 0
+             ? weight_decay_loss(towers->variables(), options.weight_decay)
+             : 0.0;
+}
+
+StepResult Trainer::Impl::update(std::int64_t step, PartialSums total) {
+  StepResult result{
+      .present = total.present, .examples = total.examples, .losses = std::move(total.losses)};
+  if (result.present == 0) return result;
+  Gradients mean = take_mean(total);
+  if (!all_finite(result.losses)) {
+    result.not_finite = "loss";
+    return result;
+  }
+  result.decay_loss = host_update->prepare(mean, scale->value());
+  const SquareSums norms = host_update->norms(mean);
+  const bool finite = host_update->is_finite(mean, norms);
+  // An overflow of float16 is the scale's business: it shrinks, and the batch is skipped.
+  result.overflowed = scale->enabled() && !scale->update(finite);
+  if (result.overflowed) return result;
+  if (!finite) {
+    result.not_finite = "gradient";
+    return result;
+  }
+  host_update->apply(mean, step, norms);
+  return result;
+}
+
+StepResult Trainer::Impl::prepare_own(PartialSums& own) {
+  StepResult result{.present = own.present, .examples = own.examples, .losses = own.losses};
+  if (own.present == 0) return result;
+  std::optional<Gradients> total;
+  for (auto& [part, sum] : own.sums) {
+    if (!sum) continue;
+    if (total) {
+      add_gradients(*total, *sum);
+    } else {
+      total = std::move(sum);
+    }
+  }
+  own.sums = {{{mine.first, mine.last}, std::move(total)}};
+  Gradients mean = take_mean(own);
+  if (!all_finite(result.losses)) {
+    result.not_finite = "loss";
+  } else {
+    host_update->prepare(mean, scale->value());
+    const SquareSums norms = host_update->norms(mean);
+    if (!host_update->is_finite(mean, norms)) result.not_finite = "gradient";
+    host_update->clip(mean, norms);
+  }
+  const bool stops = options.nan_policy.action == NanPolicy::Action::kStop;
+  if (!result.not_finite.empty() && stops) stop_for(result.not_finite, global_step() + 1);
+  own.sums[{mine.first, mine.last}] =
+      result.not_finite.empty() ? std::optional(std::move(mean)) : std::nullopt;
+  return result;
+}
+
+// --------------------------------------------------------------------------------------- a step
+
+// Gives the step to the device; what became of it is seen when somebody looks.
+bool Trainer::Impl::make_device_step() {
+  wait_until_copied();
+  PartialSums given = device_steps->make(inputs->batches(), global_step());
+  inputs->use_up();
+  ++batches_taken;
+  last_spec = std::move(given.spec);
+  take_result(
+      {.present = given.present, .examples = given.examples, .losses = std::move(given.losses)});
+  advance();
+  return true;
+}
+
+void Trainer::Impl::take_result(StepResult result) {
+  last_loss.reset();
+  last = std::move(result);
+}
+
+// Nothing where there is no step to finish: the run has ended, or the others are others now.
+std::optional<StepResult> Trainer::Impl::apply_or_synchronize(PartialSums own) {
+  try {
+    auto result = strategy->apply(global_step(), std::move(own));
+    if (!result) {
+      towers->discard();
+      request_stop("the run ends without this step");
+    }
+    return result;
+  } catch (const PeersChanged& error) {
+    log::warning("step {} is made again: {}", global_step() + 1, error.what());
+    towers->discard();
+    synchronize();
+    return std::nullopt;
+  }
+}
+
+// One update, or none for a batch that had to be skipped. False at the end of the input.
+bool Trainer::Impl::make_step() {
+  const bool has_batch = inputs->fetch(mine);
+  if (device_steps) return has_batch && make_device_step();
+  if (has_batch && skipped.contains(batches_taken)) {
+    inputs->use_up();
+    ++batches_taken;
+    return true;
+  }
+  PartialSums own = towers->run(inputs->batches(), mine, global_step(), scale->value());
+  EstimatorSpec own_spec = std::move(own.spec);
+  // The values are written to.
+  wait_until_copied();
+  auto result = apply_or_synchronize(std::move(own));
+  if (!result) return true;
+  if (result->positions) inputs->set_positions(std::move(*result->positions));
+  inputs->use_up();
+  inputs_over = result->present == 0;
+  if (inputs_over) {
+    // Others may have made steps since this task's last.
+    if (result->step) jump_to(*result->step);
+    return false;
+  }
+  ++batches_taken;
+  last_spec = std::move(own_spec);
+  take_result(std::move(*result));
+  if (last.overflowed) {
+    towers->discard();
+  } else if (!last.not_finite.empty()) {
+    after_bad_step(last.not_finite);
+  } else {
+    towers->commit();
+    jump_to(last.step.value_or(global_step() + 1));
+  }
+  return true;
+}
+
+void Trainer::Impl::roll_back() {
+  skipped.insert(batches_taken - 1);
+  go_back();
+  open_inputs();
+  for_each_hook(&Hook::after_create_session);
+}
+
+void Trainer::Impl::stop_for(std::string_view what, std::int64_t step) const {
+  const NanPolicy& policy = options.nan_policy;
+  throw Aborted(
+      "the {} of step {} is not finite; lower the learning rate, clip the gradients, look at the "
+      "input, or set a nan_policy that goes on{}",
+      what, step,
+      policy.action == NanPolicy::Action::kStop
+          ? ""
+          : fmt::format(" ({} such steps are allowed)", policy.limit));
+}
+
+void Trainer::Impl::stop_if_bad() const {
+  if (const auto step = device_steps->first_bad_step()) stop_for("loss", *step);
+}
+
+// The variables have not been touched by the step.
+void Trainer::Impl::after_bad_step(std::string_view what) {
+  const NanPolicy& policy = options.nan_policy;
+  ++bad_steps;
+  if (policy.action == NanPolicy::Action::kStop || bad_steps > policy.limit) {
+    stop_for(what, global_step() + 1);
+  }
+  if (policy.action == NanPolicy::Action::kRollBack) {
+    log::warning(
+        "the {} of step {} is not finite: going back to the last checkpoint, and leaving its batch "
+        "out "
+        "({} of {})",
+        what, global_step() + 1, bad_steps, policy.limit);
+    roll_back();
+  } else {
+    towers->discard();
+    log::warning("the {} of step {} is not finite: its batch is left out ({} of {})", what,
+                 global_step() + 1, bad_steps, policy.limit);
+  }
+}
+
+// ------------------------------------------------------------------------------ how a run ends
+
+// The chief leaves with all that the last checkpoint needs of others, who wait until it is saved:
+// until then they may be the only ones that have the last steps.
+bool Trainer::Impl::leave() {
+  try {
+    if (config().is_chief()) {
+      strategy->fetch_slots();
+      strategy->announce_end();
+    } else {
+      strategy->finish(global_step(), stop_requested() && !inputs_over);
+    }
+    return true;
+  } catch (const PeersChanged& error) {
+    log::warning("step {} may not be saved yet: {}", global_step(), error.what());
+    synchronize();
+    return false;
+  }
+}
+
+void Trainer::Impl::end_steps() {
+  if (config().is_chief()) strategy->finish(global_step(), false);
+}
+
+Trainer::Trainer(const EstimatorOptions& options, const RunConfig& config, const InputFn& input_fn,
+                 const TrainOptions& train_options, const HooksOfRun& hooks)
+    : impl_(std::make_unique<Impl>(options, config, input_fn, train_options, hooks)) {}
+Trainer::~Trainer() = default;
+
+void Trainer::begin() { impl_->begin(); }
+bool Trainer::step() { return impl_->step(); }
+bool Trainer::is_over() const { return impl_->is_over(); }
+TrainResult Trainer::finish() { return impl_->finish(); }
+Session& Trainer::session() { return *impl_; }
+const Session& Trainer::session() const { return *impl_; }
+
+}  // namespace muster

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "muster/engine/hook.h"
+#include "muster/hooks/second_or_step_timer.h"
+
+namespace muster {
+
+struct CheckpointSaverOptions {
+  /// Exactly one of the two is set.
+  std::optional<std::int64_t> save_steps{};
+  std::optional<Seconds> save_secs{};
+  /// Told of every checkpoint that this hook saves.
+  SavingListeners listeners{};
+  ClockFn clock = std::chrono::steady_clock::now;
+};
+
+/// Saves a checkpoint when a session is created (also after a roll-back), then by its period, and
+/// at the end if the last step is not saved yet or that has failed. Each one leaves a mark in the
+/// event file. Only in training, and only on the chief. May serve several runs, one after another.
+class CheckpointSaverHook : public Hook {
+ public:
+  /// Throws InvalidArgument on a period that is no period, or an empty listener.
+  explicit CheckpointSaverHook(CheckpointSaverOptions options);
+
+  /// Those who are told of the next run beside the hook's own listeners; those of the run before
+  /// go. Only before begin(). Throws InvalidArgument on an empty one.
+  void set_run_listeners(const SavingListeners& listeners);
+
+  void begin(Session& session) override;
+  void after_create_session(Session& session) override;
+  void after_run(Session& session) override;
+  void end(Session& session) override;
+
+ private:
+  void save(Session& session);
+
+  /// The hook's own, then the run's.
+  SavingListeners listeners_;
+  std::size_t own_listeners_ = 0;
+  SecondOrStepTimer timer_;
+};
+
+}  // namespace muster
