@@ -119,7 +119,7 @@ void send_frames(net::Connection& connection, const Bytes& from) {
 
 void receive_frames(net::Connection& connection, Bytes& to) {
   for (std::size_t at = 0; at < to.size(); at += kFrameBytes) {
-    const auto info = connection.receive_head(Deadline::never());
+    const auto info = connection.receive_header(Deadline::never());
     if (!info || info->body_bytes != kFrameBytes) throw Internal("a frame is missing");
     connection.receive_body(std::span(to).subspan(at, kFrameBytes));
   }

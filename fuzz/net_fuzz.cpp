@@ -1,4 +1,4 @@
-// What a peer sends: both sides' handshakes, and the header of a frame.
+// What a peer sends: both sides' handshakes, and the prefix of a frame.
 #include <cstring>
 #include <span>
 #include <string_view>
@@ -25,10 +25,10 @@ void feed(Side& side, std::string_view bytes) {
 }
 
 void decode(std::string_view bytes) {
-  if (bytes.size() < muster::net::kFrameHeaderBytes) return;
-  const auto header = std::as_bytes(std::span(bytes)).first<muster::net::kFrameHeaderBytes>();
-  const auto again = muster::net::encode(muster::net::decode_frame_header(header));
-  if (std::memcmp(again.data(), header.data(), again.size()) != 0) __builtin_trap();
+  if (bytes.size() < muster::net::kFramePrefixBytes) return;
+  const auto prefix = std::as_bytes(std::span(bytes)).first<muster::net::kFramePrefixBytes>();
+  const auto again = muster::net::encode(muster::net::decode_frame_prefix(prefix));
+  if (std::memcmp(again.data(), prefix.data(), again.size()) != 0) __builtin_trap();
 }
 
 }  // namespace
@@ -66,9 +66,9 @@ std::vector<std::string> seeds() {
   const std::string drawn(32, 'n');
   sent.replace(12, drawn.size(), drawn).replace(56, drawn.size(), drawn);
   received.replace(12, drawn.size(), drawn).replace(57, drawn.size(), drawn);
-  const auto header = net::encode({.type = 7, .head_bytes = 300, .body_bytes = 1 << 20});
+  const auto prefix = net::encode({.type = 7, .header_bytes = 300, .body_bytes = 1 << 20});
   return {sent, received, "GET / HTTP/1.1\r\n\r\n",
-          std::string(reinterpret_cast<const char*>(header.data()), header.size())};
+          std::string(reinterpret_cast<const char*>(prefix.data()), prefix.size())};
 }
 
 MemoryBound memory_bound() { return {}; }

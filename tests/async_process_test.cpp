@@ -202,8 +202,8 @@ TEST(Async, ATaskThatPushesNothingForLongIsWaitedForNoLongerAndItsOldGradientsAr
   cluster.send(1, SIGCONT);
   const auto logs = cluster.wait_all();
   EXPECT_THAT(logs[2], AllOf(HasSubstr("worker:0 has not pushed for 8 s"),
-                             HasSubstr("the gradients of worker:0 are left out")));
-  EXPECT_THAT(logs[0], HasSubstr("1 pushes were too old and left out"));
+                             HasSubstr("the gradients of worker:0 are dropped")));
+  EXPECT_THAT(logs[0], HasSubstr("1 pushes were too old and dropped"));
   const Staleness first = staleness_in(logs[2]);
   EXPECT_LE(first.max, 3);
   // What the first server leaves out, no other applies.
@@ -284,7 +284,7 @@ TEST(Async, ABatchThatIsNotFiniteIsLeftOutByItsTaskAlone) {
   const auto logs = cluster.wait_all();
   const std::string both = logs[0] + logs[1];
   EXPECT_THAT(
-      both, AllOf(HasSubstr("is not finite: its batch is left out"), Not(HasSubstr("loss = nan"))));
+      both, AllOf(HasSubstr("is not finite: its batch is skipped"), Not(HasSubstr("loss = nan"))));
   // Every update was made of something.
   EXPECT_THAT(staleness_in(logs[2]).updates, AllOf(Ge(100), Le(101)));
 }
@@ -339,7 +339,7 @@ TEST(Backups, StepsGoOnWhileAWorkerIsStoppedAndItsLateGradientsAreCounted) {
   cluster.send(2, SIGCONT);
   const auto logs = cluster.wait_all();
   EXPECT_EQ(cluster.saved_step(), 400);
-  EXPECT_THAT(logs[3], HasSubstr("came too late for their step and are left out"));
+  EXPECT_THAT(logs[3], HasSubstr("came too late for their step and are dropped"));
   const Backups counted = backups_in(logs[3]);
   EXPECT_GE(counted.steps, 90);
   EXPECT_GE(counted.late, 1);

@@ -82,7 +82,7 @@ TEST(ExportOnnx, TakesTheNewestOfNumberedSavedModels) {
       export_as("onnx", {"--saved-model", dir / "base", "--output", dir / "model.onnx"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.out, (dir / "model.onnx").string() + "\n");
-  EXPECT_THAT(outcome.err, HasSubstr("outputs left out, since they are strings"));
+  EXPECT_THAT(outcome.err, HasSubstr("outputs skipped, since they are strings"));
   EXPECT_THAT(read_bytes(dir / "model.onnx"),
               AllOf(HasSubstr(bytes_of(10.5F)), HasSubstr("weight"), HasSubstr("batch")));
 }

@@ -71,7 +71,7 @@ TEST(Cluster, AnEvaluatorEndsWhenTheInputDoes) {
               HasSubstr("the evaluator ends: the run has ended at step 25"));
   // All leave together: nobody is missed, and no epoch begins for the last save.
   EXPECT_THAT(example.log_of("job", "chief"),
-              AllOf(HasSubstr("epoch 1:"), Not(HasSubstr("epoch 2:"))));
+              AllOf(HasSubstr("generation 1:"), Not(HasSubstr("generation 2:"))));
 }
 
 TEST(Cluster, FlagsThatDoNotGoWithItAreRefusedAtOnce) {

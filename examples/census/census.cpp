@@ -85,8 +85,8 @@ struct Columns {
   muster::FeatureColumnList trees{};
 };
 
-/// A column of numbers as the seeds have it, or moved and scaled for a network: sums of money, most
-/// of them 0 and some 99,999, by their logarithms.
+/// A column of numbers as the census sample has it, or moved and scaled for a network: sums of
+/// money, most of them 0 and some 99,999, by their logarithms.
 FeatureColumn number(const char* key, const Flags& flags, double middle, double scale) {
   if (flags.numbers == "raw") return muster::numeric_column(key);
   const bool money = std::string_view(key).starts_with("capital_");

@@ -132,7 +132,7 @@ struct DistortedImages {
   }
 };
 
-// The window of the seeds, of the part of the images that one replica reads.
+// The window of cifar10_estimator, of the part of the images that one replica reads.
 std::size_t shuffle_window(const TrainingInput& input, std::uint64_t shards) {
   const auto part = static_cast<std::uint64_t>(input.images) / shards;
   return static_cast<std::size_t>(part * 2 / 5 + 3 * static_cast<std::uint64_t>(input.batch_size));

@@ -56,8 +56,8 @@ struct TrainingInput {
 };
 
 /// The images of a shard again and again, in a random order within a window of 0.4 epochs and three
-/// batches, as the seeds have it: `image` uint8 [n, height, width, 3] (float where colours are
-/// changed), `label` int64 [n, 1]. Its position can be saved and restored to the image.
+/// batches, as cifar10_estimator has it: `image` uint8 [n, height, width, 3] (float where colours
+/// are changed), `label` int64 [n, 1]. Its position can be saved and restored to the image.
 muster::Dataset<muster::Batch> training_batches(const TrainingInput& input,
                                                 const muster::InputContext& in);
 muster::InputFn training_input(TrainingInput input);

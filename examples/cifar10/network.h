@@ -18,8 +18,9 @@ struct NetworkOptions {
   bool whitening = false;
 };
 
-/// The residual network with what belongs before and after it: crops, whitening, the seeds' names
-/// for predictions (`classes`, `probabilities`), and the input as a summary.
+/// The residual network with what belongs before and after it: crops, whitening,
+/// cifar10_estimator's names for predictions (`classes`, `probabilities`), and the input as a
+/// summary.
 class Network : public muster::ResNet {
  public:
   explicit Network(NetworkOptions options);
@@ -35,7 +36,7 @@ class Network : public muster::ResNet {
   NetworkOptions network_options_;
 };
 
-/// The lines that the seeds log for a tower, such as
+/// The lines that cifar10_estimator logs for a tower, such as
 /// "image after unit resnet/tower_0/stage/residual_v1/: (?, 16, 32, 32)".
 std::vector<std::string> shape_lines(const NetworkOptions& options, int tower);
 /// "658651 trainable scalars in 131 variables, 3168 moving statistics in 86".

@@ -190,7 +190,7 @@ struct StepLogReader::Impl {
       // Steps are counted on from here.
       if (record.step < 0 || record.left_out < 0 || record.step > kMostSteps ||
           record.left_out > kMostSteps) {
-        throw DataLoss("the base is of step {} ({} left out)", record.step, record.left_out);
+        throw DataLoss("the base is of step {} ({} skipped)", record.step, record.left_out);
       }
       begun = true;
       step = record.step;
@@ -199,7 +199,7 @@ struct StepLogReader::Impl {
     }
     if (ended) throw DataLoss("it comes behind the end");
     if (record.step != step || record.left_out != left_out) {
-      throw DataLoss("it is about step {} ({} left out), where step {} ({} left out) is due",
+      throw DataLoss("it is about step {} ({} skipped), where step {} ({} skipped) is due",
                      record.step, record.left_out, step, left_out);
     }
     switch (record.kind) {

@@ -19,7 +19,7 @@ struct StepLogSummary {
   /// Committed: updates and batches that were left out.
   std::int64_t committed = 0;
   std::int64_t left_out = 0;
-  /// Attempts at a step that came to nothing, and were made again.
+  /// Attempts at a step that came to nothing, and were retried.
   std::int64_t void_attempts = 0;
   bool ended = false;
   /// Whether it ends inside a record, as after a kill.

@@ -214,7 +214,7 @@ TEST(StepLog, HoldsRecordsToTheirOrder) {
     return message_of([&] { recovered(folder.path()); });
   };
   EXPECT_THAT(message_after({.kind = Kind::kPrepared, .step = 2}),
-              HasSubstr("about step 2 (0 left out), where step 1 (0 left out) is due"));
+              HasSubstr("about step 2 (0 skipped), where step 1 (0 skipped) is due"));
   EXPECT_THAT(message_after({.kind = Kind::kCommitted, .step = 1}),
               HasSubstr("committed without gradients"));
   EXPECT_THAT(message_after({.kind = Kind::kBase, .step = 1}), HasSubstr("a second base"));

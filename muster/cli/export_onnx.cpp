@@ -88,7 +88,7 @@ void log_difference(const graph::SignatureDef& whole, const graph::FrozenGraph& 
     if (options.outputs.empty() && !frozen.signature.outputs.contains(key)) left_out.push_back(key);
   }
   if (!left_out.empty()) {
-    log::info("outputs left out, since they are strings or made of strings alone: {}",
+    log::info("outputs skipped, since they are strings or made of strings alone: {}",
               fmt::join(left_out, ", "));
   }
   std::vector<std::string> columns;

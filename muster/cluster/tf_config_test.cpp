@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// The cluster of the seeds' own tests: one chief, three workers, two ps.
+// The cluster of tf.estimator's own tests: one chief, three workers, two ps.
 constexpr std::string_view kCluster =
     R"("cluster": {"chief": ["host0:0"], "ps": ["host1:1", "host2:2"],
                    "worker": ["host3:3", "host4:4", "host5:5"]})";

@@ -206,8 +206,8 @@ void DeviceWords::send() {
 
 const at::Tensor& DeviceWords::tensor() const { return impl_->placed; }
 
-struct RecordedWork::Impl {
-  /// libtorch's graph, which also can be given up half recorded.
+struct CapturedWork::Impl {
+  /// libtorch's graph, which also can be given up half captured.
   struct Graph : at::cuda::CUDAGraph {
     void give_up() {
       try {
@@ -227,10 +227,10 @@ struct RecordedWork::Impl {
   std::unique_ptr<Graph> graph{};
 };
 
-RecordedWork::RecordedWork(c10::Device device) : impl_(std::make_unique<Impl>(Impl{device})) {}
-RecordedWork::~RecordedWork() = default;
+CapturedWork::CapturedWork(c10::Device device) : impl_(std::make_unique<Impl>(Impl{device})) {}
+CapturedWork::~CapturedWork() = default;
 
-std::optional<std::string> RecordedWork::record(const std::function<void()>& work) {
+std::optional<std::string> CapturedWork::capture(const std::function<void()>& work) {
   const c10::cuda::CUDAGuard on(impl_->device);
   getCurrentCUDAStream(impl_->device.index()).synchronize();
   auto graph = std::make_unique<Impl::Graph>();
@@ -249,7 +249,7 @@ std::optional<std::string> RecordedWork::record(const std::function<void()>& wor
   return std::nullopt;
 }
 
-void RecordedWork::replay() {
+void CapturedWork::replay() {
   const c10::cuda::CUDAGuard on(impl_->device);
   impl_->graph->replay();
 }

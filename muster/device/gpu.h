@@ -24,7 +24,7 @@ std::string gpu_name(c10::Device device);
 std::string why_no_gpu();
 
 /// While it lives, what this thread gives to the device goes to a stream of its own, which can be
-/// recorded. Waits for the device at both ends. On the CPU nothing happens.
+/// captured. Waits for the device at both ends. On the CPU nothing happens.
 class StreamScope {
  public:
   explicit StreamScope(c10::Device device);
@@ -88,17 +88,17 @@ class DeviceWords {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Work recorded once and given to the device again as one piece (a CUDA graph). Belongs to the
+/// Work captured once and given to the device again as one piece (a CUDA graph). Belongs to the
 /// thread of a StreamScope.
-class RecordedWork {
+class CapturedWork {
  public:
-  explicit RecordedWork(c10::Device device);
-  ~RecordedWork();
+  explicit CapturedWork(c10::Device device);
+  ~CapturedWork();
 
   /// Records what `work` gives to this thread's stream; nothing of it is done. Tensors that it
-  /// leaves behind are written by every replay(). Returns why it could not be recorded, if so: then
+  /// leaves behind are written by every replay(). Returns why it could not be captured, if so: then
   /// all is as it was, but for what `work` did on the host.
-  std::optional<std::string> record(const std::function<void()>& work);
+  std::optional<std::string> capture(const std::function<void()>& work);
   void replay();
 
  private:

@@ -42,11 +42,11 @@ std::span<std::int64_t> DeviceWords::next() { refuse(); }
 void DeviceWords::send() { refuse(); }
 const at::Tensor& DeviceWords::tensor() const { refuse(); }
 
-struct RecordedWork::Impl {};
-RecordedWork::RecordedWork(c10::Device) { refuse(); }
-RecordedWork::~RecordedWork() = default;
-std::optional<std::string> RecordedWork::record(const std::function<void()>&) { refuse(); }
-void RecordedWork::replay() { refuse(); }
+struct CapturedWork::Impl {};
+CapturedWork::CapturedWork(c10::Device) { refuse(); }
+CapturedWork::~CapturedWork() = default;
+std::optional<std::string> CapturedWork::capture(const std::function<void()>&) { refuse(); }
+void CapturedWork::replay() { refuse(); }
 
 void seed_device_generator(c10::Device, std::uint64_t) { refuse(); }
 

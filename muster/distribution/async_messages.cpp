@@ -7,7 +7,7 @@
 namespace muster::internal {
 namespace {
 
-/// What stands before the values in the head of a reply.
+/// What stands before the values in the header of a reply.
 constexpr std::size_t kReplyNumbers = 5;
 
 }  // namespace
@@ -18,82 +18,83 @@ RunTerms asynchronous_terms(RunTerms terms, std::int64_t max_staleness) {
 }
 
 EncodedMessage encode_push(const AsyncPush& push) {
-  HeadWriter head;
+  HeaderWriter header;
   EncodedMessage message;
-  head.put(push.replicas.first);
-  head.put(push.replicas.last);
-  head.put(push.present);
-  head.put(push.examples);
-  head.put(push.loss);
-  head.put_number(push.positions.size());
-  for (const auto& position : push.positions) put_position(head, position);
-  head.put_number(push.flat.defined() ? 1 : 0);
+  header.put(push.replicas.first);
+  header.put(push.replicas.last);
+  header.put(push.present);
+  header.put(push.examples);
+  header.put(push.loss);
+  header.put_number(push.positions.size());
+  for (const auto& position : push.positions) put_position(header, position);
+  header.put_number(push.flat.defined() ? 1 : 0);
   if (push.flat.defined()) {
     add_ranges(message.body, push.flat, push.ranges);
-    for (const RowGradient& rows : push.rows) put_rows(head, message.body, rows);
+    for (const RowGradient& rows : push.rows) put_rows(header, message.body, rows);
   }
-  head.put_number(push.buffers.size());
+  header.put_number(push.buffers.size());
   for (const at::Tensor& buffer : push.buffers) add_piece(message.body, bytes_of(buffer));
-  message.head = head.bytes();
+  message.header = header.bytes();
   return message;
 }
 
 AsyncPush decode_push(std::string_view bytes, net::Buffer memory, std::int64_t replicas,
                       std::int64_t flat_size, std::size_t tables,
                       const std::vector<at::Tensor>& buffers) {
-  HeadReader head(bytes);
+  HeaderReader header(bytes);
   BodyReader body(std::move(memory));
   AsyncPush push;
-  push.replicas = {head.number(), head.number()};
+  push.replicas = {header.number(), header.number()};
   if (push.replicas.first < 0 || push.replicas.first > push.replicas.last ||
       push.replicas.last > replicas) {
     throw DataLoss("a push is about the replicas [{}, {}) of {}", push.replicas.first,
                    push.replicas.last, replicas);
   }
-  push.present = head.number();
-  push.examples = head.number();
-  push.loss = head.real();
-  push.positions.resize(head.count(8));
-  for (auto& position : push.positions) position = read_position(head);
+  push.present = header.number();
+  push.examples = header.number();
+  push.loss = header.real();
+  push.positions.resize(header.count(8));
+  for (auto& position : push.positions) position = read_position(header);
   if (!push.positions.empty() &&
       static_cast<std::int64_t>(push.positions.size()) != push.replicas.size()) {
     throw DataLoss("a push has {} positions for {} replicas", push.positions.size(),
                    push.replicas.size());
   }
-  if (head.number() != 0) {
+  if (header.number() != 0) {
     push.flat = body.tensor({flat_size}, at::kFloat);
-    for (std::size_t table = 0; table < tables; ++table) push.rows.push_back(read_rows(head, body));
+    for (std::size_t table = 0; table < tables; ++table)
+      push.rows.push_back(read_rows(header, body));
   }
-  const auto count = static_cast<std::size_t>(head.number());
+  const auto count = static_cast<std::size_t>(header.number());
   if (count != 0 && count != buffers.size()) {
     throw DataLoss("a push has {} buffers, and the model has {}", count, buffers.size());
   }
   for (std::size_t i = 0; i < count; ++i) {
     push.buffers.push_back(body.tensor(buffers[i].sizes(), buffers[i].scalar_type()));
   }
-  if (!head.at_end()) throw DataLoss("a push is longer than it can be");
+  if (!header.at_end()) throw DataLoss("a push is longer than it can be");
   return push;
 }
 
 EncodedMessage encode_reply(const AsyncReply& reply) {
-  HeadWriter head;
-  head.put(reply.staleness.updates);
-  head.put(reply.staleness.sum);
-  head.put(reply.staleness.max);
-  head.put(reply.too_old);
-  head.put_number(reply.left_out ? 1 : 0);
+  HeaderWriter header;
+  header.put(reply.staleness.updates);
+  header.put(reply.staleness.sum);
+  header.put(reply.staleness.max);
+  header.put(reply.too_old);
+  header.put_number(reply.left_out ? 1 : 0);
   EncodedMessage message = encode_values(reply.values);
-  message.head = head.bytes() + message.head;
+  message.header = header.bytes() + message.header;
   return message;
 }
 
 AsyncReply decode_reply(std::string_view bytes, net::Buffer memory, std::int64_t flat_size,
                         std::size_t tables, const std::vector<at::Tensor>& buffers) {
-  HeadReader head(bytes);
+  HeaderReader header(bytes);
   AsyncReply reply;
-  reply.staleness = {head.number(), head.number(), head.number()};
-  reply.too_old = head.number();
-  reply.left_out = head.number() != 0;
+  reply.staleness = {header.number(), header.number(), header.number()};
+  reply.too_old = header.number();
+  reply.left_out = header.number() != 0;
   reply.values = decode_values(bytes.substr(kReplyNumbers * sizeof(std::int64_t)),
                                std::move(memory), flat_size, tables, buffers);
   return reply;

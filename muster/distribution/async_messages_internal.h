@@ -54,7 +54,7 @@ struct AsyncPush {
 EncodedMessage encode_push(const AsyncPush& push);
 /// Throws DataLoss for a message that does not fit a run of so many replicas, a server with
 /// `flat_size` dense elements, or a model with these buffers.
-AsyncPush decode_push(std::string_view head, net::Buffer body, std::int64_t replicas,
+AsyncPush decode_push(std::string_view header, net::Buffer body, std::int64_t replicas,
                       std::int64_t flat_size, std::size_t tables,
                       const std::vector<at::Tensor>& buffers);
 
@@ -69,7 +69,7 @@ struct AsyncReply {
   ValuesMessage values{};
 };
 EncodedMessage encode_reply(const AsyncReply& reply);
-AsyncReply decode_reply(std::string_view head, net::Buffer body, std::int64_t flat_size,
+AsyncReply decode_reply(std::string_view header, net::Buffer body, std::int64_t flat_size,
                         std::size_t tables, const std::vector<at::Tensor>& buffers);
 
 }  // namespace muster::internal

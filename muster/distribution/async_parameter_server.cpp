@@ -30,7 +30,7 @@ class AsyncParameterServer final : public PsStrategy {
   // Others have made updates meanwhile: whatever this task has is old.
   Progress progress() const override { return {.step = -1}; }
   bool is_sent_state(const Source& /*source*/) const override { return true; }
-  std::optional<RunImage> take_state() override;
+  std::optional<RunSnapshot> take_state() override;
   AsyncPush push_of(const PartialSums& own) const;
   void send(std::size_t server, AsyncPush push, const StepNotes& notes);
   std::optional<AsyncReply> take_reply(std::size_t server, const std::string& what,
@@ -59,15 +59,15 @@ std::optional<AsyncReply> AsyncParameterServer::take_reply(std::size_t server,
                                                            const std::string& what,
                                                            const std::vector<at::Tensor>& buffers) {
   return take_answer(server, what, [&](net::Frame& frame) {
-    return decode_reply(frame.head, std::move(frame.body), layout_->flat_size(server),
+    return decode_reply(frame.header, std::move(frame.body), layout_->flat_size(server),
                         variables_->sparse_count(), buffers);
   });
 }
 
-// --------------------------------------------------------------------------------- epochs
+// --------------------------------------------------------------------------------- generations
 
 // What all servers have, written to the variables; nothing when the run has ended.
-std::optional<RunImage> AsyncParameterServer::take_state() {
+std::optional<RunSnapshot> AsyncParameterServer::take_state() {
   const torch::NoGradGuard no_grad;
   const auto buffers = untrained(*variables_);
   std::vector<AsyncReply> replies;
@@ -79,7 +79,7 @@ std::optional<RunImage> AsyncParameterServer::take_state() {
   for (std::size_t server = 0; server < replies.size(); ++server) {
     write_values(replies[server].values, server, *layout_, *variables_, buffers);
   }
-  return image_of(replies.front().values);
+  return snapshot_of(replies.front().values);
 }
 
 // --------------------------------------------------------------------------------- a step
@@ -108,7 +108,7 @@ void AsyncParameterServer::send(std::size_t server, AsyncPush push, const StepNo
     if (push.flat.defined() && push.replicas.contains(0)) push.buffers = notes.buffers;
   }
   const EncodedMessage message = encode_push(push);
-  group_->send(server_rank(server), MessageType::kPush, message.head, message.body);
+  group_->send(server_rank(server), MessageType::kPush, message.header, message.body);
 }
 
 // The answers of all servers; nothing when the run has ended.
@@ -183,7 +183,7 @@ void AsyncParameterServer::finish(std::int64_t step, bool early) {
   if (config_.is_chief()) {
     log::info(
         "asynchronous run: staleness mean={:.2f} max={} of {} updates, {} pushes were too old and "
-        "left out",
+        "dropped",
         staleness_.mean(), staleness_.max, staleness_.updates, too_old_);
   }
   membership_.finish(step, early);

@@ -51,7 +51,7 @@ at::Tensor BodyReader::tensor(at::IntArrayRef sizes, at::ScalarType type) {
   const std::uint64_t left = body_->size() - next_;
   for (const std::int64_t size : sizes) {
     if (size < 0 || (size > 0 && bytes > left / static_cast<std::uint64_t>(size))) {
-      throw DataLoss("a message holds less than its head says");
+      throw DataLoss("a message holds less than its header says");
     }
     bytes *= static_cast<std::uint64_t>(size);
   }
@@ -61,17 +61,17 @@ at::Tensor BodyReader::tensor(at::IntArrayRef sizes, at::ScalarType type) {
       data, sizes, [keep = body_](void*) {}, at::TensorOptions(type));
 }
 
-void put_rows(HeadWriter& head, Body& body, const RowGradient& rows) {
-  head.put(rows.empty() ? 0 : rows.values.size(0));
-  head.put(rows.empty() ? 0 : rows.values.size(1));
+void put_rows(HeaderWriter& header, Body& body, const RowGradient& rows) {
+  header.put(rows.empty() ? 0 : rows.values.size(0));
+  header.put(rows.empty() ? 0 : rows.values.size(1));
   if (rows.empty()) return;
   add_piece(body, bytes_of(rows.rows));
   add_piece(body, bytes_of(rows.values));
 }
 
-RowGradient read_rows(HeadReader& head, BodyReader& body) {
-  const std::int64_t count = head.number();
-  const std::int64_t width = head.number();
+RowGradient read_rows(HeaderReader& header, BodyReader& body) {
+  const std::int64_t count = header.number();
+  const std::int64_t width = header.number();
   if (count == 0) return {};
   RowGradient rows;
   rows.rows = body.tensor({count}, at::kLong);
@@ -79,24 +79,24 @@ RowGradient read_rows(HeadReader& head, BodyReader& body) {
   return rows;
 }
 
-void put_loss(HeadWriter& head, const at::Tensor& loss) {
-  head.put_number(loss.defined() ? 1 : 0);
-  if (loss.defined()) head.put(loss.item<double>());
+void put_loss(HeaderWriter& header, const at::Tensor& loss) {
+  header.put_number(loss.defined() ? 1 : 0);
+  if (loss.defined()) header.put(loss.item<double>());
 }
 
-at::Tensor read_loss(HeadReader& head) {
-  if (head.number() == 0) return {};
-  return at::full({}, head.real(), at::kFloat);
+at::Tensor read_loss(HeaderReader& header) {
+  if (header.number() == 0) return {};
+  return at::full({}, header.real(), at::kFloat);
 }
 
-void put_position(HeadWriter& head, const std::optional<std::string>& position) {
-  head.put_number(position ? 1 : 0);
-  if (position) head.put(*position);
+void put_position(HeaderWriter& header, const std::optional<std::string>& position) {
+  header.put_number(position ? 1 : 0);
+  if (position) header.put(*position);
 }
 
-std::optional<std::string> read_position(HeadReader& head) {
-  if (head.number() == 0) return std::nullopt;
-  return std::string(head.text());
+std::optional<std::string> read_position(HeaderReader& header) {
+  if (header.number() == 0) return std::nullopt;
+  return std::string(header.text());
 }
 
 }  // namespace muster::internal

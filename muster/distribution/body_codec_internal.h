@@ -14,14 +14,14 @@
 #include "muster/net/buffer.h"
 #include "muster/optim/updater.h"
 
-// Tensors as bodies of messages, and what heads say of them.
+// Tensors as bodies of messages, and what headers say of them.
 namespace muster::internal {
 
 using Body = std::vector<std::span<const std::byte>>;
 
 /// What is sent. The body is memory of whoever made it, which must live until then.
 struct EncodedMessage {
-  std::string head{};
+  std::string header{};
   Body body{};
 };
 
@@ -49,12 +49,12 @@ class BodyReader {
   std::size_t next_ = 0;
 };
 
-void put_rows(HeadWriter& head, Body& body, const RowGradient& rows);
-RowGradient read_rows(HeadReader& head, BodyReader& body);
+void put_rows(HeaderWriter& header, Body& body, const RowGradient& rows);
+RowGradient read_rows(HeaderReader& header, BodyReader& body);
 /// Of a replica; undefined for one without a batch.
-void put_loss(HeadWriter& head, const at::Tensor& loss);
-at::Tensor read_loss(HeadReader& head);
-void put_position(HeadWriter& head, const std::optional<std::string>& position);
-std::optional<std::string> read_position(HeadReader& head);
+void put_loss(HeaderWriter& header, const at::Tensor& loss);
+at::Tensor read_loss(HeaderReader& header);
+void put_position(HeaderWriter& header, const std::optional<std::string>& position);
+std::optional<std::string> read_position(HeaderReader& header);
 
 }  // namespace muster::internal

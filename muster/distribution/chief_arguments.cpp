@@ -15,7 +15,7 @@ std::vector<std::string> arguments_of_chief(const RunConfig& config, const PeerO
   if (!frame || frame->type != static_cast<std::uint32_t>(internal::MessageType::kArguments)) {
     throw Unavailable("{} broke off when it was asked for its arguments", connection->peer());
   }
-  return internal::decode_words(frame->head);
+  return internal::decode_words(frame->header);
 }
 
 }  // namespace muster

@@ -8,8 +8,8 @@
 
 #include "muster/base/log.h"
 #include "muster/distribution/body_codec_internal.h"
-#include "muster/distribution/image_internal.h"
 #include "muster/distribution/membership_internal.h"
+#include "muster/distribution/snapshot_internal.h"
 #include "muster/distribution/step_codec_internal.h"
 
 namespace muster {
@@ -58,7 +58,7 @@ class Collective final : public Strategy {
   Participant* participant_ = nullptr;
   /// Whether this process holds a state of the run.
   bool has_state_;
-  /// Messages of steps in this epoch.
+  /// Messages of steps in this generation.
   std::int64_t sequence_ = 0;
   /// Whether the chief has looked at the sizes of the tasks' batches.
   bool has_compared_batches_ = false;
@@ -82,13 +82,13 @@ void Collective::check(const EstimatorOptions& /*options*/) const {
 }
 
 void Collective::synchronize() {
-  const RunImage own = participant_->image();
+  const RunSnapshot own = participant_->snapshot();
   const Progress progress = has_state_ ? Progress{own.step, own.left_out} : Progress{.step = -1};
   const auto take = [&](Group& group, const Source& source) {
     if (source.rank == group.rank()) {
-      for (const std::size_t to : source.to) send_image(group, own, to);
+      for (const std::size_t to : source.to) send_snapshot(group, own, to);
     } else if (std::ranges::find(source.to, group.rank()) != source.to.end()) {
-      participant_->take_over(receive_image(group, source.rank, own));
+      participant_->take_over(receive_snapshot(group, source.rank, own));
     }
     has_state_ = true;
     sequence_ = 0;
@@ -210,7 +210,7 @@ std::optional<PartialSums> Collective::sum(std::int64_t step, PartialSums own, S
   for (std::size_t i = 1; i < size; ++i) {
     const std::size_t to = (group_->rank() + i) % size;
     const auto message = encode_step(step, sequence, own, notes, group_->replicas(), sent_whole);
-    group_->send(to, MessageType::kStep, message.head, message.body);
+    group_->send(to, MessageType::kStep, message.header, message.body);
   }
   const std::string what = fmt::format("the gradients of step {}", step + 1);
   std::vector<ReceivedStep> received;
@@ -219,7 +219,7 @@ std::optional<PartialSums> Collective::sum(std::int64_t step, PartialSums own, S
     auto frame = take_unless_stopped(r, MessageType::kStep, what);
     if (!frame) return std::nullopt;
     try {
-      received.push_back(decode_step(frame->head, std::move(frame->body), step, sequence,
+      received.push_back(decode_step(frame->header, std::move(frame->body), step, sequence,
                                      membership_.terms().replicas, sliced ? 0 : notes.flat_size,
                                      notes));
     } catch (Error& error) {

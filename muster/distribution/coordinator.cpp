@@ -67,7 +67,7 @@ void Coordinator::serve(std::shared_ptr<net::Connection> connection) {
     if (first->type != static_cast<std::uint32_t>(MessageType::kJoin)) {
       throw DataLoss("the first message is of type {}, no request to join", first->type);
     }
-    if (!admit(connection, decode_join(first->head))) return;
+    if (!admit(connection, decode_join(first->header))) return;
     while (const auto frame = connection->receive(Deadline::never())) {
       if (frame->type == static_cast<std::uint32_t>(MessageType::kLeave)) break;
       handle(connection, *frame);
@@ -131,7 +131,7 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   } else if (refused_server_since_) {
     tell_of_refused_server();
   } else if (started_ || is_complete()) {
-    begin_epoch();
+    begin_generation();
   }
   return true;
 }
@@ -150,7 +150,7 @@ void Coordinator::note_refusal(const std::string& task, const std::string& why) 
     if (!refused_server_since_) refused_server_since_ = Clock::now();
     tell_of_refused_server();
   } else if (!started_ && !members_.empty() && is_complete()) {
-    begin_epoch();
+    begin_generation();
   }
 }
 
@@ -177,14 +177,14 @@ void Coordinator::handle(const std::shared_ptr<net::Connection>& connection,
     case MessageType::kBeat:
       return;
     case MessageType::kReady: {
-      const Ready ready = decode_ready(frame.head);
-      if (ready.epoch != epoch_) return;
+      const Ready ready = decode_ready(frame.header);
+      if (ready.generation != generation_) return;
       member->ready = ready.progress;
       choose_source();
       return;
     }
     case MessageType::kBroken:
-      if (decode_number(frame.head) == epoch_ && !due_ && !is_ending_) {
+      if (decode_number(frame.header) == generation_ && !due_ && !is_ending_) {
         due_ = Clock::now() + kBrokenGrace;
         changed_.notify_all();
       }
@@ -202,9 +202,10 @@ Coordinator::Member* Coordinator::member_of(const net::Connection& connection) {
 }
 
 // What cannot be told is lost; the thread that receives from it notices.
-void Coordinator::tell(Member& member, MessageType type, const std::string& head) {
+void Coordinator::tell(Member& member, MessageType type, const std::string& header) {
   try {
-    member.connection->send(static_cast<std::uint32_t>(type), head, Deadline::after(kTellTimeout));
+    member.connection->send(static_cast<std::uint32_t>(type), header,
+                            Deadline::after(kTellTimeout));
   } catch (const Cancelled&) {
     // Closed on this side, by whoever has said why; the thread that serves it removes it.
   } catch (const Error& error) {
@@ -224,7 +225,7 @@ void Coordinator::remove(const std::shared_ptr<net::Connection>& connection,
   if (!end_step_ && !stopped_) log::warning("{} is gone: {}", found->second.task, why);
   members_.erase(found);
   changed_.notify_all();
-  if (started_ && !stopped_ && !is_ending_ && !members_.empty()) begin_epoch();
+  if (started_ && !stopped_ && !is_ending_ && !members_.empty()) begin_generation();
 }
 
 std::size_t Coordinator::count(bool servers) const {
@@ -249,7 +250,7 @@ std::string Coordinator::missing_servers() const {
 }
 
 // Those that hold variables are waited for; the others are told when all of them are there.
-void Coordinator::begin_epoch() {
+void Coordinator::begin_generation() {
   due_.reset();
   // The chief has the checkpoints that all may have to go back to. Its process lives, or this would
   // not: it comes back in a moment when its connection was lost.
@@ -266,8 +267,8 @@ void Coordinator::begin_epoch() {
   }
   missing_since_.reset();
   started_ = true;
-  ++epoch_;
-  EpochPlan plan{.number = epoch_, .trainers = count(false)};
+  ++generation_;
+  GenerationPlan plan{.number = generation_, .trainers = count(false)};
   auto ranges = deal(options_.terms.replicas, plan.trainers);
   ranges.resize(members_.size());
   std::string who;
@@ -278,14 +279,14 @@ void Coordinator::begin_epoch() {
     who += fmt::format("{}{}", who.empty() ? "" : ", ", member.task);
     if (!member.is_server) who += fmt::format(" [{}, {})", range.first, range.last);
   }
-  log::info("epoch {}: replicas of {}", epoch_, who);
-  const std::string head = encode(plan);
-  for (auto& [order, member] : members_) tell(member, MessageType::kEpoch, head);
+  log::info("generation {}: replicas of {}", generation_, who);
+  const std::string header = encode(plan);
+  for (auto& [order, member] : members_) tell(member, MessageType::kGeneration, header);
 }
 
 // The one that is furthest; those who are behind get its state.
 Source Coordinator::source_among_trainers() const {
-  Source source{.epoch = epoch_};
+  Source source{.generation = generation_};
   std::size_t rank = 0;
   for (const auto& [order, member] : members_) {
     if (rank == 0 || source.progress < *member.ready) {
@@ -299,11 +300,11 @@ Source Coordinator::source_among_trainers() const {
 
 // What is on the servers counts. One that has lost it makes all go back.
 Source Coordinator::source_with_servers() const {
-  Source source{.epoch = epoch_};
+  Source source{.generation = generation_};
   std::size_t rank = 0;
   for (const auto& [order, member] : members_) {
     if (member.is_server && member.ready->step < 0) {
-      return {.epoch = epoch_, .rank = 0, .go_back = true};
+      return {.generation = generation_, .rank = 0, .go_back = true};
     }
     if (member.is_server && source.progress < *member.ready) {
       source.progress = *member.ready;
@@ -328,7 +329,7 @@ void Coordinator::choose_source() {
   for (auto& [order, member] : members_) tell(member, MessageType::kSource, encode(source));
 }
 
-void Coordinator::begin_epoch_if_due() {
+void Coordinator::begin_generation_if_due() {
   if (is_ending_) return;
   const auto now = Clock::now();
   const double seconds = std::chrono::duration<double>(options_.join_timeout).count();
@@ -346,7 +347,7 @@ void Coordinator::begin_epoch_if_due() {
     log::warning("{} of {} tasks have come within {:.0f} s: the run begins without the others",
                  members_.size(), options_.trainers + options_.servers, seconds);
   }
-  begin_epoch();
+  begin_generation();
 }
 
 // Says that the coordinator lives, and finds those who say so no longer.
@@ -369,7 +370,7 @@ void Coordinator::watch() {
       }
     }
     if (refused_server_since_) tell_of_refused_server();
-    begin_epoch_if_due();
+    begin_generation_if_due();
     changed_.wait_until(lock, due_ ? std::min(*due_, now + kBeatEvery) : now + kBeatEvery);
   }
 }

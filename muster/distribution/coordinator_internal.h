@@ -26,16 +26,16 @@ struct CoordinatorOptions {
   std::size_t servers = 0;
   /// What names the run in their logs; empty: they keep none.
   std::string log_run{};
-  /// How long the first epoch waits for all, and any epoch for those that hold variables.
+  /// How long the first generation waits for all, and any generation for those that hold variables.
   std::chrono::milliseconds join_timeout{60'000};
   std::chrono::milliseconds peer_timeout{10'000};
 };
 
 /// Knows who takes part. It lives in the chief's process; every task, the chief too, has a
-/// connection to it. Each time somebody comes or goes it begins an epoch: it deals the replicas to
-/// the tasks that are there, waits until all have let go of the epoch before, and says whose state
-/// counts. It remembers nothing that the tasks do not: after a restart the tasks tell it how far
-/// they are.
+/// connection to it. Each time somebody comes or goes it begins a generation: it deals the replicas
+/// to the tasks that are there, waits until all have let go of the generation before, and says
+/// whose state counts. It remembers nothing that the tasks do not: after a restart the tasks tell
+/// it how far they are.
 class Coordinator {
  public:
   explicit Coordinator(CoordinatorOptions options);
@@ -45,11 +45,11 @@ class Coordinator {
 
   /// Serves one task until it leaves or is lost. Any thread.
   void serve(std::shared_ptr<net::Connection> connection);
-  /// The chief saves the last step, and takes part in nothing more: no epoch begins from here on,
-  /// whoever comes or goes. All tasks are told, also those that come later.
+  /// The chief saves the last step, and takes part in nothing more: no generation begins from here
+  /// on, whoever comes or goes. All tasks are told, also those that come later.
   void announce_end();
   /// Tells all tasks, also those that come later, that the run is over at this step, and waits a
-  /// moment for them to leave; where no epoch has begun, also for them to come.
+  /// moment for them to leave; where no generation has begun, also for them to come.
   void end(std::int64_t step);
 
   /// Breaks off with all tasks, so that those who serve them return. No task is served any more.
@@ -80,12 +80,12 @@ class Coordinator {
   bool is_complete() const;
   void tell_of_refused_server();
   Member* member_of(const net::Connection& connection);
-  void tell(Member& member, MessageType type, const std::string& head);
+  void tell(Member& member, MessageType type, const std::string& header);
   std::size_t count(bool servers) const;
   bool has_chief() const;
   std::string missing_servers() const;
-  void begin_epoch();
-  void begin_epoch_if_due();
+  void begin_generation();
+  void begin_generation_if_due();
   void choose_source();
   Source source_among_trainers() const;
   Source source_with_servers() const;
@@ -101,14 +101,14 @@ class Coordinator {
   /// One that holds variables, and since when the run cannot begin because of it.
   std::string refused_server_;
   std::optional<Clock::time_point> refused_server_since_;
-  std::int64_t epoch_ = 0;
+  std::int64_t generation_ = 0;
   bool started_ = false;
-  /// Whether no epoch begins any more.
+  /// Whether no generation begins any more.
   bool is_ending_ = false;
   std::optional<std::int64_t> end_step_;
   /// Tasks that came after the end.
   std::size_t late_ = 0;
-  /// When a new epoch begins at the latest, if one is to.
+  /// When a new generation begins at the latest, if one is to.
   std::optional<Clock::time_point> due_;
   /// Since when a server has been missing; nothing while all are there.
   std::optional<Clock::time_point> missing_since_;

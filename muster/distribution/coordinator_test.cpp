@@ -37,7 +37,7 @@ class ByHand {
   net::Frame hear() {
     for (;;) {
       auto frame = connection_->receive(Deadline::after(20s));
-      if (!frame) throw Unavailable("the coordinator has broken off");
+      if (!frame) throw Unavailable("the coordinator closed the connection");
       const auto type = static_cast<MessageType>(frame->type);
       if (type == MessageType::kBeat || type == MessageType::kTerms ||
           type == MessageType::kLogRun) {
@@ -49,9 +49,10 @@ class ByHand {
   MessageType hear_type() { return static_cast<MessageType>(hear().type); }
   std::vector<std::string> hear_members() {
     const net::Frame frame = hear();
-    if (frame.type != static_cast<std::uint32_t>(MessageType::kEpoch)) return {"no epoch"};
+    if (frame.type != static_cast<std::uint32_t>(MessageType::kGeneration))
+      return {"no generation"};
     std::vector<std::string> tasks;
-    for (const auto& member : decode_epoch(frame.head).members) tasks.push_back(member.task);
+    for (const auto& member : decode_generation(frame.header).members) tasks.push_back(member.task);
     return tasks;
   }
 

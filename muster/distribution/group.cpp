@@ -7,7 +7,7 @@
 
 namespace muster::internal {
 
-Group::Group(EpochPlan plan, std::size_t rank,
+Group::Group(GenerationPlan plan, std::size_t rank,
              std::vector<std::unique_ptr<net::Connection>> connections)
     : plan_(std::move(plan)), rank_(rank), peers_(connections.size()) {
   for (std::size_t r = 0; r < peers_.size(); ++r) peers_[r].connection = std::move(connections[r]);
@@ -39,7 +39,7 @@ void Group::receive_from(std::size_t rank) {
       peer.frames.push_back(std::move(*frame));
       changed_.notify_all();
     }
-    why = fmt::format("{} has broken off", peer.connection->peer());
+    why = fmt::format("{} closed the connection", peer.connection->peer());
   } catch (const Error& error) {
     why = error.what();
   }
@@ -52,9 +52,11 @@ void Group::interrupt(const std::string& why) {
   changed_.notify_all();
 }
 
-void Group::leave_behind(const EpochPlan& next) {
+void Group::leave_behind(const GenerationPlan& next) {
   for (std::size_t r = 0; r < peers_.size(); ++r) {
-    const auto is_it = [&](const EpochMember& one) { return one.task == plan_.members[r].task; };
+    const auto is_it = [&](const GenerationMember& one) {
+      return one.task == plan_.members[r].task;
+    };
     const bool stays = std::ranges::any_of(next.members, is_it);
     if (!stays && peers_[r].connection != nullptr) peers_[r].connection->close();
   }
@@ -66,14 +68,14 @@ void Group::end() {
   changed_.notify_all();
 }
 
-void Group::send(std::size_t to, MessageType type, std::string_view head,
+void Group::send(std::size_t to, MessageType type, std::string_view header,
                  std::span<const std::span<const std::byte>> body) {
   {
     const std::lock_guard lock(mutex_);
     if (!broken_.empty() && !ended_) throw PeersChanged("{}", broken_);
   }
   try {
-    peers_[to].connection->send(static_cast<std::uint32_t>(type), head, body, Deadline::never());
+    peers_[to].connection->send(static_cast<std::uint32_t>(type), header, body, Deadline::never());
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
     // Whoever ends the run closes its connections.

@@ -17,25 +17,25 @@
 
 namespace muster::internal {
 
-/// The tasks of one epoch, each connected with each. It is used for that epoch alone, so what was
-/// meant for another never arrives. The loop's thread sends and takes; a thread for each peer
-/// receives, so that two that send to each other never wait for each other.
+/// The tasks of one generation, each connected with each. It is used for that generation alone, so
+/// what was meant for another never arrives. The loop's thread sends and takes; a thread for each
+/// peer receives, so that two that send to each other never wait for each other.
 class Group {
  public:
   /// `connections[r]` leads to the task of rank r; that of `rank` itself is null.
-  Group(EpochPlan plan, std::size_t rank,
+  Group(GenerationPlan plan, std::size_t rank,
         std::vector<std::unique_ptr<net::Connection>> connections);
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  const EpochPlan& plan() const { return plan_; }
+  const GenerationPlan& plan() const { return plan_; }
   std::size_t rank() const { return rank_; }
   std::size_t size() const { return plan_.members.size(); }
   ReplicaRange replicas() const { return plan_.members[rank_].replicas; }
 
   /// Throws PeersChanged, naming the task, when it is gone or the group was interrupted.
-  void send(std::size_t to, MessageType type, std::string_view head,
+  void send(std::size_t to, MessageType type, std::string_view header,
             std::span<const std::span<const std::byte>> body);
   /// The next message from that task, which must be of this type. `what` says what is waited for:
   /// "the gradients of step 12". Throws PeersChanged; nothing when the run has ended.
@@ -58,9 +58,9 @@ class Group {
                                    const WaitReason& reason);
   bool ended();
 
-  /// Breaks off with those that are not in the next epoch: whoever sends to one of them, which may
-  /// be stopped and take nothing, waits no longer. Any thread.
-  void leave_behind(const EpochPlan& next);
+  /// Breaks off with those that are not in the next generation: whoever sends to one of them, which
+  /// may be stopped and take nothing, waits no longer. Any thread.
+  void leave_behind(const GenerationPlan& next);
   /// Ends all waits with PeersChanged, or quietly because the run has ended. Any thread.
   void interrupt(const std::string& why);
   void end();
@@ -77,7 +77,7 @@ class Group {
   void receive_from(std::size_t rank);
   void close_all();
 
-  EpochPlan plan_;
+  GenerationPlan plan_;
   std::size_t rank_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -14,8 +14,8 @@
 namespace muster::internal {
 namespace {
 
-const EpochMember kChief{.task = "chief:0"};
-const EpochMember kWorker{.task = "worker:0"};
+const GenerationMember kChief{.task = "chief:0"};
+const GenerationMember kWorker{.task = "worker:0"};
 
 /// A connection of the chief's with a worker that takes nothing, as if it were stopped.
 class StoppedWorker {
@@ -54,7 +54,7 @@ TEST(Group, WhoSendsToATaskThatIsLeftBehindWaitsNoLonger) {
     group.send(1, MessageType::kValues, {}, std::span(&piece, 1));
   });
   EXPECT_EQ(sending.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
-  group.interrupt("epoch 2 begins");
+  group.interrupt("generation 2 begins");
   group.leave_behind({.number = 2, .members = {kChief, kWorker}, .trainers = 2});
   EXPECT_EQ(sending.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
   group.leave_behind({.number = 2, .members = {kChief}, .trainers = 1});

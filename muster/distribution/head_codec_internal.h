@@ -8,12 +8,12 @@
 
 #include "muster/base/error.h"
 
-// The heads of messages between tasks: numbers as 8 bytes, little-endian, and strings behind their
-// lengths. Tasks of a run are of one kind of machine and of one build; what they check is that a
-// message is whole.
+// The headers of messages between tasks: numbers as 8 bytes, little-endian, and strings behind
+// their lengths. Tasks of a run are of one kind of machine and of one build; what they check is
+// that a message is whole.
 namespace muster::internal {
 
-class HeadWriter {
+class HeaderWriter {
  public:
   void put(std::int64_t value) {
     for (int shift = 0; shift < 64; shift += 8) {
@@ -40,10 +40,10 @@ class HeadWriter {
   std::string bytes_;
 };
 
-/// Throws DataLoss for a head that ends too early.
-class HeadReader {
+/// Throws DataLoss for a header that ends too early.
+class HeaderReader {
  public:
-  explicit HeadReader(std::string_view bytes) : bytes_(bytes) {}
+  explicit HeaderReader(std::string_view bytes) : bytes_(bytes) {}
 
   std::int64_t number() {
     const std::string_view eight = take(8);

@@ -92,9 +92,9 @@ void Membership::accept(std::unique_ptr<net::Connection> connection) {
     log::warning("{} wants '{}', which this task does not do", connection->peer(), purpose);
     return;
   }
-  const std::int64_t epoch = std::atoll(purpose.substr(kDataPurpose.size()).c_str());
+  const std::int64_t generation = std::atoll(purpose.substr(kDataPurpose.size()).c_str());
   const std::lock_guard lock(mutex_);
-  accepted_[{epoch, connection->peer_task()}] = std::move(connection);
+  accepted_[{generation, connection->peer_task()}] = std::move(connection);
   changed_.notify_all();
 }
 
@@ -105,29 +105,29 @@ void Membership::handle(const net::Frame& frame) {
     case MessageType::kBeat:
       return;
     case MessageType::kLogRun:
-      log_run_ = frame.head;
+      log_run_ = frame.header;
       break;
     case MessageType::kTerms:
-      chief_terms_ = decode_terms(frame.head);
+      chief_terms_ = decode_terms(frame.header);
       break;
     case MessageType::kRefused:
-      refused_ = frame.head;
+      refused_ = frame.header;
       break;
-    case MessageType::kEpoch:
-      plan_ = decode_epoch(frame.head);
+    case MessageType::kGeneration:
+      plan_ = decode_generation(frame.header);
       source_.reset();
       connecting_.request_stop();
       if (group_ != nullptr) {
-        group_->interrupt(
-            fmt::format("epoch {} begins with {} tasks", plan_->number, plan_->members.size()));
+        group_->interrupt(fmt::format("generation {} begins with {} tasks", plan_->number,
+                                      plan_->members.size()));
         group_->leave_behind(*plan_);
       }
       break;
     case MessageType::kSource:
-      source_ = decode_source(frame.head);
+      source_ = decode_source(frame.header);
       break;
     case MessageType::kFailed:
-      failed_ = frame.head;
+      failed_ = frame.header;
       connecting_.request_stop();
       if (group_ != nullptr) group_->interrupt(failed_);
       break;
@@ -150,7 +150,7 @@ void Membership::listen_to_control(const std::shared_ptr<net::Connection>& contr
   std::string why;
   try {
     while (const auto frame = control->receive(Deadline::never())) handle(*frame);
-    why = fmt::format("{} has broken off", control->peer());
+    why = fmt::format("{} closed the connection", control->peer());
   } catch (const Error& error) {
     why = error.what();
   }
@@ -191,14 +191,14 @@ void Membership::beat() {
   }
 }
 
-void Membership::tell_coordinator(MessageType type, const std::string& head) {
+void Membership::tell_coordinator(MessageType type, const std::string& header) {
   std::shared_ptr<net::Connection> control;
   {
     const std::lock_guard lock(mutex_);
     control = control_;
   }
   try {
-    control->send(static_cast<std::uint32_t>(type), head, Deadline::after(kTellTimeout));
+    control->send(static_cast<std::uint32_t>(type), header, Deadline::after(kTellTimeout));
   } catch (const Error&) {
     control->close();  // The thread that receives says why.
   }
@@ -207,7 +207,7 @@ void Membership::tell_coordinator(MessageType type, const std::string& head) {
 void Membership::connect_control(const Deadline& deadline) {
   if (control_thread_.joinable()) control_thread_.join();
   {
-    // Of epochs that nobody remembers.
+    // Of generations that nobody remembers.
     const std::lock_guard lock(mutex_);
     accepted_.clear();
   }
@@ -240,8 +240,8 @@ void Membership::connect_control(const Deadline& deadline) {
   chief_terms_.reset();
   plan_.reset();
   source_.reset();
-  // A chief that came back counts its epochs from the beginning.
-  last_epoch_ = 0;
+  // A chief that came back counts its generations from the beginning.
+  last_generation_ = 0;
   heard_ = std::chrono::steady_clock::now();
   control_thread_ = std::jthread([this, control] { listen_to_control(control); });
   wait_for_peers(
@@ -304,22 +304,22 @@ RunTerms Membership::join(const RunTerms& own) {
   return terms_;
 }
 
-std::size_t Membership::rank_in(const EpochPlan& plan) const {
+std::size_t Membership::rank_in(const GenerationPlan& plan) const {
   for (std::size_t r = 0; r < plan.members.size(); ++r) {
     if (plan.members[r].task == self_.task) return r;
   }
-  throw Internal("epoch {} is without {}, which was told of it", plan.number, self_.task);
+  throw Internal("generation {} is without {}, which was told of it", plan.number, self_.task);
 }
 
 void Membership::be_alone() {
-  EpochPlan alone{.number = 0, .members = {{.task = self_.task}}};
+  GenerationPlan alone{.number = 0, .members = {{.task = self_.task}}};
   const std::lock_guard lock(mutex_);
   group_ = std::make_unique<Group>(std::move(alone), 0, Connections(1));
   group_->end();
 }
 
-// The plan of an epoch that this process has not been in.
-std::optional<EpochPlan> Membership::next_plan(const Deadline& deadline) {
+// The plan of a generation that this process has not been in.
+std::optional<GenerationPlan> Membership::next_plan(const Deadline& deadline) {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
@@ -331,7 +331,7 @@ std::optional<EpochPlan> Membership::next_plan(const Deadline& deadline) {
             return fmt::format("{} at {}: who takes part", chief_.task.name(), chief_.address);
           },
           [this] {
-            const bool has_plan = plan_ && plan_->number > last_epoch_ && !chief_ends_;
+            const bool has_plan = plan_ && plan_->number > last_generation_ && !chief_ends_;
             return ended_ || !failed_.empty() || !control_lost_.empty() || has_plan;
           });
       if (ended_) return std::nullopt;
@@ -344,24 +344,24 @@ std::optional<EpochPlan> Membership::next_plan(const Deadline& deadline) {
 }
 
 std::unique_ptr<net::Connection> Membership::accepted_from(const std::string& task,
-                                                           std::int64_t epoch,
+                                                           std::int64_t generation,
                                                            const Deadline& deadline) {
   std::unique_lock lock(mutex_);
   const auto start = Clock::now();
   wait_until(
       changed_, lock, deadline, [&] { return fmt::format("{}: its connection", task); },
       [&] {
-        return accepted_.contains({epoch, task}) || is_void(epoch) || stops(start);
+        return accepted_.contains({generation, task}) || is_void(generation) || stops(start);
       });
-  auto node = accepted_.extract({epoch, task});
+  auto node = accepted_.extract({generation, task});
   if (node.empty()) {
     if (stops(start)) throw_if_stopped(task);
-    throw PeersChanged("{} has not connected for epoch {}", task, epoch);
+    throw PeersChanged("{} has not connected for generation {}", task, generation);
   }
   return std::move(node.mapped());
 }
 
-Membership::Connections Membership::connect_group(const EpochPlan& plan, std::size_t rank,
+Membership::Connections Membership::connect_group(const GenerationPlan& plan, std::size_t rank,
                                                   const Deadline& deadline) {
   Connections connections(plan.members.size());
   const auto start = Clock::now();
@@ -375,7 +375,7 @@ Membership::Connections Membership::connect_group(const EpochPlan& plan, std::si
     is_void_now = connecting_.get_token();
   }
   for (std::size_t r = 0; r < rank; ++r) {
-    const EpochMember& member = plan.members[r];
+    const GenerationMember& member = plan.members[r];
     try {
       connections[r] = net::Connection::connect(
           member.address, self_, purpose, deadline,
@@ -391,21 +391,22 @@ Membership::Connections Membership::connect_group(const EpochPlan& plan, std::si
   return connections;
 }
 
-// Nothing when another epoch begins instead.
-std::optional<Source> Membership::wait_for_source(std::int64_t epoch) {
+// Nothing when another generation begins instead.
+std::optional<Source> Membership::wait_for_source(std::int64_t generation) {
   std::unique_lock lock(mutex_);
   wait_for_peers(
       changed_, lock, Deadline::never(),
       [&] {
-        return fmt::format("all tasks of epoch {} to get ready; the log of {} says who is not",
-                           epoch, chief_.task.name());
+        return fmt::format("all tasks of generation {} to get ready; the log of {} says who is not",
+                           generation, chief_.task.name());
       },
-      [&] { return is_void(epoch) || (source_ && source_->epoch == epoch); });
-  if (is_void(epoch)) return std::nullopt;
+      [&] { return is_void(generation) || (source_ && source_->generation == generation); });
+  if (is_void(generation)) return std::nullopt;
   return source_;
 }
 
-std::optional<Source> Membership::begin_epoch(const Progress& progress, const Deadline& deadline) {
+std::optional<Source> Membership::begin_generation(const Progress& progress,
+                                                   const Deadline& deadline) {
   if (group_ != nullptr) {
     // It may be only this task that noticed.
     tell_coordinator(MessageType::kBroken, encode_number(group_->plan().number));
@@ -420,7 +421,7 @@ std::optional<Source> Membership::begin_epoch(const Progress& progress, const De
       be_alone();
       return std::nullopt;
     }
-    last_epoch_ = plan->number;
+    last_generation_ = plan->number;
     try {
       const std::size_t rank = rank_in(*plan);
       auto connections = connect_group(*plan, rank, Deadline::after(2 * config_.peer_timeout));
@@ -433,7 +434,7 @@ std::optional<Source> Membership::begin_epoch(const Progress& progress, const De
       tell_coordinator(MessageType::kReady, encode(Ready{plan->number, progress}));
       if (auto source = wait_for_source(plan->number)) return source;
     } catch (const PeersChanged& error) {
-      log::warning("epoch {} ends before it began: {}", plan->number, error.what());
+      log::warning("generation {} ends before it began: {}", plan->number, error.what());
       tell_coordinator(MessageType::kBroken, encode_number(plan->number));
     }
   }
@@ -443,7 +444,7 @@ bool Membership::check() {
   const std::lock_guard lock(mutex_);
   if (ended_) return false;
   if (plan_ && plan_->number != group_->plan().number) {
-    throw PeersChanged("epoch {} begins with {} tasks", plan_->number, plan_->members.size());
+    throw PeersChanged("generation {} begins with {} tasks", plan_->number, plan_->members.size());
   }
   if (!control_lost_.empty()) throw PeersChanged("{}", control_lost_);
   return true;

@@ -25,7 +25,7 @@ namespace muster::internal {
 net::Identity identity_of(const RunConfig& config, const PeerOptions& options);
 
 /// A task's part in a run: it listens at its address, keeps in touch with the coordinator, and
-/// joins epoch after epoch. In the chief's process the coordinator lives here too.
+/// joins generation after generation. In the chief's process the coordinator lives here too.
 class Membership {
  public:
   Membership(const RunConfig& config, const PeerOptions& options);
@@ -52,17 +52,17 @@ class Membership {
   /// Meets the chief. Throws FailedPrecondition when the chief does not want this task.
   RunTerms join(const RunTerms& own);
 
-  /// Lets go of the epoch before, if there was one, and takes part in the next whose tasks are all
-  /// connected with each other and ready. `progress` is how far this task is. The result says whose
-  /// state counts; nothing when the run has ended. Throws Unavailable when the chief does not come
-  /// back by the deadline, or one that the run cannot do without does not come in time. Whoever
-  /// lives is waited for.
-  std::optional<Source> begin_epoch(const Progress& progress, const Deadline& deadline);
+  /// Lets go of the generation before, if there was one, and takes part in the next whose tasks are
+  /// all connected with each other and ready. `progress` is how far this task is. The result says
+  /// whose state counts; nothing when the run has ended. Throws Unavailable when the chief does not
+  /// come back by the deadline, or one that the run cannot do without does not come in time.
+  /// Whoever lives is waited for.
+  std::optional<Source> begin_generation(const Progress& progress, const Deadline& deadline);
   /// The current one; after the end of the run, this task alone in a group that has ended.
   Group& group() { return *group_; }
 
-  /// Throws PeersChanged when another epoch begins, which a group of one would not notice; false
-  /// when the run has ended.
+  /// Throws PeersChanged when another generation begins, which a group of one would not notice;
+  /// false when the run has ended.
   bool check();
 
   /// In the chief: as Strategy::announce_end().
@@ -80,19 +80,19 @@ class Membership {
   void listen_to_control(const std::shared_ptr<net::Connection>& control);
   void handle(const net::Frame& frame);
   void beat();
-  void tell_coordinator(MessageType type, const std::string& head);
+  void tell_coordinator(MessageType type, const std::string& header);
   std::string end_of_run() const;
-  std::optional<EpochPlan> next_plan(const Deadline& deadline);
-  std::optional<Source> wait_for_source(std::int64_t epoch);
-  Connections connect_group(const EpochPlan& plan, std::size_t rank, const Deadline& deadline);
-  std::unique_ptr<net::Connection> accepted_from(const std::string& task, std::int64_t epoch,
+  std::optional<GenerationPlan> next_plan(const Deadline& deadline);
+  std::optional<Source> wait_for_source(std::int64_t generation);
+  Connections connect_group(const GenerationPlan& plan, std::size_t rank, const Deadline& deadline);
+  std::unique_ptr<net::Connection> accepted_from(const std::string& task, std::int64_t generation,
                                                  const Deadline& deadline);
   void be_alone();
-  std::size_t rank_in(const EpochPlan& plan) const;
-  // With the mutex held: whether there is no point in waiting for others of this epoch.
-  bool is_void(std::int64_t epoch) const {
+  std::size_t rank_in(const GenerationPlan& plan) const;
+  // With the mutex held: whether there is no point in waiting for others of this generation.
+  bool is_void(std::int64_t generation) const {
     return ended_ || chief_ends_ || !control_lost_.empty() || !failed_.empty() || !plan_ ||
-           plan_->number != epoch;
+           plan_->number != generation;
   }
 
   const RunConfig config_;
@@ -101,7 +101,7 @@ class Membership {
   /// Whether it may listen where other machines reach it.
   const bool is_open_;
   RunTerms terms_;
-  std::int64_t last_epoch_ = 0;
+  std::int64_t last_generation_ = 0;
 
   // What the threads that receive share with the loop's.
   std::mutex mutex_;
@@ -115,12 +115,12 @@ class Membership {
   std::string refused_;
   /// Why the run cannot go on.
   std::string failed_;
-  std::optional<EpochPlan> plan_;
+  std::optional<GenerationPlan> plan_;
   std::optional<Source> source_;
   /// The chief saves the last step: there is nothing to wait for but that.
   bool chief_ends_ = false;
   bool ended_ = false;
-  /// Of the connections that the current epoch's group is made of.
+  /// Of the connections that the current generation's group is made of.
   std::stop_source connecting_;
   std::chrono::steady_clock::time_point connecting_since_;
   std::map<std::pair<std::int64_t, std::string>, std::unique_ptr<net::Connection>> accepted_;

@@ -7,175 +7,175 @@
 namespace muster::internal {
 namespace {
 
-void put(HeadWriter& head, const RunTerms& terms) {
-  head.put(terms.replicas);
-  head.put_number(terms.threads_per_replica);
-  head.put_number(terms.seed);
-  head.put_number(static_cast<int>(terms.precision));
-  head.put(terms.arithmetic);
-  head.put(terms.last_step);
-  head.put_number(terms.others.size());
+void put(HeaderWriter& header, const RunTerms& terms) {
+  header.put(terms.replicas);
+  header.put_number(terms.threads_per_replica);
+  header.put_number(terms.seed);
+  header.put_number(static_cast<int>(terms.precision));
+  header.put(terms.arithmetic);
+  header.put(terms.last_step);
+  header.put_number(terms.others.size());
   for (const RunTerm& term : terms.others) {
-    head.put(term.name);
-    head.put(term.value);
+    header.put(term.name);
+    header.put(term.value);
   }
 }
 
-RunTerms terms_of(HeadReader& head) {
+RunTerms terms_of(HeaderReader& header) {
   RunTerms terms;
-  terms.replicas = head.number();
-  terms.threads_per_replica = static_cast<int>(head.number());
-  terms.seed = static_cast<std::uint64_t>(head.number());
-  terms.precision = static_cast<ComputeType>(head.number());
-  terms.arithmetic = head.text();
-  terms.last_step = head.number();
-  terms.others.resize(head.count(16));
+  terms.replicas = header.number();
+  terms.threads_per_replica = static_cast<int>(header.number());
+  terms.seed = static_cast<std::uint64_t>(header.number());
+  terms.precision = static_cast<ComputeType>(header.number());
+  terms.arithmetic = header.text();
+  terms.last_step = header.number();
+  terms.others.resize(header.count(16));
   for (RunTerm& term : terms.others) {
-    term.name = head.text();
-    term.value = head.text();
+    term.name = header.text();
+    term.value = header.text();
   }
   return terms;
 }
 
-void put(HeadWriter& head, const ReplicaRange& range) {
-  head.put(range.first);
-  head.put(range.last);
+void put(HeaderWriter& header, const ReplicaRange& range) {
+  header.put(range.first);
+  header.put(range.last);
 }
 
 // Makes sure that nothing follows: a longer message is another one.
 template <typename Message>
-Message whole(const HeadReader& head, Message message) {
-  if (!head.at_end()) throw DataLoss("a message is longer than its kind can be");
+Message whole(const HeaderReader& header, Message message) {
+  if (!header.at_end()) throw DataLoss("a message is longer than its kind can be");
   return message;
 }
 
 }  // namespace
 
 std::string encode(const RunTerms& message) {
-  HeadWriter head;
-  put(head, message);
-  return head.bytes();
+  HeaderWriter header;
+  put(header, message);
+  return header.bytes();
 }
 
 RunTerms decode_terms(std::string_view bytes) {
-  HeadReader head(bytes);
-  RunTerms terms = terms_of(head);
-  return whole(head, std::move(terms));
+  HeaderReader header(bytes);
+  RunTerms terms = terms_of(header);
+  return whole(header, std::move(terms));
 }
 
 std::string encode(const Join& message) {
-  HeadWriter head;
-  put(head, message.terms);
-  head.put(message.address);
-  head.put_number(message.is_chief ? 1 : 0);
-  head.put_number(message.is_server ? 1 : 0);
-  return head.bytes();
+  HeaderWriter header;
+  put(header, message.terms);
+  header.put(message.address);
+  header.put_number(message.is_chief ? 1 : 0);
+  header.put_number(message.is_server ? 1 : 0);
+  return header.bytes();
 }
 
 Join decode_join(std::string_view bytes) {
-  HeadReader head(bytes);
+  HeaderReader header(bytes);
   Join join;
-  join.terms = terms_of(head);
-  join.address = head.text();
-  join.is_chief = head.number() != 0;
-  join.is_server = head.number() != 0;
-  return whole(head, std::move(join));
+  join.terms = terms_of(header);
+  join.address = header.text();
+  join.is_chief = header.number() != 0;
+  join.is_server = header.number() != 0;
+  return whole(header, std::move(join));
 }
 
 std::string encode(const Ready& message) {
-  HeadWriter head;
-  head.put(message.epoch);
-  head.put(message.progress.step);
-  head.put(message.progress.left_out);
-  return head.bytes();
+  HeaderWriter header;
+  header.put(message.generation);
+  header.put(message.progress.step);
+  header.put(message.progress.left_out);
+  return header.bytes();
 }
 
 Ready decode_ready(std::string_view bytes) {
-  HeadReader head(bytes);
+  HeaderReader header(bytes);
   Ready ready;
-  ready.epoch = head.number();
-  ready.progress.step = head.number();
-  ready.progress.left_out = head.number();
-  return whole(head, ready);
+  ready.generation = header.number();
+  ready.progress.step = header.number();
+  ready.progress.left_out = header.number();
+  return whole(header, ready);
 }
 
-std::string encode(const EpochPlan& message) {
-  HeadWriter head;
-  head.put(message.number);
-  head.put_number(message.trainers);
-  head.put_number(message.members.size());
-  for (const EpochMember& member : message.members) {
-    head.put(member.task);
-    head.put(member.address);
-    put(head, member.replicas);
+std::string encode(const GenerationPlan& message) {
+  HeaderWriter header;
+  header.put(message.number);
+  header.put_number(message.trainers);
+  header.put_number(message.members.size());
+  for (const GenerationMember& member : message.members) {
+    header.put(member.task);
+    header.put(member.address);
+    put(header, member.replicas);
   }
-  return head.bytes();
+  return header.bytes();
 }
 
-EpochPlan decode_epoch(std::string_view bytes) {
-  HeadReader head(bytes);
-  EpochPlan plan;
-  plan.number = head.number();
-  plan.trainers = static_cast<std::size_t>(head.number());
-  plan.members.resize(head.count(32));
-  for (EpochMember& member : plan.members) {
-    member.task = head.text();
-    member.address = head.text();
-    member.replicas.first = head.number();
-    member.replicas.last = head.number();
+GenerationPlan decode_generation(std::string_view bytes) {
+  HeaderReader header(bytes);
+  GenerationPlan plan;
+  plan.number = header.number();
+  plan.trainers = static_cast<std::size_t>(header.number());
+  plan.members.resize(header.count(32));
+  for (GenerationMember& member : plan.members) {
+    member.task = header.text();
+    member.address = header.text();
+    member.replicas.first = header.number();
+    member.replicas.last = header.number();
   }
-  return whole(head, std::move(plan));
+  return whole(header, std::move(plan));
 }
 
 std::string encode(const Source& message) {
-  HeadWriter head;
-  head.put(message.epoch);
-  head.put_number(message.rank);
-  head.put_number(message.to.size());
-  for (const std::size_t rank : message.to) head.put_number(rank);
-  head.put(message.progress.step);
-  head.put(message.progress.left_out);
-  head.put_number(message.go_back ? 1 : 0);
-  return head.bytes();
+  HeaderWriter header;
+  header.put(message.generation);
+  header.put_number(message.rank);
+  header.put_number(message.to.size());
+  for (const std::size_t rank : message.to) header.put_number(rank);
+  header.put(message.progress.step);
+  header.put(message.progress.left_out);
+  header.put_number(message.go_back ? 1 : 0);
+  return header.bytes();
 }
 
 Source decode_source(std::string_view bytes) {
-  HeadReader head(bytes);
+  HeaderReader header(bytes);
   Source source;
-  source.epoch = head.number();
-  source.rank = static_cast<std::size_t>(head.number());
-  source.to.resize(head.count(8));
-  for (std::size_t& rank : source.to) rank = static_cast<std::size_t>(head.number());
-  source.progress.step = head.number();
-  source.progress.left_out = head.number();
-  source.go_back = head.number() != 0;
-  return whole(head, std::move(source));
+  source.generation = header.number();
+  source.rank = static_cast<std::size_t>(header.number());
+  source.to.resize(header.count(8));
+  for (std::size_t& rank : source.to) rank = static_cast<std::size_t>(header.number());
+  source.progress.step = header.number();
+  source.progress.left_out = header.number();
+  source.go_back = header.number() != 0;
+  return whole(header, std::move(source));
 }
 
 std::string encode_number(std::int64_t number) {
-  HeadWriter head;
-  head.put(number);
-  return head.bytes();
+  HeaderWriter header;
+  header.put(number);
+  return header.bytes();
 }
 
 std::int64_t decode_number(std::string_view bytes) {
-  HeadReader head(bytes);
-  const std::int64_t number = head.number();
-  return whole(head, number);
+  HeaderReader header(bytes);
+  const std::int64_t number = header.number();
+  return whole(header, number);
 }
 
 std::string encode(const std::vector<std::string>& words) {
-  HeadWriter head;
-  head.put_number(words.size());
-  for (const std::string& word : words) head.put(word);
-  return head.bytes();
+  HeaderWriter header;
+  header.put_number(words.size());
+  for (const std::string& word : words) header.put(word);
+  return header.bytes();
 }
 
 std::vector<std::string> decode_words(std::string_view bytes) {
-  HeadReader head(bytes);
-  std::vector<std::string> words(head.count(8));
-  for (std::string& word : words) word = head.text();
-  return whole(head, std::move(words));
+  HeaderReader header(bytes);
+  std::vector<std::string> words(header.count(8));
+  for (std::string& word : words) word = header.text();
+  return whole(header, std::move(words));
 }
 
 std::string difference(const RunTerms& chief, const RunTerms& task, bool is_server) {

@@ -15,7 +15,7 @@ namespace muster::internal {
 inline constexpr std::string_view kControlPurpose = "control";
 /// A ps that was told nothing asks the chief for its arguments.
 inline constexpr std::string_view kArgumentsPurpose = "arguments";
-/// With the epoch behind it.
+/// With the generation behind it.
 inline constexpr std::string_view kDataPurpose = "data ";
 
 /// Both sides of a control connection say so often that they live.
@@ -33,7 +33,7 @@ enum class MessageType : std::uint32_t {
   // From the coordinator to a task.
   kTerms = 16,
   kRefused,
-  kEpoch,
+  kGeneration,
   kSource,
   kEnd,
   kFailed,
@@ -47,7 +47,7 @@ enum class MessageType : std::uint32_t {
   kStep = 48,
   kPart,
   kSlice,
-  kImage,
+  kSnapshot,
   kTensor,
   // Between tasks that train and those that hold variables.
   kPush,
@@ -81,26 +81,26 @@ struct Progress {
 };
 
 struct Ready {
-  std::int64_t epoch = 0;
+  std::int64_t generation = 0;
   Progress progress{};
 };
 
-/// Who takes part in an epoch. A task's place in the list is its rank.
-struct EpochMember {
+/// Who takes part in a generation. A task's place in the list is its rank.
+struct GenerationMember {
   std::string task{};
   std::string address{};
   ReplicaRange replicas{};
 };
-struct EpochPlan {
+struct GenerationPlan {
   std::int64_t number = 0;
-  /// Those that train come first, the chief at the head of them.
-  std::vector<EpochMember> members{};
+  /// Those that train come first, the chief at the header of them.
+  std::vector<GenerationMember> members{};
   std::size_t trainers = 0;
 };
 
 /// All are ready: the task of this rank sends its state to those who lack it.
 struct Source {
-  std::int64_t epoch = 0;
+  std::int64_t generation = 0;
   std::size_t rank = 0;
   std::vector<std::size_t> to{};
   /// How far the source is.
@@ -112,21 +112,22 @@ struct Source {
 std::string encode(const Join& message);
 std::string encode(const RunTerms& message);
 std::string encode(const Ready& message);
-std::string encode(const EpochPlan& message);
+std::string encode(const GenerationPlan& message);
 std::string encode(const Source& message);
 /// Of kArguments.
 std::string encode(const std::vector<std::string>& words);
-std::vector<std::string> decode_words(std::string_view head);
+std::vector<std::string> decode_words(std::string_view header);
 /// Throw DataLoss for what is no such message.
-Join decode_join(std::string_view head);
-RunTerms decode_terms(std::string_view head);
-Ready decode_ready(std::string_view head);
-EpochPlan decode_epoch(std::string_view head);
-Source decode_source(std::string_view head);
+Join decode_join(std::string_view header);
+RunTerms decode_terms(std::string_view header);
+Ready decode_ready(std::string_view header);
+GenerationPlan decode_generation(std::string_view header);
+Source decode_source(std::string_view header);
 
-/// A number or a text alone: of kBroken (epoch), kEnd (step); kRefused (why) and kLogRun are texts.
+/// A number or a text alone: of kBroken (generation), kEnd (step); kRefused (why) and kLogRun are
+/// texts.
 std::string encode_number(std::int64_t number);
-std::int64_t decode_number(std::string_view head);
+std::int64_t decode_number(std::string_view header);
 
 /// The first term in which the two differ, in words; empty when they can train together.
 /// Replicas, threads and the seed are the chief's to decide; a task that was told nothing takes

@@ -51,8 +51,8 @@ class ParameterServer final : public PsStrategy {
   bool is_sent_state(const Source& source) const override {
     return std::ranges::find(source.to, group_->rank()) != source.to.end();
   }
-  std::optional<RunImage> take_state() override;
-  void on_epoch() override {
+  std::optional<RunSnapshot> take_state() override;
+  void on_generation() override {
     sequence_ = 0;
     has_settled_ = false;
   }
@@ -60,7 +60,7 @@ class ParameterServer final : public PsStrategy {
   std::optional<std::vector<ValuesMessage>> take_values(const std::string& what,
                                                         const std::vector<at::Tensor>& buffers);
 
-  /// Messages of steps in this epoch.
+  /// Messages of steps in this generation.
   std::int64_t sequence_ = 0;
   /// Whether this chief stops without the step that it asked for, and has the slots of the one
   /// before.
@@ -69,7 +69,7 @@ class ParameterServer final : public PsStrategy {
 
 Progress ParameterServer::progress() const {
   if (!has_state_) return {.step = -1};
-  const RunImage own = participant_->image();
+  const RunSnapshot own = participant_->snapshot();
   return {own.step, own.left_out};
 }
 
@@ -80,7 +80,7 @@ std::optional<std::vector<ValuesMessage>> ParameterServer::take_values(
   std::vector<ValuesMessage> values;
   for (std::size_t server = 0; server < layout_->servers(); ++server) {
     auto answer = take_answer(server, what, [&](net::Frame& frame) {
-      return decode_values(frame.head, std::move(frame.body), layout_->flat_size(server),
+      return decode_values(frame.header, std::move(frame.body), layout_->flat_size(server),
                            variables_->sparse_count(), buffers);
     });
     if (!answer) return std::nullopt;
@@ -93,10 +93,10 @@ std::optional<std::vector<ValuesMessage>> ParameterServer::take_values(
   return values;
 }
 
-std::optional<RunImage> ParameterServer::take_state() {
+std::optional<RunSnapshot> ParameterServer::take_state() {
   const auto values = take_values("the state of the run", untrained(*variables_));
   if (!values) return std::nullopt;
-  return image_of(values->front());
+  return snapshot_of(values->front());
 }
 
 // For a chief that stops without waiting for the step: takes the slots that belong to its values.
@@ -142,7 +142,7 @@ std::optional<StepResult> ParameterServer::push(std::int64_t step, PartialSums o
     if (server != 0) said.buffers.clear();
     const auto message =
         encode_step(step, sequence, part, said, group_->replicas(), layout_->flat(server));
-    group_->send(server_rank(server), MessageType::kPush, message.head, message.body);
+    group_->send(server_rank(server), MessageType::kPush, message.header, message.body);
   }
   const std::string what = fmt::format("the values after step {}", step + 1);
   std::vector<std::size_t> owing_slots;

@@ -16,20 +16,20 @@ namespace {
 using Kind = StepLogRecord::Kind;
 
 EncodedMessage encode_pending(const PendingStep& pending) {
-  HeadWriter head;
+  HeaderWriter header;
   EncodedMessage encoded;
-  head.put(pending.outcome.present);
-  head.put(pending.outcome.examples);
-  head.put(pending.outcome.not_finite);
-  head.put_number(pending.outcome.losses.size());
-  for (const at::Tensor& loss : pending.outcome.losses) put_loss(head, loss);
-  head.put_number(pending.positions.size());
-  for (const auto& position : pending.positions) put_position(head, position);
+  header.put(pending.outcome.present);
+  header.put(pending.outcome.examples);
+  header.put(pending.outcome.not_finite);
+  header.put_number(pending.outcome.losses.size());
+  for (const at::Tensor& loss : pending.outcome.losses) put_loss(header, loss);
+  header.put_number(pending.positions.size());
+  for (const auto& position : pending.positions) put_position(header, position);
   add_piece(encoded.body, bytes_of(pending.mean.flat));
-  for (const RowGradient& rows : pending.mean.rows) put_rows(head, encoded.body, rows);
-  head.put_number(pending.buffers.size());
+  for (const RowGradient& rows : pending.mean.rows) put_rows(header, encoded.body, rows);
+  header.put_number(pending.buffers.size());
   for (const at::Tensor& buffer : pending.buffers) add_piece(encoded.body, bytes_of(buffer));
-  encoded.head = head.bytes();
+  encoded.header = header.bytes();
   return encoded;
 }
 
@@ -38,20 +38,20 @@ PendingStep decode_pending(const StepLogRecord& record, std::string_view bytes,
   net::Buffer memory(bytes.size());
   std::memcpy(memory.data(), bytes.data(), bytes.size());
   BodyReader body(std::move(memory));
-  HeadReader head(record.detail);
+  HeaderReader header(record.detail);
   PendingStep pending{.pushes = record.pushes};
-  pending.outcome.present = head.number();
-  pending.outcome.examples = head.number();
-  pending.outcome.not_finite = head.text();
-  pending.outcome.losses.resize(head.count(8));
-  for (at::Tensor& loss : pending.outcome.losses) loss = read_loss(head);
-  pending.positions.resize(head.count(8));
-  for (auto& position : pending.positions) position = read_position(head);
+  pending.outcome.present = header.number();
+  pending.outcome.examples = header.number();
+  pending.outcome.not_finite = header.text();
+  pending.outcome.losses.resize(header.count(8));
+  for (at::Tensor& loss : pending.outcome.losses) loss = read_loss(header);
+  pending.positions.resize(header.count(8));
+  for (auto& position : pending.positions) position = read_position(header);
   pending.mean.flat = body.tensor({sizes.flat}, at::kFloat);
   for (std::size_t table = 0; table < sizes.tables; ++table) {
-    pending.mean.rows.push_back(read_rows(head, body));
+    pending.mean.rows.push_back(read_rows(header, body));
   }
-  const auto buffers = static_cast<std::size_t>(head.number());
+  const auto buffers = static_cast<std::size_t>(header.number());
   if (buffers != 0 && buffers != sizes.buffers.size()) {
     throw DataLoss("step {} has {} buffers in the log, and the model has {}", record.step + 1,
                    buffers, sizes.buffers.size());
@@ -60,17 +60,17 @@ PendingStep decode_pending(const StepLogRecord& record, std::string_view bytes,
     const at::Tensor& like = sizes.buffers[i];
     pending.buffers.push_back(body.tensor(like.sizes(), like.scalar_type()));
   }
-  if (!head.at_end())
+  if (!header.at_end())
     throw DataLoss("step {} is longer in the log than it can be", record.step + 1);
   return pending;
 }
 
 PsLog::Base base_of(const StepLogRecord& record) {
-  HeadReader head(record.detail);
+  HeaderReader header(record.detail);
   return {.step = record.step,
           .left_out = record.left_out,
-          .inputs_from = head.number(),
-          .state_json = std::string(head.text()),
+          .inputs_from = header.number(),
+          .state_json = std::string(header.text()),
           .squares = record.squares};
 }
 
@@ -95,7 +95,7 @@ std::vector<at::Tensor> held_pieces(const PsLayout& layout, std::size_t server,
 
 std::string model_digest(const std::vector<NamedTensor>& tensors, std::size_t servers,
                          const std::vector<std::string>& rules) {
-  HeadWriter text;
+  HeaderWriter text;
   text.put_number(servers);
   for (const std::string& rule : rules) text.put(rule);
   for (const NamedTensor& named : tensors) {
@@ -152,7 +152,7 @@ bool PsLog::recover(const Sizes& sizes, const Replay& replay) {
 }
 
 void PsLog::begin(const Base& base) {
-  HeadWriter detail;
+  HeaderWriter detail;
   detail.put(base.inputs_from);
   detail.put(base.state_json);
   Body body;
@@ -191,7 +191,7 @@ void PsLog::prepared(std::int64_t step, std::int64_t left_out, const PendingStep
           .step = step,
           .left_out = left_out,
           .pushes = pending.pushes,
-          .detail = std::move(encoded.head)},
+          .detail = std::move(encoded.header)},
          encoded.body);
 }
 

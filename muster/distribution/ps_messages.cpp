@@ -18,60 +18,60 @@ RunTerms terms_with_backups(RunTerms terms, std::int64_t backup_replicas) {
 }
 
 EncodedMessage encode_values(const ValuesMessage& message) {
-  HeadWriter head;
+  HeaderWriter header;
   EncodedMessage encoded;
-  head.put(message.step);
-  head.put(message.outcome.present);
-  head.put(message.outcome.examples);
-  head.put(message.outcome.not_finite);
-  head.put_number(message.outcome.losses.size());
-  for (const at::Tensor& loss : message.outcome.losses) put_loss(head, loss);
-  head.put_number(message.positions.size());
-  for (const auto& position : message.positions) put_position(head, position);
-  head.put(message.left_out);
-  head.put(message.inputs_from);
-  head.put(message.state_json);
-  head.put_number(message.flat.defined() ? 1 : 0);
+  header.put(message.step);
+  header.put(message.outcome.present);
+  header.put(message.outcome.examples);
+  header.put(message.outcome.not_finite);
+  header.put_number(message.outcome.losses.size());
+  for (const at::Tensor& loss : message.outcome.losses) put_loss(header, loss);
+  header.put_number(message.positions.size());
+  for (const auto& position : message.positions) put_position(header, position);
+  header.put(message.left_out);
+  header.put(message.inputs_from);
+  header.put(message.state_json);
+  header.put_number(message.flat.defined() ? 1 : 0);
   if (message.flat.defined()) {
     add_ranges(encoded.body, message.flat, message.ranges);
-    for (const RowGradient& rows : message.rows) put_rows(head, encoded.body, rows);
+    for (const RowGradient& rows : message.rows) put_rows(header, encoded.body, rows);
   }
-  head.put_number(message.buffers.size());
+  header.put_number(message.buffers.size());
   for (const at::Tensor& buffer : message.buffers) add_piece(encoded.body, bytes_of(buffer));
-  encoded.head = head.bytes();
+  encoded.header = header.bytes();
   return encoded;
 }
 
 ValuesMessage decode_values(std::string_view bytes, net::Buffer memory, std::int64_t flat_size,
                             std::size_t tables, const std::vector<at::Tensor>& buffers) {
-  HeadReader head(bytes);
+  HeaderReader header(bytes);
   BodyReader body(std::move(memory));
   ValuesMessage message;
-  message.step = head.number();
-  message.outcome.present = head.number();
-  message.outcome.examples = head.number();
-  message.outcome.not_finite = head.text();
-  message.outcome.losses.resize(head.count(8));
-  for (at::Tensor& loss : message.outcome.losses) loss = read_loss(head);
-  message.positions.resize(head.count(8));
-  for (auto& position : message.positions) position = read_position(head);
-  message.left_out = head.number();
-  message.inputs_from = head.number();
-  message.state_json = head.text();
-  if (head.number() != 0) {
+  message.step = header.number();
+  message.outcome.present = header.number();
+  message.outcome.examples = header.number();
+  message.outcome.not_finite = header.text();
+  message.outcome.losses.resize(header.count(8));
+  for (at::Tensor& loss : message.outcome.losses) loss = read_loss(header);
+  message.positions.resize(header.count(8));
+  for (auto& position : message.positions) position = read_position(header);
+  message.left_out = header.number();
+  message.inputs_from = header.number();
+  message.state_json = header.text();
+  if (header.number() != 0) {
     message.flat = body.tensor({flat_size}, at::kFloat);
     for (std::size_t table = 0; table < tables; ++table) {
-      message.rows.push_back(read_rows(head, body));
+      message.rows.push_back(read_rows(header, body));
     }
   }
-  const auto count = static_cast<std::size_t>(head.number());
+  const auto count = static_cast<std::size_t>(header.number());
   if (count != 0 && count != buffers.size()) {
     throw DataLoss("a server sent {} buffers, and the model has {}", count, buffers.size());
   }
   for (std::size_t i = 0; i < count; ++i) {
     message.buffers.push_back(body.tensor(buffers[i].sizes(), buffers[i].scalar_type()));
   }
-  if (!head.at_end()) throw DataLoss("a message with values is longer than it can be");
+  if (!header.at_end()) throw DataLoss("a message with values is longer than it can be");
   return message;
 }
 

@@ -29,7 +29,7 @@ struct ValuesMessage {
   StepResult outcome{};
   /// Of all replicas.
   InputPositions positions{};
-  /// What a RunImage has, for a task that joins; else empty.
+  /// What a RunSnapshot has, for a task that joins; else empty.
   std::int64_t left_out = 0;
   std::int64_t inputs_from = 0;
   std::string state_json{};
@@ -46,7 +46,7 @@ struct ValuesMessage {
 /// The message must live until it is sent.
 EncodedMessage encode_values(const ValuesMessage& message);
 /// Throws DataLoss for a message that does not fit.
-ValuesMessage decode_values(std::string_view head, net::Buffer body, std::int64_t flat_size,
+ValuesMessage decode_values(std::string_view header, net::Buffer body, std::int64_t flat_size,
                             std::size_t tables, const std::vector<at::Tensor>& buffers);
 
 /// Puts all values of a server's part into a message, for a task that lacks them.

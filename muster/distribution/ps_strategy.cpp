@@ -5,8 +5,8 @@
 
 #include "muster/base/log.h"
 #include "muster/distribution/body_codec_internal.h"
-#include "muster/distribution/image_internal.h"
 #include "muster/distribution/ps_strategy_internal.h"
+#include "muster/distribution/snapshot_internal.h"
 #include "muster/engine/arithmetic.h"
 #include "muster/estimator/estimator.h"
 
@@ -54,7 +54,7 @@ void PsStrategy::fetch_slots() {
   has_slots_ = true;
 }
 
-RunImage PsStrategy::image_of(const ValuesMessage& values) {
+RunSnapshot PsStrategy::snapshot_of(const ValuesMessage& values) {
   return {.step = values.step,
           .left_out = values.left_out,
           .inputs_from = values.inputs_from,
@@ -72,15 +72,15 @@ bool PsStrategy::join_state(const Source& source) {
     return true;
   }
   if (group_->rank() != source.rank) {
-    participant_->take_over(receive_image(*group_, source.rank, participant_->image()));
+    participant_->take_over(receive_snapshot(*group_, source.rank, participant_->snapshot()));
     return true;
   }
   if (was_in_run_) {
     log::warning("a server has lost its variables: all go back to the last checkpoint");
     participant_->go_back();
   }
-  const RunImage own = participant_->image();
-  for (const std::size_t to : source.to) send_image(*group_, own, to);
+  const RunSnapshot own = participant_->snapshot();
+  for (const std::size_t to : source.to) send_snapshot(*group_, own, to);
   return true;
 }
 
@@ -91,7 +91,7 @@ void PsStrategy::synchronize() {
     if (!join_state(source)) return false;
     has_state_ = true;
     was_in_run_ = true;
-    on_epoch();
+    on_generation();
     return true;
   };
   internal::synchronize(

@@ -33,7 +33,7 @@ class PsStrategy : public Strategy {
 
   /// How far the values of this task are, as others are to know it; -1 for no values.
   virtual Progress progress() const = 0;
-  /// Whether the servers send this task their values at the beginning of an epoch.
+  /// Whether the servers send this task their values at the beginning of a generation.
   virtual bool is_sent_state(const Source& source) const = 0;
   /// What these servers must be told of beside the terms of any run.
   virtual RunTerms terms_of_run(RunTerms own) const = 0;
@@ -44,9 +44,9 @@ class PsStrategy : public Strategy {
   /// Asks for the slots, and has them written.
   virtual void pull_slots() = 0;
   /// What all servers have, written to the variables; nothing when the run has ended.
-  virtual std::optional<RunImage> take_state() = 0;
-  /// An epoch has begun, with the state of the run.
-  virtual void on_epoch() {}
+  virtual std::optional<RunSnapshot> take_state() = 0;
+  /// An generation has begun, with the state of the run.
+  virtual void on_generation() {}
 
   std::size_t server_rank(std::size_t server) const { return group_->plan().trainers + server; }
   const std::string& server_name(std::size_t server) const {
@@ -67,7 +67,7 @@ class PsStrategy : public Strategy {
     }
   }
   /// The part of an answer that a task goes on from.
-  static RunImage image_of(const ValuesMessage& values);
+  static RunSnapshot snapshot_of(const ValuesMessage& values);
   void ask_for_slots();
   void take_slots();
   void take_slots_of(std::size_t server);
@@ -87,7 +87,7 @@ class PsStrategy : public Strategy {
  private:
   bool join_state(const Source& source);
 
-  /// Whether it has been in an epoch.
+  /// Whether it has been in a generation.
   bool was_in_run_ = false;
   /// Whether the slots here are those of the variables' values.
   bool has_slots_ = false;

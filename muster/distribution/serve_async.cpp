@@ -10,8 +10,8 @@
 #include "muster/distribution/async_messages_internal.h"
 #include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/changed_rows_internal.h"
-#include "muster/distribution/image_internal.h"
 #include "muster/distribution/serve_async_internal.h"
+#include "muster/distribution/snapshot_internal.h"
 #include "muster/distribution/staleness_bound_internal.h"
 #include "muster/distribution/variable_holder_internal.h"
 #include "muster/engine/run_state.h"
@@ -107,7 +107,7 @@ void AsyncServer::run() {
 void AsyncServer::log_end() const {
   log::info(
       "the run has ended at step {}: staleness mean={:.2f} max={} of {} updates, {} pushes were "
-      "too old and left out, {} waited {:.1f} s together for slower tasks",
+      "too old and dropped, {} waited {:.1f} s together for slower tasks",
       step_, staleness_.mean(), staleness_.max, staleness_.updates, too_old_, waits_,
       std::chrono::duration<double>(waited_).count());
 }
@@ -124,7 +124,7 @@ bool AsyncServer::synchronize() {
 void AsyncServer::take_source(const Source& source) {
   const std::size_t trainers = group_->plan().trainers;
   if (source.go_back) {
-    const RunImage from = receive_image(*group_, source.rank, image());
+    const RunSnapshot from = receive_snapshot(*group_, source.rank, snapshot());
     state_ = parse_run_state(from.state_json, "the state of the chief");
     step_ = from.step;
     left_out_ = from.left_out;
@@ -175,7 +175,7 @@ bool AsyncServer::serve_next() {
       return true;
     case MessageType::kPush:
       try {
-        take_push(rank, decode_push(frame.head, std::move(arrival->frame.body),
+        take_push(rank, decode_push(frame.header, std::move(arrival->frame.body),
                                     membership_.terms().replicas, layout_.flat_size(number_),
                                     variables_.sparse_count(), buffers_));
       } catch (Error& error) {
@@ -212,7 +212,7 @@ void AsyncServer::leave_out(std::size_t rank, const AsyncPush& push) {
   if (push.flat.defined()) {
     ++too_old_;
     log::warning(
-        "the gradients of {} are left out: their values are {} updates old, and the bound "
+        "the gradients of {} are dropped: their values are {} updates old, and the bound "
         "is {}",
         task(rank), step_ - trainers_[rank].pulled, bound_.updates());
     send_new_values(rank, /*left_out=*/true);
@@ -309,7 +309,7 @@ void AsyncServer::give_up_on_the_slowest() {
   if (!slow) throw Internal("all tasks wait for each other by max_staleness={}", bound_.updates());
   log::warning(
       "{} has not pushed for {:.0f} s: the others wait for it no longer, and its next "
-      "gradients are left out",
+      "gradients are dropped",
       task(*slow), std::chrono::duration<double>(config_.join_timeout).count());
   trainers_[*slow].given_up = true;
 }
@@ -318,7 +318,7 @@ void AsyncServer::give_up_on_the_slowest() {
 
 void AsyncServer::send(std::size_t to, const AsyncReply& answer) {
   const EncodedMessage encoded = encode_reply(answer);
-  group_->send(to, MessageType::kValues, encoded.head, encoded.body);
+  group_->send(to, MessageType::kValues, encoded.header, encoded.body);
 }
 
 AsyncReply AsyncServer::reply() const {

@@ -10,10 +10,10 @@
 #include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/changed_rows_internal.h"
 #include "muster/distribution/head_codec_internal.h"
-#include "muster/distribution/image_internal.h"
 #include "muster/distribution/ps_log_internal.h"
 #include "muster/distribution/ps_messages_internal.h"
 #include "muster/distribution/serve_async_internal.h"
+#include "muster/distribution/snapshot_internal.h"
 #include "muster/distribution/step_choice_internal.h"
 #include "muster/distribution/step_codec_internal.h"
 #include "muster/distribution/variable_holder_internal.h"
@@ -115,7 +115,7 @@ void Server::run() {
   if (has_backups()) {
     log::info(
         "backup_replicas={}: {} steps were made without some replicas, {} pushes came too late and "
-        "were left out",
+        "were dropped",
         config_.backup_replicas, steps_without_all_, late_pushes_);
   }
   // The chief has saved it: who trains on from here begins with the checkpoint.
@@ -142,7 +142,7 @@ bool Server::take_source(const Source& source) {
     return std::ranges::find(source.to, rank) != source.to.end();
   };
   if (source.go_back) {
-    const RunImage from = receive_image(*group_, source.rank, image());
+    const RunSnapshot from = receive_snapshot(*group_, source.rank, snapshot());
     state_ = parse_run_state(from.state_json, "the state of the chief");
     step_ = from.step;
     left_out_ = from.left_out;
@@ -212,7 +212,7 @@ std::optional<std::vector<ReceivedStep>> Server::take_pushes() {
       throw Internal("{} sent a message of type {} where gradients were due", members[rank].task,
                      frame.type);
     }
-    pushes[rank] = decode_step(frame.head, std::move(frame.body), step_, sequence_,
+    pushes[rank] = decode_step(frame.header, std::move(frame.body), step_, sequence_,
                                membership_.terms().replicas, layout_.flat_size(number_), notes);
     ++came;
   }
@@ -246,7 +246,7 @@ void Server::begin_choices() {
 void Server::take_frame(std::size_t rank, net::Frame frame) {
   if (frame.type == static_cast<std::uint32_t>(MessageType::kFetch)) return send_slots(rank);
   if (frame.type == static_cast<std::uint32_t>(MessageType::kArrived)) {
-    return waiting_.arrived_elsewhere(decode_number(frame.head));
+    return waiting_.arrived_elsewhere(decode_number(frame.header));
   }
   if (frame.type != static_cast<std::uint32_t>(MessageType::kPush)) {
     throw Internal("{} sent a message of type {} where gradients were due",
@@ -255,11 +255,11 @@ void Server::take_frame(std::size_t rank, net::Frame frame) {
   const StepNotes notes{.buffers = number_ == 0 ? buffers_ : std::vector<at::Tensor>{},
                         .flat_size = layout_.flat_size(number_),
                         .tables = variables_.sparse_count()};
-  HeadReader head(frame.head);
-  const std::int64_t step = head.number();
-  const std::int64_t sequence = head.number();
+  HeaderReader header(frame.header);
+  const std::int64_t step = header.number();
+  const std::int64_t sequence = header.number();
   waiting_.add(rank, step,
-               decode_step(frame.head, std::move(frame.body), step, sequence,
+               decode_step(frame.header, std::move(frame.body), step, sequence,
                            membership_.terms().replicas, layout_.flat_size(number_), notes));
   // A task can be stopped between two sends: what only some servers have makes no step.
   if (number_ != 0) {
@@ -302,7 +302,7 @@ std::optional<StepChoice> Server::hear_choice() {
         throw Internal("{} sent a message of type {} where a choice was due",
                        group_->plan().members[first_server].task, arrival->frame.type);
       }
-      choice = decode_choice(arrival->frame.head, trainers());
+      choice = decode_choice(arrival->frame.header, trainers());
     } else {
       take_frame(arrival->rank, std::move(arrival->frame));
     }
@@ -317,7 +317,7 @@ std::optional<std::vector<ReceivedStep>> Server::take_first_pushes() {
   choice_ = std::move(*choice);
   if (!choice_.late.empty() && late_pushes_ == 0 && number_ == 0) {
     log::warning(
-        "the gradients of {} came too late for their step and are left out; from here on such are "
+        "the gradients of {} came too late for their step and are dropped; from here on such are "
         "counted",
         group_->plan().members[choice_.late.front()].task);
   }
@@ -395,7 +395,7 @@ bool Server::exchange_squares(SquareSums& sums) {
   for (std::size_t rank = trainers(); rank < group_->size(); ++rank) {
     if (rank == group_->rank()) continue;
     const net::Frame& frame = (*norms)[rank];
-    if (decode_number(frame.head) != step_ || frame.body.size() != bytes.size()) {
+    if (decode_number(frame.header) != step_ || frame.body.size() != bytes.size()) {
       throw DataLoss("{} sent norms of another step or model", group_->plan().members[rank].task);
     }
     // Every block is somebody's, and 0 for the others: the order does not matter.
@@ -491,10 +491,11 @@ std::vector<std::string> Server::rules() const {
 void Server::make_log() {
   const Path folder = config_.model_dir / "ps_log" / fmt::format("{}-{}", job::kPs, number_);
   if (!log_claim_) log_claim_.emplace(folder);
-  const StepLogIdentity identity{.run = membership_.log_run(),
-                                 .task = membership_.task(),
-                                 .model = model_digest(image().tensors, layout_.servers(), rules()),
-                                 .replicas = membership_.terms().replicas};
+  const StepLogIdentity identity{
+      .run = membership_.log_run(),
+      .task = membership_.task(),
+      .model = model_digest(snapshot().tensors, layout_.servers(), rules()),
+      .replicas = membership_.terms().replicas};
   log_.emplace(folder, server_options_.log_bytes, identity,
                held_pieces(layout_, number_, variables_, updater_));
 }
@@ -548,7 +549,7 @@ void Server::replay_commit(const std::vector<double>& squares, bool is_left_out)
     throw DataLoss(
         "step {} was {} when it was logged, and now is not: options of the estimator "
         "have changed",
-        step_ + 1, is_left_out ? "left out" : "made");
+        step_ + 1, is_left_out ? "skipped" : "made");
   }
   make_update(sums);
   pending_.reset();
@@ -567,7 +568,7 @@ void Server::begin_log() {
 
 void Server::send(std::size_t to, const ValuesMessage& message) {
   const EncodedMessage encoded = encode_values(message);
-  group_->send(to, MessageType::kValues, encoded.head, encoded.body);
+  group_->send(to, MessageType::kValues, encoded.header, encoded.body);
 }
 
 // What the step has made new, and for a task that was late what those before it have.

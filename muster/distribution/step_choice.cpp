@@ -7,15 +7,15 @@
 namespace muster::internal {
 namespace {
 
-void put(HeadWriter& head, const std::vector<std::size_t>& ranks) {
-  head.put_number(ranks.size());
-  for (const std::size_t rank : ranks) head.put_number(rank);
+void put(HeaderWriter& header, const std::vector<std::size_t>& ranks) {
+  header.put_number(ranks.size());
+  for (const std::size_t rank : ranks) header.put_number(rank);
 }
 
-std::vector<std::size_t> read_ranks(HeadReader& head, std::size_t trainers) {
-  std::vector<std::size_t> ranks(head.count(8));
+std::vector<std::size_t> read_ranks(HeaderReader& header, std::size_t trainers) {
+  std::vector<std::size_t> ranks(header.count(8));
   for (std::size_t& rank : ranks) {
-    rank = static_cast<std::size_t>(head.number());
+    rank = static_cast<std::size_t>(header.number());
     if (rank >= trainers) throw DataLoss("a choice names task {} of {}", rank, trainers);
   }
   return ranks;
@@ -36,22 +36,22 @@ ReceivedStep absent(const ReplicaRange& replicas, std::int64_t all,
 }  // namespace
 
 std::string encode(const StepChoice& choice) {
-  HeadWriter head;
-  put(head, choice.counted);
-  put(head, choice.late);
-  return head.bytes();
+  HeaderWriter header;
+  put(header, choice.counted);
+  put(header, choice.late);
+  return header.bytes();
 }
 
 StepChoice decode_choice(std::string_view bytes, std::size_t trainers) {
-  HeadReader head(bytes);
+  HeaderReader header(bytes);
   StepChoice choice;
-  choice.counted = read_ranks(head, trainers);
-  choice.late = read_ranks(head, trainers);
-  if (!head.at_end()) throw DataLoss("a choice is longer than it can be");
+  choice.counted = read_ranks(header, trainers);
+  choice.late = read_ranks(header, trainers);
+  if (!header.at_end()) throw DataLoss("a choice is longer than it can be");
   return choice;
 }
 
-WaitingPushes::WaitingPushes(std::vector<EpochMember> members, std::int64_t backup_replicas,
+WaitingPushes::WaitingPushes(std::vector<GenerationMember> members, std::int64_t backup_replicas,
                              std::size_t other_servers)
     : members_(std::move(members)),
       backup_replicas_(backup_replicas),

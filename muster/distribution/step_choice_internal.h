@@ -23,15 +23,15 @@ struct StepChoice {
 };
 std::string encode(const StepChoice& choice);
 /// Throws DataLoss for what is none, or names a task that does not train.
-StepChoice decode_choice(std::string_view head, std::size_t trainers);
+StepChoice decode_choice(std::string_view header, std::size_t trainers);
 
-/// What the tasks of an epoch have pushed and got no answer to.
+/// What the tasks of a generation have pushed and got no answer to.
 class WaitingPushes {
  public:
   WaitingPushes() = default;
-  /// `members` are those that train, the chief at their head. A push counts when so many other
+  /// `members` are those that train, the chief at their header. A push counts when so many other
   /// servers have their parts of it, too.
-  WaitingPushes(std::vector<EpochMember> members, std::int64_t backup_replicas,
+  WaitingPushes(std::vector<GenerationMember> members, std::int64_t backup_replicas,
                 std::size_t other_servers);
 
   void add(std::size_t rank, std::int64_t step, ReceivedStep push);
@@ -58,7 +58,7 @@ class WaitingPushes {
     std::int64_t step = 0;
     ReceivedStep received{};
   };
-  std::vector<EpochMember> members_;
+  std::vector<GenerationMember> members_;
   std::int64_t backup_replicas_ = 0;
   std::size_t other_servers_ = 0;
   std::vector<std::optional<Push>> waiting_;

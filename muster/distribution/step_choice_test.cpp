@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 // The chief with two replicas, and two workers with one each.
-std::vector<EpochMember> members() {
+std::vector<GenerationMember> members() {
   return {{.task = "chief:0", .replicas = {0, 2}},
           {.task = "worker:0", .replicas = {2, 3}},
           {.task = "worker:1", .replicas = {3, 4}}};

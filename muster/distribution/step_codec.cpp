@@ -27,54 +27,54 @@ StepNotes notes_of(Participant& participant) {
 EncodedMessage encode_step(std::int64_t step, std::int64_t sequence, const PartialSums& parts,
                            const StepNotes& notes, ReplicaRange replicas,
                            std::span<const FlatRange> dense) {
-  HeadWriter head;
+  HeaderWriter header;
   EncodedMessage message;
-  head.put(step);
-  head.put(sequence);
-  head.put(replicas.first);
-  head.put(replicas.last);
-  head.put(parts.present);
-  head.put(parts.examples);
+  header.put(step);
+  header.put(sequence);
+  header.put(replicas.first);
+  header.put(replicas.last);
+  header.put(parts.present);
+  header.put(parts.examples);
   for (std::int64_t r = replicas.first; r < replicas.last; ++r) {
     const auto index = static_cast<std::size_t>(r);
-    put_loss(head, parts.losses[index]);
-    put_position(head, notes.positions[index]);
+    put_loss(header, parts.losses[index]);
+    put_position(header, notes.positions[index]);
   }
-  head.put_number(parts.sums.size());
+  header.put_number(parts.sums.size());
   for (const auto& [part, sum] : parts.sums) {
-    head.put(part.first);
-    head.put(part.second);
-    head.put_number(sum ? 1 : 0);
+    header.put(part.first);
+    header.put(part.second);
+    header.put_number(sum ? 1 : 0);
     if (!sum) continue;
     add_ranges(message.body, sum->flat, dense);
-    for (const RowGradient& rows : sum->rows) put_rows(head, message.body, rows);
+    for (const RowGradient& rows : sum->rows) put_rows(header, message.body, rows);
   }
   if (replicas.contains(0)) {
     for (const at::Tensor& buffer : notes.buffers) add_piece(message.body, bytes_of(buffer));
   }
-  message.head = head.bytes();
+  message.header = header.bytes();
   return message;
 }
 
 namespace {
 
-void read_parts(HeadReader& head, BodyReader& body, std::int64_t replicas, std::int64_t dense_size,
-                const StepNotes& notes, ReceivedStep& received) {
-  const std::size_t count = head.count(24);
+void read_parts(HeaderReader& header, BodyReader& body, std::int64_t replicas,
+                std::int64_t dense_size, const StepNotes& notes, ReceivedStep& received) {
+  const std::size_t count = header.count(24);
   for (std::size_t i = 0; i < count; ++i) {
-    const std::int64_t first = head.number();
-    const std::int64_t last = head.number();
+    const std::int64_t first = header.number();
+    const std::int64_t last = header.number();
     if (first < received.replicas.first || last > received.replicas.last || first >= last ||
         !TreeSum<Gradients>::is_part({first, last}, replicas)) {
       throw DataLoss("a message has a sum over the replicas [{}, {}), which is no part of {}",
                      first, last, replicas);
     }
     std::optional<Gradients>& sum = received.parts.sums[{first, last}];
-    if (head.number() == 0) continue;
+    if (header.number() == 0) continue;
     sum.emplace();
     sum->flat = body.tensor({dense_size}, at::kFloat);
     for (std::size_t table = 0; table < notes.tables; ++table) {
-      sum->rows.push_back(read_rows(head, body));
+      sum->rows.push_back(read_rows(header, body));
     }
   }
 }
@@ -84,35 +84,35 @@ void read_parts(HeadReader& head, BodyReader& body, std::int64_t replicas, std::
 ReceivedStep decode_step(std::string_view bytes, net::Buffer memory, std::int64_t step,
                          std::int64_t sequence, std::int64_t replicas, std::int64_t dense_size,
                          const StepNotes& notes) {
-  HeadReader head(bytes);
+  HeaderReader header(bytes);
   BodyReader body(std::move(memory));
   ReceivedStep received;
-  const std::int64_t their_step = head.number();
-  const std::int64_t their_sequence = head.number();
+  const std::int64_t their_step = header.number();
+  const std::int64_t their_sequence = header.number();
   if (their_step != step || their_sequence != sequence) {
     throw DataLoss("a message is about step {} (number {}), and step {} (number {}) is being made",
                    their_step, their_sequence, step, sequence);
   }
-  received.replicas = {head.number(), head.number()};
+  received.replicas = {header.number(), header.number()};
   const auto& range = received.replicas;
   if (range.first < 0 || range.first > range.last || range.last > replicas) {
     throw DataLoss("a message is about the replicas [{}, {}) of {}", range.first, range.last,
                    replicas);
   }
-  received.parts.present = head.number();
-  received.parts.examples = head.number();
+  received.parts.present = header.number();
+  received.parts.examples = header.number();
   received.parts.losses.resize(static_cast<std::size_t>(replicas));
   for (std::int64_t r = range.first; r < range.last; ++r) {
-    received.parts.losses[static_cast<std::size_t>(r)] = read_loss(head);
-    received.positions.push_back(read_position(head));
+    received.parts.losses[static_cast<std::size_t>(r)] = read_loss(header);
+    received.positions.push_back(read_position(header));
   }
-  read_parts(head, body, replicas, dense_size, notes, received);
+  read_parts(header, body, replicas, dense_size, notes, received);
   if (range.contains(0)) {
     for (const at::Tensor& buffer : notes.buffers) {
       received.buffers.push_back(body.tensor(buffer.sizes(), buffer.scalar_type()));
     }
   }
-  if (!head.at_end()) throw DataLoss("a message of a step is longer than it can be");
+  if (!header.at_end()) throw DataLoss("a message of a step is longer than it can be");
   return received;
 }
 

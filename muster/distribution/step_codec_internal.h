@@ -12,7 +12,7 @@
 #include "muster/net/buffer.h"
 #include "muster/optim/updater.h"
 
-// What a task tells the others in a step, as a head and pieces of memory.
+// What a task tells the others in a step, as a header and pieces of memory.
 namespace muster::internal {
 
 /// The elements that the task of this rank adds up, of `ranks`.
@@ -48,7 +48,7 @@ struct ReceivedStep {
 };
 /// `dense_size` elements of dense gradients are in it. Throws DataLoss for a message that does not
 /// fit the run: another step, other replicas, other sizes than this task's own, which `notes` has.
-ReceivedStep decode_step(std::string_view head, net::Buffer body, std::int64_t step,
+ReceivedStep decode_step(std::string_view header, net::Buffer body, std::int64_t step,
                          std::int64_t sequence, std::int64_t replicas, std::int64_t dense_size,
                          const StepNotes& notes);
 

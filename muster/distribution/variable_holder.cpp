@@ -1,7 +1,7 @@
 #include "muster/base/log.h"
 #include "muster/distribution/body_codec_internal.h"
-#include "muster/distribution/image_internal.h"
 #include "muster/distribution/ps_messages_internal.h"
+#include "muster/distribution/snapshot_internal.h"
 #include "muster/distribution/variable_holder_internal.h"
 #include "muster/engine/arithmetic.h"
 #include "muster/engine/run_terms.h"
@@ -61,7 +61,7 @@ bool VariableHolder::join_group(
   return goes_on;
 }
 
-RunImage VariableHolder::image() const {
+RunSnapshot VariableHolder::snapshot() const {
   auto tensors = variables_.tensors();
   auto slots = updater_.tensors();
   tensors.insert(tensors.end(), slots.begin(), slots.end());

@@ -31,7 +31,7 @@ class VariableHolder {
   /// synchronize() with what this task holds. False when the run has ended.
   bool join_group(const std::function<bool(Group& group, const Source& source)>& take);
   /// The whole memory, and how far it is.
-  RunImage image() const;
+  RunSnapshot snapshot() const;
   /// Those of this task's part, as PsStrategy::take_slots() takes them.
   void send_slots(std::size_t to);
 

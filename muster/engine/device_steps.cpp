@@ -19,21 +19,21 @@
 namespace muster {
 namespace {
 
-/// Libraries choose kernels and take memory in the first steps, which cannot be recorded.
+/// Libraries choose kernels and take memory in the first steps, which cannot be captured.
 constexpr std::int64_t kWarmUpSteps = 3;
 
 using Batches = std::vector<std::optional<Batch>>;
 
-bool is_recordable(const Features& features) {
+bool can_be_captured(const Features& features) {
   return std::ranges::all_of(features, [](const Features::Column& column) {
     return std::holds_alternative<at::Tensor>(column.second);
   });
 }
 
-// Recorded work knows where its input lies and what shape it has.
-bool is_recordable(const Batches& batches) {
+// Captured work knows where its input lies and what shape it has.
+bool can_be_captured(const Batches& batches) {
   return std::ranges::all_of(batches, [](const std::optional<Batch>& batch) {
-    return batch && is_recordable(batch->features) && is_recordable(batch->labels);
+    return batch && can_be_captured(batch->features) && can_be_captured(batch->labels);
   });
 }
 
@@ -76,12 +76,12 @@ struct DeviceSteps::Impl {
   std::vector<Feed> feeds{};
   DeviceUpdate update;
 
-  bool records = false;
+  bool captures = false;
   std::int64_t warm_up_steps = 0;
-  RecordedWork recorded;
-  /// The batches that recorded work reads; empty until something is recorded.
-  Batches recorded_input{};
-  PartialSums recorded_result{};
+  CapturedWork captured;
+  /// The batches that captured work reads; empty until something is captured.
+  Batches captured_input{};
+  PartialSums captured_result{};
 
   Impl(const EstimatorOptions& estimator_options, const RunConfig& config, Towers& run,
        Updater& run_updater, MovingAverage* run_average)
@@ -95,19 +95,19 @@ struct DeviceSteps::Impl {
                words.tensor().narrow(0, 0, 1),
                words.tensor().narrow(0, 1 + replicas,
                                      static_cast<std::int64_t>(updater.constants_size()))),
-        recorded(device) {
+        captured(device) {
     for (std::int64_t r = 0; r < replicas; ++r) feeds.emplace_back(device);
-    records = config.capture_steps && can_record();
+    captures = config.capture_steps && can_capture();
   }
 
-  bool can_record() const {
+  bool can_capture() const {
     std::string obstacle;
     if (replicas > 1 && towers.draws_from_libtorch()) {
       obstacle = "several replicas draw from libtorch's one generator of the GPU";
     } else if (options.moving_average && options.moving_average->ramp) {
       obstacle = "the moving average has another decay every step";
     }
-    if (!obstacle.empty()) log::info("steps are not recorded: {}", obstacle);
+    if (!obstacle.empty()) log::info("steps are not captured: {}", obstacle);
     return obstacle.empty();
   }
 
@@ -134,10 +134,10 @@ struct DeviceSteps::Impl {
   }
 
   // All that the device does in a step. What changes from step to step is read from `words` where
-  // it is recorded.
-  PartialSums work(Batches& batches, std::int64_t step, bool recording) {
-    CapturedInput captured{.seeded = recording};
-    if (recording) {
+  // it is captured.
+  PartialSums work(Batches& batches, std::int64_t step, bool capturing) {
+    CapturedInput captured{.seeded = capturing};
+    if (capturing) {
       captured.keys =
           reinterpret_cast<const std::uint64_t*>(words.tensor().data_ptr<std::int64_t>()) + 1;
     }
@@ -148,46 +148,46 @@ struct DeviceSteps::Impl {
     return result;
   }
 
-  // False, for good, when the step is not one to be recorded.
-  bool record(const Batches& batches, std::int64_t step) {
+  // False, for good, when the step is not one to be captured.
+  bool capture(const Batches& batches, std::int64_t step) {
     Batches input;
     for (const auto& batch : batches) {
       input.push_back(
           Batch{.features = clone_of(batch->features), .labels = clone_of(batch->labels)});
     }
     const auto obstacle =
-        recorded.record([&] { recorded_result = work(input, step, /*recording=*/true); });
+        captured.capture([&] { captured_result = work(input, step, /*capturing=*/true); });
     if (obstacle) {
-      records = false;
-      recorded_result = {};
-      log::warning("steps are not recorded, and train slower: {}", *obstacle);
+      captures = false;
+      captured_result = {};
+      log::warning("steps are not captured, and train slower: {}", *obstacle);
       return false;
     }
-    recorded_input = std::move(input);
-    log::info("step {} is recorded, and done again from now on", step + 1);
+    captured_input = std::move(input);
+    log::info("step {} is captured as a CUDA graph, and replayed from now on", step + 1);
     return true;
   }
 
   PartialSums replay(const Batches& batches) {
     const torch::NoGradGuard no_grad;
     for (std::size_t r = 0; r < batches.size(); ++r) {
-      copy_into(batches[r]->features, recorded_input[r]->features);
-      copy_into(batches[r]->labels, recorded_input[r]->labels);
+      copy_into(batches[r]->features, captured_input[r]->features);
+      copy_into(batches[r]->labels, captured_input[r]->labels);
     }
-    recorded.replay();
-    return recorded_result;
+    captured.replay();
+    return captured_result;
   }
 
   PartialSums make(Batches& batches, std::int64_t step) {
-    if (records && is_recordable(batches)) {
+    if (captures && can_be_captured(batches)) {
       std::unique_lock<std::mutex> turn;
       if (towers.draws_from_libtorch()) turn = towers.seed_generators(step, 0);
-      if (!recorded_input.empty() && same_shape(batches, recorded_input)) return replay(batches);
-      const bool ready = recorded_input.empty() && warm_up_steps >= kWarmUpSteps;
-      if (ready && record(batches, step)) return replay(batches);
+      if (!captured_input.empty() && same_shape(batches, captured_input)) return replay(batches);
+      const bool ready = captured_input.empty() && warm_up_steps >= kWarmUpSteps;
+      if (ready && capture(batches, step)) return replay(batches);
     }
     ++warm_up_steps;
-    return work(batches, step, /*recording=*/false);
+    return work(batches, step, /*capturing=*/false);
   }
 };
 

@@ -44,15 +44,15 @@ struct RunTerms {
 using InputPositions = std::vector<std::optional<std::string>>;
 
 /// A run between two steps: all that a process needs to go on with it.
-struct RunImage {
+struct RunSnapshot {
   std::int64_t step = 0;
-  /// Batches that were skipped; of two images of one step, the one with more is further.
+  /// Batches that were skipped; of two snapshots of one step, the one with more is further.
   std::int64_t left_out = 0;
   /// Steps and skipped batches when inputs without positions were opened anew.
   std::int64_t inputs_from = 0;
   /// A RunState.
   std::string state_json{};
-  /// The values themselves: whoever takes an image over has its own written to.
+  /// The values themselves: whoever takes a snapshot over has its own written to.
   std::vector<NamedTensor> tensors{};
 };
 
@@ -107,9 +107,9 @@ class Participant {
   virtual double decay_loss() const = 0;
 
   /// The run as it is here.
-  virtual RunImage image() = 0;
-  /// The tensors of image() have been written to: the rest is taken over.
-  virtual void take_over(const RunImage& from) = 0;
+  virtual RunSnapshot snapshot() = 0;
+  /// The tensors of snapshot() have been written to: the rest is taken over.
+  virtual void take_over(const RunSnapshot& from) = 0;
   /// In the chief: back to the last checkpoint, since a process lost what only it had.
   virtual void go_back() = 0;
 };

@@ -29,7 +29,8 @@ struct EstimatorOptions {
   /// Every trainable variable belongs to the one with the longest prefix of its name.
   OptimizersByPrefix optimizers{};
   ClipOptions clip{};
-  /// A term of the loss, as the seeds do it; the decoupled kind is an option of the optimizer.
+  /// A term of the loss, as cifar10_estimator does it; the decoupled kind is an option of the
+  /// optimizer.
   WeightDecay weight_decay{};
   /// Evaluation, prediction and export use the averages where they are kept.
   std::optional<MovingAverageOptions> moving_average{};

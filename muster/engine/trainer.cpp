@@ -142,8 +142,8 @@ struct Trainer::Impl final : TrainSession, Participant {
   StepResult update(std::int64_t step, PartialSums total) override;
   StepResult prepare_own(PartialSums& own) override;
   double decay_loss() const override;
-  RunImage image() override;
-  void take_over(const RunImage& from) override;
+  RunSnapshot snapshot() override;
+  void take_over(const RunSnapshot& from) override;
   void go_back() override;
 
   // How a run begins.
@@ -459,7 +459,7 @@ void Trainer::Impl::synchronize() {
 
 // ---------------------------------------------------------------- what its strategy sees and does
 
-RunImage Trainer::Impl::image() {
+RunSnapshot Trainer::Impl::snapshot() {
   return {.step = global_step(),
           .left_out = bad_steps,
           .inputs_from = inputs->first(),
@@ -467,7 +467,7 @@ RunImage Trainer::Impl::image() {
           .tensors = variables()};
 }
 
-void Trainer::Impl::take_over(const RunImage& from) {
+void Trainer::Impl::take_over(const RunSnapshot& from) {
   const RunState state = parse_run_state(from.state_json, "the state of another task");
   jump_to(from.step);
   bad_steps = from.left_out;
@@ -575,7 +575,7 @@ std::optional<StepResult> Trainer::Impl::apply_or_synchronize(PartialSums own) {
     }
     return result;
   } catch (const PeersChanged& error) {
-    log::warning("step {} is made again: {}", global_step() + 1, error.what());
+    log::warning("retrying step {}: {}", global_step() + 1, error.what());
     towers->discard();
     synchronize();
     return std::nullopt;
@@ -657,7 +657,7 @@ void Trainer::Impl::after_bad_step(std::string_view what) {
     roll_back();
   } else {
     towers->discard();
-    log::warning("the {} of step {} is not finite: its batch is left out ({} of {})", what,
+    log::warning("the {} of step {} is not finite: its batch is skipped ({} of {})", what,
                  global_step() + 1, bad_steps, policy.limit);
   }
 }

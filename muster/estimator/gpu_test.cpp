@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using testing::TempDir;
 using Values = std::map<std::string, std::string>;
 
-/// How often forwards were called: those of recorded steps are not.
+/// How often forwards were called: those of captured steps are not.
 std::atomic<int> forwards = 0;
 
 /// SmallNet without draws from libtorch's generator.
@@ -62,7 +62,7 @@ struct Gpu : ::testing::Test {
     forwards = 0;
   }
 
-  /// Crosses a boundary of its schedule after the steps are recorded.
+  /// Crosses a boundary of its schedule after the steps are captured.
   template <typename Net = OwnDraws>
   static EstimatorOptions options() {
     EstimatorOptions options = small_options();
@@ -85,43 +85,43 @@ struct Gpu : ::testing::Test {
     return latest_values(where.model_dir);
   }
 
-  /// Trains with and without recording; returns whether the bits are the same.
-  void expect_recorded_as_eager(const EstimatorOptions& how, RunConfig where,
+  /// Trains with and without capturing; returns whether the bits are the same.
+  void expect_captured_as_eager(const EstimatorOptions& how, RunConfig where,
                                 const InputFn& input = training_input) {
     where.model_dir = folder / "eager";
     where.capture_steps = false;
     const Values eager = train(how, where, 20, input);
     const int eager_forwards = forwards.exchange(0);
-    where.model_dir = folder / "recorded";
+    where.model_dir = folder / "captured";
     where.capture_steps = true;
     EXPECT_EQ(train(how, where, 20, input), eager);
-    EXPECT_LT(forwards, eager_forwards / 2) << "steps were not recorded";
+    EXPECT_LT(forwards, eager_forwards / 2) << "steps were not captured";
   }
 
   TempDir folder;
 };
 
-TEST_F(Gpu, RecordedStepsGiveTheBitsOfEagerOnesAcrossAScheduleBoundary) {
-  expect_recorded_as_eager(options(), config(""));
+TEST_F(Gpu, CapturedStepsGiveTheBitsOfEagerOnesAcrossAScheduleBoundary) {
+  expect_captured_as_eager(options(), config(""));
 }
 
-TEST_F(Gpu, RecordedStepsSeedLibtorchsGeneratorLikeEagerOnes) {
-  expect_recorded_as_eager(options<LibtorchDraws>(), config(""));
+TEST_F(Gpu, CapturedStepsSeedLibtorchsGeneratorLikeEagerOnes) {
+  expect_captured_as_eager(options<LibtorchDraws>(), config(""));
 }
 
-TEST_F(Gpu, RecordedStepsClipAndAverageLikeEagerOnes) {
+TEST_F(Gpu, CapturedStepsClipAndAverageLikeEagerOnes) {
   EstimatorOptions how = options();
   how.clip = {.global_norm = 0.2};
   how.moving_average = MovingAverageOptions{.decay = 0.9};
   how.optimizers = {{"", adam({.learning_rate = 0.01})},
                     {"logits", sgd({.learning_rate = piecewise({9}, {0.1, 0.01})})}};
-  expect_recorded_as_eager(how, config(""));
+  expect_captured_as_eager(how, config(""));
 }
 
-TEST_F(Gpu, RecordedStepsClipEveryVariableLikeEagerOnes) {
+TEST_F(Gpu, CapturedStepsClipEveryVariableLikeEagerOnes) {
   EstimatorOptions how = options();
   how.clip = {.norm = 0.1};
-  expect_recorded_as_eager(how, config(""));
+  expect_captured_as_eager(how, config(""));
 }
 
 TEST_F(Gpu, ModelsWithFeatureColumnsAreOnTheCpu) {
@@ -137,14 +137,14 @@ TEST_F(Gpu, ModelsWithFeatureColumnsAreOnTheCpu) {
   EXPECT_TRUE(std::isfinite(build({}).evaluate(evaluation_input).at("loss")));
 }
 
-TEST_F(Gpu, RecordedStepsTrainInBfloat16LikeEagerOnes) {
+TEST_F(Gpu, CapturedStepsTrainInBfloat16LikeEagerOnes) {
   RunConfig where = config("");
   where.precision = ComputeType::kBfloat16;
-  expect_recorded_as_eager(options(), where);
+  expect_captured_as_eager(options(), where);
 }
 
-TEST_F(Gpu, RecordedStepsOfTwoTowersAreThoseOfEagerOnes) {
-  expect_recorded_as_eager(options(), config("", {"cuda:0", "cuda:0"}));
+TEST_F(Gpu, CapturedStepsOfTwoTowersAreThoseOfEagerOnes) {
+  expect_captured_as_eager(options(), config("", {"cuda:0", "cuda:0"}));
 }
 
 TEST_F(Gpu, ASmallLastBatchIsMadeWithoutTheRecording) {
@@ -156,13 +156,13 @@ TEST_F(Gpu, ASmallLastBatchIsMadeWithoutTheRecording) {
   where.capture_steps = false;
   Estimator(how, where).train(input);
   const Values eager = latest_values(where.model_dir);
-  where = config("recorded");
+  where = config("captured");
   Estimator(how, where).train(input);
   EXPECT_EQ(latest_values(where.model_dir), eager);
   EXPECT_EQ(checkpoint_step(*latest_checkpoint(where.model_dir)), 10);
 }
 
-TEST_F(Gpu, AStepThatCannotBeRecordedIsMadeEagerly) {
+TEST_F(Gpu, AStepThatCannotBeCapturedIsMadeEagerly) {
   RunConfig where = config("eager");
   where.capture_steps = false;
   const Values eager = train(options<Curious>(), where);
@@ -216,7 +216,7 @@ Dataset<Batch> poisoned_input(const InputContext&) {
 
 TEST_F(Gpu, ALossThatIsNotFiniteStopsWithItsStepNamed) {
   for (const bool capture : {true, false}) {
-    RunConfig where = config(capture ? "recorded" : "eager");
+    RunConfig where = config(capture ? "captured" : "eager");
     where.capture_steps = capture;
     Estimator estimator(options(), where);
     EXPECT_THAT(error_of([&] { estimator.train(poisoned_input); }), HasSubstr("loss of step 6"));
@@ -276,7 +276,7 @@ struct Losses : Hook {
 TEST_F(Gpu, HooksSeeTheLossOfEveryRecordedStep) {
   std::vector<std::vector<double>> seen;
   for (const bool capture : {true, false}) {
-    RunConfig where = config(capture ? "recorded" : "eager");
+    RunConfig where = config(capture ? "captured" : "eager");
     where.capture_steps = capture;
     const auto losses = std::make_shared<Losses>();
     Estimator(options(), where).train(training_input, {.max_steps = 20, .hooks = {losses}});
@@ -289,7 +289,7 @@ TEST_F(Gpu, HooksSeeTheLossOfEveryRecordedStep) {
 /// Lets libtorch throw where the host would wait for the device in the middle of a step.
 struct NoWaiting : Hook {
   void before_run(Session& session) override {
-    if (session.global_step() < 5) return;  // The fourth step is recorded, which waits once.
+    if (session.global_step() < 5) return;  // The fourth step is captured, which waits once.
     c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_ERROR);
   }
   void after_run(Session& /*session*/) override {
@@ -301,7 +301,7 @@ TEST_F(Gpu, NoStepMakesTheHostWait) {
   EstimatorOptions how = options();
   how.clip = {.global_norm = 1.0};
   for (const bool capture : {true, false}) {
-    RunConfig where = config(capture ? "recorded" : "eager");
+    RunConfig where = config(capture ? "captured" : "eager");
     where.capture_steps = capture;
     EXPECT_EQ(
         Estimator(how, where)

@@ -1,6 +1,6 @@
 #pragma once
 
-// The columns of the Census model, as the sample that the seeds describe has them, for tests and
+// The columns of the Census model, as the census sample of Cloud ML Engine has them, for tests and
 // benchmarks.
 
 #include <string>

@@ -10,7 +10,7 @@
 
 namespace muster::launch {
 
-/// Which tasks a cluster on this host has. The defaults are those of the seeds' script: a master,
+/// Which tasks a cluster on this host has. The defaults are those of the samples' script: a master,
 /// two workers and a ps.
 struct LocalClusterOptions {
   /// "master", which also evaluates, or "chief".

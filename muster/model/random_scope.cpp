@@ -46,7 +46,7 @@ RandomScope* RandomScope::current() { return innermost; }
 std::uint64_t RandomScope::next_key(std::uint64_t layer) {
   if (key_on_device_ != nullptr) {
     throw FailedPrecondition(
-        "a layer draws random numbers on the CPU in a step that is recorded; draw them on the "
+        "a layer draws random numbers on the CPU in a step that is captured; draw them on the "
         "device");
   }
   return derive_key(key_, layer, next_draw(layer));

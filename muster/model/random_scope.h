@@ -16,7 +16,7 @@ std::uint64_t derive_key(std::uint64_t key, std::string_view name);
 class RandomScope {
  public:
   RandomScope(std::uint64_t seed, std::int64_t step, std::int64_t replica);
-  /// For work that is recorded and done again in other steps: the scope's key lies in device
+  /// For work that is captured and replayed in other steps: the scope's key lies in device
   /// memory, where every step writes its own.
   explicit RandomScope(const std::uint64_t* key_on_device);
   ~RandomScope();

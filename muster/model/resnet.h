@@ -12,7 +12,8 @@ namespace muster {
 struct ResNetOptions {
   /// 6n + 2: a stem, three stages of n units of two convolutions, and a dense layer.
   std::int64_t num_layers = 44;
-  /// Logits. One more than CIFAR-10 has classes, as the seeds have it: labels may begin with 1.
+  /// Logits. One more than CIFAR-10 has classes, as cifar10_estimator has it: labels may begin
+  /// with 1.
   std::int64_t num_classes = 11;
   /// The share of a moving average that stays at a step, TensorFlow's decay.
   double batch_norm_decay = 0.997;

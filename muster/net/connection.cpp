@@ -103,14 +103,14 @@ void Connection::State::lost(int error) {
   throw Unavailable("{}", reason);
 }
 
-void Connection::State::send(const FrameHeader& header, std::string_view head,
+void Connection::State::send(const FramePrefix& prefix, std::string_view header,
                              std::span<const std::span<const std::byte>> body,
                              const Deadline& deadline) {
-  const auto bytes = encode(header);
+  const auto bytes = encode(prefix);
   std::vector<iovec> pieces;
   pieces.reserve(2 + body.size());
   pieces.push_back(piece(bytes.data(), bytes.size()));
-  if (!head.empty()) pieces.push_back(piece(head.data(), head.size()));
+  if (!header.empty()) pieces.push_back(piece(header.data(), header.size()));
   for (const auto& part : body) {
     if (!part.empty()) pieces.push_back(piece(part.data(), part.size()));
   }
@@ -189,17 +189,17 @@ bool Connection::State::fill_ahead(std::size_t count, const Deadline& deadline) 
   return ahead() >= count;
 }
 
-FrameHeader Connection::State::take_header() {
+FramePrefix Connection::State::take_prefix() {
   try {
-    const FrameHeader header = decode_frame_header(std::span<const std::byte, kFrameHeaderBytes>(
-        ahead_.get() + ahead_begin_, kFrameHeaderBytes));
-    if (header.head_bytes > options.max_head || header.body_bytes > options.max_body) {
+    const FramePrefix prefix = decode_frame_prefix(std::span<const std::byte, kFramePrefixBytes>(
+        ahead_.get() + ahead_begin_, kFramePrefixBytes));
+    if (prefix.header_bytes > options.max_header || prefix.body_bytes > options.max_body) {
       throw ResourceExhausted(
-          "a message of type {} with {} + {} bytes is larger than allowed ({} + {})", header.type,
-          header.head_bytes, header.body_bytes, options.max_head, options.max_body);
+          "a message of type {} with {} + {} bytes is larger than allowed ({} + {})", prefix.type,
+          prefix.header_bytes, prefix.body_bytes, options.max_header, options.max_body);
     }
-    ahead_begin_ += kFrameHeaderBytes;
-    return header;
+    ahead_begin_ += kFramePrefixBytes;
+    return prefix;
   } catch (Error& error) {
     give_up(fmt::format("{} sent {}", peer, error.message()));
     error.add_context(fmt::format("receiving from {}", peer));
@@ -207,18 +207,18 @@ FrameHeader Connection::State::take_header() {
   }
 }
 
-std::optional<FrameInfo> Connection::State::receive_head(const Deadline& deadline) {
+std::optional<FrameInfo> Connection::State::receive_header(const Deadline& deadline) {
   skip_body();
-  if (said_goodbye_ || !fill_ahead(kFrameHeaderBytes, deadline)) return std::nullopt;
-  const FrameHeader header = take_header();
-  if (header.type == kGoodbyeType) {
+  if (said_goodbye_ || !fill_ahead(kFramePrefixBytes, deadline)) return std::nullopt;
+  const FramePrefix prefix = take_prefix();
+  if (prefix.type == kGoodbyeType) {
     said_goodbye_ = true;
     return std::nullopt;
   }
-  FrameInfo info{.type = header.type, .head = {}, .body_bytes = header.body_bytes};
-  info.head.resize(header.head_bytes);
-  body_left_ = header.head_bytes + header.body_bytes;
-  read_exactly(std::as_writable_bytes(std::span(info.head)));
+  FrameInfo info{.type = prefix.type, .header = {}, .body_bytes = prefix.body_bytes};
+  info.header.resize(prefix.header_bytes);
+  body_left_ = prefix.header_bytes + prefix.body_bytes;
+  read_exactly(std::as_writable_bytes(std::span(info.header)));
   return info;
 }
 
@@ -290,42 +290,42 @@ Connection::~Connection() {
   state_->socket->drop_received();
 }
 
-void Connection::send(std::uint32_t type, std::string_view head,
+void Connection::send(std::uint32_t type, std::string_view header,
                       std::span<const std::span<const std::byte>> body, const Deadline& deadline) {
   const std::uint64_t body_bytes = total(body);
   if (type >= kReservedTypes) throw InvalidArgument("a type of the transport's own: {:#x}", type);
-  if (head.size() > state_->options.max_head || body_bytes > state_->options.max_body) {
+  if (header.size() > state_->options.max_header || body_bytes > state_->options.max_body) {
     throw InvalidArgument(
         "a message of type {} with {} + {} bytes is larger than allowed ({} + {})", type,
-        head.size(), body_bytes, state_->options.max_head, state_->options.max_body);
+        header.size(), body_bytes, state_->options.max_header, state_->options.max_body);
   }
   state_->send({.type = type,
-                .head_bytes = static_cast<std::uint32_t>(head.size()),
+                .header_bytes = static_cast<std::uint32_t>(header.size()),
                 .body_bytes = body_bytes},
-               head, body, deadline);
+               header, body, deadline);
 }
 
-void Connection::send(std::uint32_t type, std::string_view head, std::span<const std::byte> body,
+void Connection::send(std::uint32_t type, std::string_view header, std::span<const std::byte> body,
                       const Deadline& deadline) {
-  send(type, head, std::span<const std::span<const std::byte>>(&body, 1), deadline);
+  send(type, header, std::span<const std::span<const std::byte>>(&body, 1), deadline);
 }
 
-void Connection::send(std::uint32_t type, std::string_view head, const Deadline& deadline) {
-  send(type, head, std::span<const std::span<const std::byte>>(), deadline);
+void Connection::send(std::uint32_t type, std::string_view header, const Deadline& deadline) {
+  send(type, header, std::span<const std::span<const std::byte>>(), deadline);
 }
 
 std::optional<Frame> Connection::receive(const Deadline& deadline) {
-  auto info = state_->receive_head(deadline);
+  auto info = state_->receive_header(deadline);
   if (!info) return std::nullopt;
   Frame frame{.type = info->type,
-              .head = std::move(info->head),
+              .header = std::move(info->header),
               .body = Buffer(static_cast<std::size_t>(info->body_bytes))};
   state_->receive_body(frame.body.bytes());
   return frame;
 }
 
-std::optional<FrameInfo> Connection::receive_head(const Deadline& deadline) {
-  return state_->receive_head(deadline);
+std::optional<FrameInfo> Connection::receive_header(const Deadline& deadline) {
+  return state_->receive_header(deadline);
 }
 
 void Connection::receive_body(std::span<std::byte> to) { state_->receive_body(to); }

@@ -16,17 +16,17 @@
 
 namespace muster::net {
 
-/// One message: a type that the two tasks agree on, a head (names, numbers) and a body (tensors).
+/// One message: a type that the two tasks agree on, a header (names, numbers) and a body (tensors).
 struct Frame {
   std::uint32_t type = 0;
-  std::string head{};
+  std::string header{};
   Buffer body{};
 };
 
 /// A message whose body has not been read yet.
 struct FrameInfo {
   std::uint32_t type = 0;
-  std::string head{};
+  std::string header{};
   std::uint64_t body_bytes = 0;
 };
 
@@ -34,8 +34,8 @@ struct FrameInfo {
 inline constexpr std::uint32_t kReservedTypes = 0xffff'ff00;
 
 struct ConnectionOptions {
-  /// A frame with a larger head or body is refused before memory is taken.
-  std::uint64_t max_head = std::uint64_t{16} << 20;
+  /// A frame with a larger header or body is refused before memory is taken.
+  std::uint64_t max_header = std::uint64_t{16} << 20;
   std::uint64_t max_body = std::uint64_t{1} << 30;
   /// A frame that has begun to arrive goes on arriving: after so long without a byte of it the
   /// connection is given up.
@@ -73,11 +73,11 @@ class Connection {
   /// several threads do not mix. Throws Unavailable when the peer is gone, Cancelled after close(),
   /// and DeadlineExceeded; when part of the frame was sent by then, the connection is of no more
   /// use and says so from then on.
-  void send(std::uint32_t type, std::string_view head,
+  void send(std::uint32_t type, std::string_view header,
             std::span<const std::span<const std::byte>> body, const Deadline& deadline);
-  void send(std::uint32_t type, std::string_view head, std::span<const std::byte> body,
+  void send(std::uint32_t type, std::string_view header, std::span<const std::byte> body,
             const Deadline& deadline);
-  void send(std::uint32_t type, std::string_view head, const Deadline& deadline);
+  void send(std::uint32_t type, std::string_view header, const Deadline& deadline);
 
   /// The next frame; nothing when the peer closed in order or this side called close() (inside a
   /// frame, that throws Cancelled). Throws Unavailable when the peer was lost, DataLoss for bytes
@@ -86,10 +86,10 @@ class Connection {
   /// A wait without a deadline is that of a thread that only listens, and is not reported.
   std::optional<Frame> receive(const Deadline& deadline);
 
-  /// The same in two steps, for a body that goes straight to where it belongs: first type, head and
-  /// size, then the body, in as many pieces as one likes. What is not read of it is dropped by the
-  /// next receive.
-  std::optional<FrameInfo> receive_head(const Deadline& deadline);
+  /// The same in two steps, for a body that goes straight to where it belongs: first type, header
+  /// and size, then the body, in as many pieces as one likes. What is not read of it is dropped by
+  /// the next receive.
+  std::optional<FrameInfo> receive_header(const Deadline& deadline);
   /// Reads the next `to.size()` bytes of the body. Throws InvalidArgument when it has fewer left.
   void receive_body(std::span<std::byte> to);
 

@@ -20,9 +20,9 @@ namespace muster::net {
 struct Connection::State {
   State(std::shared_ptr<Socket> connected, std::string peer_name, const ConnectionOptions& options);
 
-  void send(const FrameHeader& header, std::string_view head,
+  void send(const FramePrefix& prefix, std::string_view header,
             std::span<const std::span<const std::byte>> body, const Deadline& deadline);
-  std::optional<FrameInfo> receive_head(const Deadline& deadline);
+  std::optional<FrameInfo> receive_header(const Deadline& deadline);
   void receive_body(std::span<std::byte> to);
   bool wait_readable(const Deadline& deadline);
   void close() noexcept;
@@ -45,7 +45,7 @@ struct Connection::State {
   void read_exactly(std::span<std::byte> to);
   void skip_body();
   void wait_for_rest();
-  FrameHeader take_header();
+  FramePrefix take_prefix();
 
   /// What a read found that ended the stream. Throws, unless this side has closed.
   void ended(int error, bool between_frames);

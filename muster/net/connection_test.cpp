@@ -96,7 +96,7 @@ void expect_sizes(Connection& connection, const std::vector<std::size_t>& sizes)
     const auto frame = connection.receive(soon());
     ASSERT_TRUE(frame.has_value()) << size;
     EXPECT_EQ(frame->type, size % 1000);
-    EXPECT_EQ(frame->head, std::string(size % 300, 'h'));
+    EXPECT_EQ(frame->header, std::string(size % 300, 'h'));
     EXPECT_TRUE(equal(frame->body.bytes(), pattern(size, static_cast<unsigned>(size)))) << size;
   }
 }
@@ -132,9 +132,9 @@ TEST(Connection, ABodyCanBeReadInPartsAndTheRestIsSkipped) {
   const auto body = pattern(300'000, 1);
   pair.client->send(1, "first", body, soon());
   pair.client->send(2, "second", soon());
-  const auto info = pair.server->receive_head(soon());
+  const auto info = pair.server->receive_header(soon());
   ASSERT_TRUE(info.has_value());
-  EXPECT_EQ(info->head, "first");
+  EXPECT_EQ(info->header, "first");
   EXPECT_EQ(info->body_bytes, body.size());
   std::vector<std::byte> part(100'000);
   pair.server->receive_body(part);
@@ -144,7 +144,7 @@ TEST(Connection, ABodyCanBeReadInPartsAndTheRestIsSkipped) {
   std::vector<std::byte> too_much(body.size());
   EXPECT_THAT(message_of([&] { pair.server->receive_body(too_much); }),
               HasSubstr("has 199990 bytes left, and 300000 are asked for"));
-  EXPECT_EQ(pair.server->receive(soon())->head, "second");
+  EXPECT_EQ(pair.server->receive(soon())->header, "second");
 }
 
 TEST(Connection, FramesOfSeveralThreadsDoNotMix) {
@@ -165,7 +165,7 @@ TEST(Connection, FramesOfSeveralThreadsDoNotMix) {
     for (int i = 0; i < kThreads * kFrames; ++i) {
       const auto frame = pair.server->receive(soon());
       ASSERT_TRUE(frame.has_value());
-      EXPECT_EQ(frame->head, std::to_string(next.at(frame->type)++));
+      EXPECT_EQ(frame->header, std::to_string(next.at(frame->type)++));
       const std::vector<std::byte> body(70'000, static_cast<std::byte>(frame->type));
       EXPECT_TRUE(equal(frame->body.bytes(), body));
     }
@@ -176,7 +176,7 @@ TEST(Connection, APeerThatClosesInOrderGivesNothingMore) {
   Pair pair;
   pair.client->send(1, "last", soon());
   pair.client.reset();
-  EXPECT_EQ(pair.server->receive(soon())->head, "last");
+  EXPECT_EQ(pair.server->receive(soon())->header, "last");
   EXPECT_FALSE(pair.server->receive(soon()).has_value());
   EXPECT_FALSE(pair.server->receive(soon()).has_value());
 }
@@ -210,7 +210,7 @@ TEST(Connection, ADeadlineBetweenFramesLeavesTheConnectionUsable) {
   EXPECT_FALSE(pair.server->wait_readable(Deadline::after(1ms)));
   pair.client->send(1, "late", soon());
   EXPECT_TRUE(pair.server->wait_readable(soon()));
-  EXPECT_EQ(pair.server->receive(soon())->head, "late");
+  EXPECT_EQ(pair.server->receive(soon())->header, "late");
 }
 
 TEST(Connection, APeerThatDoesNotReadMakesSendingFailAtTheDeadline) {
@@ -224,12 +224,12 @@ TEST(Connection, APeerThatDoesNotReadMakesSendingFailAtTheDeadline) {
 }
 
 TEST(Connection, WhatIsTooLargeToSendIsRefusedHere) {
-  Pair pair({}, {.max_head = 10, .max_body = 100});
+  Pair pair({}, {.max_header = 10, .max_body = 100});
   EXPECT_THROW(pair.client->send(1, "elevenbytes", soon()), InvalidArgument);
   EXPECT_THROW(pair.client->send(1, "", pattern(101, 0), soon()), InvalidArgument);
   EXPECT_THROW(pair.client->send(kReservedTypes, "", soon()), InvalidArgument);
   pair.client->send(1, "ten bytes.", pattern(100, 0), soon());
-  EXPECT_EQ(pair.server->receive(soon())->head, "ten bytes.");
+  EXPECT_EQ(pair.server->receive(soon())->header, "ten bytes.");
 }
 
 TEST(Connection, WhatIsTooLargeToReceiveIsRefusedByNameAndSize) {
@@ -241,7 +241,7 @@ TEST(Connection, WhatIsTooLargeToReceiveIsRefusedByNameAndSize) {
     EXPECT_THAT(message_of(act), HasSubstr("0 + 1001 bytes is larger than allowed"));
     EXPECT_THROW(act(), ResourceExhausted);
   }
-  Pair pair({.max_head = 1000});
+  Pair pair({.max_header = 1000});
   pair.client->send(3, std::string(1001, 'x'), soon());
   EXPECT_THROW(pair.server->receive(soon()), ResourceExhausted);
 }
@@ -281,8 +281,8 @@ std::exception_ptr failure_after(std::string_view bytes, Then then = Then::kEnd,
   return failed.get_future().get();
 }
 
-std::string bytes_of(const FrameHeader& header) {
-  const auto bytes = encode(header);
+std::string bytes_of(const FramePrefix& prefix) {
+  const auto bytes = encode(prefix);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -295,10 +295,10 @@ TEST(Connection, WhatIsNoFrameIsDataLoss) {
 }
 
 TEST(Connection, ABodyOfManyExabytesTakesNoMemory) {
-  const auto header = bytes_of({.type = 1, .body_bytes = std::uint64_t{1} << 62});
+  const auto prefix = bytes_of({.type = 1, .body_bytes = std::uint64_t{1} << 62});
+  EXPECT_THROW(std::rethrow_exception(failure_after(prefix)), ResourceExhausted);
+  const auto header = bytes_of({.type = 1, .header_bytes = 0xffff'ffff});
   EXPECT_THROW(std::rethrow_exception(failure_after(header)), ResourceExhausted);
-  const auto head = bytes_of({.type = 1, .head_bytes = 0xffff'ffff});
-  EXPECT_THROW(std::rethrow_exception(failure_after(head)), ResourceExhausted);
 }
 
 TEST(Connection, AFrameThatStopsHalfWayIsGivenUp) {
@@ -310,7 +310,7 @@ TEST(Connection, AFrameThatStopsHalfWayIsGivenUp) {
 }
 
 TEST(Connection, AnEndWithoutGoodbyeIsALoss) {
-  const std::string frame = bytes_of({.type = 1, .head_bytes = 4}) + "head";
+  const std::string frame = bytes_of({.type = 1, .header_bytes = 4}) + "header";
   EXPECT_THROW(std::rethrow_exception(failure_after(frame)), Unavailable);
   EXPECT_THROW(std::rethrow_exception(failure_after(frame.substr(0, 10))), Unavailable);
   EXPECT_THROW(std::rethrow_exception(failure_after(frame.substr(0, 26))), Unavailable);
@@ -330,7 +330,7 @@ TEST(Connection, AProcessKilledInTheMiddleOfAFrameIsLostByName) {
   });
   process.tell(listener.address());
   const auto connection = accepted.get_future().get();
-  const auto info = connection->receive_head(soon());
+  const auto info = connection->receive_header(soon());
   ASSERT_TRUE(info.has_value());
   std::vector<std::byte> body(info->body_bytes);
   connection->receive_body(std::span(body).first(1'000'000));

@@ -26,32 +26,32 @@ Number load(const std::byte* from) {
 
 }  // namespace
 
-std::array<std::byte, kFrameHeaderBytes> encode(const FrameHeader& header) {
-  std::array<std::byte, kFrameHeaderBytes> bytes{};
+std::array<std::byte, kFramePrefixBytes> encode(const FramePrefix& prefix) {
+  std::array<std::byte, kFramePrefixBytes> bytes{};
   for (std::size_t i = 0; i < kFrameMagic.size(); ++i)
     bytes[i] = static_cast<std::byte>(kFrameMagic[i]);
   store<std::uint16_t>(bytes.data() + 4, kVersion);
-  store(bytes.data() + 8, header.type);
-  store(bytes.data() + 12, header.head_bytes);
-  store(bytes.data() + 16, header.body_bytes);
+  store(bytes.data() + 8, prefix.type);
+  store(bytes.data() + 12, prefix.header_bytes);
+  store(bytes.data() + 16, prefix.body_bytes);
   return bytes;
 }
 
-FrameHeader decode_frame_header(std::span<const std::byte, kFrameHeaderBytes> bytes) {
+FramePrefix decode_frame_prefix(std::span<const std::byte, kFramePrefixBytes> bytes) {
   const std::string_view magic(reinterpret_cast<const char*>(bytes.data()), kFrameMagic.size());
   if (magic != kFrameMagic) throw DataLoss("bytes that are no frame: it begins with no MFRM");
   const auto version = load<std::uint16_t>(bytes.data() + 4);
   if (version != kVersion || load<std::uint16_t>(bytes.data() + 6) != 0) {
     throw DataLoss("a frame of version {}, where {} is known", version, kVersion);
   }
-  const FrameHeader header{.type = load<std::uint32_t>(bytes.data() + 8),
-                           .head_bytes = load<std::uint32_t>(bytes.data() + 12),
+  const FramePrefix prefix{.type = load<std::uint32_t>(bytes.data() + 8),
+                           .header_bytes = load<std::uint32_t>(bytes.data() + 12),
                            .body_bytes = load<std::uint64_t>(bytes.data() + 16)};
-  const bool empty = header.head_bytes == 0 && header.body_bytes == 0;
-  if (header.type >= kGoodbyeType && (header.type != kGoodbyeType || !empty)) {
-    throw DataLoss("a frame of the unknown type {:#x}", header.type);
+  const bool empty = prefix.header_bytes == 0 && prefix.body_bytes == 0;
+  if (prefix.type >= kGoodbyeType && (prefix.type != kGoodbyeType || !empty)) {
+    throw DataLoss("a frame of the unknown type {:#x}", prefix.type);
   }
-  return header;
+  return prefix;
 }
 
 }  // namespace muster::net

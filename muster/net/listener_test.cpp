@@ -35,13 +35,13 @@ Deadline listener_deadline() { return Deadline::after(60s); }
 /// Sends every frame back.
 void echo(std::unique_ptr<Connection> connection) {
   while (auto frame = connection->receive(Deadline::never())) {
-    connection->send(frame->type, frame->head, frame->body.bytes(), listener_deadline());
+    connection->send(frame->type, frame->header, frame->body.bytes(), listener_deadline());
   }
 }
 
 void expect_echo(Connection& connection) {
   connection.send(1, "hello", listener_deadline());
-  EXPECT_EQ(connection.receive(listener_deadline())->head, "hello");
+  EXPECT_EQ(connection.receive(listener_deadline())->header, "hello");
 }
 
 /// Counts the lines of the log that have some words.
@@ -275,7 +275,7 @@ TEST(Listener, AConnectionThatWasDetachedOutlivesIt) {
   const auto server = handed.get_future().get();
   listener.reset();
   client->send(1, "still here", listener_deadline());
-  EXPECT_EQ(server->receive(listener_deadline())->head, "still here");
+  EXPECT_EQ(server->receive(listener_deadline())->header, "still here");
   EXPECT_THROW(Connection::connect(address, kListenerClient, "test", Deadline::after(1ms)),
                Unavailable);
 }

@@ -230,8 +230,8 @@ Summary histogram_summary(std::string tag, std::span<const T> values, std::int64
   Histogram histogram;
   histogram.add(values);
   if (histogram.non_finite() > 0) {
-    log::warning("a histogram leaves out NaN and infinite values tag={} step={} left_out={} of={}",
-                 tag, step, histogram.non_finite(), values.size());
+    log::warning("a histogram skips NaN and infinite values tag={} step={} skipped={} of={}", tag,
+                 step, histogram.non_finite(), values.size());
   }
   return {{.tag = std::move(tag), .data = histogram.data()}};
 }

@@ -179,14 +179,14 @@ TEST(EventWriter, EventsAfterCloseAreDroppedWithOneWarning) {
   EXPECT_EQ(log.count("after its file was closed"), 1);
 }
 
-TEST(EventWriter, HistogramsLeaveOutWhatIsNoNumberAndSaySo) {
+TEST(EventWriter, HistogramsSkipWhatIsNoNumberAndSaySo) {
   const TempDir folder;
   const LogLines log;
   EventWriter writer(folder.path());
   writer.add_histogram("w", std::vector<double>{1, std::nan(""), 2}, 3);
   writer.close();
   EXPECT_EQ(std::get<HistogramData>(only_value(read_all_events(folder.path()).at(1)).data).num, 2);
-  EXPECT_EQ(log.count("tag=w step=3 left_out=1 of=3"), 1);
+  EXPECT_EQ(log.count("tag=w step=3 skipped=1 of=3"), 1);
 }
 
 TEST(EventWriter, AFullDiskIsToldOnceAndTrainingGoesOn) {

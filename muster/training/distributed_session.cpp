@@ -167,7 +167,7 @@ struct DistributedSession::Impl {
   void finish() {
     result = trainer->finish();
     trainer.reset();
-    on_disk->end(result.global_step);
+    on_disk->end();
   }
   // Does it, and ends the run if it fails.
   template <typename Work>

@@ -19,7 +19,7 @@ namespace {
 using Clock = CheckpointFollower::Clock;
 using Sight = CheckpointFollower::Sight;
 
-// Between two warnings that nothing is there, as in the seeds.
+// Between two warnings that nothing is there, as in tf.estimator.
 constexpr std::chrono::seconds kWarnEvery{600};
 
 class EvaluatorTask {

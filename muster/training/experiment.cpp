@@ -102,7 +102,7 @@ void Experiment::wait_for_turn(std::optional<seconds> delay_secs) const {
     return;
   }
   if (by_default.count() == 0) {
-    log::info("delay_workers_by_global_step is left out: this task begins with the first");
+    log::info("delay_workers_by_global_step is skipped: this task begins with the first");
     return;
   }
   const auto after = static_cast<double>(config.task.task.index) + 1.0;

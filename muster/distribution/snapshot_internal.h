@@ -24,10 +24,10 @@ bool synchronize(Membership& membership, const Deadline& deadline,
                  const std::function<Progress()>& progress,
                  const std::function<bool(Group& group, const Source& source)>& take);
 
-void send_image(Group& group, const RunImage& own, std::size_t to);
+void send_snapshot(Group& group, const RunSnapshot& own, std::size_t to);
 /// Writes what comes into the tensors of `own`, when all of it is there: a sender that is lost on
 /// the way leaves no mixture. Throws PeersChanged; FailedPrecondition, naming the tasks and the
 /// variable, for another model.
-RunImage receive_image(Group& group, std::size_t from, const RunImage& own);
+RunSnapshot receive_snapshot(Group& group, std::size_t from, const RunSnapshot& own);
 
 }  // namespace muster::internal
