@@ -183,6 +183,7 @@ const OpTable& OpTable::standard() {
     add_regex_ops(all);
     add_image_ops(all);
     add_sequence_ops(all);
+    add_tensor_array_ops(all);
     return all;
   }();
   return table;

@@ -142,6 +142,7 @@ void add_random_ops(OpTable& table);
 void add_regex_ops(OpTable& table);
 void add_image_ops(OpTable& table);
 void add_sequence_ops(OpTable& table);
+void add_tensor_array_ops(OpTable& table);
 
 /// The sizes that two tensors have together when each axis of size 1 is repeated as the other
 /// wants. Throws InvalidArgument where they do not fit.

@@ -121,6 +121,60 @@ TEST(WhileLoops, OfTensorFlow1MayHoldAConditional) {
   EXPECT_EQ(looped(looping_graph(nodes), 3, 5), 24);
 }
 
+// As tf.map_fn of TensorFlow 1 writes it: y is twice the numbers from 0 to below n, each made in a
+// step from an item of one array and put into another.
+std::vector<NodeDef> mapping_nodes() {
+  auto nodes = counted_loop("while/", "n", "out:1", "while/write");
+  const auto array = [](const char* name) {
+    NodeDef node = loop_node(name, "TensorArrayV3", {"n"});
+    node.attrs = {{"dtype", DataType::kFloat}};
+    return node;
+  };
+  const auto keep = [&](const char* name, const char* input) {
+    nodes.push_back(enter_node(name, input, "while/frame", /*constant=*/true));
+  };
+  nodes.push_back(number_node("while/zero", 0));
+  nodes.push_back(number_node("one", 1));
+  nodes.push_back(array("in"));
+  nodes.push_back(array("out"));
+  nodes.push_back(loop_node("numbers", "Range", {"while/zero", "n", "one"}));
+  nodes.push_back(loop_node("floats", "Cast", {"numbers"}));
+  nodes.back().attrs = {{"DstT", DataType::kFloat}};
+  nodes.push_back(
+      loop_node("scatter", "TensorArrayScatterV3", {"in", "numbers", "floats", "in:1"}));
+  keep("while/in", "in");
+  keep("while/items", "scatter");
+  keep("while/out", "out");
+  nodes.push_back(
+      loop_node("while/read", "TensorArrayReadV3", {"while/in", "while/Identity", "while/items"}));
+  nodes.push_back(loop_node("while/twice", "Add", {"while/read", "while/read"}));
+  nodes.push_back(loop_node("while/write", "TensorArrayWriteV3",
+                            {"while/out", "while/Identity", "while/twice", "while/Identity_1"}));
+  return nodes;
+}
+
+TEST(WhileLoops, OfTensorFlow1CollectValuesInTensorArrays) {
+  auto nodes = mapping_nodes();
+  nodes.push_back(loop_node("all", "TensorArrayGatherV3", {"out", "numbers", "while/Exit_1"}));
+  nodes.push_back(loop_node("size", "TensorArraySizeV3", {"out", "while/Exit_1"}));
+  nodes.push_back(loop_node("count", "Cast", {"size"}));
+  nodes.back().attrs = {{"DstT", DataType::kFloat}};
+  nodes.push_back(loop_node("sum", "Sum", {"all", "while/zero"}));
+  nodes.push_back(loop_node("y", "Add", {"sum", "count"}));
+  // 2 * (0 + 1 + 2 + 3) and 4 items.
+  EXPECT_EQ(looped(looping_graph(nodes), 0, 4), 16);
+}
+
+TEST(WhileLoops, OfTensorFlow1ReadOnlyWhatWasWritten) {
+  auto nodes = mapping_nodes();
+  nodes.push_back(loop_node("y", "TensorArrayReadV3", {"out", "one", "out:1"}));
+  EXPECT_THAT(message_of([&] { looped(looping_graph(nodes), 0, 4); }),
+              HasSubstr("item 1 of the TensorArray was never written"));
+  nodes.back().inputs = {"out", "n", "while/Exit_1"};
+  EXPECT_THAT(message_of([&] { looped(looping_graph(nodes), 0, 4); }),
+              HasSubstr("no item 4 in a TensorArray of 4"));
+}
+
 TEST(WhileLoops, OfTensorFlow1EndWithTheBudget) {
   EXPECT_THAT(message_of([] { looped(doubling_loop(), 3, 1'000'000, {.calls = 100}); }),
               HasSubstr("--max-calls"));
