@@ -200,6 +200,52 @@ TEST_F(Serve, ReadsItsConfigurationAgainOnSighup) {
   EXPECT_THAT(server.predict("a", R"({"instances": [1]})"), ::testing::EndsWith("404"));
 }
 
+TEST_F(Serve, ServesTheModelsAndVersionsThatCommandsMake) {
+  write_adder(folder_ / "adder/2", 2);
+  const auto command = [&](const Words& words) {
+    const Outcome outcome =
+        testing::run_program(MUSTER_PROGRAM, words + Words{"--models-dir", folder_ / "models"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  command({"models", "create", "census"});
+  command({"versions", "create", "v1", "--model", "census", "--origin", folder_ / "adder/1",
+           "--runtime-version", "1.15"});
+  const Server server({"--models-dir", folder_ / "models"});
+  const auto predictions = [&](const std::string& path) {
+    return server.curl("/v1/projects/p/models/" + path + ":predict",
+                       {"-d", R"({"instances": [1]})"});
+  };
+  EXPECT_THAT(predictions("census"), HasSubstr("[2.0"));
+  command({"versions", "create", "v2", "--model", "census", "--origin", folder_ / "adder"});
+  EXPECT_TRUE(testing::eventually([&] {
+    return predictions("census/versions/v2").find("[3.0") != std::string::npos;
+  })) << server.err();
+  EXPECT_THAT(predictions("census"), HasSubstr("[2.0"));
+  command({"versions", "set-default", "v2", "--model", "census"});
+  EXPECT_TRUE(
+      testing::eventually([&] { return predictions("census").find("[3.0") != std::string::npos; }));
+  write_bytes(folder_ / "instances", "1\n2.5\n");
+  const auto ask = [&](const std::string& model, const std::string& version) {
+    return testing::run_program(
+        MUSTER_PROGRAM, {"predict", "--model", model, "--version", version, "--json-instances",
+                         folder_ / "instances", "--server", server.rest()});
+  };
+  EXPECT_EQ(ask("census", "v1").out, "2.0\n3.5\n");
+  EXPECT_EQ(ask("census", "v2").out, "3.0\n4.5\n");
+  EXPECT_EQ(ask("census", "v3").status, 1);
+  EXPECT_THAT(ask("nobody", "v1").err, HasSubstr("HTTP request failed. Response:"));
+  EXPECT_EQ(command({"models", "list"}), "NAME    DEFAULT_VERSION_NAME\ncensus  v2\n");
+  EXPECT_THAT(command({"versions", "list", "--model", "census"}),
+              StartsWith("NAME  DEPLOYMENT_URI"));
+  EXPECT_THAT(command({"versions", "describe", "v2", "--model", "census"}),
+              AllOf(HasSubstr("isDefault: true\n"), HasSubstr("state: READY\n")));
+  command({"versions", "delete", "v1", "--model", "census", "--quiet"});
+  EXPECT_TRUE(testing::eventually(
+      [&] { return predictions("census/versions/v1").find("404") != std::string::npos; }));
+  EXPECT_THAT(predictions("census"), HasSubstr("[3.0"));
+}
+
 TEST_F(Serve, SpeaksTlsToWhoeverHasAToken) {
   const Path key = folder_ / "key.pem";
   const Path certificate = folder_ / "certificate.pem";

@@ -26,6 +26,8 @@ void add_model(CLI::App& command);
 void add_export(CLI::App& command);
 void add_predict(CLI::App& command);
 void add_serve(CLI::App& command);
+void add_models(CLI::App& command);
+void add_versions(CLI::App& command);
 void add_cluster(CLI::App& command);
 void add_launch(CLI::App& command);
 void add_local(CLI::App& command);

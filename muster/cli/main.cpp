@@ -18,6 +18,8 @@ constexpr Command kCommands[] = {
     {"export", "write what a training made for other programs", add_export},
     {"predict", "answer instances with a SavedModel, as gcloud's local predict does", add_predict},
     {"serve", "answer requests over REST and gRPC, as TensorFlow Serving does", add_serve},
+    {"models", "create, list, describe and delete models to be served", add_models},
+    {"versions", "create, list and choose the versions of such a model", add_versions},
     {"cluster", "explain what the environment tells a task of its cluster", add_cluster},
     {"launch", "start a program as a cluster on this host, and stop it", add_launch},
     {"local", "run a training program here, as gcloud's local train does", add_local},

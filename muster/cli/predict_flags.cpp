@@ -5,10 +5,15 @@
 namespace muster::cli {
 
 void add_predict_flags(CLI::App& command, PredictFlags& flags) {
-  command
-      .add_option("--model-dir,--model_dir", flags.model_dir,
-                  "A SavedModel, or a folder of numbered ones, of which the highest answers")
-      ->required();
+  auto* const who = command.add_option_group("model", "Who is asked");
+  who->add_option("--model-dir,--model_dir", flags.model_dir,
+                  "A SavedModel, or a folder of numbered ones, of which the highest answers");
+  auto* const model = who->add_option("--model", flags.model, "A model of a server");
+  who->require_option(1);
+  command.add_option("--version", flags.version, "Of that model (its default)")->needs(model);
+  command.add_option("--server", flags.server, "HOST:PORT of the server's REST API")
+      ->capture_default_str()
+      ->needs(model);
   auto* const input = command.add_option_group("input", "What to predict; - is standard input");
   input->add_option("--json-instances,--json_instances", flags.json_instances,
                     "A file with one JSON value a line");

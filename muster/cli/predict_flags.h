@@ -9,6 +9,10 @@ namespace muster::cli {
 
 struct PredictFlags {
   std::string model_dir{};
+  /// In the place of a folder: a model that a server answers for.
+  std::string model{};
+  std::string version{};
+  std::string server = "localhost:8501";
   /// Exactly one of the three names a file; "-" is standard input.
   std::string json_instances{};
   std::string text_instances{};

@@ -127,11 +127,18 @@ ModelConfig single_model(const ServeFlags& flags) {
 
 std::vector<ModelConfig> models_of(const ServeFlags& flags) {
   const int ways = (flags.folder.empty() ? 0 : 1) + (flags.model_base_path.empty() ? 0 : 1) +
-                   (flags.model_config_file.empty() ? 0 : 1);
+                   (flags.model_config_file.empty() ? 0 : 1) + (flags.models_dir.empty() ? 0 : 1);
   if (ways != 1) {
     throw UsageError(
-        "what to serve is said in one way: a folder, --model-base-path or "
-        "--model-config-file");
+        "what to serve is said in one way: a folder, --model-base-path or --model-config-file, or "
+        "--models-dir");
+  }
+  if (!flags.models_dir.empty()) {
+    if (!file_exists(flags.models_dir)) {
+      throw NotFound("--models-dir: there is no folder {}; muster models create makes one",
+                     flags.models_dir);
+    }
+    return server::models_in(flags.models_dir);
   }
   if (flags.model_config_file.empty()) return {single_model(flags)};
   return from_config_file("--model-config-file", flags.model_config_file,
@@ -166,7 +173,9 @@ server::StoreOptions store_options(const ServeFlags& flags) {
   options.poll_interval = to_time(std::max(0.0, flags.file_system_poll_wait_seconds));
   options.max_load_retries = flags.max_num_load_retries;
   options.load_retry_interval = milliseconds(flags.load_retry_interval_micros / 1000);
-  options.allow_labels_for_unavailable = flags.allow_version_labels_for_unavailable_models;
+  // In a folder of models a version has its name from the start.
+  options.allow_labels_for_unavailable =
+      flags.allow_version_labels_for_unavailable_models || !flags.models_dir.empty();
   options.resource_preserving = flags.resource_preserving;
   return options;
 }
@@ -214,25 +223,26 @@ class Serving {
     }
     service_.configure(models_);
     store_.wait_until_settled(Deadline::never());
-    if (flags.model_config_file.empty()) check_loaded(store_);
+    if (flags.model_config_file.empty() && flags.models_dir.empty()) check_loaded(store_);
     open_ports();
   }
 
   void run() {
     SignalPipe signals;
     std::string config = config_text();
-    const bool polls = flags_.model_config_file_poll_wait_seconds > 0;
-    const milliseconds wait =
-        polls ? to_time(flags_.model_config_file_poll_wait_seconds) : milliseconds(-1);
+    const double seconds = flags_.models_dir.empty() ? flags_.model_config_file_poll_wait_seconds
+                                                     : flags_.file_system_poll_wait_seconds;
+    const milliseconds wait = seconds > 0 ? to_time(seconds) : milliseconds(-1);
     while (true) {
       const char what = signals.wait(wait);
       if (what == 's') break;
-      if (flags_.model_config_file.empty()) {
-        if (what == 'h') log::info("SIGHUP: there is no --model-config-file to read again");
-        continue;
+      if (!flags_.models_dir.empty()) {
+        look_at_models_dir();
+      } else if (!flags_.model_config_file.empty()) {
+        reload(config, /*always=*/what == 'h');
+      } else if (what == 'h') {
+        log::info("SIGHUP: there is no --model-config-file to read again");
       }
-      if (what == 0 && !polls) continue;
-      reload(config, /*always=*/what == 'h');
     }
     drain();
   }
@@ -315,6 +325,23 @@ class Serving {
     }
   }
 
+  // Models that were created, changed or deleted since.
+  void look_at_models_dir() {
+    std::string complaint;
+    try {
+      std::vector<ModelConfig> models = server::models_in(flags_.models_dir);
+      if (models != models_) service_.configure(models);
+      models_ = std::move(models);
+    } catch (const Error& error) {
+      complaint = error.what();
+    }
+    // Once, not with every look.
+    if (!complaint.empty() && complaint != complaint_) {
+      log::error("--models-dir {}: what is served stays: {}", flags_.models_dir, complaint);
+    }
+    complaint_ = complaint;
+  }
+
   void drain() {
     log::info("stopping: no more connections; requests in flight are answered");
     const Deadline deadline = Deadline::after(to_time(flags_.exit_timeout_secs));
@@ -330,6 +357,7 @@ class Serving {
 
   const ServeFlags& flags_;
   std::vector<ModelConfig> models_;
+  std::string complaint_{};
   server::TlsOptions tls_{};
   server::ModelStore store_;
   server::Service service_;

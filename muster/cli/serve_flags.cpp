@@ -57,6 +57,8 @@ void add_model_flags(CLI::App& command, ServeFlags& flags) {
   add(command, "model_base_path", flags.model_base_path, "The same, as TensorFlow Serving has it");
   add(command, "model_name", flags.model_name,
       "Its name in requests (the folder's name; default with --model-base-path)");
+  add(command, "models_dir", flags.models_dir,
+      "Every model of a folder that muster models and muster versions keep");
   add(command, "model_config_file", flags.model_config_file,
       "Many models: a ModelServerConfig in protobuf's text format");
   add(command, "model_config_file_poll_wait_seconds", flags.model_config_file_poll_wait_seconds,

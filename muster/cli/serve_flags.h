@@ -16,6 +16,7 @@ struct ServeFlags {
   std::string model_base_path{};
   std::string model_name{};
   std::string model_config_file{};
+  std::string models_dir{};
   double model_config_file_poll_wait_seconds = 0;
   double file_system_poll_wait_seconds = 1;
   int max_num_load_retries = 5;

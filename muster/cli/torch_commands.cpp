@@ -6,6 +6,7 @@
 #include "muster/cli/model.h"
 #include "muster/cli/model_run_flags.h"
 #include "muster/cli/predict_flags.h"
+#include "muster/cli/remote_predict.h"
 #include "muster/cli/serve_flags.h"
 #include "muster/cli/torch_program.h"
 
@@ -14,7 +15,10 @@ namespace muster::cli {
 void add_predict(CLI::App& command) {
   const auto flags = std::make_shared<PredictFlags>();
   add_predict_flags(command, *flags);
-  command.callback([flags] { continue_in_torch_program("predict"); });
+  command.callback([flags] {
+    if (!flags->model.empty()) return predict_remotely(*flags);
+    continue_in_torch_program("predict");
+  });
 }
 
 void add_serve(CLI::App& command) {

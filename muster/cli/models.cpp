@@ -1,0 +1,259 @@
+// `muster models` and `muster versions`: Cloud ML Engine's commands of these names, on a folder
+// that `muster serve --models-dir` serves.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/cli/command.h"
+#include "muster/serving/model_folder.h"
+
+namespace muster::cli {
+namespace {
+
+using serving::ModelFolder;
+using serving::ModelRecord;
+using serving::VersionRecord;
+
+struct ModelsFlags {
+  std::string models_dir = "models";
+  std::string name{};
+  std::string model{};
+  std::string origin{};
+  std::string description{};
+  bool quiet = false;
+  std::vector<std::string> ignored{};
+};
+
+using Flags = std::shared_ptr<ModelsFlags>;
+
+// Flags of gcloud that choose a machine in a cloud.
+constexpr const char* kOfTheCloud[] = {
+    "--runtime-version", "--python-version", "--framework", "--staging-bucket", "--machine-type",
+    "--regions",         "--region",         "--labels",    "--config",
+};
+
+Flags add_common(CLI::App& command) {
+  const auto flags = std::make_shared<ModelsFlags>();
+  command
+      .add_option("--models-dir,--models_dir", flags->models_dir,
+                  "The folder of the models (MUSTER_MODELS_DIR)")
+      ->envname("MUSTER_MODELS_DIR")
+      ->capture_default_str();
+  for (const char* name : kOfTheCloud) {
+    command
+        .add_option_function<std::string>(
+            name, [flags, name](const std::string&) { flags->ignored.emplace_back(name); }, "")
+        ->group("");
+  }
+  return flags;
+}
+
+void add_name(CLI::App& command, const Flags& flags, const char* what) {
+  command.add_option("name", flags->name, what)->required();
+}
+void add_model_flag(CLI::App& command, const Flags& flags) {
+  command.add_option("--model", flags->model, "The model")->required();
+}
+void add_quiet(CLI::App& command, const Flags& flags) {
+  command.add_flag("--quiet,-q", flags->quiet, "Do not ask");
+}
+
+template <typename Act>
+void set_action(CLI::App& command, const Flags& flags, Act act) {
+  command.callback([flags, act] {
+    for (const std::string& name : flags->ignored) {
+      log::info("{} is ignored: models are served where you are", name);
+    }
+    ModelFolder folder(flags->models_dir);
+    act(*flags, folder);
+  });
+}
+
+void print_columns(std::vector<std::vector<std::string>> rows) {
+  std::vector<std::size_t> widths(rows.front().size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) line.append(widths[i] - row[i].size() + 2, ' ');
+    }
+    fmt::print("{}\n", line);
+  }
+}
+
+void print_field(const char* name, const std::string& value) {
+  if (!value.empty()) fmt::print("{}: {}\n", name, value);
+}
+
+void print_version_record(const std::string& model, const VersionRecord& version) {
+  print_field("createTime", version.create_time);
+  print_field("deploymentUri", version.deployment_uri);
+  print_field("description", version.description);
+  if (version.is_default) fmt::print("isDefault: true\n");
+  fmt::print("name: models/{}/versions/{}\nstate: {}\n", model, version.name, version.state);
+}
+
+// Asks only somebody who can answer.
+void confirm(const ModelsFlags& flags, const std::string& question) {
+  if (flags.quiet || ::isatty(STDIN_FILENO) == 0) return;
+  fmt::print(stderr, "{}\n\nDo you want to continue (Y/n)?  ", question);
+  std::string answer;
+  std::getline(std::cin, answer);
+  if (!answer.empty() && answer != "y" && answer != "Y") throw Cancelled("Aborted by user.");
+}
+
+void add_models_create(CLI::App& command) {
+  const Flags flags = add_common(command);
+  add_name(command, flags, "Letters, digits and _");
+  command.add_option("--description", flags->description, "What it is");
+  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
+    folder.create_model(given.name, given.description);
+    fmt::print(stderr, "Created ml engine model [models/{}].\n", given.name);
+  });
+}
+
+void add_models_list(CLI::App& command) {
+  const Flags flags = add_common(command);
+  set_action(command, flags, [](const ModelsFlags&, ModelFolder& folder) {
+    std::vector<std::vector<std::string>> rows{{"NAME", "DEFAULT_VERSION_NAME"}};
+    for (const ModelRecord& model : folder.list()) {
+      rows.push_back({model.name, model.default_version});
+    }
+    if (rows.size() == 1) {
+      fmt::print(stderr, "Listed 0 items.\n");
+    } else {
+      print_columns(rows);
+    }
+  });
+}
+
+void add_models_describe(CLI::App& command) {
+  const Flags flags = add_common(command);
+  add_name(command, flags, "The model");
+  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
+    const ModelRecord model = folder.model(given.name);
+    print_field("createTime", model.create_time);
+    if (!model.default_version.empty()) {
+      fmt::print("defaultVersion:\n  name: models/{}/versions/{}\n", model.name,
+                 model.default_version);
+    }
+    print_field("description", model.description);
+    fmt::print("name: models/{}\n", model.name);
+  });
+}
+
+void add_models_delete(CLI::App& command) {
+  const Flags flags = add_common(command);
+  add_name(command, flags, "The model");
+  add_quiet(command, flags);
+  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
+    confirm(given, fmt::format("This will delete model [{}]...", given.name));
+    folder.delete_model(given.name);
+    fmt::print(stderr, "Deleting model [{}]......done.\n", given.name);
+  });
+}
+
+void add_versions_create(CLI::App& command) {
+  const Flags flags = add_common(command);
+  add_name(command, flags, "Letters, digits and _, such as v1");
+  add_model_flag(command, flags);
+  command
+      .add_option("--origin", flags->origin,
+                  "A SavedModel, or a folder of numbered ones, of which the highest is copied")
+      ->required();
+  command.add_option("--description", flags->description, "What it is");
+  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
+    folder.create_version(given.model, given.name, given.origin, given.description);
+    fmt::print(stderr, "Creating version (this might take a few minutes)......done.\n");
+  });
+}
+
+void add_versions_list(CLI::App& command) {
+  const Flags flags = add_common(command);
+  add_model_flag(command, flags);
+  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
+    std::vector<std::vector<std::string>> rows{{"NAME", "DEPLOYMENT_URI", "STATE"}};
+    for (const VersionRecord& version : folder.model(given.model).versions) {
+      rows.push_back({version.name, version.deployment_uri, version.state});
+    }
+    if (rows.size() == 1) {
+      fmt::print(stderr, "Listed 0 items.\n");
+    } else {
+      print_columns(rows);
+    }
+  });
+}
+
+void add_versions_describe(CLI::App& command) {
+  const Flags flags = add_common(command);
+  add_name(command, flags, "The version");
+  add_model_flag(command, flags);
+  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
+    print_version_record(given.model, folder.version(given.model, given.name));
+  });
+}
+
+void add_versions_set_default(CLI::App& command) {
+  const Flags flags = add_common(command);
+  add_name(command, flags, "The version");
+  add_model_flag(command, flags);
+  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
+    print_version_record(given.model, folder.set_default(given.model, given.name));
+  });
+}
+
+void add_versions_update(CLI::App& command) {
+  const Flags flags = add_common(command);
+  add_name(command, flags, "The version");
+  add_model_flag(command, flags);
+  command.add_option("--description", flags->description, "What it is")->required();
+  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
+    folder.set_description(given.model, given.name, given.description);
+    fmt::print(stderr, "Updating version [{}]......done.\n", given.name);
+  });
+}
+
+void add_versions_delete(CLI::App& command) {
+  const Flags flags = add_common(command);
+  add_name(command, flags, "The version");
+  add_model_flag(command, flags);
+  add_quiet(command, flags);
+  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
+    confirm(given, fmt::format("This will delete version [{}]...", given.name));
+    folder.delete_version(given.model, given.name);
+    fmt::print(stderr, "Deleting version [{}]......done.\n", given.name);
+  });
+}
+
+constexpr Command kModelsCommands[] = {
+    {"create", "make room for the versions of a model", add_models_create},
+    {"list", "list models and their default versions", add_models_list},
+    {"describe", "show a model", add_models_describe},
+    {"delete", "remove a model that has no versions", add_models_delete},
+};
+
+constexpr Command kVersionsCommands[] = {
+    {"create", "copy an export to be a version", add_versions_create},
+    {"list", "list the versions of a model", add_versions_list},
+    {"describe", "show a version", add_versions_describe},
+    {"set-default", "choose who answers requests that name no version", add_versions_set_default},
+    {"update", "change what is said of a version", add_versions_update},
+    {"delete", "remove a version", add_versions_delete},
+};
+
+}  // namespace
+
+void add_models(CLI::App& command) { add_commands(command, kModelsCommands); }
+void add_versions(CLI::App& command) { add_commands(command, kVersionsCommands); }
+
+}  // namespace muster::cli
