@@ -25,8 +25,8 @@ struct LoadOptions {
   at::Device device{at::kCPU};
   /// The signatures to make ready; all when empty.
   std::vector<std::string> signatures{};
-  /// Whether inputs must have the shapes that signatures declare. TensorFlow does not look at these:
-  /// it only asks for the shapes of placeholders.
+  /// Whether inputs must have the shapes that signatures declare. TensorFlow does not look at
+  /// these: it only asks for the shapes of placeholders.
   bool declared_shapes = true;
   /// Of each request, and of the load itself.
   RunLimits limits{};

@@ -152,9 +152,9 @@ TEST(ExecutableModel, LooksAtShapesOfPlaceholdersAloneWhereThatIsAsked) {
   for (graph::NodeDef& one : meta.graph.nodes) {
     if (one.op == "Placeholder") one = graph::placeholder_node("x", graph::DataType::kFloat, {3});
   }
-  EXPECT_THROW(ExecutableModel::from(meta, {}, {.declared_shapes = false})
-                   .run("f", {{"x", floats({1, 2})}}),
-               InvalidArgument);
+  EXPECT_THROW(
+      ExecutableModel::from(meta, {}, {.declared_shapes = false}).run("f", {{"x", floats({1, 2})}}),
+      InvalidArgument);
 }
 
 TEST(ExecutableModel, NamesTheNodeWhoseTypesDiffer) {
