@@ -206,7 +206,7 @@ void measure_round_trips(bench::Report& report) {
         const std::jthread answers([&] {
           for (int i = 0; i < kRoundTrips; ++i) {
             const auto frame = ours[1].receive(Deadline::never());
-            ours[1].send(frame->type, frame->head, frame->body.bytes(), Deadline::never());
+            ours[1].send(frame->type, frame->header, frame->body.bytes(), Deadline::never());
           }
         });
         for (int i = 0; i < kRoundTrips; ++i) {
