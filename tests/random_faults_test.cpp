@@ -71,6 +71,9 @@ struct FaultLayout {
   bool exact = true;
 };
 
+// For messages of failed tests.
+void PrintTo(const FaultLayout& layout, std::ostream* out) { *out << layout.name; }
+
 Words run_flags() {
   return {"--steps",      std::to_string(last_step()), "--replicas", "4",
           "--save-steps", std::to_string(kSaveSteps)};
