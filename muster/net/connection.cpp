@@ -95,8 +95,8 @@ void Connection::State::give_up(const std::string& reason) {
 }
 
 void Connection::State::lost(int error) {
-  const std::string reason = fmt::format("{} was lost: {}", peer,
-                                         error == 0 ? "it ended without a word" : words_of(error));
+  const std::string reason = fmt::format(
+      "{} was lost: {}", peer, error == 0 ? "connection closed by peer" : words_of(error));
   give_up(reason);
   std::lock_guard lock(mutex_);
   throw_if_unusable();

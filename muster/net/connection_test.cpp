@@ -310,7 +310,7 @@ TEST(Connection, AFrameThatStopsHalfWayIsGivenUp) {
 }
 
 TEST(Connection, AnEndWithoutGoodbyeIsALoss) {
-  const std::string frame = bytes_of({.type = 1, .header_bytes = 4}) + "header";
+  const std::string frame = bytes_of({.type = 1, .header_bytes = 4}) + "four";
   EXPECT_THROW(std::rethrow_exception(failure_after(frame)), Unavailable);
   EXPECT_THROW(std::rethrow_exception(failure_after(frame.substr(0, 10))), Unavailable);
   EXPECT_THROW(std::rethrow_exception(failure_after(frame.substr(0, 26))), Unavailable);
