@@ -136,12 +136,12 @@ struct DeviceSteps::Impl {
   // All that the device does in a step. What changes from step to step is read from `words` where
   // it is captured.
   PartialSums work(Batches& batches, std::int64_t step, bool capturing) {
-    CapturedInput captured{.seeded = capturing};
+    CapturedInput known{.seeded = capturing};
     if (capturing) {
-      captured.keys =
+      known.keys =
           reinterpret_cast<const std::uint64_t*>(words.tensor().data_ptr<std::int64_t>()) + 1;
     }
-    PartialSums result = towers.run(batches, {0, replicas}, step, /*loss_scale=*/1.0, captured);
+    PartialSums result = towers.run(batches, {0, replicas}, step, /*loss_scale=*/1.0, known);
     Gradients mean = take_mean(result);
     update.apply(mean, result.losses, step);
     towers.commit();
