@@ -1,7 +1,6 @@
 // A small training that is run as tasks of a cluster by tests: a wide and deep
 // model with batch norm and dropout, two optimizers, tables by rows and clipping by global norm, so
 // that everything whose bits could depend on the layout is there.
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "muster/estimator/estimator.h"
 #include "muster/features/collate.h"
 #include "muster/features/column_set.h"
+#include "muster/flags/flags.h"
 #include "muster/model/wide_and_deep.h"
 #include "muster/training/train_and_evaluate.h"
 
@@ -181,33 +181,31 @@ void train_and_evaluate(const Flags& flags) {
 
 int run(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Trains as one task of a cluster.");
-  app.add_option("--model-dir", flags.model_dir)->required();
-  app.add_option("--steps", flags.steps);
-  app.add_option("--replicas", flags.replicas);
-  app.add_option("--save-steps", flags.save_steps);
-  app.add_option("--concurrent", flags.concurrent);
-  app.add_option("--examples", flags.examples, "The input ends after so many; 0: never");
-  app.add_option("--slice-above", flags.slice_above);
-  app.add_option("--step-ms", flags.step_ms, "Makes batches slow, so that others can interfere");
-  app.add_option("--last-save-ms", flags.last_save_ms, "How long the chief saves the last step");
-  app.add_option("--peer-timeout-ms", flags.peer_timeout_ms);
-  app.add_option("--join-timeout-ms", flags.join_timeout_ms);
-  app.add_option("--session-timeout-secs", flags.session_timeout_secs);
-  app.add_option("--seed", flags.seed);
-  app.add_option("--rate", flags.rate, "Of the optimizer of the deep part");
-  app.add_option("--batch", flags.batch);
-  app.add_flag("--tells-batch", flags.tells_batch, "Compare it when tasks join");
-  app.add_flag("--ps-log", flags.ps_log);
-  app.add_option("--ps-log-bytes", flags.ps_log_bytes);
-  app.add_flag("--sync", flags.sync, "False: ps apply every push as it comes");
-  app.add_option("--max-staleness", flags.max_staleness);
-  app.add_option("--backup-replicas", flags.backup_replicas);
-  app.add_option("--nan-at", flags.nan_at,
-                 "This example is not a number, and its batch is skipped");
-  app.add_flag("--evaluate", flags.evaluates,
-               "Train and evaluate, with evaluators among the tasks");
-  CLI11_PARSE(app, argc, argv);
+  muster::FlagSet set("Trains as one task of a cluster.");
+  set.add("--model-dir", &flags.model_dir).required();
+  set.add("--steps", &flags.steps);
+  set.add("--replicas", &flags.replicas);
+  set.add("--save-steps", &flags.save_steps);
+  set.add("--concurrent", &flags.concurrent);
+  set.add("--examples", &flags.examples, "The input ends after so many; 0: never");
+  set.add("--slice-above", &flags.slice_above);
+  set.add("--step-ms", &flags.step_ms, "Makes batches slow, so that others can interfere");
+  set.add("--last-save-ms", &flags.last_save_ms, "How long the chief saves the last step");
+  set.add("--peer-timeout-ms", &flags.peer_timeout_ms);
+  set.add("--join-timeout-ms", &flags.join_timeout_ms);
+  set.add("--session-timeout-secs", &flags.session_timeout_secs);
+  set.add("--seed", &flags.seed);
+  set.add("--rate", &flags.rate, "Of the optimizer of the deep part");
+  set.add("--batch", &flags.batch);
+  set.add("--tells-batch", &flags.tells_batch, "Compare it when tasks join");
+  set.add("--ps-log", &flags.ps_log);
+  set.add("--ps-log-bytes", &flags.ps_log_bytes);
+  set.add("--sync", &flags.sync, "False: ps apply every push as it comes");
+  set.add("--max-staleness", &flags.max_staleness);
+  set.add("--backup-replicas", &flags.backup_replicas);
+  set.add("--nan-at", &flags.nan_at, "This example is not a number, and its batch is skipped");
+  set.add("--evaluate", &flags.evaluates, "Train and evaluate, with evaluators among the tasks");
+  if (!set.parse(argc, argv)) return 0;
   if (flags.evaluates) {
     train_and_evaluate(flags);
     return 0;

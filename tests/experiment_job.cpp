@@ -1,9 +1,9 @@
 // A small experiment that learn_runner runs as whatever task this process is, for tests.
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "muster/base/program.h"
 #include "muster/estimator/small_net_internal.h"
+#include "muster/flags/flags.h"
 #include "muster/training/learn_runner.h"
 
 namespace {
@@ -11,11 +11,11 @@ namespace {
 int run(int argc, char** argv) {
   std::string model_dir, schedule;
   std::int64_t steps = 40;
-  CLI::App app("Runs a small experiment as one task of a cluster.");
-  app.add_option("--model-dir", model_dir)->required();
-  app.add_option("--schedule", schedule);
-  app.add_option("--steps", steps);
-  CLI11_PARSE(app, argc, argv);
+  muster::FlagSet set("Runs a small experiment as one task of a cluster.");
+  set.add("--model-dir", &model_dir).required();
+  set.add("--schedule", &schedule);
+  set.add("--steps", &steps);
+  if (!set.parse(argc, argv)) return 0;
 
   auto config = muster::RunConfig::from_env().with_model_dir(model_dir);
   config.tf_random_seed = 5;
