@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
   using namespace muster;
   bench::Report report(argc, argv);
   at::set_num_threads(1);
-  const testing::TempDir folder;
+  const muster::testing::TempDir folder;
   const Path file = write_images(folder.path());
   // A step of 1 ms takes 128,000 images a second.
   measure(report, "crop and mirror, 1 thread", input_of(file, 1), 128, 300);
