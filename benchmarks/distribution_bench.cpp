@@ -112,11 +112,11 @@ class BareParticipant : public Participant {
   }
   StepResult prepare_own(PartialSums& own) override { return {.present = own.present}; }
   double decay_loss() const override { return 0; }
-  RunImage image() override {
+  RunSnapshot snapshot() override {
     return {.state_json = to_json(RunState{.inputs = all_inputs()}),
             .tensors = variables_.tensors()};
   }
-  void take_over(const RunImage&) override {}
+  void take_over(const RunSnapshot&) override {}
   void go_back() override {}
 
  private:

@@ -18,6 +18,7 @@
 #include "muster/model/dense.h"
 #include "muster/model/dropout.h"
 #include "muster/model/mlp.h"
+#include "muster/model/model.h"
 #include "muster/optim/updater.h"
 
 namespace muster {
