@@ -14,8 +14,8 @@
 #include <numeric>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
