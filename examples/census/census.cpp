@@ -69,10 +69,7 @@ struct Flags {
   std::int64_t replicas = 0;
   int threads_per_replica = 0;
   int concurrent_replicas = 0;
-  bool sync = true;
-  std::int64_t max_staleness = 0;
-  bool ps_log = false;
-  bool collective = false;
+  muster::ClusterFlags cluster{};
   std::int64_t save_checkpoints_steps = 0;
 };
 
@@ -393,11 +390,7 @@ std::optional<muster::ServingInput> serving_input(const Flags& flags, const Colu
 /// What the environment says of a cluster, checked against the flags.
 muster::RunConfig config_of_task(const Flags& flags) {
   auto config = muster::RunConfig::from_env();
-  muster::check_cluster_flags({.sync = flags.sync,
-                               .collective = flags.collective,
-                               .max_staleness = flags.max_staleness,
-                               .ps_log = flags.ps_log},
-                              config.task);
+  muster::check_cluster_flags(flags.cluster, config.task);
   return config;
 }
 
@@ -407,7 +400,7 @@ double batches_of_a_step(const Flags& flags) {
   const std::int64_t tasks =
       std::max<std::int64_t>(1, config_of_task(flags).task.num_worker_replicas);
   const auto batches = static_cast<double>(flags.replicas > 0 ? flags.replicas : tasks);
-  return flags.sync ? batches : std::max(1.0, batches / static_cast<double>(tasks));
+  return flags.cluster.sync ? batches : std::max(1.0, batches / static_cast<double>(tasks));
 }
 
 muster::RunConfig run_config(const Flags& flags) {
@@ -416,9 +409,9 @@ muster::RunConfig run_config(const Flags& flags) {
                                    .replicas = flags.replicas,
                                    .threads_per_replica = flags.threads_per_replica,
                                    .concurrent_replicas = flags.concurrent_replicas,
-                                   .sync = flags.sync,
-                                   .max_staleness = flags.max_staleness,
-                                   .ps_log = flags.ps_log};
+                                   .sync = flags.cluster.sync,
+                                   .max_staleness = flags.cluster.max_staleness,
+                                   .ps_log = flags.cluster.ps_log};
   if (flags.save_checkpoints_steps > 0) {
     changes.save_checkpoints_steps = flags.save_checkpoints_steps;
   }
@@ -568,18 +561,7 @@ void add_run_flags(muster::FlagSet& set, Flags& flags) {
   set.add("--threads-per-replica", &flags.threads_per_replica, "0: decide").not_negative();
   set.add("--concurrent-replicas", &flags.concurrent_replicas, "How many run at a time; 0: decide")
       .not_negative();
-  set.add("--sync", &flags.sync,
-          "In a cluster: all tasks make each step together (the default); =false: ps apply the "
-          "gradients of each as they come");
-  set.add(
-         "--max-staleness", &flags.max_staleness,
-         "With --sync=false: tasks wait when the values of one would be more updates old; 0: never")
-      .not_negative();
-  set.add("--ps-log", &flags.ps_log,
-          "In a cluster with ps: they go on from a log when they are killed, and nobody goes "
-          "back to the last checkpoint");
-  set.add("--collective", &flags.collective,
-          "In a cluster: every task has a copy of the variables");
+  muster::add_cluster_flags(set, flags.cluster);
   set.add("--save-checkpoints-steps", &flags.save_checkpoints_steps, "0: every ten minutes")
       .not_negative();
   set.add_verbosity();

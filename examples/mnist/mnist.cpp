@@ -66,10 +66,7 @@ struct Flags {
   std::int64_t replicas = 0;
   int threads_per_replica = 0;
   int concurrent_replicas = 0;
-  bool sync = true;
-  std::int64_t max_staleness = 0;
-  bool ps_log = false;
-  bool collective = false;
+  muster::ClusterFlags cluster{};
 };
 
 // ------------------------------------------------------------------------------------- the model
@@ -286,11 +283,7 @@ muster::EstimatorOptions estimator_options(const Flags& flags, std::int64_t max_
 /// What the environment says of a cluster, checked against the flags.
 muster::RunConfig config_of_task(const Flags& flags) {
   auto config = muster::RunConfig::from_env();
-  muster::check_cluster_flags({.sync = flags.sync,
-                               .collective = flags.collective,
-                               .max_staleness = flags.max_staleness,
-                               .ps_log = flags.ps_log},
-                              config.task);
+  muster::check_cluster_flags(flags.cluster, config.task);
   return config;
 }
 
@@ -300,7 +293,7 @@ double batches_of_a_step(const Flags& flags) {
   const std::int64_t tasks =
       std::max<std::int64_t>(1, config_of_task(flags).task.num_worker_replicas);
   const auto batches = static_cast<double>(flags.replicas > 0 ? flags.replicas : tasks);
-  return flags.sync ? batches : std::max(1.0, batches / static_cast<double>(tasks));
+  return flags.cluster.sync ? batches : std::max(1.0, batches / static_cast<double>(tasks));
 }
 
 muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
@@ -312,9 +305,9 @@ muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
        .replicas = flags.replicas,
        .threads_per_replica = flags.threads_per_replica,
        .concurrent_replicas = flags.concurrent_replicas,
-       .sync = flags.sync,
-       .max_staleness = flags.max_staleness,
-       .ps_log = flags.ps_log});
+       .sync = flags.cluster.sync,
+       .max_staleness = flags.cluster.max_staleness,
+       .ps_log = flags.cluster.ps_log});
   // Of the arithmetic, and not to be seen in model and optimizers.
   config.terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
                   {"--augment", flags.augment ? "true" : "false"},
@@ -445,18 +438,7 @@ void add_run_flags(muster::FlagSet& set, Flags& flags) {
   set.add("--threads-per-replica", &flags.threads_per_replica, "0: decide").not_negative();
   set.add("--concurrent-replicas", &flags.concurrent_replicas, "How many run at a time; 0: decide")
       .not_negative();
-  set.add("--sync", &flags.sync,
-          "In a cluster: all tasks make each step together (the default); =false: ps apply the "
-          "gradients of each as they come");
-  set.add(
-         "--max-staleness", &flags.max_staleness,
-         "With --sync=false: tasks wait when the values of one would be more updates old; 0: never")
-      .not_negative();
-  set.add("--ps-log", &flags.ps_log,
-          "In a cluster with ps: they go on from a log when they are killed, and nobody goes "
-          "back to the last checkpoint");
-  set.add("--collective", &flags.collective,
-          "In a cluster: every task has a copy of the variables");
+  muster::add_cluster_flags(set, flags.cluster);
   set.add("--save-checkpoints-steps", &flags.save_checkpoints_steps, "0: once an epoch")
       .not_negative();
   set.add("--throttle-secs", &flags.throttle_secs, "Evaluate at most this often").not_negative();

@@ -1,6 +1,7 @@
 #include "muster/cluster/cluster_flags.h"
 
 #include "muster/base/error.h"
+#include "muster/flags/flags.h"
 
 namespace muster {
 namespace {
@@ -14,6 +15,21 @@ const char* flag_for_ps(const ClusterFlags& flags) {
 }
 
 }  // namespace
+
+void add_cluster_flags(FlagSet& set, ClusterFlags& flags) {
+  set.add("--sync", &flags.sync,
+          "In a cluster: all tasks make each step together (the default); =false: ps apply the "
+          "gradients of each as they come");
+  set.add(
+         "--max-staleness", &flags.max_staleness,
+         "With --sync=false: tasks wait when the values of one would be more updates old; 0: never")
+      .not_negative();
+  set.add("--ps-log", &flags.ps_log,
+          "In a cluster with ps: they go on from a log when they are killed, and nobody goes "
+          "back to the last checkpoint");
+  set.add("--collective", &flags.collective,
+          "In a cluster: every task has a copy of the variables");
+}
 
 void check_cluster_flags(const ClusterFlags& flags, const TaskEnvironment& task) {
   if (flags.collective && task.num_ps_replicas > 0) {

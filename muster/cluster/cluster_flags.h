@@ -6,6 +6,8 @@
 
 namespace muster {
 
+class FlagSet;
+
 /// What the flags of a training program ask of its cluster.
 struct ClusterFlags {
   /// --sync
@@ -19,6 +21,10 @@ struct ClusterFlags {
   /// --ps-log
   bool ps_log = false;
 };
+
+/// Adds --sync, --max-staleness, --ps-log and --collective to the flags of a program. `flags` must
+/// live as long as the set.
+void add_cluster_flags(FlagSet& set, ClusterFlags& flags);
 
 /// Throws UsageError, with the flag and what to do, for one that makes no sense in the cluster that
 /// this process is a task of.
