@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "benchmarks/report.h"
+#include "muster/base/fingerprint.h"
 #include "muster/features/census_columns_internal.h"
 #include "muster/features/column_set.h"
-#include "muster/features/hashing.h"
 #include "muster/features/vocabulary.h"
 
 namespace {

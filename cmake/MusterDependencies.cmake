@@ -9,6 +9,7 @@ find_package(ZLIB REQUIRED)
 find_package(LibLZMA REQUIRED)
 find_package(Snappy REQUIRED)
 find_package(leveldb REQUIRED)
+find_package(FarmHash REQUIRED)
 # For serving; without them, `muster serve` says what to install. Of Boost, headers alone: Asio and Beast.
 find_package(gRPC QUIET)
 find_package(Boost 1.74 QUIET)
@@ -35,7 +36,6 @@ if(MUSTER_BUILD_BENCHMARKS)
 endif()
 # Debian's libtorch 1.13, or any newer one that CMAKE_PREFIX_PATH names.
 if(MUSTER_WITH_TORCH)
-  find_package(FarmHash REQUIRED)
   # For models that clean text or decode pictures.
   find_package(RE2 REQUIRED)
   find_package(JPEG REQUIRED)

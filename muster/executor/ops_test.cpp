@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "muster/base/error.h"
+#include "muster/base/fingerprint.h"
 #include "muster/executor/executable_model.h"
 #include "muster/executor/one_node_internal.h"
-#include "muster/features/hashing.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster::executor {

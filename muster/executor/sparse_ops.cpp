@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/fingerprint.h"
 #include "muster/executor/op_table_internal.h"
-#include "muster/features/hashing.h"
 
 namespace muster::executor {
 namespace {

@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "muster/base/error.h"
+#include "muster/base/fingerprint.h"
 #include "muster/features/column_batch_internal.h"
 #include "muster/features/column_cache.h"
-#include "muster/features/hashing.h"
 
 namespace muster {
 

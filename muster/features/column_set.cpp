@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/fingerprint.h"
 #include "muster/features/column_batch_internal.h"
-#include "muster/features/hashing.h"
 
 namespace muster {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/fingerprint.h"
 #include "muster/features/column_batch_internal.h"
-#include "muster/features/hashing.h"
 #include "muster/features/merged_specs_internal.h"
 
 namespace muster {

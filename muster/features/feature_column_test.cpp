@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "muster/base/error.h"
+#include "muster/base/fingerprint.h"
 #include "muster/features/column_set.h"
-#include "muster/features/hashing.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 

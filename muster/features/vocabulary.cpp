@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/fingerprint.h"
 #include "muster/base/lines.h"
-#include "muster/features/hashing.h"
 
 namespace muster {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/fingerprint.h"
 #include "muster/features/column_batch_internal.h"
-#include "muster/features/hashing.h"
 
 namespace muster::internal {
 

@@ -1,4 +1,4 @@
-#include "muster/features/hashing.h"
+#include "muster/base/fingerprint.h"
 
 #include <farmhash.h>
 #include <fmt/format.h>
