@@ -10,6 +10,7 @@
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/executor/bundle_value_internal.h"
 #include "muster/executor/plan_internal.h"
+#include "muster/graph/default_attrs.h"
 
 namespace muster::executor {
 namespace {
@@ -175,6 +176,7 @@ ExecutableModel ExecutableModel::from(graph::MetaGraph meta, const Path& dir,
   const at::NoGradGuard no_grad;
   auto impl = std::make_unique<Impl>();
   impl->meta = std::move(meta);
+  graph::add_default_attrs(impl->meta.graph);
   impl->options = options;
   Budget budget(options.limits);
   Planner planner = impl->planner(dir, budget);

@@ -5,6 +5,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/export/inference_graph.h"
+#include "muster/graph/default_attrs.h"
 #include "muster/graph/join.h"
 #include "muster/summary/event_writer.h"
 
@@ -28,7 +29,9 @@ void GraphHook::write(Session& session) const {
   write_inference_graph(graph, model_dir);
   // TensorBoard warns of a second graph, also of an equal one.
   if (held_graph(model_dir) == before && session.global_step() > 0) return;
-  session.events().add_graph(graph::encode_graph(graph.meta.graph), session.global_step());
+  graph::GraphDef shown = graph.meta.graph;
+  graph::add_default_attrs(shown);
+  session.events().add_graph(graph::encode_graph(shown), session.global_step());
 }
 
 void GraphHook::begin(Session& session) {

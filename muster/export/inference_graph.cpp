@@ -15,6 +15,7 @@
 #include "muster/export/trace.h"
 #include "muster/export/translation_internal.h"
 #include "muster/graph/check.h"
+#include "muster/graph/default_attrs.h"
 #include "muster/graph/join.h"
 
 namespace muster {
@@ -149,6 +150,8 @@ class ModelGraph {
     meta.graph = builder_.take();
     meta.graph.versions = graph_versions();
     add_saver(variables_, meta);
+    graph::strip_default_attrs(meta.graph);
+    meta.stripped_default_attrs = true;
     built.inference.assets = tables_.take_assets();
     built.variables = std::move(variables_);
   }

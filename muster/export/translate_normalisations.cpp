@@ -35,7 +35,6 @@ void image_batch_norm(Call& call, const Statistics& with, float epsilon) {
                   {{"T", call.type()},
                    {"U", DataType::kFloat},
                    {"epsilon", epsilon},
-                   {"exponential_avg_factor", 1.0F},
                    {"data_format", "NHWC"},
                    {"is_training", false}}),
       kChannelsLast);

@@ -16,6 +16,7 @@
 #include "muster/export/translate.h"
 #include "muster/export/translation_internal.h"
 #include "muster/graph/check.h"
+#include "muster/graph/default_attrs.h"
 #include "muster/graph/op_registry.h"
 #include "muster/model/model.h"
 #include "muster/testing/data_dir.h"
@@ -487,7 +488,13 @@ std::set<std::string> run(const Case& one, const std::shared_ptr<Weights>& weigh
   const TranslatedModel translated = translate(program);
   graph::check_graph(translated.graph);
   for (const auto& registry : registries()) registry.check(translated.graph);
-  const auto exported = executor::ExecutableModel::from(frozen(translated), {});
+  // As an export writes it.
+  graph::MetaGraph meta = frozen(translated);
+  graph::strip_default_attrs(meta.graph);
+  for (const auto& registry : registries()) {
+    EXPECT_THAT(registry.spelt_out_defaults(meta.graph), ::testing::IsEmpty());
+  }
+  const auto exported = executor::ExecutableModel::from(std::move(meta), {});
   for (const std::int64_t rows : {std::int64_t{2}, kRows}) {
     const Features part = features.slice(0, rows);
     executor::Values inputs;

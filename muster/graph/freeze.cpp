@@ -8,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/graph/check.h"
+#include "muster/graph/default_attrs.h"
 #include "muster/graph/inline_functions.h"
 #include "muster/graph/join.h"
 #include "muster/graph/lookup_tables_internal.h"
@@ -263,10 +264,13 @@ SignatureDef chosen(const SignatureDef& signature, const FreezeOptions& options)
   return left;
 }
 
-// The model with this signature alone, and its functions in the place of their calls.
+// The model with this signature alone, its functions in the place of their calls, and attributes
+// spelt out: OpenCV, for one, knows no defaults.
 MetaGraph without_calls(MetaGraph model, const SignatureDef& signature, const GraphLimits& limits) {
   model.signatures = {{std::string(kDefaultSignature), signature}};
-  return inline_functions(std::move(model), limits);
+  MetaGraph meta = inline_functions(std::move(model), limits);
+  add_default_attrs(meta.graph);
+  return meta;
 }
 
 }  // namespace

@@ -329,6 +329,26 @@ const OpDef* OpRegistry::find(std::string_view name) const {
   return found == ops_.end() ? nullptr : &found->second;
 }
 
+std::vector<std::string> OpRegistry::names() const {
+  std::vector<std::string> names;
+  for (const auto& row : ops_) names.push_back(row.first);
+  return names;
+}
+
+std::vector<std::string> OpRegistry::spelt_out_defaults(const GraphDef& graph) const {
+  std::vector<std::string> found;
+  for (const NodeDef& node : graph.nodes) {
+    const OpDef* op = find(node.op);
+    if (op == nullptr) continue;
+    for (const AttrDef& attr : op->attrs) {
+      const AttrValue* given = find_attr(node.attrs, attr.name);
+      if (given == nullptr || attr.default_value != *given) continue;
+      found.push_back(fmt::format("{}: {}", node.name, attr.name));
+    }
+  }
+  return found;
+}
+
 void OpRegistry::check(const GraphDef& graph) const {
   std::map<std::string, OpDef, std::less<>> functions;
   for (const FunctionDef& function : graph.functions) {

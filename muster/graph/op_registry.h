@@ -25,11 +25,15 @@ class OpRegistry {
   std::size_t size() const { return ops_.size(); }
   /// The definition, or nullptr.
   const OpDef* find(std::string_view name) const;
+  std::vector<std::string> names() const;
 
   /// Throws InvalidArgument at the first node, of the graph or of a function, whose operation is
   /// unknown, whose attributes are missing, of a wrong kind or outside of what is allowed, or whose
   /// number or types of inputs are wrong. The graph must have passed check_graph.
   void check(const GraphDef& graph) const;
+  /// "node: attribute" for each that a node of the graph could do without, since it has the default
+  /// of its operation.
+  std::vector<std::string> spelt_out_defaults(const GraphDef& graph) const;
 
  private:
   std::map<std::string, OpDef, std::less<>> ops_;
