@@ -9,6 +9,7 @@
 #include "muster/base/file_inside.h"
 #include "muster/base/log.h"
 #include "muster/graph/graph_text_internal.h"
+#include "muster/graph/model_fingerprint.h"
 #include "muster/graph/saved_model_codec_internal.h"
 
 namespace muster::graph {
@@ -18,6 +19,7 @@ constexpr std::int64_t kSchemaVersion = 1;
 constexpr const char* kBinaryName = "saved_model.pb";
 constexpr const char* kTextName = "saved_model.pbtxt";
 constexpr const char* kChunkedName = "saved_model.cpb";
+constexpr const char* kFingerprintName = "fingerprint.pb";
 constexpr std::string_view kAssetsCollection = "saved_model_assets";
 
 std::vector<std::string> sorted(std::vector<std::string> words) {
@@ -130,12 +132,18 @@ void write_saved_model(const Path& dir, const SavedModel& model,
                        const std::function<void(const Path& folder)>& fill, bool as_text) {
   try {
     check_model(model);
-    std::string bytes = encode_saved_model(model);
-    if (as_text) bytes = saved_model_text_from_bytes(bytes);
+    const std::string bytes = encode_saved_model(model);
     if (file_exists(dir)) throw AlreadyExists("the folder is there already");
     TemporaryFolder temporary(temporary_beside(dir));
-    if (fill) fill(temporary.path());
-    write_file_atomically(temporary.path() / (as_text ? kTextName : kBinaryName), bytes);
+    const Path& folder = temporary.path();
+    if (fill) fill(folder);
+    if (as_text) {
+      write_file_atomically(folder / kTextName, saved_model_text_from_bytes(bytes));
+    } else {
+      write_file_atomically(folder / kFingerprintName,
+                            encode_fingerprint(fingerprint_of(model, bytes, folder)));
+      write_file_atomically(folder / kBinaryName, bytes);
+    }
     temporary.publish(dir);
   } catch (Error& error) {
     error.add_context(fmt::format("writing the SavedModel {}", dir.string()));

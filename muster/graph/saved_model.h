@@ -139,9 +139,9 @@ bool is_saved_model(const Path& dir);
 SavedModel read_saved_model(const Path& dir, const GraphLimits& limits = {});
 
 /// Makes a SavedModel folder that appears under its name whole or not at all. `fill` is called with
-/// the temporary folder, to write variables and assets there. `as_text` writes saved_model.pbtxt in
-/// the place of saved_model.pb. Throws AlreadyExists if the name is
-/// taken, and leaves nothing behind when it throws.
+/// the temporary folder, to write variables and assets there. Beside saved_model.pb stands
+/// fingerprint.pb (model_fingerprint.h). `as_text` writes saved_model.pbtxt in the place of both.
+/// Throws AlreadyExists if the name is taken, and leaves nothing behind when it throws.
 void write_saved_model(const Path& dir, const SavedModel& model,
                        const std::function<void(const Path& folder)>& fill = {},
                        bool as_text = false);

@@ -274,16 +274,6 @@ std::string encode_tensor_info(const TensorInfo& info) {
   return out + info.extra;
 }
 
-std::string encode_signature(const SignatureDef& signature) {
-  std::string out;
-  for (const auto& [key, info] : signature.inputs) put_entry(1, key, encode_tensor_info(info), out);
-  for (const auto& [key, info] : signature.outputs)
-    put_entry(2, key, encode_tensor_info(info), out);
-  put_bytes(3, signature.method_name, out);
-  for (const auto& [key, value] : signature.defaults) put_entry(4, key, encode_tensor(value), out);
-  return out + signature.extra;
-}
-
 std::string encode_saver(const Saver& saver) {
   std::string out;
   put_bytes(1, saver.filename_tensor, out);
@@ -392,6 +382,16 @@ AssetFile decode_asset(const Message& message, Decoding& decoding) {
     }
   });
   return out;
+}
+
+std::string encode_signature(const SignatureDef& signature) {
+  std::string out;
+  for (const auto& [key, info] : signature.inputs) put_entry(1, key, encode_tensor_info(info), out);
+  for (const auto& [key, info] : signature.outputs)
+    put_entry(2, key, encode_tensor_info(info), out);
+  put_bytes(3, signature.method_name, out);
+  for (const auto& [key, value] : signature.defaults) put_entry(4, key, encode_tensor(value), out);
+  return out + signature.extra;
 }
 
 std::string encode_saved_model(const SavedModel& model) {

@@ -8,4 +8,7 @@ namespace muster::graph {
 /// TensorFlow's AssetFileDef.
 AssetFile decode_asset(const Message& message, Decoding& decoding);
 
+/// TensorFlow's SignatureDef.
+std::string encode_signature(const SignatureDef& signature);
+
 }  // namespace muster::graph

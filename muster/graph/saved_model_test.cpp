@@ -151,7 +151,8 @@ TEST(SavedModel, IsPublishedWhole) {
   });
   EXPECT_EQ(read_saved_model(target), small_model());
   EXPECT_THAT(file_system_for(target).list(dir / "export"), ElementsAre("1"));
-  EXPECT_THAT(file_system_for(target).list(target), ElementsAre("note", "saved_model.pb"));
+  EXPECT_THAT(file_system_for(target).list(target),
+              ElementsAre("fingerprint.pb", "note", "saved_model.pb"));
   EXPECT_THROW(write_saved_model(target, small_model()), AlreadyExists);
   EXPECT_EQ(read_saved_model(target), small_model());
 }
