@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -420,6 +421,7 @@ muster::RunConfig run_config(const Flags& flags) {
   config.terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
                   {"--numbers", flags.numbers}};
   config.hparams = flags.hparams;
+  config.join_timeout = std::chrono::seconds(flags.cluster.join_timeout_secs);
   return config;
 }
 

@@ -6,6 +6,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -313,6 +314,7 @@ muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
                   {"--augment", flags.augment ? "true" : "false"},
                   {"--flips", flags.flips ? "true" : "false"}};
   config.hparams = flags.hparams;
+  config.join_timeout = std::chrono::seconds(flags.cluster.join_timeout_secs);
   return config;
 }
 

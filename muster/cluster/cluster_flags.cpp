@@ -29,6 +29,9 @@ void add_cluster_flags(FlagSet& set, ClusterFlags& flags) {
           "back to the last checkpoint");
   set.add("--collective", &flags.collective,
           "In a cluster: every task has a copy of the variables");
+  set.add("--join-timeout-secs", &flags.join_timeout_secs,
+          "In a cluster: how long tasks wait for each other before they give up")
+      .not_negative();
 }
 
 void check_cluster_flags(const ClusterFlags& flags, const TaskEnvironment& task) {

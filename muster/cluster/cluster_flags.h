@@ -20,10 +20,12 @@ struct ClusterFlags {
   std::int64_t backup_replicas = 0;
   /// --ps-log
   bool ps_log = false;
+  /// --join-timeout-secs, RunConfig::join_timeout
+  std::int64_t join_timeout_secs = 60;
 };
 
-/// Adds --sync, --max-staleness, --ps-log and --collective to the flags of a program. `flags` must
-/// live as long as the set.
+/// Adds --sync, --max-staleness, --ps-log, --collective and --join-timeout-secs to the flags of a
+/// program. `flags` must live as long as the set.
 void add_cluster_flags(FlagSet& set, ClusterFlags& flags);
 
 /// Throws UsageError, with the flag and what to do, for one that makes no sense in the cluster that

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/cluster/tf_config.h"
+#include "muster/flags/flags.h"
 #include "muster/testing/message_of.h"
 
 namespace muster {
@@ -40,6 +41,17 @@ TEST(ClusterFlags, CopiesInEveryTaskLeaveNothingForPs) {
 TEST(ClusterFlags, ABoundIsForTasksThatDoNotWaitForEachOther) {
   EXPECT_THAT(refusal({.max_staleness = 3}, worker_with_ps()), HasSubstr("give --sync=false"));
   EXPECT_NO_THROW(check_cluster_flags({.sync = false, .max_staleness = 3}, worker_with_ps()));
+}
+
+TEST(ClusterFlags, AreThoseThatMessagesName) {
+  ClusterFlags flags;
+  FlagSet set("Trains.");
+  add_cluster_flags(set, flags);
+  set.parse({"--sync=false", "--max-staleness", "4", "--ps-log", "--join-timeout-secs", "5"});
+  EXPECT_FALSE(flags.sync);
+  EXPECT_EQ(flags.max_staleness, 4);
+  EXPECT_TRUE(flags.ps_log);
+  EXPECT_EQ(flags.join_timeout_secs, 5);
 }
 
 }  // namespace
