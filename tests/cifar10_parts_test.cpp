@@ -12,6 +12,7 @@
 #include "examples/cifar10/network.h"
 #include "examples/cifar10/plan.h"
 #include "muster/base/error.h"
+#include "muster/base/log.h"
 #include "muster/cluster/tf_config.h"
 #include "muster/model/head.h"
 #include "muster/records/example_builder.h"
@@ -243,8 +244,23 @@ TEST(Cifar10Plan, ConfiguresTheRunByFlagsAndEnvironment) {
   flags.eval_every = 50;
   EXPECT_THAT(run_config(flags, layout, environment).to_string(),
               HasSubstr("'_save_checkpoints_steps': 50, '_save_checkpoints_secs': None"));
+  flags.join_timeout_secs = 5;
+  EXPECT_EQ(run_config(flags, layout, environment).join_timeout, std::chrono::seconds(5));
   flags.job_dir.clear();
   EXPECT_THROW(run_config(flags, layout, environment), UsageError);
+}
+
+TEST(Cifar10Plan, SaysSoWhereTfConfigNamesTheModelDirAlsoWhenAFlagDoes) {
+  Flags flags;
+  flags.job_dir = "runs/both/";
+  muster::RunConfig environment;
+  environment.model_dir = "runs/both";
+  std::vector<std::string> lines;
+  muster::log::set_sink([&](auto, std::string_view line) { lines.emplace_back(line); });
+  const auto config = run_config(flags, layout_of(flags, environment.task, 0), environment);
+  muster::log::set_sink({});
+  EXPECT_EQ(config.model_dir, "runs/both/");
+  EXPECT_THAT(lines, Contains(HasSubstr("Using model_dir in TF_CONFIG: runs/both")));
 }
 
 // ------------------------------------------------------------------------------------- the input
