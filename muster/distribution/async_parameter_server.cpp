@@ -4,10 +4,9 @@
 #include <utility>
 
 #include "muster/base/log.h"
-#include "muster/distribution/async_messages_internal.h"
 #include "muster/distribution/async_parameter_server_internal.h"
 #include "muster/distribution/ps_strategy_internal.h"
-#include "muster/distribution/step_codec_internal.h"
+#include "muster/distribution/wire/step_parts_internal.h"
 
 namespace muster::internal {
 namespace {
@@ -30,13 +29,10 @@ class AsyncParameterServer final : public PsStrategy {
   // Others have made updates meanwhile: whatever this task has is old.
   Progress progress() const override { return {.step = -1}; }
   bool is_sent_state(const Source& /*source*/) const override { return true; }
-  std::optional<RunSnapshot> take_state() override;
   AsyncPush push_of(const PartialSums& own) const;
   void send(std::size_t server, AsyncPush push, const StepNotes& notes);
-  std::optional<AsyncReply> take_reply(std::size_t server, const std::string& what,
-                                       const std::vector<at::Tensor>& buffers);
-  std::optional<std::vector<AsyncReply>> push_to_all(const AsyncPush& push, const StepNotes& notes);
-  void note_staleness(const AsyncReply& reply);
+  std::optional<std::vector<Values>> push_to_all(const AsyncPush& push, const StepNotes& notes);
+  void note_staleness(const Values& answer);
 
   /// As the first server counts them, now and when they were last logged.
   Staleness staleness_;
@@ -54,34 +50,6 @@ std::string AsyncParameterServer::describe() const {
       config_.task.num_worker_replicas, config_.task.num_ps_replicas, bound);
 }
 
-// Nothing when the run has ended.
-std::optional<AsyncReply> AsyncParameterServer::take_reply(std::size_t server,
-                                                           const std::string& what,
-                                                           const std::vector<at::Tensor>& buffers) {
-  return take_answer(server, what, [&](net::Frame& frame) {
-    return decode_reply(frame.header, std::move(frame.body), layout_->flat_size(server),
-                        variables_->sparse_count(), buffers);
-  });
-}
-
-// --------------------------------------------------------------------------------- generations
-
-// What all servers have, written to the variables; nothing when the run has ended.
-std::optional<RunSnapshot> AsyncParameterServer::take_state() {
-  const torch::NoGradGuard no_grad;
-  const auto buffers = untrained(*variables_);
-  std::vector<AsyncReply> replies;
-  for (std::size_t server = 0; server < layout_->servers(); ++server) {
-    auto reply = take_reply(server, "the state of the run", buffers);
-    if (!reply) return std::nullopt;
-    replies.push_back(std::move(*reply));
-  }
-  for (std::size_t server = 0; server < replies.size(); ++server) {
-    write_values(replies[server].values, server, *layout_, *variables_, buffers);
-  }
-  return snapshot_of(replies.front().values);
-}
-
 // --------------------------------------------------------------------------------- a step
 
 AsyncPush AsyncParameterServer::push_of(const PartialSums& own) const {
@@ -90,44 +58,45 @@ AsyncPush AsyncParameterServer::push_of(const PartialSums& own) const {
     if (loss.defined()) push.loss += loss.item<double>() / static_cast<double>(own.present);
   }
   if (own.present > 0 && own.sums.begin()->second) {
-    push.flat = own.sums.begin()->second->flat;
-    push.rows = own.sums.begin()->second->rows;
+    push.gradients = {own.sums.begin()->second->flat, {}, own.sums.begin()->second->rows};
   }
   return push;
 }
 
 // The server's part of it; what belongs to the whole run goes to the first.
 void AsyncParameterServer::send(std::size_t server, AsyncPush push, const StepNotes& notes) {
-  push.ranges = layout_->flat(server);
-  for (std::size_t table = 0; table < push.rows.size(); ++table) {
-    push.rows[table] = layout_->rows_of(server, table, push.rows[table]);
+  if (push.gradients) {
+    push.gradients->ranges = layout_->flat(server);
+    std::vector<RowGradient>& rows = push.gradients->rows;
+    for (std::size_t table = 0; table < rows.size(); ++table) {
+      rows[table] = layout_->rows_of(server, table, rows[table]);
+    }
   }
   if (server == 0) {
     const auto first = notes.positions.begin();
     push.positions.assign(first + push.replicas.first, first + push.replicas.last);
-    if (push.flat.defined() && push.replicas.contains(0)) push.buffers = notes.buffers;
+    if (push.gradients && push.replicas.contains(0)) push.buffers.tensors = notes.buffers;
   }
-  const EncodedMessage message = encode_push(push);
-  group_->send(server_rank(server), MessageType::kPush, message.header, message.body);
+  group_->send(server_rank(server), push);
 }
 
 // The answers of all servers; nothing when the run has ended.
-std::optional<std::vector<AsyncReply>> AsyncParameterServer::push_to_all(const AsyncPush& push,
-                                                                         const StepNotes& notes) {
+std::optional<std::vector<Values>> AsyncParameterServer::push_to_all(const AsyncPush& push,
+                                                                     const StepNotes& notes) {
   // What changes nothing is for the first server alone, and where there is a bound it says who may:
   // two servers that both made tasks wait could wait for each other.
-  const std::size_t servers = push.flat.defined() ? layout_->servers() : 1;
+  const std::size_t servers = push.gradients ? layout_->servers() : 1;
   const bool in_turn = config_.max_staleness > 0;
-  std::vector<AsyncReply> replies;
+  std::vector<Values> replies;
   const auto take = [&](std::size_t server) {
-    auto reply = take_reply(server, push.present > 0 ? "the values after a push" : "the next step",
-                            notes.buffers);
+    auto reply = take_answer(server, push.present > 0 ? "the values after a push" : "the next step",
+                             notes.buffers);
     if (reply) replies.push_back(std::move(*reply));
     return reply.has_value();
   };
   send(0, push, notes);
   if (in_turn && !take(0)) return std::nullopt;
-  if (in_turn && replies.front().left_out) return replies;
+  if (in_turn && replies.front().notes.dropped) return replies;
   for (std::size_t server = 1; server < servers; ++server) send(server, push, notes);
   for (std::size_t server = in_turn ? 1 : 0; server < servers; ++server) {
     if (!take(server)) return std::nullopt;
@@ -145,20 +114,20 @@ std::optional<StepResult> AsyncParameterServer::push(std::int64_t /*step*/, Part
   if (!replies) return std::nullopt;
   const torch::NoGradGuard no_grad;
   for (std::size_t server = 0; server < replies->size(); ++server) {
-    write_values((*replies)[server].values, server, *layout_, *variables_, notes.buffers);
+    write_values((*replies)[server], server, *layout_, *variables_, notes.buffers);
   }
-  AsyncReply& first = replies->front();
+  Values& first = replies->front();
   note_staleness(first);
   // Without a batch it is told of the steps of others.
-  StepResult result = own.present > 0 ? std::move(mine) : std::move(first.values.outcome);
-  result.positions = std::move(first.values.positions);
-  result.step = first.values.step;
+  StepResult result = own.present > 0 ? std::move(mine) : result_of(first.outcome);
+  result.positions = std::move(first.positions);
+  result.step = first.step;
   return result;
 }
 
-void AsyncParameterServer::note_staleness(const AsyncReply& reply) {
-  staleness_ = reply.staleness;
-  too_old_ = reply.too_old;
+void AsyncParameterServer::note_staleness(const Values& answer) {
+  staleness_ = answer.notes.staleness;
+  too_old_ = answer.notes.too_old;
   // The server that counted is lost, and another counts.
   if (staleness_.updates < logged_.updates) logged_ = {};
   const Staleness since{.updates = staleness_.updates - logged_.updates,
@@ -166,7 +135,7 @@ void AsyncParameterServer::note_staleness(const AsyncReply& reply) {
   if (!config_.is_chief() || config_.log_step_count_steps == 0) return;
   if (since.updates < config_.log_step_count_steps) return;
   log::info("staleness: mean={:.2f} of the last {} updates, max={} of all, step = {}", since.mean(),
-            since.updates, staleness_.max, reply.values.step);
+            since.updates, staleness_.max, answer.step);
   logged_ = staleness_;
 }
 

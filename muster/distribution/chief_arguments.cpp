@@ -10,12 +10,12 @@ std::vector<std::string> arguments_of_chief(const RunConfig& config, const PeerO
   const Deadline deadline = Deadline::after(config.join_timeout);
   const auto connection = net::Connection::connect(
       chief.address, internal::identity_of(config, options), internal::kArgumentsPurpose, deadline,
-      {.peer_task = chief.task.name()});
-  const auto frame = connection->receive(deadline);
-  if (!frame || frame->type != static_cast<std::uint32_t>(internal::MessageType::kArguments)) {
+      {.limits_by_type = internal::message_limits, .peer_task = chief.task.name()});
+  auto frame = connection->receive(deadline);
+  if (!frame || !internal::is_message<internal::ChiefArguments>(*frame)) {
     throw Unavailable("{} broke off when it was asked for its arguments", connection->peer());
   }
-  return internal::decode_words(frame->header);
+  return internal::decode<internal::ChiefArguments>(std::move(*frame)).words;
 }
 
 }  // namespace muster

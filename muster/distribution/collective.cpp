@@ -7,17 +7,14 @@
 #include <utility>
 
 #include "muster/base/log.h"
-#include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/membership_internal.h"
+#include "muster/distribution/sliced_sum_internal.h"
 #include "muster/distribution/snapshot_internal.h"
-#include "muster/distribution/step_codec_internal.h"
+#include "muster/distribution/wire/step_parts_internal.h"
 
 namespace muster {
 namespace internal {
 namespace {
-
-// Of a slice's sum: while one piece is on its way the next is added up.
-constexpr std::int64_t kSlicePiece = 256 * 1024;
 
 class Collective final : public Strategy {
  public:
@@ -40,15 +37,9 @@ class Collective final : public Strategy {
 
  private:
   std::optional<PartialSums> sum(std::int64_t step, PartialSums own, StepNotes& notes);
-  /// Nothing also when this task is to stop and the other may be hung: the step is not made then.
-  std::optional<net::Frame> take_unless_stopped(std::size_t from, MessageType type,
-                                                const std::string& what) {
-    if (!group_->await(from, what)) return std::nullopt;
-    return group_->take(from, type, what);
-  }
+  std::optional<std::vector<ReceivedStep>> exchange(std::int64_t step, const PartialSums& own,
+                                                    const StepNotes& notes, bool sliced);
   void compare_batches(const PartialSums& own, const std::vector<ReceivedStep>& received);
-  bool add_slices(const PartialSums& own, const std::vector<ReceivedStep>& received,
-                  std::int64_t step, at::Tensor& whole);
 
   const RunConfig config_;
   const CollectiveOptions options_;
@@ -102,91 +93,6 @@ void Collective::synchronize() {
 
 // --------------------------------------------------------------------------------- a step
 
-// Adds up the dense gradients: every task its slice, which the others send it piece by piece, and
-// it sends the sum of each piece on as soon as it is there. False when the run has ended.
-bool Collective::add_slices(const PartialSums& own, const std::vector<ReceivedStep>& received,
-                            std::int64_t step, at::Tensor& whole) {
-  const std::size_t size = group_->size();
-  const std::size_t rank = group_->rank();
-  const std::int64_t elements = whole.numel();
-  const std::string what = fmt::format("the gradients of step {}", step + 1);
-  // The piece number `piece` of a task's slice; empty behind its end.
-  const auto range_of = [&](std::size_t of, std::int64_t piece) {
-    const FlatRange slice = slice_of(elements, of, size);
-    const std::int64_t first = std::min(slice.last, slice.first + piece * kSlicePiece);
-    return FlatRange{first, std::min(slice.last, first + kSlicePiece)};
-  };
-  const auto view = [](const at::Tensor& flat, const FlatRange& range) {
-    return flat.narrow(0, range.first, range.last - range.first);
-  };
-  const auto others = [&](const auto& work) {
-    for (std::size_t i = 1; i < size; ++i) work((rank + i) % size);
-  };
-  bool ended = false;
-  // The next piece from that task, as a tensor of this many elements.
-  const auto take = [&](std::size_t from, MessageType type, std::int64_t count) {
-    auto frame = take_unless_stopped(from, type, what);
-    if (!frame) {
-      ended = true;
-      return at::Tensor();
-    }
-    return BodyReader(std::move(frame->body)).tensor({count}, at::kFloat);
-  };
-  const auto send = [&](std::size_t to, MessageType type, const at::Tensor& piece) {
-    const std::span<const std::byte> bytes = bytes_of(piece);
-    group_->send(to, type, {}, std::span(&bytes, 1));
-  };
-  const auto take_sums = [&](std::int64_t piece) {
-    others([&](std::size_t from) {
-      const FlatRange range = range_of(from, piece);
-      if (ended || range.first == range.last) return;
-      const at::Tensor sum = take(from, MessageType::kSlice, range.last - range.first);
-      if (!ended) view(whole, range).copy_(sum);
-    });
-  };
-  const auto send_parts = [&](std::int64_t piece) {
-    others([&](std::size_t to) {
-      const FlatRange range = range_of(to, piece);
-      if (range.first == range.last) return;
-      for (const auto& [part, sum] : own.sums) {
-        if (sum) send(to, MessageType::kPart, view(sum->flat, range));
-      }
-    });
-  };
-  const std::int64_t pieces = (slice_of(elements, 0, size).last + kSlicePiece) / kSlicePiece;
-  // Always one piece ahead, so that nobody waits for what is only now being sent. Both sides take
-  // in the order in which the other sends: parts 0, parts 1, sum 0, parts 2, sum 1, ...
-  send_parts(0);
-  for (std::int64_t piece = 0; piece < pieces && !ended; ++piece) {
-    send_parts(piece + 1);
-    const FlatRange range = range_of(rank, piece);
-    if (range.first != range.last) {
-      TreeSum<at::Tensor> sum(membership_.terms().replicas,
-                              [](at::Tensor& into, at::Tensor&& from) { into.add_(from); });
-      for (const auto& [part, value] : own.sums) {
-        sum.report_part(part, value ? std::optional(view(value->flat, range)) : std::nullopt);
-      }
-      std::size_t from = 0;
-      for (const ReceivedStep& other : received) {
-        if (from == rank) ++from;
-        for (const auto& [part, value] : other.parts.sums) {
-          sum.report_part(
-              part, value ? std::optional(take(from, MessageType::kPart, range.last - range.first))
-                          : std::nullopt);
-          if (ended) return false;
-        }
-        ++from;
-      }
-      const at::Tensor result = *sum.take();
-      others([&](std::size_t to) { send(to, MessageType::kSlice, result); });
-      view(whole, range).copy_(result);
-    }
-    if (piece > 0) take_sums(piece - 1);
-  }
-  take_sums(pieces - 1);
-  return !ended;
-}
-
 // Once, by the chief.
 void Collective::compare_batches(const PartialSums& own,
                                  const std::vector<ReceivedStep>& received) {
@@ -201,52 +107,60 @@ void Collective::compare_batches(const PartialSums& own,
   }
 }
 
-std::optional<PartialSums> Collective::sum(std::int64_t step, PartialSums own, StepNotes& notes) {
+// What all others have of the step. With `sliced`, without the dense gradients. Nothing when the
+// run has ended, or when this task is to stop and another may be hung: the step is not made then.
+std::optional<std::vector<ReceivedStep>> Collective::exchange(std::int64_t step,
+                                                              const PartialSums& own,
+                                                              const StepNotes& notes, bool sliced) {
   const std::size_t size = group_->size();
-  const bool sliced = size > 1 && notes.flat_size * 4 > options_.slice_above;
   const std::int64_t sequence = sequence_++;
+  const std::int64_t replicas = membership_.terms().replicas;
   const FlatRange all{0, notes.flat_size};
   const auto sent_whole = sliced ? std::span<const FlatRange>() : std::span(&all, 1);
-  for (std::size_t i = 1; i < size; ++i) {
-    const std::size_t to = (group_->rank() + i) % size;
-    const auto message = encode_step(step, sequence, own, notes, group_->replicas(), sent_whole);
-    group_->send(to, MessageType::kStep, message.header, message.body);
-  }
+  const StepGradients mine =
+      step_gradients(step, sequence, own, notes, group_->replicas(), sent_whole);
+  for (std::size_t i = 1; i < size; ++i) group_->send((group_->rank() + i) % size, mine);
+  const ExpectedTensors expected{.replicas = replicas,
+                                 .flat_size = sliced ? 0 : notes.flat_size,
+                                 .tables = notes.tables,
+                                 .buffers = notes.buffers};
   const std::string what = fmt::format("the gradients of step {}", step + 1);
   std::vector<ReceivedStep> received;
   for (std::size_t r = 0; r < size; ++r) {
     if (r == group_->rank()) continue;
-    auto frame = take_unless_stopped(r, MessageType::kStep, what);
-    if (!frame) return std::nullopt;
-    try {
-      received.push_back(decode_step(frame->header, std::move(frame->body), step, sequence,
-                                     membership_.terms().replicas, sliced ? 0 : notes.flat_size,
-                                     notes));
-    } catch (Error& error) {
-      error.add_context(fmt::format("from {}", group_->plan().members[r].task));
-      throw;
-    }
+    auto message = group_->take_unless_stopped<StepGradients>(r, what, expected);
+    if (!message) return std::nullopt;
+    check_turn(*message, step, sequence);
+    received.push_back(received_step(std::move(*message), replicas));
   }
-  if (size == 1 && !membership_.check()) return std::nullopt;
-  compare_batches(own, received);
+  return received;
+}
+
+std::optional<PartialSums> Collective::sum(std::int64_t step, PartialSums own, StepNotes& notes) {
+  const bool sliced = group_->size() > 1 && notes.flat_size * 4 > options_.slice_above;
+  auto received = exchange(step, own, notes, sliced);
+  if (!received) return std::nullopt;
+  if (group_->size() == 1 && !membership_.check()) return std::nullopt;
+  compare_batches(own, *received);
   const torch::NoGradGuard no_grad;
   if (sliced) {
+    const bool any = own.present > 0 || std::ranges::any_of(*received, [](const ReceivedStep& one) {
+                       return one.parts.present > 0;
+                     });
     // Its memory serves step after step: the sum is read before the next one is made.
     if (!whole_.defined() || whole_.numel() != notes.flat_size) {
       whole_ = at::empty({notes.flat_size}, at::kFloat);
     }
-    const bool any = own.present > 0 || std::ranges::any_of(received, [](const ReceivedStep& one) {
-                       return one.parts.present > 0;
-                     });
-    if (any && !add_slices(own, received, step, whole_)) return std::nullopt;
+    SlicedSum slices(*group_, membership_.terms().replicas, own, *received, whole_);
+    if (any && !slices.add(fmt::format("the gradients of step {}", step + 1))) return std::nullopt;
     for (auto& [part, value] : own.sums) {
       if (value) value->flat = value->flat.narrow(0, 0, 0);
     }
   }
-  PartialSums total = add_parts(membership_.terms().replicas, std::move(own), received);
+  PartialSums total = add_parts(membership_.terms().replicas, std::move(own), *received);
   if (sliced && total.present > 0) total.sums.begin()->second->flat = whole_;
   // Nothing is written before everything has come.
-  for (const ReceivedStep& other : received) {
+  for (const ReceivedStep& other : *received) {
     copy_positions(other, notes.positions);
     for (std::size_t i = 0; i < other.buffers.size(); ++i) {
       notes.buffers[i].copy_(other.buffers[i]);

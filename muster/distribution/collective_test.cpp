@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/distribution/coordinator_internal.h"
-#include "muster/distribution/step_codec_internal.h"
+#include "muster/distribution/sliced_sum_internal.h"
 
 namespace muster::internal {
 namespace {

@@ -7,6 +7,7 @@
 #include "muster/base/wait.h"
 #include "muster/cluster/task_environment.h"
 #include "muster/distribution/coordinator_internal.h"
+#include "muster/engine/run_terms.h"
 
 namespace muster::internal {
 namespace {
@@ -31,6 +32,26 @@ bool is_server_name(const std::string& task) {
 }
 
 }  // namespace
+
+std::string difference(const RunTerms& chief, const RunTerms& task, bool is_server) {
+  if (chief.arithmetic != task.arithmetic) {
+    return fmt::format("the chief computes with '{}', this task with '{}'", chief.arithmetic,
+                       task.arithmetic);
+  }
+  if (chief.precision != task.precision) return "the precision is another than the chief's";
+  if (chief.seed != task.seed) {
+    return fmt::format("the chief's seed is {}, this task's {}", chief.seed, task.seed);
+  }
+  if (task.replicas > 0 && chief.replicas != task.replicas) {
+    return fmt::format("the chief's run has {} replicas, this task was given {}", chief.replicas,
+                       task.replicas);
+  }
+  if (task.threads_per_replica > 0 && chief.threads_per_replica != task.threads_per_replica) {
+    return fmt::format("the chief has {} threads a replica, this task was given {}",
+                       chief.threads_per_replica, task.threads_per_replica);
+  }
+  return muster::difference(chief.others, task.others, is_server);
+}
 
 Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
@@ -62,20 +83,33 @@ std::vector<ReplicaRange> Coordinator::deal(std::int64_t replicas, std::size_t t
 void Coordinator::serve(std::shared_ptr<net::Connection> connection) {
   std::string why = "it left";
   try {
-    const auto first = connection->receive(Deadline::after(options_.peer_timeout));
+    auto first = connection->receive(Deadline::after(options_.peer_timeout));
     if (!first) return;
-    if (first->type != static_cast<std::uint32_t>(MessageType::kJoin)) {
-      throw DataLoss("the first message is of type {}, no request to join", first->type);
+    if (!is_message<Join>(*first)) {
+      throw DataLoss("the first message is {}, no request to join", describe_message(first->type));
     }
-    if (!admit(connection, decode_join(first->header))) return;
-    while (const auto frame = connection->receive(Deadline::never())) {
-      if (frame->type == static_cast<std::uint32_t>(MessageType::kLeave)) break;
-      handle(connection, *frame);
+    if (!admit(connection, decode<Join>(std::move(*first)))) return;
+    while (auto frame = connection->receive(Deadline::never())) {
+      if (is_message<Leave>(*frame)) break;
+      handle(connection, std::move(*frame));
     }
   } catch (const Error& error) {
     why = error.what();
   }
   remove(connection, why);
+}
+
+// What cannot be told is lost; the thread that receives from it notices.
+template <typename Message>
+void Coordinator::tell(Member& member, const Message& message) {
+  try {
+    send(*member.connection, message, Deadline::after(kTellTimeout));
+  } catch (const Cancelled&) {
+    // Closed on this side, by whoever has said why; the thread that serves it removes it.
+  } catch (const Error& error) {
+    log::warning("{} cannot be reached: {}", member.task, error.what());
+    member.connection->close();
+  }
 }
 
 // Why the task cannot take part; empty if it can.
@@ -93,8 +127,7 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   if (!why.empty()) {
     log::error("{} cannot take part: {}", connection->peer(), why);
     try {
-      connection->send(static_cast<std::uint32_t>(MessageType::kRefused), why,
-                       Deadline::after(kTellTimeout));
+      send(*connection, Refused{why}, Deadline::after(kTellTimeout));
     } catch (const Error& error) {
       log::warning("{} could not be told: {}", connection->peer(), error.what());
     }
@@ -121,13 +154,13 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   log::info("{} joins the run, {} of {} tasks are here", member.task, members_.size(),
             options_.trainers + options_.servers);
   // First: whoever has the terms goes on.
-  tell(member, MessageType::kLogRun, options_.log_run);
-  tell(member, MessageType::kTerms, encode(options_.terms));
+  tell(member, LogRun{options_.log_run});
+  tell(member, Admitted{options_.terms});
   if (end_step_) {
-    tell(member, MessageType::kEnd, encode_number(*end_step_));
+    tell(member, RunEnded{*end_step_});
     ++late_;
   } else if (is_ending_) {
-    tell(member, MessageType::kEnding, {});
+    tell(member, RunEnding{});
   } else if (refused_server_since_) {
     tell_of_refused_server();
   } else if (started_ || is_complete()) {
@@ -164,34 +197,31 @@ void Coordinator::tell_of_refused_server() {
   if (!is_complete() && Clock::now() - *refused_server_since_ < kLeaveGrace) return;
   const std::string why = fmt::format("{} cannot take part, and the run cannot do without: {}",
                                       refused_server_, refused_[refused_server_]);
-  for (auto& [order, member] : members_) tell(member, MessageType::kFailed, why);
+  tell_all(RunFailed{why});
 }
 
-void Coordinator::handle(const std::shared_ptr<net::Connection>& connection,
-                         const net::Frame& frame) {
+void Coordinator::handle(const std::shared_ptr<net::Connection>& connection, net::Frame frame) {
   const std::lock_guard lock(mutex_);
   Member* member = member_of(*connection);
   if (member == nullptr) return;
   member->heard = Clock::now();
-  switch (static_cast<MessageType>(frame.type)) {
-    case MessageType::kBeat:
-      return;
-    case MessageType::kReady: {
-      const Ready ready = decode_ready(frame.header);
-      if (ready.generation != generation_) return;
-      member->ready = ready.progress;
-      choose_source();
-      return;
-    }
-    case MessageType::kBroken:
-      if (decode_number(frame.header) == generation_ && !due_ && !is_ending_) {
-        due_ = Clock::now() + kBrokenGrace;
-        changed_.notify_all();
-      }
-      return;
-    default:
-      throw DataLoss("a message of type {} came where tasks talk about who takes part", frame.type);
+  const bool is_known = dispatch<Heartbeat, Ready, Broken>(
+      frame, Handle{[](const Heartbeat&) {},
+                    [&](const Ready& ready) {
+                      if (ready.generation != generation_) return;
+                      member->ready = ready.progress;
+                      choose_source();
+                    },
+                    [this](const Broken& broken) { note_broken(broken.generation); }});
+  if (!is_known) {
+    throw DataLoss("{} came where tasks talk about who takes part", describe_message(frame.type));
   }
+}
+
+void Coordinator::note_broken(std::int64_t generation) {
+  if (generation != generation_ || due_ || is_ending_) return;
+  due_ = Clock::now() + kBrokenGrace;
+  changed_.notify_all();
 }
 
 Coordinator::Member* Coordinator::member_of(const net::Connection& connection) {
@@ -199,19 +229,6 @@ Coordinator::Member* Coordinator::member_of(const net::Connection& connection) {
     if (member.connection.get() == &connection) return &member;
   }
   return nullptr;
-}
-
-// What cannot be told is lost; the thread that receives from it notices.
-void Coordinator::tell(Member& member, MessageType type, const std::string& header) {
-  try {
-    member.connection->send(static_cast<std::uint32_t>(type), header,
-                            Deadline::after(kTellTimeout));
-  } catch (const Cancelled&) {
-    // Closed on this side, by whoever has said why; the thread that serves it removes it.
-  } catch (const Error& error) {
-    log::warning("{} cannot be reached: {}", member.task, error.what());
-    member.connection->close();
-  }
 }
 
 void Coordinator::remove(const std::shared_ptr<net::Connection>& connection,
@@ -280,8 +297,7 @@ void Coordinator::begin_generation() {
     if (!member.is_server) who += fmt::format(" [{}, {})", range.first, range.last);
   }
   log::info("generation {}: replicas of {}", generation_, who);
-  const std::string header = encode(plan);
-  for (auto& [order, member] : members_) tell(member, MessageType::kGeneration, header);
+  tell_all(plan);
 }
 
 // The one that is furthest; those who are behind get its state.
@@ -326,7 +342,7 @@ void Coordinator::choose_source() {
     if (behind) source.to.push_back(rank);
     ++rank;
   }
-  for (auto& [order, member] : members_) tell(member, MessageType::kSource, encode(source));
+  tell_all(source);
 }
 
 void Coordinator::begin_generation_if_due() {
@@ -339,7 +355,7 @@ void Coordinator::begin_generation_if_due() {
         fmt::format("{} did not come within {:.0f} s, and the run cannot do without",
                     missing_servers(), seconds);
     log::error("{}", why);
-    for (auto& [order, member] : members_) tell(member, MessageType::kFailed, why);
+    tell_all(RunFailed{why});
     missing_since_ = now;
   }
   if (!due_ || now < *due_) return;
@@ -366,12 +382,13 @@ void Coordinator::watch() {
                      std::chrono::duration<double>(now - member.heard).count());
         member.connection->close();  // Its thread removes it.
       } else {
-        tell(member, MessageType::kBeat, {});
+        tell(member, Heartbeat{});
       }
     }
     if (refused_server_since_) tell_of_refused_server();
     begin_generation_if_due();
-    changed_.wait_until(lock, due_ ? std::min(*due_, now + kBeatEvery) : now + kBeatEvery);
+    changed_.wait_until(
+        lock, due_ ? std::min(*due_, now + kHeartbeatInterval) : now + kHeartbeatInterval);
   }
 }
 
@@ -379,7 +396,7 @@ void Coordinator::announce_end() {
   const std::lock_guard lock(mutex_);
   is_ending_ = true;
   due_.reset();
-  for (auto& [order, member] : members_) tell(member, MessageType::kEnding, {});
+  tell_all(RunEnding{});
 }
 
 void Coordinator::end(std::int64_t step) {
@@ -387,7 +404,7 @@ void Coordinator::end(std::int64_t step) {
   is_ending_ = true;
   end_step_ = step;
   due_.reset();
-  for (auto& [order, member] : members_) tell(member, MessageType::kEnd, encode_number(step));
+  tell_all(RunEnded{step});
   // Others of a run that ended while the chief was away look for it.
   const std::size_t expected = started_ ? 0 : options_.trainers + options_.servers;
   const std::size_t to_come = expected - std::min(expected, members_.size());

@@ -11,10 +11,28 @@
 #include <thread>
 #include <vector>
 
-#include "muster/distribution/messages_internal.h"
+#include "muster/distribution/wire/message_table_internal.h"
 #include "muster/net/connection.h"
 
 namespace muster::internal {
+
+/// What a connection is for: the purpose that the side which connects names.
+inline constexpr std::string_view kControlPurpose = "control";
+/// A ps that was told nothing asks the chief for its arguments.
+inline constexpr std::string_view kArgumentsPurpose = "arguments";
+/// With the generation behind it.
+inline constexpr std::string_view kDataPurpose = "data ";
+
+/// Both sides of a control connection say so often that they live.
+inline constexpr std::chrono::milliseconds kHeartbeatInterval{500};
+/// Messages about who takes part are small: whoever does not take one in this time is stopped or
+/// gone.
+inline constexpr std::chrono::seconds kTellTimeout{2};
+
+/// The first term in which the two differ, in words; empty when they can train together.
+/// Replicas, threads and the seed are the chief's to decide; a task that was told nothing takes
+/// them over. `is_server`: the task holds variables, and need not know all that the others do.
+std::string difference(const RunTerms& chief, const RunTerms& task, bool is_server);
 
 struct CoordinatorOptions {
   /// The task it lives in.
@@ -73,14 +91,20 @@ class Coordinator {
 
   std::string obstacle(const net::Connection& connection, const Join& join) const;
   bool admit(const std::shared_ptr<net::Connection>& connection, const Join& join);
-  void handle(const std::shared_ptr<net::Connection>& connection, const net::Frame& frame);
+  void handle(const std::shared_ptr<net::Connection>& connection, net::Frame frame);
   void remove(const std::shared_ptr<net::Connection>& connection, const std::string& why);
   void note_refusal(const std::string& task, const std::string& why);
   // These want the mutex held.
   bool is_complete() const;
   void tell_of_refused_server();
   Member* member_of(const net::Connection& connection);
-  void tell(Member& member, MessageType type, const std::string& header);
+  template <typename Message>
+  void tell(Member& member, const Message& message);
+  template <typename Message>
+  void tell_all(const Message& message) {
+    for (auto& [order, member] : members_) tell(member, message);
+  }
+  void note_broken(std::int64_t generation);
   std::size_t count(bool servers) const;
   bool has_chief() const;
   std::string missing_servers() const;

@@ -27,9 +27,8 @@ class ByHand {
   ByHand(const std::string& address, const std::string& task)
       : connection_(net::Connection::connect(address, {.task = task, .run_id = "run"},
                                              kControlPurpose, Deadline::after(10s))) {
-    connection_->send(static_cast<std::uint32_t>(MessageType::kJoin),
-                      encode(Join{.address = "127.0.0.1:1", .is_chief = task == "chief:0"}),
-                      Deadline::after(10s));
+    send(*connection_, Join{.address = "127.0.0.1:1", .is_chief = task == "chief:0"},
+         Deadline::after(10s));
   }
   void leave() { connection_->close(); }
 
@@ -38,21 +37,21 @@ class ByHand {
     for (;;) {
       auto frame = connection_->receive(Deadline::after(20s));
       if (!frame) throw Unavailable("the coordinator closed the connection");
-      const auto type = static_cast<MessageType>(frame->type);
-      if (type == MessageType::kBeat || type == MessageType::kTerms ||
-          type == MessageType::kLogRun) {
+      if (is_message<Heartbeat>(*frame) || is_message<Admitted>(*frame) ||
+          is_message<LogRun>(*frame)) {
         continue;
       }
       return std::move(*frame);
     }
   }
-  MessageType hear_type() { return static_cast<MessageType>(hear().type); }
+  std::string hear_name() { return describe_message(hear().type); }
   std::vector<std::string> hear_members() {
-    const net::Frame frame = hear();
-    if (frame.type != static_cast<std::uint32_t>(MessageType::kGeneration))
-      return {"no generation"};
+    net::Frame frame = hear();
+    if (!is_message<GenerationPlan>(frame)) return {describe_message(frame.type)};
     std::vector<std::string> tasks;
-    for (const auto& member : decode_generation(frame.header).members) tasks.push_back(member.task);
+    for (const auto& member : decode<GenerationPlan>(std::move(frame)).members) {
+      tasks.push_back(member.task);
+    }
     return tasks;
   }
 
@@ -87,7 +86,7 @@ class CoordinatorTest : public ::testing::Test {
 };
 
 // All may have to go back to its checkpoints; its process lives, or there were no coordinator.
-TEST_F(CoordinatorTest, BeginsNoEpochWithoutTheChief) {
+TEST_F(CoordinatorTest, BeginsNoGenerationWithoutTheChief) {
   auto chief = task("chief:0");
   auto worker = task("worker:0");
   EXPECT_THAT(worker.hear_members(), ElementsAre("chief:0", "worker:0"));
@@ -98,20 +97,20 @@ TEST_F(CoordinatorTest, BeginsNoEpochWithoutTheChief) {
   EXPECT_THAT(again.hear_members(), ElementsAre("chief:0", "worker:0"));
 }
 
-TEST_F(CoordinatorTest, BeginsNoEpochWhenTheChiefSavesTheLastStepWhoeverComesOrGoes) {
+TEST_F(CoordinatorTest, BeginsNoGenerationWhenTheChiefSavesTheLastStepWhoeverComesOrGoes) {
   auto chief = task("chief:0");
   auto lost = task("worker:0");
   EXPECT_THAT(lost.hear_members(), ElementsAre("chief:0", "worker:0"));
   EXPECT_THAT(chief.hear_members(), ElementsAre("chief:0", "worker:0"));
   coordinator_.announce_end();
-  EXPECT_EQ(chief.hear_type(), MessageType::kEnding);
+  EXPECT_EQ(chief.hear_name(), "'run ending'");
   lost.leave();
   wait_until_gone(1);
   auto late = task("worker:0");
-  EXPECT_EQ(late.hear_type(), MessageType::kEnding);
+  EXPECT_EQ(late.hear_name(), "'run ending'");
   std::jthread ending([this] { coordinator_.end(7); });
-  EXPECT_EQ(chief.hear_type(), MessageType::kEnd);
-  EXPECT_EQ(late.hear_type(), MessageType::kEnd);
+  EXPECT_EQ(chief.hear_name(), "'run ended'");
+  EXPECT_EQ(late.hear_name(), "'run ended'");
   late.leave();
 }
 

@@ -68,14 +68,13 @@ void Group::end() {
   changed_.notify_all();
 }
 
-void Group::send(std::size_t to, MessageType type, std::string_view header,
-                 std::span<const std::span<const std::byte>> body) {
+void Group::send_encoded(std::size_t to, std::uint32_t number, const EncodedMessage& message) {
   {
     const std::lock_guard lock(mutex_);
     if (!broken_.empty() && !ended_) throw PeersChanged("{}", broken_);
   }
   try {
-    peers_[to].connection->send(static_cast<std::uint32_t>(type), header, body, Deadline::never());
+    peers_[to].connection->send(number, message.header, message.body, Deadline::never());
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
     // Whoever ends the run closes its connections.
@@ -84,16 +83,13 @@ void Group::send(std::size_t to, MessageType type, std::string_view header,
   }
 }
 
-std::optional<net::Frame> Group::take(std::size_t from, MessageType type, const std::string& what) {
-  auto frame = take_any(from, what);
-  if (frame && frame->type != static_cast<std::uint32_t>(type)) {
-    throw Internal("{} sent a message of type {} where one of type {} was due: {}",
-                   plan_.members[from].task, frame->type, static_cast<std::uint32_t>(type), what);
-  }
-  return frame;
+void Group::throw_unexpected(std::size_t from, const net::Frame& frame,
+                             const std::string& what) const {
+  throw Internal("{} sent {} where something else was due: {}", task(from),
+                 describe_message(frame.type), what);
 }
 
-std::optional<MessageType> Group::await(std::size_t from, const std::string& what) {
+std::optional<std::uint32_t> Group::await(std::size_t from, const std::string& what) {
   const Peer& peer = peers_[from];
   const auto start = Deadline::Clock::now();
   std::unique_lock lock(mutex_);
@@ -101,7 +97,7 @@ std::optional<MessageType> Group::await(std::size_t from, const std::string& wha
       changed_, lock, Deadline::never(),
       [&] { return fmt::format("{}: {}", plan_.members[from].task, what); },
       [&] { return !peer.frames.empty() || ended_ || !broken_.empty() || stops(start); });
-  if (!peer.frames.empty()) return static_cast<MessageType>(peer.frames.front().type);
+  if (!peer.frames.empty()) return peer.frames.front().type;
   if (!broken_.empty() && !ended_) throw PeersChanged("{}", broken_);
   if (!ended_) {
     log::warning("{} has not sent {}, and is waited for no longer, since signal {} has come",
@@ -110,7 +106,7 @@ std::optional<MessageType> Group::await(std::size_t from, const std::string& wha
   return std::nullopt;
 }
 
-std::optional<net::Frame> Group::take_any(std::size_t from, const std::string& what) {
+std::optional<net::Frame> Group::take_frame(std::size_t from, const std::string& what) {
   Peer& peer = peers_[from];
   std::unique_lock lock(mutex_);
   // What has come is good also when the sender is gone by now.

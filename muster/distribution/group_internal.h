@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/core.h>
+
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -12,7 +14,7 @@
 #include <vector>
 
 #include "muster/base/wait.h"
-#include "muster/distribution/messages_internal.h"
+#include "muster/distribution/wire/message_table_internal.h"
 #include "muster/net/connection.h"
 
 namespace muster::internal {
@@ -34,18 +36,48 @@ class Group {
   std::size_t size() const { return plan_.members.size(); }
   ReplicaRange replicas() const { return plan_.members[rank_].replicas; }
 
+  const std::string& task(std::size_t rank) const { return plan_.members[rank].task; }
+
   /// Throws PeersChanged, naming the task, when it is gone or the group was interrupted.
-  void send(std::size_t to, MessageType type, std::string_view header,
-            std::span<const std::span<const std::byte>> body);
-  /// The next message from that task, which must be of this type. `what` says what is waited for:
-  /// "the gradients of step 12". Throws PeersChanged; nothing when the run has ended.
-  std::optional<net::Frame> take(std::size_t from, MessageType type, const std::string& what);
-  /// Waits until that task has sent a message, and says of which type it is; the message stays.
+  template <typename Message>
+  void send(std::size_t to, const Message& message) {
+    send_encoded(to, kKind<Message>.number, encode(message));
+  }
+  /// The next message from that task, which must be such a one. `what` says what is waited for:
+  /// "the gradients of step 12". Throws PeersChanged, and DataLoss, naming the task, for what does
+  /// not fit; nothing when the run has ended.
+  template <typename Message>
+  std::optional<Message> take(std::size_t from, const std::string& what,
+                              const ExpectedTensors& expected = {}) {
+    auto frame = take_frame(from, what);
+    if (!frame) return std::nullopt;
+    if (!is_message<Message>(*frame)) throw_unexpected(from, *frame, what);
+    return decode_from<Message>(from, std::move(*frame), expected);
+  }
+  /// decode(), with the task's name in its errors.
+  template <typename Message>
+  Message decode_from(std::size_t from, net::Frame frame, const ExpectedTensors& expected = {}) {
+    try {
+      return decode<Message>(std::move(frame), expected);
+    } catch (Error& error) {
+      error.add_context(fmt::format("from {}", task(from)));
+      throw;
+    }
+  }
+  /// Waits until that task has sent a message, and says of which number it is; the message stays.
   /// Nothing when the run has ended, or when this process is to stop and the task has not sent one
   /// for kStopGrace: it may be hung, though it lives. Throws PeersChanged.
-  std::optional<MessageType> await(std::size_t from, const std::string& what);
-  /// The same for a message of any type.
-  std::optional<net::Frame> take_any(std::size_t from, const std::string& what);
+  std::optional<std::uint32_t> await(std::size_t from, const std::string& what);
+  /// take() after await(): nothing also when this task is to stop and the other may be hung.
+  template <typename Message>
+  std::optional<Message> take_unless_stopped(std::size_t from, const std::string& what,
+                                             const ExpectedTensors& expected = {}) {
+    if (!await(from, what)) return std::nullopt;
+    return take<Message>(from, what, expected);
+  }
+  /// Throws Internal: the task has sent this where `what` was due.
+  [[noreturn]] void throw_unexpected(std::size_t from, const net::Frame& frame,
+                                     const std::string& what) const;
 
   /// The next message from any task of a rank below `ranks`; those that have sent something take
   /// turns. Nothing when the run has ended, which ended() tells, or when the deadline passes.
@@ -74,6 +106,8 @@ class Group {
     std::jthread receiver;
   };
 
+  void send_encoded(std::size_t to, std::uint32_t number, const EncodedMessage& message);
+  std::optional<net::Frame> take_frame(std::size_t from, const std::string& what);
   void receive_from(std::size_t rank);
   void close_all();
 

@@ -49,10 +49,8 @@ TEST(Group, WhoSendsToATaskThatIsLeftBehindWaitsNoLonger) {
               std::move(connections));
   // More than sockets keep.
   const std::vector<std::byte> body(std::size_t{256} << 20);
-  auto sending = std::async(std::launch::async, [&] {
-    const std::span<const std::byte> piece(body);
-    group.send(1, MessageType::kValues, {}, std::span(&piece, 1));
-  });
+  auto sending =
+      std::async(std::launch::async, [&] { group.send(1, SnapshotPiece{{.bytes = body}}); });
   EXPECT_EQ(sending.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
   group.interrupt("generation 2 begins");
   group.leave_behind({.number = 2, .members = {kChief, kWorker}, .trainers = 2});

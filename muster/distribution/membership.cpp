@@ -16,9 +16,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A server's whole part of the gradients is one message.
-constexpr std::uint64_t kLargestBody = std::uint64_t{1} << 36;
-
 std::string variable_or(const char* name, const std::string& otherwise) {
   const char* value = std::getenv(name);
   return value == nullptr ? otherwise : value;
@@ -83,8 +80,7 @@ void Membership::accept(std::unique_ptr<net::Connection> connection) {
   }
   const std::string purpose = connection->purpose();
   if (purpose == kArgumentsPurpose) {
-    connection->send(static_cast<std::uint32_t>(MessageType::kArguments), encode(config_.arguments),
-                     Deadline::after(kTellTimeout));
+    send(*connection, ChiefArguments{config_.arguments}, Deadline::after(kTellTimeout));
     connection->receive(Deadline::after(config_.peer_timeout));  // Until it has it, and hangs up.
     return;
   }
@@ -98,58 +94,60 @@ void Membership::accept(std::unique_ptr<net::Connection> connection) {
   changed_.notify_all();
 }
 
-void Membership::handle(const net::Frame& frame) {
+void Membership::take(GenerationPlan plan) {
+  plan_ = std::move(plan);
+  source_.reset();
+  connecting_.request_stop();
+  if (group_ == nullptr) return;
+  group_->interrupt(
+      fmt::format("generation {} begins with {} tasks", plan_->number, plan_->members.size()));
+  group_->leave_behind(*plan_);
+}
+
+void Membership::take(Source source) {
+  if (!plan_ || source.generation != plan_->number) return;
+  const std::size_t tasks = plan_->members.size();
+  const auto is_nobody = [&](std::size_t rank) { return rank >= tasks; };
+  if (is_nobody(source.rank) || std::ranges::any_of(source.to, is_nobody)) {
+    throw DataLoss("the coordinator names a task that is not among {}", tasks);
+  }
+  source_ = std::move(source);
+}
+
+void Membership::handle(net::Frame frame) {
   const std::lock_guard lock(mutex_);
   heard_ = std::chrono::steady_clock::now();
-  switch (static_cast<MessageType>(frame.type)) {
-    case MessageType::kBeat:
-      return;
-    case MessageType::kLogRun:
-      log_run_ = frame.header;
-      break;
-    case MessageType::kTerms:
-      chief_terms_ = decode_terms(frame.header);
-      break;
-    case MessageType::kRefused:
-      refused_ = frame.header;
-      break;
-    case MessageType::kGeneration:
-      plan_ = decode_generation(frame.header);
-      source_.reset();
-      connecting_.request_stop();
-      if (group_ != nullptr) {
-        group_->interrupt(fmt::format("generation {} begins with {} tasks", plan_->number,
-                                      plan_->members.size()));
-        group_->leave_behind(*plan_);
-      }
-      break;
-    case MessageType::kSource:
-      source_ = decode_source(frame.header);
-      break;
-    case MessageType::kFailed:
-      failed_ = frame.header;
-      connecting_.request_stop();
-      if (group_ != nullptr) group_->interrupt(failed_);
-      break;
-    case MessageType::kEnding:
-      chief_ends_ = true;
-      connecting_.request_stop();
-      break;
-    case MessageType::kEnd:
-      ended_ = true;
-      connecting_.request_stop();
-      if (group_ != nullptr) group_->end();
-      break;
-    default:
-      throw DataLoss("the coordinator sent a message of type {}", frame.type);
-  }
+  if (is_message<Heartbeat>(frame)) return;
+  const auto handler = Handle{[this](LogRun message) { log_run_ = std::move(message.run); },
+                              [this](Admitted message) { chief_terms_ = std::move(message.terms); },
+                              [this](Refused message) { refused_ = std::move(message.why); },
+                              [this](GenerationPlan plan) { take(std::move(plan)); },
+                              [this](Source source) { take(std::move(source)); },
+                              [this](RunFailed message) {
+                                failed_ = std::move(message.why);
+                                connecting_.request_stop();
+                                if (group_ != nullptr) group_->interrupt(failed_);
+                              },
+                              [this](RunEnding) {
+                                chief_ends_ = true;
+                                connecting_.request_stop();
+                              },
+                              [this](RunEnded) {
+                                ended_ = true;
+                                connecting_.request_stop();
+                                if (group_ != nullptr) group_->end();
+                              }};
+  const bool is_known =
+      dispatch<LogRun, Admitted, Refused, GenerationPlan, Source, RunFailed, RunEnding, RunEnded>(
+          frame, handler);
+  if (!is_known) throw DataLoss("the coordinator sent {}", describe_message(frame.type));
   changed_.notify_all();
 }
 
 void Membership::listen_to_control(const std::shared_ptr<net::Connection>& control) {
   std::string why;
   try {
-    while (const auto frame = control->receive(Deadline::never())) handle(*frame);
+    while (auto frame = control->receive(Deadline::never())) handle(std::move(*frame));
     why = fmt::format("{} closed the connection", control->peer());
   } catch (const Error& error) {
     why = error.what();
@@ -175,8 +173,7 @@ void Membership::beat() {
         control->close();
       } else {
         try {
-          control->send(static_cast<std::uint32_t>(MessageType::kBeat), {},
-                        Deadline::after(kTellTimeout));
+          send(*control, Heartbeat{}, Deadline::after(kTellTimeout));
         } catch (const Error&) {
           control->close();  // The thread that receives says why.
         }
@@ -187,18 +184,19 @@ void Membership::beat() {
     // Waits look whether a signal has come.
     changed_.notify_all();
     if (group_ != nullptr) group_->wake();
-    changed_.wait_for(lock, kBeatEvery, [this] { return stopping_; });
+    changed_.wait_for(lock, kHeartbeatInterval, [this] { return stopping_; });
   }
 }
 
-void Membership::tell_coordinator(MessageType type, const std::string& header) {
+template <typename Message>
+void Membership::tell_coordinator(const Message& message) {
   std::shared_ptr<net::Connection> control;
   {
     const std::lock_guard lock(mutex_);
     control = control_;
   }
   try {
-    control->send(static_cast<std::uint32_t>(type), header, Deadline::after(kTellTimeout));
+    send(*control, message, Deadline::after(kTellTimeout));
   } catch (const Error&) {
     control->close();  // The thread that receives says why.
   }
@@ -221,18 +219,19 @@ void Membership::connect_control(const Deadline& deadline) {
   const std::string address = config_.is_chief() ? at_home(listener_->address()) : chief_.address;
   std::shared_ptr<net::Connection> control;
   try {
-    control = net::Connection::connect(address, self_, kControlPurpose, deadline,
-                                       {.peer_task = chief_.task.name(), .stop = stop});
+    control = net::Connection::connect(
+        address, self_, kControlPurpose, deadline,
+        {.limits_by_type = message_limits, .peer_task = chief_.task.name(), .stop = stop});
   } catch (const Error&) {
     throw_if_stopped(fmt::format("{} at {}", chief_.task.name(), chief_.address));
     throw;
   }
-  control->send(static_cast<std::uint32_t>(MessageType::kJoin),
-                encode(Join{.terms = terms_,
-                            .address = reached_at(config_.task, listener_->address()),
-                            .is_chief = config_.is_chief(),
-                            .is_server = config_.task.task.type == job::kPs}),
-                deadline);
+  send(*control,
+       Join{.terms = terms_,
+            .address = reached_at(config_.task, listener_->address()),
+            .is_chief = config_.is_chief(),
+            .is_server = config_.task.task.type == job::kPs},
+       deadline);
   std::unique_lock lock(mutex_);
   control_ = control;
   control_lost_.clear();
@@ -293,9 +292,9 @@ RunTerms Membership::join(const RunTerms& own) {
   listener_ = std::make_unique<net::Listener>(
       listening_address(config_.task, chief_, is_open_), self_,
       [this](std::unique_ptr<net::Connection> connection) { accept(std::move(connection)); },
-      net::ConnectionOptions{.max_body = kLargestBody, .admits = [this](std::string_view task) {
-                               return has_task(config_.task, task);
-                             }});
+      net::ConnectionOptions{
+          .limits_by_type = message_limits,
+          .admits = [this](std::string_view task) { return has_task(config_.task, task); }});
   log::info("Started server with target: grpc://{}",
             reached_at(config_.task, listener_->address()));
   beat_thread_ = std::jthread([this] { beat(); });
@@ -379,7 +378,7 @@ Membership::Connections Membership::connect_group(const GenerationPlan& plan, st
     try {
       connections[r] = net::Connection::connect(
           member.address, self_, purpose, deadline,
-          {.max_body = kLargestBody, .peer_task = member.task, .stop = is_void_now});
+          {.limits_by_type = message_limits, .peer_task = member.task, .stop = is_void_now});
     } catch (const Error& error) {
       if (stops(start)) throw_if_stopped(member.task);
       throw PeersChanged("{}", error.what());
@@ -409,7 +408,7 @@ std::optional<Source> Membership::begin_generation(const Progress& progress,
                                                    const Deadline& deadline) {
   if (group_ != nullptr) {
     // It may be only this task that noticed.
-    tell_coordinator(MessageType::kBroken, encode_number(group_->plan().number));
+    tell_coordinator(Broken{group_->plan().number});
   }
   for (;;) {
     {
@@ -431,11 +430,11 @@ std::optional<Source> Membership::begin_generation(const Progress& progress,
         std::erase_if(accepted_,
                       [&](const auto& entry) { return entry.first.first < plan->number; });
       }
-      tell_coordinator(MessageType::kReady, encode(Ready{plan->number, progress}));
+      tell_coordinator(Ready{plan->number, progress});
       if (auto source = wait_for_source(plan->number)) return source;
     } catch (const PeersChanged& error) {
       log::warning("generation {} ends before it began: {}", plan->number, error.what());
-      tell_coordinator(MessageType::kBroken, encode_number(plan->number));
+      tell_coordinator(Broken{plan->number});
     }
   }
 }
@@ -485,7 +484,7 @@ void Membership::finish(std::int64_t step, bool early) {
                          control_lost_.empty() ? "" : ": ", control_lost_);
     }
   }
-  tell_coordinator(MessageType::kLeave, {});
+  tell_coordinator(Leave{});
   if (gave_up) throw_if_stopped(fmt::format("{}: the end of the run", chief_.task.name()));
 }
 

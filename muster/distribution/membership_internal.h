@@ -78,9 +78,13 @@ class Membership {
   void meet_chief();
   void connect_control(const Deadline& deadline);
   void listen_to_control(const std::shared_ptr<net::Connection>& control);
-  void handle(const net::Frame& frame);
+  void handle(net::Frame frame);
+  // With the mutex held: what the coordinator says.
+  void take(GenerationPlan plan);
+  void take(Source source);
   void beat();
-  void tell_coordinator(MessageType type, const std::string& header);
+  template <typename Message>
+  void tell_coordinator(const Message& message);
   std::string end_of_run() const;
   std::optional<GenerationPlan> next_plan(const Deadline& deadline);
   std::optional<Source> wait_for_source(std::int64_t generation);

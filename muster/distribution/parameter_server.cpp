@@ -9,7 +9,7 @@
 #include "muster/base/signals.h"
 #include "muster/distribution/async_parameter_server_internal.h"
 #include "muster/distribution/ps_strategy_internal.h"
-#include "muster/distribution/step_codec_internal.h"
+#include "muster/distribution/wire/step_parts_internal.h"
 
 namespace muster {
 namespace internal {
@@ -51,14 +51,11 @@ class ParameterServer final : public PsStrategy {
   bool is_sent_state(const Source& source) const override {
     return std::ranges::find(source.to, group_->rank()) != source.to.end();
   }
-  std::optional<RunSnapshot> take_state() override;
   void on_generation() override {
     sequence_ = 0;
     has_settled_ = false;
   }
   std::vector<std::size_t> servers_that_made_it();
-  std::optional<std::vector<ValuesMessage>> take_values(const std::string& what,
-                                                        const std::vector<at::Tensor>& buffers);
 
   /// Messages of steps in this generation.
   std::int64_t sequence_ = 0;
@@ -71,32 +68,6 @@ Progress ParameterServer::progress() const {
   if (!has_state_) return {.step = -1};
   const RunSnapshot own = participant_->snapshot();
   return {own.step, own.left_out};
-}
-
-// One message from every server, written to the variables when all are there; nothing when the run
-// has ended.
-std::optional<std::vector<ValuesMessage>> ParameterServer::take_values(
-    const std::string& what, const std::vector<at::Tensor>& buffers) {
-  std::vector<ValuesMessage> values;
-  for (std::size_t server = 0; server < layout_->servers(); ++server) {
-    auto answer = take_answer(server, what, [&](net::Frame& frame) {
-      return decode_values(frame.header, std::move(frame.body), layout_->flat_size(server),
-                           variables_->sparse_count(), buffers);
-    });
-    if (!answer) return std::nullopt;
-    values.push_back(std::move(*answer));
-  }
-  const torch::NoGradGuard no_grad;
-  for (std::size_t server = 0; server < values.size(); ++server) {
-    write_values(values[server], server, *layout_, *variables_, buffers);
-  }
-  return values;
-}
-
-std::optional<RunSnapshot> ParameterServer::take_state() {
-  const auto values = take_values("the state of the run", untrained(*variables_));
-  if (!values) return std::nullopt;
-  return snapshot_of(values->front());
 }
 
 // For a chief that stops without waiting for the step: takes the slots that belong to its values.
@@ -114,7 +85,7 @@ std::vector<std::size_t> ParameterServer::servers_that_made_it() {
                         "stopped by signal {} while waiting for {}: the slots",
                         StopSignals::received(), server_name(server));
     }
-    if (*type == MessageType::kSlots) {
+    if (*type == kKind<SlotPiece>.number) {
       take_slots_of(server);
     } else {
       servers.push_back(server);
@@ -140,9 +111,8 @@ std::optional<StepResult> ParameterServer::push(std::int64_t step, PartialSums o
     }
     StepNotes said = notes;
     if (server != 0) said.buffers.clear();
-    const auto message =
-        encode_step(step, sequence, part, said, group_->replicas(), layout_->flat(server));
-    group_->send(server_rank(server), MessageType::kPush, message.header, message.body);
+    group_->send(server_rank(server), step_gradients(step, sequence, part, said, group_->replicas(),
+                                                     layout_->flat(server)));
   }
   const std::string what = fmt::format("the values after step {}", step + 1);
   std::vector<std::size_t> owing_slots;
@@ -152,10 +122,10 @@ std::optional<StepResult> ParameterServer::push(std::int64_t step, PartialSums o
     has_settled_ = owing_slots.empty();
     if (has_settled_) return std::nullopt;
   }
-  auto values = take_values(what, notes.buffers);
+  auto values = take_answers(what, notes.buffers);
   if (!values) return std::nullopt;
   for (const std::size_t server : owing_slots) take_slots_of(server);
-  StepResult result = std::move(values->front().outcome);
+  StepResult result = result_of(values->front().outcome);
   result.positions = std::move(values->front().positions);
   // Others may have made steps without this task.
   if (config_.backup_replicas > 0) result.step = values->front().step;

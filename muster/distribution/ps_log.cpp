@@ -5,73 +5,48 @@
 #include <utility>
 
 #include "muster/base/sha256.h"
-#include "muster/distribution/body_codec_internal.h"
-#include "muster/distribution/head_codec_internal.h"
 #include "muster/distribution/ps_log_internal.h"
-#include "muster/distribution/ps_messages_internal.h"
+#include "muster/distribution/ps_values_internal.h"
+#include "muster/distribution/wire/message_table_internal.h"
 
 namespace muster::internal {
 namespace {
 
 using Kind = StepLogRecord::Kind;
 
-EncodedMessage encode_pending(const PendingStep& pending) {
-  HeaderWriter header;
-  EncodedMessage encoded;
-  header.put(pending.outcome.present);
-  header.put(pending.outcome.examples);
-  header.put(pending.outcome.not_finite);
-  header.put_number(pending.outcome.losses.size());
-  for (const at::Tensor& loss : pending.outcome.losses) put_loss(header, loss);
-  header.put_number(pending.positions.size());
-  for (const auto& position : pending.positions) put_position(header, position);
-  add_piece(encoded.body, bytes_of(pending.mean.flat));
-  for (const RowGradient& rows : pending.mean.rows) put_rows(header, encoded.body, rows);
-  header.put_number(pending.buffers.size());
-  for (const at::Tensor& buffer : pending.buffers) add_piece(encoded.body, bytes_of(buffer));
-  encoded.header = header.bytes();
-  return encoded;
+LoggedStep logged_of(const PendingStep& pending) {
+  return {.outcome = outcome_of(pending.outcome),
+          .positions = pending.positions,
+          .mean = {.flat = pending.mean.flat,
+                   .ranges = {{0, pending.mean.flat.numel()}},
+                   .rows = pending.mean.rows},
+          .buffers = {pending.buffers}};
 }
 
-PendingStep decode_pending(const StepLogRecord& record, std::string_view bytes,
-                           const PsLog::Sizes& sizes) {
+PendingStep pending_of(const StepLogRecord& record, std::string_view bytes,
+                       const ExpectedTensors& expected) {
   net::Buffer memory(bytes.size());
   std::memcpy(memory.data(), bytes.data(), bytes.size());
-  BodyReader body(std::move(memory));
-  HeaderReader header(record.detail);
-  PendingStep pending{.pushes = record.pushes};
-  pending.outcome.present = header.number();
-  pending.outcome.examples = header.number();
-  pending.outcome.not_finite = header.text();
-  pending.outcome.losses.resize(header.count(8));
-  for (at::Tensor& loss : pending.outcome.losses) loss = read_loss(header);
-  pending.positions.resize(header.count(8));
-  for (auto& position : pending.positions) position = read_position(header);
-  pending.mean.flat = body.tensor({sizes.flat}, at::kFloat);
-  for (std::size_t table = 0; table < sizes.tables; ++table) {
-    pending.mean.rows.push_back(read_rows(header, body));
+  try {
+    auto logged = decode_as<LoggedStep>("logged step", record.detail, std::move(memory), expected);
+    return {.mean = {std::move(logged.mean.flat), std::move(logged.mean.rows)},
+            .outcome = result_of(logged.outcome),
+            .positions = std::move(logged.positions),
+            .buffers = std::move(logged.buffers.tensors),
+            .pushes = record.pushes};
+  } catch (Error& error) {
+    error.add_context(fmt::format("step {} in the log", record.step + 1));
+    throw;
   }
-  const auto buffers = static_cast<std::size_t>(header.number());
-  if (buffers != 0 && buffers != sizes.buffers.size()) {
-    throw DataLoss("step {} has {} buffers in the log, and the model has {}", record.step + 1,
-                   buffers, sizes.buffers.size());
-  }
-  for (std::size_t i = 0; i < buffers; ++i) {
-    const at::Tensor& like = sizes.buffers[i];
-    pending.buffers.push_back(body.tensor(like.sizes(), like.scalar_type()));
-  }
-  if (!header.at_end())
-    throw DataLoss("step {} is longer in the log than it can be", record.step + 1);
-  return pending;
 }
 
 PsLog::Base base_of(const StepLogRecord& record) {
-  HeaderReader header(record.detail);
-  return {.step = record.step,
-          .left_out = record.left_out,
-          .inputs_from = header.number(),
-          .state_json = std::string(header.text()),
-          .squares = record.squares};
+  MessageReader detail(record.detail);
+  PsLog::Base base{.step = record.step, .left_out = record.left_out};
+  detail.read(base.inputs_from);
+  detail.read(base.state_json);
+  base.squares = record.squares;
+  return base;
 }
 
 }  // namespace
@@ -95,15 +70,15 @@ std::vector<at::Tensor> held_pieces(const PsLayout& layout, std::size_t server,
 
 std::string model_digest(const std::vector<NamedTensor>& tensors, std::size_t servers,
                          const std::vector<std::string>& rules) {
-  HeaderWriter text;
-  text.put_number(servers);
+  MessageWriter text;
+  text.put(servers);
   for (const std::string& rule : rules) text.put(rule);
   for (const NamedTensor& named : tensors) {
     text.put(named.name);
-    text.put_number(static_cast<int>(named.tensor.scalar_type()));
+    text.put(named.tensor.scalar_type());
     for (const std::int64_t size : named.tensor.sizes()) text.put(size);
   }
-  return sha256_hex(text.bytes());
+  return sha256_hex(text.header());
 }
 
 PsLog::PsLog(const Path& folder, std::uint64_t most_bytes, StepLogIdentity identity,
@@ -125,7 +100,7 @@ void PsLog::load(std::string_view body) const {
   }
 }
 
-bool PsLog::recover(const Sizes& sizes, const Replay& replay) {
+bool PsLog::recover(const ExpectedTensors& expected, const Replay& replay) {
   try {
     return log_.recover(identity_, [&](const StepLogRecord& record, std::string_view body) {
       switch (record.kind) {
@@ -134,7 +109,7 @@ bool PsLog::recover(const Sizes& sizes, const Replay& replay) {
           replay.base(base_of(record));
           break;
         case Kind::kPrepared:
-          replay.prepared(decode_pending(record, body, sizes));
+          replay.prepared(pending_of(record, body, expected));
           break;
         case Kind::kCommitted:
           replay.committed(record.squares, record.is_left_out);
@@ -152,7 +127,7 @@ bool PsLog::recover(const Sizes& sizes, const Replay& replay) {
 }
 
 void PsLog::begin(const Base& base) {
-  HeaderWriter detail;
+  MessageWriter detail;
   detail.put(base.inputs_from);
   detail.put(base.state_json);
   Body body;
@@ -163,7 +138,7 @@ void PsLog::begin(const Base& base) {
                 .left_out = base.left_out,
                 .identity = identity_,
                 .squares = base.squares,
-                .detail = detail.bytes()},
+                .detail = detail.header()},
                body);
   } catch (Error& error) {
     error.add_context(
@@ -186,7 +161,8 @@ void PsLog::append(const StepLogRecord& record, StepLogBody body) {
 }
 
 void PsLog::prepared(std::int64_t step, std::int64_t left_out, const PendingStep& pending) {
-  EncodedMessage encoded = encode_pending(pending);
+  const LoggedStep logged = logged_of(pending);
+  EncodedMessage encoded = encode(logged);
   append({.kind = Kind::kPrepared,
           .step = step,
           .left_out = left_out,

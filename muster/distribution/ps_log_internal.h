@@ -11,6 +11,7 @@
 
 #include "muster/checkpoint/step_log.h"
 #include "muster/distribution/ps_layout_internal.h"
+#include "muster/distribution/wire/tensors_internal.h"
 #include "muster/engine/strategy.h"
 
 // How a server's part of a run gets into a log and back.
@@ -47,12 +48,6 @@ class PsLog {
     /// Of the step before.
     std::vector<double> squares{};
   };
-  /// What a pending step is read with.
-  struct Sizes {
-    std::int64_t flat = 0;
-    std::size_t tables = 0;
-    std::vector<at::Tensor> buffers{};
-  };
   /// Told what the log holds, in its order. When `base` is called, the pieces are written.
   struct Replay {
     std::function<void(const Base&)> base;
@@ -64,8 +59,8 @@ class PsLog {
   PsLog(const Path& folder, std::uint64_t most_bytes, StepLogIdentity identity,
         std::vector<at::Tensor> pieces);
 
-  /// False where there is no log to go on from.
-  bool recover(const Sizes& sizes, const Replay& replay);
+  /// False where there is no log to go on from. Pending steps are read with `expected`.
+  bool recover(const ExpectedTensors& expected, const Replay& replay);
   void begin(const Base& base);
   void prepared(std::int64_t step, std::int64_t left_out, const PendingStep& pending);
   void committed(std::int64_t step, std::int64_t left_out, const std::vector<double>& squares,

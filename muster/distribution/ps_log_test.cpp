@@ -44,7 +44,7 @@ class SecondServer {
   }
   bool recover() {
     std::optional<PendingStep> pending;
-    return log.recover({.flat = layout.flat_size(1), .tables = 1},
+    return log.recover({.flat_size = layout.flat_size(1), .tables = table_shapes(variables)},
                        {.base = [&](const PsLog::Base& base) { step = base.step; },
                         .prepared = [&](PendingStep read) { pending = std::move(read); },
                         .committed = [&](const auto&, bool) { update(*pending); }});

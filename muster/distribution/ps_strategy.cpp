@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "muster/base/log.h"
-#include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/ps_strategy_internal.h"
 #include "muster/distribution/snapshot_internal.h"
 #include "muster/engine/arithmetic.h"
@@ -54,7 +53,36 @@ void PsStrategy::fetch_slots() {
   has_slots_ = true;
 }
 
-RunSnapshot PsStrategy::snapshot_of(const ValuesMessage& values) {
+std::optional<Values> PsStrategy::take_answer(std::size_t server, const std::string& what,
+                                              const std::vector<at::Tensor>& buffers) {
+  return group_->take<Values>(server_rank(server), what,
+                              {.flat_size = layout_->flat_size(server),
+                               .tables = table_shapes(*variables_),
+                               .buffers = buffers});
+}
+
+std::optional<std::vector<Values>> PsStrategy::take_answers(
+    const std::string& what, const std::vector<at::Tensor>& buffers) {
+  std::vector<Values> answers;
+  for (std::size_t server = 0; server < layout_->servers(); ++server) {
+    auto answer = take_answer(server, what, buffers);
+    if (!answer) return std::nullopt;
+    answers.push_back(std::move(*answer));
+  }
+  const torch::NoGradGuard no_grad;
+  for (std::size_t server = 0; server < answers.size(); ++server) {
+    write_values(answers[server], server, *layout_, *variables_, buffers);
+  }
+  return answers;
+}
+
+std::optional<RunSnapshot> PsStrategy::take_state() {
+  const auto values = take_answers("the state of the run", untrained(*variables_));
+  if (!values) return std::nullopt;
+  return snapshot_of(values->front());
+}
+
+RunSnapshot PsStrategy::snapshot_of(const Values& values) {
   return {.step = values.step,
           .left_out = values.left_out,
           .inputs_from = values.inputs_from,
@@ -101,7 +129,7 @@ void PsStrategy::synchronize() {
 
 void PsStrategy::ask_for_slots() {
   for (std::size_t server = 0; server < layout_->servers(); ++server) {
-    group_->send(server_rank(server), MessageType::kFetch, {}, {});
+    group_->send(server_rank(server), SlotsRequest{});
   }
 }
 
@@ -116,10 +144,9 @@ void PsStrategy::take_slots_of(std::size_t server) {
   for (const at::Tensor& piece :
        slot_pieces(*layout_, server, *variables_, participant_->run_updater())) {
     if (piece.numel() == 0) continue;
-    auto frame = group_->take(server_rank(server), MessageType::kSlots, "the slots");
-    if (!frame) throw Internal("slots were asked for after the end of the run");
-    BodyReader body(std::move(frame->body));
-    piece.copy_(body.tensor(piece.sizes(), piece.scalar_type()));
+    const auto slot = group_->take<SlotPiece>(server_rank(server), "the slots");
+    if (!slot) throw Internal("slots were asked for after the end of the run");
+    piece.copy_(slot->values.as_tensor(piece.sizes(), piece.scalar_type()));
   }
 }
 

@@ -3,13 +3,11 @@
 #include <cstddef>
 #include <optional>
 #include <string>
-#include <utility>
 
-#include "muster/base/error.h"
 #include "muster/distribution/membership_internal.h"
 #include "muster/distribution/parameter_server.h"
 #include "muster/distribution/ps_layout_internal.h"
-#include "muster/distribution/ps_messages_internal.h"
+#include "muster/distribution/ps_values_internal.h"
 
 namespace muster::internal {
 
@@ -43,31 +41,23 @@ class PsStrategy : public Strategy {
   virtual std::optional<StepResult> push(std::int64_t step, PartialSums own) = 0;
   /// Asks for the slots, and has them written.
   virtual void pull_slots() = 0;
-  /// What all servers have, written to the variables; nothing when the run has ended.
-  virtual std::optional<RunSnapshot> take_state() = 0;
-  /// An generation has begun, with the state of the run.
+  /// A generation has begun, with the state of the run.
   virtual void on_generation() {}
 
   std::size_t server_rank(std::size_t server) const { return group_->plan().trainers + server; }
   const std::string& server_name(std::size_t server) const {
     return group_->plan().members[server_rank(server)].task;
   }
-  /// The server's next answer, as `decode` makes it of a frame; nothing when the run has ended.
-  /// Errors name the server.
-  template <typename Decode>
-  auto take_answer(std::size_t server, const std::string& what, Decode decode)
-      -> std::optional<decltype(decode(std::declval<net::Frame&>()))> {
-    auto frame = group_->take(server_rank(server), MessageType::kValues, what);
-    if (!frame) return std::nullopt;
-    try {
-      return decode(*frame);
-    } catch (Error& error) {
-      error.add_context(fmt::format("from {}", server_name(server)));
-      throw;
-    }
-  }
+  /// The server's next answer, with these buffers or none; nothing when the run has ended.
+  std::optional<Values> take_answer(std::size_t server, const std::string& what,
+                                    const std::vector<at::Tensor>& buffers);
+  /// One from every server, written to the variables when all are there.
+  std::optional<std::vector<Values>> take_answers(const std::string& what,
+                                                  const std::vector<at::Tensor>& buffers);
   /// The part of an answer that a task goes on from.
-  static RunSnapshot snapshot_of(const ValuesMessage& values);
+  static RunSnapshot snapshot_of(const Values& values);
+  /// What all servers have, written to the variables; nothing when the run has ended.
+  std::optional<RunSnapshot> take_state();
   void ask_for_slots();
   void take_slots();
   void take_slots_of(std::size_t server);

@@ -1,4 +1,3 @@
-#include <ATen/ops/full.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -7,9 +6,8 @@
 
 #include "muster/base/freed_memory.h"
 #include "muster/base/log.h"
-#include "muster/distribution/async_messages_internal.h"
-#include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/changed_rows_internal.h"
+#include "muster/distribution/ps_values_internal.h"
 #include "muster/distribution/serve_async_internal.h"
 #include "muster/distribution/snapshot_internal.h"
 #include "muster/distribution/staleness_bound_internal.h"
@@ -62,12 +60,11 @@ class AsyncServer : VariableHolder {
   void give_up_on_the_slowest();
   std::optional<std::size_t> slowest() const;
   void keep_positions(const AsyncPush& push);
-  void tell_watchers(const StepResult& outcome);
+  void tell_watchers(const StepOutcome& outcome);
   void tell_if_all_is_over();
   void send_new_values(std::size_t to, bool left_out = false);
   void send_state(std::size_t to);
-  void send(std::size_t to, const AsyncReply& reply);
-  AsyncReply reply() const;
+  Values reply() const;
   std::string waited_for() const;
   Deadline longest_wait() const;
   void log_end() const;
@@ -167,26 +164,16 @@ bool AsyncServer::serve_next() {
     give_up_on_the_slowest();
     return true;
   }
-  const auto& [rank, frame] = *arrival;
-  switch (static_cast<MessageType>(frame.type)) {
-    case MessageType::kFetch:
-      send_state(rank);
-      send_slots(rank);
-      return true;
-    case MessageType::kPush:
-      try {
-        take_push(rank, decode_push(frame.header, std::move(arrival->frame.body),
-                                    membership_.terms().replicas, layout_.flat_size(number_),
-                                    variables_.sparse_count(), buffers_));
-      } catch (Error& error) {
-        error.add_context(fmt::format("from {}", task(rank)));
-        throw;
-      }
-      return true;
-    default:
-      throw Internal("{} sent a message of type {} where gradients were due", task(rank),
-                     frame.type);
+  auto& [rank, frame] = *arrival;
+  if (is_message<SlotsRequest>(frame)) {
+    send_state(rank);
+    send_slots(rank);
+  } else if (is_message<AsyncPush>(frame)) {
+    take_push(rank, group_->decode_from<AsyncPush>(rank, std::move(frame), expected()));
+  } else {
+    group_->throw_unexpected(rank, frame, "gradients");
   }
+  return true;
 }
 
 void AsyncServer::take_push(std::size_t rank, AsyncPush push) {
@@ -198,7 +185,7 @@ void AsyncServer::take_push(std::size_t rank, AsyncPush push) {
   if (trainer.over) {
     trainer.watches = true;
     tell_if_all_is_over();
-  } else if (!push.flat.defined() || std::exchange(trainer.given_up, false)) {
+  } else if (!push.gradients || std::exchange(trainer.given_up, false)) {
     leave_out(rank, push);
   } else {
     trainer.waiting_since = Clock::now();
@@ -209,7 +196,7 @@ void AsyncServer::take_push(std::size_t rank, AsyncPush push) {
 // Its batch is used up, and changes nothing.
 void AsyncServer::leave_out(std::size_t rank, const AsyncPush& push) {
   keep_positions(push);
-  if (push.flat.defined()) {
+  if (push.gradients) {
     ++too_old_;
     log::warning(
         "the gradients of {} are dropped: their values are {} updates old, and the bound "
@@ -219,9 +206,9 @@ void AsyncServer::leave_out(std::size_t rank, const AsyncPush& push) {
     return;
   }
   ++left_out_;
-  AsyncReply answer = reply();
-  answer.values.positions = state_.inputs;
-  send(rank, answer);
+  Values answer = reply();
+  answer.positions = state_.inputs;
+  group_->send(rank, answer);
 }
 
 void AsyncServer::keep_positions(const AsyncPush& push) {
@@ -261,18 +248,17 @@ void AsyncServer::apply(std::size_t rank) {
     ++waits_;
     waited_ += waited;
   }
-  layout_.scatter(number_, push.flat, gradients_.flat);
-  gradients_.rows = push.rows;
+  layout_.scatter(number_, push.gradients->flat, gradients_.flat);
+  gradients_.rows = push.gradients->rows;
   updater_.apply(gradients_, step_, layout_.flat(number_));
-  for (std::size_t i = 0; i < push.buffers.size(); ++i) buffers_[i].copy_(push.buffers[i]);
+  const auto& new_buffers = push.buffers.tensors;
+  for (std::size_t i = 0; i < new_buffers.size(); ++i) buffers_[i].copy_(new_buffers[i]);
   keep_positions(push);
   staleness_.add(step_ - trainer.pulled);
   ++step_;
-  for (Trainer& one : trainers_) one.changed.add(push.rows);
+  for (Trainer& one : trainers_) one.changed.add(push.gradients->rows);
   send_new_values(rank);
-  tell_watchers({.present = push.present,
-                 .examples = push.examples,
-                 .losses = {at::full({}, push.loss, at::kDouble)}});
+  tell_watchers({.present = push.present, .examples = push.examples, .losses = {push.loss}});
 }
 
 std::optional<std::size_t> AsyncServer::slowest() const {
@@ -316,23 +302,18 @@ void AsyncServer::give_up_on_the_slowest() {
 
 // ------------------------------------------------------------------------------- what goes out
 
-void AsyncServer::send(std::size_t to, const AsyncReply& answer) {
-  const EncodedMessage encoded = encode_reply(answer);
-  group_->send(to, MessageType::kValues, encoded.header, encoded.body);
-}
-
-AsyncReply AsyncServer::reply() const {
-  return {.staleness = staleness_, .too_old = too_old_, .values = {.step = step_}};
+Values AsyncServer::reply() const {
+  return {.step = step_, .notes = {.staleness = staleness_, .too_old = too_old_}};
 }
 
 // A task without a batch goes on counting steps: it may be the chief, which saves.
-void AsyncServer::tell_watchers(const StepResult& outcome) {
+void AsyncServer::tell_watchers(const StepOutcome& outcome) {
   for (std::size_t rank = 0; rank < trainers_.size(); ++rank) {
     if (!std::exchange(trainers_[rank].watches, false)) continue;
-    AsyncReply answer = reply();
-    answer.values.outcome = outcome;
-    answer.values.positions = state_.inputs;
-    send(rank, answer);
+    Values answer = reply();
+    answer.outcome = outcome;
+    answer.positions = state_.inputs;
+    group_->send(rank, answer);
   }
 }
 
@@ -343,29 +324,28 @@ void AsyncServer::tell_if_all_is_over() {
 }
 
 void AsyncServer::send_new_values(std::size_t to, bool left_out) {
-  AsyncReply answer = reply();
-  answer.left_out = left_out;
-  answer.values.flat = variables_.flat();
-  answer.values.ranges = layout_.flat(number_);
-  answer.values.rows = trainers_[to].changed.take(variables_);
+  Values answer = reply();
+  answer.notes.dropped = left_out;
+  answer.values = {variables_.flat(), layout_.flat(number_),
+                   trainers_[to].changed.take(variables_)};
   if (number_ == 0) {
-    answer.values.positions = state_.inputs;
-    answer.values.buffers = buffers_;
+    answer.positions = state_.inputs;
+    answer.buffers.tensors = buffers_;
   }
-  send(to, answer);
+  group_->send(to, answer);
   trainers_[to].pulled = step_;
 }
 
 // Everything, for a task that joins or saves.
 void AsyncServer::send_state(std::size_t to) {
   state_.global_step = step_;
-  AsyncReply answer = reply();
-  answer.values.left_out = left_out_;
+  Values answer = reply();
+  answer.left_out = left_out_;
   // How many batches a replica has had cannot be told from steps that others made too.
-  answer.values.inputs_from = step_ + left_out_;
-  answer.values.state_json = to_json(state_);
-  put_all_values(answer.values, number_, layout_, variables_);
-  send(to, answer);
+  answer.inputs_from = step_ + left_out_;
+  answer.state_json = to_json(state_);
+  put_all_values(answer, number_, layout_, variables_);
+  group_->send(to, answer);
   trainers_[to].pulled = step_;
   trainers_[to].given_up = false;
   trainers_[to].changed.clear();

@@ -7,16 +7,14 @@
 #include "muster/base/folder_claim.h"
 #include "muster/base/freed_memory.h"
 #include "muster/base/log.h"
-#include "muster/distribution/body_codec_internal.h"
 #include "muster/distribution/changed_rows_internal.h"
-#include "muster/distribution/head_codec_internal.h"
 #include "muster/distribution/ps_log_internal.h"
-#include "muster/distribution/ps_messages_internal.h"
+#include "muster/distribution/ps_values_internal.h"
 #include "muster/distribution/serve_async_internal.h"
 #include "muster/distribution/snapshot_internal.h"
 #include "muster/distribution/step_choice_internal.h"
-#include "muster/distribution/step_codec_internal.h"
 #include "muster/distribution/variable_holder_internal.h"
+#include "muster/distribution/wire/step_parts_internal.h"
 #include "muster/engine/arithmetic.h"
 #include "muster/engine/run_state.h"
 #include "muster/optim/update.h"
@@ -49,14 +47,13 @@ class Server : VariableHolder {
   void answer_chosen();
   void prepare(std::vector<ReceivedStep> received);
   void take_gradients();
-  std::optional<std::vector<net::Frame>> take_squares();
+  std::optional<std::vector<Norms>> take_squares();
   bool exchange_squares(SquareSums& sums);
   void commit(SquareSums& sums);
   void decide(const SquareSums& sums);
   void make_update(const SquareSums& sums);
   void send_values();
   void send_state(std::size_t to);
-  void send(std::size_t to, const ValuesMessage& message);
   std::size_t trainers() const { return group_->plan().trainers; }
   // The log, where there is one.
   std::vector<std::string> rules() const;
@@ -164,19 +161,18 @@ bool Server::take_source(const Source& source) {
                      membership_.task(), step_, source.progress.step);
     }
     SquareSums sums(variables_);
-    const auto frame = group_->take(source.rank, MessageType::kSquares, "the norms of the step");
-    if (!frame) return false;
-    if (frame->body.size() != sums.blocks().size() * sizeof(double)) {
-      throw DataLoss("norms of {} bytes came where {} blocks were due", frame->body.size(),
+    const auto norms = group_->take<Norms>(source.rank, "the norms of the step");
+    if (!norms) return false;
+    if (norms->squares.values.size() != sums.blocks().size()) {
+      throw DataLoss("norms of {} blocks came where {} were due", norms->squares.values.size(),
                      sums.blocks().size());
     }
-    std::memcpy(sums.blocks().data(), frame->body.data(), frame->body.size());
+    sums.blocks() = norms->squares.values;
     commit(sums);
   } else if (group_->rank() == source.rank) {
     for (const std::size_t to : source.to) {
       if (to < trainers()) continue;
-      const auto bytes = std::as_bytes(std::span(last_squares_));
-      group_->send(to, MessageType::kSquares, {}, std::span(&bytes, 1));
+      group_->send(to, Norms{.step = step_, .squares = {last_squares_}});
     }
   }
   pending_.reset();
@@ -189,31 +185,28 @@ bool Server::take_source(const Source& source) {
 // What every task that trains has of the step; nothing when the run has ended.
 std::optional<std::vector<ReceivedStep>> Server::take_pushes() {
   if (has_backups()) return take_first_pushes();
-  const StepNotes notes{.buffers = number_ == 0 ? buffers_ : std::vector<at::Tensor>{},
-                        .flat_size = layout_.flat_size(number_),
-                        .tables = variables_.sparse_count()};
-  const auto& members = group_->plan().members;
+  const ExpectedTensors due = expected();
   std::vector<std::optional<ReceivedStep>> pushes(trainers());
   // In any order: a chief that stops asks for slots while others are still waited for.
   const auto reason = [&] {
     const auto missing = std::ranges::find(pushes, false, &std::optional<ReceivedStep>::has_value);
     return fmt::format("{}: the gradients of step {}",
-                       members[static_cast<std::size_t>(missing - pushes.begin())].task, step_ + 1);
+                       group_->task(static_cast<std::size_t>(missing - pushes.begin())), step_ + 1);
   };
   for (std::size_t came = 0; came < trainers();) {
     auto arrival = group_->take_next(trainers(), Deadline::never(), reason);
     if (!arrival) return std::nullopt;
     auto& [rank, frame] = *arrival;
-    if (frame.type == static_cast<std::uint32_t>(MessageType::kFetch)) {
+    if (is_message<SlotsRequest>(frame)) {
       send_slots(rank);
       continue;
     }
-    if (frame.type != static_cast<std::uint32_t>(MessageType::kPush) || pushes[rank]) {
-      throw Internal("{} sent a message of type {} where gradients were due", members[rank].task,
-                     frame.type);
+    if (!is_message<StepGradients>(frame) || pushes[rank]) {
+      group_->throw_unexpected(rank, frame, "gradients");
     }
-    pushes[rank] = decode_step(frame.header, std::move(frame.body), step_, sequence_,
-                               membership_.terms().replicas, layout_.flat_size(number_), notes);
+    auto push = group_->decode_from<StepGradients>(rank, std::move(frame), due);
+    check_turn(push, step_, sequence_);
+    pushes[rank] = received_step(std::move(push), due.replicas);
     ++came;
   }
   std::vector<ReceivedStep> received;
@@ -244,28 +237,18 @@ void Server::begin_choices() {
 }
 
 void Server::take_frame(std::size_t rank, net::Frame frame) {
-  if (frame.type == static_cast<std::uint32_t>(MessageType::kFetch)) return send_slots(rank);
-  if (frame.type == static_cast<std::uint32_t>(MessageType::kArrived)) {
-    return waiting_.arrived_elsewhere(decode_number(frame.header));
+  if (is_message<SlotsRequest>(frame)) return send_slots(rank);
+  const ExpectedTensors due = expected();
+  if (is_message<PushArrived>(frame)) {
+    const auto arrived = group_->decode_from<PushArrived>(rank, std::move(frame), due);
+    return waiting_.arrived_elsewhere(arrived.rank);
   }
-  if (frame.type != static_cast<std::uint32_t>(MessageType::kPush)) {
-    throw Internal("{} sent a message of type {} where gradients were due",
-                   group_->plan().members[rank].task, frame.type);
-  }
-  const StepNotes notes{.buffers = number_ == 0 ? buffers_ : std::vector<at::Tensor>{},
-                        .flat_size = layout_.flat_size(number_),
-                        .tables = variables_.sparse_count()};
-  HeaderReader header(frame.header);
-  const std::int64_t step = header.number();
-  const std::int64_t sequence = header.number();
-  waiting_.add(rank, step,
-               decode_step(frame.header, std::move(frame.body), step, sequence,
-                           membership_.terms().replicas, layout_.flat_size(number_), notes));
+  if (!is_message<StepGradients>(frame)) group_->throw_unexpected(rank, frame, "gradients");
+  auto push = group_->decode_from<StepGradients>(rank, std::move(frame), due);
+  const std::int64_t step = push.step;
+  waiting_.add(rank, step, received_step(std::move(push), due.replicas));
   // A task can be stopped between two sends: what only some servers have makes no step.
-  if (number_ != 0) {
-    group_->send(trainers(), MessageType::kArrived, encode_number(static_cast<std::int64_t>(rank)),
-                 {});
-  }
+  if (number_ != 0) group_->send(trainers(), PushArrived{rank});
 }
 
 // On the first server; nothing when the run has ended.
@@ -281,7 +264,7 @@ std::optional<StepChoice> Server::choose() {
     choice = waiting_.choose(step_);
   }
   for (std::size_t rank = trainers() + 1; rank < group_->size(); ++rank) {
-    group_->send(rank, MessageType::kChoice, encode(*choice), {});
+    group_->send(rank, *choice);
   }
   return choice;
 }
@@ -298,11 +281,10 @@ std::optional<StepChoice> Server::hear_choice() {
     auto arrival = group_->take_next(trainers() + 1, Deadline::never(), reason);
     if (!arrival) return std::nullopt;
     if (arrival->rank == first_server) {
-      if (arrival->frame.type != static_cast<std::uint32_t>(MessageType::kChoice)) {
-        throw Internal("{} sent a message of type {} where a choice was due",
-                       group_->plan().members[first_server].task, arrival->frame.type);
+      if (!is_message<StepChoice>(arrival->frame)) {
+        group_->throw_unexpected(first_server, arrival->frame, "a choice");
       }
-      choice = decode_choice(arrival->frame.header, trainers());
+      choice = group_->decode_from<StepChoice>(first_server, std::move(arrival->frame), expected());
     } else {
       take_frame(arrival->rank, std::move(arrival->frame));
     }
@@ -349,8 +331,8 @@ void Server::prepare(std::vector<ReceivedStep> received) {
 
 // The norms of the other servers, by rank. What else comes meanwhile is for later steps, or a chief
 // that stops asks for the slots, which are still those of the step before.
-std::optional<std::vector<net::Frame>> Server::take_squares() {
-  std::vector<net::Frame> norms(group_->size());
+std::optional<std::vector<Norms>> Server::take_squares() {
+  std::vector<Norms> norms(group_->size());
   std::vector<bool> came(group_->size(), false);
   for (std::size_t rank = 0; rank < group_->size(); ++rank) {
     came[rank] = rank < trainers() || rank == group_->rank();
@@ -366,15 +348,13 @@ std::optional<std::vector<net::Frame>> Server::take_squares() {
     auto arrival = group_->take_next(group_->size(), Deadline::never(), reason);
     if (!arrival) return std::nullopt;
     auto& [rank, frame] = *arrival;
-    const auto type = static_cast<MessageType>(frame.type);
-    if (type == MessageType::kSquares && !came[rank]) {
-      norms[rank] = std::move(frame);
+    if (is_message<Norms>(frame) && !came[rank]) {
+      norms[rank] = group_->decode_from<Norms>(rank, std::move(frame));
       came[rank] = true;
-    } else if (has_backups() || type == MessageType::kFetch) {
+    } else if (has_backups() || is_message<SlotsRequest>(frame)) {
       take_frame(rank, std::move(frame));
     } else {
-      throw Internal("{} sent a message of type {} where norms were due",
-                     group_->plan().members[rank].task, frame.type);
+      group_->throw_unexpected(rank, frame, "norms");
     }
   }
   return norms;
@@ -383,27 +363,21 @@ std::optional<std::vector<net::Frame>> Server::take_squares() {
 // What all servers need of each other before the step: norms, and that everybody has its gradients.
 // False when the run has ended.
 bool Server::exchange_squares(SquareSums& sums) {
-  const std::vector<double> own = sums.blocks();
-  const auto bytes = std::as_bytes(std::span(own));
+  const Norms own{.step = step_, .squares = {sums.blocks()}};
   for (std::size_t rank = trainers(); rank < group_->size(); ++rank) {
-    if (rank != group_->rank()) {
-      group_->send(rank, MessageType::kSquares, encode_number(step_), std::span(&bytes, 1));
-    }
+    if (rank != group_->rank()) group_->send(rank, own);
   }
   const auto norms = take_squares();
   if (!norms) return false;
+  std::vector<double>& blocks = sums.blocks();
   for (std::size_t rank = trainers(); rank < group_->size(); ++rank) {
     if (rank == group_->rank()) continue;
-    const net::Frame& frame = (*norms)[rank];
-    if (decode_number(frame.header) != step_ || frame.body.size() != bytes.size()) {
-      throw DataLoss("{} sent norms of another step or model", group_->plan().members[rank].task);
+    const Norms& theirs = (*norms)[rank];
+    if (theirs.step != step_ || theirs.squares.values.size() != blocks.size()) {
+      throw DataLoss("{} sent norms of another step or model", group_->task(rank));
     }
     // Every block is somebody's, and 0 for the others: the order does not matter.
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      double value = 0;
-      std::memcpy(&value, frame.body.data() + i * sizeof value, sizeof value);
-      sums.blocks()[i] += value;
-    }
+    for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] += theirs.squares.values[i];
   }
   return true;
 }
@@ -510,17 +484,18 @@ void Server::open_log() {
         membership_.task(), membership_.chief().task.name());
   }
   make_log();
-  const PsLog::Sizes sizes{
-      .flat = layout_.flat_size(number_), .tables = variables_.sparse_count(), .buffers = buffers_};
+  const ExpectedTensors logged{.flat_size = layout_.flat_size(number_),
+                               .tables = table_shapes(variables_),
+                               .buffers = buffers_};
   const bool found = log_->recover(
-      sizes, {.base = [this](const PsLog::Base& base) { replay_base(base); },
-              .prepared =
-                  [this](PendingStep step) {
-                    pending_ = std::move(step);
-                    take_gradients();
-                  },
-              .committed = [this](const std::vector<double>& squares,
-                                  bool is_left_out) { replay_commit(squares, is_left_out); }});
+      logged, {.base = [this](const PsLog::Base& base) { replay_base(base); },
+               .prepared =
+                   [this](PendingStep step) {
+                     pending_ = std::move(step);
+                     take_gradients();
+                   },
+               .committed = [this](const std::vector<double>& squares,
+                                   bool is_left_out) { replay_commit(squares, is_left_out); }});
   if (found) {
     log::info("going on from step {} of the log in {}{}", step_, log_->folder().string(),
               pending_ ? ", with the next one prepared" : "");
@@ -566,11 +541,6 @@ void Server::begin_log() {
                .squares = last_squares_});
 }
 
-void Server::send(std::size_t to, const ValuesMessage& message) {
-  const EncodedMessage encoded = encode_values(message);
-  group_->send(to, MessageType::kValues, encoded.header, encoded.body);
-}
-
 // What the step has made new, and for a task that was late what those before it have.
 void Server::answer_chosen() {
   const bool is_new = pending_->outcome.present > 0 && pending_->outcome.not_finite.empty();
@@ -583,15 +553,13 @@ void Server::answer_chosen() {
     last_outcome_ = pending_->outcome;
   }
   const auto answer = [&](std::size_t rank, bool has_values) {
-    ValuesMessage message{
-        .step = step_, .outcome = last_outcome_, .positions = pending_->positions};
+    Values message{
+        .step = step_, .outcome = outcome_of(last_outcome_), .positions = pending_->positions};
     if (has_values) {
-      message.flat = variables_.flat();
-      message.ranges = layout_.flat(number_);
-      message.rows = changed_[rank].take(variables_);
-      if (number_ == 0) message.buffers = buffers_;
+      message.values = {variables_.flat(), layout_.flat(number_), changed_[rank].take(variables_)};
+      if (number_ == 0) message.buffers.tensors = buffers_;
     }
-    send(rank, message);
+    group_->send(rank, message);
   };
   for (const std::size_t rank : choice_.counted) answer(rank, is_new);
   for (const std::size_t rank : choice_.late) answer(rank, true);
@@ -600,32 +568,32 @@ void Server::answer_chosen() {
 // What the step has made new.
 void Server::send_values() {
   if (has_backups()) return answer_chosen();
-  ValuesMessage message{.step = step_, .outcome = pending_->outcome, .positions = state_.inputs};
+  Values message{
+      .step = step_, .outcome = outcome_of(pending_->outcome), .positions = state_.inputs};
   if (pending_->outcome.present == 0) message.positions = pending_->positions;
   if (pending_->outcome.present > 0 && pending_->outcome.not_finite.empty()) {
-    message.flat = variables_.flat();
-    message.ranges = layout_.flat(number_);
-    message.rows.resize(variables_.sparse_count());
+    message.values = {variables_.flat(), layout_.flat(number_),
+                      std::vector<RowGradient>(variables_.sparse_count())};
     for (const Variable& variable : variables_.all()) {
       if (!variable.sparse()) continue;
       const auto table = static_cast<std::size_t>(variable.rows_index);
       const RowGradient& touched = gradients_.rows[table];
       if (touched.empty()) continue;
-      message.rows[table] = {touched.rows, variable.value.index_select(0, touched.rows)};
+      message.values->rows[table] = {touched.rows, variable.value.index_select(0, touched.rows)};
     }
-    if (number_ == 0) message.buffers = buffers_;
+    if (number_ == 0) message.buffers.tensors = buffers_;
   }
-  for (std::size_t rank = 0; rank < trainers(); ++rank) send(rank, message);
+  for (std::size_t rank = 0; rank < trainers(); ++rank) group_->send(rank, message);
 }
 
 void Server::send_state(std::size_t to) {
   state_.global_step = step_;
-  ValuesMessage message{.step = step_,
-                        .left_out = left_out_,
-                        .inputs_from = inputs_from_,
-                        .state_json = to_json(state_)};
+  Values message{.step = step_,
+                 .left_out = left_out_,
+                 .inputs_from = inputs_from_,
+                 .state_json = to_json(state_)};
   put_all_values(message, number_, layout_, variables_);
-  send(to, message);
+  group_->send(to, message);
 }
 
 }  // namespace

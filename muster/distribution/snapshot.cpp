@@ -4,8 +4,6 @@
 #include <algorithm>
 
 #include "muster/base/log.h"
-#include "muster/distribution/body_codec_internal.h"
-#include "muster/distribution/head_codec_internal.h"
 #include "muster/distribution/snapshot_internal.h"
 
 namespace muster::internal {
@@ -39,80 +37,89 @@ bool synchronize(Membership& membership, const Deadline& deadline,
 
 void send_snapshot(Group& group, const RunSnapshot& own, std::size_t to) {
   log::info("sending step {} to {}", own.step, group.plan().members[to].task);
-  HeaderWriter header;
-  header.put(own.step);
-  header.put(own.left_out);
-  header.put(own.inputs_from);
-  header.put(own.state_json);
-  header.put_number(own.tensors.size());
+  SnapshotHeader header{.step = own.step,
+                        .left_out = own.left_out,
+                        .inputs_from = own.inputs_from,
+                        .state_json = own.state_json};
   for (const NamedTensor& named : own.tensors) {
-    header.put(named.name);
-    header.put_number(static_cast<int>(named.tensor.scalar_type()));
-    header.put_number(named.tensor.nbytes());
+    header.tensors.push_back({named.name, named.tensor.scalar_type(), named.tensor.nbytes()});
   }
-  group.send(to, MessageType::kSnapshot, header.bytes(), {});
+  group.send(to, header);
   for (const NamedTensor& named : own.tensors) {
     const at::Tensor whole = named.tensor.contiguous();
     std::span<const std::byte> rest = bytes_of(whole);
     while (!rest.empty()) {
       const std::span<const std::byte> piece = rest.first(std::min(rest.size(), kTensorPiece));
-      group.send(to, MessageType::kTensor, {}, std::span(&piece, 1));
+      group.send(to, SnapshotPiece{{.bytes = piece}});
       rest = rest.subspan(piece.size());
     }
   }
 }
 
+namespace {
+
+template <typename Message>
+Message next_of_state(Group& group, std::size_t from) {
+  auto message = group.take<Message>(from, "the state of the run");
+  if (!message) throw PeersChanged("the run has ended");
+  return std::move(*message);
+}
+
+void check_model(const Group& group, std::size_t from, const SnapshotHeader& header,
+                 const RunSnapshot& own) {
+  const std::string& task = group.task(from);
+  const std::string& self = group.task(group.rank());
+  if (header.tensors.size() != own.tensors.size()) {
+    throw FailedPrecondition("{} trains another model: it has {} variables and slots, {} has {}",
+                             task, header.tensors.size(), self, own.tensors.size());
+  }
+  for (std::size_t i = 0; i < own.tensors.size(); ++i) {
+    const SnapshotTensor& theirs = header.tensors[i];
+    const NamedTensor& mine = own.tensors[i];
+    if (theirs.name == mine.name && theirs.type == mine.tensor.scalar_type() &&
+        theirs.bytes == mine.tensor.nbytes()) {
+      continue;
+    }
+    throw FailedPrecondition(
+        "{} trains another model: it has {} with {} bytes where {} has {} with {}", task,
+        theirs.name, theirs.bytes, self, mine.name, mine.tensor.nbytes());
+  }
+}
+
+at::Tensor receive_tensor(Group& group, std::size_t from, const NamedTensor& like) {
+  at::Tensor whole = at::empty(like.tensor.sizes(), like.tensor.options());
+  std::span<std::byte> rest = bytes_of(whole);
+  while (!rest.empty()) {
+    const auto piece = next_of_state<SnapshotPiece>(group, from);
+    const std::span<const std::byte> bytes = piece.values.bytes;
+    if (bytes.empty() || bytes.size() > rest.size()) {
+      throw DataLoss("{} sent {} bytes of {}, which has {} left", group.task(from), bytes.size(),
+                     like.name, rest.size());
+    }
+    std::ranges::copy(bytes, rest.begin());
+    rest = rest.subspan(bytes.size());
+  }
+  return whole;
+}
+
+}  // namespace
+
 // Values are taken over when all are there: a sender that is lost on the way leaves no mixture.
 RunSnapshot receive_snapshot(Group& group, std::size_t from, const RunSnapshot& own) {
-  const std::string& task = group.plan().members[from].task;
-  const auto next = [&](MessageType type) {
-    auto frame = group.take(from, type, "the state of the run");
-    if (!frame) throw PeersChanged("the run has ended");
-    return std::move(*frame);
-  };
-  const net::Frame frame = next(MessageType::kSnapshot);
-  HeaderReader header(frame.header);
-  RunSnapshot snapshot;
-  snapshot.step = header.number();
-  snapshot.left_out = header.number();
-  snapshot.inputs_from = header.number();
-  snapshot.state_json = header.text();
-  const std::size_t count = header.count(24);
-  if (count != own.tensors.size()) {
-    throw FailedPrecondition("{} trains another model: it has {} variables and slots, {} has {}",
-                             task, count, group.plan().members[group.rank()].task,
-                             own.tensors.size());
-  }
+  auto header = next_of_state<SnapshotHeader>(group, from);
+  check_model(group, from, header, own);
+  RunSnapshot snapshot{.step = header.step,
+                       .left_out = header.left_out,
+                       .inputs_from = header.inputs_from,
+                       .state_json = std::move(header.state_json)};
   for (const NamedTensor& mine : own.tensors) {
-    const std::string_view name = header.text();
-    const std::int64_t type = header.number();
-    const std::int64_t bytes = header.number();
-    if (name != mine.name || type != static_cast<std::int64_t>(mine.tensor.scalar_type()) ||
-        bytes != static_cast<std::int64_t>(mine.tensor.nbytes())) {
-      throw FailedPrecondition(
-          "{} trains another model: it has {} with {} bytes where {} has {} with {}", task, name,
-          bytes, group.plan().members[group.rank()].task, mine.name, mine.tensor.nbytes());
-    }
-  }
-  for (const NamedTensor& mine : own.tensors) {
-    at::Tensor whole = at::empty(mine.tensor.sizes(), mine.tensor.options());
-    std::span<std::byte> rest = bytes_of(whole);
-    while (!rest.empty()) {
-      const net::Frame piece = next(MessageType::kTensor);
-      if (piece.body.empty() || piece.body.size() > rest.size()) {
-        throw DataLoss("{} sent {} bytes of {}, which has {} left", task, piece.body.size(),
-                       mine.name, rest.size());
-      }
-      std::ranges::copy(piece.body.bytes(), rest.begin());
-      rest = rest.subspan(piece.body.size());
-    }
-    snapshot.tensors.push_back({mine.name, std::move(whole)});
+    snapshot.tensors.push_back({mine.name, receive_tensor(group, from, mine)});
   }
   const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < snapshot.tensors.size(); ++i) {
     own.tensors[i].tensor.copy_(snapshot.tensors[i].tensor);
   }
-  log::info("going on from step {} of {}", snapshot.step, task);
+  log::info("going on from step {} of {}", snapshot.step, group.task(from));
   return snapshot;
 }
 

@@ -1,25 +1,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "muster/distribution/head_codec_internal.h"
 #include "muster/distribution/step_choice_internal.h"
 
 namespace muster::internal {
 namespace {
-
-void put(HeaderWriter& header, const std::vector<std::size_t>& ranks) {
-  header.put_number(ranks.size());
-  for (const std::size_t rank : ranks) header.put_number(rank);
-}
-
-std::vector<std::size_t> read_ranks(HeaderReader& header, std::size_t trainers) {
-  std::vector<std::size_t> ranks(header.count(8));
-  for (std::size_t& rank : ranks) {
-    rank = static_cast<std::size_t>(header.number());
-    if (rank >= trainers) throw DataLoss("a choice names task {} of {}", rank, trainers);
-  }
-  return ranks;
-}
 
 // A task whose gradients are not there.
 ReceivedStep absent(const ReplicaRange& replicas, std::int64_t all,
@@ -35,22 +20,6 @@ ReceivedStep absent(const ReplicaRange& replicas, std::int64_t all,
 
 }  // namespace
 
-std::string encode(const StepChoice& choice) {
-  HeaderWriter header;
-  put(header, choice.counted);
-  put(header, choice.late);
-  return header.bytes();
-}
-
-StepChoice decode_choice(std::string_view bytes, std::size_t trainers) {
-  HeaderReader header(bytes);
-  StepChoice choice;
-  choice.counted = read_ranks(header, trainers);
-  choice.late = read_ranks(header, trainers);
-  if (!header.at_end()) throw DataLoss("a choice is longer than it can be");
-  return choice;
-}
-
 WaitingPushes::WaitingPushes(std::vector<GenerationMember> members, std::int64_t backup_replicas,
                              std::size_t other_servers)
     : members_(std::move(members)),
@@ -59,12 +28,7 @@ WaitingPushes::WaitingPushes(std::vector<GenerationMember> members, std::int64_t
       waiting_(members_.size()),
       elsewhere_(members_.size(), 0) {}
 
-void WaitingPushes::arrived_elsewhere(std::int64_t rank) {
-  if (rank < 0 || static_cast<std::size_t>(rank) >= members_.size()) {
-    throw DataLoss("a server has heard of task {} of {}", rank, members_.size());
-  }
-  ++elsewhere_[static_cast<std::size_t>(rank)];
-}
+void WaitingPushes::arrived_elsewhere(std::size_t rank) { ++elsewhere_[rank]; }
 
 void WaitingPushes::add(std::size_t rank, std::int64_t step, ReceivedStep push) {
   if (waiting_[rank]) throw Internal("{} pushed twice without an answer", members_[rank].task);

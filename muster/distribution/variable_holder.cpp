@@ -1,6 +1,5 @@
 #include "muster/base/log.h"
-#include "muster/distribution/body_codec_internal.h"
-#include "muster/distribution/ps_messages_internal.h"
+#include "muster/distribution/ps_values_internal.h"
 #include "muster/distribution/snapshot_internal.h"
 #include "muster/distribution/variable_holder_internal.h"
 #include "muster/engine/arithmetic.h"
@@ -68,11 +67,18 @@ RunSnapshot VariableHolder::snapshot() const {
   return {.step = step_, .left_out = left_out_, .tensors = std::move(tensors)};
 }
 
+ExpectedTensors VariableHolder::expected() const {
+  return {.replicas = membership_.terms().replicas,
+          .flat_size = layout_.flat_size(number_),
+          .tables = table_shapes(variables_),
+          .buffers = number_ == 0 ? buffers_ : std::vector<at::Tensor>{},
+          .trainers = group_->plan().trainers};
+}
+
 void VariableHolder::send_slots(std::size_t to) {
   for (const at::Tensor& piece : slot_pieces(layout_, number_, variables_, updater_)) {
     if (piece.numel() == 0) continue;
-    const std::span<const std::byte> bytes = bytes_of(piece);
-    group_->send(to, MessageType::kSlots, {}, std::span(&bytes, 1));
+    group_->send(to, SlotPiece{{.bytes = bytes_of(piece)}});
   }
 }
 

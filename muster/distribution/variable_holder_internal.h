@@ -32,6 +32,8 @@ class VariableHolder {
   bool join_group(const std::function<bool(Group& group, const Source& source)>& take);
   /// The whole memory, and how far it is.
   RunSnapshot snapshot() const;
+  /// What tasks that train send this one; only the first server gets buffers.
+  ExpectedTensors expected() const;
   /// Those of this task's part, as PsStrategy::take_slots() takes them.
   void send_slots(std::size_t to);
 

@@ -189,14 +189,19 @@ bool Connection::State::fill_ahead(std::size_t count, const Deadline& deadline) 
   return ahead() >= count;
 }
 
+FrameLimits Connection::State::limits_of(std::uint32_t type) const {
+  return options.limits_by_type ? options.limits_by_type(type) : options.limits;
+}
+
 FramePrefix Connection::State::take_prefix() {
   try {
     const FramePrefix prefix = decode_frame_prefix(std::span<const std::byte, kFramePrefixBytes>(
         ahead_.get() + ahead_begin_, kFramePrefixBytes));
-    if (prefix.header_bytes > options.max_header || prefix.body_bytes > options.max_body) {
+    const FrameLimits limits = limits_of(prefix.type);
+    if (prefix.header_bytes > limits.max_header || prefix.body_bytes > limits.max_body) {
       throw ResourceExhausted(
           "a message of type {} with {} + {} bytes is larger than allowed ({} + {})", prefix.type,
-          prefix.header_bytes, prefix.body_bytes, options.max_header, options.max_body);
+          prefix.header_bytes, prefix.body_bytes, limits.max_header, limits.max_body);
     }
     ahead_begin_ += kFramePrefixBytes;
     return prefix;
@@ -294,10 +299,11 @@ void Connection::send(std::uint32_t type, std::string_view header,
                       std::span<const std::span<const std::byte>> body, const Deadline& deadline) {
   const std::uint64_t body_bytes = total(body);
   if (type >= kReservedTypes) throw InvalidArgument("a type of the transport's own: {:#x}", type);
-  if (header.size() > state_->options.max_header || body_bytes > state_->options.max_body) {
+  const FrameLimits limits = state_->limits_of(type);
+  if (header.size() > limits.max_header || body_bytes > limits.max_body) {
     throw InvalidArgument(
         "a message of type {} with {} + {} bytes is larger than allowed ({} + {})", type,
-        header.size(), body_bytes, state_->options.max_header, state_->options.max_body);
+        header.size(), body_bytes, limits.max_header, limits.max_body);
   }
   state_->send({.type = type,
                 .header_bytes = static_cast<std::uint32_t>(header.size()),

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,10 +34,17 @@ struct FrameInfo {
 /// Types from here on are the transport's own.
 inline constexpr std::uint32_t kReservedTypes = 0xffff'ff00;
 
-struct ConnectionOptions {
-  /// A frame with a larger header or body is refused before memory is taken.
+/// A frame with a larger header or body is refused before memory is taken.
+struct FrameLimits {
   std::uint64_t max_header = std::uint64_t{16} << 20;
   std::uint64_t max_body = std::uint64_t{1} << 30;
+};
+
+struct ConnectionOptions {
+  /// Of all frames.
+  FrameLimits limits{};
+  /// In their place, for each type of its own.
+  std::function<FrameLimits(std::uint32_t type)> limits_by_type{};
   /// A frame that has begun to arrive goes on arriving: after so long without a byte of it the
   /// connection is given up.
   std::chrono::milliseconds frame_stall{60'000};

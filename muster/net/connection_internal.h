@@ -26,6 +26,7 @@ struct Connection::State {
   void receive_body(std::span<std::byte> to);
   bool wait_readable(const Deadline& deadline);
   void close() noexcept;
+  FrameLimits limits_of(std::uint32_t type) const;
 
   const std::shared_ptr<Socket> socket;
   const std::string peer;

@@ -224,7 +224,7 @@ TEST(Connection, APeerThatDoesNotReadMakesSendingFailAtTheDeadline) {
 }
 
 TEST(Connection, WhatIsTooLargeToSendIsRefusedHere) {
-  Pair pair({}, {.max_header = 10, .max_body = 100});
+  Pair pair({}, {.limits = {.max_header = 10, .max_body = 100}});
   EXPECT_THROW(pair.client->send(1, "elevenbytes", soon()), InvalidArgument);
   EXPECT_THROW(pair.client->send(1, "", pattern(101, 0), soon()), InvalidArgument);
   EXPECT_THROW(pair.client->send(kReservedTypes, "", soon()), InvalidArgument);
@@ -234,15 +234,27 @@ TEST(Connection, WhatIsTooLargeToSendIsRefusedHere) {
 
 TEST(Connection, WhatIsTooLargeToReceiveIsRefusedByNameAndSize) {
   {
-    Pair pair({.max_body = 1000});
+    Pair pair({.limits = {.max_body = 1000}});
     pair.client->send(3, "", pattern(1001, 0), soon());
     const auto act = [&] { pair.server->receive(soon()); };
     EXPECT_THAT(message_of(act), HasSubstr("receiving from worker:1 at 127.0.0.1:"));
     EXPECT_THAT(message_of(act), HasSubstr("0 + 1001 bytes is larger than allowed"));
     EXPECT_THROW(act(), ResourceExhausted);
   }
-  Pair pair({.max_header = 1000});
+  Pair pair({.limits = {.max_header = 1000}});
   pair.client->send(3, std::string(1001, 'x'), soon());
+  EXPECT_THROW(pair.server->receive(soon()), ResourceExhausted);
+}
+
+TEST(Connection, LimitsOfATypeTakeThePlaceOfThoseOfAll) {
+  Pair pair({.limits_by_type = [](std::uint32_t type) {
+    return type == 3 ? FrameLimits{.max_header = 5, .max_body = 0} : FrameLimits{};
+  }});
+  pair.client->send(4, "longer", pattern(1001, 0), soon());
+  EXPECT_EQ(pair.server->receive(soon())->body.size(), 1001U);
+  pair.client->send(3, "short", soon());
+  EXPECT_EQ(pair.server->receive(soon())->header, "short");
+  pair.client->send(3, "short", pattern(1, 0), soon());
   EXPECT_THROW(pair.server->receive(soon()), ResourceExhausted);
 }
 

@@ -1,22 +1,15 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "muster/distribution/body_codec_internal.h"
+#include "muster/distribution/wire/messages_internal.h"
 #include "muster/engine/strategy.h"
-#include "muster/net/buffer.h"
-#include "muster/optim/updater.h"
 
-// What a task tells the others in a step, as a header and pieces of memory.
+// What a task tells the others in a step, made of what its replicas gave, and added to theirs.
 namespace muster::internal {
-
-/// The elements that the task of this rank adds up, of `ranks`.
-FlatRange slice_of(std::int64_t elements, std::size_t rank, std::size_t ranks);
 
 /// What a process adds to a step beside gradients.
 struct StepNotes {
@@ -24,18 +17,17 @@ struct StepNotes {
   InputPositions positions{};
   /// Replica 0's. They are sent by the process that runs it, and written to by the others.
   std::vector<at::Tensor> buffers{};
-  /// Elements of the flat gradients, and how many tables have gradients by rows.
+  /// Elements of the flat gradients, and the tables that have gradients by rows.
   std::int64_t flat_size = 0;
-  std::size_t tables = 0;
+  std::vector<TableShape> tables{};
 };
 StepNotes notes_of(Participant& participant);
 
-/// Sent from the memory of `parts` and `notes`, which must live until then. These ranges of the
-/// dense gradients are in it, one behind the other; everything else is, whole. Buffers are in it
-/// when the task runs replica 0.
-EncodedMessage encode_step(std::int64_t step, std::int64_t sequence, const PartialSums& parts,
-                           const StepNotes& notes, ReplicaRange replicas,
-                           std::span<const FlatRange> dense);
+/// Made of the memory of `parts` and `notes`. These ranges of the dense gradients are in it, one
+/// behind the other; everything else is, whole. Buffers are in it when the task runs replica 0.
+StepGradients step_gradients(std::int64_t step, std::int64_t sequence, const PartialSums& parts,
+                             const StepNotes& notes, const ReplicaRange& replicas,
+                             std::span<const FlatRange> dense);
 
 /// What another task told. Tensors keep the message's body.
 struct ReceivedStep {
@@ -46,11 +38,10 @@ struct ReceivedStep {
   InputPositions positions{};
   std::vector<at::Tensor> buffers{};
 };
-/// `dense_size` elements of dense gradients are in it. Throws DataLoss for a message that does not
-/// fit the run: another step, other replicas, other sizes than this task's own, which `notes` has.
-ReceivedStep decode_step(std::string_view header, net::Buffer body, std::int64_t step,
-                         std::int64_t sequence, std::int64_t replicas, std::int64_t dense_size,
-                         const StepNotes& notes);
+/// Of a run of so many replicas.
+ReceivedStep received_step(StepGradients message, std::int64_t replicas);
+/// Throws DataLoss for a message about another step.
+void check_turn(const StepGradients& message, std::int64_t step, std::int64_t sequence);
 
 /// In words, where the batches of two tasks are not of one size: they should be, unless an input is
 /// small or ends. Else empty.

@@ -1,0 +1,384 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "muster/distribution/wire/tensors_internal.h"
+#include "muster/engine/strategy.h"
+
+// Everything that tasks say to each other. A message is a struct with its fields() here and a line
+// in the table (wire/message_table_internal.h); encoding, decoding, limits and its name in errors
+// follow. A message whose fields must fit together has a check(), which throws DataLoss.
+namespace muster::internal {
+
+template <>
+struct ForeignFields<RunTerm> {
+  static auto fields(auto& self) { return std::tie(self.name, self.value); }
+};
+template <>
+struct ForeignFields<RunTerms> {
+  static auto fields(auto& self) {
+    return std::tie(self.replicas, self.threads_per_replica, self.seed, self.precision,
+                    self.arithmetic, self.last_step, self.others);
+  }
+};
+template <>
+struct ForeignFields<ReplicaRange> {
+  static auto fields(auto& self) { return std::tie(self.first, self.last); }
+};
+
+// ---------------------------------------------------------- from a task to the coordinator
+
+/// What a task brings along.
+struct Join {
+  RunTerms terms{};
+  /// Where others reach it.
+  std::string address{};
+  bool is_chief = false;
+  /// Holds variables, and runs no replicas.
+  bool is_server = false;
+
+  static auto fields(auto& self) {
+    return std::tie(self.terms, self.address, self.is_chief, self.is_server);
+  }
+};
+
+/// How far a task is; a step of -1 stands for one that has no state of the run yet.
+struct Progress {
+  std::int64_t step = -1;
+  std::int64_t left_out = 0;
+
+  static auto fields(auto& self) { return std::tie(self.step, self.left_out); }
+  bool operator==(const Progress&) const = default;
+  bool operator<(const Progress& other) const {
+    return step != other.step ? step < other.step : left_out < other.left_out;
+  }
+};
+
+/// It is connected with all others of the generation.
+struct Ready {
+  std::int64_t generation = 0;
+  Progress progress{};
+
+  static auto fields(auto& self) { return std::tie(self.generation, self.progress); }
+};
+
+/// Somebody of the generation is gone.
+struct Broken {
+  std::int64_t generation = 0;
+
+  static auto fields(auto& self) { return std::tie(self.generation); }
+};
+
+struct Leave {};
+
+// ---------------------------------------------------------- from the coordinator to a task
+
+/// It takes part, by these terms.
+struct Admitted {
+  RunTerms terms{};
+
+  static auto fields(auto& self) { return std::tie(self.terms); }
+};
+
+struct Refused {
+  std::string why{};
+
+  static auto fields(auto& self) { return std::tie(self.why); }
+};
+
+/// Who takes part in a generation. A task's place in the list is its rank.
+struct GenerationMember {
+  std::string task{};
+  std::string address{};
+  ReplicaRange replicas{};
+
+  static auto fields(auto& self) { return std::tie(self.task, self.address, self.replicas); }
+};
+struct GenerationPlan {
+  std::int64_t number = 0;
+  /// Those that train come first, the chief at the head of them.
+  std::vector<GenerationMember> members{};
+  std::size_t trainers = 0;
+
+  static auto fields(auto& self) { return std::tie(self.number, self.trainers, self.members); }
+  void check(const ExpectedTensors& /*expected*/) const;
+};
+
+/// All are ready: the task of this rank sends its state to those who lack it.
+struct Source {
+  std::int64_t generation = 0;
+  std::size_t rank = 0;
+  std::vector<std::size_t> to{};
+  /// How far the source is.
+  Progress progress{};
+  /// Somebody lost what only it had: the chief goes back to its last checkpoint, and all with it.
+  bool go_back = false;
+
+  static auto fields(auto& self) {
+    return std::tie(self.generation, self.rank, self.to, self.progress, self.go_back);
+  }
+};
+
+/// The run is over.
+struct RunEnded {
+  std::int64_t step = 0;
+
+  static auto fields(auto& self) { return std::tie(self.step); }
+};
+
+/// The run cannot go on.
+struct RunFailed {
+  std::string why{};
+
+  static auto fields(auto& self) { return std::tie(self.why); }
+};
+
+/// What names the run in the logs of servers; empty: they keep none.
+struct LogRun {
+  std::string run{};
+
+  static auto fields(auto& self) { return std::tie(self.run); }
+};
+
+/// RunConfig::arguments of the chief.
+struct ChiefArguments {
+  std::vector<std::string> words{};
+
+  static auto fields(auto& self) { return std::tie(self.words); }
+};
+
+/// The chief saves the last step: nobody who comes or goes changes anything any more.
+struct RunEnding {};
+
+/// Both ways: nothing but a sign of life.
+struct Heartbeat {};
+
+// ---------------------------------------------------------- the state of a run
+
+struct SnapshotTensor {
+  std::string name{};
+  at::ScalarType type = at::kFloat;
+  std::uint64_t bytes = 0;
+
+  static auto fields(auto& self) { return std::tie(self.name, self.type, self.bytes); }
+};
+/// A RunSnapshot; the bytes of its tensors follow in SnapshotPieces.
+struct SnapshotHeader {
+  std::int64_t step = 0;
+  std::int64_t left_out = 0;
+  std::int64_t inputs_from = 0;
+  std::string state_json{};
+  std::vector<SnapshotTensor> tensors{};
+
+  static auto fields(auto& self) {
+    return std::tie(self.step, self.left_out, self.inputs_from, self.state_json, self.tensors);
+  }
+};
+struct SnapshotPiece {
+  BodyBytes values{};
+
+  static auto fields(auto& self) { return std::tie(self.values); }
+};
+
+// ---------------------------------------------------------- gradients
+
+/// Of a replica that the sender runs: its loss, if it had a batch, and where its input stands.
+struct ReplicaReport {
+  std::optional<double> loss{};
+  std::optional<std::string> position{};
+
+  static auto fields(auto& self) { return std::tie(self.loss, self.position); }
+};
+/// Over the replicas [first, last) of the tree; nothing where all of them were without a batch.
+struct TreePart {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::optional<VariableTensors> sum{};
+
+  static auto fields(auto& self) { return std::tie(self.first, self.last, self.sum); }
+};
+/// What a task has of a step that all make together: to the others that train, or to a server.
+struct StepGradients {
+  std::int64_t step = 0;
+  /// Of such messages in this generation.
+  std::int64_t sequence = 0;
+  ReplicaRange replicas{};
+  std::int64_t present = 0;
+  std::int64_t examples = 0;
+  /// By replica of `replicas`.
+  std::vector<ReplicaReport> reports{};
+  std::vector<TreePart> sums{};
+  /// Replica 0's, if the task runs it.
+  BufferTensors buffers{};
+
+  static auto fields(auto& self) {
+    return std::tie(self.step, self.sequence, self.replicas, self.present, self.examples,
+                    self.reports, self.sums, self.buffers);
+  }
+  void check(const ExpectedTensors& expected) const;
+};
+
+/// A piece of the slice that the receiver adds up, as the sender has it.
+struct SlicePart {
+  BodyBytes values{};
+
+  static auto fields(auto& self) { return std::tie(self.values); }
+};
+/// A piece of the sender's slice, added up.
+struct SliceSum {
+  BodyBytes values{};
+
+  static auto fields(auto& self) { return std::tie(self.values); }
+};
+
+/// What a task gives a server that applies every push as it comes: the mean over its replicas that
+/// had a batch.
+struct AsyncPush {
+  ReplicaRange replicas{};
+  /// 0: none of its replicas has a batch any more.
+  std::int64_t present = 0;
+  std::int64_t examples = 0;
+  double loss = 0;
+  /// Of `replicas`, for the first server; else empty.
+  std::vector<std::optional<std::string>> positions{};
+  /// Nothing where there is nothing to apply.
+  std::optional<VariableTensors> gradients{};
+  /// Those of replica 0 for the first server, if the task runs it; else empty.
+  BufferTensors buffers{};
+
+  static auto fields(auto& self) {
+    return std::tie(self.replicas, self.present, self.examples, self.loss, self.positions,
+                    self.gradients, self.buffers);
+  }
+  void check(const ExpectedTensors& expected) const;
+};
+
+// ---------------------------------------------------------- between servers
+
+/// Squares of gradients by block, of the sender's part; those of others are 0.
+struct Norms {
+  std::int64_t step = 0;
+  BodyDoubles squares{};
+
+  static auto fields(auto& self) { return std::tie(self.step, self.squares); }
+};
+
+/// To the first server: the sender has its part of what this task pushes.
+struct PushArrived {
+  std::size_t rank = 0;
+
+  static auto fields(auto& self) { return std::tie(self.rank); }
+  void check(const ExpectedTensors& expected) const;
+};
+
+/// Whose gradients a step is made of. The first server chooses, and tells the others: each of them
+/// hears the tasks in an order of its own.
+struct StepChoice {
+  /// Ranks of tasks whose gradients count; none: no step is made.
+  std::vector<std::size_t> counted{};
+  /// Those that have pushed for an earlier step. They get the values of this one.
+  std::vector<std::size_t> late{};
+
+  static auto fields(auto& self) { return std::tie(self.counted, self.late); }
+  void check(const ExpectedTensors& expected) const;
+};
+
+// ---------------------------------------------------------- from a server
+
+/// The part of a StepResult that travels.
+struct StepOutcome {
+  std::int64_t present = 0;
+  std::int64_t examples = 0;
+  std::string not_finite{};
+  /// By replica; nothing for one without a batch.
+  std::vector<std::optional<double>> losses{};
+
+  static auto fields(auto& self) {
+    return std::tie(self.present, self.examples, self.not_finite, self.losses);
+  }
+};
+StepOutcome outcome_of(const StepResult& result);
+StepResult result_of(const StepOutcome& outcome);
+
+/// How many updates old the values were that gradients were computed with.
+struct Staleness {
+  std::int64_t updates = 0;
+  std::int64_t sum = 0;
+  std::int64_t max = 0;
+
+  static auto fields(auto& self) { return std::tie(self.updates, self.sum, self.max); }
+  void add(std::int64_t age) {
+    ++updates;
+    sum += age;
+    max = std::max(max, age);
+  }
+  double mean() const {
+    return updates == 0 ? 0.0 : static_cast<double>(sum) / static_cast<double>(updates);
+  }
+};
+
+/// What became of pushes that are applied as they come.
+struct AsyncNotes {
+  /// Of all pushes that the server has applied.
+  Staleness staleness{};
+  /// Pushes that were too old to be applied.
+  std::int64_t too_old = 0;
+  /// The push that this answers is one of those: no other server is to apply it either.
+  bool dropped = false;
+
+  static auto fields(auto& self) { return std::tie(self.staleness, self.too_old, self.dropped); }
+};
+
+/// The values of a server's part after a step, or all of them for a task that lacks them.
+struct Values {
+  std::int64_t step = 0;
+  StepOutcome outcome{};
+  /// Of all replicas.
+  InputPositions positions{};
+  /// What a RunSnapshot has, for a task that joins; else empty.
+  std::int64_t left_out = 0;
+  std::int64_t inputs_from = 0;
+  std::string state_json{};
+  AsyncNotes notes{};
+  /// Nothing where nothing was updated. Of tables, the rows that are new.
+  std::optional<VariableTensors> values{};
+  /// Replica 0's after a step; for a task that joins, everything that is not trained.
+  BufferTensors buffers{};
+
+  static auto fields(auto& self) {
+    return std::tie(self.step, self.outcome, self.positions, self.left_out, self.inputs_from,
+                    self.state_json, self.notes, self.values, self.buffers);
+  }
+};
+
+/// From a task to a server: it wants the slots.
+struct SlotsRequest {};
+
+/// One of the slots of the server's part; all follow each other.
+struct SlotPiece {
+  BodyBytes values{};
+
+  static auto fields(auto& self) { return std::tie(self.values); }
+};
+
+// ---------------------------------------------------------- in a server's log
+
+/// A step whose gradients are added up, as PsLog writes it: no message, but by the same means.
+struct LoggedStep {
+  StepOutcome outcome{};
+  InputPositions positions{};
+  VariableTensors mean{};
+  BufferTensors buffers{};
+
+  static auto fields(auto& self) {
+    return std::tie(self.outcome, self.positions, self.mean, self.buffers);
+  }
+};
+
+}  // namespace muster::internal
