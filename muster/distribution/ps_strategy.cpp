@@ -155,3 +155,17 @@ void PsStrategy::take_slots() {
 }
 
 }  // namespace muster::internal
+
+namespace muster {
+
+std::unique_ptr<Strategy> make_parameter_server(const RunConfig& config,
+                                                const ParameterServerOptions& options) {
+  if (config.task.num_ps_replicas == 0) {
+    throw InvalidArgument("the cluster {} has no ps task to hold variables",
+                          config.task.cluster.to_string());
+  }
+  return config.sync ? internal::make_sync_strategy(config, options)
+                     : internal::make_async_strategy(config, options);
+}
+
+}  // namespace muster

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -82,5 +83,13 @@ class PsStrategy : public Strategy {
   /// Whether the slots here are those of the variables' values.
   bool has_slots_ = false;
 };
+
+/// Where all make each step together, with or without RunConfig::backup_replicas.
+std::unique_ptr<Strategy> make_sync_strategy(const RunConfig& config,
+                                             const ParameterServerOptions& options);
+/// Where RunConfig::sync is false: this task's gradients become an update of their own, and the
+/// task goes on with what the servers have then.
+std::unique_ptr<Strategy> make_async_strategy(const RunConfig& config,
+                                              const ParameterServerOptions& options);
 
 }  // namespace muster::internal

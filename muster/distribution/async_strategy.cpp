@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "muster/base/log.h"
-#include "muster/distribution/async_parameter_server_internal.h"
 #include "muster/distribution/ps_strategy_internal.h"
 #include "muster/distribution/wire/step_parts_internal.h"
 
@@ -12,9 +11,9 @@ namespace muster::internal {
 namespace {
 
 /// Where every push is applied as it comes.
-class AsyncParameterServer final : public PsStrategy {
+class AsyncPsStrategy final : public PsStrategy {
  public:
-  AsyncParameterServer(const RunConfig& config, const ParameterServerOptions& options)
+  AsyncPsStrategy(const RunConfig& config, const ParameterServerOptions& options)
       : PsStrategy(config, options) {}
 
   std::string describe() const override;
@@ -40,7 +39,7 @@ class AsyncParameterServer final : public PsStrategy {
   std::int64_t too_old_ = 0;
 };
 
-std::string AsyncParameterServer::describe() const {
+std::string AsyncPsStrategy::describe() const {
   const std::string bound = config_.max_staleness > 0
                                 ? fmt::format(", max_staleness={}", config_.max_staleness)
                                 : std::string();
@@ -52,7 +51,7 @@ std::string AsyncParameterServer::describe() const {
 
 // --------------------------------------------------------------------------------- a step
 
-AsyncPush AsyncParameterServer::push_of(const PartialSums& own) const {
+AsyncPush AsyncPsStrategy::push_of(const PartialSums& own) const {
   AsyncPush push{.replicas = group_->replicas(), .present = own.present, .examples = own.examples};
   for (const at::Tensor& loss : own.losses) {
     if (loss.defined()) push.loss += loss.item<double>() / static_cast<double>(own.present);
@@ -64,7 +63,7 @@ AsyncPush AsyncParameterServer::push_of(const PartialSums& own) const {
 }
 
 // The server's part of it; what belongs to the whole run goes to the first.
-void AsyncParameterServer::send(std::size_t server, AsyncPush push, const StepNotes& notes) {
+void AsyncPsStrategy::send(std::size_t server, AsyncPush push, const StepNotes& notes) {
   if (push.gradients) {
     push.gradients->ranges = layout_->flat(server);
     std::vector<RowGradient>& rows = push.gradients->rows;
@@ -81,8 +80,8 @@ void AsyncParameterServer::send(std::size_t server, AsyncPush push, const StepNo
 }
 
 // The answers of all servers; nothing when the run has ended.
-std::optional<std::vector<Values>> AsyncParameterServer::push_to_all(const AsyncPush& push,
-                                                                     const StepNotes& notes) {
+std::optional<std::vector<Values>> AsyncPsStrategy::push_to_all(const AsyncPush& push,
+                                                                const StepNotes& notes) {
   // What changes nothing is for the first server alone, and where there is a bound it says who may:
   // two servers that both made tasks wait could wait for each other.
   const std::size_t servers = push.gradients ? layout_->servers() : 1;
@@ -104,7 +103,7 @@ std::optional<std::vector<Values>> AsyncParameterServer::push_to_all(const Async
   return replies;
 }
 
-std::optional<StepResult> AsyncParameterServer::push(std::int64_t /*step*/, PartialSums own) {
+std::optional<StepResult> AsyncPsStrategy::push(std::int64_t /*step*/, PartialSums own) {
   // What this process makes alone it decides alone, before anybody hears of it: whoever gets the
   // replica of a batch that ends the run is to stop there too.
   StepResult mine = participant_->prepare_own(own);
@@ -125,7 +124,7 @@ std::optional<StepResult> AsyncParameterServer::push(std::int64_t /*step*/, Part
   return result;
 }
 
-void AsyncParameterServer::note_staleness(const Values& answer) {
+void AsyncPsStrategy::note_staleness(const Values& answer) {
   staleness_ = answer.notes.staleness;
   too_old_ = answer.notes.too_old;
   // The server that counted is lost, and another counts.
@@ -142,13 +141,13 @@ void AsyncParameterServer::note_staleness(const Values& answer) {
 // --------------------------------------------------------------------------------- the end
 
 // Values too, so that both are of one moment of each server.
-void AsyncParameterServer::pull_slots() {
+void AsyncPsStrategy::pull_slots() {
   ask_for_slots();
   if (!take_state()) throw Internal("slots were asked for after the end of the run");
   take_slots();
 }
 
-void AsyncParameterServer::finish(std::int64_t step, bool early) {
+void AsyncPsStrategy::finish(std::int64_t step, bool early) {
   if (config_.is_chief()) {
     log::info(
         "asynchronous run: staleness mean={:.2f} max={} of {} updates, {} pushes were too old and "
@@ -160,9 +159,9 @@ void AsyncParameterServer::finish(std::int64_t step, bool early) {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_async_parameter_server(const RunConfig& config,
-                                                      const ParameterServerOptions& options) {
-  return std::make_unique<AsyncParameterServer>(config, options);
+std::unique_ptr<Strategy> make_async_strategy(const RunConfig& config,
+                                              const ParameterServerOptions& options) {
+  return std::make_unique<AsyncPsStrategy>(config, options);
 }
 
 }  // namespace muster::internal

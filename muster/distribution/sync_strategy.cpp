@@ -1,5 +1,3 @@
-#include "muster/distribution/parameter_server.h"
-
 #include <torch/types.h>
 
 #include <algorithm>
@@ -7,18 +5,16 @@
 
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
-#include "muster/distribution/async_parameter_server_internal.h"
 #include "muster/distribution/ps_strategy_internal.h"
 #include "muster/distribution/wire/step_parts_internal.h"
 
-namespace muster {
-namespace internal {
+namespace muster::internal {
 namespace {
 
 /// Where all make each step together.
-class ParameterServer final : public PsStrategy {
+class SyncPsStrategy final : public PsStrategy {
  public:
-  ParameterServer(const RunConfig& config, const ParameterServerOptions& options)
+  SyncPsStrategy(const RunConfig& config, const ParameterServerOptions& options)
       : PsStrategy(config, options) {}
 
   std::string describe() const override {
@@ -64,7 +60,7 @@ class ParameterServer final : public PsStrategy {
   bool has_settled_ = false;
 };
 
-Progress ParameterServer::progress() const {
+Progress SyncPsStrategy::progress() const {
   if (!has_state_) return {.step = -1};
   const RunSnapshot own = participant_->snapshot();
   return {own.step, own.left_out};
@@ -74,7 +70,7 @@ Progress ParameterServer::progress() const {
 // Servers answer while they wait for gradients, and make a step together. Those that made it before
 // they were asked send the values first: the servers that are returned, whose slots come behind. If
 // there are any, the step is taken as ever.
-std::vector<std::size_t> ParameterServer::servers_that_made_it() {
+std::vector<std::size_t> SyncPsStrategy::servers_that_made_it() {
   ask_for_slots();
   std::vector<std::size_t> servers;
   for (std::size_t server = 0; server < layout_->servers(); ++server) {
@@ -94,7 +90,7 @@ std::vector<std::size_t> ParameterServer::servers_that_made_it() {
   return servers;
 }
 
-std::optional<StepResult> ParameterServer::push(std::int64_t step, PartialSums own) {
+std::optional<StepResult> SyncPsStrategy::push(std::int64_t step, PartialSums own) {
   if (!membership_.check()) return std::nullopt;
   const StepNotes notes = notes_of(*participant_);
   const std::int64_t sequence = sequence_++;
@@ -133,16 +129,10 @@ std::optional<StepResult> ParameterServer::push(std::int64_t step, PartialSums o
 }
 
 }  // namespace
-}  // namespace internal
 
-std::unique_ptr<Strategy> make_parameter_server(const RunConfig& config,
-                                                const ParameterServerOptions& options) {
-  if (config.task.num_ps_replicas == 0) {
-    throw InvalidArgument("the cluster {} has no ps task to hold variables",
-                          config.task.cluster.to_string());
-  }
-  if (!config.sync) return internal::make_async_parameter_server(config, options);
-  return std::make_unique<internal::ParameterServer>(config, options);
+std::unique_ptr<Strategy> make_sync_strategy(const RunConfig& config,
+                                             const ParameterServerOptions& options) {
+  return std::make_unique<SyncPsStrategy>(config, options);
 }
 
-}  // namespace muster
+}  // namespace muster::internal
