@@ -148,7 +148,7 @@ struct LargeModel : Model {
 EstimatorOptions large_options() {
   return {.model = [] { return std::make_shared<LargeModel>(); },
           .head = regression_head(),
-          .optimizers = {{"", sgd({.learning_rate = 0.1})}}};
+          .optimizer = sgd({.learning_rate = 0.1})};
 }
 
 /// A run of one large variable, from its first step on.
@@ -157,7 +157,7 @@ class LargeRun {
   LargeRun(const RunConfig& config, std::unique_ptr<Strategy> strategy)
       : model_(options_.model()),
         variables_(Variables::adopt(*model_)),
-        updater_(variables_, options_.optimizers),
+        updater_(variables_, options_.optimizer),
         participant_(variables_, updater_, config.replicas),
         strategy_(std::move(strategy)) {
     strategy_->join(terms_of(config));
@@ -294,7 +294,7 @@ EstimatorOptions small_options() {
       .hidden_units = {100, 70, 48, 34}};
   return {.model = [=] { return std::make_shared<WideAndDeep>(options); },
           .head = binary_class_head(),
-          .optimizers = {{"linear", ftrl({.learning_rate = 0.1})}, {"dnn", adagrad({0.05})}}};
+          .optimizer = {{"linear", ftrl({.learning_rate = 0.1})}, {"dnn", adagrad({0.05})}}};
 }
 
 InputFn small_input() {

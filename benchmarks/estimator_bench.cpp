@@ -92,7 +92,7 @@ InputFn constant_input(const Batch& batch) {
 
 EstimatorOptions tiny_options() {
   return {.model = [] { return std::make_shared<TinyModel>(); },
-          .optimizers = {{"", sgd({.learning_rate = 1e-9})}}};
+          .optimizer = sgd({.learning_rate = 1e-9})};
 }
 
 Batch tiny_batch() {
@@ -114,7 +114,7 @@ double loop_microseconds() {
   auto model = std::make_shared<TinyModel>();
   auto variables = Variables::adopt(*model);
   auto attached = variables.attach(model);
-  Updater updater(variables, options.optimizers);
+  Updater updater(variables, options.optimizer);
   std::vector<double> by_hand;
   for (int i = 0; i < 3; ++i) {
     const auto start = Clock::now();
@@ -186,7 +186,7 @@ int run(int argc, char** argv) {
   torch::manual_seed(1);
   const EstimatorOptions mlp{.model = [] { return std::make_shared<MlpModel>(); },
                              .head = binary_class_head(),
-                             .optimizers = {{"", adagrad({.learning_rate = 0.01})}}};
+                             .optimizer = adagrad({.learning_rate = 0.01})};
   const Batch mlp_batch = make_batch(Features{{"x", torch::randn({40, 66})}},
                                      torch::randint(0, 2, {40, 1}).to(torch::kFloat));
   add_predictor(report, "Predictor's own cost a call with the seven predictions of a binary head",
@@ -197,7 +197,7 @@ int run(int argc, char** argv) {
       report, "MNIST CNN, batch 128, over PyTorch", "mnist", 1.1, 1.8,
       {.model = [] { return std::make_shared<CnnModel>(); },
        .head = multi_class_head(10),
-       .optimizers = {{"", adam({.learning_rate = 0.001})}}},
+       .optimizer = adam({.learning_rate = 0.001})},
       make_batch(Features{{"x", torch::rand({128, 1, 28, 28})}}, torch::randint(0, 10, {128, 1})),
       60);
   return report.finish();

@@ -75,7 +75,7 @@ double images_per_second(const Setting& setting) {
              return std::make_shared<ResNet>(ResNetOptions{.channels_last = true, .fused = fused});
            },
        .head = multi_class_head(11),
-       .optimizers = {{"", momentum({.learning_rate = 0.01, .momentum = 0.9})}},
+       .optimizer = momentum({.learning_rate = 0.01, .momentum = 0.9}),
        .weight_decay = {.factor = 2e-4}},
       config);
   constexpr std::int64_t kWarmUp = 50;

@@ -41,7 +41,7 @@ bench::MakeEstimator make(const ResNetOptions& options, bool own_kernels = true)
     config.own_cpu_kernels = own_kernels;
     return Estimator({.model = [options] { return std::make_shared<ResNet>(options); },
                       .head = multi_class_head(11),
-                      .optimizers = {{"", momentum({.learning_rate = 0.1, .momentum = 0.9})}},
+                      .optimizer = momentum({.learning_rate = 0.1, .momentum = 0.9}),
                       .weight_decay = {.factor = 2e-4}},
                      config);
   };

@@ -144,7 +144,7 @@ muster::Estimator make_estimator(const Flags& flags) {
   return muster::Estimator(
       {.model = [=] { return std::make_shared<muster::WideAndDeep>(options); },
        .head = muster::binary_class_head(),
-       .optimizers = {{"linear", muster::ftrl({.learning_rate = 0.1})},
+       .optimizer = {{"linear", muster::ftrl({.learning_rate = 0.1})},
                       {"dnn", muster::adagrad({flags.rate})}},
        .clip = {.global_norm = 0.5},
        .nan_policy = {.action = flags.nan_at < 0 ? muster::NanPolicy::Action::kStop

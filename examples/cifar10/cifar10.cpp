@@ -66,7 +66,7 @@ muster::EstimatorOptions estimator_options(const Flags& flags, const Layout& lay
   return {
       .model = [=] { return std::make_shared<cifar10::Network>(network); },
       .head = muster::multi_class_head(network.resnet.num_classes),
-      .optimizers = {{"", muster::momentum({.learning_rate = rate, .momentum = flags.momentum})}},
+      .optimizer = muster::momentum({.learning_rate = rate, .momentum = flags.momentum}),
       .weight_decay = {.factor = flags.weight_decay}};
 }
 

@@ -275,7 +275,7 @@ muster::EstimatorOptions estimator_options(const Flags& flags, std::int64_t max_
   muster::EstimatorOptions options{
       .model = [keep = flags.keep_prob] { return std::make_shared<MnistCnn>(keep); },
       .head = muster::multi_class_head(kClasses),
-      .optimizers = {{"", muster::adam({.learning_rate = learning_rate(flags, max_steps)})}},
+      .optimizer = muster::adam({.learning_rate = learning_rate(flags, max_steps)}),
       .zero_debias_batch_norm = flags.zero_debias};
   if (flags.ema > 0) options.moving_average = muster::MovingAverageOptions{.decay = flags.ema};
   return options;

@@ -94,7 +94,7 @@ muster::RunConfig run_config(const Flags& flags) {
 
 void train(const Flags& flags, const muster::RunConfig& config) {
   muster::DistributedSession session({.module = [] { return std::make_shared<SpiralNet>(); },
-                                      .optimizers = {{"", muster::adam({.learning_rate = 0.01})}}},
+                                      .optimizer = muster::adam({.learning_rate = 0.01})},
                                      {.config = config, .last_step = flags.steps});
   while (!session.should_stop()) {
     session.run<SpiralNet>([](SpiralNet& net, const muster::ReplicaBatch& at) {

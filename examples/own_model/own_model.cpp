@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   return muster::run_main(argc, argv, [] {
     muster::Estimator estimator({.model = [] { return std::make_shared<SpiralNet>(); },
                                  .head = muster::multi_class_head(kArms),
-                                 .optimizers = {{"", muster::adam({.learning_rate = 0.01})}}},
+                                 .optimizer = muster::adam({.learning_rate = 0.01})},
                                 muster::RunConfig::from_env().with_model_dir("spiral"));
     const auto result = muster::train_and_evaluate(estimator, {train_input, /*max_steps=*/1000},
                                                    {.input_fn = eval_input});

@@ -29,7 +29,7 @@ Estimator baseline_estimator(Options options, HeadPtr head, RunConfig config) {
   const std::int64_t units = head->logits_dimension();
   return Estimator({.model = [units] { return std::make_shared<BaselineModel>(units); },
                     .head = std::move(head),
-                    .optimizers = {{"", options.optimizer.resolve("Ftrl", kBaselineLearningRate),
+                    .optimizer = {{"", options.optimizer.resolve("Ftrl", kBaselineLearningRate),
                                     internal::outer_slot_scopes()}},
                     .warm_start = std::move(options.warm_start)},
                    std::move(config));

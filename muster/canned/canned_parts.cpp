@@ -73,7 +73,7 @@ Estimator wide_and_deep_estimator(const WideAndDeepOptions& model, HeadPtr head,
   return Estimator(
       {.model = [options = std::move(options)] { return std::make_shared<WideAndDeep>(options); },
        .head = std::move(head),
-       .optimizers = std::move(optimizers),
+       .optimizer = std::move(optimizers),
        .warm_start = std::move(warm_start),
        .first_values = std::move(first_values)},
       std::move(config));

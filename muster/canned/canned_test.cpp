@@ -339,7 +339,7 @@ TEST(CannedEstimators, HaveTheSeedsDefaultRates) {
   }();
   const auto rates = [](const Estimator& estimator) {
     std::map<std::string, std::string> found;
-    for (const auto& entry : estimator.options().optimizers) {
+    for (const auto& entry : estimator.options().optimizer) {
       found[entry.prefix] = fmt::format("{:g} {}", entry.optimizer.learning_rate().at(0),
                                         entry.optimizer.description().substr(0, 4));
     }

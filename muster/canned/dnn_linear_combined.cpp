@@ -20,12 +20,12 @@ Estimator combined_estimator(Options options, HeadPtr head, RunConfig config) {
   OptimizersByPrefix optimizers;
   // The network's first, as tf.estimator has it: of two Adams the second's scalars are numbered.
   if (!options.dnn_columns.empty()) {
-    optimizers.push_back({"dnn", options.dnn_optimizer.resolve("Adagrad", kCombinedDnnLearningRate),
+    optimizers.add({"dnn", options.dnn_optimizer.resolve("Adagrad", kCombinedDnnLearningRate),
                           internal::outer_slot_scopes()});
   }
   if (!options.linear_columns.empty()) {
     const double rate = linear_learning_rate(options.linear_columns.size());
-    optimizers.push_back(
+    optimizers.add(
         {"linear", options.linear_optimizer.resolve("Ftrl", rate), internal::outer_slot_scopes()});
   }
   const WideAndDeepOptions model{.linear_columns = internal::column_set_or_null(

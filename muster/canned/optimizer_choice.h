@@ -8,8 +8,8 @@
 
 namespace muster {
 
-/// The optimizer of a canned estimator: nothing, which is the estimator's own; a name (Adagrad,
-/// Adam, Ftrl, RMSProp or SGD), which takes the estimator's learning rate; or a value, with a
+/// The optimizer of a canned estimator: nothing, which is the estimator's own; a name such as
+/// "adam" (see optimizer_by_name()), which takes the estimator's learning rate; or a value, with a
 /// learning rate of its own.
 class OptimizerChoice {
  public:

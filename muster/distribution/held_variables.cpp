@@ -25,7 +25,7 @@ HeldVariables::HeldVariables(const EstimatorOptions& options, const RunConfig& r
       model(Towers::make_model(options.model, config.seed())),
       terms(terms_of(options, config, *model)),
       variables(Variables::adopt(*model, adopt_options(variables_of(*model)))),
-      updater(variables, options.optimizers),
+      updater(variables, options.optimizer),
       layout(variables, static_cast<std::size_t>(config.task.num_ps_replicas)),
       number(static_cast<std::size_t>(config.task.task.index)),
       buffers(model->buffers()),

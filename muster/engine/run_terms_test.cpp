@@ -32,7 +32,7 @@ std::vector<RunTerm> terms_with(const TermFlags& flags) {
   config.terms["--train-batch-size"] = flags.batch;
   return terms_of(
       {.head = binary_class_head(),
-       .optimizers = {{"", momentum({.learning_rate = flags.rate, .momentum = flags.momentum})}},
+       .optimizer = momentum({.learning_rate = flags.rate, .momentum = flags.momentum}),
        .clip = {.global_norm = flags.clip},
        .weight_decay = {.factor = flags.decay}},
       config, *model);

@@ -26,8 +26,9 @@ struct EstimatorOptions {
   ModelFactory model{};
   /// May be empty for a model that overrides call().
   HeadPtr head{};
-  /// Every trainable variable belongs to the one with the longest prefix of its name.
-  OptimizersByPrefix optimizers{};
+  /// One for all variables: adam(), or "adam"; or several by prefix, {{"linear/", ftrl(...)}, ...}:
+  /// every trainable variable belongs to the one with the longest prefix of its name.
+  OptimizersByPrefix optimizer{};
   ClipOptions clip{};
   /// A term of the loss, as cifar10_estimator does it; the decoupled kind is an option of the
   /// optimizer.

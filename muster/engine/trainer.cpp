@@ -399,7 +399,7 @@ void Trainer::Impl::make_parts(const TowerOptions& tower_options) {
   }
   towers.emplace(options.model, options.head.get(), tower_options);
   layouts.emplace(towers->module_variables());
-  updater.emplace(towers->variables(), options.optimizers);
+  updater.emplace(towers->variables(), options.optimizer);
   if (options.moving_average) average.emplace(towers->variables(), *options.moving_average);
   scale.emplace(config().precision == ComputeType::kFloat16);
   UpdateRules rules = options.update_rules();

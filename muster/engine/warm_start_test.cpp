@@ -109,7 +109,7 @@ TEST(WarmStart, TakesATrainingCheckpointOfTensorFlowSlotsIncluded) {
   const Path theirs = data / "tensorflow/mnist_checkpoint";
   EstimatorOptions options{.model = [] { return std::make_shared<TensorFlowsCnn>(); },
                            .head = multi_class_head(10),
-                           .optimizers = {{"", adam({.learning_rate = 1e-4})}}};
+                           .optimizer = adam({.learning_rate = 1e-4})};
   // Two entries also reach slots.
   options.warm_start =
       WarmStartSettings{.ckpt_to_initialize_from = theirs, .vars_to_warm_start = {".*", ".*/Adam"}};

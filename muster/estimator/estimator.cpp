@@ -28,7 +28,7 @@ namespace {
 
 void check(const EstimatorOptions& options) {
   if (!options.model) throw InvalidArgument("Estimator: the model factory is not set");
-  if (options.optimizers.empty() && options.learner == nullptr)
+  if (options.optimizer.empty() && options.learner == nullptr)
     throw InvalidArgument("Estimator: no optimizer is given");
   const int clips = static_cast<int>(options.clip.value.has_value()) +
                     static_cast<int>(options.clip.norm.has_value()) +

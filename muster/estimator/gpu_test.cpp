@@ -67,7 +67,7 @@ struct Gpu : ::testing::Test {
   static EstimatorOptions options() {
     EstimatorOptions options = small_options();
     options.model = [] { return std::make_shared<Net>(); };
-    options.optimizers = {
+    options.optimizer = {
         {"", momentum({.learning_rate = piecewise({8, 15}, {0.1, 0.02, 0.004}), .momentum = 0.9})}};
     options.weight_decay.factor = 0.01;
     return options;
@@ -113,7 +113,7 @@ TEST_F(Gpu, CapturedStepsClipAndAverageLikeEagerOnes) {
   EstimatorOptions how = options();
   how.clip = {.global_norm = 0.2};
   how.moving_average = MovingAverageOptions{.decay = 0.9};
-  how.optimizers = {{"", adam({.learning_rate = 0.01})},
+  how.optimizer = {{"", adam({.learning_rate = 0.01})},
                     {"logits", sgd({.learning_rate = piecewise({9}, {0.1, 0.01})})}};
   expect_captured_as_eager(how, config(""));
 }

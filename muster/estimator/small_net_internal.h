@@ -94,7 +94,7 @@ inline Dataset<Batch> evaluation_input(const InputContext&) {
 inline EstimatorOptions small_options() {
   return {.model = [] { return std::make_shared<SmallNet>(); },
           .head = multi_class_head(kClasses),
-          .optimizers = {{"", adam({.learning_rate = 0.01})}}};
+          .optimizer = adam({.learning_rate = 0.01})};
 }
 
 inline RunConfig quiet_config(const Path& folder) {

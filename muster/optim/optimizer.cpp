@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <cctype>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/suggestion.h"
 
 namespace muster {
 namespace {
@@ -112,6 +116,56 @@ struct Describe {
   }
 };
 
+template <typename Options>
+Optimizer with_rate(LearningRate rate) {
+  return Optimizer(Options{.learning_rate = std::move(rate)});
+}
+
+struct NamedOptimizer {
+  std::string_view name;
+  Optimizer (*make)(LearningRate);
+  std::optional<double> default_rate{};
+};
+
+constexpr std::array kOptimizers{
+    NamedOptimizer{"adagrad", with_rate<AdagradOptions>},
+    NamedOptimizer{"adam", with_rate<AdamOptions>, 0.001},
+    NamedOptimizer{"adamw", with_rate<AdamWOptions>, 0.001},
+    NamedOptimizer{"ftrl", with_rate<FtrlOptions>},
+    NamedOptimizer{"momentum", with_rate<MomentumOptions>},
+    NamedOptimizer{"proximal_adagrad", with_rate<ProximalAdagradOptions>},
+    NamedOptimizer{"rmsprop", with_rate<RmsPropOptions>},
+    NamedOptimizer{"sgd", with_rate<SgdOptions>},
+};
+
+// "tf.train.RMSPropOptimizer" and "rms_prop" are "rmsprop".
+std::string plain_optimizer_name(std::string_view name) {
+  if (const auto scope = name.find_last_of(".:"); scope != std::string_view::npos) {
+    name.remove_prefix(scope + 1);
+  }
+  std::string plain;
+  for (const char letter : name) {
+    if (letter == '_' || letter == '-' || letter == ' ') continue;
+    plain += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  }
+  constexpr std::string_view kSuffix = "optimizer";
+  if (plain.size() > kSuffix.size() && plain.ends_with(kSuffix)) {
+    plain.resize(plain.size() - kSuffix.size());
+  }
+  return plain == "gradientdescent" ? "sgd" : plain;
+}
+
+const NamedOptimizer& named_optimizer(std::string_view name) {
+  const std::string wanted = plain_optimizer_name(name);
+  std::vector<std::string> names;
+  for (const NamedOptimizer& one : kOptimizers) {
+    if (plain_optimizer_name(one.name) == wanted) return one;
+    names.emplace_back(one.name);
+  }
+  throw InvalidArgument("there is no optimizer `{}`, only {}{}", name, fmt::join(names, ", "),
+                        did_you_mean(wanted, names));
+}
+
 }  // namespace
 
 Optimizer::Optimizer(Options options) : options_(std::move(options)) {
@@ -134,12 +188,23 @@ Optimizer rmsprop(RmsPropOptions options) { return Optimizer(std::move(options))
 Optimizer ftrl(FtrlOptions options) { return Optimizer(std::move(options)); }
 
 Optimizer optimizer_by_name(std::string_view name, LearningRate learning_rate) {
-  if (name == "Adagrad") return adagrad({.learning_rate = std::move(learning_rate)});
-  if (name == "Adam") return adam({.learning_rate = std::move(learning_rate)});
-  if (name == "Ftrl") return ftrl({.learning_rate = std::move(learning_rate)});
-  if (name == "RMSProp") return rmsprop({.learning_rate = std::move(learning_rate)});
-  if (name == "SGD") return sgd({.learning_rate = std::move(learning_rate)});
-  throw InvalidArgument("no optimizer named `{}`: use Adagrad, Adam, Ftrl, RMSProp or SGD", name);
+  return named_optimizer(name).make(std::move(learning_rate));
 }
+
+Optimizer optimizer_by_name(std::string_view name) {
+  const NamedOptimizer& named = named_optimizer(name);
+  if (!named.default_rate) {
+    throw InvalidArgument(
+        "optimizer `{}` has no learning rate of its own; give it one, such as {}({{.learning_rate "
+        "= 0.01}})",
+        name, named.name);
+  }
+  return named.make(*named.default_rate);
+}
+
+OptimizersByPrefix::OptimizersByPrefix(Optimizer optimizer)
+    : entries_{{.prefix = "", .optimizer = std::move(optimizer)}} {}
+OptimizersByPrefix::OptimizersByPrefix(const char* name)
+    : OptimizersByPrefix(optimizer_by_name(name)) {}
 
 }  // namespace muster

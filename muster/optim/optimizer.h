@@ -1,7 +1,9 @@
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -117,9 +119,15 @@ Optimizer adamw(AdamWOptions options = {});
 Optimizer rmsprop(RmsPropOptions options);
 Optimizer ftrl(FtrlOptions options);
 
-/// By the names that canned estimators take: Adagrad, Adam, Ftrl, RMSProp or SGD, the rest at its
-/// default. Throws InvalidArgument on another name.
+/// By a name: adagrad, adam, adamw, ftrl, momentum, proximal_adagrad, rmsprop or sgd, the rest at its
+/// default. Case and separators do not matter, and torch::optim's and TensorFlow's spellings are
+/// understood: "Adam", "AdamOptimizer", "torch::optim::AdamW", "tf.train.GradientDescentOptimizer".
+/// Throws InvalidArgument on another name, with the names there are and the one that was most likely
+/// meant.
 Optimizer optimizer_by_name(std::string_view name, LearningRate learning_rate);
+/// The same with a learning rate of the optimizer's own, which adam and adamw have. Throws
+/// InvalidArgument for the others.
+Optimizer optimizer_by_name(std::string_view name);
 
 /// What stands in a checkpoint between a variable's name and a slot's, and before the name of a
 /// scalar: `<variable>/<slots><slot>`, `<scalars>beta1_power`. Empty, or ending with '/'.
@@ -135,6 +143,29 @@ struct OptimizerFor {
   Optimizer optimizer;
   SlotScopes scopes{};
 };
-using OptimizersByPrefix = std::vector<OptimizerFor>;
+
+/// What a model is trained with: one optimizer for all variables, or several by prefix.
+///
+///   .optimizer = adam({.learning_rate = 0.01})
+///   .optimizer = "adam"
+///   .optimizer = {{"linear/", ftrl({.learning_rate = 0.2})}, {"dnn/", adagrad({0.05})}}
+class OptimizersByPrefix {
+ public:
+  OptimizersByPrefix() = default;
+  OptimizersByPrefix(Optimizer optimizer);  // NOLINT(google-explicit-constructor)
+  /// optimizer_by_name(name).
+  OptimizersByPrefix(const char* name);  // NOLINT(google-explicit-constructor)
+  OptimizersByPrefix(std::initializer_list<OptimizerFor> entries) : entries_(entries) {}
+
+  void add(OptimizerFor entry) { entries_.push_back(std::move(entry)); }
+  bool empty() const { return entries_.empty(); }
+  std::size_t size() const { return entries_.size(); }
+  const OptimizerFor& operator[](std::size_t index) const { return entries_[index]; }
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+
+ private:
+  std::vector<OptimizerFor> entries_{};
+};
 
 }  // namespace muster

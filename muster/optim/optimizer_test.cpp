@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/testing/message_of.h"
 
 namespace muster {
 namespace {
@@ -27,7 +28,51 @@ TEST(Optimizer, IsFoundByTheNamesThatCannedEstimatorsTake) {
   for (const char* name : {"Adagrad", "Adam", "Ftrl", "RMSProp", "SGD"}) {
     EXPECT_EQ(optimizer_by_name(name, 0.2).learning_rate().at(0), 0.2) << name;
   }
-  EXPECT_THROW(optimizer_by_name("Adamax", 0.2), InvalidArgument);
+}
+
+TEST(Optimizer, IsFoundByTheSpellingsOfTorchAndTensorFlow) {
+  const auto kind = [](const char* name) { return optimizer_by_name(name, 0.2).options().index(); };
+  for (const char* name : {"adam", "ADAM", "AdamOptimizer", "torch::optim::Adam", "adam_optimizer",
+                           "torch.optim.Adam", "tf.train.AdamOptimizer"}) {
+    EXPECT_EQ(kind(name), adam().options().index()) << name;
+  }
+  EXPECT_EQ(kind("torch::optim::AdamW"), adamw().options().index());
+  EXPECT_EQ(kind("tf.train.GradientDescentOptimizer"), kind("sgd"));
+  EXPECT_EQ(kind("gradient_descent"), kind("sgd"));
+  EXPECT_EQ(kind("rms-prop"), kind("RMSprop"));
+  EXPECT_EQ(kind("ProximalAdagradOptimizer"), kind("proximal_adagrad"));
+  EXPECT_EQ(kind("MomentumOptimizer"), kind("momentum"));
+}
+
+TEST(Optimizer, AnUnknownNameIsAnsweredWithTheNamesAndTheNearest) {
+  EXPECT_EQ(testing::message_of([] { optimizer_by_name("Adgrad", 0.2); }),
+            "there is no optimizer `Adgrad`, only adagrad, adam, adamw, ftrl, momentum, "
+            "proximal_adagrad, rmsprop, sgd; did you mean adagrad?");
+  EXPECT_EQ(testing::message_of([] { optimizer_by_name("LBFGS", 0.2); }),
+            "there is no optimizer `LBFGS`, only adagrad, adam, adamw, ftrl, momentum, "
+            "proximal_adagrad, rmsprop, sgd");
+  EXPECT_THROW(optimizer_by_name("Optimizer", 0.2), InvalidArgument);
+}
+
+TEST(Optimizer, ByNameAloneHasItsOwnLearningRateIfThereIsOne) {
+  EXPECT_EQ(optimizer_by_name("adamw").learning_rate().at(0), 0.001);
+  EXPECT_EQ(testing::message_of([] { optimizer_by_name("SGD"); }),
+            "optimizer `SGD` has no learning rate of its own; give it one, such as "
+            "sgd({.learning_rate = 0.01})");
+}
+
+TEST(OptimizersByPrefix, AreOneOptimizerANameOrAList) {
+  const OptimizersByPrefix one = adam({.learning_rate = 0.5});
+  ASSERT_EQ(one.size(), 1);
+  EXPECT_EQ(one[0].prefix, "");
+  EXPECT_EQ(one[0].optimizer.learning_rate().at(0), 0.5);
+  const OptimizersByPrefix named = "Adam";
+  ASSERT_EQ(named.size(), 1);
+  EXPECT_EQ(named[0].optimizer.description(), adam().description());
+  const OptimizersByPrefix list = {{"linear/", ftrl({.learning_rate = 0.2})}, {"dnn/", adam()}};
+  ASSERT_EQ(list.size(), 2);
+  EXPECT_EQ(list[1].prefix, "dnn/");
+  EXPECT_TRUE(OptimizersByPrefix().empty());
 }
 
 TEST(Optimizer, RefusesOptionsOutOfRangeByName) {

@@ -260,17 +260,16 @@ struct Updater::Group {
   }
 };
 
-Updater::Updater(const Variables& variables, OptimizersByPrefix optimizers)
+Updater::Updater(const Variables& variables, const OptimizersByPrefix& optimizers)
     : flat_(variables.flat()),
       flat_size_(variables.flat().numel()),
       sparse_count_(variables.sparse_count()) {
   check_prefixes(optimizers);
   const auto owners = owners_of(variables, optimizers);
   std::map<std::string, int> adam_counts;
-  for (OptimizerFor& entry : optimizers) {
-    groups_.push_back({.prefix = std::move(entry.prefix),
-                       .optimizer = std::move(entry.optimizer),
-                       .scopes = std::move(entry.scopes)});
+  for (const OptimizerFor& entry : optimizers) {
+    groups_.push_back(
+        {.prefix = entry.prefix, .optimizer = entry.optimizer, .scopes = entry.scopes});
     Group& group = groups_.back();
     group.powers = make_powers(group.optimizer, group.scopes.scalars, adam_counts);
   }

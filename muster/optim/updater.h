@@ -45,7 +45,7 @@ class Updater {
   /// Every trainable variable belongs to the optimizer with the longest prefix of its name. Throws
   /// InvalidArgument, naming them, when variables belong to none, a prefix matches nothing, or one
   /// comes twice.
-  Updater(const Variables& variables, OptimizersByPrefix optimizers);
+  Updater(const Variables& variables, const OptimizersByPrefix& optimizers);
   Updater(Updater&&) noexcept;
   Updater& operator=(Updater&&) noexcept;
   ~Updater();

@@ -92,7 +92,7 @@ EstimatorOptions estimator_options(HandWrittenModel model, const std::shared_ptr
             shared->modules.push_back(module);
             return std::make_shared<StepModel>(std::move(module), shared);
           },
-          .optimizers = std::move(model.optimizers),
+          .optimizer = std::move(model.optimizer),
           .clip = model.clip,
           .weight_decay = std::move(model.weight_decay),
           .nan_policy = model.nan_policy,

@@ -20,7 +20,7 @@ struct HandWrittenModel {
   std::function<std::shared_ptr<torch::nn::Module>()> module{};
   /// Every trainable variable belongs to the one with the longest prefix of its name, which begins
   /// with "model/".
-  OptimizersByPrefix optimizers{};
+  OptimizersByPrefix optimizer{};
   ClipOptions clip{};
   WeightDecay weight_decay{};
   NanPolicy nan_policy{};
@@ -57,7 +57,7 @@ struct ReplicaBatch {
 
 /// A cluster, checkpoints and hooks for a training loop written by hand:
 ///
-///   DistributedSession session({.module = ..., .optimizers = ...}, {.config = ...});
+///   DistributedSession session({.module = ..., .optimizer = ...}, {.config = ...});
 ///   while (!session.should_stop()) {
 ///     session.run<Net>([&](Net& net, const ReplicaBatch& at) { return loss(net, at); });
 ///   }

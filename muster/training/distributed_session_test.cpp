@@ -49,7 +49,7 @@ struct Net : torch::nn::Module {
 
 HandWrittenModel net_model() {
   return {.module = [] { return std::make_shared<Net>(); },
-          .optimizers = {{"", adam({.learning_rate = 0.01})}},
+          .optimizer = adam({.learning_rate = 0.01}),
           .clip = {.global_norm = 1.0}};
 }
 

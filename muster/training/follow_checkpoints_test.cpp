@@ -38,7 +38,7 @@ struct FollowedNet : torch::nn::Module {
 std::unique_ptr<DistributedSession> session_in(const RunConfig& config, std::int64_t last_step) {
   return std::make_unique<DistributedSession>(
       HandWrittenModel{.module = [] { return std::make_shared<FollowedNet>(); },
-                       .optimizers = {{"", sgd({.learning_rate = 0.1})}}},
+                       .optimizer = sgd({.learning_rate = 0.1})},
       DistributedSessionOptions{.config = config, .last_step = last_step});
 }
 
