@@ -183,9 +183,9 @@ TEST(Cifar10Layout, ChecksWhatTheFlagsSayOfTheCluster) {
   EXPECT_THAT(muster::testing::message_of([&] { layout_of(flags, task_of("master"), 0); }),
               AllOf(HasSubstr("--num-workers=2"), HasSubstr("3 tasks that train")));
   flags.num_workers.reset();
-  flags.collective = true;
+  flags.strategy = "collective";
   EXPECT_THROW(layout_of(flags, task_of("master"), 0), UsageError);
-  flags.collective = false;
+  flags.strategy = "auto";
   EXPECT_EQ(layout_of(flags, task_of("master"), 0).update_images, 384);
   // Then every task's 128 images are an update.
   flags.sync = false;

@@ -144,7 +144,7 @@ TEST(Cifar10, AClusterEndsWithTheHashOfOneProcess) {
   EXPECT_THAT(example.log_of("ps", "worker0"), Not(HasSubstr("Saving dict")));
   EXPECT_EQ(hash_of(example.job_dir("alone")), hash_of(example.job_dir("ps")));
   example.launch("collective", {"--workers", "1", "--ps", "0"},
-                 kBatchOfOne + Words{"--collective"});
+                 kBatchOfOne + Words{"--strategy=collective"});
   EXPECT_EQ(hash_of(example.job_dir("alone")), hash_of(example.job_dir("collective")));
 }
 

@@ -95,7 +95,7 @@ TEST(Cluster, FlagsThatDoNotGoWithItAreRefusedAtOnce) {
       HasSubstr("--sync=false is for ps tasks, which hold the variables, and there are none"));
   EXPECT_THAT(refusal("bound", with_ps, {"--max-staleness", "4"}),
               HasSubstr("--max-staleness: with --sync all tasks have the values of the same step"));
-  EXPECT_THAT(refusal("collective", with_ps, {"--collective"}),
+  EXPECT_THAT(refusal("collective", with_ps, {"--strategy", "collective"}),
               HasSubstr("leave out the flag or the ps"));
 }
 

@@ -62,7 +62,7 @@ Layout one_process() { return {"one process", {}, {"--concurrent-replicas", "1"}
 Layout collective(int tasks, int towers) {
   return {fmt::format("{} workers with {} towers", tasks, towers),
           cluster_of(tasks, 0),
-          {"--collective", "--concurrent-replicas", std::to_string(towers)}};
+          {"--strategy=collective", "--concurrent-replicas", std::to_string(towers)}};
 }
 
 Layout servers(int tasks, int count) {

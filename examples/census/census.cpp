@@ -422,6 +422,7 @@ muster::RunConfig run_config(const Flags& flags) {
                   {"--numbers", flags.numbers}};
   config.hparams = flags.hparams;
   config.join_timeout = std::chrono::seconds(flags.cluster.join_timeout_secs);
+  config.train_distribute = flags.cluster.strategy;
   return config;
 }
 

@@ -106,8 +106,10 @@ void add_run_flags(muster::FlagSet& set, Flags& flags, bool& force_gpu_compatibl
   set.add("--run-experiment", &flags.run_experiment,
           "Evaluate while training; always so in a cluster");
   set.add("--sync", &flags.sync, "In a cluster: all make each step together (the default)");
-  set.add("--collective", &flags.collective,
-          "In a cluster: every task has a copy of the variables");
+  set.add("--strategy", &flags.strategy,
+          "In a cluster: variables live on the ps tasks, or every task has a copy; auto: ps where "
+          "there are some")
+      .one_of({"auto", "ps", "collective"});
   set.add("--max-staleness", &flags.max_staleness,
           "With --sync=false: wait while values would be more updates old; 0: never")
       .not_negative();

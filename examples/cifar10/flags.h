@@ -53,7 +53,7 @@ struct Flags {
 
   bool run_experiment = false;
   bool sync = true;
-  bool collective = false;
+  std::string strategy = "auto";
   std::int64_t max_staleness = 0;
   std::int64_t backup_replicas = 0;
   bool ps_log = false;

@@ -80,7 +80,7 @@ std::map<std::string, std::string> terms_of(const Flags& flags) {
 Layout layout_of(const Flags& flags, const muster::TaskEnvironment& task, std::int64_t gpus) {
   check_workers(flags, task);
   check_cluster_flags({.sync = flags.sync,
-                       .collective = flags.collective,
+                       .strategy = flags.strategy,
                        .max_staleness = flags.max_staleness,
                        .backup_replicas = flags.backup_replicas,
                        .ps_log = flags.ps_log},
@@ -195,6 +195,7 @@ muster::RunConfig run_config(const Flags& flags, const Layout& layout,
   config.join_timeout = std::chrono::seconds(flags.join_timeout_secs);
   config.terms = terms_of(flags);
   config.hparams = flags.hparams;
+  config.train_distribute = flags.strategy;
   return config;
 }
 

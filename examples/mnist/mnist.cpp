@@ -315,6 +315,7 @@ muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
                   {"--flips", flags.flips ? "true" : "false"}};
   config.hparams = flags.hparams;
   config.join_timeout = std::chrono::seconds(flags.cluster.join_timeout_secs);
+  config.train_distribute = flags.cluster.strategy;
   return config;
 }
 

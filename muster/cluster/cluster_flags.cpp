@@ -8,6 +8,7 @@ namespace {
 
 // The first flag that is for ps tasks alone.
 const char* flag_for_ps(const ClusterFlags& flags) {
+  if (flags.strategy == "ps") return "--strategy=ps";
   if (!flags.sync) return "--sync=false";
   if (flags.ps_log) return "--ps-log";
   if (flags.backup_replicas > 0) return "--backup-replicas";
@@ -27,17 +28,19 @@ void add_cluster_flags(FlagSet& set, ClusterFlags& flags) {
   set.add("--ps-log", &flags.ps_log,
           "In a cluster with ps: they go on from a log when they are killed, and nobody goes "
           "back to the last checkpoint");
-  set.add("--collective", &flags.collective,
-          "In a cluster: every task has a copy of the variables");
+  set.add("--strategy", &flags.strategy,
+          "In a cluster: variables live on the ps tasks (ps), or every task has a copy (collective); "
+          "auto, which is the default: ps where the cluster has some")
+      .one_of({"auto", "ps", "collective"});
   set.add("--join-timeout-secs", &flags.join_timeout_secs,
           "In a cluster: how long tasks wait for each other before they give up")
       .not_negative();
 }
 
 void check_cluster_flags(const ClusterFlags& flags, const TaskEnvironment& task) {
-  if (flags.collective && task.num_ps_replicas > 0) {
+  if (flags.strategy == "collective" && task.num_ps_replicas > 0) {
     throw UsageError(
-        "--collective: every task has a copy of the variables, so the cluster's {} ps would have "
+        "--strategy=collective: every task has a copy of the variables, so the cluster's {} ps would have "
         "nothing to do; leave out the flag or the ps",
         task.num_ps_replicas);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "muster/cluster/task_environment.h"
 
@@ -12,8 +13,8 @@ class FlagSet;
 struct ClusterFlags {
   /// --sync
   bool sync = true;
-  /// --collective
-  bool collective = false;
+  /// --strategy: "auto", "ps" or "collective", as for RunConfig::train_distribute
+  std::string strategy = "auto";
   /// --max-staleness
   std::int64_t max_staleness = 0;
   /// --backup-replicas
@@ -24,7 +25,7 @@ struct ClusterFlags {
   std::int64_t join_timeout_secs = 60;
 };
 
-/// Adds --sync, --max-staleness, --ps-log, --collective and --join-timeout-secs to the flags of a
+/// Adds --sync, --max-staleness, --ps-log, --strategy and --join-timeout-secs to the flags of a
 /// program. `flags` must live as long as the set.
 void add_cluster_flags(FlagSet& set, ClusterFlags& flags);
 

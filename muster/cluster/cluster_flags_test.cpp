@@ -25,6 +25,7 @@ TaskEnvironment worker_with_ps() {
 TEST(ClusterFlags, ThoseForPsTasksAreRefusedWithoutAny) {
   for (const auto& [flags, name] :
        {std::pair(ClusterFlags{.sync = false}, "--sync=false"),
+        std::pair(ClusterFlags{.strategy = "ps"}, "--strategy=ps"),
         std::pair(ClusterFlags{.ps_log = true}, "--ps-log"),
         std::pair(ClusterFlags{.backup_replicas = 1}, "--backup-replicas")}) {
     EXPECT_THAT(refusal(flags, {}), AllOf(HasSubstr(name), HasSubstr("muster launch --ps 1")));
@@ -33,9 +34,9 @@ TEST(ClusterFlags, ThoseForPsTasksAreRefusedWithoutAny) {
 }
 
 TEST(ClusterFlags, CopiesInEveryTaskLeaveNothingForPs) {
-  EXPECT_THAT(refusal({.collective = true}, worker_with_ps()),
+  EXPECT_THAT(refusal({.strategy = "collective"}, worker_with_ps()),
               HasSubstr("the cluster's 1 ps would have nothing to do"));
-  EXPECT_NO_THROW(check_cluster_flags({.collective = true}, {}));
+  EXPECT_NO_THROW(check_cluster_flags({.strategy = "collective"}, {}));
 }
 
 TEST(ClusterFlags, ABoundIsForTasksThatDoNotWaitForEachOther) {

@@ -2,23 +2,16 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "muster/base/file_system.h"
 #include "muster/cluster/task_environment.h"
+#include "muster/engine/strategy_choice.h"
 
 namespace muster {
-
-class Strategy;
-struct RunConfig;
-
-/// Makes what spreads a run over processes: see strategy.h.
-using StrategyFactory = std::function<std::unique_ptr<Strategy>(const RunConfig&)>;
 
 /// The arithmetic of forward and backward; variables and updates are always float32.
 enum class ComputeType {
@@ -113,8 +106,9 @@ struct RunConfig {
 
   /// This process's place in a cluster, from TF_CONFIG.
   TaskEnvironment task{};
-  /// How the tasks of a cluster train together; empty: train_and_evaluate chooses by the cluster.
-  StrategyFactory train_distribute{};
+  /// How the tasks of a cluster train together: "auto", "ps", "collective", or what makes a
+  /// strategy.
+  StrategyChoice train_distribute{};
   /// All tasks make each step together. False, with ps tasks: every task's gradients are applied as
   /// they come, and weights depend on who was faster.
   bool sync = true;

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "muster/base/error.h"
+#include "muster/engine/strategy.h"
+#include "muster/testing/message_of.h"
 
 namespace muster {
 namespace {
@@ -76,6 +78,22 @@ TEST(RunConfig, ReplaceSwitchesBetweenStepsAndSeconds) {
   EXPECT_THROW(secs.replace({.save_checkpoints_steps = 1, .save_checkpoints_secs = 1s}),
                InvalidArgument);
   EXPECT_THROW(secs.replace({.replicas = -2}), InvalidArgument);
+}
+
+TEST(RunConfig, StrategiesHaveNames) {
+  RunConfig config;
+  EXPECT_EQ(config.train_distribute.name(), "auto");
+  for (const char* name : {"ps", "PS", "parameter_server", "ParameterServerStrategy"}) {
+    config.train_distribute = name;
+    EXPECT_EQ(config.train_distribute.name(), "ps") << name;
+  }
+  config.train_distribute = std::string("MultiWorkerMirroredStrategy");
+  EXPECT_EQ(config.train_distribute.name(), "collective");
+  EXPECT_FALSE(config.train_distribute);
+  config.train_distribute = [](const RunConfig&) { return make_local_strategy(); };
+  EXPECT_TRUE(config.train_distribute);
+  EXPECT_EQ(testing::message_of([] { StrategyChoice("colective"); }),
+            "there is no strategy `colective`, only auto, ps, collective; did you mean collective?");
 }
 
 TEST(RunConfig, ModelDirOfTfConfigMustAgree) {

@@ -56,7 +56,8 @@ void require_role(const RunConfig& config) {
   if (!config.task.is_alone() && !config.train_distribute) {
     throw FailedPrecondition(
         "{} makes this task {} of a cluster, and nothing says how its tasks train together: use "
-        "train_and_evaluate, which chooses, or set RunConfig::train_distribute",
+        "train_and_evaluate, which chooses, or give RunConfig::train_distribute what makes a "
+        "strategy",
         config.task.source, config.task.task.name());
   }
 }

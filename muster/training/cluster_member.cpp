@@ -11,7 +11,7 @@
 namespace muster::internal {
 namespace {
 
-StrategyFactory saying_why(StrategyFactory make, std::string why) {
+StrategyChoice saying_why(StrategyFactory make, std::string why) {
   return [make = std::move(make), why = std::move(why)](const RunConfig& config) {
     auto strategy = make(config);
     log::info("strategy: {} ({})", strategy->describe(), why);
@@ -19,16 +19,29 @@ StrategyFactory saying_why(StrategyFactory make, std::string why) {
   };
 }
 
-StrategyFactory choose(const RunConfig& config) {
-  if (config.train_distribute) {
-    return saying_why(config.train_distribute, "RunConfig::train_distribute");
+StrategyChoice choose(const RunConfig& config) {
+  const StrategyChoice& choice = config.train_distribute;
+  const bool has_ps = config.task.num_ps_replicas > 0;
+  const bool is_asked = choice.name() != "auto";
+  const std::string why =
+      is_asked ? "RunConfig::train_distribute" : has_ps ? "ps in the cluster" : "no ps in the cluster";
+  if (choice) return saying_why(choice, why);
+  if (choice.name() == "ps" || (!is_asked && has_ps)) {
+    return saying_why([](const RunConfig& run) { return make_parameter_server(run); }, why);
   }
-  if (config.task.num_ps_replicas > 0) {
-    return saying_why([](const RunConfig& run) { return make_parameter_server(run); },
-                      "ps in the cluster");
+  return saying_why([](const RunConfig& run) { return make_collective(run); }, why);
+}
+
+// A strategy that was asked for by name, and this cluster has no place for.
+void check_strategy(const RunConfig& config, const std::string& place) {
+  const std::string& name = config.train_distribute.name();
+  const bool has_ps = config.task.num_ps_replicas > 0;
+  if ((name == "ps" && !has_ps) || (name == "collective" && has_ps)) {
+    throw InvalidArgument("RunConfig: train_distribute is {}, but {} {} ps tasks; {}", name, place,
+                          has_ps ? "with" : "without",
+                          has_ps ? "leave out the ps, or take \"ps\" or \"auto\""
+                                 : "add some, or take \"collective\" or \"auto\"");
   }
-  return saying_why([](const RunConfig& run) { return make_collective(run); },
-                    "no ps in the cluster");
 }
 
 // What of the configuration does not go together in this cluster.
@@ -68,6 +81,7 @@ void check(const EstimatorOptions& options, const RunConfig& config) {
   if (options.learner != nullptr) {
     throw Unimplemented("boosted trees train in one process alone, but {}; unset it", place);
   }
+  check_strategy(config, place);
   check_updates(config, place);
   if (environment.num_ps_replicas == 0) return;
   if (options.moving_average) {

@@ -479,6 +479,22 @@ TEST(TrainAndEvaluate, EveryTaskOfAClusterRefusesWhatPsTasksCannotDo) {
   }
 }
 
+TEST(TrainAndEvaluate, AStrategyThatTheClusterHasNoPlaceForIsRefused) {
+  const auto refusal = [&](const char* cluster, const char* strategy) {
+    const TempDir folder;
+    RunConfig config = task_config(folder / "model", cluster, "worker");
+    config.train_distribute = strategy;
+    Estimator estimator(small_options(), config);
+    return error_of([&] {
+      train_and_evaluate(estimator, {training_input, 5}, {.input_fn = evaluation_input});
+    });
+  };
+  EXPECT_THAT(refusal(R"({"chief": ["a:1"], "worker": ["b:1"]})", "ps"),
+              AllOf(HasSubstr("train_distribute is ps"), HasSubstr("without ps tasks; add some")));
+  EXPECT_THAT(refusal(R"({"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]})", "collective"),
+              AllOf(HasSubstr("train_distribute is collective"), HasSubstr("leave out the ps")));
+}
+
 TEST(TrainAndEvaluate, UpdatesThatDoNotGoWithTheClusterAreRefused) {
   const char* with_ps = R"({"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]})";
   const char* without = R"({"chief": ["a:1"], "worker": ["b:1"]})";
