@@ -3,9 +3,28 @@
 # One folder under muster/ is one library target, muster::NAME. DEPS are what its headers need, PRIVATE_DEPS
 # what only its sources need. All TESTS of a module make one program, NAME_test, registered case by case, with
 # GoogleTest's headers precompiled. A module with TORCH links libtorch and shares its
-# precompiled headers.
+# precompiled headers. Of HEADERS, those that a user's program can reach are installed.
 include_guard()
 include(GoogleTest)
+
+# What is installed: the front door, muster/muster.h and each module's api.h, and all that these include. Other headers
+# are for muster's own modules.
+function(muster_reach_headers header)
+  get_property(reached GLOBAL PROPERTY MUSTER_PUBLIC_HEADERS)
+  if(header IN_LIST reached)
+    return()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY MUSTER_PUBLIC_HEADERS "${header}")
+  file(STRINGS "${PROJECT_SOURCE_DIR}/${header}" includes REGEX "^#include \"muster/")
+  foreach(line IN LISTS includes)
+    string(REGEX REPLACE "^#include \"(.*)\".*" "\\1" next "${line}")
+    muster_reach_headers("${next}")
+  endforeach()
+endfunction()
+file(GLOB muster_front_doors RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/muster/*/api.h")
+foreach(header muster/muster.h ${muster_front_doors})
+  muster_reach_headers("${header}")
+endforeach()
 
 # Unity builds: the sources of a target are compiled several at a time, which saves what each of them pays for
 # libtorch's templates (2.7 s a source with g++ 12). Names in unnamed namespaces are therefore unique in a module.
@@ -95,7 +114,19 @@ function(muster_module name)
   add_library(${target} STATIC ${arg_SOURCES})
   add_library(muster::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
-  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${arg_HEADERS})
+  get_property(reached GLOBAL PROPERTY MUSTER_PUBLIC_HEADERS)
+  set(public "")
+  set(private "")
+  foreach(header IN LISTS arg_HEADERS)
+    if("muster/${name}/${header}" IN_LIST reached)
+      list(APPEND public "${header}")
+    else()
+      list(APPEND private "${header}")
+    endif()
+  endforeach()
+  target_sources(${target}
+    PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${public}
+    PRIVATE FILE_SET private_headers TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${private})
   target_link_libraries(${target} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS} $<BUILD_INTERFACE:muster_warnings>)
   target_compile_features(${target} PUBLIC cxx_std_20)
   muster_unity(${target} ${name})

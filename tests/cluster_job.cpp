@@ -145,7 +145,7 @@ muster::Estimator make_estimator(const Flags& flags) {
       {.model = [=] { return std::make_shared<muster::WideAndDeep>(options); },
        .head = muster::binary_class_head(),
        .optimizer = {{"linear", muster::ftrl({.learning_rate = 0.1})},
-                      {"dnn", muster::adagrad({flags.rate})}},
+                     {"dnn", muster::adagrad({flags.rate})}},
        .clip = {.global_norm = 0.5},
        .nan_policy = {.action = flags.nan_at < 0 ? muster::NanPolicy::Action::kStop
                                                  : muster::NanPolicy::Action::kSkipBatch}},

@@ -1,6 +1,5 @@
 // Who earns more than 50,000 dollars a year? The Census Income data with a wide and deep model, or
 // with others to compare it with. README.md shows how to get the files and what to expect.
-#include <ATen/core/Tensor.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,19 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "muster/base/error.h"
-#include "muster/base/log.h"
-#include "muster/base/program.h"
-#include "muster/boosted_trees/boosted_trees.h"
-#include "muster/canned/dnn.h"
-#include "muster/canned/dnn_linear_combined.h"
-#include "muster/canned/linear.h"
-#include "muster/cluster/cluster_flags.h"
-#include "muster/export/exporters.h"
-#include "muster/features/collate.h"
-#include "muster/features/column_set.h"
-#include "muster/flags/flags.h"
-#include "muster/training/train_and_evaluate.h"
+#include "muster/muster.h"
 
 namespace {
 

@@ -13,19 +13,7 @@
 #include "examples/cifar10/input.h"
 #include "examples/cifar10/network.h"
 #include "examples/cifar10/plan.h"
-#include "muster/base/error.h"
-#include "muster/base/log.h"
-#include "muster/base/program.h"
-#include "muster/device/gpu.h"
-#include "muster/distribution/parameter_server.h"
-#include "muster/estimator/estimator.h"
-#include "muster/export/exporters.h"
-#include "muster/export/graph_hook.h"
-#include "muster/hooks/examples_per_second_hook.h"
-#include "muster/hooks/logging_hook.h"
-#include "muster/model/head.h"
-#include "muster/training/hparams_hook.h"
-#include "muster/training/train_and_evaluate.h"
+#include "muster/muster.h"
 
 namespace {
 
@@ -63,11 +51,10 @@ muster::EstimatorOptions estimator_options(const Flags& flags, const Layout& lay
   const auto rate =
       cifar10::schedule(flags.learning_rate, flags.epoch_size > 0 ? flags.epoch_size : train_images,
                         layout.update_images);
-  return {
-      .model = [=] { return std::make_shared<cifar10::Network>(network); },
-      .head = muster::multi_class_head(network.resnet.num_classes),
-      .optimizer = muster::momentum({.learning_rate = rate, .momentum = flags.momentum}),
-      .weight_decay = {.factor = flags.weight_decay}};
+  return {.model = [=] { return std::make_shared<cifar10::Network>(network); },
+          .head = muster::multi_class_head(network.resnet.num_classes),
+          .optimizer = muster::momentum({.learning_rate = rate, .momentum = flags.momentum}),
+          .weight_decay = {.factor = flags.weight_decay}};
 }
 
 // Where all tasks make a step together, the first says what there is to say of it.

@@ -2,8 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "muster/base/error.h"
-#include "muster/flags/flags.h"
+#include "muster/muster.h"
 
 namespace cifar10 {
 namespace {

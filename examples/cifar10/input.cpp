@@ -6,10 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "muster/base/error.h"
-#include "muster/records/cifar10.h"
-#include "muster/records/example_parser.h"
-
 namespace cifar10 {
 namespace {
 

@@ -5,11 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/base/file_system.h"
-#include "muster/dataset/dataset.h"
-#include "muster/engine/input.h"
-#include "muster/features/batch.h"
-#include "muster/features/image_augmentation.h"
+#include "muster/muster.h"
 
 namespace cifar10 {
 

@@ -7,8 +7,6 @@
 #include <utility>
 
 #include "examples/cifar10/input.h"
-#include "muster/model/head.h"
-#include "muster/model/module_variables.h"
 
 namespace cifar10 {
 

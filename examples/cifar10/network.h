@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "examples/cifar10/flags.h"
-#include "muster/features/image_augmentation.h"
-#include "muster/model/resnet.h"
+#include "muster/model/api.h"
+#include "muster/muster.h"
 
 namespace cifar10 {
 

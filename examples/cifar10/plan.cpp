@@ -7,11 +7,6 @@
 #include <map>
 #include <utility>
 
-#include "muster/base/error.h"
-#include "muster/base/log.h"
-#include "muster/base/thread_pool.h"
-#include "muster/cluster/cluster_flags.h"
-
 namespace cifar10 {
 namespace {
 

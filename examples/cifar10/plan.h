@@ -7,8 +7,7 @@
 #include "examples/cifar10/flags.h"
 #include "examples/cifar10/input.h"
 #include "examples/cifar10/network.h"
-#include "muster/engine/run_config.h"
-#include "muster/optim/learning_rate.h"
+#include "muster/muster.h"
 
 namespace cifar10 {
 

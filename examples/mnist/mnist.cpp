@@ -15,21 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "muster/base/error.h"
-#include "muster/base/log.h"
-#include "muster/base/program.h"
-#include "muster/cluster/cluster_flags.h"
-#include "muster/dataset/dataset.h"
-#include "muster/estimator/estimator.h"
-#include "muster/export/export_saved_model.h"
-#include "muster/export/exporters.h"
-#include "muster/features/collate.h"
-#include "muster/flags/flags.h"
-#include "muster/model/dense.h"
-#include "muster/model/dropout.h"
-#include "muster/model/model.h"
-#include "muster/model/random_scope.h"
-#include "muster/training/train_and_evaluate.h"
+#include "muster/model/api.h"
+#include "muster/muster.h"
 
 namespace {
 

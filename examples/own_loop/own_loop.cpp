@@ -11,13 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/base/error.h"
-#include "muster/base/program.h"
-#include "muster/base/random.h"
-#include "muster/cluster/task_spec_def.h"
-#include "muster/flags/flags.h"
-#include "muster/training/distributed_session.h"
-#include "muster/training/follow_checkpoints.h"
+#include "muster/muster.h"
 
 namespace {
 

@@ -4,10 +4,8 @@
 #include <torch/types.h>
 #include <cmath>
 
-#include "muster/base/program.h"
-#include "muster/features/collate.h"
-#include "muster/model/model.h"
-#include "muster/training/train_and_evaluate.h"
+#include "muster/model/api.h"
+#include "muster/muster.h"
 
 constexpr std::int64_t kArms = 3;
 

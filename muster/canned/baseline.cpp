@@ -30,7 +30,7 @@ Estimator baseline_estimator(Options options, HeadPtr head, RunConfig config) {
   return Estimator({.model = [units] { return std::make_shared<BaselineModel>(units); },
                     .head = std::move(head),
                     .optimizer = {{"", options.optimizer.resolve("Ftrl", kBaselineLearningRate),
-                                    internal::outer_slot_scopes()}},
+                                   internal::outer_slot_scopes()}},
                     .warm_start = std::move(options.warm_start)},
                    std::move(config));
 }

@@ -21,7 +21,7 @@ Estimator combined_estimator(Options options, HeadPtr head, RunConfig config) {
   // The network's first, as tf.estimator has it: of two Adams the second's scalars are numbered.
   if (!options.dnn_columns.empty()) {
     optimizers.add({"dnn", options.dnn_optimizer.resolve("Adagrad", kCombinedDnnLearningRate),
-                          internal::outer_slot_scopes()});
+                    internal::outer_slot_scopes()});
   }
   if (!options.linear_columns.empty()) {
     const double rate = linear_learning_rate(options.linear_columns.size());

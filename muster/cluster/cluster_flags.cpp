@@ -29,7 +29,8 @@ void add_cluster_flags(FlagSet& set, ClusterFlags& flags) {
           "In a cluster with ps: they go on from a log when they are killed, and nobody goes "
           "back to the last checkpoint");
   set.add("--strategy", &flags.strategy,
-          "In a cluster: variables live on the ps tasks (ps), or every task has a copy (collective); "
+          "In a cluster: variables live on the ps tasks (ps), or every task has a copy "
+          "(collective); "
           "auto, which is the default: ps where the cluster has some")
       .one_of({"auto", "ps", "collective"});
   set.add("--join-timeout-secs", &flags.join_timeout_secs,
@@ -40,7 +41,8 @@ void add_cluster_flags(FlagSet& set, ClusterFlags& flags) {
 void check_cluster_flags(const ClusterFlags& flags, const TaskEnvironment& task) {
   if (flags.strategy == "collective" && task.num_ps_replicas > 0) {
     throw UsageError(
-        "--strategy=collective: every task has a copy of the variables, so the cluster's {} ps would have "
+        "--strategy=collective: every task has a copy of the variables, so the cluster's {} ps "
+        "would have "
         "nothing to do; leave out the flag or the ps",
         task.num_ps_replicas);
   }

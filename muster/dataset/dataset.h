@@ -153,9 +153,9 @@ class Dataset {
     return Dataset(std::make_shared<CacheStage<T>>(
         stage_, std::make_unique<FileCacheStore<T>>(file, std::move(codec))));
   }
-  Dataset cache(const Path& file) const {
-    static_assert(std::is_same_v<T, Record> || std::is_same_v<T, std::string>,
-                  "cache(file) keeps records and strings; give a CacheCodec for other elements");
+  /// The same for records and strings; other elements need a CacheCodec.
+  Dataset cache(const Path& file) const
+      requires(std::is_same_v<T, Record> || std::is_same_v<T, std::string>) {
     if constexpr (std::is_same_v<T, Record>) {
       return cache(file, record_codec());
     } else {
@@ -193,10 +193,7 @@ Dataset<T> from_vector(std::vector<T> values) {
 }
 
 /// 0, 1, ..., count - 1.
-inline Dataset<std::int64_t> range(std::uint64_t count) {
-  return Dataset<std::int64_t>(indexed_source<std::int64_t>(
-      "range", count, [](std::uint64_t i) { return static_cast<std::int64_t>(i); }));
-}
+Dataset<std::int64_t> range(std::uint64_t count);
 
 /// fn(0), fn(1), ... until it gives nothing: fn takes a std::uint64_t and returns a
 /// std::optional. It must be a pure function of its argument.
@@ -220,5 +217,15 @@ template <typename... Ts>
 Dataset<std::tuple<Ts...>> zip(const Dataset<Ts>&... datasets) {
   return Dataset<std::tuple<Ts...>>(std::make_shared<ZipStage<Ts...>>(datasets.stage()...));
 }
+
+// The usual elements are compiled once, in dataset.cpp, and not by every program.
+extern template class Stage<std::int64_t>;
+extern template class Iterator<std::int64_t>;
+extern template class Dataset<std::int64_t>;
+extern template class Stage<Record>;
+extern template class Iterator<Record>;
+extern template class Dataset<Record>;
+extern template class Stage<std::vector<Record>>;
+extern template class Iterator<std::vector<Record>>;
 
 }  // namespace muster

@@ -36,4 +36,9 @@ class InputContext {
 /// a restart: it must describe the same stream each time.
 using InputFn = std::function<Dataset<Batch>(const InputContext&)>;
 
+// Compiled once, in input.cpp, and not by every program.
+extern template class Stage<Batch>;
+extern template class Iterator<Batch>;
+extern template class Dataset<Batch>;
+
 }  // namespace muster

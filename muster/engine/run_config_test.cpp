@@ -92,8 +92,9 @@ TEST(RunConfig, StrategiesHaveNames) {
   EXPECT_FALSE(config.train_distribute);
   config.train_distribute = [](const RunConfig&) { return make_local_strategy(); };
   EXPECT_TRUE(config.train_distribute);
-  EXPECT_EQ(testing::message_of([] { StrategyChoice("colective"); }),
-            "there is no strategy `colective`, only auto, ps, collective; did you mean collective?");
+  EXPECT_EQ(
+      testing::message_of([] { StrategyChoice("colective"); }),
+      "there is no strategy `colective`, only auto, ps, collective; did you mean collective?");
 }
 
 TEST(RunConfig, ModelDirOfTfConfigMustAgree) {

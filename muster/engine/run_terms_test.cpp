@@ -30,12 +30,11 @@ std::vector<RunTerm> terms_with(const TermFlags& flags) {
   const auto model = model_from(layers.ptr(), [](const Features&) { return torch::Tensor(); });
   RunConfig config;
   config.terms["--train-batch-size"] = flags.batch;
-  return terms_of(
-      {.head = binary_class_head(),
-       .optimizer = momentum({.learning_rate = flags.rate, .momentum = flags.momentum}),
-       .clip = {.global_norm = flags.clip},
-       .weight_decay = {.factor = flags.decay}},
-      config, *model);
+  return terms_of({.head = binary_class_head(),
+                   .optimizer = momentum({.learning_rate = flags.rate, .momentum = flags.momentum}),
+                   .clip = {.global_norm = flags.clip},
+                   .weight_decay = {.factor = flags.decay}},
+                  config, *model);
 }
 
 TEST(RunTerms, AreEqualForEqualRuns) {

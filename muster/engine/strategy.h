@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/engine/towers.h"
+#include "muster/engine/partial_sums.h"
+#include "muster/engine/run_config.h"
 #include "muster/optim/named_tensor.h"
 #include "muster/optim/updater.h"
 

@@ -28,12 +28,12 @@ class StrategyChoice {
   StrategyChoice() = default;
   /// Throws InvalidArgument for another name, with those there are and the one that was most likely
   /// meant.
-  StrategyChoice(std::string_view name);                            // NOLINT(google-explicit-constructor)
-  StrategyChoice(const char* name) : StrategyChoice(std::string_view(name)) {}    // NOLINT
+  StrategyChoice(std::string_view name);  // NOLINT(google-explicit-constructor)
+  StrategyChoice(const char* name) : StrategyChoice(std::string_view(name)) {}         // NOLINT
   StrategyChoice(const std::string& name) : StrategyChoice(std::string_view(name)) {}  // NOLINT
   template <typename Make>
-    requires(!std::same_as<Make, StrategyChoice> && std::convertible_to<Make, StrategyFactory>)
-  StrategyChoice(Make make)  // NOLINT(google-explicit-constructor)
+  requires(!std::same_as<Make, StrategyChoice> && std::convertible_to<Make, StrategyFactory>)
+      StrategyChoice(Make make)  // NOLINT(google-explicit-constructor)
       : name_("own"), make_(std::move(make)) {}
 
   /// "auto", "ps", "collective", or "own" for what came without a name.

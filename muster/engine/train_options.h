@@ -14,12 +14,12 @@
 #include "muster/optim/clipping.h"
 #include "muster/optim/moving_average.h"
 #include "muster/optim/optimizer.h"
-#include "muster/optim/update.h"
 #include "muster/optim/weight_decay.h"
 
 namespace muster {
 
 class Learner;
+struct UpdateRules;
 
 /// What is trained: a model, what follows its logits, and how gradients become updates.
 struct EstimatorOptions {
@@ -50,11 +50,7 @@ struct EstimatorOptions {
   std::vector<WarmStartSettings> first_values{};
 
   /// How gradients become updates, beside the optimizers.
-  UpdateRules update_rules() const {
-    return {.weight_decay = weight_decay,
-            .clip = clip,
-            .checks_gradients = nan_policy.action != NanPolicy::Action::kStop};
-  }
+  UpdateRules update_rules() const;
 };
 
 struct TrainOptions {

@@ -26,6 +26,7 @@
 #include "muster/engine/seed_streams.h"
 #include "muster/engine/strategy.h"
 #include "muster/engine/tensor_codec.h"
+#include "muster/engine/towers.h"
 #include "muster/engine/train_session.h"
 #include "muster/kernels/torch_compat.h"
 #include "muster/optim/update.h"

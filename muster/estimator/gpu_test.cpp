@@ -114,7 +114,7 @@ TEST_F(Gpu, CapturedStepsClipAndAverageLikeEagerOnes) {
   how.clip = {.global_norm = 0.2};
   how.moving_average = MovingAverageOptions{.decay = 0.9};
   how.optimizer = {{"", adam({.learning_rate = 0.01})},
-                    {"logits", sgd({.learning_rate = piecewise({9}, {0.1, 0.01})})}};
+                   {"logits", sgd({.learning_rate = piecewise({9}, {0.1, 0.01})})}};
   expect_captured_as_eager(how, config(""));
 }
 

@@ -168,15 +168,17 @@ const NamedOptimizer& named_optimizer(std::string_view name) {
 
 }  // namespace
 
-Optimizer::Optimizer(Options options) : options_(std::move(options)) {
-  std::visit(Check{}, options_);
+Optimizer::Optimizer(Options options)
+    : options_(std::make_shared<const Options>(std::move(options))) {
+  std::visit(Check{}, *options_);
 }
 
 const LearningRate& Optimizer::learning_rate() const {
-  return std::visit([](const auto& o) -> const LearningRate& { return o.learning_rate; }, options_);
+  return std::visit([](const auto& o) -> const LearningRate& { return o.learning_rate; },
+                    *options_);
 }
 
-std::string Optimizer::description() const { return std::visit(Describe{}, options_); }
+std::string Optimizer::description() const { return std::visit(Describe{}, *options_); }
 
 Optimizer sgd(SgdOptions options) { return Optimizer(std::move(options)); }
 Optimizer momentum(MomentumOptions options) { return Optimizer(std::move(options)); }
@@ -206,5 +208,9 @@ OptimizersByPrefix::OptimizersByPrefix(Optimizer optimizer)
     : entries_{{.prefix = "", .optimizer = std::move(optimizer)}} {}
 OptimizersByPrefix::OptimizersByPrefix(const char* name)
     : OptimizersByPrefix(optimizer_by_name(name)) {}
+OptimizersByPrefix::OptimizersByPrefix(std::initializer_list<OptimizerFor> entries)
+    : entries_(entries) {}
+
+void OptimizersByPrefix::add(OptimizerFor entry) { entries_.push_back(std::move(entry)); }
 
 }  // namespace muster

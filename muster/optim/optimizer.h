@@ -1,9 +1,9 @@
 #pragma once
 
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -92,7 +92,8 @@ struct FtrlOptions {
   double l2_shrinkage = 0.0;
 };
 
-/// How gradients become updates: a value without state. An Updater applies it and owns the slots.
+/// How gradients become updates: a value without state, cheap to copy. An Updater applies it and
+/// owns the slots.
 class Optimizer {
  public:
   using Options = std::variant<SgdOptions, MomentumOptions, AdagradOptions, ProximalAdagradOptions,
@@ -101,13 +102,13 @@ class Optimizer {
   /// Throws InvalidArgument on options out of range, naming the option.
   explicit Optimizer(Options options);
 
-  const Options& options() const { return options_; }
+  const Options& options() const { return *options_; }
   const LearningRate& learning_rate() const;
   /// Such as "momentum(learning_rate = constant 0.1, momentum = 0.9)".
   std::string description() const;
 
  private:
-  Options options_;
+  std::shared_ptr<const Options> options_;
 };
 
 Optimizer sgd(SgdOptions options);
@@ -119,11 +120,11 @@ Optimizer adamw(AdamWOptions options = {});
 Optimizer rmsprop(RmsPropOptions options);
 Optimizer ftrl(FtrlOptions options);
 
-/// By a name: adagrad, adam, adamw, ftrl, momentum, proximal_adagrad, rmsprop or sgd, the rest at its
-/// default. Case and separators do not matter, and torch::optim's and TensorFlow's spellings are
-/// understood: "Adam", "AdamOptimizer", "torch::optim::AdamW", "tf.train.GradientDescentOptimizer".
-/// Throws InvalidArgument on another name, with the names there are and the one that was most likely
-/// meant.
+/// By a name: adagrad, adam, adamw, ftrl, momentum, proximal_adagrad, rmsprop or sgd, the rest at
+/// its default. Case and separators do not matter, and torch::optim's and TensorFlow's spellings
+/// are understood: "Adam", "AdamOptimizer", "torch::optim::AdamW",
+/// "tf.train.GradientDescentOptimizer". Throws InvalidArgument on another name, with the names
+/// there are and the one that was most likely meant.
 Optimizer optimizer_by_name(std::string_view name, LearningRate learning_rate);
 /// The same with a learning rate of the optimizer's own, which adam and adamw have. Throws
 /// InvalidArgument for the others.
@@ -155,9 +156,9 @@ class OptimizersByPrefix {
   OptimizersByPrefix(Optimizer optimizer);  // NOLINT(google-explicit-constructor)
   /// optimizer_by_name(name).
   OptimizersByPrefix(const char* name);  // NOLINT(google-explicit-constructor)
-  OptimizersByPrefix(std::initializer_list<OptimizerFor> entries) : entries_(entries) {}
+  OptimizersByPrefix(std::initializer_list<OptimizerFor> entries);
 
-  void add(OptimizerFor entry) { entries_.push_back(std::move(entry)); }
+  void add(OptimizerFor entry);
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
   const OptimizerFor& operator[](std::size_t index) const { return entries_[index]; }

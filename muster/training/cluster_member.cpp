@@ -23,8 +23,9 @@ StrategyChoice choose(const RunConfig& config) {
   const StrategyChoice& choice = config.train_distribute;
   const bool has_ps = config.task.num_ps_replicas > 0;
   const bool is_asked = choice.name() != "auto";
-  const std::string why =
-      is_asked ? "RunConfig::train_distribute" : has_ps ? "ps in the cluster" : "no ps in the cluster";
+  const std::string why = is_asked ? "RunConfig::train_distribute"
+                          : has_ps ? "ps in the cluster"
+                                   : "no ps in the cluster";
   if (choice) return saying_why(choice, why);
   if (choice.name() == "ps" || (!is_asked && has_ps)) {
     return saying_why([](const RunConfig& run) { return make_parameter_server(run); }, why);

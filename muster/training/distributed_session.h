@@ -1,13 +1,12 @@
 #pragma once
 
-#include <torch/nn/module.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <typeinfo>
 
+#include "muster/base/torch_fwd.h"
 #include "muster/cluster/task_spec_def.h"
 #include "muster/estimator/estimator.h"
 

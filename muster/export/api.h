@@ -1,0 +1,8 @@
+#pragma once
+
+/// A trained model into a SavedModel.
+
+#include "muster/export/export_saved_model.h"
+#include "muster/export/exporters.h"
+#include "muster/export/graph_hook.h"
+#include "muster/export/serving_input.h"
