@@ -84,13 +84,13 @@ class OtherTask {
 
 RunConfig config_of(const std::string& tf_config) {
   RunConfig config = bench::silent_config(1);
-  config.task = parse_tf_config(tf_config);
-  config.replicas = config.task.num_ps_replicas > 0 ? 1 : 2;
+  config.cluster.task = parse_tf_config(tf_config);
+  config.reproducibility.replicas = config.cluster.task.num_ps_replicas > 0 ? 1 : 2;
   return config;
 }
 
 RunTerms terms_of(const RunConfig& config) {
-  return {.replicas = config.replicas,
+  return {.replicas = config.reproducibility.replicas,
           .threads_per_replica = 1,
           .seed = config.seed(),
           .arithmetic = arithmetic().fingerprint()};
@@ -130,7 +130,7 @@ class BareParticipant : public Participant {
 
 PartialSums sums_of(Strategy& strategy, const RunConfig& config, const at::Tensor& flat) {
   PartialSums parts{.present = 1, .examples = 1};
-  parts.losses.resize(static_cast<std::size_t>(config.replicas));
+  parts.losses.resize(static_cast<std::size_t>(config.reproducibility.replicas));
   const ReplicaRange mine = strategy.replicas();
   parts.losses[static_cast<std::size_t>(mine.first)] = torch::ones({});
   parts.sums[{mine.first, mine.last}] = Gradients{.flat = flat};
@@ -158,7 +158,7 @@ class LargeRun {
       : model_(options_.model()),
         variables_(Variables::adopt(*model_)),
         updater_(variables_, options_.optimizer),
-        participant_(variables_, updater_, config.replicas),
+        participant_(variables_, updater_, config.reproducibility.replicas),
         strategy_(std::move(strategy)) {
     strategy_->join(terms_of(config));
     strategy_->attach(participant_);
@@ -320,7 +320,7 @@ double seconds_of_ps_step() {
   const auto run = [](std::int64_t steps) {
     const OtherTask server("ps", "small");
     RunConfig config = config_of(server.chief_config());
-    config.train_distribute = [](const RunConfig& one) { return make_parameter_server(one); };
+    config.cluster.train_distribute = [](const RunConfig& one) { return make_parameter_server(one); };
     Estimator estimator(small_options(), config);
     const auto start = Clock::now();
     estimator.train(small_input(), {.steps = steps});

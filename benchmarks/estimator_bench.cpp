@@ -133,7 +133,7 @@ double loop_microseconds() {
 double predictor_microseconds(const EstimatorOptions& options, const Batch& batch,
                               const bench::Effort& effort) {
   RunConfig config = bench::silent_config(1);
-  config.save_checkpoints = true;
+  config.checkpoints.save_checkpoints = true;
   Estimator(options, config).train(constant_input(batch), {.steps = 1, .handle_signals = false});
   const Predictor predictor(options, config.model_dir);
   std::filesystem::remove_all(config.model_dir);

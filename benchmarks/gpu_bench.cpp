@@ -64,10 +64,10 @@ InputFn constant_input(std::int64_t size) {
 
 double images_per_second(const Setting& setting) {
   RunConfig config = bench::silent_config(/*threads=*/1);
-  config.devices = {"cuda:0"};
-  config.precision = ComputeType::kBfloat16;
-  config.capture_steps = setting.capture;
-  config.deterministic = setting.deterministic;
+  config.devices.names = {"cuda:0"};
+  config.reproducibility.precision = ComputeType::kBfloat16;
+  config.devices.capture_steps = setting.capture;
+  config.reproducibility.deterministic = setting.deterministic;
   const bool fused = setting.fused;
   Estimator estimator(
       {.model =

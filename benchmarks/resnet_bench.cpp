@@ -38,7 +38,7 @@ InputFn constant_input() {
 
 bench::MakeEstimator make(const ResNetOptions& options, bool own_kernels = true) {
   return [options, own_kernels](RunConfig config) {
-    config.own_cpu_kernels = own_kernels;
+    config.reproducibility.own_cpu_kernels = own_kernels;
     return Estimator({.model = [options] { return std::make_shared<ResNet>(options); },
                       .head = multi_class_head(11),
                       .optimizer = momentum({.learning_rate = 0.1, .momentum = 0.9}),

@@ -24,8 +24,8 @@ RunConfig silent_config(int threads) {
                      fmt::format("muster-bench-{}-{}", ::getpid(), folders++);
   config.log_step_count_steps = 0;
   config.save_summary_steps = 0;
-  config.save_checkpoints = false;
-  config.threads_per_replica = threads;
+  config.checkpoints.save_checkpoints = false;
+  config.reproducibility.threads_per_replica = threads;
   return config;
 }
 

@@ -133,7 +133,7 @@ Features predicted(const Path& job_dir, const People& people) {
   auto estimator = DNNLinearCombinedClassifier({.linear_columns = columns.wide,
                                                 .dnn_columns = columns.deep,
                                                 .hidden_units = {100, 70, 48, 34}},
-                                               RunConfig().replace({.model_dir = job_dir}));
+                                               RunConfig{.model_dir = job_dir});
   auto predictions = estimator.predict(
       [&](const InputContext&) { return from_vector<Batch>({Batch{.features = people.features}}); },
       {.yield_single_examples = false});

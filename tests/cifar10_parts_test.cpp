@@ -233,8 +233,8 @@ TEST(Cifar10Plan, ConfiguresTheRunByFlagsAndEnvironment) {
   Flags flags;
   flags.job_dir = "runs/cifar10";
   muster::RunConfig environment;
-  environment.task = task_of("worker");
-  const auto layout = layout_of(flags, environment.task, 0);
+  environment.cluster.task = task_of("worker");
+  const auto layout = layout_of(flags, environment.cluster.task, 0);
   EXPECT_THAT(run_config(flags, layout, environment).to_string(),
               AllOf(HasSubstr("'_model_dir': 'runs/cifar10'"),
                     HasSubstr("'_save_checkpoints_steps': None, '_save_checkpoints_secs': 600"),
@@ -257,7 +257,7 @@ TEST(Cifar10Plan, SaysSoWhereTfConfigNamesTheModelDirAlsoWhenAFlagDoes) {
   environment.model_dir = "runs/both";
   std::vector<std::string> lines;
   muster::log::set_sink([&](auto, std::string_view line) { lines.emplace_back(line); });
-  const auto config = run_config(flags, layout_of(flags, environment.task, 0), environment);
+  const auto config = run_config(flags, layout_of(flags, environment.cluster.task, 0), environment);
   muster::log::set_sink({});
   EXPECT_EQ(config.model_dir, "runs/both/");
   EXPECT_THAT(lines, Contains(HasSubstr("Using model_dir in TF_CONFIG: runs/both")));

@@ -118,26 +118,26 @@ muster::Estimator make_estimator(const Flags& flags) {
       .dropout = 0.2,
       .batch_norm = true};
   auto config = muster::RunConfig::from_env().with_model_dir(flags.model_dir);
-  config.tf_random_seed = flags.seed;
-  config.replicas = flags.replicas;
-  config.concurrent_replicas = flags.concurrent;
-  config.threads_per_replica = 1;
-  config.save_checkpoints_steps = flags.save_steps;
-  if (flags.tells_batch) config.terms["--batch"] = std::to_string(flags.batch);
-  config.ps_log = flags.ps_log;
+  config.reproducibility.tf_random_seed = flags.seed;
+  config.reproducibility.replicas = flags.replicas;
+  config.devices.concurrent_replicas = flags.concurrent;
+  config.reproducibility.threads_per_replica = 1;
+  config.checkpoints.save_checkpoints_steps = flags.save_steps;
+  if (flags.tells_batch) config.cluster.terms["--batch"] = std::to_string(flags.batch);
+  config.cluster.ps_log = flags.ps_log;
   config.log_step_count_steps = 10;
-  config.peer_timeout = std::chrono::milliseconds(flags.peer_timeout_ms);
-  config.join_timeout = std::chrono::milliseconds(flags.join_timeout_ms);
-  config.session_creation_timeout_secs = std::chrono::seconds(flags.session_timeout_secs);
-  config.sync = flags.sync;
-  config.max_staleness = flags.max_staleness;
-  config.backup_replicas = flags.backup_replicas;
-  if (config.task.num_ps_replicas > 0) {
-    config.train_distribute = [](const muster::RunConfig& run) {
+  config.cluster.peer_timeout = std::chrono::milliseconds(flags.peer_timeout_ms);
+  config.cluster.join_timeout = std::chrono::milliseconds(flags.join_timeout_ms);
+  config.cluster.session_creation_timeout_secs = std::chrono::seconds(flags.session_timeout_secs);
+  config.cluster.sync = flags.sync;
+  config.cluster.max_staleness = flags.max_staleness;
+  config.cluster.backup_replicas = flags.backup_replicas;
+  if (config.cluster.task.num_ps_replicas > 0) {
+    config.cluster.train_distribute = [](const muster::RunConfig& run) {
       return muster::make_parameter_server(run);
     };
-  } else if (!config.task.is_alone()) {
-    config.train_distribute = [flags](const muster::RunConfig& run) {
+  } else if (!config.cluster.task.is_alone()) {
+    config.cluster.train_distribute = [flags](const muster::RunConfig& run) {
       return muster::make_collective(run, {.slice_above = flags.slice_above});
     };
   }
@@ -211,7 +211,7 @@ int run(int argc, char** argv) {
     return 0;
   }
   auto estimator = make_estimator(flags);
-  if (estimator.config().task.task.type == muster::job::kPs) {
+  if (estimator.config().cluster.task.task.type == muster::job::kPs) {
     muster::serve_parameters(estimator.options(), estimator.config(),
                              {.log_bytes = flags.ps_log_bytes});
     return 0;

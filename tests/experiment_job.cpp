@@ -18,10 +18,10 @@ int run(int argc, char** argv) {
   if (!set.parse(argc, argv)) return 0;
 
   auto config = muster::RunConfig::from_env().with_model_dir(model_dir);
-  config.tf_random_seed = 5;
-  config.replicas = 2;
-  config.threads_per_replica = 1;
-  config.save_checkpoints_steps = 10;
+  config.reproducibility.tf_random_seed = 5;
+  config.reproducibility.replicas = 2;
+  config.reproducibility.threads_per_replica = 1;
+  config.checkpoints.save_checkpoints_steps = 10;
   const auto experiment = [&](const muster::RunConfig& given) {
     return muster::Experiment({muster::small_net::small_options(), given},
                               {.train_input_fn = muster::small_net::training_input,

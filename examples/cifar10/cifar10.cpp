@@ -59,7 +59,7 @@ muster::EstimatorOptions estimator_options(const Flags& flags, const Layout& lay
 
 // Where all tasks make a step together, the first says what there is to say of it.
 muster::Hooks hooks(const muster::RunConfig& config) {
-  if (!config.is_chief() && config.sync) return {};
+  if (!config.is_chief() && config.cluster.sync) return {};
   const auto rate = [](muster::Session& session) -> muster::LoggedValue {
     return session.learning_rates().begin()->second;
   };
@@ -94,7 +94,7 @@ void log_layout(const Flags& flags, const Layout& layout, const muster::RunConfi
   for (std::size_t i = 0; i < layout.devices.size(); ++i) {
     muster::log::info("tower_{}: {}", i, layout.devices[i]);
   }
-  const bool on_cpu = config.variable_strategy == muster::VariableStrategy::kCpu;
+  const bool on_cpu = config.devices.variable_strategy == muster::VariableStrategy::kCpu;
   muster::log::info("variables, slots and updates: {}", on_cpu ? "cpu" : layout.devices.front());
 }
 
@@ -164,7 +164,7 @@ class Run {
 // What the chief trains, a ps serves: of its own flags only those count that say where it writes,
 // what it logs and how long it waits.
 Flags flags_of_chief(const Flags& own, muster::RunConfig environment) {
-  environment.join_timeout = std::chrono::seconds(own.join_timeout_secs);
+  environment.cluster.join_timeout = std::chrono::seconds(own.join_timeout_secs);
   muster::log::info("asking the chief what to serve");
   const auto arguments = muster::arguments_of_chief(environment);
   cifar10::ParsedFlags parsed;
@@ -190,13 +190,13 @@ std::vector<std::string> with_epoch_size(std::vector<std::string> arguments, std
 
 int run(const Flags& flags, const muster::RunConfig& environment,
         const std::vector<std::string>& arguments) {
-  const auto& task = environment.task;
+  const auto& task = environment.cluster.task;
   const Layout layout = cifar10::layout_of(flags, task, muster::gpu_count());
   auto config = cifar10::run_config(flags, layout, environment);
   const bool is_ps = task.task.type == muster::job::kPs;
   // A ps reads no images; how many there are is all it needs, for the schedule.
   const Data data = is_ps && flags.epoch_size > 0 ? Data{} : find_data(flags);
-  config.arguments =
+  config.cluster.arguments =
       with_epoch_size(arguments, flags.epoch_size > 0 ? flags.epoch_size : data.train_images);
   if (!is_ps) {
     log_network(flags, layout);
@@ -221,7 +221,7 @@ int parse_and_run(int argc, char** argv) {
   auto parsed = cifar10::parse_flags(arguments);
   if (parsed.exit_status) return *parsed.exit_status;
   const auto environment = muster::RunConfig::from_env();
-  if (environment.task.task.type == muster::job::kPs && !environment.task.is_alone()) {
+  if (environment.cluster.task.task.type == muster::job::kPs && !environment.cluster.task.is_alone()) {
     parsed.flags = flags_of_chief(parsed.flags, environment);
   }
   cifar10::check(parsed.flags);

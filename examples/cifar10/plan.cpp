@@ -161,36 +161,39 @@ muster::RunConfig run_config(const Flags& flags, const Layout& layout,
   if (!environment.model_dir.empty()) {
     muster::log::info("Using model_dir in TF_CONFIG: {}", environment.model_dir.string());
   }
-  muster::RunConfigChanges changes{
-      .tf_random_seed = flags.seed,
-      .save_summary_steps = flags.save_summary_steps,
-      .keep_checkpoint_max = flags.keep_checkpoint_max,
-      .replicas = flags.replicas,
-      .threads_per_replica = flags.num_intra_threads,
-      .concurrent_replicas = flags.num_inter_threads,
-      .precision = flags.precision == "bfloat16" ? muster::ComputeType::kBfloat16
-                                                 : muster::ComputeType::kFloat32,
-      .devices = layout.devices,
-      .variable_strategy = flags.variable_strategy == "CPU" ? muster::VariableStrategy::kCpu
-                                                            : muster::VariableStrategy::kDevices,
-      .deterministic = flags.deterministic,
-      .capture_steps = flags.capture_steps,
-      .sync = flags.sync,
-      .max_staleness = flags.max_staleness,
-      .backup_replicas = flags.backup_replicas,
-      .ps_log = flags.ps_log};
-  if (!flags.job_dir.empty()) changes.model_dir = muster::Path(flags.job_dir);
+  muster::CheckpointConfig checkpoints{.keep_checkpoint_max = flags.keep_checkpoint_max};
   const std::int64_t save_steps =
       flags.save_checkpoints_steps > 0 ? flags.save_checkpoints_steps : flags.eval_every;
-  if (save_steps > 0) changes.save_checkpoints_steps = save_steps;
+  if (save_steps > 0) checkpoints.save_checkpoints_steps = save_steps;
   if (flags.save_checkpoints_secs > 0) {
-    changes.save_checkpoints_secs = std::chrono::seconds(flags.save_checkpoints_secs);
+    checkpoints.save_checkpoints_secs = std::chrono::seconds(flags.save_checkpoints_secs);
   }
-  muster::RunConfig config = environment.replace(changes);
-  config.join_timeout = std::chrono::seconds(flags.join_timeout_secs);
-  config.terms = terms_of(flags);
-  config.hparams = flags.hparams;
-  config.train_distribute = flags.strategy;
+  muster::RunConfig config{
+      .model_dir = flags.job_dir.empty() ? environment.model_dir : muster::Path(flags.job_dir),
+      .save_summary_steps = flags.save_summary_steps,
+      .checkpoints = checkpoints,
+      .reproducibility = {.tf_random_seed = flags.seed,
+                          .replicas = flags.replicas,
+                          .threads_per_replica = flags.num_intra_threads,
+                          .precision = flags.precision == "bfloat16" ? muster::ComputeType::kBfloat16
+                                                                     : muster::ComputeType::kFloat32,
+                          .deterministic = flags.deterministic},
+      .devices = {.names = layout.devices,
+                  .variable_strategy = flags.variable_strategy == "CPU"
+                                           ? muster::VariableStrategy::kCpu
+                                           : muster::VariableStrategy::kDevices,
+                  .capture_steps = flags.capture_steps,
+                  .concurrent_replicas = flags.num_inter_threads},
+      .cluster = {.task = environment.cluster.task,
+                  .train_distribute = flags.strategy,
+                  .sync = flags.sync,
+                  .max_staleness = flags.max_staleness,
+                  .backup_replicas = flags.backup_replicas,
+                  .ps_log = flags.ps_log,
+                  .join_timeout = std::chrono::seconds(flags.join_timeout_secs),
+                  .terms = terms_of(flags)},
+      .hparams = flags.hparams};
+  config.check();
   return config;
 }
 

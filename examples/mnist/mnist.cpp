@@ -269,41 +269,39 @@ muster::EstimatorOptions estimator_options(const Flags& flags, std::int64_t max_
 }
 
 /// What the environment says of a cluster, checked against the flags.
-muster::RunConfig config_of_task(const Flags& flags) {
-  auto config = muster::RunConfig::from_env();
-  muster::check_cluster_flags(flags.cluster, config.task);
-  return config;
+muster::TaskEnvironment checked_task(const Flags& flags) {
+  auto task = muster::RunConfig::from_env().cluster.task;
+  muster::check_cluster_flags(flags.cluster, task);
+  return task;
 }
 
 /// How many batches a step has: one for each task that trains, unless a flag says otherwise. Where
 /// every task makes steps of its own, those of one task.
 double batches_of_a_step(const Flags& flags) {
-  const std::int64_t tasks =
-      std::max<std::int64_t>(1, config_of_task(flags).task.num_worker_replicas);
+  const std::int64_t tasks = std::max<std::int64_t>(1, checked_task(flags).num_worker_replicas);
   const auto batches = static_cast<double>(flags.replicas > 0 ? flags.replicas : tasks);
   return flags.cluster.sync ? batches : std::max(1.0, batches / static_cast<double>(tasks));
 }
 
 muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
   const std::int64_t save_steps = flags.save_checkpoints_steps;
-  muster::RunConfig config = config_of_task(flags).replace(
-      {.model_dir = Path(flags.job_dir),
-       .tf_random_seed = flags.seed,
-       .save_checkpoints_steps = save_steps > 0 ? save_steps : epoch_steps,
-       .replicas = flags.replicas,
-       .threads_per_replica = flags.threads_per_replica,
-       .concurrent_replicas = flags.concurrent_replicas,
-       .sync = flags.cluster.sync,
-       .max_staleness = flags.cluster.max_staleness,
-       .ps_log = flags.cluster.ps_log});
-  // Of the arithmetic, and not to be seen in model and optimizers.
-  config.terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
-                  {"--augment", flags.augment ? "true" : "false"},
-                  {"--flips", flags.flips ? "true" : "false"}};
-  config.hparams = flags.hparams;
-  config.join_timeout = std::chrono::seconds(flags.cluster.join_timeout_secs);
-  config.train_distribute = flags.cluster.strategy;
-  return config;
+  return {.model_dir = Path(flags.job_dir),
+             .checkpoints = {.save_checkpoints_steps = save_steps > 0 ? save_steps : epoch_steps},
+             .reproducibility = {.tf_random_seed = flags.seed,
+                              .replicas = flags.replicas,
+                              .threads_per_replica = flags.threads_per_replica},
+             .devices = {.concurrent_replicas = flags.concurrent_replicas},
+             .cluster = {.task = checked_task(flags),
+                      .train_distribute = flags.cluster.strategy,
+                      .sync = flags.cluster.sync,
+                      .max_staleness = flags.cluster.max_staleness,
+                      .ps_log = flags.cluster.ps_log,
+                       .join_timeout = std::chrono::seconds(flags.cluster.join_timeout_secs),
+                      // Of the arithmetic, and not to be seen in model and optimizers.
+                      .terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
+                                {"--augment", flags.augment ? "true" : "false"},
+                                {"--flips", flags.flips ? "true" : "false"}}},
+          .hparams = flags.hparams};
 }
 
 // A server hands in `image`, [n, 784] float. The two rows tell so; what they show does not matter.

@@ -75,13 +75,13 @@ struct Flags {
 
 muster::RunConfig run_config(const Flags& flags) {
   auto config = muster::RunConfig::from_env().with_model_dir(flags.job_dir);
-  config.replicas = flags.replicas;
-  config.threads_per_replica = 1;
-  config.save_checkpoints_steps = flags.save_checkpoints_steps;
+  config.reproducibility.replicas = flags.replicas;
+  config.reproducibility.threads_per_replica = 1;
+  config.checkpoints.save_checkpoints_steps = flags.save_checkpoints_steps;
   if (flags.last_worker_evaluates) {
     const auto spec = muster::create_task_spec_def();
     if (!spec) throw muster::UsageError("--last-worker-evaluates needs a cluster with a worker");
-    config.task = spec->use_last_worker_as_evaluator().to_task_environment();
+    config.cluster.task = spec->use_last_worker_as_evaluator().to_task_environment();
   }
   return config;
 }
@@ -125,7 +125,7 @@ int run(int argc, char** argv) {
           "The cluster's last worker evaluates checkpoints and does not train");
   if (!set.parse(argc, argv)) return 0;
   const auto config = run_config(flags);
-  if (config.task.is_evaluator()) {
+  if (config.cluster.task.is_evaluator()) {
     evaluate(flags, config);
   } else {
     train(flags, config);

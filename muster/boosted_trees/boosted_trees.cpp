@@ -79,16 +79,16 @@ void check(const BoostedTreesOptions& options, TreeTask task) {
 }
 
 void check(const RunConfig& config) {
-  const TaskEnvironment& task = config.task;
+  const TaskEnvironment& task = config.cluster.task;
   if (!task.is_alone() && !task.is_evaluator()) {
     throw Unimplemented(
         "boosted trees are trained in one process, but {} makes this task {} of a cluster of {}; "
         "unset it to train here alone",
         task.source, task.task.name(), std::max(task.cluster.count(), task.num_worker_replicas));
   }
-  if (config.replicas > 1) {
+  if (config.reproducibility.replicas > 1) {
     throw InvalidArgument("boosted trees have one replica, but RunConfig asks for {}",
-                          config.replicas);
+                          config.reproducibility.replicas);
   }
 }
 

@@ -186,7 +186,7 @@ TEST(BoostedTreesClassifier, GrowsTheSameTreesWithAnyNumberOfThreads) {
   std::set<std::string> trees;
   for (const int threads : {1, 2, 3}) {
     RunConfig config = quiet_config(folder / std::to_string(threads));
-    config.threads_per_replica = threads;
+    config.reproducibility.threads_per_replica = threads;
     BoostedTreesClassifier(options, config).train(input);
     trees.insert(trees_of(config.model_dir));
   }
@@ -219,8 +219,8 @@ TEST(BoostedTreesClassifier, CallsHooksAndListenersAndKeepsTheFolderLikeAnyEstim
   };
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.save_checkpoints_steps = 5;
-  config.keep_checkpoint_max = 2;
+  config.checkpoints.save_checkpoints_steps = 5;
+  config.checkpoints.keep_checkpoint_max = 2;
   config.save_summary_steps = 1;
   const auto listener = std::make_shared<Listener>();
   const auto hook = std::make_shared<LossHook>();
@@ -251,7 +251,7 @@ TEST(BoostedTreesClassifier, StopsEarlyWhenAnEvaluationIsGoodEnough) {
   };
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.save_checkpoints_steps = 1;
+  config.checkpoints.save_checkpoints_steps = 1;
   Estimator estimator = BoostedTreesClassifier(people_options(), config);
   const HookPtr stop = stop_if_higher("accuracy", 0.9, {.period = {.run_every_steps = 1}});
   const TrainResult trained = estimator.train(
@@ -487,13 +487,13 @@ TEST(BoostedTrees, RefuseOptionsThatCannotWork) {
 
 TEST(BoostedTrees, AreTrainedByOneProcess) {
   RunConfig cluster;
-  cluster.task.cluster =
+  cluster.cluster.task.cluster =
       ClusterSpec({{"chief", {{0, "a:1"}}}, {"worker", {{0, "b:1"}, {1, "c:1"}}}});
-  cluster.task.task = {.type = "worker", .index = 1};
+  cluster.cluster.task.task = {.type = "worker", .index = 1};
   const std::string text = error_of([&] { BoostedTreesClassifier(people_options(), cluster); });
   EXPECT_THAT(text, HasSubstr("worker:1 of a cluster of 3"));
   RunConfig replicas;
-  replicas.replicas = 2;
+  replicas.reproducibility.replicas = 2;
   EXPECT_THROW(BoostedTreesClassifier(people_options(), replicas), InvalidArgument);
 }
 

@@ -276,8 +276,8 @@ TEST(CannedEstimators, ReplicasGiveTheSameBitsHoweverManyRunAtATime) {
   std::vector<std::map<std::string, std::string>> outcomes;
   for (const int concurrent : {1, 2, 4}) {
     RunConfig config = quiet_config(folder / std::to_string(concurrent));
-    config.replicas = 4;
-    config.concurrent_replicas = concurrent;
+    config.reproducibility.replicas = 4;
+    config.devices.concurrent_replicas = concurrent;
     small_estimator(config).train(training_rows, {.max_steps = 10});
     outcomes.push_back(latest_values(config.model_dir));
   }
@@ -289,7 +289,7 @@ TEST(CannedEstimators, AStepChangesTheRowsOfItsBatchAndNoOthers) {
   for (const char* optimizer : {"Ftrl", "Adagrad", "Adam", "RMSProp", "SGD"}) {
     const TempDir folder;
     RunConfig config = quiet_config(folder.path());
-    config.replicas = 2;
+    config.reproducibility.replicas = 2;
     const auto one = categorical_column_with_identity("one", 100);
     Estimator estimator = DNNLinearCombinedClassifier({.linear_columns = {one},
                                                        .linear_optimizer = optimizer,

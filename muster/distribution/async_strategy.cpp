@@ -21,7 +21,7 @@ class AsyncPsStrategy final : public PsStrategy {
 
  private:
   RunTerms terms_of_run(RunTerms own) const override {
-    return asynchronous_terms(std::move(own), config_.max_staleness);
+    return asynchronous_terms(std::move(own), config_.cluster.max_staleness);
   }
   std::optional<StepResult> push(std::int64_t step, PartialSums own) override;
   void pull_slots() override;
@@ -40,13 +40,13 @@ class AsyncPsStrategy final : public PsStrategy {
 };
 
 std::string AsyncPsStrategy::describe() const {
-  const std::string bound = config_.max_staleness > 0
-                                ? fmt::format(", max_staleness={}", config_.max_staleness)
+  const std::string bound = config_.cluster.max_staleness > 0
+                                ? fmt::format(", max_staleness={}", config_.cluster.max_staleness)
                                 : std::string();
   return fmt::format(
       "parameter server, asynchronous: {} tasks train, {} hold the variables{}; the weights depend "
       "on who was faster",
-      config_.task.num_worker_replicas, config_.task.num_ps_replicas, bound);
+      config_.cluster.task.num_worker_replicas, config_.cluster.task.num_ps_replicas, bound);
 }
 
 // --------------------------------------------------------------------------------- a step
@@ -85,7 +85,7 @@ std::optional<std::vector<Values>> AsyncPsStrategy::push_to_all(const AsyncPush&
   // What changes nothing is for the first server alone, and where there is a bound it says who may:
   // two servers that both made tasks wait could wait for each other.
   const std::size_t servers = push.gradients ? layout_->servers() : 1;
-  const bool in_turn = config_.max_staleness > 0;
+  const bool in_turn = config_.cluster.max_staleness > 0;
   std::vector<Values> replies;
   const auto take = [&](std::size_t server) {
     auto reply = take_answer(server, push.present > 0 ? "the values after a push" : "the next step",

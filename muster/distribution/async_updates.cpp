@@ -21,7 +21,7 @@ class AsyncUpdates final : public UpdatePolicy {
   explicit AsyncUpdates(HeldVariables& held) : held_(held) {}
 
   RunTerms terms(RunTerms own) const override {
-    return asynchronous_terms(std::move(own), held_.config.max_staleness);
+    return asynchronous_terms(std::move(own), held_.config.cluster.max_staleness);
   }
   bool begin(const Source& source) override;
   bool serve_next() override;
@@ -109,11 +109,11 @@ void AsyncUpdates::forget_trainers() {
   trainers_.assign(trainers, Trainer(held_.variables));
   for (Trainer& trainer : trainers_) trainer.pulled = held_.step;
   // Of pushes that each go to several servers, one of these says who may.
-  bound_ = StalenessBound(held_.number == 0 ? held_.config.max_staleness : 0, trainers);
-  if (bound_.updates() > held_.config.max_staleness) {
+  bound_ = StalenessBound(held_.number == 0 ? held_.config.cluster.max_staleness : 0, trainers);
+  if (bound_.updates() > held_.config.cluster.max_staleness) {
     log::warning(
         "max_staleness={} cannot be kept by {} tasks that begin together: the bound is {} updates",
-        held_.config.max_staleness, trainers, bound_.updates());
+        held_.config.cluster.max_staleness, trainers, bound_.updates());
   }
 }
 
@@ -249,7 +249,7 @@ Deadline AsyncUpdates::longest_wait() const {
   for (const Trainer& one : trainers_) {
     if (!one.waiting) continue;
     deadline =
-        Deadline::at(std::min(deadline.time(), one.waiting_since + held_.config.join_timeout));
+        Deadline::at(std::min(deadline.time(), one.waiting_since + held_.config.cluster.join_timeout));
   }
   return deadline;
 }
@@ -260,7 +260,7 @@ void AsyncUpdates::give_up_on_the_slowest() {
   log::warning(
       "{} has not pushed for {:.0f} s: the others wait for it no longer, and its next "
       "gradients are dropped",
-      task(*slow), std::chrono::duration<double>(held_.config.join_timeout).count());
+      task(*slow), std::chrono::duration<double>(held_.config.cluster.join_timeout).count());
   trainers_[*slow].given_up = true;
 }
 

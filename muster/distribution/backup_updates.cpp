@@ -42,14 +42,14 @@ void BackupUpdates::log_end() {
   log::info(
       "backup_replicas={}: {} steps were made without some replicas, {} pushes came too late and "
       "were dropped",
-      held_.config.backup_replicas, steps_without_all_, late_pushes_);
+      held_.config.cluster.backup_replicas, steps_without_all_, late_pushes_);
 }
 
 void BackupUpdates::on_generation() {
   const auto& members = held_.group->plan().members;
   const auto trainers = static_cast<std::int64_t>(held_.trainers());
   waiting_ =
-      WaitingPushes({members.begin(), members.begin() + trainers}, held_.config.backup_replicas,
+      WaitingPushes({members.begin(), members.begin() + trainers}, held_.config.cluster.backup_replicas,
                     is_first() ? held_.layout.servers() - 1 : 0);
   changed_.assign(held_.trainers(), ChangedRows(held_.variables));
 }

@@ -6,8 +6,8 @@
 namespace muster {
 
 std::vector<std::string> arguments_of_chief(const RunConfig& config, const PeerOptions& options) {
-  const Peer chief = internal::chief_of(config.task);
-  const Deadline deadline = Deadline::after(config.join_timeout);
+  const Peer chief = internal::chief_of(config.cluster.task);
+  const Deadline deadline = Deadline::after(config.cluster.join_timeout);
   const auto connection = net::Connection::connect(
       chief.address, internal::identity_of(config, options), internal::kArgumentsPurpose, deadline,
       {.limits_by_type = internal::message_limits, .peer_task = chief.task.name()});

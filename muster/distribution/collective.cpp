@@ -59,17 +59,17 @@ class Collective final : public Strategy {
 
 std::string Collective::describe() const {
   return fmt::format("collective: {} tasks, each with a copy of the variables; chief {} at {}",
-                     config_.task.num_worker_replicas, membership_.chief().task.name(),
+                     config_.cluster.task.num_worker_replicas, membership_.chief().task.name(),
                      membership_.chief().address);
 }
 
 void Collective::check(const EstimatorOptions& /*options*/) const {
-  if (config_.task.num_ps_replicas == 0) return;
+  if (config_.cluster.task.num_ps_replicas == 0) return;
   throw FailedPrecondition(
       "{} makes this task {} of a cluster with ps tasks, but the strategy that "
-      "RunConfig::train_distribute makes has nothing for them to do; leave the ps out of the "
+      "RunConfig::cluster.train_distribute makes has nothing for them to do; leave the ps out of the "
       "cluster, or train_distribute unset",
-      config_.task.source, config_.task.task.name());
+      config_.cluster.task.source, config_.cluster.task.task.name());
 }
 
 void Collective::synchronize() {

@@ -18,7 +18,7 @@ struct CollectiveOptions {
 /// Every task has a copy of the variables; gradients are exchanged between all, and every task
 /// makes the same update. Tasks may come and go: their replicas move, and the weights stay those of
 /// an undisturbed run. The chief knows who takes part; when it is lost the others wait for it for
-/// RunConfig::join_timeout.
+/// RunConfig::cluster.join_timeout.
 std::unique_ptr<Strategy> make_collective(const RunConfig& config,
                                           const CollectiveOptions& options = {});
 

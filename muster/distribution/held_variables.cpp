@@ -12,7 +12,7 @@ namespace {
 
 // Part of the arithmetic, which a program need not have made an Estimator for.
 const RunConfig& with_kernels(const RunConfig& config) {
-  kernels::use_libtorch_kernels(config.own_cpu_kernels);
+  kernels::use_libtorch_kernels(config.reproducibility.own_cpu_kernels);
   return config;
 }
 
@@ -26,8 +26,8 @@ HeldVariables::HeldVariables(const EstimatorOptions& options, const RunConfig& r
       terms(terms_of(options, config, *model)),
       variables(Variables::adopt(*model, adopt_options(variables_of(*model)))),
       updater(variables, options.optimizer),
-      layout(variables, static_cast<std::size_t>(config.task.num_ps_replicas)),
-      number(static_cast<std::size_t>(config.task.task.index)),
+      layout(variables, static_cast<std::size_t>(config.cluster.task.num_ps_replicas)),
+      number(static_cast<std::size_t>(config.cluster.task.task.index)),
       buffers(model->buffers()),
       gradients(variables.make_gradients()) {}
 
@@ -35,7 +35,7 @@ RunTerms HeldVariables::own_terms() const {
   return {.replicas = 0,
           .threads_per_replica = 0,
           .seed = config.seed(),
-          .precision = config.precision,
+          .precision = config.reproducibility.precision,
           .arithmetic = arithmetic().fingerprint(),
           .others = terms};
 }

@@ -45,15 +45,15 @@ void wait_for_peers(std::condition_variable& changed, std::unique_lock<std::mute
 }  // namespace
 
 net::Identity identity_of(const RunConfig& config, const PeerOptions& options) {
-  const std::string run = "run of " + chief_of(config.task).address;
-  return {.task = config.task.task.name(),
+  const std::string run = "run of " + chief_of(config.cluster.task).address;
+  return {.task = config.cluster.task.task.name(),
           .run_id = options.run_id.empty() ? variable_or("MUSTER_RUN_ID", run) : options.run_id,
           .secret = options.secret.empty() ? variable_or("MUSTER_SECRET", "") : options.secret};
 }
 
 Membership::Membership(const RunConfig& config, const PeerOptions& options)
     : config_(config),
-      chief_(chief_of(config.task)),
+      chief_(chief_of(config.cluster.task)),
       self_(identity_of(config, options)),
       is_open_(!self_.secret.empty() || options.listen_without_secret ||
                variable_or("MUSTER_LISTEN_WITHOUT_SECRET", "") == "1") {}
@@ -80,8 +80,8 @@ void Membership::accept(std::unique_ptr<net::Connection> connection) {
   }
   const std::string purpose = connection->purpose();
   if (purpose == kArgumentsPurpose) {
-    send(*connection, ChiefArguments{config_.arguments}, Deadline::after(kTellTimeout));
-    connection->receive(Deadline::after(config_.peer_timeout));  // Until it has it, and hangs up.
+    send(*connection, ChiefArguments{config_.cluster.arguments}, Deadline::after(kTellTimeout));
+    connection->receive(Deadline::after(config_.cluster.peer_timeout));  // Until it has it, and hangs up.
     return;
   }
   if (!purpose.starts_with(kDataPurpose)) {
@@ -167,7 +167,7 @@ void Membership::beat() {
       const auto control = control_;
       const auto silence = std::chrono::steady_clock::now() - heard_;
       lock.unlock();
-      if (silence > config_.peer_timeout) {
+      if (silence > config_.cluster.peer_timeout) {
         log::warning("{} has not been heard of for {:.1f} s", control->peer(),
                      std::chrono::duration<double>(silence).count());
         control->close();
@@ -228,9 +228,9 @@ void Membership::connect_control(const Deadline& deadline) {
   }
   send(*control,
        Join{.terms = terms_,
-            .address = reached_at(config_.task, listener_->address()),
+            .address = reached_at(config_.cluster.task, listener_->address()),
             .is_chief = config_.is_chief(),
-            .is_server = config_.task.task.type == job::kPs},
+            .is_server = config_.cluster.task.task.type == job::kPs},
        deadline);
   std::unique_lock lock(mutex_);
   control_ = control;
@@ -256,9 +256,9 @@ void Membership::connect_control(const Deadline& deadline) {
 // Who comes when the run is over finds nobody at the chief's address, and need not look for long.
 void Membership::meet_chief() {
   const auto patience = config_.is_chief()
-                            ? std::chrono::milliseconds(config_.session_creation_timeout_secs)
+                            ? std::chrono::milliseconds(config_.cluster.session_creation_timeout_secs)
                             : std::min<std::chrono::milliseconds>(
-                                  config_.join_timeout, config_.session_creation_timeout_secs);
+                                  config_.cluster.join_timeout, config_.cluster.session_creation_timeout_secs);
   const Deadline deadline = Deadline::after(patience);
   try {
     for (;;) {
@@ -268,7 +268,7 @@ void Membership::meet_chief() {
     }
   } catch (Unavailable& error) {
     error.add_context(fmt::format(
-        "{} has not met {} within {:.0f} s (RunConfig::join_timeout, --join-timeout-secs); either "
+        "{} has not met {} within {:.0f} s (RunConfig::cluster.join_timeout, --join-timeout-secs); either "
         "it has not been "
         "started, or the run is over",
         self_.task, chief_.task.name(), std::chrono::duration<double>(patience).count()));
@@ -279,24 +279,24 @@ void Membership::meet_chief() {
 RunTerms Membership::join(const RunTerms& own) {
   terms_ = own;
   if (config_.is_chief()) {
-    const bool has_logs = config_.ps_log && config_.task.num_ps_replicas > 0;
+    const bool has_logs = config_.cluster.ps_log && config_.cluster.task.num_ps_replicas > 0;
     coordinator_ = std::make_unique<Coordinator>(
         CoordinatorOptions{.chief = chief_.task.name(),
                            .terms = own,
-                           .trainers = static_cast<std::size_t>(config_.task.num_worker_replicas),
-                           .servers = static_cast<std::size_t>(config_.task.num_ps_replicas),
+                           .trainers = static_cast<std::size_t>(config_.cluster.task.num_worker_replicas),
+                           .servers = static_cast<std::size_t>(config_.cluster.task.num_ps_replicas),
                            .log_run = has_logs ? step_log_run(config_.model_dir) : "",
-                           .join_timeout = config_.join_timeout,
-                           .peer_timeout = config_.peer_timeout});
+                           .join_timeout = config_.cluster.join_timeout,
+                           .peer_timeout = config_.cluster.peer_timeout});
   }
   listener_ = std::make_unique<net::Listener>(
-      listening_address(config_.task, chief_, is_open_), self_,
+      listening_address(config_.cluster.task, chief_, is_open_), self_,
       [this](std::unique_ptr<net::Connection> connection) { accept(std::move(connection)); },
       net::ConnectionOptions{
           .limits_by_type = message_limits,
-          .admits = [this](std::string_view task) { return has_task(config_.task, task); }});
+          .admits = [this](std::string_view task) { return has_task(config_.cluster.task, task); }});
   log::info("Started server with target: grpc://{}",
-            reached_at(config_.task, listener_->address()));
+            reached_at(config_.cluster.task, listener_->address()));
   beat_thread_ = std::jthread([this] { beat(); });
   meet_chief();
   terms_ = *chief_terms_;
@@ -423,7 +423,7 @@ std::optional<Source> Membership::begin_generation(const Progress& progress,
     last_generation_ = plan->number;
     try {
       const std::size_t rank = rank_in(*plan);
-      auto connections = connect_group(*plan, rank, Deadline::after(2 * config_.peer_timeout));
+      auto connections = connect_group(*plan, rank, Deadline::after(2 * config_.cluster.peer_timeout));
       {
         const std::lock_guard lock(mutex_);
         group_ = std::make_unique<Group>(*plan, rank, std::move(connections));

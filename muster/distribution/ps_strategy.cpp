@@ -16,7 +16,7 @@ void PsStrategy::check(const EstimatorOptions& options) const {
     throw Unimplemented(
         "moving_average needs the variables in the process; train without ps tasks");
   }
-  if (config_.precision == ComputeType::kFloat16) {
+  if (config_.reproducibility.precision == ComputeType::kFloat16) {
     throw Unimplemented(
         "RunConfig: precision float16 needs the variables in the process, where its loss scale is; "
         "train without ps tasks, or with bfloat16");
@@ -35,7 +35,7 @@ RunTerms PsStrategy::join(const RunTerms& own) {
 void PsStrategy::attach(Participant& participant) {
   participant_ = &participant;
   variables_ = &participant.run_variables();
-  layout_.emplace(*variables_, static_cast<std::size_t>(config_.task.num_ps_replicas));
+  layout_.emplace(*variables_, static_cast<std::size_t>(config_.cluster.task.num_ps_replicas));
 }
 
 std::optional<StepResult> PsStrategy::apply(std::int64_t step, PartialSums own) {
@@ -160,11 +160,11 @@ namespace muster {
 
 std::unique_ptr<Strategy> make_parameter_server(const RunConfig& config,
                                                 const ParameterServerOptions& options) {
-  if (config.task.num_ps_replicas == 0) {
+  if (config.cluster.task.num_ps_replicas == 0) {
     throw InvalidArgument("the cluster {} has no ps task to hold variables",
-                          config.task.cluster.to_string());
+                          config.cluster.task.cluster.to_string());
   }
-  return config.sync ? internal::make_sync_strategy(config, options)
+  return config.cluster.sync ? internal::make_sync_strategy(config, options)
                      : internal::make_async_strategy(config, options);
 }
 

@@ -84,10 +84,10 @@ class PsStrategy : public Strategy {
   bool has_slots_ = false;
 };
 
-/// Where all make each step together, with or without RunConfig::backup_replicas.
+/// Where all make each step together, with or without RunConfig::cluster.backup_replicas.
 std::unique_ptr<Strategy> make_sync_strategy(const RunConfig& config,
                                              const ParameterServerOptions& options);
-/// Where RunConfig::sync is false: this task's gradients become an update of their own, and the
+/// Where RunConfig::cluster.sync is false: this task's gradients become an update of their own, and the
 /// task goes on with what the servers have then.
 std::unique_ptr<Strategy> make_async_strategy(const RunConfig& config,
                                               const ParameterServerOptions& options);

@@ -13,8 +13,8 @@ namespace {
 
 std::unique_ptr<UpdatePolicy> policy_of(HeldVariables& held, const EstimatorOptions& estimator,
                                         const ParameterServerOptions& options) {
-  if (!held.config.sync) return make_async_updates(held);
-  if (held.config.backup_replicas > 0) return make_backup_updates(held, estimator, options);
+  if (!held.config.cluster.sync) return make_async_updates(held);
+  if (held.config.cluster.backup_replicas > 0) return make_backup_updates(held, estimator, options);
   return make_sync_updates(held, estimator, options);
 }
 

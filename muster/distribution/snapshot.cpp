@@ -16,8 +16,8 @@ constexpr std::size_t kTensorPiece = std::size_t{16} << 20;
 
 Deadline synchronize_deadline(const RunConfig& config, bool has_state) {
   if (has_state && !config.is_chief())
-    return Deadline::after(config.join_timeout + std::chrono::seconds(5));
-  return Deadline::after(config.session_creation_timeout_secs);
+    return Deadline::after(config.cluster.join_timeout + std::chrono::seconds(5));
+  return Deadline::after(config.cluster.session_creation_timeout_secs);
 }
 
 bool synchronize(Membership& membership, const Deadline& deadline,

@@ -9,7 +9,7 @@
 
 #include "muster/distribution/wire/step_parts_internal.h"
 
-// Steps that are made without the last replicas (RunConfig::backup_replicas).
+// Steps that are made without the last replicas (RunConfig::cluster.backup_replicas).
 namespace muster::internal {
 
 /// What the tasks of a generation have pushed and got no answer to.

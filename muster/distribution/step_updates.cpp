@@ -21,7 +21,7 @@ StepUpdates::StepUpdates(HeldVariables& held, const EstimatorOptions& options,
               held.layout.shard(held.number)) {}
 
 RunTerms StepUpdates::terms(RunTerms own) const {
-  return terms_with_backups(std::move(own), held_.config.backup_replicas);
+  return terms_with_backups(std::move(own), held_.config.cluster.backup_replicas);
 }
 
 void StepUpdates::log_end() {
@@ -258,10 +258,10 @@ void StepUpdates::make_log() {
 
 // Brings this task to where it was when it was killed, if it was.
 void StepUpdates::open_log() {
-  if (!held_.config.ps_log) return;
+  if (!held_.config.cluster.ps_log) return;
   if (held_.membership.log_run().empty()) {
     throw FailedPrecondition(
-        "RunConfig::ps_log is set for {}, but not for {}: give all tasks the "
+        "RunConfig::cluster.ps_log is set for {}, but not for {}: give all tasks the "
         "same configuration",
         held_.membership.task(), held_.membership.chief().task.name());
   }

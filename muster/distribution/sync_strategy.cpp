@@ -19,23 +19,23 @@ class SyncPsStrategy final : public PsStrategy {
 
   std::string describe() const override {
     const std::string backups =
-        config_.backup_replicas == 0
+        config_.cluster.backup_replicas == 0
             ? std::string()
             : fmt::format(
                   "; a step is made without the last {} replicas, and the weights depend on which",
-                  config_.backup_replicas);
+                  config_.cluster.backup_replicas);
     return fmt::format("parameter server, synchronous: {} tasks train, {} hold the variables{}",
-                       config_.task.num_worker_replicas, config_.task.num_ps_replicas, backups);
+                       config_.cluster.task.num_worker_replicas, config_.cluster.task.num_ps_replicas, backups);
   }
   void finish(std::int64_t step, bool early) override { membership_.finish(step, early); }
 
  private:
   RunTerms terms_of_run(RunTerms own) const override {
-    return terms_with_backups(std::move(own), config_.backup_replicas);
+    return terms_with_backups(std::move(own), config_.cluster.backup_replicas);
   }
   void log_terms(const RunTerms& terms) const override {
     log::info("SyncReplicasV2: replicas_to_aggregate={}; total_num_replicas={}",
-              terms.replicas - config_.backup_replicas, terms.replicas);
+              terms.replicas - config_.cluster.backup_replicas, terms.replicas);
   }
   Progress progress() const override;
   std::optional<StepResult> push(std::int64_t step, PartialSums own) override;
@@ -124,7 +124,7 @@ std::optional<StepResult> SyncPsStrategy::push(std::int64_t step, PartialSums ow
   StepResult result = result_of(values->front().outcome);
   result.positions = std::move(values->front().positions);
   // Others may have made steps without this task.
-  if (config_.backup_replicas > 0) result.step = values->front().step;
+  if (config_.cluster.backup_replicas > 0) result.step = values->front().step;
   return result;
 }
 

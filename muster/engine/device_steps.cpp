@@ -97,7 +97,7 @@ struct DeviceSteps::Impl {
                                      static_cast<std::int64_t>(updater.constants_size()))),
         captured(device) {
     for (std::int64_t r = 0; r < replicas; ++r) feeds.emplace_back(device);
-    captures = config.capture_steps && can_capture();
+    captures = config.devices.capture_steps && can_capture();
   }
 
   bool can_capture() const {
@@ -196,7 +196,7 @@ bool DeviceSteps::can_make(const EstimatorOptions& options, const RunConfig& con
   const auto& devices = towers.options().devices;
   // The share of a batch in the averages of batch norm is a constant of a captured step.
   if (options.zero_debias_batch_norm) return false;
-  return towers.home().is_cuda() && config.precision != ComputeType::kFloat16 &&
+  return towers.home().is_cuda() && config.reproducibility.precision != ComputeType::kFloat16 &&
          !towers.options().shared &&
          DeviceUpdate::can_make(options.update_rules(), towers.variables()) &&
          std::ranges::all_of(devices, [&](c10::Device device) { return device == towers.home(); });

@@ -18,8 +18,8 @@ enum class ComputeType {
   kFloat32,
   /// Autocast: products and convolutions in bfloat16, the rest in float32.
   kBfloat16,
-  /// Autocast in float16 with a loss scale that adapts: a step with an infinite gradient is left
-  /// out.
+  /// Autocast in float16 with a loss scale that adapts: a step with an infinite gradient is
+  /// skipped.
   kFloat16,
 };
 
@@ -31,43 +31,8 @@ enum class VariableStrategy {
   kDevices,
 };
 
-/// What may change in a RunConfig that exists: see RunConfig::replace(). A field that is not set
-/// stays.
-struct RunConfigChanges {
-  std::optional<Path> model_dir{};
-  std::optional<std::uint64_t> tf_random_seed{};
-  std::optional<std::int64_t> save_summary_steps{};
-  std::optional<std::int64_t> save_checkpoints_steps{};
-  std::optional<std::chrono::seconds> save_checkpoints_secs{};
-  std::optional<std::int64_t> keep_checkpoint_max{};
-  std::optional<double> keep_checkpoint_every_n_hours{};
-  std::optional<std::int64_t> log_step_count_steps{};
-  std::optional<std::chrono::seconds> session_creation_timeout_secs{};
-  std::optional<std::int64_t> replicas{};
-  std::optional<int> threads_per_replica{};
-  std::optional<int> concurrent_replicas{};
-  std::optional<ComputeType> precision{};
-  std::optional<std::vector<std::string>> devices{};
-  std::optional<VariableStrategy> variable_strategy{};
-  std::optional<bool> deterministic{};
-  std::optional<bool> capture_steps{};
-  std::optional<bool> sync{};
-  std::optional<std::int64_t> max_staleness{};
-  std::optional<std::int64_t> backup_replicas{};
-  std::optional<bool> ps_log{};
-};
-
-/// How a run is done: where it writes, how often, with how many replicas. A plain value; Estimator
-/// checks it once, with check().
-struct RunConfig {
-  /// Checkpoints, event files and exports are written under this folder. Empty: Estimator makes a
-  /// temporary one and warns.
-  Path model_dir{};
-  /// Every random number of the run is a function of this; the same seed, the same weights. Not
-  /// set: 0 for a cluster and for one process alike, so a run can always be had again.
-  std::optional<std::uint64_t> tf_random_seed{};
-  /// Summaries every so many steps; 0 for none.
-  std::int64_t save_summary_steps = 100;
+/// When checkpoints are saved, and which are kept.
+struct CheckpointConfig {
   /// At most one of the two is set; 600 s when neither is and checkpoints are on.
   std::optional<std::int64_t> save_checkpoints_steps{};
   std::optional<std::chrono::seconds> save_checkpoints_secs{};
@@ -76,38 +41,46 @@ struct RunConfig {
   /// 0 keeps all.
   std::int64_t keep_checkpoint_max = 5;
   double keep_checkpoint_every_n_hours = 10'000;
-  /// Loss and rate are logged every so many steps; 0 for never.
-  std::int64_t log_step_count_steps = 100;
-  std::chrono::seconds session_creation_timeout_secs{7200};
+};
 
+/// What the numbers of a run depend on, beside the model and its data. Another value is another run,
+/// to the bit; tasks of a cluster must agree on them.
+struct ReproducibilityConfig {
+  /// Every random number of the run is a function of this; the same seed, the same weights. Not
+  /// set: 0 for a cluster and for one process alike, so a run can always be had again.
+  std::optional<std::uint64_t> tf_random_seed{};
   /// R: how many replicas the run has; 0 takes the checkpoint's, else the number of devices of the
   /// cluster.
   std::int64_t replicas = 0;
-  /// CPU threads of each replica, which are part of the arithmetic (they change the bits of some
-  /// kernels); 0 takes the checkpoint's, else all processors for R = 1 and 1 for more.
+  /// CPU threads of each replica, which change the bits of some kernels; 0 takes the checkpoint's,
+  /// else all processors for R = 1 and 1 for more.
   int threads_per_replica = 0;
-  /// How many replicas of this process run at the same time; 0: as many as processors allow. No
-  /// part of the arithmetic.
-  int concurrent_replicas = 0;
   ComputeType precision = ComputeType::kFloat32;
-  /// Use muster's CPU kernels in the place of libtorch's own where they are faster; part of the
-  /// arithmetic, and a switch of the whole process: the last Estimator that was made decides.
-  bool own_cpu_kernels = true;
-
-  /// Where this process's replicas run, a tower for each: "cpu", "cuda:0", "cuda:0". Empty: every
-  /// GPU of the machine, or one CPU where there is none.
-  std::vector<std::string> devices{};
-  VariableStrategy variable_strategy = VariableStrategy::kDevices;
   /// Kernels that give the same bits every time. False lets a GPU's libraries try their kernels out
   /// and take the fastest.
   bool deterministic = true;
-  /// On one GPU: record the whole step once and replay it, where its shapes allow.
-  bool capture_steps = true;
+  /// Use muster's CPU kernels in the place of libtorch's own where they are faster. A switch of the
+  /// whole process: the last Estimator that was made decides.
+  bool own_cpu_kernels = true;
+};
 
-  /// This process's place in a cluster, from TF_CONFIG.
+/// Where the replicas of this process run. No part of the arithmetic among devices of one kind.
+struct DeviceConfig {
+  /// A tower for each: "cpu", "cuda:0", "cuda:0". Empty: every GPU of the machine, or one CPU where
+  /// there is none.
+  std::vector<std::string> names{};
+  VariableStrategy variable_strategy = VariableStrategy::kDevices;
+  /// On one GPU: capture the whole step once and replay it, where its shapes allow.
+  bool capture_steps = true;
+  /// How many replicas of this process run at the same time; 0: as many as processors allow.
+  int concurrent_replicas = 0;
+};
+
+/// This process's place in a cluster, and how its tasks train together.
+struct ClusterConfig {
+  /// From TF_CONFIG: see RunConfig::from_env().
   TaskEnvironment task{};
-  /// How the tasks of a cluster train together: "auto", "ps", "collective", or what makes a
-  /// strategy.
+  /// "auto", "ps", "collective", or what makes a strategy.
   StrategyChoice train_distribute{};
   /// All tasks make each step together. False, with ps tasks: every task's gradients are applied as
   /// they come, and weights depend on who was faster.
@@ -115,34 +88,54 @@ struct RunConfig {
   /// Without sync: a task waits while its values would be more than so many updates old; 0: never.
   std::int64_t max_staleness = 0;
   /// With sync and ps tasks: a step is made without the last so many replicas; what comes too late
-  /// is counted and left out.
+  /// is counted and skipped.
   std::int64_t backup_replicas = 0;
   /// With sync: every ps writes steps to a log, from which it goes on when it is killed; without it
   /// all tasks go back to the last checkpoint then.
   bool ps_log = false;
+  /// How long the chief may take until the first step, and an evaluator looks for a checkpoint.
+  std::chrono::seconds session_creation_timeout_secs{7200};
   /// A task that has not been heard of for so long is lost, and the others go on without it.
   std::chrono::milliseconds peer_timeout{10'000};
   /// How long tasks wait for each other at the start, and for a chief that was lost.
   std::chrono::milliseconds join_timeout{60'000};
-
-  /// What else must be the same in all tasks of a cluster, by name, such as the batch size, which
-  /// only the program knows: "--train-batch-size", "128". A task whose values are others than the
-  /// chief's is refused.
+  /// What else must be the same in all tasks, by name, such as the batch size, which only the
+  /// program knows: "--train-batch-size", "128". A task whose values are others than the chief's is
+  /// refused.
   std::map<std::string, std::string> terms{};
+  /// What the chief tells a ps that asks for its arguments: see arguments_of_chief().
+  std::vector<std::string> arguments{};
+};
+
+/// How a run is done: where it writes, how often, with how many replicas. A plain value; Estimator
+/// checks it once, with check().
+///
+///   RunConfig config{.model_dir = "runs/census", .checkpoints = {.save_checkpoints_steps = 500}};
+struct RunConfig {
+  /// Checkpoints, event files and exports are written under this folder. Empty: Estimator makes a
+  /// temporary one and warns.
+  Path model_dir{};
+  /// Summaries every so many steps; 0 for none.
+  std::int64_t save_summary_steps = 100;
+  /// Loss and rate are logged every so many steps; 0 for never.
+  std::int64_t log_step_count_steps = 100;
+  CheckpointConfig checkpoints{};
+  ReproducibilityConfig reproducibility{};
+  DeviceConfig devices{};
+  ClusterConfig cluster{};
   /// What TensorBoard's page "hparams" shows of the run beside what the estimator knows: names and
   /// values of the program's flags, such as "train_batch_size", "128".
   std::map<std::string, std::string> hparams{};
-  /// What the chief tells a ps that asks for its arguments: see arguments_of_chief().
-  std::vector<std::string> arguments{};
 
   /// Reads TF_CONFIG; a process without it is a cluster of one. A model_dir in TF_CONFIG is taken
   /// over.
   static RunConfig from_env();
+  /// The same for a configuration whose other fields are set: from_env({.model_dir = "runs/a"}).
+  /// Throws InvalidArgument when TF_CONFIG names another model_dir.
+  static RunConfig from_env(RunConfig config);
 
+  /// A copy with another folder. Throws InvalidArgument when TF_CONFIG names another one.
   RunConfig with_model_dir(Path folder) const;
-  /// A copy with changes. Setting save_checkpoints_steps clears save_checkpoints_secs and the other
-  /// way round. Throws InvalidArgument when both are set, or when the result does not pass check().
-  RunConfig replace(const RunConfigChanges& changes) const;
 
   /// Throws InvalidArgument, naming the field, its value and what is allowed.
   void check() const;
@@ -151,8 +144,8 @@ struct RunConfig {
   /// order, as far as they mean something here, then muster's own.
   std::string to_string() const;
 
-  std::uint64_t seed() const { return tf_random_seed.value_or(0); }
-  bool is_chief() const { return task.is_chief; }
+  std::uint64_t seed() const { return reproducibility.tf_random_seed.value_or(0); }
+  bool is_chief() const { return cluster.task.is_chief; }
 };
 
 }  // namespace muster

@@ -26,14 +26,14 @@ std::string config_refusal(const RunConfig& config) {
 TEST(RunConfig, HasTheDefaultsOfTfEstimator) {
   const RunConfig config;
   EXPECT_EQ(config.save_summary_steps, 100);
-  EXPECT_EQ(config.keep_checkpoint_max, 5);
-  EXPECT_EQ(config.keep_checkpoint_every_n_hours, 10'000);
+  EXPECT_EQ(config.checkpoints.keep_checkpoint_max, 5);
+  EXPECT_EQ(config.checkpoints.keep_checkpoint_every_n_hours, 10'000);
   EXPECT_EQ(config.log_step_count_steps, 100);
-  EXPECT_EQ(config.session_creation_timeout_secs, 7200s);
-  EXPECT_FALSE(config.save_checkpoints_steps);
-  EXPECT_FALSE(config.save_checkpoints_secs);
+  EXPECT_EQ(config.cluster.session_creation_timeout_secs, 7200s);
+  EXPECT_FALSE(config.checkpoints.save_checkpoints_steps);
+  EXPECT_FALSE(config.checkpoints.save_checkpoints_secs);
   EXPECT_TRUE(config.is_chief());
-  EXPECT_EQ(config.task.num_worker_replicas, 1);
+  EXPECT_EQ(config.cluster.task.num_worker_replicas, 1);
 }
 
 TEST(RunConfig, PrintsItselfAsTfEstimatorDoes) {
@@ -50,7 +50,8 @@ TEST(RunConfig, PrintsItselfAsTfEstimatorDoes) {
                       "'_num_ps_replicas': 0, '_num_worker_replicas': 1"),
             std::string::npos)
       << text;
-  const std::string by_steps = config.replace({.save_checkpoints_steps = 50}).to_string();
+  config.checkpoints.save_checkpoints_steps = 50;
+  const std::string by_steps = config.to_string();
   EXPECT_NE(by_steps.find("'_save_checkpoints_steps': 50, '_save_checkpoints_secs': None"),
             std::string::npos)
       << by_steps;
@@ -61,37 +62,41 @@ TEST(RunConfig, NamesTheFieldThatIsWrong) {
   config.save_summary_steps = -1;
   EXPECT_EQ(config_refusal(config), "RunConfig: save_summary_steps must be 0 or more: -1");
   config = {};
-  config.save_checkpoints_steps = 10;
-  config.save_checkpoints_secs = 10s;
+  config.checkpoints.save_checkpoints_steps = 10;
+  config.checkpoints.save_checkpoints_secs = 10s;
   EXPECT_NE(config_refusal(config).find("at most one"), std::string::npos);
   config = {};
-  config.keep_checkpoint_every_n_hours = 0;
+  config.checkpoints.keep_checkpoint_every_n_hours = 0;
   EXPECT_NE(config_refusal(config).find("keep_checkpoint_every_n_hours"), std::string::npos);
 }
 
-TEST(RunConfig, ReplaceSwitchesBetweenStepsAndSeconds) {
-  const RunConfig steps = RunConfig().replace({.save_checkpoints_steps = 200});
-  EXPECT_EQ(steps.save_checkpoints_steps, 200);
-  const RunConfig secs = steps.replace({.save_checkpoints_secs = 30s});
-  EXPECT_FALSE(secs.save_checkpoints_steps);
-  EXPECT_EQ(secs.save_checkpoints_secs, 30s);
-  EXPECT_THROW(secs.replace({.save_checkpoints_steps = 1, .save_checkpoints_secs = 1s}),
-               InvalidArgument);
-  EXPECT_THROW(secs.replace({.replicas = -2}), InvalidArgument);
+TEST(RunConfig, FromEnvKeepsWhatIsSet) {
+  ::setenv("TF_CONFIG", R"({"cluster": {"chief": ["a:1"], "worker": ["b:1"]},
+                            "task": {"type": "worker", "index": 0}, "model_dir": "/runs/a"})",
+           1);
+  const RunConfig config = RunConfig::from_env(
+      {.checkpoints = {.save_checkpoints_steps = 7}, .cluster = {.join_timeout = 3s}});
+  EXPECT_THROW(RunConfig::from_env({.model_dir = "/runs/b"}), InvalidArgument);
+  ::unsetenv("TF_CONFIG");
+  EXPECT_EQ(config.model_dir, "/runs/a");
+  EXPECT_EQ(config.checkpoints.save_checkpoints_steps, 7);
+  EXPECT_EQ(config.cluster.join_timeout, 3s);
+  EXPECT_EQ(config.cluster.task.task.type, "worker");
+  EXPECT_FALSE(config.is_chief());
 }
 
 TEST(RunConfig, StrategiesHaveNames) {
   RunConfig config;
-  EXPECT_EQ(config.train_distribute.name(), "auto");
+  EXPECT_EQ(config.cluster.train_distribute.name(), "auto");
   for (const char* name : {"ps", "PS", "parameter_server", "ParameterServerStrategy"}) {
-    config.train_distribute = name;
-    EXPECT_EQ(config.train_distribute.name(), "ps") << name;
+    config.cluster.train_distribute = name;
+    EXPECT_EQ(config.cluster.train_distribute.name(), "ps") << name;
   }
-  config.train_distribute = std::string("MultiWorkerMirroredStrategy");
-  EXPECT_EQ(config.train_distribute.name(), "collective");
-  EXPECT_FALSE(config.train_distribute);
-  config.train_distribute = [](const RunConfig&) { return make_local_strategy(); };
-  EXPECT_TRUE(config.train_distribute);
+  config.cluster.train_distribute = std::string("MultiWorkerMirroredStrategy");
+  EXPECT_EQ(config.cluster.train_distribute.name(), "collective");
+  EXPECT_FALSE(config.cluster.train_distribute);
+  config.cluster.train_distribute = [](const RunConfig&) { return make_local_strategy(); };
+  EXPECT_TRUE(config.cluster.train_distribute);
   EXPECT_EQ(
       testing::message_of([] { StrategyChoice("colective"); }),
       "there is no strategy `colective`, only auto, ps, collective; did you mean collective?");

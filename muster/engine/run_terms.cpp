@@ -101,7 +101,7 @@ std::vector<RunTerm> terms_of(const EstimatorOptions& options, const RunConfig& 
                               const Model& model) {
   const auto variables = variables_of(model);
   std::vector<RunTerm> terms;
-  for (const auto& [name, value] : config.terms) terms.push_back({name, value});
+  for (const auto& [name, value] : config.cluster.terms) terms.push_back({name, value});
   add_optimizers(options.optimizer, terms);
   terms.push_back({"clipping", describe(options.clip)});
   terms.push_back({"weight decay", describe(options.weight_decay, variables)});

@@ -29,7 +29,7 @@ std::vector<RunTerm> terms_with(const TermFlags& flags) {
                                      torch::nn::Linear(flags.units, 1));
   const auto model = model_from(layers.ptr(), [](const Features&) { return torch::Tensor(); });
   RunConfig config;
-  config.terms["--train-batch-size"] = flags.batch;
+  config.cluster.terms["--train-batch-size"] = flags.batch;
   return terms_of({.head = binary_class_head(),
                    .optimizer = momentum({.learning_rate = flags.rate, .momentum = flags.momentum}),
                    .clip = {.global_norm = flags.clip},

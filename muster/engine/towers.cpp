@@ -87,10 +87,10 @@ bool has_feature_columns(const Model& model) {
 }  // namespace
 
 std::vector<c10::Device> tower_devices(const RunConfig& config, const ModelFactory& factory) {
-  const auto devices = resolve_devices(config.devices);
+  const auto devices = resolve_devices(config.devices.names);
   if (!has_gpu(devices)) return devices;
   if (!has_feature_columns(*Towers::make_model(factory, config.seed()))) return devices;
-  if (config.devices.empty()) return {c10::Device(c10::kCPU)};
+  if (config.devices.names.empty()) return {c10::Device(c10::kCPU)};
   throw InvalidArgument(
       "RunConfig: devices is {}, but the model has feature columns, which are looked up on the "
       "CPU; leave devices empty, or name \"cpu\"",

@@ -19,12 +19,12 @@ using testing::TempDir;
 TEST(CpuTowers, GiveTheBitsOfAsManyReplicasInTurn) {
   const TempDir folder;
   RunConfig towers = quiet_config(folder / "towers");
-  towers.devices = {"cpu", "cpu", "cpu"};
+  towers.devices.names = {"cpu", "cpu", "cpu"};
   Estimator(small_options(), towers).train(training_input, {.max_steps = 9});
   RunConfig in_turn = quiet_config(folder / "in_turn");
-  in_turn.devices = {"cpu"};
-  in_turn.replicas = 3;
-  in_turn.concurrent_replicas = 1;
+  in_turn.devices.names = {"cpu"};
+  in_turn.reproducibility.replicas = 3;
+  in_turn.devices.concurrent_replicas = 1;
   Estimator(small_options(), in_turn).train(training_input, {.max_steps = 9});
   EXPECT_EQ(latest_values(folder / "towers"), latest_values(folder / "in_turn"));
 }
@@ -64,8 +64,8 @@ TEST(CpuTowers, KeepTheirVariablesOnTheCpuWhateverTheStrategy) {
   std::vector<std::map<std::string, std::string>> outcomes;
   for (const auto where : {VariableStrategy::kCpu, VariableStrategy::kDevices}) {
     RunConfig config = quiet_config(folder / std::to_string(outcomes.size()));
-    config.devices = {"cpu", "cpu"};
-    config.variable_strategy = where;
+    config.devices.names = {"cpu", "cpu"};
+    config.devices.variable_strategy = where;
     Estimator(small_options(), config).train(training_input, {.max_steps = 5});
     outcomes.push_back(latest_values(config.model_dir));
   }
@@ -75,7 +75,7 @@ TEST(CpuTowers, KeepTheirVariablesOnTheCpuWhateverTheStrategy) {
 TEST(CpuTowers, ADeviceThatIsNotThereIsAnErrorThatSaysWhatIs) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.devices = {"cuda:77"};
+  config.devices.names = {"cuda:77"};
   Estimator estimator(small_options(), config);
   EXPECT_THAT(error_of([&] { estimator.train(training_input, {.max_steps = 1}); }),
               HasSubstr("\"cuda:77\", which is not there; there are: cpu"));

@@ -40,26 +40,26 @@ namespace {
 TowerOptions resolve(const RunConfig& config, const ModelFactory& model,
                      const std::optional<RunState>& saved) {
   TowerOptions options{.seed = config.seed(),
-                       .precision = config.precision,
+                       .precision = config.reproducibility.precision,
                        .devices = tower_devices(config, model),
-                       .variable_strategy = config.variable_strategy};
-  if (config.precision == ComputeType::kFloat16 && !options.on_gpus()) {
+                       .variable_strategy = config.devices.variable_strategy};
+  if (config.reproducibility.precision == ComputeType::kFloat16 && !options.on_gpus()) {
     throw InvalidArgument(
         "RunConfig: precision float16 needs a GPU, and this run has none; use bfloat16");
   }
-  const std::int64_t tasks = config.train_distribute ? config.task.num_worker_replicas : 1;
+  const std::int64_t tasks = config.cluster.train_distribute ? config.cluster.task.num_worker_replicas : 1;
   const std::int64_t devices = tasks * static_cast<std::int64_t>(options.devices.size());
-  options.replicas = config.replicas > 0 ? config.replicas : saved ? saved->replicas : devices;
+  options.replicas = config.reproducibility.replicas > 0 ? config.reproducibility.replicas : saved ? saved->replicas : devices;
   const auto processors = static_cast<int>(ThreadPool::available_processors());
   const int default_threads = options.replicas > 1 ? 1 : processors;
-  options.threads_per_replica = config.threads_per_replica > 0 ? config.threads_per_replica
+  options.threads_per_replica = config.reproducibility.threads_per_replica > 0 ? config.reproducibility.threads_per_replica
                                 : saved                        ? saved->threads_per_replica
                                                                : default_threads;
   return options;
 }
 
 int concurrent_replicas(const RunConfig& config, const TowerOptions& options) {
-  if (config.concurrent_replicas > 0) return config.concurrent_replicas;
+  if (config.devices.concurrent_replicas > 0) return config.devices.concurrent_replicas;
   if (options.devices.size() > 1) return static_cast<int>(options.devices.size());
   const auto processors = static_cast<int>(ThreadPool::available_processors());
   return std::max(1, processors / options.threads_per_replica);
@@ -148,7 +148,7 @@ struct Trainer::Impl final : TrainSession, Participant {
   void go_back() override;
 
   // How a run begins.
-  bool is_shared() const { return static_cast<bool>(config().train_distribute); }
+  bool is_shared() const { return static_cast<bool>(config().cluster.train_distribute); }
   void prepare_devices(TowerOptions& tower_options) const;
   void join(TowerOptions& tower_options, std::int64_t first_step);
   void make_parts(const TowerOptions& tower_options);
@@ -358,9 +358,9 @@ void Trainer::Impl::join(TowerOptions& tower_options, std::int64_t first_step) {
   const bool decides = config().is_chief();
   const auto own_end = last_step_from(first_step);
   const RunTerms terms =
-      strategy->join({.replicas = decides ? tower_options.replicas : config().replicas,
+      strategy->join({.replicas = decides ? tower_options.replicas : config().reproducibility.replicas,
                       .threads_per_replica = decides ? tower_options.threads_per_replica
-                                                     : config().threads_per_replica,
+                                                     : config().reproducibility.threads_per_replica,
                       .seed = tower_options.seed,
                       .precision = tower_options.precision,
                       .arithmetic = arithmetic_of(tower_options),
@@ -387,7 +387,7 @@ void Trainer::Impl::join(TowerOptions& tower_options, std::int64_t first_step) {
 void Trainer::Impl::prepare_devices(TowerOptions& tower_options) const {
   compat::use_deterministic_algorithms(true);
   if (!tower_options.on_gpus()) return;
-  choose_gpu_kernels(config().deterministic);
+  choose_gpu_kernels(config().reproducibility.deterministic);
   if (is_shared() && tower_options.variable_strategy != VariableStrategy::kCpu) {
     log::info("the tasks of a cluster exchange values on the CPU, where their variables are");
     tower_options.variable_strategy = VariableStrategy::kCpu;
@@ -402,7 +402,7 @@ void Trainer::Impl::make_parts(const TowerOptions& tower_options) {
   layouts.emplace(towers->module_variables());
   updater.emplace(towers->variables(), options.optimizer);
   if (options.moving_average) average.emplace(towers->variables(), *options.moving_average);
-  scale.emplace(config().precision == ComputeType::kFloat16);
+  scale.emplace(config().reproducibility.precision == ComputeType::kFloat16);
   UpdateRules rules = options.update_rules();
   rules.checks_gradients |= scale->enabled();
   host_update.emplace(towers->variables(), *updater, rules, average ? &*average : nullptr);
@@ -412,7 +412,7 @@ void Trainer::Impl::make_parts(const TowerOptions& tower_options) {
 
 void Trainer::Impl::prepare() {
   keep_freed_memory();
-  strategy = is_shared() ? config().train_distribute(config()) : make_local_strategy();
+  strategy = is_shared() ? config().cluster.train_distribute(config()) : make_local_strategy();
   // In a cluster the others get the values from the chief.
   const auto checkpoint =
       config().is_chief() ? restore_latest(config().model_dir, check_run_state) : std::nullopt;
@@ -420,7 +420,7 @@ void Trainer::Impl::prepare() {
   TowerOptions tower_options = resolve(config(), options.model, saved);
   prepare_devices(tower_options);
   tower_options.may_discard = options.nan_policy.action != NanPolicy::Action::kStop ||
-                              config().precision == ComputeType::kFloat16;
+                              config().reproducibility.precision == ComputeType::kFloat16;
   tower_options.zero_debias_batch_norm = options.zero_debias_batch_norm;
   if (saved) compare(*saved, tower_options);
   if (is_shared()) {

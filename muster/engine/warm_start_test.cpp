@@ -31,7 +31,7 @@ std::string bytes_of(const BundleReader& bundle, const std::string& name) {
 BundleReader first_checkpoint(const EstimatorOptions& options, const Path& folder,
                               const InputFn& input, const Hooks& hooks = {}) {
   RunConfig config = quiet_config(folder);
-  config.keep_checkpoint_max = 0;
+  config.checkpoints.keep_checkpoint_max = 0;
   Estimator(options, config).train(input, {.max_steps = 1, .hooks = hooks});
   return BundleReader(folder / "model.ckpt-0");
 }

@@ -146,7 +146,7 @@ TEST(EarlyStopping, AsksEveryMinuteUnlessTold) {
 
 TEST(EarlyStopping, OnlyTheChiefDecides) {
   FakeSession session;
-  session.mutable_config().task.is_chief = false;
+  session.mutable_config().cluster.task.is_chief = false;
   const HookPtr hook = make_early_stopping_hook([](Session&) { return std::string("now"); });
   session.run(*hook);
   EXPECT_THAT(session.stop_reasons, IsEmpty());

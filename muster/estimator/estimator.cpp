@@ -46,19 +46,19 @@ Path temporary_model_dir() {
 }
 
 void require_role(const RunConfig& config) {
-  const std::string& type = config.task.task.type;
+  const std::string& type = config.cluster.task.task.type;
   if (type == job::kPs || type == job::kEvaluator) {
     throw FailedPrecondition(
         "Estimator::train is not for a task of type {}; use train_and_evaluate, which knows what "
         "each task does",
         type);
   }
-  if (!config.task.is_alone() && !config.train_distribute) {
+  if (!config.cluster.task.is_alone() && !config.cluster.train_distribute) {
     throw FailedPrecondition(
         "{} makes this task {} of a cluster, and nothing says how its tasks train together: use "
-        "train_and_evaluate, which chooses, or give RunConfig::train_distribute what makes a "
+        "train_and_evaluate, which chooses, or give RunConfig::cluster.train_distribute what makes a "
         "strategy",
-        config.task.source, config.task.task.name());
+        config.cluster.task.source, config.cluster.task.task.name());
   }
 }
 
@@ -78,7 +78,7 @@ struct Estimator::Impl {
 
   // Where bfloat16 is slow, users wait without a reason to see.
   void warn_of_slow_bfloat16() {
-    if (has_warned_of_bfloat16 || config.precision != ComputeType::kBfloat16) return;
+    if (has_warned_of_bfloat16 || config.reproducibility.precision != ComputeType::kBfloat16) return;
     if (!tower_devices(config, options.model)[0].is_cpu()) return;
     const std::string obstacle = kernels::bfloat16_obstacle(kernels::cpu_bfloat16());
     if (obstacle.empty()) return;
@@ -152,7 +152,7 @@ std::optional<Features> Predictions::next() {
 Estimator::Estimator(EstimatorOptions options, RunConfig config) : impl_(std::make_shared<Impl>()) {
   check(options);
   config.check();
-  kernels::use_libtorch_kernels(config.own_cpu_kernels);
+  kernels::use_libtorch_kernels(config.reproducibility.own_cpu_kernels);
   if (config.model_dir.empty()) config.model_dir = temporary_model_dir();
   log::info("Using config: {}", config.to_string());
   impl_->options = std::move(options);
@@ -169,7 +169,7 @@ const EstimatorOptions& Estimator::options() const { return impl_->options; }
 TrainResult Estimator::train(const InputFn& input_fn, const TrainOptions& options) {
   if (const auto& learner = impl_->options.learner) {
     check_training(impl_->config, input_fn);
-    if (impl_->config.train_distribute) {
+    if (impl_->config.cluster.train_distribute) {
       throw Unimplemented("boosted trees train in one process alone; unset TF_CONFIG");
     }
     return learner->train(impl_->options, impl_->config, input_fn, options);

@@ -85,8 +85,8 @@ TEST(Estimator, LogsTheLinesThatReadersOfTfEstimatorLookFor) {
 TEST(Estimator, SaysOnceWhyBfloat16IsSlowOnThisProcessor) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.precision = ComputeType::kBfloat16;
-  config.devices = {"cpu"};
+  config.reproducibility.precision = ComputeType::kBfloat16;
+  config.devices.names = {"cpu"};
   const testing::LogLines log;
   Estimator estimator(small_options(), config);
   for (int i = 0; i < 2; ++i) estimator.train(training_input, {.steps = 1});
@@ -111,8 +111,8 @@ TEST(Estimator, ReplicasGiveTheSameBitsHoweverManyRunAtATime) {
   std::vector<std::map<std::string, std::string>> outcomes;
   for (const int concurrent : {1, 2, 4}) {
     RunConfig config = quiet_config(folder / std::to_string(concurrent));
-    config.replicas = 4;
-    config.concurrent_replicas = concurrent;
+    config.reproducibility.replicas = 4;
+    config.devices.concurrent_replicas = concurrent;
     Estimator(small_options(), config).train(training_input, {.max_steps = 12});
     outcomes.push_back(latest_values(config.model_dir));
   }
@@ -126,12 +126,12 @@ TEST(Estimator, ReplicasGiveTheSameBitsHoweverManyRunAtATime) {
 TEST(Estimator, ResumesReplicasToTheBitAndRemembersTheirNumber) {
   const TempDir folder;
   RunConfig config = quiet_config(folder / "whole");
-  config.replicas = 3;
+  config.reproducibility.replicas = 3;
   Estimator(small_options(), config).train(training_input, {.max_steps = 20});
   config.model_dir = folder / "parts";
   Estimator(small_options(), config).train(training_input, {.max_steps = 9});
-  config.replicas = 0;
-  config.concurrent_replicas = 2;
+  config.reproducibility.replicas = 0;
+  config.devices.concurrent_replicas = 2;
   Estimator(small_options(), config).train(training_input, {.max_steps = 20});
   EXPECT_EQ(latest_values(folder / "whole"), latest_values(folder / "parts"));
 }
@@ -193,7 +193,7 @@ TEST(Estimator, ALastStepThatCannotBeSavedIsAnErrorThatNamesIt) {
     for (const bool listens : {false, true}) {
       const TempDir folder;
       RunConfig config = quiet_config(folder.path());
-      config.save_checkpoints_steps = period;
+      config.checkpoints.save_checkpoints_steps = period;
       const auto full = std::make_shared<FullDiskHook>();
       TrainOptions options{.max_steps = 5, .hooks = {full}};
       const auto saved = std::make_shared<SavedSteps>();
@@ -216,7 +216,7 @@ TEST(Estimator, TriesOnceMoreToSaveTheLastStep) {
   for (const std::int64_t period : {3, 5}) {
     const TempDir folder;
     RunConfig config = quiet_config(folder.path());
-    config.save_checkpoints_steps = period;
+    config.checkpoints.save_checkpoints_steps = period;
     const auto full = std::make_shared<FullDiskHook>();
     const auto saved = std::make_shared<SavedSteps>();
     log::set_sink(
@@ -253,7 +253,7 @@ TEST(Estimator, WithoutACheckpointEvaluationSaysWhatToDo) {
 TEST(Estimator, DoesNotTrainAloneAsOneOfSeveralRanks) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.task = read_task_environment(
+  config.cluster.task = read_task_environment(
       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}});
   Estimator estimator(small_options(), config);
   EXPECT_THAT(error_of([&] { estimator.train(training_input, {.max_steps = 1}); }),
@@ -314,7 +314,7 @@ TEST(NanPolicy, StopsWithTheStepNamed) {
 TEST(NanPolicy, AFailureRightAfterASaveLeavesThatCheckpointWhole) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.save_checkpoints_steps = 1;
+  config.checkpoints.save_checkpoints_steps = 1;
   EXPECT_THROW(Estimator(small_options(), config).train(poisoned_input), Aborted);
   const Path latest = *latest_checkpoint(folder.path());
   EXPECT_EQ(checkpoint_step(latest), 5);
@@ -335,7 +335,7 @@ TEST(NanPolicy, RollsBackToTheLastCheckpointAndLeavesTheBatchOut) {
   EstimatorOptions options = small_options();
   options.nan_policy.action = NanPolicy::Action::kRollBack;
   RunConfig config = quiet_config(folder.path());
-  config.save_checkpoints_steps = 3;
+  config.checkpoints.save_checkpoints_steps = 3;
   Estimator estimator(options, config);
   EXPECT_EQ(estimator.train(poisoned_input).steps, 9);
 }
@@ -415,7 +415,7 @@ class LossesAtSaves : public CheckpointSaverListener {
 TEST(Checkpoints, AreSavedAfterTheSummariesOfTheirSteps) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.save_checkpoints_steps = 2;
+  config.checkpoints.save_checkpoints_steps = 2;
   config.save_summary_steps = 1;
   const auto losses = std::make_shared<LossesAtSaves>();
   Estimator(small_options(), config)
@@ -445,7 +445,7 @@ TEST(Checkpoints, AreGoneOnFromWithoutTheFileThatNamesThem) {
 TEST(Checkpoints, WithAStateOfAnotherStepAreNotGoneOnFrom) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.save_checkpoints_steps = 2;
+  config.checkpoints.save_checkpoints_steps = 2;
   Estimator(small_options(), config).train(training_input, {.max_steps = 4});
   std::filesystem::copy_file(folder / "model.ckpt-2.state.json", folder / "model.ckpt-4.state.json",
                              std::filesystem::copy_options::overwrite_existing);
@@ -468,7 +468,7 @@ TEST(MovingAverages, AreWhatEvaluationUses) {
 TEST(Bfloat16, TrainsAndKeepsFloat32Variables) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.precision = ComputeType::kBfloat16;
+  config.reproducibility.precision = ComputeType::kBfloat16;
   Estimator estimator(small_options(), config);
   EXPECT_TRUE(std::isfinite(*estimator.train(training_input, {.max_steps = 5}).loss));
   EXPECT_EQ(estimator.get_variable_value("hidden/kernel").scalar_type(), at::kFloat);
@@ -477,7 +477,7 @@ TEST(Bfloat16, TrainsAndKeepsFloat32Variables) {
 TEST(Predictor, AnswersAsTheEstimatorDoes) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.devices = {"cpu"};  // As the predictor's.
+  config.devices.names = {"cpu"};  // As the predictor's.
   Estimator estimator(small_options(), config);
   estimator.train(training_input, {.max_steps = 5});
   const Predictor predictor(small_options(), folder.path());

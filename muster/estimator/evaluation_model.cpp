@@ -44,7 +44,7 @@ c10::Device evaluation_device(const EstimatorOptions& options, const RunConfig& 
   if (options.learner) return c10::Device(c10::kCPU);
   const c10::Device device = tower_devices(config, options.model)[0];
   // As in training, which evaluates in a process of its own too.
-  if (device.is_cuda()) choose_gpu_kernels(config.deterministic);
+  if (device.is_cuda()) choose_gpu_kernels(config.reproducibility.deterministic);
   return device;
 }
 

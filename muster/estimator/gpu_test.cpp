@@ -75,7 +75,7 @@ struct Gpu : ::testing::Test {
 
   RunConfig config(const std::string& name, std::vector<std::string> devices = {"cuda:0"}) const {
     RunConfig config = quiet_config(folder / name);
-    config.devices = std::move(devices);
+    config.devices.names = std::move(devices);
     return config;
   }
 
@@ -89,11 +89,11 @@ struct Gpu : ::testing::Test {
   void expect_captured_as_eager(const EstimatorOptions& how, RunConfig where,
                                 const InputFn& input = training_input) {
     where.model_dir = folder / "eager";
-    where.capture_steps = false;
+    where.devices.capture_steps = false;
     const Values eager = train(how, where, 20, input);
     const int eager_forwards = forwards.exchange(0);
     where.model_dir = folder / "captured";
-    where.capture_steps = true;
+    where.devices.capture_steps = true;
     EXPECT_EQ(train(how, where, 20, input), eager);
     EXPECT_LT(forwards, eager_forwards / 2) << "steps were not captured";
   }
@@ -139,7 +139,7 @@ TEST_F(Gpu, ModelsWithFeatureColumnsAreOnTheCpu) {
 
 TEST_F(Gpu, CapturedStepsTrainInBfloat16LikeEagerOnes) {
   RunConfig where = config("");
-  where.precision = ComputeType::kBfloat16;
+  where.reproducibility.precision = ComputeType::kBfloat16;
   expect_captured_as_eager(options(), where);
 }
 
@@ -153,7 +153,7 @@ TEST_F(Gpu, ASmallLastBatchIsMadeWithoutTheRecording) {
   };
   EstimatorOptions how = options();
   RunConfig where = config("eager");
-  where.capture_steps = false;
+  where.devices.capture_steps = false;
   Estimator(how, where).train(input);
   const Values eager = latest_values(where.model_dir);
   where = config("captured");
@@ -164,7 +164,7 @@ TEST_F(Gpu, ASmallLastBatchIsMadeWithoutTheRecording) {
 
 TEST_F(Gpu, AStepThatCannotBeCapturedIsMadeEagerly) {
   RunConfig where = config("eager");
-  where.capture_steps = false;
+  where.devices.capture_steps = false;
   const Values eager = train(options<Curious>(), where);
   EXPECT_EQ(train(options<Curious>(), config("refused")), eager);
 }
@@ -180,18 +180,18 @@ TEST_F(Gpu, ResumesToTheBit) {
 TEST_F(Gpu, TwoTowersGiveTheBitsOfTwoReplicasInTurn) {
   const Values towers = train(options(), config("towers", {"cuda:0", "cuda:0"}));
   RunConfig in_turn = config("in_turn");
-  in_turn.replicas = 2;
+  in_turn.reproducibility.replicas = 2;
   EXPECT_EQ(train(options(), in_turn), towers);
   EXPECT_NE(train(options(), config("one")), towers);
 }
 
 TEST_F(Gpu, VariablesOnTheCpuTrainWithTowersOnTheGpu) {
   RunConfig where = config("towers", {"cuda:0", "cuda:0"});
-  where.variable_strategy = VariableStrategy::kCpu;
+  where.devices.variable_strategy = VariableStrategy::kCpu;
   const Values towers = train(options(), where);
   where.model_dir = folder / "in_turn";
-  where.devices = {"cuda:0"};
-  where.replicas = 2;
+  where.devices.names = {"cuda:0"};
+  where.reproducibility.replicas = 2;
   EXPECT_EQ(train(options(), where), towers);
   // Updates are the same on either side; forwards and backwards are the GPU's in both.
   EXPECT_EQ(train(options(), config("home", {"cuda:0", "cuda:0"})), towers);
@@ -217,7 +217,7 @@ Dataset<Batch> poisoned_input(const InputContext&) {
 TEST_F(Gpu, ALossThatIsNotFiniteStopsWithItsStepNamed) {
   for (const bool capture : {true, false}) {
     RunConfig where = config(capture ? "captured" : "eager");
-    where.capture_steps = capture;
+    where.devices.capture_steps = capture;
     Estimator estimator(options(), where);
     EXPECT_THAT(error_of([&] { estimator.train(poisoned_input); }), HasSubstr("loss of step 6"));
     EXPECT_EQ(checkpoint_step(*estimator.latest_checkpoint()), 0);
@@ -226,7 +226,7 @@ TEST_F(Gpu, ALossThatIsNotFiniteStopsWithItsStepNamed) {
 
 TEST_F(Gpu, NothingBadIsSaved) {
   RunConfig where = config("run");
-  where.save_checkpoints_steps = 5;
+  where.checkpoints.save_checkpoints_steps = 5;
   EXPECT_THROW(Estimator(options(), where).train(poisoned_input), Aborted);
   EXPECT_EQ(checkpoint_step(*latest_checkpoint(where.model_dir)), 5);
 }
@@ -241,7 +241,7 @@ TEST_F(Gpu, SkipsABadBatchAndGoesOn) {
 
 TEST_F(Gpu, TrainsInFloat16WithALossScale) {
   RunConfig where = config("run");
-  where.precision = ComputeType::kFloat16;
+  where.reproducibility.precision = ComputeType::kFloat16;
   Estimator estimator(options(), where);
   estimator.train(training_input, {.max_steps = 60});
   EXPECT_LT(estimator.evaluate(evaluation_input).at("loss"), 1.2);
@@ -249,7 +249,7 @@ TEST_F(Gpu, TrainsInFloat16WithALossScale) {
 
 TEST_F(Gpu, TrainsWithKernelsThatWereTriedOut) {
   RunConfig where = config("run");
-  where.deterministic = false;
+  where.reproducibility.deterministic = false;
   Estimator estimator(options(), where);
   estimator.train(training_input, {.max_steps = 60});
   EXPECT_LT(estimator.evaluate(evaluation_input).at("loss"), 1.2);
@@ -277,7 +277,7 @@ TEST_F(Gpu, HooksSeeTheLossOfEveryRecordedStep) {
   std::vector<std::vector<double>> seen;
   for (const bool capture : {true, false}) {
     RunConfig where = config(capture ? "captured" : "eager");
-    where.capture_steps = capture;
+    where.devices.capture_steps = capture;
     const auto losses = std::make_shared<Losses>();
     Estimator(options(), where).train(training_input, {.max_steps = 20, .hooks = {losses}});
     seen.push_back(losses->values);
@@ -302,7 +302,7 @@ TEST_F(Gpu, NoStepMakesTheHostWait) {
   how.clip = {.global_norm = 1.0};
   for (const bool capture : {true, false}) {
     RunConfig where = config(capture ? "captured" : "eager");
-    where.capture_steps = capture;
+    where.devices.capture_steps = capture;
     EXPECT_EQ(
         Estimator(how, where)
             .train(training_input, {.max_steps = 20, .hooks = {std::make_shared<NoWaiting>()}})

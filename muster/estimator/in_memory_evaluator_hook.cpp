@@ -18,7 +18,7 @@ InMemoryEvaluatorHook::InMemoryEvaluatorHook(Estimator estimator, InputFn input_
   if (options_.steps && *options_.steps <= 0) {
     throw InvalidArgument("InMemoryEvaluatorHook: steps must be positive: {}", *options_.steps);
   }
-  const TaskEnvironment& environment = estimator_.config().task;
+  const TaskEnvironment& environment = estimator_.config().cluster.task;
   if (!environment.is_alone() && !environment.is_evaluator()) {
     throw InvalidArgument(
         "InMemoryEvaluatorHook evaluates what one process trains alone, and this one is {} of a "

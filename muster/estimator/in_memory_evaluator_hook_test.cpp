@@ -41,7 +41,7 @@ HookPtr evaluator_of(const Estimator& estimator, const std::string& name = "") {
 TEST(InMemoryEvaluatorHook, EvaluatesAtTheBeginningByItsOwnIterationsAndAtTheEnd) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.save_checkpoints = false;
+  config.checkpoints.save_checkpoints = false;
   Estimator estimator(small_options(), config);
   estimator.train(training_input, {.max_steps = 7, .hooks = {evaluator_of(estimator)}});
   const auto lines = evaluations(estimator.eval_dir());
@@ -91,7 +91,7 @@ TEST(InMemoryEvaluatorHook, RefusesWhatCannotWork) {
                InvalidArgument);
   EXPECT_THROW(InMemoryEvaluatorHook(estimator, evaluation_input, {.steps = 0}), InvalidArgument);
   RunConfig config = quiet_config(folder / "many");
-  config.task = parse_tf_config(
+  config.cluster.task = parse_tf_config(
       R"({"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}})");
   const Estimator chief(small_options(), config);
   EXPECT_THAT(error_of([&] { InMemoryEvaluatorHook(chief, evaluation_input); }),

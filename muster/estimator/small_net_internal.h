@@ -100,10 +100,10 @@ inline EstimatorOptions small_options() {
 inline RunConfig quiet_config(const Path& folder) {
   RunConfig config;
   config.model_dir = folder;
-  config.tf_random_seed = 5;
+  config.reproducibility.tf_random_seed = 5;
   config.log_step_count_steps = 0;
   config.save_summary_steps = 0;
-  config.threads_per_replica = 1;
+  config.reproducibility.threads_per_replica = 1;
   return config;
 }
 

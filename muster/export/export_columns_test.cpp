@@ -639,7 +639,7 @@ TEST(InferenceGraphs, AreThereForCannedEstimators) {
                                   indicator_column(categorical_column_with_hash_bucket("word", 7))};
   const auto examples = example_serving_input(columns);
   const TempDir folder;
-  const RunConfig config = RunConfig().replace({.model_dir = folder.path()});
+  const RunConfig config = RunConfig{.model_dir = folder.path()};
   const auto classifies = ElementsAre("classification classify", "predict predict",
                                       "regression regress", "serving_default classify");
   EXPECT_THAT(signatures_of(LinearClassifier({.feature_columns = columns}, config), examples),
@@ -667,7 +667,7 @@ TEST(InferenceGraphs, GiveWithACheckpointWhatTheEstimatorPredicts) {
   const FeatureColumnList columns{
       categorical_column_with_vocabulary_file("word", folder / "words.txt")};
   auto estimator = LinearClassifier({.feature_columns = columns},
-                                    RunConfig().replace({.model_dir = folder / "model"}));
+                                    RunConfig{.model_dir = folder / "model"});
   write_inference_graph(inference_graph(estimator, json_serving_input(columns)), folder / "model");
   const Features features = words({"c", "b", "unknown", "a"});
   const auto input = [&](const InputContext&) {
@@ -691,7 +691,7 @@ TEST(InferenceGraphs, AreRefusedForBoostedTrees) {
   const FeatureColumnList columns{numeric_column("age")};
   const TempDir folder;
   const auto trees = BoostedTreesClassifier({.feature_columns = columns},
-                                            RunConfig().replace({.model_dir = folder.path()}));
+                                            RunConfig{.model_dir = folder.path()});
   EXPECT_THAT(message_of([&] { inference_graph(trees, json_serving_input(columns)); }),
               HasSubstr("boosted trees cannot be exported"));
 }

@@ -40,8 +40,8 @@ class Exporters : public ::testing::Test {
   static void SetUpTestSuite() {
     trained_ = std::make_unique<TempDir>();
     RunConfig config = quiet_config(trained_->path());
-    config.save_checkpoints_steps = 1;
-    config.keep_checkpoint_max = 10;
+    config.checkpoints.save_checkpoints_steps = 1;
+    config.checkpoints.keep_checkpoint_max = 10;
     Estimator(small_options(), config).train(training_input, {.max_steps = 6});
   }
   static void TearDownTestSuite() { trained_.reset(); }

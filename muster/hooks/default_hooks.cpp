@@ -11,8 +11,8 @@ namespace muster {
 namespace {
 
 std::shared_ptr<CheckpointSaverHook> make_saver(const RunConfig& config) {
-  CheckpointSaverOptions options{.save_steps = config.save_checkpoints_steps};
-  if (config.save_checkpoints_secs) options.save_secs = Seconds(*config.save_checkpoints_secs);
+  CheckpointSaverOptions options{.save_steps = config.checkpoints.save_checkpoints_steps};
+  if (config.checkpoints.save_checkpoints_secs) options.save_secs = Seconds(*config.checkpoints.save_checkpoints_secs);
   if (!options.save_steps && !options.save_secs) options.save_secs = Seconds(600);
   return std::make_shared<CheckpointSaverHook>(options);
 }
@@ -34,7 +34,7 @@ Hooks default_hooks(const RunConfig& config, const TrainOptions& options,
   }
   if (config.log_step_count_steps > 0) {
     // Where all tasks make a step together, its loss is one, and the chief says it.
-    if (config.is_chief() || !config.sync) {
+    if (config.is_chief() || !config.cluster.sync) {
       hooks.push_back(make_loss_logging_hook(config.log_step_count_steps));
     }
     if (config.is_chief()) {
@@ -49,7 +49,7 @@ Hooks default_hooks(const RunConfig& config, const TrainOptions& options,
         SummarySaverOptions{.save_steps = config.save_summary_steps}));
   }
   auto saver = find_saver(hooks);
-  if (saver == nullptr && config.save_checkpoints) {
+  if (saver == nullptr && config.checkpoints.save_checkpoints) {
     saver = make_saver(config);
     hooks.push_back(saver);
   }

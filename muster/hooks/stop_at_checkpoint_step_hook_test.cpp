@@ -36,7 +36,7 @@ TEST(StopAtCheckpointStepHook, TheChiefStopsAtTheStep) {
 
 TEST(StopAtCheckpointStepHook, AWorkerStopsWhenTheCheckpointIsThere) {
   FakeSession session;
-  session.mutable_config().task.is_chief = false;
+  session.mutable_config().cluster.task.is_chief = false;
   put_checkpoint(session.config().model_dir, 4);
   StopAtCheckpointStepHook hook({.last_step = 3});
   session.run(hook, 3);
@@ -45,7 +45,7 @@ TEST(StopAtCheckpointStepHook, AWorkerStopsWhenTheCheckpointIsThere) {
 
 TEST(StopAtCheckpointStepHook, AWorkerDoesNotLeaveOnAnOlderCheckpoint) {
   FakeSession session;
-  session.mutable_config().task.is_chief = false;
+  session.mutable_config().cluster.task.is_chief = false;
   put_checkpoint(session.config().model_dir, 2);
   StopAtCheckpointStepHook hook({.last_step = 3, .wait_after_file_check = 0ms, .timeout = 0ms});
   session.run(hook, 2);

@@ -24,7 +24,7 @@ struct ResNetOptions {
   bool channels_last = false;
   /// Trains with kernels of our own instead of libtorch's layers: images of 32 x 32 under autocast
   /// to bf16 as one node for the whole network, where there is a GPU that they were made for; on a
-  /// CPU one node a unit, where RunConfig::own_cpu_kernels is on and has kernels for it.
+  /// CPU one node a unit, where RunConfig::reproducibility.own_cpu_kernels is on and has kernels for it.
   bool fused = true;
 };
 

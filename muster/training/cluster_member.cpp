@@ -20,10 +20,10 @@ StrategyChoice saying_why(StrategyFactory make, std::string why) {
 }
 
 StrategyChoice choose(const RunConfig& config) {
-  const StrategyChoice& choice = config.train_distribute;
-  const bool has_ps = config.task.num_ps_replicas > 0;
+  const StrategyChoice& choice = config.cluster.train_distribute;
+  const bool has_ps = config.cluster.task.num_ps_replicas > 0;
   const bool is_asked = choice.name() != "auto";
-  const std::string why = is_asked ? "RunConfig::train_distribute"
+  const std::string why = is_asked ? "RunConfig::cluster.train_distribute"
                           : has_ps ? "ps in the cluster"
                                    : "no ps in the cluster";
   if (choice) return saying_why(choice, why);
@@ -35,8 +35,8 @@ StrategyChoice choose(const RunConfig& config) {
 
 // A strategy that was asked for by name, and this cluster has no place for.
 void check_strategy(const RunConfig& config, const std::string& place) {
-  const std::string& name = config.train_distribute.name();
-  const bool has_ps = config.task.num_ps_replicas > 0;
+  const std::string& name = config.cluster.train_distribute.name();
+  const bool has_ps = config.cluster.task.num_ps_replicas > 0;
   if ((name == "ps" && !has_ps) || (name == "collective" && has_ps)) {
     throw InvalidArgument("RunConfig: train_distribute is {}, but {} {} ps tasks; {}", name, place,
                           has_ps ? "with" : "without",
@@ -47,36 +47,36 @@ void check_strategy(const RunConfig& config, const std::string& place) {
 
 // What of the configuration does not go together in this cluster.
 void check_updates(const RunConfig& config, const std::string& place) {
-  const bool has_ps = config.task.num_ps_replicas > 0;
-  if (!config.sync && !has_ps) {
+  const bool has_ps = config.cluster.task.num_ps_replicas > 0;
+  if (!config.cluster.sync && !has_ps) {
     throw InvalidArgument(
         "RunConfig: sync is false, but it is ps tasks that apply gradients as they come, and {} "
         "without any; add some, or leave sync true",
         place);
   }
-  if (!config.sync && (config.ps_log || config.backup_replicas > 0)) {
+  if (!config.cluster.sync && (config.cluster.ps_log || config.cluster.backup_replicas > 0)) {
     throw InvalidArgument(
         "RunConfig: {} is for steps that all tasks make together, but sync is false; leave one of "
         "them out",
-        config.ps_log ? "ps_log" : "backup_replicas");
+        config.cluster.ps_log ? "ps_log" : "backup_replicas");
   }
-  if (config.backup_replicas > 0 && (!has_ps || config.ps_log)) {
+  if (config.cluster.backup_replicas > 0 && (!has_ps || config.cluster.ps_log)) {
     throw InvalidArgument(
-        "RunConfig: backup_replicas is {}, but {}; leave one of them out", config.backup_replicas,
+        "RunConfig: backup_replicas is {}, but {}; leave one of them out", config.cluster.backup_replicas,
         has_ps ? "ps_log keeps steps of all replicas"
                : fmt::format("it is ps tasks that make steps without some, and {} without any",
                              place));
   }
-  if (config.sync && config.max_staleness > 0) {
+  if (config.cluster.sync && config.cluster.max_staleness > 0) {
     throw InvalidArgument(
         "RunConfig: max_staleness is {}, but with sync all tasks have the values of the same step; "
         "leave it 0, or set sync to false",
-        config.max_staleness);
+        config.cluster.max_staleness);
   }
 }
 
 void check(const EstimatorOptions& options, const RunConfig& config) {
-  const TaskEnvironment& environment = config.task;
+  const TaskEnvironment& environment = config.cluster.task;
   const std::string place = fmt::format("{} makes this task {} of a cluster", environment.source,
                                         environment.task.name());
   if (options.learner != nullptr) {
@@ -91,7 +91,7 @@ void check(const EstimatorOptions& options, const RunConfig& config) {
         "averages",
         place);
   }
-  if (config.train_distribute) config.train_distribute(config)->check(options);
+  if (config.cluster.train_distribute) config.cluster.train_distribute(config)->check(options);
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ void check(const EstimatorOptions& options, const RunConfig& config) {
 Estimator cluster_member(const Estimator& estimator) {
   RunConfig config = estimator.config();
   check(estimator.options(), config);
-  config.train_distribute = choose(config);
+  config.cluster.train_distribute = choose(config);
   return {estimator.options(), std::move(config)};
 }
 

@@ -101,17 +101,17 @@ EstimatorOptions estimator_options(HandWrittenModel model, const std::shared_ptr
 
 RunConfig run_config(const DistributedSessionOptions& options) {
   RunConfig config = options.config;
-  if (options.task_spec) config.task = options.task_spec->to_task_environment();
+  if (options.task_spec) config.cluster.task = options.task_spec->to_task_environment();
   // The program's function is to be called for every step, not to be captured once.
-  config.capture_steps = false;
+  config.devices.capture_steps = false;
   // It makes tensors of its own, which are on the CPU where nobody thinks of devices.
-  if (config.devices.empty()) config.devices = {"cpu"};
-  if (config.task.is_evaluator()) {
+  if (config.devices.names.empty()) config.devices.names = {"cpu"};
+  if (config.cluster.task.is_evaluator()) {
     throw FailedPrecondition(
         "DistributedSession: this task is {}, which does not train: let it evaluate the "
         "checkpoints in "
         "{} with follow_checkpoints()",
-        config.task.task.name(), config.model_dir.string());
+        config.cluster.task.task.name(), config.model_dir.string());
   }
   return config;
 }
@@ -121,14 +121,14 @@ RunConfig run_config(const DistributedSessionOptions& options) {
 struct DistributedSession::Impl {
   Impl(HandWrittenModel model, const DistributedSessionOptions& options)
       : estimator(estimator_options(std::move(model), shared), run_config(options)) {
-    const TaskEnvironment& environment = estimator.config().task;
+    const TaskEnvironment& environment = estimator.config().cluster.task;
     if (!environment.cluster.empty() || !environment.is_alone()) {
       named.emplace(environment.task.name());
     }
     if (!environment.is_alone()) estimator = internal::cluster_member(estimator);
   }
 
-  bool is_server() const { return estimator.config().task.task.type == job::kPs; }
+  bool is_server() const { return estimator.config().cluster.task.task.type == job::kPs; }
 
   void begin(const DistributedSessionOptions& options) {
     TrainOptions train_options{.max_steps = options.last_step, .hooks = options.hooks};
@@ -252,7 +252,7 @@ void DistributedSession::throw_wrong_module(const torch::nn::Module& module, con
 torch::nn::Module& DistributedSession::module() const {
   if (impl_->is_server()) {
     throw FailedPrecondition("DistributedSession: {} holds variables, but no module",
-                             config().task.task.name());
+                             config().cluster.task.task.name());
   }
   return *impl_->shared->modules.front();
 }

@@ -68,7 +68,7 @@ torch::Tensor loss_of(Net& net, const ReplicaBatch& at) {
 
 DistributedSessionOptions options_in(const Path& folder, std::int64_t replicas = 1) {
   DistributedSessionOptions options{.config = quiet_config(folder)};
-  options.config.replicas = replicas;
+  options.config.reproducibility.replicas = replicas;
   return options;
 }
 
@@ -76,7 +76,7 @@ std::int64_t train_to(const Path& folder, std::int64_t last_step, std::int64_t r
                       int concurrent = 1) {
   DistributedSessionOptions options = options_in(folder, replicas);
   options.last_step = last_step;
-  options.config.concurrent_replicas = concurrent;
+  options.config.devices.concurrent_replicas = concurrent;
   DistributedSession session(net_model(), options);
   while (!session.should_stop()) session.run<Net>(loss_of);
   return session.close().global_step;

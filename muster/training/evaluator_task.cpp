@@ -55,7 +55,7 @@ class EvaluatorTask {
 bool EvaluatorTask::is_over() {
   const auto note = read_run_note(config_.model_dir);
   if (!note || !note->ended) return false;
-  const auto patience = std::max<Clock::duration>(options_.start_delay, config_.join_timeout);
+  const auto patience = std::max<Clock::duration>(options_.start_delay, config_.cluster.join_timeout);
   return note != at_start_ || Clock::now() - start_ >= patience;
 }
 
@@ -96,7 +96,7 @@ void EvaluatorTask::warn_of(Sight sight) {
 }
 
 void EvaluatorTask::check_deadline(Sight sight) const {
-  const auto longest = config_.session_creation_timeout_secs;
+  const auto longest = config_.cluster.session_creation_timeout_secs;
   if (sight == Sight::kEvaluated || Clock::now() - follower_.last_news() < longest) return;
   throw Unavailable(
       "{} got no {}checkpoint for {} s (session_creation_timeout_secs), and nobody said that the "

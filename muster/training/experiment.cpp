@@ -84,7 +84,7 @@ EvalSpec Experiment::eval_spec() const {
 }
 
 void Experiment::require_alone(std::string_view schedule) const {
-  const TaskEnvironment& environment = estimator_.config().task;
+  const TaskEnvironment& environment = estimator_.config().cluster.task;
   if (environment.is_alone()) return;
   throw FailedPrecondition(
       "{} is for one process alone, but {} makes this task {} of a cluster: use "
@@ -95,7 +95,7 @@ void Experiment::require_alone(std::string_view schedule) const {
 
 void Experiment::wait_for_turn(std::optional<seconds> delay_secs) const {
   const RunConfig& config = estimator_.config();
-  const std::string turn = fmt::format("the turn of {}", config.task.task.name());
+  const std::string turn = fmt::format("the turn of {}", config.cluster.task.task.name());
   const seconds by_default = worker_start_delay(config);
   if (delay_secs || !options_.delay_workers_by_global_step) {
     internal::pause_for(delay_secs.value_or(by_default), turn);
@@ -105,20 +105,20 @@ void Experiment::wait_for_turn(std::optional<seconds> delay_secs) const {
     log::info("delay_workers_by_global_step is skipped: this task begins with the first");
     return;
   }
-  const auto after = static_cast<double>(config.task.task.index) + 1.0;
+  const auto after = static_cast<double>(config.cluster.task.task.index) + 1.0;
   const auto step = static_cast<std::int64_t>(8000.0 * std::log(after));
   const auto is_saved = [&] { return saved_step(config.model_dir) >= step; };
   const std::string reason =
       fmt::format("{}: step {} in {}", turn, step, config.model_dir.string());
-  internal::pause_for(config.session_creation_timeout_secs, reason, is_saved);
+  internal::pause_for(config.cluster.session_creation_timeout_secs, reason, is_saved);
   if (is_saved()) return;
   throw DeadlineExceeded(
       "waited {} s (session_creation_timeout_secs) for {}; only step {} is saved",
-      config.session_creation_timeout_secs.count(), reason, saved_step(config.model_dir));
+      config.cluster.session_creation_timeout_secs.count(), reason, saved_step(config.model_dir));
 }
 
 TrainResult Experiment::train(std::optional<seconds> delay_secs) {
-  const TaskEnvironment& environment = estimator_.config().task;
+  const TaskEnvironment& environment = estimator_.config().cluster.task;
   const std::string& type = environment.task.type;
   if (type == job::kPs || type == job::kEvaluator) {
     throw FailedPrecondition("train: {} of a cluster does not train; its schedule is {}",
@@ -156,7 +156,7 @@ TrainAndEvaluateResult Experiment::follow(const ContinuousEvalOptions& options,
     spec.exporters.clear();
   }
   spec.check();
-  const TaskEnvironment& environment = estimator_.config().task;
+  const TaskEnvironment& environment = estimator_.config().cluster.task;
   std::optional<internal::TaskInLog> named;
   if (environment.is_evaluator()) named.emplace(environment.task.name());
   return internal::evaluate_training(
@@ -223,7 +223,7 @@ TrainAndEvaluateResult Experiment::local_run() {
 }
 
 void Experiment::run_std_server() {
-  const TaskEnvironment& environment = estimator_.config().task;
+  const TaskEnvironment& environment = estimator_.config().cluster.task;
   if (environment.task.type != job::kPs) {
     throw FailedPrecondition(
         "run_std_server is what a ps does, but this task is {}, whose schedule is {}",
@@ -266,9 +266,9 @@ TrainAndEvaluateResult Experiment::run(std::string_view schedule) {
 }
 
 seconds worker_start_delay(const RunConfig& config) {
-  const bool steps_alone = !config.sync && config.task.num_ps_replicas > 0;
+  const bool steps_alone = !config.cluster.sync && config.cluster.task.num_ps_replicas > 0;
   if (!steps_alone || config.is_chief()) return seconds(0);
-  return std::min(kLongestWorkerDelay, kDelayOfEachWorker * config.task.task.index);
+  return std::min(kLongestWorkerDelay, kDelayOfEachWorker * config.cluster.task.task.index);
 }
 
 std::string default_schedule(const TaskEnvironment& environment) {

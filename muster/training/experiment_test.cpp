@@ -33,7 +33,7 @@ using std::chrono::seconds;
 
 RunConfig saving_every(std::int64_t steps, const Path& folder) {
   RunConfig config = quiet_config(folder);
-  config.save_checkpoints_steps = steps;
+  config.checkpoints.save_checkpoints_steps = steps;
   return config;
 }
 
@@ -308,7 +308,7 @@ TEST(Experiment, RefusesWhatATaskCannotDo) {
   const TempDir folder;
   const auto error_as = [&](const TaskEnvironment& task, std::string_view schedule) {
     RunConfig config = quiet_config(folder.path());
-    config.task = task;
+    config.cluster.task = task;
     Experiment experiment({small_options(), config}, inputs());
     return error_of([&] { experiment.run(schedule); });
   };
@@ -329,8 +329,8 @@ TEST(Experiment, AWorkerWaitsForItsTurnOnlyWhereTasksStepOnTheirOwn) {
     std::string workers;
     for (int i = 0; i < 20; ++i) workers += fmt::format(R"({}"b:{}")", i == 0 ? "" : ", ", i + 1);
     RunConfig config;
-    config.sync = sync;
-    config.task =
+    config.cluster.sync = sync;
+    config.cluster.task =
         task_of(fmt::format(R"({{"type": "{}", "index": {}}})", type, index),
                 fmt::format(R"("chief": ["a:1"], "worker": [{}], "ps": ["d:1"])", workers));
     return worker_start_delay(config).count();
@@ -355,9 +355,9 @@ TEST(Experiment, DelaysTheStartOfTrainingAsAskedFor) {
 TEST(Experiment, AWorkerThatWaitsForAStepNamesItWhenItDoesNotCome) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.task = task_of("worker", 1);
-  config.sync = false;
-  config.session_creation_timeout_secs = seconds(1);
+  config.cluster.task = task_of("worker", 1);
+  config.cluster.sync = false;
+  config.cluster.session_creation_timeout_secs = seconds(1);
   ExperimentOptions options = inputs();
   options.delay_workers_by_global_step = true;
   Experiment experiment({small_options(), config}, options);
@@ -441,7 +441,7 @@ TEST(LearnRunner, RefusesWhatDoesNotFitTogether) {
   EXPECT_THAT(error_with(elsewhere, {.run_config = config}),
               HasSubstr("make it with the RunConfig"));
   RunConfig worker = config;
-  worker.task = task_of("worker", 1);
+  worker.cluster.task = task_of("worker", 1);
   const auto alone = [&](const RunConfig&) {
     return Experiment({small_options(), config}, inputs());
   };

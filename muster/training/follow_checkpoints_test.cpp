@@ -54,7 +54,7 @@ void train(DistributedSession& session) {
 TEST(FollowCheckpoints, EndsWithTheLastStep) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.save_checkpoints_steps = 2;
+  config.checkpoints.save_checkpoints_steps = 2;
   std::vector<std::int64_t> steps;
   auto following = std::async(std::launch::async, [&] {
     follow_checkpoints(config, {.last_step = 5}, [&](const Path& checkpoint) {
@@ -72,9 +72,9 @@ TEST(FollowCheckpoints, EndsWithTheLastStep) {
 TEST(FollowCheckpoints, EndsWhenTheChiefSaysThatTheRunIsOver) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.task =
+  config.cluster.task =
       parse_tf_config(R"({"cluster": {"chief": ["a:1"]}, "task": {"type": "chief", "index": 0}})");
-  config.session_creation_timeout_secs = std::chrono::seconds(100);
+  config.cluster.session_creation_timeout_secs = std::chrono::seconds(100);
   std::vector<std::int64_t> steps;
   auto following = std::async(std::launch::async, [&] {
     follow_checkpoints(config, {}, [&](const Path& checkpoint) {
@@ -103,7 +103,7 @@ TEST(FollowCheckpoints, EndsWhenTheFunctionSaysSo) {
 TEST(FollowCheckpoints, NamesTheFolderWhereNothingComes) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.session_creation_timeout_secs = std::chrono::seconds(1);
+  config.cluster.session_creation_timeout_secs = std::chrono::seconds(1);
   const auto follow = [&](const RunConfig& run, const FollowCheckpointsOptions& options) {
     return error_of([&] { follow_checkpoints(run, options, [](const Path&) { return true; }); });
   };

@@ -37,12 +37,12 @@ void check(const Experiment& experiment, const RunConfig& config) {
         "the RunConfig that experiment_fn is given",
         own.model_dir.string(), config.model_dir.string());
   }
-  if (own.task.task != config.task.task || own.task.cluster != config.task.cluster) {
+  if (own.cluster.task.task != config.cluster.task.task || own.cluster.task.cluster != config.cluster.task.cluster) {
     throw InvalidArgument(
         "learn_runner: the experiment's estimator is {} of {}, but this process is {} of {}: make "
         "it with the RunConfig that experiment_fn is given",
-        own.task.task.name(), own.task.cluster.to_string(), config.task.task.name(),
-        config.task.cluster.to_string());
+        own.cluster.task.task.name(), own.cluster.task.cluster.to_string(), config.cluster.task.task.name(),
+        config.cluster.task.cluster.to_string());
   }
 }
 
@@ -59,12 +59,12 @@ TrainAndEvaluateResult run(const ExperimentFn& experiment_fn, const Options& opt
   if (!experiment_fn) throw InvalidArgument("learn_runner: experiment_fn is not set");
   const RunConfig config = config_of(options);
   const std::string schedule =
-      options.schedule.empty() ? default_schedule(config.task) : options.schedule;
+      options.schedule.empty() ? default_schedule(config.cluster.task) : options.schedule;
   check_schedule(schedule);
   Experiment experiment = experiment_fn(config);
   check(experiment, config);
   log::info("schedule: {} ({})", schedule,
-            options.schedule.empty() ? fmt::format("of {}", config.task.task.name())
+            options.schedule.empty() ? fmt::format("of {}", config.cluster.task.task.name())
                                      : std::string("as asked for"));
   return experiment.run(schedule);
 }

@@ -159,7 +159,7 @@ TrainAndEvaluateResult train_and_evaluate(Estimator& estimator, const TrainSpec&
                                           const EvalSpec& eval_spec, const RunExtras& extras) {
   train_spec.check();
   eval_spec.check();
-  const TaskEnvironment& environment = estimator.config().task;
+  const TaskEnvironment& environment = estimator.config().cluster.task;
   if (environment.cluster.empty() && environment.is_alone()) {
     return train_alone({estimator, train_spec, eval_spec, extras});
   }

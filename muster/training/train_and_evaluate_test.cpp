@@ -49,7 +49,7 @@ using std::chrono::seconds;
 
 RunConfig saving_each(std::int64_t steps, const Path& folder) {
   RunConfig config = quiet_config(folder);
-  config.save_checkpoints_steps = steps;
+  config.checkpoints.save_checkpoints_steps = steps;
   return config;
 }
 
@@ -451,7 +451,7 @@ TEST(TrainAndEvaluate, ASignalDuringAnEvaluationEndsItWithTheStepSaved) {
 
 RunConfig task_config(const Path& folder, const std::string& cluster, const std::string& type) {
   RunConfig config = quiet_config(folder);
-  config.task = parse_tf_config(
+  config.cluster.task = parse_tf_config(
       fmt::format(R"({{"cluster": {}, "task": {{"type": "{}", "index": 0}}}})", cluster, type));
   return config;
 }
@@ -469,7 +469,7 @@ TEST(TrainAndEvaluate, EveryTaskOfAClusterRefusesWhatPsTasksCannotDo) {
                   train_and_evaluate(averaging, {training_input, 5}, eval);
                 }),
                 AllOf(HasSubstr(std::string(type) + ":0"), HasSubstr("moving_average")));
-    config.train_distribute = [](const RunConfig& run) { return make_collective(run); };
+    config.cluster.train_distribute = [](const RunConfig& run) { return make_collective(run); };
     Estimator collective(small_options(), config);
     EXPECT_THAT(error_of([&] {
                   train_and_evaluate(collective, {training_input, 5}, eval);
@@ -483,7 +483,7 @@ TEST(TrainAndEvaluate, AStrategyThatTheClusterHasNoPlaceForIsRefused) {
   const auto refusal = [&](const char* cluster, const char* strategy) {
     const TempDir folder;
     RunConfig config = task_config(folder / "model", cluster, "worker");
-    config.train_distribute = strategy;
+    config.cluster.train_distribute = strategy;
     Estimator estimator(small_options(), config);
     return error_of([&] {
       train_and_evaluate(estimator, {training_input, 5}, {.input_fn = evaluation_input});
@@ -499,9 +499,11 @@ TEST(TrainAndEvaluate, UpdatesThatDoNotGoWithTheClusterAreRefused) {
   const char* with_ps = R"({"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]})";
   const char* without = R"({"chief": ["a:1"], "worker": ["b:1"]})";
   const TempDir folder;
-  const auto refusal = [&](const char* cluster, const RunConfigChanges& changes) {
-    Estimator estimator(small_options(),
-                        task_config(folder / "model", cluster, "worker").replace(changes));
+  const auto refusal = [&](const char* cluster, ClusterConfig how) {
+    RunConfig config = task_config(folder / "model", cluster, "worker");
+    how.task = config.cluster.task;
+    config.cluster = std::move(how);
+    Estimator estimator(small_options(), config);
     return error_of([&] {
       train_and_evaluate(estimator, {training_input, 5}, {.input_fn = evaluation_input});
     });
@@ -543,9 +545,9 @@ class NobodyElse final : public Strategy {
 
 RunConfig master_config(const Path& folder) {
   RunConfig config = task_config(folder, R"({"master": ["a:1"], "worker": ["b:1"]})", "master");
-  config.train_distribute = [](const RunConfig&) { return std::make_unique<NobodyElse>(); };
-  config.save_checkpoints_steps = 5;
-  config.replicas = 2;
+  config.cluster.train_distribute = [](const RunConfig&) { return std::make_unique<NobodyElse>(); };
+  config.checkpoints.save_checkpoints_steps = 5;
+  config.reproducibility.replicas = 2;
   return config;
 }
 
@@ -591,7 +593,7 @@ class EvaluationHook : public Hook {
 TEST(TrainAndEvaluate, AMasterEvaluatesBesideItsTrainingWithTheResultsOfOneProcess) {
   const TempDir folder;
   RunConfig alone = saving_each(5, folder / "alone");
-  alone.replicas = 2;
+  alone.reproducibility.replicas = 2;
   Estimator plain(small_options(), alone);
   plain.train(training_input, {.max_steps = 20});
 
@@ -617,7 +619,7 @@ TEST(TrainAndEvaluate, AMasterEvaluatesBesideItsTrainingWithTheResultsOfOneProce
   EXPECT_THAT(exporter->calls,
               ElementsAre("model.ckpt-5 step 5 early", "model.ckpt-20 step 20 final"));
   EXPECT_THAT(log.text(),
-              HasSubstr("master:0 strategy: nobody else (RunConfig::train_distribute)"));
+              HasSubstr("master:0 strategy: nobody else (RunConfig::cluster.train_distribute)"));
   EXPECT_EQ(log::task(), "");
 }
 
@@ -705,7 +707,7 @@ TEST(TrainAndEvaluate, AChiefThatSavesNothingSaysOfNoStepThatItIsSaved) {
   RunConfig config = task_config(folder.path(), R"({"chief": ["a:1"]})", "chief");
   Estimator saves(small_options(), config);
   internal::train_as_task(saves, training_input, {.max_steps = 3});
-  config.save_checkpoints = false;
+  config.checkpoints.save_checkpoints = false;
   Estimator does_not(small_options(), config);
   EXPECT_EQ(internal::train_as_task(does_not, training_input, {.max_steps = 5}).global_step, 5);
   const auto note = read_run_note(folder.path());
@@ -718,7 +720,7 @@ TEST(TrainAndEvaluate, AChiefThatSavesNothingSaysOfNoStepThatItIsSaved) {
 TEST(TrainAndEvaluate, RehearsesTheEvaluationOnItsDevice) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.devices = {"cuda:99"};
+  config.devices.names = {"cuda:99"};
   const Estimator estimator(small_options(), config);
   EXPECT_THAT(
       error_of([&] { internal::rehearse_evaluation(estimator, {.input_fn = evaluation_input}); }),
@@ -728,7 +730,7 @@ TEST(TrainAndEvaluate, RehearsesTheEvaluationOnItsDevice) {
 TEST(TrainAndEvaluate, AnEvaluatorWithoutCheckpointsGivesUpAndSaysWhatItMissed) {
   const TempDir folder;
   RunConfig config = evaluator_config(folder.path());
-  config.session_creation_timeout_secs = seconds(1);
+  config.cluster.session_creation_timeout_secs = seconds(1);
   Estimator estimator(small_options(), config);
   try {
     train_and_evaluate(estimator, {training_input, 5},
@@ -757,7 +759,7 @@ TEST(TrainAndEvaluate, ASignalWakesAnEvaluatorThatWaitsToBegin) {
 TEST(TrainAndEvaluate, ASecondEvaluatorIsRefused) {
   const TempDir folder;
   RunConfig config = evaluator_config(folder.path());
-  config.task.task.index = 1;
+  config.cluster.task.task.index = 1;
   Estimator estimator(small_options(), config);
   EXPECT_THAT(error_of([&] {
                 train_and_evaluate(estimator, {training_input, 5}, {.input_fn = evaluation_input});
@@ -768,7 +770,7 @@ TEST(TrainAndEvaluate, ASecondEvaluatorIsRefused) {
 TEST(TrainAndEvaluate, AClusterOfOneTaskIsOneProcess) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
-  config.task =
+  config.cluster.task =
       parse_tf_config(R"({"cluster": {"chief": ["a:1"]}, "task": {"type": "chief", "index": 0}})");
   Estimator estimator(small_options(), config);
   const auto result =

@@ -20,7 +20,7 @@ TaskInLog::TaskInLog(std::string task) : before_(log::task()) { log::set_task(st
 TaskInLog::~TaskInLog() { log::set_task(before_); }
 
 RunOnDisk::RunOnDisk(const RunConfig& config) : model_dir_(config.model_dir) {
-  if (!config.task.is_chief || config.task.cluster.empty()) return;
+  if (!config.cluster.task.is_chief || config.cluster.task.cluster.empty()) return;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   note_.emplace();
   note_->began_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();

@@ -146,7 +146,7 @@ struct LogRun {
   static auto fields(auto& self) { return std::tie(self.run); }
 };
 
-/// RunConfig::arguments of the chief.
+/// RunConfig::cluster.arguments of the chief.
 struct ChiefArguments {
   std::vector<std::string> words{};
 
