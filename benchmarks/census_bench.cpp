@@ -42,10 +42,10 @@ class CensusTraining {
   }
 
   Estimator estimator(const RunConfig& config) const {
-    return DNNLinearCombinedClassifier({.linear_columns = columns_.wide,
-                                        .dnn_columns = columns_.deep,
-                                        .hidden_units = {100, 70, 48, 34}},
-                                       config);
+    return dnn_linear_combined_classifier({.linear_columns = columns_.wide,
+                                           .dnn_columns = columns_.deep,
+                                           .hidden_units = {100, 70, 48, 34}},
+                                          config);
   }
 
   InputFn input_fn(Input input) const {

@@ -320,7 +320,9 @@ double seconds_of_ps_step() {
   const auto run = [](std::int64_t steps) {
     const OtherTask server("ps", "small");
     RunConfig config = config_of(server.chief_config());
-    config.cluster.train_distribute = [](const RunConfig& one) { return make_parameter_server(one); };
+    config.cluster.train_distribute = [](const RunConfig& one) {
+      return make_parameter_server(one);
+    };
     Estimator estimator(small_options(), config);
     const auto start = Clock::now();
     estimator.train(small_input(), {.steps = steps});

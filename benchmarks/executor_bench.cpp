@@ -86,8 +86,9 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   torch::manual_seed(1);
   compare(report, "mnist CNN", std::make_shared<MnistCnn>(), 10, torch::rand({32, 784}));
-  compare(report, "ResNet-8",
-          std::make_shared<muster::ResNet>(muster::ResNetOptions{.num_layers = 8}), 11,
-          torch::rand({32, 32, 32, 3}) * 255);
+  compare(
+      report, "ResNet-8",
+      std::make_shared<muster::ResNet>(muster::ResNetOptions{.num_layers = 8, .num_classes = 11}),
+      11, torch::rand({32, 32, 32, 3}) * 255);
   return report.finish();
 }

@@ -69,15 +69,15 @@ double images_per_second(const Setting& setting) {
   config.devices.capture_steps = setting.capture;
   config.reproducibility.deterministic = setting.deterministic;
   const bool fused = setting.fused;
-  Estimator estimator(
-      {.model =
-           [fused] {
-             return std::make_shared<ResNet>(ResNetOptions{.channels_last = true, .fused = fused});
-           },
-       .head = multi_class_head(11),
-       .optimizer = momentum({.learning_rate = 0.01, .momentum = 0.9}),
-       .weight_decay = {.factor = 2e-4}},
-      config);
+  Estimator estimator({.model =
+                           [fused] {
+                             return std::make_shared<ResNet>(ResNetOptions{
+                                 .num_classes = 11, .channels_last = true, .fused = fused});
+                           },
+                       .head = multi_class_head(11),
+                       .optimizer = momentum({.learning_rate = 0.01, .momentum = 0.9}),
+                       .weight_decay = {.factor = 2e-4}},
+                      config);
   constexpr std::int64_t kWarmUp = 50;
   const std::int64_t last = kWarmUp + setting.steps;
   const auto rate = std::make_shared<SteadyRate>(kWarmUp, last);

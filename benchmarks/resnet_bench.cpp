@@ -68,7 +68,7 @@ void add_step_over_pytorch(bench::Report& report, const InputFn& input, int thre
   std::vector<double> rates;
   std::vector<double> ratios;
   for (int round = 0; round < kRounds; ++round) {
-    rates.push_back(images_per_second(make({}), input, threads));
+    rates.push_back(images_per_second(make({.num_classes = 11}), input, threads));
     if (!setting) continue;
     const auto anchor =
         bench::run_anchor(fmt::format("resnet_torch.py --steps 2 --setting {}", *setting));
@@ -94,15 +94,17 @@ int run(int argc, char** argv) {
   const auto processors = static_cast<int>(ThreadPool::available_processors());
   const InputFn input = constant_input();
   add_step_over_pytorch(report, input, processors);
-  add_alone(report, "ResNet-44, one thread", make({}), input, 1);
+  add_alone(report, "ResNet-44, one thread", make({.num_classes = 11}), input, 1);
   // Where libtorch keeps its kernels, these would be the first row under other names.
   if (kernels::has_libtorch_kernels()) {
-    add_alone(report, "ResNet-44, layer by layer", make({.fused = false}), input, processors);
-    add_alone(report, "ResNet-44, libtorch's kernels", make({}, /*own_kernels=*/false), input,
+    add_alone(report, "ResNet-44, layer by layer", make({.num_classes = 11, .fused = false}), input,
               processors);
+    add_alone(report, "ResNet-44, libtorch's kernels",
+              make({.num_classes = 11}, /*own_kernels=*/false), input, processors);
   }
   add_alone(report, "ResNet-44, libtorch's kernels, channels last",
-            make({.channels_last = true}, /*own_kernels=*/false), input, processors);
+            make({.num_classes = 11, .channels_last = true}, /*own_kernels=*/false), input,
+            processors);
   return report.finish();
 }
 

@@ -130,10 +130,10 @@ std::vector<std::string> names_of(const ExecutableModel& model) {
 
 Features predicted(const Path& job_dir, const People& people) {
   const auto columns = internal::census_columns();
-  auto estimator = DNNLinearCombinedClassifier({.linear_columns = columns.wide,
-                                                .dnn_columns = columns.deep,
-                                                .hidden_units = {100, 70, 48, 34}},
-                                               RunConfig{.model_dir = job_dir});
+  auto estimator = dnn_linear_combined_classifier({.linear_columns = columns.wide,
+                                                   .dnn_columns = columns.deep,
+                                                   .hidden_units = {100, 70, 48, 34}},
+                                                  RunConfig{.model_dir = job_dir});
   auto predictions = estimator.predict(
       [&](const InputContext&) { return from_vector<Batch>({Batch{.features = people.features}}); },
       {.yield_single_examples = false});

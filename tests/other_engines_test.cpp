@@ -277,7 +277,7 @@ TEST(OtherEngines, AnswerAboutMnistAsTheModelDoes) {
 TEST(OtherEngines, AnswerAboutCifar10AsAResNetDoes) {
   MUSTER_DATA_DIR_OR_SKIP(data);
   torch::manual_seed(2);
-  const auto model = std::make_shared<ResNet>(ResNetOptions{.num_layers = 8});
+  const auto model = std::make_shared<ResNet>(ResNetOptions{.num_layers = 8, .num_classes = 11});
   randomise_norms(*model);
   Case cifar10(*model, *multi_class_head(11), {{"image", cifar10_images(data)}});
   expect_script("check_onnx.py", cifar10.files());
@@ -288,7 +288,7 @@ TEST(OtherEngines, AnswerAboutCifar10AsAResNetDoes) {
 TEST(OtherEngines, AnswerAboutBytesThatAreHandedInAsFloats) {
   MUSTER_DATA_DIR_OR_SKIP(data);
   torch::manual_seed(5);
-  const auto model = std::make_shared<ResNet>(ResNetOptions{.num_layers = 8});
+  const auto model = std::make_shared<ResNet>(ResNetOptions{.num_layers = 8, .num_classes = 11});
   randomise_norms(*model);
   const auto images = cifar10_images(data).slice(0, 0, 100);
   Case cifar10(*model, *multi_class_head(11), {{"image", images.to(torch::kByte)}});

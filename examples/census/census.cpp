@@ -311,30 +311,30 @@ muster::Estimator make_estimator(const Flags& flags, const Columns& columns,
     dnn = muster::adagrad({rate});
   }
   if (flags.model == "boosted_trees") {
-    return muster::BoostedTreesClassifier({.feature_columns = columns.trees,
-                                           .n_trees = flags.num_trees,
-                                           .l2_regularization = 1,
-                                           .min_node_weight = 1,
-                                           .quantile_sketch_epsilon = 1.0 / 256,
-                                           .loss_reduction = muster::Reduction::kSum},
-                                          config);
+    return muster::boosted_trees_classifier({.feature_columns = columns.trees,
+                                             .n_trees = flags.num_trees,
+                                             .l2_regularization = 1,
+                                             .min_node_weight = 1,
+                                             .quantile_sketch_epsilon = 1.0 / 256,
+                                             .loss_reduction = muster::Reduction::kSum},
+                                            config);
   }
   if (flags.model == "wide") {
-    return muster::LinearClassifier({.feature_columns = columns.wide}, config);
+    return muster::linear_classifier({.feature_columns = columns.wide}, config);
   }
   if (flags.model == "deep") {
-    return muster::DNNClassifier({.hidden_units = hidden_units(flags),
-                                  .feature_columns = columns.deep,
-                                  .optimizer = dnn,
-                                  .dropout = flags.dropout},
-                                 config);
+    return muster::dnn_classifier({.hidden_units = hidden_units(flags),
+                                   .feature_columns = columns.deep,
+                                   .optimizer = dnn,
+                                   .dropout = flags.dropout},
+                                  config);
   }
-  return muster::DNNLinearCombinedClassifier({.linear_columns = columns.wide,
-                                              .dnn_columns = columns.deep,
-                                              .dnn_optimizer = dnn,
-                                              .hidden_units = hidden_units(flags),
-                                              .dropout = flags.dropout},
-                                             config);
+  return muster::dnn_linear_combined_classifier({.linear_columns = columns.wide,
+                                                 .dnn_columns = columns.deep,
+                                                 .dnn_optimizer = dnn,
+                                                 .hidden_units = hidden_units(flags),
+                                                 .dropout = flags.dropout},
+                                                config);
 }
 
 /// The same with gradients of both optimizers shortened together.
@@ -396,17 +396,17 @@ muster::RunConfig run_config(const Flags& flags) {
     checkpoints.save_checkpoints_steps = flags.save_checkpoints_steps;
   }
   return {.model_dir = Path(flags.job_dir),
-             .checkpoints = checkpoints,
-             .reproducibility = {.tf_random_seed = flags.seed,
+          .checkpoints = checkpoints,
+          .reproducibility = {.tf_random_seed = flags.seed,
                               .replicas = flags.replicas,
                               .threads_per_replica = flags.threads_per_replica},
-             .devices = {.concurrent_replicas = flags.concurrent_replicas},
-             .cluster = {.task = checked_task(flags),
+          .devices = {.concurrent_replicas = flags.concurrent_replicas},
+          .cluster = {.task = checked_task(flags),
                       .train_distribute = flags.cluster.strategy,
                       .sync = flags.cluster.sync,
                       .max_staleness = flags.cluster.max_staleness,
                       .ps_log = flags.cluster.ps_log,
-                       .join_timeout = std::chrono::seconds(flags.cluster.join_timeout_secs),
+                      .join_timeout = std::chrono::seconds(flags.cluster.join_timeout_secs),
                       // Of the arithmetic, and not to be seen in model and optimizers.
                       .terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
                                 {"--numbers", flags.numbers}}},
@@ -468,7 +468,7 @@ int run(const Flags& flags) {
       .input_fn = input(eval_files, flags, sets), .steps = {}, .name = "census-eval"};
   if (flags.eval_steps > 0) eval_spec.steps = flags.eval_steps;
   if (const auto receiver = serving_input(flags, columns)) {
-    eval_spec.exporters.push_back(muster::FinalExporter("census", *receiver));
+    eval_spec.exporters.push_back(muster::final_exporter("census", *receiver));
   }
   const auto result = muster::train_and_evaluate(estimator, train_spec, eval_spec);
   print_metrics(result.metrics);

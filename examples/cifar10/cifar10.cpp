@@ -158,7 +158,7 @@ class Run {
   muster::InputFn eval_;
   /// Batches of all images.
   std::int64_t eval_steps_;
-  muster::SavedModelExporterPtr exporter_ = muster::FinalExporter(kExportName, serving_input());
+  muster::SavedModelExporterPtr exporter_ = muster::final_exporter(kExportName, serving_input());
 };
 
 // What the chief trains, a ps serves: of its own flags only those count that say where it writes,
@@ -221,7 +221,8 @@ int parse_and_run(int argc, char** argv) {
   auto parsed = cifar10::parse_flags(arguments);
   if (parsed.exit_status) return *parsed.exit_status;
   const auto environment = muster::RunConfig::from_env();
-  if (environment.cluster.task.task.type == muster::job::kPs && !environment.cluster.task.is_alone()) {
+  if (environment.cluster.task.task.type == muster::job::kPs &&
+      !environment.cluster.task.is_alone()) {
     parsed.flags = flags_of_chief(parsed.flags, environment);
   }
   cifar10::check(parsed.flags);

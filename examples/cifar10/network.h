@@ -10,7 +10,8 @@
 namespace cifar10 {
 
 struct NetworkOptions {
-  muster::ResNetOptions resnet{};
+  /// One class more than CIFAR-10 has, as cifar10_estimator has it: labels may begin with 1.
+  muster::ResNetOptions resnet{.num_classes = 11};
   /// What is cut out of images that come whole: at random where the input says where, else from the
   /// middle.
   muster::CropOptions crop{};

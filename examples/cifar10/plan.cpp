@@ -175,8 +175,9 @@ muster::RunConfig run_config(const Flags& flags, const Layout& layout,
       .reproducibility = {.tf_random_seed = flags.seed,
                           .replicas = flags.replicas,
                           .threads_per_replica = flags.num_intra_threads,
-                          .precision = flags.precision == "bfloat16" ? muster::ComputeType::kBfloat16
-                                                                     : muster::ComputeType::kFloat32,
+                          .precision = flags.precision == "bfloat16"
+                                           ? muster::ComputeType::kBfloat16
+                                           : muster::ComputeType::kFloat32,
                           .deterministic = flags.deterministic},
       .devices = {.names = layout.devices,
                   .variable_strategy = flags.variable_strategy == "CPU"

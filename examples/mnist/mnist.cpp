@@ -286,17 +286,17 @@ double batches_of_a_step(const Flags& flags) {
 muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
   const std::int64_t save_steps = flags.save_checkpoints_steps;
   return {.model_dir = Path(flags.job_dir),
-             .checkpoints = {.save_checkpoints_steps = save_steps > 0 ? save_steps : epoch_steps},
-             .reproducibility = {.tf_random_seed = flags.seed,
+          .checkpoints = {.save_checkpoints_steps = save_steps > 0 ? save_steps : epoch_steps},
+          .reproducibility = {.tf_random_seed = flags.seed,
                               .replicas = flags.replicas,
                               .threads_per_replica = flags.threads_per_replica},
-             .devices = {.concurrent_replicas = flags.concurrent_replicas},
-             .cluster = {.task = checked_task(flags),
+          .devices = {.concurrent_replicas = flags.concurrent_replicas},
+          .cluster = {.task = checked_task(flags),
                       .train_distribute = flags.cluster.strategy,
                       .sync = flags.cluster.sync,
                       .max_staleness = flags.cluster.max_staleness,
                       .ps_log = flags.cluster.ps_log,
-                       .join_timeout = std::chrono::seconds(flags.cluster.join_timeout_secs),
+                      .join_timeout = std::chrono::seconds(flags.cluster.join_timeout_secs),
                       // Of the arithmetic, and not to be seen in model and optimizers.
                       .terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
                                 {"--augment", flags.augment ? "true" : "false"},
@@ -312,7 +312,7 @@ muster::ServingInput serving_input() {
 
 std::vector<std::shared_ptr<muster::Exporter>> exporters(const Flags& flags) {
   if (!flags.export_path.empty()) return {};  // Exported there, when all is done.
-  return {muster::FinalExporter("mnist", serving_input())};
+  return {muster::final_exporter("mnist", serving_input())};
 }
 
 // A line of JSON for each picture.

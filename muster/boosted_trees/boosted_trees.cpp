@@ -145,11 +145,11 @@ std::unique_ptr<BoostedTreesModel> load_trees(const Estimator& estimator,
 
 }  // namespace
 
-Estimator BoostedTreesClassifier(BoostedTreesOptions options, RunConfig config) {
+Estimator boosted_trees_classifier(BoostedTreesOptions options, RunConfig config) {
   return make(std::move(options), TreeTask::kBinaryClasses, std::move(config));
 }
 
-Estimator BoostedTreesRegressor(BoostedTreesOptions options, RunConfig config) {
+Estimator boosted_trees_regressor(BoostedTreesOptions options, RunConfig config) {
   return make(std::move(options), TreeTask::kRegression, std::move(config));
 }
 

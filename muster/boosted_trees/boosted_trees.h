@@ -70,8 +70,8 @@ struct BoostedTreesOptions {
 /// Throws InvalidArgument for options that cannot work, a column that trees cannot read, or
 /// several replicas; Unimplemented in a cluster of several tasks, or, saying what to install, when
 /// muster was built without libxgboost.
-Estimator BoostedTreesClassifier(BoostedTreesOptions options, RunConfig config);
-Estimator BoostedTreesRegressor(BoostedTreesOptions options, RunConfig config);
+Estimator boosted_trees_classifier(BoostedTreesOptions options, RunConfig config);
+Estimator boosted_trees_regressor(BoostedTreesOptions options, RunConfig config);
 
 struct FeatureImportance {
   std::string column{};

@@ -120,7 +120,7 @@ InputFn numbers(std::vector<float> x, std::vector<float> labels) {
 
 TEST(BoostedTreesClassifier, TrainsEvaluatesAndPredictsLikeAnyEstimator) {
   const TempDir folder;
-  Estimator estimator = BoostedTreesClassifier(people_options(), quiet_config(folder.path()));
+  Estimator estimator = boosted_trees_classifier(people_options(), quiet_config(folder.path()));
   const TrainResult trained = estimator.train(people, {.max_steps = 1000});
   EXPECT_EQ(trained.global_step, 12);  // The trees are all there.
   const EvaluationResult result = estimator.evaluate(people);
@@ -144,7 +144,7 @@ TEST(BoostedTreesClassifier, TrainsEvaluatesAndPredictsLikeAnyEstimator) {
 
 TEST(BoostedTreesClassifier, EndsAtMaxStepsAndForGoodWithItsTrees) {
   const TempDir folder;
-  Estimator estimator = BoostedTreesClassifier(people_options(), quiet_config(folder.path()));
+  Estimator estimator = boosted_trees_classifier(people_options(), quiet_config(folder.path()));
   EXPECT_EQ(estimator.train(people, {.max_steps = 5}).global_step, 5);
   EXPECT_EQ(estimator.train(people, {.steps = 3}).global_step, 8);
   EXPECT_EQ(estimator.train(people).steps, 4);
@@ -155,14 +155,14 @@ TEST(BoostedTreesClassifier, ResumesToTheBit) {
   const TempDir folder;
   BoostedTreesOptions options = people_options();
   options.center_bias = true;
-  BoostedTreesClassifier(options, quiet_config(folder / "whole")).train(people);
+  boosted_trees_classifier(options, quiet_config(folder / "whole")).train(people);
   for (const std::int64_t stop : {1, 4, 9, 12}) {
-    BoostedTreesClassifier(options, quiet_config(folder / "parts"))
+    boosted_trees_classifier(options, quiet_config(folder / "parts"))
         .train(people, {.max_steps = stop});
   }
   EXPECT_EQ(trees_of(folder / "whole"), trees_of(folder / "parts"));
   options.learning_rate = 0.4;
-  BoostedTreesClassifier(options, quiet_config(folder / "other")).train(people);
+  boosted_trees_classifier(options, quiet_config(folder / "other")).train(people);
   EXPECT_NE(trees_of(folder / "whole"), trees_of(folder / "other"));
 }
 
@@ -187,7 +187,7 @@ TEST(BoostedTreesClassifier, GrowsTheSameTreesWithAnyNumberOfThreads) {
   for (const int threads : {1, 2, 3}) {
     RunConfig config = quiet_config(folder / std::to_string(threads));
     config.reproducibility.threads_per_replica = threads;
-    BoostedTreesClassifier(options, config).train(input);
+    boosted_trees_classifier(options, config).train(input);
     trees.insert(trees_of(config.model_dir));
   }
   EXPECT_EQ(trees.size(), 1);
@@ -224,7 +224,7 @@ TEST(BoostedTreesClassifier, CallsHooksAndListenersAndKeepsTheFolderLikeAnyEstim
   config.save_summary_steps = 1;
   const auto listener = std::make_shared<Listener>();
   const auto hook = std::make_shared<LossHook>();
-  BoostedTreesClassifier(people_options(), config)
+  boosted_trees_classifier(people_options(), config)
       .train(people, {.hooks = {hook}, .saving_listeners = {listener}});
   EXPECT_THAT(listener->steps, ElementsAre(0, 5, 10, 12));
   ASSERT_EQ(hook->losses.size(), 12);
@@ -252,7 +252,7 @@ TEST(BoostedTreesClassifier, StopsEarlyWhenAnEvaluationIsGoodEnough) {
   const TempDir folder;
   RunConfig config = quiet_config(folder.path());
   config.checkpoints.save_checkpoints_steps = 1;
-  Estimator estimator = BoostedTreesClassifier(people_options(), config);
+  Estimator estimator = boosted_trees_classifier(people_options(), config);
   const HookPtr stop = stop_if_higher("accuracy", 0.9, {.period = {.run_every_steps = 1}});
   const TrainResult trained = estimator.train(
       people, {.hooks = {stop}, .saving_listeners = {std::make_shared<Evaluating>(estimator)}});
@@ -262,7 +262,7 @@ TEST(BoostedTreesClassifier, StopsEarlyWhenAnEvaluationIsGoodEnough) {
 
 TEST(BoostedTreesClassifier, IsNotEvaluatedInMemoryWithTreesOfAnOlderCheckpoint) {
   const TempDir folder;
-  Estimator estimator = BoostedTreesClassifier(people_options(), quiet_config(folder.path()));
+  Estimator estimator = boosted_trees_classifier(people_options(), quiet_config(folder.path()));
   estimator.train(people, {.steps = 2});
   estimator.evaluate(people);
   const auto hook = std::make_shared<InMemoryEvaluatorHook>(estimator, people);
@@ -276,13 +276,14 @@ TEST(BoostedTreesClassifier, ReadsSoManyBatchesOfAnInputThatRepeats) {
   };
   BoostedTreesOptions options = people_options();
   options.max_input_bytes = 100'000;
-  const std::string text = error_of(
-      [&] { BoostedTreesClassifier(options, quiet_config(folder / "endless")).train(repeating); });
+  const std::string text = error_of([&] {
+    boosted_trees_classifier(options, quiet_config(folder / "endless")).train(repeating);
+  });
   EXPECT_THAT(text, HasSubstr("leave repeat() out"));
   EXPECT_THAT(text, HasSubstr("n_batches_per_layer"));
   options.n_batches_per_layer = 6;
-  BoostedTreesClassifier(options, quiet_config(folder / "six")).train(repeating);
-  BoostedTreesClassifier(people_options(), quiet_config(folder / "one")).train(people);
+  boosted_trees_classifier(options, quiet_config(folder / "six")).train(repeating);
+  boosted_trees_classifier(people_options(), quiet_config(folder / "one")).train(people);
   EXPECT_EQ(trees_of(folder / "six"), trees_of(folder / "one"));
 }
 
@@ -298,10 +299,10 @@ TEST(BoostedTreesClassifier, BeginsFromTheWeightedMeanLabelIfAsked) {
   }
   const double p = positive / all;
   const double entropy = -(p * std::log(p) + (1 - p) * std::log(1 - p));
-  EXPECT_NEAR(first_loss(BoostedTreesClassifier(options, quiet_config(folder / "zero")), people),
+  EXPECT_NEAR(first_loss(boosted_trees_classifier(options, quiet_config(folder / "zero")), people),
               all / 300 * std::log(2), 1e-5);
   options.center_bias = true;
-  EXPECT_NEAR(first_loss(BoostedTreesClassifier(options, quiet_config(folder / "mean")), people),
+  EXPECT_NEAR(first_loss(boosted_trees_classifier(options, quiet_config(folder / "mean")), people),
               all / 300 * entropy, 1e-5);
 }
 
@@ -317,8 +318,8 @@ TEST(BoostedTreesClassifier, TakesWordsAsLabels) {
   };
   BoostedTreesOptions options = people_options();
   options.label_vocabulary = {"no", "yes"};
-  BoostedTreesClassifier(options, quiet_config(folder / "words")).train(words);
-  BoostedTreesClassifier(people_options(), quiet_config(folder / "numbers")).train(people);
+  boosted_trees_classifier(options, quiet_config(folder / "words")).train(words);
+  boosted_trees_classifier(people_options(), quiet_config(folder / "numbers")).train(people);
   EXPECT_EQ(trees_of(folder / "words"), trees_of(folder / "numbers"));
 }
 
@@ -348,7 +349,7 @@ TEST(BoostedTreesClassifier, PrunesWhileOrAfterATreeGrows) {
   for (const auto mode : {PruningMode::kPre, PruningMode::kPost}) {
     options.pruning_mode = mode;
     RunConfig config = quiet_config(folder / (mode == PruningMode::kPre ? "pre" : "post"));
-    Estimator estimator = BoostedTreesClassifier(options, config);
+    Estimator estimator = boosted_trees_classifier(options, config);
     estimator.train(input);
     accuracy[mode] = estimator.evaluate(input).at("accuracy");
   }
@@ -364,7 +365,7 @@ TEST(BoostedTreesClassifier, TheOrderOfBucketsCounts) {
     labels.push_back(x.back() > 4 ? 1.0F : 0.0F);
   }
   const TempDir folder;
-  Estimator estimator = BoostedTreesClassifier(
+  Estimator estimator = boosted_trees_classifier(
       {.feature_columns = {bucketized_column(numeric_column("x"), {1, 2, 3, 4, 5, 6, 7})},
        .n_trees = 1,
        .max_depth = 1},
@@ -378,7 +379,7 @@ TEST(BoostedTreesClassifier, LearnsWhatAMissingNumberMeans) {
   const std::vector<float> x{none, 0, 1, none, 0, 1, none, 0, 1, none, 0, 1};
   const std::vector<float> labels{1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0};
   const TempDir folder;
-  Estimator estimator = BoostedTreesClassifier(
+  Estimator estimator = boosted_trees_classifier(
       {.feature_columns = {numeric_column("x")}, .n_trees = 3}, quiet_config(folder.path()));
   estimator.train(numbers(x, labels));
   EXPECT_EQ(estimator.evaluate(numbers(x, labels)).at("accuracy"), 1.0);
@@ -404,7 +405,7 @@ TEST(BoostedTreesRegressor, FitsNumbersFromTheirMean) {
                               .max_depth = 4,
                               .learning_rate = 0.5,
                               .center_bias = true};
-  Estimator estimator = BoostedTreesRegressor(options, quiet_config(folder.path()));
+  Estimator estimator = boosted_trees_regressor(options, quiet_config(folder.path()));
   EXPECT_NEAR(first_loss(estimator, numbers(x, labels)), variance, 1e-3);
   estimator.train(numbers(x, labels));
   const EvaluationResult result = estimator.evaluate(numbers(x, labels));
@@ -414,7 +415,7 @@ TEST(BoostedTreesRegressor, FitsNumbersFromTheirMean) {
 
 TEST(BoostedTrees, TellWhichColumnsMatter) {
   const TempDir folder;
-  Estimator estimator = BoostedTreesClassifier(people_options(), quiet_config(folder.path()));
+  Estimator estimator = boosted_trees_classifier(people_options(), quiet_config(folder.path()));
   EXPECT_THROW(feature_importances(estimator), NotFound);
   estimator.train(people);
   const auto importances = feature_importances(estimator, {.normalize = true});
@@ -430,7 +431,7 @@ TEST(BoostedTrees, TellWhichColumnsMatter) {
 
 TEST(BoostedTrees, TellHowColumnsMoveEachLogit) {
   const TempDir folder;
-  Estimator estimator = BoostedTreesClassifier(people_options(), quiet_config(folder.path()));
+  Estimator estimator = boosted_trees_classifier(people_options(), quiet_config(folder.path()));
   estimator.train(people);
   std::vector<Person> some{{.age = 50, .color = "red"}, {.age = 50, .color = "blue"}};
   const Features features = batch_of(some).features;
@@ -451,7 +452,7 @@ TEST(BoostedTrees, TellHowColumnsMoveEachLogit) {
 TEST(BoostedTrees, RefuseColumnsThatTreesCannotRead) {
   const auto color = categorical_column_with_hash_bucket("color", 10);
   const auto refusal = [&](FeatureColumnList columns) {
-    return error_of([&] { BoostedTreesClassifier({.feature_columns = std::move(columns)}, {}); });
+    return error_of([&] { boosted_trees_classifier({.feature_columns = std::move(columns)}, {}); });
   };
   EXPECT_THAT(refusal({embedding_column(color, 4)}), HasSubstr("the place of color_embedding"));
   EXPECT_THAT(refusal({color}), HasSubstr("color is categorical: wrap it in an indicator_column"));
@@ -464,7 +465,7 @@ TEST(BoostedTrees, RefuseOptionsThatCannotWork) {
   const auto refusal = [](auto change) {
     BoostedTreesOptions options = people_options();
     change(options);
-    return error_of([&] { BoostedTreesClassifier(options, {}); });
+    return error_of([&] { boosted_trees_classifier(options, {}); });
   };
   using Options = BoostedTreesOptions;
   EXPECT_THAT(refusal([](Options& o) { o.tree_complexity = 1; }), HasSubstr("set pruning_mode"));
@@ -479,7 +480,7 @@ TEST(BoostedTrees, RefuseOptionsThatCannotWork) {
   EXPECT_THAT(refusal([](Options& o) { o.quantile_sketch_epsilon = 1; }),
               HasSubstr("quantile_sketch_epsilon"));
   EXPECT_THAT(error_of([] {
-                BoostedTreesRegressor(
+                boosted_trees_regressor(
                     {.feature_columns = people_columns(), .label_vocabulary = {"a"}}, {});
               }),
               HasSubstr("no use for label_vocabulary"));
@@ -490,20 +491,20 @@ TEST(BoostedTrees, AreTrainedByOneProcess) {
   cluster.cluster.task.cluster =
       ClusterSpec({{"chief", {{0, "a:1"}}}, {"worker", {{0, "b:1"}, {1, "c:1"}}}});
   cluster.cluster.task.task = {.type = "worker", .index = 1};
-  const std::string text = error_of([&] { BoostedTreesClassifier(people_options(), cluster); });
+  const std::string text = error_of([&] { boosted_trees_classifier(people_options(), cluster); });
   EXPECT_THAT(text, HasSubstr("worker:1 of a cluster of 3"));
   RunConfig replicas;
   replicas.reproducibility.replicas = 2;
-  EXPECT_THROW(BoostedTreesClassifier(people_options(), replicas), InvalidArgument);
+  EXPECT_THROW(boosted_trees_classifier(people_options(), replicas), InvalidArgument);
 }
 
 TEST(BoostedTrees, ACheckpointOfOtherColumnsNamesThem) {
   const TempDir folder;
-  BoostedTreesClassifier(people_options(), quiet_config(folder.path())).train(people);
+  boosted_trees_classifier(people_options(), quiet_config(folder.path())).train(people);
   BoostedTreesOptions other = people_options();
   other.feature_columns = {numeric_column("age")};
   const std::string text = error_of(
-      [&] { BoostedTreesClassifier(other, quiet_config(folder.path())).evaluate(people); });
+      [&] { boosted_trees_classifier(other, quiet_config(folder.path())).evaluate(people); });
   EXPECT_THAT(text, HasSubstr("age[1], color_indicator[3], nothing[1]"));
   EXPECT_THAT(text, HasSubstr("feature_columns are age[1];"));
 }
@@ -578,12 +579,12 @@ TEST(BoostedTreesClassifier, ReachesItsTargetOnTheRealCensus) {
   MUSTER_DATA_DIR_OR_SKIP(data);
   const auto training = census_rows(data / "census/adult.data.csv");
   const TempDir folder;
-  Estimator estimator = BoostedTreesClassifier({.feature_columns = census_columns(training),
-                                                .n_trees = 300,
-                                                .l2_regularization = 1,
-                                                .min_node_weight = 1,
-                                                .quantile_sketch_epsilon = 1.0 / 256},
-                                               quiet_config(folder.path()));
+  Estimator estimator = boosted_trees_classifier({.feature_columns = census_columns(training),
+                                                  .n_trees = 300,
+                                                  .l2_regularization = 1,
+                                                  .min_node_weight = 1,
+                                                  .quantile_sketch_epsilon = 1.0 / 256},
+                                                 quiet_config(folder.path()));
   estimator.train(census_input(training));
   const auto result = estimator.evaluate(census_input(census_rows(data / "census/adult.test.csv")));
   EXPECT_DOUBLE_EQ(result.at("label/mean"), 3846.0 / 16281);

@@ -111,8 +111,9 @@ class BoostedTreesSession final : public TrainSession {
 
 void BoostedTreesSession::prepare() {
   const RunConfig& run = config();
-  threads_ = run.reproducibility.threads_per_replica > 0 ? run.reproducibility.threads_per_replica
-                                         : static_cast<int>(ThreadPool::available_processors());
+  threads_ = run.reproducibility.threads_per_replica > 0
+                 ? run.reproducibility.threads_per_replica
+                 : static_cast<int>(ThreadPool::available_processors());
   if (const auto checkpoint = restore_latest(run.model_dir)) restore(*checkpoint);
 }
 

@@ -37,7 +37,7 @@ Estimator baseline_estimator(Options options, HeadPtr head, RunConfig config) {
 
 }  // namespace
 
-Estimator BaselineClassifier(BaselineClassifierOptions options, RunConfig config) {
+Estimator baseline_classifier(BaselineClassifierOptions options, RunConfig config) {
   auto head = internal::classification_head(options.n_classes,
                                             {.weight_column = options.weight_column,
                                              .loss_reduction = options.loss_reduction,
@@ -45,7 +45,7 @@ Estimator BaselineClassifier(BaselineClassifierOptions options, RunConfig config
   return baseline_estimator(std::move(options), std::move(head), std::move(config));
 }
 
-Estimator BaselineRegressor(BaselineRegressorOptions options, RunConfig config) {
+Estimator baseline_regressor(BaselineRegressorOptions options, RunConfig config) {
   auto head = regression_head(options.label_dimension, {.weight_column = options.weight_column,
                                                         .loss_reduction = options.loss_reduction});
   return baseline_estimator(std::move(options), std::move(head), std::move(config));

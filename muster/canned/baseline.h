@@ -37,7 +37,7 @@ struct BaselineRegressorOptions {
 
 /// These throw InvalidArgument for fewer than two classes, or what the head or the optimizer
 /// refuses.
-Estimator BaselineClassifier(BaselineClassifierOptions options, RunConfig config);
-Estimator BaselineRegressor(BaselineRegressorOptions options, RunConfig config);
+Estimator baseline_classifier(BaselineClassifierOptions options, RunConfig config);
+Estimator baseline_regressor(BaselineRegressorOptions options, RunConfig config);
 
 }  // namespace muster

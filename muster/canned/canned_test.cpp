@@ -83,14 +83,14 @@ struct SmallColumns {
 
 Estimator small_estimator(RunConfig config) {
   const SmallColumns columns;
-  return DNNLinearCombinedClassifier({.linear_columns = columns.wide,
-                                      .linear_optimizer = ftrl({.learning_rate = 0.5}),
-                                      .dnn_columns = columns.deep,
-                                      .dnn_optimizer = adagrad({.learning_rate = 0.1}),
-                                      .hidden_units = {8, 4},
-                                      .dropout = 0.1,
-                                      .batch_norm = true},
-                                     std::move(config));
+  return dnn_linear_combined_classifier({.linear_columns = columns.wide,
+                                         .linear_optimizer = ftrl({.learning_rate = 0.5}),
+                                         .dnn_columns = columns.deep,
+                                         .dnn_optimizer = adagrad({.learning_rate = 0.1}),
+                                         .hidden_units = {8, 4},
+                                         .dropout = 0.1,
+                                         .batch_norm = true},
+                                        std::move(config));
 }
 
 FeatureColumn words(const std::string& key, std::vector<std::string> vocabulary) {
@@ -165,10 +165,10 @@ Dataset<Batch> canned_rows(const InputContext&) {
 TEST(CannedEstimators, TheCensusModelHasTensorFlowsVariables) {
   const TempDir folder;
   const CensusColumns columns;
-  Estimator estimator = DNNLinearCombinedClassifier({.linear_columns = columns.wide(),
-                                                     .dnn_columns = columns.deep(),
-                                                     .hidden_units = {100, 70, 48, 34}},
-                                                    quiet_config(folder.path()));
+  Estimator estimator = dnn_linear_combined_classifier({.linear_columns = columns.wide(),
+                                                        .dnn_columns = columns.deep(),
+                                                        .hidden_units = {100, 70, 48, 34}},
+                                                       quiet_config(folder.path()));
   estimator.train(canned_rows, {.steps = 1});
   const BundleReader bundle(*estimator.latest_checkpoint());
   std::map<std::string, std::int64_t> counts;
@@ -219,29 +219,31 @@ TEST(CannedEstimators, NameSlotsAsTensorFlowsDo) {
   const TempDir folder;
   const SmallColumns columns;
   const auto config = [&](const char* name) { return quiet_config(folder / name); };
-  EXPECT_EQ(names_after_a_step(DNNClassifier({.hidden_units = {4}, .feature_columns = columns.deep},
-                                             config("dnn")),
-                               "dnn/hiddenlayer_0/kernel"),
-            (Names{"dnn/hiddenlayer_0/kernel", "dnn/hiddenlayer_0/kernel/t_0/Adagrad"}));
   EXPECT_EQ(
       names_after_a_step(
-          DNNClassifier({.hidden_units = {4}, .feature_columns = columns.deep, .optimizer = "Adam"},
-                        config("adam")),
-          "dnn/head"),
-      (Names{"dnn/head/beta1_power", "dnn/head/beta2_power"}));
-  EXPECT_EQ(names_after_a_step(LinearClassifier({.feature_columns = {columns.a}}, config("linear")),
-                               "linear/linear_model/a"),
-            (Names{"linear/linear_model/a/weights", "linear/linear_model/a/weights/part_0/Ftrl",
-                   "linear/linear_model/a/weights/part_0/Ftrl_1"}));
-  EXPECT_EQ(names_after_a_step(BaselineClassifier({}, config("baseline")), "baseline"),
+          dnn_classifier({.hidden_units = {4}, .feature_columns = columns.deep}, config("dnn")),
+          "dnn/hiddenlayer_0/kernel"),
+      (Names{"dnn/hiddenlayer_0/kernel", "dnn/hiddenlayer_0/kernel/t_0/Adagrad"}));
+  EXPECT_EQ(names_after_a_step(
+                dnn_classifier(
+                    {.hidden_units = {4}, .feature_columns = columns.deep, .optimizer = "Adam"},
+                    config("adam")),
+                "dnn/head"),
+            (Names{"dnn/head/beta1_power", "dnn/head/beta2_power"}));
+  EXPECT_EQ(
+      names_after_a_step(linear_classifier({.feature_columns = {columns.a}}, config("linear")),
+                         "linear/linear_model/a"),
+      (Names{"linear/linear_model/a/weights", "linear/linear_model/a/weights/part_0/Ftrl",
+             "linear/linear_model/a/weights/part_0/Ftrl_1"}));
+  EXPECT_EQ(names_after_a_step(baseline_classifier({}, config("baseline")), "baseline"),
             (Names{"baseline/bias", "baseline/bias/Ftrl", "baseline/bias/Ftrl_1"}));
   EXPECT_EQ(
-      names_after_a_step(DNNLinearCombinedClassifier({.linear_columns = {columns.a},
-                                                      .linear_optimizer = "Adam",
-                                                      .dnn_columns = columns.deep,
-                                                      .dnn_optimizer = "Adam",
-                                                      .hidden_units = {4}},
-                                                     config("combined")),
+      names_after_a_step(dnn_linear_combined_classifier({.linear_columns = {columns.a},
+                                                         .linear_optimizer = "Adam",
+                                                         .dnn_columns = columns.deep,
+                                                         .dnn_optimizer = "Adam",
+                                                         .hidden_units = {4}},
+                                                        config("combined")),
                          "head"),
       (Names{"head/beta1_power", "head/beta1_power_1", "head/beta2_power", "head/beta2_power_1"}));
 }
@@ -291,12 +293,12 @@ TEST(CannedEstimators, AStepChangesTheRowsOfItsBatchAndNoOthers) {
     RunConfig config = quiet_config(folder.path());
     config.reproducibility.replicas = 2;
     const auto one = categorical_column_with_identity("one", 100);
-    Estimator estimator = DNNLinearCombinedClassifier({.linear_columns = {one},
-                                                       .linear_optimizer = optimizer,
-                                                       .dnn_columns = {embedding_column(one, 3)},
-                                                       .dnn_optimizer = optimizer,
-                                                       .hidden_units = {4}},
-                                                      config);
+    Estimator estimator = dnn_linear_combined_classifier({.linear_columns = {one},
+                                                          .linear_optimizer = optimizer,
+                                                          .dnn_columns = {embedding_column(one, 3)},
+                                                          .dnn_optimizer = optimizer,
+                                                          .hidden_units = {4}},
+                                                         config);
     const auto input = [](const InputContext& in) {
       return range(40).shard(in).repeat().batch(4, [](std::span<const std::int64_t> numbers) {
         std::vector<std::int64_t> ids;
@@ -346,21 +348,21 @@ TEST(CannedEstimators, HaveTheSeedsDefaultRates) {
     return found;
   };
   using Rates = std::map<std::string, std::string>;
-  EXPECT_EQ(rates(LinearClassifier({.feature_columns = many}, config)), (Rates{{"", "0.2 ftrl"}}));
-  EXPECT_EQ(rates(LinearRegressor({.feature_columns = many, .optimizer = {}}, config)),
+  EXPECT_EQ(rates(linear_classifier({.feature_columns = many}, config)), (Rates{{"", "0.2 ftrl"}}));
+  EXPECT_EQ(rates(linear_regressor({.feature_columns = many, .optimizer = {}}, config)),
             (Rates{{"", "0.1 ftrl"}}));
-  EXPECT_EQ(rates(DNNClassifier({.hidden_units = {2}, .feature_columns = columns.deep}, config)),
+  EXPECT_EQ(rates(dnn_classifier({.hidden_units = {2}, .feature_columns = columns.deep}, config)),
             (Rates{{"", "0.05 adag"}}));
   EXPECT_EQ(
-      rates(DNNRegressor(
+      rates(dnn_regressor(
           {.hidden_units = {2}, .feature_columns = columns.deep, .optimizer = "Adam"}, config)),
       (Rates{{"", "0.05 adam"}}));
-  EXPECT_EQ(rates(BaselineClassifier({}, config)), (Rates{{"", "0.3 ftrl"}}));
-  EXPECT_EQ(rates(DNNLinearCombinedClassifier(
+  EXPECT_EQ(rates(baseline_classifier({}, config)), (Rates{{"", "0.3 ftrl"}}));
+  EXPECT_EQ(rates(dnn_linear_combined_classifier(
                 {.linear_columns = columns.wide, .dnn_columns = columns.deep, .hidden_units = {2}},
                 config)),
             (Rates{{"linear", "0.005 ftrl"}, {"dnn", "0.001 adag"}}));
-  EXPECT_EQ(rates(DNNLinearCombinedRegressor(
+  EXPECT_EQ(rates(dnn_linear_combined_regressor(
                 {.dnn_columns = columns.deep, .hidden_units = {2}, .label_dimension = 2}, config)),
             (Rates{{"dnn", "0.001 adag"}}));
 }
@@ -369,31 +371,32 @@ TEST(CannedEstimators, SayWhatIsMissing) {
   const TempDir folder;
   const RunConfig config = quiet_config(folder.path());
   const SmallColumns columns;
-  EXPECT_THAT(error_of([&] { DNNLinearCombinedClassifier({}, config); }),
+  EXPECT_THAT(error_of([&] { dnn_linear_combined_classifier({}, config); }),
               HasSubstr("either linear_columns or dnn_columns"));
-  EXPECT_THAT(error_of([&] { DNNLinearCombinedClassifier({.dnn_columns = columns.deep}, config); }),
+  EXPECT_THAT(
+      error_of([&] { dnn_linear_combined_classifier({.dnn_columns = columns.deep}, config); }),
+      HasSubstr("hidden_units"));
+  EXPECT_THAT(error_of([&] { dnn_classifier({.feature_columns = columns.deep}, config); }),
               HasSubstr("hidden_units"));
-  EXPECT_THAT(error_of([&] { DNNClassifier({.feature_columns = columns.deep}, config); }),
-              HasSubstr("hidden_units"));
-  EXPECT_THAT(error_of([&] { LinearClassifier({}, config); }), HasSubstr("feature_columns"));
+  EXPECT_THAT(error_of([&] { linear_classifier({}, config); }), HasSubstr("feature_columns"));
   EXPECT_THAT(error_of([&] {
-                LinearClassifier({.feature_columns = columns.wide, .n_classes = 1}, config);
+                linear_classifier({.feature_columns = columns.wide, .n_classes = 1}, config);
               }),
               HasSubstr("n_classes"));
   EXPECT_THAT(error_of([&] {
-                DNNClassifier({.hidden_units = {2}, .feature_columns = columns.wide}, config);
+                dnn_classifier({.hidden_units = {2}, .feature_columns = columns.wide}, config);
               }),
               HasSubstr("indicator"));
   EXPECT_THAT(error_of([&] {
-                LinearClassifier({.feature_columns = columns.wide, .optimizer = "Nadam"}, config);
+                linear_classifier({.feature_columns = columns.wide, .optimizer = "Nadam"}, config);
               }),
               HasSubstr("Nadam"));
 }
 
 TEST(CannedEstimators, TheBaselineLearnsHowOftenEachClassComes) {
   const TempDir folder;
-  Estimator estimator = BaselineClassifier({.loss_reduction = Reduction::kSumOverBatchSize},
-                                           quiet_config(folder.path()));
+  Estimator estimator = baseline_classifier({.loss_reduction = Reduction::kSumOverBatchSize},
+                                            quiet_config(folder.path()));
   estimator.train(evaluation_rows, {.steps = 3});
   const EvaluationResult result = estimator.evaluate(evaluation_rows);
   EXPECT_NEAR(result.at("prediction/mean"), result.at("label/mean"), 0.1);
@@ -416,15 +419,15 @@ TEST(CannedEstimators, RegressorsFitNumbers) {
   const SmallColumns columns;
   const EvaluateOptions four{.steps = 4};
   Estimator linear =
-      LinearRegressor({.feature_columns = {columns.a, columns.x}, .label_dimension = 2},
-                      quiet_config(folder / "linear"));
+      linear_regressor({.feature_columns = {columns.a, columns.x}, .label_dimension = 2},
+                       quiet_config(folder / "linear"));
   linear.train(input, {.steps = 150});
   EXPECT_LT(linear.evaluate(input, four).at("average_loss"), 0.02);
-  Estimator deep = DNNRegressor({.hidden_units = {16},
-                                 .feature_columns = {indicator_column(columns.a), columns.x},
-                                 .label_dimension = 2,
-                                 .optimizer = adam({.learning_rate = 0.02})},
-                                quiet_config(folder / "deep"));
+  Estimator deep = dnn_regressor({.hidden_units = {16},
+                                  .feature_columns = {indicator_column(columns.a), columns.x},
+                                  .label_dimension = 2,
+                                  .optimizer = adam({.learning_rate = 0.02})},
+                                 quiet_config(folder / "deep"));
   deep.train(input, {.steps = 150});
   EXPECT_LT(deep.evaluate(input, four).at("average_loss"), 0.1);
   EXPECT_EQ(deep.predict(input).next()->tensor("predictions").size(1), 2);
@@ -434,8 +437,8 @@ TEST(CannedEstimators, LoadTheTablesThatColumnsNameACheckpointFor) {
   const TempDir folder;
   const SmallColumns columns;
   Estimator first =
-      DNNClassifier({.hidden_units = {4}, .feature_columns = {embedding_column(columns.a, 3)}},
-                    quiet_config(folder / "first"));
+      dnn_classifier({.hidden_units = {4}, .feature_columns = {embedding_column(columns.a, 3)}},
+                     quiet_config(folder / "first"));
   first.train(training_rows, {.steps = 3});
   const std::string prefix = "dnn/input_from_feature_columns/input_layer/";
   const std::string name = prefix + "a_embedding/embedding_weights";
@@ -445,10 +448,10 @@ TEST(CannedEstimators, LoadTheTablesThatColumnsNameACheckpointFor) {
                                           .tensor_name_in_checkpoint = name,
                                           .trainable = trainable});
     Estimator second =
-        DNNLinearCombinedClassifier({.dnn_columns = {loaded, columns.x},
-                                     .dnn_optimizer = sgd({.learning_rate = 0.0}),
-                                     .hidden_units = {4}},
-                                    quiet_config(folder / std::to_string(trainable)));
+        dnn_linear_combined_classifier({.dnn_columns = {loaded, columns.x},
+                                        .dnn_optimizer = sgd({.learning_rate = 0.0}),
+                                        .hidden_units = {4}},
+                                       quiet_config(folder / std::to_string(trainable)));
     second.train(training_rows, {.steps = 2});
     EXPECT_TRUE(at::equal(second.get_variable_value(prefix + "b_embedding/embedding_weights"),
                           first.get_variable_value(name)));

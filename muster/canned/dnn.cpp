@@ -29,7 +29,7 @@ Estimator dnn_estimator(Options options, HeadPtr head, RunConfig config) {
 
 }  // namespace
 
-Estimator DNNClassifier(DNNClassifierOptions options, RunConfig config) {
+Estimator dnn_classifier(DNNClassifierOptions options, RunConfig config) {
   auto head = internal::classification_head(options.n_classes,
                                             {.weight_column = options.weight_column,
                                              .loss_reduction = options.loss_reduction,
@@ -37,7 +37,7 @@ Estimator DNNClassifier(DNNClassifierOptions options, RunConfig config) {
   return dnn_estimator(std::move(options), std::move(head), std::move(config));
 }
 
-Estimator DNNRegressor(DNNRegressorOptions options, RunConfig config) {
+Estimator dnn_regressor(DNNRegressorOptions options, RunConfig config) {
   auto head = regression_head(options.label_dimension, {.weight_column = options.weight_column,
                                                         .loss_reduction = options.loss_reduction});
   return dnn_estimator(std::move(options), std::move(head), std::move(config));

@@ -55,7 +55,7 @@ struct DNNRegressorOptions {
 
 /// These throw InvalidArgument for no columns or no hidden units, columns that a network has no
 /// place for, fewer than two classes, or what the head or the optimizer refuses.
-Estimator DNNClassifier(DNNClassifierOptions options, RunConfig config);
-Estimator DNNRegressor(DNNRegressorOptions options, RunConfig config);
+Estimator dnn_classifier(DNNClassifierOptions options, RunConfig config);
+Estimator dnn_regressor(DNNRegressorOptions options, RunConfig config);
 
 }  // namespace muster

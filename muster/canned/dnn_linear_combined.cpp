@@ -43,8 +43,8 @@ Estimator combined_estimator(Options options, HeadPtr head, RunConfig config) {
 
 }  // namespace
 
-Estimator DNNLinearCombinedClassifier(DNNLinearCombinedClassifierOptions options,
-                                      RunConfig config) {
+Estimator dnn_linear_combined_classifier(DNNLinearCombinedClassifierOptions options,
+                                         RunConfig config) {
   auto head = internal::classification_head(options.n_classes,
                                             {.weight_column = options.weight_column,
                                              .loss_reduction = options.loss_reduction,
@@ -52,7 +52,8 @@ Estimator DNNLinearCombinedClassifier(DNNLinearCombinedClassifierOptions options
   return combined_estimator(std::move(options), std::move(head), std::move(config));
 }
 
-Estimator DNNLinearCombinedRegressor(DNNLinearCombinedRegressorOptions options, RunConfig config) {
+Estimator dnn_linear_combined_regressor(DNNLinearCombinedRegressorOptions options,
+                                        RunConfig config) {
   auto head = regression_head(options.label_dimension, {.weight_column = options.weight_column,
                                                         .loss_reduction = options.loss_reduction});
   return combined_estimator(std::move(options), std::move(head), std::move(config));

@@ -13,8 +13,8 @@
 namespace muster {
 
 /// Wide and deep: the logits of a linear model and of a network are added, and each part has its
-/// own optimizer. Either part may be left out. Variables are those of LinearClassifier and
-/// DNNClassifier.
+/// own optimizer. Either part may be left out. Variables are those of linear_classifier and
+/// dnn_classifier.
 struct DNNLinearCombinedClassifierOptions {
   FeatureColumnList linear_columns{};
   /// By name: min(0.005, 1 / sqrt(number of linear columns)).
@@ -62,7 +62,9 @@ struct DNNLinearCombinedRegressorOptions {
 /// These throw InvalidArgument when both parts have no columns, for dnn_columns without
 /// hidden_units, columns that a part has no place for, fewer than two classes, or what the head or
 /// an optimizer refuses.
-Estimator DNNLinearCombinedClassifier(DNNLinearCombinedClassifierOptions options, RunConfig config);
-Estimator DNNLinearCombinedRegressor(DNNLinearCombinedRegressorOptions options, RunConfig config);
+Estimator dnn_linear_combined_classifier(DNNLinearCombinedClassifierOptions options,
+                                         RunConfig config);
+Estimator dnn_linear_combined_regressor(DNNLinearCombinedRegressorOptions options,
+                                        RunConfig config);
 
 }  // namespace muster

@@ -35,7 +35,7 @@ Estimator linear_estimator(Options options, HeadPtr head, RunConfig config) {
 
 }  // namespace
 
-Estimator LinearClassifier(LinearClassifierOptions options, RunConfig config) {
+Estimator linear_classifier(LinearClassifierOptions options, RunConfig config) {
   auto head = internal::classification_head(options.n_classes,
                                             {.weight_column = options.weight_column,
                                              .loss_reduction = options.loss_reduction,
@@ -43,7 +43,7 @@ Estimator LinearClassifier(LinearClassifierOptions options, RunConfig config) {
   return linear_estimator(std::move(options), std::move(head), std::move(config));
 }
 
-Estimator LinearRegressor(LinearRegressorOptions options, RunConfig config) {
+Estimator linear_regressor(LinearRegressorOptions options, RunConfig config) {
   auto head = regression_head(options.label_dimension, {.weight_column = options.weight_column,
                                                         .loss_reduction = options.loss_reduction});
   return linear_estimator(std::move(options), std::move(head), std::move(config));

@@ -43,7 +43,7 @@ struct LinearRegressorOptions {
 
 /// These throw InvalidArgument for no columns, columns that a linear model has no place for, fewer
 /// than two classes, or what the head or the optimizer refuses.
-Estimator LinearClassifier(LinearClassifierOptions options, RunConfig config);
-Estimator LinearRegressor(LinearRegressorOptions options, RunConfig config);
+Estimator linear_classifier(LinearClassifierOptions options, RunConfig config);
+Estimator linear_regressor(LinearRegressorOptions options, RunConfig config);
 
 }  // namespace muster

@@ -248,8 +248,8 @@ Deadline AsyncUpdates::longest_wait() const {
   Deadline deadline = Deadline::never();
   for (const Trainer& one : trainers_) {
     if (!one.waiting) continue;
-    deadline =
-        Deadline::at(std::min(deadline.time(), one.waiting_since + held_.config.cluster.join_timeout));
+    deadline = Deadline::at(
+        std::min(deadline.time(), one.waiting_since + held_.config.cluster.join_timeout));
   }
   return deadline;
 }

@@ -48,9 +48,9 @@ void BackupUpdates::log_end() {
 void BackupUpdates::on_generation() {
   const auto& members = held_.group->plan().members;
   const auto trainers = static_cast<std::int64_t>(held_.trainers());
-  waiting_ =
-      WaitingPushes({members.begin(), members.begin() + trainers}, held_.config.cluster.backup_replicas,
-                    is_first() ? held_.layout.servers() - 1 : 0);
+  waiting_ = WaitingPushes({members.begin(), members.begin() + trainers},
+                           held_.config.cluster.backup_replicas,
+                           is_first() ? held_.layout.servers() - 1 : 0);
   changed_.assign(held_.trainers(), ChangedRows(held_.variables));
 }
 

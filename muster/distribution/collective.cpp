@@ -67,7 +67,8 @@ void Collective::check(const EstimatorOptions& /*options*/) const {
   if (config_.cluster.task.num_ps_replicas == 0) return;
   throw FailedPrecondition(
       "{} makes this task {} of a cluster with ps tasks, but the strategy that "
-      "RunConfig::cluster.train_distribute makes has nothing for them to do; leave the ps out of the "
+      "RunConfig::cluster.train_distribute makes has nothing for them to do; leave the ps out of "
+      "the "
       "cluster, or train_distribute unset",
       config_.cluster.task.source, config_.cluster.task.task.name());
 }

@@ -81,7 +81,8 @@ void Membership::accept(std::unique_ptr<net::Connection> connection) {
   const std::string purpose = connection->purpose();
   if (purpose == kArgumentsPurpose) {
     send(*connection, ChiefArguments{config_.cluster.arguments}, Deadline::after(kTellTimeout));
-    connection->receive(Deadline::after(config_.cluster.peer_timeout));  // Until it has it, and hangs up.
+    connection->receive(
+        Deadline::after(config_.cluster.peer_timeout));  // Until it has it, and hangs up.
     return;
   }
   if (!purpose.starts_with(kDataPurpose)) {
@@ -255,10 +256,11 @@ void Membership::connect_control(const Deadline& deadline) {
 
 // Who comes when the run is over finds nobody at the chief's address, and need not look for long.
 void Membership::meet_chief() {
-  const auto patience = config_.is_chief()
-                            ? std::chrono::milliseconds(config_.cluster.session_creation_timeout_secs)
-                            : std::min<std::chrono::milliseconds>(
-                                  config_.cluster.join_timeout, config_.cluster.session_creation_timeout_secs);
+  const auto patience =
+      config_.is_chief()
+          ? std::chrono::milliseconds(config_.cluster.session_creation_timeout_secs)
+          : std::min<std::chrono::milliseconds>(config_.cluster.join_timeout,
+                                                config_.cluster.session_creation_timeout_secs);
   const Deadline deadline = Deadline::after(patience);
   try {
     for (;;) {
@@ -268,7 +270,8 @@ void Membership::meet_chief() {
     }
   } catch (Unavailable& error) {
     error.add_context(fmt::format(
-        "{} has not met {} within {:.0f} s (RunConfig::cluster.join_timeout, --join-timeout-secs); either "
+        "{} has not met {} within {:.0f} s (RunConfig::cluster.join_timeout, --join-timeout-secs); "
+        "either "
         "it has not been "
         "started, or the run is over",
         self_.task, chief_.task.name(), std::chrono::duration<double>(patience).count()));
@@ -280,21 +283,22 @@ RunTerms Membership::join(const RunTerms& own) {
   terms_ = own;
   if (config_.is_chief()) {
     const bool has_logs = config_.cluster.ps_log && config_.cluster.task.num_ps_replicas > 0;
-    coordinator_ = std::make_unique<Coordinator>(
-        CoordinatorOptions{.chief = chief_.task.name(),
-                           .terms = own,
-                           .trainers = static_cast<std::size_t>(config_.cluster.task.num_worker_replicas),
-                           .servers = static_cast<std::size_t>(config_.cluster.task.num_ps_replicas),
-                           .log_run = has_logs ? step_log_run(config_.model_dir) : "",
-                           .join_timeout = config_.cluster.join_timeout,
-                           .peer_timeout = config_.cluster.peer_timeout});
+    coordinator_ = std::make_unique<Coordinator>(CoordinatorOptions{
+        .chief = chief_.task.name(),
+        .terms = own,
+        .trainers = static_cast<std::size_t>(config_.cluster.task.num_worker_replicas),
+        .servers = static_cast<std::size_t>(config_.cluster.task.num_ps_replicas),
+        .log_run = has_logs ? step_log_run(config_.model_dir) : "",
+        .join_timeout = config_.cluster.join_timeout,
+        .peer_timeout = config_.cluster.peer_timeout});
   }
   listener_ = std::make_unique<net::Listener>(
       listening_address(config_.cluster.task, chief_, is_open_), self_,
       [this](std::unique_ptr<net::Connection> connection) { accept(std::move(connection)); },
-      net::ConnectionOptions{
-          .limits_by_type = message_limits,
-          .admits = [this](std::string_view task) { return has_task(config_.cluster.task, task); }});
+      net::ConnectionOptions{.limits_by_type = message_limits,
+                             .admits = [this](std::string_view task) {
+                               return has_task(config_.cluster.task, task);
+                             }});
   log::info("Started server with target: grpc://{}",
             reached_at(config_.cluster.task, listener_->address()));
   beat_thread_ = std::jthread([this] { beat(); });
@@ -423,7 +427,8 @@ std::optional<Source> Membership::begin_generation(const Progress& progress,
     last_generation_ = plan->number;
     try {
       const std::size_t rank = rank_in(*plan);
-      auto connections = connect_group(*plan, rank, Deadline::after(2 * config_.cluster.peer_timeout));
+      auto connections =
+          connect_group(*plan, rank, Deadline::after(2 * config_.cluster.peer_timeout));
       {
         const std::lock_guard lock(mutex_);
         group_ = std::make_unique<Group>(*plan, rank, std::move(connections));

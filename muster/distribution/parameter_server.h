@@ -13,8 +13,8 @@ namespace muster {
 
 struct ParameterServerOptions {
   PeerOptions peers{};
-  /// With RunConfig::cluster.ps_log: a ps begins its log anew when the steps in it take more than this, and
-  /// more than twice what it holds.
+  /// With RunConfig::cluster.ps_log: a ps begins its log anew when the steps in it take more than
+  /// this, and more than twice what it holds.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
 };
 
@@ -23,17 +23,18 @@ struct ParameterServerOptions {
 /// made on all servers or on none.
 ///
 /// A lost worker's replicas move to others. A lost server is waited for; what it held comes from
-/// its log in MODEL_DIR/ps_log (RunConfig::cluster.ps_log), or else from the chief's last checkpoint, and
-/// all go back to that together. Either way the weights are those of an undisturbed run.
+/// its log in MODEL_DIR/ps_log (RunConfig::cluster.ps_log), or else from the chief's last
+/// checkpoint, and all go back to that together. Either way the weights are those of an undisturbed
+/// run.
 ///
-/// Where RunConfig::cluster.sync is false, each task's gradients are clipped by itself and applied as they
-/// come: the global step counts these updates, and weights depend on who was faster.
+/// Where RunConfig::cluster.sync is false, each task's gradients are clipped by itself and applied
+/// as they come: the global step counts these updates, and weights depend on who was faster.
 std::unique_ptr<Strategy> make_parameter_server(const RunConfig& config,
                                                 const ParameterServerOptions& options = {});
 
-/// RunConfig::cluster.arguments of the chief, for a `ps` that was started without the flags that say what
-/// it serves. Call it before serve_parameters(). Throws Unavailable when the chief does not come
-/// within RunConfig::cluster.join_timeout.
+/// RunConfig::cluster.arguments of the chief, for a `ps` that was started without the flags that
+/// say what it serves. Call it before serve_parameters(). Throws Unavailable when the chief does
+/// not come within RunConfig::cluster.join_timeout.
 std::vector<std::string> arguments_of_chief(const RunConfig& config,
                                             const PeerOptions& options = {});
 

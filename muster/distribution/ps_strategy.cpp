@@ -165,7 +165,7 @@ std::unique_ptr<Strategy> make_parameter_server(const RunConfig& config,
                           config.cluster.task.cluster.to_string());
   }
   return config.cluster.sync ? internal::make_sync_strategy(config, options)
-                     : internal::make_async_strategy(config, options);
+                             : internal::make_async_strategy(config, options);
 }
 
 }  // namespace muster

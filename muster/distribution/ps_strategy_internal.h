@@ -87,8 +87,8 @@ class PsStrategy : public Strategy {
 /// Where all make each step together, with or without RunConfig::cluster.backup_replicas.
 std::unique_ptr<Strategy> make_sync_strategy(const RunConfig& config,
                                              const ParameterServerOptions& options);
-/// Where RunConfig::cluster.sync is false: this task's gradients become an update of their own, and the
-/// task goes on with what the servers have then.
+/// Where RunConfig::cluster.sync is false: this task's gradients become an update of their own, and
+/// the task goes on with what the servers have then.
 std::unique_ptr<Strategy> make_async_strategy(const RunConfig& config,
                                               const ParameterServerOptions& options);
 

@@ -25,7 +25,8 @@ class SyncPsStrategy final : public PsStrategy {
                   "; a step is made without the last {} replicas, and the weights depend on which",
                   config_.cluster.backup_replicas);
     return fmt::format("parameter server, synchronous: {} tasks train, {} hold the variables{}",
-                       config_.cluster.task.num_worker_replicas, config_.cluster.task.num_ps_replicas, backups);
+                       config_.cluster.task.num_worker_replicas,
+                       config_.cluster.task.num_ps_replicas, backups);
   }
   void finish(std::int64_t step, bool early) override { membership_.finish(step, early); }
 

@@ -33,12 +33,13 @@ class UpdatePolicy {
 std::unique_ptr<UpdatePolicy> make_sync_updates(HeldVariables& held,
                                                 const EstimatorOptions& options,
                                                 const ParameterServerOptions& server_options);
-/// RunConfig::cluster.backup_replicas: all but the last so many count, and what comes later is dropped.
+/// RunConfig::cluster.backup_replicas: all but the last so many count, and what comes later is
+/// dropped.
 std::unique_ptr<UpdatePolicy> make_backup_updates(HeldVariables& held,
                                                   const EstimatorOptions& options,
                                                   const ParameterServerOptions& server_options);
-/// RunConfig::cluster.sync is false: every push is applied as it comes, and answered with the values that
-/// it made.
+/// RunConfig::cluster.sync is false: every push is applied as it comes, and answered with the
+/// values that it made.
 std::unique_ptr<UpdatePolicy> make_async_updates(HeldVariables& held);
 
 }  // namespace muster::internal

@@ -13,10 +13,10 @@
 namespace muster {
 
 /// The steps of a process that has its variables on one GPU and no peers: forward, backward and
-/// update are given to the device and nobody waits for them. Where RunConfig::devices.capture_steps says so
-/// and the step allows it, all of it is captured after a few steps and from then on given to the
-/// device as one piece. A loss that is not finite is noted by the device, which then changes no
-/// variable any more; whoever looks at a result asks first_bad_step() before.
+/// update are given to the device and nobody waits for them. Where RunConfig::devices.capture_steps
+/// says so and the step allows it, all of it is captured after a few steps and from then on given
+/// to the device as one piece. A loss that is not finite is noted by the device, which then changes
+/// no variable any more; whoever looks at a result asks first_bad_step() before.
 ///
 /// Belongs to the loop's thread, in a StreamScope.
 class DeviceSteps {

@@ -39,34 +39,36 @@ using ConfigFields = std::vector<std::pair<std::string_view, std::string>>;
 
 // The seconds between checkpoints, as tf.estimator has them where nothing is said.
 std::string checkpoint_seconds(const RunConfig& config) {
-  if (config.checkpoints.save_checkpoints_secs) return fmt::format("{}", config.checkpoints.save_checkpoints_secs->count());
-  return config.checkpoints.save_checkpoints_steps || !config.checkpoints.save_checkpoints ? "None" : "600";
+  if (config.checkpoints.save_checkpoints_secs)
+    return fmt::format("{}", config.checkpoints.save_checkpoints_secs->count());
+  return config.checkpoints.save_checkpoints_steps || !config.checkpoints.save_checkpoints ? "None"
+                                                                                           : "600";
 }
 
 ConfigFields fields_of_tf_estimator(const RunConfig& config) {
   const TaskEnvironment& task = config.cluster.task;
-  return {
-      {"_model_dir", in_quotes(config.model_dir.string())},
-      {"_tf_random_seed", or_none(config.reproducibility.tf_random_seed)},
-      {"_save_summary_steps", fmt::format("{}", config.save_summary_steps)},
-      {"_save_checkpoints_steps", or_none(config.checkpoints.save_checkpoints_steps)},
-      {"_save_checkpoints_secs", checkpoint_seconds(config)},
-      {"_keep_checkpoint_max", fmt::format("{}", config.checkpoints.keep_checkpoint_max)},
-      {"_keep_checkpoint_every_n_hours", fmt::format("{:g}", config.checkpoints.keep_checkpoint_every_n_hours)},
-      {"_log_step_count_steps", fmt::format("{}", config.log_step_count_steps)},
-      {"_session_creation_timeout_secs",
-       fmt::format("{}", config.cluster.session_creation_timeout_secs.count())},
-      {"_service", task.service_json.value_or("None")},
-      {"_cluster_spec", task.cluster.to_string()},
-      {"_task_type", in_quotes(task.task.type)},
-      {"_task_id", fmt::format("{}", task.task.index)},
-      {"_global_id_in_cluster", or_none(task.global_id_in_cluster)},
-      {"_master", in_quotes(task.master)},
-      {"_evaluation_master", in_quotes(task.evaluation_master)},
-      {"_is_chief", python_bool(task.is_chief)},
-      {"_num_ps_replicas", fmt::format("{}", task.num_ps_replicas)},
-      {"_num_worker_replicas", fmt::format("{}", task.num_worker_replicas)},
-      {"_environment", in_quotes(task.environment)}};
+  return {{"_model_dir", in_quotes(config.model_dir.string())},
+          {"_tf_random_seed", or_none(config.reproducibility.tf_random_seed)},
+          {"_save_summary_steps", fmt::format("{}", config.save_summary_steps)},
+          {"_save_checkpoints_steps", or_none(config.checkpoints.save_checkpoints_steps)},
+          {"_save_checkpoints_secs", checkpoint_seconds(config)},
+          {"_keep_checkpoint_max", fmt::format("{}", config.checkpoints.keep_checkpoint_max)},
+          {"_keep_checkpoint_every_n_hours",
+           fmt::format("{:g}", config.checkpoints.keep_checkpoint_every_n_hours)},
+          {"_log_step_count_steps", fmt::format("{}", config.log_step_count_steps)},
+          {"_session_creation_timeout_secs",
+           fmt::format("{}", config.cluster.session_creation_timeout_secs.count())},
+          {"_service", task.service_json.value_or("None")},
+          {"_cluster_spec", task.cluster.to_string()},
+          {"_task_type", in_quotes(task.task.type)},
+          {"_task_id", fmt::format("{}", task.task.index)},
+          {"_global_id_in_cluster", or_none(task.global_id_in_cluster)},
+          {"_master", in_quotes(task.master)},
+          {"_evaluation_master", in_quotes(task.evaluation_master)},
+          {"_is_chief", python_bool(task.is_chief)},
+          {"_num_ps_replicas", fmt::format("{}", task.num_ps_replicas)},
+          {"_num_worker_replicas", fmt::format("{}", task.num_worker_replicas)},
+          {"_environment", in_quotes(task.environment)}};
 }
 
 ConfigFields fields_of_muster(const RunConfig& config) {
@@ -124,7 +126,8 @@ RunConfig RunConfig::with_model_dir(Path folder) const {
 }
 
 void RunConfig::check() const {
-  if (cluster.task.model_dir && !model_dir.empty() && !is_same_folder(model_dir, Path(*cluster.task.model_dir))) {
+  if (cluster.task.model_dir && !model_dir.empty() &&
+      !is_same_folder(model_dir, Path(*cluster.task.model_dir))) {
     throw InvalidArgument(
         "RunConfig: model_dir is {}, but TF_CONFIG says {}; leave one of them out",
         model_dir.string(), *cluster.task.model_dir);
@@ -145,17 +148,22 @@ void RunConfig::check() const {
   }
   require(checkpoints.keep_checkpoint_max >= 0, "keep_checkpoint_max", "0 (all) or more",
           number(checkpoints.keep_checkpoint_max));
-  require(checkpoints.keep_checkpoint_every_n_hours > 0, "keep_checkpoint_every_n_hours", "positive",
-          checkpoints.keep_checkpoint_every_n_hours);
+  require(checkpoints.keep_checkpoint_every_n_hours > 0, "keep_checkpoint_every_n_hours",
+          "positive", checkpoints.keep_checkpoint_every_n_hours);
   require(log_step_count_steps >= 0, "log_step_count_steps", "0 (never) or more",
           number(log_step_count_steps));
-  require(cluster.session_creation_timeout_secs.count() > 0, "session_creation_timeout_secs", "positive",
-          number(cluster.session_creation_timeout_secs.count()));
-  require(cluster.peer_timeout.count() > 0, "peer_timeout", "positive", number(cluster.peer_timeout.count()));
-  require(cluster.join_timeout.count() > 0, "join_timeout", "positive", number(cluster.join_timeout.count()));
-  require(cluster.max_staleness >= 0, "max_staleness", "0 (no bound) or more", number(cluster.max_staleness));
-  require(cluster.backup_replicas >= 0, "backup_replicas", "0 or more", number(cluster.backup_replicas));
-  require(reproducibility.replicas >= 0, "replicas", "0 (decide) or more", number(reproducibility.replicas));
+  require(cluster.session_creation_timeout_secs.count() > 0, "session_creation_timeout_secs",
+          "positive", number(cluster.session_creation_timeout_secs.count()));
+  require(cluster.peer_timeout.count() > 0, "peer_timeout", "positive",
+          number(cluster.peer_timeout.count()));
+  require(cluster.join_timeout.count() > 0, "join_timeout", "positive",
+          number(cluster.join_timeout.count()));
+  require(cluster.max_staleness >= 0, "max_staleness", "0 (no bound) or more",
+          number(cluster.max_staleness));
+  require(cluster.backup_replicas >= 0, "backup_replicas", "0 or more",
+          number(cluster.backup_replicas));
+  require(reproducibility.replicas >= 0, "replicas", "0 (decide) or more",
+          number(reproducibility.replicas));
   require(reproducibility.threads_per_replica >= 0, "threads_per_replica", "0 (decide) or more",
           number(reproducibility.threads_per_replica));
   require(devices.concurrent_replicas >= 0, "concurrent_replicas", "0 (decide) or more",

@@ -43,8 +43,8 @@ struct CheckpointConfig {
   double keep_checkpoint_every_n_hours = 10'000;
 };
 
-/// What the numbers of a run depend on, beside the model and its data. Another value is another run,
-/// to the bit; tasks of a cluster must agree on them.
+/// What the numbers of a run depend on, beside the model and its data. Another value is another
+/// run, to the bit; tasks of a cluster must agree on them.
 struct ReproducibilityConfig {
   /// Every random number of the run is a function of this; the same seed, the same weights. Not
   /// set: 0 for a cluster and for one process alike, so a run can always be had again.

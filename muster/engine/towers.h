@@ -25,8 +25,9 @@ class Head;
 /// The names and kinds that Variables take over from a module's.
 AdoptOptions adopt_options(const std::vector<ModuleVariable>& variables);
 
-/// Where the towers of a run are: on RunConfig::devices.names. A model with feature columns looks them up
-/// on the CPU: it is there where no device is named, and an InvalidArgument says so where a GPU is.
+/// Where the towers of a run are: on RunConfig::devices.names. A model with feature columns looks
+/// them up on the CPU: it is there where no device is named, and an InvalidArgument says so where a
+/// GPU is.
 std::vector<c10::Device> tower_devices(const RunConfig& config, const ModelFactory& factory);
 
 struct TowerOptions {

@@ -154,9 +154,10 @@ std::optional<std::int64_t> TrainSession::last_step_from(std::int64_t from) cons
 
 // It removes what an interrupted save has left, so there is one in the chief alone.
 CheckpointStore TrainSession::open_store() const {
-  return CheckpointStore(config_.model_dir,
-                         {.keep_checkpoint_max = config_.checkpoints.keep_checkpoint_max,
-                          .keep_checkpoint_every_n_hours = config_.checkpoints.keep_checkpoint_every_n_hours});
+  return CheckpointStore(
+      config_.model_dir,
+      {.keep_checkpoint_max = config_.checkpoints.keep_checkpoint_max,
+       .keep_checkpoint_every_n_hours = config_.checkpoints.keep_checkpoint_every_n_hours});
 }
 
 void TrainSession::begin() {

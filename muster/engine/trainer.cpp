@@ -47,14 +47,18 @@ TowerOptions resolve(const RunConfig& config, const ModelFactory& model,
     throw InvalidArgument(
         "RunConfig: precision float16 needs a GPU, and this run has none; use bfloat16");
   }
-  const std::int64_t tasks = config.cluster.train_distribute ? config.cluster.task.num_worker_replicas : 1;
+  const std::int64_t tasks =
+      config.cluster.train_distribute ? config.cluster.task.num_worker_replicas : 1;
   const std::int64_t devices = tasks * static_cast<std::int64_t>(options.devices.size());
-  options.replicas = config.reproducibility.replicas > 0 ? config.reproducibility.replicas : saved ? saved->replicas : devices;
+  options.replicas = config.reproducibility.replicas > 0 ? config.reproducibility.replicas
+                     : saved                             ? saved->replicas
+                                                         : devices;
   const auto processors = static_cast<int>(ThreadPool::available_processors());
   const int default_threads = options.replicas > 1 ? 1 : processors;
-  options.threads_per_replica = config.reproducibility.threads_per_replica > 0 ? config.reproducibility.threads_per_replica
-                                : saved                        ? saved->threads_per_replica
-                                                               : default_threads;
+  options.threads_per_replica = config.reproducibility.threads_per_replica > 0
+                                    ? config.reproducibility.threads_per_replica
+                                : saved ? saved->threads_per_replica
+                                        : default_threads;
   return options;
 }
 
@@ -357,16 +361,16 @@ void Trainer::Impl::join(TowerOptions& tower_options, std::int64_t first_step) {
   // What a task was not told is not its to say.
   const bool decides = config().is_chief();
   const auto own_end = last_step_from(first_step);
-  const RunTerms terms =
-      strategy->join({.replicas = decides ? tower_options.replicas : config().reproducibility.replicas,
-                      .threads_per_replica = decides ? tower_options.threads_per_replica
-                                                     : config().reproducibility.threads_per_replica,
-                      .seed = tower_options.seed,
-                      .precision = tower_options.precision,
-                      .arithmetic = arithmetic_of(tower_options),
-                      .last_step = own_end.value_or(RunTerms::kNoLastStep),
-                      .others = terms_of(options, config(),
-                                         *Towers::make_model(options.model, tower_options.seed))});
+  const RunTerms terms = strategy->join(
+      {.replicas = decides ? tower_options.replicas : config().reproducibility.replicas,
+       .threads_per_replica = decides ? tower_options.threads_per_replica
+                                      : config().reproducibility.threads_per_replica,
+       .seed = tower_options.seed,
+       .precision = tower_options.precision,
+       .arithmetic = arithmetic_of(tower_options),
+       .last_step = own_end.value_or(RunTerms::kNoLastStep),
+       .others =
+           terms_of(options, config(), *Towers::make_model(options.model, tower_options.seed))});
   tower_options.replicas = terms.replicas;
   tower_options.threads_per_replica = terms.threads_per_replica;
   tower_options.seed = terms.seed;

@@ -56,7 +56,8 @@ void require_role(const RunConfig& config) {
   if (!config.cluster.task.is_alone() && !config.cluster.train_distribute) {
     throw FailedPrecondition(
         "{} makes this task {} of a cluster, and nothing says how its tasks train together: use "
-        "train_and_evaluate, which chooses, or give RunConfig::cluster.train_distribute what makes a "
+        "train_and_evaluate, which chooses, or give RunConfig::cluster.train_distribute what makes "
+        "a "
         "strategy",
         config.cluster.task.source, config.cluster.task.task.name());
   }
@@ -78,7 +79,8 @@ struct Estimator::Impl {
 
   // Where bfloat16 is slow, users wait without a reason to see.
   void warn_of_slow_bfloat16() {
-    if (has_warned_of_bfloat16 || config.reproducibility.precision != ComputeType::kBfloat16) return;
+    if (has_warned_of_bfloat16 || config.reproducibility.precision != ComputeType::kBfloat16)
+      return;
     if (!tower_devices(config, options.model)[0].is_cpu()) return;
     const std::string obstacle = kernels::bfloat16_obstacle(kernels::cpu_bfloat16());
     if (obstacle.empty()) return;

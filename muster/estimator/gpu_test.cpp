@@ -129,7 +129,7 @@ TEST_F(Gpu, ModelsWithFeatureColumnsAreOnTheCpu) {
     LinearClassifierOptions how;
     how.feature_columns = {numeric_column("x", {.shape = {kInputs}})};
     how.n_classes = kClasses;
-    return LinearClassifier(how, config("columns", std::move(devices)));
+    return linear_classifier(how, config("columns", std::move(devices)));
   };
   EXPECT_THAT(error_of([&] { build({"cuda:0"}).train(training_input, {.max_steps = 1}); }),
               HasSubstr("feature columns, which are looked up on the CPU"));

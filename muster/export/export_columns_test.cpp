@@ -642,22 +642,23 @@ TEST(InferenceGraphs, AreThereForCannedEstimators) {
   const RunConfig config = RunConfig{.model_dir = folder.path()};
   const auto classifies = ElementsAre("classification classify", "predict predict",
                                       "regression regress", "serving_default classify");
-  EXPECT_THAT(signatures_of(LinearClassifier({.feature_columns = columns}, config), examples),
+  EXPECT_THAT(signatures_of(linear_classifier({.feature_columns = columns}, config), examples),
               classifies);
   EXPECT_THAT(
-      signatures_of(DNNClassifier({.hidden_units = {3}, .feature_columns = columns}, config),
+      signatures_of(dnn_classifier({.hidden_units = {3}, .feature_columns = columns}, config),
                     examples),
       classifies);
-  EXPECT_THAT(signatures_of(BaselineClassifier({}, config), examples), classifies);
+  EXPECT_THAT(signatures_of(baseline_classifier({}, config), examples), classifies);
   const auto regresses =
       ElementsAre("predict predict", "regression regress", "serving_default regress");
-  EXPECT_THAT(signatures_of(LinearRegressor({.feature_columns = columns}, config), examples),
+  EXPECT_THAT(signatures_of(linear_regressor({.feature_columns = columns}, config), examples),
               regresses);
-  EXPECT_THAT(signatures_of(DNNRegressor({.hidden_units = {3}, .feature_columns = columns}, config),
-                            examples),
-              regresses);
-  EXPECT_THAT(signatures_of(BaselineRegressor({}, config), examples), regresses);
-  EXPECT_THAT(signatures_of(BaselineRegressor({}, config), json_serving_input(columns)),
+  EXPECT_THAT(
+      signatures_of(dnn_regressor({.hidden_units = {3}, .feature_columns = columns}, config),
+                    examples),
+      regresses);
+  EXPECT_THAT(signatures_of(baseline_regressor({}, config), examples), regresses);
+  EXPECT_THAT(signatures_of(baseline_regressor({}, config), json_serving_input(columns)),
               ElementsAre("predict predict", "serving_default predict"));
 }
 
@@ -666,8 +667,8 @@ TEST(InferenceGraphs, GiveWithACheckpointWhatTheEstimatorPredicts) {
   testing::write_bytes(folder / "words.txt", "a\nb\nc\n");
   const FeatureColumnList columns{
       categorical_column_with_vocabulary_file("word", folder / "words.txt")};
-  auto estimator = LinearClassifier({.feature_columns = columns},
-                                    RunConfig{.model_dir = folder / "model"});
+  auto estimator =
+      linear_classifier({.feature_columns = columns}, RunConfig{.model_dir = folder / "model"});
   write_inference_graph(inference_graph(estimator, json_serving_input(columns)), folder / "model");
   const Features features = words({"c", "b", "unknown", "a"});
   const auto input = [&](const InputContext&) {
@@ -690,8 +691,8 @@ TEST(InferenceGraphs, AreRefusedForBoostedTrees) {
   if (!MUSTER_HAS_XGBOOST) GTEST_SKIP() << "built without libxgboost";
   const FeatureColumnList columns{numeric_column("age")};
   const TempDir folder;
-  const auto trees = BoostedTreesClassifier({.feature_columns = columns},
-                                            RunConfig{.model_dir = folder.path()});
+  const auto trees =
+      boosted_trees_classifier({.feature_columns = columns}, RunConfig{.model_dir = folder.path()});
   EXPECT_THAT(message_of([&] { inference_graph(trees, json_serving_input(columns)); }),
               HasSubstr("boosted trees cannot be exported"));
 }

@@ -117,8 +117,8 @@ TEST(ExportedModel, AnswersAboutRowsAsTheModelDoes) {
 
 // Its moving statistics are those of some images, and not a new model's.
 std::shared_ptr<ResNet> used_resnet(const at::Tensor& images) {
-  const auto model =
-      std::make_shared<ResNet>(ResNetOptions{.num_layers = 8, .batch_norm_decay = 0.5});
+  const auto model = std::make_shared<ResNet>(
+      ResNetOptions{.num_layers = 8, .num_classes = 11, .batch_norm_decay = 0.5});
   const torch::NoGradGuard no_grad;
   for (const auto& batch : images.slice(0, 0, 48).split(16)) model->forward({{"image", batch}});
   return model;

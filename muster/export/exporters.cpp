@@ -295,25 +295,25 @@ ExportOptions export_options(Options& options) {
 
 }  // namespace
 
-SavedModelExporterPtr FinalExporter(std::string name, ServingInput input,
-                                    FinalExporterOptions options) {
+SavedModelExporterPtr final_exporter(std::string name, ServingInput input,
+                                     FinalExporterOptions options) {
   return std::make_shared<FinalRule>(std::move(name), std::move(input), export_options(options));
 }
 
-SavedModelExporterPtr LatestExporter(std::string name, ServingInput input,
-                                     LatestExporterOptions options) {
+SavedModelExporterPtr latest_exporter(std::string name, ServingInput input,
+                                      LatestExporterOptions options) {
   return std::make_shared<LatestRule>(std::move(name), std::move(input), export_options(options),
                                       options.exports_to_keep);
 }
 
-SavedModelExporterPtr BestExporter(std::string name, ServingInput input,
-                                   BestExporterOptions options) {
+SavedModelExporterPtr best_exporter(std::string name, ServingInput input,
+                                    BestExporterOptions options) {
   return std::make_shared<BestRule>(std::move(name), std::move(input), export_options(options),
                                     std::move(options.compare_fn), options.exports_to_keep);
 }
 
-SavedModelExporterPtr BestExporter(ServingInput input, BestExporterOptions options) {
-  return BestExporter("best_exporter", std::move(input), std::move(options));
+SavedModelExporterPtr best_exporter(ServingInput input, BestExporterOptions options) {
+  return best_exporter("best_exporter", std::move(input), std::move(options));
 }
 
 CompareFn smaller_is_better(std::string metric) {

@@ -39,8 +39,8 @@ struct FinalExporterOptions {
 };
 
 /// Exports the model once, when training is over. Keeps older ones.
-SavedModelExporterPtr FinalExporter(std::string name, ServingInput input,
-                                    FinalExporterOptions options = {});
+SavedModelExporterPtr final_exporter(std::string name, ServingInput input,
+                                     FinalExporterOptions options = {});
 
 struct LatestExporterOptions {
   /// These as of FinalExporterOptions.
@@ -52,8 +52,8 @@ struct LatestExporterOptions {
 
 /// Exports the model after every evaluation. Throws InvalidArgument for exports_to_keep that is not
 /// positive, here as below.
-SavedModelExporterPtr LatestExporter(std::string name, ServingInput input,
-                                     LatestExporterOptions options = {});
+SavedModelExporterPtr latest_exporter(std::string name, ServingInput input,
+                                      LatestExporterOptions options = {});
 
 /// Whether `current` is better than `best`. Must be an order: nothing is better than itself.
 using CompareFn =
@@ -77,9 +77,9 @@ struct BestExporterOptions {
 
 /// Exports the model after an evaluation that is better than all before it, those of runs before
 /// this one included; the first one is.
-SavedModelExporterPtr BestExporter(std::string name, ServingInput input,
-                                   BestExporterOptions options = {});
+SavedModelExporterPtr best_exporter(std::string name, ServingInput input,
+                                    BestExporterOptions options = {});
 /// Under the name `best_exporter`.
-SavedModelExporterPtr BestExporter(ServingInput input, BestExporterOptions options = {});
+SavedModelExporterPtr best_exporter(ServingInput input, BestExporterOptions options = {});
 
 }  // namespace muster

@@ -91,7 +91,7 @@ class Exporters : public ::testing::Test {
 std::unique_ptr<TempDir> Exporters::trained_;
 
 TEST_F(Exporters, FinalExportsWhenTrainingIsOverAndKeepsOlderOnes) {
-  const auto exporter = FinalExporter("it", small_input());
+  const auto exporter = final_exporter("it", small_input());
   EXPECT_EQ(publish(*exporter, 1, 1), std::nullopt);
   EXPECT_FALSE(std::filesystem::exists(export_path()));
   const auto first = publish(*exporter, 2, 1, /*is_final=*/true);
@@ -102,7 +102,7 @@ TEST_F(Exporters, FinalExportsWhenTrainingIsOverAndKeepsOlderOnes) {
 }
 
 TEST_F(Exporters, AnExportIsOfTheCheckpointThatWasEvaluated) {
-  const auto exporter = LatestExporter("it", small_input());
+  const auto exporter = latest_exporter("it", small_input());
   Estimator estimator(small_options(), quiet_config(folder_.path()));
   for (const std::int64_t step : {2, 5}) {
     const auto dir = publish(*exporter, step, 1);
@@ -124,7 +124,7 @@ TEST_F(Exporters, AnExportIsOfTheCheckpointThatWasEvaluated) {
 TEST_F(Exporters, AnExportSaysItsStepAndHowItEvaluatedAndTakesFilesAlong) {
   testing::write_bytes(folder_ / "labels.txt", "a\nb\n");
   const auto exporter =
-      FinalExporter("it", small_input(), {.assets_extra = {{"labels", folder_ / "labels.txt"}}});
+      final_exporter("it", small_input(), {.assets_extra = {{"labels", folder_ / "labels.txt"}}});
   const auto dir = publish(*exporter, 4, 0.25, /*is_final=*/true);
   EXPECT_EQ(testing::read_bytes(*dir / "assets.extra/labels"), "a\nb\n");
   EXPECT_EQ(note_of(*dir).global_step, 4);
@@ -135,7 +135,7 @@ TEST_F(Exporters, AnExportSaysItsStepAndHowItEvaluatedAndTakesFilesAlong) {
 }
 
 TEST_F(Exporters, LatestExportsEveryEvaluationAndKeepsTheNewest) {
-  const auto exporter = LatestExporter("it", small_input(), {.exports_to_keep = 2});
+  const auto exporter = latest_exporter("it", small_input(), {.exports_to_keep = 2});
   for (const std::int64_t step : {1, 2, 3, 4}) EXPECT_TRUE(publish(*exporter, step, 11.0));
   EXPECT_THAT(exported_steps(), ElementsAre(3, 4));
 }
@@ -145,7 +145,7 @@ TEST_F(Exporters, OnlyWholeExportsAreCountedAndRemoved) {
     std::filesystem::create_directories(export_path() / name);
     testing::write_bytes(export_path() / name / "mine.txt", "mine");
   }
-  const auto exporter = LatestExporter("it", small_input(), {.exports_to_keep = 1});
+  const auto exporter = latest_exporter("it", small_input(), {.exports_to_keep = 1});
   publish(*exporter, 1, 1);
   publish(*exporter, 2, 1);
   EXPECT_THAT(exported_steps(), ElementsAre(2));
@@ -156,7 +156,7 @@ TEST_F(Exporters, OnlyWholeExportsAreCountedAndRemoved) {
 
 TEST_F(Exporters, ACheckpointIsExportedOnceThoughItIsPublishedAgainAsFinal) {
   for (const auto& exporter :
-       {LatestExporter("it", small_input()), BestExporter("it", small_input())}) {
+       {latest_exporter("it", small_input()), best_exporter("it", small_input())}) {
     const auto first = publish(*exporter, 3, 1);
     EXPECT_EQ(publish(*exporter, 3, 1, /*is_final=*/true), first);
     EXPECT_THAT(exported_steps(), ElementsAre(3));
@@ -166,7 +166,7 @@ TEST_F(Exporters, ACheckpointIsExportedOnceThoughItIsPublishedAgainAsFinal) {
 }
 
 TEST_F(Exporters, BestExportsTheFirstAndThenOnlyBetterOnes) {
-  const auto exporter = BestExporter("it", small_input());
+  const auto exporter = best_exporter("it", small_input());
   EXPECT_TRUE(publish(*exporter, 1, 3));
   EXPECT_FALSE(publish(*exporter, 2, 4));
   EXPECT_FALSE(publish(*exporter, 3, 3));
@@ -174,15 +174,15 @@ TEST_F(Exporters, BestExportsTheFirstAndThenOnlyBetterOnes) {
   EXPECT_FALSE(publish(*exporter, 5, std::nan("")));
   EXPECT_FALSE(publish(*exporter, 6, 2.5, /*is_final=*/true));
   EXPECT_THAT(exported_steps(), ElementsAre(1, 4));
-  EXPECT_EQ(BestExporter(small_input())->name(), "best_exporter");
+  EXPECT_EQ(best_exporter(small_input())->name(), "best_exporter");
 }
 
 TEST_F(Exporters, BestKeepsTheBestAndNotTheNewest) {
   // Under another rule step 2 was the best: now it is the worst.
-  publish(*BestExporter("it", small_input(), {.compare_fn = smaller_is_better("accuracy")}), 1, 5);
-  publish(*BestExporter("it", small_input(), {.compare_fn = smaller_is_better("accuracy")}), 2, 9);
+  publish(*best_exporter("it", small_input(), {.compare_fn = smaller_is_better("accuracy")}), 1, 5);
+  publish(*best_exporter("it", small_input(), {.compare_fn = smaller_is_better("accuracy")}), 2, 9);
   EXPECT_THAT(exported_steps(), ElementsAre(1, 2));
-  const auto exporter = BestExporter("it", small_input(), {.exports_to_keep = 2});
+  const auto exporter = best_exporter("it", small_input(), {.exports_to_keep = 2});
   EXPECT_FALSE(publish(*exporter, 3, 8)) << "step 1 is better, though the folder's note is of 2";
   EXPECT_TRUE(publish(*exporter, 4, 4));
   EXPECT_THAT(exported_steps(), ElementsAre(1, 4));
@@ -191,8 +191,8 @@ TEST_F(Exporters, BestKeepsTheBestAndNotTheNewest) {
 }
 
 TEST_F(Exporters, AfterARestartBestDoesNotExportAWorseModel) {
-  publish(*BestExporter("it", small_input()), 2, 1);
-  const auto restarted = BestExporter("it", small_input());
+  publish(*best_exporter("it", small_input()), 2, 1);
+  const auto restarted = best_exporter("it", small_input());
   EXPECT_FALSE(publish(*restarted, 3, 2));
   EXPECT_THAT(exported_steps(), ElementsAre(2));
   // Also when the export itself was moved elsewhere.
@@ -202,9 +202,9 @@ TEST_F(Exporters, AfterARestartBestDoesNotExportAWorseModel) {
 }
 
 TEST_F(Exporters, AnExportThatARunDidNotComeToNoteIsNeitherLostNorDoubled) {
-  for (const auto& make : {+[](ServingInput in) { return FinalExporter("it", std::move(in)); },
-                           +[](ServingInput in) { return LatestExporter("it", std::move(in)); },
-                           +[](ServingInput in) { return BestExporter("it", std::move(in)); }}) {
+  for (const auto& make : {+[](ServingInput in) { return final_exporter("it", std::move(in)); },
+                           +[](ServingInput in) { return latest_exporter("it", std::move(in)); },
+                           +[](ServingInput in) { return best_exporter("it", std::move(in)); }}) {
     publish(*make(small_input()), 1, 4, /*is_final=*/true);
     const auto before = read_export_note(folder_.path(), "it");
     const auto written = publish(*make(small_input()), 3, 2, /*is_final=*/true);
@@ -219,24 +219,24 @@ TEST_F(Exporters, AnExportThatARunDidNotComeToNoteIsNeitherLostNorDoubled) {
 }
 
 TEST_F(Exporters, BestCountsAnExportThatWasNotNotedThoughAnotherStepIsEvaluatedNext) {
-  publish(*BestExporter("it", small_input()), 1, 4);
+  publish(*best_exporter("it", small_input()), 1, 4);
   const auto before = read_export_note(folder_.path(), "it");
-  publish(*BestExporter("it", small_input()), 3, 2);
+  publish(*best_exporter("it", small_input()), 3, 2);
   forget(before);
-  EXPECT_FALSE(publish(*BestExporter("it", small_input()), 4, 3));
+  EXPECT_FALSE(publish(*best_exporter("it", small_input()), 4, 3));
   forget(std::nullopt);
-  EXPECT_FALSE(publish(*BestExporter("it", small_input()), 5, 3));
+  EXPECT_FALSE(publish(*best_exporter("it", small_input()), 5, 3));
 }
 
 TEST_F(Exporters, AnotherRunExportsTheSameCheckpointAgainWhenAsked) {
-  publish(*FinalExporter("it", small_input()), 3, 1, /*is_final=*/true);
-  publish(*FinalExporter("it", small_input()), 3, 1, /*is_final=*/true);
+  publish(*final_exporter("it", small_input()), 3, 1, /*is_final=*/true);
+  publish(*final_exporter("it", small_input()), 3, 1, /*is_final=*/true);
   EXPECT_THAT(exported_steps(), ElementsAre(3, 3));
 }
 
 TEST_F(Exporters, WhatACrashLeftUnfinishedIsRemoved) {
   std::filesystem::create_directories(export_path() / "temp-1700000000-1/variables");
-  publish(*LatestExporter("it", small_input()), 1, 1);
+  publish(*latest_exporter("it", small_input()), 1, 1);
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(export_path())) {
     names.push_back(entry.path().filename());
@@ -246,7 +246,7 @@ TEST_F(Exporters, WhatACrashLeftUnfinishedIsRemoved) {
 
 TEST_F(Exporters, AFailureLeavesNoExportAndIsTriedAgain) {
   const auto exporter =
-      FinalExporter("it", small_input(), {.assets_extra = {{"labels", folder_ / "labels.txt"}}});
+      final_exporter("it", small_input(), {.assets_extra = {{"labels", folder_ / "labels.txt"}}});
   EXPECT_THAT(testing::message_of([&] { publish(*exporter, 2, 1, /*is_final=*/true); }),
               HasSubstr((folder_ / "labels.txt").string()));
   EXPECT_THAT(exported_steps(), IsEmpty());
@@ -255,33 +255,33 @@ TEST_F(Exporters, AFailureLeavesNoExportAndIsTriedAgain) {
 }
 
 TEST_F(Exporters, AMetricThatIsMissingIsNamedWithThoseThereAre) {
-  const auto exporter = BestExporter("it", small_input(), {.compare_fn = larger_is_better("auc")});
+  const auto exporter = best_exporter("it", small_input(), {.compare_fn = larger_is_better("auc")});
   EXPECT_THAT(testing::message_of([&] { publish(*exporter, 1, 1); }),
               AllOf(HasSubstr("'auc'"), HasSubstr("accuracy, global_step, loss")));
 }
 
 TEST_F(Exporters, ABestThatLacksTheMetricOfNowIsNoRival) {
-  publish(*BestExporter("it", small_input()), 1, 1);
+  publish(*best_exporter("it", small_input()), 1, 1);
   ExportNote note = *read_export_note(folder_.path(), "it");
   note.metrics.erase("accuracy");
   std::filesystem::remove_all(export_path());
   write_export_note(folder_.path(), "it", note);
   EXPECT_TRUE(publish(
-      *BestExporter("it", small_input(), {.compare_fn = larger_is_better("accuracy")}), 2, 7));
+      *best_exporter("it", small_input(), {.compare_fn = larger_is_better("accuracy")}), 2, 7));
 }
 
 TEST(ExporterOptions, ThoseThatCannotWorkAreRefusedAtOnce) {
   using testing::message_of;
   const ServingInput in = small_input();
-  EXPECT_THAT(message_of([&] { LatestExporter("it", in, {.exports_to_keep = 0}); }),
+  EXPECT_THAT(message_of([&] { latest_exporter("it", in, {.exports_to_keep = 0}); }),
               AllOf(HasSubstr("it"), HasSubstr("exports_to_keep must be positive: 0")));
-  EXPECT_THAT(message_of([&] { BestExporter("it", in, {.exports_to_keep = -1}); }),
+  EXPECT_THAT(message_of([&] { best_exporter("it", in, {.exports_to_keep = -1}); }),
               HasSubstr("exports_to_keep must be positive: -1"));
   for (const char* name : {"", ".", "..", "a/b"}) {
-    EXPECT_THAT(message_of([&] { FinalExporter(name, in); }), HasSubstr("is no name")) << name;
+    EXPECT_THAT(message_of([&] { final_exporter(name, in); }), HasSubstr("is no name")) << name;
   }
   EXPECT_THAT(message_of([&] {
-                FinalExporter("it", in, {.assets_extra = {{"muster.json", "x"}}});
+                final_exporter("it", in, {.assets_extra = {{"muster.json", "x"}}});
               }),
               HasSubstr("is taken"));
 }

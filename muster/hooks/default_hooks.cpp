@@ -12,7 +12,8 @@ namespace {
 
 std::shared_ptr<CheckpointSaverHook> make_saver(const RunConfig& config) {
   CheckpointSaverOptions options{.save_steps = config.checkpoints.save_checkpoints_steps};
-  if (config.checkpoints.save_checkpoints_secs) options.save_secs = Seconds(*config.checkpoints.save_checkpoints_secs);
+  if (config.checkpoints.save_checkpoints_secs)
+    options.save_secs = Seconds(*config.checkpoints.save_checkpoints_secs);
   if (!options.save_steps && !options.save_secs) options.save_secs = Seconds(600);
   return std::make_shared<CheckpointSaverHook>(options);
 }

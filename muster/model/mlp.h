@@ -24,7 +24,7 @@ struct MlpOptions {
   bool batch_norm = false;
 };
 
-/// Hidden layers and logits as in DNNClassifier, with its variable names: hiddenlayer_0/kernel,
+/// Hidden layers and logits as in dnn_classifier, with its variable names: hiddenlayer_0/kernel,
 /// hiddenlayer_0/bias, ..., logits/kernel, logits/bias.
 class Mlp : public torch::nn::Module {
  public:

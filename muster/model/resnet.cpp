@@ -43,7 +43,8 @@ std::size_t units_of(const ResNetOptions& options) {
 void check(const ResNetOptions& options) {
   units_of(options);
   if (options.num_classes <= 0) {
-    throw InvalidArgument("num_classes must be positive: {}", options.num_classes);
+    throw InvalidArgument("ResNetOptions: num_classes must be given, and positive: {}",
+                          options.num_classes);
   }
   if (!(options.batch_norm_decay >= 0 && options.batch_norm_decay < 1)) {
     throw InvalidArgument("batch_norm_decay must be in [0, 1): {}", options.batch_norm_decay);

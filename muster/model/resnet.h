@@ -12,9 +12,8 @@ namespace muster {
 struct ResNetOptions {
   /// 6n + 2: a stem, three stages of n units of two convolutions, and a dense layer.
   std::int64_t num_layers = 44;
-  /// Logits. One more than CIFAR-10 has classes, as cifar10_estimator has it: labels may begin
-  /// with 1.
-  std::int64_t num_classes = 11;
+  /// Logits. It must be given.
+  std::int64_t num_classes{};
   /// The share of a moving average that stays at a step, TensorFlow's decay.
   double batch_norm_decay = 0.997;
   double batch_norm_epsilon = 1e-5;
@@ -24,7 +23,8 @@ struct ResNetOptions {
   bool channels_last = false;
   /// Trains with kernels of our own instead of libtorch's layers: images of 32 x 32 under autocast
   /// to bf16 as one node for the whole network, where there is a GPU that they were made for; on a
-  /// CPU one node a unit, where RunConfig::reproducibility.own_cpu_kernels is on and has kernels for it.
+  /// CPU one node a unit, where RunConfig::reproducibility.own_cpu_kernels is on and has kernels
+  /// for it.
   bool fused = true;
 };
 
@@ -39,7 +39,7 @@ class ResNet : public Model {
  public:
   /// Throws InvalidArgument for numbers of layers other than 6n + 2, no classes, a decay outside of
   /// [0, 1) or an epsilon that is not positive.
-  explicit ResNet(ResNetOptions options = {});
+  explicit ResNet(ResNetOptions options);
   ~ResNet() override;
 
   /// The logits [batch, num_classes]. Throws InvalidArgument for images of another shape.

@@ -57,9 +57,10 @@ bool is_fused(const at::Tensor& logits) {
 // bf16 decides for some values near 0 whether a ReLU lets a gradient through, so two ways to
 // compute differ by more than rounding. Neither may be farther from float32 than the other.
 TEST(ResNetOnGpu, FusedIsAsNearToFloatAsLayerByLayer) {
-  const auto fused = on_gpu({.num_layers = 14});
-  const auto plain = on_gpu({.num_layers = 14, .channels_last = true, .fused = false});
-  const auto exact = on_gpu({.num_layers = 14, .fused = false});
+  const auto fused = on_gpu({.num_layers = 14, .num_classes = 11});
+  const auto plain =
+      on_gpu({.num_layers = 14, .num_classes = 11, .channels_last = true, .fused = false});
+  const auto exact = on_gpu({.num_layers = 14, .num_classes = 11, .fused = false});
   const auto images = some_images(200);
   const auto logits = logits_of(*fused, images);
   const auto plain_logits = logits_of(*plain, images);
@@ -84,7 +85,7 @@ TEST(ResNetOnGpu, FusedIsAsNearToFloatAsLayerByLayer) {
 }
 
 TEST(ResNetOnGpu, AddsToGradientsThatAreThere) {
-  const auto model = on_gpu({.num_layers = 8});
+  const auto model = on_gpu({.num_layers = 8, .num_classes = 11});
   const auto images = some_images(30);
   loss_of(logits_of(*model, images)).backward();
   const auto once = gradients_of(*model);
@@ -97,7 +98,7 @@ TEST(ResNetOnGpu, AddsToGradientsThatAreThere) {
 }
 
 TEST(ResNetOnGpu, GivesTheSameBitsFromAGraph) {
-  const auto model = on_gpu({.num_layers = 20});
+  const auto model = on_gpu({.num_layers = 20, .num_classes = 11});
   const auto images = some_images(128);
   const auto step = [&] {
     const auto logits = logits_of(*model, images);
@@ -135,14 +136,14 @@ TEST(ResNetOnGpu, GivesTheSameBitsFromAGraph) {
 }
 
 TEST(ResNetOnGpu, GoesBackOnce) {
-  const auto model = on_gpu({.num_layers = 8});
+  const auto model = on_gpu({.num_layers = 8, .num_classes = 11});
   const auto loss = loss_of(logits_of(*model, some_images(2)));
   loss.backward({}, /*retain_graph=*/true);
   EXPECT_THROW(loss.backward(), FailedPrecondition);
 }
 
 TEST(ResNetOnGpu, LeavesOtherImagesToLibtorch) {
-  const auto model = on_gpu({.num_layers = 8});
+  const auto model = on_gpu({.num_layers = 8, .num_classes = 11});
   const auto images = some_images(4);
   EXPECT_FALSE(is_fused(logits_of(*model, images.slice(1, 0, 24).contiguous())));
   EXPECT_FALSE(is_fused(model->forward({{"image", images}})));

@@ -43,7 +43,7 @@ std::map<std::string, at::Tensor> without_convolutions(ResNet& model) {
 }
 
 TEST(ResNet, HasTheVariablesOfTheSeeds) {
-  const auto model = make({});
+  const auto model = make({.num_classes = 11});
   std::int64_t tensors = 0;
   std::int64_t scalars = 0;
   std::int64_t statistics = 0;
@@ -65,8 +65,8 @@ TEST(ResNet, HasTheVariablesOfTheSeeds) {
 }
 
 TEST(ResNet, StartsFromGlorotWeightsThatFollowTheSeed) {
-  const auto one = make({.num_layers = 8});
-  const auto two = make({.num_layers = 8});
+  const auto one = make({.num_layers = 8, .num_classes = 11});
+  const auto two = make({.num_layers = 8, .num_classes = 11});
   seed_modules(*one, 7);
   seed_modules(*two, 7);
   const std::string kernel = "resnet/stage_1/residual_v1/conv2d/kernel";
@@ -81,7 +81,7 @@ TEST(ResNet, StartsFromGlorotWeightsThatFollowTheSeed) {
 }
 
 TEST(ResNet, TellsTheShapesOfItsParts) {
-  const auto shapes = resnet_shapes({});
+  const auto shapes = resnet_shapes({.num_classes = 11});
   ASSERT_EQ(shapes.size(), 25U);
   EXPECT_EQ(shapes[6].name, "stage/residual_v1_6/");
   EXPECT_THAT(shapes[6].sizes, ElementsAre(16, 32, 32));
@@ -128,7 +128,7 @@ TEST(ResNet, BringsPixelsAroundZeroAndPoolsThem) {
 }
 
 TEST(ResNet, KeepsMostOfAMovingAverage) {
-  const auto model = make({.num_layers = 8});
+  const auto model = make({.num_layers = 8, .num_classes = 11});
   auto named = without_convolutions(*model);
   {
     const torch::NoGradGuard no_grad;
@@ -183,8 +183,8 @@ class ResNetKernels : public ::testing::Test {
 };
 
 TEST_F(ResNetKernels, TakeAStepAsLibtorchsDo) {
-  const auto ours = make({.num_layers = 14});
-  const auto theirs = make({.num_layers = 14});
+  const auto ours = make({.num_layers = 14, .num_classes = 11});
+  const auto theirs = make({.num_layers = 14, .num_classes = 11});
   kernels::use_libtorch_kernels(true);
   const auto got = training_step(*ours);
   kernels::use_libtorch_kernels(false);
@@ -202,20 +202,24 @@ TEST_F(ResNetKernels, AreOneNodeAUnitInTrainingAlone) {
     const auto logits = model.forward({{"image", torch::zeros({2, size, size, 3})}});
     return nodes_by_name(*logits.grad_fn());
   };
-  const auto model = make({.num_layers = 14});
+  const auto model = make({.num_layers = 14, .num_classes = 11});
   EXPECT_EQ(nodes(*model, 16)["MusterResidualUnitBackward"], 6);
   EXPECT_EQ(nodes(*model, 16)["MusterNormalisedLayerBackward"], 1);
   EXPECT_EQ(nodes(*model, 10)["MusterResidualUnitBackward"], 0);
-  EXPECT_EQ(nodes(*make({.num_layers = 14, .fused = false}), 16)["MusterResidualUnitBackward"], 0);
+  EXPECT_EQ(nodes(*make({.num_layers = 14, .num_classes = 11, .fused = false}),
+                  16)["MusterResidualUnitBackward"],
+            0);
   model->eval();
   EXPECT_EQ(nodes(*model, 16)["MusterResidualUnitBackward"], 0);
 }
 
 TEST(ResNet, RefusesDepthsAndImagesThatDoNotFit) {
-  EXPECT_THROW(ResNet({.num_layers = 43}), InvalidArgument);
-  EXPECT_THROW(ResNet({.num_layers = 2}), InvalidArgument);
-  EXPECT_THROW(ResNet({.num_layers = 8, .batch_norm_decay = 1}), InvalidArgument);
-  const auto model = make({.num_layers = 8});
+  EXPECT_THROW(ResNet({.num_layers = 8}), InvalidArgument);  // Of how many classes?
+  EXPECT_THROW(ResNet({.num_layers = 43, .num_classes = 11}), InvalidArgument);
+  EXPECT_THROW(ResNet({.num_layers = 2, .num_classes = 11}), InvalidArgument);
+  EXPECT_THROW(ResNet({.num_layers = 8, .num_classes = 11, .batch_norm_decay = 1}),
+               InvalidArgument);
+  const auto model = make({.num_layers = 8, .num_classes = 11});
   EXPECT_THROW(model->forward({{"image", torch::zeros({1, 3, 32, 32})}}), InvalidArgument);
 }
 

@@ -62,7 +62,8 @@ void check_updates(const RunConfig& config, const std::string& place) {
   }
   if (config.cluster.backup_replicas > 0 && (!has_ps || config.cluster.ps_log)) {
     throw InvalidArgument(
-        "RunConfig: backup_replicas is {}, but {}; leave one of them out", config.cluster.backup_replicas,
+        "RunConfig: backup_replicas is {}, but {}; leave one of them out",
+        config.cluster.backup_replicas,
         has_ps ? "ps_log keeps steps of all replicas"
                : fmt::format("it is ps tasks that make steps without some, and {} without any",
                              place));

@@ -30,7 +30,8 @@ struct DistributedSessionOptions {
   /// Where checkpoints go, how often, how many replicas there are: model_dir is what TensorLayer
   /// calls checkpoint_dir. Where `devices` names none, modules are on the CPU.
   RunConfig config{};
-  /// This process's place in the cluster; not set: config.cluster.task, which RunConfig::from_env() reads.
+  /// This process's place in the cluster; not set: config.cluster.task, which RunConfig::from_env()
+  /// reads.
   std::optional<TaskSpecDef> task_spec{};
   /// The run ends at this global step; not set: when the input ends, or the loop closes it.
   std::optional<std::int64_t> last_step{};

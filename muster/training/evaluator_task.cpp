@@ -55,7 +55,8 @@ class EvaluatorTask {
 bool EvaluatorTask::is_over() {
   const auto note = read_run_note(config_.model_dir);
   if (!note || !note->ended) return false;
-  const auto patience = std::max<Clock::duration>(options_.start_delay, config_.cluster.join_timeout);
+  const auto patience =
+      std::max<Clock::duration>(options_.start_delay, config_.cluster.join_timeout);
   return note != at_start_ || Clock::now() - start_ >= patience;
 }
 

@@ -37,8 +37,8 @@ struct ExperimentOptions {
   std::chrono::seconds check_interval_secs{5};
   /// Of continuous_train_and_eval; not set: a tenth of train_steps, or 1,000 without those.
   std::optional<std::int64_t> train_steps_per_iteration{};
-  /// Without RunConfig::cluster.sync: worker i begins when step int(8000 ln(i + 1)) is saved instead of
-  /// after 5 i seconds.
+  /// Without RunConfig::cluster.sync: worker i begins when step int(8000 ln(i + 1)) is saved
+  /// instead of after 5 i seconds.
   bool delay_workers_by_global_step = false;
 
   /// Throws InvalidArgument, naming the field.

@@ -37,12 +37,13 @@ void check(const Experiment& experiment, const RunConfig& config) {
         "the RunConfig that experiment_fn is given",
         own.model_dir.string(), config.model_dir.string());
   }
-  if (own.cluster.task.task != config.cluster.task.task || own.cluster.task.cluster != config.cluster.task.cluster) {
+  if (own.cluster.task.task != config.cluster.task.task ||
+      own.cluster.task.cluster != config.cluster.task.cluster) {
     throw InvalidArgument(
         "learn_runner: the experiment's estimator is {} of {}, but this process is {} of {}: make "
         "it with the RunConfig that experiment_fn is given",
-        own.cluster.task.task.name(), own.cluster.task.cluster.to_string(), config.cluster.task.task.name(),
-        config.cluster.task.cluster.to_string());
+        own.cluster.task.task.name(), own.cluster.task.cluster.to_string(),
+        config.cluster.task.task.name(), config.cluster.task.cluster.to_string());
   }
 }
 

@@ -30,8 +30,9 @@ struct TrainAndEvaluateResult {
 /// training begins, the model's inference graph goes to model_dir/graph.pb and to the event file,
 /// if the model can be traced.
 ///
-/// In a cluster all tasks call it with the same arguments. Without RunConfig::cluster.train_distribute,
-/// variables live on the ps if there are some, and else every task has a copy.
+/// In a cluster all tasks call it with the same arguments. Without
+/// RunConfig::cluster.train_distribute, variables live on the ps if there are some, and else every
+/// task has a copy.
 /// - ps: holds variables until the chief ends the run.
 /// - worker: trains; neither evaluates nor saves.
 /// - chief: trains, saves, and writes graph.pb; leaves evaluations and exports to an evaluator.

@@ -190,12 +190,12 @@ TEST(TrainAndEvaluate, ExportersExportTheCheckpointsThatWereEvaluatedEachOnce) {
   const auto finite = [](const InputContext& in) {
     return range(80).shard(in).map(example).batch(8, collate_examples);
   };
-  const auto result = train_and_evaluate(
-      estimator, {.input_fn = finite},
-      {.input_fn = evaluation_input,
-       .exporters = {FinalExporter("final", small_input()), LatestExporter("latest", small_input()),
-                     BestExporter("best", small_input())},
-       .throttle_secs = seconds(0)});
+  const auto result = train_and_evaluate(estimator, {.input_fn = finite},
+                                         {.input_fn = evaluation_input,
+                                          .exporters = {final_exporter("final", small_input()),
+                                                        latest_exporter("latest", small_input()),
+                                                        best_exporter("best", small_input())},
+                                          .throttle_secs = seconds(0)});
   EXPECT_THAT(exported_steps(folder / "export/final"), ElementsAre(10));
   EXPECT_THAT(exported_steps(folder / "export/latest"), ElementsAre(5, 10));
   EXPECT_EQ(result.exports.at("final"), graph::latest_export(folder / "export/final"));
@@ -269,8 +269,8 @@ TEST(TrainAndEvaluate, TwoExportersOfOneNameAreRefused) {
   Estimator estimator(small_options(), quiet_config(folder / "model"));
   EXPECT_THROW(train_and_evaluate(estimator, {training_input, 5},
                                   {.input_fn = evaluation_input,
-                                   .exporters = {FinalExporter("a", small_input()),
-                                                 LatestExporter("a", small_input())}}),
+                                   .exporters = {final_exporter("a", small_input()),
+                                                 latest_exporter("a", small_input())}}),
                InvalidArgument);
 }
 
@@ -294,7 +294,7 @@ TEST(TrainAndEvaluate, WritesTheGraphOfTheFirstExporterForPeopleAndPrograms) {
   Estimator estimator(small_options(), quiet_config(folder.path()));
   const auto result = train_and_evaluate(
       estimator, {training_input, 3},
-      {.input_fn = evaluation_input, .exporters = {FinalExporter("final", small_input())}});
+      {.input_fn = evaluation_input, .exporters = {final_exporter("final", small_input())}});
   const auto graph = graph_file(folder.path());
   const auto exported = graph::read_saved_model(result.exports.at("final"));
   EXPECT_EQ(graph.graph, exported.meta_graphs.at(0).graph);
@@ -327,10 +327,10 @@ Dataset<Batch> words_input(const InputContext& in) {
 TEST(TrainAndEvaluate, WithoutExportersTheGraphOfAModelWithColumnsTakesRawFeatures) {
   const TempDir folder;
   Estimator estimator =
-      LinearClassifier({.feature_columns = {numeric_column("x", {.shape = {kInputs}}),
-                                            categorical_column_with_hash_bucket("read", 10)},
-                        .n_classes = kClasses},
-                       quiet_config(folder.path()));
+      linear_classifier({.feature_columns = {numeric_column("x", {.shape = {kInputs}}),
+                                             categorical_column_with_hash_bucket("read", 10)},
+                         .n_classes = kClasses},
+                        quiet_config(folder.path()));
   train_and_evaluate(estimator, {words_input, 3}, {.input_fn = words_input, .steps = 2});
   const auto graph = graph_file(folder.path());
   const auto& inputs = graph.signatures.at("serving_default").inputs;
