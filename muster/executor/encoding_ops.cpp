@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
-#include <cstring>
 #include <utility>
 
 #include "muster/base/base64.h"
@@ -35,7 +34,7 @@ Kernel decode_raw(const KernelContext& context) {
       if (static_cast<std::int64_t>(text.size()) != length) {
         throw InvalidArgument("the strings differ in length: {} and {} bytes", length, text.size());
       }
-      std::memcpy(next, text.data(), text.size());
+      std::ranges::copy(text, next);
       for (std::int64_t i = 0; swap && i < length; i += width) {
         std::reverse(next + i, next + i + width);
       }

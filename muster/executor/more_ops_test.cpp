@@ -114,6 +114,8 @@ TEST(EncodingOps, ReadNumbersFromBytes) {
   expect_same(
       output_of("DecodeRaw", {bytes}, {{"out_type", DataType::kInt16}, {"little_endian", false}}),
       at::tensor(Longs{256, 512, 1, -1}).to(at::kShort).reshape({2, 2}));
+  expect_same(output_of("DecodeRaw", {StringTensor({"", ""})}, {{"out_type", DataType::kInt16}}),
+              at::empty({2, 0}, at::kShort));
   EXPECT_THROW(output_of("DecodeRaw", {StringTensor({"abc"})}, {{"out_type", DataType::kInt16}}),
                InvalidArgument);
 }
