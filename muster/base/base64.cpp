@@ -1,7 +1,9 @@
 #include "muster/base/base64.h"
 
-#include <array>
-#include <cstdint>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <cstddef>
 
 #include "muster/base/error.h"
 
@@ -11,31 +13,24 @@ namespace {
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-constexpr std::array<std::int8_t, 256> make_values() {
-  std::array<std::int8_t, 256> values{};
-  values.fill(-1);
-  for (std::size_t i = 0; i < kAlphabet.size(); ++i) {
-    values[static_cast<unsigned char>(kAlphabet[i])] = static_cast<std::int8_t>(i);
-  }
-  return values;
+// OpenSSL counts in int: bytes and characters that it is given at a time.
+constexpr std::size_t kMostBytes = std::size_t{3} << 28;
+constexpr std::size_t kMostCharacters = std::size_t{4} << 28;
+
+const unsigned char* unsigned_bytes(std::string_view text) {
+  return reinterpret_cast<const unsigned char*>(text.data());
 }
-constexpr auto kValues = make_values();
 
 }  // namespace
 
 std::string base64_encode(std::string_view bytes) {
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::string_view piece = bytes.substr(i, 3);
-    std::uint32_t bits = 0;
-    for (std::size_t b = 0; b < 3; ++b) {
-      bits = bits << 8 | (b < piece.size() ? static_cast<unsigned char>(piece[b]) : 0U);
-    }
-    for (std::size_t c = 0; c < 4; ++c) {
-      text += c <= piece.size() ? kAlphabet[bits >> (18 - 6 * c) & 63U] : '=';
-    }
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // It ends with a NUL of OpenSSL's.
+  auto* out = reinterpret_cast<unsigned char*>(text.data());
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kMostBytes))) {
+    const std::string_view piece = bytes.substr(0, kMostBytes);
+    out += EVP_EncodeBlock(out, unsigned_bytes(piece), static_cast<int>(piece.size()));
   }
+  text.pop_back();
   return text;
 }
 
@@ -44,20 +39,24 @@ std::string base64_decode(std::string_view text) {
   for (int i = 0; i < 2 && body.ends_with('='); ++i) body.remove_suffix(1);
   if (body.size() % 4 == 1)
     throw InvalidArgument("base64 text of an impossible length: {}", text.size());
-  std::string bytes;
-  bytes.reserve(body.size() / 4 * 3 + 2);
-  std::uint32_t bits = 0;
-  unsigned count = 0;
-  for (std::size_t i = 0; i < body.size(); ++i) {
-    const int value = kValues[static_cast<unsigned char>(body[i])];
-    if (value < 0) throw InvalidArgument("not a character of base64 at place {}", i);
-    bits = bits << 6 | static_cast<std::uint32_t>(value);
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      bytes += static_cast<char>(bits >> count);
-    }
+  std::string padded(body);
+  padded.append((4 - body.size() % 4) % 4, '=');
+  std::string bytes(padded.size() / 4 * 3, '\0');
+  auto* out = reinterpret_cast<unsigned char*>(bytes.data());
+  // OpenSSL drops blanks at both ends and takes '=' anywhere; here they are errors.
+  bool good = body.find('=') == std::string_view::npos;
+  for (std::string_view rest = padded; good && !rest.empty();) {
+    const std::string_view piece = rest.substr(0, kMostCharacters);
+    const int size = EVP_DecodeBlock(out, unsigned_bytes(piece), static_cast<int>(piece.size()));
+    good = size == static_cast<int>(piece.size() / 4 * 3);
+    if (good) out += size;
+    rest.remove_prefix(piece.size());
   }
+  if (!good) {
+    throw InvalidArgument("not a character of base64 at place {}",
+                          body.find_first_not_of(kAlphabet));
+  }
+  bytes.resize(body.size() * 3 / 4);
   return bytes;
 }
 

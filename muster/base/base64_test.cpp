@@ -32,6 +32,21 @@ TEST(Base64, RefusesOtherText) {
   EXPECT_THROW(base64_decode("Zm9v!A=="), InvalidArgument);
   EXPECT_THROW(base64_decode("A"), InvalidArgument);
   EXPECT_EQ(base64_decode("Zm8"), "fo");
+  EXPECT_EQ(base64_decode("Zg"), "f");
+}
+
+// What OpenSSL takes and the standard does not.
+TEST(Base64, RefusesBlanksAndPaddingInside) {
+  for (const char* text :
+       {" Zm9", "    Zm9v", "Zm9v    ", "Zm9v\n", "Zm 9", "Zg==Zg==", "Zg=v", "===="}) {
+    EXPECT_THROW(base64_decode(text), InvalidArgument) << text;
+  }
+  try {
+    base64_decode("Zm9vZ!9v");
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(), "not a character of base64 at place 5");
+  }
 }
 
 }  // namespace

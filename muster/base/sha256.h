@@ -1,17 +1,26 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
+struct evp_md_ctx_st;
+
 namespace muster {
 
-/// The SHA-256 (FIPS 180-4) of bytes that come in pieces. Copying it copies the state.
+/// The SHA-256 (FIPS 180-4) of bytes that come in pieces, by OpenSSL. Copying it copies the state.
 class Sha256 {
  public:
   using Digest = std::array<std::uint8_t, 32>;
+
+  Sha256();
+  ~Sha256() = default;
+  Sha256(const Sha256& other);
+  Sha256& operator=(const Sha256& other);
+  Sha256(Sha256&&) noexcept = default;
+  Sha256& operator=(Sha256&&) noexcept = default;
 
   void update(std::string_view bytes);
   /// The digest of everything so far; more may follow.
@@ -20,12 +29,10 @@ class Sha256 {
   std::string hex_digest() const;
 
  private:
-  void take_block(const std::uint8_t* block);
-
-  std::array<std::uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                         0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<std::uint8_t, 64> pending_{};
-  std::uint64_t total_bytes_ = 0;
+  struct Free {
+    void operator()(evp_md_ctx_st* context) const;
+  };
+  std::unique_ptr<evp_md_ctx_st, Free> context_;
 };
 
 /// The SHA-256 of some bytes as 64 hexadecimal letters.

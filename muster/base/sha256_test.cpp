@@ -27,6 +27,19 @@ TEST(Sha256, DoesNotDependOnHowTheBytesArePieced) {
   }
 }
 
+TEST(Sha256, ACopyGoesItsOwnWay) {
+  Sha256 hash;
+  hash.update("ab");
+  Sha256 copy = hash;
+  copy.update("c");
+  Sha256 assigned;
+  assigned = copy;
+  hash.update("d");
+  EXPECT_EQ(copy.hex_digest(), sha256_hex("abc"));
+  EXPECT_EQ(assigned.hex_digest(), sha256_hex("abc"));
+  EXPECT_EQ(hash.hex_digest(), sha256_hex("abd"));
+}
+
 TEST(Sha256, CanGoOnAfterADigest) {
   Sha256 hash;
   hash.update("ab");

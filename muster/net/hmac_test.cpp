@@ -27,6 +27,11 @@ TEST(HmacSha256, GivesTheValuesOfRfc4231) {
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
+TEST(HmacSha256, TakesAKeyOfNoBytes) {
+  EXPECT_EQ(hex(hmac_sha256({}, {})),
+            "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
+}
+
 TEST(HmacSha256, ComparesEveryByte) {
   const auto digest = hmac_sha256("key", "message");
   EXPECT_TRUE(same_digest(digest, digest));
