@@ -11,6 +11,7 @@ find_package(Snappy REQUIRED)
 find_package(leveldb REQUIRED)
 find_package(FarmHash REQUIRED)
 find_package(OpenSSL REQUIRED)
+find_package(PNG REQUIRED)
 # For serving; without them, `muster serve` says what to install. Of Boost, headers alone: Asio and Beast.
 find_package(gRPC QUIET)
 find_package(Boost 1.74 QUIET)
@@ -39,7 +40,6 @@ if(MUSTER_WITH_TORCH)
   # For models that clean text or decode pictures.
   find_package(RE2 REQUIRED)
   find_package(JPEG REQUIRED)
-  find_package(PNG REQUIRED)
   # Without it, boosted trees say what to install.
   find_package(XGBoost)
   find_package(Torch REQUIRED)

@@ -1,10 +1,9 @@
 #include "muster/summary/png.h"
 
-#include <zlib.h>
+#include <png.h>
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 
 #include "muster/base/error.h"
 
@@ -28,53 +27,10 @@ void check_shape(std::size_t samples, const ImageShape& shape) {
   }
 }
 
-void append_big_endian(std::uint32_t value, std::string& out) {
-  for (const int shift : {24, 16, 8, 0}) out.push_back(static_cast<char>(value >> shift));
-}
-
-// Length, type, data, and the CRC-32 of type and data.
-void append_chunk(std::string_view type, std::string_view data, std::string& out) {
-  append_big_endian(static_cast<std::uint32_t>(data.size()), out);
-  const std::size_t begin = out.size();
-  out.append(type).append(data);
-  const auto* bytes = reinterpret_cast<const Bytef*>(out.data() + begin);
-  append_big_endian(
-      static_cast<std::uint32_t>(::crc32_z(::crc32_z(0, nullptr, 0), bytes, out.size() - begin)),
-      out);
-}
-
-std::string header_of(const ImageShape& shape) {
-  constexpr char kColourTypes[] = {0, 4, 2, 6};
-  std::string header;
-  append_big_endian(static_cast<std::uint32_t>(shape.width), header);
-  append_big_endian(static_cast<std::uint32_t>(shape.height), header);
-  header.push_back(8);  // bits a sample
-  header.push_back(kColourTypes[shape.channels - 1]);
-  header.append(3, '\0');  // deflate, the five filters, not interlaced
-  return header;
-}
-
-// Every row begins with the number of its filter; 0 leaves the samples as they are.
-std::string rows_of(std::span<const std::uint8_t> samples, const ImageShape& shape) {
-  const auto row_bytes = static_cast<std::size_t>(shape.width * shape.channels);
-  std::string rows;
-  rows.reserve(samples.size() + static_cast<std::size_t>(shape.height));
-  for (std::size_t at = 0; at < samples.size(); at += row_bytes) {
-    rows.push_back('\0');
-    rows.append(reinterpret_cast<const char*>(samples.data() + at), row_bytes);
-  }
-  return rows;
-}
-
-std::string deflate(std::string_view bytes) {
-  uLongf size = ::compressBound(bytes.size());
-  std::string out(size, '\0');
-  const int status =
-      ::compress(reinterpret_cast<Bytef*>(out.data()), &size,
-                 reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uLong>(bytes.size()));
-  if (status != Z_OK) throw Internal("zlib could not compress an image: status {}", status);
-  out.resize(size);
-  return out;
+std::uint32_t format_of(std::int64_t channels) {
+  constexpr std::uint32_t kFormats[] = {PNG_FORMAT_GRAY, PNG_FORMAT_GA, PNG_FORMAT_RGB,
+                                        PNG_FORMAT_RGBA};
+  return kFormats[channels - 1];
 }
 
 /// How samples become bytes: value * scale + offset.
@@ -103,10 +59,17 @@ std::uint8_t to_byte(float value) {
 
 std::string encode_png(std::span<const std::uint8_t> samples, const ImageShape& shape) {
   check_shape(samples.size(), shape);
-  std::string png = "\x89PNG\r\n\x1a\n";
-  append_chunk("IHDR", header_of(shape), png);
-  append_chunk("IDAT", deflate(rows_of(samples, shape)), png);
-  append_chunk("IEND", "", png);
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(shape.width);
+  image.height = static_cast<png_uint_32>(shape.height);
+  image.format = format_of(shape.channels);
+  std::string png(PNG_IMAGE_PNG_SIZE_MAX(image), '\0');
+  png_alloc_size_t size = png.size();
+  if (png_image_write_to_memory(&image, png.data(), &size, 0, samples.data(), 0, nullptr) == 0) {
+    throw Internal("libpng could not write an image: {}", image.message);
+  }
+  png.resize(size);
   return png;
 }
 
