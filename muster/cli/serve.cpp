@@ -2,8 +2,10 @@
 #include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -268,6 +270,7 @@ class Serving {
     options.socket_path = flags_.grpc_socket_path;
     options.tls = tls_;
     options.max_message_bytes = flags_.grpc_max_message_bytes;
+    options.max_total_bytes = flags_.grpc_max_total_bytes;
     options.max_threads = flags_.grpc_max_threads;
     options.raw_answers = flags_.enable_serialization_as_tensor_content;
     options.reflection = flags_.grpc_reflection;
@@ -282,6 +285,7 @@ class Serving {
     rest.timeout = milliseconds(flags_.rest_api_timeout_in_ms);
     rest.cors = flags_.rest_api_enable_cors_support;
     rest.inflate.most_bytes = flags_.rest_api_max_body_bytes;
+    rest.body_budget = std::make_shared<server::ByteBudget>(flags_.rest_api_max_total_body_bytes);
     rest.repository_control = flags_.repository_control;
     if (!flags_.monitoring_config_file.empty()) {
       rest.prometheus_path =
@@ -295,12 +299,13 @@ class Serving {
     options.tls = tls_;
     options.workers = flags_.rest_api_num_threads;
     options.max_body_bytes = flags_.rest_api_max_body_bytes;
+    options.body_budget = rest.body_budget;
     options.max_connections = flags_.rest_api_max_connections;
     options.log_requests = flags_.log_requests;
     http_.emplace(
         std::move(options),
         [this](server::HttpRequest request) { return api_->handle(std::move(request)); },
-        server::RestApi::may_wait);
+        server::RestApi::queue_of);
     log::info("Exporting HTTP/REST API at:{}:{} ...", shown_address(), http_->port());
   }
 
@@ -366,11 +371,28 @@ class Serving {
   std::optional<server::HttpServer> http_{};
 };
 
+// Connections are descriptors, and shells start programs with few.
+void allow_descriptors(std::size_t connections) {
+  constexpr rlim_t kMost = 1 << 20;
+  constexpr rlim_t kOthers = 1024;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kMost);
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (limit.rlim_cur < connections + kOthers) {
+    log::warning(
+        "the hard limit of open files (ulimit -Hn) is {}: fewer than the {} connections "
+        "of --rest-api-max-connections fit",
+        limit.rlim_cur, connections);
+  }
+}
+
 void run_serve(const ServeFlags& flags) {
   log::set_task("serve");
   for (const std::string& name : flags.ignored) {
     log::warning("--{} has no effect here: it is a setting of TensorFlow's own", name);
   }
+  allow_descriptors(flags.rest_api_max_connections);
   Serving(flags).run();
 }
 

@@ -89,6 +89,8 @@ void add_port_flags(CLI::App& command, ServeFlags& flags) {
   add(command, "grpc_socket_path", flags.grpc_socket_path, "A Unix socket for gRPC");
   add(command, "grpc_max_threads", flags.grpc_max_threads, "Calls at one time (64 per processor)");
   add(command, "grpc_max_message_bytes", flags.grpc_max_message_bytes, "Of a request (128 MiB)");
+  add(command, "grpc_max_total_bytes", flags.grpc_max_total_bytes,
+      "Of all requests together (1 GiB)");
   add(command, "grpc_channel_arguments", flags.grpc_channel_arguments,
       "Settings of gRPC: name=value,name=value");
   add(command, "grpc_reflection", flags.grpc_reflection,
@@ -102,6 +104,8 @@ void add_port_flags(CLI::App& command, ServeFlags& flags) {
   add(command, "rest_api_enable_cors_support", flags.rest_api_enable_cors_support,
       "Let pages of other sites call");
   add(command, "rest_api_max_body_bytes", flags.rest_api_max_body_bytes, "Of a request (64 MiB)");
+  add(command, "rest_api_max_total_body_bytes", flags.rest_api_max_total_body_bytes,
+      "Of all requests together (1 GiB)");
   add(command, "rest_api_max_connections", flags.rest_api_max_connections, "At one time (20000)");
   add(command, "log_requests", flags.log_requests, "A line in the log for every request of REST");
 }

@@ -34,6 +34,7 @@ struct ServeFlags {
   std::string grpc_socket_path{};
   std::size_t grpc_max_threads = 0;
   std::size_t grpc_max_message_bytes = std::size_t{128} << 20;
+  std::size_t grpc_max_total_bytes = std::size_t{1} << 30;
   std::string grpc_channel_arguments{};
   bool enable_serialization_as_tensor_content = false;
   bool grpc_reflection = true;
@@ -41,6 +42,7 @@ struct ServeFlags {
   std::int64_t rest_api_timeout_in_ms = 30'000;
   bool rest_api_enable_cors_support = false;
   std::size_t rest_api_max_body_bytes = std::size_t{64} << 20;
+  std::size_t rest_api_max_total_body_bytes = std::size_t{1} << 30;
   std::size_t rest_api_max_connections = 20'000;
   bool log_requests = false;
 

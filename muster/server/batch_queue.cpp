@@ -71,6 +71,10 @@ std::int64_t filled_size(std::int64_t rows, const std::vector<std::int64_t>& all
   return found == allowed.end() ? rows : *found;
 }
 
+DeadlineExceeded late() {
+  return DeadlineExceeded("Run() timeout exceeded while waiting in batching queue");
+}
+
 }  // namespace
 
 bool is_row_wise(const graph::SignatureDef& signature) {
@@ -136,7 +140,21 @@ struct BatchQueue::Impl {
     return waiting.front()->since + options.delay;
   }
 
+  // Whether the time is over before a batch that has so many others before it is done, going by
+  // what they take.
+  bool is_too_late(const Ticket& ticket, Clock::time_point now, std::int64_t batches_before) {
+    if (ticket.deadline.is_never()) return false;
+    const auto slots_count = static_cast<std::int64_t>(shared().count);
+    if (ticket.deadline.time() >= now + usual * (1 + batches_before / slots_count)) return false;
+    // One slow batch is not to refuse requests for ever: the average must come down without any.
+    if (ticket.deadline.time() > now) usual -= usual / 8;
+    return true;
+  }
+
   void enter(Ticket& ticket) {
+    const std::int64_t ahead = joinable ? waiting_rows / options.max_batch_size
+                                        : static_cast<std::int64_t>(waiting.size());
+    if (is_too_late(ticket, ticket.since, ahead)) throw late();
     if (waiting.size() >= options.max_waiting) {
       throw ResourceExhausted(
           "The batch scheduling queue to which this task was submitted is full; currently {} "
@@ -161,13 +179,9 @@ struct BatchQueue::Impl {
     const auto now = Clock::now();
     for (std::size_t i = 0; i < waiting.size();) {
       Ticket& ticket = *waiting[i];
-      if (!ticket.deadline.is_never() && ticket.deadline.time() < now + usual) {
-        // One slow batch is not to refuse requests for ever: the average must come down without
-        // any.
-        if (ticket.deadline.time() > now) usual -= usual / 8;
+      if (is_too_late(ticket, now, 0)) {
         leave(ticket);
-        ticket.failure = std::make_exception_ptr(
-            DeadlineExceeded("Run() timeout exceeded while waiting in batching queue"));
+        ticket.failure = std::make_exception_ptr(late());
         finish(ticket);
         continue;
       }
@@ -342,7 +356,7 @@ BatchAnswer BatchQueue::run(const Tensors& inputs, const Deadline& deadline) {
     if (lead(shared, lock)) continue;
     if (deadline.expired()) {
       impl_->leave(ticket);
-      throw DeadlineExceeded("Run() timeout exceeded while waiting in batching queue");
+      throw late();
     }
     auto until = deadline.time();
     const auto ready = impl_->ready_at();

@@ -185,6 +185,34 @@ TEST_F(BatchQueueTest, ARequestWhoseTimeIsOverIsNotComputed) {
   EXPECT_THAT(model_.sizes(), ElementsAre(1));
 }
 
+TEST_F(BatchQueueTest, RefusesAtOnceWhatCannotMakeIt) {
+  std::atomic<bool> hold{false};
+  std::binary_semaphore entered(0);
+  std::binary_semaphore go(0);
+  BatchQueue queue(std::make_shared<ExecutionSlots>(1), {.max_batch_size = 1}, true,
+                   [&](const Tensors& inputs) {
+                     if (hold.exchange(false)) {
+                       entered.release();
+                       go.acquire();
+                     }
+                     std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                     return Tensors{{"y", inputs.at("x")}};
+                   });
+  queue.run(input_of({1}));  // What a batch takes is known from here on.
+  hold = true;
+  std::jthread first([&] { queue.run(input_of({1})); });
+  entered.acquire();
+  std::jthread second([&] { queue.run(input_of(std::vector<float>(200'000))); });
+  EXPECT_TRUE(testing::eventually([&] { return queue.waiting() == 1; }));
+  const Deadline deadline = Deadline::after(std::chrono::minutes(1));
+  EXPECT_THROW(queue.run(input_of({1}), deadline), DeadlineExceeded);
+  EXPECT_FALSE(deadline.expired());
+  go.release();
+  first.join();
+  second.join();
+  EXPECT_EQ(output_of(queue.run(input_of({1}), deadline)), std::vector<float>{1});
+}
+
 TEST_F(BatchQueueTest, WaitsForOthersAsLongAsItsDelay) {
   open({.max_batch_size = 2, .delay = std::chrono::minutes(10)});
   BatchAnswer one;

@@ -648,8 +648,11 @@ GrpcServer::GrpcServer(Service& service, GrpcServerOptions options)
     builder.AddListeningPort("unix:" + options.socket_path, grpc::InsecureServerCredentials());
   }
   grpc::ResourceQuota quota("muster");
-  quota.SetMaxThreads(static_cast<int>(
-      options.max_threads > 0 ? options.max_threads : 64 * ThreadPool::available_processors()));
+  const std::size_t threads =
+      options.max_threads > 0 ? options.max_threads : 64 * ThreadPool::available_processors();
+  quota.SetMaxThreads(static_cast<int>(threads));
+  quota.Resize(options.max_total_bytes);
+  service.limit_grpc_calls(threads);
   builder.SetResourceQuota(quota);
   builder.RegisterService(&impl_->prediction);
   builder.RegisterService(&impl_->models);

@@ -23,6 +23,8 @@ struct GrpcServerOptions {
   TlsOptions tls{};
   /// Of a request, and of the tensors in it.
   std::size_t max_message_bytes = std::size_t{128} << 20;
+  /// What the messages of all calls take together while they come in; more are refused.
+  std::size_t max_total_bytes = std::size_t{1} << 30;
   /// Calls that are answered at one time; zero: 64 per processor.
   std::size_t max_threads = 0;
   /// Answers with tensor_content in the place of lists of values.

@@ -139,6 +139,10 @@ std::string inflated(std::string_view bytes, const InflateLimits& limits) {
       throw ResourceExhausted(
           "the compressed body becomes larger than the {} bytes that are allowed for it", most);
     }
+    if (limits.hold != nullptr && !limits.hold->grow_to(out.capacity())) {
+      throw ResourceExhausted(
+          "the requests that are being answered take the bytes that they may; try again later");
+    }
     if (result == Z_STREAM_END) {
       if (stream.avail_in != 0)
         throw InvalidArgument("bytes follow the end of the compressed body");

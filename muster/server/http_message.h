@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/server/byte_budget.h"
 
 namespace muster::server {
 
@@ -50,6 +51,8 @@ struct InflateLimits {
   std::size_t most_bytes = std::size_t{64} << 20;
   /// Bytes out for each byte in.
   std::size_t most_ratio = 200;
+  /// Grows with what is taken, if there is one.
+  ByteBudget::Hold* hold = nullptr;
 };
 
 /// A gzip or zlib stream, uncompressed. Throws InvalidArgument for damage, ResourceExhausted beyond

@@ -1,28 +1,23 @@
 #include "muster/server/http_server.h"
 
 #include <fmt/core.h>
+#include <sys/socket.h>
 
-#include <boost/asio/dispatch.hpp>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/basic_stream_socket.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/strand.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http/empty_body.hpp>
-#include <boost/beast/http/message.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
-#include <boost/beast/http/string_body.hpp>
-#include <boost/beast/http/write.hpp>
-#include <boost/beast/ssl/ssl_stream.hpp>
-
-#include <algorithm>
-#include <atomic>
+#include <boost/beast/http/status.hpp>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -34,6 +29,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/thread_pool.h"
+#include "muster/server/fair_queue.h"
 #include "muster/server/rest_api.h"
 
 namespace muster::server {
@@ -42,49 +38,96 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
-using tcp = asio::ip::tcp;
 using boost::system::error_code;
-using PlainStream = beast::tcp_stream;
-using TlsStream = beast::ssl_stream<beast::tcp_stream>;
+using tcp = asio::ip::tcp;
+// Not tcp::socket: that one finds out at run time what executes its handlers.
+using Executor = asio::io_context::executor_type;
+using Socket = asio::basic_stream_socket<tcp, Executor>;
+using Acceptor = asio::basic_socket_acceptor<tcp, Executor>;
+using TlsStream = asio::ssl::stream<Socket&>;
+using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostTargetBytes = 8 << 10;
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::milliseconds kLingerTime{2000};
 constexpr std::size_t kMostLingerBytes = std::size_t{16} << 20;
+constexpr std::size_t kFirstReadBytes = 2 << 10;
+constexpr std::size_t kMostReadBytes = 64 << 10;
+// A smaller answer goes out as one piece with its header.
+constexpr std::size_t kJoinedAnswerBytes = 16 << 10;
+// Connections beyond the limit that are told so before they are closed.
+constexpr std::size_t kToldConnections = 256;
+
+/// The body of a request, which takes memory as it comes: a header that claims 64 MiB costs none.
+struct GrowingBody {
+  using value_type = std::string;
+
+  class reader {
+   public:
+    template <bool is_request, class Fields>
+    reader(http::header<is_request, Fields>&, value_type& body) : body_(body) {}
+    void init(const boost::optional<std::uint64_t>& length, error_code& error) {
+      error = {};
+      if (length) length_ = *length;
+    }
+    template <class Buffers>
+    std::size_t put(const Buffers& buffers, error_code& error) {
+      error = {};
+      std::size_t size = 0;
+      for (auto it = asio::buffer_sequence_begin(buffers); it != asio::buffer_sequence_end(buffers);
+           ++it) {
+        const asio::const_buffer piece(*it);
+        make_room(body_.size() + piece.size());
+        body_.append(static_cast<const char*>(piece.data()), piece.size());
+        size += piece.size();
+      }
+      return size;
+    }
+    void finish(error_code& error) { error = {}; }
+
+   private:
+    // By doubling, but no further than what is to come.
+    void make_room(std::size_t needed) {
+      if (needed <= body_.capacity()) return;
+      std::size_t room = std::max(needed, 2 * body_.capacity());
+      if (length_) room = std::max<std::size_t>(needed, std::min<std::uint64_t>(room, *length_));
+      std::string larger;  // Anew: reserve() doubles what there is, whatever is asked of it.
+      larger.reserve(room);
+      larger += body_;
+      body_.swap(larger);
+    }
+
+    value_type& body_;
+    std::optional<std::uint64_t> length_{};
+  };
+};
+
+class Session;
 
 /// What all connections of a server share.
 struct Shared {
   HttpServerOptions options{};
   HttpServer::Handle handle{};
-  HttpServer::MayWait may_wait{};
+  HttpServer::QueueOf queue_of{};
   std::atomic<bool> draining{false};
-  std::atomic<std::size_t> waiting{0};
-  ThreadPool* workers = nullptr;
+  std::optional<FairQueue> jobs{};
 
-  class Connection {
-   public:
-    virtual ~Connection() = default;
-    /// Keeps it from being destroyed; nothing when that has begun.
-    virtual std::shared_ptr<Connection> held() = 0;
-    /// Any thread may call it.
-    virtual void close_if_idle() = 0;
-  };
   std::mutex mutex{};
   std::condition_variable changed{};
-  std::set<Connection*> connections{};
+  std::set<Session*> sessions{};
 
-  void enter(Connection& connection) {
+  void enter(Session& session) {
     const std::lock_guard lock(mutex);
-    connections.insert(&connection);
+    sessions.insert(&session);
   }
-  void leave(Connection& connection) {
+  void leave(Session& session) {
     const std::lock_guard lock(mutex);
-    connections.erase(&connection);
+    sessions.erase(&session);
     changed.notify_all();
   }
   std::size_t count() {
     const std::lock_guard lock(mutex);
-    return connections.size();
+    return sessions.size();
   }
 };
 
@@ -94,135 +137,226 @@ bool is_this_host(const asio::ip::address& address) {
          asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback();
 }
 
-/// One connection: requests one after the other. Its functions run in its strand.
-template <typename Stream>
-class Session : public std::enable_shared_from_this<Session<Stream>>, public Shared::Connection {
+/// One connection: requests one after the other. One operation is under way at a time, in whichever
+/// thread, so nothing in it needs a mutex; what other threads may call besides is said there.
+class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(Stream stream, std::shared_ptr<Shared> shared)
-      : stream_(std::move(stream)), shared_(std::move(shared)) {
+  /// Without TLS when there is no context.
+  Session(Socket socket, std::shared_ptr<asio::ssl::context> tls, std::shared_ptr<Shared> shared)
+      : shared_(std::move(shared)),
+        tls_context_(std::move(tls)),
+        socket_(std::move(socket)),
+        held_(shared_->options.body_budget) {
+    if (tls_context_) tls_ = std::make_unique<TlsStream>(socket_, *tls_context_);
     error_code error;
-    const auto peer = socket().remote_endpoint(error);
+    const auto peer = socket_.remote_endpoint(error);
     if (!error) {
       peer_ = peer.address().to_string();
       from_this_host_ = is_this_host(peer.address());
     }
-    socket().set_option(tcp::no_delay(true), error);
+    socket_.set_option(tcp::no_delay(true), error);
+    buffer_.max_size(std::max(kMostReadBytes, 2 * shared_->options.max_header_bytes));
     shared_->enter(*this);
   }
-  ~Session() override { shared_->leave(*this); }
+  // Leaves before its socket goes: whoever finds it among the sessions may end() it.
+  ~Session() { shared_->leave(*this); }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   void start() {
-    asio::dispatch(stream_.get_executor(), [self = this->shared_from_this()] {
-      if constexpr (std::is_same_v<Stream, TlsStream>) {
-        self->shake_hands();
-      } else {
-        self->read_header();
-      }
-    });
+    if (!tls_) return read_request();
+    expire_after(shared_->options.header_timeout);
+    tls_->async_handshake(asio::ssl::stream_base::server,
+                          [self = shared_from_this()](error_code error) {
+                            if (!error) self->read_request();
+                          });
   }
 
-  std::shared_ptr<Shared::Connection> held() override { return this->weak_from_this().lock(); }
+  /// In place of start(): says that there are too many connections.
+  void turn_away() {
+    if (tls_) return;
+    refuse(503, ErrorCode::kUnavailable,
+           fmt::format("there are {} connections already, which is the limit; try again later",
+                       shared_->options.max_connections));
+  }
 
-  void close_if_idle() override {
-    asio::post(stream_.get_executor(), [self = this->shared_from_this()] {
-      if (self->idle_) beast::get_lowest_layer(self->stream_).cancel();
-    });
+  /// Any thread that holds the mutex of the shared state may call these.
+  void end_if_idle() {
+    State idle = State::kIdle;
+    if (state_.compare_exchange_strong(idle, State::kEnded)) end();
+  }
+  void end_if_late(Clock::time_point now) {
+    if (now.time_since_epoch().count() >= deadline_.load()) end();
   }
 
  private:
-  tcp::socket& socket() { return beast::get_lowest_layer(stream_).socket(); }
+  enum class State { kBusy, kIdle, kEnded };
+  using Step = void (Session::*)(error_code, std::size_t);
+
+  // What is under way fails from now on; the descriptor stays, so no other thread's is hit.
+  void end() { ::shutdown(socket_.native_handle(), SHUT_RDWR); }
+
   void expire_after(std::chrono::milliseconds time) {
-    beast::get_lowest_layer(stream_).expires_after(time);
+    deadline_ = (Clock::now() + time).time_since_epoch().count();
+  }
+  void expire_never() { deadline_ = Clock::time_point::max().time_since_epoch().count(); }
+
+  // One type for all that follows an operation: each more would make all of Asio's templates anew.
+  auto then(Step step) {
+    return [self = shared_from_this(), step](error_code error, std::size_t size) {
+      ((*self).*step)(error, size);
+    };
   }
 
-  void shake_hands() {
-    if constexpr (std::is_same_v<Stream, TlsStream>) {
-      expire_after(shared_->options.header_timeout);
-      stream_.async_handshake(asio::ssl::stream_base::server,
-                              [self = this->shared_from_this()](error_code error) {
-                                if (!error) self->read_header();
-                              });
+  void read_some(std::size_t size, Step step) {
+    const auto buffer = buffer_.prepare(size);
+    if (tls_) return tls_->async_read_some(buffer, then(step));
+    socket_.async_read_some(buffer, then(step));
+  }
+
+  void write_all(std::string header, std::string body, Step step) {
+    header_ = std::move(header);
+    body_ = std::move(body);
+    if (body_.size() <= kJoinedAnswerBytes) {
+      header_ += body_;
+      body_.clear();
     }
+    written_ = 0;
+    after_write_ = step;
+    write_more(error_code(), 0);
   }
 
-  void read_header() {
-    if (shared_->draining) return close();
+  void write_more(error_code error, std::size_t size) {
+    written_ += size;
+    if (error || written_ == header_.size() + body_.size()) {
+      return ((*this).*after_write_)(error, written_);
+    }
+    const std::size_t of_header = std::min(written_, header_.size());
+    const std::size_t of_body = written_ - of_header;
+    const std::array<asio::const_buffer, 2> left{
+        asio::const_buffer(header_.data() + of_header, header_.size() - of_header),
+        asio::const_buffer(body_.data() + of_body, body_.size() - of_body)};
+    if (tls_) return tls_->async_write_some(left, then(&Session::write_more));
+    socket_.async_write_some(left, then(&Session::write_more));
+  }
+
+  void read_request() {
     parser_.emplace();
     parser_->header_limit(static_cast<std::uint32_t>(shared_->options.max_header_bytes));
     parser_->body_limit(shared_->options.max_body_bytes);
-    idle_ = true;
-    // A byte that is there already is the start of the next request.
-    expire_after(buffer_.size() > 0 ? shared_->options.header_timeout
-                                    : shared_->options.idle_timeout);
-    if (buffer_.size() > 0) return read_rest_of_header();
-    stream_.async_read_some(buffer_.prepare(4096),
-                            [self = this->shared_from_this()](error_code error, std::size_t size) {
-                              if (error) return self->close();
-                              self->buffer_.commit(size);
-                              self->expire_after(self->shared_->options.header_timeout);
-                              self->read_rest_of_header();
-                            });
+    header_seen_ = false;
+    if (buffer_.size() > 0) {  // A byte that is there already starts the next request.
+      if (shared_->draining) return close();
+      return begin_request();
+    }
+    buffer_.shrink_to_fit();
+    expire_after(shared_->options.idle_timeout);
+    // In this order: whoever drains ends the idle ones after having said so.
+    state_ = State::kIdle;
+    if (shared_->draining) return close();
+    read_some(kFirstReadBytes, &Session::on_first_bytes);
   }
 
-  void read_rest_of_header() {
-    idle_ = false;
-    http::async_read_header(stream_, buffer_, *parser_,
-                            [self = this->shared_from_this()](error_code error, std::size_t) {
-                              self->on_header(error);
-                            });
+  void on_first_bytes(error_code error, std::size_t size) {
+    if (error || state_.exchange(State::kBusy) == State::kEnded) return close();
+    buffer_.commit(size);
+    begin_request();
   }
 
-  void on_header(error_code error) {
-    if (error) return on_read_error(error);
+  void begin_request() {
+    expire_after(shared_->options.header_timeout);
+    parse();
+  }
+
+  void read_more() {
+    const std::size_t room = buffer_.max_size() - buffer_.size();
+    if (room == 0) return refuse(400, ErrorCode::kInvalidArgument, "a line is too long");
+    std::size_t wish = kFirstReadBytes;
+    if (header_seen_) {
+      wish = std::min<std::uint64_t>(parser_->content_length_remaining().value_or(kMostReadBytes),
+                                     kMostReadBytes);
+    }
+    read_some(std::min(room, std::max(wish, kFirstReadBytes)), &Session::on_more);
+  }
+
+  void on_more(error_code error, std::size_t size) {
+    if (error) return close();
+    buffer_.commit(size);
+    parse();
+  }
+
+  // Takes from the buffer what is there of the request.
+  void parse() {
+    while (true) {
+      error_code error;
+      buffer_.consume(parser_->put(buffer_.data(), error));
+      if (error == http::error::need_more) return read_more();
+      if (error) return on_wrong_request(error);
+      if (!header_seen_ && parser_->is_header_done()) {
+        header_seen_ = true;
+        parser_->eager(true);
+        if (!takes_header()) return;
+      }
+      if (!held_.grow_to(parser_->get().body().capacity())) return refuse_for_lack_of_memory();
+      if (parser_->is_done()) return answer();
+      if (buffer_.size() == 0) return read_more();
+    }
+  }
+
+  // False when the request is refused, or the client waits for a word before it sends the body.
+  bool takes_header() {
     const auto& message = parser_->get();
     if (message.target().size() > kMostTargetBytes) {
-      return refuse(414, "the path of the request is too long");
+      refuse(414, ErrorCode::kInvalidArgument, "the path of the request is too long");
+      return false;
     }
     const auto length = parser_->content_length();
-    if (length && *length > shared_->options.max_body_bytes) return refuse_body();
-    expire_after(shared_->options.body_timeout);
-    if (beast::iequals(message[http::field::expect], "100-continue")) return send_continue();
-    read_body();
-  }
-
-  void send_continue() {
-    continue_.emplace(http::status::continue_, parser_->get().version());
-    http::async_write(stream_, *continue_,
-                      [self = this->shared_from_this()](error_code error, std::size_t) {
-                        if (error) return self->close();
-                        self->read_body();
-                      });
-  }
-
-  void read_body() {
-    http::async_read(stream_, buffer_, *parser_,
-                     [self = this->shared_from_this()](error_code error, std::size_t) {
-                       if (error) return self->on_read_error(error);
-                       self->answer();
-                     });
-  }
-
-  void on_read_error(error_code error) {
-    if (error == http::error::header_limit) return refuse(431, "the header is too large");
-    if (error == http::error::body_limit) return refuse_body();
-    if (error.category() == http::make_error_code(http::error::bad_method).category() &&
-        error != http::error::end_of_stream && error != http::error::partial_message) {
-      return refuse(400, "this is no HTTP request");
+    if (length && *length > shared_->options.max_body_bytes) {
+      refuse_body();
+      return false;
     }
-    close();
+    expire_after(shared_->options.body_timeout);
+    if (!beast::iequals(message[http::field::expect], "100-continue")) return true;
+    write_all("HTTP/1.1 100 Continue\r\n\r\n", "", &Session::on_continued);
+    return false;
+  }
+
+  void on_continued(error_code error, std::size_t) {
+    if (error) return close();
+    if (parser_->is_done()) return answer();
+    if (buffer_.size() == 0) return read_more();
+    parse();
+  }
+
+  void on_wrong_request(error_code error) {
+    if (error == http::error::header_limit) {
+      return refuse(431, ErrorCode::kInvalidArgument, "the header is too large");
+    }
+    if (error == http::error::body_limit) return refuse_body();
+    refuse(400, ErrorCode::kInvalidArgument, "this is no HTTP request");
   }
 
   void refuse_body() {
-    refuse(413, fmt::format("the body is larger than the {} bytes that are allowed; "
-                            "--rest-api-max-body-bytes raises the limit",
-                            shared_->options.max_body_bytes));
+    refuse(413, ErrorCode::kInvalidArgument,
+           fmt::format("the body is larger than the {} bytes that are allowed; "
+                       "--rest-api-max-body-bytes raises the limit",
+                       shared_->options.max_body_bytes));
+  }
+
+  void refuse_for_lack_of_memory() {
+    refuse(429, ErrorCode::kResourceExhausted,
+           fmt::format("the requests that are being received take the {} bytes that they may; try "
+                       "again later",
+                       shared_->options.body_budget->limit()));
   }
 
   // Answers without having read the whole request, so the connection cannot go on.
-  void refuse(int status, const std::string& text) {
+  void refuse(int status, ErrorCode code, const std::string& text) {
     keep_alive_ = false;
     unread_ = true;
-    HttpAnswer answer = error_answer_of(ErrorCode::kInvalidArgument, text);
+    parser_.reset();
+    held_.release();
+    HttpAnswer answer = error_answer_of(code, text);
     answer.status = status;
     write(std::move(answer));
   }
@@ -237,7 +371,7 @@ class Session : public std::enable_shared_from_this<Session<Stream>>, public Sha
     }
     request.body = std::move(message.body());
     request.is_from_this_host = from_this_host_;
-    request.received = std::chrono::steady_clock::now();
+    request.received = Clock::now();
     keep_alive_ = message.keep_alive();
     is_head_ = message.method() == http::verb::head;
     version_ = message.version();
@@ -249,99 +383,109 @@ class Session : public std::enable_shared_from_this<Session<Stream>>, public Sha
   }
 
   void answer() {
-    HttpRequest request = take_request();
+    auto request = std::make_shared<HttpRequest>(take_request());
     // The time of the model is not the client's to keep.
-    beast::get_lowest_layer(stream_).expires_never();
-    if (!shared_->may_wait(request)) return write(shared_->handle(std::move(request)));
-    if (shared_->waiting.fetch_add(1) >= shared_->options.max_waiting) {
-      --shared_->waiting;
-      return write(error_answer_of(ErrorCode::kResourceExhausted,
-                                   "too many requests wait to be answered; try again later"));
-    }
-    auto job = std::make_shared<HttpRequest>(std::move(request));
-    shared_->workers->submit([self = this->shared_from_this(), job](const std::stop_token&) {
-      --self->shared_->waiting;
-      auto result = std::make_shared<HttpAnswer>(self->shared_->handle(std::move(*job)));
-      asio::post(self->stream_.get_executor(), [self, result] { self->write(std::move(*result)); });
-    });
+    expire_never();
+    const auto act = [self = shared_from_this(), request] {
+      HttpAnswer answer = self->shared_->handle(std::move(*request));
+      *request = {};
+      self->held_.release();
+      self->write(std::move(answer));
+    };
+    const auto queue = shared_->queue_of(*request);
+    if (!queue) return act();
+    if (shared_->jobs->run_or_wait(*queue, act)) return;
+    held_.release();
+    write(error_answer_of(ErrorCode::kResourceExhausted,
+                          "too many requests wait to be answered; try again later"));
   }
 
   void write(HttpAnswer answer) {
     if (shared_->draining) keep_alive_ = false;
-    response_.emplace(static_cast<http::status>(answer.status), version_);
-    if (response_->result_int() != static_cast<unsigned>(answer.status)) {
-      response_->result(static_cast<unsigned>(answer.status));
-    }
-    if (!answer.content_type.empty()) {
-      response_->set(http::field::content_type, answer.content_type);
-    }
-    for (const auto& [name, value] : answer.headers) response_->set(name, value);
-    response_->keep_alive(keep_alive_);
+    const auto reason =
+        http::obsolete_reason(http::int_to_status(static_cast<unsigned>(answer.status)));
+    std::string header = fmt::format("HTTP/1.{} {} {}\r\n", version_ % 10, answer.status,
+                                     std::string_view(reason.data(), reason.size()));
+    const auto add = [&](std::string_view name, std::string_view value) {
+      header.append(name).append(": ").append(value).append("\r\n");
+    };
+    if (!answer.content_type.empty()) add("Content-Type", answer.content_type);
+    for (const auto& [name, value] : answer.headers) add(name, value);
+    if (keep_alive_ && version_ < 11) add("Connection", "keep-alive");
+    if (!keep_alive_ && version_ >= 11) add("Connection", "close");
+    // Also where there is nothing: a client would wait for it.
+    add("Content-Length", std::to_string(answer.body.size()));
+    header += "\r\n";
     log(answer);
-    if (is_head_) {
-      response_->content_length(answer.body.size());
-    } else {
-      response_->body() = std::move(answer.body);
-      response_->prepare_payload();
-      // Also where there is nothing: a client would wait for it.
-      if (response_->body().empty()) response_->content_length(0);
-    }
     expire_after(shared_->options.write_timeout);
-    http::async_write(stream_, *response_,
-                      [self = this->shared_from_this()](error_code error, std::size_t) {
-                        if (error || !self->keep_alive_) return self->close();
-                        self->response_.reset();
-                        self->read_header();
-                      });
+    if (is_head_) answer.body.clear();
+    write_all(std::move(header), std::move(answer.body), &Session::on_written);
+  }
+
+  void on_written(error_code error, std::size_t) {
+    header_ = {};
+    body_ = {};
+    if (error || !keep_alive_) return close();
+    read_request();
   }
 
   void log(const HttpAnswer& answer) {
     if (!shared_->options.log_requests || logged_.empty()) return;
-    const std::chrono::duration<double, std::milli> took =
-        std::chrono::steady_clock::now() - received_;
+    const std::chrono::duration<double, std::milli> took = Clock::now() - received_;
     log::info("request {} status={} bytes={} ms={:.3f} peer={}", logged_, answer.status,
               answer.body.size(), took.count(), peer_);
     logged_.clear();
   }
 
   void close() {
+    parser_.reset();
+    held_.release();
     error_code ignored;
     // Lets the client read what was written before it sees the end.
-    socket().shutdown(tcp::socket::shutdown_send, ignored);
+    socket_.shutdown(tcp::socket::shutdown_send, ignored);
     if (!std::exchange(unread_, false)) return;
     expire_after(kLingerTime);
-    linger(kMostLingerBytes);
+    left_to_linger_ = kMostLingerBytes;
+    on_lingered(error_code(), 0);
   }
 
   // Closing with bytes unread would reset the connection, and the client would lose the answer.
-  void linger(std::size_t left) {
+  void on_lingered(error_code error, std::size_t size) {
+    if (error || size >= left_to_linger_) return;
+    left_to_linger_ -= size;
     buffer_.clear();
-    beast::get_lowest_layer(stream_).async_read_some(
-        buffer_.prepare(1 << 16),
-        [self = this->shared_from_this(), left](error_code error, std::size_t size) {
-          if (!error && size < left) self->linger(left - size);
-        });
+    socket_.async_read_some(buffer_.prepare(kMostReadBytes), then(&Session::on_lingered));
   }
 
-  Stream stream_;
   std::shared_ptr<Shared> shared_;
+  std::shared_ptr<asio::ssl::context> tls_context_;
+  Socket socket_;
+  std::unique_ptr<TlsStream> tls_{};
   std::string peer_{};
   bool from_this_host_ = false;
+  // When what is under way takes too long.
+  std::atomic<Clock::rep> deadline_{Clock::time_point::max().time_since_epoch().count()};
+  std::atomic<State> state_{State::kBusy};
   beast::flat_buffer buffer_{};
-  std::optional<http::request_parser<http::string_body>> parser_{};
-  std::optional<http::response<http::empty_body>> continue_{};
-  std::optional<http::response<http::string_body>> response_{};
-  bool idle_ = false;
+  std::optional<http::request_parser<GrowingBody>> parser_{};
+  bool header_seen_ = false;
+  ByteBudget::Hold held_;
+  std::string header_{};
+  std::string body_{};
+  std::size_t written_ = 0;
+  Step after_write_ = nullptr;
+  std::size_t left_to_linger_ = 0;
   bool unread_ = false;
   bool keep_alive_ = false;
   bool is_head_ = false;
   unsigned version_ = 11;
   std::string logged_{};
-  std::chrono::steady_clock::time_point received_{};
+  Clock::time_point received_{};
 };
 
-asio::ssl::context tls_context(const TlsOptions& options) {
-  asio::ssl::context context(asio::ssl::context::tls_server);
+std::shared_ptr<asio::ssl::context> tls_context(const TlsOptions& options) {
+  auto holder = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
+  asio::ssl::context& context = *holder;
   context.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
                       asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
                       asio::ssl::context::no_tlsv1_1);
@@ -362,7 +506,7 @@ asio::ssl::context tls_context(const TlsOptions& options) {
     throw InvalidArgument("the certificate or key for TLS cannot be used: {}",
                           error.code().message());
   }
-  return context;
+  return holder;
 }
 
 std::size_t or_default(std::size_t given, std::size_t value, std::size_t least) {
@@ -373,14 +517,16 @@ std::size_t or_default(std::size_t given, std::size_t value, std::size_t least) 
 
 struct HttpServer::Impl {
   std::shared_ptr<Shared> shared = std::make_shared<Shared>();
-  std::optional<asio::ssl::context> tls{};
   asio::io_context io{};
-  // A worker with an answer comes back, also when nothing else is left to do.
-  asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
-  tcp::acceptor acceptor{io};
+  // Threads stay, also when nothing else is left to do.
+  asio::executor_work_guard<Executor> work{io.get_executor()};
+  // Guards what accepts, and the certificates for new connections.
+  std::mutex mutex{};
+  std::shared_ptr<asio::ssl::context> tls{};
+  Acceptor acceptor{io};
   asio::steady_timer pause{io};
+  asio::steady_timer watch{io};
   std::uint16_t port = 0;
-  std::optional<ThreadPool> workers{};
   std::vector<std::jthread> threads{};
 
   void listen() {
@@ -417,53 +563,84 @@ struct HttpServer::Impl {
     if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
   }
 
+  // Under the mutex.
   void accept() {
-    acceptor.async_accept(asio::make_strand(io), [this](error_code error, tcp::socket socket) {
+    acceptor.async_accept([this](error_code error, Socket socket) {
+      const std::lock_guard lock(mutex);
       if (error == asio::error::operation_aborted || !acceptor.is_open()) return;
-      if (error) {
-        // Out of descriptors, most likely: those who are here go first.
-        pause.expires_after(kAcceptPause);
-        pause.async_wait([this](error_code stopped) {
-          if (!stopped) accept();
-        });
-        return;
-      }
-      if (shared->count() < shared->options.max_connections) begin(std::move(socket));
+      if (error) return accept_later();
+      begin(std::move(socket));
       accept();
     });
   }
 
-  void begin(tcp::socket socket) {
-    if (tls) {
-      std::make_shared<Session<TlsStream>>(TlsStream(PlainStream(std::move(socket)), *tls), shared)
-          ->start();
-    } else {
-      std::make_shared<Session<PlainStream>>(PlainStream(std::move(socket)), shared)->start();
-    }
+  // Out of descriptors, most likely: those who are here go first.
+  void accept_later() {
+    pause.expires_after(kAcceptPause);
+    pause.async_wait([this](error_code stopped) {
+      const std::lock_guard lock(mutex);
+      if (!stopped && acceptor.is_open()) accept();
+    });
+  }
+
+  void begin(Socket socket) const {
+    const std::size_t most = shared->options.max_connections;
+    const std::size_t now = shared->count();
+    if (now >= most + kToldConnections) return;
+    const auto session = std::make_shared<Session>(std::move(socket), tls, shared);
+    if (now >= most) return session->turn_away();
+    session->start();
+  }
+
+  // One look at all connections now and then: a timer for each would cost every request.
+  void watch_deadlines() {
+    const HttpServerOptions& options = shared->options;
+    const auto shortest = std::min({options.header_timeout, options.body_timeout,
+                                    options.write_timeout, options.idle_timeout});
+    watch.expires_after(
+        std::clamp(shortest / 4, std::chrono::milliseconds(5), std::chrono::milliseconds(500)));
+    watch.async_wait([this](error_code stopped) {
+      if (stopped) return;
+      {
+        const auto now = Clock::now();
+        const std::lock_guard lock(shared->mutex);
+        for (Session* session : shared->sessions) session->end_if_late(now);
+      }
+      watch_deadlines();
+    });
   }
 };
 
-HttpServer::HttpServer(HttpServerOptions options, Handle handle, MayWait may_wait)
+HttpServer::HttpServer(HttpServerOptions options, Handle handle, QueueOf queue_of)
     : impl_(std::make_unique<Impl>()) {
   const std::size_t processors = ThreadPool::available_processors();
-  if (options.tls.enabled()) impl_->tls.emplace(tls_context(options.tls));
-  impl_->shared->handle = std::move(handle);
-  impl_->shared->may_wait = std::move(may_wait);
-  impl_->shared->options = std::move(options);
+  if (options.tls.enabled()) impl_->tls = tls_context(options.tls);
+  if (!options.body_budget) {
+    options.body_budget = std::make_shared<ByteBudget>(HttpServerOptions::kTotalBodyBytes);
+  }
+  Shared& shared = *impl_->shared;
+  shared.handle = std::move(handle);
+  shared.queue_of = std::move(queue_of);
+  shared.options = std::move(options);
   impl_->listen();
-  impl_->workers.emplace(or_default(impl_->shared->options.workers, 4 * processors, 16));
-  impl_->shared->workers = &*impl_->workers;
-  impl_->accept();
-  const std::size_t count = or_default(impl_->shared->options.io_threads, processors, 2);
-  for (std::size_t i = 0; i < count; ++i) {
+  const std::size_t workers = or_default(shared.options.workers, 4 * processors, 32);
+  const std::size_t readers = or_default(shared.options.io_threads, processors, 2);
+  shared.jobs.emplace(
+      FairQueue::Options{.running = workers, .waiting = shared.options.max_waiting});
+  impl_->watch_deadlines();
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->accept();
+  }
+  // A thread that has read a request answers it: so many are left to read when all workers answer.
+  for (std::size_t i = 0; i < workers + readers; ++i) {
     impl_->threads.emplace_back([impl = impl_.get()] { impl->io.run(); });
   }
 }
 
 HttpServer::~HttpServer() {
   impl_->shared->draining = true;
-  // Workers first: they hand their answers to the event loop.
-  impl_->workers.reset();
+  impl_->shared->jobs->close();
   impl_->io.stop();
   impl_->threads.clear();
 }
@@ -471,25 +648,24 @@ HttpServer::~HttpServer() {
 std::uint16_t HttpServer::port() const { return impl_->port; }
 std::size_t HttpServer::connections() const { return impl_->shared->count(); }
 
+void HttpServer::set_certificates(const TlsOptions& options) {
+  auto context = tls_context(options);
+  const std::lock_guard lock(impl_->mutex);
+  if (!impl_->tls) throw FailedPrecondition("the server was started without TLS");
+  impl_->tls = std::move(context);
+}
+
 bool HttpServer::drain(const Deadline& deadline) {
   Shared& shared = *impl_->shared;
   shared.draining = true;
-  asio::post(impl_->io, [impl = impl_.get()] {
-    error_code ignored;
-    impl->acceptor.close(ignored);
-  });
-  // The set does not own the connections, and the last to hold one takes the mutex.
-  std::vector<std::shared_ptr<Shared::Connection>> held;
   {
-    const std::lock_guard lock(shared.mutex);
-    for (Shared::Connection* connection : shared.connections) {
-      if (auto one = connection->held()) held.push_back(std::move(one));
-    }
+    const std::lock_guard lock(impl_->mutex);
+    error_code ignored;
+    impl_->acceptor.close(ignored);
   }
-  for (const auto& connection : held) connection->close_if_idle();
-  held.clear();
   std::unique_lock lock(shared.mutex);
-  const auto empty = [&] { return shared.connections.empty(); };
+  for (Session* session : shared.sessions) session->end_if_idle();
+  const auto empty = [&] { return shared.sessions.empty(); };
   if (!deadline.is_never()) return shared.changed.wait_until(lock, deadline.time(), empty);
   shared.changed.wait(lock, empty);
   return true;

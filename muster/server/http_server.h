@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "muster/base/wait.h"
+#include "muster/server/byte_budget.h"
 #include "muster/server/http_message.h"
 
 namespace muster::server {
@@ -30,16 +32,20 @@ struct HttpServerOptions {
   /// 0: any that is free.
   std::uint16_t port = 0;
   TlsOptions tls{};
-  /// Threads that read and write; zero: one per processor, two at least.
+  /// Threads that only read and write; zero: one per processor, two at least.
   std::size_t io_threads = 0;
-  /// Threads that answer; zero: four per processor, sixteen at least.
+  /// Threads that answer, beside them; zero: four per processor, 32 at least.
   std::size_t workers = 0;
   /// Requests that may wait for a worker; more are refused with 429.
   std::size_t max_waiting = 1024;
-  /// More are closed as they come.
+  /// More are refused with 503, far more closed as they come.
   std::size_t max_connections = 20'000;
   std::size_t max_header_bytes = 16 << 10;
   std::size_t max_body_bytes = std::size_t{64} << 20;
+  /// What the bodies of all requests take together, until they are answered; more are refused with
+  /// 429. None: kTotalBodyBytes.
+  std::shared_ptr<ByteBudget> body_budget{};
+  static constexpr std::size_t kTotalBodyBytes = std::size_t{1} << 30;
   /// For the header of a request, from its first byte; for its body; for an answer to be taken.
   std::chrono::milliseconds header_timeout{10'000};
   std::chrono::milliseconds body_timeout{60'000};
@@ -55,18 +61,23 @@ struct HttpServerOptions {
 class HttpServer {
  public:
   using Handle = std::function<HttpAnswer(HttpRequest request)>;
-  /// Whether a request may take long; others are answered by the thread that read them.
-  using MayWait = std::function<bool(const HttpRequest& request)>;
+  /// Whom a request waits for when all workers are busy, a model say: these take turns. Nothing for
+  /// a request that is answered at once.
+  using QueueOf = std::function<std::optional<std::string>(const HttpRequest& request)>;
 
   /// Listens from now on. Throws Unavailable when the port is taken, InvalidArgument for
   /// certificates that are none.
-  HttpServer(HttpServerOptions options, Handle handle, MayWait may_wait);
+  HttpServer(HttpServerOptions options, Handle handle, QueueOf queue_of);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   std::uint16_t port() const;
   std::size_t connections() const;
+
+  /// For connections from now on. Throws InvalidArgument for certificates that are none,
+  /// FailedPrecondition when the server was started without any.
+  void set_certificates(const TlsOptions& options);
 
   /// Takes no more connections, closes those without a request and waits for the others. False when
   /// some are left at the end of the time; the destructor closes them.

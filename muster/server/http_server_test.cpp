@@ -19,6 +19,8 @@ using ::testing::HasSubstr;
 using testing::RawTcp;
 using ::testing::StartsWith;
 
+constexpr std::size_t kLargeBytes = 20 << 20;
+
 class HttpServerTest : public ::testing::Test {
  protected:
   HttpServer& open(HttpServerOptions options = {}) {
@@ -31,12 +33,15 @@ class HttpServerTest : public ::testing::Test {
             held_.release();
             go_.acquire();
           }
+          if (request.target == "/large") return HttpAnswer{.body = std::string(kLargeBytes, 'x')};
           return HttpAnswer{
               .content_type = "text/plain",
               .body = fmt::format("{} {} {}{}", request.method, request.target, request.body.size(),
                                   request.is_from_this_host ? " here" : "")};
         },
-        [](const HttpRequest& request) { return request.method == "POST"; });
+        [](const HttpRequest& request) {
+          return request.method == "POST" ? std::optional(request.target) : std::nullopt;
+        });
     return *server_;
   }
   RawTcp connect() { return RawTcp(fmt::format("127.0.0.1:{}", server_->port())); }
@@ -98,6 +103,84 @@ TEST_F(HttpServerTest, TakesABodyInManyTinyChunks) {
                    "Connection: close\r\n\r\n" +
                    body + "0\r\n\r\n"),
               EndsWith("POST /b 100000 here"));
+}
+
+TEST_F(HttpServerTest, TakesARequestByteByByte) {
+  open();
+  RawTcp client = connect();
+  const std::string request =
+      "POST /b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+      "3\r\nabc\r\n2;x=\"y\"\r\nde\r\n0\r\nTrailer: t\r\n\r\n";
+  for (const char byte : request) client.send(std::string_view(&byte, 1));
+  EXPECT_THAT(client.read_to_end(), EndsWith("POST /b 5 here"));
+}
+
+TEST_F(HttpServerTest, RefusesAnEndlessLineInABody) {
+  open();
+  EXPECT_THAT(talk("POST /b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1;x=" +
+                   std::string(1 << 20, 'x')),
+              StartsWith("HTTP/1.1 400 "));
+}
+
+TEST_F(HttpServerTest, SendsALargeAnswerWhole) {
+  open();
+  const std::string answer = talk("GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  const auto end_of_header = answer.find("\r\n\r\n");
+  ASSERT_NE(end_of_header, answer.npos);
+  EXPECT_EQ(answer.size() - end_of_header - 4, kLargeBytes);
+}
+
+TEST_F(HttpServerTest, RefusesBodiesThatTogetherAreTooLarge) {
+  const auto budget = std::make_shared<ByteBudget>(100'000);
+  open({.body_budget = budget});
+  const auto header = [](std::size_t size) {
+    return fmt::format(
+        "POST /b HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", size);
+  };
+  // What is only announced takes nothing.
+  RawTcp announced = connect();
+  announced.send(header(60'000'000) + "x");
+  RawTcp first = connect();
+  first.send(header(60'000) + std::string(59'999, 'x'));
+  ASSERT_TRUE(testing::eventually([&] { return budget->used() >= 59'999; }));
+  EXPECT_LT(budget->used(), 100'000);
+  const std::string refusal = talk(header(50'000) + std::string(50'000, 'x'));
+  EXPECT_THAT(refusal, StartsWith("HTTP/1.1 429 "));
+  EXPECT_THAT(refusal, HasSubstr("Retry-After: 1\r\n"));
+  first.send("x");
+  EXPECT_THAT(first.read_to_end(), EndsWith("POST /b 60000 here"));
+  EXPECT_THAT(talk(header(50'000) + std::string(50'000, 'x')), EndsWith("POST /b 50000 here"));
+  { const RawTcp gone = std::move(announced); }
+  EXPECT_TRUE(testing::eventually([&] { return budget->used() == 0; }));
+}
+
+TEST_F(HttpServerTest, SaysWhenThereAreTooManyConnections) {
+  open({.max_connections = 2});
+  std::optional<RawTcp> first(connect());
+  const RawTcp second = connect();
+  ASSERT_TRUE(testing::eventually([&] { return server_->connections() == 2; }));
+  const std::string request = "GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+  const std::string refusal = talk(request);
+  EXPECT_THAT(refusal, StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(refusal, HasSubstr("2 connections"));
+  first.reset();
+  EXPECT_TRUE(testing::eventually([&] { return talk(request).ends_with("here"); }));
+}
+
+TEST_F(HttpServerTest, AnswersOneQueueWhileAnotherIsInDemand) {
+  open({.workers = 4, .max_waiting = 8});
+  std::vector<RawTcp> many;
+  for (int i = 0; i < 20; ++i) {
+    many.push_back(connect());
+    many.back().send("POST /hold HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  }
+  for (int i = 0; i < 3; ++i) held_.acquire();
+  EXPECT_THAT(talk("POST /other HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"),
+              EndsWith("POST /other 0 here"));
+  go_.release(20);
+  int refused = 0;
+  for (RawTcp& client : many) refused += client.read_to_end().starts_with("HTTP/1.1 429 ") ? 1 : 0;
+  EXPECT_EQ(refused, 20 - 3 - 8);
 }
 
 TEST_F(HttpServerTest, LetsASlowClientGo) {

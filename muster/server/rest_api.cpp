@@ -25,13 +25,14 @@ bool starts_with_path(std::string_view path, std::string_view prefix) {
   return path == prefix || (path.starts_with(prefix) && path[prefix.size()] == '/');
 }
 
-void inflate_body(HttpRequest& request, const InflateLimits& limits) {
+void inflate_body(HttpRequest& request, InflateLimits limits, ByteBudget::Hold* hold) {
   const std::string_view encoding = request.header("Content-Encoding");
   if (encoding.empty() || equal_ignoring_case(encoding, "identity")) return;
   if (!accepts(encoding, "gzip") && !accepts(encoding, "deflate")) {
     throw Unimplemented("Content-Encoding {} is not supported: send gzip, deflate or none",
                         encoding.substr(0, 40));
   }
+  limits.hold = hold;
   request.body = inflated(request.body, limits);
 }
 
@@ -128,7 +129,15 @@ std::optional<ModelPath> parse_model_path(std::string_view text, bool numeric_ve
 RestApi::RestApi(Service& service, RestOptions options)
     : service_(service), options_(std::move(options)) {}
 
-bool RestApi::may_wait(const HttpRequest& request) { return request.method == "POST"; }
+std::optional<std::string> RestApi::queue_of(const HttpRequest& request) {
+  if (request.method != "POST") return std::nullopt;
+  constexpr std::string_view kModels = "/models/";
+  std::string_view path = path_of(request.target);
+  const auto found = path.find(kModels);
+  if (found == path.npos) return std::string();
+  path.remove_prefix(found + kModels.size());
+  return std::string(path.substr(0, path.find_first_of("/:")));
+}
 
 HttpAnswer RestApi::health(const HttpRequest& request, std::string_view path) {
   if (request.method != "GET" && request.method != "HEAD") {
@@ -160,7 +169,9 @@ HttpAnswer RestApi::routed(HttpRequest& request) {
   if (is_v1 && request.method == "OPTIONS") return preflight(request);
   const bool is_v2 = starts_with_path(path, "/v2");
   if (!is_v1 && !is_v2) return error_answer_of(ErrorCode::kNotFound, "Not Found");
-  inflate_body(request, options_.inflate);
+  std::optional<ByteBudget::Hold> hold;
+  if (options_.body_budget) hold.emplace(options_.body_budget);
+  inflate_body(request, options_.inflate, hold ? &*hold : nullptr);
   if (is_v2) return answer_inference_protocol(context);
   if (path.starts_with("/v1/projects/")) return answer_cloud(context);
   return answer_tensorflow(context);

@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "muster/server/byte_budget.h"
 #include "muster/server/http_message.h"
 #include "muster/server/service.h"
 
@@ -17,6 +19,8 @@ struct RestOptions {
   /// Where TensorFlow Serving's page for Prometheus is; empty: nowhere.
   std::string prometheus_path = "/monitoring/prometheus/metrics";
   InflateLimits inflate{};
+  /// What uncompressed bodies are taken from, if anything.
+  std::shared_ptr<ByteBudget> body_budget{};
   /// Whether load and unload of the Open Inference Protocol are offered.
   bool repository_control = true;
 };
@@ -33,8 +37,9 @@ class RestApi {
 
   /// Never throws: what goes wrong is the answer.
   HttpAnswer handle(HttpRequest request) noexcept;
-  /// Whether a request may take as long as a model does. Others are answered at once.
-  static bool may_wait(const HttpRequest& request);
+  /// The model, as the path has it, of a request that may take as long as that model does; nothing
+  /// for a request that is answered at once.
+  static std::optional<std::string> queue_of(const HttpRequest& request);
 
  private:
   HttpAnswer routed(HttpRequest& request);

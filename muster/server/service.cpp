@@ -54,6 +54,10 @@ void Service::run(Call& call, const std::function<void(Call& call)>& prepare, co
   try {
     const ModelVersionPtr version = store_.find(call.model, call.version);
     record.version = version->number();
+    std::optional<FairShare::Part> part;
+    if (grpc_calls_ && call.entrypoint == "GRPC") part.emplace(*grpc_calls_, call.model);
+    // Reading a request costs too.
+    if (call.deadline.expired()) throw DeadlineExceeded("the request came too late to be answered");
     if (prepare) prepare(call);
     const graph::SignatureDef* const signature = version->find_signature(call.signature);
     if (signature == nullptr) {

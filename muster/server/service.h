@@ -3,11 +3,13 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "muster/server/access.h"
+#include "muster/server/fair_share.h"
 #include "muster/server/model_store.h"
 #include "muster/server/statistics.h"
 
@@ -50,6 +52,10 @@ class Service {
   /// `prepare` does that, first of all.
   void run(Call& call, const std::function<void(Call& call)>& prepare, const Steps& steps);
 
+  /// How many calls of gRPC there may be at one time: models share them. To be said before the
+  /// first call; any number when it is not.
+  void limit_grpc_calls(std::size_t calls) { grpc_calls_.emplace(calls); }
+
   /// Requests that are being answered.
   std::int64_t in_flight() const { return in_flight_.load(); }
 
@@ -79,6 +85,7 @@ class Service {
   ModelStore& store_;
   Access access_;
   Statistics statistics_;
+  std::optional<FairShare> grpc_calls_{};
   std::atomic<std::int64_t> in_flight_{0};
   std::atomic<bool> draining_{false};
   mutable std::mutex mutex_;
