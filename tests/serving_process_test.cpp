@@ -1,15 +1,24 @@
 // `muster serve` as a process, asked by clients that are not ours: curl, and Debian's grpcio.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <regex>
+#include <thread>
+#include <utility>
 
 #include "muster/base/file_system.h"
 #include "muster/graph/saved_model.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/eventually.h"
+#include "muster/testing/http_load.h"
 #include "muster/testing/process.h"
 #include "muster/testing/raw_tcp.h"
 #include "muster/testing/temp_dir.h"
@@ -22,6 +31,7 @@ using graph::DataType;
 using graph::TensorInfo;
 using graph::TensorValue;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::operator+;
 using testing::Outcome;
@@ -43,6 +53,48 @@ void write_adder(const Path& dir, float added) {
                                         .outputs = {{"y", y}},
                                         .method_name = std::string(graph::kPredictMethod)};
   graph::write_saved_model(dir, {.meta_graphs = {meta}});
+}
+
+// y = x, after milliseconds of work that a row alone costs.
+void write_busy_model(const Path& dir, std::int64_t size) {
+  const auto node = [](std::string name, std::string op, std::vector<std::string> inputs) {
+    return graph::NodeDef{.name = std::move(name),
+                          .op = std::move(op),
+                          .inputs = std::move(inputs),
+                          .attrs = {{"T", DataType::kFloat}}};
+  };
+  const std::vector<float> values(static_cast<std::size_t>(size * size), 0.001F);
+  graph::MetaGraph meta{.tags = {"serve"}};
+  meta.graph.nodes = {
+      graph::placeholder_node("x", DataType::kFloat, {-1}),
+      graph::constant_node("axis", TensorValue::scalar<std::int32_t>(0)),
+      graph::constant_node("zero", TensorValue::scalar<float>(0)),
+      graph::constant_node("matrix",
+                           TensorValue::of<float>({size, size}, std::span<const float>(values))),
+      node("sum", "Sum", {"x", "axis"}),
+      node("scaled", "Mul", {"matrix", "sum"}),
+      node("product", "MatMul", {"scaled", "matrix"}),
+      node("columns", "Sum", {"product", "axis"}),
+      node("all", "Sum", {"columns", "axis"}),
+      node("nothing", "Mul", {"all", "zero"}),
+      node("y", "AddV2", {"x", "nothing"})};
+  for (auto& one : meta.graph.nodes) {
+    if (one.op == "Sum") one.attrs.emplace("Tidx", DataType::kInt32);
+  }
+  const TensorInfo x{.name = "x:0", .dtype = DataType::kFloat, .shape = {-1}};
+  const TensorInfo y{.name = "y:0", .dtype = DataType::kFloat, .shape = {-1}};
+  meta.signatures["serving_default"] = {.inputs = {{"x", x}},
+                                        .outputs = {{"y", y}},
+                                        .method_name = std::string(graph::kPredictMethod)};
+  graph::write_saved_model(dir, {.meta_graphs = {meta}});
+}
+
+bool is_long() { return std::getenv("MUSTER_LONG_TESTS") != nullptr; }
+
+std::string predict_request(const std::string& model, const std::string& body) {
+  return fmt::format(
+      "POST /v1/models/{}:predict HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{}", model,
+      body.size(), body);
 }
 
 /// A server that runs beside the test.
@@ -82,6 +134,11 @@ class Server {
   }
   std::string predict(const std::string& model, const std::string& body) const {
     return curl("/v1/models/" + model + ":predict", {"-d", body});
+  }
+
+  double resident_megabytes() const {
+    const std::string page = testing::read_bytes(fmt::format("/proc/{}/status", program_.pid()));
+    return std::stod(page.substr(page.find("VmRSS:") + 6)) / 1024;
   }
 
   std::string grpcio(const Words& arguments) const {
@@ -299,6 +356,153 @@ TEST_F(Serve, StandsHostileClients) {
               ::testing::EndsWith("413"));
   EXPECT_THAT(server.predict("adder", R"({"instances": [1]})"), HasSubstr("[2.0"));
   EXPECT_THAT(server.grpcio({"adder", "x", "y", "3"}), StartsWith("predict [4.0, 7.0]\n"));
+}
+
+TEST_F(Serve, StandsHttp2Floods) {
+  const Server server({folder_ / "adder"});
+  server.grpcio({"adder", "x", "y", "3"});
+  const double before = server.resident_megabytes();
+  const Outcome outcome = testing::run_program(
+      "/usr/bin/python3", {std::string(ENGINES_DIR) + "/http2_floods.py", server.grpc(), "adder",
+                           "x", is_long() ? "1000000" : "5000"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  std::cerr << outcome.out;
+  for (const char* flood :
+       {"settings_flood", "ping_flood", "rapid_reset", "continuation_flood", "empty_continuations",
+        "empty_data", "priority_flood", "open_streams", "wrong_frames"}) {
+    EXPECT_THAT(outcome.out, ::testing::ContainsRegex(fmt::format("{} [a-z]+ ok ok\n", flood)));
+  }
+  // The memory of its threads, however many frames there were.
+  EXPECT_LT(server.resident_megabytes(), before + 400);
+  EXPECT_THAT(server.predict("adder", R"({"instances": [1]})"), HasSubstr("[2.0"));
+}
+
+TEST_F(Serve, ShedsWhatIsTooMuchAndAnswersTheRest) {
+  write_busy_model(folder_ / "busy/1", 400);
+  write_bytes(
+      folder_ / "models.config",
+      fmt::format("model_config_list {{"
+                  " config {{ name: 'busy' base_path: '{}' model_platform: 'tensorflow' }}"
+                  " config {{ name: 'adder' base_path: '{}' model_platform: 'tensorflow' }} }}",
+                  (folder_ / "busy").string(), (folder_ / "adder").string()));
+  const Server server({"--model_config_file", folder_ / "models.config", "--enable-batching=false",
+                       "--rest-api-timeout-in-ms", "1000", "--num-batch-threads", "1"});
+  testing::HttpLoad load{.address = server.rest(),
+                         .request = predict_request("busy", R"({"instances": [1]})"),
+                         .connections = 4,
+                         .time = std::chrono::seconds(is_long() ? 10 : 1)};
+  const auto peak = testing::run(load);
+  ASSERT_GT(peak.goodput(), 1);
+  const double before = server.resident_megabytes();
+  load.connections = 2000;
+  // Where the machine is used by others too, the peak may be one of a bad moment.
+  load.rate = std::max(10 * peak.goodput(), is_long() ? 0.0 : 3000.0);
+  load.time = std::chrono::seconds(is_long() ? 60 : 3);
+  std::atomic<bool> over{false};
+  int refused = 0;
+  int answered = 0;
+  std::jthread other([&] {  // Another model, asked now and then.
+    while (!over) {
+      const std::string answer = server.predict("adder", R"({"instances": [1]})");
+      (answer.find("[2.0") != std::string::npos ? answered : refused) += 1;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+  auto overload = testing::run(load);
+  over = true;
+  other.join();
+  const double after = server.resident_megabytes();
+  load.connections = 4;
+  const double offered = std::exchange(load.rate, 0);
+  load.time = std::chrono::seconds(1);
+  const auto calm = testing::run(load);
+  std::cerr << fmt::format(
+      "peak {:.0f}/s; overload: goodput {:.0f}/s of {:.0f}/s offered, 429 {} 504 {}, p50 {:.0f} "
+      "ms, "
+      "max {:.0f} ms; other model {} answered, {} refused; memory {:.0f} -> {:.0f} MB; then "
+      "{:.0f}/s\n",
+      peak.goodput(), overload.goodput(), offered, overload.statuses[429], overload.statuses[504],
+      1e3 * overload.quantile(0.5), 1e3 * overload.quantile(1), answered, refused, before, after,
+      calm.goodput());
+  EXPECT_EQ(overload.broken, 0);
+  EXPECT_EQ(overload.different, 0);
+  EXPECT_GT(overload.statuses[429] + overload.statuses[504], overload.statuses[200]);
+  EXPECT_EQ(refused, 0);
+  EXPECT_GT(answered, 0);
+  EXPECT_THAT(calm.statuses, ElementsAre(::testing::Key(200)));  // Nothing is refused any more.
+  EXPECT_LT(after, before + 200);
+  // How much a machine does that others use too says nothing.
+  EXPECT_GE(overload.goodput(), (is_long() ? 0.9 : 0.3) * peak.goodput());
+}
+
+TEST_F(Serve, SwapsVersionsUnderLoadWithoutAWrongAnswer) {
+  const int swaps = is_long() ? 1000 : 20;
+  const Server server({folder_ / "adder"});
+  testing::HttpLoad load{.address = server.rest(),
+                         .request = predict_request("adder", R"({"instances": [1]})"),
+                         .connections = 8,
+                         .rate = 1000,
+                         .time = std::chrono::seconds(is_long() ? 10 : 1)};
+  const auto quiet = testing::run(load);
+  std::atomic<bool> over{false};
+  std::vector<testing::HttpLoadResult> results;
+  load.time = std::chrono::milliseconds(500);
+  std::jthread client([&] {
+    while (!over) results.push_back(testing::run(load));
+  });
+  for (int version = 2; version <= swaps + 1; ++version) {
+    const std::string number = std::to_string(version);
+    write_adder(folder_ / "new" / number, 1);
+    std::filesystem::rename(folder_ / "new" / number, folder_ / "adder" / number);
+    ASSERT_TRUE(testing::eventually([&] {
+      const std::string status = server.curl("/v1/models/adder/versions/" + number);
+      return status.find("\"AVAILABLE\"") != std::string::npos;
+    })) << server.err();
+    std::filesystem::remove_all(folder_ / "adder" / std::to_string(version - 1));
+  }
+  over = true;
+  client.join();
+  testing::HttpLoadResult all;
+  for (auto& result : results) {
+    EXPECT_EQ(result.broken, 0);
+    EXPECT_EQ(result.different, 0);
+    for (const auto& [status, count] : result.statuses) all.statuses[status] += count;
+    all.seconds.insert(all.seconds.end(), result.seconds.begin(), result.seconds.end());
+  }
+  std::ranges::sort(all.seconds);
+  std::cerr << fmt::format("{} swaps, {} answers: p99 {:.2f} ms, without swaps {:.2f} ms\n", swaps,
+                           all.statuses[200], 1e3 * all.quantile(0.99), 1e3 * quiet.quantile(0.99));
+  EXPECT_THAT(all.statuses, ElementsAre(::testing::Pair(200, ::testing::Gt(0))));
+}
+
+TEST_F(Serve, HoldsManyIdleConnections) {
+  const std::size_t count = is_long() ? 10'000 : 500;
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_max < 2 * count + 200) GTEST_SKIP() << "ulimit -Hn is " << limit.rlim_max;
+  const Server server({folder_ / "adder", "--rest-api-max-connections", std::to_string(count)});
+  const double before = server.resident_megabytes();
+  std::vector<testing::RawTcp> idle;
+  // One is for whoever asks.
+  while (idle.size() + 1 < count) idle.emplace_back(server.rest());
+  std::vector<testing::RawTcp> idle_grpc;
+  while (idle_grpc.size() < count) idle_grpc.emplace_back(server.grpc());
+  EXPECT_TRUE(testing::eventually([&] {
+    return server.predict("adder", R"({"instances": [1]})").find("[2.0") != std::string::npos;
+  }));
+  EXPECT_THAT(server.grpcio({"adder", "x", "y", "3"}), StartsWith("predict [4.0, 7.0]\n"));
+  std::cerr << fmt::format("{} idle connections on each port: memory {:.0f} -> {:.0f} MB\n", count,
+                           before, server.resident_megabytes());
+  EXPECT_LT(server.resident_megabytes(), before + 50 + 0.1 * static_cast<double>(count));
+  idle.emplace_back(server.rest());
+  EXPECT_TRUE(testing::eventually(
+      [&] { return server.predict("adder", R"({"instances": [1]})").ends_with("503"); }));
+  idle.clear();
+  EXPECT_TRUE(testing::eventually([&] {
+    return server.predict("adder", R"({"instances": [1]})").find("[2.0") != std::string::npos;
+  }));
 }
 
 TEST_F(Serve, SaysWhatIsWrongWithItsCommandLine) {

@@ -40,6 +40,7 @@ class RunningProgram {
   RunningProgram(const RunningProgram&) = delete;
   RunningProgram& operator=(const RunningProgram&) = delete;
 
+  pid_t pid() const { return process_; }
   void send(int signal) const;
   /// What it has written to its standard error so far.
   std::string err() const { return read_bytes(folder_ / "err"); }
