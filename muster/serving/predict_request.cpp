@@ -10,6 +10,7 @@
 #include "muster/base/base64.h"
 #include "muster/base/error.h"
 #include "muster/base/lines.h"
+#include "muster/serving/fast_request_internal.h"
 #include "muster/serving/json_internal.h"
 
 namespace muster::serving {
@@ -333,10 +334,14 @@ std::string shown_json(const json& value) {
 }
 
 struct PredictRequest::Impl {
+  // Where it takes the request, nothing else here is used.
+  std::optional<FastRequest> fast{};
   json body{};
   const json* values = nullptr;
   bool row_form = true;
   std::string signature_name{};
+
+  void read(std::string_view text);
 };
 
 PredictRequest::PredictRequest(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -374,11 +379,9 @@ json parse_request_object(std::string_view text) {
   return body;
 }
 
-PredictRequest PredictRequest::from_json(std::string_view text) {
-  auto impl = std::make_unique<Impl>();
-  impl->body = parse_request_object(text);
-  const json& body = impl->body;
-  impl->signature_name = signature_name_of(body);
+void PredictRequest::Impl::read(std::string_view text) {
+  body = parse_request_object(text);
+  signature_name = signature_name_of(body);
   const auto instances = body.find("instances");
   const auto inputs = body.find("inputs");
   if (instances != body.end() && inputs != body.end()) {
@@ -390,21 +393,40 @@ PredictRequest PredictRequest::from_json(std::string_view text) {
   if (instances == body.end() && inputs == body.end()) {
     throw InvalidArgument("Missing 'inputs' or 'instances' key");
   }
-  impl->row_form = instances != body.end();
-  impl->values = impl->row_form ? &*instances : &*inputs;
-  if (impl->row_form && !impl->values->is_array()) {
+  row_form = instances != body.end();
+  values = row_form ? &*instances : &*inputs;
+  if (row_form && !values->is_array()) {
     throw InvalidArgument("JSON Value: {} Expecting 'instances' to be an list/array",
-                          shown_json(*impl->values));
+                          shown_json(*values));
   }
-  if (impl->row_form && impl->values->empty()) {
+  if (row_form && values->empty()) {
     throw InvalidArgument("JSON Value: {} No values in 'instances' array", shown_json(body));
+  }
+}
+
+PredictRequest PredictRequest::from_json(std::string_view text) {
+  auto impl = std::make_unique<Impl>();
+  impl->fast = FastRequest::parse(text);
+  if (impl->fast) {
+    impl->row_form = impl->fast->is_row_form();
+    impl->signature_name = impl->fast->signature_name();
+  } else {
+    impl->read(text);
   }
   return PredictRequest(std::move(impl));
 }
 
 Tensors PredictRequest::tensors(const SignatureDef& signature) const {
-  return impl_->row_form ? row_tensors(*impl_->values, signature)
-                         : column_tensors(*impl_->values, signature);
+  if (!impl_->fast) {
+    return impl_->row_form ? row_tensors(*impl_->values, signature)
+                           : column_tensors(*impl_->values, signature);
+  }
+  if (auto tensors = impl_->fast->tensors(signature)) return std::move(*tensors);
+  // It says what is wrong, if anything is.
+  Impl slow;
+  slow.read(impl_->fast->text());
+  return slow.row_form ? row_tensors(*slow.values, signature)
+                       : column_tensors(*slow.values, signature);
 }
 
 }  // namespace muster::serving

@@ -1,10 +1,12 @@
 #include "muster/serving/predict_request.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "muster/base/error.h"
 #include "muster/testing/message_of.h"
@@ -167,6 +169,50 @@ TEST(PredictAnswer, RefusesOutputsWithoutRows) {
   EXPECT_THROW(predict_answer({}, true), InvalidArgument);
   EXPECT_THROW(predict_answer({{"y", TensorValue::of_strings({1}, {"\xFF"})}}, true),
                InvalidArgument);
+}
+
+// What a request becomes, or why it does not.
+std::string outcome_of(const std::string& text, const SignatureDef& signature) {
+  try {
+    const auto request = PredictRequest::from_json(text);
+    std::string outcome = request.signature_name() + (request.is_row_form() ? " rows" : " columns");
+    for (const auto& [name, tensor] : request.tensors(signature)) {
+      outcome += fmt::format(" {} [{}] [{}] ", name, fmt::join(tensor.shape, ","),
+                             fmt::join(tensor.strings, ","));
+      outcome += tensor.bytes;
+    }
+    return outcome;
+  } catch (const Error& error) {
+    return fmt::format("{}: {}", muster::name_of(error.code()), error.message());
+  }
+}
+
+TEST(PredictRequest, BothOfItsReadersSayTheSame) {
+  const std::vector<std::pair<std::string, SignatureDef>> requests = {
+      {R"({"instances": [[1, 2.5e3], [-3, 0.25]], "signature_name": "s"})", kX},
+      {R"({"instances": [{"a": 1, "b": "p\u00e4"}, {"b": {"b64": "AP8="}, "a": 2}]})", kTwo},
+      {R"({"inputs": {"a": [[1], [2]], "b": ["p", "q"], "c": null}})", kTwo},
+      {R"({"instances": [1, -2, 2147483647, 3000000000]})", kInts},
+      {R"({"instances": [{"b64": "YQ=="}, "x"]})", kText},
+      {R"({"inputs": [true, false]})", signature_of({{"x", DataType::kBool}})},
+      {R"({"inputs": 18446744073709551615})", signature_of({{"x", DataType::kUint64}})},
+  };
+  // Only one of the readers takes a byte order mark.
+  const std::string mark = "\xEF\xBB\xBF";
+  std::mt19937 random(1);
+  const std::string bytes = "0123456789-+.eE{}[],:\"\\ \nabnulx\xC3";
+  for (const auto& [request, signature] : requests) {
+    EXPECT_EQ(outcome_of(request, signature), outcome_of(mark + request, signature));
+    for (int i = 0; i < 2000; ++i) {
+      std::string mutant = request;
+      for (auto changes = random() % 3; changes < 3; ++changes) {
+        const auto at = random() % mutant.size();
+        const auto count = random() % 3;
+        mutant.replace(at, count, random() % 2, bytes[random() % bytes.size()]);
+      }
+      ASSERT_EQ(outcome_of(mutant, signature), outcome_of(mark + mutant, signature)) << mutant;
+    }
+  }
 }
 
 }  // namespace
