@@ -1,8 +1,9 @@
-# muster_module(NAME [TORCH] HEADERS ... SOURCES ... TESTS ... TEST_DEPS DEPS ... PRIVATE_DEPS ...)
+# muster_module(NAME [TORCH] HEADERS ... FOLDERS ... SOURCES ... TESTS ... TEST_DEPS DEPS ... PRIVATE_DEPS ...)
 #
 # One folder under muster/ is one library target, muster::NAME. DEPS are what its headers need, PRIVATE_DEPS
-# what only its sources need. All TESTS of a module make one program, NAME_test, registered case by case, with
-# GoogleTest's headers precompiled. A module with TORCH links libtorch and shares its
+# what only its sources need. FOLDERS are those inside it, in the order in which they include each other; those with a
+# comma between them do not at all (scripts/check-includes looks). All TESTS of a module make one program, NAME_test,
+# registered case by case, with GoogleTest's headers precompiled. A module with TORCH links libtorch and shares its
 # precompiled headers. Of HEADERS, those that a user's program can reach are installed.
 include_guard()
 include(GoogleTest)
@@ -109,7 +110,7 @@ function(muster_test target)
 endfunction()
 
 function(muster_module name)
-  cmake_parse_arguments(arg "TORCH" "" "HEADERS;SOURCES;TESTS;TEST_DEPS;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "" "HEADERS;FOLDERS;SOURCES;TESTS;TEST_DEPS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target muster_${name})
   add_library(${target} STATIC ${arg_SOURCES})
   add_library(muster::${name} ALIAS ${target})

@@ -130,7 +130,7 @@ void train_as_chief(const Run& run) {
 }
 
 TrainAndEvaluateResult run_in_cluster(const Run& run) {
-  const TaskEnvironment& environment = run.estimator.config().task;
+  const TaskEnvironment& environment = run.estimator.config().cluster.task;
   if (environment.task.type == job::kPs) {
     serve_parameters(run.estimator.options(), run.estimator.config());
     return {};

@@ -1,0 +1,125 @@
+#include "muster/distribution/membership/coordinator_internal.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "muster/base/log.h"
+#include "muster/net/listener.h"
+#include "muster/testing/eventually.h"
+
+namespace muster::internal {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+
+const net::Identity kCoordinator{.task = "chief:0", .run_id = "run"};
+
+/// What a task says and hears, by hand.
+class ByHand {
+ public:
+  ByHand(const std::string& address, const std::string& task)
+      : connection_(net::Connection::connect(address, {.task = task, .run_id = "run"},
+                                             kControlPurpose, Deadline::after(10s))) {
+    send(*connection_, Join{.address = "127.0.0.1:1", .is_chief = task == "chief:0"},
+         Deadline::after(10s));
+  }
+  void leave() { connection_->close(); }
+
+  // The next message that is not a heartbeat and not of the beginning.
+  net::Frame hear() {
+    for (;;) {
+      auto frame = connection_->receive(Deadline::after(20s));
+      if (!frame) throw Unavailable("the coordinator closed the connection");
+      if (is_message<Heartbeat>(*frame) || is_message<Admitted>(*frame) ||
+          is_message<LogRun>(*frame)) {
+        continue;
+      }
+      return std::move(*frame);
+    }
+  }
+  std::string hear_name() { return describe_message(hear().type); }
+  std::vector<std::string> hear_members() {
+    net::Frame frame = hear();
+    if (!is_message<GenerationPlan>(frame)) return {describe_message(frame.type)};
+    std::vector<std::string> tasks;
+    for (const auto& member : decode<GenerationPlan>(std::move(frame)).members) {
+      tasks.push_back(member.task);
+    }
+    return tasks;
+  }
+
+ private:
+  std::unique_ptr<net::Connection> connection_;
+};
+
+class CoordinatorTest : public ::testing::Test {
+ protected:
+  explicit CoordinatorTest()
+      : coordinator_({.chief = "chief:0", .trainers = 2, .peer_timeout = 60s}),
+        listener_("127.0.0.1:0", kCoordinator, [this](std::unique_ptr<net::Connection> connection) {
+          coordinator_.serve(std::move(connection));
+        }) {
+    log::set_sink([this](log::Level, std::string_view line) {
+      if (line.find(" is gone: ") != std::string_view::npos) ++gone_;
+    });
+  }
+  ~CoordinatorTest() override {
+    coordinator_.stop();
+    listener_.close();
+    log::set_sink({});
+  }
+  ByHand task(const std::string& name) const { return {listener_.address(), name}; }
+  void wait_until_gone(int count) const {
+    ASSERT_TRUE(testing::eventually([&] { return gone_ >= count; }));
+  }
+
+  std::atomic<int> gone_ = 0;
+  Coordinator coordinator_;
+  net::Listener listener_;
+};
+
+TEST(Coordinator, DealsReplicasToNeighboursAsEvenlyAsCanBe) {
+  using Ranges = std::vector<ReplicaRange>;
+  EXPECT_EQ(Coordinator::deal(4, 1), (Ranges{{0, 4}}));
+  EXPECT_EQ(Coordinator::deal(4, 3), (Ranges{{0, 2}, {2, 3}, {3, 4}}));
+  EXPECT_EQ(Coordinator::deal(2, 3), (Ranges{{0, 1}, {1, 2}, {2, 2}}));
+}
+
+// All may have to go back to its checkpoints; its process lives, or there were no coordinator.
+TEST_F(CoordinatorTest, BeginsNoGenerationWithoutTheChief) {
+  auto chief = task("chief:0");
+  auto worker = task("worker:0");
+  EXPECT_THAT(worker.hear_members(), ElementsAre("chief:0", "worker:0"));
+  chief.leave();
+  wait_until_gone(1);
+  auto again = task("chief:0");
+  EXPECT_THAT(worker.hear_members(), ElementsAre("chief:0", "worker:0"));
+  EXPECT_THAT(again.hear_members(), ElementsAre("chief:0", "worker:0"));
+}
+
+TEST_F(CoordinatorTest, BeginsNoGenerationWhenTheChiefSavesTheLastStepWhoeverComesOrGoes) {
+  auto chief = task("chief:0");
+  auto lost = task("worker:0");
+  EXPECT_THAT(lost.hear_members(), ElementsAre("chief:0", "worker:0"));
+  EXPECT_THAT(chief.hear_members(), ElementsAre("chief:0", "worker:0"));
+  coordinator_.announce_end();
+  EXPECT_EQ(chief.hear_name(), "'run ending'");
+  lost.leave();
+  wait_until_gone(1);
+  auto late = task("worker:0");
+  EXPECT_EQ(late.hear_name(), "'run ending'");
+  std::jthread ending([this] { coordinator_.end(7); });
+  EXPECT_EQ(chief.hear_name(), "'run ended'");
+  EXPECT_EQ(late.hear_name(), "'run ended'");
+  late.leave();
+}
+
+}  // namespace
+}  // namespace muster::internal

@@ -1,0 +1,126 @@
+#include <ATen/ops/empty.h>
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "muster/base/log.h"
+#include "muster/distribution/membership/snapshot_internal.h"
+
+namespace muster::internal {
+namespace {
+
+// Of a snapshot's tensors: larger ones are sent in several messages.
+constexpr std::size_t kTensorPiece = std::size_t{16} << 20;
+
+}  // namespace
+
+Deadline synchronize_deadline(const RunConfig& config, bool has_state) {
+  if (has_state && !config.is_chief())
+    return Deadline::after(config.cluster.join_timeout + std::chrono::seconds(5));
+  return Deadline::after(config.cluster.session_creation_timeout_secs);
+}
+
+bool synchronize(Membership& membership, const Deadline& deadline,
+                 const std::function<Progress()>& progress,
+                 const std::function<bool(Group& group, const Source& source)>& take) {
+  for (;;) {
+    const auto source = membership.begin_generation(progress(), deadline);
+    if (!source) return false;
+    try {
+      return take(membership.group(), *source);
+    } catch (const PeersChanged& error) {
+      log::warning("generation {} ends before it began: {}", membership.group().plan().number,
+                   error.what());
+    }
+  }
+}
+
+void send_snapshot(Group& group, const RunSnapshot& own, std::size_t to) {
+  log::info("sending step {} to {}", own.step, group.plan().members[to].task);
+  SnapshotHeader header{.step = own.step,
+                        .left_out = own.left_out,
+                        .inputs_from = own.inputs_from,
+                        .state_json = own.state_json};
+  for (const NamedTensor& named : own.tensors) {
+    header.tensors.push_back({named.name, named.tensor.scalar_type(), named.tensor.nbytes()});
+  }
+  group.send(to, header);
+  for (const NamedTensor& named : own.tensors) {
+    const at::Tensor whole = named.tensor.contiguous();
+    std::span<const std::byte> rest = bytes_of(whole);
+    while (!rest.empty()) {
+      const std::span<const std::byte> piece = rest.first(std::min(rest.size(), kTensorPiece));
+      group.send(to, SnapshotPiece{{.bytes = piece}});
+      rest = rest.subspan(piece.size());
+    }
+  }
+}
+
+namespace {
+
+template <typename Message>
+Message next_of_state(Group& group, std::size_t from) {
+  auto message = group.take<Message>(from, "the state of the run");
+  if (!message) throw PeersChanged("the run has ended");
+  return std::move(*message);
+}
+
+void check_model(const Group& group, std::size_t from, const SnapshotHeader& header,
+                 const RunSnapshot& own) {
+  const std::string& task = group.task(from);
+  const std::string& self = group.task(group.rank());
+  if (header.tensors.size() != own.tensors.size()) {
+    throw FailedPrecondition("{} trains another model: it has {} variables and slots, {} has {}",
+                             task, header.tensors.size(), self, own.tensors.size());
+  }
+  for (std::size_t i = 0; i < own.tensors.size(); ++i) {
+    const SnapshotTensor& theirs = header.tensors[i];
+    const NamedTensor& mine = own.tensors[i];
+    if (theirs.name == mine.name && theirs.type == mine.tensor.scalar_type() &&
+        theirs.bytes == mine.tensor.nbytes()) {
+      continue;
+    }
+    throw FailedPrecondition(
+        "{} trains another model: it has {} with {} bytes where {} has {} with {}", task,
+        theirs.name, theirs.bytes, self, mine.name, mine.tensor.nbytes());
+  }
+}
+
+at::Tensor receive_tensor(Group& group, std::size_t from, const NamedTensor& like) {
+  at::Tensor whole = at::empty(like.tensor.sizes(), like.tensor.options());
+  std::span<std::byte> rest = bytes_of(whole);
+  while (!rest.empty()) {
+    const auto piece = next_of_state<SnapshotPiece>(group, from);
+    const std::span<const std::byte> bytes = piece.values.bytes;
+    if (bytes.empty() || bytes.size() > rest.size()) {
+      throw DataLoss("{} sent {} bytes of {}, which has {} left", group.task(from), bytes.size(),
+                     like.name, rest.size());
+    }
+    std::ranges::copy(bytes, rest.begin());
+    rest = rest.subspan(bytes.size());
+  }
+  return whole;
+}
+
+}  // namespace
+
+// Values are taken over when all are there: a sender that is lost on the way leaves no mixture.
+RunSnapshot receive_snapshot(Group& group, std::size_t from, const RunSnapshot& own) {
+  auto header = next_of_state<SnapshotHeader>(group, from);
+  check_model(group, from, header, own);
+  RunSnapshot snapshot{.step = header.step,
+                       .left_out = header.left_out,
+                       .inputs_from = header.inputs_from,
+                       .state_json = std::move(header.state_json)};
+  for (const NamedTensor& mine : own.tensors) {
+    snapshot.tensors.push_back({mine.name, receive_tensor(group, from, mine)});
+  }
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < snapshot.tensors.size(); ++i) {
+    own.tensors[i].tensor.copy_(snapshot.tensors[i].tensor);
+  }
+  log::info("going on from step {} of {}", snapshot.step, group.task(from));
+  return snapshot;
+}
+
+}  // namespace muster::internal

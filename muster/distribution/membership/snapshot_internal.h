@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+#include "muster/base/wait.h"
+#include "muster/distribution/membership/group_internal.h"
+#include "muster/distribution/membership/membership_internal.h"
+#include "muster/engine/strategy.h"
+
+// How the state of a run gets from one task to another.
+namespace muster::internal {
+
+/// How long a task waits for the others: one that is in the run, for a chief that is lost, as long
+/// as the configuration says; one that is new, or the chief, as long as a run may take to begin.
+Deadline synchronize_deadline(const RunConfig& config, bool has_state);
+
+/// Takes part in group after group until one has the state of the run: `take` brings this task to
+/// it, or others, and returns false when the run has ended meanwhile. `progress` is how far this
+/// task is, step -1 without a state. False when the run has ended; afterwards membership.group() is
+/// the group of the run, or a group of one that has ended. Throws Unavailable when others do not
+/// come in time.
+bool synchronize(Membership& membership, const Deadline& deadline,
+                 const std::function<Progress()>& progress,
+                 const std::function<bool(Group& group, const Source& source)>& take);
+
+void send_snapshot(Group& group, const RunSnapshot& own, std::size_t to);
+/// Writes what comes into the tensors of `own`, when all of it is there: a sender that is lost on
+/// the way leaves no mixture. Throws PeersChanged; FailedPrecondition, naming the tasks and the
+/// variable, for another model.
+RunSnapshot receive_snapshot(Group& group, std::size_t from, const RunSnapshot& own);
+
+}  // namespace muster::internal

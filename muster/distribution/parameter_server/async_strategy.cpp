@@ -1,0 +1,167 @@
+#include <torch/types.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "muster/base/log.h"
+#include "muster/distribution/parameter_server/ps_strategy_internal.h"
+#include "muster/distribution/wire/step_parts_internal.h"
+
+namespace muster::internal {
+namespace {
+
+/// Where every push is applied as it comes.
+class AsyncPsStrategy final : public PsStrategy {
+ public:
+  AsyncPsStrategy(const RunConfig& config, const ParameterServerOptions& options)
+      : PsStrategy(config, options) {}
+
+  std::string describe() const override;
+  void finish(std::int64_t step, bool early) override;
+
+ private:
+  RunTerms terms_of_run(RunTerms own) const override {
+    return asynchronous_terms(std::move(own), config_.cluster.max_staleness);
+  }
+  std::optional<StepResult> push(std::int64_t step, PartialSums own) override;
+  void pull_slots() override;
+  // Others have made updates meanwhile: whatever this task has is old.
+  Progress progress() const override { return {.step = -1}; }
+  bool is_sent_state(const Source& /*source*/) const override { return true; }
+  AsyncPush push_of(const PartialSums& own) const;
+  void send(std::size_t server, AsyncPush push, const StepNotes& notes);
+  std::optional<std::vector<Values>> push_to_all(const AsyncPush& push, const StepNotes& notes);
+  void note_staleness(const Values& answer);
+
+  /// As the first server counts them, now and when they were last logged.
+  Staleness staleness_;
+  Staleness logged_;
+  std::int64_t too_old_ = 0;
+};
+
+std::string AsyncPsStrategy::describe() const {
+  const std::string bound = config_.cluster.max_staleness > 0
+                                ? fmt::format(", max_staleness={}", config_.cluster.max_staleness)
+                                : std::string();
+  return fmt::format(
+      "parameter server, asynchronous: {} tasks train, {} hold the variables{}; the weights depend "
+      "on who was faster",
+      config_.cluster.task.num_worker_replicas, config_.cluster.task.num_ps_replicas, bound);
+}
+
+// --------------------------------------------------------------------------------- a step
+
+AsyncPush AsyncPsStrategy::push_of(const PartialSums& own) const {
+  AsyncPush push{.replicas = group_->replicas(), .present = own.present, .examples = own.examples};
+  for (const at::Tensor& loss : own.losses) {
+    if (loss.defined()) push.loss += loss.item<double>() / static_cast<double>(own.present);
+  }
+  if (own.present > 0 && own.sums.begin()->second) {
+    push.gradients = {own.sums.begin()->second->flat, {}, own.sums.begin()->second->rows};
+  }
+  return push;
+}
+
+// The server's part of it; what belongs to the whole run goes to the first.
+void AsyncPsStrategy::send(std::size_t server, AsyncPush push, const StepNotes& notes) {
+  if (push.gradients) {
+    push.gradients->ranges = layout_->flat(server);
+    std::vector<RowGradient>& rows = push.gradients->rows;
+    for (std::size_t table = 0; table < rows.size(); ++table) {
+      rows[table] = layout_->rows_of(server, table, rows[table]);
+    }
+  }
+  if (server == 0) {
+    const auto first = notes.positions.begin();
+    push.positions.assign(first + push.replicas.first, first + push.replicas.last);
+    if (push.gradients && push.replicas.contains(0)) push.buffers.tensors = notes.buffers;
+  }
+  group_->send(server_rank(server), push);
+}
+
+// The answers of all servers; nothing when the run has ended.
+std::optional<std::vector<Values>> AsyncPsStrategy::push_to_all(const AsyncPush& push,
+                                                                const StepNotes& notes) {
+  // What changes nothing is for the first server alone, and where there is a bound it says who may:
+  // two servers that both made tasks wait could wait for each other.
+  const std::size_t servers = push.gradients ? layout_->servers() : 1;
+  const bool in_turn = config_.cluster.max_staleness > 0;
+  std::vector<Values> replies;
+  const auto take = [&](std::size_t server) {
+    auto reply = take_answer(server, push.present > 0 ? "the values after a push" : "the next step",
+                             notes.buffers);
+    if (reply) replies.push_back(std::move(*reply));
+    return reply.has_value();
+  };
+  send(0, push, notes);
+  if (in_turn && !take(0)) return std::nullopt;
+  if (in_turn && replies.front().notes.dropped) return replies;
+  for (std::size_t server = 1; server < servers; ++server) send(server, push, notes);
+  for (std::size_t server = in_turn ? 1 : 0; server < servers; ++server) {
+    if (!take(server)) return std::nullopt;
+  }
+  return replies;
+}
+
+std::optional<StepResult> AsyncPsStrategy::push(std::int64_t /*step*/, PartialSums own) {
+  // What this process makes alone it decides alone, before anybody hears of it: whoever gets the
+  // replica of a batch that ends the run is to stop there too.
+  StepResult mine = participant_->prepare_own(own);
+  if (!membership_.check()) return std::nullopt;
+  const StepNotes notes = notes_of(*participant_);
+  auto replies = push_to_all(push_of(own), notes);
+  if (!replies) return std::nullopt;
+  const torch::NoGradGuard no_grad;
+  for (std::size_t server = 0; server < replies->size(); ++server) {
+    write_values((*replies)[server], server, *layout_, *variables_, notes.buffers);
+  }
+  Values& first = replies->front();
+  note_staleness(first);
+  // Without a batch it is told of the steps of others.
+  StepResult result = own.present > 0 ? std::move(mine) : result_of(first.outcome);
+  result.positions = std::move(first.positions);
+  result.step = first.step;
+  return result;
+}
+
+void AsyncPsStrategy::note_staleness(const Values& answer) {
+  staleness_ = answer.notes.staleness;
+  too_old_ = answer.notes.too_old;
+  // The server that counted is lost, and another counts.
+  if (staleness_.updates < logged_.updates) logged_ = {};
+  const Staleness since{.updates = staleness_.updates - logged_.updates,
+                        .sum = staleness_.sum - logged_.sum};
+  if (!config_.is_chief() || config_.log_step_count_steps == 0) return;
+  if (since.updates < config_.log_step_count_steps) return;
+  log::info("staleness: mean={:.2f} of the last {} updates, max={} of all, step = {}", since.mean(),
+            since.updates, staleness_.max, answer.step);
+  logged_ = staleness_;
+}
+
+// --------------------------------------------------------------------------------- the end
+
+// Values too, so that both are of one moment of each server.
+void AsyncPsStrategy::pull_slots() {
+  ask_for_slots();
+  if (!take_state()) throw Internal("slots were asked for after the end of the run");
+  take_slots();
+}
+
+void AsyncPsStrategy::finish(std::int64_t step, bool early) {
+  if (config_.is_chief()) {
+    log::info(
+        "asynchronous run: staleness mean={:.2f} max={} of {} updates, {} pushes were too old and "
+        "dropped",
+        staleness_.mean(), staleness_.max, staleness_.updates, too_old_);
+  }
+  membership_.finish(step, early);
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_async_strategy(const RunConfig& config,
+                                              const ParameterServerOptions& options) {
+  return std::make_unique<AsyncPsStrategy>(config, options);
+}
+
+}  // namespace muster::internal

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "muster/distribution/membership/membership_internal.h"
+#include "muster/distribution/parameter_server.h"
+#include "muster/distribution/parameter_server/ps_layout_internal.h"
+#include "muster/distribution/wire/messages_internal.h"
+#include "muster/engine/run_state.h"
+#include "muster/optim/updater.h"
+#include "muster/optim/variables.h"
+
+namespace muster::internal {
+
+/// What a `ps` task has, by whatever policy it is updated: memory for all variables and the
+/// optimizers' slots, of which only its part counts, and its place in the run. Belongs to one
+/// thread.
+class HeldVariables {
+ public:
+  HeldVariables(const EstimatorOptions& options, const RunConfig& run_config,
+                const ParameterServerOptions& server_options);
+
+  /// What this task knows of the others' terms, which the chief decides.
+  RunTerms own_terms() const;
+  /// How far it is.
+  Progress progress() const { return has_state ? Progress{step, left_out} : Progress{.step = -1}; }
+  /// The whole memory, and how far it is.
+  RunSnapshot snapshot() const;
+  /// Takes over the state that a task of the group sends.
+  void take_snapshot(std::size_t from);
+
+  std::size_t trainers() const { return group->plan().trainers; }
+  /// What tasks that train send this one; only the first server gets buffers.
+  ExpectedTensors expected() const;
+  void take_buffers(const std::vector<at::Tensor>& values) const;
+
+  /// Everything, for a task that lacks it.
+  Values state_values();
+  /// What an update has made new: the dense variables, these rows, and the first server's buffers.
+  void put_new_values(Values& message, std::vector<RowGradient> rows) const;
+  /// The slots of this task's part, as PsStrategy::take_slots() takes them.
+  void send_slots(std::size_t to);
+
+  const RunConfig config;
+  Membership membership;
+  /// The membership's current one.
+  Group* group = nullptr;
+  std::shared_ptr<Model> model;
+  const std::vector<RunTerm> terms;
+  Variables variables;
+  Updater updater;
+  PsLayout layout;
+  /// This task's place among the servers.
+  const std::size_t number;
+  /// What replica 0's forward changes.
+  std::vector<at::Tensor> buffers;
+  /// What others hold of them is 0 here, and stays it.
+  Gradients gradients;
+  bool has_state = false;
+  /// Updates that were made here, and batches that were skipped.
+  std::int64_t step = 0;
+  std::int64_t left_out = 0;
+  std::int64_t inputs_from = 0;
+  RunState state;
+};
+
+}  // namespace muster::internal

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "muster/distribution/parameter_server/ps_layout_internal.h"
+#include "muster/distribution/wire/messages_internal.h"
+#include "muster/optim/updater.h"
+
+// What servers hold, as messages have it and as tasks that train write it.
+namespace muster::internal {
+
+/// The terms of a run whose steps are made without the last so many replicas say so: a task that
+/// waits for all of them is refused when it joins.
+RunTerms terms_with_backups(RunTerms terms, std::int64_t backup_replicas);
+/// The same for a run whose pushes are applied as they come.
+RunTerms asynchronous_terms(RunTerms terms, std::int64_t max_staleness);
+
+/// Puts all values of a server's part into a message, for a task that lacks them.
+void put_all_values(Values& message, std::size_t server, const PsLayout& layout,
+                    const Variables& variables);
+/// Writes what a server sent to where it belongs: to the variables, and to `buffers`.
+void write_values(const Values& message, std::size_t server, const PsLayout& layout,
+                  const Variables& variables, const std::vector<at::Tensor>& buffers);
+
+/// What is not trained, in the order of the variables: buffers, and what is frozen.
+std::vector<at::Tensor> untrained(const Variables& variables);
+
+/// The pieces of all slots that belong to a server's parts, in a fixed order; the scalars of the
+/// optimizers are the first server's.
+std::vector<at::Tensor> slot_pieces(const PsLayout& layout, std::size_t server,
+                                    const Variables& variables, const Updater& updater);
+
+}  // namespace muster::internal

@@ -1,0 +1,74 @@
+#include <torch/types.h>
+
+#include "muster/base/freed_memory.h"
+#include "muster/base/log.h"
+#include "muster/base/signals.h"
+#include "muster/distribution/membership/snapshot_internal.h"
+#include "muster/distribution/parameter_server.h"
+#include "muster/distribution/parameter_server/update_policy_internal.h"
+
+namespace muster {
+namespace internal {
+namespace {
+
+std::unique_ptr<UpdatePolicy> policy_of(HeldVariables& held, const EstimatorOptions& estimator,
+                                        const ParameterServerOptions& options) {
+  if (!held.config.cluster.sync) return make_async_updates(held);
+  if (held.config.cluster.backup_replicas > 0) return make_backup_updates(held, estimator, options);
+  return make_sync_updates(held, estimator, options);
+}
+
+// The chief ends the run; a signal to all tasks must not take the variables away before it has
+// saved. While this lives, the first signal is only told of.
+StopSignals outlast_signals() {
+  return StopSignals([](int signal) {
+    log::info(
+        "signal {}: the variables stay until the chief ends the run; a second one ends this "
+        "task at once",
+        signal);
+  });
+}
+
+// False when the run has ended.
+bool join_generation(HeldVariables& held, UpdatePolicy& policy) {
+  const bool goes_on = synchronize(
+      held.membership, synchronize_deadline(held.config, held.has_state),
+      [&] { return held.progress(); },
+      [&](Group& group, const Source& source) {
+        held.group = &group;
+        return policy.begin(source);
+      });
+  held.group = &held.membership.group();
+  return goes_on;
+}
+
+void serve(HeldVariables& held, UpdatePolicy& policy) {
+  held.membership.join(policy.terms(held.own_terms()));
+  const torch::NoGradGuard no_grad;
+  keep_freed_memory();
+  policy.prepare();
+  for (bool going_on = true; going_on;) {
+    going_on = join_generation(held, policy);
+    try {
+      while (going_on && policy.serve_next()) continue;
+      going_on = false;
+    } catch (const PeersChanged& error) {
+      log::info("step {}: {}", held.step + 1, error.what());
+    }
+  }
+  policy.log_end();
+  held.membership.finish(held.step, false);
+}
+
+}  // namespace
+}  // namespace internal
+
+void serve_parameters(const EstimatorOptions& estimator, const RunConfig& config,
+                      const ParameterServerOptions& options) {
+  internal::HeldVariables held(estimator, config, options);
+  const auto policy = internal::policy_of(held, estimator, options);
+  const StopSignals signals = internal::outlast_signals();
+  internal::serve(held, *policy);
+}
+
+}  // namespace muster
