@@ -11,6 +11,7 @@
 #include "muster/base/log.h"
 #include "muster/distribution/parameter_server.h"
 #include "muster/engine/trainer.h"
+#include "muster/model/model.h"
 #include "muster/training/cluster_member_internal.h"
 #include "muster/training/hand_written_internal.h"
 #include "muster/training/training_task_internal.h"

@@ -7,3 +7,5 @@ struct Points {
 };
 Points points(std::int64_t first, std::int64_t count);
 double accuracy(SpiralNet& net);
+extern muster::Estimator estimator;
+extern muster::InputFn train_input, eval_input;
