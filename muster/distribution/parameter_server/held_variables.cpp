@@ -4,6 +4,7 @@
 #include "muster/distribution/parameter_server/ps_values_internal.h"
 #include "muster/engine/arithmetic.h"
 #include "muster/engine/run_terms.h"
+#include "muster/engine/towers.h"
 #include "muster/kernels/libtorch_kernels.h"
 
 namespace muster::internal {
