@@ -138,7 +138,7 @@ TEST(Cifar10, AClusterEndsWithTheHashOfOneProcess) {
   EXPECT_THAT(
       example.log_of("ps", "master"),
       AllOf(HasSubstr("16 images a step: 2 replicas of 8 each"), HasSubstr("'_num_ps_replicas': 1"),
-            HasSubstr("Started server with target: grpc://127.0.0.1:"),
+            HasSubstr("Started server with target: grpc://localhost:"),
             HasSubstr("SyncReplicasV2: replicas_to_aggregate=2; total_num_replicas=2"),
             HasSubstr("Saving dict for global step 12")));
   EXPECT_THAT(example.log_of("ps", "worker0"), Not(HasSubstr("Saving dict")));
