@@ -7,7 +7,6 @@
 #include <signal.h>
 
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <regex>
 #include <string>
@@ -15,106 +14,33 @@
 #include <vector>
 
 #include "muster/checkpoint/checkpoint.h"
-#include "muster/launch/ports.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 #include "tests/example_job.h"
+#include "tests/task_cluster.h"
 
 namespace muster {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::Le;
 using ::testing::Not;
 using testing::Outcome;
-using testing::RunningProgram;
 using testing::TempDir;
 using testing::Words;
 using testing::operator+;
 
-/// A chief, workers and ps of the test's own training.
-class Cluster {
+/// Tasks that say soon what they wait for.
+class Cluster : public TaskCluster {
  public:
-  Cluster(std::size_t workers, std::size_t servers, Words flags) : flags_(std::move(flags)) {
-    const auto ports = launch::free_ports(1 + workers + servers, {});
-    std::size_t next = 0;
-    for (const auto& [type, count] : {std::pair("chief", std::size_t{1}),
-                                      std::pair("worker", workers), std::pair("ps", servers)}) {
-      std::string addresses;
-      for (std::size_t i = 0; i < count; ++i) {
-        tasks_.push_back({type, i, nullptr});
-        addresses += fmt::format("{}\"127.0.0.1:{}\"", i == 0 ? "" : ", ", ports[next++]);
-      }
-      cluster_ += fmt::format("{}\"{}\": [{}]", cluster_.empty() ? "" : ", ", type, addresses);
-    }
-  }
-
-  void start(std::size_t task, const Words& more = {}) {
-    auto& [type, index, program] = tasks_[task];
-    const std::string place =
-        fmt::format(R"(TF_CONFIG={{"cluster": {{{}}}, "task": {{"type": "{}", "index": {}}}}})",
-                    cluster_, type, index);
-    const Path folder = folder_.path() / fmt::format("{}-{}", type, index);
-    program = std::make_unique<RunningProgram>(
-        CLUSTER_JOB, Words{"--model-dir", folder.string()} + flags_ + more,
-        testing::ProgramOptions{.environment = {place, "MUSTER_STALL_SECONDS=1"}});
-  }
-  void start_all() {
-    for (std::size_t task = 0; task < tasks_.size(); ++task) start(task);
-  }
-  void send(std::size_t task, int signal) { tasks_[task].program->send(signal); }
-  bool ended(std::size_t task) { return tasks_[task].program->ended(); }
-  Outcome wait(std::size_t task) { return tasks_[task].program->wait(); }
-  // What each task said, the chief first; all must end well.
-  std::vector<std::string> wait_all() {
-    std::vector<std::string> logs;
-    for (std::size_t task = 0; task < tasks_.size(); ++task) {
-      const Outcome outcome = wait(task);
-      EXPECT_EQ(outcome.status, 0) << "task " << task << "\n" << outcome.err;
-      logs.push_back(outcome.err);
-    }
-    return logs;
-  }
-  // A task that was killed or stopped may be back too late to hear of the end.
-  std::string wait_for_chief_and_end_the_rest() {
-    const Outcome chief = wait(0);
-    EXPECT_EQ(chief.status, 0) << chief.err;
-    for (std::size_t task = 1; task < tasks_.size(); ++task) {
-      send(task, SIGTERM);
-      const Outcome outcome = wait(task);
-      EXPECT_THAT(outcome.status, AnyOf(0, 128 + SIGTERM)) << "task " << task << "\n"
-                                                           << outcome.err;
-    }
-    return chief.err;
-  }
-
-  std::int64_t saved_step() const {
-    const auto latest = latest_checkpoint(folder_.path() / "chief-0");
-    return latest ? checkpoint_step(*latest).value_or(-1) : -1;
-  }
-  void wait_for_step(std::int64_t step) {
-    while (saved_step() < step) {
-      ASSERT_FALSE(ended(0)) << wait(0).err;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-  }
-
- private:
-  struct Task {
-    std::string type;
-    std::size_t index;
-    std::unique_ptr<RunningProgram> program;
-  };
-  TempDir folder_;
-  Words flags_;
-  std::string cluster_;
-  std::vector<Task> tasks_;
+  Cluster(std::size_t workers, std::size_t servers, Words flags)
+      : TaskCluster(workers, servers, std::move(flags),
+                    {.starts = false, .environment = {"MUSTER_STALL_SECONDS=1"}}) {}
 };
 
 Words async(const Words& flags) { return Words{"--sync=false"} + flags; }
@@ -176,13 +102,13 @@ TEST(Async, OthersWaitForATaskThatIsTooFarBehindAndSayForWhom) {
                          "--max-staleness", "5", "--peer-timeout-ms", "60000"}));
   cluster.start_all();
   cluster.wait_for_step(20);
-  cluster.send(2, SIGSTOP);
+  cluster.kill(2, SIGSTOP);
   // Long enough for a report of the stall; hundreds of steps would fit into it.
   std::this_thread::sleep_for(std::chrono::seconds(3));
   const std::int64_t step = cluster.saved_step();
   std::this_thread::sleep_for(std::chrono::seconds(1));
   EXPECT_LE(cluster.saved_step(), step);
-  cluster.send(2, SIGCONT);
+  cluster.kill(2, SIGCONT);
   const auto logs = cluster.wait_all();
   EXPECT_THAT(logs[3], AllOf(HasSubstr("for worker:1: its gradients"),
                              HasSubstr("others wait for it by max_staleness=5")));
@@ -196,10 +122,10 @@ TEST(Async, ATaskThatPushesNothingForLongIsWaitedForNoLongerAndItsOldGradientsAr
              "--max-staleness", "3", "--peer-timeout-ms", "60000", "--join-timeout-ms", "8000"}));
   cluster.start_all();
   cluster.wait_for_step(20);
-  cluster.send(1, SIGSTOP);
+  cluster.kill(1, SIGSTOP);
   const std::int64_t step = cluster.saved_step();
   cluster.wait_for_step(step + 100);
-  cluster.send(1, SIGCONT);
+  cluster.kill(1, SIGCONT);
   const auto logs = cluster.wait_all();
   EXPECT_THAT(logs[2], AllOf(HasSubstr("worker:0 has not pushed for 8 s"),
                              HasSubstr("the gradients of worker:0 are dropped")));
@@ -215,7 +141,7 @@ TEST(Async, GoesOnWithoutAWorkerAndTakesItBack) {
       2, 2, async({"--steps", "400", "--replicas", "4", "--save-steps", "10", "--step-ms", "10"}));
   cluster.start_all();
   cluster.wait_for_step(20);
-  cluster.send(1, SIGKILL);
+  cluster.kill(1, SIGKILL);
   EXPECT_EQ(cluster.wait(1).status, 128 + SIGKILL);
   cluster.wait_for_step(cluster.saved_step() + 40);
   cluster.start(1);
@@ -231,7 +157,7 @@ TEST(Async, ARestartedChiefTakesWhatTheServersHave) {
       1, 2, async({"--steps", "300", "--replicas", "2", "--save-steps", "50", "--step-ms", "10"}));
   cluster.start_all();
   cluster.wait_for_step(50);
-  cluster.send(0, SIGKILL);
+  cluster.kill(0, SIGKILL);
   EXPECT_EQ(cluster.wait(0).status, 128 + SIGKILL);
   cluster.start(0);
   const auto logs = cluster.wait_all();
@@ -244,7 +170,7 @@ TEST(Async, AfterTheLossOfAServerAllGoBackToTheLastCheckpoint) {
       1, 2, async({"--steps", "200", "--replicas", "2", "--save-steps", "10", "--step-ms", "10"}));
   cluster.start_all();
   cluster.wait_for_step(40);
-  cluster.send(3, SIGKILL);
+  cluster.kill(3, SIGKILL);
   EXPECT_EQ(cluster.wait(3).status, 128 + SIGKILL);
   cluster.start(3);
   const auto logs = cluster.wait_all();
@@ -268,7 +194,7 @@ TEST(Async, AChiefWhoseInputIsOverGoesOnSavingWhatOthersDo) {
       1, 1,
       async({"--steps", "1000", "--replicas", "3", "--examples", "600", "--save-steps", "5"}));
   cluster.start(0);
-  cluster.start(1, {"--step-ms", "50"});
+  cluster.start(1, {}, {"--step-ms", "50"});
   cluster.start(2);
   const auto logs = cluster.wait_all();
   EXPECT_EQ(staleness_in(logs[2]).updates, 50);
@@ -292,7 +218,7 @@ TEST(Async, ABatchThatIsNotFiniteIsLeftOutByItsTaskAlone) {
 TEST(Async, IsResumedFromItsCheckpoint) {
   Cluster cluster(1, 2, async({"--replicas", "2"}));
   for (const std::string steps : {"60", "120"}) {
-    for (std::size_t task = 0; task < 4; ++task) cluster.start(task, {"--steps", steps});
+    for (std::size_t task = 0; task < 4; ++task) cluster.start(task, {}, {"--steps", steps});
     const auto logs = cluster.wait_all();
     EXPECT_GE(cluster.saved_step(), std::stoll(steps));
     if (steps == "120") {
@@ -304,7 +230,7 @@ TEST(Async, IsResumedFromItsCheckpoint) {
 
 TEST(Async, ATaskThatWouldWaitForTheOthersEachStepIsRefused) {
   Cluster cluster(1, 1, async({"--steps", "20", "--replicas", "2", "--join-timeout-ms", "8000"}));
-  cluster.start(1, {"--sync=true"});
+  cluster.start(1, {}, {"--sync=true"});
   cluster.start(2);
   cluster.start(0);
   const Outcome worker = cluster.wait(1);
@@ -334,9 +260,9 @@ TEST(Backups, StepsGoOnWhileAWorkerIsStoppedAndItsLateGradientsAreCounted) {
                    "--backup-replicas", "1", "--peer-timeout-ms", "60000"});
   cluster.start_all();
   cluster.wait_for_step(20);
-  cluster.send(2, SIGSTOP);
+  cluster.kill(2, SIGSTOP);
   cluster.wait_for_step(cluster.saved_step() + 100);
-  cluster.send(2, SIGCONT);
+  cluster.kill(2, SIGCONT);
   const auto logs = cluster.wait_all();
   EXPECT_EQ(cluster.saved_step(), 400);
   EXPECT_THAT(logs[3], HasSubstr("came too late for their step and are dropped"));
@@ -364,7 +290,7 @@ TEST(Backups, GoOnWithoutAWorkerAndTakeItBack) {
                    "--backup-replicas", "1"});
   cluster.start_all();
   cluster.wait_for_step(20);
-  cluster.send(1, SIGKILL);
+  cluster.kill(1, SIGKILL);
   EXPECT_EQ(cluster.wait(1).status, 128 + SIGKILL);
   cluster.wait_for_step(cluster.saved_step() + 30);
   cluster.start(1);

@@ -168,7 +168,8 @@ class TendedRun : public WatchedRun {
  public:
   explicit TendedRun(const FaultLayout& layout)
       : layout_(layout),
-        cluster_(layout.workers, layout.servers, task_flags(layout), layout.evaluator),
+        cluster_(layout.workers, layout.servers, task_flags(layout),
+                 {.has_evaluator = layout.evaluator}),
         sent_(cluster_.size()),
         left_(cluster_.size()) {}
 

@@ -21,21 +21,32 @@
 
 namespace muster {
 
+struct TaskClusterOptions {
+  bool has_evaluator = false;
+  /// Whether all tasks are started at once; else start() and start_all() do.
+  bool starts = true;
+  /// Of every task, beside TF_CONFIG.
+  testing::Words environment{};
+};
+
 /// A chief, workers and servers as processes of CLUSTER_JOB, each with a model folder of its own:
 /// there is no shared disk. Task 0 is the chief, then come workers, then servers, and an evaluator
 /// where there is one, which has the chief's folder.
 class TaskCluster {
  public:
   TaskCluster(std::size_t workers, std::size_t servers, testing::Words flags,
-              bool has_evaluator = false)
-      : workers_(workers), servers_(servers), flags_(std::move(flags)) {
+              TaskClusterOptions options = {})
+      : workers_(workers),
+        servers_(servers),
+        flags_(std::move(flags)),
+        environment_(std::move(options.environment)) {
     const auto ports = launch::free_ports(1 + workers + servers, {});
     const std::span all(ports);
     cluster_ =
         fmt::format(R"({{"chief": [{}], "worker": [{}], "ps": [{}]}})", addresses(all.first(1)),
                     addresses(all.subspan(1, workers)), addresses(all.last(servers)));
-    tasks_.resize(1 + workers + servers + (has_evaluator ? 1 : 0));
-    for (std::size_t i = 0; i < tasks_.size(); ++i) start(i);
+    tasks_.resize(1 + workers + servers + (options.has_evaluator ? 1 : 0));
+    if (options.starts) start_all();
   }
 
   std::size_t size() const { return tasks_.size(); }
@@ -53,16 +64,21 @@ class TaskCluster {
   /// Of all tasks.
   const Path& root() const { return folder_.path(); }
 
-  void start(std::size_t task, const testing::ProgramOptions& options = {}) {
+  void start_all() {
+    for (std::size_t i = 0; i < tasks_.size(); ++i) start(i);
+  }
+  void start(std::size_t task, const testing::ProgramOptions& options = {},
+             const testing::Words& more = {}) {
+    using testing::operator+;
     const std::string place = name(task);
     const auto dash = place.find('-');
     testing::ProgramOptions own = options;
+    own.environment = own.environment + environment_;
     own.environment.push_back(
         fmt::format(R"(TF_CONFIG={{"cluster": {}, "task": {{"type": "{}", "index": {}}}}})",
                     cluster_, place.substr(0, dash), place.substr(dash + 1)));
     tasks_[task] = std::make_unique<testing::RunningProgram>(
-        CLUSTER_JOB,
-        testing::operator+(testing::Words{"--model-dir", folder(task).string()}, flags_), own);
+        CLUSTER_JOB, testing::Words{"--model-dir", folder(task).string()} + flags_ + more, own);
   }
   void kill(std::size_t task, int signal = SIGKILL) { tasks_[task]->send(signal); }
   /// Whether it has written this to its log.
@@ -77,11 +93,15 @@ class TaskCluster {
   }
   bool ended(std::size_t task) { return tasks_[task]->ended(); }
   testing::Outcome wait(std::size_t task) { return tasks_[task]->wait(); }
-  void wait_all() {
+  /// What each task said, the chief first; all must end well.
+  std::vector<std::string> wait_all() {
+    std::vector<std::string> logs;
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       const testing::Outcome outcome = wait(i);
       EXPECT_EQ(outcome.status, 0) << name(i) << "\n" << outcome.err;
+      logs.push_back(outcome.err);
     }
+    return logs;
   }
   /// The chief's end is the run's; a task that came too late to learn of it is ended by whoever
   /// started it, as launch does. Returns what the chief said.
@@ -126,6 +146,7 @@ class TaskCluster {
   std::size_t workers_;
   std::size_t servers_;
   testing::Words flags_;
+  testing::Words environment_;
   std::string cluster_;
   std::vector<std::unique_ptr<testing::RunningProgram>> tasks_;
 };
