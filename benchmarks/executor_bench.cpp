@@ -90,5 +90,9 @@ int main(int argc, char** argv) {
       report, "ResNet-8",
       std::make_shared<muster::ResNet>(muster::ResNetOptions{.num_layers = 8, .num_classes = 11}),
       11, torch::rand({32, 32, 32, 3}) * 255);
+  compare(
+      report, "ResNet-44",
+      std::make_shared<muster::ResNet>(muster::ResNetOptions{.num_layers = 44, .num_classes = 11}),
+      11, torch::rand({32, 32, 32, 3}) * 255);
   return report.finish();
 }

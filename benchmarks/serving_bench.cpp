@@ -1,0 +1,444 @@
+// What a served model costs: the census model over gRPC and REST beside servers on the same stacks
+// that only echo, what a request costs without model and network, reading JSON, and the start.
+#include <fmt/core.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <simdjson.h>
+#include <torch/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "benchmarks/echo_servers.h"
+#include "benchmarks/report.h"
+#include "muster/base/log.h"
+#include "muster/canned/dnn_linear_combined.h"
+#include "muster/cli/executable_servable.h"
+#include "muster/export/export_saved_model.h"
+#include "muster/features/census_columns_internal.h"
+#include "muster/server/grpc_server.h"
+#include "muster/server/http_server.h"
+#include "muster/server/rest_api.h"
+#include "muster/server/tensorflow_calls_internal.h"
+#include "muster/serving/predict_request.h"
+#include "muster/testing/http_load.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using server::Tensors;
+using testing::HttpLoad;
+
+constexpr const char* kPredict = "/tensorflow.serving.PredictionService/Predict";
+constexpr const char* kPerson =
+    R"({"age": 39, "workclass": "State-gov", "education": "Bachelors", "education_num": 13,
+ "marital_status": "Never-married", "occupation": "Adm-clerical", "relationship": "Not-in-family",
+ "race": "White", "gender": "Male", "capital_gain": 2174, "capital_loss": 0,
+ "hours_per_week": 40, "native_country": "United-States"})";
+
+std::chrono::milliseconds load_time() { return std::chrono::milliseconds(bench::sized(3000, 100)); }
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+Path export_census(const Path& folder) {
+  const auto columns = internal::census_columns();
+  auto estimator = DNNLinearCombinedClassifier({.linear_columns = columns.wide,
+                                                .dnn_columns = columns.deep,
+                                                .hidden_units = {100, 70, 48, 34}},
+                                               RunConfig().replace({.model_dir = folder / "job"}));
+  const Batch batch =
+      make_batch(internal::census_features(40), torch::randint(0, 2, {40, 1}).to(torch::kFloat));
+  estimator.train([&](const InputContext&) { return from_vector<Batch>({batch}); });
+  FeatureColumnList all = columns.wide;
+  all.insert(all.end(), columns.deep.begin(), columns.deep.end());
+  export_saved_model(estimator, folder / "census", json_serving_input(all));
+  return folder / "census";
+}
+
+/// A model that is loaded, and answered for.
+struct Served {
+  server::ModelStore store;
+  server::Service service;
+  server::RestApi api;
+
+  Served(const Path& base, server::LoadServable load)
+      : store({.load = std::move(load)}), service(store, {}), api(service, {}) {
+    service.configure({{.name = "census", .base_path = base}});
+    store.wait_until_settled(Deadline::never());
+    store.find("census");
+  }
+};
+
+/// Answers with what was answered once, so that a request costs all but the model.
+class Canned : public server::Servable {
+ public:
+  explicit Canned(std::shared_ptr<const server::Servable> model) : model_(std::move(model)) {}
+  const server::Signatures& signatures() const override { return model_->signatures(); }
+  Tensors run(std::string_view signature, const Tensors& inputs) const override {
+    const std::lock_guard lock(mutex_);
+    if (answer_.empty()) answer_ = model_->run(signature, inputs);
+    return answer_;
+  }
+
+ private:
+  std::shared_ptr<const server::Servable> model_;
+  mutable std::mutex mutex_;
+  mutable Tensors answer_;
+};
+
+server::HttpRequest rest_request(std::string body) {
+  return {.method = "POST", .target = "/v1/models/census:predict", .body = std::move(body)};
+}
+
+std::string one_person() { return fmt::format("{{\"instances\": [{}]}}", kPerson); }
+
+std::string http_bytes(const std::string& body) {
+  return fmt::format(
+      "POST /v1/models/census:predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+      "application/json\r\nContent-Length: {}\r\n\r\n{}",
+      body.size(), body);
+}
+
+tensorflow::serving::PredictRequest grpc_request(const Served& served) {
+  tensorflow::serving::PredictRequest request;
+  request.mutable_model_spec()->set_name("census");
+  const auto version = served.store.find("census");
+  const auto& signature = *version->find_signature("serving_default");
+  const auto inputs = serving::PredictRequest::from_json(one_person()).tensors(signature);
+  for (const auto& [name, tensor] : inputs) {
+    auto& proto = (*request.mutable_inputs())[name];
+    proto.set_dtype(static_cast<muster::proto::DataType>(tensor.dtype));
+    for (const auto size : tensor.shape) {
+      proto.mutable_tensor_shape()->add_dim()->set_size(size);
+    }
+    if (tensor.dtype == graph::DataType::kString) {
+      for (const auto& text : tensor.strings) proto.add_string_val(text);
+    } else {
+      proto.set_tensor_content(tensor.bytes);
+    }
+  }
+  return request;
+}
+
+grpc::ByteBuffer buffer_of(const std::string& bytes) {
+  const grpc::Slice slice(bytes);
+  return {&slice, 1};
+}
+
+struct Times {
+  std::vector<double> seconds{};
+  double lasted = 0;
+  double p50() const { return seconds[seconds.size() / 2]; }
+  double p99() const { return seconds[seconds.size() * 99 / 100]; }
+  double rate() const { return static_cast<double>(seconds.size()) / lasted; }
+};
+
+/// So many calls at any time, each begun when another has ended, from one thread.
+Times grpc_load(const std::string& address, const std::string& method, const std::string& bytes,
+                std::size_t concurrency) {
+  struct Call {
+    grpc::ClientContext context{};
+    grpc::ByteBuffer response{};
+    grpc::Status status{};
+    std::unique_ptr<grpc::ClientAsyncResponseReader<grpc::ByteBuffer>> reader{};
+    Clock::time_point begin{};
+  };
+  const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+  grpc::GenericStub stub(channel);
+  grpc::CompletionQueue queue;
+  const grpc::ByteBuffer request = buffer_of(bytes);
+  const auto start = [&] {
+    auto* const call = new Call;
+    call->begin = Clock::now();
+    call->reader = stub.PrepareUnaryCall(&call->context, method, request, &queue);
+    call->reader->StartCall();
+    call->reader->Finish(&call->response, &call->status, call);
+  };
+  Times times;
+  const auto begin = Clock::now();
+  const auto end = begin + load_time();
+  std::size_t under_way = concurrency;
+  for (std::size_t i = 0; i < concurrency; ++i) start();
+  while (under_way > 0) {
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    const std::unique_ptr<Call> call(static_cast<Call*>(tag));
+    if (!call->status.ok()) {
+      throw Unavailable("{}: {}", method, call->status.error_message());
+    }
+    times.seconds.push_back(seconds_since(call->begin));
+    if (Clock::now() < end) {
+      start();
+    } else {
+      --under_way;
+    }
+  }
+  times.lasted = seconds_since(begin);
+  std::ranges::sort(times.seconds);
+  return times;
+}
+
+Times rest_load(const std::string& address, const std::string& body, std::size_t concurrency) {
+  const auto result = testing::run(HttpLoad{.address = address,
+                                            .request = http_bytes(body),
+                                            .connections = concurrency,
+                                            .time = load_time()});
+  if (result.statuses.size() != 1 || result.seconds.empty()) {
+    throw Unavailable("{}: not every answer is 200", address);
+  }
+  return {.seconds = result.seconds, .lasted = result.lasted};
+}
+
+/// `served` and `echo` in turns, so that a busy machine slows both.
+template <typename Load>
+void compare(bench::Report& report, const std::string& name, const Load& served, const Load& echo,
+             double most, double aim) {
+  const std::string one = fmt::format("census over {}, ", name);
+  if (report.wants(one)) {
+    std::map<std::string, std::vector<double>> values;
+    for (int i = 0; i < bench::sized(5, 1); ++i) {
+      const Times ours = served(1);
+      const Times theirs = echo(1);
+      values["p50"].push_back(ours.p50() / theirs.p50());
+      values["p99"].push_back(ours.p99() / theirs.p99());
+      values["p50 us"].push_back(1e6 * ours.p50());
+      values["echo p50 us"].push_back(1e6 * theirs.p50());
+      const Times many = served(64);
+      const Times many_echo = echo(64);
+      values["rate"].push_back(many.rate() / many_echo.rate());
+      values["per second"].push_back(many.rate());
+    }
+    const auto middle = [&](const char* key) { return bench::median(values[key]); };
+    report.add({.name = one + "p50", .value = middle("p50 us"), .unit = "us"});
+    report.add({.name = one + "p50 of the echo", .value = middle("echo p50 us"), .unit = "us"});
+    report.add({.name = fmt::format("{}echo's p50 over ours (at most {}, aim {})", one, most, aim),
+                .value = 1 / middle("p50"),
+                .unit = "times",
+                .at_least = 1 / most,
+                .aim = 1 / aim});
+    report.add({.name = one + "echo's p99 over ours",
+                .value = 1 / middle("p99"),
+                .unit = "times",
+                .at_least = 1 / most,
+                .aim = 1 / aim});
+    report.add({.name = one + "64 at a time", .value = middle("per second"), .unit = "requests/s"});
+    report.add({.name = one + "64 at a time, over the echo's",
+                .value = middle("rate"),
+                .unit = "times",
+                .at_least = 0.7,
+                .aim = 0.9});
+  }
+}
+
+void measure_servers(bench::Report& report, Served& served) {
+  const std::string body = one_person();
+  const std::string answer = served.api.handle(rest_request(body)).body;
+  const auto request = grpc_request(served);
+  tensorflow::serving::PredictResponse response;
+  server::predict(served.service, request, {}, {}, response);
+  const std::string bytes = request.SerializeAsString();
+  const bench::GrpcEcho grpc_echo(response.SerializeAsString());
+  const bench::BeastEcho beast_echo(answer, 2);
+  server::GrpcServer grpc(served.service, {.address = "127.0.0.1"});
+  server::HttpServer http(
+      {.address = "127.0.0.1"},
+      [&](server::HttpRequest one) { return served.api.handle(std::move(one)); },
+      server::RestApi::queue_of);
+  using Load = std::function<Times(std::size_t)>;
+  compare<Load>(
+      report, "gRPC",
+      [&](std::size_t n) {
+        return grpc_load(fmt::format("127.0.0.1:{}", grpc.port()), kPredict, bytes, n);
+      },
+      [&](std::size_t n) {
+        return grpc_load(grpc_echo.address(), bench::GrpcEcho::method(), bytes, n);
+      },
+      1.3, 0.8);
+  compare<Load>(
+      report, "REST",
+      [&](std::size_t n) { return rest_load(fmt::format("127.0.0.1:{}", http.port()), body, n); },
+      [&](std::size_t n) { return rest_load(beast_echo.address(), body, n); }, 1.5, 1.1);
+}
+
+// A limit of 20 us, as how often 20 us hold what it takes.
+void add_cost(bench::Report& report, const std::string& name, double seconds) {
+  report.add({.name = name, .value = 1e6 * seconds, .unit = "us"});
+  report.add(
+      {.name = "20 us over " + name, .value = 20e-6 / seconds, .unit = "times", .at_least = 1});
+}
+
+void measure_own_cost(bench::Report& report, const Path& census) {
+  const std::string name = "own cost of a census request";
+  if (!report.wants(name)) return;
+  const auto load = cli::executable_loader({});
+  Served served(census, [&](const Path& dir) { return std::make_shared<Canned>(load(dir)); });
+  const auto request = grpc_request(served);
+  const std::string bytes = request.SerializeAsString();
+  const std::string body = one_person();
+  add_cost(report, name + ", gRPC",
+           bench::median_seconds(
+               [&] {
+                 tensorflow::serving::PredictRequest parsed;
+                 parsed.ParseFromString(bytes);
+                 tensorflow::serving::PredictResponse response;
+                 server::predict(served.service, parsed, {}, {}, response);
+                 bench::keep(response.SerializeAsString());
+               },
+               report.effort()));
+  add_cost(report, name + ", REST",
+           bench::median_seconds([&] { bench::keep(served.api.handle(rest_request(body))); },
+                                 report.effort()));
+  const auto version = served.store.find("census");
+  const auto& signature = *version->find_signature("serving_default");
+  report.add({.name = name + ", its JSON alone",
+              .value = 1e6 * bench::median_seconds(
+                                 [&] {
+                                   bench::keep(
+                                       serving::PredictRequest::from_json(body).tensors(signature));
+                                 },
+                                 report.effort()),
+              .unit = "us"});
+  const auto inputs = serving::PredictRequest::from_json(body).tensors(signature);
+  const auto model = load(server::versions_in(census).begin()->second);
+  report.add({.name = "census model, one person",
+              .value = 1e6 * bench::median_seconds(
+                                 [&] { bench::keep(model->run("serving_default", inputs)); },
+                                 report.effort()),
+              .unit = "us"});
+}
+
+void measure_json(bench::Report& report) {
+  const std::string name = "1 MB of JSON numbers, over simdjson's DOM";
+  if (!report.wants(name)) return;
+  std::string body = "{\"instances\": [";
+  std::uint64_t state = 1;
+  while (body.size() < 1'000'000) {
+    body += body.back() == '[' ? "[" : ",[";
+    for (int i = 0; i < 100; ++i) {
+      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+      body += fmt::format("{}{:.6f}", i == 0 ? "" : ",", static_cast<double>(state >> 40) / 1e4);
+    }
+    body += "]";
+  }
+  body += "]}";
+  graph::SignatureDef signature;
+  signature.inputs["x"] = {.name = "x:0", .dtype = graph::DataType::kFloat, .shape = {-1, 100}};
+  simdjson::dom::parser parser;
+  const simdjson::padded_string padded(body);
+  const auto times = bench::median_pair(
+      [&] { bench::keep(serving::PredictRequest::from_json(body).tensors(signature)); },
+      [&] { bench::keep(parser.parse(padded).error()); }, report.effort());
+  const auto speed = [&](double seconds) {
+    return static_cast<double>(body.size()) / seconds / 1e6;
+  };
+  report.add({.name = name,
+              .value = speed(times.work_seconds),
+              .unit = "MB/s",
+              .limit = speed(times.limit_seconds),
+              .at_least = 0.5});
+}
+
+double resident_megabytes(pid_t process) {
+  const std::string page = testing::read_bytes(fmt::format("/proc/{}/status", process));
+  return std::stod(page.substr(page.find("VmRSS:") + 6)) / 1024;
+}
+
+/// A server as a process of its own, up to its first answer.
+struct Started {
+  double seconds = 0;
+  double megabytes = 0;
+};
+Started start_server(const std::vector<std::string>& flags, const std::string& request) {
+  const auto begin = Clock::now();
+  std::vector<std::string> arguments{"serve", "--address",       "127.0.0.1", "--port",
+                                     "auto",  "--rest-api-port", "auto"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  const testing::RunningProgram program(MUSTER_PROGRAM, arguments);
+  constexpr std::string_view kAt = "REST API at:127.0.0.1:";
+  std::string port;
+  while (port.empty()) {
+    const std::string text = program.err();
+    const auto at = text.find(kAt);
+    if (at != text.npos && text.find(" ...", at) != text.npos) {
+      port = text.substr(at + kAt.size(), text.find(' ', at + kAt.size()) - at - kAt.size());
+    } else if (seconds_since(begin) > 60) {
+      throw Unavailable("muster serve does not start: {}", text);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  testing::run(HttpLoad{
+      .address = "127.0.0.1:" + port, .request = request, .time = std::chrono::milliseconds(1)});
+  return {.seconds = seconds_since(begin), .megabytes = resident_megabytes(program.pid())};
+}
+
+constexpr const char* kLoadOnly = "--load-libtorch-and-end";
+
+void measure_start(bench::Report& report, const char* self, const Path& census) {
+  const std::string name = "start of muster serve to its first answer";
+  if (!report.wants(name)) return;
+  const testing::TempDir folder;
+  std::filesystem::create_directories(folder / "none");
+  std::vector<double> seconds;
+  std::vector<double> loads;
+  std::vector<double> more;
+  for (int i = 0; i < bench::sized(5, 1); ++i) {
+    const Started with = start_server({"--model-base-path", census, "--model-name", "census"},
+                                      http_bytes(one_person()));
+    const Started without =
+        start_server({"--models-dir", folder / "none"}, "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n");
+    seconds.push_back(with.seconds);
+    more.push_back(with.megabytes - without.megabytes);
+    const auto begin = Clock::now();
+    testing::run_program(self, {kLoadOnly});
+    loads.push_back(seconds_since(begin));
+  }
+  report.add({.name = "1.5 s over " + name,
+              .value = 1.5 / bench::median(seconds),
+              .unit = "times",
+              .at_least = 1});
+  report.add({.name = name, .value = bench::median(seconds), .unit = "s"});
+  report.add({.name = "start of a program that links libtorch",
+              .value = bench::median(loads),
+              .unit = "s"});
+  report.add({.name = "64 MB over what a server with census takes more than an empty one",
+              .value = 64 / bench::median(more),
+              .unit = "times",
+              .at_least = 1});
+  report.add({.name = "memory of the census model", .value = bench::median(more), .unit = "MB"});
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == muster::kLoadOnly) {
+    muster::bench::keep(torch::ones({1}));
+    return 0;
+  }
+  muster::bench::Report report(argc, argv);
+  muster::log::set_level(muster::log::Level::kWarning);
+  const muster::testing::TempDir folder;
+  const muster::Path census = muster::export_census(folder.path());
+  {
+    muster::Served served(census, muster::cli::executable_loader({}));
+    muster::measure_servers(report, served);
+  }
+  muster::measure_own_cost(report, census);
+  muster::measure_json(report);
+  muster::measure_start(report, argv[0], census);
+  return report.finish();
+}
