@@ -61,14 +61,20 @@ void serve(HeldVariables& held, UpdatePolicy& policy) {
 }
 
 }  // namespace
+
+void serve_in_thread(const EstimatorOptions& estimator, const RunConfig& config,
+                     const ParameterServerOptions& options) {
+  HeldVariables held(estimator, config, options);
+  const auto policy = policy_of(held, estimator, options);
+  serve(held, *policy);
+}
+
 }  // namespace internal
 
 void serve_parameters(const EstimatorOptions& estimator, const RunConfig& config,
                       const ParameterServerOptions& options) {
-  internal::HeldVariables held(estimator, config, options);
-  const auto policy = internal::policy_of(held, estimator, options);
   const StopSignals signals = internal::outlast_signals();
-  internal::serve(held, *policy);
+  internal::serve_in_thread(estimator, config, options);
 }
 
 }  // namespace muster

@@ -42,4 +42,8 @@ std::unique_ptr<UpdatePolicy> make_backup_updates(HeldVariables& held,
 /// values that it made.
 std::unique_ptr<UpdatePolicy> make_async_updates(HeldVariables& held);
 
+/// serve_parameters() of one of several tasks in a process, which leaves signals to it.
+void serve_in_thread(const EstimatorOptions& estimator, const RunConfig& config,
+                     const ParameterServerOptions& options);
+
 }  // namespace muster::internal

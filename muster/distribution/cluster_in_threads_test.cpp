@@ -1,0 +1,401 @@
+// Whole clusters as threads of one process: membership, coordinator, servers and both strategies,
+// where the thread sanitizer sees all of them.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <functional>
+#include <latch>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "muster/base/log.h"
+#include "muster/cluster/tf_config.h"
+#include "muster/distribution/collective.h"
+#include "muster/distribution/membership/membership_internal.h"
+#include "muster/distribution/parameter_server/ps_strategy_internal.h"
+#include "muster/distribution/parameter_server/update_policy_internal.h"
+#include "muster/engine/arithmetic.h"
+#include "muster/engine/run_state.h"
+#include "muster/model/head.h"
+#include "muster/net/listener.h"
+#include "muster/testing/message_of.h"
+
+namespace muster::internal {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kSteps = 12;
+
+/// Variables of several blocks, so that every server has some.
+struct TwoKernels : Model {
+  TwoKernels() {
+    first = register_parameter("first", torch::full({70'000}, 0.5F));
+    second = register_parameter("second", torch::full({300}, -0.25F));
+  }
+  torch::Tensor forward(const Features&) override { return first; }
+  torch::Tensor first;
+  torch::Tensor second;
+};
+
+EstimatorOptions two_kernels() {
+  return {.model = [] { return std::make_shared<TwoKernels>(); },
+          .head = regression_head(),
+          .optimizers = {{"", adam({.learning_rate = 0.01})}},
+          .clip = {.global_norm = 20.0}};
+}
+
+/// A process that trains, without a model: the gradients of a replica are a function of its number
+/// and the step.
+class ThreadTask : public Participant {
+ public:
+  explicit ThreadTask(const RunConfig& config)
+      : config_(config),
+        options_(two_kernels()),
+        model_(options_.model()),
+        variables_(Variables::adopt(*model_)),
+        updater_(variables_, options_.optimizers),
+        update_(variables_, updater_, options_.update_rules()) {}
+
+  /// As a trainer does it. `leaves_at`: this task leaves before that step.
+  void train(Strategy& strategy, std::int64_t leaves_at = -1) {
+    strategy.join(terms());
+    if (on_joined) on_joined();
+    strategy.attach(*this);
+    for (;;) {
+      try {
+        strategy.synchronize();
+        if (make_steps(strategy, leaves_at)) finish(strategy, leaves_at);
+        return;
+      } catch (const PeersChanged&) {
+        continue;
+      }
+    }
+  }
+  /// What one process would do.
+  void train_alone() {
+    while (step_ < kSteps) {
+      update(step_, sums(step_, {0, config_.replicas}));
+      ++step_;
+    }
+  }
+
+  /// Called when the chief has let this task in, and before each step.
+  std::function<void()> on_joined{};
+  std::function<void(std::int64_t step)> before_step{};
+
+  std::int64_t step() const { return step_; }
+  std::int64_t steps_made() const { return steps_made_; }
+  /// Of variables and slots.
+  std::map<std::string, std::string> bytes() {
+    std::map<std::string, std::string> all;
+    for (const NamedTensor& named : snapshot().tensors) {
+      const auto memory = bytes_of(named.tensor);
+      all[named.name].assign(reinterpret_cast<const char*>(memory.data()), memory.size());
+    }
+    return all;
+  }
+
+  const Variables& run_variables() const override { return variables_; }
+  const Updater& run_updater() const override { return updater_; }
+  const std::vector<at::Tensor>& buffers() const override { return buffers_; }
+  InputPositions positions() override {
+    return InputPositions(static_cast<std::size_t>(config_.replicas), std::to_string(step_ + 1));
+  }
+  StepResult update(std::int64_t step, PartialSums total) override {
+    const torch::NoGradGuard no_grad;
+    StepResult result{.present = total.present, .examples = total.examples};
+    Gradients mean = take_mean(total);
+    update_.prepare(mean);
+    update_.apply(mean, step, update_.norms(mean));
+    return result;
+  }
+  StepResult prepare_own(PartialSums& own) override {
+    return {.present = own.present, .examples = own.examples};
+  }
+  double decay_loss() const override { return 0; }
+  RunSnapshot snapshot() override {
+    RunSnapshot snapshot{
+        .step = step_,
+        .state_json = to_json(
+            RunState{.global_step = step_, .replicas = config_.replicas, .inputs = positions()}),
+        .tensors = variables_.tensors()};
+    for (const NamedTensor& slot : updater_.tensors()) snapshot.tensors.push_back(slot);
+    return snapshot;
+  }
+  void take_over(const RunSnapshot& from) override { step_ = from.step; }
+  void go_back() override { throw Internal("no server is lost in these tests"); }
+
+ private:
+  RunTerms terms() const {
+    return {.replicas = config_.replicas,
+            .threads_per_replica = 1,
+            .seed = config_.seed(),
+            .arithmetic = arithmetic().fingerprint()};
+  }
+  Gradients gradients(std::int64_t replica, std::int64_t step) const {
+    Gradients gradients = variables_.make_gradients();
+    for (const Variable& variable : variables_.all()) {
+      const at::Tensor of = gradients.of(variable);
+      of.copy_(at::arange(of.numel(), at::kFloat).mul_(0.37F).add_(replica + 3 * step).sin_());
+    }
+    return gradients;
+  }
+  PartialSums sums(std::int64_t step, const ReplicaRange& replicas) const {
+    const torch::NoGradGuard no_grad;
+    PartialSums parts{.present = replicas.size(), .examples = 8 * replicas.size()};
+    parts.losses.resize(static_cast<std::size_t>(config_.replicas));
+    TreeSum<Gradients> sum(config_.replicas,
+                           [](Gradients& into, Gradients&& from) { add_gradients(into, from); });
+    for (std::int64_t replica = replicas.first; replica < replicas.last; ++replica) {
+      sum.report(replica, gradients(replica, step));
+      parts.losses[static_cast<std::size_t>(replica)] = at::full({}, 1.5F);
+    }
+    parts.sums = sum.take_parts();
+    return parts;
+  }
+  // False when the run has ended.
+  bool make_steps(Strategy& strategy, std::int64_t leaves_at) {
+    while (step_ < kSteps && step_ != leaves_at) {
+      if (before_step) before_step(step_);
+      const auto result = strategy.apply(step_, sums(step_, strategy.replicas()));
+      if (!result) return false;
+      step_ = result->step.value_or(step_ + 1);
+      ++steps_made_;
+    }
+    return true;
+  }
+  void finish(Strategy& strategy, std::int64_t leaves_at) {
+    if (config_.is_chief()) {
+      strategy.fetch_slots();
+      strategy.announce_end();
+    }
+    strategy.finish(step_, /*early=*/step_ == leaves_at);
+  }
+
+  const RunConfig config_;
+  const EstimatorOptions options_;
+  const std::shared_ptr<Model> model_;
+  Variables variables_;
+  Updater updater_;
+  HostUpdate update_;
+  const std::vector<at::Tensor> buffers_;
+  std::int64_t step_ = 0;
+  std::int64_t steps_made_ = 0;
+};
+
+std::vector<std::string> free_addresses(std::size_t count) {
+  std::vector<std::unique_ptr<net::Listener>> listeners;
+  std::vector<std::string> addresses;
+  for (std::size_t i = 0; i < count; ++i) {
+    listeners.push_back(std::make_unique<net::Listener>(
+        "127.0.0.1:0", net::Identity{.task = "test:0", .run_id = "test"},
+        [](std::unique_ptr<net::Connection>) {}));
+    addresses.push_back(listeners.back()->address());
+  }
+  return addresses;
+}
+
+/// A chief, workers and servers, each in a thread.
+class ThreadCluster {
+ public:
+  ThreadCluster(std::size_t workers, std::size_t servers, const RunConfig& like)
+      : like_(like), workers_(workers), servers_(servers) {
+    const auto addresses = free_addresses(1 + workers + servers);
+    const auto list = [&](std::size_t first, std::size_t count) {
+      std::string text;
+      for (std::size_t i = first; i < first + count; ++i) {
+        text += (text.empty() ? "\"" : ", \"") + addresses[i] + "\"";
+      }
+      return text;
+    };
+    cluster_ = fmt::format(R"({{"chief": [{}])", list(0, 1));
+    if (workers > 0) cluster_ += fmt::format(R"(, "worker": [{}])", list(1, workers));
+    if (servers > 0) cluster_ += fmt::format(R"(, "ps": [{}])", list(1 + workers, servers));
+    cluster_ += "}";
+  }
+  ~ThreadCluster() { threads_.clear(); }
+
+  RunConfig config(const std::string& job, std::size_t index) const {
+    RunConfig config = like_;
+    config.tf_random_seed = 5;
+    config.log_step_count_steps = 0;
+    config.task = parse_tf_config(fmt::format(
+        R"({{"cluster": {}, "task": {{"type": "{}", "index": {}}}}})", cluster_, job, index));
+    return config;
+  }
+  /// In a thread of its own; what it throws fails the test.
+  void start(std::function<void()> work) {
+    threads_.emplace_back([this, work = std::move(work)] {
+      try {
+        work();
+      } catch (const std::exception& error) {
+        const std::lock_guard lock(mutex_);
+        errors_.emplace_back(error.what());
+      }
+    });
+  }
+  void start_servers() {
+    for (std::size_t i = 0; i < servers_; ++i) {
+      start([config = config("ps", i)] { serve_in_thread(two_kernels(), config, {}); });
+    }
+  }
+  using Make = std::function<std::unique_ptr<Strategy>(const RunConfig&)>;
+  /// The chief is the last of them.
+  std::vector<std::unique_ptr<ThreadTask>> train(const Make& make) {
+    std::vector<std::unique_ptr<ThreadTask>> tasks;
+    const auto add = [&](const RunConfig& config) {
+      tasks.push_back(std::make_unique<ThreadTask>(config));
+      start([task = tasks.back().get(), make, config] {
+        const auto strategy = make(config);
+        task->train(*strategy);
+      });
+    };
+    start_servers();
+    for (std::size_t i = 0; i < workers_; ++i) add(config("worker", i));
+    add(config("chief", 0));
+    join();
+    return tasks;
+  }
+  void join() {
+    threads_.clear();
+    for (const std::string& error : errors_) ADD_FAILURE() << error;
+  }
+
+ private:
+  const RunConfig like_;
+  const std::size_t workers_;
+  const std::size_t servers_;
+  std::string cluster_;
+  std::mutex mutex_;
+  std::vector<std::string> errors_;
+  std::vector<std::jthread> threads_;
+};
+
+RunConfig with_replicas(std::int64_t replicas) {
+  RunConfig config;
+  config.replicas = replicas;
+  config.threads_per_replica = 1;
+  return config;
+}
+
+void expect_bits_of_one_process(ThreadTask& task, std::int64_t replicas) {
+  ThreadTask alone(with_replicas(replicas));
+  alone.train_alone();
+  EXPECT_EQ(task.step(), kSteps);
+  const auto bytes = task.bytes();
+  for (const auto& [name, expected] : alone.bytes())
+    EXPECT_TRUE(bytes.at(name) == expected) << name;
+}
+
+std::unique_ptr<Strategy> sliced_collective(const RunConfig& config) {
+  return make_collective(config, {.slice_above = 1024});
+}
+
+TEST(ClusterInThreads, ACollectiveComesToTheBitsOfOneProcess) {
+  ThreadCluster cluster(2, 0, with_replicas(4));
+  const auto tasks = cluster.train(sliced_collective);
+  expect_bits_of_one_process(*tasks.back(), 4);
+  // The chief may end the run before others have made the last step.
+  for (const auto& task : tasks) {
+    if (task->step() == kSteps) expect_bits_of_one_process(*task, 4);
+  }
+}
+
+TEST(ClusterInThreads, AWorkerThatLeavesAndOneThatComesBackChangeNothing) {
+  ThreadCluster cluster(2, 0, with_replicas(3));
+  const RunConfig chief_config = cluster.config("chief", 0);
+  ThreadTask chief(chief_config);
+  std::latch is_back(1);
+  chief.before_step = [&](std::int64_t step) {
+    if (step == 8) is_back.wait();
+  };
+  cluster.start([&] { chief.train(*sliced_collective(chief_config)); });
+  const RunConfig stays_config = cluster.config("worker", 0);
+  ThreadTask stays(stays_config);
+  cluster.start([&] { stays.train(*sliced_collective(stays_config)); });
+  cluster.start([&is_back, config = cluster.config("worker", 1)] {
+    ThreadTask leaves(config);
+    leaves.train(*sliced_collective(config), /*leaves_at=*/4);
+    EXPECT_EQ(leaves.step(), 4);
+    ThreadTask again(config);
+    again.on_joined = [&is_back] { is_back.count_down(); };
+    again.train(*sliced_collective(config));
+    EXPECT_GE(again.steps_made(), 3);
+  });
+  cluster.join();
+  expect_bits_of_one_process(chief, 3);
+  if (stays.step() == kSteps) expect_bits_of_one_process(stays, 3);
+}
+
+TEST(ClusterInThreads, ServersThatWaitForAllComeToTheBitsOfOneProcess) {
+  ThreadCluster cluster(2, 2, with_replicas(4));
+  const auto tasks =
+      cluster.train([](const RunConfig& config) { return make_parameter_server(config); });
+  expect_bits_of_one_process(*tasks.back(), 4);
+}
+
+TEST(ClusterInThreads, ServersMakeStepsWithoutTheLastReplicas) {
+  RunConfig config = with_replicas(3);
+  config.backup_replicas = 1;
+  ThreadCluster cluster(2, 2, config);
+  const auto tasks = cluster.train([](const RunConfig& run) { return make_parameter_server(run); });
+  EXPECT_EQ(tasks.back()->step(), kSteps);
+  // With one replica less the sums are others, unless all were in time for every step.
+  for (const auto& task : tasks) EXPECT_LE(task->steps_made(), kSteps);
+}
+
+class AsyncInThreads : public ::testing::TestWithParam<std::int64_t> {};
+
+TEST_P(AsyncInThreads, EveryPushIsAnUpdate) {
+  RunConfig config = with_replicas(3);
+  config.sync = false;
+  config.max_staleness = GetParam();
+  ThreadCluster cluster(2, 2, config);
+  std::mutex mutex;
+  std::vector<std::string> ends;
+  log::set_sink([&](log::Level, std::string_view line) {
+    const std::lock_guard lock(mutex);
+    if (line.find("the run has ended at step") != line.npos) ends.emplace_back(line);
+  });
+  const auto tasks = cluster.train([](const RunConfig& run) { return make_parameter_server(run); });
+  log::set_sink({});
+  // Whoever sees the last step ends; what the two others had under way then may count or not.
+  std::int64_t made = 0;
+  for (const auto& task : tasks) made += task->steps_made();
+  EXPECT_GE(tasks.back()->step(), kSteps);
+  EXPECT_GE(made, kSteps - 2);
+  EXPECT_LE(made, kSteps + 2);
+  EXPECT_EQ(ends.size(), 2U);
+  EXPECT_THAT(ends, Each(HasSubstr("0 pushes were too old")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, AsyncInThreads, ::testing::Values(0, 2),
+                         [](const auto& one) { return "Staleness" + std::to_string(one.param); });
+
+TEST(ClusterInThreads, ATaskOfOtherTermsIsRefusedAndTheOthersGoOn) {
+  ThreadCluster cluster(1, 0, with_replicas(2));
+  const RunConfig chief_config = cluster.config("chief", 0);
+  ThreadTask chief(chief_config);
+  cluster.start([&] { chief.train(*sliced_collective(chief_config)); });
+  cluster.start([config = cluster.config("worker", 0)] {
+    Membership membership(config, {});
+    EXPECT_THAT(
+        testing::message_of([&] {
+          membership.join({.replicas = 2, .seed = 6, .arithmetic = arithmetic().fingerprint()});
+        }),
+        HasSubstr("the chief's seed is 5, this task's 6"));
+  });
+  cluster.join();
+  expect_bits_of_one_process(chief, 2);
+}
+
+}  // namespace
+}  // namespace muster::internal
