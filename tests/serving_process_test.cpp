@@ -306,12 +306,14 @@ TEST_F(Serve, ServesTheModelsAndVersionsThatCommandsMake) {
 TEST_F(Serve, SpeaksTlsToWhoeverHasAToken) {
   const Path key = folder_ / "key.pem";
   const Path certificate = folder_ / "certificate.pem";
-  ASSERT_EQ(testing::run_program("/usr/bin/openssl",
-                                 {"req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key,
-                                  "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
-                                  "-addext", "subjectAltName=IP:127.0.0.1"})
-                .status,
-            0);
+  const auto make_certificate = [&](const Path& file) {
+    const Outcome made = testing::run_program(
+        "/usr/bin/openssl",
+        {"req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", file, "-days",
+         "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"});
+    EXPECT_EQ(made.status, 0) << made.err;
+  };
+  make_certificate(certificate);
   const auto quoted = [](const Path& path) {
     std::string text = testing::read_bytes(path);
     std::string out;
@@ -332,6 +334,21 @@ TEST_F(Serve, SpeaksTlsToWhoeverHasAToken) {
               StartsWith("predict [4.0, 7.0]\n"));
   EXPECT_THAT(server.grpcio({"adder", "x", "y", "3", "--ca", certificate}),
               StartsWith("predict UNAUTHENTICATED "));
+  // A wrong file changes nothing; another certificate is used from the next connection on.
+  write_bytes(folder_ / "ssl.config", "server_key: \"x\" server_cert: \"y\"");
+  server.send(SIGHUP);
+  EXPECT_TRUE(testing::eventually(
+      [&] { return server.err().find("the certificates stay") != std::string::npos; }));
+  EXPECT_THAT(server.curl("/healthz", {"--cacert", certificate}, "https"), HasSubstr("200"));
+  const Path other = folder_ / "other.pem";
+  make_certificate(other);
+  EXPECT_THAT(server.curl("/healthz", {"--cacert", other}, "https"), HasSubstr("000"));
+  write_bytes(folder_ / "ssl.config",
+              fmt::format("server_key: \"{}\" server_cert: \"{}\"", quoted(key), quoted(other)));
+  server.send(SIGHUP);
+  EXPECT_TRUE(testing::eventually([&] {
+    return server.curl("/healthz", {"--cacert", other}, "https").ends_with("200");
+  })) << server.err();
 }
 
 TEST_F(Serve, StandsHostileClients) {

@@ -238,11 +238,12 @@ class Serving {
     while (true) {
       const char what = signals.wait(wait);
       if (what == 's') break;
+      if (what == 'h' && !flags_.ssl_config_file.empty()) reload_certificates();
       if (!flags_.models_dir.empty()) {
         look_at_models_dir();
       } else if (!flags_.model_config_file.empty()) {
         reload(config, /*always=*/what == 'h');
-      } else if (what == 'h') {
+      } else if (what == 'h' && flags_.ssl_config_file.empty()) {
         log::info("SIGHUP: there is no --model-config-file to read again");
       }
     }
@@ -330,6 +331,21 @@ class Serving {
     }
   }
 
+  // gRPC's library takes certificates at the start alone.
+  void reload_certificates() {
+    try {
+      const auto tls =
+          from_config_file("--ssl-config-file", flags_.ssl_config_file, server::parse_ssl_config);
+      if (http_) http_->set_certificates(tls);
+      log::info(
+          "read {} again: new connections over REST have its certificates; gRPC has them "
+          "after the next start",
+          flags_.ssl_config_file);
+    } catch (const Error& error) {
+      log::error("the certificates stay: {}", error.what());
+    }
+  }
+
   // Models that were created, changed or deleted since.
   void look_at_models_dir() {
     std::string complaint;
@@ -374,12 +390,11 @@ class Serving {
 // Connections are descriptors, and shells start programs with few.
 void allow_descriptors(std::size_t connections) {
   constexpr rlim_t kMost = 1 << 20;
-  constexpr rlim_t kOthers = 1024;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = std::min(limit.rlim_max, kMost);
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  if (limit.rlim_cur < connections + kOthers) {
+  if (limit.rlim_cur < connections) {
     log::warning(
         "the hard limit of open files (ulimit -Hn) is {}: fewer than the {} connections "
         "of --rest-api-max-connections fit",
