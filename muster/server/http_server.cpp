@@ -52,6 +52,8 @@ constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::milliseconds kLingerTime{2000};
 constexpr std::size_t kMostLingerBytes = std::size_t{16} << 20;
 constexpr std::size_t kFirstReadBytes = 2 << 10;
+// What a connection without a request may keep.
+constexpr std::size_t kMostIdleBytes = 8 << 10;
 constexpr std::size_t kMostReadBytes = 64 << 10;
 // A smaller answer goes out as one piece with its header.
 constexpr std::size_t kJoinedAnswerBytes = 16 << 10;
@@ -249,7 +251,7 @@ class Session : public std::enable_shared_from_this<Session> {
       if (shared_->draining) return close();
       return begin_request();
     }
-    buffer_.shrink_to_fit();
+    if (buffer_.capacity() > kMostIdleBytes) buffer_.shrink_to_fit();
     expire_after(shared_->options.idle_timeout);
     // In this order: whoever drains ends the idle ones after having said so.
     state_ = State::kIdle;
@@ -353,6 +355,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // Answers without having read the whole request, so the connection cannot go on.
   void refuse(int status, ErrorCode code, const std::string& text) {
     keep_alive_ = false;
+    is_head_ = false;
+    version_ = 11;
     unread_ = true;
     parser_.reset();
     held_.release();

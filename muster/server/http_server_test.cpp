@@ -14,6 +14,7 @@
 namespace muster::server {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::RawTcp;
@@ -74,6 +75,12 @@ TEST_F(HttpServerTest, AnswersHeadWithoutABody) {
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
   EXPECT_THAT(answer, HasSubstr("Content-Length: 14\r\n"));
   EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
+}
+
+TEST_F(HttpServerTest, SaysWhyItRefusesWhatFollowsARequestForAHeader) {
+  open();
+  EXPECT_THAT(talk("HEAD /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\nnonsense\r\n\r\n"),
+              AllOf(HasSubstr("HTTP/1.1 400 "), EndsWith("}")));
 }
 
 TEST_F(HttpServerTest, RefusesWhatIsTooLargeBeforeItIsThere) {
