@@ -135,8 +135,8 @@ std::vector<std::string> muster::fuzz::seeds() {
           seed(2, regressed), seed(3, multi), seed(4, metadata), seed(5, status)};
 }
 
-// A few bytes may claim a tensor of the most that a request may take: it and its copies, of input, batch and answer. And
-// protobuf reserves 50 MB for a text that is cut.
+// A few bytes may claim a tensor of the most that a request may take: it and its copies, of input,
+// batch and answer. And protobuf reserves 50 MB for a text that is cut.
 muster::fuzz::MemoryBound muster::fuzz::memory_bound() {
   return {.base_bytes = std::size_t{64} << 20, .bytes_per_input_byte = 256};
 }

@@ -245,7 +245,7 @@ TEST(Cifar10Plan, ConfiguresTheRunByFlagsAndEnvironment) {
   EXPECT_THAT(run_config(flags, layout, environment).to_string(),
               HasSubstr("'_save_checkpoints_steps': 50, '_save_checkpoints_secs': None"));
   flags.join_timeout_secs = 5;
-  EXPECT_EQ(run_config(flags, layout, environment).join_timeout, std::chrono::seconds(5));
+  EXPECT_EQ(run_config(flags, layout, environment).cluster.join_timeout, std::chrono::seconds(5));
   flags.job_dir.clear();
   EXPECT_THROW(run_config(flags, layout, environment), UsageError);
 }

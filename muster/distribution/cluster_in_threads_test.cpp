@@ -48,7 +48,7 @@ struct TwoKernels : Model {
 EstimatorOptions two_kernels() {
   return {.model = [] { return std::make_shared<TwoKernels>(); },
           .head = regression_head(),
-          .optimizers = {{"", adam({.learning_rate = 0.01})}},
+          .optimizer = adam({.learning_rate = 0.01}),
           .clip = {.global_norm = 20.0}};
 }
 
@@ -61,7 +61,7 @@ class ThreadTask : public Participant {
         options_(two_kernels()),
         model_(options_.model()),
         variables_(Variables::adopt(*model_)),
-        updater_(variables_, options_.optimizers),
+        updater_(variables_, options_.optimizer),
         update_(variables_, updater_, options_.update_rules()) {}
 
   /// As a trainer does it. `leaves_at`: this task leaves before that step.
@@ -82,7 +82,7 @@ class ThreadTask : public Participant {
   /// What one process would do.
   void train_alone() {
     while (step_ < kSteps) {
-      update(step_, sums(step_, {0, config_.replicas}));
+      update(step_, sums(step_, {0, config_.reproducibility.replicas}));
       ++step_;
     }
   }
@@ -107,7 +107,8 @@ class ThreadTask : public Participant {
   const Updater& run_updater() const override { return updater_; }
   const std::vector<at::Tensor>& buffers() const override { return buffers_; }
   InputPositions positions() override {
-    return InputPositions(static_cast<std::size_t>(config_.replicas), std::to_string(step_ + 1));
+    return InputPositions(static_cast<std::size_t>(config_.reproducibility.replicas),
+                          std::to_string(step_ + 1));
   }
   StepResult update(std::int64_t step, PartialSums total) override {
     const torch::NoGradGuard no_grad;
@@ -124,8 +125,9 @@ class ThreadTask : public Participant {
   RunSnapshot snapshot() override {
     RunSnapshot snapshot{
         .step = step_,
-        .state_json = to_json(
-            RunState{.global_step = step_, .replicas = config_.replicas, .inputs = positions()}),
+        .state_json = to_json(RunState{.global_step = step_,
+                                       .replicas = config_.reproducibility.replicas,
+                                       .inputs = positions()}),
         .tensors = variables_.tensors()};
     for (const NamedTensor& slot : updater_.tensors()) snapshot.tensors.push_back(slot);
     return snapshot;
@@ -135,7 +137,7 @@ class ThreadTask : public Participant {
 
  private:
   RunTerms terms() const {
-    return {.replicas = config_.replicas,
+    return {.replicas = config_.reproducibility.replicas,
             .threads_per_replica = 1,
             .seed = config_.seed(),
             .arithmetic = arithmetic().fingerprint()};
@@ -151,8 +153,8 @@ class ThreadTask : public Participant {
   PartialSums sums(std::int64_t step, const ReplicaRange& replicas) const {
     const torch::NoGradGuard no_grad;
     PartialSums parts{.present = replicas.size(), .examples = 8 * replicas.size()};
-    parts.losses.resize(static_cast<std::size_t>(config_.replicas));
-    TreeSum<Gradients> sum(config_.replicas,
+    parts.losses.resize(static_cast<std::size_t>(config_.reproducibility.replicas));
+    TreeSum<Gradients> sum(config_.reproducibility.replicas,
                            [](Gradients& into, Gradients&& from) { add_gradients(into, from); });
     for (std::int64_t replica = replicas.first; replica < replicas.last; ++replica) {
       sum.report(replica, gradients(replica, step));
@@ -225,9 +227,9 @@ class ThreadCluster {
 
   RunConfig config(const std::string& job, std::size_t index) const {
     RunConfig config = like_;
-    config.tf_random_seed = 5;
+    config.reproducibility.tf_random_seed = 5;
     config.log_step_count_steps = 0;
-    config.task = parse_tf_config(fmt::format(
+    config.cluster.task = parse_tf_config(fmt::format(
         R"({{"cluster": {}, "task": {{"type": "{}", "index": {}}}}})", cluster_, job, index));
     return config;
   }
@@ -281,8 +283,8 @@ class ThreadCluster {
 
 RunConfig with_replicas(std::int64_t replicas) {
   RunConfig config;
-  config.replicas = replicas;
-  config.threads_per_replica = 1;
+  config.reproducibility.replicas = replicas;
+  config.reproducibility.threads_per_replica = 1;
   return config;
 }
 
@@ -344,7 +346,7 @@ TEST(ClusterInThreads, ServersThatWaitForAllComeToTheBitsOfOneProcess) {
 
 TEST(ClusterInThreads, ServersMakeStepsWithoutTheLastReplicas) {
   RunConfig config = with_replicas(3);
-  config.backup_replicas = 1;
+  config.cluster.backup_replicas = 1;
   ThreadCluster cluster(2, 2, config);
   const auto tasks = cluster.train([](const RunConfig& run) { return make_parameter_server(run); });
   EXPECT_EQ(tasks.back()->step(), kSteps);
@@ -356,8 +358,8 @@ class AsyncInThreads : public ::testing::TestWithParam<std::int64_t> {};
 
 TEST_P(AsyncInThreads, EveryPushIsAnUpdate) {
   RunConfig config = with_replicas(3);
-  config.sync = false;
-  config.max_staleness = GetParam();
+  config.cluster.sync = false;
+  config.cluster.max_staleness = GetParam();
   ThreadCluster cluster(2, 2, config);
   std::mutex mutex;
   std::vector<std::string> ends;
