@@ -23,6 +23,7 @@
 #include "muster/engine/arithmetic.h"
 #include "muster/engine/run_state.h"
 #include "muster/model/head.h"
+#include "muster/model/model.h"
 #include "muster/net/listener.h"
 #include "muster/testing/message_of.h"
 
