@@ -74,7 +74,10 @@ bool SlicedSum::add_piece(std::int64_t number) {
     if (from == group_.rank()) ++from;
     for (const auto& [part, value] : other.parts.sums) {
       std::optional<at::Tensor> piece;
-      if (value && !(piece = take<SlicePart>(from, range))) return false;
+      if (value) {
+        piece = take<SlicePart>(from, range);
+        if (!piece) return false;
+      }
       sum.report_part(part, std::move(piece));
     }
     ++from;
