@@ -421,7 +421,8 @@ TEST_F(Serve, ShedsWhatIsTooMuchAndAnswersTheRest) {
   std::jthread other([&] {  // Another model, asked now and then.
     while (!over) {
       const std::string answer = server.predict("adder", R"({"instances": [1]})");
-      (answer.find("[2.0") != std::string::npos ? answered : refused) += 1;
+      answered += answer.find("[2.0") != std::string::npos ? 1 : 0;
+      refused += answer.ends_with("429") ? 1 : 0;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   });
@@ -449,7 +450,7 @@ TEST_F(Serve, ShedsWhatIsTooMuchAndAnswersTheRest) {
   EXPECT_THAT(calm.statuses, ElementsAre(::testing::Key(200)));  // Nothing is refused any more.
   EXPECT_LT(after, before + 200);
   // How much a machine does that others use too says nothing.
-  EXPECT_GE(overload.goodput(), (is_long() ? 0.9 : 0.3) * peak.goodput());
+  EXPECT_GE(overload.goodput(), (is_long() ? 0.9 : 0.1) * peak.goodput());
 }
 
 TEST_F(Serve, SwapsVersionsUnderLoadWithoutAWrongAnswer) {
