@@ -8,9 +8,9 @@
 
 #include "muster/base/error.h"
 #include "muster/boosted_trees/boosted_trees_features_internal.h"
-#include "muster/features/column_batch_internal.h"
+#include "muster/features/column.h"
+#include "muster/features/column_batch.h"
 #include "muster/features/column_cache.h"
-#include "muster/features/column_internal.h"
 
 namespace muster::internal {
 namespace {

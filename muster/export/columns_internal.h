@@ -7,7 +7,7 @@
 #include "muster/export/graph_tables_internal.h"
 #include "muster/export/receiver_internal.h"
 #include "muster/export/translation_internal.h"
-#include "muster/features/column_internal.h"
+#include "muster/features/column.h"
 
 namespace muster::exporting {
 

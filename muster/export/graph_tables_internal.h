@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "muster/export/graph_builder_internal.h"
-#include "muster/features/column_internal.h"
+#include "muster/features/column.h"
 #include "muster/graph/saved_model.h"
 
 namespace muster::exporting {

@@ -5,7 +5,7 @@
 #include "muster/estimator/evaluation_model.h"
 #include "muster/export/saver_internal.h"
 #include "muster/export/translation_internal.h"
-#include "muster/records/wire_internal.h"
+#include "muster/records/wire.h"
 
 namespace muster::exporting {
 namespace {

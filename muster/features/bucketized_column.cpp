@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/features/column_batch_internal.h"
+#include "muster/features/column_batch.h"
 
 namespace muster {
 namespace internal {

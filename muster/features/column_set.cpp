@@ -9,7 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/fingerprint.h"
-#include "muster/features/column_batch_internal.h"
+#include "muster/features/column_batch.h"
 
 namespace muster {
 

@@ -6,7 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/fingerprint.h"
-#include "muster/features/column_batch_internal.h"
+#include "muster/features/column_batch.h"
 #include "muster/features/merged_specs_internal.h"
 
 namespace muster {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/features/column_internal.h"
+#include "muster/features/column.h"
 #include "muster/features/merged_specs_internal.h"
 
 namespace muster {

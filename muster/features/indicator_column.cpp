@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "muster/features/column_batch_internal.h"
+#include "muster/features/column_batch.h"
 
 namespace muster {
 namespace internal {

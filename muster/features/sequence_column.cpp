@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "muster/features/column_internal.h"
+#include "muster/features/column.h"
 
 namespace muster {
 namespace internal {

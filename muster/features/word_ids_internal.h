@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/fingerprint.h"
-#include "muster/features/column_batch_internal.h"
+#include "muster/features/column_batch.h"
 
 namespace muster::internal {
 

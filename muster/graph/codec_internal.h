@@ -10,7 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/graph/graph_def.h"
-#include "muster/records/wire_internal.h"
+#include "muster/records/wire.h"
 
 /// How the structs of graph/ are read from and written to protobuf's encoding. Reading goes
 /// straight from the file's bytes into the structs, so that every limit is checked before memory is

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "muster/base/error.h"
-#include "muster/records/wire_internal.h"
+#include "muster/records/wire.h"
 
 namespace muster {
 namespace {

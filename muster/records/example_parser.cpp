@@ -6,7 +6,7 @@
 #include <set>
 
 #include "muster/base/error.h"
-#include "muster/records/wire_internal.h"
+#include "muster/records/wire.h"
 
 namespace muster {
 namespace {

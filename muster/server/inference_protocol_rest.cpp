@@ -9,7 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/server/inference_protocol.h"
 #include "muster/server/rest_paths_internal.h"
-#include "muster/serving/json_internal.h"
+#include "muster/serving/json.h"
 #include "muster/serving/predict_request.h"
 #include "muster/serving/signature_choice.h"
 

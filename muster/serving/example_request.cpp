@@ -9,7 +9,7 @@
 #include "muster/base/base64.h"
 #include "muster/base/error.h"
 #include "muster/records/example_builder.h"
-#include "muster/serving/json_internal.h"
+#include "muster/serving/json.h"
 #include "muster/serving/predict_request.h"
 
 namespace muster::serving {

@@ -10,7 +10,7 @@
 #include "muster/base/base64.h"
 #include "muster/base/error.h"
 #include "muster/serving/fast_request_internal.h"
-#include "muster/serving/json_internal.h"
+#include "muster/serving/json.h"
 
 namespace muster::serving {
 namespace {

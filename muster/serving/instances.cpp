@@ -7,7 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/lines.h"
-#include "muster/serving/json_internal.h"
+#include "muster/serving/json.h"
 #include "muster/serving/json_tensor_internal.h"
 
 namespace muster::serving {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "muster/base/error.h"
-#include "muster/serving/json_internal.h"
+#include "muster/serving/json.h"
 
 namespace muster::serving {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "muster/base/base64.h"
 #include "muster/base/error.h"
-#include "muster/serving/json_internal.h"
+#include "muster/serving/json.h"
 #include "muster/serving/json_tensor_internal.h"
 
 namespace muster::serving {

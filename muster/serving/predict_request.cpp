@@ -11,7 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/base/lines.h"
 #include "muster/serving/fast_request_internal.h"
-#include "muster/serving/json_internal.h"
+#include "muster/serving/json.h"
 
 namespace muster::serving {
 namespace {

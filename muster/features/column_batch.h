@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "muster/features/column_internal.h"
+#include "muster/features/column.h"
 #include "muster/features/features.h"
 
 namespace muster::internal {

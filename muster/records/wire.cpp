@@ -1,4 +1,4 @@
-#include "muster/records/wire_internal.h"
+#include "muster/records/wire.h"
 
 namespace muster::wire {
 namespace {

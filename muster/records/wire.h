@@ -9,7 +9,7 @@
 
 #include "muster/base/error.h"
 
-/// Protobuf's encoding: varints, tags, lengths. Private to records/ and graph/.
+/// Protobuf's encoding: varints, tags, lengths.
 namespace muster::wire {
 
 static_assert(std::endian::native == std::endian::little,
