@@ -54,11 +54,10 @@ double seconds_since(Clock::time_point begin) {
 
 Path export_census(const Path& folder) {
   const auto columns = internal::census_columns();
-  auto estimator =
-      dnn_linear_combined_classifier({.linear_columns = columns.wide,
-                                      .dnn_columns = columns.deep,
-                                      .hidden_units = {100, 70, 48, 34}},
-                                     RunConfig().replace({.model_dir = folder / "job"}));
+  auto estimator = dnn_linear_combined_classifier({.linear_columns = columns.wide,
+                                                   .dnn_columns = columns.deep,
+                                                   .hidden_units = {100, 70, 48, 34}},
+                                                  RunConfig{.model_dir = folder / "job"});
   const Batch batch =
       make_batch(internal::census_features(40), torch::randint(0, 2, {40, 1}).to(torch::kFloat));
   estimator.train([&](const InputContext&) { return from_vector<Batch>({batch}); });
