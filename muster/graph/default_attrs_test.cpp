@@ -55,8 +55,9 @@ TEST(DefaultAttrs, AreTensorFlows) {
       known += node.attrs.empty() ? 0 : 1;
       const OpDef& op = *registry.find(node.op);
       for (const auto& [attr, value] : node.attrs) {
-        const auto found = std::find_if(op.attrs.begin(), op.attrs.end(),
-                                        [&](const AttrDef& one) { return one.name == attr; });
+        const auto found =
+            std::find_if(op.attrs.begin(), op.attrs.end(),
+                         [&name = attr](const AttrDef& one) { return one.name == name; });
         ASSERT_NE(found, op.attrs.end()) << node.op << " " << attr;
         EXPECT_EQ(found->default_value, value) << node.op << " " << attr;
       }
