@@ -11,6 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/serving/fast_request_internal.h"
 #include "muster/serving/json.h"
+#include "muster/serving/put_element_internal.h"
 
 namespace muster::serving {
 namespace {
@@ -20,8 +21,8 @@ using graph::DataType;
 using graph::SignatureDef;
 using graph::TensorValue;
 
-/// Parsers with their memory, to be used again: to get it anew from the system costs more than a
-/// large text takes to parse.
+/// Parsers with their memory, which are reused: allocating it again costs more than parsing a large
+/// text.
 class Parsers {
  public:
   std::unique_ptr<dom::parser> take() {
@@ -52,97 +53,64 @@ class Parsers {
 // The library counts the elements of a list up to here.
 constexpr std::size_t kMostCounted = 0xFFFFFF;
 
-template <typename T>
-void put(T value, TensorValue& out) {
-  out.bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
+/// False: not taken.
+struct FastReader {
+  template <typename T>
+  static bool put_float(const dom::element& value, TensorValue& out) {
+    double number = 0;  // Whole numbers become one too.
+    if (value.get_double().get(number) != simdjson::SUCCESS) return false;
+    append_number(static_cast<T>(number), out);
+    return true;
+  }
 
-template <typename T>
-bool put_float(const dom::element& value, TensorValue& out) {
-  double number = 0;  // Whole numbers become one too.
-  if (value.get_double().get(number) != simdjson::SUCCESS) return false;
-  put(static_cast<T>(number), out);
-  return true;
-}
-
-template <typename T>
-bool put_integer(const dom::element& value, TensorValue& out) {
-  if (value.is_int64()) {
-    const std::int64_t number = value.get_int64().value_unsafe();
+  template <typename T>
+  static bool put_integer(const dom::element& value, TensorValue& out) {
+    if (value.is_int64()) {
+      const std::int64_t number = value.get_int64().value_unsafe();
+      if (!std::in_range<T>(number)) return false;
+      append_number(static_cast<T>(number), out);
+      return true;
+    }
+    if (!value.is_uint64()) return false;
+    const std::uint64_t number = value.get_uint64().value_unsafe();
     if (!std::in_range<T>(number)) return false;
-    put(static_cast<T>(number), out);
+    append_number(static_cast<T>(number), out);
     return true;
   }
-  if (!value.is_uint64()) return false;
-  const std::uint64_t number = value.get_uint64().value_unsafe();
-  if (!std::in_range<T>(number)) return false;
-  put(static_cast<T>(number), out);
-  return true;
-}
 
-bool put_bool(const dom::element& value, TensorValue& out) {
-  bool truth = false;
-  if (value.get_bool().get(truth) != simdjson::SUCCESS) return false;
-  out.bytes.push_back(truth ? '\1' : '\0');
-  return true;
-}
+  static bool put_bool(const dom::element& value, TensorValue& out) {
+    bool truth = false;
+    if (value.get_bool().get(truth) != simdjson::SUCCESS) return false;
+    out.bytes.push_back(truth ? '\1' : '\0');
+    return true;
+  }
 
-bool put_string(const dom::element& value, TensorValue& out) {
-  std::string_view text;
-  if (value.get_string().get(text) == simdjson::SUCCESS) {
-    out.strings.emplace_back(text);
-    return true;
+  static bool put_string(const dom::element& value, TensorValue& out) {
+    std::string_view text;
+    if (value.get_string().get(text) == simdjson::SUCCESS) {
+      out.strings.emplace_back(text);
+      return true;
+    }
+    dom::object object;
+    if (value.get_object().get(object) != simdjson::SUCCESS || object.size() != 1 ||
+        object["b64"].get_string().get(text) != simdjson::SUCCESS) {
+      return false;
+    }
+    try {
+      out.strings.push_back(base64_decode(text));
+      return true;
+    } catch (const InvalidArgument&) {
+      return false;
+    }
   }
-  dom::object object;
-  if (value.get_object().get(object) != simdjson::SUCCESS || object.size() != 1 ||
-      object["b64"].get_string().get(text) != simdjson::SUCCESS) {
-    return false;
-  }
-  try {
-    out.strings.push_back(base64_decode(text));
-    return true;
-  } catch (const InvalidArgument&) {
-    return false;
-  }
-}
+};
 
 using Put = bool (*)(const dom::element& value, TensorValue& out);
-
-Put put_of(DataType type) {
-  switch (type) {
-    case DataType::kFloat:
-      return put_float<float>;
-    case DataType::kDouble:
-      return put_float<double>;
-    case DataType::kInt8:
-      return put_integer<std::int8_t>;
-    case DataType::kInt16:
-      return put_integer<std::int16_t>;
-    case DataType::kInt32:
-      return put_integer<std::int32_t>;
-    case DataType::kInt64:
-      return put_integer<std::int64_t>;
-    case DataType::kUint8:
-      return put_integer<std::uint8_t>;
-    case DataType::kUint16:
-      return put_integer<std::uint16_t>;
-    case DataType::kUint32:
-      return put_integer<std::uint32_t>;
-    case DataType::kUint64:
-      return put_integer<std::uint64_t>;
-    case DataType::kBool:
-      return put_bool;
-    case DataType::kString:
-      return put_string;
-    default:
-      return nullptr;
-  }
-}
 
 /// Takes nested lists into one tensor, as PredictRequest does. False: not taken.
 class FastFiller {
  public:
-  explicit FastFiller(DataType type) : put_(put_of(graph::without_ref(type))) {
+  explicit FastFiller(DataType type) : put_(put_of<FastReader>(graph::without_ref(type))) {
     out_.dtype = graph::without_ref(type);
   }
 

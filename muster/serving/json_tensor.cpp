@@ -12,6 +12,7 @@
 #include "muster/base/error.h"
 #include "muster/serving/json.h"
 #include "muster/serving/json_tensor_internal.h"
+#include "muster/serving/put_element_internal.h"
 
 namespace muster::serving {
 namespace {
@@ -22,86 +23,57 @@ using nlohmann::json;
 
 constexpr std::size_t kMostDimensions = 32;
 
-template <typename T>
-void append_bytes(T value, std::string& out) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
+struct TensorReader {
+  template <typename T>
+  static void put_float(const json& value, TensorValue& out) {
+    if (const auto special = special_double(value)) {
+      return append_number(static_cast<T>(*special), out);
+    }
+    if (!value.is_number()) {
+      throw InvalidArgument("a number was expected, but there is {}", describe(value));
+    }
+    const auto number = value.get<double>();
+    if (std::abs(number) > static_cast<double>(std::numeric_limits<T>::max())) {
+      throw InvalidArgument("{} is too large for {}", describe(value), name_of(out.dtype));
+    }
+    append_number(static_cast<T>(number), out);
+  }
 
-template <typename T>
-void append_float(const json& value, TensorValue& out) {
-  if (const auto special = special_double(value)) {
-    return append_bytes(static_cast<T>(*special), out.bytes);
+  template <typename T>
+  static void put_integer(const json& value, TensorValue& out) {
+    if (!value.is_number_integer()) {
+      throw InvalidArgument("a whole number was expected, but there is {}", describe(value));
+    }
+    const bool fits = value.is_number_unsigned() ? std::in_range<T>(value.get<std::uint64_t>())
+                                                 : std::in_range<T>(value.get<std::int64_t>());
+    if (!fits) throw InvalidArgument("{} does not fit {}", describe(value), name_of(out.dtype));
+    append_number(value.get<T>(), out);
   }
-  if (!value.is_number()) {
-    throw InvalidArgument("a number was expected, but there is {}", describe(value));
-  }
-  const auto number = value.get<double>();
-  if (std::abs(number) > static_cast<double>(std::numeric_limits<T>::max())) {
-    throw InvalidArgument("{} is too large for {}", describe(value), name_of(out.dtype));
-  }
-  append_bytes(static_cast<T>(number), out.bytes);
-}
 
-template <typename T>
-void append_integer(const json& value, TensorValue& out) {
-  if (!value.is_number_integer()) {
-    throw InvalidArgument("a whole number was expected, but there is {}", describe(value));
+  static void put_bool(const json& value, TensorValue& out) {
+    if (!value.is_boolean()) {
+      throw InvalidArgument("true or false was expected, but there is {}", describe(value));
+    }
+    out.bytes.push_back(value.get<bool>() ? '\1' : '\0');
   }
-  const bool fits = value.is_number_unsigned() ? std::in_range<T>(value.get<std::uint64_t>())
-                                               : std::in_range<T>(value.get<std::int64_t>());
-  if (!fits) throw InvalidArgument("{} does not fit {}", describe(value), name_of(out.dtype));
-  append_bytes(value.get<T>(), out.bytes);
-}
 
-void append_bool(const json& value, TensorValue& out) {
-  if (!value.is_boolean()) {
-    throw InvalidArgument("true or false was expected, but there is {}", describe(value));
+  static void put_string(const json& value, TensorValue& out) {
+    if (const std::string* text = base64_text(value)) {
+      out.strings.push_back(base64_decode(*text));
+    } else if (value.is_string()) {
+      out.strings.push_back(value.get_ref<const std::string&>());
+    } else {
+      throw InvalidArgument("a string or {{\"b64\": \"...\"}} was expected, but there is {}",
+                            describe(value));
+    }
   }
-  out.bytes.push_back(value.get<bool>() ? '\1' : '\0');
-}
-
-void append_string(const json& value, TensorValue& out) {
-  if (const std::string* text = base64_text(value)) {
-    out.strings.push_back(base64_decode(*text));
-  } else if (value.is_string()) {
-    out.strings.push_back(value.get_ref<const std::string&>());
-  } else {
-    throw InvalidArgument("a string or {{\"b64\": \"...\"}} was expected, but there is {}",
-                          describe(value));
-  }
-}
+};
 
 using AppendElement = void (*)(const json& value, TensorValue& out);
 
 AppendElement append_element_of(DataType type) {
-  switch (type) {
-    case DataType::kFloat:
-      return append_float<float>;
-    case DataType::kDouble:
-      return append_float<double>;
-    case DataType::kInt8:
-      return append_integer<std::int8_t>;
-    case DataType::kInt16:
-      return append_integer<std::int16_t>;
-    case DataType::kInt32:
-      return append_integer<std::int32_t>;
-    case DataType::kInt64:
-      return append_integer<std::int64_t>;
-    case DataType::kUint8:
-      return append_integer<std::uint8_t>;
-    case DataType::kUint16:
-      return append_integer<std::uint16_t>;
-    case DataType::kUint32:
-      return append_integer<std::uint32_t>;
-    case DataType::kUint64:
-      return append_integer<std::uint64_t>;
-    case DataType::kBool:
-      return append_bool;
-    case DataType::kString:
-      return append_string;
-    default:
-      throw Unimplemented("inputs of type {} cannot be given as JSON", name_of(type));
-  }
+  if (const AppendElement put = put_of<TensorReader>(type)) return put;
+  throw Unimplemented("inputs of type {} cannot be given as JSON", name_of(type));
 }
 
 }  // namespace

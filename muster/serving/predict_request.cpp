@@ -12,6 +12,7 @@
 #include "muster/base/lines.h"
 #include "muster/serving/fast_request_internal.h"
 #include "muster/serving/json.h"
+#include "muster/serving/put_element_internal.h"
 
 namespace muster::serving {
 namespace {
@@ -55,88 +56,55 @@ bool is_value(const json& value) {
   return !value.is_object() || special_number(value) != nullptr || is_base64_object(value);
 }
 
-template <typename T>
-void put(T value, TensorValue& out) {
-  out.bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-template <typename T>
-void put_float(const json& value, TensorValue& out) {
-  if (const auto special = special_double(value)) return put(static_cast<T>(*special), out);
-  if (!value.is_number()) throw_wrong_type(value, out.dtype);
-  put(static_cast<T>(value.get<double>()), out);
-}
-
-template <typename T>
-void put_integer(const json& value, TensorValue& out) {
-  if (!value.is_number_integer()) throw_wrong_type(value, out.dtype);
-  const bool fits = value.is_number_unsigned() ? std::in_range<T>(value.get<std::uint64_t>())
-                                               : std::in_range<T>(value.get<std::int64_t>());
-  if (!fits) throw_wrong_type(value, out.dtype);
-  put(value.get<T>(), out);
-}
-
-void put_bool(const json& value, TensorValue& out) {
-  if (!value.is_boolean()) throw_wrong_type(value, out.dtype);
-  out.bytes.push_back(value.get<bool>() ? '\1' : '\0');
-}
-
-void put_string(const json& value, TensorValue& out) {
-  if (value.is_string()) {
-    out.strings.push_back(value.get_ref<const std::string&>());
-    return;
+/// Refuses in TensorFlow Serving's words.
+struct RequestReader {
+  template <typename T>
+  static void put_float(const json& value, TensorValue& out) {
+    if (const auto special = special_double(value))
+      return append_number(static_cast<T>(*special), out);
+    if (!value.is_number()) throw_wrong_type(value, out.dtype);
+    append_number(static_cast<T>(value.get<double>()), out);
   }
-  if (!is_base64_object(value)) throw_wrong_type(value, out.dtype);
-  const std::string* text = base64_text(value);
-  if (text == nullptr) {
-    throw InvalidArgument("JSON Value: {} not formatted correctly for base64 data",
-                          shown_json(value));
+
+  template <typename T>
+  static void put_integer(const json& value, TensorValue& out) {
+    if (!value.is_number_integer()) throw_wrong_type(value, out.dtype);
+    const bool fits = value.is_number_unsigned() ? std::in_range<T>(value.get<std::uint64_t>())
+                                                 : std::in_range<T>(value.get<std::int64_t>());
+    if (!fits) throw_wrong_type(value, out.dtype);
+    append_number(value.get<T>(), out);
   }
-  try {
-    out.strings.push_back(base64_decode(*text));
-  } catch (const InvalidArgument& error) {
-    throw InvalidArgument("Unable to base64 decode: {}", error.message());
+
+  static void put_bool(const json& value, TensorValue& out) {
+    if (!value.is_boolean()) throw_wrong_type(value, out.dtype);
+    out.bytes.push_back(value.get<bool>() ? '\1' : '\0');
   }
-}
+
+  static void put_string(const json& value, TensorValue& out) {
+    if (value.is_string()) {
+      out.strings.push_back(value.get_ref<const std::string&>());
+      return;
+    }
+    if (!is_base64_object(value)) throw_wrong_type(value, out.dtype);
+    const std::string* text = base64_text(value);
+    if (text == nullptr) {
+      throw InvalidArgument("JSON Value: {} not formatted correctly for base64 data",
+                            shown_json(value));
+    }
+    try {
+      out.strings.push_back(base64_decode(*text));
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument("Unable to base64 decode: {}", error.message());
+    }
+  }
+};
 
 using Put = void (*)(const json& value, TensorValue& out);
-
-// nullptr for types that JSON cannot hold.
-Put put_of(DataType type) {
-  switch (type) {
-    case DataType::kFloat:
-      return put_float<float>;
-    case DataType::kDouble:
-      return put_float<double>;
-    case DataType::kInt8:
-      return put_integer<std::int8_t>;
-    case DataType::kInt16:
-      return put_integer<std::int16_t>;
-    case DataType::kInt32:
-      return put_integer<std::int32_t>;
-    case DataType::kInt64:
-      return put_integer<std::int64_t>;
-    case DataType::kUint8:
-      return put_integer<std::uint8_t>;
-    case DataType::kUint16:
-      return put_integer<std::uint16_t>;
-    case DataType::kUint32:
-      return put_integer<std::uint32_t>;
-    case DataType::kUint64:
-      return put_integer<std::uint64_t>;
-    case DataType::kBool:
-      return put_bool;
-    case DataType::kString:
-      return put_string;
-    default:
-      return nullptr;
-  }
-}
 
 /// Takes nested lists into one tensor. The first element of each depth gives the sizes.
 class Filler {
  public:
-  explicit Filler(DataType type) : put_(put_of(graph::without_ref(type))) {
+  explicit Filler(DataType type) : put_(put_of<RequestReader>(graph::without_ref(type))) {
     out_.dtype = graph::without_ref(type);
   }
 
