@@ -5,35 +5,13 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/server/fake_servable_internal.h"
+#include "muster/server/fake_service_internal.h"
 #include "muster/server/rest_api.h"
 
 namespace {
 
 using namespace muster;
 using namespace muster::server;
-
-// A server with a model "m" of two versions. Repository calls are refused: a model that is gone
-// answers nothing more.
-class Asked {
- public:
-  Asked() {
-    write_fake(folder_ / "m/1", "1");
-    write_fake(folder_ / "m/2", "2");
-    store_.configure(
-        {{.name = "m", .base_path = folder_ / "m", .policy = {.kind = VersionPolicy::Kind::kAll}}});
-    store_.wait_until_settled(Deadline::never());
-    store_.set_labels("m", {{"stable", 1}});
-    service_.configure(store_.models());
-  }
-  RestApi& api() { return api_; }
-
- private:
-  testing::TempDir folder_;
-  ModelStore store_{{.load = load_fake, .slots = 1, .poll_interval = std::chrono::milliseconds(0)}};
-  Service service_{store_, server::Access()};
-  RestApi api_{service_, {.cors = true, .repository_control = false}};
-};
 
 // Cuts a line off the front of `text`, without its end.
 std::string_view take_line(std::string_view& text) {
@@ -62,9 +40,10 @@ HttpRequest request_of(std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static Asked& asked = *new Asked;
-  const HttpAnswer answer =
-      asked.api().handle(request_of({reinterpret_cast<const char*>(data), size}));
+  // Repository calls are refused: a model that is gone answers nothing more.
+  static RestApi& api =
+      *new RestApi((new FakeService)->service(), {.cors = true, .repository_control = false});
+  const HttpAnswer answer = api.handle(request_of({reinterpret_cast<const char*>(data), size}));
   // Whatever was asked, the answer is one of HTTP, and no fault of the server.
   if (answer.status < 200 || answer.status > 599 || answer.status == 500) __builtin_trap();
   return 0;

@@ -5,7 +5,7 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/server/fake_servable_internal.h"
+#include "muster/server/fake_service_internal.h"
 #include "muster/server/tensorflow_calls_internal.h"
 
 namespace {
@@ -13,22 +13,6 @@ namespace {
 using namespace muster;
 using namespace muster::server;
 namespace tfs = tensorflow::serving;
-
-class Asked {
- public:
-  Asked() {
-    write_fake(folder_ / "m/1", "1");
-    store_.configure({{.name = "m", .base_path = folder_ / "m"}});
-    store_.wait_until_settled(Deadline::never());
-    service_.configure(store_.models());
-  }
-  Service& service() { return service_; }
-
- private:
-  testing::TempDir folder_;
-  ModelStore store_{{.load = load_fake, .slots = 1, .poll_interval = std::chrono::milliseconds(0)}};
-  Service service_{store_, server::Access()};
-};
 
 template <class Request, class Response, class Function>
 void call(std::string_view bytes, const Function& function) {
@@ -47,7 +31,7 @@ constexpr TensorFlowCallOptions kOptions{.raw_answers = false, .most_tensor_byte
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static Service& service = (new Asked)->service();
+  static Service& service = (new FakeService)->service();
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const Caller caller;

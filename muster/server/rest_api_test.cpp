@@ -6,7 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "muster/server/fake_servable_internal.h"
+#include "muster/server/fake_service_internal.h"
 #include "muster/server/inference_protocol.h"
 
 namespace muster::server {
@@ -15,20 +15,9 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-using testing::TempDir;
 
 class RestApiTest : public ::testing::Test {
  protected:
-  RestApiTest() {
-    write_fake(folder_ / "m/1", "1");
-    write_fake(folder_ / "m/2", "2");
-    store_.configure(
-        {{.name = "m", .base_path = folder_ / "m", .policy = {.kind = VersionPolicy::Kind::kAll}}});
-    store_.wait_until_settled(Deadline::never());
-    store_.set_labels("m", {{"stable", 1}});
-    service_.configure(store_.models());
-  }
-
   HttpAnswer ask(const std::string& method, const std::string& target, std::string body = "",
                  Headers headers = {}) {
     RestApi api(service_, options_);
@@ -47,9 +36,8 @@ class RestApiTest : public ::testing::Test {
                        json::parse(answer.body).at("error").get<std::string>());
   }
 
-  TempDir folder_;
-  ModelStore store_{{.load = load_fake, .slots = 1, .poll_interval = std::chrono::milliseconds(0)}};
-  Service service_{store_, Access()};
+  FakeService fake_;
+  Service& service_ = fake_.service();
   RestOptions options_;
   bool from_this_host_ = true;
 };
@@ -247,7 +235,7 @@ TEST_F(RestApiTest, LoadsAndUnloadsForThisHostAlone) {
 }
 
 TEST_F(RestApiTest, AsksForTokensEverywhereButHealth) {
-  Service guarded(store_, Access::from_text("secret predict\nboss admin # all\n"));
+  Service guarded(fake_.store(), Access::from_text("secret predict\nboss admin # all\n"));
   const auto status = [&](const std::string& method, const std::string& target,
                           const std::string& token) {
     RestApi api(guarded, {});

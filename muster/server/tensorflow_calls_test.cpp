@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/records/record_writer.h"
-#include "muster/server/fake_servable_internal.h"
+#include "muster/server/fake_service_internal.h"
 #include "muster/server/tensor_proto_internal.h"
 #include "muster/server/tensorflow_calls_internal.h"
 #include "muster/server/warm_up.h"
@@ -17,7 +17,6 @@ using muster::proto::TensorProto;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
-using testing::TempDir;
 
 constexpr std::size_t kRoom = 1 << 20;
 
@@ -87,9 +86,6 @@ TEST(TensorProtos, AreRefusedWhenTheyClaimTooMuch) {
 class TensorFlowCalls : public ::testing::Test {
  protected:
   TensorFlowCalls() {
-    write_fake(folder_ / "m/1", "1");
-    service_.configure({{.name = "m", .base_path = folder_ / "m"}});
-    store_.wait_until_settled(Deadline::never());
     request_.mutable_model_spec()->set_name("m");
     (*request_.mutable_inputs())["x"] = floats({1, 2});
   }
@@ -103,9 +99,10 @@ class TensorFlowCalls : public ::testing::Test {
     return message_of([&] { ask(); });
   }
 
-  TempDir folder_;
-  ModelStore store_{{.load = load_fake, .slots = 1, .poll_interval = std::chrono::milliseconds(0)}};
-  Service service_{store_, Access()};
+  FakeService fake_{1};
+  const testing::TempDir& folder_ = fake_.folder();
+  ModelStore& store_ = fake_.store();
+  Service& service_ = fake_.service();
   wire::PredictRequest request_;
 };
 
