@@ -65,12 +65,14 @@ class Dataset {
   /// What `fn` makes of each element. It takes an element, or an element and a muster::Random&
   /// whose numbers depend on the seed, the epoch and the element alone.
   template <typename Fn>
-  Dataset<typename Mapper<T, Fn>::Out> map(Fn fn, const MapOptions& options = {}) const {
-    using Out = typename Mapper<T, Fn>::Out;
+  Dataset<Mapped<T, Fn>> map(Fn fn, const MapOptions& options = {}) const {
+    using Out = Mapped<T, Fn>;
+    auto mapper = std::make_unique<FunctionMapper<T, Fn>>(*stage_, std::move(fn), options.seed);
     if (options.parallelism == 1 && options.ordered) {
-      return Dataset<Out>(std::make_shared<MapStage<T, Fn>>(stage_, std::move(fn), options.seed));
+      return Dataset<Out>(std::make_shared<MapStage<T, Out>>(stage_, std::move(mapper)));
     }
-    return Dataset<Out>(std::make_shared<ParallelMapStage<T, Fn>>(stage_, std::move(fn), options));
+    return Dataset<Out>(
+        std::make_shared<ParallelMapStage<T, Out>>(stage_, std::move(mapper), options));
   }
 
   /// The elements for which `predicate` holds.

@@ -23,32 +23,55 @@ struct MapOptions {
   std::uint64_t seed = 0;
 };
 
-/// Calls a map function on elements of one stage. Safe to use from several threads.
-template <typename In, typename Fn>
+/// Calls a map function on elements of one stage. Safe to use from several threads. A stage knows
+/// its function by this alone, so that two functions of the same types share the code of a stage;
+/// it is called once per chunk.
+template <typename In, typename Out>
 class Mapper {
-  static constexpr bool kTakesRandom = std::is_invocable_v<const Fn&, In&&, Random&>;
-  static_assert(kTakesRandom || std::is_invocable_v<const Fn&, In&&>,
-                "a map function takes an element, or an element and a muster::Random&, and has no "
-                "state that it changes");
-
-  static auto result_type() {
-    if constexpr (kTakesRandom) {
-      return std::type_identity<
-          std::remove_cvref_t<std::invoke_result_t<const Fn&, In&&, Random&>>>{};
-    } else {
-      return std::type_identity<std::remove_cvref_t<std::invoke_result_t<const Fn&, In&&>>>{};
-    }
-  }
-
  public:
-  using Out = typename decltype(result_type())::type;
-
-  Mapper(const Stage<In>& input, Fn fn, std::uint64_t seed)
-      : input_(input), fn_(std::move(fn)), seed_(seed) {}
-
+  virtual ~Mapper() = default;
   /// Turns every event of `in` into one of `out`; a call that throws gives a failure that says
   /// which element it was.
-  void map(Chunk<In>& in, Chunk<Out>& out) const {
+  virtual void map(Chunk<In>& in, Chunk<Out>& out) const = 0;
+  virtual Element<Out> map(Element<In> element) const = 0;
+
+  std::vector<Element<Out>> map(std::vector<Element<In>> elements) const {
+    std::vector<Element<Out>> mapped;
+    mapped.reserve(elements.size());
+    for (Element<In>& element : elements) mapped.push_back(map(std::move(element)));
+    return mapped;
+  }
+};
+
+template <typename In, typename Fn>
+constexpr bool takes_random = std::is_invocable_v<const Fn&, In&&, Random&>;
+
+template <typename In, typename Fn>
+auto mapped_type() {
+  static_assert(takes_random<In, Fn> || std::is_invocable_v<const Fn&, In&&>,
+                "a map function takes an element, or an element and a muster::Random&, and has no "
+                "state that it changes");
+  if constexpr (takes_random<In, Fn>) {
+    return std::type_identity<
+        std::remove_cvref_t<std::invoke_result_t<const Fn&, In&&, Random&>>>{};
+  } else {
+    return std::type_identity<std::remove_cvref_t<std::invoke_result_t<const Fn&, In&&>>>{};
+  }
+}
+/// What `Fn` makes of an `In`.
+template <typename In, typename Fn>
+using Mapped = typename decltype(mapped_type<In, Fn>())::type;
+
+/// The mapper of one function.
+template <typename In, typename Fn>
+class FunctionMapper final : public Mapper<In, Mapped<In, Fn>> {
+ public:
+  using Out = Mapped<In, Fn>;
+
+  FunctionMapper(const Stage<In>& input, Fn fn, std::uint64_t seed)
+      : input_(input), fn_(std::move(fn)), seed_(seed) {}
+
+  void map(Chunk<In>& in, Chunk<Out>& out) const override {
     in.drain(
         [&](Element<In>& element) {
           try {
@@ -59,8 +82,7 @@ class Mapper {
         },
         [&](std::exception_ptr error) { out.fail(std::move(error)); });
   }
-
-  Element<Out> map(Element<In> element) const {
+  Element<Out> map(Element<In> element) const override {
     const Origin origin = element.origin;
     try {
       return {call(std::move(element)), origin};
@@ -69,16 +91,9 @@ class Mapper {
     }
   }
 
-  std::vector<Element<Out>> map(std::vector<Element<In>> elements) const {
-    std::vector<Element<Out>> mapped;
-    mapped.reserve(elements.size());
-    for (Element<In>& element : elements) mapped.push_back(map(std::move(element)));
-    return mapped;
-  }
-
  private:
   Out call(Element<In>&& element) const {
-    if constexpr (kTakesRandom) {
+    if constexpr (takes_random<In, Fn>) {
       Random random(seed_, element.origin.epoch, element.origin.ordinal);
       return std::invoke(fn_, std::move(element.value), random);
     } else {
@@ -95,28 +110,27 @@ class Mapper {
 };
 
 /// Random access through a map function.
-template <typename In, typename Fn>
-class MappedAccess final : public RandomAccess<typename Mapper<In, Fn>::Out> {
+template <typename In, typename Out>
+class MappedAccess final : public RandomAccess<Out> {
  public:
-  using Out = typename Mapper<In, Fn>::Out;
-  MappedAccess(std::unique_ptr<RandomAccess<In>> access, const Mapper<In, Fn>& mapper)
+  MappedAccess(std::unique_ptr<RandomAccess<In>> access, const Mapper<In, Out>& mapper)
       : access_(std::move(access)), mapper_(mapper) {}
   std::uint64_t size() const override { return access_->size(); }
   Element<Out> at(std::uint64_t place) override { return mapper_.map(access_->at(place)); }
 
  private:
   std::unique_ptr<RandomAccess<In>> access_;
-  const Mapper<In, Fn>& mapper_;
+  const Mapper<In, Out>& mapper_;
 };
 
 /// What serial and parallel maps share: all but the pass itself.
-template <typename In, typename Fn>
-class MapStageBase : public UnaryStage<In, typename Mapper<In, Fn>::Out> {
+template <typename In, typename Out>
+class MapStageBase : public UnaryStage<In, Out> {
  public:
-  using Out = typename Mapper<In, Fn>::Out;
-
-  MapStageBase(std::shared_ptr<const Stage<In>> input, Fn fn, std::uint64_t seed)
-      : UnaryStage<In, Out>(input), mapper_(*input, std::move(fn), seed) {}
+  /// The mapper's input is `input`.
+  MapStageBase(std::shared_ptr<const Stage<In>> input,
+               std::unique_ptr<const Mapper<In, Out>> mapper)
+      : UnaryStage<In, Out>(std::move(input)), mapper_(std::move(mapper)) {}
 
   std::unique_ptr<StageIterator<Out>> open(const EpochContext& context) const override {
     return pass_over(this->input().open(context.input()), context);
@@ -129,28 +143,27 @@ class MapStageBase : public UnaryStage<In, typename Mapper<In, Fn>::Out> {
   AccessOrObstacle<Out> random_access(const EpochContext& context) const override {
     AccessOrObstacle<In> inner = this->input().random_access(context.input());
     if (inner.access == nullptr) return {nullptr, std::move(inner.obstacle)};
-    return {std::make_unique<MappedAccess<In, Fn>>(std::move(inner.access), mapper_), {}};
+    return {std::make_unique<MappedAccess<In, Out>>(std::move(inner.access), *mapper_), {}};
   }
   std::vector<Element<Out>> collect(const EpochContext& context,
                                     std::span<const Origin> origins) const override {
-    return mapper_.map(this->input().collect(context.input(), origins));
+    return mapper_->map(this->input().collect(context.input(), origins));
   }
 
  protected:
   virtual std::unique_ptr<StageIterator<Out>> pass_over(std::unique_ptr<StageIterator<In>> input,
                                                         const EpochContext& context) const = 0;
-  const Mapper<In, Fn>& mapper() const { return mapper_; }
+  const Mapper<In, Out>& mapper() const { return *mapper_; }
 
  private:
-  Mapper<In, Fn> mapper_;
+  std::unique_ptr<const Mapper<In, Out>> mapper_;
 };
 
 /// A map in the consumer's thread.
-template <typename In, typename Fn>
-class MapStage final : public MapStageBase<In, Fn> {
+template <typename In, typename Out>
+class MapStage final : public MapStageBase<In, Out> {
  public:
-  using Out = typename Mapper<In, Fn>::Out;
-  using MapStageBase<In, Fn>::MapStageBase;
+  using MapStageBase<In, Out>::MapStageBase;
 
   std::string_view kind() const override { return "map"; }
 

@@ -12,13 +12,12 @@
 namespace muster {
 
 /// A map in threads of its own. The stream is the same as a serial map's, unless it is unordered.
-template <typename In, typename Fn>
-class ParallelMapStage final : public MapStageBase<In, Fn> {
+template <typename In, typename Out>
+class ParallelMapStage final : public MapStageBase<In, Out> {
  public:
-  using Out = typename Mapper<In, Fn>::Out;
-
-  ParallelMapStage(std::shared_ptr<const Stage<In>> input, Fn fn, const MapOptions& options)
-      : MapStageBase<In, Fn>(std::move(input), std::move(fn), options.seed),
+  ParallelMapStage(std::shared_ptr<const Stage<In>> input,
+                   std::unique_ptr<const Mapper<In, Out>> mapper, const MapOptions& options)
+      : MapStageBase<In, Out>(std::move(input), std::move(mapper)),
         threads_(options.parallelism == 0 ? ThreadPool::available_processors()
                                           : options.parallelism),
         ordered_(options.ordered) {}
