@@ -73,3 +73,13 @@ function(muster_use_torch target)
   endif()
   target_precompile_headers(${target} REUSE_FROM muster_torch_pch)
 endfunction()
+
+# muster_torch_program(TARGET UNOPTIMISED): the same for an example or a benchmark. Unoptimised, it is built as tests are:
+# what it calls is optimised where the preset says so, and its own code would cost a minute.
+function(muster_torch_program target unoptimised)
+  if(unoptimised)
+    muster_torch_test_program(${target})
+  else()
+    muster_use_torch(${target})
+  endif()
+endfunction()
