@@ -29,9 +29,8 @@
 #include "muster/dataset/repeat.h"
 #include "muster/dataset/shard.h"
 #include "muster/dataset/shuffle.h"
-#include "muster/dataset/skip.h"
+#include "muster/dataset/slice.h"
 #include "muster/dataset/stage.h"
-#include "muster/dataset/take.h"
 #include "muster/dataset/zip.h"
 
 namespace muster {
@@ -118,10 +117,10 @@ class Dataset {
     return Dataset(std::make_shared<RepeatStage<T>>(stage_, count));
   }
   Dataset take(std::uint64_t count) const {
-    return Dataset(std::make_shared<TakeStage<T>>(stage_, count));
+    return Dataset(std::make_shared<SliceStage<T>>(stage_, Slice::kFirst, count));
   }
   Dataset skip(std::uint64_t count) const {
-    return Dataset(std::make_shared<SkipStage<T>>(stage_, count));
+    return Dataset(std::make_shared<SliceStage<T>>(stage_, Slice::kRest, count));
   }
 
   /// Rows of `size` elements as vectors.

@@ -1,4 +1,4 @@
-#include "muster/dataset/take.h"
+#include "muster/dataset/slice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
