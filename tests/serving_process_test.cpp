@@ -40,19 +40,25 @@ using testing::TempDir;
 using testing::Words;
 using testing::write_bytes;
 
-// y = x + added.
-void write_adder(const Path& dir, float added) {
-  graph::MetaGraph meta{.tags = {"serve"}};
-  meta.graph.nodes = {
-      graph::placeholder_node("x", DataType::kFloat, {-1}),
-      graph::constant_node("added", TensorValue::scalar<float>(added)),
-      {.name = "y", .op = "AddV2", .inputs = {"x", "added"}, .attrs = {{"T", DataType::kFloat}}}};
+// A model of these nodes, which make the numbers `y` of the numbers `x`.
+void write_model(const Path& dir, std::vector<graph::NodeDef> nodes) {
   const TensorInfo x{.name = "x:0", .dtype = DataType::kFloat, .shape = {-1}};
   const TensorInfo y{.name = "y:0", .dtype = DataType::kFloat, .shape = {-1}};
+  graph::MetaGraph meta{.tags = {"serve"}};
+  meta.graph.nodes = std::move(nodes);
   meta.signatures["serving_default"] = {.inputs = {{"x", x}},
                                         .outputs = {{"y", y}},
                                         .method_name = std::string(graph::kPredictMethod)};
   graph::write_saved_model(dir, {.meta_graphs = {meta}});
+}
+
+// y = x + added.
+void write_adder(const Path& dir, float added) {
+  write_model(
+      dir,
+      {graph::placeholder_node("x", DataType::kFloat, {-1}),
+       graph::constant_node("added", TensorValue::scalar<float>(added)),
+       {.name = "y", .op = "AddV2", .inputs = {"x", "added"}, .attrs = {{"T", DataType::kFloat}}}});
 }
 
 // y = x, after milliseconds of work that a row alone costs.
@@ -64,8 +70,7 @@ void write_busy_model(const Path& dir, std::int64_t size) {
                           .attrs = {{"T", DataType::kFloat}}};
   };
   const std::vector<float> values(static_cast<std::size_t>(size * size), 0.001F);
-  graph::MetaGraph meta{.tags = {"serve"}};
-  meta.graph.nodes = {
+  std::vector<graph::NodeDef> nodes{
       graph::placeholder_node("x", DataType::kFloat, {-1}),
       graph::constant_node("axis", TensorValue::scalar<std::int32_t>(0)),
       graph::constant_node("zero", TensorValue::scalar<float>(0)),
@@ -78,15 +83,10 @@ void write_busy_model(const Path& dir, std::int64_t size) {
       node("all", "Sum", {"columns", "axis"}),
       node("nothing", "Mul", {"all", "zero"}),
       node("y", "AddV2", {"x", "nothing"})};
-  for (auto& one : meta.graph.nodes) {
+  for (auto& one : nodes) {
     if (one.op == "Sum") one.attrs.emplace("Tidx", DataType::kInt32);
   }
-  const TensorInfo x{.name = "x:0", .dtype = DataType::kFloat, .shape = {-1}};
-  const TensorInfo y{.name = "y:0", .dtype = DataType::kFloat, .shape = {-1}};
-  meta.signatures["serving_default"] = {.inputs = {{"x", x}},
-                                        .outputs = {{"y", y}},
-                                        .method_name = std::string(graph::kPredictMethod)};
-  graph::write_saved_model(dir, {.meta_graphs = {meta}});
+  write_model(dir, std::move(nodes));
 }
 
 bool is_long() { return std::getenv("MUSTER_LONG_TESTS") != nullptr; }
