@@ -10,7 +10,7 @@
 #include "benchmarks/report.h"
 #include "benchmarks/training_rate.h"
 #include "muster/base/log.h"
-#include "muster/canned/dnn_linear_combined.h"
+#include "muster/canned/api.h"
 #include "muster/features/census_columns_internal.h"
 #include "muster/features/column_set.h"
 

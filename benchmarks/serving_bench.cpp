@@ -19,7 +19,7 @@
 #include "benchmarks/echo_servers.h"
 #include "benchmarks/report.h"
 #include "muster/base/log.h"
-#include "muster/canned/dnn_linear_combined.h"
+#include "muster/canned/api.h"
 #include "muster/cli/executable_servable.h"
 #include "muster/export/export_saved_model.h"
 #include "muster/features/census_columns_internal.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/canned/dnn_linear_combined.h"
+#include "muster/canned/api.h"
 #include "muster/executor/executable_model.h"
 #include "muster/features/census_columns_internal.h"
 #include "muster/graph/op_registry.h"

@@ -1,4 +1,4 @@
-#include "muster/canned/baseline.h"
+#include "muster/canned/api.h"
 
 #include <torch/types.h>
 
@@ -24,8 +24,7 @@ struct BaselineModel : Model {
   torch::Tensor bias;
 };
 
-template <typename Options>
-Estimator baseline_estimator(Options options, HeadPtr head, RunConfig config) {
+Estimator baseline_estimator(BaselineOptions options, HeadPtr head, RunConfig config) {
   const std::int64_t units = head->logits_dimension();
   return Estimator({.model = [units] { return std::make_shared<BaselineModel>(units); },
                     .head = std::move(head),
@@ -37,17 +36,13 @@ Estimator baseline_estimator(Options options, HeadPtr head, RunConfig config) {
 
 }  // namespace
 
-Estimator baseline_classifier(BaselineClassifierOptions options, RunConfig config) {
-  auto head = internal::classification_head(options.n_classes,
-                                            {.weight_column = options.weight_column,
-                                             .loss_reduction = options.loss_reduction,
-                                             .label_vocabulary = options.label_vocabulary});
+Estimator baseline_classifier(BaselineOptions options, RunConfig config) {
+  auto head = internal::classifier_head(internal::labels_of(options));
   return baseline_estimator(std::move(options), std::move(head), std::move(config));
 }
 
-Estimator baseline_regressor(BaselineRegressorOptions options, RunConfig config) {
-  auto head = regression_head(options.label_dimension, {.weight_column = options.weight_column,
-                                                        .loss_reduction = options.loss_reduction});
+Estimator baseline_regressor(BaselineOptions options, RunConfig config) {
+  auto head = internal::regressor_head(internal::labels_of(options));
   return baseline_estimator(std::move(options), std::move(head), std::move(config));
 }
 

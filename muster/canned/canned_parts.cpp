@@ -23,10 +23,27 @@ std::string exactly(const std::string& name) {
 
 }  // namespace
 
-HeadPtr classification_head(std::int64_t n_classes, HeadOptions options) {
-  if (n_classes < 2) throw InvalidArgument("n_classes must be at least 2: {}", n_classes);
-  if (n_classes == 2) return binary_class_head(std::move(options));
-  return multi_class_head(n_classes, std::move(options));
+HeadPtr classifier_head(LabelOptions labels) {
+  if (labels.label_dimension != 1) {
+    throw InvalidArgument("label_dimension is {}, but only regressors have one; give n_classes",
+                          labels.label_dimension);
+  }
+  if (labels.n_classes < 2) {
+    throw InvalidArgument("n_classes must be at least 2: {}", labels.n_classes);
+  }
+  labels.head.label_vocabulary = std::move(labels.label_vocabulary);
+  if (labels.n_classes == 2) return binary_class_head(std::move(labels.head));
+  return multi_class_head(labels.n_classes, std::move(labels.head));
+}
+
+HeadPtr regressor_head(const LabelOptions& labels) {
+  if (labels.n_classes != 2 || !labels.label_vocabulary.empty()) {
+    throw InvalidArgument(
+        "{} is given, but only classifiers have one; a regressor's label_dimension says how many "
+        "numbers a label has",
+        labels.n_classes != 2 ? "n_classes" : "label_vocabulary");
+  }
+  return regression_head(labels.label_dimension, labels.head);
 }
 
 OptimizersByPrefix single_optimizer(std::string_view scope, Optimizer optimizer) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,8 +15,27 @@
 /// What the canned estimators have in common.
 namespace muster::internal {
 
-/// Binary for two classes, multi-class for more. Throws InvalidArgument for fewer.
-HeadPtr classification_head(std::int64_t n_classes, HeadOptions options);
+/// What the options of a classifier and of a regressor say of labels.
+struct LabelOptions {
+  std::int64_t n_classes = 2;
+  std::int64_t label_dimension = 1;
+  std::vector<std::string> label_vocabulary{};
+  HeadOptions head{};
+};
+/// Binary for two classes, multi-class for more. Throws InvalidArgument for fewer, and for what
+/// only a regressor has.
+HeadPtr classifier_head(LabelOptions labels);
+/// Throws InvalidArgument for what only a classifier has.
+HeadPtr regressor_head(const LabelOptions& labels);
+
+template <typename Options>
+LabelOptions labels_of(const Options& options) {
+  return {
+      .n_classes = options.n_classes,
+      .label_dimension = options.label_dimension,
+      .label_vocabulary = options.label_vocabulary,
+      .head = {.weight_column = options.weight_column, .loss_reduction = options.loss_reduction}};
+}
 
 /// The optimizer of all variables of a model whose variables begin with `scope`: "dnn" or
 /// "linear". tf.estimator makes slots inside the model's scope and cuts their names by a length

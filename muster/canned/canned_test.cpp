@@ -9,10 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/random.h"
-#include "muster/canned/baseline.h"
-#include "muster/canned/dnn.h"
-#include "muster/canned/dnn_linear_combined.h"
-#include "muster/canned/linear.h"
+#include "muster/canned/api.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/estimator/small_net_internal.h"
 #include "muster/summary/event_reader.h"
@@ -431,6 +428,21 @@ TEST(CannedEstimators, RegressorsFitNumbers) {
   deep.train(input, {.steps = 150});
   EXPECT_LT(deep.evaluate(input, four).at("average_loss"), 0.1);
   EXPECT_EQ(deep.predict(input).next()->tensor("predictions").size(1), 2);
+}
+
+TEST(CannedEstimators, RefuseWhatOnlyTheOtherOfAPairHas) {
+  const RunConfig config;
+  EXPECT_THAT(error_of([&] { baseline_classifier({.label_dimension = 2}, config); }),
+              HasSubstr("label_dimension is 2, but only regressors have one"));
+  EXPECT_THAT(error_of([&] { baseline_regressor({.n_classes = 3}, config); }),
+              HasSubstr("n_classes is given, but only classifiers have one"));
+  EXPECT_THAT(error_of([&] {
+                dnn_regressor({.hidden_units = {4},
+                               .feature_columns = {numeric_column("x")},
+                               .label_vocabulary = {"a", "b"}},
+                              config);
+              }),
+              HasSubstr("label_vocabulary is given"));
 }
 
 TEST(CannedEstimators, LoadTheTablesThatColumnsNameACheckpointFor) {

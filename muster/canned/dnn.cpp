@@ -1,4 +1,4 @@
-#include "muster/canned/dnn.h"
+#include "muster/canned/api.h"
 
 #include <utility>
 
@@ -10,8 +10,7 @@ namespace {
 
 constexpr double kDnnLearningRate = 0.05;
 
-template <typename Options>
-Estimator dnn_estimator(Options options, HeadPtr head, RunConfig config) {
+Estimator dnn_estimator(DNNOptions options, HeadPtr head, RunConfig config) {
   if (options.feature_columns.empty()) {
     throw InvalidArgument("a DNN estimator needs feature_columns, and there are none");
   }
@@ -29,17 +28,13 @@ Estimator dnn_estimator(Options options, HeadPtr head, RunConfig config) {
 
 }  // namespace
 
-Estimator dnn_classifier(DNNClassifierOptions options, RunConfig config) {
-  auto head = internal::classification_head(options.n_classes,
-                                            {.weight_column = options.weight_column,
-                                             .loss_reduction = options.loss_reduction,
-                                             .label_vocabulary = options.label_vocabulary});
+Estimator dnn_classifier(DNNOptions options, RunConfig config) {
+  auto head = internal::classifier_head(internal::labels_of(options));
   return dnn_estimator(std::move(options), std::move(head), std::move(config));
 }
 
-Estimator dnn_regressor(DNNRegressorOptions options, RunConfig config) {
-  auto head = regression_head(options.label_dimension, {.weight_column = options.weight_column,
-                                                        .loss_reduction = options.loss_reduction});
+Estimator dnn_regressor(DNNOptions options, RunConfig config) {
+  auto head = internal::regressor_head(internal::labels_of(options));
   return dnn_estimator(std::move(options), std::move(head), std::move(config));
 }
 

@@ -1,4 +1,4 @@
-#include "muster/canned/dnn_linear_combined.h"
+#include "muster/canned/api.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,8 +15,7 @@ double linear_learning_rate(std::size_t columns) {
   return std::min(0.005, 1.0 / std::sqrt(static_cast<double>(columns)));
 }
 
-template <typename Options>
-Estimator combined_estimator(Options options, HeadPtr head, RunConfig config) {
+Estimator combined_estimator(DNNLinearCombinedOptions options, HeadPtr head, RunConfig config) {
   OptimizersByPrefix optimizers;
   // The network's first, as tf.estimator has it: of two Adams the second's scalars are numbered.
   if (!options.dnn_columns.empty()) {
@@ -43,19 +42,13 @@ Estimator combined_estimator(Options options, HeadPtr head, RunConfig config) {
 
 }  // namespace
 
-Estimator dnn_linear_combined_classifier(DNNLinearCombinedClassifierOptions options,
-                                         RunConfig config) {
-  auto head = internal::classification_head(options.n_classes,
-                                            {.weight_column = options.weight_column,
-                                             .loss_reduction = options.loss_reduction,
-                                             .label_vocabulary = options.label_vocabulary});
+Estimator dnn_linear_combined_classifier(DNNLinearCombinedOptions options, RunConfig config) {
+  auto head = internal::classifier_head(internal::labels_of(options));
   return combined_estimator(std::move(options), std::move(head), std::move(config));
 }
 
-Estimator dnn_linear_combined_regressor(DNNLinearCombinedRegressorOptions options,
-                                        RunConfig config) {
-  auto head = regression_head(options.label_dimension, {.weight_column = options.weight_column,
-                                                        .loss_reduction = options.loss_reduction});
+Estimator dnn_linear_combined_regressor(DNNLinearCombinedOptions options, RunConfig config) {
+  auto head = internal::regressor_head(internal::labels_of(options));
   return combined_estimator(std::move(options), std::move(head), std::move(config));
 }
 

@@ -1,4 +1,4 @@
-#include "muster/canned/linear.h"
+#include "muster/canned/api.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,8 +18,7 @@ double rate_for(const OptimizerChoice& choice, std::size_t columns) {
   return std::min(kLinearLearningRate, 1.0 / std::sqrt(static_cast<double>(columns)));
 }
 
-template <typename Options>
-Estimator linear_estimator(Options options, HeadPtr head, RunConfig config) {
+Estimator linear_estimator(LinearOptions options, HeadPtr head, RunConfig config) {
   if (options.feature_columns.empty()) {
     throw InvalidArgument("a linear estimator needs feature_columns, and there are none");
   }
@@ -35,17 +34,13 @@ Estimator linear_estimator(Options options, HeadPtr head, RunConfig config) {
 
 }  // namespace
 
-Estimator linear_classifier(LinearClassifierOptions options, RunConfig config) {
-  auto head = internal::classification_head(options.n_classes,
-                                            {.weight_column = options.weight_column,
-                                             .loss_reduction = options.loss_reduction,
-                                             .label_vocabulary = options.label_vocabulary});
+Estimator linear_classifier(LinearOptions options, RunConfig config) {
+  auto head = internal::classifier_head(internal::labels_of(options));
   return linear_estimator(std::move(options), std::move(head), std::move(config));
 }
 
-Estimator linear_regressor(LinearRegressorOptions options, RunConfig config) {
-  auto head = regression_head(options.label_dimension, {.weight_column = options.weight_column,
-                                                        .loss_reduction = options.loss_reduction});
+Estimator linear_regressor(LinearOptions options, RunConfig config) {
+  auto head = internal::regressor_head(internal::labels_of(options));
   return linear_estimator(std::move(options), std::move(head), std::move(config));
 }
 

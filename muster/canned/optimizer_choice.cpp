@@ -1,4 +1,4 @@
-#include "muster/canned/optimizer_choice.h"
+#include "muster/canned/api.h"
 
 #include <utility>
 

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "muster/base/error.h"
-#include "muster/canned/linear.h"
+#include "muster/canned/api.h"
 #include "muster/device/gpu.h"
 #include "muster/estimator/predictor.h"
 #include "muster/estimator/small_net_internal.h"
@@ -126,7 +126,7 @@ TEST_F(Gpu, CapturedStepsClipEveryVariableLikeEagerOnes) {
 
 TEST_F(Gpu, ModelsWithFeatureColumnsAreOnTheCpu) {
   const auto build = [&](std::vector<std::string> devices) {
-    LinearClassifierOptions how;
+    LinearOptions how;
     how.feature_columns = {numeric_column("x", {.shape = {kInputs}})};
     how.n_classes = kClasses;
     return linear_classifier(how, config("columns", std::move(devices)));

@@ -10,9 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/boosted_trees/boosted_trees.h"
-#include "muster/canned/baseline.h"
-#include "muster/canned/dnn.h"
-#include "muster/canned/linear.h"
+#include "muster/canned/api.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/dataset/dataset.h"
 #include "muster/executor/executable_model.h"

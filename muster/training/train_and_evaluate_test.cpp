@@ -16,7 +16,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
-#include "muster/canned/linear.h"
+#include "muster/canned/api.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/cluster/tf_config.h"
 #include "muster/distribution/collective.h"
