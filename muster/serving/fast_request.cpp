@@ -174,32 +174,47 @@ bool is_base64_object(const dom::element& value) {
   return value.is_object() && value["b64"].error() == simdjson::SUCCESS;
 }
 
-// Each input once, and nothing else.
-bool take_named(const dom::object& item, FastFillers& fillers) {
-  if (item.size() != fillers.size()) return false;
+/// The field of every instance that stands for it.
+struct KeyField {
+  std::string_view name{};
+  bool is_input = false;
+  std::vector<std::string> values{};
+};
+
+// Each input once, the key, if there is one, once, and nothing else.
+bool take_named(const dom::object& item, FastFillers& fillers, KeyField& key) {
+  const bool has_key = !key.name.empty();
+  if (item.size() != fillers.size() + (has_key && !key.is_input ? 1 : 0)) return false;
   const std::int64_t parts = fillers.begin()->second.parts();
+  const std::size_t keys = key.values.size();
   for (const auto& field : item) {
+    if (has_key && field.key == key.name) {
+      key.values.push_back(simdjson::minify(field.value));
+      if (!key.is_input) continue;
+    }
     const auto filler = fillers.find(field.key);
     if (filler == fillers.end() || !filler->second.add(field.value)) return false;
   }
-  return std::ranges::all_of(fillers,
+  return key.values.size() == keys + (has_key ? 1 : 0) &&
+         std::ranges::all_of(fillers,
                              [&](const auto& row) { return row.second.parts() == parts + 1; });
 }
 
-std::optional<Tensors> row_tensors(const dom::array& instances, const SignatureDef& signature) {
+std::optional<Tensors> row_tensors(const dom::array& instances, const SignatureDef& signature,
+                                   KeyField& key) {
   if (signature.inputs.empty()) return std::nullopt;
   FastFillers fillers;
   for (const auto& [name, info] : signature.inputs) fillers.emplace(name, FastFiller(info.dtype));
   const dom::element first = *instances.begin();
   const bool only_values = !first.is_object() || is_base64_object(first);
-  if (only_values && fillers.size() != 1) return std::nullopt;
+  if (only_values && (fillers.size() != 1 || !key.name.empty())) return std::nullopt;
   for (const dom::element item : instances) {
     if (only_values) {
       if (!fillers.begin()->second.add(item)) return std::nullopt;
     } else {
       dom::object named;
       if (item.get_object().get(named) != simdjson::SUCCESS || is_base64_object(item) ||
-          !take_named(named, fillers)) {
+          !take_named(named, fillers, key)) {
         return std::nullopt;
       }
     }
@@ -302,7 +317,17 @@ std::string_view FastRequest::text() const {
 
 std::optional<Tensors> FastRequest::tensors(const SignatureDef& signature) const {
   if (!impl_->row_form) return column_tensors(impl_->values, signature);
-  return row_tensors(dom::array(impl_->values), signature);
+  KeyField none;
+  return row_tensors(dom::array(impl_->values), signature, none);
+}
+
+std::optional<Tensors> FastRequest::tensors(const SignatureDef& signature,
+                                            std::string_view key_field,
+                                            std::vector<std::string>& keys) const {
+  KeyField key{.name = key_field, .is_input = signature.inputs.contains(key_field)};
+  auto tensors = row_tensors(dom::array(impl_->values), signature, key);
+  if (tensors) keys = std::move(key.values);
+  return tensors;
 }
 
 }  // namespace muster::serving

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "muster/serving/instances.h"
 
@@ -22,6 +23,10 @@ class FastRequest {
   const std::string& signature_name() const;
   bool is_row_form() const;
   std::optional<Tensors> tensors(const graph::SignatureDef& signature) const;
+  /// The same for the row form; the field `key_field` of each instance, as JSON, goes to `keys`,
+  /// and is an input only if the signature has it. An empty name is no field.
+  std::optional<Tensors> tensors(const graph::SignatureDef& signature, std::string_view key_field,
+                                 std::vector<std::string>& keys) const;
   /// What was parsed.
   std::string_view text() const;
 

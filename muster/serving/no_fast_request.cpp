@@ -18,6 +18,10 @@ bool FastRequest::is_row_form() const { throw Internal("there is no simdjson"); 
 std::optional<Tensors> FastRequest::tensors(const graph::SignatureDef&) const {
   return std::nullopt;
 }
+std::optional<Tensors> FastRequest::tensors(const graph::SignatureDef&, std::string_view,
+                                            std::vector<std::string>&) const {
+  return std::nullopt;
+}
 std::string_view FastRequest::text() const { return {}; }
 
 }  // namespace muster::serving

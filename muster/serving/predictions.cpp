@@ -193,6 +193,12 @@ std::string Predictions::json(std::int64_t row) const {
   return text + "}";
 }
 
+std::string Predictions::json(std::int64_t row, std::string_view key) const {
+  const auto found = outputs_.find(key);
+  if (found == outputs_.end()) throw NotFound("there is no output {}", key);
+  return row_text(found->first, found->second, row, kJson);
+}
+
 std::string Predictions::cell(std::int64_t row, std::string_view key) const {
   const auto found = outputs_.find(key);
   if (found == outputs_.end()) throw NotFound("there is no output {}", key);

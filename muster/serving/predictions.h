@@ -23,6 +23,8 @@ class Predictions {
   /// One prediction as a JSON object, NaN and Infinity bare. Strings of an output whose name ends
   /// in "_bytes" are {"b64": "..."}. Throws InvalidArgument for other strings that are no UTF-8.
   std::string json(std::int64_t row) const;
+  /// One value of it as JSON. Throws NotFound for an output that is not there.
+  std::string json(std::int64_t row, std::string_view key) const;
   /// One value as `gcloud` shows it in a table: [0.25, 0.75], ['>50K'], a bare string as it is.
   std::string cell(std::int64_t row, std::string_view key) const;
 

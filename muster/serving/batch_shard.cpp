@@ -1,0 +1,443 @@
+#include "muster/serving/batch_shard.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/serving/batch_instances_internal.h"
+#include "muster/serving/predict_request.h"
+#include "muster/serving/prediction_step.h"
+#include "muster/serving/predictions.h"
+
+namespace muster::serving {
+namespace {
+
+using graph::SignatureDef;
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kMostStateBytes = 1 << 16;
+// Lines are handed to the system in pieces of this size.
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+Path shard_file(const Path& output_path, std::uint64_t shard, std::string_view suffix) {
+  return batch_folder(output_path) / fmt::format("shard-{:05}.{}", shard, suffix);
+}
+
+// --------------------------------------------------------------------------------- files of a
+// shard
+
+class OpenFile {
+ public:
+  OpenFile(Path path, int flags)
+      : path_(std::move(path)), descriptor_(::open(path_.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (descriptor_ < 0) throw_errno(errno, "opening " + path_.string());
+  }
+  ~OpenFile() { ::close(descriptor_); }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  int get() const { return descriptor_; }
+  const Path& path() const { return path_; }
+
+ private:
+  Path path_;
+  int descriptor_;
+};
+
+/// The lines of a shard that is not published yet. What lies behind the last save is cut off when
+/// it is opened.
+class PartFile {
+ public:
+  PartFile(const Path& path, std::uint64_t saved_bytes)
+      : file_(path, O_RDWR | O_CREAT), bytes_(saved_bytes) {
+    if (::ftruncate(file_.get(), static_cast<off_t>(saved_bytes)) != 0 ||
+        ::lseek(file_.get(), 0, SEEK_END) < 0) {
+      throw_errno(errno, "cutting " + path.string());
+    }
+  }
+
+  void add_line(std::string_view line) {
+    pending_ += line;
+    pending_ += '\n';
+    if (pending_.size() >= kPieceBytes) flush();
+  }
+
+  /// Returns when all lines are on the disk.
+  void sync() {
+    flush();
+    if (::fdatasync(file_.get()) != 0) throw_errno(errno, "syncing " + file_.path().string());
+  }
+
+  std::uint64_t bytes() const { return bytes_; }
+  const Path& path() const { return file_.path(); }
+
+ private:
+  void flush() {
+    std::string_view left = pending_;
+    while (!left.empty()) {
+      const ssize_t count = ::write(file_.get(), left.data(), left.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) throw_errno(errno, "writing " + file_.path().string());
+      left.remove_prefix(static_cast<std::size_t>(count));
+    }
+    bytes_ += pending_.size();
+    pending_.clear();
+  }
+
+  OpenFile file_;
+  std::uint64_t bytes_;
+  std::string pending_{};
+};
+
+bool has_bytes(const Path& path, std::uint64_t bytes) {
+  const auto status = file_system_for(path).status(path);
+  return status ? status->size_bytes >= bytes : bytes == 0;
+}
+
+void write_state(const Path& output_path, std::uint64_t shard, const ShardState& state) {
+  const json made{{"records", state.records},         {"result_bytes", state.result_bytes},
+                  {"error_bytes", state.error_bytes}, {"predictions", state.counts.predictions},
+                  {"errors", state.counts.errors},    {"seconds", state.counts.seconds},
+                  {"complete", state.complete}};
+  write_file_atomically(shard_file(output_path, shard, "json"), made.dump(1) + "\n");
+}
+
+// A move that may have been made before a kill.
+void move_once(const Path& from, const Path& to) {
+  FileSystem& files = file_system_for(from);
+  if (files.status(from)) {
+    files.rename(from, to);
+  } else if (!files.status(to)) {
+    throw DataLoss("neither {} nor {} is there, and the shard is complete", from.string(),
+                   to.string());
+  }
+}
+
+void publish(const Path& output_path, const BatchJob& job, std::uint64_t shard) {
+  move_once(shard_file(output_path, shard, "errors"), batch_errors_path(output_path, job, shard));
+  move_once(shard_file(output_path, shard, "results"), batch_results_path(output_path, job, shard));
+  file_system_for(output_path).sync_directory(output_path);
+}
+
+// ------------------------------------------------------------------------------------- predictions
+
+/// An instance of a batch, and then what became of it.
+struct Slot {
+  Record record{};
+  std::uint64_t number = 0;
+  /// The line of its prediction, or what went wrong.
+  std::string line{};
+  std::optional<std::string> error{};
+};
+
+std::string csv_field(std::string text) {
+  if (text.find_first_of(",\"\r\n") == text.npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+// A string as it is, everything else as JSON.
+std::string csv_text(const std::string& value) {
+  if (!value.starts_with('"')) return csv_field(value);
+  return csv_field(json::parse(value).get<std::string>());
+}
+
+/// Lays out the lines of results.
+class LineWriter {
+ public:
+  LineWriter(const BatchJob& job, const SignatureDef& signature)
+      : format_(job.output), key_field_(job.key_field) {
+    for (const auto& row : signature.outputs) outputs_.push_back(row.first);
+    // A model that hands the key on by itself has it among its outputs.
+    if (signature.outputs.contains(key_field_)) key_field_.clear();
+    if (!key_field_.empty()) key_name_ = json_string_lossy(key_field_);
+  }
+
+  /// Empty for a format without one.
+  std::string header() const {
+    if (format_ == BatchOutput::kJson) return {};
+    std::string line = csv_field(key_field_);
+    for (const std::string& name : outputs_) {
+      if (!line.empty()) line += ',';
+      line += csv_field(name);
+    }
+    return line;
+  }
+
+  std::string line(const Predictions& predictions, std::int64_t row, const std::string* key) const {
+    if (key_field_.empty()) key = nullptr;
+    if (format_ == BatchOutput::kCsv) return csv_line(predictions, row, key);
+    std::string text = predictions.json(row);
+    if (key == nullptr) return text;
+    const bool has_more = text.size() > 2;
+    return fmt::format("{{{}: {}{}{}", key_name_, *key, has_more ? ", " : "",
+                       std::string_view(text).substr(1));
+  }
+
+ private:
+  std::string csv_line(const Predictions& predictions, std::int64_t row,
+                       const std::string* key) const {
+    std::string line = key == nullptr ? std::string() : csv_text(*key);
+    bool is_first = key == nullptr;
+    for (const std::string& name : outputs_) {
+      if (!std::exchange(is_first, false)) line += ',';
+      line += csv_text(predictions.json(row, name));
+    }
+    return line;
+  }
+
+  BatchOutput format_;
+  std::string key_field_;
+  std::string key_name_{};
+  std::vector<std::string> outputs_{};
+};
+
+/// Answers the instances of one batch. Those that fail are found by halving, so that the others are
+/// answered; the same instances are always asked in the same groups, and get the same answers.
+class BatchAnswers {
+ public:
+  BatchAnswers(const LineWriter& lines, const AnswerBatch& answer)
+      : lines_(lines), answer_(answer) {}
+
+  void run(std::span<Slot*> slots, const InstanceDecoder& decoder) const {
+    if (slots.empty()) return;
+    std::vector<std::string_view> texts;
+    for (const Slot* slot : slots) texts.push_back(slot->record.bytes);
+    try {
+      DecodedBatch batch = in_step(kInputsStep, [&] { return decoder.decode(texts); });
+      Tensors outputs = in_step(kRunStep, [&] { return answer_(batch.inputs); });
+      const Predictions predictions = in_step(kOutputsStep, [&] {
+        Predictions made(std::move(outputs));
+        if (made.size() != static_cast<std::int64_t>(slots.size())) {
+          throw InvalidArgument("the model gave {} rows for {} instances", made.size(),
+                                slots.size());
+        }
+        return made;
+      });
+      take_lines(slots, predictions, batch.keys);
+    } catch (const Error& error) {
+      if (slots.size() == 1) {
+        slots[0]->error = error.what();
+        return;
+      }
+      const std::size_t half = slots.size() / 2;
+      run(slots.first(half), decoder);
+      run(slots.subspan(half), decoder);
+    }
+  }
+
+ private:
+  void take_lines(std::span<Slot*> slots, const Predictions& predictions,
+                  const std::vector<std::string>& keys) const {
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      try {
+        slots[i]->line = in_step(kOutputsStep, [&] {
+          return lines_.line(predictions, static_cast<std::int64_t>(i),
+                             keys.empty() ? nullptr : &keys[i]);
+        });
+      } catch (const Error& error) {
+        slots[i]->error = error.what();
+      }
+    }
+  }
+
+  const LineWriter& lines_;
+  const AnswerBatch& answer_;
+};
+
+std::string error_line(const std::string& instance, const std::string& error) {
+  return fmt::format(R"({{"instance": {}, "error": {}}})", json_string_lossy(instance),
+                     json_string_lossy(error));
+}
+
+void check_unchanged(const BatchFile& file) {
+  const auto status = file_system_for(file.path).status(file.path);
+  if (!status) throw NotFound("{} is gone, and the job has instances of it to do", file.path);
+  if (status->size_bytes == file.size_bytes && status->modified_ns == file.modified_ns) return;
+  throw FailedPrecondition(
+      "{} has changed since the job began: its predictions would not belong together. Start again "
+      "with another --output-path",
+      file.path);
+}
+
+/// One shard while this process has it.
+class ShardRun {
+ public:
+  ShardRun(const Path& output_path, const BatchJob& job, const SignatureDef& signature,
+           std::uint64_t shard, const AnswerBatch& answer, const ShardOptions& options,
+           const ShardState& saved)
+      : output_path_(output_path),
+        job_(job),
+        signature_(signature),
+        shard_(shard),
+        options_(options),
+        state_(saved),
+        results_(shard_file(output_path, shard, "results"), saved.result_bytes),
+        errors_(shard_file(output_path, shard, "errors"), saved.error_bytes),
+        lines_(job, signature),
+        answers_(lines_, answer) {}
+
+  /// False when it was stopped.
+  bool run() {
+    if (state_.records == 0 && !lines_.header().empty()) results_.add_line(lines_.header());
+    std::uint64_t file_begin = 0;
+    const std::uint64_t end = job_.first_record(shard_ + 1);
+    for (const BatchFile& file : job_.files) {
+      const std::uint64_t file_end = file_begin + file.records;
+      const std::uint64_t next = job_.first_record(shard_) + state_.records;
+      if (next < end && next < file_end && !run_file(file, file_begin, std::min(end, file_end))) {
+        save();
+        return false;
+      }
+      file_begin = file_end;
+    }
+    state_.complete = true;
+    save();
+    return true;
+  }
+
+ private:
+  // The instances of one file up to `end`, batch by batch: no batch has those of two files.
+  bool run_file(const BatchFile& file, std::uint64_t file_begin, std::uint64_t end) {
+    check_unchanged(file);
+    const auto decoder = make_instance_decoder(job_, signature_, file.path);
+    InstanceFile instances(job_, signature_, file.path);
+    std::uint64_t next = job_.first_record(shard_) + state_.records;
+    instances.seek(next - file_begin);
+    while (next < end) {
+      const std::uint64_t count = std::min(end - next, static_cast<std::uint64_t>(job_.batch_size));
+      run_batch(instances, *decoder, next - file_begin, count);
+      next += count;
+      if (options_.on_batch && !options_.on_batch(state_)) return false;
+      if (Clock::now() - last_save_ >= options_.save_every) save();
+    }
+    return true;
+  }
+
+  void run_batch(InstanceFile& instances, const InstanceDecoder& decoder, std::uint64_t first,
+                 std::uint64_t count) {
+    std::vector<Slot> slots(count);
+    std::vector<Slot*> whole;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      Slot& slot = slots[i];
+      slot.number = first + i;
+      if (!instances.next(slot.record, slot.error)) {
+        throw DataLoss("{}: fewer instances than when the job began", instances.where(slot.number));
+      }
+      if (slot.error) {
+        slot.error = failure_text(kInputsStep, *slot.error);
+      } else {
+        whole.push_back(&slot);
+      }
+    }
+    answers_.run(whole, decoder);
+    for (const Slot& slot : slots) {
+      if (slot.error) {
+        errors_.add_line(error_line(instances.where(slot.number), *slot.error));
+        ++state_.counts.errors;
+      } else {
+        results_.add_line(slot.line);
+        ++state_.counts.predictions;
+      }
+    }
+    state_.records += count;
+  }
+
+  void save() {
+    // The state is written when what it tells of is on the disk, also after a loss of power.
+    results_.sync();
+    errors_.sync();
+    const auto now = Clock::now();
+    state_.result_bytes = results_.bytes();
+    state_.error_bytes = errors_.bytes();
+    state_.counts.seconds += std::chrono::duration<double>(now - last_save_).count();
+    last_save_ = now;
+    write_state(output_path_, shard_, state_);
+  }
+
+  const Path& output_path_;
+  const BatchJob& job_;
+  const SignatureDef& signature_;
+  const std::uint64_t shard_;
+  const ShardOptions& options_;
+  ShardState state_;
+  PartFile results_;
+  PartFile errors_;
+  LineWriter lines_;
+  BatchAnswers answers_;
+  Clock::time_point last_save_ = Clock::now();
+};
+
+// What a run may go on from: from the beginning where files are shorter than was saved.
+ShardState usable_state(const Path& output_path, std::uint64_t shard) {
+  const auto saved = read_shard_state(output_path, shard);
+  if (!saved || saved->complete) return saved.value_or(ShardState());
+  if (has_bytes(shard_file(output_path, shard, "results"), saved->result_bytes) &&
+      has_bytes(shard_file(output_path, shard, "errors"), saved->error_bytes)) {
+    return *saved;
+  }
+  log::warning("lines of shard {} that were saved are gone; it starts again from its beginning",
+               shard);
+  return {};
+}
+
+}  // namespace
+
+std::optional<ShardState> read_shard_state(const Path& output_path, std::uint64_t shard) {
+  const Path path = shard_file(output_path, shard, "json");
+  if (!file_exists(path)) return std::nullopt;
+  try {
+    const json value = json::parse(read_file(path, kMostStateBytes));
+    return ShardState{.records = value.at("records").get<std::uint64_t>(),
+                      .result_bytes = value.at("result_bytes").get<std::uint64_t>(),
+                      .error_bytes = value.at("error_bytes").get<std::uint64_t>(),
+                      .counts = {.predictions = value.at("predictions").get<std::uint64_t>(),
+                                 .errors = value.at("errors").get<std::uint64_t>(),
+                                 .seconds = value.at("seconds").get<double>()},
+                      .complete = value.at("complete").get<bool>()};
+  } catch (const json::exception& error) {
+    throw DataLoss("{} is damaged: {}. Remove it, and the shard starts again", path.string(),
+                   error.what());
+  }
+}
+
+bool is_published(const Path& output_path, const BatchJob& job, std::uint64_t shard) {
+  const auto state = read_shard_state(output_path, shard);
+  return state && state->complete && file_exists(batch_errors_path(output_path, job, shard)) &&
+         file_exists(batch_results_path(output_path, job, shard));
+}
+
+ShardOutcome run_batch_shard(const Path& output_path, const BatchJob& job,
+                             const SignatureDef& signature, std::uint64_t shard,
+                             const AnswerBatch& answer, const ShardOptions& options) {
+  // Given back by the system when the process ends, however it does.
+  const OpenFile lock(shard_file(output_path, shard, "lock"), O_RDWR | O_CREAT);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return ShardOutcome::kTakenByAnother;
+    throw_errno(errno, "locking " + lock.path().string());
+  }
+  const ShardState saved = usable_state(output_path, shard);
+  if (!saved.complete) {
+    ShardRun run(output_path, job, signature, shard, answer, options, saved);
+    if (!run.run()) return ShardOutcome::kStopped;
+  }
+  publish(output_path, job, shard);
+  return ShardOutcome::kPublished;
+}
+
+}  // namespace muster::serving

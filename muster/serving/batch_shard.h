@@ -1,0 +1,50 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "muster/serving/batch_job.h"
+#include "muster/serving/instances.h"
+
+namespace muster::serving {
+
+/// How far a shard is: what is known to be on the disk.
+struct ShardState {
+  /// Instances that are done.
+  std::uint64_t records = 0;
+  std::uint64_t result_bytes = 0;
+  std::uint64_t error_bytes = 0;
+  BatchCounts counts{};
+  /// All are done; then the files are published, or about to be.
+  bool complete = false;
+};
+
+/// Nothing before the first save.
+std::optional<ShardState> read_shard_state(const Path& output_path, std::uint64_t shard);
+/// Whether its files have their names.
+bool is_published(const Path& output_path, const BatchJob& job, std::uint64_t shard);
+
+struct ShardOptions {
+  /// Called after each batch with what is done; false ends the shard for now, with a save.
+  std::function<bool(const ShardState& done)> on_batch{};
+  /// How much work a kill may cost.
+  std::chrono::milliseconds save_every{2000};
+};
+
+enum class ShardOutcome { kPublished, kStopped, kTakenByAnother };
+
+/// Answers a batch of inputs.
+using AnswerBatch = std::function<Tensors(const Tensors& inputs)>;
+
+/// Predicts the instances of one shard that are not done yet, saves now and then, and publishes its
+/// files. A process that is killed loses what came after its last save, and the next call computes
+/// that again, in the same batches: no line is lost or doubled, and none differs. An instance that
+/// fails gets a line in errors_stats, and its batch goes on without it. Throws for what ends the
+/// job: files that cannot be read or written, an input that has changed.
+ShardOutcome run_batch_shard(const Path& output_path, const BatchJob& job,
+                             const graph::SignatureDef& signature, std::uint64_t shard,
+                             const AnswerBatch& answer, const ShardOptions& options = {});
+
+}  // namespace muster::serving

@@ -1,0 +1,302 @@
+#include "muster/serving/batch_shard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/lines.h"
+#include "muster/records/example_builder.h"
+#include "muster/records/record_writer.h"
+#include "muster/serving/batch_job.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster::serving {
+namespace {
+
+using graph::DataType;
+using graph::TensorValue;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::read_bytes;
+using testing::TempDir;
+using testing::write_bytes;
+
+graph::SignatureDef doubling() {
+  graph::SignatureDef signature;
+  signature.inputs["x"] = {.name = "x:0", .dtype = DataType::kFloat, .shape = {-1}};
+  signature.outputs["y"] = {.name = "y:0", .dtype = DataType::kFloat, .shape = {-1}};
+  return signature;
+}
+
+// Fails, all of a batch, for a negative number.
+Tensors twice(const Tensors& inputs) {
+  std::vector<float> values = inputs.at("x").values<float>();
+  for (float& value : values) {
+    if (value < 0) throw InvalidArgument("{} is negative", value);
+    value *= 2;
+  }
+  return {{"y", TensorValue::vector(values)}};
+}
+
+graph::SignatureDef with_strings() {
+  graph::SignatureDef signature;
+  signature.inputs["rows"] = {.name = "rows:0", .dtype = DataType::kString, .shape = {-1}};
+  signature.outputs["rows"] = {.name = "out:0", .dtype = DataType::kString, .shape = {-1}};
+  return signature;
+}
+
+struct Files {
+  std::string results{};
+  std::string errors{};
+};
+
+class BatchShard : public ::testing::Test {
+ protected:
+  BatchJob open(const std::string& name, const graph::SignatureDef& signature) {
+    job_.files = input_files_of({(folder_ / "in*").string()});
+    return open_batch_job(folder_ / name, job_, signature);
+  }
+
+  static void run(const Path& output, const BatchJob& job, const graph::SignatureDef& signature,
+                  const AnswerBatch& answer, const ShardOptions& options = {}) {
+    for (std::uint64_t shard = 0; shard < job.shards; ++shard) {
+      run_batch_shard(output, job, signature, shard, answer, options);
+    }
+  }
+
+  Files files_of(const Path& output, const BatchJob& job) {
+    Files files;
+    for (std::uint64_t shard = 0; shard < job.shards; ++shard) {
+      files.results += read_bytes(batch_results_path(output, job, shard));
+      files.errors += read_bytes(batch_errors_path(output, job, shard));
+    }
+    return files;
+  }
+
+  Files predict(const graph::SignatureDef& signature, const AnswerBatch& answer) {
+    const BatchJob job = open("out", signature);
+    run(folder_ / "out", job, signature, answer);
+    return files_of(folder_ / "out", job);
+  }
+
+  TempDir folder_;
+  BatchJob job_{.batch_size = 4};
+};
+
+TEST_F(BatchShard, PredictsInOrderAndNamesWhatIsWrong) {
+  write_bytes(folder_ / "in1.json", "1\n{\"x\": 2}\n-3\n\n4\n\"a\"\n5.5\n[1\n2]\n3,4\n");
+  write_bytes(folder_ / "in2.json", "6");
+  const Files files = predict(doubling(), twice);
+  EXPECT_EQ(files.results,
+            "{\"y\": 2.0}\n{\"y\": 4.0}\n{\"y\": 8.0}\n{\"y\": 11.0}\n{\"y\": 12.0}\n");
+  const auto errors = lines_of(files.errors);
+  ASSERT_EQ(errors.size(), 6u);
+  EXPECT_THAT(errors[0], HasSubstr("in1.json line 3\", \"error\": \"Failed to run the provided "
+                                   "model: -3 is negative (Error code: 2)\"}"));
+  EXPECT_THAT(errors[1], HasSubstr("line 4\", \"error\": \"Invalid inputs: Empty line"));
+  EXPECT_THAT(errors[2], HasSubstr("line 6\", \"error\": \"Invalid inputs: "));
+  EXPECT_THAT(errors[3], HasSubstr("line 8\", \"error\": \"Invalid inputs: "));
+  EXPECT_THAT(errors[5], HasSubstr("line 10\", \"error\": \"Invalid inputs: "));
+}
+
+TEST_F(BatchShard, LinesThatTogetherAreAListAreEachWrong) {
+  // Joined, these are three instances.
+  write_bytes(folder_ / "in.json", "[1\n2]\n3,[4]\n");
+  auto signature = doubling();
+  signature.inputs["x"].shape = {-1, -1};
+  EXPECT_EQ(predict(signature, twice).results, "");
+}
+
+TEST_F(BatchShard, ShardsCoverAllInstancesOnce) {
+  std::string text;
+  for (int i = 0; i < 101; ++i) text += std::to_string(i) + "\n";
+  write_bytes(folder_ / "in.json", text);
+  job_.shards = 7;
+  const BatchJob job = open("out", doubling());
+  ASSERT_EQ(job.shards, 7u);
+  run(folder_ / "out", job, doubling(), twice);
+  std::string wanted;
+  for (int i = 0; i < 101; ++i) wanted += "{\"y\": " + std::to_string(2 * i) + ".0}\n";
+  EXPECT_EQ(files_of(folder_ / "out", job).results, wanted);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "out/prediction.results-00006-of-00007"));
+}
+
+TEST_F(BatchShard, NoLineIsLostOrDoubledByAKillAfterAnyBatch) {
+  std::string text;
+  for (int i = 0; i < 37; ++i) text += (i % 5 == 3 ? "-" : "") + std::to_string(i) + "\n";
+  write_bytes(folder_ / "in.json", text);
+  job_.shards = 2;
+  const Files wanted = predict(doubling(), twice);
+  for (int batches = 1; batches < 6; ++batches) {
+    const Path output = folder_ / ("killed" + std::to_string(batches));
+    const BatchJob job = open(output.filename().string(), doubling());
+    for (int life = 0; life < 20 && !is_published(output, job, 1); ++life) {
+      int left = batches;
+      const ShardOptions options{.on_batch =
+                                     [&](const ShardState&) {
+                                       if (--left < 0) throw std::runtime_error("killed");
+                                       return true;
+                                     },
+                                 // Every save but the last one is lost in each second life.
+                                 .save_every = std::chrono::hours(life % 2)};
+      try {
+        run(output, job, doubling(), twice, options);
+      } catch (const std::runtime_error&) {
+        // What a process had written when it was killed, behind its last save.
+        for (const char* name : {"shard-00000.results", "shard-00000.errors"}) {
+          const Path part = batch_folder(output) / name;
+          if (std::filesystem::exists(part)) write_bytes(part, read_bytes(part) + "{\"half\": ");
+        }
+      }
+    }
+    const Files files = files_of(output, job);
+    EXPECT_EQ(files.results, wanted.results) << batches;
+    EXPECT_EQ(files.errors, wanted.errors) << batches;
+  }
+}
+
+TEST_F(BatchShard, StopsWhereItIsAskedToAndGoesOnThere) {
+  write_bytes(folder_ / "in.json", "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+  const BatchJob job = open("out", doubling());
+  std::vector<std::size_t> sizes;
+  const AnswerBatch answer = [&](const Tensors& inputs) {
+    sizes.push_back(inputs.at("x").values<float>().size());
+    return twice(inputs);
+  };
+  const ShardOptions one_batch{.on_batch = [](const ShardState&) { return false; }};
+  EXPECT_EQ(run_batch_shard(folder_ / "out", job, doubling(), 0, answer, one_batch),
+            ShardOutcome::kStopped);
+  EXPECT_EQ(read_shard_state(folder_ / "out", 0)->records, 4u);
+  EXPECT_EQ(run_batch_shard(folder_ / "out", job, doubling(), 0, answer), ShardOutcome::kPublished);
+  EXPECT_THAT(sizes, ElementsAre(4u, 4u, 1u));
+}
+
+TEST_F(BatchShard, PublishesWhatWasCompleteWhenTheProcessWasKilled) {
+  write_bytes(folder_ / "in.json", "1\n");
+  const BatchJob job = open("out", doubling());
+  const Path output = folder_ / "out";
+  run(output, job, doubling(), twice);
+  const Path results = batch_results_path(output, job, 0);
+  std::filesystem::rename(results, batch_folder(output) / "shard-00000.results");
+  EXPECT_FALSE(is_published(output, job, 0));
+  run(output, job, doubling(), [](const Tensors&) -> Tensors { throw Internal("asked again"); });
+  EXPECT_EQ(read_bytes(results), "{\"y\": 2.0}\n");
+}
+
+TEST_F(BatchShard, KeysOfInstancesComeWithTheirPredictions) {
+  job_.key_field = "id";
+  write_bytes(folder_ / "in.json",
+              "{\"id\": 7, \"x\": 1}\n{\"x\": 2, \"id\": \"b\"}\n{\"x\": 3}\n");
+  const Files files = predict(doubling(), twice);
+  EXPECT_EQ(files.results, "{\"id\": 7, \"y\": 2.0}\n{\"id\": \"b\", \"y\": 4.0}\n");
+  EXPECT_THAT(files.errors, HasSubstr("the instance has no field id"));
+}
+
+TEST_F(BatchShard, ColumnsOfCsvAreInputs) {
+  job_.input = BatchInput::kCsv;
+  job_.output = BatchOutput::kCsv;
+  job_.key_field = "id";
+  write_bytes(folder_ / "in.csv", "x,id\n1.5,\"a,\"\"b\"\n2,c\noops,d\n");
+  const Files files = predict(doubling(), twice);
+  EXPECT_EQ(files.results, "id,y\n\"a,\"\"b\",3.0\nc,4.0\n");
+  EXPECT_THAT(files.errors, HasSubstr("in.csv line 4"));
+}
+
+TEST_F(BatchShard, ColumnsThatTheSignatureDoesNotHaveAreRefusedBeforeTheJob) {
+  job_.input = BatchInput::kCsv;
+  write_bytes(folder_ / "in.csv", "x,z\n1,2\n");
+  EXPECT_THROW(
+      {
+        try {
+          open("out", doubling());
+        } catch (const InvalidArgument& error) {
+          EXPECT_THAT(error.what(), HasSubstr("in.csv: column 'z' is no input"));
+          throw;
+        }
+      },
+      InvalidArgument);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(BatchShard, RowsOfCsvAreStringsWhereTheSignatureTakesOne) {
+  job_.input = BatchInput::kCsv;
+  write_bytes(folder_ / "in.csv", "1,\"a\nb\"\n2,c\n");
+  const Files files = predict(with_strings(), [](const Tensors& inputs) { return inputs; });
+  EXPECT_EQ(files.results, "{\"rows\": \"1,\\\"a\\nb\\\"\"}\n{\"rows\": \"2,c\"}\n");
+}
+
+TEST_F(BatchShard, DamagedRecordsAreNamedAndTheOthersAnswered) {
+  job_.input = BatchInput::kTFRecord;
+  {
+    RecordWriter writer(folder_ / "in.tfrecords");
+    for (const char* text : {"alpha", "beta", "gamma"}) writer.append(text);
+    writer.close();
+  }
+  std::string bytes = read_bytes(folder_ / "in.tfrecords");
+  bytes[12 + 5 + 4 + 12] ^= 1;  // The first byte of "beta".
+  write_bytes(folder_ / "in.tfrecords", bytes.substr(0, bytes.size() - 2));
+  const Files files = predict(with_strings(), [](const Tensors& inputs) { return inputs; });
+  EXPECT_EQ(files.results, "{\"rows\": \"alpha\"}\n");
+  EXPECT_EQ(lines_of(files.errors).size(), 2u) << files.errors;
+}
+
+TEST_F(BatchShard, AFeatureOfAnExampleIsItsKey) {
+  job_.input = BatchInput::kTFRecord;
+  job_.key_field = "id";
+  {
+    RecordWriter writer(folder_ / "in.tfrecords");
+    ExampleBuilder builder;
+    builder.add_int("id", 17);
+    writer.append(builder.serialize());
+    writer.close();
+  }
+  auto signature = with_strings();
+  signature.outputs.clear();
+  signature.outputs["size"] = {.name = "n:0", .dtype = DataType::kInt64, .shape = {-1}};
+  const auto sizes = [](const Tensors& inputs) -> Tensors {
+    const auto size = static_cast<std::int64_t>(inputs.at("rows").strings.size());
+    return {{"size", TensorValue::vector<std::int64_t>({size})}};
+  };
+  EXPECT_EQ(predict(signature, sizes).results, "{\"id\": 17, \"size\": 1}\n");
+}
+
+TEST_F(BatchShard, AFolderWithAnotherJobIsRefused) {
+  write_bytes(folder_ / "in.json", "1\n");
+  open("out", doubling());
+  job_.batch_size = 8;
+  EXPECT_THROW(open("out", doubling()), FailedPrecondition);
+  job_.batch_size = 4;
+  EXPECT_NO_THROW(open("out", doubling()));
+  write_bytes(folder_ / "in.json", "1\n2\n");
+  EXPECT_THROW(open("out", doubling()), FailedPrecondition);
+  std::filesystem::create_directories(folder_ / "other");
+  write_bytes(folder_ / "other/prediction.results-00000-of-00001", "");
+  EXPECT_THROW(open("other", doubling()), AlreadyExists);
+}
+
+TEST_F(BatchShard, AnInputThatChangesMeanwhileEndsTheShard) {
+  write_bytes(folder_ / "in.json", "1\n");
+  const BatchJob job = open("out", doubling());
+  write_bytes(folder_ / "in.json", "1\n2\n");
+  EXPECT_THROW(run(folder_ / "out", job, doubling(), twice), FailedPrecondition);
+}
+
+TEST_F(BatchShard, FilesWithoutInstancesAreRefused) {
+  write_bytes(folder_ / "in.json", "");
+  EXPECT_THROW(open("out", doubling()), InvalidArgument);
+  EXPECT_THROW(input_files_of({(folder_ / "absent*").string()}), NotFound);
+}
+
+TEST(BatchFormats, AreKnownByBothSpellings) {
+  EXPECT_EQ(parse_batch_input("TF_RECORD_GZIP"), BatchInput::kTFRecordGzip);
+  EXPECT_EQ(parse_batch_input("text"), BatchInput::kJson);
+  EXPECT_THROW(parse_batch_input("xml"), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace muster::serving
