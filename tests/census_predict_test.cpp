@@ -3,9 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "muster/base/lines.h"
 #include "muster/graph/export_folder.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
@@ -102,6 +111,155 @@ TEST_F(CensusPredict, TheGraphAndACheckpointOfTheJobFolderAnswerAsTheExportDoes)
   EXPECT_EQ(
       predict(job_dir / "export/savedmodel", "--json-instances", "person.json", "serving_default"),
       predict(job_dir / "export/census", "--json-instances", "person.json", "serving_default"));
+}
+
+// People with a key, as JSON lines; every 500th line is none.
+void write_people(const Path& csv, const Path& json) {
+  constexpr const char* kNames[] = {"age",
+                                    "workclass",
+                                    "",
+                                    "education",
+                                    "education_num",
+                                    "marital_status",
+                                    "occupation",
+                                    "relationship",
+                                    "race",
+                                    "gender",
+                                    "capital_gain",
+                                    "capital_loss",
+                                    "hours_per_week",
+                                    "native_country"};
+  std::ifstream in(csv);
+  std::ofstream out(json);
+  std::string row;
+  for (std::int64_t number = 0; std::getline(in, row); ++number) {
+    if (number % 500 == 499) {
+      out << "{\"key\": " << number << ", oops}\n";
+      continue;
+    }
+    out << "{\"key\": " << number;
+    std::istringstream fields(row);
+    std::string field;
+    for (const std::string name : kNames) {
+      std::getline(fields, field, ',');
+      if (name.empty()) continue;
+      const bool is_number = field.find_first_not_of("0123456789") == field.npos;
+      out << ", \"" << name << "\": " << (is_number ? field : "\"" + field + "\"");
+    }
+    out << "}\n";
+  }
+}
+
+// Instances that shards of a job have saved.
+std::int64_t saved_instances(const Path& output) {
+  std::int64_t sum = 0;
+  std::error_code absent;
+  for (const auto& file : std::filesystem::directory_iterator(output / ".batch_predict", absent)) {
+    const std::string name = file.path().filename().string();
+    if (!name.starts_with("shard-") || file.path().extension() != ".json") continue;
+    const std::string text = testing::read_bytes(file.path());
+    const auto at = text.find("\"records\": ");
+    if (at != text.npos) sum += std::atoll(text.c_str() + at + 11);
+  }
+  return sum;
+}
+
+std::vector<pid_t> children_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/task/" + std::to_string(process) +
+                     "/children");
+  std::vector<pid_t> children;
+  for (pid_t child = 0; file >> child;) children.push_back(child);
+  return children;
+}
+
+TEST_F(CensusPredict, ABatchThatIsKilledGivesWhatAnUndisturbedOneGives) {
+  const bool is_long = std::getenv("MUSTER_LONG_TESTS") != nullptr;
+  const std::int64_t rows = is_long ? 1'000'000 : 3'000;
+  const int kills = is_long ? 10 : 3;
+  tool({"records", "synth", "census", "--output", folder_ / "many", "--train", std::to_string(rows),
+        "--test", "40"});
+  write_people(folder_ / "many/adult.data.csv", folder_ / "people.json");
+  const Path model = train("JSON") / "export/census";
+  const auto arguments = [&](const char* output) -> std::vector<std::string> {
+    return {"batch-predict",         "--model-dir",   model,  "--input-paths",
+            folder_ / "people.json", "--data-format", "json", "--output-path",
+            folder_ / output,        "--key-field",   "key",  "--save-secs",
+            is_long ? "0.5" : "0"};
+  };
+  testing::RunningProgram undisturbed(MUSTER_PROGRAM, arguments("once"));
+  EXPECT_EQ(undisturbed.wait().status, 0) << undisturbed.err();
+
+  const Path output = folder_ / "killed";
+  for (int kill = 0; kill < kills; ++kill) {
+    const std::int64_t enough = saved_instances(output) + rows / (2 * kills);
+    testing::RunningProgram program(MUSTER_PROGRAM, arguments("killed"));
+    while (saved_instances(output) < enough) {
+      ASSERT_FALSE(program.ended()) << "before kill " << kill << ": " << program.err();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    // Workers first, or all at once, or the command alone, whose workers then end by themselves.
+    const std::vector<pid_t> workers = children_of(program.pid());
+    EXPECT_FALSE(workers.empty());
+    if (kill % 3 == 1) program.send(SIGKILL);
+    if (kill % 3 != 2) {
+      for (const pid_t worker : workers) ::kill(worker, SIGKILL);
+    }
+    program.send(SIGKILL);
+  }
+  const Outcome last = testing::RunningProgram(MUSTER_PROGRAM, arguments("killed")).wait();
+  EXPECT_EQ(last.status, 0) << last.err;
+  EXPECT_THAT(last.out, HasSubstr("errorCount: '" + std::to_string(rows / 500) + "'"));
+  EXPECT_THAT(last.out, HasSubstr("predictionCount: '" + std::to_string(rows - rows / 500) + "'"));
+
+  std::int64_t lines = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder_ / "once")) {
+    if (file.is_directory()) continue;
+    const std::string wanted = testing::read_bytes(file.path());
+    lines += static_cast<std::int64_t>(lines_of(wanted).size());
+    EXPECT_TRUE(testing::read_bytes(output / file.path().filename()) == wanted) << file.path();
+  }
+  EXPECT_EQ(lines, rows);
+}
+
+TEST_F(CensusPredict, ABatchThatIsAskedToStopSavesAndItsWorkersAreReplacedWhenTheyAreKilled) {
+  tool({"records", "synth", "census", "--output", folder_ / "many", "--train", "3000", "--test",
+        "40"});
+  write_people(folder_ / "many/adult.data.csv", folder_ / "people.json");
+  const std::vector<std::string> arguments{"batch-predict",
+                                           "--model-dir",
+                                           train("JSON") / "export/census",
+                                           "--input-paths",
+                                           folder_ / "people.json",
+                                           "--data-format",
+                                           "json",
+                                           "--output-path",
+                                           folder_ / "out",
+                                           "--key-field",
+                                           "key",
+                                           "--save-secs",
+                                           "0",
+                                           "--output-format",
+                                           "csv"};
+  const auto wait_for = [&](testing::RunningProgram& program, std::int64_t saved) {
+    while (saved_instances(folder_ / "out") < saved) {
+      ASSERT_FALSE(program.ended()) << program.err();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  };
+  testing::RunningProgram stopped(MUSTER_PROGRAM, arguments);
+  wait_for(stopped, 500);
+  stopped.send(SIGTERM);
+  const Outcome stop = stopped.wait();
+  EXPECT_EQ(stop.status, 128 + SIGTERM) << stop.err;
+  EXPECT_THAT(stop.err, HasSubstr("of 3000 instances saved; the same command continues"));
+
+  testing::RunningProgram resumed(MUSTER_PROGRAM, arguments);
+  wait_for(resumed, saved_instances(folder_ / "out") + 300);
+  for (const pid_t worker : children_of(resumed.pid())) ::kill(worker, SIGKILL);
+  const Outcome end = resumed.wait();
+  EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("a worker was ended by signal 9; another goes on"));
+  EXPECT_THAT(end.out, HasSubstr("predictionCount: '2994'"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// `muster predict`, `muster model run` and `muster export savedmodel`, as processes.
+// `muster predict`, `muster batch-predict`, `muster model run` and `muster export savedmodel`, as
+// processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -193,6 +194,111 @@ TEST_F(Predict, AnswersWithModelsOfTensorFlow) {
       muster_run({"predict", "--model-dir", data / "tensorflow/vars_and_arithmetic",
                   "--json-instances", folder_ / "numbers"});
   EXPECT_EQ(scalars.status, 1);
+}
+
+class BatchPredict : public Predict {
+ protected:
+  /// Flags of `more` stand in for those that are always given.
+  Outcome batch(const std::string& format, const std::string& content,
+                const std::vector<std::string>& more = {},
+                const testing::ProgramOptions& options = {}) {
+    write_bytes(folder_ / "input", content);
+    std::vector<std::string> all{"batch-predict"};
+    const std::vector<std::pair<std::string, std::string>> usual{
+        {"--model-dir", folder_ / "7"},
+        {"--input-paths", folder_ / "inp*"},
+        {"--data-format", format},
+        {"--output-path", folder_ / "out"}};
+    for (const auto& [flag, value] : usual) {
+      if (std::ranges::find(more, flag) != more.end()) continue;
+      all.insert(all.end(), {flag, value});
+    }
+    all.insert(all.end(), more.begin(), more.end());
+    return testing::RunningProgram(MUSTER_PROGRAM, all, options).wait();
+  }
+
+  std::string out(const char* name) const { return read_bytes(folder_ / "out" / name); }
+};
+
+TEST_F(BatchPredict, WritesResultsAndErrorsOfEveryShard) {
+  const std::vector<std::string> flags{"--batch-size", "1", "--max-worker-count", "3"};
+  const Outcome outcome = batch("text", "[1, -2.5]\n[1]\n{\"x\": [0.5, 3]}\n", flags);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(StartsWith("errorCount: '1'\nnodeHours: "),
+                                 EndsWith("predictionCount: '2'\n")));
+  EXPECT_THAT(outcome.err, HasSubstr("1 of 3 instances could not be answered"));
+  EXPECT_EQ(out("prediction.results-00000-of-00003"), "{\"x\": [1.0, -2.5], \"y\": [1.0, 0.0]}\n");
+  EXPECT_EQ(out("prediction.results-00001-of-00003"), "");
+  EXPECT_THAT(out("prediction.errors_stats-00001-of-00003"),
+              AllOf(HasSubstr("input line 2"), HasSubstr("(Error code: 1)")));
+  EXPECT_EQ(out("prediction.results-00002-of-00003"), "{\"x\": [0.5, 3.0], \"y\": [0.5, 3.0]}\n");
+  // Once more, it has nothing to do.
+  const Outcome again = batch("JSON", "[1, -2.5]\n[1]\n{\"x\": [0.5, 3]}\n", flags);
+  EXPECT_THAT(again.err, HasSubstr("--output-path"));  // The file is another: its time is.
+  EXPECT_EQ(again.status, 1);
+}
+
+TEST_F(BatchPredict, FailsWhereNoInstanceIsAnswered) {
+  const Outcome outcome = batch("json", "[1, 2]\n[3, 4]\n", {"--signature-name", "broken"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("errorCount: '2'"));
+  EXPECT_THAT(outcome.err, HasSubstr("no instance could be answered"));
+  EXPECT_THAT(out("prediction.errors_stats-00000-of-00001"), HasSubstr("(Error code: 2)"));
+}
+
+TEST_F(BatchPredict, RefusesWhatCannotWorkBeforeItWritesAnything) {
+  const auto refusal = [&](const std::string& format, const std::vector<std::string>& more,
+                           int status = 1) {
+    const Outcome outcome = batch(format, "[1, 2]\n", more);
+    EXPECT_EQ(outcome.status, status) << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "out/.batch_predict"));
+    return outcome.err;
+  };
+  EXPECT_THAT(refusal("xml", {}, 2), StartsWith("muster: --data-format: 'xml' is no format"));
+  EXPECT_THAT(refusal("json", {"--output-format", "tf-record"}, 2),
+              StartsWith("muster: --output-format: "));
+  EXPECT_THAT(refusal("json", {"--signature-name", "none"}),
+              StartsWith("muster: Invalid inputs: No signature found for signature key none."));
+  EXPECT_THAT(refusal("tf-record", {}), HasSubstr("--data-format tf-record gives strings"));
+  EXPECT_THAT(refusal("json", {"--input-paths", folder_ / "absent*"}), HasSubstr("absent*"));
+  EXPECT_THAT(refusal("json", {"--output-path", folder_ / "input/x"}), HasSubstr("input/x"));
+  EXPECT_THAT(refusal("json", {"--model-dir", folder_ / "absent"}),
+              StartsWith("muster: Failed to load model: "));
+}
+
+TEST_F(BatchPredict, SaysOnceWhatAllWorkersFailWith) {
+  const Outcome outcome =
+      batch("json", "[1, 2]\n[1, 2]\n", {"--signature-name", "unknown", "--batch-size", "1"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, StartsWith("muster: Failed to load model: "));
+  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+}
+
+TEST_F(BatchPredict, SaysOnceThatTheDiskIsFullAndGoesOnWhenItIsNot) {
+  std::string lines;
+  for (int i = 0; i < 3000; ++i) lines += "[1, 2]\n";
+  const Outcome full = batch("json", lines, {"--max-worker-count", "1"}, {.most_file_bytes = 4096});
+  EXPECT_EQ(full.status, 1);
+  EXPECT_THAT(full.err, AllOf(StartsWith("muster: "), HasSubstr("shard-00000.results"),
+                              HasSubstr("File too large")));
+  EXPECT_EQ(std::ranges::count(full.err, '\n'), 1) << full.err;
+  const auto flags = std::vector<std::string>{"batch-predict",
+                                              "--model-dir",
+                                              folder_ / "7",
+                                              "--input-paths",
+                                              folder_ / "input",
+                                              "--data-format",
+                                              "json",
+                                              "--output-path",
+                                              folder_ / "out",
+                                              "--max-worker-count",
+                                              "1"};
+  const Outcome whole = muster_run(flags);
+  EXPECT_EQ(whole.status, 0) << whole.err;
+  EXPECT_EQ(std::ranges::count(out("prediction.results-00000-of-00001"), '\n'), 3000);
+  const Outcome again = muster_run(flags);
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(again.out, whole.out);
 }
 
 class ModelRun : public Predict {

@@ -17,6 +17,8 @@ constexpr Command kCommands[] = {
     {"model", "show, run and scan SavedModels", add_model},
     {"export", "write what a training made for other programs", add_export},
     {"predict", "answer instances with a SavedModel, as gcloud's local predict does", add_predict},
+    {"batch-predict", "answer files of instances, as gcloud's jobs submit prediction does",
+     add_batch_predict},
     {"serve", "answer requests over REST and gRPC, as TensorFlow Serving does", add_serve},
     {"models", "create, list, describe and delete models to be served", add_models},
     {"versions", "create, list and choose the versions of such a model", add_versions},

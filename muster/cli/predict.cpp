@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <exception>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -12,45 +11,28 @@
 #include "muster/base/log.h"
 #include "muster/cli/command.h"
 #include "muster/cli/predict_flags.h"
+#include "muster/cli/run_signature.h"
 #include "muster/cli/saved_model_argument.h"
 #include "muster/executor/executable_model.h"
 #include "muster/graph/saved_model.h"
 #include "muster/serving/instances.h"
+#include "muster/serving/prediction_step.h"
 #include "muster/serving/predictions.h"
 #include "muster/serving/signature_choice.h"
-
-// The texts and numbers of errors are those of Cloud ML Engine, which other programs read.
 
 namespace muster::cli {
 namespace {
 
+using serving::in_step;
 using serving::Instances;
+using serving::kInputsStep;
+using serving::kLoadStep;
+using serving::kOutputsStep;
+using serving::kRunStep;
 using serving::Predictions;
 using serving::Tensors;
 
 constexpr std::uint64_t kMostInputBytes = std::uint64_t{1} << 30;
-
-/// A step of a prediction and how it fails.
-struct Step {
-  int code;
-  const char* message;
-};
-
-constexpr Step kLoad{0, "Failed to load model"};
-constexpr Step kInputs{1, "Invalid inputs"};
-constexpr Step kRun{2, "Failed to run the provided model"};
-constexpr Step kOutputs{3, "There was a problem processing the outputs"};
-
-template <typename Act>
-auto in_step(const Step& step, Act&& act) {
-  try {
-    return act();
-  } catch (...) {
-    const Description failure = describe(std::current_exception());
-    throw Error(failure.code,
-                fmt::format("{}: {} (Error code: {})", step.message, failure.message, step.code));
-  }
-}
 
 std::string read_input(const std::string& file) {
   if (file != "-") return read_file(file, kMostInputBytes);
@@ -84,36 +66,25 @@ Instances read_instances(const PredictFlags& flags) {
   return parsed(flags.text_instances, Instances::from_text_lines);
 }
 
-Tensors run(const executor::ExecutableModel& model, const std::string& signature,
-            const Tensors& inputs) {
-  executor::Values values;
-  for (const auto& [name, tensor] : inputs) values.emplace(name, executor::to_value(tensor));
-  Tensors outputs;
-  for (const auto& [name, value] : model.run(signature, values)) {
-    outputs.emplace(name, executor::to_tensor_value(value));
-  }
-  return outputs;
-}
-
 Predictions predict(const PredictFlags& flags, const Instances& instances) {
-  const Path dir = in_step(kLoad, [&] { return find_saved_model(flags.model_dir); });
-  graph::SavedModel saved = in_step(kLoad, [&] { return graph::read_saved_model(dir); });
+  const Path dir = in_step(kLoadStep, [&] { return find_saved_model(flags.model_dir); });
+  graph::SavedModel saved = in_step(kLoadStep, [&] { return graph::read_saved_model(dir); });
   const std::vector<std::string> tags = tags_of(flags.tag_set);
   const graph::MetaGraph& meta = in_step(
-      kLoad, [&]() -> const graph::MetaGraph& { return graph::find_meta_graph(saved, tags); });
+      kLoadStep, [&]() -> const graph::MetaGraph& { return graph::find_meta_graph(saved, tags); });
   // Inputs come before the variables are read: what is wrong with them is known at once.
-  const std::string name = in_step(kInputs, [&] {
+  const std::string name = in_step(kInputsStep, [&] {
     return serving::choose_signature(
         meta, flags.signature_name.empty() ? instances.signature_name() : flags.signature_name);
   });
   const Tensors inputs =
-      in_step(kInputs, [&] { return instances.tensors(graph::find_signature(meta, name)); });
-  const auto model = in_step(kLoad, [&] {
+      in_step(kInputsStep, [&] { return instances.tensors(graph::find_signature(meta, name)); });
+  const auto model = in_step(kLoadStep, [&] {
     return executor::ExecutableModel::from(
         meta, dir, {.tags = tags, .signatures = {name}, .limits = flags.limits});
   });
-  Tensors outputs = in_step(kRun, [&] { return run(model, name, inputs); });
-  return in_step(kOutputs, [&] { return Predictions(std::move(outputs)); });
+  Tensors outputs = in_step(kRunStep, [&] { return run_signature(model, name, inputs); });
+  return in_step(kOutputsStep, [&] { return Predictions(std::move(outputs)); });
 }
 
 std::string upper_case(std::string text) {
@@ -168,7 +139,8 @@ void run_predict(const PredictFlags& flags) {
   }
   const Instances instances = read_instances(flags);
   const Predictions predictions = predict(flags, instances);
-  in_step(kOutputs, [&] { flags.as_json ? print_json(predictions) : print_table(predictions); });
+  in_step(kOutputsStep,
+          [&] { flags.as_json ? print_json(predictions) : print_table(predictions); });
 }
 
 }  // namespace

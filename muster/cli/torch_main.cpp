@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "muster/cli/batch_workers.h"
 #include "muster/cli/command.h"
 #include "muster/cli/model.h"
 #include "muster/cli/run_commands.h"
@@ -32,6 +33,8 @@ constexpr muster::cli::Command kCommands[] = {
     {"model", "run SavedModels",
      [](CLI::App& command) { muster::cli::add_commands(command, kModelCommands); }},
     {"predict", "answer instances with a SavedModel", muster::cli::add_predict},
+    {"batch-predict-worker", "answer shards of a batch prediction",
+     muster::cli::add_batch_predict_worker},
     {"serve", "answer requests over REST and gRPC", muster::cli::add_serve},
 };
 

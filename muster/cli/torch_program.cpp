@@ -9,11 +9,30 @@
 #include "muster/base/file_system.h"
 
 namespace muster::cli {
+namespace {
+
+// Empty if it was not built.
+Path find_torch_program() {
+  const Path program =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "muster-torch";
+  return ::access(program.c_str(), X_OK) == 0 ? program : Path();
+}
+
+[[noreturn]] void throw_not_built(const char* command) {
+  throw Unimplemented("{} needs libtorch, which is not part of this build", command);
+}
+
+}  // namespace
+
+Path torch_program(const char* command) {
+  Path program = find_torch_program();
+  if (program.empty()) throw_not_built(command);
+  return program;
+}
 
 bool exec_torch_program(const std::vector<std::string>& arguments) {
-  const auto program =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "muster-torch";
-  if (::access(program.c_str(), X_OK) != 0) return false;
+  const Path program = find_torch_program();
+  if (program.empty()) return false;
   std::vector<char*> argv;
   std::string name = program.string();
   argv.push_back(name.data());
@@ -33,7 +52,7 @@ void continue_in_torch_program(const char* command) {
   }
   if (!arguments.empty()) arguments.erase(arguments.begin());
   exec_torch_program(arguments);
-  throw Unimplemented("{} needs libtorch, which is not part of this build", command);
+  throw_not_built(command);
 }
 
 }  // namespace muster::cli

@@ -3,7 +3,13 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/file_system.h"
+
 namespace muster::cli {
+
+/// The program beside this one that links libtorch. Throws Unimplemented, naming `command`, which
+/// needs it, if it was not built.
+Path torch_program(const char* command);
 
 /// Turns this process into `muster-torch ARGUMENTS...`, the program beside this one that links
 /// libtorch. Returns false, with nothing done, if it was not built.

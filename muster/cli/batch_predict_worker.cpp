@@ -1,0 +1,94 @@
+// A worker of `muster batch-predict`: takes shards that nobody has, one after another, and prints
+// "@SHARD INSTANCES" for the command that started it.
+
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "muster/base/signals.h"
+#include "muster/cli/batch_workers.h"
+#include "muster/cli/limit_flags.h"
+#include "muster/cli/run_signature.h"
+#include "muster/engine/arithmetic.h"
+#include "muster/executor/executable_model.h"
+#include "muster/graph/saved_model.h"
+#include "muster/serving/batch_shard.h"
+#include "muster/serving/prediction_step.h"
+
+namespace muster::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct WorkerFlags {
+  std::string output_path{};
+  std::int64_t save_milliseconds = 2000;
+  executor::RunLimits limits{};
+};
+
+/// Tells of progress, though not of every batch.
+class ShardTeller {
+ public:
+  explicit ShardTeller(std::uint64_t shard) : shard_(shard) {}
+
+  bool operator()(const serving::ShardState& done) {
+    const auto now = Clock::now();
+    if (now >= next_) {
+      next_ = now + std::chrono::milliseconds(100);
+      tell(done.records);
+    }
+    return StopSignals::received() == 0;
+  }
+  void tell(std::uint64_t records) const {
+    fmt::print("@{} {}\n", shard_, records);
+    std::fflush(stdout);
+  }
+
+ private:
+  std::uint64_t shard_;
+  Clock::time_point next_{};
+};
+
+void run_worker(const WorkerFlags& flags) {
+  const StopSignals signals;
+  const Path output_path = flags.output_path;
+  const serving::BatchJob job = serving::read_batch_job(output_path);
+  set_cpu_threads(static_cast<int>(job.threads_per_worker));
+  const auto model = serving::in_step(serving::kLoadStep, [&] {
+    return executor::ExecutableModel::load(
+        job.model_dir, {.tags = job.tags, .signatures = {job.signature}, .limits = flags.limits});
+  });
+  const graph::SignatureDef& signature = model.signatures().find(job.signature)->second;
+  const auto answer = [&](const serving::Tensors& inputs) {
+    return run_signature(model, job.signature, inputs);
+  };
+  for (std::uint64_t shard = 0; shard < job.shards; ++shard) {
+    if (serving::is_published(output_path, job, shard)) continue;
+    ShardTeller teller(shard);
+    const auto outcome = serving::run_batch_shard(
+        output_path, job, signature, shard, answer,
+        {.on_batch = [&](const serving::ShardState& done) { return teller(done); },
+         .save_every = std::chrono::milliseconds(flags.save_milliseconds)});
+    if (outcome == serving::ShardOutcome::kStopped) {
+      throw Interrupted(StopSignals::received(), "stopped in shard {}", shard);
+    }
+    if (outcome == serving::ShardOutcome::kPublished) {
+      teller.tell(job.first_record(shard + 1) - job.first_record(shard));
+    }
+  }
+}
+
+}  // namespace
+
+void add_batch_predict_worker(CLI::App& command) {
+  const auto flags = std::make_shared<WorkerFlags>();
+  command.add_option("OUTPUT_PATH", flags->output_path, "The folder of the job")->required();
+  command.add_option("--save-milliseconds", flags->save_milliseconds, "Between two saves")
+      ->check(CLI::NonNegativeNumber);
+  add_limit_flags(command, flags->limits);
+  command.callback([flags] { run_worker(*flags); });
+}
+
+}  // namespace muster::cli
