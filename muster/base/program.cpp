@@ -1,20 +1,46 @@
 #include "muster/base/program.h"
 
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 
 namespace muster {
+namespace {
+
+constexpr int kTryAgain = 75;
+constexpr int kMostStatus = 255;
+
+// The status that says "worth another try" to whoever started this program: Kubeflow's operator
+// retries those from 128 on alone.
+int retry_status() {
+  const char* const text = std::getenv("MUSTER_RETRY_STATUS");
+  if (text == nullptr || *text == '\0') return kTryAgain;
+  const std::string_view word = text;
+  int status = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), status);
+  if (error != std::errc() || end != word.data() + word.size() || status < 1 ||
+      status > kMostStatus) {
+    throw UsageError("MUSTER_RETRY_STATUS is an exit status from 1 to {}: \"{}\"", kMostStatus,
+                     word);
+  }
+  return status;
+}
+
+}  // namespace
 
 void fail_writes_beyond_file_limit() { std::signal(SIGXFSZ, SIG_IGN); }
 
 int run_main(const std::function<int()>& body) {
   fail_writes_beyond_file_limit();
+  int worth_another_try = kTryAgain;
   try {
+    worth_another_try = retry_status();
     const int status = body();
     if (std::fflush(stdout) != 0) throw_errno(errno, "writing to standard output");
     return status;
@@ -27,7 +53,7 @@ int run_main(const std::function<int()>& body) {
     } else {
       log::error("{}", failure.message);
     }
-    return failure.exit_code;
+    return failure.exit_code == kTryAgain ? worth_another_try : failure.exit_code;
   }
 }
 

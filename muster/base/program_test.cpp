@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
 #include <stdexcept>
@@ -41,6 +42,19 @@ TEST(RunMain, LogsAFailureAndReturnsItsExitStatus) {
   EXPECT_EQ(outcome_of([]() -> int { throw UsageError("--seed"); }).first, 2);
   EXPECT_EQ(outcome_of([]() -> int { throw Unavailable("ps:0"); }).first, 75);
   EXPECT_EQ(outcome_of([]() -> int { throw std::runtime_error("odd"); }).first, 1);
+}
+
+TEST(RunMain, WhoeverStartsItMayNameTheStatusThatIsWorthAnotherTry) {
+  const auto gone = []() -> int { throw Unavailable("ps:0"); };
+  ::setenv("MUSTER_RETRY_STATUS", "143", 1);
+  EXPECT_EQ(outcome_of(gone).first, 143);
+  EXPECT_EQ(outcome_of([]() -> int { throw NotFound("x"); }).first, 1);
+  ::setenv("MUSTER_RETRY_STATUS", "256", 1);
+  const auto [status, lines] = outcome_of([] { return 0; });
+  ::unsetenv("MUSTER_RETRY_STATUS");
+  EXPECT_EQ(status, 2);
+  EXPECT_THAT(lines, HasSubstr("MUSTER_RETRY_STATUS is an exit status from 1 to 255: \"256\""));
+  EXPECT_EQ(outcome_of(gone).first, 75);
 }
 
 TEST(RunMain, AProgramWithoutArgumentsRefusesSome) {
