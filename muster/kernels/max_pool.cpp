@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace muster::kernels {
 namespace {
@@ -47,7 +48,53 @@ void pool_plane(const float* from, std::int64_t height, std::int64_t width, floa
   }
 }
 
+void take_larger(const float* from, std::int64_t count, float* to) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = (from[i] > to[i]) | (from[i] != from[i]) ? from[i] : to[i];
+  }
+}
+
+/// Rows or columns of an image that window number `i` sees.
+std::pair<std::int64_t, std::int64_t> seen(const ChannelsLastPool& pool, std::size_t axis,
+                                           std::int64_t i, std::int64_t size) {
+  const std::int64_t first = i * pool.stride[axis] - pool.before[axis];
+  return {std::max<std::int64_t>(first, 0), std::min(first + pool.window[axis], size)};
+}
+
 }  // namespace
+
+at::Tensor max_pool_channels_last(const at::Tensor& images, const ChannelsLastPool& pool) {
+  const at::Tensor source = images.contiguous();
+  const std::int64_t height = source.size(1);
+  const std::int64_t width = source.size(2);
+  const std::int64_t channels = source.size(3);
+  at::Tensor output =
+      at::empty({source.size(0), pool.outputs[0], pool.outputs[1], channels}, source.options());
+  if (output.numel() == 0) return output;
+  const float* const from = source.data_ptr<float>();
+  float* const to = output.data_ptr<float>();
+  const std::int64_t row_floats = pool.outputs[1] * channels;
+  constexpr std::int64_t kFloatsOfThread = 1 << 15;
+  at::parallel_for(
+      0, source.size(0) * pool.outputs[0], at::divup(kFloatsOfThread, row_floats),
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const float* const image = from + row / pool.outputs[0] * height * width * channels;
+          const auto rows = seen(pool, 0, row % pool.outputs[0], height);
+          for (std::int64_t x = 0; x < pool.outputs[1]; ++x) {
+            const auto columns = seen(pool, 1, x, width);
+            float* const best = to + row * row_floats + x * channels;
+            std::copy_n(image + (rows.first * width + columns.first) * channels, channels, best);
+            for (std::int64_t y = rows.first; y < rows.second; ++y) {
+              for (std::int64_t c = columns.first; c < columns.second; ++c) {
+                take_larger(image + (y * width + c) * channels, channels, best);
+              }
+            }
+          }
+        }
+      });
+  return output;
+}
 
 std::tuple<at::Tensor, at::Tensor> max_pool_2x2(const at::Tensor& input) {
   const std::int64_t height = input.size(2);

@@ -28,5 +28,26 @@ TEST(MaxPool, LetsNanThrough) {
   EXPECT_EQ(values[0][0][0][1].item<float>(), 0.0F);
 }
 
+TEST(MaxPool, TakesChannelsThatLieSideBySide) {
+  torch::manual_seed(1);
+  const auto x = torch::randn({2, 7, 9, 5});
+  const auto first = x.permute({0, 3, 1, 2});
+  const auto whole = max_pool_channels_last(
+      x, {.window = {2, 3}, .stride = {2, 1}, .before = {0, 0}, .outputs = {3, 7}});
+  EXPECT_TRUE(whole.permute({0, 3, 1, 2}).equal(torch::max_pool2d(first, {2, 3}, {2, 1})));
+  // A row above and a column on each side count for nothing.
+  const auto around = max_pool_channels_last(
+      x, {.window = {3, 3}, .stride = {2, 2}, .before = {1, 1}, .outputs = {4, 5}});
+  EXPECT_TRUE(around.permute({0, 3, 1, 2}).equal(torch::max_pool2d(first, 3, 2, 1)));
+}
+
+TEST(MaxPool, LetsNanThroughSideBySide) {
+  auto x = torch::zeros({1, 2, 2, 3});
+  x[0][1][0][1] = NAN;
+  const auto y = max_pool_channels_last(x, {.window = {2, 2}, .stride = {2, 2}, .outputs = {1, 1}});
+  EXPECT_EQ(y[0][0][0][0].item<float>(), 0.0F);
+  EXPECT_TRUE(std::isnan(y[0][0][0][1].item<float>()));
+}
+
 }  // namespace
 }  // namespace muster::kernels

@@ -28,6 +28,33 @@ struct TapShape {
 };
 constexpr std::int64_t kTapLanes = 4;
 
+/// What pixels() computes: some outputs of up to Tiles::pixel_rows pixels of an image whose
+/// channels lie side by side.
+struct PixelTile {
+  /// What the first weight of pixel i meets is base[offsets[i]]; there are pixel_rows offsets, also
+  /// where fewer pixels count.
+  const float* base = nullptr;
+  const std::int64_t* offsets = nullptr;
+  std::int64_t count = 0;
+  /// Rows of a kernel, so far apart in the image, with so many weights side by side.
+  std::int64_t rows = 1;
+  std::int64_t row_step = 0;
+  std::int64_t run = 0;
+  /// [row][weight of the run][output of the panel].
+  const float* weights = nullptr;
+  /// The outputs of pixel i are at out + i * out_stride, whole vectors of them.
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+  /// Whether sums begin here, or are added to those in `out`.
+  bool first = true;
+  /// Whether they end here: then bias, addend (where there is one, as far apart as `out`) and ReLU
+  /// follow.
+  bool last = true;
+  const float* bias = nullptr;
+  const float* addend = nullptr;
+  bool relu = false;
+};
+
 /// The inner loops that products and convolutions are made of, compiled for one kind of
 /// processor. The order in which the terms of an element are added is fixed by their number
 /// alone, so that neither the place of a tile nor threads show in the bits.
@@ -63,6 +90,13 @@ struct Tiles {
   /// p's place + j. Gradients lie vector by vector side by side: [image][pixel / kTapLanes][i]
   /// [kTapLanes].
   void (*taps)(const TapShape& shape, const float* gradients, const float* plane, float* sums);
+
+  /// pixels() takes this many pixels, for panels of pixel_vectors times `lanes` outputs;
+  /// narrow_pixels() as many pixels, for panels of `lanes` outputs.
+  std::int64_t pixel_rows;
+  std::int64_t pixel_vectors;
+  void (*pixels)(const PixelTile& tile);
+  void (*narrow_pixels)(const PixelTile& tile);
 };
 
 /// The best for the processor this runs on. MUSTER_CPU_TILES=NAME asks for another, for tests.

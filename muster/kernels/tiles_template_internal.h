@@ -182,6 +182,54 @@ struct TileLoops {
     }
   }
 
+  // As many sums as registers hold beside weights and a pixel.
+#if defined(__aarch64__)
+  static constexpr int kPixelRows = 6;
+  static constexpr int kPixelVectors = 4;
+#else
+  static constexpr int kPixelRows = kBytes == 64 ? 8 : 6;
+  static constexpr int kPixelVectors = 2;
+#endif
+
+  template <int kWide>
+  static void pixels(const PixelTile& tile) {
+    const float* from[kPixelRows];
+#pragma GCC unroll 8
+    for (int i = 0; i < kPixelRows; ++i) from[i] = tile.base + tile.offsets[i];
+    Vector sums[kPixelRows][kWide] = {};
+    const float* weights = tile.weights;
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+      const std::int64_t begin = row * tile.row_step;
+      for (std::int64_t k = begin; k < begin + tile.run; ++k, weights += kWide * kLanes) {
+        Vector columns[kWide];
+#pragma GCC unroll 4
+        for (int j = 0; j < kWide; ++j) columns[j] = load(weights + j * kLanes);
+#pragma GCC unroll 8
+        for (int i = 0; i < kPixelRows; ++i) {
+#pragma GCC unroll 4
+          for (int j = 0; j < kWide; ++j) sums[i][j] += from[i][k] * columns[j];
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < kPixelRows; ++i) {
+      if (i >= tile.count) break;
+#pragma GCC unroll 4
+      for (int j = 0; j < kWide; ++j) {
+        float* const place = tile.out + i * tile.out_stride + j * kLanes;
+        Vector sum = sums[i][j];
+        if (!tile.first) sum += load(place);
+        if (tile.last) {
+          sum += load(tile.bias + j * kLanes);
+          if (tile.addend != nullptr) sum += load(tile.addend + i * tile.out_stride + j * kLanes);
+          // NaN stays, as in libtorch's relu.
+          if (tile.relu) sum = sum <= 0.0F ? Vector{} : sum;
+        }
+        store(place, sum);
+      }
+    }
+  }
+
   static constexpr Tiles table(const char* name) {
     return {.name = name,
             .rows = kRows,
@@ -194,7 +242,11 @@ struct TileLoops {
             .dot = dot,
             .outer_3x3 = outer_3x3,
             .tap_rows = kTapRows,
-            .taps = taps};
+            .taps = taps,
+            .pixel_rows = kPixelRows,
+            .pixel_vectors = kPixelVectors,
+            .pixels = pixels<kPixelVectors>,
+            .narrow_pixels = pixels<1>};
   }
 };
 
