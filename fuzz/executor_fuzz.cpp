@@ -406,12 +406,50 @@ MetaGraph framed_loop() {
                   {.name = "y", .op = "Exit", .inputs = {"switch"}}});
 }
 
-// A layer, a loop, a conditional, a table and a cross.
+// Layers that are fused when they are loaded: with a Pad, a batch norm, a shortcut, a bias.
+MetaGraph small_network() {
+  const auto floats = [](const char* name, const std::vector<std::int64_t>& shape) {
+    std::vector<float> values(static_cast<std::size_t>(*element_count(shape)), 0.5F);
+    return constant_node(name, TensorValue::of<float>(shape, values));
+  };
+  const auto ints = [](const char* name, const std::vector<std::int64_t>& shape,
+                       const std::vector<std::int32_t>& values) {
+    return constant_node(name, TensorValue::of<std::int32_t>(shape, values));
+  };
+  const Attrs window{{"padding", "VALID"},
+                     {"data_format", "NHWC"},
+                     {"strides", AttrValue::list(std::vector<std::int64_t>{1, 1, 1, 1})}};
+  return meta_of({ints("images", {4}, {-1, 1, 2, 1}),
+                  {.name = "image", .op = "Reshape", .inputs = {"x", "images"}},
+                  ints("pads", {4, 2}, {0, 0, 1, 1, 1, 1, 0, 0}),
+                  {.name = "pad", .op = "Pad", .inputs = {"image", "pads"}},
+                  floats("w", {3, 3, 1, 3}),
+                  {.name = "c", .op = "Conv2D", .inputs = {"pad", "w"}, .attrs = window},
+                  floats("p", {3}),
+                  {.name = "n",
+                   .op = "FusedBatchNormV3",
+                   .inputs = {"c", "p", "p", "p", "p"},
+                   .attrs = {{"is_training", false}, {"epsilon", 0.1F}}},
+                  {.name = "r", .op = "Relu", .inputs = {"n"}},
+                  floats("v", {1, 1, 3, 3}),
+                  {.name = "d", .op = "Conv2D", .inputs = {"r", "v"}, .attrs = window},
+                  {.name = "sum", .op = "AddV2", .inputs = {"d", "r"}},
+                  {.name = "s", .op = "Relu", .inputs = {"sum"}},
+                  ints("rows", {2}, {-1, 6}),
+                  {.name = "flat", .op = "Reshape", .inputs = {"s", "rows"}},
+                  floats("dense", {6, 2}),
+                  {.name = "m", .op = "MatMul", .inputs = {"flat", "dense"}},
+                  floats("b", {2}),
+                  {.name = "y", .op = "BiasAdd", .inputs = {"m", "b"}}});
+}
+
+// A layer, a network, a loop, a conditional, a table and a cross.
 std::vector<MetaGraph> small_models() {
   const auto ints = [](const char* name, std::vector<std::int32_t> values) {
     return constant_node(name, TensorValue::vector<std::int32_t>(values));
   };
   return {
+      small_network(),
       meta_of(
           {constant_node("w", TensorValue::of<float>({2, 2}, std::array{1.0F, 2.0F, 3.0F, 4.0F})),
            {.name = "product", .op = "MatMul", .inputs = {"x", "w"}},

@@ -9,6 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/executor/bundle_value_internal.h"
+#include "muster/executor/fused_layer_internal.h"
 #include "muster/executor/plan_internal.h"
 #include "muster/graph/default_attrs.h"
 
@@ -68,8 +69,16 @@ struct ExecutableModel::Impl {
   graph::MetaGraph meta;
   LoadOptions options;
   Resources resources;
+  // While the model is loaded.
+  LaidOutLayers layers;
   std::map<std::string, graph::SignatureDef, std::less<>> signatures;
   std::map<std::string, Ready, std::less<>> ready;
+
+  const Ready& find(std::string_view signature) const {
+    const auto found = ready.find(signature);
+    if (found != ready.end()) return found->second;
+    throw NotFound("there is no signature {}; there are {}", signature, keys_of(ready));
+  }
 
   Planner planner(const Path& dir, Budget& budget) {
     return Planner({.graph = meta.graph,
@@ -78,7 +87,8 @@ struct ExecutableModel::Impl {
                     .resources = resources,
                     .budget = budget,
                     .variables_prefix = dir.empty() ? Path() : graph::variables_prefix(dir),
-                    .assets_dir = dir.empty() ? Path() : dir / "assets"});
+                    .assets_dir = dir.empty() ? Path() : dir / "assets",
+                    .layers = options.fuse_layers ? &layers : nullptr});
   }
 
   void add_signature(Planner& planner, const std::string& name,
@@ -134,11 +144,15 @@ struct ExecutableModel::Impl {
     }
   }
 
-  // What requests do not change is computed once.
-  void fold(Budget& budget) {
+  // What requests do not change is computed once, and what belongs together becomes one step.
+  void rewrite(Budget& budget) {
     const bool stay =
         std::ranges::none_of(ready, [](const auto& item) { return item.second.plan.may_assign(); });
-    for (auto& [name, one] : ready) one.plan.fold(stay, budget);
+    for (auto& [name, one] : ready) {
+      one.plan.fold(stay, budget);
+      if (options.fuse_layers) one.plan.fuse(layers, budget);
+    }
+    layers = {};
   }
 
   void initialize(Planner& planner, const Path& dir, Budget& budget) {
@@ -183,7 +197,7 @@ ExecutableModel ExecutableModel::from(graph::MetaGraph meta, const Path& dir,
   impl->add_signatures(planner);
   impl->restore(planner, dir, budget);
   impl->initialize(planner, dir, budget);
-  impl->fold(budget);
+  impl->rewrite(budget);
   // The plans hold what they need of the graph, whose constants would be here twice.
   impl->meta = {};
   return ExecutableModel(std::move(impl));
@@ -193,12 +207,12 @@ const std::map<std::string, graph::SignatureDef, std::less<>>& ExecutableModel::
   return impl_->signatures;
 }
 
+std::vector<std::string> ExecutableModel::planned_operations(std::string_view signature) const {
+  return impl_->find(signature).plan.operations();
+}
+
 Values ExecutableModel::run(std::string_view signature, const Values& inputs) const {
-  const auto found = impl_->ready.find(signature);
-  if (found == impl_->ready.end()) {
-    throw NotFound("there is no signature {}; there are {}", signature, keys_of(impl_->ready));
-  }
-  const Impl::Ready& ready = found->second;
+  const Impl::Ready& ready = impl_->find(signature);
   const graph::SignatureDef& definition = impl_->signatures.find(signature)->second;
   for (const auto& [name, value] : inputs) {
     const auto info = definition.inputs.find(name);

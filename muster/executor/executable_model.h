@@ -28,6 +28,9 @@ struct LoadOptions {
   /// Whether inputs must have the shapes that signatures declare. TensorFlow does not look at
   /// these: it only asks for the shapes of placeholders.
   bool declared_shapes = true;
+  /// Whether convolutions and dense layers with constant weights are fused with what follows them:
+  /// faster, with results that round differently.
+  bool fuse_layers = true;
   /// Of each request, and of the load itself.
   RunLimits limits{};
 };
@@ -50,6 +53,10 @@ class ExecutableModel {
 
   /// Those that run() knows, by name.
   const std::map<std::string, graph::SignatureDef, std::less<>>& signatures() const;
+
+  /// The operations that run() goes through for a signature, in their order, fused ones
+  /// ("FusedConv2D", "FusedMatMul") among them. Throws NotFound.
+  std::vector<std::string> planned_operations(std::string_view signature) const;
 
   /// Answers. Only the nodes that the signature's outputs need are run. Throws NotFound for another
   /// signature, InvalidArgument for inputs that are missing, unknown, or of another type or shape;

@@ -1,27 +1,20 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/window_internal.h"
+#include "muster/kernels/max_pool.h"
 
 namespace muster::executor {
 namespace {
-
-// libtorch computes channels first. NHWC is a view of that: values keep lying in memory channels
-// first from one operation to the next, and are copied where a graph's input is another way.
-enum class Layout { kChannelsLast, kChannelsFirst };
-
-Layout layout_of(const graph::NodeDef& node) {
-  const auto format = graph::attr_or<std::string>(node, "data_format", "NHWC");
-  if (format == "NHWC") return Layout::kChannelsLast;
-  if (format == "NCHW") return Layout::kChannelsFirst;
-  throw Unimplemented("the data_format {}", format);
-}
 
 at::Tensor to_channels_first(const at::Tensor& in, Layout layout) {
   if (in.dim() != 4) throw InvalidArgument("input 0 must have four axes, but is {}", describe(in));
@@ -31,63 +24,6 @@ at::Tensor to_channels_first(const at::Tensor& in, Layout layout) {
 at::Tensor from_channels_first(const at::Tensor& out, Layout layout) {
   return layout == Layout::kChannelsLast ? out.permute({0, 2, 3, 1}) : out;
 }
-
-// The entries of a list of four that belong to height and width; the others must be 1.
-std::vector<std::int64_t> height_width(const graph::NodeDef& node, const char* name,
-                                       Layout layout) {
-  auto list = graph::attr_or<graph::AttrList>(node, name, {}).ints;
-  if (list.empty()) list = {1, 1, 1, 1};
-  if (list.size() != 4) throw InvalidArgument("{} must have four entries", name);
-  if (layout == Layout::kChannelsLast) list = {list[0], list[3], list[1], list[2]};
-  if (list[0] != 1 || list[1] != 1) {
-    throw Unimplemented("{} other than 1 for batch and channels", name);
-  }
-  if (list[2] < 1 || list[3] < 1 || list[2] > kMaxElements || list[3] > kMaxElements) {
-    throw InvalidArgument("{} must be positive and at most {}", name, kMaxElements);
-  }
-  return {list[2], list[3]};
-}
-
-// How much is added above, below, left and right.
-class Padding {
- public:
-  Padding(const graph::NodeDef& node, Layout layout)
-      : kind_(graph::attr<std::string>(node, "padding")) {
-    if (kind_ == "EXPLICIT") {
-      const auto list = graph::attr<graph::AttrList>(node, "explicit_paddings").ints;
-      if (list.size() != 8) throw InvalidArgument("explicit_paddings must have eight entries");
-      const std::size_t height = layout == Layout::kChannelsLast ? 2 : 4;
-      explicit_.assign(list.begin() + static_cast<std::ptrdiff_t>(height),
-                       list.begin() + static_cast<std::ptrdiff_t>(height + 4));
-      check_shape(std::vector{explicit_[0], explicit_[1]});
-      check_shape(std::vector{explicit_[2], explicit_[3]});
-    } else if (kind_ != "SAME" && kind_ != "VALID") {
-      throw InvalidArgument("the padding {} is unknown", kind_);
-    }
-  }
-
-  std::vector<std::int64_t> amounts(at::IntArrayRef in, const std::vector<std::int64_t>& window,
-                                    const std::vector<std::int64_t>& strides,
-                                    const std::vector<std::int64_t>& dilations) const {
-    if (kind_ == "EXPLICIT") return explicit_;
-    std::vector<std::int64_t> amounts(4, 0);
-    if (kind_ == "VALID") return amounts;
-    for (std::size_t i = 0; i < 2; ++i) {
-      const auto size = in[i + 2];
-      const auto reach = (window[i] - 1) * dilations[i] + 1;
-      const auto places = (size + strides[i] - 1) / strides[i];
-      const auto total = std::max<std::int64_t>((places - 1) * strides[i] + reach - size, 0);
-      // An odd one goes below and to the right.
-      amounts[2 * i] = total / 2;
-      amounts[2 * i + 1] = total - total / 2;
-    }
-    return amounts;
-  }
-
- private:
-  std::string kind_;
-  std::vector<std::int64_t> explicit_;
-};
 
 bool is_zero(const std::vector<std::int64_t>& amounts) {
   return std::ranges::all_of(amounts, [](auto amount) { return amount == 0; });
@@ -109,20 +45,6 @@ at::Tensor padded(const Inputs& inputs, const at::Tensor& in,
   padded_sizes(inputs, in, amounts);
   return at::constant_pad_nd(in, {amounts[2], amounts[3], amounts[0], amounts[1]}, value);
 }
-
-// What convolutions and pools have in common.
-struct Window {
-  explicit Window(const graph::NodeDef& node)
-      : layout(layout_of(node)),
-        strides(height_width(node, "strides", layout)),
-        dilations(height_width(node, "dilations", layout)),
-        padding(node, layout) {}
-
-  Layout layout;
-  std::vector<std::int64_t> strides;
-  std::vector<std::int64_t> dilations;
-  Padding padding;
-};
 
 // A filter as libtorch wants it, made again only when the graph hands in another tensor.
 class FilterCache {
@@ -239,10 +161,33 @@ Kernel convolution_input(const KernelContext& context) {
   };
 }
 
+// Images whose channels lie side by side, without turning them; nothing for others.
+std::optional<at::Tensor> pool_channels_last(const Inputs& inputs, const Window& window,
+                                             const std::vector<std::int64_t>& size) {
+  const at::Tensor in = inputs.tensor(0);
+  const bool fits = window.layout == Layout::kChannelsLast && in.dim() == 4 && in.is_cpu() &&
+                    in.scalar_type() == at::kFloat && in.is_contiguous() &&
+                    window.padding.kind() != "EXPLICIT";
+  if (!fits) return std::nullopt;
+  const std::array<std::int64_t, 4> channels_first{in.size(0), in.size(3), in.size(1), in.size(2)};
+  const auto amounts = window.padding.amounts(channels_first, size, window.strides, {1, 1});
+  kernels::ChannelsLastPool pool{.window = {size[0], size[1]},
+                                 .stride = {window.strides[0], window.strides[1]},
+                                 .before = {amounts[0], amounts[2]}};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto room = channels_first[i + 2] + amounts[2 * i] + amounts[2 * i + 1] - size[i];
+    if (room < 0) return std::nullopt;
+    pool.outputs[i] = room / window.strides[i] + 1;
+  }
+  inputs.check_room(std::vector{in.size(0), pool.outputs[0], pool.outputs[1], in.size(3)}, in);
+  return kernels::max_pool_channels_last(in, pool);
+}
+
 Kernel max_pool(const KernelContext& context) {
   const Window window(context.node);
   const auto size = height_width(context.node, "ksize", window.layout);
   return [window, size](const Inputs& inputs) {
+    if (auto pooled = pool_channels_last(inputs, window, size)) return Slots{std::move(*pooled)};
     const at::Tensor in = to_channels_first(inputs.tensor(0), window.layout);
     const auto amounts = window.padding.amounts(in.sizes(), size, window.strides, {1, 1});
     const at::Tensor out =

@@ -1,14 +1,13 @@
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <chrono>
 #include <exception>
 #include <functional>
-#include <new>
 #include <unordered_map>
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/executor/fused_layer_internal.h"
+#include "muster/executor/in_node_internal.h"
 #include "muster/executor/plan_internal.h"
 
 namespace muster::executor {
@@ -68,28 +67,7 @@ std::int64_t fresh_elements(const Slots& outputs, const Slots& inputs) {
   return count;
 }
 
-std::string where(std::string_view name, std::string_view op) {
-  return fmt::format("node {} ({})", name, op);
-}
-std::string where(const graph::NodeDef& node) { return where(node.name, node.op); }
-
-// Does something for a node; errors name it, and those of libtorch become ours.
-template <typename Act>
-auto in_node(std::string_view name, std::string_view op, const Act& act) {
-  try {
-    return act();
-  } catch (Error& error) {
-    error.add_context(where(name, op));
-    throw;
-  } catch (const c10::Error& error) {
-    throw InvalidArgument("{}: {}", where(name, op), error.what_without_backtrace());
-  } catch (const std::bad_alloc&) {
-    throw ResourceExhausted("{}: there is not enough memory", where(name, op));
-  } catch (const std::exception& error) {
-    // libtorch throws this for some shapes.
-    throw InvalidArgument("{}: {}", where(name, op), error.what());
-  }
-}
+std::string where_is(const graph::NodeDef& node) { return where(node.name, node.op); }
 
 // Where an output of a node stands among its outputs.
 std::size_t flat_output(const graph::NodeDef& node, const Op& op, const graph::InputRef& ref) {
@@ -100,7 +78,7 @@ std::size_t flat_output(const graph::NodeDef& node, const Op& op, const graph::I
     } else if (!op.outputs.empty()) {
       const auto found = std::ranges::find(op.outputs, ref.output);
       if (found == op.outputs.end()) {
-        throw InvalidArgument("{} has no output {}", where(node), ref.output);
+        throw InvalidArgument("{} has no output {}", where_is(node), ref.output);
       }
       offset = static_cast<int>(found - op.outputs.begin());
     }
@@ -191,18 +169,31 @@ Slots Plan::run(Slots arguments, Budget& budget) const {
   Slots inputs;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
-    in_node(step.name, step.op, [&] {
-      inputs.clear();
-      for (const Source& source : step.inputs) inputs.push_back(frame.at(source));
-      if (frame.inherits_death(step, inputs)) {
-        frame.kill(i + 1);
-      } else {
-        frame.set(i + 1, run_step(step, inputs, budget));
-      }
-    });
+    if (step.names_its_errors) {
+      run_into(frame, i, inputs, budget);
+    } else {
+      in_node(step.name, step.op, [&] { run_into(frame, i, inputs, budget); });
+    }
     for (const auto place : step.release) frame.release(place);
   }
   return frame.finish();
+}
+
+void Plan::run_into(Frame& frame, std::size_t i, Slots& inputs, Budget& budget) const {
+  const Step& step = steps_[i];
+  inputs.clear();
+  for (const Source& source : step.inputs) inputs.push_back(frame.at(source));
+  if (frame.inherits_death(step, inputs)) {
+    frame.kill(i + 1);
+  } else {
+    frame.set(i + 1, run_step(step, inputs, budget));
+  }
+}
+
+std::vector<std::string> Plan::operations() const {
+  std::vector<std::string> names;
+  for (const Step& step : steps_) names.push_back(step.op);
+  return names;
 }
 
 bool Plan::may_assign() const {
@@ -353,8 +344,7 @@ std::shared_ptr<const Plan> Planner::function(const std::string& name) {
   }
   for (const auto& [key, node] : definition.control_ret) body.targets.push_back(node);
   Plan plan = compile(body);
-  // What its arguments are is only known at a call, variables among them.
-  plan.fold(/*variables_stay=*/false, environment_.budget);
+  rewrite(plan);
   open_.erase(name);
   return functions_[name] = std::make_shared<const Plan>(std::move(plan));
 }
@@ -366,9 +356,14 @@ Plan Planner::loop_part(const std::string& name, const LoopPart& part) {
                             name);
   }
   Plan plan = compile({looped_->nodes, part.arguments, part.results, {}, name});
-  plan.fold(/*variables_stay=*/false, environment_.budget);
+  rewrite(plan);
   open_.erase(name);
   return plan;
+}
+
+void Planner::rewrite(Plan& plan) {
+  plan.fold(/*variables_stay=*/false, environment_.budget);
+  if (environment_.layers != nullptr) plan.fuse(*environment_.layers, environment_.budget);
 }
 
 Plan Planner::plan(const std::vector<std::string>& feeds, const std::vector<std::string>& fetches,
@@ -417,7 +412,7 @@ Plan Planner::compile(const Body& body) {
     const auto enter = [&](std::size_t node) {
       if (states[node] == State::kDone) return;
       if (states[node] == State::kOpen) {
-        throw InvalidArgument("{} depends on itself: a cycle in {}", where(body.nodes[node]),
+        throw InvalidArgument("{} depends on itself: a cycle in {}", where_is(body.nodes[node]),
                               body.name);
       }
       if (loop_failure_ && body.nodes[node].op.ends_with("Exit")) {
@@ -441,7 +436,7 @@ Plan Planner::compile(const Body& body) {
       if (argument_of(ref)) continue;
       // A control edge from an argument orders nothing.
       if (ref.control && arguments.contains({ref.node, 0})) continue;
-      enter(node_of(ref, where(body.nodes[node])));
+      enter(node_of(ref, where_is(body.nodes[node])));
     }
   };
   std::vector<graph::InputRef> fetched;
@@ -467,14 +462,16 @@ Plan Planner::compile(const Body& body) {
       throw Unimplemented(
           "{}: the operation {} is not supported; docs/formats/supported_operations.md lists those "
           "that are",
-          where(node), node.op);
+          where_is(node), node.op);
     }
-    Plan::Step step{.name = node.name,
-                    .op = node.op,
-                    .kernel = {},
-                    .inputs = {},
-                    .controls = {},
-                    .release = {}};
+    Plan::Step step{
+        .name = node.name,
+        .op = node.op,
+        .kernel = {},
+        .inputs = {},
+        .node = may_be_fused(node.op) ? std::make_shared<const graph::NodeDef>(node) : nullptr,
+        .controls = {},
+        .release = {}};
     for (const auto& input : node.inputs) {
       const auto ref = graph::parse_input(input);
       if (!ref.control) {

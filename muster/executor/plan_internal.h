@@ -15,6 +15,11 @@
 
 namespace muster::executor {
 
+class LaidOutLayers;
+
+/// Whether fuse() wants to know the attributes of such a node.
+bool may_be_fused(std::string_view op);
+
 /// The nodes that some outputs need, in an order in which each comes after its inputs, with their
 /// kernels. Immutable; may be run from several threads at once.
 class Plan {
@@ -29,8 +34,16 @@ class Plan {
   /// `variables_stay` what is made of variables alone, which must have their values. What fails, or
   /// would keep much memory, is left for run(), and all the rest where the budget of the load ends.
   void fold(bool variables_stay, Budget& load);
+  /// After fold(): puts one step in the place of a convolution or product with what follows it, as
+  /// far as that rounds differently at most. Weights are laid out in `layers`, which other plans of
+  /// the model share. What does not fit into the budget of the load stays as it is.
+  void fuse(LaidOutLayers& layers, Budget& load);
+
+  /// The operations of the steps in their order, those made by fuse() among them.
+  std::vector<std::string> operations() const;
 
  private:
+  friend class LayerFusion;
   friend class Planner;
 
   // The place of what fold() computed.
@@ -45,6 +58,10 @@ class Plan {
     std::string op;
     Kernel kernel;
     std::vector<Source> inputs;
+    // With its attributes, where fuse() may need them.
+    std::shared_ptr<const graph::NodeDef> node;
+    // Of several nodes, whose names its kernel adds to errors.
+    bool names_its_errors = false;
     // Places of what must be done before, though nothing of it is read.
     std::vector<std::size_t> controls;
     // Places that no later step reads.
@@ -57,6 +74,7 @@ class Plan {
   std::optional<Slots> folded(const Step& step, const std::vector<std::optional<Slots>>& known,
                               bool variables_stay, std::int64_t& room, Budget& load) const;
   Slots run_step(const Step& step, std::span<const Slot> inputs, Budget& budget) const;
+  void run_into(Frame& frame, std::size_t i, Slots& inputs, Budget& budget) const;
 
   at::Device device_{at::kCPU};
   // Whether a Switch may leave values dead.
@@ -78,6 +96,8 @@ class Planner {
     Budget& budget;
     Path variables_prefix{};
     Path assets_dir{};
+    /// For layers of functions; none where graphs are not rewritten.
+    LaidOutLayers* layers = nullptr;
   };
   explicit Planner(Environment environment);
 
@@ -91,6 +111,8 @@ class Planner {
   struct Body;
 
   Plan compile(const Body& body);
+  // For a function or a loop, whose arguments are only known at a call, variables among them.
+  void rewrite(Plan& plan);
   std::shared_ptr<const Plan> function(const std::string& name);
   // The condition or body of a loop of TensorFlow 1.
   Plan loop_part(const std::string& name, const LoopPart& part);

@@ -1,0 +1,101 @@
+#include "muster/executor/fused_layer_internal.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "muster/executor/in_node_internal.h"
+
+namespace muster::executor {
+namespace {
+
+// A tensor that our kernels can read, or nothing.
+const at::Tensor* floats_here(const Slot& slot) {
+  const auto* tensor = std::get_if<at::Tensor>(&slot);
+  const bool fits = tensor != nullptr && tensor->defined() && tensor->is_cpu() &&
+                    tensor->scalar_type() == at::kFloat;
+  return fits ? tensor : nullptr;
+}
+
+class FusedLayerKernel {
+ public:
+  explicit FusedLayerKernel(FusedLayer layer) : layer_(std::move(layer)) {}
+
+  Slots operator()(const Inputs& inputs) const {
+    const FusedNode& main = layer_.nodes[layer_.main];
+    auto fast = in_node(main.name, main.op, [&] { return run_fused(inputs); });
+    if (fast) return {std::move(*fast)};
+    Slots previous;
+    for (const FusedNode& node : layer_.nodes) {
+      Slots given;
+      for (const std::size_t input : node.inputs) {
+        given.push_back(input == FusedNode::kPrevious ? previous.at(0) : inputs.slot(input));
+      }
+      previous = in_node(node.name, node.op, [&] {
+        return node.kernel(Inputs(given, inputs.device(), inputs.budget()));
+      });
+    }
+    previous.resize(1);
+    return previous;
+  }
+
+ private:
+  std::optional<at::Tensor> run_fused(const Inputs& inputs) const {
+    const at::Tensor* images = floats_here(inputs.slot(layer_.images));
+    const std::int64_t rank = layer_.window ? 4 : 2;
+    if (images == nullptr || images->dim() != rank ||
+        images->size(rank - 1) != layer_.weights->channels()) {
+      return std::nullopt;
+    }
+    if (layer_.window) return run_on(inputs, *images);
+    const auto out = run_on(inputs, images->reshape({1, images->size(0), 1, images->size(1)}));
+    return out ? std::optional(out->view({images->size(0), layer_.weights->outputs()}))
+               : std::nullopt;
+  }
+
+  std::optional<at::Tensor> run_on(const Inputs& inputs, const at::Tensor& images) const {
+    const kernels::InferenceOptions options = options_for(images.sizes());
+    auto padded = images.sizes().vec();
+    for (std::size_t i = 0; i < 2; ++i) padded[i + 1] += options.before[i] + options.after[i];
+    inputs.check_room(padded, at::kFloat);
+    const auto sizes = layer_.weights->output_sizes(images.sizes(), options);
+    if (std::ranges::find(sizes, 0) != sizes.end()) return std::nullopt;
+    at::Tensor addend;
+    if (layer_.addend) {
+      const at::Tensor* other = floats_here(inputs.slot(*layer_.addend));
+      if (other == nullptr) return std::nullopt;
+      const std::array<std::int64_t, 2> matrix{sizes[1], sizes[3]};
+      const bool same = layer_.window ? other->sizes() == at::IntArrayRef(sizes)
+                                      : other->sizes() == at::IntArrayRef(matrix);
+      if (!same) return std::nullopt;
+      addend = other->reshape(sizes);
+    }
+    inputs.check_room(sizes, at::kFloat);
+    inputs.check_room(layer_.weights->scratch_bytes(images.sizes(), options), 1);
+    return layer_.weights->run(images, options, addend);
+  }
+
+  kernels::InferenceOptions options_for(at::IntArrayRef images) const {
+    if (!layer_.window) return {.relu = layer_.relu};
+    const Window& window = *layer_.window;
+    const std::array<std::int64_t, 4> channels_first{images[0], images[3], images[1], images[2]};
+    const auto amounts = layer_.padding
+                             ? *layer_.padding
+                             : window.padding.amounts(channels_first, layer_.filter_sizes,
+                                                      window.strides, window.dilations);
+    return {.stride = {window.strides[0], window.strides[1]},
+            .before = {amounts[0], amounts[2]},
+            .after = {amounts[1], amounts[3]},
+            .relu = layer_.relu};
+  }
+
+  FusedLayer layer_;
+};
+
+}  // namespace
+
+Kernel fused_layer_kernel(FusedLayer layer) {
+  return [kernel = std::make_shared<const FusedLayerKernel>(std::move(layer))](
+             const Inputs& inputs) { return (*kernel)(inputs); };
+}
+
+}  // namespace muster::executor
