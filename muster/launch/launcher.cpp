@@ -256,6 +256,7 @@ class Launcher {
     } else {
       log::error("{} failed {} log={}", name, in_words(end),
                  file_of(running.task, ".log").string());
+      if (!ending_ && options_.on_failed) options_.on_failed(running.task.task, end.status);
     }
     if (running.task.is_chief() && !ending_) begin_end(end.status == 0);
     if (running.task.is_ps() && end.status != 0 && !ending_) end_without(running);
@@ -512,7 +513,10 @@ int launch(const LaunchOptions& options) {
   Launcher launcher(options);
   std::unique_ptr<TrainingLog> entry;
   // A program that cannot be started is no run to keep a diary of.
-  const int status = launcher.run([&] { entry = open_training_log(options); });
+  const int status = launcher.run([&] {
+    entry = open_training_log(options);
+    if (options.on_started) options.on_started();
+  });
   const std::chrono::duration<double> seconds = Clock::now() - start;
   if (entry) entry->add_outcome(outcome(status, seconds.count(), launcher.output()));
   log::info("finished status={} seconds={:.1f}", status, seconds.count());

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -56,6 +57,12 @@ struct LaunchOptions {
   std::string hypothesis{};
   /// Of the entry; by default made of program and time.
   std::string job_name{};
+
+  /// Called once, when all tasks have been started.
+  std::function<void()> on_started{};
+  /// Called with a task that failed and is not restarted, and its exit status (128 + n for signal
+  /// n), unless the run was ending already.
+  std::function<void(const TaskSpec& task, int status)> on_failed{};
 };
 
 /// What would be started, as lines for a shell.
