@@ -14,6 +14,11 @@ find_package(leveldb REQUIRED)
 find_package(FarmHash REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(PNG REQUIRED)
+# Without it, jobs are submitted by flags alone, not by files.
+find_package(yaml-cpp QUIET)
+if(NOT yaml-cpp_FOUND)
+  message(STATUS "yaml-cpp is not installed: muster jobs reads no files of jobs and machines")
+endif()
 # For serving; without them, `muster serve` says what to install. Of Boost, headers alone: Asio and Beast.
 find_package(gRPC QUIET)
 find_package(Boost 1.74 QUIET)
