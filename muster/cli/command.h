@@ -32,6 +32,7 @@ void add_versions(CLI::App& command);
 void add_cluster(CLI::App& command);
 void add_launch(CLI::App& command);
 void add_local(CLI::App& command);
+void add_jobs(CLI::App& command);
 void add_completion(CLI::App& command);
 void add_man(CLI::App& command);
 void add_version(CLI::App& command);

@@ -25,6 +25,7 @@ constexpr Command kCommands[] = {
     {"cluster", "explain what the environment tells a task of its cluster", add_cluster},
     {"launch", "start a program as a cluster on this host, and stop it", add_launch},
     {"local", "run a training program here, as gcloud's local train does", add_local},
+    {"jobs", "submit programs to run in the background, follow and cancel them", add_jobs},
     {"completion", "print what completes commands and flags in a shell", add_completion},
     {"man", "write the manual pages of all commands", add_man},
     {"version", "print the versions of muster and what it stands on", add_version},

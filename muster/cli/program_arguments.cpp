@@ -11,7 +11,9 @@ std::vector<std::string>& taken() {
   return arguments;
 }
 
-bool starts_a_program(std::string_view word) { return word == "launch" || word == "local"; }
+bool starts_a_program(std::string_view word) {
+  return word == "launch" || word == "local" || word == "jobs";
+}
 
 }  // namespace
 

@@ -1,0 +1,426 @@
+// `muster jobs`: Cloud ML Engine's commands of this name, for jobs on this host.
+#include "muster/cli/jobs.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/signals.h"
+#include "muster/base/wait.h"
+#include "muster/cli/command.h"
+#include "muster/cli/words.h"
+#include "muster/jobs/job_log.h"
+#include "muster/jobs/job_runner.h"
+#include "muster/jobs/job_text.h"
+#include "muster/jobs/machines.h"
+#include "muster/jobs/progress.h"
+#include "muster/jobs/supervisor.h"
+
+namespace muster::cli {
+namespace {
+
+using jobs::Job;
+using jobs::JobStore;
+using jobs::State;
+using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds kLookForSupervisor{2};
+
+// ---------------------------------------------------------------------------------- supervisor
+
+// The file of this program; the link to it where a newer one has taken its place.
+std::string own_program() {
+  std::error_code error;
+  const Path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return !error && std::filesystem::exists(program, error) ? program.string() : "/proc/self/exe";
+}
+
+std::vector<std::string> supervise_command(const JobStore& store, const JobsFlags& flags) {
+  std::vector<std::string> command{own_program(), "jobs", "supervise", "--jobs-dir",
+                                   store.folder().string()};
+  if (!flags.machines.empty()) {
+    const auto file = std::filesystem::absolute(flags.machines).string();
+    command.insert(command.end(), {"--machines", file});
+  }
+  return command;
+}
+
+void supervise(const JobsFlags& flags, const std::string& job) {
+  // Of whoever started it, such as a pipe that somebody waits for the end of.
+  ::closefrom(STDERR_FILENO + 1);
+  const JobStore store = job_store(flags);
+  if (!job.empty()) {
+    log::set_task("service");
+    jobs::run_job(store, job);
+    return;
+  }
+  log::set_task("supervisor");
+  jobs::SupervisorOptions options{.run_command = supervise_command(store, flags),
+                                  .host = jobs::site_machines(flags.machines).host};
+  options.run_command.emplace_back("--job");
+  // Not to keep a disk busy that somebody wants to unmount.
+  if (::chdir("/") != 0) throw_errno(errno, "changing to /");
+  jobs::supervise(store, options);
+}
+
+void add_supervise(CLI::App& command) {
+  const auto flags = add_jobs_flags(command);
+  const auto job = std::make_shared<std::string>();
+  command.add_option("--job", *job, "Run this job alone, as the supervisor does");
+  command.footer(
+      "Every command that sees work to do starts it in the background: call it where nobody types "
+      "one, as after a reboot.");
+  command.callback([=] { supervise(*flags, *job); });
+}
+
+// Commands see to it that what they look at goes on.
+Job read_and_supervise(const JobStore& store, const JobsFlags& flags, const std::string& name) {
+  Job job = store.read(name);
+  if (!is_final(job.state)) start_supervisor(store, flags);
+  return job;
+}
+
+// -------------------------------------------------------------------------------------- tables
+
+using TableRow = std::vector<std::string>;
+
+void print_job_table(const std::vector<TableRow>& rows) {
+  std::vector<std::size_t> widths;
+  for (const TableRow& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const TableRow& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += i + 1 < row.size() ? fmt::format("{:<{}}  ", row[i], widths[i]) : row[i];
+    }
+    fmt::print("{}\n", line);
+  }
+}
+
+void add_list(CLI::App& command) {
+  const auto flags = add_jobs_flags(command);
+  const auto limit = std::make_shared<std::size_t>(0);
+  command.add_option("--limit", *limit, "The newest so many; 0: all")->capture_default_str();
+  command.callback([=] {
+    const JobStore store = job_store(*flags);
+    std::vector<TableRow> rows{{"JOB_ID", "STATUS", "CREATED"}};
+    bool has_work = false;
+    for (const Job& job : store.list()) {
+      has_work = has_work || !is_final(job.state);
+      if (*limit > 0 && rows.size() > *limit) continue;
+      rows.push_back(
+          {job.job_id, std::string(name_of(job.state)), jobs::local_time_text(job.create_time)});
+    }
+    if (rows.size() == 1) {
+      fmt::print(stderr, "Listed 0 items.\n");
+    } else {
+      print_job_table(rows);
+    }
+    if (has_work) start_supervisor(store, *flags);
+  });
+}
+
+// ------------------------------------------------------------------------------------ describe
+
+std::string optional_time_text(const std::optional<jobs::Time>& time) {
+  return time ? jobs::to_text(*time) : "";
+}
+
+// Without those that are empty, as gcloud has it.
+void print_fields(const char* title,
+                  const std::vector<std::pair<std::string, std::string>>& fields) {
+  fmt::print("{}\n", title);
+  std::vector<TableRow> rows;
+  for (const auto& [name, value] : fields) {
+    if (!value.empty()) rows.push_back({"  " + name, value});
+  }
+  print_job_table(rows);
+}
+
+void summarize(const Job& job, const std::optional<jobs::Progress>& progress) {
+  const auto count = [](const jobs::RoleInput& role) {
+    return role.count ? std::to_string(*role.count) : std::string();
+  };
+  print_fields("Job Overview", {{"jobId", job.job_id},
+                                {"createTime", jobs::to_text(job.create_time)},
+                                {"startTime", optional_time_text(job.start_time)},
+                                {"endTime", optional_time_text(job.end_time)},
+                                {"state", std::string(name_of(job.state))},
+                                {"errorMessage", job.error_message}});
+  const auto& input = job.training_input;
+  print_fields("Training Input Summary",
+               {{"scaleTier", input.scale_tier},
+                {"pythonModule", input.module_name},
+                {"parameterServerType", input.parameter_server.machine_type},
+                {"parameterServerCount", count(input.parameter_server)},
+                {"masterType", input.master.machine_type},
+                {"workerType", input.worker.machine_type},
+                {"workerCount", count(input.worker)},
+                {"jobDir", input.job_dir}});
+  if (progress) {
+    const auto number = [](const std::optional<double>& value) {
+      return value ? fmt::format("{:.6g}", *value) : std::string();
+    };
+    print_fields("Training Output Summary", {{"step", std::to_string(progress->step)},
+                                             {"loss", number(progress->loss)},
+                                             {"stepsPerSecond", number(progress->steps_per_second)},
+                                             {"secondsLeft", number(progress->seconds_left())}});
+  }
+}
+
+void add_describe(CLI::App& command) {
+  const auto flags = add_jobs_flags(command);
+  const auto name = std::make_shared<std::string>();
+  const auto short_form = std::make_shared<bool>(false);
+  command.add_option("job", *name, "The name of the job")->required();
+  command.add_flag("--summarize", *short_form, "Tables of what matters, in the place of YAML");
+  command.callback([=] {
+    const JobStore store = job_store(*flags);
+    const Job job = read_and_supervise(store, *flags, *name);
+    const auto progress = jobs::progress_of(job, store.folder_of(*name));
+    if (*short_form) {
+      summarize(job, progress);
+    } else {
+      fmt::print("{}", jobs::to_yaml(job));
+      if (progress) fmt::print("{}", to_yaml(*progress));
+    }
+    fmt::print(stderr, "\nView logs with:\n  muster jobs stream-logs {}\n", *name);
+  });
+}
+
+// ---------------------------------------------------------------------------- follow and wait
+
+void print_lines(jobs::JobLog& log, bool is_last) {
+  std::string text;
+  log.poll(
+      [&](const jobs::LogLine& line) {
+        text += jobs::to_text(line);
+        text += '\n';
+        if (text.size() > 65536) {
+          fmt::print("{}", text);
+          text.clear();
+        }
+      },
+      is_last);
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
+void add_stream_logs(CLI::App& command) {
+  const auto flags = add_jobs_flags(command);
+  const auto name = std::make_shared<std::string>();
+  const auto options = std::make_shared<FollowOptions>();
+  const auto multiline = std::make_shared<bool>(false);
+  command.add_option("job", *name, "The name of the job")->required();
+  command.add_option("--task-name", options->task_name,
+                     "Of one task alone: worker-replica-1, worker:1, service");
+  command.add_option("--polling-interval", options->polling_interval, "Seconds between looks")
+      ->capture_default_str()
+      ->check(CLI::Range(0.01, 3600.0));
+  command.add_flag("--allow-multiline-logs", *multiline,
+                   "For gcloud's scripts: every line is printed as it is");
+  command.callback([=] {
+    const JobStore store = job_store(*flags);
+    throw CLI::RuntimeError(follow_job(store, *flags, *name, *options));
+  });
+}
+
+void wait_for(const JobStore& store, const JobsFlags& flags, const std::string& name,
+              double timeout_seconds) {
+  const Deadline deadline =
+      timeout_seconds > 0 ? Deadline::after(std::chrono::duration_cast<Deadline::Clock::duration>(
+                                std::chrono::duration<double>(timeout_seconds)))
+                          : Deadline::never();
+  auto look_again = Deadline::after(milliseconds(0));
+  for (;;) {
+    const Job job = store.read(name);
+    if (is_final(job.state)) {
+      fmt::print("{}\n", name_of(job.state));
+      if (job.state == State::kFailed) fmt::print(stderr, "{}\n", job.error_message);
+      throw CLI::RuntimeError(job.state == State::kSucceeded ? 0 : 1);
+    }
+    if (look_again.expired()) {
+      start_supervisor(store, flags);
+      look_again = Deadline::after(kLookForSupervisor);
+    }
+    if (deadline.expired()) {
+      throw DeadlineExceeded("the job {} is still {} after {:g} s; it goes on", name,
+                             name_of(job.state), timeout_seconds);
+    }
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+}
+
+void add_wait(CLI::App& command) {
+  const auto flags = add_jobs_flags(command);
+  const auto name = std::make_shared<std::string>();
+  const auto timeout = std::make_shared<double>(0);
+  command.add_option("job", *name, "The name of the job")->required();
+  command.add_option("--timeout", *timeout, "Seconds; 0: as long as it takes")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command.callback([=] { wait_for(job_store(*flags), *flags, *name, *timeout); });
+}
+
+// ----------------------------------------------------------------------- cancel, update, delete
+
+void add_cancel(CLI::App& command) {
+  const auto flags = add_jobs_flags(command);
+  const auto name = std::make_shared<std::string>();
+  command.add_option("job", *name, "The name of the job")->required();
+  command.callback([=] {
+    const JobStore store = job_store(*flags);
+    const Job job = jobs::cancel_job(store, *name, "The job was cancelled by the user.");
+    if (!is_final(job.state)) start_supervisor(store, *flags);
+  });
+}
+
+struct UpdateFlags {
+  std::string name{};
+  std::string update{};
+  std::string remove{};
+  bool clear = false;
+};
+
+void update(const JobStore& store, const UpdateFlags& flags) {
+  if (flags.update.empty() && flags.remove.empty() && !flags.clear) {
+    throw UsageError("nothing to update: give --update-labels, --remove-labels or --clear-labels");
+  }
+  const auto labels = parse_labels("--update-labels", flags.update);
+  store.change(flags.name, [&](Job& job) {
+    if (flags.clear) job.labels.clear();
+    for (const std::string& key : split(flags.remove, ',')) job.labels.erase(key);
+    for (const auto& [key, value] : labels) job.labels[key] = value;
+    jobs::check_labels(job.labels);
+  });
+  fmt::print(stderr, "Updated ml engine job [{}].\n", flags.name);
+}
+
+void add_update(CLI::App& command) {
+  const auto flags = add_jobs_flags(command);
+  const auto what = std::make_shared<UpdateFlags>();
+  command.add_option("job", what->name, "The name of the job")->required();
+  command.add_option("--update-labels", what->update, "KEY=VALUE,... to set");
+  CLI::Option* remove = command.add_option("--remove-labels", what->remove, "KEY,... to remove");
+  command.add_flag("--clear-labels", what->clear, "Remove all")->excludes(remove);
+  command.callback([=] {
+    try {
+      update(job_store(*flags), *what);
+    } catch (const InvalidArgument& error) {
+      throw UsageError("{}", error.what());
+    }
+  });
+}
+
+void add_delete(CLI::App& command) {
+  const auto flags = add_jobs_flags(command);
+  const auto name = std::make_shared<std::string>();
+  command.add_option("job", *name, "The name of a job that is over")->required();
+  command.footer("The job's record and logs go; what the program wrote to its job-dir stays.");
+  command.callback([=] {
+    job_store(*flags).remove(*name);
+    fmt::print(stderr, "Deleted job [{}].\n", *name);
+  });
+}
+
+constexpr Command kJobsCommands[] = {
+    {"submit", "start a program as a job, in the background", add_jobs_submit},
+    {"list", "list jobs, newest first", add_list},
+    {"describe", "show a job and how far it has come", add_describe},
+    {"stream-logs", "print the lines of all tasks until the job is over", add_stream_logs},
+    {"wait", "wait until a job is over", add_wait},
+    {"cancel", "end a job after a last checkpoint", add_cancel},
+    {"update", "change the labels of a job", add_update},
+    {"delete", "remove the record and the logs of a job that is over", add_delete},
+    {"supervise", "run the queue of a folder until nothing is left to do", add_supervise},
+};
+
+}  // namespace
+
+SharedJobsFlags add_jobs_flags(CLI::App& command) {
+  auto flags = std::make_shared<JobsFlags>();
+  command.add_option("--jobs-dir", flags->jobs_dir,
+                     "The folder of the jobs (MUSTER_JOBS_DIR; default: "
+                     "~/.local/state/muster/jobs)");
+  command
+      .add_option("--machines", flags->machines,
+                  "The site's machine types and scale tiers (MUSTER_MACHINES; default: "
+                  "~/.config/muster/machines.yaml, /etc/muster/machines.yaml)")
+      ->envname("MUSTER_MACHINES");
+  return flags;
+}
+
+JobStore job_store(const JobsFlags& flags) {
+  return JobStore(flags.jobs_dir.empty() ? JobStore::default_folder() : Path(flags.jobs_dir));
+}
+
+void start_supervisor(const JobStore& store, const JobsFlags& flags) {
+  jobs::ensure_supervisor(store, supervise_command(store, flags));
+}
+
+int follow_job(const JobStore& store, const JobsFlags& flags, const std::string& name,
+               const FollowOptions& options) {
+  std::optional<std::string> task;
+  if (!options.task_name.empty()) {
+    try {
+      task = jobs::task_name(options.task_name);
+    } catch (const InvalidArgument& error) {
+      throw UsageError("--task-name: {}", error.what());
+    }
+  }
+  jobs::JobLog log(store, name, task);
+  const StopSignals signals;
+  // Not at once: the one that a submit has just started may not have its lock yet.
+  auto look_again = Deadline::after(milliseconds(500));
+  for (;;) {
+    // Before its lines are read: those of a job that is over are all there then.
+    const Job job = store.read(name);
+    print_lines(log, is_final(job.state));
+    if (is_final(job.state)) return job.state == State::kSucceeded ? 0 : 1;
+    if (StopSignals::received() != 0) {
+      fmt::print(stderr, "Received keyboard interrupt.\n{}", next_commands(name));
+      return 1;
+    }
+    if (look_again.expired()) {
+      start_supervisor(store, flags);
+      look_again = Deadline::after(kLookForSupervisor);
+    }
+    std::this_thread::sleep_for(std::chrono::duration<double>(options.polling_interval));
+  }
+}
+
+std::string next_commands(const std::string& name) {
+  return fmt::format(
+      "Your job is still active. You may view the status of your job with the command\n\n"
+      "  $ muster jobs describe {0}\n\n"
+      "or continue streaming the logs with the command\n\n"
+      "  $ muster jobs stream-logs {0}\n\n",
+      name);
+}
+
+std::map<std::string, std::string> parse_labels(const char* flag, const std::string& text) {
+  std::map<std::string, std::string> labels;
+  if (text.empty()) return labels;
+  for (const std::string& entry : split(text, ',')) {
+    const auto equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw UsageError("{}: labels are KEY=VALUE,...: \"{}\"", flag, entry);
+    }
+    labels[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  return labels;
+}
+
+void add_jobs(CLI::App& command) { add_commands(command, kJobsCommands); }
+
+}  // namespace muster::cli

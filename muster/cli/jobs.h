@@ -1,0 +1,48 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "muster/jobs/job_store.h"
+
+namespace muster::cli {
+
+/// The flags that all commands of `muster jobs` have.
+struct JobsFlags {
+  std::string jobs_dir{};
+  std::string machines{};
+};
+
+using SharedJobsFlags = std::shared_ptr<JobsFlags>;
+
+SharedJobsFlags add_jobs_flags(CLI::App& command);
+
+/// The folder of the flags.
+jobs::JobStore job_store(const JobsFlags& flags);
+
+/// Starts a supervisor for the folder in the background, unless there is one.
+void start_supervisor(const jobs::JobStore& store, const JobsFlags& flags);
+
+/// How logs are followed.
+struct FollowOptions {
+  /// Of one task alone, if not empty.
+  std::string task_name{};
+  double polling_interval = 0.1;
+};
+
+/// Prints the lines of a job until it is over, or until Ctrl-C, and returns the exit status: 0 if
+/// it SUCCEEDED, else 1.
+int follow_job(const jobs::JobStore& store, const JobsFlags& flags, const std::string& name,
+               const FollowOptions& options);
+
+/// What a user may type next, for standard error.
+std::string next_commands(const std::string& name);
+
+/// "a=1,b=2" as a map. Throws UsageError, naming the flag.
+std::map<std::string, std::string> parse_labels(const char* flag, const std::string& text);
+
+void add_jobs_submit(CLI::App& command);
+
+}  // namespace muster::cli

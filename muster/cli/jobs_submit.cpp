@@ -1,0 +1,337 @@
+// `muster jobs submit training`: gcloud's flags, for a program.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/printable.h"
+#include "muster/cli/command.h"
+#include "muster/cli/jobs.h"
+#include "muster/cli/program_arguments.h"
+#include "muster/cli/words.h"
+#include "muster/jobs/job_text.h"
+#include "muster/jobs/machines.h"
+
+namespace muster::cli {
+namespace {
+
+using jobs::Job;
+using jobs::RoleInput;
+using jobs::Submission;
+using jobs::TrainingInput;
+
+struct RoleFlags {
+  std::string machine_type{};
+  std::int64_t count = -1;
+  std::string accelerator{};
+};
+
+struct SubmitFlags {
+  SharedJobsFlags common{};
+  std::string name{};
+  std::string backend = "local";
+  std::string scale_tier{};
+  std::string config{};
+  std::string job_dir{};
+  std::string labels{};
+  std::string module_name{};
+  std::string package_path{};
+  RoleFlags master{};
+  RoleFlags worker{};
+  RoleFlags parameter_server{};
+  RoleFlags evaluator{};
+  bool use_chief = false;
+  std::string max_running_time{};
+  std::int64_t restarts = 3;
+  double grace_seconds = 6;
+  std::uint64_t log_bytes = std::uint64_t{64} << 20;
+  bool stream_logs = false;
+  bool is_async = false;
+  std::vector<std::string> ignored{};
+};
+
+// Flags of gcloud that choose something of a cloud.
+constexpr const char* kFlagsOfACloud[] = {
+    "--region",           "--runtime-version",  "--python-version",
+    "--staging-bucket",   "--packages",         "--service-account",
+    "--network",          "--tpu-tf-version",   "--kms-key",
+    "--kms-keyring",      "--kms-location",     "--kms-project",
+    "--master-image-uri", "--worker-image-uri", "--parameter-server-image-uri",
+};
+
+void refuse_other_back_ends(const std::string& backend) {
+  if (backend == "local") return;
+  throw UsageError("--backend {}: there is no such back end in this version; there is local",
+                   backend);
+}
+
+// -------------------------------------------------------------------------- flags over the file
+
+jobs::Accelerator parse_accelerator(const std::string& flag, const std::string& text) {
+  jobs::Accelerator accelerator;
+  for (const auto& [key, value] : parse_labels(flag.c_str(), text)) {
+    if (key == "type") {
+      accelerator.type = value;
+    } else if (key == "count" && value.find_first_not_of("0123456789") == std::string::npos &&
+               value.size() < 6 && !value.empty()) {
+      accelerator.count = std::stoll(value);
+    } else {
+      throw UsageError("{} is type=TYPE,count=NUMBER: \"{}\"", flag, text);
+    }
+  }
+  if (accelerator.type.empty() || accelerator.count <= 0) {
+    throw UsageError("{} needs both, type=TYPE,count=NUMBER: \"{}\"", flag, text);
+  }
+  return accelerator;
+}
+
+void lay_role(const char* flag, const char* field, const RoleFlags& given, RoleInput& role,
+              Submission& submission) {
+  const std::string prefix = fmt::format("--{}", flag);
+  if (!given.machine_type.empty()) {
+    role.machine_type = given.machine_type;
+    submission.origins[std::string(field) + "Type"] = prefix + "-machine-type";
+  }
+  if (given.count >= 0) {
+    role.count = given.count;
+    submission.origins[std::string(field) + "Count"] = prefix + "-count";
+  }
+  if (!given.accelerator.empty()) {
+    role.accelerator = parse_accelerator(prefix + "-accelerator", given.accelerator);
+  }
+}
+
+void lay_flags(const SubmitFlags& flags, Submission& submission) {
+  TrainingInput& input = submission.job.training_input;
+  if (!flags.scale_tier.empty()) {
+    input.scale_tier = jobs::normalized_tier(flags.scale_tier);
+    submission.origins["scaleTier"] = "--scale-tier";
+  }
+  lay_role("master", "master", flags.master, input.master, submission);
+  lay_role("worker", "worker", flags.worker, input.worker, submission);
+  lay_role("parameter-server", "parameterServer", flags.parameter_server, input.parameter_server,
+           submission);
+  lay_role("evaluator", "evaluator", flags.evaluator, input.evaluator, submission);
+  if (!flags.job_dir.empty()) input.job_dir = flags.job_dir;
+  if (!flags.module_name.empty()) input.module_name = flags.module_name;
+  if (flags.use_chief) input.use_chief = true;
+  if (!flags.max_running_time.empty()) {
+    input.max_running_time = jobs::parse_duration(flags.max_running_time);
+  }
+  for (const auto& [key, value] : parse_labels("--labels", flags.labels)) {
+    submission.job.labels[key] = value;
+  }
+}
+
+// --------------------------------------------------------------------------------- the program
+
+bool is_program(const Path& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
+}
+
+// The file that a shell would start, so that it is the same one whenever the job runs.
+std::string found_program(const std::string& word, const std::string& package_path) {
+  if (word.find('/') != std::string::npos) {
+    const Path path = std::filesystem::absolute(word).lexically_normal();
+    if (is_program(path)) return path.string();
+  } else {
+    if (!package_path.empty()) {
+      const Path path = std::filesystem::absolute(Path(package_path) / word).lexically_normal();
+      if (is_program(path)) return path.string();
+    }
+    const char* const folders = std::getenv("PATH");
+    for (const std::string& folder : split(folders == nullptr ? "" : folders, ':')) {
+      const Path path = Path(folder.empty() ? "." : folder) / word;
+      if (is_program(path)) return std::filesystem::absolute(path).lexically_normal().string();
+    }
+  }
+  throw UsageError("there is no program \"{}\" that can be executed{}", word,
+                   package_path.empty() ? "" : " in " + package_path + " or on the PATH");
+}
+
+// With a module all words behind -- are arguments; without, the first is the program.
+void choose_command(const SubmitFlags& flags, Job& job) {
+  TrainingInput& input = job.training_input;
+  std::vector<std::string> words = program_arguments();
+  std::string program = input.module_name;
+  if (program.empty()) {
+    if (words.empty()) {
+      throw UsageError(
+          "no program to run: write it behind --, as in `muster jobs submit training NAME -- "
+          "./census`, or name it with --module-name");
+    }
+    program = words.front();
+    words.erase(words.begin());
+  }
+  if (!words.empty()) input.args = words;
+  for (const std::string& word : input.args) {
+    if (printable(word) != word) {
+      throw UsageError("an argument of the program is no text that a job can keep: \"{}\"",
+                       printable(word));
+    }
+  }
+  job.local.command = {found_program(program, flags.package_path)};
+  job.local.command.insert(job.local.command.end(), input.args.begin(), input.args.end());
+  if (!input.job_dir.empty()) {
+    job.local.command.insert(job.local.command.end(), {"--job-dir", input.job_dir});
+  }
+  job.local.working_directory = std::filesystem::current_path();
+  if (!flags.package_path.empty()) {
+    const Path package = std::filesystem::absolute(flags.package_path).lexically_normal();
+    job.local.working_directory =
+        package.has_filename() ? package.parent_path() : package.parent_path().parent_path();
+  }
+}
+
+void warn_of_checkpoint(const Job& job) {
+  if (job.training_input.job_dir.empty() ||
+      job.training_input.job_dir.find("://") != std::string::npos) {
+    return;
+  }
+  const Path folder = job.local.working_directory / job.training_input.job_dir;
+  std::error_code error;
+  if (std::filesystem::exists(folder / "checkpoint", error)) {
+    log::warning("{} holds a checkpoint: a program that resumes goes on from it", folder.string());
+  }
+}
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
+  return variables;
+}
+
+// -------------------------------------------------------------------------------------- submit
+
+Submission submission_of(const SubmitFlags& flags) {
+  Submission submission;
+  for (const std::string& flag : flags.ignored) {
+    submission.warnings.push_back(flag + " has no meaning on this host");
+  }
+  if (!flags.config.empty()) jobs::read_job_file(flags.config, submission);
+  // The name that is typed wins.
+  submission.job.job_id = flags.name;
+  jobs::check_job_name(flags.name);
+  lay_flags(flags, submission);
+  jobs::check_labels(submission.job.labels);
+  jobs::resolve_machines(submission, jobs::site_machines(flags.common->machines));
+  choose_command(flags, submission.job);
+  submission.job.local.most_restarts = flags.restarts;
+  submission.job.local.grace = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(flags.grace_seconds));
+  submission.job.local.log_bytes = flags.log_bytes;
+  return submission;
+}
+
+void submit(const SubmitFlags& flags) {
+  refuse_other_back_ends(flags.backend);
+  const jobs::JobStore store = job_store(*flags.common);
+  Submission submission = submission_of(flags);
+  for (const std::string& warning : submission.warnings) log::warning("{}", warning);
+  if (flags.is_async) log::warning("--async is what happens without --stream-logs too");
+  warn_of_checkpoint(submission.job);
+  submission.job.create_time =
+      std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
+  store.create(submission.job, own_environment());
+  start_supervisor(store, *flags.common);
+  fmt::print(stderr, "Job [{}] submitted successfully.\n", flags.name);
+  if (!flags.stream_logs) {
+    fmt::print(stderr, "{}", next_commands(flags.name));
+    fmt::print("jobId: {}\nstate: QUEUED\n", flags.name);
+    return;
+  }
+  throw CLI::RuntimeError(follow_job(store, *flags.common, flags.name, {}));
+}
+
+void add_role_flags(CLI::App& command, const std::string& role, const std::string& what,
+                    RoleFlags& flags, bool has_count) {
+  command.add_option("--" + role + "-machine-type", flags.machine_type,
+                     "Machine type of " + what + ", with the tier CUSTOM");
+  if (has_count) {
+    command.add_option("--" + role + "-count", flags.count, "How many, with the tier CUSTOM")
+        ->check(CLI::PositiveNumber);
+  }
+  command.add_option("--" + role + "-accelerator", flags.accelerator,
+                     "type=TYPE,count=N: GPUs of each of " + what);
+}
+
+void add_training_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& flags) {
+  command.add_option("job", flags->name, "Its name: a letter, then letters, digits, underscores")
+      ->required();
+  command.add_option("--backend", flags->backend, "Where it runs: local, this host")
+      ->capture_default_str();
+  command.add_option("--scale-tier", flags->scale_tier,
+                     "basic, standard-1, premium-1, basic-gpu, custom, or one of the site's");
+  command.add_option("--config", flags->config, "A job as YAML or JSON; flags win over it");
+  command.add_option("--job-dir", flags->job_dir, "Handed to the program as --job-dir, at the end");
+  command.add_option("--labels", flags->labels, "KEY=VALUE,...");
+  command.add_option("--module-name", flags->module_name,
+                     "The program; all words behind -- are its arguments then");
+  command.add_option("--package-path", flags->package_path,
+                     "The folder of the program; tasks run in the folder that holds it");
+  add_role_flags(command, "master", "the master", flags->master, false);
+  add_role_flags(command, "worker", "the workers", flags->worker, true);
+  add_role_flags(command, "parameter-server", "the parameter servers", flags->parameter_server,
+                 true);
+  add_role_flags(command, "evaluator", "the evaluators", flags->evaluator, true);
+  command.add_option("--use-chief-in-tf-config", flags->use_chief, "Call the first task chief");
+}
+
+void add_life_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& flags) {
+  command.add_option("--max-running-time", flags->max_running_time,
+                     "Such as 7200s: the job is cancelled then");
+  command.add_option("--restarts", flags->restarts, "How often a task that fails is restarted")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000));
+  command.add_option("--grace", flags->grace_seconds, "Seconds that tasks get to save and end")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
+  command.add_option("--log-bytes", flags->log_bytes, "The most that is kept of a task's log")
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{65536}, std::uint64_t{1} << 40));
+  CLI::Option* stream =
+      command.add_flag("--stream-logs", flags->stream_logs, "Print its lines until it is over");
+  command.add_flag("--async", flags->is_async, "For gcloud's scripts")->excludes(stream);
+  for (const char* name : kFlagsOfACloud) {
+    command
+        .add_option_function<std::string>(
+            name, [flags, name](const std::string&) { flags->ignored.emplace_back(name); }, "")
+        ->group("");
+  }
+}
+
+void add_training(CLI::App& command) {
+  const auto flags = std::make_shared<SubmitFlags>();
+  flags->common = add_jobs_flags(command);
+  add_training_flags(command, flags);
+  add_life_flags(command, flags);
+  command.footer(
+      "The program and its arguments follow behind --: muster jobs submit training NAME -- "
+      "./census");
+  command.callback([flags] {
+    try {
+      submit(*flags);
+    } catch (const UsageError&) {
+      throw;
+    } catch (const InvalidArgument& error) {
+      throw UsageError("{}", error.what());
+    }
+  });
+}
+
+constexpr Command kSubmitCommands[] = {
+    {"training", "submit a training program", add_training},
+};
+
+}  // namespace
+
+void add_jobs_submit(CLI::App& command) { add_commands(command, kSubmitCommands); }
+
+}  // namespace muster::cli

@@ -1,0 +1,478 @@
+// `muster jobs` as processes: what users type, and what is killed meanwhile. Most jobs are shell
+// scripts; some train.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "latest_hash.h"
+#include "muster/base/random.h"
+#include "muster/jobs/job_store.h"
+#include "muster/jobs/job_text.h"
+#include "muster/launch/process_identity.h"
+#include "muster/testing/eventually.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
+
+namespace muster {
+namespace {
+
+using jobs::Job;
+using jobs::JobStore;
+using jobs::State;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using testing::eventually;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using testing::Outcome;
+using testing::read_bytes;
+using ::testing::StartsWith;
+using testing::TempDir;
+using testing::Words;
+using testing::write_bytes;
+using testing::operator+;
+
+// Has words for what tests need; $dir is the folder of the test.
+constexpr const char* kPrelude = R"sh(
+dir=$1
+note() { echo "$*" >> "$dir/notes"; }
+hold() { while :; do sleep 0.02; done; }
+until_there() { while [ ! -e "$dir/$1" ]; do sleep 0.01; done; }
+)sh";
+
+// Machines that are small enough for several jobs at a time on a host of 2 processors.
+constexpr const char* kMachines =
+    "host: {cpus: 2, memoryGb: 100}\n"
+    "machineTypes:\n"
+    "  one: {cpus: 1, memoryGb: 1}\n"
+    "  both: {cpus: 2, memoryGb: 1}\n"
+    "scaleTiers:\n"
+    "  ONE: {masterType: one}\n"
+    "  BOTH: {masterType: both}\n";
+
+class Jobs : public ::testing::Test {
+ protected:
+  Jobs() { write_bytes(dir_ / "machines.yaml", kMachines); }
+  ~Jobs() override {
+    for (const Job& job : store_.list()) {
+      if (!is_final(job.state)) muster({"cancel", job.job_id});
+    }
+    EXPECT_TRUE(eventually([&] {
+      const auto jobs = store_.list();
+      return std::all_of(jobs.begin(), jobs.end(),
+                         [](const Job& job) { return is_final(job.state); });
+    }));
+    kill_supervisor(SIGTERM);
+  }
+
+  testing::ProgramOptions options() const {
+    return {.environment = {"MUSTER_JOBS_DIR=" + store_.folder().string(),
+                            "MUSTER_MACHINES=" + (dir_ / "machines.yaml").string()}};
+  }
+  Outcome muster(const Words& words) const {
+    return testing::run_program(MUSTER_PROGRAM, Words{"jobs"} + words, options().environment);
+  }
+  Words script_words(const std::string& name, const std::string& script, const Words& flags) {
+    write_bytes(dir_ / (name + ".sh"), kPrelude + script);
+    return Words{"submit", "training", name} + flags +
+           Words{"--", "/bin/sh", dir_ / (name + ".sh"), dir_.path().string()};
+  }
+  Outcome submit(const std::string& name, const std::string& script,
+                 const Words& flags = {"--scale-tier", "one"}) {
+    return muster(script_words(name, script, flags));
+  }
+  State state(const std::string& name) const { return store_.read(name).state; }
+  bool comes_to(const std::string& name, State wanted) const {
+    return eventually([&] { return state(name) == wanted; });
+  }
+  // Waits for the end of a job with a deadline.
+  State end_of(const std::string& name) const {
+    const Outcome waited = muster({"wait", name, "--timeout", "100"});
+    EXPECT_EQ(waited.err.find("is still"), std::string::npos) << waited.err;
+    return state(name);
+  }
+  void touch(const std::string& name) const { write_bytes(dir_ / name, ""); }
+  std::vector<std::string> notes() const {
+    if (!std::filesystem::exists(dir_ / "notes")) return {};
+    std::istringstream text(read_bytes(dir_ / "notes"));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    return lines;
+  }
+
+  // Sends a signal to the process of a pid file, if that very process still runs.
+  static bool send(const Path& pid_file, int signal) {
+    const auto process = launch::read_pid_file(pid_file);
+    return process && launch::is_alive(*process) && ::kill(process->pid, signal) == 0;
+  }
+  bool kill_supervisor(int signal = SIGKILL) const {
+    return send(store_.folder() / "supervisor.pid", signal);
+  }
+  bool kill_runner(const std::string& name) const {
+    return send(store_.folder_of(name) / "run.pid", SIGKILL);
+  }
+  bool kill_task(const std::string& name, const std::string& task) const {
+    const auto attempt = store_.read(name).local.attempts;
+    return send(store_.folder_of(name) / "attempts" / std::to_string(attempt) / (task + ".pid"),
+                SIGKILL);
+  }
+
+  TempDir dir_;
+  const JobStore store_{dir_ / "jobs"};
+};
+
+// ---------------------------------------------------------------------------------- a good job
+
+TEST_F(Jobs, OfTheStandardTierIsStreamedToItsEnd) {
+  const Outcome run =
+      submit("census_1",
+             "echo I am \"$TF_CONFIG\" | sed 's/.*\"type\":\"\\([a-z]*\\)\",\"index\":"
+             "\\([0-9]*\\).*/I am \\1 \\2/'",
+             {"--scale-tier", "STANDARD_1", "--labels", "team=a", "--stream-logs", "--region",
+              "us-central1"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, AllOf(HasSubstr("Job [census_1] submitted successfully."),
+                             HasSubstr("--region has no meaning on this host"),
+                             HasSubstr("share the 2 processors")));
+  for (const char* task : {"master 0", "worker 0", "worker 3", "ps 0", "ps 2"}) {
+    const std::string type(task, std::strchr(task, ' '));
+    EXPECT_THAT(run.out, HasSubstr(fmt::format("\t{}-replica-{}\t\tI am {}\n", type,
+                                               task[type.size() + 1], task)));
+  }
+  EXPECT_THAT(run.out, HasSubstr("\tservice\t\tJob launched. tasks=8"));
+
+  const Outcome list = muster({"list"});
+  EXPECT_THAT(list.out, AllOf(StartsWith("JOB_ID    STATUS     CREATED\ncensus_1  SUCCEEDED  2")));
+  const Outcome describe = muster({"describe", "census_1"});
+  EXPECT_THAT(describe.out,
+              AllOf(HasSubstr("state: SUCCEEDED"), HasSubstr("scaleTier: STANDARD_1"),
+                    HasSubstr("endTime: 2"), HasSubstr("exitStatus: 0"), HasSubstr("team: a")));
+  EXPECT_THAT(muster({"describe", "census_1", "--summarize"}).out,
+              AllOf(StartsWith("Job Overview\n"), HasSubstr("\nTraining Input Summary\n")));
+  const Outcome one = muster({"stream-logs", "census_1", "--task-name", "worker:3"});
+  EXPECT_EQ(one.status, 0);
+  EXPECT_EQ(std::count(one.out.begin(), one.out.end(), '\n'), 1);
+  EXPECT_THAT(one.out, HasSubstr("worker-replica-3"));
+}
+
+TEST_F(Jobs, AreSubmittedInTheBackgroundAndSayWhatToTypeNext) {
+  const Outcome run = submit("a", "until_there go; echo done; exit 0");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.out, "jobId: a\nstate: QUEUED\n");
+  EXPECT_THAT(run.err, AllOf(HasSubstr("$ muster jobs describe a\n"),
+                             HasSubstr("$ muster jobs stream-logs a\n")));
+  EXPECT_TRUE(comes_to("a", State::kRunning));
+  EXPECT_EQ(muster({"delete", "a"}).status, 1);
+  touch("go");
+  const Outcome waited = muster({"wait", "a"});
+  EXPECT_EQ(waited.status, 0) << waited.err;
+  EXPECT_EQ(waited.out, "SUCCEEDED\n");
+  EXPECT_EQ(muster({"update", "a", "--update-labels", "x=1,y=2"}).err,
+            "Updated ml engine job [a].\n");
+  muster({"update", "a", "--remove-labels", "x"});
+  EXPECT_EQ(store_.read("a").labels, (std::map<std::string, std::string>{{"y", "2"}}));
+  EXPECT_EQ(muster({"update", "a"}).status, 2);
+  EXPECT_EQ(muster({"delete", "a"}).status, 0);
+  EXPECT_THAT(store_.names(), IsEmpty());
+}
+
+TEST_F(Jobs, GetTheEnvironmentFolderAndArgumentsOfWhoSubmits) {
+  write_bytes(dir_ / "program", "#!/bin/sh\necho \"$FRUIT in $(pwd): $*\"\n");
+  std::filesystem::permissions(dir_ / "program", std::filesystem::perms::owner_all);
+  auto all = options();
+  all.environment.emplace_back("FRUIT=pear tree");
+  const Outcome run = testing::run_program(
+      MUSTER_PROGRAM,
+      {"jobs", "submit", "training", "a", "--module-name", "program", "--package-path",
+       dir_.path().string(), "--job-dir", "out", "--stream-logs", "--", "--x", "a b", "--", "-y"},
+      all.environment);
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr(fmt::format("pear tree in {}: --x a b -- -y --job-dir out\n",
+                                             dir_.path().parent_path().string())));
+}
+
+// -------------------------------------------------------------------------------------- queue
+
+TEST_F(Jobs, WaitForTheirTurnAsTheHostAllows) {
+  submit("a", "note a; until_there go_a");
+  submit("b", "note b; until_there go_b");
+  submit("c", "note c; until_there go_c", {"--scale-tier", "both"});
+  submit("d", "note d");
+  EXPECT_TRUE(eventually([&] { return notes().size() == 2; }));
+  EXPECT_TRUE(comes_to("b", State::kRunning));
+  touch("go_a");
+  EXPECT_EQ(end_of("a"), State::kSucceeded);
+  // c needs both processors, and d does not overtake it.
+  EXPECT_EQ(state("c"), State::kQueued);
+  EXPECT_EQ(state("d"), State::kQueued);
+  touch("go_b");
+  touch("go_c");
+  EXPECT_EQ(end_of("d"), State::kSucceeded);
+  auto order = notes();
+  std::sort(order.begin(), order.begin() + 2);
+  EXPECT_THAT(order, ElementsAre("a", "b", "c", "d"));
+}
+
+TEST_F(Jobs, ThatAreCancelledInTheQueueNeverStart) {
+  submit("a", "until_there go", {"--scale-tier", "both"});
+  submit("b", "note b");
+  EXPECT_TRUE(comes_to("a", State::kRunning));
+  EXPECT_EQ(muster({"cancel", "b"}).status, 0);
+  EXPECT_EQ(state("b"), State::kCancelled);
+  touch("go");
+  EXPECT_EQ(end_of("a"), State::kSucceeded);
+  submit("c", "note c");
+  EXPECT_EQ(end_of("c"), State::kSucceeded);
+  EXPECT_THAT(notes(), ElementsAre("c"));
+}
+
+// ---------------------------------------------------------------------------------------- ends
+
+TEST_F(Jobs, ThatFailSayWhichReplicaAndHow) {
+  const Outcome run = submit("a", "echo why >&2; exit 3", {"--stream-logs", "--restarts", "0"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.out, HasSubstr("\tmaster-replica-0\t\twhy\n"));
+  const Job job = store_.read("a");
+  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.error_message, "The replica master 0 exited with a non-zero status of 3.");
+  const Outcome waited = muster({"wait", "a"});
+  EXPECT_EQ(waited.status, 1);
+  EXPECT_EQ(waited.out, "FAILED\n");
+}
+
+TEST_F(Jobs, AreRestartedAndRetriedAsTheirStatusSays) {
+  submit("misused", "note misused; exit 2");
+  EXPECT_EQ(end_of("misused"), State::kFailed);
+  submit("again", "note again; [ $(grep -c again \"$dir/notes\") -ge 4 ] || exit 75",
+         {"--scale-tier", "one", "--restarts", "1"});
+  EXPECT_EQ(end_of("again"), State::kSucceeded);
+  EXPECT_EQ(store_.read("again").local.attempts, 2);
+  submit("hopeless", "note hopeless; exit 75", {"--scale-tier", "one", "--restarts", "0"});
+  EXPECT_EQ(end_of("hopeless"), State::kFailed);
+  const auto all = notes();
+  EXPECT_EQ(std::count(all.begin(), all.end(), "misused"), 1);
+  EXPECT_EQ(std::count(all.begin(), all.end(), "again"), 4);
+  EXPECT_EQ(std::count(all.begin(), all.end(), "hopeless"), 4);
+}
+
+TEST_F(Jobs, ThatRunForTooLongAreCancelled) {
+  submit("a", "hold", {"--scale-tier", "one", "--max-running-time", "1s"});
+  EXPECT_EQ(end_of("a"), State::kCancelled);
+  EXPECT_THAT(store_.read("a").error_message, HasSubstr("maxRunningTime of 1 s"));
+}
+
+TEST_F(Jobs, ThatAreCancelledEndThoughTasksRefuse) {
+  submit("a", "trap '' TERM; touch \"$dir/trapped\"; hold",
+         {"--scale-tier", "one", "--grace", "0.2"});
+  EXPECT_TRUE(eventually([&] { return std::filesystem::exists(dir_ / "trapped"); }));
+  EXPECT_EQ(muster({"cancel", "a"}).status, 0);
+  EXPECT_EQ(end_of("a"), State::kCancelled);
+  EXPECT_EQ(muster({"cancel", "a"}).status, 0);
+}
+
+#ifdef CLUSTER_JOB
+TEST_F(Jobs, ThatTrainAreCancelledWithALastCheckpoint) {
+  const std::string model_dir = dir_ / "model";
+  ASSERT_EQ(
+      muster({"submit", "training", "a", "--scale-tier", "one", "--", CLUSTER_JOB, "--model-dir",
+              model_dir, "--steps", "1000000", "--save-steps", "1000000", "--step-ms", "5"})
+          .status,
+      0);
+  const Path log = store_.folder_of("a") / "attempts" / "1" / "master.log";
+  EXPECT_TRUE(eventually([&] {
+    return std::filesystem::exists(log) && read_bytes(log).find("loss = ") != std::string::npos;
+  })) << read_bytes(store_.folder_of("a") / "service.log");
+  const auto begin = std::chrono::steady_clock::now();
+  muster({"cancel", "a"});
+  EXPECT_EQ(end_of("a"), State::kCancelled);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  RecordProperty("cancel_seconds", fmt::format("{:.2f}", seconds.count()));
+  EXPECT_TRUE(latest_checkpoint(model_dir).has_value());
+  EXPECT_EQ(store_.read("a").local.exit_status, 143);
+}
+
+TEST_F(Jobs, ThatTrainAsAClusterEndWithTheWeightsOfOneProcess) {
+  const Words flags{"--steps", "20", "--replicas", "5", "--model-dir"};
+  const Outcome run = muster(Words{"submit", "training", "a", "--scale-tier", "standard-1",
+                                   "--stream-logs", "--", CLUSTER_JOB} +
+                             flags + Words{dir_ / "cluster"});
+  EXPECT_EQ(run.status, 0) << run.out << run.err;
+  const Outcome alone = testing::run_program(CLUSTER_JOB, flags + Words{dir_ / "alone"});
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  EXPECT_EQ(hash_of(dir_ / "cluster"), hash_of(dir_ / "alone"));
+}
+#endif
+
+// --------------------------------------------------------------------------------------- kills
+
+// Counts to 40 in a file, a step in about 20 ms, and goes on where it was; notes when two of it
+// run at once.
+constexpr const char* kCounting = R"sh(
+exec 9>"$dir/$JOB.lock"
+flock -n 9 || { note twice; exit 1; }
+n=$(cat "$dir/$JOB.count" 2>/dev/null || echo 0)
+while [ "$n" -lt 40 ]; do
+  sleep 0.02 9>&-
+  n=$((n + 1))
+  echo $n > "$dir/$JOB.next" && mv "$dir/$JOB.next" "$dir/$JOB.count" 9>&-
+done
+note "$JOB done"
+)sh";
+
+TEST_F(Jobs, GoOnWhenTheirSupervisorIsKilled) {
+  submit("a", "note start; until_there go");
+  EXPECT_TRUE(comes_to("a", State::kRunning));
+  ASSERT_TRUE(kill_supervisor());
+  submit("b", "note b");
+  EXPECT_EQ(end_of("b"), State::kSucceeded);
+  EXPECT_EQ(state("a"), State::kRunning);
+  touch("go");
+  EXPECT_EQ(end_of("a"), State::kSucceeded);
+  EXPECT_THAT(notes(), ElementsAre("start", "b"));
+  EXPECT_EQ(store_.read("a").local.attempts, 1);
+}
+
+TEST_F(Jobs, AreFoundAgainAfterAllIsKilled) {
+  submit("a", "note start; until_there go");
+  EXPECT_TRUE(comes_to("a", State::kRunning));
+  EXPECT_TRUE(kill_supervisor());
+  EXPECT_TRUE(kill_runner("a"));
+  kill_task("a", "master");
+  EXPECT_THAT(muster({"list"}).out, HasSubstr("a       RUNNING"));
+  EXPECT_TRUE(eventually([&] { return notes().size() == 2; }));
+  touch("go");
+  EXPECT_EQ(end_of("a"), State::kSucceeded);
+  EXPECT_EQ(store_.read("a").local.attempts, 2);
+}
+
+// What is killed, and when, is a function of the seed.
+TEST_F(Jobs, EndRightWhateverIsKilled) {
+  const char* const is_long = std::getenv("MUSTER_LONG_TESTS");
+  const int seeds = is_long != nullptr && *is_long == '1' ? 100 : 3;
+  std::size_t finished = 0;
+  for (int seed = 0; seed < seeds && !HasFailure(); ++seed) {
+    Random random(19, 0, static_cast<std::uint64_t>(seed));
+    const std::vector<std::string> names{fmt::format("s{}_a", seed), fmt::format("s{}_b", seed),
+                                         fmt::format("s{}_c", seed)};
+    for (const std::string& name : names) {
+      const Outcome run = submit(name, fmt::format("JOB={}\n{}", name, kCounting));
+      ASSERT_EQ(run.status, 0) << run.err;
+    }
+    for (int kill = 0; kill < 4; ++kill) {
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(static_cast<int>(random.uniform(0, 400))));
+      const bool everything = random.uniform(0, 3) < 1;
+      if (everything || random.uniform(0, 2) < 1) kill_supervisor();
+      for (const std::string& name : names) {
+        if (everything || random.uniform(0, 3) < 1) kill_runner(name);
+        if (everything || random.uniform(0, 3) < 1) kill_task(name, "master");
+      }
+      EXPECT_EQ(muster({"list"}).status, 0);
+    }
+    for (const std::string& name : names) {
+      EXPECT_EQ(end_of(name), State::kSucceeded)
+          << "seed " << seed << "\n"
+          << read_bytes(store_.folder_of(name) / "service.log");
+      EXPECT_EQ(read_bytes(dir_ / (name + ".count")), "40\n");
+    }
+    finished += names.size();
+    // One that is killed behind its last step says again that it is done.
+    const auto lines = notes();
+    const std::set<std::string> all(lines.begin(), lines.end());
+    EXPECT_THAT(all, Not(Contains("twice"))) << "seed " << seed;
+    EXPECT_EQ(all.size(), finished) << "seed " << seed;
+  }
+}
+
+// ------------------------------------------------------------------------------------- mistakes
+
+TEST_F(Jobs, ThatCannotBeAreRefusedAndLeaveNothing) {
+  write_bytes(dir_ / "bad.yaml", "trainingInput:\n  scaleTier: [\n");
+  write_bytes(dir_ / "counts.yaml", "trainingInput:\n  workerCount: 2\n");
+  const std::pair<Words, const char*> mistakes[] = {
+      {{"--scale-tier", "standrad-1"}, "did you mean STANDARD_1?"},
+      {{"--scale-tier", "custom"}, "--master-machine-type"},
+      {{"--scale-tier", "basic-tpu"}, "no TPU"},
+      {{"--worker-count", "2"}, "workerCount (--worker-count) goes with the scale tier CUSTOM"},
+      {{"--config", dir_ / "bad.yaml"}, "bad.yaml:3: no YAML or JSON"},
+      {{"--config", dir_ / "counts.yaml"}, "counts.yaml:2) goes with the scale tier CUSTOM"},
+      {{"--labels", "Team=a"}, "\"Team\""},
+      {{"--backend", "slurm"}, "there is local"},
+      {{"--max-running-time", "2h"}, "7200s"},
+  };
+  for (const auto& [flags, words] : mistakes) {
+    const Outcome run = submit("a", "note a", flags);
+    EXPECT_EQ(run.status, 2) << words;
+    EXPECT_THAT(run.err, HasSubstr(words));
+  }
+  EXPECT_EQ(submit("a-b", "note a").status, 2);
+  const Outcome none = muster({"submit", "training", "a", "--", "no_such_program"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("no program \"no_such_program\""));
+  EXPECT_THAT(store_.names(), IsEmpty());
+
+  EXPECT_EQ(submit("a", "exit 0").status, 0);
+  const Outcome again = muster({"submit", "training", "a", "--", "/bin/false"});
+  EXPECT_EQ(again.status, 1);
+  EXPECT_THAT(again.err, HasSubstr("there is a job a already"));
+  EXPECT_EQ(end_of("a"), State::kSucceeded);
+}
+
+TEST_F(Jobs, OnAFullDiskOrInAFolderThatCannotBeWrittenAreNotSubmitted) {
+  auto small = options();
+  small.most_file_bytes = 100;
+  testing::RunningProgram full(MUSTER_PROGRAM, Words{"jobs"} + script_words("a", "note a", {}),
+                               small);
+  const Outcome run = full.wait();
+  EXPECT_EQ(run.status, 1) << run.err;
+  EXPECT_THAT(run.err, Not(HasSubstr("submitted successfully")));
+  EXPECT_THAT(store_.names(), IsEmpty());
+  write_bytes(dir_ / "file", "");
+  const Outcome no_folder =
+      muster({"submit", "training", "a", "--jobs-dir", dir_ / "file" / "jobs", "--", "/bin/true"});
+  EXPECT_EQ(no_folder.status, 1);
+  EXPECT_THAT(no_folder.err, HasSubstr((dir_ / "file").string()));
+}
+
+// ---------------------------------------------------------------------------------------- many
+
+TEST_F(Jobs, AreListedByTheThousand) {
+  for (int i = 0; i < 1000; ++i) {
+    Job job{.job_id = fmt::format("job_{}", i),
+            .state = State::kSucceeded,
+            .create_time = jobs::Time(std::chrono::seconds(i))};
+    job.training_input.args = {"--train-steps", "1000", "--train-files", "adult.data.csv"};
+    job.local.command = {"/usr/bin/census", "--train-steps", "1000"};
+    // Not by create(), which waits for the disk.
+    std::filesystem::create_directories(store_.folder_of(job.job_id));
+    write_bytes(store_.folder_of(job.job_id) / "job.json", to_json(job));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome list = muster({"list"});
+  const auto listed = std::chrono::steady_clock::now();
+  const Outcome added = submit("another", "exit 0");
+  const auto submitted = std::chrono::steady_clock::now();
+  EXPECT_EQ(std::count(list.out.begin(), list.out.end(), '\n'), 1001);
+  EXPECT_THAT(list.out, HasSubstr("CREATED\njob_999 "));
+  EXPECT_EQ(added.status, 0) << added.err;
+  const auto ms = [](auto span) { return std::chrono::duration<double, std::milli>(span).count(); };
+  fmt::print("list of 1000 jobs {:.0f} ms, submit {:.0f} ms\n", ms(listed - begin),
+             ms(submitted - listed));
+  EXPECT_EQ(end_of("another"), State::kSucceeded);
+}
+
+}  // namespace
+}  // namespace muster
