@@ -29,7 +29,7 @@ void save(const Path& model_dir) {
   const std::vector<std::int64_t> step{7};
   const std::vector<TensorView> tensors{
       {.name = "dense/kernel", .shape = {2, 3}, .bytes = std::as_bytes(std::span(kernel))},
-      {.name = "global_step", .type = TensorType::kInt64, .bytes = std::as_bytes(std::span(step))}};
+      {.name = "global_step", .type = DataType::kInt64, .bytes = std::as_bytes(std::span(step))}};
   CheckpointStore(model_dir).save(7, tensors);
 }
 

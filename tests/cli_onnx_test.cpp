@@ -56,7 +56,7 @@ void write_weight(const Path& prefix, float value) {
   std::filesystem::create_directories(prefix.parent_path());
   BundleWriter writer(prefix);
   writer.add({.name = "weight",
-              .type = TensorType::kFloat,
+              .type = DataType::kFloat,
               .shape = {1},
               .bytes = std::as_bytes(std::span(&value, 1))});
   writer.finish();

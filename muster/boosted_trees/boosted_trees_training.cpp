@@ -242,14 +242,14 @@ TrainSession::Content BoostedTreesSession::content() const {
   saved->global_step = global_step();
   const auto columns = static_cast<std::int64_t>(saved->columns.size());
   return {.tensors = {{.name = kTreesKey,
-                       .type = TensorType::kString,
+                       .type = DataType::kString,
                        .strings = std::span(&saved->model_view, 1)},
                       {.name = kTreeColumnsKey,
-                       .type = TensorType::kString,
+                       .type = DataType::kString,
                        .shape = {columns},
                        .strings = saved->column_views},
                       {.name = "global_step",
-                       .type = TensorType::kInt64,
+                       .type = DataType::kInt64,
                        .bytes = std::as_bytes(std::span(&saved->global_step, 1))}},
           .state_json = to_json(run_state()),
           .owner = saved};

@@ -42,7 +42,7 @@ TEST(AsyncCheckpointer, CopiesNamesStringsAndPartsToo) {
     const std::vector<std::string_view> words{word, ""};
     const std::vector<float> half{1, 2};
     const std::vector<TensorView> tensors{
-        {.name = name, .type = TensorType::kString, .shape = {2}, .strings = words},
+        {.name = name, .type = DataType::kString, .shape = {2}, .strings = words},
         {.name = "w",
          .shape = {2},
          .bytes = std::as_bytes(std::span(half)),

@@ -86,7 +86,7 @@ TensorData BundleContent::join(std::string_view name, const BundleEntry& whole,
 TensorData BundleContent::read(std::string_view name, bool verify_checksum) const {
   const BundleEntry& found = entry(name);
   return about_tensor(name, [&] {
-    if (found.spec.type == TensorType::kString) {
+    if (found.spec.type == DataType::kString) {
       throw InvalidArgument("its values are strings; read_strings() reads them");
     }
     return found.slices.empty() ? load(found, verify_checksum) : join(name, found, verify_checksum);
@@ -96,7 +96,7 @@ TensorData BundleContent::read(std::string_view name, bool verify_checksum) cons
 std::vector<std::string> BundleContent::read_strings(std::string_view name) const {
   const BundleEntry& found = entry(name);
   return about_tensor(name, [&] {
-    if (found.spec.type != TensorType::kString) {
+    if (found.spec.type != DataType::kString) {
       throw InvalidArgument("it is {}; read() reads it", to_string(found.spec));
     }
     if (!found.slices.empty()) throw Unimplemented("partitioned string tensors are not supported");
@@ -113,7 +113,7 @@ std::vector<std::string> BundleContent::read_strings(std::string_view name) cons
 }
 
 void BundleContent::check(std::string_view name) const {
-  if (entry(name).spec.type == TensorType::kString) {
+  if (entry(name).spec.type == DataType::kString) {
     read_strings(name);
   } else {
     read(name, true);

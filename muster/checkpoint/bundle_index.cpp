@@ -37,8 +37,9 @@ void take_header(std::string_view bytes, BundleIndex& index) {
 }
 
 TensorSpec checked_spec(const proto::BundleEntryProto& entry) {
-  const auto type = tensor_type_from(entry.dtype());
-  if (!type) throw Unimplemented("dtype {} is no type of stored tensors", int{entry.dtype()});
+  const auto type = data_type_from(entry.dtype());
+  if (!type || !is_stored(*type))
+    throw Unimplemented("dtype {} is no type of stored tensors", int{entry.dtype()});
   if (entry.shape().unknown_rank() || entry.shape().dim_size() > kMaxRank) {
     throw DataLoss("the shape has no rank, or one above {}", kMaxRank);
   }
@@ -51,7 +52,7 @@ void check_size(const BundleEntry& entry, std::int64_t stored_size) {
   const auto count = element_count(entry.spec.shape);
   if (!count) throw DataLoss("the shape {} is impossible", shape_text(entry.spec.shape));
   if (stored_size < 0) throw DataLoss("the size is negative: {}", stored_size);
-  if (!entry.slices.empty() || entry.spec.type == TensorType::kString) return;
+  if (!entry.slices.empty() || entry.spec.type == DataType::kString) return;
   std::int64_t expected = 0;
   const auto width = static_cast<std::int64_t>(element_bytes(entry.spec.type));
   if (__builtin_mul_overflow(*count, width, &expected) || expected != stored_size) {

@@ -44,7 +44,7 @@ void write_two_tensors(const Path& prefix, int num_shards = 1) {
   const std::vector<std::int64_t> step{400};
   BundleWriter writer(prefix, {.num_shards = num_shards});
   writer.add({.name = "kernel", .shape = {2, 3}, .bytes = bytes_of_values(kernel)});
-  writer.add({.name = "global_step", .type = TensorType::kInt64, .bytes = bytes_of_values(step)});
+  writer.add({.name = "global_step", .type = DataType::kInt64, .bytes = bytes_of_values(step)});
   writer.finish();
 }
 
@@ -53,7 +53,7 @@ void rewrite(const BundleReader& reader, const Path& prefix) {
   BundleWriter writer(prefix);
   for (const std::string& name : reader.names_by_place()) {
     const TensorSpec spec = reader.spec(name);
-    if (spec.type == TensorType::kString) {
+    if (spec.type == DataType::kString) {
       const auto strings = reader.read_strings(name);
       const std::vector<std::string_view> views(strings.begin(), strings.end());
       writer.add({.name = name, .type = spec.type, .shape = spec.shape, .strings = views});
@@ -70,7 +70,7 @@ TEST(Bundle, GivesBackNamesShapesAndValues) {
   write_two_tensors(dir / "model.ckpt-400");
   const BundleReader reader(dir / "model.ckpt-400");
   EXPECT_THAT(reader.names(), ElementsAre("global_step", "kernel"));
-  EXPECT_EQ(reader.spec("kernel"), (TensorSpec{TensorType::kFloat, {2, 3}}));
+  EXPECT_EQ(reader.spec("kernel"), (TensorSpec{DataType::kFloat, {2, 3}}));
   EXPECT_EQ(values_of<float>(reader.read("kernel")), ramp(6));
   EXPECT_THAT(values_of<std::int64_t>(reader.read("global_step")), ElementsAre(400));
 }
@@ -99,7 +99,7 @@ TEST(Bundle, ReadsTheEstimatorsCheckpointWithItsSnappyIndex) {
   const BundleReader reader(original);
   reader.verify();
   EXPECT_EQ(reader.names().size(), 27u);
-  EXPECT_EQ(reader.spec("conv2d/kernel"), (TensorSpec{TensorType::kFloat, {3, 3, 1, 32}}));
+  EXPECT_EQ(reader.spec("conv2d/kernel"), (TensorSpec{DataType::kFloat, {3, 3, 1, 32}}));
   EXPECT_THAT(values_of<std::int64_t>(reader.read("global_step")), ElementsAre(46900));
   rewrite(reader, dir / "copy");
   EXPECT_EQ(testing::read_bytes(bundle_data_path(dir / "copy", 0, 1)),
@@ -111,7 +111,7 @@ TEST(Bundle, KeepsStringsOfAnyBytes) {
   const std::string long_text(300, 'x');
   const std::vector<std::string_view> strings{"", std::string_view("a\0b", 3), long_text};
   BundleWriter writer(dir / "s");
-  writer.add({.name = "words", .type = TensorType::kString, .shape = {3}, .strings = strings});
+  writer.add({.name = "words", .type = DataType::kString, .shape = {3}, .strings = strings});
   writer.finish();
   const BundleReader reader(dir / "s");
   reader.verify();

@@ -37,7 +37,7 @@ std::int64_t checked_count(const TensorView& tensor) {
 
 void check_values(const TensorView& tensor) {
   const auto count = static_cast<std::uint64_t>(checked_count(tensor));
-  const bool is_string = tensor.type == TensorType::kString;
+  const bool is_string = tensor.type == DataType::kString;
   const std::uint64_t given = is_string ? tensor.strings.size() : tensor.bytes.size();
   const std::uint64_t width = is_string ? 1 : element_bytes(tensor.type);
   if (width == 0 || given % width != 0 || given / width != count) {
@@ -134,7 +134,7 @@ struct BundleWriter::Impl {
   }
 
   static std::uint32_t append_values(DataFile& file, const TensorView& tensor) {
-    if (tensor.type != TensorType::kString) return file.append(as_text(tensor.bytes));
+    if (tensor.type != DataType::kString) return file.append(as_text(tensor.bytes));
     const StringTensorHead head = string_tensor_head(tensor.strings);
     file.append(head.bytes);
     std::uint32_t crc = head.crc;

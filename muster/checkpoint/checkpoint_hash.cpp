@@ -27,7 +27,7 @@ std::string checkpoint_hash(const BundleReader& bundle) {
     for (const std::int64_t dimension : spec.shape) {
       add_number(hash, static_cast<std::uint64_t>(dimension));
     }
-    if (spec.type == TensorType::kString) {
+    if (spec.type == DataType::kString) {
       for (const std::string& text : bundle.read_strings(name)) add_text(hash, text);
     } else {
       const TensorData tensor = bundle.read(name);

@@ -68,7 +68,7 @@ TEST(CheckpointHash, ChangesWithNameShapeAndValue) {
   add({.name = "w", .shape = {2, 2}, .bytes = raw(kValues)});
   add({.name = "v", .shape = {2, 2}, .bytes = raw(kValues)});
   add({.name = "w", .shape = {4}, .bytes = raw(kValues)});
-  add({.name = "w", .type = TensorType::kInt32, .shape = {2, 2}, .bytes = raw(kValues)});
+  add({.name = "w", .type = DataType::kInt32, .shape = {2, 2}, .bytes = raw(kValues)});
   add({.name = "w", .shape = {2, 2}, .bytes = raw(other)});
   std::sort(hashes.begin(), hashes.end());
   EXPECT_EQ(std::unique(hashes.begin(), hashes.end()), hashes.end());

@@ -9,7 +9,7 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 }
 
 std::string to_string(const TensorSpec& spec) {
-  return fmt::format("{} {}", name_of(spec.type), shape_text(spec.shape));
+  return fmt::format("{} {}", numpy_name(spec.type), shape_text(spec.shape));
 }
 
 std::optional<std::int64_t> element_count(std::span<const std::int64_t> shape) {

@@ -9,13 +9,13 @@
 #include <string_view>
 #include <vector>
 
-#include "muster/checkpoint/tensor_type.h"
+#include "muster/checkpoint/data_type.h"
 
 namespace muster {
 
 /// What a tensor is, without its values.
 struct TensorSpec {
-  TensorType type = TensorType::kFloat;
+  DataType type = DataType::kFloat;
   std::vector<std::int64_t> shape{};
 
   bool operator==(const TensorSpec&) const = default;
@@ -39,7 +39,7 @@ struct TensorSlice {
 /// A tensor to be written. It borrows everything; the bytes are row-major and little-endian.
 struct TensorView {
   std::string_view name{};
-  TensorType type = TensorType::kFloat;
+  DataType type = DataType::kFloat;
   std::vector<std::int64_t> shape{};
   /// The values, unless they are strings.
   std::span<const std::byte> bytes{};

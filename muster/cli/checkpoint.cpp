@@ -34,7 +34,7 @@ void print_json(const BundleReader& bundle) {
   for (const std::string& name : bundle.names()) {
     const TensorSpec spec = bundle.spec(name);
     tensors.push_back({{"name", name},
-                       {"dtype", name_of(spec.type)},
+                       {"dtype", numpy_name(spec.type)},
                        {"shape", spec.shape},
                        {"bytes", bundle.stored_bytes(name)}});
     bytes += bundle.stored_bytes(name);
@@ -56,7 +56,7 @@ void print_text(const BundleReader& bundle) {
   fmt::print("{:<{}}  {:<9}  {:>12}  shape\n", "name", width, "dtype", "bytes");
   for (const std::string& name : bundle.names()) {
     const TensorSpec spec = bundle.spec(name);
-    fmt::print("{:<{}}  {:<9}  {:>12}  {}\n", name, width, name_of(spec.type),
+    fmt::print("{:<{}}  {:<9}  {:>12}  {}\n", name, width, numpy_name(spec.type),
                bundle.stored_bytes(name), shape_text(spec.shape));
     bytes += bundle.stored_bytes(name);
     elements += elements_of(spec);

@@ -10,15 +10,15 @@
 namespace muster {
 namespace {
 
-constexpr std::pair<at::ScalarType, TensorType> kTypes[] = {
-    {at::kFloat, TensorType::kFloat}, {at::kDouble, TensorType::kDouble},
-    {at::kLong, TensorType::kInt64},  {at::kInt, TensorType::kInt32},
-    {at::kShort, TensorType::kInt16}, {at::kChar, TensorType::kInt8},
-    {at::kByte, TensorType::kUint8},  {at::kBool, TensorType::kBool},
-    {at::kHalf, TensorType::kHalf},   {at::kBFloat16, TensorType::kBfloat16},
+constexpr std::pair<at::ScalarType, DataType> kTypes[] = {
+    {at::kFloat, DataType::kFloat}, {at::kDouble, DataType::kDouble},
+    {at::kLong, DataType::kInt64},  {at::kInt, DataType::kInt32},
+    {at::kShort, DataType::kInt16}, {at::kChar, DataType::kInt8},
+    {at::kByte, DataType::kUint8},  {at::kBool, DataType::kBool},
+    {at::kHalf, DataType::kHalf},   {at::kBFloat16, DataType::kBfloat16},
 };
 
-TensorType type_of(const NamedTensor& named) {
+DataType type_of(const NamedTensor& named) {
   for (const auto& [ours, theirs] : kTypes) {
     if (ours == named.tensor.scalar_type()) return theirs;
   }
@@ -26,12 +26,12 @@ TensorType type_of(const NamedTensor& named) {
                         c10::toString(named.tensor.scalar_type()));
 }
 
-at::ScalarType type_of(const std::string& name, TensorType type) {
+at::ScalarType type_of(const std::string& name, DataType type) {
   for (const auto& [ours, theirs] : kTypes) {
     if (theirs == type) return ours;
   }
   throw InvalidArgument("the tensor {} of the checkpoint has a type that libtorch lacks: {}", name,
-                        name_of(type));
+                        numpy_name(type));
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ BundleReader bundle_of(const Path& prefix,
     std::vector<float> values(static_cast<std::size_t>(*element_count(std::span(shape))));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i + 1);
     writer.add({.name = name,
-                .type = TensorType::kFloat,
+                .type = DataType::kFloat,
                 .shape = shape,
                 .bytes = std::as_bytes(std::span(values))});
   }

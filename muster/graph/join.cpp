@@ -113,15 +113,14 @@ void add_variables(const NodesByName& nodes, const NodeDef& restore, const Outpu
 std::string difference(const RestoredVariable& variable, const BundleReader& checkpoint) {
   if (!checkpoint.contains(variable.name)) return fmt::format("{} is missing", variable.name);
   const TensorSpec spec = checkpoint.spec(variable.name);
-  const auto type = static_cast<DataType>(spec.type);
-  if (type == without_ref(variable.type) && fits(variable.shape, spec.shape)) return {};
+  if (spec.type == without_ref(variable.type) && fits(variable.shape, spec.shape)) return {};
   return fmt::format("{} is {} there and {} {} in the graph", variable.name, to_string(spec),
                      name_of(variable.type), to_string(variable.shape));
 }
 
 void copy(const BundleReader& from, const std::string& name, BundleWriter& to) {
   const TensorSpec spec = from.spec(name);
-  if (spec.type == TensorType::kString) {
+  if (spec.type == DataType::kString) {
     const std::vector<std::string> values = from.read_strings(name);
     const std::vector<std::string_view> views(values.begin(), values.end());
     to.add({.name = name, .type = spec.type, .shape = spec.shape, .strings = views});

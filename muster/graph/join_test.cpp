@@ -72,7 +72,7 @@ void write_checkpoint(const Path& prefix, bool with_step = true) {
   BundleWriter writer(prefix);
   writer.add({.name = "kernel", .shape = {2, 1}, .bytes = bytes_of(kernel)});
   writer.add({.name = "kernel/Adagrad", .shape = {2, 1}, .bytes = bytes_of(kernel)});
-  if (with_step) writer.add({.name = "step", .type = TensorType::kInt64, .bytes = bytes_of(step)});
+  if (with_step) writer.add({.name = "step", .type = DataType::kInt64, .bytes = bytes_of(step)});
   writer.finish();
 }
 
@@ -102,7 +102,7 @@ TEST_F(Join, WritesTheGraphWithItsVariablesAndAssetsAndNothingElse) {
   const BundleReader variables(variables_prefix(folder_ / "out"));
   EXPECT_THAT(variables.names(), ElementsAre("kernel", "step"));
   const auto kernel = variables.read("kernel");
-  EXPECT_EQ(kernel.spec, (TensorSpec{TensorType::kFloat, {2, 1}}));
+  EXPECT_EQ(kernel.spec, (TensorSpec{DataType::kFloat, {2, 1}}));
   EXPECT_TRUE(std::ranges::equal(kernel.bytes, bytes_of(std::vector<float>{0.5F, -2.0F})));
   EXPECT_EQ(read_bytes(folder_ / "out/assets/words.txt"), "a\nb\n");
 }
