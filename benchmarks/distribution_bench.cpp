@@ -25,7 +25,6 @@
 #include "muster/engine/arithmetic.h"
 #include "muster/engine/run_state.h"
 #include "muster/features/column_set.h"
-#include "muster/kernels/libtorch_kernels.h"
 #include "muster/launch/ports.h"
 #include "muster/model/wide_and_deep.h"
 
@@ -93,7 +92,7 @@ RunTerms terms_of(const RunConfig& config) {
   return {.replicas = config.reproducibility.replicas,
           .threads_per_replica = 1,
           .seed = config.seed(),
-          .arithmetic = arithmetic().fingerprint()};
+          .arithmetic = arithmetic(true).fingerprint()};
 }
 
 /// What a strategy is measured with: nothing but what it does itself takes time.
@@ -358,7 +357,6 @@ int run(int argc, char** argv) {
   log::set_level(log::Level::kError);
   // As training does it; a server has all processors.
   keep_freed_memory();
-  kernels::use_libtorch_kernels(true);
   const bool is_server = argc == 3 && std::string_view(argv[2]) != "sum";
   if (!is_server) set_cpu_threads(1);
   if (argc == 3 && std::string_view(argv[1]) == "--task") return run_task(argv[2]);

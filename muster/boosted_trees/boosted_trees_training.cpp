@@ -229,7 +229,7 @@ RunState BoostedTreesSession::run_state() const {
   return {.global_step = global_step(),
           .threads_per_replica = threads_,
           .seed = config().seed(),
-          .arithmetic = arithmetic().fingerprint(),
+          .arithmetic = arithmetic(config().reproducibility.own_cpu_kernels).fingerprint(),
           .inputs = {std::nullopt}};
 }
 

@@ -13,7 +13,7 @@
 namespace {
 
 int print_version() {
-  const muster::Arithmetic numbers = muster::arithmetic();
+  const muster::Arithmetic numbers = muster::arithmetic(/*own_cpu_kernels=*/false);
   fmt::print("libtorch {}, CPU capability {}\n", numbers.libtorch, numbers.cpu_capability);
   fmt::print("BLAS: {}{}{}\n", numbers.blas, numbers.blas_core.empty() ? "" : ", core ",
              numbers.blas_core);

@@ -141,7 +141,7 @@ class ThreadTask : public Participant {
     return {.replicas = config_.reproducibility.replicas,
             .threads_per_replica = 1,
             .seed = config_.seed(),
-            .arithmetic = arithmetic().fingerprint()};
+            .arithmetic = arithmetic(true).fingerprint()};
   }
   Gradients gradients(std::int64_t replica, std::int64_t step) const {
     Gradients gradients = variables_.make_gradients();
@@ -392,7 +392,7 @@ TEST(ClusterInThreads, ATaskOfOtherTermsIsRefusedAndTheOthersGoOn) {
     Membership membership(config, {});
     EXPECT_THAT(
         testing::message_of([&] {
-          membership.join({.replicas = 2, .seed = 6, .arithmetic = arithmetic().fingerprint()});
+          membership.join({.replicas = 2, .seed = 6, .arithmetic = arithmetic(true).fingerprint()});
         }),
         HasSubstr("the chief's seed is 5, this task's 6"));
   });

@@ -49,10 +49,10 @@ std::string Arithmetic::fingerprint() const {
                      own_kernels ? ", kernels of muster" : "");
 }
 
-Arithmetic arithmetic() {
+Arithmetic arithmetic(bool own_cpu_kernels) {
   Arithmetic result{.libtorch = TORCH_VERSION,
                     .cpu_capability = cpu_capability(),
-                    .own_kernels = kernels::uses_libtorch_kernels()};
+                    .own_kernels = own_cpu_kernels && kernels::has_libtorch_kernels()};
   if (auto* const config = find<const char*()>("openblas_get_config")) {
     // "OpenBLAS 0.3.21 NO_AFFINITY ...": the first two words.
     const std::string text = config();

@@ -22,7 +22,8 @@ struct Arithmetic {
   std::string fingerprint() const;
 };
 
-Arithmetic arithmetic();
+/// Of a run with this value of RunConfig::reproducibility.own_cpu_kernels.
+Arithmetic arithmetic(bool own_cpu_kernels);
 
 /// Sets how many threads the kernels called from this thread use: ATen's own and OpenBLAS's, which
 /// at::set_num_threads does not reach. Many kernels change bits with this number, so it is part of

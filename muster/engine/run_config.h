@@ -59,8 +59,8 @@ struct ReproducibilityConfig {
   /// Kernels that give the same bits every time. False lets a GPU's libraries try their kernels out
   /// and take the fastest.
   bool deterministic = true;
-  /// Use muster's CPU kernels in the place of libtorch's own where they are faster. A switch of the
-  /// whole process: the last Estimator that was made decides.
+  /// Use muster's CPU kernels in the place of libtorch's own where they are faster. Runs of one
+  /// process that choose otherwise take turns, step by step.
   bool own_cpu_kernels = true;
 };
 

@@ -20,6 +20,7 @@
 #include "muster/engine/arithmetic.h"
 #include "muster/engine/batch_norms.h"
 #include "muster/engine/seed_streams.h"
+#include "muster/kernels/libtorch_kernels.h"
 #include "muster/kernels/torch_compat.h"
 #include "muster/model/head.h"
 #include "muster/model/random_scope.h"
@@ -293,6 +294,7 @@ Towers::ReplicaResult Towers::run_replica(Tower& tower, std::int64_t replica, co
   tower.attached.zero();
   if (options_.zero_debias_batch_norm) tower.norms.debias(step.number + 1);
   ReplicaResult outcome{.examples = batch.size()};
+  const kernels::KernelScope scope(options_.own_cpu_kernels);
   const bool fed = tower.feed && !is_on(batch, tower.device);
   if (fed && head_ != nullptr) head_->check_labels(batch.labels);
   outcome.spec = call_model(tower, replica, fed ? tower.feed->put(batch) : batch, step);

@@ -46,6 +46,8 @@ struct TowerOptions {
   std::vector<c10::Device> devices{};
   /// Where the variables are. On the CPU they always are where towers run on it alone.
   VariableStrategy variable_strategy = VariableStrategy::kDevices;
+  /// See ReproducibilityConfig.
+  bool own_cpu_kernels = true;
   /// See EstimatorOptions.
   bool zero_debias_batch_norm = false;
 

@@ -42,7 +42,8 @@ TowerOptions resolve(const RunConfig& config, const ModelFactory& model,
   TowerOptions options{.seed = config.seed(),
                        .precision = config.reproducibility.precision,
                        .devices = tower_devices(config, model),
-                       .variable_strategy = config.devices.variable_strategy};
+                       .variable_strategy = config.devices.variable_strategy,
+                       .own_cpu_kernels = config.reproducibility.own_cpu_kernels};
   if (config.reproducibility.precision == ComputeType::kFloat16 && !options.on_gpus()) {
     throw InvalidArgument(
         "RunConfig: precision float16 needs a GPU, and this run has none; use bfloat16");
@@ -72,7 +73,7 @@ int concurrent_replicas(const RunConfig& config, const TowerOptions& options) {
 // What the bits of the run depend on, beside its options: what kinds of devices compute, not which
 // of a kind.
 std::string arithmetic_of(const TowerOptions& options) {
-  const std::string line = arithmetic().fingerprint();
+  const std::string line = arithmetic(options.own_cpu_kernels).fingerprint();
   if (!options.on_gpus()) return line;
   std::set<std::string> kinds;
   for (const c10::Device device : options.devices) {

@@ -21,7 +21,6 @@
 #include "muster/estimator/predictor.h"
 #include "muster/hooks/default_hooks.h"
 #include "muster/kernels/cpu_bfloat16.h"
-#include "muster/kernels/libtorch_kernels.h"
 
 namespace muster {
 namespace {
@@ -93,8 +92,7 @@ struct Estimator::Impl {
 
   EvaluationModel& model() {
     if (evaluation_model == nullptr) {
-      evaluation_model = std::make_unique<EvaluationModel>(options, config.seed(),
-                                                           evaluation_device(options, config));
+      evaluation_model = std::make_unique<EvaluationModel>(options, config);
     }
     return *evaluation_model;
   }
@@ -154,7 +152,6 @@ std::optional<Features> Predictions::next() {
 Estimator::Estimator(EstimatorOptions options, RunConfig config) : impl_(std::make_shared<Impl>()) {
   check(options);
   config.check();
-  kernels::use_libtorch_kernels(config.reproducibility.own_cpu_kernels);
   if (config.model_dir.empty()) config.model_dir = temporary_model_dir();
   log::info("Using config: {}", config.to_string());
   impl_->options = std::move(options);
@@ -219,8 +216,7 @@ Predictions Estimator::predict(const InputFn& input_fn, const PredictOptions& op
   auto impl = std::make_unique<Predictions::Impl>();
   impl->options = impl_->options;
   // A model of its own: a pass of predictions may go on while the estimator trains and evaluates.
-  impl->model = std::make_unique<EvaluationModel>(impl->options, impl_->config.seed(),
-                                                  evaluation_device(impl->options, impl_->config));
+  impl->model = std::make_unique<EvaluationModel>(impl->options, impl_->config);
   impl->model->load(checkpoint);
   impl->predict_options = options;
   impl->input = input_fn(InputContext(Mode::kPredict, 1, 0,

@@ -10,6 +10,7 @@
 #include "muster/engine/tensor_codec.h"
 #include "muster/estimator/estimator.h"
 #include "muster/estimator/learner.h"
+#include "muster/kernels/libtorch_kernels.h"
 #include "muster/model/head.h"
 
 namespace muster {
@@ -38,8 +39,6 @@ std::vector<NamedTensor> averaged_variables(const Variables& variables) {
   return tensors;
 }
 
-}  // namespace
-
 c10::Device evaluation_device(const EstimatorOptions& options, const RunConfig& config) {
   if (options.learner) return c10::Device(c10::kCPU);
   const c10::Device device = tower_devices(config, options.model)[0];
@@ -48,9 +47,18 @@ c10::Device evaluation_device(const EstimatorOptions& options, const RunConfig& 
   return device;
 }
 
+}  // namespace
+
+EvaluationModel::EvaluationModel(const EstimatorOptions& options, const RunConfig& config)
+    : EvaluationModel(options, config.seed(), evaluation_device(options, config),
+                      config.reproducibility.own_cpu_kernels) {}
+
 EvaluationModel::EvaluationModel(const EstimatorOptions& options, std::uint64_t seed,
-                                 c10::Device device)
-    : options_(options), device_(device), model_(Towers::make_model(options.model, seed)) {
+                                 c10::Device device, bool own_cpu_kernels)
+    : options_(options),
+      device_(device),
+      own_cpu_kernels_(own_cpu_kernels),
+      model_(Towers::make_model(options.model, seed)) {
   module_variables_ = variables_of(*model_);
   if (!device_.is_cpu()) model_->to(device_);
   variables_.emplace(Variables::adopt(*model_, adopt_options(module_variables_)));
@@ -69,6 +77,7 @@ EstimatorSpec EvaluationModel::call(const Batch& batch, Mode mode) {
 
 EstimatorSpec EvaluationModel::call_model(const Batch& batch, Mode mode) {
   const Head* head = options_.head.get();
+  const kernels::KernelScope scope(own_cpu_kernels_);
   if (device_.is_cpu()) return checked(model_->call(batch, mode, head));
   // On the device nobody looks at the labels' values.
   if (mode != Mode::kPredict && head != nullptr) head->check_labels(batch.labels);

@@ -19,18 +19,16 @@ struct RunConfig;
 /// What follows a variable's name in the name of its moving average.
 inline constexpr const char* kAverageSuffix = "/ExponentialMovingAverage";
 
-/// Where evaluations and predictions of a run take place: on the first device of the run's, and on
-/// the CPU for what learns otherwise than by gradients. A GPU's kernels are chosen as for training.
-/// Throws InvalidArgument for a device that is not there.
-c10::Device evaluation_device(const EstimatorOptions& options, const RunConfig& config);
-
 /// A model in eval mode with the values of one checkpoint, or of a run of training: what evaluation
 /// and prediction run. It is made once and loaded again when other values are asked for, so a
 /// thousand evaluations take the memory of one.
 class EvaluationModel {
  public:
+  /// Of a run, on its first device (for what learns otherwise than by gradients on the CPU) and
+  /// with its kernels. Throws InvalidArgument for a device that is not there.
+  EvaluationModel(const EstimatorOptions& options, const RunConfig& config);
   EvaluationModel(const EstimatorOptions& options, std::uint64_t seed,
-                  c10::Device device = c10::kCPU);
+                  c10::Device device = c10::kCPU, bool own_cpu_kernels = true);
 
   /// Loads the checkpoint of this prefix, unless it is the one that is loaded. Moving averages take
   /// the place of the variables where the estimator keeps them. Returns its global step. Throws
@@ -59,6 +57,7 @@ class EvaluationModel {
 
   const EstimatorOptions& options_;
   c10::Device device_;
+  bool own_cpu_kernels_;
   std::shared_ptr<Model> model_;
   std::vector<ModuleVariable> module_variables_;
   std::optional<Variables> variables_;

@@ -10,8 +10,12 @@
 #include <torch/library.h>
 
 #include <atomic>
+#include <condition_variable>
+#include <cstdint>
 #include <mutex>
 
+#include "muster/base/error.h"
+#include "muster/base/wait.h"
 #include "muster/kernels/batch_norm.h"
 #include "muster/kernels/convolution.h"
 #include "muster/kernels/max_pool.h"
@@ -137,23 +141,63 @@ void register_kernels() {
   library.impl("max_pool2d_with_indices", TORCH_FN(pool));
 }
 
+/// What the scopes that live have chosen.
+struct Choice {
+  std::mutex mutex{};
+  std::condition_variable changed{};
+  std::int64_t scopes = 0;
+  bool registered = false;
+  bool onednn_was_on = true;
+
+  void use_ours() {
+    if (!registered) register_kernels();
+    registered = true;
+    onednn_was_on = at::globalContext().userEnabledMkldnn();
+    ours_in_use.store(true, std::memory_order_relaxed);
+    at::globalContext().setUserEnabledMkldnn(false);
+  }
+  void use_theirs() {
+    ours_in_use.store(false, std::memory_order_relaxed);
+    at::globalContext().setUserEnabledMkldnn(onednn_was_on);
+  }
+};
+
+Choice& choice() {
+  static Choice the_one;
+  return the_one;
+}
+
+thread_local int scopes_of_thread = 0;
+
 }  // namespace
 
 bool has_libtorch_kernels() { return true; }
 
-void use_libtorch_kernels(bool use_ours) {
-  static std::mutex mutex;
-  static bool registered = false;
-  static bool onednn_was_on = true;
-  const std::lock_guard lock(mutex);
-  if (use_ours == ours()) return;
-  if (use_ours) {
-    if (!registered) register_kernels();
-    registered = true;
-    onednn_was_on = at::globalContext().userEnabledMkldnn();
+KernelScope::KernelScope(bool ours_wanted) {
+  if (scopes_of_thread > 0 && ours() != ours_wanted) {
+    throw FailedPrecondition(
+        "a model that computes with own_cpu_kernels={} is called while this thread computes with "
+        "own_cpu_kernels={}; give both runs the same value",
+        ours_wanted, ours());
   }
-  ours_in_use.store(use_ours, std::memory_order_relaxed);
-  at::globalContext().setUserEnabledMkldnn(use_ours ? false : onednn_was_on);
+  Choice& now = choice();
+  std::unique_lock lock(now.mutex);
+  wait(
+      now.changed, lock, Deadline::never(),
+      [] { return "a run of this process with another own_cpu_kernels to end its step"; },
+      [&] { return now.scopes == 0 || ours() == ours_wanted; });
+  if (ours_wanted && !ours()) now.use_ours();
+  ++now.scopes;
+  ++scopes_of_thread;
+}
+
+KernelScope::~KernelScope() {
+  Choice& now = choice();
+  const std::lock_guard lock(now.mutex);
+  --scopes_of_thread;
+  if (--now.scopes > 0) return;
+  if (ours()) now.use_theirs();
+  now.changed.notify_all();
 }
 
 bool uses_libtorch_kernels() { return ours(); }

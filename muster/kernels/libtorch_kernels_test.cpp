@@ -7,6 +7,10 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/types.h>
 
+#include <thread>
+
+#include "muster/base/error.h"
+
 namespace muster::kernels {
 namespace {
 
@@ -29,7 +33,6 @@ class LibtorchKernels : public testing::Test {
   void SetUp() override {
     if (!has_libtorch_kernels()) GTEST_SKIP() << "this build keeps libtorch's kernels";
   }
-  void TearDown() override { use_libtorch_kernels(false); }
 };
 
 // docs/performance.md has the measurements; on x86-64 oneDNN is ahead with any number of threads.
@@ -38,27 +41,53 @@ TEST(DefaultKernels, AreOursOnArm64AndLibtorchsElsewhere) {
   EXPECT_TRUE(has_libtorch_kernels());
 #else
   EXPECT_FALSE(has_libtorch_kernels());
-  use_libtorch_kernels(true);
+  const KernelScope ours(true);
+  const KernelScope theirs(false);
   EXPECT_FALSE(uses_libtorch_kernels());
 #endif
 }
 
 TEST_F(LibtorchKernels, TakeThePlaceOfLibtorchsWithTheSameResult) {
-  use_libtorch_kernels(false);
   const auto theirs = run_network();
-  use_libtorch_kernels(true);
-  EXPECT_TRUE(uses_libtorch_kernels());
-  EXPECT_FALSE(at::globalContext().userEnabledMkldnn());
-  const auto ours = run_network();
+  at::Tensor ours;
+  {
+    const KernelScope scope(true);
+    EXPECT_TRUE(uses_libtorch_kernels());
+    EXPECT_FALSE(at::globalContext().userEnabledMkldnn());
+    ours = run_network();
+  }
   EXPECT_TRUE(torch::allclose(ours, theirs, 1e-3, 1e-3));
   // Sums in another order: were they equal, ours would not have run.
   EXPECT_FALSE(torch::equal(ours, theirs));
-  use_libtorch_kernels(false);
+  EXPECT_FALSE(uses_libtorch_kernels());
   EXPECT_TRUE(torch::equal(run_network(), theirs));
 }
 
+TEST_F(LibtorchKernels, OfTwoThreadsThatChooseOtherwiseTakeTurns) {
+  const auto run_with = [](bool ours) {
+    const KernelScope scope(ours);
+    EXPECT_EQ(uses_libtorch_kernels(), ours);
+    return run_network();
+  };
+  const auto ours = run_with(true);
+  const auto theirs = run_with(false);
+  const auto expect_always = [&](bool choice, const at::Tensor& wanted) {
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(torch::equal(run_with(choice), wanted)) << i;
+  };
+  at::set_num_threads(1);
+  std::jthread other([&] { expect_always(false, theirs); });
+  expect_always(true, ours);
+}
+
+TEST_F(LibtorchKernels, OfOneThreadAreNotChosenTwice) {
+  const KernelScope outer(true);
+  EXPECT_NO_THROW(KernelScope(true));
+  EXPECT_THROW(KernelScope(false), FailedPrecondition);
+  EXPECT_TRUE(uses_libtorch_kernels());
+}
+
 TEST_F(LibtorchKernels, GiveOneResultForAnyNumberOfThreads) {
-  use_libtorch_kernels(true);
+  const KernelScope ours(true);
   at::set_num_threads(1);
   const auto one = run_network();
   at::set_num_threads(3);
@@ -67,7 +96,7 @@ TEST_F(LibtorchKernels, GiveOneResultForAnyNumberOfThreads) {
 }
 
 TEST_F(LibtorchKernels, LeaveOtherTypesToLibtorch) {
-  use_libtorch_kernels(true);
+  const KernelScope ours(true);
   const auto x = torch::randn({2, 3, 5, 5}, torch::kDouble);
   const auto w = torch::randn({4, 3, 3, 3}, torch::kDouble);
   EXPECT_EQ(at::conv2d(x, w).scalar_type(), torch::kDouble);
@@ -78,17 +107,15 @@ TEST_F(LibtorchKernels, LeaveOtherTypesToLibtorch) {
 
 TEST_F(LibtorchKernels, GiveBackTheUsersChoiceOfOneDnn) {
   at::globalContext().setUserEnabledMkldnn(false);
-  use_libtorch_kernels(true);
-  use_libtorch_kernels(false);
+  { const KernelScope ours(true); }
   EXPECT_FALSE(at::globalContext().userEnabledMkldnn());
   at::globalContext().setUserEnabledMkldnn(true);
-  use_libtorch_kernels(true);
-  use_libtorch_kernels(false);
+  { const KernelScope ours(true); }
   EXPECT_TRUE(at::globalContext().userEnabledMkldnn());
 }
 
 TEST_F(LibtorchKernels, LeaveErrorsToLibtorch) {
-  use_libtorch_kernels(true);
+  const KernelScope ours(true);
   EXPECT_THROW(at::conv2d(torch::randn({2, 3, 5, 5}), torch::randn({4, 2, 3, 3})), c10::Error);
 }
 

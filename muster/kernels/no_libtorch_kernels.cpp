@@ -3,7 +3,8 @@
 namespace muster::kernels {
 
 bool has_libtorch_kernels() { return false; }
-void use_libtorch_kernels(bool) {}
+KernelScope::KernelScope(bool) {}
+KernelScope::~KernelScope() = default;
 bool uses_libtorch_kernels() { return false; }
 
 }  // namespace muster::kernels

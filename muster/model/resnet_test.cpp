@@ -179,15 +179,15 @@ class ResNetKernels : public ::testing::Test {
   void SetUp() override {
     if (!kernels::has_libtorch_kernels()) GTEST_SKIP() << "this build keeps libtorch's kernels";
   }
-  void TearDown() override { kernels::use_libtorch_kernels(false); }
 };
 
 TEST_F(ResNetKernels, TakeAStepAsLibtorchsDo) {
   const auto ours = make({.num_layers = 14, .num_classes = 11});
   const auto theirs = make({.num_layers = 14, .num_classes = 11});
-  kernels::use_libtorch_kernels(true);
-  const auto got = training_step(*ours);
-  kernels::use_libtorch_kernels(false);
+  const auto got = [&] {
+    const kernels::KernelScope scope(true);
+    return training_step(*ours);
+  }();
   const auto wanted = training_step(*theirs);
   ASSERT_EQ(got.size(), wanted.size());
   for (const auto& [name, tensor] : wanted) {
@@ -197,7 +197,7 @@ TEST_F(ResNetKernels, TakeAStepAsLibtorchsDo) {
 }
 
 TEST_F(ResNetKernels, AreOneNodeAUnitInTrainingAlone) {
-  kernels::use_libtorch_kernels(true);
+  const kernels::KernelScope scope(true);
   const auto nodes = [](ResNet& model, std::int64_t size) {
     const auto logits = model.forward({{"image", torch::zeros({2, size, size, 3})}});
     return nodes_by_name(*logits.grad_fn());

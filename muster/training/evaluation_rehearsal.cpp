@@ -27,8 +27,7 @@ EvaluationRehearsal rehearse_evaluation(const Estimator& estimator, const EvalSp
     // What learns otherwise than by gradients has nothing to evaluate before it has learnt.
     if (estimator.options().learner == nullptr) {
       const torch::NoGradGuard no_grad;
-      EvaluationModel model(estimator.options(), seed,
-                            evaluation_device(estimator.options(), estimator.config()));
+      EvaluationModel model(estimator.options(), estimator.config());
       const auto result = model.call(seen.examples, Mode::kEval);
       for (const auto& [name, value] : result.metrics.compute()) seen.metrics.push_back(name);
       seen.metrics.emplace_back("loss");

@@ -5,23 +5,12 @@
 #include "muster/engine/arithmetic.h"
 #include "muster/engine/run_terms.h"
 #include "muster/engine/towers.h"
-#include "muster/kernels/libtorch_kernels.h"
 
 namespace muster::internal {
 
-namespace {
-
-// Part of the arithmetic, which a program need not have made an Estimator for.
-const RunConfig& with_kernels(const RunConfig& config) {
-  kernels::use_libtorch_kernels(config.reproducibility.own_cpu_kernels);
-  return config;
-}
-
-}  // namespace
-
 HeldVariables::HeldVariables(const EstimatorOptions& options, const RunConfig& run_config,
                              const ParameterServerOptions& server_options)
-    : config(with_kernels(run_config)),
+    : config(run_config),
       membership(config, server_options.peers),
       model(Towers::make_model(options.model, config.seed())),
       terms(terms_of(options, config, *model)),
@@ -37,7 +26,7 @@ RunTerms HeldVariables::own_terms() const {
           .threads_per_replica = 0,
           .seed = config.seed(),
           .precision = config.reproducibility.precision,
-          .arithmetic = arithmetic().fingerprint(),
+          .arithmetic = arithmetic(config.reproducibility.own_cpu_kernels).fingerprint(),
           .others = terms};
 }
 

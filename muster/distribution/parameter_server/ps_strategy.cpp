@@ -26,7 +26,7 @@ void PsStrategy::check(const EstimatorOptions& options) const {
 // Those who hold the variables have no GPU, and are held to the same words.
 RunTerms PsStrategy::join(const RunTerms& own) {
   RunTerms terms = own;
-  terms.arithmetic = arithmetic().fingerprint();
+  terms.arithmetic = arithmetic(config_.reproducibility.own_cpu_kernels).fingerprint();
   terms = membership_.join(terms_of_run(std::move(terms)));
   log_terms(terms);
   return terms;

@@ -239,7 +239,7 @@ std::vector<std::string> StepUpdates::rules() const {
                               clip.global_norm.value_or(0)));
   rules.push_back(fmt::format("decay {} skip {}", options_.weight_decay.factor,
                               update_.rules().checks_gradients));
-  rules.push_back(arithmetic().fingerprint());
+  rules.push_back(arithmetic(held_.config.reproducibility.own_cpu_kernels).fingerprint());
   return rules;
 }
 
