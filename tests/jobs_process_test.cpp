@@ -431,6 +431,24 @@ TEST_F(Jobs, ThatCannotBeAreRefusedAndLeaveNothing) {
   EXPECT_EQ(end_of("a"), State::kSucceeded);
 }
 
+TEST_F(Jobs, ForKubernetesAreManifestsAndNothingIsStarted) {
+  const Words training{"submit",     "training",     "census_1",  "--backend",
+                       "kubernetes", "--scale-tier", "STANDARD_1"};
+  const Words program{"--", "census", "--train-steps", "100"};
+  const Outcome printed =
+      muster(training + Words{"--dry-run", "--image", "i:1", "--job-dir", "/job"} + program);
+  EXPECT_EQ(printed.status, 0) << printed.err;
+  EXPECT_THAT(printed.out, HasSubstr("name: census-1-worker\n"));
+  // A host of two processors says nothing of a cluster.
+  EXPECT_THAT(printed.err, Not(HasSubstr("this host")));
+  EXPECT_THAT(printed.out, HasSubstr("- --job-dir\n            - /job\n"));
+  const Outcome started = muster(training + program);
+  EXPECT_EQ(started.status, 2);
+  EXPECT_THAT(started.err, HasSubstr("--dry-run"));
+  EXPECT_EQ(muster(training + Words{"--dry-run"} + program).status, 2);
+  EXPECT_THAT(store_.names(), IsEmpty());
+}
+
 TEST_F(Jobs, OnAFullDiskOrInAFolderThatCannotBeWrittenAreNotSubmitted) {
   auto small = options();
   small.most_file_bytes = 100;

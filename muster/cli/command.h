@@ -30,6 +30,7 @@ void add_serve(CLI::App& command);
 void add_models(CLI::App& command);
 void add_versions(CLI::App& command);
 void add_cluster(CLI::App& command);
+void add_kubernetes(CLI::App& command);
 void add_launch(CLI::App& command);
 void add_local(CLI::App& command);
 void add_jobs(CLI::App& command);

@@ -13,6 +13,7 @@
 #include "muster/base/printable.h"
 #include "muster/cli/command.h"
 #include "muster/cli/jobs.h"
+#include "muster/cli/jobs_kubernetes.h"
 #include "muster/cli/program_arguments.h"
 #include "muster/cli/words.h"
 #include "muster/jobs/job_text.h"
@@ -54,7 +55,10 @@ struct SubmitFlags {
   bool stream_logs = false;
   bool is_async = false;
   std::vector<std::string> ignored{};
+  KubernetesFlags kubernetes{};
 };
+
+constexpr jobs::Resources kAnyHost{1e6, 1e9, 1'000'000};
 
 // Flags of gcloud that choose something of a cloud.
 constexpr const char* kFlagsOfACloud[] = {
@@ -65,10 +69,22 @@ constexpr const char* kFlagsOfACloud[] = {
     "--master-image-uri", "--worker-image-uri", "--parameter-server-image-uri",
 };
 
-void refuse_other_back_ends(const std::string& backend) {
-  if (backend == "local") return;
-  throw UsageError("--backend {}: there is no such back end in this version; there is local",
-                   backend);
+// Jobs run on this host; for Kubernetes there are the manifests.
+void check_back_end(const SubmitFlags& flags) {
+  if (flags.backend != "local" && flags.backend != "kubernetes") {
+    throw UsageError(
+        "--backend {}: there is no such back end in this version; there are local and "
+        "kubernetes",
+        flags.backend);
+  }
+  if (flags.backend == "kubernetes" && !flags.kubernetes.is_dry_run) {
+    throw UsageError(
+        "--backend kubernetes prints manifests in this version and starts nothing: add --dry-run, "
+        "and give what it prints to kubectl apply -f -");
+  }
+  if (flags.backend == "local" && flags.kubernetes.is_dry_run) {
+    throw UsageError("--dry-run goes with --backend kubernetes");
+  }
 }
 
 // -------------------------------------------------------------------------- flags over the file
@@ -177,7 +193,9 @@ void choose_command(const SubmitFlags& flags, Job& job) {
                        printable(word));
     }
   }
-  job.local.command = {found_program(program, flags.package_path)};
+  // In an image the program is where the image has it.
+  const bool is_here = flags.backend == "local";
+  job.local.command = {is_here ? found_program(program, flags.package_path) : program};
   job.local.command.insert(job.local.command.end(), input.args.begin(), input.args.end());
   if (!input.job_dir.empty()) {
     job.local.command.insert(job.local.command.end(), {"--job-dir", input.job_dir});
@@ -221,7 +239,10 @@ Submission submission_of(const SubmitFlags& flags) {
   jobs::check_job_name(flags.name);
   lay_flags(flags, submission);
   jobs::check_labels(submission.job.labels);
-  jobs::resolve_machines(submission, jobs::site_machines(flags.common->machines));
+  jobs::MachineTable machines = jobs::site_machines(flags.common->machines);
+  // This host says nothing of what a cluster has.
+  if (flags.backend == "kubernetes") machines.host = kAnyHost;
+  jobs::resolve_machines(submission, machines);
   choose_command(flags, submission.job);
   submission.job.local.most_restarts = flags.restarts;
   submission.job.local.grace = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -230,8 +251,15 @@ Submission submission_of(const SubmitFlags& flags) {
   return submission;
 }
 
+void print_kubernetes(const SubmitFlags& flags) {
+  const Submission submission = submission_of(flags);
+  for (const std::string& warning : submission.warnings) log::warning("{}", warning);
+  print_manifests(submission, flags.kubernetes);
+}
+
 void submit(const SubmitFlags& flags) {
-  refuse_other_back_ends(flags.backend);
+  check_back_end(flags);
+  if (flags.backend == "kubernetes") return print_kubernetes(flags);
   const jobs::JobStore store = job_store(*flags.common);
   Submission submission = submission_of(flags);
   for (const std::string& warning : submission.warnings) log::warning("{}", warning);
@@ -265,8 +293,11 @@ void add_role_flags(CLI::App& command, const std::string& role, const std::strin
 void add_training_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& flags) {
   command.add_option("job", flags->name, "Its name: a letter, then letters, digits, underscores")
       ->required();
-  command.add_option("--backend", flags->backend, "Where it runs: local, this host")
+  command
+      .add_option("--backend", flags->backend,
+                  "local, this host, or kubernetes, whose manifests --dry-run prints")
       ->capture_default_str();
+  add_kubernetes_flags(command, flags->kubernetes);
   command.add_option("--scale-tier", flags->scale_tier,
                      "basic, standard-1, premium-1, basic-gpu, custom, or one of the site's");
   command.add_option("--config", flags->config, "A job as YAML or JSON; flags win over it");

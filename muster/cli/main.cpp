@@ -24,6 +24,7 @@ constexpr Command kCommands[] = {
     {"versions", "create, list and choose the versions of such a model", add_versions},
     {"cluster", "explain what the environment tells a task of its cluster", add_cluster},
     {"launch", "start a program as a cluster on this host, and stop it", add_launch},
+    {"kubernetes", "print what a Kubernetes cluster is to run", add_kubernetes},
     {"local", "run a training program here, as gcloud's local train does", add_local},
     {"jobs", "submit programs to run in the background, follow and cancel them", add_jobs},
     {"completion", "print what completes commands and flags in a shell", add_completion},

@@ -232,6 +232,7 @@ class Resolver {
     run_.master_gpus = gpus_of(master_, input_.master.accelerator);
     run_.worker_gpus = gpus_of(worker_, input_.worker.accelerator);
     run_.evaluator_gpus = gpus_of(evaluator_, input_.evaluator.accelerator);
+    submission_.roles = roles();
     const auto workers = static_cast<double>(run_.workers);
     const auto ps = static_cast<double>(run_.ps);
     const auto evaluators = static_cast<double>(run_.evaluators);
@@ -241,6 +242,20 @@ class Resolver {
                            evaluators * evaluator_.memory_gb;
     run_.needs.gpus =
         run_.master_gpus + run_.workers * run_.worker_gpus + run_.evaluators * run_.evaluator_gpus;
+  }
+
+  std::vector<RoleTasks> roles() const {
+    const auto with_gpus = [](Resources type, std::int64_t gpus) {
+      type.gpus = gpus;
+      return type;
+    };
+    std::vector<RoleTasks> roles{
+        {run_.chief, 1, with_gpus(master_, run_.master_gpus)},
+        {"worker", run_.workers, with_gpus(worker_, run_.worker_gpus)},
+        {"ps", run_.ps, ps_},
+        {"evaluator", run_.evaluators, with_gpus(evaluator_, run_.evaluator_gpus)}};
+    std::erase_if(roles, [](const RoleTasks& role) { return role.count == 0; });
+    return roles;
   }
 
   void cap() {

@@ -45,11 +45,21 @@ Resources this_host();
 /// $XDG_CONFIG_HOME/muster or /etc/muster.
 MachineTable site_machines(const Path& file);
 
+/// Tasks of one role, and what each of them asks for.
+struct RoleTasks {
+  /// As TF_CONFIG calls it: "master", "worker", "ps".
+  std::string type{};
+  std::int64_t count = 0;
+  Resources each{};
+};
+
 /// A job to be submitted, and where each of its fields came from: "config.yaml:3", "--config".
 struct Submission {
   Job job{};
   std::map<std::string, std::string> origins{};
   std::vector<std::string> warnings{};
+  /// The chief's first; resolve_machines() fills it.
+  std::vector<RoleTasks> roles{};
 };
 
 /// Fills in what the job's tier or counts mean on this host: `job.local`'s tasks and needs.

@@ -2,7 +2,9 @@
 #include <fmt/core.h>
 #include <yaml-cpp/yaml.h>
 
-#include <charconv>
+#include <algorithm>
+#include <cctype>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "muster/base/error.h"
@@ -68,6 +70,21 @@ class YamlBuilder {
   std::size_t values_ = 0;
 };
 
+// Whether some reader of YAML takes a text without quotes for a number, a date, a truth value or
+// nothing.
+bool reads_as_value(std::string_view text) {
+  if (text.empty()) return true;
+  const bool has_sign = text.front() == '-' || text.front() == '+';
+  const char first = text[has_sign && text.size() > 1 ? 1 : 0];
+  if ((first >= '0' && first <= '9') || first == '.') return true;
+  std::string word(text);
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::string_view kWords[] = {"true", "false", "yes", "no",   "on",
+                                         "off",  "y",     "n",   "null", "~"};
+  return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
+}
+
 void emit(const nlohmann::ordered_json& json, YAML::Emitter& out) {
   if (json.is_object()) {
     if (json.empty()) out << YAML::Flow;
@@ -84,13 +101,7 @@ void emit(const nlohmann::ordered_json& json, YAML::Emitter& out) {
     out << YAML::EndSeq;
   } else if (json.is_string()) {
     const auto& text = json.get_ref<const std::string&>();
-    // A text that YAML would read as something else.
-    double number = 0;
-    const char* const end = text.data() + text.size();
-    const bool looks_like_value =
-        text.empty() || std::from_chars(text.data(), end, number).ptr == end || text == "true" ||
-        text == "false" || text == "null" || text == "~";
-    if (looks_like_value) out << YAML::SingleQuoted;
+    if (reads_as_value(text)) out << YAML::SingleQuoted;
     out << text;
   } else {
     out << json.dump();
