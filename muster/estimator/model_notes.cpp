@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "muster/base/error.h"
 #include "muster/base/file_lock.h"
 #include "muster/base/log.h"
+#include "muster/estimator/run_records.h"
 
 namespace muster {
 namespace {
@@ -20,6 +22,8 @@ using nlohmann::json;
 constexpr int kModelNotesVersion = 1;
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{16} << 20;
 constexpr const char* kFileName = "muster.json";
+constexpr const char* kRuns = "runs";
+constexpr std::size_t kMostRuns = 100;
 
 // JSON has no numbers for these.
 json json_of(double value) {
@@ -37,10 +41,33 @@ double number_of(const json& value) {
   throw DataLoss("'{}' is no number", word);
 }
 
-json json_of(const ExportNote& note) {
+json json_of(const EvaluationResult& result) {
   json metrics = json::object();
-  for (const auto& [name, value] : note.metrics) metrics[name] = json_of(value);
-  json made{{"global_step", note.global_step}, {"metrics", std::move(metrics)}};
+  for (const auto& [name, value] : result) metrics[name] = json_of(value);
+  return metrics;
+}
+
+json json_of(const RunRecord& record) {
+  json files = json::array();
+  for (const auto& file : record.files) {
+    files.push_back(
+        {{"path", file.path}, {"size_bytes", file.size_bytes}, {"modified_ns", file.modified_ns}});
+  }
+  json made{{"began_ns", record.began_ns},   {"program", record.program},
+            {"arguments", record.arguments}, {"working_directory", record.working_directory},
+            {"host", record.host},           {"seed", record.seed},
+            {"versions", record.versions},   {"hparams", record.hparams},
+            {"files", std::move(files)},     {"ended", false}};
+  if (record.git) {
+    made["git"] = {{"repository", record.git->repository.string()},
+                   {"commit", record.git->commit},
+                   {"branch", record.git->branch}};
+  }
+  return made;
+}
+
+json json_of(const ExportNote& note) {
+  json made{{"global_step", note.global_step}, {"metrics", json_of(note.metrics)}};
   if (!note.folder.empty()) made["folder"] = note.folder;
   return made;
 }
@@ -176,7 +203,8 @@ void change_notes(const Path& model_dir, Change&& change) {
     notes = no_notes();
     change(notes);
   }
-  write_file_atomically(path, notes.dump(1) + "\n");
+  // Arguments of a program may be no UTF-8.
+  write_file_atomically(path, notes.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace
@@ -221,6 +249,33 @@ void write_run_note(const Path& model_dir, const RunNote& note) {
   change_notes(model_dir, [&](json& notes) {
     notes["run"] = {
         {"began_ns", note.began_ns}, {"ended", note.ended}, {"global_step", note.global_step}};
+  });
+}
+
+void add_run_record(const Path& model_dir, const RunRecord& record) {
+  change_notes(model_dir, [&](json& notes) {
+    json& runs = notes[kRuns];
+    runs.push_back(json_of(record));
+    while (runs.size() > kMostRuns) runs.erase(runs.begin());
+  });
+}
+
+void end_run_record(const Path& model_dir, std::int64_t began_ns, std::int64_t global_step) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  change_notes(model_dir, [&](json& notes) {
+    for (json& run : notes[kRuns]) {
+      if (run.at("began_ns").get<std::int64_t>() != began_ns) continue;
+      run["ended"] = true;
+      run["ended_ns"] = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+      run["global_step"] = global_step;
+    }
+  });
+}
+
+void note_run_metrics(const Path& model_dir, const EvaluationResult& metrics) {
+  change_notes(model_dir, [&](json& notes) {
+    const auto runs = notes.find(kRuns);
+    if (runs != notes.end() && !runs->empty()) runs->back()["metrics"] = json_of(metrics);
   });
 }
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "muster/estimator/run_records.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
@@ -98,6 +99,40 @@ TEST(ModelNotes, TheEndOfARunComesBackAndExportsStay) {
   write_run_note(model_dir, ended);
   EXPECT_EQ(read_run_note(model_dir), ended);
   EXPECT_EQ(read_export_note(model_dir, "best"), best);
+}
+
+TEST(RunRecords, SayWhatARunWasMadeOfAndWhatCameOut) {
+  const TempDir folder;
+  RunRecord record{.began_ns = 5,
+                   .program = "/bin/census",
+                   .arguments = {"--job-dir", "\xff"},
+                   .git = GitState{.repository = "/src", .commit = "abc", .branch = "main"},
+                   .seed = 7,
+                   .versions = {{"libtorch", "1.13"}},
+                   .files = {{.path = "/data/a.csv", .size_bytes = 12, .modified_ns = 3}}};
+  note_run_metrics(folder.path(), {{"loss", 1}});  // Nothing to note them of.
+  add_run_record(folder.path(), record);
+  record.began_ns = 6;
+  add_run_record(folder.path(), record);
+  end_run_record(folder.path(), 6, 40);
+  note_run_metrics(folder.path(), {{"loss", 0.5}, {"auc", std::nan("")}});
+  const auto runs = nlohmann::json::parse(testing::read_bytes(folder / "muster.json")).at("runs");
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_FALSE(runs[0].at("ended").get<bool>());
+  EXPECT_FALSE(runs[0].contains("metrics"));
+  EXPECT_TRUE(runs[1].at("ended").get<bool>());
+  EXPECT_EQ(runs[1].at("global_step"), 40);
+  EXPECT_EQ(runs[1].at("metrics"), (nlohmann::json{{"loss", 0.5}, {"auc", "nan"}}));
+  EXPECT_EQ(runs[1].at("git").at("commit"), "abc");
+  EXPECT_EQ(runs[1].at("files")[0].at("size_bytes"), 12);
+}
+
+TEST(RunRecords, TheOldestOfMoreThanAHundredGoes) {
+  const TempDir folder;
+  for (std::int64_t i = 1; i <= 103; ++i) add_run_record(folder.path(), {.began_ns = i});
+  const auto runs = nlohmann::json::parse(testing::read_bytes(folder / "muster.json")).at("runs");
+  ASSERT_EQ(runs.size(), 100u);
+  EXPECT_EQ(runs[0].at("began_ns"), 4);
 }
 
 TEST(ModelNotes, WhatAKilledWriterLeftIsRemovedByTheNext) {

@@ -13,6 +13,7 @@
 #include "muster/training/evaluator_task_internal.h"
 #include "muster/training/hparams_hook.h"
 #include "muster/training/inference_graph_hook_internal.h"
+#include "muster/training/run_record_internal.h"
 #include "muster/training/train_and_evaluate_internal.h"
 #include "muster/training/training_task_internal.h"
 
@@ -151,6 +152,22 @@ void require_first_evaluator(const TaskSpec& task) {
       task.name());
 }
 
+TrainAndEvaluateResult run_task(Estimator& estimator, const TrainSpec& train_spec,
+                                const EvalSpec& eval_spec, const internal::RunExtras& extras) {
+  const TaskEnvironment& environment = estimator.config().cluster.task;
+  if (environment.cluster.empty() && environment.is_alone()) {
+    return train_alone({estimator, train_spec, eval_spec, extras});
+  }
+  const internal::TaskInLog named(environment.task.name());
+  if (environment.is_evaluator()) {
+    require_first_evaluator(environment.task);
+    return internal::evaluate_training(estimator, train_spec, eval_spec);
+  }
+  if (environment.is_alone()) return train_alone({estimator, train_spec, eval_spec, extras});
+  Estimator member = internal::cluster_member(estimator);
+  return run_in_cluster({member, train_spec, eval_spec, extras});
+}
+
 }  // namespace
 
 namespace internal {
@@ -159,18 +176,12 @@ TrainAndEvaluateResult train_and_evaluate(Estimator& estimator, const TrainSpec&
                                           const EvalSpec& eval_spec, const RunExtras& extras) {
   train_spec.check();
   eval_spec.check();
-  const TaskEnvironment& environment = estimator.config().cluster.task;
-  if (environment.cluster.empty() && environment.is_alone()) {
-    return train_alone({estimator, train_spec, eval_spec, extras});
+  TrainAndEvaluateResult result = run_task(estimator, train_spec, eval_spec, extras);
+  if (!result.metrics.empty()) {
+    try_to_record(estimator.model_dir(),
+                  [&] { note_run_metrics(estimator.model_dir(), result.metrics); });
   }
-  const TaskInLog named(environment.task.name());
-  if (environment.is_evaluator()) {
-    require_first_evaluator(environment.task);
-    return evaluate_training(estimator, train_spec, eval_spec);
-  }
-  if (environment.is_alone()) return train_alone({estimator, train_spec, eval_spec, extras});
-  Estimator member = cluster_member(estimator);
-  return run_in_cluster({member, train_spec, eval_spec, extras});
+  return result;
 }
 
 }  // namespace internal

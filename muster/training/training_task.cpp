@@ -7,6 +7,7 @@
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
 #include "muster/checkpoint/checkpoint.h"
+#include "muster/training/run_record_internal.h"
 #include "muster/training/training_task_internal.h"
 
 namespace muster::internal {
@@ -20,7 +21,13 @@ TaskInLog::TaskInLog(std::string task) : before_(log::task()) { log::set_task(st
 TaskInLog::~TaskInLog() { log::set_task(before_); }
 
 RunOnDisk::RunOnDisk(const RunConfig& config) : model_dir_(config.model_dir) {
-  if (!config.cluster.task.is_chief || config.cluster.task.cluster.empty()) return;
+  if (!config.is_chief()) return;
+  try_to_record(model_dir_, [&] {
+    const RunRecord record = record_of_this_process(config);
+    add_run_record(model_dir_, record);
+    recorded_ = record.began_ns;
+  });
+  if (config.cluster.task.cluster.empty()) return;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   note_.emplace();
   note_->began_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
@@ -28,11 +35,16 @@ RunOnDisk::RunOnDisk(const RunConfig& config) : model_dir_(config.model_dir) {
 }
 
 void RunOnDisk::end() {
-  if (!note_) return;
-  note_->ended = true;
+  if (!note_ && !recorded_) return;
   // With save_checkpoints = false the run may have ended elsewhere, but nobody can see more of it.
   const auto latest = latest_checkpoint(model_dir_);
-  note_->global_step = latest ? checkpoint_step(*latest).value_or(0) : 0;
+  const std::int64_t step = latest ? checkpoint_step(*latest).value_or(0) : 0;
+  if (recorded_) {
+    try_to_record(model_dir_, [&] { end_run_record(model_dir_, *recorded_, step); });
+  }
+  if (!note_) return;
+  note_->ended = true;
+  note_->global_step = step;
   write_run_note(model_dir_, *note_);
 }
 

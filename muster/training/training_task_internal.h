@@ -21,9 +21,10 @@ class TaskInLog {
   const std::string before_;
 };
 
-/// By this an evaluator knows when a run is over: its chief says so in the model folder, with the
-/// last step that is saved. Only the chief of a cluster says anything, also one without other
-/// tasks, since an evaluator may follow it.
+/// What a run leaves in the model folder of itself. By its note an evaluator knows when it is over:
+/// the chief of a cluster says so, with the last step that is saved, also a chief without other
+/// tasks, since an evaluator may follow it. Its record, which a process alone leaves too, says what
+/// it was made of.
 class RunOnDisk {
  public:
   /// Says that a run begins.
@@ -35,6 +36,7 @@ class RunOnDisk {
   const Path model_dir_;
   /// Not set in a task that says nothing.
   std::optional<RunNote> note_;
+  std::optional<std::int64_t> recorded_;
 };
 
 /// Trains as one task of a run, and tells evaluators of the run's end.
