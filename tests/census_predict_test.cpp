@@ -113,6 +113,26 @@ TEST_F(CensusPredict, TheGraphAndACheckpointOfTheJobFolderAnswerAsTheExportDoes)
       predict(job_dir / "export/census", "--json-instances", "person.json", "serving_default"));
 }
 
+TEST_F(CensusPredict, ARunIsRecordedInItsFolderAndCompared) {
+  const Path json = train("JSON");
+  const Path csv = train("CSV");
+  const std::string shown = tool({"runs", "show", json});
+  EXPECT_THAT(shown, HasSubstr(CENSUS_PROGRAM));
+  EXPECT_THAT(shown, ::testing::ContainsRegex("argument --train-steps +10\n"));
+  EXPECT_THAT(shown, ::testing::ContainsRegex("\nseed +7\n"));
+  EXPECT_THAT(shown, ::testing::ContainsRegex("\nversion libtorch +[0-9]+\\.[0-9]+"));
+  const auto bytes = std::filesystem::file_size(folder_ / "adult.data.csv");
+  EXPECT_THAT(shown,
+              ::testing::ContainsRegex("/adult.data.csv +" + std::to_string(bytes) + " bytes, 20"));
+  EXPECT_THAT(shown, ::testing::ContainsRegex("\nglobal_step +10\n"));
+  EXPECT_THAT(shown, ::testing::ContainsRegex("\nmetric accuracy +0\\."));
+  // The same training, exported in another way.
+  const std::string difference = tool({"runs", "compare", json, csv});
+  EXPECT_THAT(difference, ::testing::ContainsRegex("argument --export-format +JSON +CSV"));
+  EXPECT_THAT(difference, ::testing::Not(HasSubstr("metric")));
+  EXPECT_THAT(tool({"runs", "list", folder_.path(), "--sort", "accuracy"}), StartsWith("RUN "));
+}
+
 // People with a key, as JSON lines; every 500th line is none.
 void write_people(const Path& csv, const Path& json) {
   constexpr const char* kNames[] = {"age",

@@ -1,7 +1,8 @@
-// `muster events` as a user runs it.
+// `muster events` and `muster runs` as a user runs them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -149,6 +150,93 @@ TEST(EventsShow, ALiveFileIsShownUpToItsLastWholeRecord) {
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.out, ContainsRegex("loss +scalar +3"));
   EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("note")));
+}
+
+// What training writes: muster.json of two folders, one with two runs.
+class RunsCommand : public ::testing::Test {
+ protected:
+  RunsCommand() {
+    write("a", R"({"version": 1, "runs": [
+      {"began_ns": 1794735581000000000, "ended": false, "program": "/bin/census",
+       "arguments": ["--train-steps", "10", "--seed=7"], "seed": 7},
+      {"began_ns": 1794735681000000000, "ended": true, "ended_ns": 1794735683500000000,
+       "global_step": 10, "program": "/bin/census", "arguments": ["--train-steps", "10", "--seed=7"],
+       "seed": 7, "git": {"repository": "/src", "commit": "0123456789abcdef", "branch": "main"},
+       "versions": {"libtorch": "1.13.0"}, "metrics": {"loss": 0.5, "auc": 0.8, "worst": "nan"},
+       "files": [{"path": "/data/a.csv", "size_bytes": 12, "modified_ns": 1794735581000000000}]}
+      ]})");
+    write("more/b", R"({"version": 1, "runs": [
+      {"began_ns": 1794735781000000000, "ended": true, "ended_ns": 1794735783500000000,
+       "global_step": 20, "program": "/bin/census", "arguments": ["--train-steps", "20", "--verbose"],
+       "seed": 8, "versions": {"libtorch": "2.11.0"}, "metrics": {"loss": 0.25, "auc": 0.75}}]})");
+    write("empty", R"({"version": 1})");
+  }
+
+  void write(const std::string& name, const std::string& text) {
+    std::filesystem::create_directories(folder_ / name);
+    testing::write_bytes(folder_ / name / "muster.json", text);
+  }
+
+  Outcome runs(std::vector<std::string> words) const {
+    words.insert(words.begin(), "runs");
+    return testing::run_program(MUSTER_PROGRAM, words, {"TZ=UTC"});
+  }
+
+  std::vector<std::string> names_of(const std::vector<std::string>& flags) const {
+    std::vector<std::string> words{"list", folder_.path(), "--format", "json"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    std::vector<std::string> names;
+    for (const auto& run : nlohmann::json::parse(runs(words).out)) {
+      names.push_back(std::filesystem::path(run.at("run").get<std::string>()).filename());
+    }
+    return names;
+  }
+
+  TempDir folder_;
+};
+
+TEST_F(RunsCommand, ListsRunsOfAFolderAndThoseInside) {
+  const Outcome outcome = runs({"list", folder_.path()});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, ContainsRegex("^RUN +STARTED +STATE +STEP +COMMIT +LOSS +AUC\n"));
+  EXPECT_THAT(outcome.out, ContainsRegex("/a#1 +2026-11-15T[0-9:]+ +unfinished +- +- +- +-\n"));
+  EXPECT_THAT(outcome.out, ContainsRegex("/a#2 +[^ ]+ +ended +10 +0123456789 +0.5 +0.8\n"));
+  EXPECT_THAT(outcome.out, ContainsRegex("/more/b +[^ ]+ +ended +20 +- +0.25 +0.75\n"));
+}
+
+TEST_F(RunsCommand, SortsByAnyMetric) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(names_of({}), ElementsAre("a#1", "a#2", "b"));
+  EXPECT_THAT(names_of({"--sort", "loss"}), ElementsAre("b", "a#2", "a#1"));
+  EXPECT_THAT(names_of({"--sort", "auc", "--reverse"}), ElementsAre("a#2", "b", "a#1"));
+  const Outcome unknown = runs({"list", folder_.path(), "--sort", "f1"});
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_EQ(unknown.err, "muster: --sort: no run has a metric f1; there are: auc, loss, worst\n");
+}
+
+TEST_F(RunsCommand, ShowsARun) {
+  const std::string last = runs({"show", folder_ / "a"}).out;
+  EXPECT_THAT(last, ContainsRegex("argument --seed +7\n"));
+  EXPECT_THAT(last, ContainsRegex("file /data/a.csv +12 bytes, 2026-11-15T"));
+  EXPECT_THAT(last, ContainsRegex("seconds +2.5\n"));
+  EXPECT_THAT(last, ContainsRegex("metric worst +nan\n"));
+  EXPECT_THAT(runs({"show", (folder_ / "a").string() + "#1"}).out,
+              ContainsRegex("state +unfinished\n"));
+  EXPECT_THAT(runs({"show", (folder_ / "a").string() + "#3"}).err, HasSubstr("no #3"));
+  EXPECT_THAT(runs({"show", folder_ / "empty"}).err, HasSubstr("has no record of a run"));
+  EXPECT_THAT(runs({"list", folder_ / "absent"}).err, HasSubstr("there is no folder"));
+}
+
+TEST_F(RunsCommand, ComparesTwoRunsInWhatDiffers) {
+  const Outcome outcome = runs({"compare", folder_ / "a", folder_ / "more/b"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, ContainsRegex("\nargument --train-steps +10 +20"));
+  EXPECT_THAT(outcome.out, ContainsRegex("\nargument --seed +7 +-"));
+  EXPECT_THAT(outcome.out, ContainsRegex("\nargument --verbose +- +given"));
+  EXPECT_THAT(outcome.out, ContainsRegex("\nmetric loss +0.5 +0.25 +-0.25\n"));
+  EXPECT_THAT(outcome.out, ContainsRegex("\nversion libtorch +1.13.0 +2.11.0"));
+  EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("program")));
+  EXPECT_THAT(runs({"compare", folder_ / "a", folder_ / "a"}).out, HasSubstr("do not differ"));
 }
 
 }  // namespace

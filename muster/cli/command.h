@@ -27,6 +27,7 @@ void add_export(CLI::App& command);
 void add_predict(CLI::App& command);
 void add_batch_predict(CLI::App& command);
 void add_serve(CLI::App& command);
+void add_runs(CLI::App& command);
 void add_models(CLI::App& command);
 void add_versions(CLI::App& command);
 void add_cluster(CLI::App& command);
