@@ -79,18 +79,18 @@ BatchJob job_of(const BatchPredictFlags& flags, std::uint64_t workers) {
   return job;
 }
 
-void print_result(const BatchCounts& result, const Path& output_path, bool as_json) {
+void print_result(const BatchCounts& result, const std::string& output_path, bool as_json) {
   // ML Engine's PredictionOutput, in which counts are strings.
   const double hours = result.seconds / 3600;
   if (as_json) {
     fmt::print(
         "{{\"predictionCount\": \"{}\", \"errorCount\": \"{}\", \"nodeHours\": {:.4f}, "
         "\"outputPath\": {}}}\n",
-        result.predictions, result.errors, hours, serving::json_string_lossy(output_path.string()));
+        result.predictions, result.errors, hours, serving::json_string_lossy(output_path));
     return;
   }
   fmt::print("errorCount: '{}'\nnodeHours: {:.4f}\noutputPath: {}\npredictionCount: '{}'\n",
-             result.errors, hours, output_path.string(), result.predictions);
+             result.errors, hours, output_path, result.predictions);
 }
 
 BatchCounts sum_of_shards(const Path& output_path, const BatchJob& job) {
@@ -137,11 +137,11 @@ void run_batch_predict(const BatchPredictFlags& flags) {
          .limits = flags.limits});
     serving::finish_batch_job(output_path, job, sum_of_shards(output_path, job));
   } else {
-    log::info("this batch prediction had ended before: {} has its results", output_path.string());
+    log::info("this batch prediction had ended before: {} has its results", flags.output_path);
   }
-  print_result(*job.result, output_path, flags.as_json);
+  print_result(*job.result, flags.output_path, flags.as_json);
   if (job.result->errors == 0) return;
-  const std::string where = (output_path / "prediction.errors_stats-*").string();
+  const std::string where = (Path(flags.output_path) / "prediction.errors_stats-*").string();
   if (job.result->predictions == 0) {
     throw InvalidArgument("no instance could be answered; {} say why", where);
   }
