@@ -1,4 +1,5 @@
 #include <ATen/Functions.h>
+#include <ATen/InferSize.h>
 
 #include <algorithm>
 #include <array>
@@ -112,11 +113,23 @@ Slots rank(const Inputs& inputs) {
 
 Slots reshape(const Inputs& inputs) {
   const auto sizes = inputs.ints(1);
+  if (inputs.is_strings(0)) {
+    const StringTensor in = inputs.strings(0);
+    const auto count = static_cast<std::int64_t>(in.values().size());
+    return {in.reshaped(at::infer_size(sizes, count))};
+  }
   return move_first(inputs, [&](const at::Tensor& in) { return in.reshape(sizes); });
 }
 
 Slots expand_dims(const Inputs& inputs) {
   const auto axis = inputs.integer(1);
+  if (inputs.is_strings(0)) {
+    const StringTensor in = inputs.strings(0);
+    auto shape = in.shape();
+    shape.insert(shape.begin() + positive_axis(axis, static_cast<std::int64_t>(shape.size()) + 1),
+                 1);
+    return {in.reshaped(std::move(shape))};
+  }
   return move_first(inputs, [&](const at::Tensor& in) {
     return in.unsqueeze(positive_axis(axis, in.dim() + 1));
   });
@@ -344,9 +357,36 @@ Kernel one_hot(const KernelContext& context) {
   };
 }
 
+// The places of what is not 0, row by row. For a few elements libtorch's own takes most of its time
+// to get ready.
+template <typename T>
+at::Tensor places_of_true(const at::Tensor& in) {
+  const T* const data = in.data_ptr<T>();
+  const auto elements = in.numel();
+  const auto count = std::count_if(data, data + elements, [](T value) { return value != T{}; });
+  at::Tensor out = at::empty({count, in.dim()}, at::kLong);
+  auto* to = out.data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < elements; ++i) {
+    if (data[i] == T{}) continue;
+    std::int64_t rest = i;
+    for (std::int64_t axis = in.dim() - 1; axis >= 0; --axis) {
+      to[axis] = rest % in.size(axis);
+      rest /= in.size(axis);
+    }
+    to += in.dim();
+  }
+  return out;
+}
+
 Slots where_true(const Inputs& inputs) {
   const at::Tensor in = inputs.tensor(0);
   inputs.check_room(std::array{in.numel(), in.dim()}, at::kLong);
+  constexpr std::int64_t kFew = 1 << 12;
+  if (in.is_cpu() && in.is_contiguous() && in.numel() <= kFew) {
+    if (in.scalar_type() == at::kBool) return {places_of_true<bool>(in)};
+    if (in.scalar_type() == at::kFloat) return {places_of_true<float>(in)};
+    if (in.scalar_type() == at::kLong) return {places_of_true<std::int64_t>(in)};
+  }
   return {at::nonzero(in)};
 }
 

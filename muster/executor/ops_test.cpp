@@ -110,6 +110,36 @@ TEST(ArrayOps, MoveStringsLikeNumbers) {
               ElementsAre("a", "d"));
 }
 
+TEST(ArrayOps, ChangeShapesOfStringsWithoutCopies) {
+  const StringTensor in({"a", "b", "c", "d", "e", "f"}, {2, 3});
+  const auto check = [&](const char* op, const at::Tensor& with, const Ints& shape) {
+    const auto out = std::get<StringTensor>(run_all(op, {in, with}, {}, 1)[0]);
+    EXPECT_EQ(out.shape(), shape);
+    EXPECT_EQ(&out.values(), &in.values());
+  };
+  check("Reshape", ints({3, -1}), {3, 2});
+  check("Reshape", ints({6}), {6});
+  check("ExpandDims", number(0), {1, 2, 3});
+  check("ExpandDims", number(-1), {2, 3, 1});
+  EXPECT_THROW(run_all("Reshape", {in, ints({4, -1})}, {}, 1), InvalidArgument);
+  EXPECT_THROW(run_all("Reshape", {in, ints({-2, -3})}, {}, 1), InvalidArgument);
+  EXPECT_THROW(run_all("ExpandDims", {in, number(3)}, {}, 1), InvalidArgument);
+}
+
+TEST(ArrayOps, WhereFindsWhatIsNotZeroInAnyShape) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const at::Tensor& in :
+       {floats({0, nan, -1, 0, 0, 5}, {1, 3, 2}), floats({-0.0F, 1}, {2}), at::zeros({2, 0}),
+        floats({1}, {}), floats({0}, {}), at::arange(8192).reshape({2, 4096}).remainder(3)}) {
+    for (const auto type : {at::kFloat, at::kLong, at::kBool, at::kDouble}) {
+      if (type == at::kLong && in.isnan().any().item<bool>()) continue;
+      const at::Tensor typed = in.to(type);
+      expect_equal(run("Where", {typed}), at::nonzero(typed));
+      expect_equal(run("Where", {typed.transpose(0, -1)}), at::nonzero(typed.transpose(0, -1)));
+    }
+  }
+}
+
 TEST(ArrayOps, ChangeShapes) {
   const at::Tensor in = at::arange(6, at::kFloat).reshape({2, 3});
   expect_equal(run("Reshape", {in, ints({3, -1})}), in.reshape({3, 2}));
@@ -158,6 +188,31 @@ TEST(SliceOps, GatherAndScatter) {
   expect_equal(run("ScatterNd", {ints({1, 1}).reshape({2, 1}), floats({1, 2}, {2}), ints({3})}),
                floats({0, 3, 0}, {3}));
   EXPECT_THROW(run("GatherV2", {in, ints({3}), number(0)}), InvalidArgument);
+}
+
+TEST(SliceOps, GatherSingleElements) {
+  const at::Tensor in = at::arange(24).reshape({2, 3, 4});
+  const at::Tensor places = longs({1, 2, 3, 0, 0, 0, 1, 0, 2}).reshape({3, 3});
+  for (const auto type : {at::kFloat, at::kLong, at::kBool, at::kByte, at::kShort, at::kDouble}) {
+    const at::Tensor typed = in.to(type);
+    const at::Tensor wanted = longs({23, 0, 14}).to(type);
+    expect_equal(run("GatherNd", {typed, places}), wanted);
+    expect_equal(run("GatherNd", {typed, places.to(at::kInt)}), wanted);
+    expect_equal(run("GatherNd", {typed, places.reshape({3, 1, 3})}), wanted.reshape({3, 1}));
+    // Those of another order in memory, and rows in the place of elements.
+    expect_equal(run("GatherNd", {typed.transpose(0, 2), longs({3, 2, 1}).reshape({1, 3})}),
+                 wanted.slice(0, 0, 1));
+    expect_equal(run("GatherNd", {typed, places.slice(1, 0, 2)}),
+                 at::stack({typed[1][2], typed[0][0], typed[1][0]}));
+  }
+  const StringTensor strings({"a", "b", "c", "d"}, {2, 2});
+  EXPECT_THAT(run_strings("GatherNd", {strings, longs({1, 0, 0, 1}).reshape({2, 2})}),
+              ElementsAre("c", "b"));
+  expect_equal(run("GatherNd", {in, at::zeros({0, 3}, at::kLong)}), at::zeros({0}, at::kLong));
+  for (const Ints& outside : {Ints{2, 0, 0}, Ints{0, 0, -1}, Ints{0, 3, 0}}) {
+    EXPECT_THROW(run("GatherNd", {in, longs(outside).reshape({1, 3})}), InvalidArgument);
+  }
+  EXPECT_THROW(run_strings("GatherNd", {strings, longs({0, 2}).reshape({1, 2})}), InvalidArgument);
 }
 
 TEST(NnOps, PadAsTensorFlowDoes) {

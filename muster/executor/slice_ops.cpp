@@ -1,6 +1,7 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -235,9 +236,92 @@ std::vector<std::int64_t> rows_and_rest(at::IntArrayRef sizes, std::int64_t dept
   return shape;
 }
 
+// Which elements of a tensor of this shape rows of indices name, one index for each axis.
+template <typename Index>
+std::vector<std::int64_t> element_places(const at::Tensor& indices, at::IntArrayRef shape) {
+  const auto depth = shape.size();
+  const auto* next = indices.data_ptr<Index>();
+  std::vector<std::int64_t> places(static_cast<std::size_t>(indices.numel()) / depth);
+  for (auto& place : places) {
+    for (std::size_t axis = 0; axis < depth; ++axis, ++next) {
+      if (*next < 0 || *next >= shape[axis]) {
+        throw InvalidArgument("the index {} is not in [0, {})", *next, shape[axis]);
+      }
+      place = place * shape[axis] + *next;
+    }
+  }
+  return places;
+}
+
+template <typename Element>
+void copy_elements(const at::Tensor& from, const std::vector<std::int64_t>& places,
+                   const at::Tensor& to) {
+  const auto* source = static_cast<const Element*>(from.data_ptr());
+  auto* target = static_cast<Element*>(to.data_ptr());
+  for (const auto place : places) *target++ = source[place];
+}
+
+StringTensor strings_at(const Inputs& inputs, const StringTensor& from,
+                        const std::vector<std::int64_t>& places, std::vector<std::int64_t> sizes) {
+  std::int64_t bytes = 0;
+  const auto at = [&](std::int64_t place) -> const std::string& {
+    return from.values()[static_cast<std::size_t>(place)];
+  };
+  for (const auto place : places) {
+    bytes += static_cast<std::int64_t>(sizeof(std::string) + at(place).size());
+  }
+  inputs.check_room(bytes, 1);
+  std::vector<std::string> values;
+  values.reserve(places.size());
+  for (const auto place : places) values.push_back(at(place));
+  return StringTensor(std::move(values), std::move(sizes));
+}
+
+// Where indices name elements, not rows, in the memory of the host: a loop, in the place of a dozen
+// operations of libtorch that each do little. This is how exports read what is present in a row.
+std::optional<Slots> gather_elements(const Inputs& inputs, const at::Tensor& indices) {
+  const Value held = inputs.value(0);
+  const auto shape = shape_of(held);
+  const auto* tensor = std::get_if<at::Tensor>(&held);
+  const auto type = indices.scalar_type();
+  if (shape.empty() || indices.size(-1) != static_cast<std::int64_t>(shape.size()) ||
+      (type != at::kLong && type != at::kInt) || (tensor != nullptr && !inputs.device().is_cpu())) {
+    return std::nullopt;
+  }
+  inputs.check_room(indices.numel(), sizeof(std::int64_t));
+  const auto places = type == at::kLong ? element_places<std::int64_t>(indices, shape)
+                                        : element_places<std::int32_t>(indices, shape);
+  auto sizes = indices.sizes().vec();
+  sizes.pop_back();
+  if (tensor == nullptr) {
+    return Slots{strings_at(inputs, std::get<StringTensor>(held), places, std::move(sizes))};
+  }
+  inputs.check_room(sizes, *tensor);
+  const at::Tensor from = tensor->contiguous();
+  at::Tensor out = at::empty(sizes, from.options());
+  switch (from.element_size()) {
+    case 1:
+      copy_elements<std::uint8_t>(from, places, out);
+      break;
+    case 2:
+      copy_elements<std::uint16_t>(from, places, out);
+      break;
+    case 4:
+      copy_elements<std::uint32_t>(from, places, out);
+      break;
+    case 8:
+      copy_elements<std::uint64_t>(from, places, out);
+      break;
+    default:
+      return std::nullopt;
+  }
+  return Slots{out};
+}
+
 Slots gather_nd(const Inputs& inputs) {
   const at::Tensor indices = inputs.host_tensor(1);
   if (indices.dim() < 1) throw InvalidArgument("input 1 must have an axis");
+  if (auto elements = gather_elements(inputs, indices)) return std::move(*elements);
   return rearrange(inputs, kFirstInput, [&](const Tensors& in) {
     const at::Tensor places = flat_places(indices, in[0].sizes());
     return Tensors{gather_along(
