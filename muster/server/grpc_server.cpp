@@ -16,6 +16,7 @@
 #include "muster/base/thread_pool.h"
 #include "muster/inference.grpc.pb.h"
 #include "muster/server/inference_protocol.h"
+#include "muster/server/protobuf_log_internal.h"
 #include "muster/server/tensorflow_calls_internal.h"
 #include "muster/serving.grpc.pb.h"
 #include "muster/serving/signature_choice.h"
@@ -626,6 +627,7 @@ struct GrpcServer::Impl {
 
 GrpcServer::GrpcServer(Service& service, GrpcServerOptions options)
     : impl_(std::make_unique<Impl>(service, options)) {
+  quiet_protobuf();
   grpc::EnableDefaultHealthCheckService(true);
   if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;

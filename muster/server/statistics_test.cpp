@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+
 namespace muster::server {
 namespace {
 
@@ -27,6 +30,32 @@ TEST(Statistics, ForgetsVersionsThatAreGone) {
   EXPECT_THAT(statistics.page({}), Not(HasSubstr("version=\"1\"")));
   EXPECT_THAT(statistics.page({}), HasSubstr("version=\"2\""));
   EXPECT_EQ(statistics.counts("m", 1).rows, 0U);
+}
+
+TEST(Statistics, WritesAPageThatPromtoolFindsNoFaultWith) {
+  const auto run = [](const std::string& command) {
+    return testing::run_program("/bin/sh", {"-c", command});
+  };
+  if (run("command -v promtool").status != 0) GTEST_SKIP() << "promtool is not installed";
+  Statistics statistics;
+  for (const auto code : {ErrorCode::kOk, ErrorCode::kInvalidArgument}) {
+    for (const char* model : {"m", "quo\"ted \\ and\nlonger"}) {
+      statistics.record({.model = model,
+                         .version = 1,
+                         .signature = "serving_default",
+                         .code = code,
+                         .rows = 3,
+                         .batch_rows = 5,
+                         .latency = std::chrono::microseconds(120)});
+    }
+  }
+  const testing::TempDir folder;
+  testing::write_bytes(folder / "page", statistics.page({{.name = "muster_loaded_versions",
+                                                          .help = "Versions that answer.",
+                                                          .values = {{"model=\"m\"", 1}}}}));
+  const auto checked = run("promtool check metrics < '" + (folder / "page").string() + "' 2>&1");
+  EXPECT_EQ(checked.status, 0) << checked.out;
+  EXPECT_EQ(checked.out, "");
 }
 
 TEST(Statistics, NamesFromOutsideTakeNoMemoryWithoutEnd) {

@@ -3,6 +3,7 @@
 
 #include "muster/records/record_writer.h"
 #include "muster/server/fake_service_internal.h"
+#include "muster/server/protobuf_log_internal.h"
 #include "muster/server/tensor_proto_internal.h"
 #include "muster/server/tensorflow_calls_internal.h"
 #include "muster/server/warm_up.h"
@@ -24,6 +25,17 @@ TensorProto floats(const std::vector<float>& values) {
   TensorProto proto;
   write_tensor(TensorValue::vector<float>(values), false, proto);
   return proto;
+}
+
+TEST(TensorProtos, ThatCannotBeReadWriteNothingToStandardError) {
+  quiet_protobuf();
+  wire::PredictRequest request;
+  request.mutable_model_spec()->set_name("name");
+  std::string bytes = request.SerializeAsString();
+  bytes[bytes.find("name")] = '\xFF';  // No UTF-8.
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(wire::PredictRequest().ParseFromString(bytes));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(TensorProtos, ComeBackAsTheyWere) {
