@@ -304,6 +304,24 @@ TEST_F(Jobs, ThatTrainAreCancelledWithALastCheckpoint) {
   EXPECT_EQ(store_.read("a").local.exit_status, 143);
 }
 
+TEST_F(Jobs, ThatTrainResumeToTheSameWeightsAfterAllIsKilled) {
+  const Words flags{"--steps", "60", "--save-steps", "10", "--step-ms", "20", "--model-dir"};
+  ASSERT_EQ(muster(Words{"submit", "training", "a", "--scale-tier", "one", "--", CLUSTER_JOB} +
+                   flags + Words{dir_ / "killed"})
+                .status,
+            0);
+  EXPECT_TRUE(
+      eventually([&] { return std::filesystem::exists(dir_ / "killed/model.ckpt-20.index"); }));
+  EXPECT_TRUE(kill_supervisor());
+  EXPECT_TRUE(kill_task("a", "master"));
+  EXPECT_TRUE(kill_runner("a"));
+  EXPECT_EQ(end_of("a"), State::kSucceeded) << read_bytes(store_.folder_of("a") / "service.log");
+  EXPECT_EQ(store_.read("a").local.attempts, 2);
+  const Outcome alone = testing::run_program(CLUSTER_JOB, flags + Words{dir_ / "alone"});
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  EXPECT_EQ(hash_of(dir_ / "killed"), hash_of(dir_ / "alone"));
+}
+
 TEST_F(Jobs, ThatTrainAsAClusterEndWithTheWeightsOfOneProcess) {
   const Words flags{"--steps", "20", "--replicas", "5", "--model-dir"};
   const Outcome run = muster(Words{"submit", "training", "a", "--scale-tier", "standard-1",
