@@ -1,4 +1,4 @@
-#include "muster/engine/warm_start.h"
+#include "muster/engine/train_options.h"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorIndexing.h>

@@ -1,4 +1,4 @@
-#include "muster/engine/warm_start.h"
+#include "muster/engine/train_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "muster/hooks/checkpoint_saver_hook.h"
+#include "muster/hooks/saver_hooks.h"
 
 #include <utility>
 

@@ -1,11 +1,9 @@
 #include "muster/hooks/default_hooks.h"
 
 #include "muster/base/error.h"
-#include "muster/hooks/checkpoint_saver_hook.h"
-#include "muster/hooks/logging_hook.h"
+#include "muster/hooks/logging_hooks.h"
 #include "muster/hooks/progress_hook.h"
-#include "muster/hooks/step_counter_hook.h"
-#include "muster/hooks/summary_saver_hook.h"
+#include "muster/hooks/saver_hooks.h"
 
 namespace muster {
 namespace {

@@ -1,4 +1,4 @@
-#include "muster/hooks/examples_per_second_hook.h"
+#include "muster/hooks/logging_hooks.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "muster/hooks/logging_hook.h"
+#include "muster/hooks/logging_hooks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

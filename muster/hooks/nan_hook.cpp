@@ -1,4 +1,4 @@
-#include "muster/hooks/nan_hook.h"
+#include "muster/hooks/stop_hooks.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "muster/hooks/step_counter_hook.h"
+#include "muster/hooks/logging_hooks.h"
 
 #include <utility>
 

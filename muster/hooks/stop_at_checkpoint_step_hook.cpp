@@ -1,4 +1,4 @@
-#include "muster/hooks/stop_at_checkpoint_step_hook.h"
+#include "muster/hooks/stop_hooks.h"
 
 #include "muster/base/error.h"
 #include "muster/checkpoint/checkpoint.h"

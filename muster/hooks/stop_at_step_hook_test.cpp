@@ -1,4 +1,4 @@
-#include "muster/hooks/stop_at_step_hook.h"
+#include "muster/hooks/stop_hooks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

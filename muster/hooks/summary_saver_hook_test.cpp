@@ -1,4 +1,4 @@
-#include "muster/hooks/summary_saver_hook.h"
+#include "muster/hooks/saver_hooks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

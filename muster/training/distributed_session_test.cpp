@@ -16,7 +16,7 @@
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/cluster/tf_config.h"
 #include "muster/estimator/small_net_internal.h"
-#include "muster/hooks/stop_at_step_hook.h"
+#include "muster/hooks/stop_hooks.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {

@@ -52,4 +52,60 @@ class LoggingHook : public Hook {
 /// What an estimator logs by itself: `loss = <v>, step = <n>`.
 HookPtr make_loss_logging_hook(std::int64_t every_n_iter);
 
+struct ExamplesPerSecondOptions {
+  /// At most one of the two is set; 100 steps when neither is.
+  std::optional<std::int64_t> every_n_steps{};
+  std::optional<Seconds> every_n_secs{};
+  ClockFn clock = std::chrono::steady_clock::now;
+};
+
+/// Logs `Average examples/sec: <average> (<last period>), step = <steps counted>`, from the second
+/// period on. Examples are those of all replicas and tasks, so this is the throughput of the
+/// whole run.
+class ExamplesPerSecondHook : public Hook {
+ public:
+  explicit ExamplesPerSecondHook(ExamplesPerSecondOptions options = {});
+
+  void begin(Session& session) override;
+  void after_create_session(Session& session) override;
+  void after_run(Session& session) override;
+
+ private:
+  struct Work {
+    std::int64_t examples = 0;
+    std::int64_t steps = 0;
+    Seconds seconds{};
+    double rate() const { return static_cast<double>(examples) / seconds.count(); }
+  };
+
+  SecondOrStepTimer timer_;
+  std::int64_t period_examples_ = 0;
+  std::int64_t last_step_ = 0;
+  Work total_{};
+};
+
+struct StepCounterOptions {
+  /// At most one of the two is set; 100 steps when neither is.
+  std::optional<std::int64_t> every_n_steps{};
+  std::optional<Seconds> every_n_secs{};
+  ClockFn clock = std::chrono::steady_clock::now;
+};
+
+/// Logs `global_step/sec: <rate>` and writes it to the event file under that tag, from the second
+/// period on. Warns, at most five times, of a step after which the global step is where it was.
+class StepCounterHook : public Hook {
+ public:
+  explicit StepCounterHook(StepCounterOptions options = {});
+
+  void after_create_session(Session& session) override;
+  void after_run(Session& session) override;
+
+ private:
+  void warn_if_stuck(std::int64_t step);
+
+  SecondOrStepTimer timer_;
+  std::optional<std::int64_t> last_step_;
+  int warnings_ = 0;
+};
+
 }  // namespace muster

@@ -44,4 +44,39 @@ class CheckpointSaverHook : public Hook {
   SecondOrStepTimer timer_;
 };
 
+struct SummarySaverOptions {
+  /// Exactly one of the two is set.
+  std::optional<std::int64_t> save_steps{};
+  std::optional<Seconds> save_secs{};
+  /// How many pictures of a batch are written.
+  std::int64_t max_images = 3;
+  ClockFn clock = std::chrono::steady_clock::now;
+};
+
+/// Writes what the model put into its summaries to the event file, at the first step and then by
+/// its period, with two things of its own where the model has none of that name: `loss`, and
+/// `learning_rate` (`learning_rate/<prefix>` where there are several optimizers).
+///
+/// The first picture of a batch is `<tag>/image`, or `<tag>/image/0` and so on when there are
+/// several. Pictures that are not uint8 are scaled as normalize_image() does.
+class SummarySaverHook : public Hook {
+ public:
+  /// Throws InvalidArgument on a period that is no period, or max_images below 1.
+  explicit SummarySaverHook(SummarySaverOptions options);
+
+  void begin(Session& session) override;
+  void after_create_session(Session& session) override;
+  /// Throws InvalidArgument, naming the tag, on a scalar of several elements or pictures of another
+  /// shape than [n, height, width, channels].
+  void after_run(Session& session) override;
+  void end(Session& session) override;
+
+ private:
+  void write_summaries(Session& session) const;
+
+  std::int64_t max_images_;
+  SecondOrStepTimer timer_;
+  bool started_ = false;
+};
+
 }  // namespace muster
