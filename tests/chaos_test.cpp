@@ -135,7 +135,7 @@ TEST(Chaos, ALogOfAnotherRunIsNotUsed) {
   ASSERT_TRUE(cluster.wait_for_step(20));
   for (std::size_t task = 0; task < cluster.size(); ++task) cluster.kill(task);
   for (std::size_t task = 0; task < cluster.size(); ++task) cluster.wait(task);
-  // Whoever trains anew with the same addresses does so from the beginning.
+  // A new run with the same addresses starts from the beginning.
   file_system_for(cluster.chief_folder()).remove_all(cluster.chief_folder());
   for (std::size_t task = 0; task < cluster.size(); ++task) cluster.start(task);
   cluster.wait_for_chief_and_end_the_rest();
@@ -171,7 +171,7 @@ TEST(Chaos, ALogThatEndsBeforeTheOthersMakesAllGoBack) {
   cluster.start(3);
   EXPECT_THAT(cluster.wait_for_chief_and_end_the_rest(), Not(kNeverBack));
   EXPECT_THAT(cluster.wait(3).err, AllOf(HasSubstr("ends inside a record, which is cut off"),
-                                         HasSubstr("its log ends before: it begins anew")));
+                                         HasSubstr("its log ends before: restarting the log")));
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 

@@ -183,7 +183,7 @@ struct CheckpointStore::Impl {
     return model_dir / name;
   }
 
-  // One that was moved away would be made again, with a run in it that has no beginning.
+  // One that was moved away would be recreated, with a run in it that has no beginning.
   void require_same_folder() const {
     if (identity_of(model_dir) == identity) return;
     throw FailedPrecondition(

@@ -49,7 +49,7 @@ struct StepLogRecord {
   };
 
   Kind kind = Kind::kBase;
-  /// Updates made before, and batches left out before.
+  /// Updates made before, and batches skipped before.
   std::int64_t step = 0;
   std::int64_t left_out = 0;
   /// Of a base.
@@ -91,7 +91,7 @@ class StepLogReader {
 };
 
 struct StepLogOptions {
-  /// A log is due to begin anew when its steps take more than this, and more than twice its base.
+  /// A log is due to restart when its steps take more than this, and more than twice its base.
   std::uint64_t most_bytes = std::uint64_t{64} << 20;
 };
 

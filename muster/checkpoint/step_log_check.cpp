@@ -24,7 +24,7 @@ struct Committed {
   std::vector<StepLogRecord::Push> pushes;
   std::vector<double> squares;
 };
-/// By step and batches left out before.
+/// By step and batches skipped before.
 using Steps = std::map<std::pair<std::int64_t, std::int64_t>, Committed>;
 
 void check_replicas(std::vector<StepLogRecord::Push> pushes, std::int64_t replicas) {
@@ -39,7 +39,7 @@ void check_replicas(std::vector<StepLogRecord::Push> pushes, std::int64_t replic
   if (next != replicas) throw DataLoss("replica {} of {} is not in it", next, replicas);
 }
 
-// To the bit: norms of a step that was left out are no numbers.
+// To the bit: norms of a step that was skipped are no numbers.
 bool same_bits(const std::vector<double>& left, const std::vector<double>& right) {
   return left.size() == right.size() &&
          std::memcmp(left.data(), right.data(), left.size() * sizeof(double)) == 0;

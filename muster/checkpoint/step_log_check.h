@@ -16,7 +16,7 @@ struct StepLogSummary {
   /// Its base, and how far it goes.
   std::int64_t first_step = 0;
   std::int64_t last_step = 0;
-  /// Committed: updates and batches that were left out.
+  /// Committed: updates and batches that were skipped.
   std::int64_t committed = 0;
   std::int64_t left_out = 0;
   /// Attempts at a step that came to nothing, and were retried.

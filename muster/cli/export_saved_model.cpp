@@ -43,7 +43,7 @@ void add_export_saved_model(CLI::App& command) {
                   "The folder of a training, with graph.pb and checkpoints")
       ->required();
   command.add_option("--checkpoint", options->checkpoint,
-                     "A prefix such as DIR/model.ckpt-400; the latest one if it is left out");
+                     "A prefix such as DIR/model.ckpt-400; the latest one if it is not given");
   command.add_option("--output", options->output,
                      "Where the export's numbered folder goes (MODEL_DIR/export/savedmodel)");
   command.callback([options] { export_saved_model(*options); });

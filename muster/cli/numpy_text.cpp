@@ -301,7 +301,7 @@ class Layout {
  private:
   static constexpr std::int64_t kDots = -1;
 
-  // The places along an axis that are shown, with kDots for those that are left out.
+  // The places along an axis that are shown, with kDots for those that are skipped.
   std::vector<std::int64_t> places(std::size_t axis) const {
     const std::int64_t size = shape_[axis];
     const bool cut = summary_ && size > 2 * kEdgeItems;

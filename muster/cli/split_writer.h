@@ -44,7 +44,7 @@ void add_split_flags(CLI::App& command, SplitOptions& options);
 using MakeRecord = std::function<void(std::uint64_t i, std::string& out)>;
 
 /// Writes `count` records in a random order that depends on the seed alone, the last share of them
-/// for validation. Either file is left out if its share is empty.
+/// for validation. A file whose share is empty is not written.
 void write_split(const OutputOptions& output, const SplitOptions& split, std::uint64_t count,
                  const MakeRecord& make);
 

@@ -19,7 +19,7 @@ class ClusterSpec {
   using Jobs = std::map<std::string, JobTasks, std::less<>>;
 
   ClusterSpec() = default;
-  /// Jobs without any task are left out. Throws InvalidArgument for a job without a name, a
+  /// Jobs without any task are dropped. Throws InvalidArgument for a job without a name, a
   /// negative index, or an address that is not "host:port", naming the job and the index.
   explicit ClusterSpec(Jobs jobs);
 

@@ -21,7 +21,7 @@ struct TaskSpecDefOptions {
   std::optional<std::string> master{};
 };
 
-/// "a:1,b:2" as a list; blanks around the names and empty names are left out.
+/// "a:1,b:2" as a list; blanks around the names and empty names are dropped.
 std::vector<std::string> split_hosts(std::string_view hosts);
 
 /// TensorLayer's view of a task, for training loops written by hand. A value.

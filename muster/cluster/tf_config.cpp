@@ -218,11 +218,11 @@ TaskSpec task_alone(const json& task) {
     fail("task.type \"local\" is not needed; leave out both cluster and task to run alone");
   }
   if (spec.type != job::kWorker) {
-    fail("without a cluster task.type must be \"worker\" (or left out), but is {}",
+    fail("without a cluster task.type must be \"worker\" (or absent), but is {}",
          internal::in_quotes(spec.type));
   }
   if (spec.index != 0) {
-    fail("without a cluster task.index must be 0 (or left out), but is {}", spec.index);
+    fail("without a cluster task.index must be 0 (or absent), but is {}", spec.index);
   }
   return spec;
 }

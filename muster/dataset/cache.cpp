@@ -18,7 +18,7 @@ class TFRecordCacheReader final : public CacheFile::Reader {
 
 class TFRecordCacheWriter final : public CacheFile::Writer {
  public:
-  // Not durable: a cache that a crash of the machine takes is made again.
+  // Not durable: a cache that a crash of the machine takes is rebuilt.
   explicit TFRecordCacheWriter(const Path& path)
       : writer_(path, {.atomic = true, .durable = false, .write_index = true}) {}
   void add(std::string_view bytes) override { writer_.append(bytes); }

@@ -70,7 +70,7 @@ std::vector<std::uint32_t> unpack(std::string_view bytes, std::uint64_t count) {
 }
 
 // count, then (epoch delta, ordinal delta within the epoch) in ascending order, with the epochs
-// left out where all are one; then the rank of each place.
+// omitted where all are one; then the rank of each place.
 void append_origins(std::string& out, std::span<const Origin> origins) {
   std::vector<std::uint32_t> order(origins.size());
   std::iota(order.begin(), order.end(), 0);

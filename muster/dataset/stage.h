@@ -155,7 +155,7 @@ class Stage : public StageBase {
   }
 
   /// The elements of these origins (ascending, each once), in their order: how a resumed pass gets
-  /// back the elements that it held. By default the whole pass is made again, up to the last one.
+  /// back the elements that it held. By default the whole pass is replayed, up to the last one.
   virtual std::vector<Element<T>> collect(const EpochContext& context,
                                           std::span<const Origin> origins) const {
     return collect_by_replay(context, origins, /*ascending=*/false);

@@ -13,7 +13,7 @@ namespace muster {
 
 struct ParameterServerOptions {
   PeerOptions peers{};
-  /// With RunConfig::cluster.ps_log: a ps begins its log anew when the steps in it take more than
+  /// With RunConfig::cluster.ps_log: a ps restarts its log when the steps in it take more than
   /// this, and more than twice what it holds.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
 };

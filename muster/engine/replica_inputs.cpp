@@ -22,7 +22,7 @@ void ReplicaInputs::resume(const std::optional<RunState>& saved, std::int64_t fi
     positions_ = saved->inputs;
     obstacle_ = saved->input_obstacle;
   } else {
-    log::warning("the input starts anew: its position was saved for {} replicas", saved->replicas);
+    log::warning("the input restarts: its position was saved for {} replicas", saved->replicas);
   }
 }
 

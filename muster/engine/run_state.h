@@ -20,7 +20,7 @@ struct RunState {
   /// Of float16: the scale, and steps since it last changed.
   double loss_scale = 1.0;
   std::int64_t loss_scale_steps = 0;
-  /// How many batches were taken from each input, those that were left out included. Nothing in
+  /// How many batches were taken from each input, skipped ones included. Nothing in
   /// checkpoints of a cluster and of earlier versions.
   std::optional<std::int64_t> batches{};
   /// One a replica: the position of its input. Nothing where the input cannot be resumed.

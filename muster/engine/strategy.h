@@ -49,7 +49,7 @@ struct RunSnapshot {
   std::int64_t step = 0;
   /// Batches that were skipped; of two snapshots of one step, the one with more is further.
   std::int64_t left_out = 0;
-  /// Steps and skipped batches when inputs without positions were opened anew.
+  /// Steps and skipped batches when inputs without positions were reopened.
   std::int64_t inputs_from = 0;
   /// A RunState.
   std::string state_json{};

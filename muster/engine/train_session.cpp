@@ -47,7 +47,8 @@ bool TrainSession::save_failed() {
 void TrainSession::begin_save() {
   gather();
   log::info("Saving checkpoints for {} into {}/model.ckpt.", step_, config_.model_dir.string());
-  // A run that is killed goes on from here: the summaries of the steps before are not made again.
+  // A run that is killed goes on from here: the summaries of the steps before are not written
+  // again.
   if (event_writer_ != nullptr) event_writer_->flush();
   being_copied_ = content();
   checkpointer_->save(step_, being_copied_->tensors, being_copied_->state_json);

@@ -68,7 +68,7 @@ class TrainSession : public Session {
   virtual void open_input() = 0;
   /// Logs what is about to be trained.
   virtual void log_begin() const = 0;
-  /// Makes one update and calls advance(), or leaves a bad batch out. Calls wait_until_copied()
+  /// Makes one update and calls advance(), or skips a bad batch. Calls wait_until_copied()
   /// before it changes what content() showed. False at the end of the input.
   virtual bool make_step() = 0;
   /// Called before content(): brings here what a checkpoint needs and this process does not have.

@@ -291,7 +291,7 @@ void Trainer::Impl::gather() {
 TrainSession::Content Trainer::Impl::content() const {
   const RunState state = run_state();
   if (!state.input_obstacle.empty() && !saved_any()) {
-    log::warning("the input's position is not saved, a resume will start it anew: {}",
+    log::warning("the input's position is not saved, a resume will restart it: {}",
                  state.input_obstacle);
   }
   const auto encoded = std::make_shared<EncodedTensors>(encode(checkpoint_tensors(), *layouts));
@@ -343,7 +343,7 @@ void Trainer::Impl::restore(const OpenCheckpoint& checkpoint,
 // Where the inputs go on; they are opened by open_inputs().
 void Trainer::Impl::resume_inputs(const std::optional<RunState>& saved) {
   inputs->resume(saved, global_step() + bad_steps);
-  // An input without a position begins anew, and so does the count.
+  // An input without a position restarts, and so does the count.
   const bool go_on = saved && std::ssize(saved->inputs) == towers->options().replicas &&
                      inputs->obstacle().empty();
   batches_taken = go_on ? saved->batches.value_or(global_step()) : 0;

@@ -25,7 +25,7 @@ struct ExportOptions {
 /// Writes what the estimator predicts to BASE/<unix seconds>/, a complete SavedModel that appears
 /// whole or not at all, and returns that folder; where there are larger numbers, it is one more.
 /// There is always a serving_default. Signatures that classify or regress need one string input:
-/// with another they are left out, with a line in the log.
+/// with another they are skipped, with a line in the log.
 ///
 /// Throws NotFound when there is no checkpoint or no such file to go along; what exporting::trace
 /// and exporting::translate throw for a model that cannot be exported.

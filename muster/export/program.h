@@ -75,7 +75,7 @@ struct ColumnInput {
 /// What a model computes in prediction, for any number of rows.
 struct Program {
   std::vector<Value> values{};
-  /// Operations that no output needs are left out.
+  /// Operations that no output needs are dropped.
   std::vector<Operation> operations{};
   /// Features by name that some output needs.
   std::vector<std::pair<std::string, ValueId>> features{};

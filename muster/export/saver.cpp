@@ -32,7 +32,7 @@ void put_true(std::uint32_t field, std::string& out) {
   wire::append_varint(1, out);
 }
 
-// TensorFlow's VariableDef. What a program would run to begin anew is what restoring runs: an
+// TensorFlow's VariableDef. What a program would run to start over is what restoring runs: an
 // export has no other first values.
 std::string variable_def(const GraphVariable& variable, const std::string& assign,
                          const std::string& value) {

@@ -25,7 +25,7 @@ struct ColumnPiece {
   std::size_t first = 0;
   std::size_t count = 1;
   /// float [rows, sum of widths], or ids: a RaggedColumn of int64 with their weights. Negative ids
-  /// and, for embeddings, weights that are not positive are left out. Columns of one id a row share
+  /// and, for embeddings, weights that are not positive are dropped. Columns of one id a row share
   /// one row_splits tensor.
   FeatureValue value{};
 };

@@ -126,7 +126,7 @@ void decode_graph(const Message& message, Decoding& decoding, GraphDef& out);
 
 // ------------------------------------------------------------------------------------ writing
 
-// Numbers, truths and texts are left out where they are 0, false and empty, as protobuf does.
+// Numbers, truths and texts are omitted where they are 0, false and empty, as protobuf does.
 
 inline void put_varint(std::uint32_t field, std::uint64_t value, std::string& out) {
   wire::append_varint(wire::tag(field, wire::kVarint), out);

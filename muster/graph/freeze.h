@@ -37,7 +37,7 @@ struct FrozenGraph {
 struct FreezeOptions {
   /// The outputs to keep, by their keys; empty: all of them.
   std::vector<std::string> outputs{};
-  /// Numbers only: strings stay outside. Outputs that are strings are left out, and what makes
+  /// Numbers only: strings stay outside. Outputs that are strings are dropped, and what makes
   /// numbers of strings (parsing, lookup tables, hashing, bucketing: feature columns) is cut off
   /// where it ends: the tensors that come out of it become the inputs, under their nodes' names. A
   /// feature of numbers that a parser gives becomes an input under its name.
@@ -62,7 +62,7 @@ struct FreezeOptions {
 
 /// The signature without variables and calls: variables become constants with the values of the
 /// bundle, functions stand where they are called, only what the outputs need is kept, and nodes
-/// that do nothing (Identity, StopGradient) are left out unless an output is called after them, and
+/// that do nothing (Identity, StopGradient) are dropped unless an output is called after them, and
 /// what follows from constants alone is computed where it is plain arithmetic. Control inputs are
 /// dropped with what they would have run.
 ///

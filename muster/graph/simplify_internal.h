@@ -13,7 +13,7 @@ namespace muster::graph {
 /// arithmetic on float constants is done (a batch norm over rows leaves a product and a sum), and a
 /// transpose that only moves axes of size 1 of what a reshape gives is part of the reshape. Nodes
 /// must come after their inputs. Results keep their nodes' names; constants and reshapes that
-/// nothing reads any more are left out. `kept` are nodes that must stay what they are.
+/// nothing reads any more are dropped. `kept` are nodes that must stay what they are.
 void simplify(GraphDef& graph, const std::vector<std::string>& kept);
 
 /// For each Placeholder whose one reader reshapes it to constant sizes, all but the first of them

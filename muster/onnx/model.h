@@ -26,7 +26,7 @@ using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std
 /// Attributes in the order of their names.
 using Attributes = std::map<std::string, Attribute, std::less<>>;
 
-/// One operator of a graph. Values are named; an empty input is one that is left out.
+/// One operator of a graph. Values are named; an empty input is one that is omitted.
 struct Node {
   std::string name{};
   std::string op{};

@@ -93,20 +93,20 @@ std::string finish(std::string image, std::uint32_t entry_bytes, std::uint64_t c
 Header read_header(std::string_view bytes, const std::string& name) {
   if (bytes.size() < sizeof(Header)) {
     throw DataLoss(
-        "{}: an index has at least {} bytes, this has {}; make it anew with `muster records "
+        "{}: an index has at least {} bytes, this has {}; rebuild it with `muster records "
         "index`",
         name, sizeof(Header), bytes.size());
   }
   const auto header = crc32c_internal::load<Header>(bytes.data());
   if (std::string_view(header.magic, sizeof(header.magic)) != kIndexMagic) {
     throw DataLoss(
-        "{} at byte 0: not an index of a TFRecord file; remove it, or make it anew with "
+        "{} at byte 0: not an index of a TFRecord file; remove it, or rebuild it with "
         "`muster records index`",
         name);
   }
   if (header.version != kVersion) {
     throw FailedPrecondition(
-        "{}: an index of version {}, this program knows {}; make it anew with "
+        "{}: an index of version {}, this program knows {}; rebuild it with "
         "`muster records index`",
         name, header.version, kVersion);
   }
@@ -115,7 +115,7 @@ Header read_header(std::string_view bytes, const std::string& name) {
 
 void check(const Header& header, std::string_view blocks, const std::string& name) {
   const auto fail = [&](std::string_view why) {
-    throw DataLoss("{}: {}; make it anew with `muster records index`", name, why);
+    throw DataLoss("{}: {}; rebuild it with `muster records index`", name, why);
   };
   if (header.header_crc != crc_of(header))
     fail("the header does not match its checksum at byte 44");
@@ -188,7 +188,7 @@ RecordIndex RecordIndex::load(const Path& file) {
   if (!status) throw NotFound("{} has an index, but is not there itself", file.string());
   if (status->size_bytes != index.file_bytes_ || status->modified_ns != index.file_modified_ns_) {
     throw FailedPrecondition(
-        "{} is stale: {} has changed since (then {} bytes, now {}); make it anew with `muster "
+        "{} is stale: {} has changed since (then {} bytes, now {}); rebuild it with `muster "
         "records "
         "index`",
         path.string(), file.string(), index.file_bytes_, status->size_bytes);

@@ -31,7 +31,7 @@ class RecordIndex {
   static RecordIndex from_count(std::uint64_t count, const FileStatus& status);
 
   /// Reads FILE.index. Throws NotFound if there is none, DataLoss if it is damaged,
-  /// FailedPrecondition if the file has changed since; each says how to make it anew.
+  /// FailedPrecondition if the file has changed since; each says how to rebuild it.
   static RecordIndex load(const Path& file);
   /// load(), with nothing where there is no index; one that cannot be used gives nothing too, and a
   /// debug line in the log with the reason.

@@ -17,7 +17,7 @@ struct RecordWriterOptions {
   std::optional<int> level{};
   /// The file appears under its name at close(), whole. Without it, the file grows in place.
   bool atomic = true;
-  /// close() returns when the file is on the disk; false for files that can be made again.
+  /// close() returns when the file is on the disk; false for files that can be recreated.
   bool durable = true;
   /// Also writes the side index at close().
   bool write_index = false;

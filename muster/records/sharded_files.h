@@ -34,7 +34,7 @@ std::optional<ShardName> parse_shard_name(std::string_view name);
 std::optional<std::vector<std::string>> expand_shards(std::string_view name);
 
 /// The files that the patterns name, sorted, each once. A pattern is a path, a glob, or NAME@N.
-/// Side indexes (FILE.index beside FILE) are left out of what a glob matches.
+/// Side indexes (FILE.index beside FILE) are not part of what a glob matches.
 ///
 /// Throws NotFound, naming the pattern that matched nothing, or the shard that a set found by a
 /// glob or by @N lacks.

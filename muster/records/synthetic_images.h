@@ -34,7 +34,7 @@ struct SyntheticImages {
 struct SyntheticImageOptions {
   std::size_t count = 0;
   std::uint64_t seed = 0;
-  /// The share of labels that are drawn anew from the other nine classes.
+  /// The share of labels that are redrawn from the other nine classes.
   double label_noise = 0.02;
 };
 

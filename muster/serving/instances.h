@@ -25,7 +25,7 @@ class Instances {
   static Instances from_json_lines(std::string_view text);
   /// One string a line. Throws as above.
   static Instances from_text_lines(std::string_view text);
-  /// {"instances": [...], "signature_name": "..."}; the name may be left out. Throws
+  /// {"instances": [...], "signature_name": "..."}; the name may be missing. Throws
   /// InvalidArgument.
   static Instances from_request(std::string_view text);
 

@@ -42,7 +42,7 @@ class EventWriter {
   void add(Summary summary, std::int64_t step);
 
   void add_scalar(std::string tag, double value, std::int64_t step);
-  /// NaN and infinite values are left out, with a warning that says how many.
+  /// NaN and infinite values are skipped, with a warning that says how many.
   void add_histogram(std::string tag, std::span<const float> values, std::int64_t step);
   void add_histogram(std::string tag, std::span<const double> values, std::int64_t step);
   void add_image(std::string tag, std::span<const std::uint8_t> samples, const ImageShape& shape,

@@ -21,7 +21,7 @@ class CheckpointUse {
 };
 
 /// Has the newest checkpoints of a folder evaluated that somebody else writes, while that goes on.
-/// Checkpoints that come while another is evaluated are left out, with a line that says so.
+/// Checkpoints that come while another is evaluated are skipped, with a line that says so.
 class CheckpointFollower {
  public:
   using Clock = std::chrono::steady_clock;

@@ -67,7 +67,7 @@ bool StepUpdates::catch_up(const Source& source) {
   const std::string& task = held_.membership.task();
   if (!pending_ && log_) {
     // A log may be older than the others' steps when the machine, and not the task alone, failed.
-    log::warning("{} is at step {}, others are at {}, and its log ends before: it begins anew",
+    log::warning("{} is at step {}, others are at {}, and its log ends before: restarting the log",
                  task, held_.step, source.progress.step);
     held_.has_state = false;
     throw PeersChanged("{} has lost its steps", task);
