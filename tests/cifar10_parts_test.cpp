@@ -84,7 +84,7 @@ TEST(Cifar10Flags, AreTakenInBothSpellings) {
 
 TEST(Cifar10Flags, TheLastOneCounts) {
   EXPECT_EQ(parsed({"--train-steps", "5", "--train_steps=6"}).train_steps, 6);
-  EXPECT_FALSE(parsed({"--sync", "--sync=false"}).sync);
+  EXPECT_FALSE(parsed({"--sync", "--sync=false"}).cluster.sync);
   EXPECT_THAT(parsed({"--devices", "cuda:0,cuda:0"}).devices,
               ::testing::ElementsAre("cuda:0", "cuda:0"));
 }
@@ -96,7 +96,7 @@ TEST(Cifar10Flags, SwitchesAreTakenWithAndWithoutAValue) {
   EXPECT_TRUE(parsed({"--run-experiment", "--sync"}).run_experiment);
   EXPECT_FALSE(parsed({"--use-distortion-for-training", "False"}).use_distortion_for_training);
   EXPECT_FALSE(parsed({"--use_distortion_for_training=false"}).use_distortion_for_training);
-  EXPECT_FALSE(parsed({"--sync=False"}).sync);
+  EXPECT_FALSE(parsed({"--sync=False"}).cluster.sync);
   EXPECT_EQ(parsed({"--is_cpu_ps"}).variable_strategy, "CPU");
   EXPECT_EQ(parsed({"--is_cpu_ps=False"}).variable_strategy, "GPU");
   EXPECT_EQ(parsed({"--variable-strategy", "CPU", "--is-cpu-ps", "True"}).variable_strategy, "CPU");
@@ -183,12 +183,12 @@ TEST(Cifar10Layout, ChecksWhatTheFlagsSayOfTheCluster) {
   EXPECT_THAT(muster::testing::message_of([&] { layout_of(flags, task_of("master"), 0); }),
               AllOf(HasSubstr("--num-workers=2"), HasSubstr("3 tasks that train")));
   flags.num_workers.reset();
-  flags.strategy = "collective";
+  flags.cluster.strategy = "collective";
   EXPECT_THROW(layout_of(flags, task_of("master"), 0), UsageError);
-  flags.strategy = "auto";
+  flags.cluster.strategy = "auto";
   EXPECT_EQ(layout_of(flags, task_of("master"), 0).update_images, 384);
   // Then every task's 128 images are an update.
-  flags.sync = false;
+  flags.cluster.sync = false;
   EXPECT_EQ(layout_of(flags, task_of("master"), 0).update_images, 128);
 }
 
@@ -199,11 +199,12 @@ TEST(Cifar10Layout, RefusesWhatIsForPsTasksWhereThereAreNone) {
     EXPECT_NO_THROW(layout_of(flags, task_of("worker"), 0));
     return muster::testing::message_of([&] { layout_of(flags, {}, 0); });
   };
-  EXPECT_THAT(refused([](Flags& f) { f.sync = false; }), HasSubstr("--sync=false"));
-  EXPECT_THAT(refused([](Flags& f) { f.ps_log = true; }), HasSubstr("--ps-log"));
-  EXPECT_THAT(refused([](Flags& f) { f.backup_replicas = 1; }), HasSubstr("--backup-replicas"));
+  EXPECT_THAT(refused([](Flags& f) { f.cluster.sync = false; }), HasSubstr("--sync=false"));
+  EXPECT_THAT(refused([](Flags& f) { f.cluster.ps_log = true; }), HasSubstr("--ps-log"));
+  EXPECT_THAT(refused([](Flags& f) { f.cluster.backup_replicas = 1; }),
+              HasSubstr("--backup-replicas"));
   Flags flags;
-  flags.max_staleness = 3;
+  flags.cluster.max_staleness = 3;
   EXPECT_THROW(layout_of(flags, task_of("worker"), 0), UsageError);
 }
 
@@ -244,7 +245,7 @@ TEST(Cifar10Plan, ConfiguresTheRunByFlagsAndEnvironment) {
   flags.eval_every = 50;
   EXPECT_THAT(run_config(flags, layout, environment).to_string(),
               HasSubstr("'_save_checkpoints_steps': 50, '_save_checkpoints_secs': None"));
-  flags.join_timeout_secs = 5;
+  flags.cluster.join_timeout_secs = 5;
   EXPECT_EQ(run_config(flags, layout, environment).cluster.join_timeout, std::chrono::seconds(5));
   flags.job_dir.clear();
   EXPECT_THROW(run_config(flags, layout, environment), UsageError);

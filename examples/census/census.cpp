@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -30,7 +29,6 @@ using muster::Record;
 struct Flags {
   std::vector<std::string> train_files, eval_files, predict_files;
   bool evaluate_only = false;
-  std::string job_dir;
   /// What TensorBoard shows of all these.
   std::map<std::string, std::string> hparams;
   std::string model = "wide_deep";
@@ -53,11 +51,7 @@ struct Flags {
   std::string export_format;
   std::size_t num_parallel_calls = 1;
   std::size_t prefetch_buffer_size = 4;
-  std::uint64_t seed = 0;
-  std::int64_t replicas = 0;
-  int threads_per_replica = 0;
-  int concurrent_replicas = 0;
-  muster::ClusterFlags cluster{};
+  muster::RunFlags run{};
   std::int64_t save_checkpoints_steps = 0;
 };
 
@@ -375,54 +369,29 @@ std::optional<muster::ServingInput> serving_input(const Flags& flags, const Colu
 
 // --------------------------------------------------------------------------------------- the run
 
-/// What the environment says of a cluster, checked against the flags.
-muster::TaskEnvironment checked_task(const Flags& flags) {
-  auto task = muster::RunConfig::from_env().cluster.task;
-  muster::check_cluster_flags(flags.cluster, task);
-  return task;
-}
-
-/// How many batches a step has: one for each task that trains, unless a flag says otherwise. Where
-/// every task makes steps of its own, those of one task.
-double batches_of_a_step(const Flags& flags) {
-  const std::int64_t tasks = std::max<std::int64_t>(1, checked_task(flags).num_worker_replicas);
-  const auto batches = static_cast<double>(flags.replicas > 0 ? flags.replicas : tasks);
-  return flags.cluster.sync ? batches : std::max(1.0, batches / static_cast<double>(tasks));
-}
-
 muster::RunConfig run_config(const Flags& flags) {
-  muster::CheckpointConfig checkpoints;
+  auto config = muster::run_config(flags.run);
   if (flags.save_checkpoints_steps > 0) {
-    checkpoints.save_checkpoints_steps = flags.save_checkpoints_steps;
+    config.checkpoints.save_checkpoints_steps = flags.save_checkpoints_steps;
   }
-  return {.model_dir = Path(flags.job_dir),
-          .checkpoints = checkpoints,
-          .reproducibility = {.tf_random_seed = flags.seed,
-                              .replicas = flags.replicas,
-                              .threads_per_replica = flags.threads_per_replica},
-          .devices = {.concurrent_replicas = flags.concurrent_replicas},
-          .cluster = {.task = checked_task(flags),
-                      .train_distribute = flags.cluster.strategy,
-                      .sync = flags.cluster.sync,
-                      .max_staleness = flags.cluster.max_staleness,
-                      .ps_log = flags.cluster.ps_log,
-                      .join_timeout = std::chrono::seconds(flags.cluster.join_timeout_secs),
-                      // Of the arithmetic, and not to be seen in model and optimizers.
-                      .terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
-                                {"--numbers", flags.numbers}}},
-          .hparams = flags.hparams};
+  // Of the arithmetic, and not to be seen in model and optimizers.
+  config.cluster.terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
+                          {"--numbers", flags.numbers}};
+  config.hparams = flags.hparams;
+  return config;
 }
 
 bool trains(const Flags& flags) { return !flags.evaluate_only && flags.predict_files.empty(); }
 
 /// Where a schedule ends: at --train-steps, or after --num-epochs of all replicas.
-std::int64_t last_step(const Flags& flags, const std::vector<Path>& train_files) {
+std::int64_t last_step(const Flags& flags, const std::vector<Path>& train_files,
+                       const muster::RunConfig& config) {
   if (flags.schedule == "constant" || flags.train_steps > 0) return flags.train_steps;
   if (train_files.empty()) return 1;  // Nothing is trained.
   const double examples =
       static_cast<double>(flags.num_epochs) * static_cast<double>(count_people(train_files));
   const double step_examples =
-      static_cast<double>(flags.train_batch_size) * batches_of_a_step(flags);
+      static_cast<double>(flags.train_batch_size) * config.batches_per_step();
   return std::max<std::int64_t>(1, std::llround(std::ceil(examples / step_examples)));
 }
 
@@ -451,7 +420,8 @@ int run(const Flags& flags) {
   const auto eval_files = muster::files_of(flags.eval_files, "--eval-files");
   const auto predict_files = muster::files_of(flags.predict_files, "--predict-files");
   const Columns columns = make_columns(flags);
-  auto estimator = make_estimator(flags, columns, run_config(flags), last_step(flags, train_files));
+  const auto config = run_config(flags);
+  auto estimator = make_estimator(flags, columns, config, last_step(flags, train_files, config));
   if (flags.clip_global_norm > 0) estimator = with_clipping(estimator, flags.clip_global_norm);
 
   const auto sets = column_sets(flags, columns);
@@ -498,7 +468,6 @@ void add_data_flags(muster::FlagSet& set, Flags& flags) {
   set.add("--predict-files", &flags.predict_files,
           "Train nothing: print what the newest checkpoint of --job-dir says of the people of "
           "these CSV files, a line of JSON each; their income_bracket may be empty");
-  set.add("--job-dir", &flags.job_dir, "Checkpoints and events go here").required();
   set.add("--export-format", &flags.export_format,
           "How the exported model is fed: named tensors (JSON), CSV rows or tf.Examples; "
           "JSON unless given")
@@ -545,16 +514,9 @@ void add_training_flags(muster::FlagSet& set, Flags& flags) {
 }
 
 void add_run_flags(muster::FlagSet& set, Flags& flags) {
-  set.add("--seed", &flags.seed, "The same seed gives the same weights");
-  set.add("--replicas", &flags.replicas, "Parts of a step, each with a batch of its own; 0: decide")
-      .not_negative();
-  set.add("--threads-per-replica", &flags.threads_per_replica, "0: decide").not_negative();
-  set.add("--concurrent-replicas", &flags.concurrent_replicas, "How many run at a time; 0: decide")
-      .not_negative();
-  muster::add_cluster_flags(set, flags.cluster);
+  muster::add_run_flags(set, flags.run);
   set.add("--save-checkpoints-steps", &flags.save_checkpoints_steps, "0: every ten minutes")
       .not_negative();
-  set.add_verbosity();
 }
 
 /// What is to be done needs its files.

@@ -164,7 +164,7 @@ class Run {
 // What the chief trains, a ps serves: of its own flags only those count that say where it writes,
 // what it logs and how long it waits.
 Flags flags_of_chief(const Flags& own, muster::RunConfig environment) {
-  environment.cluster.join_timeout = std::chrono::seconds(own.join_timeout_secs);
+  environment.cluster.join_timeout = std::chrono::seconds(own.cluster.join_timeout_secs);
   muster::log::info("asking the chief what to serve");
   const auto arguments = muster::arguments_of_chief(environment);
   cifar10::ParsedFlags parsed;
@@ -177,7 +177,7 @@ Flags flags_of_chief(const Flags& own, muster::RunConfig environment) {
   }
   muster::log::set_level(own_level);
   if (!own.job_dir.empty()) parsed.flags.job_dir = own.job_dir;
-  parsed.flags.join_timeout_secs = own.join_timeout_secs;
+  parsed.flags.cluster.join_timeout_secs = own.cluster.join_timeout_secs;
   muster::log::info("serving what the chief trains: {}", fmt::join(arguments, " "));
   return parsed.flags;
 }

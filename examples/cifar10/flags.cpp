@@ -104,23 +104,9 @@ void add_layout_flags(muster::FlagSet& set, Flags& flags) {
 void add_run_flags(muster::FlagSet& set, Flags& flags, bool& force_gpu_compatible) {
   set.add("--run-experiment", &flags.run_experiment,
           "Evaluate while training; always so in a cluster");
-  set.add("--sync", &flags.sync, "In a cluster: all make each step together (the default)");
-  set.add("--strategy", &flags.strategy,
-          "In a cluster: variables live on the ps tasks, or every task has a copy; auto: ps where "
-          "there are some")
-      .one_of({"auto", "ps", "collective"});
-  set.add("--max-staleness", &flags.max_staleness,
-          "With --sync=false: wait while values would be more updates old; 0: never")
-      .not_negative();
-  set.add("--backup-replicas", &flags.backup_replicas,
-          "With ps tasks: make steps without the last so many replicas")
-      .not_negative();
-  set.add("--ps-log", &flags.ps_log, "Every ps keeps a log, and goes on from it when killed");
+  muster::add_cluster_flags(set, flags.cluster);
   set.add("--num-workers", &flags.num_workers,
           "Tasks that train; the cluster says so itself, and this is checked against it");
-  set.add("--join-timeout-secs", &flags.join_timeout_secs,
-          "How long tasks wait for each other before they give up")
-      .not_negative();
   set.add("--eval-every", &flags.eval_every,
           "Evaluate at multiples of this step; 0: at each checkpoint")
       .not_negative();
@@ -170,8 +156,7 @@ void check_training(const Flags& flags) {
   const std::pair<const char*, std::int64_t> positive[] = {
       {"--train-steps", flags.train_steps},
       {"--train-batch-size", flags.train_batch_size},
-      {"--eval-batch-size", flags.eval_batch_size},
-      {"--join-timeout-secs", flags.join_timeout_secs}};
+      {"--eval-batch-size", flags.eval_batch_size}};
   for (const auto& [name, value] : positive) {
     require(value > 0, fmt::format("{} must be positive: {}", name, value));
   }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "muster/muster.h"
+
 namespace cifar10 {
 
 /// What the command line says. Every flag has the spelling of the final original, with dashes, and
@@ -52,14 +54,8 @@ struct Flags {
   bool same_batch = false;
 
   bool run_experiment = false;
-  bool sync = true;
-  std::string strategy = "auto";
-  std::int64_t max_staleness = 0;
-  std::int64_t backup_replicas = 0;
-  bool ps_log = false;
+  muster::ClusterFlags cluster;
   std::optional<std::int64_t> num_workers;
-  /// How long tasks wait for each other.
-  std::int64_t join_timeout_secs = 60;
   std::int64_t replicas = 0;
   int num_intra_threads = 0;
   int num_inter_threads = 0;

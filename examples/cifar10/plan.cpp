@@ -74,12 +74,7 @@ std::map<std::string, std::string> terms_of(const Flags& flags) {
 
 Layout layout_of(const Flags& flags, const muster::TaskEnvironment& task, std::int64_t gpus) {
   check_workers(flags, task);
-  check_cluster_flags({.sync = flags.sync,
-                       .strategy = flags.strategy,
-                       .max_staleness = flags.max_staleness,
-                       .backup_replicas = flags.backup_replicas,
-                       .ps_log = flags.ps_log},
-                      task);
+  muster::check_cluster_flags(flags.cluster, task);
   Layout layout;
   const bool is_ps = task.task.type == muster::job::kPs;
   layout.devices = devices_of(flags, gpus, is_ps);
@@ -99,7 +94,7 @@ Layout layout_of(const Flags& flags, const muster::TaskEnvironment& task, std::i
         flags.train_batch_size, layout.tasks, layout.step_images, layout.replicas);
   }
   layout.replica_batch = layout.step_images / layout.replicas;
-  layout.update_images = flags.sync ? layout.step_images : flags.train_batch_size;
+  layout.update_images = flags.cluster.sync ? layout.step_images : flags.train_batch_size;
   if (is_ps) layout.devices = {"cpu"};
   return layout;
 }
@@ -185,15 +180,9 @@ muster::RunConfig run_config(const Flags& flags, const Layout& layout,
                                            : muster::VariableStrategy::kDevices,
                   .capture_steps = flags.capture_steps,
                   .concurrent_replicas = flags.num_inter_threads},
-      .cluster = {.task = environment.cluster.task,
-                  .train_distribute = flags.strategy,
-                  .sync = flags.sync,
-                  .max_staleness = flags.max_staleness,
-                  .backup_replicas = flags.backup_replicas,
-                  .ps_log = flags.ps_log,
-                  .join_timeout = std::chrono::seconds(flags.join_timeout_secs),
-                  .terms = terms_of(flags)},
+      .cluster = muster::cluster_config(flags.cluster, environment.cluster.task),
       .hparams = flags.hparams};
+  config.cluster.terms = terms_of(flags);
   config.check();
   return config;
 }

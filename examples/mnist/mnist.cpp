@@ -43,18 +43,13 @@ struct Flags {
   double keep_prob = 0.5;
   double ema = 0;
   bool zero_debias = false;
-  std::string job_dir;
   std::string export_path;
   std::string predictions;
   bool augment = false;
   bool flips = false;
   std::int64_t throttle_secs = 30;
   std::int64_t save_checkpoints_steps = 0;
-  std::uint64_t seed = 0;
-  std::int64_t replicas = 0;
-  int threads_per_replica = 0;
-  int concurrent_replicas = 0;
-  muster::ClusterFlags cluster{};
+  muster::RunFlags run{};
 };
 
 // ------------------------------------------------------------------------------------- the model
@@ -268,40 +263,14 @@ muster::EstimatorOptions estimator_options(const Flags& flags, std::int64_t max_
   return options;
 }
 
-/// What the environment says of a cluster, checked against the flags.
-muster::TaskEnvironment checked_task(const Flags& flags) {
-  auto task = muster::RunConfig::from_env().cluster.task;
-  muster::check_cluster_flags(flags.cluster, task);
-  return task;
-}
-
-/// How many batches a step has: one for each task that trains, unless a flag says otherwise. Where
-/// every task makes steps of its own, those of one task.
-double batches_of_a_step(const Flags& flags) {
-  const std::int64_t tasks = std::max<std::int64_t>(1, checked_task(flags).num_worker_replicas);
-  const auto batches = static_cast<double>(flags.replicas > 0 ? flags.replicas : tasks);
-  return flags.cluster.sync ? batches : std::max(1.0, batches / static_cast<double>(tasks));
-}
-
-muster::RunConfig run_config(const Flags& flags, std::int64_t epoch_steps) {
-  const std::int64_t save_steps = flags.save_checkpoints_steps;
-  return {.model_dir = Path(flags.job_dir),
-          .checkpoints = {.save_checkpoints_steps = save_steps > 0 ? save_steps : epoch_steps},
-          .reproducibility = {.tf_random_seed = flags.seed,
-                              .replicas = flags.replicas,
-                              .threads_per_replica = flags.threads_per_replica},
-          .devices = {.concurrent_replicas = flags.concurrent_replicas},
-          .cluster = {.task = checked_task(flags),
-                      .train_distribute = flags.cluster.strategy,
-                      .sync = flags.cluster.sync,
-                      .max_staleness = flags.cluster.max_staleness,
-                      .ps_log = flags.cluster.ps_log,
-                      .join_timeout = std::chrono::seconds(flags.cluster.join_timeout_secs),
-                      // Of the arithmetic, and not to be seen in model and optimizers.
-                      .terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
-                                {"--augment", flags.augment ? "true" : "false"},
-                                {"--flips", flags.flips ? "true" : "false"}}},
-          .hparams = flags.hparams};
+muster::RunConfig run_config(const Flags& flags) {
+  auto config = muster::run_config(flags.run);
+  // Of the arithmetic, and not to be seen in model and optimizers.
+  config.cluster.terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
+                          {"--augment", flags.augment ? "true" : "false"},
+                          {"--flips", flags.flips ? "true" : "false"}};
+  config.hparams = flags.hparams;
+  return config;
 }
 
 // A server hands in `image`, [n, 784] float. The two rows tell so; what they show does not matter.
@@ -361,14 +330,17 @@ int run(const Flags& flags) {
   const auto eval_files = muster::files_of(flags.eval_files, "--eval-files");
   const auto test_files = muster::files_of(flags.test_files, "--test-files");
   const auto images = static_cast<double>(count_records(train_files));
-  const auto step_images = static_cast<double>(flags.train_batch_size) * batches_of_a_step(flags);
+  auto config = run_config(flags);
+  const auto step_images = static_cast<double>(flags.train_batch_size) * config.batches_per_step();
   const auto epoch_steps = static_cast<std::int64_t>(std::max(1.0, images / step_images));
+  const std::int64_t save_steps = flags.save_checkpoints_steps;
+  config.checkpoints.save_checkpoints_steps = save_steps > 0 ? save_steps : epoch_steps;
   const std::int64_t max_steps =
       flags.train_steps > 0
           ? flags.train_steps
           : std::max<std::int64_t>(1, std::llround(flags.num_epochs * images / step_images));
 
-  muster::Estimator estimator(estimator_options(flags, max_steps), run_config(flags, epoch_steps));
+  muster::Estimator estimator(estimator_options(flags, max_steps), std::move(config));
   const auto result = muster::train_and_evaluate(
       estimator, {.input_fn = training_input(train_files, flags), .max_steps = max_steps},
       {.input_fn = input_in_order(eval_files, flags.eval_batch_size),
@@ -391,7 +363,6 @@ void add_data_flags(muster::FlagSet& set, Flags& flags) {
   set.add("--train-files", &flags.train_files, "TFRecord files or patterns").required();
   set.add("--eval-files", &flags.eval_files, "TFRecord files or patterns").required();
   set.add("--test-files", &flags.test_files, "TFRecord files or patterns").required();
-  set.add("--job-dir", &flags.job_dir, "Checkpoints and events go here").required();
   set.add("--export-path", &flags.export_path,
           "The SavedModel goes to a numbered folder here, not to JOB_DIR/export/mnist");
   set.add("--predictions", &flags.predictions,
@@ -420,17 +391,10 @@ void add_training_flags(muster::FlagSet& set, Flags& flags) {
 }
 
 void add_run_flags(muster::FlagSet& set, Flags& flags) {
-  set.add("--seed", &flags.seed, "The same seed gives the same weights");
-  set.add("--replicas", &flags.replicas, "Parts of a step, each with a batch of its own; 0: decide")
-      .not_negative();
-  set.add("--threads-per-replica", &flags.threads_per_replica, "0: decide").not_negative();
-  set.add("--concurrent-replicas", &flags.concurrent_replicas, "How many run at a time; 0: decide")
-      .not_negative();
-  muster::add_cluster_flags(set, flags.cluster);
+  muster::add_run_flags(set, flags.run);
   set.add("--save-checkpoints-steps", &flags.save_checkpoints_steps, "0: once an epoch")
       .not_negative();
   set.add("--throttle-secs", &flags.throttle_secs, "Evaluate at most this often").not_negative();
-  set.add_verbosity();
 }
 
 int parse_and_run(int argc, char** argv) {

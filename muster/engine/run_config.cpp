@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -123,6 +124,15 @@ RunConfig RunConfig::with_model_dir(Path folder) const {
   config.model_dir = std::move(folder);
   config.check();
   return config;
+}
+
+double RunConfig::batches_per_step() const {
+  const auto tasks =
+      static_cast<double>(std::max<std::int64_t>(1, cluster.task.num_worker_replicas));
+  const auto towers = static_cast<double>(std::max<std::size_t>(1, devices.names.size()));
+  const double batches =
+      reproducibility.replicas > 0 ? static_cast<double>(reproducibility.replicas) : tasks * towers;
+  return cluster.sync ? batches : std::max(1.0, batches / tasks);
 }
 
 void RunConfig::check() const {

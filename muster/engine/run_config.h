@@ -144,6 +144,10 @@ struct RunConfig {
   /// order, as far as they mean something here, then muster's own.
   std::string to_string() const;
 
+  /// Batches between two values of the global step, to count epochs with: `replicas`, else one for
+  /// each tower that is named, or each task that trains. Without sync, those of one task.
+  double batches_per_step() const;
+
   std::uint64_t seed() const { return reproducibility.tf_random_seed.value_or(0); }
   bool is_chief() const { return cluster.task.is_chief; }
 };

@@ -1,4 +1,6 @@
-#include "muster/cluster/cluster_flags.h"
+#include "muster/engine/run_flags.h"
+
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/flags/flags.h"
@@ -25,6 +27,9 @@ void add_cluster_flags(FlagSet& set, ClusterFlags& flags) {
          "--max-staleness", &flags.max_staleness,
          "With --sync=false: tasks wait when the values of one would be more updates old; 0: never")
       .not_negative();
+  set.add("--backup-replicas", &flags.backup_replicas,
+          "In a cluster with ps: steps are made without the last so many replicas")
+      .not_negative();
   set.add("--ps-log", &flags.ps_log,
           "In a cluster with ps: they go on from a log when they are killed, and nobody goes "
           "back to the last checkpoint");
@@ -35,7 +40,7 @@ void add_cluster_flags(FlagSet& set, ClusterFlags& flags) {
       .one_of({"auto", "ps", "collective"});
   set.add("--join-timeout-secs", &flags.join_timeout_secs,
           "In a cluster: how long tasks wait for each other before they give up")
-      .not_negative();
+      .positive();
 }
 
 void check_cluster_flags(const ClusterFlags& flags, const TaskEnvironment& task) {
@@ -59,6 +64,40 @@ void check_cluster_flags(const ClusterFlags& flags, const TaskEnvironment& task)
         "start some: muster launch --ps 1 -- ...",
         flag);
   }
+}
+
+ClusterConfig cluster_config(const ClusterFlags& flags, TaskEnvironment task) {
+  check_cluster_flags(flags, task);
+  return {.task = std::move(task),
+          .train_distribute = flags.strategy,
+          .sync = flags.sync,
+          .max_staleness = flags.max_staleness,
+          .backup_replicas = flags.backup_replicas,
+          .ps_log = flags.ps_log,
+          .join_timeout = std::chrono::seconds(flags.join_timeout_secs)};
+}
+
+void add_run_flags(FlagSet& set, RunFlags& flags) {
+  set.add("--job-dir", &flags.job_dir, "Checkpoints, events and exports go here").required();
+  set.add("--seed", &flags.seed, "The same seed gives the same weights");
+  set.add("--replicas", &flags.replicas, "Parts of a step, each with a batch of its own; 0: decide")
+      .not_negative();
+  set.add("--threads-per-replica", &flags.threads_per_replica, "0: decide").not_negative();
+  set.add("--concurrent-replicas", &flags.concurrent_replicas, "How many run at a time; 0: decide")
+      .not_negative();
+  add_cluster_flags(set, flags.cluster);
+  set.add_verbosity();
+}
+
+RunConfig run_config(const RunFlags& flags) {
+  RunConfig config =
+      RunConfig::from_env({.model_dir = flags.job_dir,
+                           .reproducibility = {.tf_random_seed = flags.seed,
+                                               .replicas = flags.replicas,
+                                               .threads_per_replica = flags.threads_per_replica},
+                           .devices = {.concurrent_replicas = flags.concurrent_replicas}});
+  config.cluster = cluster_config(flags.cluster, std::move(config.cluster.task));
+  return config;
 }
 
 }  // namespace muster

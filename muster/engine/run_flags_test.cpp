@@ -1,8 +1,12 @@
-#include "muster/cluster/cluster_flags.h"
+#include "muster/engine/run_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
+#include "muster/base/error.h"
 #include "muster/cluster/tf_config.h"
 #include "muster/flags/flags.h"
 #include "muster/testing/message_of.h"
@@ -53,6 +57,48 @@ TEST(ClusterFlags, AreThoseThatMessagesName) {
   EXPECT_EQ(flags.max_staleness, 4);
   EXPECT_TRUE(flags.ps_log);
   EXPECT_EQ(flags.join_timeout_secs, 5);
+}
+
+TEST(ClusterFlags, BecomeTheClusterOfARun) {
+  const ClusterConfig config = cluster_config(
+      {.sync = false, .strategy = "ps", .max_staleness = 4, .ps_log = true, .join_timeout_secs = 5},
+      worker_with_ps());
+  EXPECT_EQ(config.task.task.name(), "worker:0");
+  EXPECT_EQ(config.train_distribute.name(), "ps");
+  EXPECT_FALSE(config.sync);
+  EXPECT_EQ(config.max_staleness, 4);
+  EXPECT_TRUE(config.ps_log);
+  EXPECT_EQ(config.join_timeout, std::chrono::seconds(5));
+  EXPECT_THROW(cluster_config({.ps_log = true}, {}), UsageError);
+}
+
+TEST(RunFlags, BecomeARunConfig) {
+  RunFlags flags;
+  FlagSet set("Trains.");
+  add_run_flags(set, flags);
+  EXPECT_THROW(set.parse(std::vector<std::string>{"--seed", "3"}), UsageError);
+  set.parse({"--job-dir", "runs/a", "--seed", "3", "--replicas", "4", "--threads-per-replica", "2",
+             "--concurrent-replicas", "1", "--join-timeout-secs", "7"});
+  const RunConfig config = run_config(flags);
+  EXPECT_EQ(config.model_dir, "runs/a");
+  EXPECT_EQ(config.reproducibility.tf_random_seed, 3U);
+  EXPECT_EQ(config.reproducibility.replicas, 4);
+  EXPECT_EQ(config.reproducibility.threads_per_replica, 2);
+  EXPECT_EQ(config.devices.concurrent_replicas, 1);
+  EXPECT_EQ(config.cluster.join_timeout, std::chrono::seconds(7));
+}
+
+TEST(RunConfig, KnowsHowManyBatchesAStepHas) {
+  RunConfig config;
+  EXPECT_EQ(config.batches_per_step(), 1);
+  config.cluster.task = worker_with_ps();
+  EXPECT_EQ(config.batches_per_step(), 2);
+  config.devices.names = {"cpu", "cpu"};
+  EXPECT_EQ(config.batches_per_step(), 4);
+  config.reproducibility.replicas = 3;
+  EXPECT_EQ(config.batches_per_step(), 3);
+  config.cluster.sync = false;
+  EXPECT_EQ(config.batches_per_step(), 1.5);
 }
 
 }  // namespace

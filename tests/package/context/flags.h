@@ -1,0 +1,3 @@
+// What main() is given.
+extern int argc;
+extern char** argv;
