@@ -71,9 +71,18 @@ class Session {
   virtual bool stop_requested() const = 0;
 };
 
+/// Metric values by name, with `loss` and `global_step`.
+using EvaluationResult = std::map<std::string, double>;
+
 /// Something that happens beside the steps of a run. All calls come from the loop's thread, in this
 /// order: begin, after_create_session (again after each roll-back), then before_run and after_run
 /// for every step, and end unless an exception ended the run.
+///
+/// before_evaluation and after_evaluation stand around an evaluation. Its own hooks (EvalSpec's,
+/// EvaluateOptions') have both for each, before begin and after end, with the evaluation's session
+/// and in the thread that evaluates. The hooks of a training (TrainSpec's) have both, between two
+/// steps and with the training's session, for each evaluation that the training waits for: that of
+/// train_and_evaluate in one process, but for the last, which comes when the training has ended.
 class Hook {
  public:
   virtual ~Hook() = default;
@@ -83,6 +92,11 @@ class Hook {
   virtual void before_run(Session& session) { (void)session; }
   virtual void after_run(Session& session) { (void)session; }
   virtual void end(Session& session) { (void)session; }
+  virtual void before_evaluation(Session& session) { (void)session; }
+  /// The results are written already. Not called when an exception ended the evaluation.
+  virtual void after_evaluation(Session& session, const EvaluationResult& metrics) {
+    (void)session, (void)metrics;
+  }
 };
 
 using HookPtr = std::shared_ptr<Hook>;

@@ -143,6 +143,7 @@ EvaluationResult run_evaluation(EvaluationModel& model, const RunConfig& config,
   MetricSet metrics;
   ExactSum losses;
   std::int64_t batches = 0;
+  each_hook(&Hook::before_evaluation);
   each_hook(&Hook::begin);
   each_hook(&Hook::after_create_session);
   while (!session.stop_requested() &&
@@ -165,6 +166,7 @@ EvaluationResult run_evaluation(EvaluationModel& model, const RunConfig& config,
   result["loss"] = losses.value() / static_cast<double>(batches);
   result["global_step"] = static_cast<double>(model.global_step());
   write_result(session, result, model.checkpoint());
+  for (const auto& hook : evaluate_options.hooks) hook->after_evaluation(session, result);
   return result;
 }
 

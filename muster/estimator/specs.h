@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,9 +13,6 @@
 namespace muster {
 
 class Estimator;
-
-/// Metric values by name, with `loss` and `global_step`.
-using EvaluationResult = std::map<std::string, double>;
 
 /// What train_and_evaluate trains with.
 struct TrainSpec {

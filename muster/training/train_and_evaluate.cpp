@@ -24,9 +24,8 @@ namespace {
 /// when the memory of the training is free again.
 class EvaluatingListener : public CheckpointSaverListener {
  public:
-  EvaluatingListener(internal::CheckpointEvaluator& evaluator,
-                     std::optional<std::int64_t> max_steps)
-      : evaluator_(evaluator), max_steps_(max_steps) {}
+  EvaluatingListener(internal::CheckpointEvaluator& evaluator, const TrainSpec& spec)
+      : evaluator_(evaluator), max_steps_(spec.max_steps), hooks_(spec.hooks) {}
 
   void begin(Session& session) override { first_step_ = session.global_step(); }
 
@@ -37,14 +36,18 @@ class EvaluatingListener : public CheckpointSaverListener {
       evaluator_.log_not_due(step);
       return false;
     }
+    for (const auto& hook : hooks_) hook->before_evaluation(session);
     evaluator_.evaluate(session.config().model_dir / fmt::format("model.ckpt-{}", step),
                         /*is_the_final_export=*/false);
+    for (const auto& hook : hooks_) hook->after_evaluation(session, evaluator_.result().metrics);
     return false;
   }
 
  private:
   internal::CheckpointEvaluator& evaluator_;
-  std::optional<std::int64_t> max_steps_;
+  const std::optional<std::int64_t> max_steps_;
+  /// Of the training.
+  const Hooks hooks_;
   std::int64_t first_step_ = -1;
 };
 
@@ -106,7 +109,7 @@ TrainAndEvaluateResult train_alone(const Run& run) {
   internal::CheckpointEvaluator evaluator(run.estimator, run.eval_spec, run.extras.pace);
   const TrainResult trained =
       run.train(run.rehearsed_event_hooks(),
-                {std::make_shared<EvaluatingListener>(evaluator, run.train_spec.max_steps)});
+                {std::make_shared<EvaluatingListener>(evaluator, run.train_spec)});
   return evaluate_last(evaluator, run.estimator, trained);
 }
 

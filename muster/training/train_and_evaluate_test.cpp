@@ -112,6 +112,54 @@ TEST(TrainAndEvaluate, EvaluatesEveryCheckpointButTheFirstWhenNothingIsThrottled
   EXPECT_EQ(result.metrics, estimator.evaluate(evaluation_input));
 }
 
+/// Notes what it is told, and ends the training after the evaluation of a step.
+class ValidationHook : public Hook {
+ public:
+  explicit ValidationHook(std::int64_t stop_at = -1) : stop_at_(stop_at) {}
+  void begin(Session& session) override { note("begin", session); }
+  void before_evaluation(Session& session) override { note("before", session); }
+  void after_evaluation(Session& session, const EvaluationResult& metrics) override {
+    EXPECT_GT(metrics.at("loss"), 0);
+    EXPECT_EQ(metrics.at("global_step"), session.global_step());
+    note("after", session);
+    if (session.global_step() == stop_at_) session.request_stop("validated enough");
+  }
+  void end(Session& session) override { note("end", session); }
+  std::vector<std::string> calls;
+
+ private:
+  void note(std::string_view what, const Session& session) {
+    calls.push_back(fmt::format("{} {}", what, session.global_step()));
+  }
+  std::int64_t stop_at_;
+};
+
+TEST(TrainAndEvaluate, TellsHooksOfTrainingAndEvaluationOfEachEvaluation) {
+  const TempDir folder;
+  Estimator estimator(small_options(), saving_each(4, folder.path()));
+  const auto training = std::make_shared<ValidationHook>();
+  const auto evaluation = std::make_shared<ValidationHook>();
+  train_and_evaluate(
+      estimator, {.input_fn = training_input, .max_steps = 10, .hooks = {training}},
+      {.input_fn = evaluation_input, .hooks = {evaluation}, .throttle_secs = seconds(0)});
+  EXPECT_THAT(training->calls,
+              ElementsAre("begin 0", "before 4", "after 4", "before 8", "after 8", "end 10"));
+  EXPECT_THAT(evaluation->calls,
+              ElementsAre("before 4", "begin 4", "end 4", "after 4", "before 8", "begin 8", "end 8",
+                          "after 8", "before 10", "begin 10", "end 10", "after 10"));
+}
+
+TEST(TrainAndEvaluate, AHookEndsTheTrainingByWhatAnEvaluationShows) {
+  const TempDir folder;
+  Estimator estimator(small_options(), saving_each(4, folder.path()));
+  const auto hook = std::make_shared<ValidationHook>(/*stop_at=*/8);
+  const auto result =
+      train_and_evaluate(estimator, {.input_fn = training_input, .max_steps = 100, .hooks = {hook}},
+                         {.input_fn = evaluation_input, .throttle_secs = seconds(0)});
+  EXPECT_EQ(result.metrics.at("global_step"), 8);
+  EXPECT_THAT(evaluated_steps(folder.path()), ElementsAre(4, 8));
+}
+
 TEST(TrainAndEvaluate, ThrottlingLeavesTheFirstAndTheLastEvaluationAndSaysSo) {
   const TempDir folder;
   const LogLines log;
