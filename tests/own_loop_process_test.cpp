@@ -81,6 +81,21 @@ TEST(OwnLoop, TheLastWorkerEvaluatesAndEndsWithTheRun) {
   EXPECT_EQ(hash_of(job), hash_alone(folder / "alone"));
 }
 
+TEST(OwnLoop, StepsComposedByHandAreSavedAndResumed) {
+  const TempDir folder;
+  const auto run_to = [&](const char* steps) {
+    const Outcome outcome = testing::run_program(
+        OWN_LOOP_PROGRAM, Words{"--by-hand", "--job-dir", folder / "job", "--steps", steps,
+                                "--save-checkpoints-steps", "150"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_EQ(run_to("150"), "");
+  EXPECT_THAT(run_to("400"), AllOf(HasSubstr("step 200 loss "), HasSubstr("step 400 loss ")));
+  EXPECT_EQ(latest_checkpoint(folder / "job")->filename(), "model.ckpt-400");
+  EXPECT_EQ(run_to("400"), "");
+}
+
 TEST(OwnLoop, OnlyTheChiefReports) {
   const TempDir folder;
   const Path job = folder / "job";

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "muster/muster.h"
+#include "muster/optim/api.h"
 
 namespace {
 
@@ -71,6 +72,7 @@ struct Flags {
   std::int64_t replicas = 0;
   std::int64_t save_checkpoints_steps = 100;
   bool last_worker_evaluates = false;
+  bool by_hand = false;
 };
 
 muster::RunConfig run_config(const Flags& flags) {
@@ -104,6 +106,47 @@ void train(const Flags& flags, const muster::RunConfig& config) {
   session.close();
 }
 
+// The same without a session, of the parts that it is made of: for steps that are nobody else's.
+void train_by_hand(const Flags& flags) {
+  const auto net = std::make_shared<SpiralNet>();
+  auto variables = muster::Variables::adopt(*net);  // the values, in one flat buffer
+  auto attached = variables.attach(net);            // the module computes with them
+  muster::Updater updater(variables, {{"", muster::adam({.learning_rate = 0.01})}});
+  muster::MovingAverage average(variables, {.decay = 0.99});
+  muster::HostUpdate update(
+      variables, updater,
+      {.weight_decay = {.factor = 1e-4}, .clip = {.global_norm = 1.0}, .checks_gradients = true},
+      &average);
+  std::vector<muster::NamedTensor> state = variables.tensors();
+  for (const auto& more : {updater.tensors(), average.tensors()}) {
+    state.insert(state.end(), more.begin(), more.end());
+  }
+
+  std::int64_t step = muster::restore_checkpoint(flags.job_dir, state).value_or(0);
+  while (step < flags.steps) {
+    // Forward and backward.
+    const Points batch = points(step * kBatch, kBatch);
+    attached.zero();
+    const auto loss = torch::nn::functional::cross_entropy(net->forward(batch.at), batch.arm);
+    loss.backward();
+    attached.collect();
+    // The update, stage by stage; a batch with gradients that are not finite is skipped.
+    const double decay = update.prepare(attached.gradients());
+    const auto norms = update.norms(attached.gradients());
+    if (update.is_finite(attached.gradients(), norms)) {
+      update.apply(attached.gradients(), step, norms);
+    }
+    ++step;
+    if (step % flags.save_checkpoints_steps == 0 || step == flags.steps) {
+      muster::save_checkpoint(flags.job_dir, step, state);
+    }
+    if (step % 200 == 0) {
+      fmt::print("step {} loss {:.4f} accuracy {:.3f}\n", step, loss.item<double>() + decay,
+                 accuracy(*net));
+    }
+  }
+}
+
 void evaluate(const Flags& flags, const muster::RunConfig& config) {
   const auto net = std::make_shared<SpiralNet>();
   muster::follow_checkpoints(
@@ -120,10 +163,15 @@ int run(int argc, char** argv) {
   set.add("--job-dir", &flags.job_dir, "Checkpoints go here");
   set.add("--steps", &flags.steps, "Train up to this step");
   set.add("--replicas", &flags.replicas, "Batches of a step; 0: one for each task");
-  set.add("--save-checkpoints-steps", &flags.save_checkpoints_steps);
+  set.add("--save-checkpoints-steps", &flags.save_checkpoints_steps).positive();
   set.add("--last-worker-evaluates", &flags.last_worker_evaluates,
           "The cluster's last worker evaluates checkpoints and does not train");
+  set.add("--by-hand", &flags.by_hand, "Compose the steps of one process by hand");
   if (!set.parse(argc, argv)) return 0;
+  if (flags.by_hand) {
+    train_by_hand(flags);
+    return 0;
+  }
   const auto config = run_config(flags);
   if (config.cluster.task.is_evaluator()) {
     evaluate(flags, config);

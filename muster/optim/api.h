@@ -7,6 +7,7 @@
 #include "muster/optim/moving_average.h"
 #include "muster/optim/named_tensor.h"
 #include "muster/optim/optimizer.h"
+#include "muster/optim/update.h"
 #include "muster/optim/updater.h"
 #include "muster/optim/variables.h"
 #include "muster/optim/weight_decay.h"

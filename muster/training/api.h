@@ -4,7 +4,6 @@
 
 #include "muster/training/distributed_session.h"
 #include "muster/training/experiment.h"
-#include "muster/training/follow_checkpoints.h"
 #include "muster/training/hparams_hook.h"
 #include "muster/training/learn_runner.h"
 #include "muster/training/train_and_evaluate.h"

@@ -1,13 +1,16 @@
-#include "muster/training/follow_checkpoints.h"
+#include "muster/training/distributed_session.h"
 
 #include <torch/types.h>
 
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/checkpoint/bundle_reader.h"
+#include "muster/checkpoint/checkpoint_store.h"
 #include "muster/engine/tensor_codec.h"
 #include "muster/model/module_variables.h"
 #include "muster/training/checkpoint_follower_internal.h"
@@ -73,6 +76,30 @@ void load_checkpoint(const Path& checkpoint, const std::shared_ptr<torch::nn::Mo
     targets.push_back({variable.name, variable.tensor});
   }
   restore_from(BundleReader(checkpoint), targets, CheckpointLayouts(variables));
+}
+
+Path save_checkpoint(const Path& model_dir, std::int64_t step,
+                     const std::vector<NamedTensor>& state) {
+  if (step < 0) throw InvalidArgument("save_checkpoint: step must not be negative: {}", step);
+  std::vector<NamedTensor> tensors = state;
+  tensors.push_back({"global_step", torch::full({}, step, torch::kLong)});
+  std::set<std::string_view> names;
+  for (const NamedTensor& tensor : tensors) {
+    if (!names.insert(tensor.name).second) {
+      throw InvalidArgument("save_checkpoint: two tensors are called '{}'", tensor.name);
+    }
+  }
+  const EncodedTensors encoded = encode(tensors, CheckpointLayouts({}));
+  return CheckpointStore(model_dir).save(step, encoded.views);
+}
+
+std::optional<std::int64_t> restore_checkpoint(const Path& model_dir,
+                                               const std::vector<NamedTensor>& state) {
+  const auto checkpoint = restore_latest(model_dir);
+  if (!checkpoint) return std::nullopt;
+  const torch::NoGradGuard no_grad;
+  restore_from(checkpoint->bundle, state, CheckpointLayouts({}));
+  return decode(checkpoint->bundle, "global_step").item<std::int64_t>();
 }
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-#include "muster/training/follow_checkpoints.h"
+#include "muster/training/distributed_session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/cluster/tf_config.h"
 #include "muster/estimator/small_net_internal.h"
+#include "muster/optim/api.h"
 #include "muster/testing/temp_dir.h"
-#include "muster/training/distributed_session.h"
 
 namespace muster {
 namespace {
@@ -136,6 +136,86 @@ TEST(LoadCheckpoint, NamesWhatDoesNotFit) {
   const auto other = std::make_shared<torch::nn::LinearImpl>(3, 4);
   EXPECT_THAT(error_of([&] { load_checkpoint(*latest_checkpoint(folder.path()), other); }),
               HasSubstr("model/kernel"));
+}
+
+/// A step composed of the parts that a trainer is made of.
+class LoopByHand {
+ public:
+  LoopByHand() {
+    for (const auto& more : {updater_.tensors(), average_.tensors()}) {
+      state_.insert(state_.end(), more.begin(), more.end());
+    }
+  }
+  const std::vector<NamedTensor>& state() const { return state_; }
+
+  void make_step(std::int64_t step) {
+    const torch::Tensor x = torch::arange(6, torch::kFloat).view({2, 3}) + step;
+    attached_.zero();
+    net_->forward(x).pow(3).mean().backward();
+    attached_.collect();
+    update_.prepare(attached_.gradients());
+    const SquareSums norms = update_.norms(attached_.gradients());
+    if (update_.is_finite(attached_.gradients(), norms)) {
+      update_.apply(attached_.gradients(), step, norms);
+    }
+  }
+
+ private:
+  static std::shared_ptr<FollowedNet> make_net() {
+    torch::manual_seed(1);
+    return std::make_shared<FollowedNet>();
+  }
+
+  std::shared_ptr<FollowedNet> net_ = make_net();
+  Variables variables_ = Variables::adopt(*net_);
+  AttachedModule attached_ = variables_.attach(net_);
+  Updater updater_{variables_, {{"", adam({.learning_rate = 0.1})}}};
+  MovingAverage average_{variables_, {.decay = 0.9}};
+  HostUpdate update_{
+      variables_,
+      updater_,
+      {.weight_decay = {.factor = 0.01}, .clip = {.global_norm = 1.0}, .checks_gradients = true},
+      &average_};
+  std::vector<NamedTensor> state_ = variables_.tensors();
+};
+
+TEST(CheckpointByHand, ALoopResumesExactly) {
+  const TempDir folder;
+  LoopByHand whole;
+  LoopByHand first;
+  LoopByHand second;
+  EXPECT_EQ(restore_checkpoint(folder / "run", first.state()), std::nullopt);
+  for (std::int64_t step = 0; step < 8; ++step) whole.make_step(step);
+  for (std::int64_t step = 0; step < 5; ++step) first.make_step(step);
+  const Path prefix = save_checkpoint(folder / "run", 5, first.state());
+  EXPECT_EQ(prefix.filename(), "model.ckpt-5");
+  EXPECT_EQ(restore_checkpoint(folder / "run", second.state()), 5);
+  for (std::int64_t step = 5; step < 8; ++step) second.make_step(step);
+  ASSERT_GT(whole.state().size(), 10U);
+  // The weights have moved since step 5, or nothing would be compared.
+  EXPECT_FALSE(torch::equal(whole.state()[0].tensor, first.state()[0].tensor));
+  for (std::size_t i = 0; i < whole.state().size(); ++i) {
+    EXPECT_TRUE(torch::equal(whole.state()[i].tensor, second.state()[i].tensor))
+        << whole.state()[i].name;
+  }
+}
+
+TEST(CheckpointByHand, SaysWhatDoesNotFit) {
+  const TempDir folder;
+  save_checkpoint(folder.path(), 1, {{"w", torch::zeros({2})}});
+  EXPECT_THAT(error_of([&] {
+                restore_checkpoint(folder.path(), {{"v", torch::zeros({2})}});
+              }),
+              HasSubstr("v"));
+  EXPECT_THAT(error_of([&] {
+                restore_checkpoint(folder.path(), {{"w", torch::zeros({3})}});
+              }),
+              ::testing::AllOf(HasSubstr("w"), HasSubstr("3")));
+  EXPECT_THAT(
+      error_of([&] {
+        save_checkpoint(folder.path(), 2, {{"w", torch::zeros({2})}, {"w", torch::zeros({2})}});
+      }),
+      HasSubstr("two tensors are called 'w'"));
 }
 
 }  // namespace
