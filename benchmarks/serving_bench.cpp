@@ -1,5 +1,6 @@
 // What a served model costs: the census model over gRPC and REST beside servers on the same stacks
 // that only echo, what a request costs without model and network, reading JSON, and the start.
+#include <ATen/Parallel.h>
 #include <fmt/core.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -19,6 +20,7 @@
 #include "benchmarks/echo_servers.h"
 #include "benchmarks/report.h"
 #include "muster/base/log.h"
+#include "muster/base/thread_pool.h"
 #include "muster/canned/api.h"
 #include "muster/cli/executable_servable.h"
 #include "muster/export/export_saved_model.h"
@@ -351,6 +353,74 @@ void measure_json(bench::Report& report) {
               .at_least = 0.5});
 }
 
+std::string person_of_age(std::int64_t age) {
+  std::string text = kPerson;
+  std::ranges::replace(text, '\n', ' ');
+  return text.replace(text.find("39"), 2, std::to_string(age));
+}
+
+// So many rows through the executor, with inputs in its memory and answers dropped: on all
+// processors, a thread and a model's worth of work each.
+double seconds_in_process(const executor::ExecutableModel& model, std::int64_t rows,
+                          std::int64_t batch_size) {
+  std::string body = "{\"instances\": [";
+  for (std::int64_t i = 0; i < batch_size; ++i) {
+    body += (i == 0 ? "" : ", ") + person_of_age(20 + i % 50);
+  }
+  executor::Values inputs;
+  const auto& signature = model.signatures().find("serving_default")->second;
+  for (const auto& [name, tensor] :
+       serving::PredictRequest::from_json(body + "]}").tensors(signature)) {
+    inputs.emplace(name, executor::to_value(tensor));
+  }
+  const auto processors = static_cast<std::int64_t>(ThreadPool::available_processors());
+  const auto begin = Clock::now();
+  {
+    std::vector<std::jthread> threads;
+    for (std::int64_t i = 0; i < processors; ++i) {
+      threads.emplace_back([&] {
+        at::set_num_threads(1);
+        for (std::int64_t done = 0; done < rows / processors; done += batch_size) {
+          bench::keep(model.run("serving_default", inputs));
+        }
+      });
+    }
+  }
+  return seconds_since(begin);
+}
+
+void measure_batch_predict(bench::Report& report, const Path& census) {
+  const std::string name = "muster batch-predict of census rows";
+  if (!report.wants(name)) return;
+  const testing::TempDir folder;
+  const std::int64_t rows = bench::sized(400'000, 200);
+  std::string lines;
+  for (std::int64_t i = 0; i < rows; ++i) lines += person_of_age(20 + i % 50) + "\n";
+  testing::write_bytes(folder / "people.json", lines);
+  const auto model =
+      executor::ExecutableModel::load(server::versions_in(census).begin()->second, {});
+  std::vector<double> ours;
+  std::vector<double> ratios;
+  for (int i = 0; i < bench::sized(3, 1); ++i) {
+    const auto begin = Clock::now();
+    const auto done = testing::run_program(
+        MUSTER_PROGRAM,
+        {"batch-predict", "--model-dir", census, "--input-paths", folder / "people.json",
+         "--data-format", "json", "--output-path", folder / std::to_string(i)});
+    if (done.status != 0) throw Unavailable("muster batch-predict: {}", done.err);
+    ours.push_back(seconds_since(begin));
+    ratios.push_back(seconds_in_process(model, rows, 64) / ours.back());
+  }
+  report.add({.name = name + ", start included",
+              .value = static_cast<double>(rows) / bench::median(ours),
+              .unit = "rows/s"});
+  report.add({.name = name + ", over the executor in process on the same processors",
+              .value = bench::median(ratios),
+              .unit = "times",
+              .at_least = 0.8,
+              .aim = 0.9});
+}
+
 double resident_megabytes(pid_t process) {
   const std::string page = testing::read_bytes(fmt::format("/proc/{}/status", process));
   return std::stod(page.substr(page.find("VmRSS:") + 6)) / 1024;
@@ -439,6 +509,7 @@ int main(int argc, char** argv) {
   }
   muster::measure_own_cost(report, census);
   muster::measure_json(report);
+  muster::measure_batch_predict(report, census);
   muster::measure_start(report, argv[0], census);
   return report.finish();
 }
