@@ -12,10 +12,10 @@ namespace {
 using muster::BundleContent;
 using muster::BundleEntry;
 using muster::BundleIndex;
+using muster::DataType;
 using muster::SliceExtents;
-using muster::TensorType;
 
-BundleEntry entry(TensorType type, std::vector<std::int64_t> shape, std::uint64_t size) {
+BundleEntry entry(DataType type, std::vector<std::int64_t> shape, std::uint64_t size) {
   BundleEntry made{{type, std::move(shape)}};
   made.size = size;
   return made;
@@ -23,19 +23,19 @@ BundleEntry entry(TensorType type, std::vector<std::int64_t> shape, std::uint64_
 
 std::string plain_index() {
   BundleIndex index;
-  index.entries.emplace("global_step", entry(TensorType::kInt64, {}, 8));
-  index.entries.emplace("layer/kernel", entry(TensorType::kFloat, {3, 4}, 48));
-  index.entries.emplace("layer/kernel/Adam", entry(TensorType::kFloat, {3, 4}, 48));
-  index.entries.emplace("words", entry(TensorType::kString, {2}, 20));
+  index.entries.emplace("global_step", entry(DataType::kInt64, {}, 8));
+  index.entries.emplace("layer/kernel", entry(DataType::kFloat, {3, 4}, 48));
+  index.entries.emplace("layer/kernel/Adam", entry(DataType::kFloat, {3, 4}, 48));
+  index.entries.emplace("words", entry(DataType::kString, {2}, 20));
   return muster::serialize_bundle_index(index);
 }
 
 std::string partitioned_index() {
   BundleIndex index;
-  BundleEntry whole = entry(TensorType::kFloat, {4, 2}, 0);
+  BundleEntry whole = entry(DataType::kFloat, {4, 2}, 0);
   whole.slices = {SliceExtents{{0, 0}, {2, -1}}, SliceExtents{{2, 0}, {2, -1}}};
   for (const SliceExtents& slice : whole.slices) {
-    index.entries.emplace(muster::slice_key("table", slice), entry(TensorType::kFloat, {2, 2}, 16));
+    index.entries.emplace(muster::slice_key("table", slice), entry(DataType::kFloat, {2, 2}, 16));
   }
   index.entries.emplace("table", std::move(whole));
   return muster::serialize_bundle_index(index);
@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                 });
     for (const auto& row : content.index().entries) {
       try {
-        if (row.second.spec.type == TensorType::kString) {
+        if (row.second.spec.type == DataType::kString) {
           content.read_strings(row.first);
         } else {
           content.read(row.first, /*verify_checksum=*/false);

@@ -159,7 +159,7 @@ TEST_F(Jobs, OfTheStandardTierIsStreamedToItsEnd) {
   const Outcome describe = muster({"describe", "census_1"});
   EXPECT_THAT(describe.out,
               AllOf(HasSubstr("state: SUCCEEDED"), HasSubstr("scaleTier: STANDARD_1"),
-                    HasSubstr("endTime: 2"), HasSubstr("exitStatus: 0"), HasSubstr("team: a")));
+                    HasSubstr("endTime: '2"), HasSubstr("exitStatus: 0"), HasSubstr("team: a")));
   EXPECT_THAT(muster({"describe", "census_1", "--summarize"}).out,
               AllOf(StartsWith("Job Overview\n"), HasSubstr("\nTraining Input Summary\n")));
   const Outcome one = muster({"stream-logs", "census_1", "--task-name", "worker:3"});
@@ -428,7 +428,7 @@ TEST_F(Jobs, ThatCannotBeAreRefusedAndLeaveNothing) {
       {{"--config", dir_ / "bad.yaml"}, "bad.yaml:3: no YAML or JSON"},
       {{"--config", dir_ / "counts.yaml"}, "counts.yaml:2) goes with the scale tier CUSTOM"},
       {{"--labels", "Team=a"}, "\"Team\""},
-      {{"--backend", "slurm"}, "there is local"},
+      {{"--backend", "slurm"}, "there are local and kubernetes"},
       {{"--max-running-time", "2h"}, "7200s"},
   };
   for (const auto& [flags, words] : mistakes) {

@@ -52,9 +52,6 @@ enum class DataType : std::int32_t {
   kResourceRef = 120,
 };
 
-/// Its name in the fuzz target of bundles.
-using TensorType = DataType;
-
 /// Nothing for a number that is none of TensorFlow's types, with or without the 100 of references.
 std::optional<DataType> data_type_from(std::int64_t number);
 

@@ -154,8 +154,8 @@ class BatchWorkers {
   void run() {
     const StopSignals signals;
     const auto unfinished = static_cast<std::uint64_t>(std::ranges::count(published_, false));
-    const std::uint64_t count = std::min(options_.workers, unfinished);
-    for (std::uint64_t i = 0; i < count; ++i) start();
+    started_ = std::min(options_.workers, unfinished);
+    for (std::uint64_t i = 0; i < started_; ++i) start();
     while (!workers_.empty()) {
       wait_for_lines();
       show_progress();
@@ -246,7 +246,8 @@ class BatchWorkers {
     const std::uint64_t saved = look_at_shards();
     crashes_ = saved > saved_at_crash_ ? 1 : crashes_ + 1;
     saved_at_crash_ = saved;
-    if (crashes_ >= kMostCrashes) {
+    // All workers may have been killed at once: each of them counts once per round.
+    if (crashes_ >= kMostCrashes * static_cast<int>(started_)) {
       stop_all();
       throw Aborted(
           "workers were ended by signal {} {} times without progress (out of memory, or an "
@@ -301,6 +302,8 @@ class BatchWorkers {
   Progress progress_;
   Clock::time_point next_log_ = Clock::now() + kLogEvery;
   std::vector<std::unique_ptr<BatchWorker>> workers_{};
+  /// Workers at a time.
+  std::uint64_t started_ = 0;
   int crashes_ = 0;
   std::uint64_t saved_at_crash_ = 0;
   std::optional<Deadline> orphan_deadline_{};

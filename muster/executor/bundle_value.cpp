@@ -10,7 +10,7 @@ namespace muster::executor {
 
 Value read_value(const BundleReader& bundle, const std::string& name) {
   const TensorSpec spec = bundle.spec(name);
-  if (spec.type == TensorType::kString) {
+  if (spec.type == DataType::kString) {
     return StringTensor(bundle.read_strings(name), spec.shape);
   }
   const auto type = graph::data_type_from(static_cast<std::int64_t>(spec.type));

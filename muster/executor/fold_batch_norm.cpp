@@ -1,6 +1,7 @@
 #include "muster/executor/fold_batch_norm_internal.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 namespace muster::executor {
 namespace {

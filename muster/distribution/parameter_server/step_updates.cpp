@@ -65,16 +65,16 @@ bool StepUpdates::take_source(const Source& source) {
 // Others have made the step that is pending here: by their norms this task makes it too.
 bool StepUpdates::catch_up(const Source& source) {
   const std::string& task = held_.membership.task();
-  if (!pending_ && log_) {
+  if (!pending_) {
     // A log may be older than the others' steps when the machine, and not the task alone, failed.
-    log::warning("{} is at step {}, others are at {}, and its log ends before: restarting the log",
-                 task, held_.step, source.progress.step);
+    // Without one, this task went back to a checkpoint in a generation that ended before the
+    // others did. Either way it has nothing that is worth a step, and all go back.
+    log::warning("{} is at step {}, others are at {}, and {}", task, held_.step,
+                 source.progress.step,
+                 log_ ? "its log ends before: restarting the log"
+                      : "it has no gradients to go on with: all go back to the last checkpoint");
     held_.has_state = false;
     throw PeersChanged("{} has lost its steps", task);
-  }
-  if (!pending_) {
-    throw Internal("{} is at step {}, others are at {}, and it has no gradients to go on with",
-                   task, held_.step, source.progress.step);
   }
   SquareSums sums(held_.variables);
   auto norms = held_.group->take<Norms>(source.rank, "the norms of the step");
