@@ -415,11 +415,11 @@ TEST_F(Serve, ShedsWhatIsTooMuchAndAnswersTheRest) {
   // Where the machine is used by others too, the peak may be one of a bad moment.
   load.rate = std::max(10 * peak.goodput(), is_long() ? 0.0 : 3000.0);
   load.time = std::chrono::seconds(is_long() ? 60 : 3);
-  std::atomic<bool> over{false};
   int refused = 0;
   int answered = 0;
-  std::jthread other([&] {  // Another model, asked now and then.
-    while (!over) {
+  // Another model, asked now and then, until this ends or fails.
+  std::jthread other([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
       const std::string answer = server.predict("adder", R"({"instances": [1]})");
       answered += answer.find("[2.0") != std::string::npos ? 1 : 0;
       refused += answer.ends_with("429") ? 1 : 0;
@@ -427,7 +427,7 @@ TEST_F(Serve, ShedsWhatIsTooMuchAndAnswersTheRest) {
     }
   });
   auto overload = testing::run(load);
-  over = true;
+  other.request_stop();
   other.join();
   const double after = server.resident_megabytes();
   load.connections = 4;
@@ -462,11 +462,10 @@ TEST_F(Serve, SwapsVersionsUnderLoadWithoutAWrongAnswer) {
                          .rate = 1000,
                          .time = std::chrono::seconds(is_long() ? 10 : 1)};
   const auto quiet = testing::run(load);
-  std::atomic<bool> over{false};
   std::vector<testing::HttpLoadResult> results;
   load.time = std::chrono::milliseconds(500);
-  std::jthread client([&] {
-    while (!over) results.push_back(testing::run(load));
+  std::jthread client([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) results.push_back(testing::run(load));
   });
   for (int version = 2; version <= swaps + 1; ++version) {
     const std::string number = std::to_string(version);
@@ -478,7 +477,7 @@ TEST_F(Serve, SwapsVersionsUnderLoadWithoutAWrongAnswer) {
     })) << server.err();
     std::filesystem::remove_all(folder_ / "adder" / std::to_string(version - 1));
   }
-  over = true;
+  client.request_stop();
   client.join();
   testing::HttpLoadResult all;
   for (auto& result : results) {

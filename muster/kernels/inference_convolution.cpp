@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "muster/base/error.h"
@@ -25,6 +26,8 @@ constexpr std::int64_t kMinBlockRows = 4;
 constexpr std::int64_t kMinBlockPixels = 32;
 /// Multiplications that are not worth another thread.
 constexpr std::int64_t kGrain = 1 << 18;
+/// The most pixels that a tile of any processor takes.
+constexpr std::size_t kMaxPixelRows = 16;
 
 std::int64_t panel_width(std::int64_t outputs) {
   const Tiles& tile = tiles();
@@ -138,7 +141,7 @@ class InferenceConvolution::Call {
   }
 
  private:
-  // Where the pixels of a block see the image, with as many behind the last as a tile may ask for.
+  // Where the pixels of a whole block see the image.
   void set_offsets() {
     const std::int64_t step = options_.stride[1] * layer_.channels_;
     for (std::int64_t y = 0; y < block_rows_; ++y) {
@@ -146,7 +149,6 @@ class InferenceConvolution::Call {
         offsets_.push_back(y * options_.stride[0] * row_floats_ + x * step);
       }
     }
-    offsets_.resize(offsets_.size() + static_cast<std::size_t>(tiles().pixel_rows), 0);
   }
 
   template <typename ForPanels>
@@ -245,9 +247,16 @@ class InferenceConvolution::Call {
     const auto compute = panel.width == kinds.lanes ? kinds.narrow_pixels : kinds.pixels;
     const std::int64_t step = kinds.pixel_rows;
     tile.base = base;
+    std::array<std::int64_t, kMaxPixelRows> rest{};
     for (std::int64_t pixel = 0; pixel < pixels; pixel += step) {
       tile.offsets = offsets_.data() + pixel;
       tile.count = std::min(step, pixels - pixel);
+      if (tile.count < step) {
+        // A tile reads whole ones: behind the last pixel of an image there may be nothing to read.
+        rest.fill(tile.offsets[0]);
+        std::copy_n(tile.offsets, tile.count, rest.begin());
+        tile.offsets = rest.data();
+      }
       compute(tile);
       tile.out += step * tile.out_stride;
       if (tile.addend != nullptr) tile.addend += step * tile.out_stride;

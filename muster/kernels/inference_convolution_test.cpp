@@ -2,8 +2,11 @@
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <torch/types.h>
+#include <unistd.h>
 
+#include <new>
 #include <ostream>
 
 #include "muster/base/error.h"
@@ -92,6 +95,45 @@ TEST(InferenceConvolution, GivesAnImageTheSameBitsInAnyBatchAndWithAnyThreads) {
     EXPECT_TRUE(all.slice(0, c.batch, c.batch + 1).equal(alone)) << c;
   }
   at::set_num_threads(threads);
+}
+
+// Floats that end where the next page may not be read.
+class GuardedFloats {
+ public:
+  explicit GuardedFloats(std::size_t count) : count_(count) {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t bytes = (count * sizeof(float) + page - 1) / page * page;
+    size_ = bytes + page;
+    memory_ = static_cast<char*>(
+        ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (memory_ == MAP_FAILED) throw std::bad_alloc();
+    end_ = memory_ + bytes;
+    if (::mprotect(end_, page, PROT_NONE) != 0) throw std::bad_alloc();
+  }
+  ~GuardedFloats() { ::munmap(memory_, size_); }
+  GuardedFloats(const GuardedFloats&) = delete;
+  GuardedFloats& operator=(const GuardedFloats&) = delete;
+
+  at::Tensor tensor(at::IntArrayRef sizes) {
+    return torch::from_blob(end_ - count_ * sizeof(float), sizes);
+  }
+
+ private:
+  std::size_t count_;
+  std::size_t size_ = 0;
+  char* memory_ = nullptr;
+  char* end_ = nullptr;
+};
+
+TEST(InferenceConvolution, ReadsNothingBehindTheImages) {
+  // The last block of rows is shorter than the others, and its last tile is not full.
+  for (const std::int64_t rows : {1, 7, 41, 400, 401}) {
+    GuardedFloats memory(static_cast<std::size_t>(rows * 400));
+    at::Tensor images = memory.tensor({1, rows, 1, 400});
+    images.fill_(1);
+    const InferenceConvolution layer(torch::ones({1, 1, 400, 40}), {});
+    EXPECT_TRUE(layer.run(images, {}, {}).eq(400).all().item<bool>()) << rows;
+  }
 }
 
 TEST(InferenceConvolution, KeepsNaN) {

@@ -32,7 +32,7 @@ constexpr std::int64_t kTapLanes = 4;
 /// channels lie side by side.
 struct PixelTile {
   /// What the first weight of pixel i meets is base[offsets[i]]; there are pixel_rows offsets, also
-  /// where fewer pixels count.
+  /// where fewer pixels count, and all that they lead to is read.
   const float* base = nullptr;
   const std::int64_t* offsets = nullptr;
   std::int64_t count = 0;
