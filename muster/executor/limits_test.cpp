@@ -66,6 +66,16 @@ TEST(Limits, RefuseWhatFewBytesMakeLarge) {
   expect_refused("ResizeNearestNeighbor", {at::ones({1, 1, 1, 1}), int_vector({1000, 1000})});
 }
 
+TEST(Limits, RefuseWhatIsLeftOfATensorWithoutElements) {
+  const at::Tensor empty = at::empty({0, 1 << 21});
+  for (const char* op : {"Sum", "Mean", "Max", "Prod", "ArgMax"}) {
+    expect_refused(op, {empty, op == std::string("ArgMax") ? int_scalar(0) : int_vector({0})});
+  }
+  expect_refused("All", {empty.to(at::kBool), int_vector({0})});
+  // Axis by axis: both are gone in the end.
+  expect_refused("Any", {at::empty({1 << 11, 0, 1 << 11}, at::kBool), int_vector({0, 1})});
+}
+
 TEST(Limits, RefuseConvolutionsOfPaddedImages) {
   const at::Tensor image = at::ones({1, 1, 1, 1});
   const graph::Attrs padded{

@@ -13,6 +13,18 @@ using graph::DataType;
 using Reduce = at::Tensor (*)(const at::Tensor&, const std::vector<std::int64_t>&, bool keep);
 using ReduceOne = at::Tensor (*)(const at::Tensor&, std::int64_t axis, bool keep);
 
+// A tensor without elements may have axes of any size, and what is left of it without an empty axis
+// may not fit: looked at axis by axis, the last one first.
+void check_room_without(const Inputs& inputs, const at::Tensor& in, std::vector<std::int64_t> axes,
+                        at::ScalarType type) {
+  auto sizes = in.sizes().vec();
+  std::ranges::sort(axes, std::greater<>());
+  for (const auto axis : axes) {
+    sizes[static_cast<std::size_t>(axis)] = 1;
+    inputs.check_room(sizes, type);
+  }
+}
+
 void add_reduction(OpTable& table, const char* name, Reduce reduce) {
   table.add(name, [reduce](const KernelContext& context) -> Kernel {
     const bool keep = graph::attr_or<bool>(context.node, "keep_dims", false);
@@ -20,6 +32,7 @@ void add_reduction(OpTable& table, const char* name, Reduce reduce) {
       const at::Tensor in = inputs.tensor(0);
       auto axes = inputs.ints(1);
       for (auto& axis : axes) axis = positive_axis(axis, in.dim());
+      check_room_without(inputs, in, axes, in.scalar_type());
       // libtorch takes no axes for all of them.
       return Slots{axes.empty() ? in : reduce(in, axes, keep)};
     };
@@ -52,6 +65,7 @@ KernelFactory arg(bool largest) {
     return [largest, type = index_type(context)](const Inputs& inputs) {
       const at::Tensor in = inputs.tensor(0);
       const auto axis = positive_axis(inputs.integer(1), in.dim());
+      check_room_without(inputs, in, {axis}, at::kLong);
       return Slots{(largest ? at::argmax(in, axis) : at::argmin(in, axis)).to(type)};
     };
   };
