@@ -24,9 +24,9 @@ using Sizes = std::vector<std::int64_t>;
 constexpr std::int64_t kMegabyte = 1 << 20;
 const RunLimits kSmall{.live_bytes = kMegabyte};
 
-at::Tensor int_vector(Sizes values) { return at::tensor(values, at::kLong).to(at::kInt); }
+at::Tensor int_vector(const Sizes& values) { return at::tensor(values, at::kLong).to(at::kInt); }
 at::Tensor int_scalar(std::int64_t value) { return at::scalar_tensor(value, at::kInt); }
-at::Tensor long_tensor(Sizes values, Sizes shape) {
+at::Tensor long_tensor(const Sizes& values, const Sizes& shape) {
   return at::tensor(values, at::kLong).reshape(shape);
 }
 
