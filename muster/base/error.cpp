@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "muster/base/printable.h"
+#include "muster/base/program.h"
 #include "muster/base/signals.h"
 
 namespace muster {
@@ -15,7 +16,6 @@ namespace {
 
 constexpr int kExitFailed = 1;
 constexpr int kExitMisused = 2;
-constexpr int kExitTryAgain = 75;  // EX_TEMPFAIL of sysexits.h
 
 ErrorCode code_of_errno(int error_number) {
   switch (error_number) {

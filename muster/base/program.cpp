@@ -13,14 +13,13 @@
 namespace muster {
 namespace {
 
-constexpr int kTryAgain = 75;
 constexpr int kMostStatus = 255;
 
 // The status that says "worth another try" to whoever started this program: Kubeflow's operator
 // retries those from 128 on alone.
 int retry_status() {
   const char* const text = std::getenv("MUSTER_RETRY_STATUS");
-  if (text == nullptr || *text == '\0') return kTryAgain;
+  if (text == nullptr || *text == '\0') return kExitTryAgain;
   const std::string_view word = text;
   int status = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), status);
@@ -38,7 +37,7 @@ void fail_writes_beyond_file_limit() { std::signal(SIGXFSZ, SIG_IGN); }
 
 int run_main(const std::function<int()>& body) {
   fail_writes_beyond_file_limit();
-  int worth_another_try = kTryAgain;
+  int worth_another_try = kExitTryAgain;
   try {
     worth_another_try = retry_status();
     const int status = body();
@@ -53,7 +52,7 @@ int run_main(const std::function<int()>& body) {
     } else {
       log::error("{}", failure.message);
     }
-    return failure.exit_code == kTryAgain ? worth_another_try : failure.exit_code;
+    return failure.exit_code == kExitTryAgain ? worth_another_try : failure.exit_code;
   }
 }
 

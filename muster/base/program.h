@@ -8,6 +8,9 @@
 
 namespace muster {
 
+/// The exit status of a program that is worth another try: EX_TEMPFAIL of sysexits.h.
+inline constexpr int kExitTryAgain = 75;
+
 /// A file that grows beyond the limit of the process (`ulimit -f`) makes writes fail as a full disk
 /// does, in the place of SIGXFSZ, which would end the program without a word. For main().
 void fail_writes_beyond_file_limit();

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "muster/base/error.h"
+#include "muster/base/local_time.h"
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
@@ -118,8 +119,7 @@ void add_list(CLI::App& command) {
     for (const Job& job : store.list()) {
       has_work = has_work || !is_final(job.state);
       if (*limit > 0 && rows.size() > *limit) continue;
-      rows.push_back(
-          {job.job_id, std::string(name_of(job.state)), jobs::local_time_text(job.create_time)});
+      rows.push_back({job.job_id, std::string(name_of(job.state)), local_time(job.create_time)});
     }
     if (rows.size() == 1) {
       fmt::print(stderr, "Listed 0 items.\n");

@@ -1,8 +1,8 @@
 // `muster runs`: what training left of itself in the folders of its models.
 #include <fmt/core.h>
-#include <time.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -15,6 +15,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file_system.h"
+#include "muster/base/local_time.h"
 #include "muster/base/log.h"
 #include "muster/base/printable.h"
 #include "muster/cli/command.h"
@@ -138,12 +139,10 @@ RecordedRun find_run(const std::string& word) {
 // ---------------------------------------------------------------------------------------------
 // text
 
-std::string local_time(std::int64_t nanoseconds) {
-  const std::time_t seconds = nanoseconds / 1'000'000'000;
-  std::tm parts{};
-  if (::localtime_r(&seconds, &parts) == nullptr) return std::to_string(nanoseconds);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+std::string time_of_record(std::int64_t nanoseconds) {
+  using Clock = std::chrono::system_clock;
+  return local_time(Clock::time_point(
+      std::chrono::duration_cast<Clock::duration>(std::chrono::nanoseconds(nanoseconds))));
 }
 
 std::string value_text(const json& value) {
@@ -260,7 +259,7 @@ void list_runs(const RunsFlags& flags) {
   }
   for (const RecordedRun& run : runs) {
     TableRow& row = rows.emplace_back();
-    row = {run.name, local_time(run.number("began_ns")), run.ended() ? "ended" : "unfinished",
+    row = {run.name, time_of_record(run.number("began_ns")), run.ended() ? "ended" : "unfinished",
            run.ended() ? std::to_string(run.number("global_step")) : "-", commit_of(run)};
     for (const std::string& name : columns) {
       const auto value = run.metric(name);
@@ -323,7 +322,7 @@ Fields fields_of(const RecordedRun& run) {
       fields.emplace_back(
           "file " + text_at(file, "path"),
           fmt::format("{} bytes, {}", text_at(file, "size_bytes"),
-                      has_time ? local_time(modified->get<std::int64_t>()) : "no time"));
+                      has_time ? time_of_record(modified->get<std::int64_t>()) : "no time"));
     }
   }
   fields.emplace_back("state", run.ended() ? "ended" : "unfinished");
@@ -342,7 +341,8 @@ void show_run(const std::string& word, bool as_json) {
     run.record["run"] = run.name;
     return print_json_text(run.record);
   }
-  std::vector<TableRow> rows{{"run", run.name}, {"started", local_time(run.number("began_ns"))}};
+  std::vector<TableRow> rows{{"run", run.name},
+                             {"started", time_of_record(run.number("began_ns"))}};
   for (const auto& [name, value] : fields_of(run)) rows.push_back({name, value_text(value)});
   print_rows(rows);
 }

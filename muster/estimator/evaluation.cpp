@@ -2,11 +2,12 @@
 
 #include <torch/types.h>
 
-#include <ctime>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/local_time.h"
 #include "muster/base/log.h"
 #include "muster/base/random.h"
 #include "muster/engine/seed_streams.h"
@@ -16,13 +17,7 @@
 namespace muster {
 namespace {
 
-std::string now_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::localtime_r(&now, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof(text), "%Y-%m-%d-%H:%M:%S", &parts)};
-}
+std::string now_text() { return local_time(std::chrono::system_clock::now(), "%Y-%m-%d-%H:%M:%S"); }
 
 /// The session that hooks of an evaluation see.
 class EvaluationSession final : public Session {

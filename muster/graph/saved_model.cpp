@@ -7,7 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file_inside.h"
-#include "muster/base/log.h"
+#include "muster/base/unpublished_folder.h"
 #include "muster/graph/graph_text_internal.h"
 #include "muster/graph/model_fingerprint.h"
 #include "muster/graph/saved_model_codec_internal.h"
@@ -49,34 +49,6 @@ void check_model(const SavedModel& model) {
   }
   if (model.meta_graphs.empty()) throw DataLoss("no meta graph");
 }
-
-// Removes the folder again unless it was published.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(Path path) : path_(std::move(path)) {
-    file_system_for(path_).create_directories(path_);
-  }
-  ~TemporaryFolder() {
-    if (published_) return;
-    try {
-      file_system_for(path_).remove_all(path_);
-    } catch (const Error& error) {
-      log::warning("could not clean up {}: {}", path_.string(), error.what());
-    }
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const Path& path() const { return path_; }
-  void publish(const Path& final_path) {
-    publish_directory(path_, final_path);
-    published_ = true;
-  }
-
- private:
-  Path path_;
-  bool published_ = false;
-};
 
 // A name that servers, which look for numbers, pass over.
 Path temporary_beside(const Path& dir) {
@@ -134,7 +106,9 @@ void write_saved_model(const Path& dir, const SavedModel& model,
     check_model(model);
     const std::string bytes = encode_saved_model(model);
     if (file_exists(dir)) throw AlreadyExists("the folder is there already");
-    TemporaryFolder temporary(temporary_beside(dir));
+    const Path made = temporary_beside(dir);
+    file_system_for(made).create_directories(made);
+    UnpublishedFolder temporary(made);
     const Path& folder = temporary.path();
     if (fill) fill(folder);
     if (as_text) {
@@ -144,7 +118,8 @@ void write_saved_model(const Path& dir, const SavedModel& model,
                             encode_fingerprint(fingerprint_of(model, bytes, folder)));
       write_file_atomically(folder / kBinaryName, bytes);
     }
-    temporary.publish(dir);
+    publish_directory(temporary.path(), dir);
+    temporary.published();
   } catch (Error& error) {
     error.add_context(fmt::format("writing the SavedModel {}", dir.string()));
     throw;

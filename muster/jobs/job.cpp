@@ -91,14 +91,6 @@ Time parse_time(std::string_view text) {
   return std::chrono::system_clock::from_time_t(::timegm(&parts)) + microseconds(micros);
 }
 
-std::string local_time_text(Time time) {
-  const time_t seconds = std::chrono::system_clock::to_time_t(time);
-  tm parts{};
-  ::localtime_r(&seconds, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
-}
-
 void check_job_name(std::string_view name) {
   const bool is_good = !name.empty() && name.size() <= kMostNameBytes && is_letter(name.front()) &&
                        std::all_of(name.begin(), name.end(),

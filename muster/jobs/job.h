@@ -37,8 +37,6 @@ using Time = std::chrono::system_clock::time_point;
 std::string to_text(Time time);
 /// Of such a text. Throws InvalidArgument.
 Time parse_time(std::string_view text);
-/// "2026-03-01T10:04:11", local time.
-std::string local_time_text(Time time);
 
 struct Accelerator {
   std::string type{};

@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/local_time.h"
 #include "muster/base/printable.h"
 
 namespace muster::jobs {
@@ -184,12 +184,8 @@ class JobLog::Source {
 };
 
 std::string to_text(const LogLine& line) {
-  const time_t seconds = std::chrono::system_clock::to_time_t(line.time);
-  tm parts{};
-  ::localtime_r(&seconds, &parts);
-  std::array<char, 64> time{};
-  ::strftime(time.data(), time.size(), "%Y-%m-%d %H:%M:%S %z", &parts);
-  return fmt::format("{}\t{}\t{}\t\t{}", line.severity, time.data(), line.task,
+  return fmt::format("{}\t{}\t{}\t\t{}", line.severity,
+                     local_time(line.time, "%Y-%m-%d %H:%M:%S %z"), line.task,
                      printable(line.message));
 }
 

@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/program.h"
 #include "muster/base/wait.h"
 #include "muster/jobs/machines.h"
 #include "muster/launch/launcher.h"
@@ -19,7 +20,6 @@
 namespace muster::jobs {
 namespace {
 
-constexpr int kStatusTryAgain = 75;
 constexpr int kStatusOfSignals = 128;
 // Of the whole job, after the restarts of its tasks.
 constexpr std::int64_t kMostRetries = 3;
@@ -97,7 +97,7 @@ void take_status(Job& job, int status, const std::string& failure) {
   job.local.exit_status = status;
   if (job.state == State::kCancelling) return finish(job, State::kCancelled, "");
   if (status == 0) return finish(job, State::kSucceeded, "");
-  const bool asks_for_retry = status == kStatusTryAgain || status > kStatusOfSignals;
+  const bool asks_for_retry = status == kExitTryAgain || status > kStatusOfSignals;
   if (asks_for_retry && job.local.retries < kMostRetries) {
     ++job.local.retries;
     job.state = State::kQueued;

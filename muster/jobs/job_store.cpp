@@ -17,7 +17,9 @@
 #include "muster/base/error.h"
 #include "muster/base/file_lock.h"
 #include "muster/base/log.h"
+#include "muster/base/open_file.h"
 #include "muster/base/suggestion.h"
+#include "muster/base/unpublished_folder.h"
 #include "muster/base/wait.h"
 #include "muster/jobs/job_text.h"
 
@@ -29,22 +31,6 @@ constexpr std::string_view kTemporary = ".submit-";
 constexpr std::chrono::hours kLeftoverAge{1};
 constexpr std::chrono::milliseconds kLookPatience{500};
 constexpr std::chrono::milliseconds kLookNap{5};
-
-class OpenFile {
- public:
-  OpenFile(const Path& path, int flags, std::string_view verb)
-      : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0600)) {
-    if (descriptor_ < 0) throw_errno(errno, fmt::format("{} {}", verb, path.string()));
-  }
-  ~OpenFile() { ::close(descriptor_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
 
 // Arguments and environment are their owner's alone.
 void make_private_folder(const Path& folder) {
@@ -66,28 +52,6 @@ Job read_job(const Path& folder) {
     throw;
   }
 }
-
-// Removes a folder that was not published.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(Path path) : path_(std::move(path)) { make_private_folder(path_); }
-  ~TemporaryFolder() {
-    if (path_.empty()) return;
-    try {
-      file_system_for(path_).remove_all(path_);
-    } catch (const Error& error) {
-      log::warning("could not clean up {}: {}", path_.string(), error.what());
-    }
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const Path& path() const { return path_; }
-  void keep() { path_.clear(); }
-
- private:
-  Path path_;
-};
 
 }  // namespace
 
@@ -121,8 +85,10 @@ void JobStore::create(const Job& job, const std::vector<std::string>& environmen
         job.job_id, folder_.string(), job.job_id);
   };
   if (files.status(final_folder)) refuse();
-  TemporaryFolder temporary(
-      folder_ / fmt::format("{}{}-{}", kTemporary, job.job_id, static_cast<long>(::getpid())));
+  const Path made =
+      folder_ / fmt::format("{}{}-{}", kTemporary, job.job_id, static_cast<long>(::getpid()));
+  make_private_folder(made);
+  UnpublishedFolder temporary(made);
   const auto write = [&](const char* name, const std::string& bytes) {
     const auto file = files.create(temporary.path() / name);
     file->write(bytes);
@@ -140,7 +106,7 @@ void JobStore::create(const Job& job, const std::vector<std::string>& environmen
     if (errno == EEXIST || errno == ENOTEMPTY) refuse();
     throw_errno(errno, fmt::format("publishing {}", final_folder.string()));
   }
-  temporary.keep();
+  temporary.published();
   files.sync_directory(folder_);
 }
 
@@ -200,7 +166,7 @@ Job JobStore::change(const std::string& name, const std::function<void(Job&)>& c
   const Path folder = folder_of(name);
   check_job_name(name);
   if (!file_exists(job_file(folder))) return read(name);  // Throws.
-  const OpenFile lock(folder, O_RDONLY | O_DIRECTORY, "opening");
+  const OpenFile lock(folder, O_RDONLY | O_DIRECTORY);
   lock_file(lock.get(), LOCK_EX, folder);
   Job job = read_job(folder);
   const Job before = job;

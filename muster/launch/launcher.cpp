@@ -13,6 +13,7 @@
 #include "muster/base/error.h"
 #include "muster/base/folder_claim.h"
 #include "muster/base/log.h"
+#include "muster/base/program.h"
 #include "muster/base/wait.h"
 #include "muster/launch/merged_log.h"
 #include "muster/launch/orphan_guard.h"
@@ -29,7 +30,6 @@ using Clock = Deadline::Clock;
 using std::chrono::milliseconds;
 
 constexpr int kExitMisused = 2;
-constexpr int kExitTryAgain = 75;
 constexpr std::int64_t kDefaultRestarts = 3;
 // How often new lines are looked for; the end of a task is seen at once.
 constexpr milliseconds kTick{50};

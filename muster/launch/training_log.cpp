@@ -2,12 +2,12 @@
 
 #include <fmt/core.h>
 
-#include <ctime>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/local_time.h"
 
 namespace muster::launch {
 namespace {
@@ -51,12 +51,7 @@ std::uint64_t size_of(const Path& file) {
 
 std::string job_name(const std::string& environment, const std::string& prefix,
                      std::chrono::system_clock::time_point time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
-  std::tm parts{};
-  ::localtime_r(&seconds, &parts);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y%m%d_%H_%M_%S", &parts);
-  return fmt::format("{}-{}_{}", environment, prefix, text);
+  return fmt::format("{}-{}_{}", environment, prefix, local_time(time, "%Y%m%d_%H_%M_%S"));
 }
 
 std::string to_markdown(const TrainingLogEntry& entry) {

@@ -14,6 +14,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/open_file.h"
 #include "muster/serving/batch_instances_internal.h"
 #include "muster/serving/predict_request.h"
 #include "muster/serving/prediction_step.h"
@@ -36,24 +37,6 @@ Path shard_file(const Path& output_path, std::uint64_t shard, std::string_view s
 
 // --------------------------------------------------------------------------------- files of a
 // shard
-
-class OpenFile {
- public:
-  OpenFile(Path path, int flags)
-      : path_(std::move(path)), descriptor_(::open(path_.c_str(), flags | O_CLOEXEC, 0666)) {
-    if (descriptor_ < 0) throw_errno(errno, "opening " + path_.string());
-  }
-  ~OpenFile() { ::close(descriptor_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-
-  int get() const { return descriptor_; }
-  const Path& path() const { return path_; }
-
- private:
-  Path path_;
-  int descriptor_;
-};
 
 /// The lines of a shard that is not published yet. What lies behind the last save is cut off when
 /// it is opened.
