@@ -110,7 +110,7 @@ std::string_view name_of(ErrorCode code) {
   return "UNKNOWN";
 }
 
-Error::Error(ErrorCode code, std::string message)
+Error::Error(ErrorCode code, std::string_view message)
     : code_(code), message_(printable(message)), full_(message_) {}
 
 void Error::add_context(std::string_view doing) {

@@ -37,7 +37,7 @@ std::string_view name_of(ErrorCode code);
 /// program to translate it; decide by `code()`, never by the text.
 class Error : public std::exception {
  public:
-  Error(ErrorCode code, std::string message);
+  Error(ErrorCode code, std::string_view message);
 
   ErrorCode code() const noexcept { return code_; }
   /// One sentence that says what was wrong, without context.

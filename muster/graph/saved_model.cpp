@@ -141,6 +141,7 @@ const SignatureDef& find_signature(const MetaGraph& meta, std::string_view key) 
   const auto found = meta.signatures.find(key);
   if (found != meta.signatures.end()) return found->second;
   std::vector<std::string> there;
+  there.reserve(meta.signatures.size());
   for (const auto& row : meta.signatures) there.push_back(fmt::format("'{}'", row.first));
   throw NotFound("there is no signature '{}'; the graph has {}", key, fmt::join(there, ", "));
 }

@@ -24,7 +24,7 @@ class JobStore {
   /// $MUSTER_JOBS_DIR, or muster/jobs in $XDG_STATE_HOME or ~/.local/state.
   static Path default_folder();
 
-  explicit JobStore(Path folder);
+  explicit JobStore(const Path& folder);
 
   const Path& folder() const { return folder_; }
   Path folder_of(const std::string& name) const { return folder_ / name; }

@@ -407,6 +407,7 @@ std::vector<std::uint16_t> choose_ports(const LaunchOptions& options) {
                           *options.start_port);
   }
   std::vector<std::uint16_t> ports;
+  ports.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     ports.push_back(static_cast<std::uint16_t>(*options.start_port + i));
   }
