@@ -16,6 +16,7 @@
 
 #include "muster/base/lines.h"
 #include "muster/graph/export_folder.h"
+#include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 
@@ -193,7 +194,7 @@ std::vector<pid_t> children_of(pid_t process) {
 }
 
 TEST_F(CensusPredict, ABatchThatIsKilledGivesWhatAnUndisturbedOneGives) {
-  const bool is_long = std::getenv("MUSTER_LONG_TESTS") != nullptr;
+  const bool is_long = testing::are_tests_long();
   const std::int64_t rows = is_long ? 1'000'000 : 3'000;
   const int kills = is_long ? 10 : 3;
   tool({"records", "synth", "census", "--output", folder_ / "many", "--train", std::to_string(rows),

@@ -244,16 +244,28 @@ until_there good)",
   EXPECT_THAT(run.err, HasSubstr("worker:0 failed status=75: restart 1 of 1"));
 }
 
-// As when somebody stops the master alone: it ends the run for the others, and then goes on.
-TEST_F(Launch, StartsThoseThatLeftAgainWithTheMaster) {
+// As when somebody stops the master alone: it stops the others, and is back before the last of them
+// has ended.
+TEST_F(Launch, StartsThoseAgainThatTheMasterStopped) {
   const Outcome run = launch(R"(
 if [ $type = master ]; then
-  if [ ! -e $dir/once ]; then touch $dir/once; until_there left; exit 143; fi
-  until_there back; exit 0
+  if [ ! -e $dir/once ]; then touch $dir/once; exit 143; fi
+  touch $dir/again; until_there back; exit 0
 fi
-if [ -e $dir/left ]; then touch $dir/back; else touch $dir/left; fi)",
+if [ -e $dir/left ]; then touch $dir/back; exit 0; fi
+until_there again; touch $dir/left; exit 143)",
                              {"--workers", "1", "--ps", "0", "--restart", "on-failure:1"});
   EXPECT_EQ(run.status, 0) << run.err;
+}
+
+TEST_F(Launch, CallsNoTaskLostThatWasStoppedWithTheMaster) {
+  const Outcome run = launch(R"(
+if [ $type = ps ]; then touch $dir/stopped; exit 143; fi
+until_there stopped; sleep 0.2; exit 143)",
+                             {"--workers", "0", "--ps", "1"});
+  EXPECT_EQ(run.status, 143) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("stopped ps:0 status=143"));
+  EXPECT_THAT(run.err, Not(HasSubstr("cannot go on without")));
 }
 
 TEST_F(Launch, GivesUpAfterSoManyRestartsAndAtOnceOnMisuse) {

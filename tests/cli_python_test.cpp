@@ -14,6 +14,7 @@
 #include "muster/base/random.h"
 #include "muster/cli/numpy_text.h"
 #include "muster/cli/python_literal.h"
+#include "muster/testing/long_tests.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/process.h"
 
@@ -238,7 +239,7 @@ std::vector<Printed> half_cases() {
     return made;
   };
   std::vector<Printed> cases;
-  const bool all = std::getenv("MUSTER_LONG_TESTS") != nullptr;
+  const bool all = testing::are_tests_long();
   for (std::size_t i = 0; i < bits.size(); ++i) {
     if (!all && i % 0x400 > 1 && i % 0x400 < 0x3FF && i % 50 != 0) continue;
     cases.push_back({half({}, i, 1), fmt::format("h[{0}:{0}+1].reshape([])", i)});

@@ -37,6 +37,4 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return muster::run_main([=] { return run(argc, argv); });
-}
+int main(int argc, char** argv) { return muster::run_main(argc, argv, run); }

@@ -20,6 +20,7 @@
 #include "muster/jobs/job_text.h"
 #include "muster/launch/process_identity.h"
 #include "muster/testing/eventually.h"
+#include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
@@ -378,8 +379,7 @@ TEST_F(Jobs, AreFoundAgainAfterAllIsKilled) {
 
 // What is killed, and when, is a function of the seed.
 TEST_F(Jobs, EndRightWhateverIsKilled) {
-  const char* const is_long = std::getenv("MUSTER_LONG_TESTS");
-  const int seeds = is_long != nullptr && *is_long == '1' ? 100 : 3;
+  const int seeds = testing::are_tests_long() ? 100 : 3;
   std::size_t finished = 0;
   for (int seed = 0; seed < seeds && !HasFailure(); ++seed) {
     Random random(19, 0, static_cast<std::uint64_t>(seed));

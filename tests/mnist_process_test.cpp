@@ -13,6 +13,7 @@
 #include "muster/base/random.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/graph/export_folder.h"
+#include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
@@ -112,8 +113,10 @@ class MnistReplicas : public Mnist, public ::testing::WithParamInterface<std::in
 TEST_P(MnistReplicas, KilledRunsEndWithTheHashOfAnUndisturbedOne) {
   // Some epochs and a half: 320 images, 16 a replica.
   const std::int64_t replicas = GetParam();
-  const std::int64_t steps = replicas == 1 ? 50 : 18;
+  const bool is_long = testing::are_tests_long();
+  const std::int64_t steps = replicas == 1 ? (is_long ? 50 : 26) : (is_long ? 18 : 8);
   const std::int64_t period = replicas == 1 ? 3 : 1;
+  const std::int64_t kills = is_long ? 4 : 2;
   const auto arguments = [&](const Path& job_dir) {
     return flags(job_dir, steps) + Words{"--replicas", std::to_string(replicas),
                                          "--save-checkpoints-steps", std::to_string(period)};
@@ -122,9 +125,9 @@ TEST_P(MnistReplicas, KilledRunsEndWithTheHashOfAnUndisturbedOne) {
 
   Random random(
       static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()));
-  for (std::int64_t killed = 1; killed <= 4; ++killed) {
+  for (std::int64_t killed = 1; killed <= kills; ++killed) {
     RunningProgram program(MNIST_PROGRAM, arguments(folder_ / "killed"));
-    wait_for_checkpoint(program, folder_ / "killed", steps * killed / 6);
+    wait_for_checkpoint(program, folder_ / "killed", steps * killed / (kills + 2));
     // Any moment will do: in a step, in the middle of a write, between two files.
     std::this_thread::sleep_for(std::chrono::microseconds(random.below(150'000)));
     program.send(SIGKILL);

@@ -231,8 +231,8 @@ class TendedRun : public WatchedRun {
       over_ = true;
       return;
     }
-    // Who left because the chief ended the run early is wanted again; at the last step, it is not.
-    if (status == 0 && saved_step_in(model_dir()) >= last_step()) {
+    // Its part of the run is over.
+    if (status == 0) {
       left_[task] = true;
       return;
     }
@@ -246,12 +246,13 @@ class TendedRun : public WatchedRun {
   int note_end(std::size_t task) {
     const Outcome outcome = cluster_.wait(task);
     logs_[name(task)] += outcome.err;
-    const bool may_leave =
-        saved_step_in(model_dir()) >= last_step() || was_asked_ || sent_[0].contains(SIGTERM);
-    const bool is_true = outcome.status == 128 + SIGKILL   ? sent_[task].contains(SIGKILL)
-                         : outcome.status == 128 + SIGTERM ? sent_[task].contains(SIGTERM)
-                         : outcome.status == 0             ? may_leave
-                                                           : false;
+    // A chief that is asked to stop stops the others before it ends.
+    const bool chief_was_asked = was_asked_ || sent_[0].contains(SIGTERM);
+    const bool is_over = saved_step_in(model_dir()) >= last_step();
+    const bool is_true = outcome.status == 128 + SIGKILL ? sent_[task].contains(SIGKILL)
+                         : outcome.status == 128 + SIGTERM
+                             ? sent_[task].contains(SIGTERM) || chief_was_asked
+                             : outcome.status == 0 && is_over;
     // Else it would be started again and again.
     if (!is_true) over_ = true;
     EXPECT_TRUE(is_true) << name(task) << " ended with " << outcome.status << ", step "

@@ -19,6 +19,7 @@
 #include "muster/testing/data_dir.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/http_load.h"
+#include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"
 #include "muster/testing/raw_tcp.h"
 #include "muster/testing/temp_dir.h"
@@ -88,8 +89,6 @@ void write_busy_model(const Path& dir, std::int64_t size) {
   }
   write_model(dir, std::move(nodes));
 }
-
-bool is_long() { return std::getenv("MUSTER_LONG_TESTS") != nullptr; }
 
 std::string predict_request(const std::string& model, const std::string& body) {
   return fmt::format(
@@ -381,7 +380,7 @@ TEST_F(Serve, StandsHttp2Floods) {
   const double before = server.resident_megabytes();
   const Outcome outcome = testing::run_program(
       "/usr/bin/python3", {std::string(ENGINES_DIR) + "/http2_floods.py", server.grpc(), "adder",
-                           "x", is_long() ? "1000000" : "5000"});
+                           "x", testing::are_tests_long() ? "1000000" : "5000"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   std::cerr << outcome.out;
   for (const char* flood :
@@ -407,14 +406,14 @@ TEST_F(Serve, ShedsWhatIsTooMuchAndAnswersTheRest) {
   testing::HttpLoad load{.address = server.rest(),
                          .request = predict_request("busy", R"({"instances": [1]})"),
                          .connections = 4,
-                         .time = std::chrono::seconds(is_long() ? 10 : 1)};
+                         .time = std::chrono::seconds(testing::are_tests_long() ? 10 : 1)};
   const auto peak = testing::run(load);
   ASSERT_GT(peak.goodput(), 1);
   const double before = server.resident_megabytes();
   load.connections = 2000;
   // Where the machine is used by others too, the peak may be one of a bad moment.
-  load.rate = std::max(10 * peak.goodput(), is_long() ? 0.0 : 3000.0);
-  load.time = std::chrono::seconds(is_long() ? 60 : 3);
+  load.rate = std::max(10 * peak.goodput(), testing::are_tests_long() ? 0.0 : 3000.0);
+  load.time = std::chrono::seconds(testing::are_tests_long() ? 60 : 3);
   int refused = 0;
   int answered = 0;
   // Another model, asked now and then, until this ends or fails.
@@ -450,17 +449,17 @@ TEST_F(Serve, ShedsWhatIsTooMuchAndAnswersTheRest) {
   EXPECT_THAT(calm.statuses, ElementsAre(::testing::Key(200)));  // Nothing is refused any more.
   EXPECT_LT(after, before + 200);
   // How much a machine does that others use too says nothing.
-  EXPECT_GE(overload.goodput(), (is_long() ? 0.9 : 0.1) * peak.goodput());
+  EXPECT_GE(overload.goodput(), (testing::are_tests_long() ? 0.9 : 0.1) * peak.goodput());
 }
 
 TEST_F(Serve, SwapsVersionsUnderLoadWithoutAWrongAnswer) {
-  const int swaps = is_long() ? 1000 : 20;
+  const int swaps = testing::are_tests_long() ? 1000 : 20;
   const Server server({folder_ / "adder"});
   testing::HttpLoad load{.address = server.rest(),
                          .request = predict_request("adder", R"({"instances": [1]})"),
                          .connections = 8,
                          .rate = 1000,
-                         .time = std::chrono::seconds(is_long() ? 10 : 1)};
+                         .time = std::chrono::seconds(testing::are_tests_long() ? 10 : 1)};
   const auto quiet = testing::run(load);
   std::vector<testing::HttpLoadResult> results;
   load.time = std::chrono::milliseconds(500);
@@ -493,7 +492,7 @@ TEST_F(Serve, SwapsVersionsUnderLoadWithoutAWrongAnswer) {
 }
 
 TEST_F(Serve, HoldsManyIdleConnections) {
-  const std::size_t count = is_long() ? 10'000 : 500;
+  const std::size_t count = testing::are_tests_long() ? 10'000 : 500;
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
   limit.rlim_cur = limit.rlim_max;

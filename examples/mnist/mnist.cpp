@@ -413,6 +413,4 @@ int parse_and_run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return muster::run_main([=] { return parse_and_run(argc, argv); });
-}
+int main(int argc, char** argv) { return muster::run_main(argc, argv, parse_and_run); }

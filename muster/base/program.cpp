@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/warm_program.h"
 
 namespace muster {
 namespace {
@@ -29,6 +30,12 @@ int retry_status() {
                      word);
   }
   return status;
+}
+
+// Of a fork of a warm program, whose /proc/self/cmdline is its parent's.
+std::vector<std::string>& given_command_line() {
+  static std::vector<std::string> words;
+  return words;
 }
 
 }  // namespace
@@ -54,6 +61,29 @@ int run_main(const std::function<int()>& body) {
     }
     return failure.exit_code == kExitTryAgain ? worth_another_try : failure.exit_code;
   }
+}
+
+int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
+  return run_main([&] {
+    auto words = internal::warm_arguments(argv[0]);
+    if (!words) return body(argc, argv);
+    given_command_line() = *words;
+    std::vector<char*> pointers;
+    for (std::string& word : *words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    return body(static_cast<int>(words->size()), pointers.data());
+  });
+}
+
+std::vector<std::string> command_line() {
+  if (!given_command_line().empty()) return given_command_line();
+  // Words, each with a zero behind it.
+  const std::string text = read_file("/proc/self/cmdline");
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin < text.size(); begin += words.back().size() + 1) {
+    words.emplace_back(text.c_str() + begin);
+  }
+  return words;
 }
 
 int run_main(int argc, char** argv, const std::function<int()>& body) {

@@ -24,6 +24,13 @@ int run_main(const std::function<int()>& body);
 /// The same for a program without arguments: --help says so, and any other argument is misuse.
 int run_main(int argc, char** argv, const std::function<int()>& body);
 
+/// The same for a program with arguments, which can be kept warm (warm_program.h): `body` gets
+/// those of the process that it runs in.
+int run_main(int argc, char** argv, const std::function<int(int argc, char** argv)>& body);
+
+/// The words of the command line that this process runs, the program first.
+std::vector<std::string> command_line();
+
 /// The files that a flag's patterns name, each pattern's sorted. Throws UsageError, naming the
 /// flag, for one that matches none.
 std::vector<Path> files_of(const std::vector<std::string>& patterns, const char* flag);

@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file_system.h"
+#include "muster/base/program.h"
 
 namespace muster::cli {
 namespace {
@@ -43,13 +44,7 @@ bool exec_torch_program(const std::vector<std::string>& arguments) {
 }
 
 void continue_in_torch_program(const char* command) {
-  // The words of the command line, each with a zero behind it; the first is the program.
-  const std::string words = read_file("/proc/self/cmdline");
-  std::vector<std::string> arguments;
-  for (std::size_t begin = 0; begin < words.size();) {
-    arguments.emplace_back(words.c_str() + begin);
-    begin += arguments.back().size() + 1;
-  }
+  std::vector<std::string> arguments = command_line();
   if (!arguments.empty()) arguments.erase(arguments.begin());
   exec_torch_program(arguments);
   throw_not_built(command);

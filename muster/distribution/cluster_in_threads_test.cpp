@@ -179,8 +179,10 @@ class ThreadTask : public Participant {
     if (config_.is_chief()) {
       strategy.fetch_slots();
       strategy.announce_end();
+      strategy.end(step_, /*signal=*/0);
+    } else {
+      strategy.leave(/*early=*/step_ == leaves_at);
     }
-    strategy.finish(step_, /*early=*/step_ == leaves_at);
   }
 
   const RunConfig config_;

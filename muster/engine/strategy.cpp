@@ -18,7 +18,8 @@ class LocalStrategy final : public Strategy {
   std::optional<StepResult> apply(std::int64_t step, PartialSums own) override {
     return participant_->update(step, std::move(own));
   }
-  void finish(std::int64_t /*step*/, bool /*early*/) override {}
+  void end(std::int64_t /*step*/, int /*signal*/) override {}
+  int leave(bool /*early*/) override { return 0; }
 
  private:
   ReplicaRange replicas_;

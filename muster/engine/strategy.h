@@ -153,13 +153,16 @@ class Strategy {
   virtual void fetch_slots() {}
 
   /// The chief has all that it needs of others to save the last step, and takes part in nothing
-  /// more: who comes or goes from here on changes nothing, and the others wait for finish() as long
-  /// as the chief lives.
+  /// more: who comes or goes from here on changes nothing, and the others wait for end() as long as
+  /// the chief lives.
   virtual void announce_end() {}
-  /// The chief, which has saved this step, ends the run for all. Others leave it: `early` if there
-  /// is more to do, else when the chief has ended it. Throws PeersChanged when the chief is lost or
-  /// goes on, since this process may then be the only one with the last steps.
-  virtual void finish(std::int64_t step, bool early) = 0;
+  /// The chief, which has saved this step, ends the run for all. A signal that stopped it before
+  /// the last step stops the others, too: whoever starts the chief again is to start them again.
+  virtual void end(std::int64_t step, int signal) = 0;
+  /// Others leave: `early` if there is more to do, else when the chief has ended the run. Returns
+  /// the signal that stopped the chief, or 0. Throws PeersChanged when the chief is lost or goes
+  /// on, since this process may then be the only one with the last steps.
+  virtual int leave(bool early) = 0;
 };
 
 /// Of a process that runs all replicas.

@@ -93,6 +93,12 @@ auto TrainSession::naming_the_step(const Work& work) {
   }
 }
 
+void TrainSession::stop_with_chief(int signal) {
+  if (signal == 0 || signal_ != 0) return;
+  signal_ = signal;
+  is_signal_of_chief_ = true;
+}
+
 bool TrainSession::step() {
   if (is_over_) return false;
   return naming_the_step([this] { return step_or_leave(); });
@@ -192,12 +198,12 @@ TrainResult TrainSession::finish() {
   if (!is_over_)
     throw Internal("a run of training is finished at step {} before it is over", step_);
   if (had_nothing_to_do_) {
-    end_steps();
+    end_steps(0);
     log::info("Skipping training since max_steps has already saved.");
     return {.global_step = step_};
   }
   end_hooks();
-  end_steps();
+  end_steps(done() ? 0 : signal_);
   if (step_ == first_step_ && !done()) {
     log::warning("no training step was run: the input had no batch");
   }
@@ -207,7 +213,8 @@ TrainResult TrainSession::finish() {
     log::info("Loss for final step: {:g}.", *result.loss);
   }
   if (signal_ != 0) {
-    throw Interrupted(signal_, "stopped by signal {} after step {}{}", signal_, step_,
+    throw Interrupted(signal_, "stopped by signal {}{} after step {}{}", signal_,
+                      is_signal_of_chief_ ? " to the chief" : "", step_,
                       !config_.is_chief() ? "; checkpoints are the chief's"
                       : is_saved()        ? ", which is saved"
                                           : ", which is not saved");

@@ -79,8 +79,9 @@ class TrainSession : public Session {
   /// this process cannot leave the run yet: it then makes the steps that are to be made, if any,
   /// and asks again.
   virtual bool leave() { return true; }
-  /// Called after the last checkpoint is saved.
-  virtual void end_steps() {}
+  /// Called after the last checkpoint is saved; `signal` is what stopped the run before its last
+  /// step, or 0.
+  virtual void end_steps(int /*signal*/) {}
 
   /// The values are now those of a checkpoint.
   void resume_at(std::int64_t step);
@@ -97,6 +98,8 @@ class TrainSession : public Session {
     last_step_ = last_step;
     is_end_given_ = true;
   }
+  /// A signal that stopped the chief stops this process as if it had come here.
+  void stop_with_chief(int signal);
   bool saved_any() const { return saved_step_ >= 0; }
   /// Whether this process knows a checkpoint of the step that it is at.
   bool is_saved() const { return saved_step_ == step_; }
@@ -139,6 +142,7 @@ class TrainSession : public Session {
   bool ending_ = false;
   std::string stop_reason_;
   int signal_ = 0;
+  bool is_signal_of_chief_ = false;
   /// What the checkpointer still copies while the next forward runs; the update waits for it.
   std::optional<Content> being_copied_;
   // After what it may still be copying from, so that it is destroyed first.

@@ -138,7 +138,7 @@ struct Trainer::Impl final : TrainSession, Participant {
   void gather() override;
   Content content() const override;
   bool leave() override;
-  void end_steps() override;
+  void end_steps(int signal) override;
 
   // Participant
   const Variables& run_variables() const override { return towers->variables(); }
@@ -678,7 +678,7 @@ bool Trainer::Impl::leave() {
       strategy->fetch_slots();
       strategy->announce_end();
     } else {
-      strategy->finish(global_step(), stop_requested() && !inputs_over);
+      stop_with_chief(strategy->leave(stop_requested() && !inputs_over));
     }
     return true;
   } catch (const PeersChanged& error) {
@@ -688,8 +688,8 @@ bool Trainer::Impl::leave() {
   }
 }
 
-void Trainer::Impl::end_steps() {
-  if (config().is_chief()) strategy->finish(global_step(), false);
+void Trainer::Impl::end_steps(int signal) {
+  if (config().is_chief()) strategy->end(global_step(), inputs_over ? 0 : signal);
 }
 
 Trainer::Trainer(const EstimatorOptions& options, const RunConfig& config, const InputFn& input_fn,

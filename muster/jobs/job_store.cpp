@@ -71,7 +71,8 @@ Path JobStore::default_folder() {
   return Path(home) / ".local" / "state" / "muster" / "jobs";
 }
 
-JobStore::JobStore(const Path& folder) : folder_(std::filesystem::absolute(folder).lexically_normal()) {}
+JobStore::JobStore(const Path& folder)
+    : folder_(std::filesystem::absolute(folder).lexically_normal()) {}
 
 void JobStore::create(const Job& job, const std::vector<std::string>& environment) const {
   check_job_name(job.job_id);

@@ -30,6 +30,7 @@ using Clock = Deadline::Clock;
 using std::chrono::milliseconds;
 
 constexpr int kExitMisused = 2;
+constexpr int kStatusOfSignals = 128;
 constexpr std::int64_t kDefaultRestarts = 3;
 // How often new lines are looked for; the end of a task is seen at once.
 constexpr milliseconds kTick{50};
@@ -40,7 +41,7 @@ constexpr milliseconds kLongestRestartDelay{8000};
 constexpr const char* kLauncherPidFile = "launch.pid";
 
 std::string in_words(const EndOfProcess& end) {
-  return end.killed ? fmt::format("signal={}", end.status - 128)
+  return end.killed ? fmt::format("signal={}", end.status - kStatusOfSignals)
                     : fmt::format("status={}", end.status);
 }
 
@@ -239,20 +240,26 @@ class Launcher {
     return running.end->status == kExitTryAgain && options_.restart.most_restarts == 0;
   }
 
+  // By a signal that it heard, or that its chief heard: nothing failed.
+  static bool was_stopped(const EndOfProcess& end) {
+    return !end.killed &&
+           (end.status == kStatusOfSignals + SIGTERM || end.status == kStatusOfSignals + SIGINT);
+  }
+
   // What follows from a task's end.
   void decide(Running& running) {
     const EndOfProcess end = *running.end;
     const std::string name = running.task.task.name();
     if (end.status == 0 || running.was_asked) {
       log::info("ended {} {}", name, in_words(end));
-      if (!ending_ && chief().restart_at) bring_back_others();
     } else if (!ending_ && may_restart(running)) {
       const milliseconds delay = restart_delay(running.restarts++);
       running.restart_at = Clock::now() + delay;
       log::warning("{} failed {}: restart {} of {} in {} ms", name, in_words(end), running.restarts,
                    options_.restart.most_restarts, delay.count());
-      if (running.task.is_chief()) bring_back_others();
       return;
+    } else if (was_stopped(end) && !running.task.is_chief()) {
+      log::info("stopped {} {}", name, in_words(end));
     } else {
       log::error("{} failed {} log={}", name, in_words(end),
                  file_of(running.task, ".log").string());
@@ -262,19 +269,12 @@ class Launcher {
     if (running.task.is_ps() && end.status != 0 && !ending_) end_without(running);
   }
 
-  // A chief that was asked to stop has ended the run for the others, who left with 0; when it goes
-  // on, it needs them.
-  void bring_back_others() {
-    for (Running& other : tasks_) {
-      const bool has_left = other.is_over() && other.end && other.end->status == 0;
-      if (has_left && !other.task.is_evaluator()) other.restart_at = chief().restart_at;
-    }
-  }
-
-  // Nobody brings it back, and the others would only wait for it.
+  // Nobody brings it back, and the others would only wait for it. One that was stopped in order has
+  // left a run that its chief is about to end.
   void end_without(const Running& ps) {
-    log::error("the run cannot go on without {}: ending the other tasks", ps.task.task.name());
     lost_ps_status_ = ps.end->status;
+    if (was_stopped(*ps.end)) return begin_end(/*is_good=*/true);
+    log::error("the run cannot go on without {}: ending the other tasks", ps.task.task.name());
     begin_end(/*is_good=*/false);
   }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/warm_program.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster::testing {
@@ -31,7 +32,8 @@ struct ProgramOptions {
 
 /// A program that runs beside the test, with no standard input. It is killed when this goes out of
 /// scope, and after two minutes, so that a test of a program that hangs fails instead of hanging
-/// too.
+/// too. The programs that load libtorch and start most often are forks of a WarmProgram: loading it
+/// took nine tenths of the time of tests with clusters.
 class RunningProgram {
  public:
   RunningProgram(const std::filesystem::path& program, const std::vector<std::string>& arguments,
@@ -50,7 +52,13 @@ class RunningProgram {
   Outcome wait();
 
  private:
+  void start(const std::vector<std::string>& arguments, const ProgramOptions& options, int out,
+             int err);
+
+  const std::filesystem::path program_;
   TempDir folder_;
+  /// What it is a fork of, if it is one.
+  WarmProgram* warm_ = nullptr;
   pid_t process_ = -1;
   std::optional<int> status_;
 };

@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/program.h"
 #include "muster/engine/arithmetic.h"
 #include "muster/training/run_record_internal.h"
 
@@ -16,16 +17,6 @@ namespace {
 
 constexpr std::size_t kMostFiles = 1000;
 constexpr std::size_t kMostWordBytes = 1 << 16;
-
-std::vector<std::string> command_line() {
-  // Words, each with a zero behind it.
-  const std::string text = read_file("/proc/self/cmdline");
-  std::vector<std::string> words;
-  for (std::size_t begin = 0; begin < text.size(); begin += words.back().size() + 1) {
-    words.emplace_back(text.c_str() + begin);
-  }
-  return words;
-}
 
 std::string host_name() {
   char name[256] = {};

@@ -589,7 +589,8 @@ class NobodyElse final : public Strategy {
     result.positions = participant_->positions();
     return result;
   }
-  void finish(std::int64_t, bool) override {}
+  void end(std::int64_t, int) override {}
+  int leave(bool) override { return 0; }
 
  private:
   ReplicaRange all_;

@@ -33,7 +33,8 @@ class Collective final : public Strategy {
   ReplicaRange replicas() const override { return group_->replicas(); }
   std::optional<StepResult> apply(std::int64_t step, PartialSums own) override;
   void announce_end() override { membership_.announce_end(); }
-  void finish(std::int64_t step, bool early) override { membership_.finish(step, early); }
+  void end(std::int64_t step, int signal) override { membership_.end(step, signal); }
+  int leave(bool early) override { return membership_.leave(early); }
 
  private:
   std::optional<PartialSums> sum(std::int64_t step, PartialSums own, StepNotes& notes);

@@ -156,8 +156,8 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   // First: whoever has the terms goes on.
   tell(member, LogRun{options_.log_run});
   tell(member, Admitted{options_.terms});
-  if (end_step_) {
-    tell(member, RunEnded{*end_step_});
+  if (end_) {
+    tell(member, *end_);
     ++late_;
   } else if (is_ending_) {
     tell(member, RunEnding{});
@@ -239,7 +239,7 @@ void Coordinator::remove(const std::shared_ptr<net::Connection>& connection,
       members_, [&](const auto& entry) { return entry.second.connection == connection; });
   // Replaced by another process of the same task.
   if (found == members_.end()) return;
-  if (!end_step_ && !stopped_) log::warning("{} is gone: {}", found->second.task, why);
+  if (!end_ && !stopped_) log::warning("{} is gone: {}", found->second.task, why);
   members_.erase(found);
   changed_.notify_all();
   if (started_ && !stopped_ && !is_ending_ && !members_.empty()) begin_generation();
@@ -399,12 +399,12 @@ void Coordinator::announce_end() {
   tell_all(RunEnding{});
 }
 
-void Coordinator::end(std::int64_t step) {
+void Coordinator::end(std::int64_t step, int signal) {
   std::unique_lock lock(mutex_);
   is_ending_ = true;
-  end_step_ = step;
+  end_ = RunEnded{step, signal};
   due_.reset();
-  tell_all(RunEnded{step});
+  tell_all(*end_);
   // Others of a run that ended while the chief was away look for it.
   const std::size_t expected = started_ ? 0 : options_.trainers + options_.servers;
   const std::size_t to_come = expected - std::min(expected, members_.size());

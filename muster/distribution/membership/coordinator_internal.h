@@ -66,9 +66,10 @@ class Coordinator {
   /// The chief saves the last step, and takes part in nothing more: no generation begins from here
   /// on, whoever comes or goes. All tasks are told, also those that come later.
   void announce_end();
-  /// Tells all tasks, also those that come later, that the run is over at this step, and waits a
-  /// moment for them to leave; where no generation has begun, also for them to come.
-  void end(std::int64_t step);
+  /// Tells all tasks, also those that come later, that the run is over at this step, or stopped
+  /// there by a signal, and waits a moment for them to leave; where no generation has begun, also
+  /// for them to come.
+  void end(std::int64_t step, int signal);
 
   /// Breaks off with all tasks, so that those who serve them return. No task is served any more.
   void stop();
@@ -129,7 +130,7 @@ class Coordinator {
   bool started_ = false;
   /// Whether no generation begins any more.
   bool is_ending_ = false;
-  std::optional<std::int64_t> end_step_;
+  std::optional<RunEnded> end_;
   /// Tasks that came after the end.
   std::size_t late_ = 0;
   /// When a new generation begins at the latest, if one is to.

@@ -115,9 +115,9 @@ TEST_F(CoordinatorTest, BeginsNoGenerationWhenTheChiefSavesTheLastStepWhoeverCom
   wait_until_gone(1);
   auto late = task("worker:0");
   EXPECT_EQ(late.hear_name(), "'run ending'");
-  std::jthread ending([this] { coordinator_.end(7); });
+  std::jthread ending([this] { coordinator_.end(7, /*signal=*/15); });
   EXPECT_EQ(chief.hear_name(), "'run ended'");
-  EXPECT_EQ(late.hear_name(), "'run ended'");
+  EXPECT_EQ(decode<RunEnded>(late.hear()).signal, 15);
   late.leave();
 }
 

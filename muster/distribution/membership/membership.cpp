@@ -133,8 +133,9 @@ void Membership::handle(net::Frame frame) {
                                 chief_ends_ = true;
                                 connecting_.request_stop();
                               },
-                              [this](RunEnded) {
+                              [this](RunEnded message) {
                                 ended_ = true;
+                                end_signal_ = static_cast<int>(message.signal);
                                 connecting_.request_stop();
                                 if (group_ != nullptr) group_->end();
                               }};
@@ -465,11 +466,9 @@ std::string Membership::end_of_run() const {
       chief_ends_ ? "the end of the run; it saves the last step" : "the end of the run");
 }
 
-void Membership::finish(std::int64_t step, bool early) {
-  if (coordinator_ != nullptr) {
-    coordinator_->end(step);
-    return;
-  }
+void Membership::end(std::int64_t step, int signal) { coordinator_->end(step, signal); }
+
+int Membership::leave(bool early) {
   const auto start = Clock::now();
   bool gave_up = false;
   if (!early) {
@@ -491,6 +490,8 @@ void Membership::finish(std::int64_t step, bool early) {
   }
   tell_coordinator(Leave{});
   if (gave_up) throw_if_stopped(fmt::format("{}: the end of the run", chief_.task.name()));
+  const std::lock_guard lock(mutex_);
+  return end_signal_;
 }
 
 }  // namespace muster::internal

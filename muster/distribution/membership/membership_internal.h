@@ -67,9 +67,10 @@ class Membership {
 
   /// In the chief: as Strategy::announce_end().
   void announce_end();
-  /// The chief ends the run for all; others leave it, when the chief has said so unless `early`.
-  /// Throws PeersChanged when it is lost or goes on.
-  void finish(std::int64_t step, bool early);
+  /// In the chief: as Strategy::end().
+  void end(std::int64_t step, int signal);
+  /// In the others: as Strategy::leave().
+  int leave(bool early);
 
  private:
   using Connections = std::vector<std::unique_ptr<net::Connection>>;
@@ -124,6 +125,8 @@ class Membership {
   /// The chief saves the last step: there is nothing to wait for but that.
   bool chief_ends_ = false;
   bool ended_ = false;
+  /// What stopped the chief before the last step.
+  int end_signal_ = 0;
   /// Of the connections that the current generation's group is made of.
   std::stop_source connecting_;
   std::chrono::steady_clock::time_point connecting_since_;

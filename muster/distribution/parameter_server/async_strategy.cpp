@@ -17,7 +17,8 @@ class AsyncPsStrategy final : public PsStrategy {
       : PsStrategy(config, options) {}
 
   std::string describe() const override;
-  void finish(std::int64_t step, bool early) override;
+  void end(std::int64_t step, int signal) override;
+  int leave(bool early) override { return membership_.leave(early); }
 
  private:
   RunTerms terms_of_run(RunTerms own) const override {
@@ -147,14 +148,12 @@ void AsyncPsStrategy::pull_slots() {
   take_slots();
 }
 
-void AsyncPsStrategy::finish(std::int64_t step, bool early) {
-  if (config_.is_chief()) {
-    log::info(
-        "asynchronous run: staleness mean={:.2f} max={} of {} updates, {} pushes were too old and "
-        "dropped",
-        staleness_.mean(), staleness_.max, staleness_.updates, too_old_);
-  }
-  membership_.finish(step, early);
+void AsyncPsStrategy::end(std::int64_t step, int signal) {
+  log::info(
+      "asynchronous run: staleness mean={:.2f} max={} of {} updates, {} pushes were too old and "
+      "dropped",
+      staleness_.mean(), staleness_.max, staleness_.updates, too_old_);
+  membership_.end(step, signal);
 }
 
 }  // namespace

@@ -57,7 +57,10 @@ void serve(HeldVariables& held, UpdatePolicy& policy) {
     }
   }
   policy.log_end();
-  held.membership.finish(held.step, false);
+  if (const int signal = held.membership.leave(/*early=*/false)) {
+    throw Interrupted(signal, "the run was stopped by signal {} to the chief after step {}", signal,
+                      held.step);
+  }
 }
 
 }  // namespace

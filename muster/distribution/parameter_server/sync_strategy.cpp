@@ -28,7 +28,8 @@ class SyncPsStrategy final : public PsStrategy {
                        config_.cluster.task.num_worker_replicas,
                        config_.cluster.task.num_ps_replicas, backups);
   }
-  void finish(std::int64_t step, bool early) override { membership_.finish(step, early); }
+  void end(std::int64_t step, int signal) override { membership_.end(step, signal); }
+  int leave(bool early) override { return membership_.leave(early); }
 
  private:
   RunTerms terms_of_run(RunTerms own) const override {

@@ -125,11 +125,12 @@ struct Source {
   }
 };
 
-/// The run is over.
+/// The run is over, or the chief was stopped by a signal before its last step.
 struct RunEnded {
   std::int64_t step = 0;
+  std::int64_t signal = 0;
 
-  static auto fields(auto& self) { return std::tie(self.step); }
+  static auto fields(auto& self) { return std::tie(self.step, self.signal); }
 };
 
 /// The run cannot go on.

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/base/file_system.h"
+
+namespace muster {
+
+/// A program with run_main(argc, argv, body) that has been loaded and waits: each start() is a fork
+/// of it and has its main thread before `body`, in a few milliseconds where loading libtorch takes
+/// half a second. A fork is a process like any other: it has its own arguments, environment and
+/// folder, and its end is its own. What the libraries of the program read from the environment when
+/// they were loaded (OMP_NUM_THREADS) is the same for all.
+class WarmProgram {
+ public:
+  /// What a fork is started with.
+  struct Start {
+    /// Behind the program's name.
+    std::vector<std::string> arguments{};
+    /// All of it, as NAME=value.
+    std::vector<std::string> environment{};
+    Path working_directory{};
+    int in = 0;
+    int out = 1;
+    int err = 2;
+    /// SIGALRM ends it after so many seconds; 0: never.
+    unsigned seconds = 0;
+  };
+
+  /// Starts the program with the environment of this process. It is not asked for anything yet.
+  explicit WarmProgram(Path program);
+  /// The program ends; forks of it go on.
+  ~WarmProgram();
+  WarmProgram(const WarmProgram&) = delete;
+  WarmProgram& operator=(const WarmProgram&) = delete;
+
+  /// Throws Unavailable, naming the program, when it has ended or does not know how to be warm.
+  pid_t start(const Start& how);
+  /// How a fork ended, as waitpid() has it; nothing while it runs.
+  std::optional<int> ended(pid_t fork);
+  /// Waits for its end.
+  int wait(pid_t fork);
+
+ private:
+  struct Report {
+    std::int32_t pid;
+    std::int32_t status;
+  };
+  std::optional<Report> next_report(bool waits);
+
+  const Path program_;
+  int socket_ = -1;
+  pid_t process_ = -1;
+  /// By fork: what has been reported and not been asked for.
+  std::map<pid_t, int> statuses_;
+};
+
+namespace internal {
+
+/// In run_main: where a WarmProgram started this process, serves its starts and returns in each
+/// fork, with its arguments; does not return in this process.
+std::optional<std::vector<std::string>> warm_arguments(const char* program);
+
+}  // namespace internal
+}  // namespace muster
