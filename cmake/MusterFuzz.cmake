@@ -1,4 +1,4 @@
-# muster_fuzz_target(NAME [MUTANTS 100000] DEPS ...)
+# muster_fuzz_target(NAME [TORCH] [MUTANTS 100000] DEPS ...)
 #
 # fuzz/NAME_fuzz.cpp defines LLVMFuzzerTestOneInput and muster::fuzz::seeds(). It is the core of one of two programs:
 #   NAME_mutation_test   so many seeded mutants of the seeds, in ctest under the label `fuzz`
@@ -6,11 +6,16 @@
 include_guard()
 
 function(muster_fuzz_target name)
-  cmake_parse_arguments(arg "" "MUTANTS" "DEPS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "MUTANTS" "DEPS" ${ARGN})
   if(MUSTER_BUILD_TESTS AND NOT MUSTER_BUILD_FUZZERS AND (NOT MUSTER_TESTS_OF OR name IN_LIST MUSTER_TESTS_OF))
     add_executable(${name}_mutation_test ${name}_fuzz.cpp mutation_main.cpp)
     target_link_libraries(${name}_mutation_test PRIVATE ${arg_DEPS} muster_warnings)
-    target_compile_options(${name}_mutation_test PRIVATE -O0)
+    if(arg_TORCH)
+      # It has not the precompiled headers that let clang read libtorch's.
+      target_compile_options(${name}_mutation_test PRIVATE -O0)
+    else()
+      muster_compile_as_test(${name}_mutation_test)
+    endif()
     if(arg_MUTANTS)
       target_compile_definitions(${name}_mutation_test PRIVATE MUSTER_DEFAULT_MUTANTS=${arg_MUTANTS})
     endif()

@@ -40,15 +40,31 @@ function(muster_unity target module)
   endif()
 endfunction()
 
-# The headers of test programs, precompiled once for all of them. Tests themselves are not optimised: what they test is,
-# where the preset says so, and optimising their own code takes much of a build.
+# Tests themselves are not optimised: what they test is, where the preset says so, and optimising their own code takes
+# much of a build. With MUSTER_CLANG_TESTS clang compiles them, and the examples that tests start, in less than half the
+# time of g++ (18 s for 42, 7.5 for 17), so that two compilers read every header. Libraries and muster's own programs are
+# compiled as users have them.
+option(MUSTER_CLANG_TESTS "Compile the tests themselves with clang, where it is installed" OFF)
+if(MUSTER_CLANG_TESTS AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT MUSTER_SANITIZE)
+  find_program(MUSTER_TEST_COMPILER clang++-19)
+  mark_as_advanced(MUSTER_TEST_COMPILER)
+endif()
+function(muster_compile_as_test target)
+  target_compile_options(${target} PRIVATE -O0)
+  if(MUSTER_TEST_COMPILER)
+    set_target_properties(${target} PROPERTIES
+      CXX_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/cmake/compile_with;${MUSTER_TEST_COMPILER}")
+  endif()
+endfunction()
+
+# The headers of test programs, precompiled once for all of them.
 set(muster_test_headers <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h> <filesystem> <fstream> <functional> <map> <memory>
   <optional> <string> <thread> <vector>)
 function(muster_test_pch target)
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/${target}.cpp" CONTENT "// Holds the precompiled headers.\n")
   add_library(${target} OBJECT "${PROJECT_BINARY_DIR}/${target}.cpp")
   target_link_libraries(${target} PRIVATE fmt::fmt GTest::gmock muster_warnings ${ARGN})
-  target_compile_options(${target} PRIVATE -O0)
+  muster_compile_as_test(${target})
 endfunction()
 if(MUSTER_BUILD_TESTS)
   muster_test_pch(muster_test_headers)
@@ -96,7 +112,7 @@ function(muster_test target)
   if(arg_TORCH)
     muster_torch_test_program(${target})
   else()
-    target_compile_options(${target} PRIVATE -O0)
+    muster_compile_as_test(${target})
     muster_position_independent(${target})
     target_precompile_headers(${target} REUSE_FROM muster_test_headers)
   endif()

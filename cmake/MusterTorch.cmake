@@ -50,11 +50,14 @@ target_precompile_headers(muster_torch_pch PRIVATE <torch/types.h> <torch/nn/mod
 
 if(MUSTER_BUILD_TESTS)
   muster_test_pch(muster_torch_test_headers muster_torch)
+  if(MUSTER_TEST_COMPILER)
+    target_precompile_headers(muster_torch_test_headers PRIVATE "${PROJECT_SOURCE_DIR}/cmake/clang_prelude.h")
+  endif()
   target_precompile_headers(muster_torch_test_headers PRIVATE <torch/types.h> <torch/nn/module.h> ${muster_test_headers})
 endif()
 # A program of the tests' own, a test or what tests start.
 function(muster_torch_test_program target)
-  target_compile_options(${target} PRIVATE -O0)
+  muster_compile_as_test(${target})
   muster_position_independent(${target})
   # GoogleTest's definitions are those of the precompiled headers.
   target_link_libraries(${target} PRIVATE muster_torch GTest::gtest)

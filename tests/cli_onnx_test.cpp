@@ -74,8 +74,8 @@ TEST(ExportOnnx, TakesTheNewestOfNumberedSavedModels) {
   for (const auto& [number, value] : {std::pair{"7", 7.5F}, std::pair{"10", 10.5F}}) {
     std::filesystem::create_directories(dir / "base");
     graph::write_saved_model(dir / "base" / number, {.meta_graphs = {product()}},
-                             [value = value](const Path& folder) {
-                               write_weight(graph::variables_prefix(folder), value);
+                             [weight = value](const Path& folder) {
+                               write_weight(graph::variables_prefix(folder), weight);
                              });
   }
   const auto outcome =

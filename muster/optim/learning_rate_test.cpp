@@ -20,7 +20,7 @@ TEST(LearningRate, IsAConstantWhenMadeFromANumber) {
 TEST(LearningRate, RefusesNegativeStepsAndRates) {
   EXPECT_THROW(LearningRate(0.1).at(-1), InvalidArgument);
   EXPECT_THROW(LearningRate(-0.1), InvalidArgument);
-  EXPECT_THROW(LearningRate(std::numeric_limits<double>::quiet_NaN()), InvalidArgument);
+  EXPECT_THROW(LearningRate{std::numeric_limits<double>::quiet_NaN()}, InvalidArgument);
   EXPECT_THROW(LearningRate([](std::int64_t) { return INFINITY; }, "mine").at(0), InvalidArgument);
 }
 

@@ -134,7 +134,7 @@ class MessageWriter {
     } else if constexpr (HasBody<T>) {
       value.write(*this);
     } else if constexpr (!std::is_empty_v<T>) {
-      std::apply([this](const auto&... field) { (put(field), ...); }, fields_of(value));
+      std::apply([this](const auto&... field) { (this->put(field), ...); }, fields_of(value));
     }
   }
 
@@ -191,7 +191,7 @@ class MessageReader {
     } else if constexpr (HasBody<T>) {
       value.read(*this);
     } else if constexpr (!std::is_empty_v<T>) {
-      std::apply([this](auto&... field) { (read(field), ...); }, fields_of(value));
+      std::apply([this](auto&... field) { (this->read(field), ...); }, fields_of(value));
     }
   }
   template <typename T>

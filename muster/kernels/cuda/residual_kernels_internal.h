@@ -231,8 +231,9 @@ MUSTER_DEVICE std::int64_t first_offset(const Share<T, kThreadCount>& share, con
 
 /// Reads one tensor's part of a tile into registers.
 template <class T, int kThreadCount>
-MUSTER_DEVICE void fetch(uint4 (&raw)[Share<T, kThreadCount>::kCount], const std::uint16_t* tensor,
-                         const Share<T, kThreadCount>& share, const Place& place) {
+MUSTER_DEVICE void fetch(uint4 (&raw)[(Share<T, kThreadCount>::kCount)],
+                         const std::uint16_t* tensor, const Share<T, kThreadCount>& share,
+                         const Place& place) {
   using S = Share<T, kThreadCount>;
   const std::uint16_t* first = tensor + first_offset(share, place);
   MUSTER_UNROLL

@@ -1,6 +1,6 @@
-// Included before every source that clang-tidy reads. libtorch 1.13 has vectors of types that are
-// not complete yet; clang instantiates the destructor of a vector where it is constexpr, as it is
-// in C++20, and refuses that. Here it is not.
+// Included before every source that clang and clang-tidy read. libtorch 1.13 has vectors of types
+// that are not complete yet; clang instantiates the destructor of a vector where it is constexpr,
+// as it is in C++20, and refuses that. Here it is not.
 #pragma once
 
 #include <memory>
