@@ -15,8 +15,12 @@
 #define MUSTER_DEFAULT_MUTANTS 100'000
 #endif
 
+// As g++ and as clang tell of a sanitizer.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define MUSTER_COUNT_ALLOCATIONS 0
+#elif defined(__has_feature)
+#define MUSTER_COUNT_ALLOCATIONS \
+  !(__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
 #else
 #define MUSTER_COUNT_ALLOCATIONS 1
 #endif
