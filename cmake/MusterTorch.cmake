@@ -48,12 +48,19 @@ add_library(muster_torch_pch OBJECT "${PROJECT_BINARY_DIR}/torch_pch.cpp")
 target_link_libraries(muster_torch_pch PRIVATE muster_torch muster_warnings)
 target_precompile_headers(muster_torch_pch PRIVATE <torch/types.h> <torch/nn/module.h>)
 
+# The same for headers that are compiled alone, as tests are compiled.
+set(muster_prelude "")
+if(MUSTER_TEST_COMPILER)
+  set(muster_prelude "${PROJECT_SOURCE_DIR}/cmake/clang_prelude.h")
+endif()
+add_library(muster_verify_pch OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/torch_pch.cpp")
+target_link_libraries(muster_verify_pch PRIVATE muster_torch muster_warnings)
+target_precompile_headers(muster_verify_pch PRIVATE ${muster_prelude} <torch/types.h> <torch/nn/module.h>)
+muster_compile_as_test(muster_verify_pch)
+
 if(MUSTER_BUILD_TESTS)
   muster_test_pch(muster_torch_test_headers muster_torch)
-  if(MUSTER_TEST_COMPILER)
-    target_precompile_headers(muster_torch_test_headers PRIVATE "${PROJECT_SOURCE_DIR}/cmake/clang_prelude.h")
-  endif()
-  target_precompile_headers(muster_torch_test_headers PRIVATE <torch/types.h> <torch/nn/module.h> ${muster_test_headers})
+  target_precompile_headers(muster_torch_test_headers PRIVATE ${muster_prelude} <torch/types.h> <torch/nn/module.h> ${muster_test_headers})
 endif()
 # A program of the tests' own, a test or what tests start.
 function(muster_torch_test_program target)
