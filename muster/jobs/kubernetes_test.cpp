@@ -4,14 +4,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <sstream>
+
 #include "muster/base/error.h"
 #include "muster/jobs/yaml_internal.h"
 #include "muster/testing/message_of.h"
+#include "muster/testing/temp_dir.h"
 
 namespace muster::jobs {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::message_of;
 using ::testing::Not;
 
@@ -221,6 +229,222 @@ TEST_F(KubernetesServing, RefusesWhatCannotBe) {
   server = served();
   server.max_replicas = 0;
   EXPECT_THAT(message_of([&] { kubernetes_manifests(server); }), HasSubstr("1 to 0"));
+}
+
+// ---------------------------------------------------------------------------- unknown fields
+
+// The fields of the API's types that our manifests are made of: "field" holds a scalar or a list of
+// them, "field:Type" an object, "field:[Type" a list of objects, "field:*" names of anybody's
+// choice. A cluster drops or refuses a field that it does not know.
+const std::map<std::string, std::string> kApiTypes{
+    {"v1 Secret", "apiVersion kind metadata:ObjectMeta type data:* stringData:* immutable"},
+    {"v1 Service", "apiVersion kind metadata:ObjectMeta spec:ServiceSpec"},
+    {"batch/v1 Job", "apiVersion kind metadata:ObjectMeta spec:JobSpec"},
+    {"apps/v1 Deployment", "apiVersion kind metadata:ObjectMeta spec:DeploymentSpec"},
+    {"autoscaling/v2 HorizontalPodAutoscaler",
+     "apiVersion kind metadata:ObjectMeta spec:HorizontalPodAutoscalerSpec"},
+    {"policy/v1 PodDisruptionBudget",
+     "apiVersion kind metadata:ObjectMeta spec:PodDisruptionBudgetSpec"},
+    {"jobset.x-k8s.io/v1alpha2 JobSet", "apiVersion kind metadata:ObjectMeta spec:JobSetSpec"},
+    {"kubeflow.org/v1 TFJob", "apiVersion kind metadata:ObjectMeta spec:TFJobSpec"},
+    {"serving.kserve.io/v1beta1 InferenceService",
+     "apiVersion kind metadata:ObjectMeta spec:InferenceServiceSpec"},
+    {"ObjectMeta", "name namespace generateName labels:* annotations:* finalizers"},
+    {"ServiceSpec",
+     "clusterIP type selector:* ports:[ServicePort publishNotReadyAddresses sessionAffinity "
+     "externalName ipFamilies ipFamilyPolicy internalTrafficPolicy externalTrafficPolicy"},
+    {"ServicePort", "name port targetPort protocol nodePort appProtocol"},
+    {"JobSpec",
+     "activeDeadlineSeconds backoffLimit backoffLimitPerIndex completionMode completions managedBy "
+     "manualSelector maxFailedIndexes parallelism podFailurePolicy:PodFailurePolicy "
+     "podReplacementPolicy selector:LabelSelector successPolicy:SuccessPolicy suspend "
+     "template:PodTemplateSpec ttlSecondsAfterFinished"},
+    {"PodFailurePolicy", "rules:[PodFailurePolicyRule"},
+    {"PodFailurePolicyRule", "action onExitCodes:OnExitCodes onPodConditions:[OnPodCondition"},
+    {"OnExitCodes", "containerName operator values"},
+    {"OnPodCondition", "type status"},
+    {"SuccessPolicy", "rules:[SuccessPolicyRule"},
+    {"SuccessPolicyRule", "succeededIndexes succeededCount"},
+    {"PodTemplateSpec", "metadata:ObjectMeta spec:PodSpec"},
+    {"PodSpec",
+     "activeDeadlineSeconds automountServiceAccountToken containers:[Container "
+     "initContainers:[Container enableServiceLinks hostname imagePullSecrets:[LocalReference "
+     "nodeName nodeSelector:* preemptionPolicy priority priorityClassName restartPolicy "
+     "runtimeClassName schedulerName securityContext:PodSecurityContext serviceAccountName "
+     "setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds "
+     "volumes:[Volume"},
+    {"LocalReference", "name"},
+    {"PodSecurityContext",
+     "fsGroup fsGroupChangePolicy runAsGroup runAsNonRoot runAsUser supplementalGroups"},
+    {"Container",
+     "args command env:[EnvVar image imagePullPolicy lifecycle:Lifecycle livenessProbe:Probe name "
+     "ports:[ContainerPort readinessProbe:Probe resources:Resources restartPolicy "
+     "securityContext:SecurityContext startupProbe:Probe terminationMessagePath "
+     "terminationMessagePolicy volumeMounts:[VolumeMount workingDir"},
+    {"EnvVar", "name value valueFrom:EnvVarSource"},
+    {"EnvVarSource", "fieldRef:FieldRef secretKeyRef:KeyRef configMapKeyRef:KeyRef"},
+    {"FieldRef", "apiVersion fieldPath"},
+    {"KeyRef", "name key optional"},
+    {"ContainerPort", "name containerPort protocol hostPort hostIP"},
+    {"Resources", "requests:* limits:*"},
+    {"SecurityContext",
+     "allowPrivilegeEscalation capabilities:Capabilities privileged readOnlyRootFilesystem "
+     "runAsGroup runAsNonRoot runAsUser"},
+    {"Capabilities", "add drop"},
+    {"VolumeMount", "name mountPath mountPropagation readOnly subPath"},
+    {"Volume", "name emptyDir:EmptyDir persistentVolumeClaim:ClaimSource secret:SecretSource"},
+    {"EmptyDir", "medium sizeLimit"},
+    {"ClaimSource", "claimName readOnly"},
+    {"SecretSource", "secretName defaultMode optional"},
+    {"Lifecycle", "preStop:Handler postStart:Handler"},
+    {"Handler", "exec:Exec httpGet:HttpGet"},
+    {"Exec", "command"},
+    {"HttpGet", "path port host scheme"},
+    {"Probe",
+     "exec:Exec httpGet:HttpGet failureThreshold initialDelaySeconds periodSeconds "
+     "successThreshold timeoutSeconds terminationGracePeriodSeconds"},
+    {"LabelSelector", "matchLabels:*"},
+    {"DeploymentSpec",
+     "minReadySeconds paused progressDeadlineSeconds replicas revisionHistoryLimit "
+     "selector:LabelSelector strategy:DeploymentStrategy template:PodTemplateSpec"},
+    {"DeploymentStrategy", "type rollingUpdate:RollingUpdate"},
+    {"RollingUpdate", "maxSurge maxUnavailable"},
+    {"HorizontalPodAutoscalerSpec",
+     "behavior:Behavior maxReplicas metrics:[MetricSpec minReplicas scaleTargetRef:TargetRef"},
+    {"Behavior", "scaleDown:ScalingRules scaleUp:ScalingRules"},
+    {"ScalingRules", "selectPolicy stabilizationWindowSeconds"},
+    {"TargetRef", "apiVersion kind name"},
+    {"MetricSpec", "type pods:PodsMetric resource:ResourceMetric"},
+    {"PodsMetric", "metric:MetricName target:MetricTarget"},
+    {"ResourceMetric", "name target:MetricTarget"},
+    {"MetricName", "name selector:LabelSelector"},
+    {"MetricTarget", "type averageUtilization averageValue value"},
+    {"PodDisruptionBudgetSpec",
+     "maxUnavailable minAvailable selector:LabelSelector unhealthyPodEvictionPolicy"},
+    {"JobSetSpec",
+     "network:JobSetNetwork successPolicy:JobSetSuccess failurePolicy:JobSetFailure "
+     "ttlSecondsAfterFinished suspend replicatedJobs:[ReplicatedJob"},
+    {"JobSetNetwork", "enableDNSHostnames subdomain publishNotReadyAddresses"},
+    {"JobSetSuccess", "operator targetReplicatedJobs"},
+    {"JobSetFailure", "maxRestarts restartStrategy"},
+    {"ReplicatedJob", "name groupName replicas template:JobTemplateSpec"},
+    {"JobTemplateSpec", "metadata:ObjectMeta spec:JobSpec"},
+    {"TFJobSpec",
+     "runPolicy:RunPolicy successPolicy enableDynamicWorker tfReplicaSpecs:TFReplicas"},
+    {"RunPolicy",
+     "cleanPodPolicy ttlSecondsAfterFinished activeDeadlineSeconds backoffLimit suspend managedBy"},
+    {"TFReplicas",
+     "Chief:ReplicaSpec Master:ReplicaSpec Worker:ReplicaSpec PS:ReplicaSpec "
+     "Evaluator:ReplicaSpec"},
+    {"ReplicaSpec", "replicas restartPolicy template:PodTemplateSpec"},
+    {"InferenceServiceSpec", "predictor:Predictor"},
+    // A pod's spec with more.
+    {"Predictor",
+     "containers:[Container volumes:[Volume securityContext:PodSecurityContext serviceAccountName "
+     "terminationGracePeriodSeconds minReplicas maxReplicas scaleMetric scaleTarget "
+     "containerConcurrency timeout canaryTrafficPercent"},
+};
+
+// The fields of a value that its type does not have, by their paths.
+void add_unknown_fields(const YamlValue& value, const std::string& type, const std::string& path,
+                        std::vector<std::string>& unknown) {
+  const auto found = kApiTypes.find(type);
+  if (found == kApiTypes.end()) {
+    unknown.push_back(path + " of the unknown type " + type);
+    return;
+  }
+  std::map<std::string, std::string> types;
+  std::istringstream words(found->second);
+  for (std::string word; words >> word;) {
+    const auto colon = std::min(word.find(':'), word.size());
+    types[word.substr(0, colon)] = colon < word.size() ? word.substr(colon + 1) : "";
+  }
+  for (const auto& [name, inner] : value.map(path)) {
+    const std::string inner_path = path + "." + name;
+    const auto field = types.find(name);
+    const bool is_map = inner.kind == YamlValue::Kind::kMap;
+    if (field == types.end()) {
+      unknown.push_back(inner_path);
+    } else if (field->second.empty()) {
+      if (is_map) unknown.push_back(inner_path + " is an object");
+    } else if (field->second.front() == '[') {
+      for (const YamlValue& item : inner.list(inner_path)) {
+        add_unknown_fields(item, field->second.substr(1), inner_path, unknown);
+      }
+    } else if (field->second != "*") {
+      add_unknown_fields(inner, field->second, inner_path, unknown);
+    } else if (!is_map) {
+      unknown.push_back(inner_path + " is no object");
+    }
+  }
+}
+
+std::vector<std::string> unknown_fields(const std::string& manifests) {
+  std::vector<std::string> unknown;
+  for (const YamlValue& document : documents_of(manifests)) {
+    const std::string kind = text_at(document, "kind");
+    add_unknown_fields(document, text_at(document, "apiVersion") + " " + kind, kind, unknown);
+  }
+  return unknown;
+}
+
+// With all that flags can ask for.
+KubernetesJob full_census(ManifestKind kind) {
+  KubernetesJob job = census();
+  job.kind = kind;
+  job.roles.push_back({"evaluator", 1, {1, 1, 0}});
+  job.pod.environment = {{"FRUIT", "pear"}};
+  job.pod.service_account = "trainer";
+  return job;
+}
+
+TEST_F(KubernetesManifests, HaveNoFieldThatTheApiDoesNotKnow) {
+  for (const ManifestKind kind :
+       {ManifestKind::kJobs, ManifestKind::kJobSet, ManifestKind::kTfJob}) {
+    EXPECT_THAT(unknown_fields(kubernetes_manifests(full_census(kind))), IsEmpty());
+    KubernetesJob alone = census();
+    alone.kind = kind;
+    alone.roles.resize(1);
+    EXPECT_THAT(unknown_fields(kubernetes_manifests(alone)), IsEmpty());
+  }
+  for (const bool is_kserve : {false, true}) {
+    KubernetesServer server = served();
+    server.is_kserve = is_kserve;
+    server.pod.environment = {{"FRUIT", "pear"}};
+    server.each.gpus = 1;
+    EXPECT_THAT(unknown_fields(kubernetes_manifests(server)), IsEmpty());
+  }
+}
+
+TEST_F(KubernetesManifests, WithAFieldThatTheApiDoesNotKnowAreFound) {
+  const std::string good = kubernetes_manifests(full_census(ManifestKind::kJobs));
+  const auto with = [&](const std::string& word, const std::string& other) {
+    std::string changed = good;
+    changed.replace(changed.rfind(word), word.size(), other);
+    return unknown_fields(changed);
+  };
+  EXPECT_THAT(with("completions:", "completionss:"), ElementsAre("Job.spec.completionss"));
+  EXPECT_THAT(with("mountPath:", "path:"),
+              ElementsAre("Job.spec.template.spec.containers.volumeMounts.path"));
+  EXPECT_THAT(with("batch/v1", "batch/v2"), ElementsAre("Job of the unknown type batch/v2 Job"));
+}
+
+// ------------------------------------------------------------------------------ custom resources
+
+// No schema of these is at hand: what they are is kept in files, and a change shows in a review.
+// MUSTER_UPDATE_GOLDEN=1 rewrites them.
+TEST_F(KubernetesManifests, OfCustomResourcesAreThoseOfTheGoldenFiles) {
+  KubernetesServer server = served();
+  server.is_kserve = true;
+  const std::pair<const char*, std::string> all[] = {
+      {"jobset.yaml", kubernetes_manifests(full_census(ManifestKind::kJobSet))},
+      {"tfjob.yaml", kubernetes_manifests(full_census(ManifestKind::kTfJob))},
+      {"inference_service.yaml", kubernetes_manifests(server)}};
+  for (const auto& [name, text] : all) {
+    const std::filesystem::path path = std::filesystem::path(JOBS_GOLDEN_DIR) / name;
+    if (std::getenv("MUSTER_UPDATE_GOLDEN") != nullptr) testing::write_bytes(path, text);
+    EXPECT_EQ(testing::read_bytes(path), text) << path;
+  }
 }
 
 }  // namespace
