@@ -18,6 +18,7 @@
 #include "muster/base/wait.h"
 #include "muster/cli/command.h"
 #include "muster/cli/words.h"
+#include "muster/jobs/back_end.h"
 #include "muster/jobs/job_log.h"
 #include "muster/jobs/job_runner.h"
 #include "muster/jobs/job_text.h"
@@ -33,7 +34,7 @@ using jobs::JobStore;
 using jobs::State;
 using std::chrono::milliseconds;
 
-constexpr std::chrono::seconds kLookForSupervisor{2};
+constexpr std::chrono::seconds kTendJobsEvery{2};
 
 // ---------------------------------------------------------------------------------- supervisor
 
@@ -83,10 +84,10 @@ void add_supervise(CLI::App& command) {
 }
 
 // Commands see to it that what they look at goes on.
-Job read_and_supervise(const JobStore& store, const JobsFlags& flags, const std::string& name) {
-  Job job = store.read(name);
-  if (!is_final(job.state)) start_supervisor(store, flags);
-  return job;
+Job read_and_tend(const JobStore& store, const JobsFlags& flags, const std::string& name) {
+  const Job job = store.read(name);
+  tend_jobs(store, flags, {job});
+  return job.is_local() ? job : store.read(name);
 }
 
 // -------------------------------------------------------------------------------------- tables
@@ -108,6 +109,11 @@ void print_job_table(const std::vector<TableRow>& rows) {
   }
 }
 
+bool has_open_remote(const std::vector<Job>& all) {
+  return std::any_of(all.begin(), all.end(),
+                     [](const Job& job) { return !job.is_local() && !is_final(job.state); });
+}
+
 void add_list(CLI::App& command) {
   const auto flags = add_jobs_flags(command);
   const auto limit = std::make_shared<std::size_t>(0);
@@ -115,9 +121,10 @@ void add_list(CLI::App& command) {
   command.callback([=] {
     const JobStore store = job_store(*flags);
     std::vector<TableRow> rows{{"JOB_ID", "STATUS", "CREATED"}};
-    bool has_work = false;
-    for (const Job& job : store.list()) {
-      has_work = has_work || !is_final(job.state);
+    std::vector<Job> all = store.list();
+    tend_jobs(store, *flags, all);
+    if (has_open_remote(all)) all = store.list();
+    for (const Job& job : all) {
       if (*limit > 0 && rows.size() > *limit) continue;
       rows.push_back({job.job_id, std::string(name_of(job.state)), local_time(job.create_time)});
     }
@@ -126,7 +133,6 @@ void add_list(CLI::App& command) {
     } else {
       print_job_table(rows);
     }
-    if (has_work) start_supervisor(store, *flags);
   });
 }
 
@@ -186,7 +192,7 @@ void add_describe(CLI::App& command) {
   command.add_flag("--summarize", *short_form, "Tables of what matters, in the place of YAML");
   command.callback([=] {
     const JobStore store = job_store(*flags);
-    const Job job = read_and_supervise(store, *flags, *name);
+    const Job job = read_and_tend(store, *flags, *name);
     const auto progress = jobs::progress_of(job, store.folder_of(*name));
     if (*short_form) {
       summarize(job, progress);
@@ -250,8 +256,8 @@ void wait_for(const JobStore& store, const JobsFlags& flags, const std::string& 
       throw CLI::RuntimeError(job.state == State::kSucceeded ? 0 : 1);
     }
     if (look_again.expired()) {
-      start_supervisor(store, flags);
-      look_again = Deadline::after(kLookForSupervisor);
+      tend_jobs(store, flags, {job});
+      look_again = Deadline::after(kTendJobsEvery);
     }
     if (deadline.expired()) {
       throw DeadlineExceeded("the job {} is still {} after {:g} s; it goes on", name,
@@ -280,8 +286,12 @@ void add_cancel(CLI::App& command) {
   command.add_option("job", *name, "The name of the job")->required();
   command.callback([=] {
     const JobStore store = job_store(*flags);
-    const Job job = jobs::cancel_job(store, *name, "The job was cancelled by the user.");
-    if (!is_final(job.state)) start_supervisor(store, *flags);
+    constexpr const char* kReason = "The job was cancelled by the user.";
+    if (store.read(*name).is_local()) {
+      tend_jobs(store, *flags, {jobs::cancel_job(store, *name, kReason)});
+    } else {
+      jobs::cancel_remote_job(store, *name, kReason);
+    }
   });
 }
 
@@ -328,7 +338,9 @@ void add_delete(CLI::App& command) {
   command.add_option("job", *name, "The name of a job that is over")->required();
   command.footer("The job's record and logs go; what the program wrote to its job-dir stays.");
   command.callback([=] {
-    job_store(*flags).remove(*name);
+    const JobStore store = job_store(*flags);
+    read_and_tend(store, *flags, *name);
+    store.remove(*name);
     fmt::print(stderr, "Deleted job [{}].\n", *name);
   });
 }
@@ -364,8 +376,11 @@ JobStore job_store(const JobsFlags& flags) {
   return JobStore(flags.jobs_dir.empty() ? JobStore::default_folder() : Path(flags.jobs_dir));
 }
 
-void start_supervisor(const JobStore& store, const JobsFlags& flags) {
-  jobs::ensure_supervisor(store, supervise_command(store, flags));
+void tend_jobs(const JobStore& store, const JobsFlags& flags, const std::vector<Job>& jobs) {
+  if (std::any_of(jobs.begin(), jobs.end(), jobs::needs_supervisor)) {
+    jobs::ensure_supervisor(store, supervise_command(store, flags));
+  }
+  jobs::refresh_jobs(store, jobs);
 }
 
 int follow_job(const JobStore& store, const JobsFlags& flags, const std::string& name,
@@ -392,8 +407,8 @@ int follow_job(const JobStore& store, const JobsFlags& flags, const std::string&
       return 1;
     }
     if (look_again.expired()) {
-      start_supervisor(store, flags);
-      look_again = Deadline::after(kLookForSupervisor);
+      tend_jobs(store, flags, {job});
+      look_again = Deadline::after(kTendJobsEvery);
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(options.polling_interval));
   }

@@ -268,7 +268,7 @@ void submit(const SubmitFlags& flags) {
   submission.job.create_time =
       std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
   store.create(submission.job, own_environment());
-  start_supervisor(store, *flags.common);
+  tend_jobs(store, *flags.common, {submission.job});
   fmt::print(stderr, "Job [{}] submitted successfully.\n", flags.name);
   if (!flags.stream_logs) {
     fmt::print(stderr, "{}", next_commands(flags.name));

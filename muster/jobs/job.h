@@ -122,9 +122,14 @@ struct LocalRun {
   bool operator==(const LocalRun&) const = default;
 };
 
+/// The back end that is this host.
+inline constexpr const char* kLocalBackEnd = "local";
+
 /// A job as it is kept.
 struct Job {
   std::string job_id{};
+  /// Who runs it: this host, "slurm".
+  std::string back_end = kLocalBackEnd;
   State state = State::kQueued;
   Time create_time{};
   std::optional<Time> start_time{};
@@ -134,6 +139,7 @@ struct Job {
   TrainingInput training_input{};
   LocalRun local{};
 
+  bool is_local() const { return back_end == kLocalBackEnd; }
   bool operator==(const Job&) const = default;
 };
 

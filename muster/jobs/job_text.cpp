@@ -104,6 +104,7 @@ ordered_json json_of(const Job& job) {
                     {"createTime", to_text(job.create_time)}};
   if (job.start_time) json["startTime"] = to_text(*job.start_time);
   if (job.end_time) json["endTime"] = to_text(*job.end_time);
+  if (!job.is_local()) json["backEnd"] = job.back_end;
   put_if(json, "errorMessage", job.error_message);
   if (!job.labels.empty()) json["labels"] = job.labels;
   json["trainingInput"] = json_of(job.training_input);
@@ -402,6 +403,7 @@ Job job_from_json(std::string_view text) {
     job.create_time = parse_time(json.at("createTime").get<std::string>());
     job.start_time = time_of(json, "startTime");
     job.end_time = time_of(json, "endTime");
+    job.back_end = json.value("backEnd", kLocalBackEnd);
     job.error_message = json.value("errorMessage", "");
     job.labels = json.value("labels", std::map<std::string, std::string>());
     job.training_input = input_from(json.at("trainingInput"));

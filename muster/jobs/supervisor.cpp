@@ -149,7 +149,7 @@ class Supervisor {
       now.job = before != seen_.end() && before->second.is_same_file(now)
                     ? std::move(before->second.job)
                     : try_read(name);
-      if (now.job && !is_final(now.job->state)) jobs.push_back(*now.job);
+      if (now.job && needs_supervisor(*now.job)) jobs.push_back(*now.job);
       seen[name] = std::move(now);
     }
     seen_ = std::move(seen);
@@ -332,12 +332,14 @@ void supervise(const JobStore& store, const SupervisorOptions& options) {
     }
     // A submit that saw the lock taken relies on a last look after it is free.
     const auto jobs = store.list();
-    if (std::all_of(jobs.begin(), jobs.end(), [](const Job& job) { return is_final(job.state); })) {
+    if (std::none_of(jobs.begin(), jobs.end(), needs_supervisor)) {
       log::info("nothing is left to do");
       return;
     }
   }
 }
+
+bool needs_supervisor(const Job& job) { return job.is_local() && !is_final(job.state); }
 
 bool is_supervised(const JobStore& store) { return HeldLock::is_held(supervisor_lock(store)); }
 

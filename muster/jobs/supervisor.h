@@ -33,6 +33,9 @@ void supervise(const JobStore& store, const SupervisorOptions& options);
 /// program and its arguments that call supervise().
 void ensure_supervisor(const JobStore& store, const std::vector<std::string>& command);
 
+/// Whether a job is one for it: of this host, and not over.
+bool needs_supervisor(const Job& job);
+
 /// Whether there is one.
 bool is_supervised(const JobStore& store);
 
