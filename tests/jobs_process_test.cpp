@@ -62,7 +62,8 @@ constexpr const char* kMachines =
     "  both: {cpus: 2, memoryGb: 1}\n"
     "scaleTiers:\n"
     "  ONE: {masterType: one}\n"
-    "  BOTH: {masterType: both}\n";
+    "  BOTH: {masterType: both}\n"
+    "  PAIR: {masterType: one, workerType: one, workerCount: 1}\n";
 
 class Jobs : public ::testing::Test {
  protected:
@@ -429,6 +430,7 @@ TEST_F(Jobs, ThatCannotBeAreRefusedAndLeaveNothing) {
       {{"--config", dir_ / "counts.yaml"}, "counts.yaml:2) goes with the scale tier CUSTOM"},
       {{"--labels", "Team=a"}, "\"Team\""},
       {{"--backend", "slurm"}, "there are local and kubernetes"},
+      {{"--dry-run"}, "--dry-run goes with --backend kubernetes"},
       {{"--max-running-time", "2h"}, "7200s"},
   };
   for (const auto& [flags, words] : mistakes) {
@@ -449,22 +451,363 @@ TEST_F(Jobs, ThatCannotBeAreRefusedAndLeaveNothing) {
   EXPECT_EQ(end_of("a"), State::kSucceeded);
 }
 
-TEST_F(Jobs, ForKubernetesAreManifestsAndNothingIsStarted) {
-  const Words training{"submit",     "training",     "census_1",  "--backend",
-                       "kubernetes", "--scale-tier", "STANDARD_1"};
-  const Words program{"--", "census", "--train-steps", "100"};
-  const Outcome printed =
-      muster(training + Words{"--dry-run", "--image", "i:1", "--job-dir", "/job"} + program);
+// ----------------------------------------------------------------------------------- Kubernetes
+
+// Answers as kubectl does, with what lies in $FAKE_CLUSTER:
+//   objects/KIND-NAME   what was made, each with its manifest
+//   state.json          what `get` says while the job's objects are there; then terminating.json
+//   logs/POD            lines of a pod, with times
+//   error               what it says in the place of doing anything
+//   refused             a kind that cannot be made, and why
+// Every call is a line of `calls`.
+constexpr const char* kFakeKubectl = R"sh(#!/bin/sh
+cd "$FAKE_CLUSTER" || exit 9
+mkdir -p objects
+echo "$*" >> calls
+while [ "${1#--}" != "$1" ]; do shift; done
+if [ -e error ]; then cat error >&2; exit 1; fi
+verb=$1
+selector=
+since=
+for word in "$@"; do
+  case $word in
+    --selector=muster-run=*) selector=${word#--selector=muster-run=} ;;
+    --since-time=*) since=${word#--since-time=} ;;
+  esac
+done
+case $verb in
+create)
+  cat > input.yaml
+  rm -f document.*
+  awk 'BEGIN { n = 0 } /^---$/ { n++; next } { print > ("document." n) }' input.yaml
+  status=0
+  for document in document.*; do
+    kind=$(sed -n 's/^kind: //p' "$document")
+    name=$(awk '/^metadata:/ { inside = 1 } inside && /^  name: / { print $2; exit }' "$document")
+    if [ -e refused ] && [ "$(cut -d' ' -f1 refused)" = "$kind" ]; then
+      cut -d' ' -f2- refused >&2
+      status=1
+    elif [ -e "objects/$kind-$name" ]; then
+      echo "Error from server (AlreadyExists): error when creating \"STDIN\": jobs.batch \"$name\" already exists" >&2
+      status=1
+    else
+      cp "$document" "objects/$kind-$name"
+      echo "$kind/$name created"
+    fi
+  done
+  exit $status ;;
+get)
+  if grep -ql "muster-run: .*$selector" objects/Job* objects/TFJob* 2>/dev/null; then
+    cat state.json
+  elif [ -e terminating.json ]; then
+    cat terminating.json
+  else
+    echo '{"apiVersion": "v1", "kind": "List", "items": []}'
+  fi ;;
+logs)
+  if [ ! -e "logs/$2" ]; then
+    echo "Error from server (NotFound): pods \"$2\" not found" >&2
+    exit 1
+  fi
+  awk -v since="${since%Z}" 'substr($1, 1, 19) >= since' "logs/$2" ;;
+delete)
+  for kind in $(echo "$2" | tr ',' ' '); do
+    case $kind in
+      jobs.batch) found=$(ls objects/Job-* 2>/dev/null) ;;
+      jobsets.*) found=$(ls objects/JobSet-* 2>/dev/null) ;;
+      tfjobs.*) found=$(ls objects/TFJob-* 2>/dev/null) ;;
+      services) found=$(ls objects/Service-* 2>/dev/null) ;;
+      secrets) found=$(ls objects/Secret-* 2>/dev/null) ;;
+      *) echo "error: the server doesn't have a resource type \"$kind\"" >&2; exit 1 ;;
+    esac
+    for object in $found; do
+      if [ -n "$selector" ]; then
+        if grep -q "muster-run: .*$selector" "$object"; then rm "$object"; fi
+      else
+        case " $* " in *" ${object#objects/Job-} "*) rm "$object" ;; esac
+      fi
+    done
+  done ;;
+*) echo "error: unknown command \"$verb\"" >&2; exit 1 ;;
+esac
+)sh";
+
+class KubernetesJobs : public Jobs {
+ protected:
+  KubernetesJobs() {
+    std::filesystem::create_directories(cluster_ / "logs");
+    write_bytes(dir_ / "kubectl", kFakeKubectl);
+    std::filesystem::permissions(dir_ / "kubectl", std::filesystem::perms::owner_all);
+    says("");
+  }
+  ~KubernetesJobs() override {
+    // So that what is open can be cancelled.
+    std::filesystem::remove(cluster_ / "error");
+    std::filesystem::remove(cluster_ / "terminating.json");
+    says("");
+    for (const Job& job : store_.list()) {
+      if (!is_final(job.state)) kubernetes({"cancel", job.job_id});
+    }
+  }
+
+  Outcome kubernetes(const Words& words) const {
+    auto all = options();
+    all.environment.push_back("MUSTER_KUBECTL=" + (dir_ / "kubectl").string());
+    all.environment.push_back("FAKE_CLUSTER=" + cluster_.string());
+    return testing::run_program(MUSTER_PROGRAM, Words{"jobs"} + words, all.environment);
+  }
+  Outcome submit_there(const std::string& name, const Words& flags = {"--scale-tier", "pair"}) {
+    return kubernetes(Words{"submit", "training", name, "--backend", "kubernetes", "--image", "i:1",
+                            "--job-dir", "/job"} +
+                      flags + Words{"--", "census", "--train-steps", "100"});
+  }
+
+  // What the cluster says of the job's objects from now on.
+  void says(const std::string& items) const {
+    write_bytes(cluster_ / "state.json",
+                R"({"apiVersion": "v1", "kind": "List", "items": [)" + items + "]}");
+  }
+  static std::string job(const std::string& role, const std::string& condition = "",
+                         const std::string& reason = "", const std::string& message = "") {
+    const std::string conditions =
+        condition.empty()
+            ? ""
+            : fmt::format(
+                  R"({{"type": "{}", "status": "True", "lastTransitionTime": "2026-03-01T10:04:11Z", "reason": "{}", "message": "{}"}})",
+                  condition, reason, message);
+    return fmt::format(
+        R"({{"kind": "Job", "metadata": {{"name": "census-1-{0}", "labels": {{"app.kubernetes.io/component": "{0}"}}}}, "spec": {{"parallelism": 1}}, "status": {{"conditions": [{1}]}}}})",
+        role, conditions);
+  }
+  static std::string pod(const std::string& role, const std::string& phase,
+                         const std::string& more = "", const std::string& suffix = "x") {
+    return fmt::format(
+        R"(, {{"kind": "Pod", "metadata": {{"name": "census-1-{0}-0-{3}", "labels": {{"app.kubernetes.io/component": "{0}"}}, "annotations": {{"batch.kubernetes.io/job-completion-index": "0"}}}}, "status": {{"phase": "{1}"{2}}}}})",
+        role, phase, more, suffix);
+  }
+  void logs(const std::string& pod, const std::string& lines) const {
+    write_bytes(cluster_ / "logs" / pod, lines);
+  }
+  std::vector<std::string> objects() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(cluster_ / "objects")) {
+      names.push_back(entry.path().filename());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  std::string described(const std::string& name) const {
+    return kubernetes({"describe", name, "--summarize"}).out;
+  }
+
+  const Path cluster_ = dir_ / "cluster";
+  const std::string jobs_ = job("master") + ", " + job("worker");
+  const std::string both_run_ = jobs_ + pod("master", "Running") + pod("worker", "Running");
+};
+
+TEST_F(KubernetesJobs, AreManifestsWithADryRun) {
+  const Words dry{"--dry-run", "--scale-tier", "STANDARD_1"};
+  const Outcome printed = submit_there("census_1", dry);
   EXPECT_EQ(printed.status, 0) << printed.err;
   EXPECT_THAT(printed.out, HasSubstr("name: census-1-worker\n"));
   // A host of two processors says nothing of a cluster.
   EXPECT_THAT(printed.err, Not(HasSubstr("this host")));
   EXPECT_THAT(printed.out, HasSubstr("- --job-dir\n            - /job\n"));
-  const Outcome started = muster(training + program);
-  EXPECT_EQ(started.status, 2);
-  EXPECT_THAT(started.err, HasSubstr("--dry-run"));
-  EXPECT_EQ(muster(training + Words{"--dry-run"} + program).status, 2);
+  EXPECT_EQ(submit_there("census_1", dry + Words{"--context", "c"}).status, 2);
+  EXPECT_EQ(muster({"submit", "training", "a", "--dry-run", "--", "/bin/true"}).status, 2);
   EXPECT_THAT(store_.names(), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(cluster_ / "calls"));
+}
+
+TEST_F(KubernetesJobs, AreFollowedFromTheQueueToTheirEnd) {
+  const Outcome submitted =
+      submit_there("census_1", {"--scale-tier", "pair", "--context", "lab", "--namespace", "team"});
+  ASSERT_EQ(submitted.status, 0) << submitted.err;
+  EXPECT_EQ(submitted.out, "jobId: census_1\nstate: QUEUED\n");
+  EXPECT_THAT(objects(), ElementsAre("Job-census-1-master", "Job-census-1-worker",
+                                     "Secret-census-1-secret", "Service-census-1"));
+  EXPECT_THAT(read_bytes(cluster_ / "calls"),
+              StartsWith("--context=lab --namespace=team --request-timeout=20s create "));
+  says(jobs_);
+  EXPECT_THAT(kubernetes({"list"}).out, HasSubstr("census_1  QUEUED "));
+  says(
+      jobs_ +
+      pod("master", "Pending",
+          R"(, "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}])"));
+  EXPECT_THAT(described("census_1"),
+              AllOf(HasSubstr("QUEUED"),
+                    HasSubstr("master-replica-0: Unschedulable: 0/3 nodes are available")));
+  says(
+      jobs_ + pod("master", "Running") +
+      pod("worker", "Pending",
+          R"(, "conditions": [{"type": "PodScheduled", "status": "True"}], "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image i:1"}}}])"));
+  EXPECT_THAT(described("census_1"),
+              AllOf(HasSubstr("PREPARING"), HasSubstr("worker-replica-0: ImagePullBackOff")));
+  says(both_run_);
+  logs("census-1-master-0-x",
+       "2026-03-01T10:04:11.100000000Z 2026-03-01T10:04:11.099 I master:0 loss = 3.5, step = 41\n"
+       "2026-03-01T10:04:11.300000000Z three\n");
+  logs("census-1-worker-0-x", "2026-03-01T10:04:11.200000000Z two\n");
+  EXPECT_THAT(described("census_1"), AllOf(HasSubstr("RUNNING"), HasSubstr("step  41")));
+  EXPECT_FALSE(store_.read("census_1").kubernetes->note.size());
+  EXPECT_EQ(kubernetes({"wait", "census_1", "--timeout", "0.6"}).status, 1);
+  logs("census-1-master-0-x",
+       read_bytes(cluster_ / "logs" / "census-1-master-0-x") +
+           "2026-03-01T10:04:11.300000000Z the same moment\n2026-03-01T10:04:12.5Z last");
+  says(job("master", "Complete") + ", " + job("worker") + pod("master", "Succeeded") +
+       pod("worker", "Running"));
+  const Outcome streamed = kubernetes({"stream-logs", "census_1"});
+  EXPECT_EQ(streamed.status, 0) << streamed.err;
+  std::string tasks;
+  std::istringstream lines(streamed.out);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("\tservice\t") == std::string::npos) {
+      tasks += line.substr(line.find("replica") - 7) + "\n";
+    }
+  }
+  EXPECT_EQ(tasks,
+            "master-replica-0\t\tloss = 3.5, step = 41\nworker-replica-0\t\ttwo\n"
+            "master-replica-0\t\tthree\nmaster-replica-0\t\tthe same moment\n"
+            "master-replica-0\t\tlast\n");
+  EXPECT_THAT(streamed.out, AllOf(HasSubstr("\tservice\t\tjob census_1 is RUNNING\n"),
+                                  HasSubstr("\tservice\t\tjob census_1 is SUCCEEDED\n")));
+  // The worker would have gone on.
+  EXPECT_THAT(objects(), Not(Contains("Job-census-1-worker")));
+  EXPECT_EQ(jobs::to_text(*store_.read("census_1").end_time), "2026-03-01T10:04:11.000000Z");
+  EXPECT_EQ(kubernetes({"wait", "census_1"}).out, "SUCCEEDED\n");
+  // Its logs stay when its pods are gone.
+  std::filesystem::remove_all(cluster_ / "logs");
+  EXPECT_THAT(kubernetes({"stream-logs", "census_1", "--task-name", "worker"}).out,
+              HasSubstr("worker-replica-0\t\ttwo\n"));
+  EXPECT_EQ(kubernetes({"delete", "census_1"}).status, 0);
+  EXPECT_THAT(objects(), IsEmpty());
+  EXPECT_THAT(store_.names(), IsEmpty());
+  // This host had nothing to do with it.
+  EXPECT_FALSE(std::filesystem::exists(store_.folder() / "supervisor.log"));
+}
+
+TEST_F(KubernetesJobs, ThatFailSayWhichReplicaAndHow) {
+  ASSERT_EQ(submit_there("census_1").status, 0);
+  const auto ended = [](int status, const char* reason) {
+    return fmt::format(
+        R"(, "containerStatuses": [{{"state": {{"terminated": {{"exitCode": {}, "reason": "{}"}}}}}}])",
+        status, reason);
+  };
+  says(both_run_);
+  EXPECT_THAT(described("census_1"), HasSubstr("RUNNING"));
+  // Worth another try: the pod has a successor.
+  says(jobs_ + pod("master", "Running") + pod("worker", "Failed", ended(75, "Error"), "a") +
+       pod("worker", "Running", "", "b"));
+  logs("census-1-worker-0-a", "2026-03-01T10:04:11.1Z peer lost\n");
+  logs("census-1-worker-0-b", "2026-03-01T10:04:12.1Z again\n");
+  EXPECT_THAT(described("census_1"),
+              AllOf(HasSubstr("RUNNING"), HasSubstr("worker-replica-0: exited with status 75")));
+  says(job("master") + ", " +
+       job("worker", "Failed", "PodFailurePolicy", "matching FailJob rule at index 1") +
+       pod("master", "Running") + pod("worker", "Failed", ended(2, "Error"), "b"));
+  const Outcome waited = kubernetes({"wait", "census_1"});
+  EXPECT_EQ(waited.status, 1);
+  EXPECT_EQ(waited.out, "FAILED\n");
+  EXPECT_THAT(waited.err, HasSubstr("worker-replica-0 exited with status 2"));
+  EXPECT_THAT(objects(), Not(Contains("Job-census-1-master")));
+  const std::string lines = kubernetes({"stream-logs", "census_1", "--task-name", "worker:0"}).out;
+  EXPECT_THAT(lines, AllOf(HasSubstr("peer lost"), HasSubstr("again")));
+  // One whose objects somebody deleted.
+  ASSERT_EQ(submit_there("other_1").status, 0);
+  says(both_run_);
+  EXPECT_THAT(described("other_1"), HasSubstr("RUNNING"));
+  std::filesystem::remove_all(cluster_ / "objects");
+  EXPECT_THAT(described("other_1"),
+              AllOf(HasSubstr("FAILED"), HasSubstr("has no object of the job any more")));
+}
+
+TEST_F(KubernetesJobs, ThatAreCancelledGetTimeToSave) {
+  ASSERT_EQ(submit_there("census_1").status, 0);
+  says(both_run_);
+  EXPECT_EQ(kubernetes({"delete", "census_1"}).status, 1);
+  EXPECT_THAT(described("census_1"), HasSubstr("RUNNING"));
+  write_bytes(
+      cluster_ / "terminating.json",
+      R"({"kind": "List", "items": [{"kind": "Pod", "metadata": {"name": "census-1-master-0-x", "deletionTimestamp": "2026-03-01T10:04:11Z", "labels": {"app.kubernetes.io/component": "master"}}, "status": {"phase": "Running"}}]})");
+  EXPECT_EQ(kubernetes({"cancel", "census_1"}).status, 0);
+  EXPECT_EQ(state("census_1"), State::kCancelling);
+  // Tasks that save need the names of the others.
+  EXPECT_THAT(objects(), ElementsAre("Secret-census-1-secret", "Service-census-1"));
+  logs("census-1-master-0-x", "2026-03-01T10:04:11.1Z saved\n");
+  EXPECT_THAT(described("census_1"), HasSubstr("CANCELLING"));
+  std::filesystem::remove(cluster_ / "terminating.json");
+  const Outcome waited = kubernetes({"wait", "census_1", "--timeout", "60"});
+  EXPECT_EQ(waited.out, "CANCELLED\n") << waited.err;
+  EXPECT_THAT(objects(), IsEmpty());
+  EXPECT_EQ(store_.read("census_1").error_message, "The job was cancelled by the user.");
+  EXPECT_EQ(kubernetes({"cancel", "census_1"}).status, 0);
+  EXPECT_THAT(kubernetes({"stream-logs", "census_1"}).out, HasSubstr("\tsaved\n"));
+}
+
+TEST_F(KubernetesJobs, ThatCannotBeMadeLeaveNothing) {
+  const Outcome none = muster({"submit", "training", "a", "--backend", "kubernetes", "--image",
+                               "i:1", "--kubectl", "/no/kubectl", "--", "census"});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.err, AllOf(HasSubstr("there is no program /no/kubectl"), HasSubstr("--kubectl"),
+                              Not(HasSubstr("could not be deleted"))));
+  const auto refused = [&](const char* words, int status, const char* wanted) {
+    write_bytes(cluster_ / "error", words);
+    const Outcome run = submit_there("a");
+    EXPECT_EQ(run.status, status) << run.err;
+    EXPECT_THAT(run.err,
+                AllOf(HasSubstr(wanted), HasSubstr(std::string(words).substr(0, 30)),
+                      HasSubstr("kubectl delete jobs.batch,services,secrets --selector=")));
+    EXPECT_THAT(store_.names(), IsEmpty());
+    std::filesystem::remove(cluster_ / "error");
+  };
+  refused(
+      "The connection to the server localhost:8080 was refused - did you specify the right "
+      "host or port?",
+      75, "the cluster cannot be reached");
+  refused("Unable to connect to the server: dial tcp 10.0.0.1:6443: i/o timeout", 75,
+          "the cluster cannot be reached");
+  refused("error: You must be logged in to the server (Unauthorized)", 1, "does not know you");
+  // What was made before is deleted.
+  write_bytes(cluster_ / "refused",
+              "Job Error from server (Forbidden): error when creating \"STDIN\": jobs.batch is "
+              "forbidden: User \"ana\" cannot create resource \"jobs\" in API group \"batch\" in "
+              "the namespace \"default\"\n");
+  const Outcome forbidden = submit_there("a");
+  EXPECT_EQ(forbidden.status, 1);
+  EXPECT_THAT(forbidden.err, AllOf(HasSubstr("the cluster does not allow it"),
+                                   HasSubstr("User \"ana\" cannot create resource"),
+                                   Not(HasSubstr("could not be deleted"))));
+  EXPECT_THAT(objects(), IsEmpty());
+  EXPECT_THAT(store_.names(), IsEmpty());
+  std::filesystem::remove(cluster_ / "refused");
+  // A job of somebody else stays as it is.
+  write_bytes(cluster_ / "objects" / "Job-a-worker", "theirs");
+  const Outcome exists = submit_there("a");
+  EXPECT_EQ(exists.status, 1);
+  EXPECT_THAT(exists.err, AllOf(HasSubstr("choose another name"), HasSubstr("already exists")));
+  EXPECT_THAT(objects(), ElementsAre("Job-a-worker"));
+  EXPECT_THAT(store_.names(), IsEmpty());
+}
+
+TEST_F(KubernetesJobs, OfAClusterThatDoesNotAnswerStayAsTheyWere) {
+  ASSERT_EQ(submit_there("census_1").status, 0);
+  says(both_run_);
+  EXPECT_THAT(described("census_1"), HasSubstr("RUNNING"));
+  write_bytes(cluster_ / "error",
+              "Unable to connect to the server: net/http: TLS handshake timeout");
+  const Outcome list = kubernetes({"list"});
+  EXPECT_EQ(list.status, 0);
+  EXPECT_THAT(list.out, HasSubstr("census_1  RUNNING"));
+  EXPECT_THAT(list.err, HasSubstr("TLS handshake timeout"));
+  const Outcome describe = kubernetes({"describe", "census_1"});
+  EXPECT_THAT(describe.out, HasSubstr("state: RUNNING"));
+  EXPECT_THAT(describe.err, HasSubstr("the cluster cannot be reached"));
+  // What it could not be told is told by the next that reaches it.
+  EXPECT_EQ(kubernetes({"cancel", "census_1"}).status, 75);
+  EXPECT_EQ(state("census_1"), State::kCancelling);
+  std::filesystem::remove(cluster_ / "error");
+  EXPECT_EQ(kubernetes({"wait", "census_1", "--timeout", "60"}).out, "CANCELLED\n");
+  EXPECT_THAT(objects(), IsEmpty());
 }
 
 TEST_F(Jobs, OnAFullDiskOrInAFolderThatCannotBeWrittenAreNotSubmitted) {

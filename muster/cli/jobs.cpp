@@ -1,4 +1,4 @@
-// `muster jobs`: Cloud ML Engine's commands of this name, for jobs on this host.
+// `muster jobs`: Cloud ML Engine's commands of this name, for jobs of this host and of back ends.
 #include "muster/cli/jobs.h"
 
 #include <fmt/core.h>
@@ -90,6 +90,22 @@ Job read_and_tend(const JobStore& store, const JobsFlags& flags, const std::stri
   return job.is_local() ? job : store.read(name);
 }
 
+// A back end that does not answer is asked again by those who wait, but not for ever.
+class Silence {
+ public:
+  void note(bool has_answered, const Job& job) {
+    failures_ = has_answered ? 0 : failures_ + 1;
+    if (failures_ < kMostFailures) return;
+    throw Unavailable("{} did not answer {} times; the job {} was {} when it last did",
+                      job.back_end, failures_, job.job_id, name_of(job.state));
+  }
+
+ private:
+  static constexpr int kMostFailures = 10;
+
+  int failures_ = 0;
+};
+
 // -------------------------------------------------------------------------------------- tables
 
 using TableRow = std::vector<std::string>;
@@ -162,6 +178,7 @@ void summarize(const Job& job, const std::optional<jobs::Progress>& progress) {
                                 {"startTime", optional_time_text(job.start_time)},
                                 {"endTime", optional_time_text(job.end_time)},
                                 {"state", std::string(name_of(job.state))},
+                                {"note", job.kubernetes ? job.kubernetes->note : ""},
                                 {"errorMessage", job.error_message}});
   const auto& input = job.training_input;
   print_fields("Training Input Summary",
@@ -248,6 +265,7 @@ void wait_for(const JobStore& store, const JobsFlags& flags, const std::string& 
                                 std::chrono::duration<double>(timeout_seconds)))
                           : Deadline::never();
   auto look_again = Deadline::after(milliseconds(0));
+  Silence silence;
   for (;;) {
     const Job job = store.read(name);
     if (is_final(job.state)) {
@@ -256,7 +274,7 @@ void wait_for(const JobStore& store, const JobsFlags& flags, const std::string& 
       throw CLI::RuntimeError(job.state == State::kSucceeded ? 0 : 1);
     }
     if (look_again.expired()) {
-      tend_jobs(store, flags, {job});
+      silence.note(tend_jobs(store, flags, {job}), job);
       look_again = Deadline::after(kTendJobsEvery);
     }
     if (deadline.expired()) {
@@ -339,7 +357,10 @@ void add_delete(CLI::App& command) {
   command.footer("The job's record and logs go; what the program wrote to its job-dir stays.");
   command.callback([=] {
     const JobStore store = job_store(*flags);
-    read_and_tend(store, *flags, *name);
+    const Job job = read_and_tend(store, *flags, *name);
+    if (!job.is_local() && is_final(job.state)) {
+      jobs::make_back_end(job.back_end)->remove(store, job);
+    }
     store.remove(*name);
     fmt::print(stderr, "Deleted job [{}].\n", *name);
   });
@@ -376,11 +397,11 @@ JobStore job_store(const JobsFlags& flags) {
   return JobStore(flags.jobs_dir.empty() ? JobStore::default_folder() : Path(flags.jobs_dir));
 }
 
-void tend_jobs(const JobStore& store, const JobsFlags& flags, const std::vector<Job>& jobs) {
+bool tend_jobs(const JobStore& store, const JobsFlags& flags, const std::vector<Job>& jobs) {
   if (std::any_of(jobs.begin(), jobs.end(), jobs::needs_supervisor)) {
     jobs::ensure_supervisor(store, supervise_command(store, flags));
   }
-  jobs::refresh_jobs(store, jobs);
+  return jobs::refresh_jobs(store, jobs);
 }
 
 int follow_job(const JobStore& store, const JobsFlags& flags, const std::string& name,
@@ -397,6 +418,7 @@ int follow_job(const JobStore& store, const JobsFlags& flags, const std::string&
   const StopSignals signals;
   // Not at once: the one that a submit has just started may not have its lock yet.
   auto look_again = Deadline::after(milliseconds(500));
+  Silence silence;
   for (;;) {
     // Before its lines are read: those of a job that is over are all there then.
     const Job job = store.read(name);
@@ -407,7 +429,7 @@ int follow_job(const JobStore& store, const JobsFlags& flags, const std::string&
       return 1;
     }
     if (look_again.expired()) {
-      tend_jobs(store, flags, {job});
+      silence.note(tend_jobs(store, flags, {job}), job);
       look_again = Deadline::after(kTendJobsEvery);
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(options.polling_interval));

@@ -1,5 +1,5 @@
-// What Kubernetes is to run, as manifests on standard output: `muster jobs submit training
-// --backend kubernetes --dry-run`, and `muster kubernetes serve`.
+// What Kubernetes is to run: the jobs of `muster jobs submit training --backend kubernetes`, and as
+// manifests on standard output `--dry-run` and `muster kubernetes serve`.
 #include "muster/cli/jobs_kubernetes.h"
 
 #include <fmt/format.h>
@@ -10,11 +10,15 @@
 
 #include "muster/base/error.h"
 #include "muster/cli/command.h"
+#include "muster/jobs/back_end.h"
 #include "muster/jobs/kubernetes.h"
+#include "muster/jobs/kubernetes_client.h"
 #include "muster/launch/secret.h"
 
 namespace muster::cli {
 namespace {
+
+constexpr std::size_t kRunIdDigits = 16;
 
 // "CLAIM:/PATH".
 std::vector<jobs::KubernetesVolume> parse_volumes(const std::vector<std::string>& words) {
@@ -108,23 +112,7 @@ void add_kubernetes_serve(CLI::App& command) {
   });
 }
 
-constexpr Command kKubernetesCommands[] = {
-    {"serve", "print what serves a model: kubectl apply -f - takes it", add_kubernetes_serve},
-};
-
-}  // namespace
-
-void add_kubernetes_flags(CLI::App& command, KubernetesFlags& flags) {
-  add_pod_flags(command, flags);
-  command.add_option("--kind", flags.kind, "In Kubernetes: jobs, jobset or tfjob")
-      ->capture_default_str();
-  command.add_option(
-      "--secret-name", flags.secret_name,
-      "A Secret of the cluster whose key secret proves that tasks belong to the run");
-  command.add_flag("--dry-run", flags.is_dry_run, "Print what Kubernetes is to run, and end");
-}
-
-void print_manifests(const jobs::Submission& submission, const KubernetesFlags& flags) {
+jobs::KubernetesJob job_of(const jobs::Submission& submission, const KubernetesFlags& flags) {
   const jobs::Job& job = submission.job;
   jobs::KubernetesJob made{.job_id = job.job_id,
                            .command = job.local.command,
@@ -140,7 +128,56 @@ void print_manifests(const jobs::Submission& submission, const KubernetesFlags& 
   for (const jobs::RoleTasks& role : submission.roles) {
     made.roles.push_back({role.type, role.count, role.each});
   }
-  fmt::print("{}", jobs::kubernetes_manifests(made));
+  return made;
+}
+
+constexpr Command kKubernetesCommands[] = {
+    {"serve", "print what serves a model: kubectl apply -f - takes it", add_kubernetes_serve},
+};
+
+}  // namespace
+
+void add_kubernetes_flags(CLI::App& command, KubernetesFlags& flags) {
+  add_pod_flags(command, flags);
+  command.add_option("--kind", flags.kind, "In Kubernetes: jobs, jobset or tfjob")
+      ->capture_default_str();
+  command.add_option(
+      "--secret-name", flags.secret_name,
+      "A Secret of the cluster whose key secret proves that tasks belong to the run");
+  command.add_flag("--dry-run", flags.is_dry_run, "Print what Kubernetes is to run, and end");
+  command.add_option("--kubectl", flags.kubectl,
+                     "The program that talks to Kubernetes (MUSTER_KUBECTL; default: kubectl)");
+  command.add_option("--context", flags.context, "The context of kubectl's configuration");
+  command.add_option("--namespace", flags.name_space, "The namespace of the job's objects");
+}
+
+void print_manifests(const jobs::Submission& submission, const KubernetesFlags& flags) {
+  if (!flags.context.empty() || !flags.name_space.empty() || !flags.kubectl.empty()) {
+    throw UsageError(
+        "--kubectl, --context and --namespace do nothing with --dry-run: give them to the kubectl "
+        "that applies the manifests");
+  }
+  fmt::print("{}", jobs::kubernetes_manifests(job_of(submission, flags)));
+}
+
+void submit_to_cluster(const jobs::JobStore& store, jobs::Submission submission,
+                       const KubernetesFlags& flags) {
+  jobs::KubernetesJob made = job_of(submission, flags);
+  const bool is_cluster = made.roles.size() > 1 || made.roles.front().count > 1;
+  jobs::Job& job = submission.job;
+  job.back_end = "kubernetes";
+  job.kubernetes =
+      jobs::KubernetesRun{.name = jobs::kubernetes_name(job.job_id),
+                          .run_id = launch::draw_secret().substr(0, kRunIdDigits),
+                          .kind = flags.kind,
+                          .kubectl = flags.kubectl,
+                          .context = flags.context,
+                          .name_space = flags.name_space,
+                          .has_service = is_cluster && made.kind == jobs::ManifestKind::kJobs,
+                          .has_secret = is_cluster && flags.secret_name.empty()};
+  made.pod.labels[jobs::kRunLabel] = job.kubernetes->run_id;
+  jobs::submit_to(*jobs::make_kubernetes_back_end(jobs::kubernetes_manifests(made)), store,
+                  submission, {});
 }
 
 void add_kubernetes(CLI::App& command) { add_commands(command, kKubernetesCommands); }

@@ -69,18 +69,12 @@ constexpr const char* kFlagsOfACloud[] = {
     "--master-image-uri", "--worker-image-uri", "--parameter-server-image-uri",
 };
 
-// Jobs run on this host; for Kubernetes there are the manifests.
 void check_back_end(const SubmitFlags& flags) {
   if (flags.backend != "local" && flags.backend != "kubernetes") {
     throw UsageError(
         "--backend {}: there is no such back end in this version; there are local and "
         "kubernetes",
         flags.backend);
-  }
-  if (flags.backend == "kubernetes" && !flags.kubernetes.is_dry_run) {
-    throw UsageError(
-        "--backend kubernetes prints manifests in this version and starts nothing: add --dry-run, "
-        "and give what it prints to kubectl apply -f -");
   }
   if (flags.backend == "local" && flags.kubernetes.is_dry_run) {
     throw UsageError("--dry-run goes with --backend kubernetes");
@@ -259,16 +253,21 @@ void print_kubernetes(const SubmitFlags& flags) {
 
 void submit(const SubmitFlags& flags) {
   check_back_end(flags);
-  if (flags.backend == "kubernetes") return print_kubernetes(flags);
+  const bool is_kubernetes = flags.backend == "kubernetes";
+  if (is_kubernetes && flags.kubernetes.is_dry_run) return print_kubernetes(flags);
   const jobs::JobStore store = job_store(*flags.common);
   Submission submission = submission_of(flags);
   for (const std::string& warning : submission.warnings) log::warning("{}", warning);
   if (flags.is_async) log::warning("--async is what happens without --stream-logs too");
-  warn_of_checkpoint(submission.job);
+  if (!is_kubernetes) warn_of_checkpoint(submission.job);
   submission.job.create_time =
       std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
-  store.create(submission.job, own_environment());
-  tend_jobs(store, *flags.common, {submission.job});
+  if (is_kubernetes) {
+    submit_to_cluster(store, submission, flags.kubernetes);
+  } else {
+    store.create(submission.job, own_environment());
+    tend_jobs(store, *flags.common, {submission.job});
+  }
   fmt::print(stderr, "Job [{}] submitted successfully.\n", flags.name);
   if (!flags.stream_logs) {
     fmt::print(stderr, "{}", next_commands(flags.name));
@@ -295,7 +294,7 @@ void add_training_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& f
       ->required();
   command
       .add_option("--backend", flags->backend,
-                  "local, this host, or kubernetes, whose manifests --dry-run prints")
+                  "local, this host, or kubernetes, a cluster that kubectl talks to")
       ->capture_default_str();
   add_kubernetes_flags(command, flags->kubernetes);
   command.add_option("--scale-tier", flags->scale_tier,

@@ -4,10 +4,14 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/jobs/kubernetes_client.h"
 
 namespace muster::jobs {
 
+void BackEnd::remove(const JobStore& /*store*/, const Job& /*job*/) const {}
+
 std::unique_ptr<BackEnd> make_back_end(const std::string& name) {
+  if (name == "kubernetes") return make_kubernetes_back_end("");
   throw InvalidArgument("there is no back end \"{}\" in this version", name);
 }
 
@@ -25,18 +29,21 @@ void submit_to(const BackEnd& back_end, const JobStore& store, const Submission&
   }
 }
 
-void refresh_jobs(const JobStore& store, const std::vector<Job>& jobs) {
+bool refresh_jobs(const JobStore& store, const std::vector<Job>& jobs) {
   std::map<std::string, std::vector<Job>> open;
   for (const Job& job : jobs) {
     if (!is_final(job.state) && !job.is_local()) open[job.back_end].push_back(job);
   }
+  bool has_answered = true;
   for (const auto& [name, of_one] : open) {
     try {
       make_back_end(name)->refresh(store, of_one);
     } catch (const Error& error) {
+      has_answered = false;
       log::warning("the states of jobs of {} are as they were last seen: {}", name, error.what());
     }
   }
+  return has_answered;
 }
 
 Job cancel_remote_job(const JobStore& store, const std::string& name, const std::string& reason) {

@@ -27,9 +27,13 @@ class BackEnd {
   /// Asks the system to end a job after a last checkpoint; the store says CANCELLING. May be called
   /// again.
   virtual void cancel(const JobStore& store, const Job& job) const = 0;
+
+  /// Removes what the system still has of a job that is over; its record stays. For those that
+  /// keep nothing there is nothing to do.
+  virtual void remove(const JobStore& store, const Job& job) const;
 };
 
-/// By name: "slurm". Throws InvalidArgument for one that there is not.
+/// By name: "slurm", "kubernetes". Throws InvalidArgument for one that there is not.
 std::unique_ptr<BackEnd> make_back_end(const std::string& name);
 
 /// Puts a job of a back end into the store and hands it over. Throws, and then there is no such
@@ -38,8 +42,8 @@ void submit_to(const BackEnd& back_end, const JobStore& store, const Submission&
                const std::vector<std::string>& environment);
 
 /// Brings up to date those of the jobs that are not over and that a back end runs. One that does
-/// not answer is named in a warning: what was last seen of its jobs stays.
-void refresh_jobs(const JobStore& store, const std::vector<Job>& jobs);
+/// not answer is named in a warning: what was last seen of its jobs stays. Whether all answered.
+bool refresh_jobs(const JobStore& store, const std::vector<Job>& jobs);
 
 /// Asks a back end's job to end: it is CANCELLING until its tasks have saved and ended. `reason`
 /// becomes its error message. A job that is over stays as it is. Returns it as it is then.

@@ -124,11 +124,36 @@ struct LocalRun {
 
 /// The back end that is this host.
 inline constexpr const char* kLocalBackEnd = "local";
+/// Where in a Kubernetes cluster a job runs, and what was last seen of it.
+struct KubernetesRun {
+  /// Of its objects: "census-1".
+  std::string name{};
+  /// The value of the label muster-run, which its objects alone have.
+  std::string run_id{};
+  /// "jobs", "jobset" or "tfjob".
+  std::string kind = "jobs";
+  /// The program that talks to the cluster; empty: MUSTER_KUBECTL, or kubectl.
+  std::string kubectl{};
+  /// Empty: those that kubectl would take.
+  std::string context{};
+  std::string name_space{};
+  /// Whether a Service and a Secret of its own belong to it.
+  bool has_service = false;
+  bool has_secret = false;
+  /// Whether all of its objects were made.
+  bool is_submitted = false;
+  /// Whether all tasks were up once.
+  bool has_run = false;
+  /// Why it does not go on, as the cluster says; empty if it does.
+  std::string note{};
+
+  bool operator==(const KubernetesRun&) const = default;
+};
 
 /// A job as it is kept.
 struct Job {
   std::string job_id{};
-  /// Who runs it: this host, "slurm".
+  /// Who runs it: this host, "slurm", "kubernetes".
   std::string back_end = kLocalBackEnd;
   State state = State::kQueued;
   Time create_time{};
@@ -138,6 +163,8 @@ struct Job {
   std::map<std::string, std::string> labels{};
   TrainingInput training_input{};
   LocalRun local{};
+  /// Nothing if it does not run in a cluster.
+  std::optional<KubernetesRun> kubernetes{};
 
   bool is_local() const { return back_end == kLocalBackEnd; }
   bool operator==(const Job&) const = default;

@@ -102,9 +102,13 @@ Time modified_time(const struct stat& status) {
 // One file, read line by line.
 class JobLog::Source {
  public:
-  /// `logger_name` is what muster's logger calls the task.
-  Source(Path file, std::string task, std::string logger_name)
-      : file_(std::move(file)), task_(std::move(task)), logger_name_(std::move(logger_name)) {}
+  /// `logger_name` is what muster's logger calls the task; `is_stamped` says that kubectl's time
+  /// stands before every line.
+  Source(Path file, std::string task, std::string logger_name, bool is_stamped)
+      : file_(std::move(file)),
+        task_(std::move(task)),
+        logger_name_(std::move(logger_name)),
+        is_stamped_(is_stamped) {}
 
   /// Whether a line is there to be taken.
   bool fill(bool is_last, bool follows) {
@@ -158,12 +162,18 @@ class JobLog::Source {
     begin_ = next;
     while (!text.empty() && text.front() == '\0') text.remove_prefix(1);
     line_ = {.severity = "DEFAULT", .task = task_};
+    const auto stamp = is_stamped_ ? kubectl_stamp(text) : std::nullopt;
+    if (stamp) {
+      time_ = Time(std::chrono::duration_cast<Time::duration>(stamp->since_epoch));
+      text.remove_prefix(stamp->bytes);
+    }
     if (const auto logged = logger_time(text)) {
       line_.severity = severity_of(text[kTimeBytes + 1]);
-      time_ = *logged;
+      // That of a stamp is in no other host's time zone.
+      if (!stamp) time_ = *logged;
       text.remove_prefix(kLoggerHeaderBytes);
       if (text.starts_with(logger_name_ + " ")) text.remove_prefix(logger_name_.size() + 1);
-    } else if (follows || time_ == Time()) {
+    } else if (!stamp && (follows || time_ == Time())) {
       time_ = std::chrono::system_clock::now();
     }
     line_.time = time_;
@@ -175,6 +185,7 @@ class JobLog::Source {
   Path file_;
   std::string task_;
   std::string logger_name_;
+  bool is_stamped_;
   std::uint64_t offset_ = 0;
   std::string buffer_;
   std::size_t begin_ = 0;
@@ -187,6 +198,47 @@ std::string to_text(const LogLine& line) {
   return fmt::format("{}\t{}\t{}\t\t{}", line.severity,
                      local_time(line.time, "%Y-%m-%d %H:%M:%S %z"), line.task,
                      printable(line.message));
+}
+
+std::optional<KubectlStamp> kubectl_stamp(std::string_view line) {
+  constexpr std::size_t kSecondsBytes = 19;
+  constexpr std::size_t kMostDigits = 9;
+  if (line.size() <= kSecondsBytes) return std::nullopt;
+  std::size_t end = kSecondsBytes;
+  std::int64_t nanoseconds = 0;
+  if (line[end] == '.') {
+    const auto begin = ++end;
+    while (end < line.size() && line[end] >= '0' && line[end] <= '9') ++end;
+    std::string digits(line.substr(begin, std::min(end - begin, kMostDigits)));
+    digits.resize(kMostDigits, '0');
+    if (!take_digits(digits, nanoseconds)) return std::nullopt;
+  }
+  // "Z ", or "+02:00 " of a node in another time zone.
+  std::chrono::minutes offset{0};
+  if (line.substr(end).starts_with("Z ")) {
+    end += 2;
+  } else {
+    int hours = 0;
+    int minutes = 0;
+    const std::string_view zone = line.substr(end, 7);
+    if (zone.size() != 7 || (zone[0] != '+' && zone[0] != '-') || zone[3] != ':' ||
+        zone[6] != ' ' || !take_digits(zone.substr(1, 2), hours) ||
+        !take_digits(zone.substr(4, 2), minutes)) {
+      return std::nullopt;
+    }
+    offset =
+        (zone[0] == '+' ? 1 : -1) * (std::chrono::hours(hours) + std::chrono::minutes(minutes));
+    end += zone.size();
+  }
+  try {
+    const Time seconds = parse_time(fmt::format("{}.000000Z", line.substr(0, kSecondsBytes)));
+    return KubectlStamp{.since_epoch = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                           seconds.time_since_epoch() - offset) +
+                                       std::chrono::nanoseconds(nanoseconds),
+                        .bytes = end};
+  } catch (const InvalidArgument&) {
+    return std::nullopt;
+  }
 }
 
 std::string task_name(std::string_view word) {
@@ -206,21 +258,24 @@ JobLog::~JobLog() = default;
 
 void JobLog::find_sources() {
   const Path folder = store_.folder_of(name_);
-  const auto add = [&](const Path& file, const std::string& task, const std::string& logger_name) {
+  const auto add = [&](const Path& file, const std::string& task, const std::string& logger_name,
+                       bool is_stamped) {
     if (task_ && *task_ != task) return;
-    sources_.try_emplace(file, file, task, logger_name);
+    sources_.try_emplace(file, file, task, logger_name, is_stamped);
   };
-  add(folder / "service.log", std::string(kService), std::string(kService));
+  add(folder / "service.log", std::string(kService), std::string(kService), false);
   const Path attempts = folder / "attempts";
   if (!file_exists(attempts)) return;
   FileSystem& files = file_system_for(attempts);
   for (const std::string& attempt : files.list(attempts)) {
+    // A number on this host; of a cluster the name of a pod.
+    const bool is_pod = attempt.find_first_not_of("0123456789") != std::string::npos;
     for (const std::string& file : files.list(attempts / attempt)) {
       if (!file.ends_with(".log")) continue;
       const auto task = parse_task(std::string_view(file).substr(0, file.size() - 4));
       if (!task) continue;
       add(attempts / attempt / file, fmt::format("{}-replica-{}", task->first, task->second),
-          fmt::format("{}:{}", task->first, task->second));
+          fmt::format("{}:{}", task->first, task->second), is_pod);
     }
   }
 }

@@ -123,5 +123,36 @@ TEST(TaskName, IsReadAsPeopleWriteIt) {
   }
 }
 
+TEST_F(Logs, OfPodsHaveTheTimesOfTheCluster) {
+  for (const char* pod : {"c-master-0-x", "c-worker-1-y"}) {
+    std::filesystem::create_directories(dir_ / "job" / "attempts" / pod);
+  }
+  // The clock of a container may be in any time zone: its own times do not count.
+  append(file("c-master-0-x", "master0"),
+         "2026-03-01T10:00:02.000002001Z 1999-01-01T10:00:00.100 W master:0 three\n");
+  append(file("c-worker-1-y", "worker1"),
+         "2026-03-01T12:00:01.5+02:00 one\n2026-03-01T10:00:02.000Z two\n");
+  JobLog log(store_, "job", std::nullopt);
+  EXPECT_THAT(poll(log), ElementsAre("worker-replica-1 DEFAULT one", "worker-replica-1 DEFAULT two",
+                                     "master-replica-0 WARNING three"));
+}
+
+TEST(KubectlStamp, IsATimeOfAnyZone) {
+  const auto seconds = [](std::string_view line) {
+    const auto stamp = kubectl_stamp(line);
+    return stamp ? stamp->since_epoch.count() / 1e9 : -1;
+  };
+  EXPECT_DOUBLE_EQ(seconds("1970-01-01T00:00:01.5Z x"), 1.5);
+  EXPECT_DOUBLE_EQ(seconds("1970-01-01T00:00:01Z x"), 1);
+  EXPECT_DOUBLE_EQ(seconds("1970-01-01T02:00:01.500000000+02:00 x"), 1.5);
+  EXPECT_EQ(kubectl_stamp("1970-01-01T00:00:01.123456789Z loss")->since_epoch.count(),
+            1'123'456'789);
+  EXPECT_EQ(kubectl_stamp("1970-01-01T00:00:01.123456789Z loss")->bytes, 31);
+  for (const char* other : {"", "loss = 3", "1970-01-01T00:00:01.5 x", "1970-01-01T00:00:01.5Z",
+                            "1970-01-01T00:00:0x.5Z x", "1970-01-01T00:00:01.5+0200 x"}) {
+    EXPECT_FALSE(kubectl_stamp(other).has_value()) << other;
+  }
+}
+
 }  // namespace
 }  // namespace muster::jobs

@@ -98,6 +98,19 @@ ordered_json json_of(const LocalRun& run) {
   return json;
 }
 
+ordered_json json_of(const KubernetesRun& run) {
+  ordered_json json{{"name", run.name}, {"runId", run.run_id}, {"kind", run.kind}};
+  put_if(json, "kubectl", run.kubectl);
+  put_if(json, "context", run.context);
+  put_if(json, "namespace", run.name_space);
+  json["service"] = run.has_service;
+  json["secret"] = run.has_secret;
+  json["submitted"] = run.is_submitted;
+  json["hasRun"] = run.has_run;
+  put_if(json, "note", run.note);
+  return json;
+}
+
 ordered_json json_of(const Job& job) {
   ordered_json json{{"jobId", job.job_id},
                     {"state", name_of(job.state)},
@@ -109,6 +122,7 @@ ordered_json json_of(const Job& job) {
   if (!job.labels.empty()) json["labels"] = job.labels;
   json["trainingInput"] = json_of(job.training_input);
   json["local"] = json_of(job.local);
+  if (job.kubernetes) json["kubernetes"] = json_of(*job.kubernetes);
   return json;
 }
 
@@ -183,6 +197,22 @@ LocalRun run_from(const ordered_json& json) {
   if (const auto status = json.find("exitStatus"); status != json.end()) {
     run.exit_status = status->get<int>();
   }
+  return run;
+}
+
+KubernetesRun kubernetes_from(const ordered_json& json) {
+  KubernetesRun run;
+  run.name = json.at("name");
+  run.run_id = json.at("runId");
+  run.kind = json.at("kind");
+  run.kubectl = json.value("kubectl", "");
+  run.context = json.value("context", "");
+  run.name_space = json.value("namespace", "");
+  run.has_service = json.at("service");
+  run.has_secret = json.at("secret");
+  run.is_submitted = json.at("submitted");
+  run.has_run = json.at("hasRun");
+  run.note = json.value("note", "");
   return run;
 }
 
@@ -408,6 +438,9 @@ Job job_from_json(std::string_view text) {
     job.labels = json.value("labels", std::map<std::string, std::string>());
     job.training_input = input_from(json.at("trainingInput"));
     job.local = run_from(json.at("local"));
+    if (const auto run = json.find("kubernetes"); run != json.end()) {
+      job.kubernetes = kubernetes_from(*run);
+    }
     return job;
   } catch (const std::exception& error) {
     // nlohmann's and std::stoll's, and ours of times and states.

@@ -60,6 +60,24 @@ TEST(JobText, ComesBackFromJson) {
   EXPECT_EQ(job_from_json(to_json(Job{.job_id = "a"})), Job{.job_id = "a"});
 }
 
+TEST(JobText, ComesBackFromJsonWithItsPlaceInACluster) {
+  Job job = full_job();
+  job.kubernetes = KubernetesRun{.name = "census-1",
+                                 .run_id = "0123",
+                                 .kind = "jobset",
+                                 .kubectl = "k",
+                                 .context = "c",
+                                 .name_space = "n",
+                                 .has_service = true,
+                                 .has_secret = true,
+                                 .is_submitted = true,
+                                 .has_run = true,
+                                 .note = "why"};
+  EXPECT_EQ(job_from_json(to_json(job)), job);
+  job.kubernetes = KubernetesRun{};
+  EXPECT_EQ(job_from_json(to_json(job)), job);
+}
+
 TEST(JobText, WritesLongNumbersAsTheApiDoes) {
   EXPECT_THAT(to_json(full_job()), AllOf(HasSubstr("\"workerCount\": \"2\""),
                                          HasSubstr("\"maxRunningTime\": \"7200s\"")));

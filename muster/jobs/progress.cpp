@@ -52,6 +52,20 @@ void take_log(const Path& path, std::optional<Progress>& progress) {
   for (const std::string_view line : lines_of(tail)) take_line(line, progress);
 }
 
+// The log of its last attempt; in a cluster those of its pods, whose order does not matter.
+std::vector<Path> chief_logs(const Job& job, const Path& folder) {
+  const Path attempts = folder / "attempts";
+  if (!job.kubernetes) {
+    return {attempts / std::to_string(job.local.attempts) / (job.local.chief + ".log")};
+  }
+  std::vector<Path> logs;
+  if (!file_exists(attempts)) return logs;
+  for (const std::string& pod : file_system_for(attempts).list(attempts)) {
+    logs.push_back(attempts / pod / (job.local.chief + "0.log"));
+  }
+  return logs;
+}
+
 std::optional<double> leading_number(std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -113,8 +127,7 @@ std::optional<Progress> progress_of(const Job& job, const Path& folder) {
   std::optional<Progress> progress;
   try {
     take_events(job, progress);
-    take_log(folder / "attempts" / std::to_string(job.local.attempts) / (job.local.chief + ".log"),
-             progress);
+    for (const Path& log : chief_logs(job, folder)) take_log(log, progress);
   } catch (const Error& error) {
     log::warning("no progress of the job {}: {}", job.job_id, error.what());
     return std::nullopt;
