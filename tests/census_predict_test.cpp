@@ -5,6 +5,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -281,6 +282,163 @@ TEST_F(CensusPredict, ABatchThatIsAskedToStopSavesAndItsWorkersAreReplacedWhenTh
   EXPECT_EQ(end.status, 0) << end.err;
   EXPECT_THAT(end.err, HasSubstr("a worker was ended by signal 9; another goes on"));
   EXPECT_THAT(end.out, HasSubstr("predictionCount: '2994'"));
+}
+
+// ------------------------------------------------------------------------------------- as jobs
+
+class CensusJobs : public CensusPredict {
+ protected:
+  ~CensusJobs() override {
+    for (const char* name : {"census_1", "batch_1", "batch_2"}) {
+      if (!std::filesystem::exists(jobs_dir_ / name)) continue;
+      jobs({"cancel", name});
+      jobs({"wait", name, "--timeout", "60"});
+    }
+    kill_process(jobs_dir_ / "supervisor.pid", SIGTERM);
+  }
+
+  Outcome jobs(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> all{"jobs"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return testing::run_program(MUSTER_PROGRAM, all, {"MUSTER_JOBS_DIR=" + jobs_dir_.string()});
+  }
+  Outcome submit_prediction(const std::string& name, const Path& model, const char* output) const {
+    return jobs({"submit", "prediction", name, "--model-dir", model, "--data-format", "text",
+                 "--input-paths", folder_ / "people.json", "--output-path", folder_ / output,
+                 "--key-field", "key", "--save-secs", "0", "--region", "us-central1"});
+  }
+  // The process whose number is the first line of a file.
+  static bool kill_process(const Path& pid_file, int signal) {
+    std::ifstream file(pid_file);
+    pid_t process = 0;
+    return static_cast<bool>(file >> process) && process > 1 && ::kill(process, signal) == 0;
+  }
+  // Lines of all results, by shard.
+  std::string results(const char* output) const {
+    std::vector<Path> files;
+    for (const auto& file : std::filesystem::directory_iterator(folder_ / output)) {
+      if (!file.is_directory()) files.push_back(file.path());
+    }
+    std::sort(files.begin(), files.end());
+    std::string all;
+    for (const Path& file : files) all += testing::read_bytes(file);
+    return all;
+  }
+
+  const Path jobs_dir_ = folder_ / "jobs";
+};
+
+TEST_F(CensusJobs, AreTrainedInTheStandardTierAndTheirExportAnswersFiles) {
+  write_people(folder_ / "adult.data.csv", folder_ / "people.json");
+  const Path job_dir = folder_ / "out";
+  const Outcome trained = jobs({"submit",
+                                "training",
+                                "census_1",
+                                "--scale-tier",
+                                "STANDARD_1",
+                                "--runtime-version",
+                                "1.4",
+                                "--region",
+                                "us-central1",
+                                "--job-dir",
+                                job_dir,
+                                "--stream-logs",
+                                "--",
+                                CENSUS_PROGRAM,
+                                "--train-files",
+                                folder_ / "adult.data.csv",
+                                "--eval-files",
+                                folder_ / "adult.test.csv",
+                                "--train-steps",
+                                "20",
+                                "--eval-steps",
+                                "2",
+                                "--export-format",
+                                "JSON"});
+  EXPECT_EQ(trained.status, 0) << trained.out << trained.err;
+  for (const char* task : {"master-replica-0", "worker-replica-3", "ps-replica-2"}) {
+    EXPECT_THAT(trained.out, HasSubstr(task));
+  }
+  EXPECT_THAT(trained.out, HasSubstr("job census_1 is SUCCEEDED"));
+  EXPECT_THAT(jobs({"list"}).out, HasSubstr("census_1  SUCCEEDED  2"));
+  EXPECT_THAT(jobs({"describe", "census_1"}).out, HasSubstr("STANDARD_1"));
+
+  const Path model = job_dir / "export/census";
+  const Outcome submitted = submit_prediction("batch_1", model, "predicted");
+  ASSERT_EQ(submitted.status, 0) << submitted.err;
+  EXPECT_THAT(submitted.err, HasSubstr("--region has no meaning on this host"));
+  const Outcome waited = jobs({"wait", "batch_1", "--timeout", "100"});
+  EXPECT_EQ(waited.out, "SUCCEEDED\n") << waited.err << jobs({"stream-logs", "batch_1"}).out;
+  const std::string described = jobs({"describe", "batch_1"}).out;
+  EXPECT_THAT(described, HasSubstr("JSON"));
+  EXPECT_THAT(described, HasSubstr("predictionOutput:\n  errorCount: '0'\n"));
+  EXPECT_THAT(described, HasSubstr("predictionCount: '400'\n"));
+  EXPECT_THAT(jobs({"describe", "batch_1", "--summarize"}).out,
+              HasSubstr("Prediction Output Summary\n  predictionCount  400\n"));
+  EXPECT_THAT(results("predicted"), HasSubstr("\"probabilities\""));
+  const Outcome online = testing::run_program(
+      MUSTER_PROGRAM,
+      {"predict", "--model-dir", model, "--json-instances", folder_ / "person.json"});
+  EXPECT_EQ(online.status, 0) << online.err;
+  EXPECT_THAT(online.out, HasSubstr("PROBABILITIES"));
+}
+
+TEST_F(CensusJobs, ThatAnswerFilesGoOnAfterAllIsKilledAndAfterACancel) {
+  tool({"records", "synth", "census", "--output", folder_ / "many", "--train", "3000", "--test",
+        "40"});
+  write_people(folder_ / "many/adult.data.csv", folder_ / "people.json");
+  const Path model = train("JSON") / "export/census";
+  const auto wait_for_saved = [&](std::int64_t saved) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (saved_instances(folder_ / "out") < saved) {
+      ASSERT_LT(std::chrono::steady_clock::now(), limit);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  };
+  ASSERT_EQ(submit_prediction("batch_1", model, "out").status, 0);
+  wait_for_saved(200);
+  EXPECT_TRUE(kill_process(jobs_dir_ / "supervisor.pid", SIGKILL));
+  EXPECT_TRUE(kill_process(jobs_dir_ / "batch_1/run.pid", SIGKILL));
+  kill_process(jobs_dir_ / "batch_1/attempts/1/master.pid", SIGKILL);
+  // Whoever looks starts it again.
+  EXPECT_EQ(jobs({"list"}).status, 0);
+  wait_for_saved(saved_instances(folder_ / "out") + 200);
+  EXPECT_EQ(jobs({"cancel", "batch_1"}).status, 0);
+  EXPECT_EQ(jobs({"wait", "batch_1", "--timeout", "100"}).out, "CANCELLED\n");
+  const std::int64_t saved = saved_instances(folder_ / "out");
+  EXPECT_GE(saved, 400);
+  EXPECT_LT(saved, 3000);
+  ASSERT_EQ(submit_prediction("batch_2", model, "out").status, 0);
+  EXPECT_EQ(jobs({"wait", "batch_2", "--timeout", "100"}).out, "SUCCEEDED\n")
+      << jobs({"stream-logs", "batch_2"}).out;
+  EXPECT_THAT(jobs({"describe", "batch_2"}).out, HasSubstr("predictionCount: '2994'"));
+
+  tool({"batch-predict", "--model-dir", model, "--input-paths", folder_ / "people.json",
+        "--data-format", "json", "--output-path", folder_ / "once", "--key-field", "key"});
+  EXPECT_TRUE(results("out") == results("once"));
+}
+
+TEST_F(CensusJobs, ThatCannotAnswerAreNotSubmitted) {
+  const auto refused = [&](const std::vector<std::string>& flags, int status, const char* words) {
+    std::vector<std::string> all{"submit", "prediction", "batch_1", "--output-path",
+                                 folder_ / "out"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const Outcome run = jobs(all);
+    EXPECT_EQ(run.status, status) << run.err;
+    EXPECT_THAT(run.err, HasSubstr(words));
+    EXPECT_FALSE(std::filesystem::exists(jobs_dir_ / "batch_1"));
+  };
+  const std::string files = folder_ / "person.json";
+  refused({"--input-paths", files, "--data-format", "text"}, 2, "one of --model-dir");
+  refused({"--input-paths", files, "--data-format", "text", "--model-dir", "a", "--model", "b"}, 2,
+          "one of --model-dir");
+  refused({"--input-paths", files, "--data-format", "text", "--model-dir", "a", "--version", "v"},
+          2, "--version goes with --model");
+  refused({"--input-paths", files, "--data-format", "text", "--model-dir", folder_ / "none"}, 1,
+          "none");
+  refused({"--input-paths", files, "--data-format", "text", "--model", "none", "--models-dir",
+           folder_ / "models"},
+          1, "none");
 }
 
 }  // namespace

@@ -38,13 +38,6 @@ constexpr std::chrono::seconds kTendJobsEvery{2};
 
 // ---------------------------------------------------------------------------------- supervisor
 
-// The file of this program; the link to it where a newer one has taken its place.
-std::string own_program() {
-  std::error_code error;
-  const Path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  return !error && std::filesystem::exists(program, error) ? program.string() : "/proc/self/exe";
-}
-
 std::vector<std::string> supervise_command(const JobStore& store, const JobsFlags& flags) {
   std::vector<std::string> command{own_program(), "jobs", "supervise", "--jobs-dir",
                                    store.folder().string()};
@@ -169,6 +162,19 @@ void print_fields(const char* title,
   print_job_table(rows);
 }
 
+void summarize_prediction(const Job& job) {
+  const jobs::PredictionInput& input = *job.prediction_input;
+  print_fields("Prediction Input Summary", {{"runtimeVersion", input.runtime_version},
+                                            {"region", input.region},
+                                            {"modelName", input.model_name},
+                                            {"versionName", input.version_name},
+                                            {"uri", input.uri},
+                                            {"outputPath", input.output_path},
+                                            {"dataFormat", input.data_format}});
+  const auto output = prediction_output_fields(job);
+  if (!output.empty()) print_fields("Prediction Output Summary", output);
+}
+
 void summarize(const Job& job, const std::optional<jobs::Progress>& progress) {
   const auto count = [](const jobs::RoleInput& role) {
     return role.count ? std::to_string(*role.count) : std::string();
@@ -180,6 +186,7 @@ void summarize(const Job& job, const std::optional<jobs::Progress>& progress) {
                                 {"state", std::string(name_of(job.state))},
                                 {"note", job.kubernetes ? job.kubernetes->note : ""},
                                 {"errorMessage", job.error_message}});
+  if (job.prediction_input) return summarize_prediction(job);
   const auto& input = job.training_input;
   print_fields("Training Input Summary",
                {{"scaleTier", input.scale_tier},
@@ -216,6 +223,7 @@ void add_describe(CLI::App& command) {
     } else {
       fmt::print("{}", jobs::to_yaml(job));
       if (progress) fmt::print("{}", to_yaml(*progress));
+      if (job.prediction_input) fmt::print("{}", prediction_output_yaml(job));
     }
     fmt::print(stderr, "\nView logs with:\n  muster jobs stream-logs {}\n", *name);
   });
@@ -379,6 +387,13 @@ constexpr Command kJobsCommands[] = {
 };
 
 }  // namespace
+
+// The file of this program; the link to it where a newer one has taken its place.
+std::string own_program() {
+  std::error_code error;
+  const Path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return !error && std::filesystem::exists(program, error) ? program.string() : "/proc/self/exe";
+}
 
 SharedJobsFlags add_jobs_flags(CLI::App& command) {
   auto flags = std::make_shared<JobsFlags>();

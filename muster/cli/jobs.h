@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/jobs/job_store.h"
@@ -45,6 +46,18 @@ std::string next_commands(const std::string& name);
 /// "a=1,b=2" as a map. Throws UsageError, naming the flag.
 std::map<std::string, std::string> parse_labels(const char* flag, const std::string& text);
 
+/// The file of this program.
+std::string own_program();
+
+/// The environment of this process, as NAME=value.
+std::vector<std::string> own_environment();
+
 void add_jobs_submit(CLI::App& command);
+void add_submit_prediction(CLI::App& command);
+
+/// What became of a job that predicts, so far, as lines of YAML or as a table. Nothing before it
+/// has counted its instances.
+std::string prediction_output_yaml(const jobs::Job& job);
+std::vector<std::pair<std::string, std::string>> prediction_output_fields(const jobs::Job& job);
 
 }  // namespace muster::cli

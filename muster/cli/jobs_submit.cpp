@@ -214,12 +214,6 @@ void warn_of_checkpoint(const Job& job) {
   }
 }
 
-std::vector<std::string> own_environment() {
-  std::vector<std::string> variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
-  return variables;
-}
-
 // -------------------------------------------------------------------------------------- submit
 
 Submission submission_of(const SubmitFlags& flags) {
@@ -358,9 +352,16 @@ void add_training(CLI::App& command) {
 
 constexpr Command kSubmitCommands[] = {
     {"training", "submit a training program", add_training},
+    {"prediction", "submit files to be answered by a model", add_submit_prediction},
 };
 
 }  // namespace
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
+  return variables;
+}
 
 void add_jobs_submit(CLI::App& command) { add_commands(command, kSubmitCommands); }
 

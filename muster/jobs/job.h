@@ -77,6 +77,27 @@ struct TrainingInput {
   bool operator==(const TrainingInput&) const = default;
 };
 
+/// `predictionInput` of a job: the files that it answers, and with what.
+struct PredictionInput {
+  /// The SavedModel; also where `model_name` or `version_name` led to.
+  std::string uri{};
+  /// As given: "census", or "models/census/versions/v1".
+  std::string model_name{};
+  std::string version_name{};
+  /// The API's words: "JSON", "TF_RECORD".
+  std::string data_format{};
+  std::string output_data_format{};
+  std::vector<std::string> input_paths{};
+  std::string output_path{};
+  std::string region{};
+  std::string runtime_version{};
+  std::string signature_name{};
+  std::int64_t max_worker_count = 10;
+  std::int64_t batch_size = 64;
+
+  bool operator==(const PredictionInput&) const = default;
+};
+
 /// What of a host a job takes.
 struct Resources {
   double cpus = 0;
@@ -162,6 +183,8 @@ struct Job {
   std::string error_message{};
   std::map<std::string, std::string> labels{};
   TrainingInput training_input{};
+  /// Nothing if it trains.
+  std::optional<PredictionInput> prediction_input{};
   LocalRun local{};
   /// Nothing if it does not run in a cluster.
   std::optional<KubernetesRun> kubernetes{};

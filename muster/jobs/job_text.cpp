@@ -74,6 +74,23 @@ ordered_json json_of(const TrainingInput& input) {
   return json;
 }
 
+ordered_json json_of(const PredictionInput& input) {
+  ordered_json json = ordered_json::object();
+  put_if(json, "modelName", input.model_name);
+  put_if(json, "versionName", input.version_name);
+  json["uri"] = input.uri;
+  json["dataFormat"] = input.data_format;
+  put_if(json, "outputDataFormat", input.output_data_format);
+  json["inputPaths"] = input.input_paths;
+  json["outputPath"] = input.output_path;
+  put_if(json, "region", input.region);
+  put_if(json, "runtimeVersion", input.runtime_version);
+  put_if(json, "signatureName", input.signature_name);
+  json["maxWorkerCount"] = std::to_string(input.max_worker_count);
+  json["batchSize"] = std::to_string(input.batch_size);
+  return json;
+}
+
 ordered_json json_of(const LocalRun& run) {
   ordered_json json{{"command", run.command},
                     {"workingDirectory", run.working_directory.string()},
@@ -120,7 +137,11 @@ ordered_json json_of(const Job& job) {
   if (!job.is_local()) json["backEnd"] = job.back_end;
   put_if(json, "errorMessage", job.error_message);
   if (!job.labels.empty()) json["labels"] = job.labels;
-  json["trainingInput"] = json_of(job.training_input);
+  if (job.prediction_input) {
+    json["predictionInput"] = json_of(*job.prediction_input);
+  } else {
+    json["trainingInput"] = json_of(job.training_input);
+  }
   json["local"] = json_of(job.local);
   if (job.kubernetes) json["kubernetes"] = json_of(*job.kubernetes);
   return json;
@@ -171,6 +192,23 @@ TrainingInput input_from(const ordered_json& json) {
   if (const auto cloud = json.find("cloudFields"); cloud != json.end()) {
     input.cloud_fields = dumped(*cloud, -1);
   }
+  return input;
+}
+
+PredictionInput prediction_from(const ordered_json& json) {
+  PredictionInput input;
+  input.model_name = json.value("modelName", "");
+  input.version_name = json.value("versionName", "");
+  input.uri = json.at("uri");
+  input.data_format = json.at("dataFormat");
+  input.output_data_format = json.value("outputDataFormat", "");
+  input.input_paths = json.at("inputPaths").get<std::vector<std::string>>();
+  input.output_path = json.at("outputPath");
+  input.region = json.value("region", "");
+  input.runtime_version = json.value("runtimeVersion", "");
+  input.signature_name = json.value("signatureName", "");
+  input.max_worker_count = int64_of(json.at("maxWorkerCount"));
+  input.batch_size = int64_of(json.at("batchSize"));
   return input;
 }
 
@@ -436,7 +474,11 @@ Job job_from_json(std::string_view text) {
     job.back_end = json.value("backEnd", kLocalBackEnd);
     job.error_message = json.value("errorMessage", "");
     job.labels = json.value("labels", std::map<std::string, std::string>());
-    job.training_input = input_from(json.at("trainingInput"));
+    if (const auto input = json.find("predictionInput"); input != json.end()) {
+      job.prediction_input = prediction_from(*input);
+    } else {
+      job.training_input = input_from(json.at("trainingInput"));
+    }
     job.local = run_from(json.at("local"));
     if (const auto run = json.find("kubernetes"); run != json.end()) {
       job.kubernetes = kubernetes_from(*run);

@@ -17,6 +17,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 Job full_job() {
@@ -76,6 +77,25 @@ TEST(JobText, ComesBackFromJsonWithItsPlaceInACluster) {
   EXPECT_EQ(job_from_json(to_json(job)), job);
   job.kubernetes = KubernetesRun{};
   EXPECT_EQ(job_from_json(to_json(job)), job);
+}
+
+TEST(JobText, ComesBackFromJsonWithAPrediction) {
+  Job job = full_job();
+  job.training_input = {};
+  job.prediction_input = PredictionInput{.uri = "/models/census/1",
+                                         .model_name = "census",
+                                         .version_name = "v1",
+                                         .data_format = "TF_RECORD",
+                                         .output_data_format = "CSV",
+                                         .input_paths = {"a*", "b"},
+                                         .output_path = "/out",
+                                         .region = "r",
+                                         .runtime_version = "1.4",
+                                         .signature_name = "predict",
+                                         .max_worker_count = 3,
+                                         .batch_size = 7};
+  EXPECT_EQ(job_from_json(to_json(job)), job);
+  EXPECT_THAT(to_json(job), Not(HasSubstr("trainingInput")));
 }
 
 TEST(JobText, WritesLongNumbersAsTheApiDoes) {
