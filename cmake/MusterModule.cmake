@@ -30,7 +30,7 @@ endforeach()
 # Unity builds: the sources of a target are compiled several at a time, which saves what each of them pays for
 # libtorch's templates (2.7 s a source with g++ 12). Names in unnamed namespaces are therefore unique in a module.
 option(MUSTER_UNITY "Compile the sources of a module several at a time" OFF)
-set(MUSTER_UNITY_BATCH 16 CACHE STRING "Sources that MUSTER_UNITY compiles at a time")
+set(MUSTER_UNITY_BATCH 40 CACHE STRING "Sources that MUSTER_UNITY compiles at a time")
 set(MUSTER_UNITY_EXCEPT "" CACHE STRING "Modules that MUSTER_UNITY compiles source by source, for those who change them")
 function(muster_unity target module)
   if(MUSTER_UNITY AND NOT module IN_LIST MUSTER_UNITY_EXCEPT)

@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kSocketVariable = "MUSTER_WARM_SOCKET";
 constexpr std::size_t kStreams = 3;
 // Arguments and environment of a program may have no more on Linux by default.
-constexpr std::uint64_t kMostBytes = std::uint64_t{8} << 20;
+constexpr std::uint64_t kMostStartBytes = std::uint64_t{8} << 20;
 // In the place of a status: it has begun.
 constexpr std::int32_t kBegan = -1;
 
@@ -174,8 +174,8 @@ class Server {
     const auto header = receive_header(socket_, streams);
     // Nobody asks any more. No destructor of the program has anything to do.
     if (!header) ::_exit(0);
-    if (header->bytes > kMostBytes) {
-      throw DataLoss("a warm start of {} bytes; at most {}", header->bytes, kMostBytes);
+    if (header->bytes > kMostStartBytes) {
+      throw DataLoss("a warm start of {} bytes; at most {}", header->bytes, kMostStartBytes);
     }
     std::string text(header->bytes, '\0');
     if (!receive_all(socket_, text)) ::_exit(0);
@@ -262,9 +262,9 @@ std::optional<WarmProgram::Report> WarmProgram::next_report(bool waits) {
 
 pid_t WarmProgram::start(const Start& how) {
   const std::string text = joined(how);
-  if (text.size() > kMostBytes) {
+  if (text.size() > kMostStartBytes) {
     throw InvalidArgument("arguments and environment have {} bytes; at most {}", text.size(),
-                          kMostBytes);
+                          kMostStartBytes);
   }
   try {
     send_header(socket_,

@@ -61,7 +61,7 @@ void add_pod_flags(CLI::App& command, KubernetesFlags& flags) {
       ->capture_default_str();
 }
 
-struct ServeFlags {
+struct ServeManifestFlags {
   KubernetesFlags pod{};
   std::string name{};
   std::string model_base_path{};
@@ -75,7 +75,7 @@ struct ServeFlags {
 };
 
 void add_kubernetes_serve(CLI::App& command) {
-  const auto flags = std::make_shared<ServeFlags>();
+  const auto flags = std::make_shared<ServeManifestFlags>();
   command.add_option("name", flags->name, "The model, and what its objects are called")->required();
   command
       .add_option("--model-base-path", flags->model_base_path,

@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
+constexpr std::size_t kRowBlockBytes = std::size_t{256} << 10;
 
 }  // namespace
 
@@ -111,7 +111,7 @@ std::size_t RowSource::find_end(bool use_quotes) {
 bool RowSource::read_more() {
   if (at_end_) return false;
   const std::size_t begun = filled_ - row_start_;
-  const std::size_t bytes = std::max(kBlockBytes, 2 * begun);
+  const std::size_t bytes = std::max(kRowBlockBytes, 2 * begun);
   auto block = std::make_shared_for_overwrite<char[]>(bytes);
   if (begun > 0) std::memcpy(block.get(), block_.get() + row_start_, begun);
   const std::size_t more = input_->read({block.get() + begun, bytes - begun});
