@@ -16,6 +16,7 @@
 #include "muster/cli/jobs_kubernetes.h"
 #include "muster/cli/program_arguments.h"
 #include "muster/cli/words.h"
+#include "muster/jobs/back_end.h"
 #include "muster/jobs/job_text.h"
 #include "muster/jobs/machines.h"
 
@@ -56,7 +57,10 @@ struct SubmitFlags {
   bool is_async = false;
   std::vector<std::string> ignored{};
   KubernetesFlags kubernetes{};
+  std::vector<std::string> slurm_options{};
 };
+
+constexpr const char* kSlurm = "slurm";
 
 constexpr jobs::Resources kAnyHost{1e6, 1e9, 1'000'000};
 
@@ -70,13 +74,16 @@ constexpr const char* kFlagsOfACloud[] = {
 };
 
 void check_back_end(const SubmitFlags& flags) {
-  if (flags.backend != "local" && flags.backend != "kubernetes") {
+  if (flags.backend != "local" && flags.backend != kSlurm && flags.backend != "kubernetes") {
     throw UsageError(
-        "--backend {}: there is no such back end in this version; there are local and "
+        "--backend {}: there is no such back end in this version; there are local, slurm and "
         "kubernetes",
         flags.backend);
   }
-  if (flags.backend == "local" && flags.kubernetes.is_dry_run) {
+  if (flags.backend != kSlurm && !flags.slurm_options.empty()) {
+    throw UsageError("--slurm-option goes with --backend slurm");
+  }
+  if (flags.backend != "kubernetes" && flags.kubernetes.is_dry_run) {
     throw UsageError("--dry-run goes with --backend kubernetes");
   }
 }
@@ -188,7 +195,7 @@ void choose_command(const SubmitFlags& flags, Job& job) {
     }
   }
   // In an image the program is where the image has it.
-  const bool is_here = flags.backend == "local";
+  const bool is_here = flags.backend != "kubernetes";
   job.local.command = {is_here ? found_program(program, flags.package_path) : program};
   job.local.command.insert(job.local.command.end(), input.args.begin(), input.args.end());
   if (!input.job_dir.empty()) {
@@ -216,6 +223,18 @@ void warn_of_checkpoint(const Job& job) {
 
 // -------------------------------------------------------------------------------------- submit
 
+void lay_slurm(const SubmitFlags& flags, Submission& submission) {
+  if (flags.backend != kSlurm) return;
+  submission.job.slurm = jobs::SlurmRun{.options = flags.slurm_options};
+  const TrainingInput& input = submission.job.training_input;
+  if (input.priority != 0) {
+    submission.warnings.emplace_back("scheduling.priority has no meaning in Slurm");
+  }
+  if (input.max_wait_time) {
+    submission.warnings.emplace_back("scheduling.maxWaitTime has no meaning in Slurm");
+  }
+}
+
 Submission submission_of(const SubmitFlags& flags) {
   Submission submission;
   for (const std::string& flag : flags.ignored) {
@@ -224,18 +243,20 @@ Submission submission_of(const SubmitFlags& flags) {
   if (!flags.config.empty()) jobs::read_job_file(flags.config, submission);
   // The name that is typed wins.
   submission.job.job_id = flags.name;
+  submission.job.back_end = flags.backend;
   jobs::check_job_name(flags.name);
   lay_flags(flags, submission);
   jobs::check_labels(submission.job.labels);
   jobs::MachineTable machines = jobs::site_machines(flags.common->machines);
   // This host says nothing of what a cluster has.
-  if (flags.backend == "kubernetes") machines.host = kAnyHost;
+  if (flags.backend != jobs::kLocalBackEnd) machines.host = kAnyHost;
   jobs::resolve_machines(submission, machines);
   choose_command(flags, submission.job);
   submission.job.local.most_restarts = flags.restarts;
   submission.job.local.grace = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(flags.grace_seconds));
   submission.job.local.log_bytes = flags.log_bytes;
+  lay_slurm(flags, submission);
   return submission;
 }
 
@@ -258,6 +279,8 @@ void submit(const SubmitFlags& flags) {
       std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
   if (is_kubernetes) {
     submit_to_cluster(store, submission, flags.kubernetes);
+  } else if (!submission.job.is_local()) {
+    submit_to(*jobs::make_back_end(flags.backend), store, submission, own_environment());
   } else {
     store.create(submission.job, own_environment());
     tend_jobs(store, *flags.common, {submission.job});
@@ -288,8 +311,10 @@ void add_training_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& f
       ->required();
   command
       .add_option("--backend", flags->backend,
-                  "local, this host, or kubernetes, a cluster that kubectl talks to")
+                  "local, this host; slurm, its queue; or kubernetes, a cluster that kubectl talks to")
       ->capture_default_str();
+  command.add_option("--slurm-option", flags->slurm_options,
+                     "An option of sbatch in one word, as in --slurm-option=--partition=gpu");
   add_kubernetes_flags(command, flags->kubernetes);
   command.add_option("--scale-tier", flags->scale_tier,
                      "basic, standard-1, premium-1, basic-gpu, custom, or one of the site's");

@@ -5,6 +5,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/jobs/kubernetes_client.h"
+#include "muster/jobs/slurm.h"
 
 namespace muster::jobs {
 
@@ -12,6 +13,7 @@ void BackEnd::remove(const JobStore& /*store*/, const Job& /*job*/) const {}
 
 std::unique_ptr<BackEnd> make_back_end(const std::string& name) {
   if (name == "kubernetes") return make_kubernetes_back_end("");
+  if (name == "slurm") return make_slurm_back_end();
   throw InvalidArgument("there is no back end \"{}\" in this version", name);
 }
 

@@ -143,6 +143,18 @@ struct LocalRun {
   bool operator==(const LocalRun&) const = default;
 };
 
+/// A job as Slurm knows it.
+struct SlurmRun {
+  /// Its number there; empty until sbatch has told it.
+  std::string id{};
+  /// Why it waits, as Slurm says.
+  std::string reason{};
+  /// For sbatch, such as "--partition=gpu".
+  std::vector<std::string> options{};
+
+  bool operator==(const SlurmRun&) const = default;
+};
+
 /// The back end that is this host.
 inline constexpr const char* kLocalBackEnd = "local";
 /// Where in a Kubernetes cluster a job runs, and what was last seen of it.
@@ -188,6 +200,8 @@ struct Job {
   LocalRun local{};
   /// Nothing if it does not run in a cluster.
   std::optional<KubernetesRun> kubernetes{};
+  /// Of the back end "slurm" alone.
+  std::optional<SlurmRun> slurm{};
 
   bool is_local() const { return back_end == kLocalBackEnd; }
   bool operator==(const Job&) const = default;

@@ -109,13 +109,6 @@ void take_status(Job& job, int status, const std::string& failure) {
   finish(job, State::kFailed, failure);
 }
 
-std::string failure_text(const TaskSpec& task, int status) {
-  const std::string how = status > kStatusOfSignals
-                              ? fmt::format("was killed by signal {}", status - kStatusOfSignals)
-                              : fmt::format("exited with a non-zero status of {}", status);
-  return fmt::format("The replica {} {} {}.", task.type, task.index, how);
-}
-
 class JobRun {
  public:
   JobRun(const JobStore& store, const std::string& name) : store_(store), name_(name) {}
@@ -147,7 +140,7 @@ class JobRun {
     launch::LaunchOptions options = launch_options(job, logs);
     options.on_started = [this] { note_started(); };
     options.on_failed = [this](const TaskSpec& task, int status) {
-      failure_ = failure_text(task, status);
+      failure_ = failure_text(task.type, task.index, status);
     };
     log::info("job {} starts attempt={} cpus={:g} memory_gb={:g} gpus={}", name_,
               job.local.attempts, job.local.needs.cpus, job.local.needs.memory_gb,
@@ -189,6 +182,13 @@ class JobRun {
 };
 
 }  // namespace
+
+std::string failure_text(const std::string& type, std::int64_t index, int status) {
+  const std::string how = status > kStatusOfSignals
+                              ? fmt::format("was killed by signal {}", status - kStatusOfSignals)
+                              : fmt::format("exited with a non-zero status of {}", status);
+  return fmt::format("The replica {} {} {}.", type, index, how);
+}
 
 Path attempt_folder(const JobStore& store, const std::string& name, std::int64_t attempt) {
   return store.folder_of(name) / "attempts" / std::to_string(attempt);

@@ -20,6 +20,9 @@ void run_job(const JobStore& store, const std::string& name);
 /// is. Returns it as it is then.
 Job cancel_job(const JobStore& store, const std::string& name, const std::string& reason);
 
+/// "The replica worker 1 was killed by signal 9."
+std::string failure_text(const std::string& type, std::int64_t index, int status);
+
 /// The folder of the logs of an attempt, counted from 1.
 Path attempt_folder(const JobStore& store, const std::string& name, std::int64_t attempt);
 

@@ -128,6 +128,13 @@ ordered_json json_of(const KubernetesRun& run) {
   return json;
 }
 
+ordered_json json_of(const SlurmRun& run) {
+  ordered_json json{{"jobId", run.id}};
+  put_if(json, "reason", run.reason);
+  if (!run.options.empty()) json["options"] = run.options;
+  return json;
+}
+
 ordered_json json_of(const Job& job) {
   ordered_json json{{"jobId", job.job_id},
                     {"state", name_of(job.state)},
@@ -144,6 +151,7 @@ ordered_json json_of(const Job& job) {
   }
   json["local"] = json_of(job.local);
   if (job.kubernetes) json["kubernetes"] = json_of(*job.kubernetes);
+  if (job.slurm) json["slurm"] = json_of(*job.slurm);
   return json;
 }
 
@@ -252,6 +260,12 @@ KubernetesRun kubernetes_from(const ordered_json& json) {
   run.has_run = json.at("hasRun");
   run.note = json.value("note", "");
   return run;
+}
+
+SlurmRun slurm_from(const ordered_json& json) {
+  return {.id = json.at("jobId"),
+          .reason = json.value("reason", ""),
+          .options = json.value("options", std::vector<std::string>())};
 }
 
 // ------------------------------------------------------------------ a file for Cloud ML Engine
@@ -483,6 +497,7 @@ Job job_from_json(std::string_view text) {
     if (const auto run = json.find("kubernetes"); run != json.end()) {
       job.kubernetes = kubernetes_from(*run);
     }
+    if (const auto run = json.find("slurm"); run != json.end()) job.slurm = slurm_from(*run);
     return job;
   } catch (const std::exception& error) {
     // nlohmann's and std::stoll's, and ours of times and states.
