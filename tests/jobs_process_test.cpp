@@ -429,7 +429,8 @@ TEST_F(Jobs, ThatCannotBeAreRefusedAndLeaveNothing) {
       {{"--config", dir_ / "bad.yaml"}, "bad.yaml:3: no YAML or JSON"},
       {{"--config", dir_ / "counts.yaml"}, "counts.yaml:2) goes with the scale tier CUSTOM"},
       {{"--labels", "Team=a"}, "\"Team\""},
-      {{"--backend", "slurm"}, "there are local and kubernetes"},
+      {{"--backend", "pbs"}, "there are local, slurm and kubernetes"},
+      {{"--slurm-option=--partition=a"}, "--slurm-option goes with --backend slurm"},
       {{"--dry-run"}, "--dry-run goes with --backend kubernetes"},
       {{"--max-running-time", "2h"}, "7200s"},
   };

@@ -1,0 +1,410 @@
+// `muster jobs --backend slurm` against a real slurmctld, with four slurmd on this host.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "latest_hash.h"
+#include "muster/base/file_system.h"
+#include "muster/jobs/job_store.h"
+#include "muster/testing/eventually.h"
+#include "muster/testing/long_tests.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
+
+namespace muster {
+namespace {
+
+using jobs::Job;
+using jobs::JobStore;
+using jobs::State;
+using ::testing::AllOf;
+using testing::eventually;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using testing::Outcome;
+using testing::read_bytes;
+using testing::RunningProgram;
+using testing::TempDir;
+using testing::Words;
+using testing::write_bytes;
+using testing::operator+;
+
+constexpr int kNodes = 4;
+
+constexpr const char* kSlurmMachines =
+    "machineTypes:\n"
+    "  tiny: {cpus: 0.5, memoryGb: 0.05}\n"
+    "scaleTiers:\n"
+    "  ONE: {masterType: tiny}\n"
+    "  FOUR: {masterType: tiny, workerType: tiny, workerCount: 2,\n"
+    "         parameterServerType: tiny, parameterServerCount: 1}\n";
+
+std::string program_path(const std::string& name) {
+  for (const char* folder : {"/usr/sbin/", "/usr/bin/", "/usr/local/sbin/", "/usr/local/bin/"}) {
+    if (::access((folder + name).c_str(), X_OK) == 0) return folder + name;
+  }
+  return "";
+}
+
+// Why no Slurm can be started here; empty if one can.
+std::string reason_to_skip() {
+  if (::geteuid() != 0) return "slurmd needs root";
+  for (const char* name : {"munged", "slurmctld", "slurmd", "sbatch"}) {
+    if (program_path(name).empty()) {
+      return fmt::format("there is no {}: install slurm-wlm and munge", name);
+    }
+  }
+  return "";
+}
+
+// Slurm looks up addresses only on a host that has one beside 127.0.0.1.
+void set_address(const char* interface, const char* address) {
+  const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq request{};
+  std::strncpy(request.ifr_name, interface, IFNAMSIZ - 1);
+  auto* const to = reinterpret_cast<sockaddr_in*>(&request.ifr_addr);
+  to->sin_family = AF_INET;
+  ::inet_pton(AF_INET, address, &to->sin_addr);
+  EXPECT_EQ(::ioctl(socket, SIOCSIFADDR, &request), 0) << std::strerror(errno);
+  request.ifr_flags = IFF_UP | IFF_RUNNING;
+  EXPECT_EQ(::ioctl(socket, SIOCSIFFLAGS, &request), 0) << std::strerror(errno);
+  ::close(socket);
+}
+
+// A network of its own keeps the ports apart from whatever runs on this host; where that is not
+// allowed, the host's is used.
+void enter_own_network() {
+  if (::unshare(CLONE_NEWNET) != 0) return;
+  set_address("lo", "127.0.0.1");
+  set_address("lo:1", "192.0.2.1");
+}
+
+// munged, slurmctld and slurmd, as long as it lives.
+class SlurmCluster {
+ public:
+  SlurmCluster() {
+    enter_own_network();
+    char host[256] = {};
+    ::gethostname(host, sizeof host - 1);
+    for (const char* folder : {"state", "log", "spool"}) {
+      std::filesystem::create_directories(dir_ / folder);
+    }
+    write_bytes(dir_ / "slurm.conf", configuration(host, 26817));
+    write_bytes(dir_ / "nobody.conf", configuration(host, 26816));
+    write_bytes(dir_ / "munge.key", std::string(128, 'k'));
+    std::filesystem::permissions(dir_ / "munge.key", std::filesystem::perms::owner_read |
+                                                         std::filesystem::perms::owner_write);
+    munged_ = std::make_unique<RunningProgram>(
+        program_path("munged"),
+        Words{"--foreground", "--force", "--key-file=" + (dir_ / "munge.key").string(),
+              "--socket=" + (dir_ / "munge.socket").string(),
+              "--pid-file=" + (dir_ / "munged.pid").string(),
+              "--seed-file=" + (dir_ / "munge.seed").string()});
+    EXPECT_TRUE(eventually([&] { return std::filesystem::exists(dir_ / "munge.socket"); }))
+        << munged_->err();
+    controller_ = std::make_unique<RunningProgram>(program_path("slurmctld"),
+                                                   Words{"-D", "-c", "-f", dir_ / "slurm.conf"});
+    for (int i = 0; i < kNodes; ++i) start_node(i);
+    EXPECT_TRUE(eventually([&] {
+      return run("sinfo", {"--noheader", "--states=idle", "--format=%D"}).out ==
+             fmt::format("{}\n", kNodes);
+    })) << controller_->err();
+  }
+
+  void start_node(int i) {
+    const std::string name = fmt::format("n{}", i);
+    std::filesystem::create_directories(dir_ / "spool" / name);
+    nodes_[i] = std::make_unique<RunningProgram>(
+        program_path("slurmd"), Words{"-D", "-N", name, "-f", dir_ / "slurm.conf"});
+  }
+  // As a power cut does: slurmd and the tasks of the node are gone. Nobody waits for Slurm to miss
+  // it.
+  void kill_node(int i) {
+    nodes_[i].reset();
+    const std::string name = fmt::format("n{}", i);
+    int killed = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string pid = entry.path().filename();
+      if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+      if (is_task_of(entry.path(), name) && ::kill(std::stoi(pid), SIGKILL) == 0) ++killed;
+    }
+    EXPECT_GT(killed, 0);
+    run("scontrol", {"update", "NodeName=" + name, "State=DOWN", "Reason=killed"});
+  }
+  Outcome run(const std::string& program, const Words& words) const {
+    return testing::run_program(program_path(program), words, environment());
+  }
+  std::vector<std::string> environment() const {
+    return {"SLURM_CONF=" + (dir_ / "slurm.conf").string()};
+  }
+  Path configuration_of_nobody() const { return dir_ / "nobody.conf"; }
+
+ private:
+  bool is_task_of(const Path& process, const std::string& node) const {
+    std::ifstream file(process / "environ", std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    const auto has = [&](const std::string& entry) {
+      return (std::string(1, '\0') + text).find('\0' + entry + '\0') != std::string::npos;
+    };
+    return has("SLURMD_NODENAME=" + node) && has(environment().front());
+  }
+
+  std::string configuration(const std::string& host, int port) const {
+    const std::string folder = dir_.path().string();
+    return fmt::format(
+        "ClusterName=test\nSlurmctldHost={0}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\n"
+        "AuthType=auth/munge\nAuthInfo=socket={1}/munge.socket\nSlurmctldPort={2}\n"
+        "StateSaveLocation={1}/state\nSlurmdSpoolDir={1}/spool/%n\nSlurmctldPidFile={1}/ctld.pid\n"
+        "SlurmdPidFile={1}/spool/%n.pid\nSlurmctldLogFile={1}/log/ctld.log\n"
+        "SlurmdLogFile={1}/log/%n.log\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n"
+        "SwitchType=switch/none\nMpiDefault=none\nSelectType=select/cons_tres\n"
+        "SelectTypeParameters=CR_Core\nAccountingStorageType=accounting_storage/none\n"
+        "JobAcctGatherType=jobacct_gather/none\nJobCompType=jobcomp/none\nReturnToService=2\n"
+        "SlurmctldTimeout=30\nSlurmdTimeout=30\nKillWait=5\nMessageTimeout=5\n"
+        "SchedulerParameters=sched_interval=1,bf_interval=1\nSlurmdParameters=config_overrides\n"
+        "NodeName=n[0-{3}] NodeHostname={0} NodeAddr=127.0.0.1 Port=[26820-{4}] CPUs=2 "
+        "RealMemory=1000 State=UNKNOWN\n"
+        "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
+        host, folder, port, kNodes - 1, 26820 + kNodes - 1);
+  }
+
+  TempDir dir_;
+  std::unique_ptr<RunningProgram> munged_;
+  std::unique_ptr<RunningProgram> controller_;
+  std::unique_ptr<RunningProgram> nodes_[kNodes];
+};
+
+class SlurmJobs : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (reason_to_skip().empty()) cluster_ = std::make_unique<SlurmCluster>();
+  }
+  static void TearDownTestSuite() { cluster_.reset(); }
+
+  void SetUp() override {
+    if (const auto reason = reason_to_skip(); !reason.empty()) GTEST_SKIP() << reason;
+    write_bytes(dir_ / "machines.yaml", kSlurmMachines);
+  }
+  void TearDown() override {
+    if (!cluster_) return;
+    cluster_->run("scancel", {"--user=root"});
+    EXPECT_TRUE(eventually([] { return cluster_->run("squeue", {"--noheader"}).out.empty(); }));
+  }
+
+  Outcome muster(const Words& words) const {
+    return testing::run_program(
+        MUSTER_PROGRAM, Words{"jobs"} + words,
+        cluster_->environment() + Words{"MUSTER_JOBS_DIR=" + store_.folder().string(),
+                                        "MUSTER_MACHINES=" + (dir_ / "machines.yaml").string()});
+  }
+  Outcome submit(const std::string& name, const Words& flags, const Words& program) const {
+    return muster(Words{"submit", "training", name, "--backend", "slurm"} + flags + Words{"--"} +
+                  program);
+  }
+  // $dir is the folder of the test, $type and $index who the task is.
+  Words script(const std::string& text) const {
+    write_bytes(
+        dir_ / "script.sh",
+        "dir=$1\ntype=$(echo \"$TF_CONFIG\" | sed 's/.*\"type\":\"\\([a-z]*\\)\".*/\\1/')\n" +
+            text);
+    return {"/bin/sh", dir_ / "script.sh", dir_.path().string()};
+  }
+  State state(const std::string& name) const {
+    muster({"describe", name});
+    return store_.read(name).state;
+  }
+  State end_of(const std::string& name) const {
+    const Outcome waited = muster({"wait", name, "--timeout", "100"});
+    EXPECT_EQ(waited.err.find("is still"), std::string::npos) << waited.err << service_log(name);
+    return store_.read(name).state;
+  }
+  std::string service_log(const std::string& name) const {
+    const Path log = store_.folder_of(name) / "service.log";
+    return std::filesystem::exists(log) ? read_bytes(log) : "";
+  }
+  // Slurm lets jobs that are queued again wait for two minutes. One that starts in the second in
+  // which its last run was ended is refused by the nodes.
+  bool is_back_in_the_queue(const std::string& name) const {
+    if (state(name) != State::kQueued) return false;
+    const Job job = store_.read(name);
+    if (job.local.attempts == 0) return false;
+    return cluster_->run("scontrol", {"update", "JobId=" + job.slurm->id, "StartTime=now+3"})
+               .status == 0;
+  }
+
+  inline static std::unique_ptr<SlurmCluster> cluster_;
+  TempDir dir_;
+  const JobStore store_{dir_ / "jobs"};
+};
+
+TEST_F(SlurmJobs, OfFourTasksAreStreamedToTheirEnd) {
+  const Outcome run =
+      submit("a", {"--scale-tier", "FOUR", "--grace", "1", "--stream-logs"},
+             script("echo \"I am $type of $TF_CONFIG\"; [ $type != ps ] || exec sleep 60"));
+  EXPECT_EQ(run.status, 0) << run.out << run.err;
+  EXPECT_THAT(run.err, HasSubstr("Job [a] submitted successfully."));
+  for (const char* task : {"master-replica-0\t\tI am master", "worker-replica-0\t\tI am worker",
+                           "worker-replica-1\t\tI am worker", "ps-replica-0\t\tI am ps"}) {
+    EXPECT_THAT(run.out, HasSubstr(task));
+  }
+  const Job job = store_.read("a");
+  EXPECT_EQ(job.state, State::kSucceeded) << service_log("a");
+  EXPECT_EQ(job.local.exit_status, 0);
+  EXPECT_EQ(job.local.attempts, 1);
+  EXPECT_TRUE(job.start_time && job.end_time);
+  struct stat secret {};
+  ASSERT_EQ(::stat((store_.folder_of("a") / "secret").c_str(), &secret), 0);
+  EXPECT_EQ(secret.st_mode & 0777, 0600U);
+  EXPECT_THAT(muster({"list"}).out, HasSubstr("a       SUCCEEDED"));
+  EXPECT_EQ(muster({"delete", "a"}).status, 0);
+}
+
+TEST_F(SlurmJobs, ThatFailSayWhichReplicaAndHow) {
+  EXPECT_EQ(submit("a", {"--scale-tier", "FOUR", "--grace", "1", "--restarts", "0"},
+                   script("[ $type != master ] || exit 3; exec sleep 60"))
+                .status,
+            0);
+  EXPECT_EQ(end_of("a"), State::kFailed);
+  EXPECT_EQ(store_.read("a").error_message,
+            "The replica master 0 exited with a non-zero status of 3.");
+}
+
+TEST_F(SlurmJobs, AreRestartedAndQueuedAgainAsTheirStatusSays) {
+  submit("a", {"--scale-tier", "ONE", "--restarts", "1"},
+         script("echo run >> $dir/notes; [ $(wc -l < $dir/notes) -ge 3 ] || exit 75"));
+  EXPECT_TRUE(eventually([&] { return is_back_in_the_queue("a"); })) << service_log("a");
+  EXPECT_EQ(end_of("a"), State::kSucceeded) << service_log("a");
+  EXPECT_EQ(read_bytes(dir_ / "notes"), "run\nrun\nrun\n");
+  EXPECT_EQ(store_.read("a").local.attempts, 2);
+  EXPECT_EQ(store_.read("a").local.retries, 1);
+}
+
+TEST_F(SlurmJobs, ThatAreCancelledInTheQueueNeverStart) {
+  submit("a", {"--scale-tier", "ONE", "--slurm-option=--begin=now+1hour"},
+         script("touch $dir/started"));
+  EXPECT_EQ(state("a"), State::kQueued);
+  EXPECT_EQ(muster({"cancel", "a"}).status, 0);
+  EXPECT_EQ(end_of("a"), State::kCancelled);
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "started"));
+  EXPECT_EQ(store_.read("a").error_message, "The job was cancelled by the user.");
+}
+
+TEST_F(SlurmJobs, AreNotSubmittedWithoutAController) {
+  const Outcome run =
+      testing::run_program(MUSTER_PROGRAM,
+                           Words{"jobs", "submit", "training", "a", "--backend", "slurm",
+                                 "--jobs-dir", store_.folder().string(), "--", "/bin/true"},
+                           {"SLURM_CONF=" + cluster_->configuration_of_nobody().string()});
+  // Worth another try.
+  EXPECT_EQ(run.status, 75) << run.err;
+  EXPECT_THAT(run.err, AllOf(HasSubstr("Slurm did not take the job: "),
+                             HasSubstr("Unable to contact slurm controller"),
+                             Not(HasSubstr("submitted successfully"))));
+  EXPECT_THAT(store_.names(), IsEmpty());
+  // One that Slurm refuses is treated alike.
+  const Outcome refused = submit("b", {"--slurm-option=--partition=nowhere"}, {"/bin/true"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("invalid partition"));
+  EXPECT_THAT(store_.names(), IsEmpty());
+}
+
+#ifdef CLUSTER_JOB
+class SlurmTraining : public SlurmJobs {
+ protected:
+  std::string hash_of_one_process() const {
+    const Outcome alone =
+        testing::run_program(CLUSTER_JOB, kFlags + Words{"--model-dir", dir_ / "alone"});
+    EXPECT_EQ(alone.status, 0) << alone.err;
+    return hash_of(dir_ / "alone");
+  }
+  Outcome train(const Words& flags) const {
+    return submit("a", Words{"--scale-tier", "FOUR"} + flags,
+                  Words{CLUSTER_JOB, "--model-dir", dir_ / "cluster", "--step-ms", "50"} + kFlags);
+  }
+  bool has_checkpoint(int step) const {
+    return std::filesystem::exists(dir_ / fmt::format("cluster/model.ckpt-{}.index", step));
+  }
+
+  inline static const Words kFlags{"--steps", "60", "--replicas", "3", "--save-steps", "10"};
+};
+
+TEST_F(SlurmTraining, OfFourTasksEndsWithTheWeightsOfOneProcess) {
+  ASSERT_EQ(train({}).status, 0);
+  EXPECT_EQ(end_of("a"), State::kSucceeded) << service_log("a");
+  EXPECT_EQ(hash_of(dir_ / "cluster"), hash_of_one_process());
+}
+
+TEST_F(SlurmTraining, ThatIsCancelledSavesALastCheckpoint) {
+  const Words long_run{"--steps", "1000000", "--save-steps", "1000000"};
+  ASSERT_EQ(
+      submit("a", {"--scale-tier", "FOUR"},
+             Words{CLUSTER_JOB, "--model-dir", dir_ / "cluster", "--replicas", "3"} + long_run)
+          .status,
+      0);
+  const Path log = store_.folder_of("a") / "attempts" / "1" / "master.log";
+  EXPECT_TRUE(eventually([&] {
+    return std::filesystem::exists(log) && read_bytes(log).find("loss = ") != std::string::npos;
+  })) << service_log("a");
+  EXPECT_EQ(muster({"cancel", "a"}).status, 0);
+  EXPECT_EQ(end_of("a"), State::kCancelled) << service_log("a");
+  EXPECT_EQ(store_.read("a").local.exit_status, 143);
+  EXPECT_TRUE(latest_checkpoint(dir_ / "cluster").has_value());
+}
+
+// The last of its suite: the node stays away.
+TEST_F(SlurmTraining, OnANodeThatIsKilledIsQueuedAgainAndResumesToTheSameWeights) {
+  ASSERT_EQ(train({}).status, 0);
+  EXPECT_TRUE(eventually([&] { return has_checkpoint(20); })) << service_log("a");
+  cluster_->kill_node(1);
+  EXPECT_TRUE(eventually([&] { return is_back_in_the_queue("a"); })) << service_log("a");
+  EXPECT_EQ(end_of("a"), State::kSucceeded) << service_log("a");
+  EXPECT_EQ(store_.read("a").local.attempts, 2);
+  EXPECT_EQ(hash_of(dir_ / "cluster"), hash_of_one_process());
+}
+
+// With a cluster of its own: one is killed after two minutes, as all programs of tests are.
+class SlurmTimeLimit : public SlurmTraining {};
+
+TEST_F(SlurmTimeLimit, OfATrainingQueuesItAgainAndItResumesToTheSameWeights) {
+  // Slow until it is queued again.
+  const int step_ms = testing::are_tests_long() ? 1000 : 100;
+  const Words slow_once = script(
+      fmt::format("exec {} --model-dir {} --step-ms ${{SLURM_RESTART_COUNT:-{}}} {}", CLUSTER_JOB,
+                  (dir_ / "cluster").string(), step_ms, fmt::join(kFlags, " ")));
+  ASSERT_EQ(submit("a", {"--scale-tier", "FOUR", "--max-running-time", "60s"}, slow_once).status,
+            0);
+  // Slurm looks for limits every half minute: the short form sends the signal in its place.
+  if (!testing::are_tests_long()) {
+    EXPECT_TRUE(eventually([&] { return has_checkpoint(10); })) << service_log("a");
+    const std::string id = store_.read("a").slurm->id;
+    EXPECT_EQ(cluster_->run("scancel", {"--batch", "--signal=USR1", id}).status, 0);
+  }
+  EXPECT_TRUE(eventually([&] { return is_back_in_the_queue("a"); })) << service_log("a");
+  EXPECT_THAT(service_log("a"), HasSubstr("the time limit is near"));
+  EXPECT_EQ(end_of("a"), State::kSucceeded) << service_log("a");
+  EXPECT_EQ(store_.read("a").local.attempts, 2);
+  EXPECT_EQ(store_.read("a").local.retries, 0);
+  EXPECT_EQ(hash_of(dir_ / "cluster"), hash_of_one_process());
+}
+#endif
+
+}  // namespace
+}  // namespace muster
