@@ -790,6 +790,59 @@ TEST_F(KubernetesJobs, ThatCannotBeMadeLeaveNothing) {
   EXPECT_THAT(store_.names(), IsEmpty());
 }
 
+TEST_F(KubernetesJobs, OfOtherKindsAreFollowedToo) {
+  ASSERT_EQ(submit_there("census_1", {"--scale-tier", "pair", "--kind", "jobset"}).status, 0);
+  EXPECT_THAT(objects(), ElementsAre("JobSet-census-1", "Secret-census-1-secret"));
+  says(
+      R"({"kind": "JobSet", "metadata": {"name": "census-1"}, "status": {"terminalState": "Completed", "conditions": [{"type": "Completed", "status": "True"}]}})" +
+      pod("master", "Succeeded") + pod("worker", "Succeeded"));
+  EXPECT_THAT(described("census_1"), HasSubstr("SUCCEEDED"));
+  EXPECT_EQ(kubernetes({"delete", "census_1"}).status, 0);
+  EXPECT_THAT(objects(), IsEmpty());
+  ASSERT_EQ(submit_there("census_1", {"--scale-tier", "pair", "--kind", "tfjob"}).status, 0);
+  EXPECT_THAT(objects(), ElementsAre("Secret-census-1-secret", "TFJob-census-1"));
+  says(
+      R"({"kind": "TFJob", "metadata": {"name": "census-1"}, "status": {"conditions": [{"type": "Failed", "status": "True", "reason": "TFJobFailed", "message": "TFJob census-1 has failed because 1 Worker replica(s) failed."}]}})" +
+      pod("worker", "Failed"));
+  EXPECT_THAT(described("census_1"), AllOf(HasSubstr("FAILED"), HasSubstr("TFJobFailed")));
+  EXPECT_THAT(read_bytes(cluster_ / "calls"),
+              AllOf(HasSubstr("get jobsets.jobset.x-k8s.io,pods --selector=muster-run="),
+                    HasSubstr("get tfjobs.kubeflow.org,pods --selector=muster-run="),
+                    HasSubstr("logs census-1-worker-0-x --container=program --timestamps"),
+                    HasSubstr("logs census-1-worker-0-x --container=tensorflow --timestamps")));
+  // What has no controller there is refused.
+  write_bytes(cluster_ / "refused",
+              "JobSet error: unable to recognize \"STDIN\": no matches for kind \"JobSet\" in "
+              "version \"jobset.x-k8s.io/v1alpha2\"\n");
+  const Outcome none = submit_there("b", {"--scale-tier", "pair", "--kind", "jobset"});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.err, AllOf(HasSubstr("--kind jobs"), HasSubstr("no matches for kind")));
+  EXPECT_THAT(store_.names(), ElementsAre("census_1"));
+}
+
+// What a kill -9 in the middle of a submit leaves.
+TEST_F(KubernetesJobs, ThatWereHalfSubmittedAreTakenBack) {
+  ASSERT_EQ(submit_there("census_1").status, 0);
+  const auto set = [&](std::chrono::seconds age) {
+    store_.change("census_1", [&](Job& job) {
+      job.kubernetes->is_submitted = false;
+      job.create_time = std::chrono::time_point_cast<std::chrono::microseconds>(
+          std::chrono::system_clock::now() - age);
+    });
+  };
+  set(std::chrono::seconds(0));
+  EXPECT_THAT(kubernetes({"list"}).out, HasSubstr("QUEUED"));
+  EXPECT_EQ(objects().size(), 4);
+  set(std::chrono::seconds(60));
+  {
+    const auto submits = jobs::HeldLock::take(run_lock_of(store_, "census_1"));
+    EXPECT_THAT(kubernetes({"list"}).out, HasSubstr("QUEUED"));
+  }
+  EXPECT_THAT(kubernetes({"list"}).out, HasSubstr("FAILED"));
+  EXPECT_THAT(objects(), IsEmpty());
+  EXPECT_THAT(store_.read("census_1").error_message, HasSubstr("The submit was killed"));
+}
+
 TEST_F(KubernetesJobs, OfAClusterThatDoesNotAnswerStayAsTheyWere) {
   ASSERT_EQ(submit_there("census_1").status, 0);
   says(both_run_);

@@ -115,7 +115,8 @@ class StateReader {
     const bool is_pod = kind == "Pod";
     if (!is_pod && kind != "Job" && kind != "JobSet" && kind != "TFJob") return;
     ++items_;
-    if (object_at(item, "metadata").contains("deletionTimestamp")) ++deleted_;
+    // A pod alone is deleted when its node is drained, and replaced.
+    if (!is_pod && object_at(item, "metadata").contains("deletionTimestamp")) ++deleted_jobs_;
     if (is_pod) {
       add_pod(item);
     } else {
@@ -127,7 +128,7 @@ class StateReader {
     KubernetesState all;
     all.state = summed_state();
     all.is_gone = items_ == 0;
-    all.is_deleted = items_ > 0 && deleted_ == items_;
+    all.is_deleted = items_ > 0 && deleted_jobs_ == jobs_;
     all.note = all.state == State::kFailed ? failure_text() : note_;
     if (all.state == State::kSucceeded) all.note.clear();
     all.pods = std::move(task_pods_);
@@ -141,7 +142,8 @@ class StateReader {
     // The chief decides; without one all have to.
     if (is_chief_complete_ || (jobs_ > 0 && complete_ == jobs_)) return State::kSucceeded;
     if (!failure_.empty()) return State::kFailed;
-    if (deleted_ > 0) return State::kCancelling;
+    // A Job that is deleted goes before its pods.
+    if (deleted_jobs_ > 0 || (jobs_ == 0 && items_ > 0)) return State::kCancelling;
     if ((pods_ == 0 && failed_pods_ == 0) || is_suspended_) return State::kQueued;
     if (has_run_ && (started_ > 0 || failed_pods_ > 0)) return State::kRunning;
     if (started_ > 0 && started_ == pods_ && started_ >= tasks_) return State::kRunning;
@@ -254,7 +256,7 @@ class StateReader {
 
   bool has_run_;
   int items_ = 0;
-  int deleted_ = 0;
+  int deleted_jobs_ = 0;
   int jobs_ = 0;
   int complete_ = 0;
   std::int64_t tasks_ = 0;
