@@ -310,8 +310,9 @@ void add_training_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& f
   command.add_option("job", flags->name, "Its name: a letter, then letters, digits, underscores")
       ->required();
   command
-      .add_option("--backend", flags->backend,
-                  "local, this host; slurm, its queue; or kubernetes, a cluster that kubectl talks to")
+      .add_option(
+          "--backend", flags->backend,
+          "local, this host; slurm, its queue; or kubernetes, a cluster that kubectl talks to")
       ->capture_default_str();
   command.add_option("--slurm-option", flags->slurm_options,
                      "An option of sbatch in one word, as in --slurm-option=--partition=gpu");

@@ -140,9 +140,9 @@ RecordedRun find_run(const std::string& word) {
 // text
 
 std::string time_of_record(std::int64_t nanoseconds) {
-  using Clock = std::chrono::system_clock;
-  return local_time(Clock::time_point(
-      std::chrono::duration_cast<Clock::duration>(std::chrono::nanoseconds(nanoseconds))));
+  using WallClock = std::chrono::system_clock;
+  return local_time(WallClock::time_point(
+      std::chrono::duration_cast<WallClock::duration>(std::chrono::nanoseconds(nanoseconds))));
 }
 
 std::string value_text(const json& value) {

@@ -257,15 +257,16 @@ void take_view(Job& job, const SlurmView& view, State state,
 void take_last_record(Job& job, const std::optional<SlurmResult>& result) {
   take_result(job, result);
   if (!result) {
-    return end_slurm_job(job, State::kFailed,
-                   fmt::format("Slurm no longer knows the job {}, and it left no record of its "
-                               "end: see service.log.",
-                               job.slurm->id),
-                   std::nullopt);
+    return end_slurm_job(
+        job, State::kFailed,
+        fmt::format("Slurm no longer knows the job {}, and it left no record of its "
+                    "end: see service.log.",
+                    job.slurm->id),
+        std::nullopt);
   }
   const bool succeeded = result->status == 0;
-  end_slurm_job(job, succeeded ? State::kSucceeded : State::kFailed, succeeded ? "" : failure_of(*result),
-          std::nullopt);
+  end_slurm_job(job, succeeded ? State::kSucceeded : State::kFailed,
+                succeeded ? "" : failure_of(*result), std::nullopt);
 }
 
 class SlurmBackEnd final : public BackEnd {
@@ -386,7 +387,7 @@ class SlurmBackEnd final : public BackEnd {
     store.change(job.job_id, [](Job& changed) {
       if (is_final(changed.state) || !changed.slurm->id.empty()) return;
       end_slurm_job(changed, State::kFailed, "The job was never handed to Slurm: submit it again.",
-              std::nullopt);
+                    std::nullopt);
     });
   }
 };

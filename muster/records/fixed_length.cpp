@@ -12,7 +12,7 @@
 namespace muster {
 namespace {
 
-constexpr std::size_t kFirstPieceBytes = std::size_t{1} << 20;
+constexpr std::size_t kFirstReadBytes = std::size_t{1} << 20;
 
 [[noreturn]] void fail_size(const Path& path, const FixedLengthOptions& options,
                             std::uint64_t bytes) {
@@ -118,7 +118,7 @@ class StreamedFixedLength : public RecordSource {
     std::string more(block_.substr(at_));
     at_ = 0;
     // Grows with what comes: a record length alone takes no memory.
-    for (std::size_t piece = kFirstPieceBytes; more.size() < needed(); piece = more.size()) {
+    for (std::size_t piece = kFirstReadBytes; more.size() < needed(); piece = more.size()) {
       const std::size_t before = more.size();
       more.resize(before + piece);
       const std::size_t got = input_->read({more.data() + before, piece});
