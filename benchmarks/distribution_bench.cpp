@@ -184,7 +184,11 @@ double seconds_of_steps(LargeRun& run, const RunConfig& config) {
     bench::keep(strategy.apply(round, sums_of(strategy, config, flat)));
   }
   const double seconds = seconds_since(start) / kRounds;
-  strategy.finish(kWarmUp + kRounds, false);
+  if (config.is_chief()) {
+    strategy.end(kWarmUp + kRounds, /*signal=*/0);
+  } else {
+    strategy.leave(/*early=*/false);
+  }
   return seconds;
 }
 
