@@ -10,6 +10,8 @@ namespace muster {
 
 /// The exit status of a program that is worth another try: EX_TEMPFAIL of sysexits.h.
 inline constexpr int kExitTryAgain = 75;
+/// That of one which signal n has ended is this and n.
+inline constexpr int kStatusOfSignals = 128;
 
 /// A file that grows beyond the limit of the process (`ulimit -f`) makes writes fail as a full disk
 /// does, in the place of SIGXFSZ, which would end the program without a word. For main().

@@ -84,22 +84,32 @@ union Control {
   cmsghdr align;
 };
 
-void send_header(int socket, Header header, const std::array<int, kStreams>& streams) {
-  iovec part{&header, sizeof header};
-  Control control{};
+/// A header and room for the descriptors, as sendmsg() and recvmsg() take them.
+struct HeaderMessage {
+  explicit HeaderMessage(Header& header) : part{&header, sizeof header} {
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.bytes.data();
+    message.msg_controllen = control.bytes.size();
+  }
+  HeaderMessage(const HeaderMessage&) = delete;
+  HeaderMessage& operator=(const HeaderMessage&) = delete;
+
+  iovec part;
   msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes.data();
-  message.msg_controllen = control.bytes.size();
-  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  Control control{};
+};
+
+void send_header(int socket, Header header, const std::array<int, kStreams>& streams) {
+  HeaderMessage with(header);
+  cmsghdr* const rights = CMSG_FIRSTHDR(&with.message);
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
   rights->cmsg_len = CMSG_LEN(sizeof streams);
   std::memcpy(CMSG_DATA(rights), streams.data(), sizeof streams);
   ssize_t count = 0;
   do {
-    count = ::sendmsg(socket, &message, MSG_NOSIGNAL);
+    count = ::sendmsg(socket, &with.message, MSG_NOSIGNAL);
   } while (count < 0 && errno == EINTR);
   if (count < 0) throw_errno(errno, "telling a warm program");
   send_all(socket, {reinterpret_cast<const char*>(&header) + count,
@@ -109,19 +119,13 @@ void send_header(int socket, Header header, const std::array<int, kStreams>& str
 // Nothing at the end of the stream.
 std::optional<Header> receive_header(int socket, std::array<int, kStreams>& streams) {
   Header header;
-  iovec part{&header, sizeof header};
-  Control control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes.data();
-  message.msg_controllen = control.bytes.size();
+  HeaderMessage with(header);
   ssize_t count = 0;
   do {
-    count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    count = ::recvmsg(socket, &with.message, MSG_CMSG_CLOEXEC);
   } while (count < 0 && errno == EINTR);
   if (count <= 0) return std::nullopt;
-  const cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  const cmsghdr* const rights = CMSG_FIRSTHDR(&with.message);
   if (rights == nullptr || rights->cmsg_len != CMSG_LEN(sizeof streams)) {
     throw DataLoss("a warm start comes without its streams");
   }

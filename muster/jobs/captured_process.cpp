@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/wait.h"
+#include "muster/jobs/spawn.h"
 
 namespace muster::jobs {
 namespace {
@@ -62,36 +62,12 @@ std::array<int, 2> make_pipe() {
   return ends;
 }
 
-// It leads a process group, so that all of it can be killed.
 pid_t spawn_captured(const std::vector<std::string>& command, int in, int out, int err) {
-  std::vector<std::string> words = command;
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&files);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_adddup2(&files, in, STDIN_FILENO);
-  ::posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&files, err, STDERR_FILENO);
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::posix_spawnattr_setsigmask(&attributes, &signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD}) {
-    ::sigaddset(&signals, signal);
-  }
-  ::posix_spawnattr_setsigdefault(&attributes, &signals);
-  ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(
-      &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  pid_t process = -1;
-  const int error =
-      ::posix_spawnp(&process, argv.front(), &files, &attributes, argv.data(), environ);
-  ::posix_spawnattr_destroy(&attributes);
-  ::posix_spawn_file_actions_destroy(&files);
-  if (error != 0) throw_errno(error, fmt::format("starting {}", command.front()));
-  return process;
+  Spawn spawn;
+  spawn.give(STDIN_FILENO, in);
+  spawn.give(STDOUT_FILENO, out);
+  spawn.give(STDERR_FILENO, err);
+  return spawn.start_in_own_group(command);
 }
 
 // Killed and reaped unless it has ended.

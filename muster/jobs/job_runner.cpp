@@ -20,7 +20,6 @@
 namespace muster::jobs {
 namespace {
 
-constexpr int kStatusOfSignals = 128;
 // Of the whole job, after the restarts of its tasks.
 constexpr std::int64_t kMostRetries = 3;
 constexpr std::chrono::milliseconds kLeftoverNap{20};

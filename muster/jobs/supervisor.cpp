@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "muster/base/log.h"
 #include "muster/base/wait.h"
 #include "muster/jobs/job_runner.h"
+#include "muster/jobs/spawn.h"
 #include "muster/launch/process_identity.h"
 
 namespace muster::jobs {
@@ -54,36 +54,11 @@ bool fits(const Resources& sum, const Resources& host) {
 // A process of its own session that goes on when this one and its terminal are gone; it says what
 // it has to say at the end of `log`.
 pid_t spawn_detached(const std::vector<std::string>& command, const Path& log) {
-  std::vector<std::string> words = command;
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&files);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, log.c_str(),
-                                     O_WRONLY | O_CREAT | O_APPEND, 0600);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  sigset_t usual;
-  ::sigemptyset(&usual);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGCHLD}) {
-    ::sigaddset(&usual, signal);
-  }
-  ::posix_spawnattr_setsigdefault(&attributes, &usual);
-  ::posix_spawnattr_setflags(&attributes,
-                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  pid_t process = -1;
-  const int error =
-      ::posix_spawn(&process, argv.front(), &files, &attributes, argv.data(), environ);
-  ::posix_spawnattr_destroy(&attributes);
-  ::posix_spawn_file_actions_destroy(&files);
-  if (error != 0) throw_errno(error, fmt::format("starting {}", command.front()));
-  return process;
+  Spawn spawn;
+  spawn.open(STDIN_FILENO, "/dev/null", O_RDONLY);
+  spawn.open(STDOUT_FILENO, "/dev/null", O_WRONLY);
+  spawn.open(STDERR_FILENO, log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+  return spawn.start_in_own_session(command);
 }
 
 // job.json as it was when it was read.

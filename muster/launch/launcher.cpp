@@ -30,7 +30,6 @@ using Clock = Deadline::Clock;
 using std::chrono::milliseconds;
 
 constexpr int kExitMisused = 2;
-constexpr int kStatusOfSignals = 128;
 constexpr std::int64_t kDefaultRestarts = 3;
 // How often new lines are looked for; the end of a task is seen at once.
 constexpr milliseconds kTick{50};
