@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string_view>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -26,6 +27,16 @@ class OpenFile {
 
   int get() const { return descriptor_; }
   const Path& path() const { return path_; }
+
+  /// All of it. Throws, naming the path.
+  void write(std::string_view bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) throw_errno(errno, "writing " + path_.string());
+      bytes.remove_prefix(static_cast<std::size_t>(count));
+    }
+  }
 
  private:
   Path path_;

@@ -29,6 +29,16 @@
 namespace muster::cli {
 namespace {
 
+// What a user may type next, for standard error.
+std::string next_commands(const std::string& name) {
+  return fmt::format(
+      "Your job is still active. You may view the status of your job with the command\n\n"
+      "  $ muster jobs describe {0}\n\n"
+      "or continue streaming the logs with the command\n\n"
+      "  $ muster jobs stream-logs {0}\n\n",
+      name);
+}
+
 using jobs::Job;
 using jobs::JobStore;
 using jobs::State;
@@ -451,13 +461,12 @@ int follow_job(const JobStore& store, const JobsFlags& flags, const std::string&
   }
 }
 
-std::string next_commands(const std::string& name) {
-  return fmt::format(
-      "Your job is still active. You may view the status of your job with the command\n\n"
-      "  $ muster jobs describe {0}\n\n"
-      "or continue streaming the logs with the command\n\n"
-      "  $ muster jobs stream-logs {0}\n\n",
-      name);
+void tell_submitted(const JobStore& store, const JobsFlags& flags, const std::string& name,
+                    bool stream_logs) {
+  fmt::print(stderr, "Job [{}] submitted successfully.\n", name);
+  if (stream_logs) throw CLI::RuntimeError(follow_job(store, flags, name, {}));
+  fmt::print(stderr, "{}", next_commands(name));
+  fmt::print("jobId: {}\nstate: QUEUED\n", name);
 }
 
 std::map<std::string, std::string> parse_labels(const char* flag, const std::string& text) {

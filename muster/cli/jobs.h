@@ -40,8 +40,10 @@ struct FollowOptions {
 int follow_job(const jobs::JobStore& store, const JobsFlags& flags, const std::string& name,
                const FollowOptions& options);
 
-/// What a user may type next, for standard error.
-std::string next_commands(const std::string& name);
+/// Says that a job was submitted and what may be typed next, or prints its lines until it is over
+/// and ends this program with the status of follow_job().
+void tell_submitted(const jobs::JobStore& store, const JobsFlags& flags, const std::string& name,
+                    bool stream_logs);
 
 /// "a=1,b=2" as a map. Throws UsageError, naming the flag.
 std::map<std::string, std::string> parse_labels(const char* flag, const std::string& text);

@@ -156,12 +156,7 @@ void submit_prediction(const PredictionFlags& flags) {
   }
   store.create(job, own_environment());
   tend_jobs(store, *flags.common, {job});
-  fmt::print(stderr, "Job [{}] submitted successfully.\n", flags.name);
-  if (flags.stream_logs) {
-    throw CLI::RuntimeError(follow_job(store, *flags.common, flags.name, {}));
-  }
-  fmt::print(stderr, "{}", next_commands(flags.name));
-  fmt::print("jobId: {}\nstate: QUEUED\n", flags.name);
+  tell_submitted(store, *flags.common, flags.name, flags.stream_logs);
 }
 
 void add_input_flags(CLI::App& command, PredictionFlags& flags) {

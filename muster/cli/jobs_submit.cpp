@@ -285,13 +285,7 @@ void submit(const SubmitFlags& flags) {
     store.create(submission.job, own_environment());
     tend_jobs(store, *flags.common, {submission.job});
   }
-  fmt::print(stderr, "Job [{}] submitted successfully.\n", flags.name);
-  if (!flags.stream_logs) {
-    fmt::print(stderr, "{}", next_commands(flags.name));
-    fmt::print("jobId: {}\nstate: QUEUED\n", flags.name);
-    return;
-  }
-  throw CLI::RuntimeError(follow_job(store, *flags.common, flags.name, {}));
+  tell_submitted(store, *flags.common, flags.name, flags.stream_logs);
 }
 
 void add_role_flags(CLI::App& command, const std::string& role, const std::string& what,

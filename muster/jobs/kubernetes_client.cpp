@@ -161,6 +161,10 @@ std::string delete_command(const KubernetesRun& run) {
 
 // ----------------------------------------------------------------------------------------- logs
 
+void append_to(const Path& path, std::string_view text) {
+  OpenFile(path, O_WRONLY | O_CREAT | O_APPEND, 0600).write(text);
+}
+
 // A line of the job's own log, as muster's logger writes them.
 void say(const JobStore& store, const std::string& name, char level, const std::string& text) {
   const auto now = system_clock::now();
@@ -168,9 +172,7 @@ void say(const JobStore& store, const std::string& name, char level, const std::
       std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
   const std::string line =
       fmt::format("{}.{:03} {} service {}\n", local_time(now), millis, level, printable(text));
-  const OpenFile file(store.folder_of(name) / "service.log", O_WRONLY | O_CREAT | O_APPEND, 0600);
-  const ssize_t count = ::write(file.get(), line.data(), line.size());
-  if (count < 0) throw_errno(errno, fmt::format("writing {}", file.path().string()));
+  append_to(store.folder_of(name) / "service.log", line);
 }
 
 // Up to where a log is kept: the time of its last line, and how many lines have it.
@@ -229,16 +231,6 @@ std::string new_lines(const std::string& text, std::optional<LogPosition> positi
     if (is_new) lines.append(line).push_back('\n');
   }
   return lines;
-}
-
-void append_to(const Path& path, const std::string& text) {
-  const OpenFile file(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t count = ::write(file.get(), text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw_errno(errno, fmt::format("writing {}", path.string()));
-    done += static_cast<std::size_t>(count);
-  }
 }
 
 Path pod_log(const JobStore& store, const Job& job, const KubernetesTaskPod& pod) {
@@ -367,7 +359,7 @@ void delete_unfinished(const Job& job, const KubernetesState& seen) {
 }
 
 Job look_at(const JobStore& store, const std::string& name, bool reads_logs) {
-  const Job job = store.read(name);
+  Job job = store.read(name);
   if (!job.kubernetes) throw Internal("the job {} has no place in a cluster", name);
   if (is_final(job.state)) return job;
   if (!job.kubernetes->is_submitted) return end_half_submitted(store, job);

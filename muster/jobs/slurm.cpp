@@ -305,13 +305,7 @@ class SlurmBackEnd final : public BackEnd {
 
  private:
   static void write_private(const Path& path, const std::string& text) {
-    const OpenFile file(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    for (std::size_t done = 0; done < text.size();) {
-      const ssize_t count = ::write(file.get(), text.data() + done, text.size() - done);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) throw_errno(errno, "writing " + path.string());
-      done += static_cast<std::size_t>(count);
-    }
+    OpenFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0600).write(text);
   }
 
   static bool is_of_a_job_that_ended(const std::string& error) {
