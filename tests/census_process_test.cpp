@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -132,6 +133,9 @@ TEST_F(Census, RefusesWhatItDoesNotKnow) {
               HasSubstr("--eval-steps must be a number of 0 or more: abc"));
   EXPECT_THAT(misused({"--train-batch-size", "0"}),
               HasSubstr("--train-batch-size must be a number above 0: 0"));
+  EXPECT_THAT(misused({"--synthetic", folder_ / "made"}),
+              HasSubstr("--synthetic makes the files that are trained on"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "made"));
   // torch.distributed.launch adds --local_rank to every program.
   const Outcome launched = testing::run_program(
       CENSUS_PROGRAM, {"--local_rank=0", "--job-dir", folder_ / "job"}, {"RANK=0"});

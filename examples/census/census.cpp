@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "muster/muster.h"
+#include "muster/records/synthetic_census.h"
 
 namespace {
 
@@ -28,6 +29,8 @@ using muster::Record;
 
 struct Flags {
   std::vector<std::string> train_files, eval_files, predict_files;
+  std::string synthetic;
+  std::size_t synthetic_people = muster::SyntheticCensusOptions().train;
   bool evaluate_only = false;
   /// What TensorBoard shows of all these.
   std::map<std::string, std::string> hparams;
@@ -414,6 +417,19 @@ void predict(muster::Estimator& estimator, const muster::InputFn& people) {
   }
 }
 
+/// People to train and evaluate on, for those who have no files.
+void make_people(Flags& flags) {
+  const auto files = muster::write_synthetic_census(
+      flags.synthetic, {.train = flags.synthetic_people,
+                        .test = std::max<std::size_t>(flags.synthetic_people / 2, 1)});
+  for (const muster::SyntheticCensusFile& file : {files.train, files.test}) {
+    fmt::print("{}: {} rows, best possible AUC {:.4f}\n", file.path.string(), file.rows,
+               file.best_auc);
+  }
+  flags.train_files = {files.train.path.string()};
+  flags.eval_files = {files.test.path.string()};
+}
+
 int run(const Flags& flags) {
   std::vector<Path> train_files;
   if (trains(flags)) train_files = muster::files_of(flags.train_files, "--train-files");
@@ -463,6 +479,12 @@ Flags best_setting() {
 void add_data_flags(muster::FlagSet& set, Flags& flags) {
   set.add("--train-files", &flags.train_files, "CSV files or patterns");
   set.add("--eval-files", &flags.eval_files, "CSV files or patterns");
+  set.add("--synthetic", &flags.synthetic,
+          "Write made-up people to adult.data.csv and adult.test.csv in this folder, and train on "
+          "them: the best AUC that a model can have on them is known");
+  set.add("--synthetic-people", &flags.synthetic_people,
+          "Rows of --synthetic to train on; half as many are evaluated on")
+      .positive();
   set.add("--evaluate-only", &flags.evaluate_only,
           "Train nothing: evaluate the newest checkpoint of --job-dir on --eval-files");
   set.add("--predict-files", &flags.predict_files,
@@ -521,9 +543,18 @@ void add_run_flags(muster::FlagSet& set, Flags& flags) {
 
 /// What is to be done needs its files.
 void check_files(const Flags& flags) {
+  if (!flags.synthetic.empty()) {
+    if (!trains(flags) || !flags.train_files.empty() || !flags.eval_files.empty()) {
+      throw muster::UsageError(
+          "--synthetic makes the files that are trained on: give neither other files nor "
+          "--evaluate-only");
+    }
+    return;
+  }
   if (trains(flags) && flags.train_files.empty()) {
     throw muster::UsageError(
-        "--train-files is required, unless --evaluate-only or --predict-files is given");
+        "--train-files is required, unless --synthetic, --evaluate-only or --predict-files is "
+        "given");
   }
   if ((trains(flags) || flags.evaluate_only) && flags.eval_files.empty()) {
     throw muster::UsageError("--eval-files is required");
@@ -564,6 +595,7 @@ int parse_and_run(int argc, char** argv) {
   }
   flags.hparams = set.hparams();
   check(flags);
+  if (!flags.synthetic.empty()) make_people(flags);
   return run(flags);
 }
 

@@ -49,16 +49,12 @@ void write(const RecordsSynthOptions& options, const std::string& name, std::str
 std::uint64_t test_seed(const RecordsSynthOptions& options) { return derive_key(options.seed, 1); }
 
 void synth_census(const RecordsSynthOptions& options) {
-  const auto put = [&](const std::string& name, std::uint64_t rows, std::uint64_t seed) {
-    const SyntheticCensus census = make_synthetic_census(rows, seed);
-    std::string text;
-    for (const auto& row : census.rows) text += row + "\n";
-    write(options, name, text);
-    fmt::print("{}: {} rows, best possible AUC {:.4f}\n", (Path(options.output) / name).string(),
-               rows, census.best_auc());
-  };
-  put("adult.data.csv", options.train, options.seed);
-  put("adult.test.csv", options.test, test_seed(options));
+  const auto files = write_synthetic_census(
+      options.output, {.train = options.train, .test = options.test, .seed = options.seed});
+  for (const SyntheticCensusFile& file : {files.train, files.test}) {
+    fmt::print("{}: {} rows, best possible AUC {:.4f}\n", file.path.string(), file.rows,
+               file.best_auc);
+  }
 }
 
 void report(const RecordsSynthOptions& options, const std::string& what,
@@ -115,7 +111,8 @@ void synth_mnist(const RecordsSynthOptions& options) {
 }
 
 void add_census(CLI::App& command) {
-  const auto options = add_flags(command, 32'561, 16'281);
+  const SyntheticCensusOptions defaults;
+  const auto options = add_flags(command, defaults.train, defaults.test);
   command.callback([options] { synth_census(*options); });
 }
 void add_cifar10(CLI::App& command) {

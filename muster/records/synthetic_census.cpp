@@ -331,6 +331,20 @@ SyntheticCensus make_synthetic_census(std::size_t rows, std::uint64_t seed) {
 
 double SyntheticCensus::best_auc() const { return exact_auc(probabilities, labels); }
 
+SyntheticCensusFiles write_synthetic_census(const Path& folder,
+                                            const SyntheticCensusOptions& options) {
+  file_system_for(folder).create_directories(folder);
+  const auto write = [&](const char* name, std::size_t rows, std::uint64_t seed) {
+    const SyntheticCensus census = make_synthetic_census(rows, seed);
+    std::string text;
+    for (const auto& row : census.rows) text += row + "\n";
+    write_file_atomically(folder / name, text, /*durable=*/false);
+    return SyntheticCensusFile{folder / name, rows, census.best_auc()};
+  };
+  return {.train = write("adult.data.csv", options.train, options.seed),
+          .test = write("adult.test.csv", options.test, derive_key(options.seed, 1))};
+}
+
 double exact_auc(std::span<const double> scores, std::span<const std::uint8_t> labels) {
   if (scores.size() != labels.size()) {
     throw InvalidArgument("{} scores for {} labels", scores.size(), labels.size());

@@ -2,15 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <set>
+#include <string>
 
 #include "muster/base/error.h"
+#include "muster/base/file_system.h"
 #include "muster/records/csv.h"
+#include "muster/testing/temp_dir.h"
 
 namespace muster {
 namespace {
+
+using testing::TempDir;
 
 double mean(const auto& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -28,6 +34,24 @@ TEST(SyntheticCensus, GivesTheseBytesOnEveryMachine) {
       make_synthetic_census(4, 1).rows[3],
       "28,Private,198227,Bachelors,13,Married-civ-spouse,Exec-managerial,Husband,White,Male,0,0,50,"
       "United-States,>50K");
+}
+
+TEST(SyntheticCensus, IsWrittenAsTheFilesOfTheRealData) {
+  const TempDir folder;
+  const auto files = write_synthetic_census(folder.path() / "made", {.train = 60, .test = 40});
+  const auto train = make_synthetic_census(60, 1);
+  std::string text;
+  for (const auto& row : train.rows) text += row + "\n";
+  EXPECT_EQ(files.train.path, folder.path() / "made" / "adult.data.csv");
+  EXPECT_EQ(read_file(files.train.path), text);
+  EXPECT_EQ(files.train.best_auc, train.best_auc());
+
+  // The test file does not begin with people that were trained on, and depends on its size alone.
+  const std::string test = read_file(files.test.path);
+  EXPECT_EQ(std::count(test.begin(), test.end(), '\n'), 40);
+  EXPECT_NE(test.substr(0, test.find('\n')), train.rows.front());
+  write_synthetic_census(folder.path() / "more", {.train = 90, .test = 40});
+  EXPECT_EQ(read_file(folder.path() / "more" / "adult.test.csv"), test);
 }
 
 TEST(SyntheticCensus, LooksLikeTheRealData) {
