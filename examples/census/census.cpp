@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "muster/muster.h"
-#include "muster/records/synthetic_census.h"
 
 namespace {
 

@@ -147,6 +147,21 @@ std::vector<ModelConfig> models_of(const ServeFlags& flags) {
                           server::parse_model_config);
 }
 
+void set_priorities(const ServeFlags& flags, server::BatchOptions& batching) {
+  if (flags.priority_levels > 0) {
+    batching.priority_levels = flags.priority_levels;
+    batching.default_priority_level =
+        std::min(batching.default_priority_level, flags.priority_levels);
+  }
+  if (flags.default_priority_level > batching.priority_levels) {
+    throw InvalidArgument("--default-priority-level: there are {} levels: {}",
+                          batching.priority_levels, flags.default_priority_level);
+  }
+  if (flags.default_priority_level > 0) {
+    batching.default_priority_level = flags.default_priority_level;
+  }
+}
+
 server::StoreOptions store_options(const ServeFlags& flags) {
   server::StoreOptions options;
   options.load = executable_loader(
@@ -171,6 +186,7 @@ server::StoreOptions store_options(const ServeFlags& flags) {
   if (flags.max_queue_size > 0) {
     options.batching.max_waiting = static_cast<std::size_t>(flags.max_queue_size);
   }
+  set_priorities(flags, options.batching);
   if (!flags.enable_batching) options.batching.join = false;
   options.poll_interval = to_time(std::max(0.0, flags.file_system_poll_wait_seconds));
   options.max_load_retries = flags.max_num_load_retries;

@@ -119,6 +119,11 @@ void add_batch_flags(CLI::App& command, ServeFlags& flags) {
   add(command, "max_queue_delay_microseconds", flags.max_queue_delay_microseconds,
       "How long a request waits for others (0)");
   add(command, "max_queue_size", flags.max_queue_size, "Requests that may wait (1024)");
+  add(command, "priority_levels", flags.priority_levels,
+      "Levels of priority that requests of the Open Inference Protocol may name, 1 the highest "
+      "(3)");
+  add(command, "default_priority_level", flags.default_priority_level,
+      "Of requests that name none (2)");
   add(command, "num_batch_threads", flags.num_batch_threads,
       "Batches that are computed at one time (one per processor)");
 }

@@ -51,6 +51,8 @@ struct ServeFlags {
   std::int64_t max_batch_size = 0;
   std::int64_t max_queue_delay_microseconds = 0;
   std::int64_t max_queue_size = 0;
+  std::uint32_t priority_levels = 0;
+  std::uint32_t default_priority_level = 0;
   std::size_t num_batch_threads = 0;
 
   std::string monitoring_config_file{};

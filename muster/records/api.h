@@ -18,5 +18,6 @@
 #include "muster/records/record_source.h"
 #include "muster/records/record_writer.h"
 #include "muster/records/sharded_files.h"
+#include "muster/records/synthetic_census.h"
 #include "muster/records/text_lines.h"
 #include "muster/records/tfrecord_source.h"

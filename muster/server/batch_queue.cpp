@@ -100,6 +100,7 @@ std::int64_t rows_of(const Tensors& inputs) {
 struct BatchQueue::Ticket {
   const Tensors& inputs;
   const Deadline& deadline;
+  std::uint64_t level = 0;
   std::int64_t rows = 1;
   bool joinable = false;
   Clock::time_point since{};
@@ -127,6 +128,7 @@ struct BatchQueue::Impl {
   bool joinable;
   Run compute;
   // The rest is under the mutex of the slots.
+  // By level, then by arrival.
   std::deque<Ticket*> waiting;
   std::int64_t waiting_rows = 0;
   // What batches take, as a moving average.
@@ -137,7 +139,9 @@ struct BatchQueue::Impl {
   // When the waiting requests are to be computed.
   Clock::time_point ready_at() const {
     if (waiting_rows >= options.max_batch_size) return Clock::time_point::min();
-    return waiting.front()->since + options.delay;
+    if (options.delay == Clock::duration::zero()) return waiting.front()->since;
+    const auto since = [](const Ticket* ticket) { return ticket->since; };
+    return (*std::ranges::min_element(waiting, {}, since))->since + options.delay;
   }
 
   // Whether the time is over before a batch that has so many others before it is done, going by
@@ -151,17 +155,36 @@ struct BatchQueue::Impl {
     return true;
   }
 
+  std::uint64_t level_of(std::uint64_t priority) const {
+    return priority == 0 || priority > options.priority_levels ? options.default_priority_level
+                                                               : priority;
+  }
+
+  // Batches that are computed before that of a request at this place.
+  std::int64_t batches_before(std::deque<Ticket*>::iterator place) const {
+    if (!joinable) return place - waiting.begin();
+    std::int64_t rows = waiting_rows;
+    for (auto behind = place; behind != waiting.end(); ++behind) rows -= (*behind)->rows;
+    return rows / options.max_batch_size;
+  }
+
+  ResourceExhausted full() const {
+    return ResourceExhausted(
+        "The batch scheduling queue to which this task was submitted is full; currently {} "
+        "requests wait and {} may. Try again later.",
+        waiting.size(), options.max_waiting);
+  }
+
   void enter(Ticket& ticket) {
-    const std::int64_t ahead = joinable ? waiting_rows / options.max_batch_size
-                                        : static_cast<std::int64_t>(waiting.size());
-    if (is_too_late(ticket, ticket.since, ahead)) throw late();
+    const auto level = [](const Ticket* other) { return other->level; };
+    auto place = std::ranges::upper_bound(waiting, ticket.level, {}, level);
+    if (is_too_late(ticket, ticket.since, batches_before(place))) throw late();
     if (waiting.size() >= options.max_waiting) {
-      throw ResourceExhausted(
-          "The batch scheduling queue to which this task was submitted is full; currently {} "
-          "requests wait and {} may. Try again later.",
-          waiting.size(), options.max_waiting);
+      if (place == waiting.end()) throw full();
+      refuse(*waiting.back(), full());
+      place = std::ranges::upper_bound(waiting, ticket.level, {}, level);
     }
-    waiting.push_back(&ticket);
+    waiting.insert(place, &ticket);
     waiting_rows += ticket.rows;
     if (waiting.size() == 1) shared().turns.push_back(this);
   }
@@ -172,6 +195,13 @@ struct BatchQueue::Impl {
     if (waiting.empty()) std::erase(shared().turns, this);
   }
 
+  template <typename Failure>
+  void refuse(Ticket& ticket, const Failure& failure) {
+    leave(ticket);
+    ticket.failure = std::make_exception_ptr(failure);
+    finish(ticket);
+  }
+
   // The requests of the next batch. Those that cannot be answered in time are refused here.
   Batch take() {
     Batch batch;
@@ -180,9 +210,7 @@ struct BatchQueue::Impl {
     for (std::size_t i = 0; i < waiting.size();) {
       Ticket& ticket = *waiting[i];
       if (is_too_late(ticket, now, 0)) {
-        leave(ticket);
-        ticket.failure = std::make_exception_ptr(late());
-        finish(ticket);
+        refuse(ticket, late());
         continue;
       }
       const bool fits = batch.empty() || (batch.front()->joinable && ticket.joinable &&
@@ -322,6 +350,11 @@ BatchQueue::BatchQueue(std::shared_ptr<ExecutionSlots> slots, BatchOptions optio
   if (options.max_batch_size < 1) {
     throw InvalidArgument("max_batch_size must be positive: {}", options.max_batch_size);
   }
+  if (options.default_priority_level < 1 ||
+      options.default_priority_level > options.priority_levels) {
+    throw InvalidArgument("default_priority_level must be between 1 and priority_levels ({}): {}",
+                          options.priority_levels, options.default_priority_level);
+  }
   impl_->slots = std::move(slots);
   impl_->options = std::move(options);
   impl_->joinable = joinable && impl_->options.join;
@@ -334,8 +367,12 @@ std::size_t BatchQueue::waiting() const {
   return impl_->waiting.size();
 }
 
-BatchAnswer BatchQueue::run(const Tensors& inputs, const Deadline& deadline) {
-  Ticket ticket{.inputs = inputs, .deadline = deadline, .rows = rows_of(inputs)};
+BatchAnswer BatchQueue::run(const Tensors& inputs, const Deadline& deadline,
+                            std::uint64_t priority) {
+  Ticket ticket{.inputs = inputs,
+                .deadline = deadline,
+                .level = impl_->level_of(priority),
+                .rows = rows_of(inputs)};
   ticket.joinable = impl_->joinable && !inputs.empty() && ticket.rows > 0 &&
                     std::ranges::all_of(inputs, [&](const auto& row) {
                       return rows_in(row.second) == ticket.rows;

@@ -27,6 +27,11 @@ struct BatchOptions {
   /// Whether a request of more rows than max_batch_size is refused, as TensorFlow Serving does it
   /// unless told to split.
   bool refuse_large = false;
+  /// Requests of level 1 are computed before those of level 2, and so on; in the order of their
+  /// arrival within a level.
+  std::uint32_t priority_levels = 3;
+  /// Of requests that name none, or one that is not there.
+  std::uint32_t default_priority_level = 2;
 };
 
 /// How many batches are computed at one time, by all queues of a server together. Queues with work
@@ -72,9 +77,12 @@ class BatchQueue {
   BatchQueue& operator=(const BatchQueue&) = delete;
 
   /// Computes a request. Throws what `run` throws, for this request alone: a batch that fails is
-  /// computed again one by one. Throws ResourceExhausted when too many wait, DeadlineExceeded when
-  /// the time is over, or is going to be by what batches take, before it was computed.
-  BatchAnswer run(const Tensors& inputs, const Deadline& deadline = Deadline::never());
+  /// computed again one by one. Throws ResourceExhausted when too many wait that are not of a lower
+  /// priority, of which the newest makes room, and DeadlineExceeded when the time is over, or is
+  /// going to be by what batches take, before it was computed. `priority` is a level, 0 the
+  /// default's.
+  BatchAnswer run(const Tensors& inputs, const Deadline& deadline = Deadline::never(),
+                  std::uint64_t priority = 0);
 
   /// Requests that wait now.
   std::size_t waiting() const;

@@ -37,6 +37,7 @@ class Doubler {
     {
       const std::lock_guard lock(mutex_);
       sizes_.push_back(values.size());
+      rows_.insert(rows_.end(), values.begin(), values.end());
     }
     if (calls_++ == 0 && holds_first_) {
       entered_.release();
@@ -53,6 +54,11 @@ class Doubler {
   void hold_first() { holds_first_ = true; }
   void wait_for_first() { entered_.acquire(); }
   void let_go() { go_.release(); }
+  // In the order in which they were computed.
+  std::vector<float> rows() {
+    const std::lock_guard lock(mutex_);
+    return rows_;
+  }
   std::vector<std::size_t> sizes() {
     const std::lock_guard lock(mutex_);
     return sizes_;
@@ -61,6 +67,7 @@ class Doubler {
  private:
   std::mutex mutex_;
   std::vector<std::size_t> sizes_;
+  std::vector<float> rows_;
   std::atomic<int> calls_{0};
   bool holds_first_ = false;
   std::binary_semaphore entered_{0};
@@ -169,6 +176,50 @@ TEST_F(BatchQueueTest, RefusesWhatCannotWait) {
   wait_until_waiting(1);
   EXPECT_THROW(queue_->run(input_of({1})), ResourceExhausted);
   model_.let_go();
+}
+
+TEST_F(BatchQueueTest, ComputesRequestsOfAHigherPriorityFirst) {
+  open({.max_batch_size = 1});
+  std::jthread first = hold_slot();
+  {
+    std::vector<std::jthread> others;
+    // Rows by which the order is seen: 0 and 9 are the default, which is 2.
+    for (const auto& [priority, row] : {std::pair{3, 33}, {0, 20}, {9, 21}, {1, 10}, {1, 11}}) {
+      others.emplace_back(
+          [&, level = static_cast<std::uint64_t>(priority), value = static_cast<float>(row)] {
+            queue_->run(input_of({value}), Deadline::never(), level);
+          });
+      wait_until_waiting(others.size());
+    }
+    model_.let_go();
+  }
+  EXPECT_THAT(model_.rows(), ElementsAre(100, 10, 11, 20, 21, 33));
+}
+
+TEST_F(BatchQueueTest, ALowerPriorityMakesRoomForAHigherOne) {
+  open({.max_waiting = 2});
+  std::jthread first = hold_slot();
+  std::string refusal;
+  std::jthread kept([&] { queue_->run(input_of({1}), Deadline::never(), 3); });
+  wait_until_waiting(1);
+  std::jthread dropped([&] {
+    refusal = testing::message_of([&] { queue_->run(input_of({2}), Deadline::never(), 3); });
+  });
+  wait_until_waiting(2);
+  std::jthread urgent([&] { queue_->run(input_of({3}), Deadline::never(), 1); });
+  dropped.join();
+  EXPECT_THAT(refusal, HasSubstr("is full; currently 2 requests wait and 2 may"));
+  // None is lower than itself.
+  EXPECT_THROW(queue_->run(input_of({4}), Deadline::never(), 3), ResourceExhausted);
+  model_.let_go();
+  kept.join();
+  urgent.join();
+  EXPECT_THAT(model_.rows(), ElementsAre(100, 3, 1));
+}
+
+TEST_F(BatchQueueTest, HasTheDefaultPriorityAmongItsLevels) {
+  EXPECT_THROW(open({.priority_levels = 2, .default_priority_level = 3}), InvalidArgument);
+  EXPECT_THROW(open({.default_priority_level = 0}), InvalidArgument);
 }
 
 TEST_F(BatchQueueTest, ARequestWhoseTimeIsOverIsNotComputed) {

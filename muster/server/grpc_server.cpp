@@ -347,14 +347,17 @@ std::string string_parameter(const inference::ModelInferRequest& request, const 
   return found == request.parameters().end() ? std::string() : found->second.string_param();
 }
 
+// Zero where there is none, or a negative one.
+std::uint64_t number_parameter(const inference::ModelInferRequest& request, const char* key) {
+  const auto found = request.parameters().find(key);
+  if (found == request.parameters().end()) return 0;
+  if (found->second.has_uint64_param()) return found->second.uint64_param();
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(0, found->second.int64_param()));
+}
+
 Deadline deadline_with_timeout(const inference::ModelInferRequest& request, Deadline deadline) {
-  const auto found = request.parameters().find("timeout");
-  if (found == request.parameters().end()) return deadline;
-  const std::int64_t micros = std::clamp<std::int64_t>(
-      found->second.has_uint64_param() ? static_cast<std::int64_t>(std::min<std::uint64_t>(
-                                             found->second.uint64_param(), 1ULL << 40))
-                                       : found->second.int64_param(),
-      0, std::int64_t{1} << 40);
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
+  const std::uint64_t micros = std::min(number_parameter(request, "timeout"), kMost);
   if (micros == 0) return deadline;
   const Deadline wished = Deadline::after(std::chrono::microseconds(micros));
   return wished.time() < deadline.time() ? wished : deadline;
@@ -387,7 +390,8 @@ void infer(Service& service, const inference::ModelInferRequest& request, const 
   Call call{.model = model,
             .version = {.number = version->number()},
             .entrypoint = "GRPC",
-            .deadline = deadline_with_timeout(request, deadline)};
+            .deadline = deadline_with_timeout(request, deadline),
+            .priority = number_parameter(request, "priority")};
   service.run(call,
               [&](Call& prepared) {
                 prepared.signature =

@@ -317,6 +317,11 @@ Deadline timeout_wish(const RestContext& context, const json& request) {
   return usual.is_never() || wished.time() < usual.time() ? wished : usual;
 }
 
+std::uint64_t priority_wish(const json& request) {
+  const json* const priority = parameter(request, "priority");
+  return priority != nullptr && priority->is_number_unsigned() ? priority->get<std::uint64_t>() : 0;
+}
+
 ModelVersionPtr find_version(RestContext& context, const ModelPath& path) {
   try {
     return context.service.store().find(path.model, path.version);
@@ -348,6 +353,7 @@ HttpAnswer infer(RestContext& context, const ModelPath& path) {
                         prepared.signature =
                             chosen_signature(*version, signature_wish(body.request));
                         prepared.deadline = timeout_wish(context, body.request);
+                        prepared.priority = priority_wish(body.request);
                       },
                       {.inputs =
                            [&](const ModelVersion&, const graph::SignatureDef& signature) {

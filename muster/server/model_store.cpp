@@ -148,10 +148,10 @@ const graph::SignatureDef* ModelVersion::find_signature(std::string_view name) c
 }
 
 BatchAnswer ModelVersion::run(std::string_view signature, const Tensors& inputs,
-                              const Deadline& deadline) const {
+                              const Deadline& deadline, std::uint64_t priority) const {
   const auto queue = queues_.find(signature);
   if (queue == queues_.end()) throw NotFound("Serving signature key \"{}\" not found.", signature);
-  return queue->second->run(inputs, deadline);
+  return queue->second->run(inputs, deadline, priority);
 }
 
 std::size_t ModelVersion::waiting() const {

@@ -32,7 +32,7 @@ class ModelVersion {
   /// Computes a request, together with others that wait. Throws NotFound for an unknown signature,
   /// and what BatchQueue::run throws.
   BatchAnswer run(std::string_view signature, const Tensors& inputs,
-                  const Deadline& deadline = Deadline::never()) const;
+                  const Deadline& deadline = Deadline::never(), std::uint64_t priority = 0) const;
   /// Requests that wait, of all signatures.
   std::size_t waiting() const;
 

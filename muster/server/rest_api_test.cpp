@@ -5,14 +5,18 @@
 
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <semaphore>
+#include <thread>
 
 #include "muster/server/fake_service_internal.h"
 #include "muster/server/inference_protocol.h"
+#include "muster/testing/eventually.h"
 
 namespace muster::server {
 namespace {
 
 using nlohmann::json;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -176,6 +180,57 @@ TEST_F(RestApiTest, InfersByTheOpenInferenceProtocol) {
   EXPECT_EQ(ask("GET", "/v2/other").status, 404);
   const json stats = json::parse(ask("GET", "/v2/models/m/stats").body);
   EXPECT_EQ(stats["model_stats"][0]["inference_count"], 2);
+}
+
+// Adds 1, keeps the order of its rows, and waits in the first call until it is let go.
+class WaitingServable : public FakeServable {
+ public:
+  WaitingServable() : FakeServable(1) {}
+
+  Tensors run(std::string_view signature, const Tensors& inputs) const override {
+    const float row = inputs.at("x").values<float>().front();
+    rows_.push_back(row);  // One slot: one call at a time.
+    if (row == 0) {
+      entered_.release();
+      go_.acquire();
+    }
+    return FakeServable::run(signature, inputs);
+  }
+
+  mutable std::vector<float> rows_;
+  mutable std::binary_semaphore entered_{0};
+  mutable std::binary_semaphore go_{0};
+};
+
+TEST_F(RestApiTest, InfersByPriority) {
+  const auto servable = std::make_shared<WaitingServable>();
+  ModelStore store({.load = [&](const Path&) { return servable; },
+                    .batching = {.max_batch_size = 1},
+                    .slots = 1});
+  store.configure({{.name = "m", .base_path = fake_.folder() / "m"}});
+  store.wait_until_settled(Deadline::never());
+  Service service(store, Access());
+  RestApi api(service, options_);
+  const auto infer = [&](int row, const std::string& parameters) {
+    const HttpAnswer answer = api.handle(
+        {.method = "POST",
+         .target = "/v2/models/m/infer",
+         .body = fmt::format(R"({{"parameters": {{{}}}, "inputs": [{{"name": "x", "shape": [1], )"
+                             R"("datatype": "FP32", "data": [{}]}}]}})",
+                             parameters, row)});
+    EXPECT_EQ(answer.status, 200) << answer.body;
+  };
+  const auto version = store.find("m", {});
+  {
+    std::jthread first([&] { infer(0, ""); });
+    servable->entered_.acquire();
+    std::jthread usual([&] { infer(2, ""); });
+    EXPECT_TRUE(testing::eventually([&] { return version->waiting() == 1; }));
+    std::jthread urgent([&] { infer(1, R"("priority": 1)"); });
+    EXPECT_TRUE(testing::eventually([&] { return version->waiting() == 2; }));
+    servable->go_.release();
+  }
+  EXPECT_THAT(servable->rows_, ElementsAre(0, 1, 2));
 }
 
 TEST_F(RestApiTest, InfersWithBinaryTensors) {

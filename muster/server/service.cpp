@@ -67,7 +67,7 @@ void Service::run(Call& call, const std::function<void(Call& call)>& prepare, co
     record.signature = call.signature;
     const Tensors inputs = steps.inputs(*version, *signature);
     record.rows = rows_of(inputs);
-    BatchAnswer answer = version->run(call.signature, inputs, call.deadline);
+    BatchAnswer answer = version->run(call.signature, inputs, call.deadline, call.priority);
     record.batch_rows = answer.batch_rows;
     record.queued = answer.queued;
     record.computed = answer.computed;

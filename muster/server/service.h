@@ -27,6 +27,8 @@ struct Call {
   std::string_view method = "Predict";
   std::string_view entrypoint = "REST";
   Deadline deadline = Deadline::never();
+  /// The level of its priority, 1 the highest; 0 the model's default.
+  std::uint64_t priority = 0;
 };
 
 /// What every edge stands on: the models, who may ask, and what is counted. All functions may be
