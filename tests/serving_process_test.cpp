@@ -302,6 +302,53 @@ TEST_F(Serve, ServesTheModelsAndVersionsThatCommandsMake) {
   EXPECT_THAT(predictions("census"), HasSubstr("[3.0"));
 }
 
+TEST_F(Serve, ChangesItsModelsAndVersionsWhenCommandsAskIt) {
+  std::filesystem::create_directories(folder_ / "models");
+  const Server server({"--models-dir", folder_ / "models"});
+  const auto run = [&](const Words& words) {
+    return testing::run_program(MUSTER_PROGRAM, words + Words{"--server", server.rest()});
+  };
+  const auto command = [&](const Words& words) {
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  command({"models", "create", "census", "--description", "people"});
+  command({"versions", "create", "v1", "--model", "census", "--origin", folder_ / "adder/1"});
+  command({"versions", "create", "v2", "--model", "census", "--origin", folder_ / "adder"});
+  command({"versions", "set-default", "v2", "--model", "census"});
+  command({"versions", "update", "v2", "--model", "census", "--description", "the second"});
+  EXPECT_EQ(command({"models", "list"}), "NAME    DEFAULT_VERSION_NAME\ncensus  v2\n");
+  EXPECT_THAT(command({"models", "describe", "census"}),
+              AllOf(HasSubstr("name: models/census/versions/v2\ndescription: people\n")));
+  EXPECT_THAT(command({"versions", "list", "--model", "census"}),
+              AllOf(HasSubstr("\nv1"), HasSubstr("\nv2"), HasSubstr("READY")));
+  EXPECT_THAT(command({"versions", "describe", "v2", "--model", "census"}),
+              AllOf(HasSubstr("isDefault: true\n"), HasSubstr("description: the second\n"),
+                    HasSubstr("deploymentUri: " + (folder_ / "adder").string())));
+  EXPECT_TRUE(testing::eventually([&] {
+    return server.curl("/v1/projects/p/models/census:predict", {"-d", R"({"instances": [1]})"})
+               .find("predictions") != std::string::npos;
+  })) << server.err();
+
+  const Outcome refused = run({"versions", "delete", "v2", "--model", "census", "--quiet"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("v2 is the default version of model census"));
+  command({"versions", "delete", "v1", "--model", "census", "--quiet"});
+  command({"versions", "delete", "v2", "--model", "census", "--quiet"});
+  command({"models", "delete", "census", "--quiet"});
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "models/census"));
+
+  // Names stay inside the folder, a page in a browser cannot post, and nothing is made half.
+  EXPECT_THAT(run({"models", "create", "../up"}).err, HasSubstr("cannot be the name of a model"));
+  EXPECT_THAT(server.curl("/v1/projects/p/models", {"-d", R"({"name": "a"})"}),
+              HasSubstr("Content-Type: application/json"));
+  EXPECT_THAT(server.curl("/v1/projects/p/models",
+                          {"-H", "Content-Type: application/json", "-d", R"({"name": ["a"]})"}),
+              HasSubstr("\\\"name\\\" must be a text"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "models"));
+}
+
 TEST_F(Serve, SpeaksTlsToWhoeverHasAToken) {
   const Path key = folder_ / "key.pem";
   const Path certificate = folder_ / "certificate.pem";

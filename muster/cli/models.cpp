@@ -1,5 +1,5 @@
 // `muster models` and `muster versions`: Cloud ML Engine's commands of these names, on a folder
-// that `muster serve --models-dir` serves.
+// that `muster serve --models-dir` serves, or on such a server.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -12,17 +12,19 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/cli/command.h"
+#include "muster/cli/remote_models.h"
 #include "muster/serving/model_folder.h"
 
 namespace muster::cli {
 namespace {
 
-using serving::ModelFolder;
+using serving::ModelCatalog;
 using serving::ModelRecord;
 using serving::VersionRecord;
 
 struct ModelsFlags {
   std::string models_dir = "models";
+  std::string server{};
   std::string name{};
   std::string model{};
   std::string origin{};
@@ -46,6 +48,8 @@ Flags add_common(CLI::App& command) {
                   "The folder of the models (MUSTER_MODELS_DIR)")
       ->envname("MUSTER_MODELS_DIR")
       ->capture_default_str();
+  command.add_option("--server", flags->server,
+                     "HOST:PORT of a server whose --models-dir it is, in the place of the folder");
   for (const char* name : kOfTheCloud) {
     command
         .add_option_function<std::string>(
@@ -71,8 +75,12 @@ void set_action(CLI::App& command, const Flags& flags, Act act) {
     for (const std::string& name : flags->ignored) {
       log::info("{} is ignored: models are served where you are", name);
     }
-    ModelFolder folder(flags->models_dir);
-    act(*flags, folder);
+    if (flags->server.empty()) {
+      serving::ModelFolder models(flags->models_dir);
+      act(*flags, models);
+    } else {
+      act(*flags, *remote_models(flags->server));
+    }
   });
 }
 
@@ -116,17 +124,17 @@ void add_models_create(CLI::App& command) {
   const Flags flags = add_common(command);
   add_name(command, flags, "Letters, digits and _");
   command.add_option("--description", flags->description, "What it is");
-  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
-    folder.create_model(given.name, given.description);
+  set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
+    models.create_model(given.name, given.description);
     fmt::print(stderr, "Created ml engine model [models/{}].\n", given.name);
   });
 }
 
 void add_models_list(CLI::App& command) {
   const Flags flags = add_common(command);
-  set_action(command, flags, [](const ModelsFlags&, ModelFolder& folder) {
+  set_action(command, flags, [](const ModelsFlags&, ModelCatalog& models) {
     std::vector<std::vector<std::string>> rows{{"NAME", "DEFAULT_VERSION_NAME"}};
-    for (const ModelRecord& model : folder.list()) {
+    for (const ModelRecord& model : models.list()) {
       rows.push_back({model.name, model.default_version});
     }
     if (rows.size() == 1) {
@@ -140,8 +148,8 @@ void add_models_list(CLI::App& command) {
 void add_models_describe(CLI::App& command) {
   const Flags flags = add_common(command);
   add_name(command, flags, "The model");
-  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
-    const ModelRecord model = folder.model(given.name);
+  set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
+    const ModelRecord model = models.model(given.name);
     print_field("createTime", model.create_time);
     if (!model.default_version.empty()) {
       fmt::print("defaultVersion:\n  name: models/{}/versions/{}\n", model.name,
@@ -156,9 +164,9 @@ void add_models_delete(CLI::App& command) {
   const Flags flags = add_common(command);
   add_name(command, flags, "The model");
   add_quiet(command, flags);
-  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
+  set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
     confirm(given, fmt::format("This will delete model [{}]...", given.name));
-    folder.delete_model(given.name);
+    models.delete_model(given.name);
     fmt::print(stderr, "Deleting model [{}]......done.\n", given.name);
   });
 }
@@ -172,8 +180,8 @@ void add_versions_create(CLI::App& command) {
                   "A SavedModel, or a folder of numbered ones, of which the highest is copied")
       ->required();
   command.add_option("--description", flags->description, "What it is");
-  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
-    folder.create_version(given.model, given.name, given.origin, given.description);
+  set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
+    models.create_version(given.model, given.name, given.origin, given.description);
     fmt::print(stderr, "Creating version (this might take a few minutes)......done.\n");
   });
 }
@@ -181,9 +189,9 @@ void add_versions_create(CLI::App& command) {
 void add_versions_list(CLI::App& command) {
   const Flags flags = add_common(command);
   add_model_flag(command, flags);
-  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
+  set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
     std::vector<std::vector<std::string>> rows{{"NAME", "DEPLOYMENT_URI", "STATE"}};
-    for (const VersionRecord& version : folder.model(given.model).versions) {
+    for (const VersionRecord& version : models.model(given.model).versions) {
       rows.push_back({version.name, version.deployment_uri, version.state});
     }
     if (rows.size() == 1) {
@@ -198,8 +206,8 @@ void add_versions_describe(CLI::App& command) {
   const Flags flags = add_common(command);
   add_name(command, flags, "The version");
   add_model_flag(command, flags);
-  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
-    print_version_record(given.model, folder.version(given.model, given.name));
+  set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
+    print_version_record(given.model, models.version(given.model, given.name));
   });
 }
 
@@ -207,8 +215,8 @@ void add_versions_set_default(CLI::App& command) {
   const Flags flags = add_common(command);
   add_name(command, flags, "The version");
   add_model_flag(command, flags);
-  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
-    print_version_record(given.model, folder.set_default(given.model, given.name));
+  set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
+    print_version_record(given.model, models.set_default(given.model, given.name));
   });
 }
 
@@ -217,8 +225,8 @@ void add_versions_update(CLI::App& command) {
   add_name(command, flags, "The version");
   add_model_flag(command, flags);
   command.add_option("--description", flags->description, "What it is")->required();
-  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
-    folder.set_description(given.model, given.name, given.description);
+  set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
+    models.set_description(given.model, given.name, given.description);
     fmt::print(stderr, "Updating version [{}]......done.\n", given.name);
   });
 }
@@ -228,9 +236,9 @@ void add_versions_delete(CLI::App& command) {
   add_name(command, flags, "The version");
   add_model_flag(command, flags);
   add_quiet(command, flags);
-  set_action(command, flags, [](const ModelsFlags& given, ModelFolder& folder) {
+  set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
     confirm(given, fmt::format("This will delete version [{}]...", given.name));
-    folder.delete_version(given.model, given.name);
+    models.delete_version(given.model, given.name);
     fmt::print(stderr, "Deleting version [{}]......done.\n", given.name);
   });
 }

@@ -1,16 +1,10 @@
 #include "muster/cli/remote_predict.h"
 
 #include <fmt/core.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
 #include <iostream>
 #include <iterator>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -19,6 +13,7 @@
 #include "muster/base/error.h"
 #include "muster/base/file_system.h"
 #include "muster/base/lines.h"
+#include "muster/cli/http_call.h"
 #include "muster/serving/instances.h"
 
 // The texts are those of gcloud, which other programs read.
@@ -30,8 +25,6 @@ using ordered = nlohmann::ordered_json;
 
 constexpr std::size_t kMostInstances = 100;
 constexpr std::uint64_t kMostInstanceBytes = std::uint64_t{1} << 30;
-constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 30;
-constexpr int kAnswerSeconds = 120;
 
 std::string instance_text(const std::string& file) {
   if (file != "-") return read_file(file, kMostInstanceBytes);
@@ -64,112 +57,15 @@ std::string request_body(const PredictFlags& flags) {
   return body + "}";
 }
 
-/// A connection to "host:port", closed at the end.
-class Socket {
- public:
-  explicit Socket(const std::string& address) {
-    const auto colon = address.rfind(':');
-    if (colon == std::string::npos) {
-      throw UsageError("--server must be HOST:PORT: {}", address);
-    }
-    const std::string host = address.substr(0, colon);
-    const std::string port = address.substr(colon + 1);
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
-      throw Unavailable("--server {}: {}", address, ::gai_strerror(error));
-    }
-    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
-    int failure = 0;
-    for (const addrinfo* one = found; one != nullptr && descriptor_ < 0; one = one->ai_next) {
-      failure = open(*one);
-    }
-    if (descriptor_ < 0) {
-      throw Unavailable(
-          "no server answers at {}: {}; start one with muster serve, or name it with "
-          "--server HOST:PORT",
-          address, std::generic_category().message(failure));
-    }
-  }
-  ~Socket() { ::close(descriptor_); }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-
-  void send_all(std::string_view bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t sent = ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) throw Unavailable("the server went away while it was asked");
-      bytes.remove_prefix(static_cast<std::size_t>(sent));
-    }
-  }
-  std::string read_to_end() const {
-    std::string text;
-    char piece[1 << 16];
-    while (true) {
-      const ssize_t size = ::recv(descriptor_, piece, sizeof piece, 0);
-      if (size < 0) throw Unavailable("the server gave no answer within {} s", kAnswerSeconds);
-      if (size == 0) return text;
-      text.append(piece, static_cast<std::size_t>(size));
-      if (text.size() > kMostAnswerBytes) throw ResourceExhausted("the answer is too large");
-    }
-  }
-
- private:
-  // 0, or why not.
-  int open(const addrinfo& address) {
-    const int made = ::socket(address.ai_family, address.ai_socktype, address.ai_protocol);
-    if (made < 0) return errno;
-    const timeval limit{.tv_sec = kAnswerSeconds, .tv_usec = 0};
-    ::setsockopt(made, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    ::setsockopt(made, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    if (::connect(made, address.ai_addr, address.ai_addrlen) != 0) {
-      const int failure = errno;
-      ::close(made);
-      return failure;
-    }
-    descriptor_ = made;
-    return 0;
-  }
-
-  int descriptor_ = -1;
-};
-
-// A part of a path, with everything spelt out that is no letter or digit.
-std::string path_part(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                          (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
-    out += is_plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return out;
-}
-
-// The body of the answer. HTTP/1.0, so that it comes in one piece up to the end of the connection.
+// The body of the answer.
 std::string ask(const PredictFlags& flags, const std::string& body) {
   std::string path = "/v1/projects/local/models/" + path_part(flags.model);
   if (!flags.version.empty()) path += "/versions/" + path_part(flags.version);
-  std::string request = fmt::format(
-      "POST {}:predict HTTP/1.0\r\nHost: {}\r\nContent-Type: application/json\r\n"
-      "Content-Length: {}\r\n",
-      path, flags.server, body.size());
-  if (const char* const token = std::getenv("MUSTER_TOKEN")) {
-    request += fmt::format("Authorization: Bearer {}\r\n", token);
+  HttpReply reply = http_call(flags.server, "POST", path + ":predict", body);
+  if (reply.status != 200) {
+    throw FailedPrecondition("HTTP request failed. Response: {}", reply.body);
   }
-  const Socket socket(flags.server);
-  socket.send_all(request + "\r\n");
-  socket.send_all(body);
-  const std::string answer = socket.read_to_end();
-  const auto end = answer.find("\r\n\r\n");
-  if (!answer.starts_with("HTTP/1.") || end == std::string::npos) {
-    throw Unavailable("what answers at {} does not speak HTTP", flags.server);
-  }
-  std::string content = answer.substr(end + 4);
-  if (answer.substr(8, 5) != " 200 ") {
-    throw FailedPrecondition("HTTP request failed. Response: {}", content);
-  }
-  return content;
+  return std::move(reply.body);
 }
 
 // As Python writes a value inside of a list.

@@ -31,6 +31,7 @@
 #include "muster/server/rest_api.h"
 #include "muster/server/service.h"
 #include "muster/server/warm_up.h"
+#include "muster/serving/model_folder.h"
 
 namespace muster::cli {
 namespace {
@@ -304,6 +305,9 @@ class Serving {
     rest.inflate.most_bytes = flags_.rest_api_max_body_bytes;
     rest.body_budget = std::make_shared<server::ByteBudget>(flags_.rest_api_max_total_body_bytes);
     rest.repository_control = flags_.repository_control;
+    if (!flags_.models_dir.empty()) {
+      rest.catalog = std::make_shared<serving::ModelFolder>(flags_.models_dir);
+    }
     if (!flags_.monitoring_config_file.empty()) {
       rest.prometheus_path =
           from_config_file("--monitoring-config-file", flags_.monitoring_config_file,

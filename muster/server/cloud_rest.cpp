@@ -1,4 +1,4 @@
-// Cloud ML Engine's projects.predict.
+// Cloud ML Engine's projects.predict; what its models are is in cloud_models.cpp.
 #include <fmt/core.h>
 
 #include <exception>
@@ -14,15 +14,6 @@
 
 namespace muster::server {
 namespace {
-
-// Errors of the platform are objects; those of a prediction are texts.
-HttpAnswer platform_error(ErrorCode code, std::string_view text) {
-  const int status = http_status_of(code);
-  const nlohmann::ordered_json body{
-      {"error", {{"code", status}, {"message", text}, {"status", muster::name_of(code)}}}};
-  return {.status = status,
-          .body = body.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"};
-}
 
 template <typename Act>
 auto in_cloud_step(const char* message, int code, Act&& act) {
@@ -91,30 +82,45 @@ HttpAnswer predict_instances(RestContext& context, Call call) {
 
 }  // namespace
 
+HttpAnswer cloud_error(ErrorCode code, std::string_view text) {
+  const int status = http_status_of(code);
+  const nlohmann::ordered_json body{
+      {"error", {{"code", status}, {"message", text}, {"status", muster::name_of(code)}}}};
+  return {.status = status,
+          .body = body.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"};
+}
+
 HttpAnswer answer_cloud(RestContext& context) {
   try {
     context.check(Role::kPredict);
   } catch (const Error& error) {
-    return platform_error(error.code(), error.message());
+    return cloud_error(error.code(), error.message());
   }
   constexpr std::string_view kProjects = "/v1/projects/";
-  constexpr std::string_view kModels = "/models/";
+  constexpr std::string_view kModels = "/models";
   const std::string_view rest = context.path.substr(kProjects.size());
-  const auto models = rest.find(kModels);
-  const bool has_project = models != rest.npos && models > 0 && rest.find('/') == models;
-  const auto path = has_project ? parse_model_path(rest.substr(models + kModels.size()),
-                                                   /*numeric_versions=*/false)
-                                : std::nullopt;
+  const auto slash = rest.find('/');
+  const std::string_view behind = slash == rest.npos ? std::string_view() : rest.substr(slash);
+  if (slash == 0 || !behind.starts_with(kModels)) {
+    return cloud_error(ErrorCode::kNotFound, "Method not found.");
+  }
+  const std::string_view models = behind.substr(kModels.size());
+  if (!models.ends_with(":predict")) {
+    return answer_cloud_models(context, std::string(rest.substr(0, slash)), models);
+  }
+  const auto path = models.starts_with('/')
+                        ? parse_model_path(models.substr(1), /*numeric_versions=*/false)
+                        : std::nullopt;
   if (!path || path->separator != ':' || path->method != "predict" ||
       context.request.method != "POST") {
-    return platform_error(ErrorCode::kNotFound, "Method not found.");
+    return cloud_error(ErrorCode::kNotFound, "Method not found.");
   }
   Call call{.model = path->model, .deadline = context.deadline()};
   try {
     call.version = cloud_version(context.service.store(), *path);
     context.service.store().find(call.model, call.version);
   } catch (const Error& error) {
-    return platform_error(ErrorCode::kNotFound, error.message());
+    return cloud_error(ErrorCode::kNotFound, error.message());
   }
   return predict_instances(context, std::move(call));
 }

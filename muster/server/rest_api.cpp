@@ -130,7 +130,9 @@ RestApi::RestApi(Service& service, RestOptions options)
     : service_(service), options_(std::move(options)) {}
 
 std::optional<std::string> RestApi::queue_of(const HttpRequest& request) {
-  if (request.method != "POST") return std::nullopt;
+  if (request.method == "GET" || request.method == "HEAD" || request.method == "OPTIONS") {
+    return std::nullopt;
+  }
   constexpr std::string_view kModels = "/models/";
   std::string_view path = path_of(request.target);
   const auto found = path.find(kModels);

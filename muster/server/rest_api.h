@@ -8,6 +8,7 @@
 #include "muster/server/byte_budget.h"
 #include "muster/server/http_message.h"
 #include "muster/server/service.h"
+#include "muster/serving/model_folder.h"
 
 namespace muster::server {
 
@@ -23,11 +24,13 @@ struct RestOptions {
   std::shared_ptr<ByteBudget> body_budget{};
   /// Whether load and unload of the Open Inference Protocol are offered.
   bool repository_control = true;
+  /// The models that Cloud ML Engine's calls list and change; none: there are no such calls.
+  std::shared_ptr<serving::ModelCatalog> catalog{};
 };
 
 /// The paths of REST, of all protocols that speak it:
 ///   /v1/models/...            TensorFlow Serving
-///   /v1/projects/...:predict  Cloud ML Engine
+///   /v1/projects/...          Cloud ML Engine: predict, models and versions
 ///   /v2/...                   Open Inference Protocol
 ///   /healthz /livez /readyz /metrics
 /// All functions may be called from any thread.

@@ -22,8 +22,13 @@ struct RestContext {
 
 /// /v1/models...
 HttpAnswer answer_tensorflow(RestContext& context);
-/// /v1/projects/P/models/M[/versions/V]:predict
+/// /v1/projects/P/models/M[/versions/V]:predict, and the models and versions themselves.
 HttpAnswer answer_cloud(RestContext& context);
+/// The latter: `path` is what stands behind "/v1/projects/PROJECT/models".
+HttpAnswer answer_cloud_models(RestContext& context, const std::string& project,
+                               std::string_view path);
+/// Errors of the platform are objects; those of a prediction are texts.
+HttpAnswer cloud_error(ErrorCode code, std::string_view text);
 /// /v2...
 HttpAnswer answer_inference_protocol(RestContext& context);
 

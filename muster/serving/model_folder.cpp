@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/core.h>
+#include <sys/file.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +11,8 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/file_lock.h"
+#include "muster/base/open_file.h"
 #include "muster/graph/export_folder.h"
 #include "muster/graph/saved_model.h"
 
@@ -49,6 +52,17 @@ std::optional<std::int64_t> folder_number(const std::string& name) {
   }
   return std::stoll(name);
 }
+
+/// Held while a folder of models is changed. Another change may be the copy of a large model.
+class ChangeLock {
+ public:
+  explicit ChangeLock(const Path& root) : folder_(root, O_RDONLY | O_DIRECTORY) {
+    lock_file(folder_.get(), LOCK_EX, root, std::chrono::minutes(10));
+  }
+
+ private:
+  OpenFile folder_;
+};
 
 void copy_folder(const Path& from, const Path& to) {
   std::error_code error;
@@ -175,6 +189,8 @@ void ModelFolder::write(const ModelRecord& model) const {
 
 void ModelFolder::create_model(const std::string& name, const std::string& description) {
   const Path path = model_path(name);
+  file_system_for(path).create_directories(root_);
+  const ChangeLock lock(root_);
   if (file_exists(path))
     throw AlreadyExists("there is a model {} in {} already", name, root_.string());
   file_system_for(path).create_directories(path);
@@ -182,6 +198,8 @@ void ModelFolder::create_model(const std::string& name, const std::string& descr
 }
 
 void ModelFolder::delete_model(const std::string& name) {
+  model(name);  // Throws where there is none, and with it nothing to lock.
+  const ChangeLock lock(root_);
   const ModelRecord found = model(name);
   if (!found.versions.empty()) {
     throw FailedPrecondition("model {} has {} versions; delete them first", name,
@@ -193,6 +211,8 @@ void ModelFolder::delete_model(const std::string& name) {
 VersionRecord ModelFolder::create_version(const std::string& model_name, const std::string& name,
                                           const Path& origin, const std::string& description) {
   check_resource_name("version", name);
+  model(model_name);
+  const ChangeLock lock(root_);
   ModelRecord found = model(model_name);
   if (find_version(found, name) != nullptr) {
     throw AlreadyExists("model {} has a version {} already", model_name, name);
@@ -223,6 +243,8 @@ VersionRecord ModelFolder::create_version(const std::string& model_name, const s
 }
 
 VersionRecord ModelFolder::set_default(const std::string& model_name, const std::string& name) {
+  model(model_name);
+  const ChangeLock lock(root_);
   ModelRecord found = model(model_name);
   version_of(found, name);
   found.default_version = name;
@@ -232,6 +254,8 @@ VersionRecord ModelFolder::set_default(const std::string& model_name, const std:
 
 VersionRecord ModelFolder::set_description(const std::string& model_name, const std::string& name,
                                            const std::string& description) {
+  model(model_name);
+  const ChangeLock lock(root_);
   ModelRecord found = model(model_name);
   version_of(found, name).description = description;
   write(found);
@@ -239,6 +263,8 @@ VersionRecord ModelFolder::set_description(const std::string& model_name, const 
 }
 
 void ModelFolder::delete_version(const std::string& model_name, const std::string& name) {
+  model(model_name);
+  const ChangeLock lock(root_);
   ModelRecord found = model(model_name);
   const VersionRecord gone = version_of(found, name);
   if (gone.is_default && found.versions.size() > 1) {

@@ -35,35 +35,53 @@ struct ModelRecord {
   std::vector<VersionRecord> versions{};
 };
 
-/// Models in a folder, as Cloud ML Engine keeps them: ROOT/MODEL/NUMBER is a version, and
-/// ROOT/MODEL/model.json has the names of versions and which of them is the default. A version that
-/// was put there without a name is called by its number. Several processes may read it; one at a
-/// time may change it.
-class ModelFolder {
+/// Models and their versions, as Cloud ML Engine keeps them.
+class ModelCatalog {
+ public:
+  virtual ~ModelCatalog() = default;
+
+  virtual std::vector<ModelRecord> list() const = 0;
+  /// Throws NotFound.
+  virtual ModelRecord model(const std::string& name) const = 0;
+  virtual VersionRecord version(const std::string& model, const std::string& name) const = 0;
+
+  /// Throws InvalidArgument for a name that is not letters, digits and '_' behind a letter,
+  /// AlreadyExists.
+  virtual void create_model(const std::string& name, const std::string& description) = 0;
+  /// Throws FailedPrecondition while it has versions.
+  virtual void delete_model(const std::string& name) = 0;
+
+  /// Copies a SavedModel, or the newest of a folder of numbered ones. The first version of a model
+  /// becomes its default. Throws NotFound, AlreadyExists, InvalidArgument.
+  virtual VersionRecord create_version(const std::string& model, const std::string& name,
+                                       const Path& origin, const std::string& description) = 0;
+  virtual VersionRecord set_default(const std::string& model, const std::string& name) = 0;
+  virtual VersionRecord set_description(const std::string& model, const std::string& name,
+                                        const std::string& description) = 0;
+  /// Throws FailedPrecondition for the default version, unless it is the only one.
+  virtual void delete_version(const std::string& model, const std::string& name) = 0;
+};
+
+/// In a folder: ROOT/MODEL/NUMBER is a version, and ROOT/MODEL/model.json has the names of versions
+/// and which of them is the default. A version that was put there without a name is called by its
+/// number. Several processes and threads may read and change it: changes wait for each other.
+class ModelFolder final : public ModelCatalog {
  public:
   explicit ModelFolder(Path root);
 
   /// None if there is no such folder. Throws DataLoss for a model.json that cannot be read.
-  std::vector<ModelRecord> list() const;
-  /// Throws NotFound.
-  ModelRecord model(const std::string& name) const;
-  VersionRecord version(const std::string& model, const std::string& name) const;
+  std::vector<ModelRecord> list() const override;
+  ModelRecord model(const std::string& name) const override;
+  VersionRecord version(const std::string& model, const std::string& name) const override;
 
-  /// Throws InvalidArgument for a name that is not letters, digits and '_' behind a letter,
-  /// AlreadyExists.
-  void create_model(const std::string& name, const std::string& description);
-  /// Throws FailedPrecondition while it has versions.
-  void delete_model(const std::string& name);
-
-  /// Copies a SavedModel, or the newest of a folder of numbered ones. The first version of a model
-  /// becomes its default. Throws NotFound, AlreadyExists, InvalidArgument.
+  void create_model(const std::string& name, const std::string& description) override;
+  void delete_model(const std::string& name) override;
   VersionRecord create_version(const std::string& model, const std::string& name,
-                               const Path& origin, const std::string& description);
-  VersionRecord set_default(const std::string& model, const std::string& name);
+                               const Path& origin, const std::string& description) override;
+  VersionRecord set_default(const std::string& model, const std::string& name) override;
   VersionRecord set_description(const std::string& model, const std::string& name,
-                                const std::string& description);
-  /// Throws FailedPrecondition for the default version, unless it is the only one.
-  void delete_version(const std::string& model, const std::string& name);
+                                const std::string& description) override;
+  void delete_version(const std::string& model, const std::string& name) override;
 
  private:
   Path model_path(const std::string& name) const;
