@@ -112,13 +112,13 @@ int run(int argc, char** argv) {
     return report.finish();
   }
   add(report, "own kernels", {}, 1.1, 2.0);
-  add(report, "own kernels, not recorded", {.capture = false});
+  add(report, "own kernels, not captured", {.capture = false});
   add(report, "libtorch's kernels", {.fused = false});
-  add(report, "libtorch's kernels, tried out", {.fused = false, .deterministic = false});
-  add(report, "libtorch's kernels, not recorded", {.steps = 100, .fused = false, .capture = false});
+  add(report, "libtorch's kernels, autotuned", {.fused = false, .deterministic = false});
+  add(report, "libtorch's kernels, not captured", {.steps = 100, .fused = false, .capture = false});
   add(report, "own kernels", {.batch = 1024, .steps = 100}, 0.9, 1.5);
   add(report, "libtorch's kernels", {.batch = 1024, .steps = 60, .fused = false});
-  add(report, "libtorch's kernels, tried out",
+  add(report, "libtorch's kernels, autotuned",
       {.batch = 1024, .steps = 60, .fused = false, .deterministic = false});
   return report.finish();
 }

@@ -49,7 +49,7 @@ struct Pair {
 Pair median_pair(const std::function<void()>& work, const std::function<void()>& limit,
                  const Effort& effort = {});
 
-/// Keeps the compiler from leaving out what computes this value.
+/// Keeps the compiler from removing what computes this value.
 template <typename T>
 void keep(const T& value) {
   asm volatile("" : : "g"(&value) : "memory");

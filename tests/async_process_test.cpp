@@ -115,7 +115,7 @@ TEST(Async, OthersWaitForATaskThatIsTooFarBehindAndSayForWhom) {
   EXPECT_LE(staleness_in(logs[3]).max, 5);
 }
 
-TEST(Async, ATaskThatPushesNothingForLongIsWaitedForNoLongerAndItsOldGradientsAreLeftOut) {
+TEST(Async, ATaskThatPushesNothingForLongIsWaitedForNoLongerAndItsOldGradientsAreDropped) {
   Cluster cluster(
       1, 2,
       async({"--steps", "900", "--replicas", "2", "--step-ms", "5", "--save-steps", "10",
@@ -132,7 +132,7 @@ TEST(Async, ATaskThatPushesNothingForLongIsWaitedForNoLongerAndItsOldGradientsAr
   EXPECT_THAT(logs[0], HasSubstr("1 pushes were too old and dropped"));
   const Staleness first = staleness_in(logs[2]);
   EXPECT_LE(first.max, 3);
-  // What the first server leaves out, no other applies.
+  // What the first server drops, no other applies.
   EXPECT_LE(staleness_in(logs[3]).updates, first.updates);
 }
 
@@ -204,7 +204,7 @@ TEST(Async, AChiefWhoseInputIsOverGoesOnSavingWhatOthersDo) {
               AllOf(ContainsRegex("saved checkpoint step=4[0-9] "), HasSubstr("the input ended")));
 }
 
-TEST(Async, ABatchThatIsNotFiniteIsLeftOutByItsTaskAlone) {
+TEST(Async, ABatchThatIsNotFiniteIsSkippedByItsTaskAlone) {
   Cluster cluster(1, 2, async({"--steps", "100", "--replicas", "2", "--nan-at", "33"}));
   cluster.start_all();
   const auto logs = cluster.wait_all();

@@ -519,7 +519,7 @@ void add_model_flags(muster::FlagSet& set, Flags& flags) {
       .positive();
   set.add("--numbers", &flags.numbers, "How the network reads numbers")
       .one_of({"raw", "scaled", "bucketized"});
-  set.add("--dropout", &flags.dropout, "The part of the units that a step leaves out")
+  set.add("--dropout", &flags.dropout, "The part of the units that a step drops")
       .between(0.0, 0.99);
   set.add("--num-trees", &flags.num_trees, "Of boosted_trees").positive();
 }

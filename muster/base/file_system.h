@@ -117,7 +117,7 @@ class AtomicFile {
 
   WritableFile& file() { return *file_; }
   void write(std::string_view bytes) { file_->write(bytes); }
-  /// `durable = false` leaves out the syncs, for files that can be recreated.
+  /// `durable = false` skips the syncs, for files that can be recreated.
   void commit(bool durable = true);
 
  private:

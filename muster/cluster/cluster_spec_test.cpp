@@ -36,7 +36,7 @@ TEST(ClusterSpec, PrintsJobsWithoutGapsAsLists) {
   EXPECT_EQ(spec.to_string(), R"({"ps": ["c:3", "d:4"], "worker": {"0": "a:1", "7": "b:2"}})");
 }
 
-TEST(ClusterSpec, LeavesOutJobsWithoutTasks) {
+TEST(ClusterSpec, SkipsJobsWithoutTasks) {
   EXPECT_TRUE(ClusterSpec(ClusterSpec::Jobs{{"worker", {}}}).empty());
 }
 

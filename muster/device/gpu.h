@@ -95,7 +95,7 @@ class CapturedWork {
   explicit CapturedWork(c10::Device device);
   ~CapturedWork();
 
-  /// Records what `work` gives to this thread's stream; nothing of it is done. Tensors that it
+  /// Captures what `work` gives to this thread's stream; nothing of it is done. Tensors that it
   /// leaves behind are written by every replay(). Returns why it could not be captured, if so: then
   /// all is as it was, but for what `work` did on the host.
   std::optional<std::string> capture(const std::function<void()>& work);

@@ -78,7 +78,7 @@ struct StepResult {
 };
 
 /// The processes of the run are others than before: what is under way is void. The trainer then
-/// calls Strategy::synchronize() and makes the step again.
+/// calls Strategy::synchronize() and retries the step.
 class PeersChanged : public Unavailable {
  public:
   using Unavailable::Unavailable;

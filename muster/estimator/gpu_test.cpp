@@ -147,7 +147,7 @@ TEST_F(Gpu, CapturedStepsOfTwoTowersAreThoseOfEagerOnes) {
   expect_captured_as_eager(options(), config("", {"cuda:0", "cuda:0"}));
 }
 
-TEST_F(Gpu, ASmallLastBatchIsMadeWithoutTheRecording) {
+TEST_F(Gpu, ASmallLastBatchIsMadeWithoutTheCapturedStep) {
   const auto input = [](const InputContext&) {
     return range(20).repeat(4).map(example).batch(8, collate_examples);
   };

@@ -144,7 +144,7 @@ Kernel squeeze(const KernelContext& context) {
       for (const auto axis : axes) {
         const auto at = positive_axis(axis, in.dim());
         if (in.size(at) != 1) {
-          throw InvalidArgument("axis {} of {} cannot be left out: its size is not 1", axis,
+          throw InvalidArgument("axis {} of {} cannot be squeezed: its size is not 1", axis,
                                 describe(in));
         }
         drop[static_cast<std::size_t>(at)] = true;

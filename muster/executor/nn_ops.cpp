@@ -46,7 +46,7 @@ at::Tensor padded(const Inputs& inputs, const at::Tensor& in,
   return at::constant_pad_nd(in, {amounts[2], amounts[3], amounts[0], amounts[1]}, value);
 }
 
-// A filter as libtorch wants it, made again only when the graph hands in another tensor.
+// A filter as libtorch wants it, converted again only when the graph hands in another tensor.
 class FilterCache {
  public:
   template <typename Turn>

@@ -186,7 +186,7 @@ KernelFactory segment(Combine combine) {
   };
 }
 
-// The rows of `data` added up by segment, in any order; one with a negative segment is left out.
+// The rows of `data` added up by segment, in any order; one with a negative segment is skipped.
 Slots unsorted_segment_sum(const Inputs& inputs) {
   const at::Tensor data = inputs.tensor(0);
   const auto segments = inputs.ints(1);

@@ -345,7 +345,7 @@ TEST(WeightedColumn, GivesEachIdItsWeight) {
   const auto ids = ids_value(column, features);
   EXPECT_EQ(rows_of_ids(ids), (Rows{{0, 2}, {1}}));
   EXPECT_TRUE(torch::equal(ids.weights, torch::tensor({1.0F, -2.0F, 0.5F})));
-  // An indicator adds the weights up, an embedding leaves out what is not positive.
+  // An indicator adds the weights up, an embedding skips what is not positive.
   expect_numbers(numbers_of(indicator_column(column), features),
                  torch::tensor({{1.0F, 0.0F, -2.0F, 0.0F, 0.0F}, {0.0F, 0.5F, 0.0F, 0.0F, 0.0F}}));
   const auto kept = ids_value(embedding_column(column, 2), features, ColumnUse::kInputLayer);

@@ -272,7 +272,7 @@ constexpr InputType kInputTypes[] = {
 DataType NumericPart::type_at(const NodeDef& consumer, std::size_t place, const NodeDef& producer,
                               int index) {
   for (const auto& known : kInputTypes) {
-    // Attributes that older graphs leave out have int32 as default.
+    // Attributes that older graphs omit have int32 as default.
     if (known.op == consumer.op && known.place == place) {
       return attr_or(consumer, known.attr, DataType::kInt32);
     }

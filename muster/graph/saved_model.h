@@ -47,7 +47,7 @@ struct SignatureDef {
   std::map<std::string, TensorInfo, std::less<>> inputs{};
   std::map<std::string, TensorInfo, std::less<>> outputs{};
   std::string method_name{};
-  /// Values of inputs that a caller may leave out.
+  /// Values of inputs that a caller may omit.
   std::map<std::string, TensorValue, std::less<>> defaults{};
   std::string extra{};
   bool operator==(const SignatureDef&) const = default;

@@ -76,7 +76,7 @@ TEST(Ports, AreNotThoseThatConnectionsTake) {
   for (const auto port : free_ports(20, std::nullopt)) EXPECT_LT(port, first);
 }
 
-TEST(Ports, OfARangeLeaveOutWhatIsTaken) {
+TEST(Ports, OfARangeSkipWhatIsTaken) {
   const Listener taken;
   EXPECT_THAT(message_of([&] {
                 free_ports(1, PortRange{taken.port(), taken.port()});

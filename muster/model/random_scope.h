@@ -11,7 +11,7 @@ std::uint64_t derive_key(std::uint64_t key, std::string_view name);
 
 /// Tells the modules that this thread calls which random numbers are theirs: everything they draw
 /// is a function of seed, step, replica, the layer's name and how often it drew in this scope, so
-/// replicas may run at the same time and a step can be done again. The loop opens one around a
+/// replicas may run at the same time and a step can be retried. The loop opens one around a
 /// replica's forward; scopes nest.
 class RandomScope {
  public:

@@ -108,7 +108,7 @@ TEST_F(Clipping, WeightDecayAddsItsGradientAndReturnsItsValue) {
   EXPECT_DOUBLE_EQ(weight_decay_loss(variables, {.factor = 0.5}), 0.5 * (8 + 48) / 2);
 }
 
-TEST_F(Clipping, WeightDecayLeavesOutWhatItsFilterDoes) {
+TEST_F(Clipping, WeightDecaySkipsWhatItsFilterDoes) {
   variables.find("a")->value.fill_(1.0f);
   variables.find("b")->value.fill_(1.0f);
   const WeightDecay decay{.factor = 2.0,

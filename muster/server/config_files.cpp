@@ -86,7 +86,7 @@ std::vector<ModelConfig> models_of(const wire::ModelServerConfig& config) {
                             one.name(), one.base_path());
     }
     if (one.has_logging_config()) {
-      log::warning("model {}: logging_config has no effect: requests are not recorded", one.name());
+      log::warning("model {}: logging_config has no effect: requests are not logged", one.name());
     }
     ModelConfig& model = models.emplace_back();
     model.name = one.name();

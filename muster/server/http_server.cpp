@@ -203,7 +203,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
   void expire_never() { deadline_ = Clock::time_point::max().time_since_epoch().count(); }
 
-  // One type for all that follows an operation: each more would make all of Asio's templates anew.
+  // One type for all that follows an operation: each more would instantiate all of Asio's.
   auto then(Step step) {
     return [self = shared_from_this(), step](error_code error, std::size_t size) {
       ((*self).*step)(error, size);

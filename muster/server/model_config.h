@@ -43,7 +43,7 @@ void check_models(const std::vector<ModelConfig>& models);
 Path serving_folder(const Path& dir);
 
 /// Every model of a folder that `muster models` keeps, with all its versions, under their names.
-/// Models without a version are left out.
+/// Models without a version are skipped.
 std::vector<ModelConfig> models_in(const Path& root);
 
 }  // namespace muster::server

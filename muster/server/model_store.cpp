@@ -426,7 +426,7 @@ struct ModelStore::Impl {
     }
   }
 
-  // The same number may have been loaded anew meanwhile, and that one goes on.
+  // The same number may have been loaded again meanwhile, and that one goes on.
   void end_unloading(const std::string& name, std::int64_t number) {
     const std::lock_guard lock(mutex);
     VersionEntry* const entry = entry_of(name, number);

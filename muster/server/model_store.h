@@ -103,8 +103,8 @@ class ModelStore {
   ModelStore(const ModelStore&) = delete;
   ModelStore& operator=(const ModelStore&) = delete;
 
-  /// Serves exactly these from now on; those left out go. Throws InvalidArgument for a wrong list,
-  /// FailedPrecondition for a label that a served model would move to a version that is not
+  /// Serves exactly these from now on, and unloads the others. Throws InvalidArgument for a wrong
+  /// list, FailedPrecondition for a label that a served model would move to a version that is not
   /// available, and changes nothing then.
   void configure(std::vector<ModelConfig> models);
   /// What was configured, by name.

@@ -154,7 +154,7 @@ TEST_F(ModelStoreTest, TheDefaultVersionAnswersWhoeverNamesNone) {
   EXPECT_EQ(answer({.number = 2}), 2);
 }
 
-TEST_F(ModelStoreTest, AModelThatIsLeftOutGoes) {
+TEST_F(ModelStoreTest, AModelThatIsNoLongerListedIsUnloaded) {
   write_fake(folder_ / "m/1", "1");
   write_fake(folder_ / "n/1", "5");
   open();

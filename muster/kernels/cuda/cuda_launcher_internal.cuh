@@ -19,7 +19,7 @@ inline void check_cuda(cudaError_t error, const char* what) {
 
 class CudaLauncher {
  public:
-  /// The events belong to the caller and are recorded anew.
+  /// The events belong to the caller and are recorded again.
   CudaLauncher(cudaStream_t main, cudaStream_t side, cudaEvent_t forked, cudaEvent_t joined)
       : main_(main), side_(side), forked_(forked), joined_(joined) {
     int device = 0;
