@@ -19,6 +19,7 @@ void add_commands(CLI::App& parent, const Table& table) {
   parent.require_subcommand(1);
 }
 
+void add_new(CLI::App& command);
 void add_records(CLI::App& command);
 void add_checkpoint(CLI::App& command);
 void add_events(CLI::App& command);

@@ -11,6 +11,7 @@ namespace muster::cli {
 namespace {
 
 constexpr Command kCommands[] = {
+    {"new", "make a project of your own from a template", add_new},
     {"records", "write, show, verify, index and time TFRecord files", add_records},
     {"checkpoint", "show and hash checkpoints", add_checkpoint},
     {"events", "show what a run wrote for TensorBoard", add_events},

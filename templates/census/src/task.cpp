@@ -1,0 +1,37 @@
+// The program: flags, then train().
+#include <fmt/core.h>
+
+#include "train.h"
+
+namespace {
+
+int parse_and_run(int argc, char** argv) {
+  Options options;
+  muster::FlagSet set("Trains @NAME@.");
+  set.add("--train-files", &options.train_files, "CSV files or patterns").required();
+  set.add("--eval-files", &options.eval_files, "CSV files or patterns").required();
+  set.add("--test-files", &options.test_files, "CSV files or patterns").required();
+  set.add("--num-epochs", &options.num_epochs, "Passes over the training files").positive();
+  set.add("--train-batch-size", &options.train_batch_size, "People of a step, of each replica")
+      .positive();
+  set.add("--eval-batch-size", &options.eval_batch_size, "People evaluated at a time").positive();
+  set.add("--learning-rate", &options.model.learning_rate, "Of the network's Adagrad").positive();
+  set.add("--embedding-size", &options.model.embedding_size, "Numbers an embedded word becomes")
+      .positive();
+  set.add("--first-layer-size", &options.model.first_layer_size, "Units of the first hidden layer")
+      .positive();
+  set.add("--num-layers", &options.model.num_layers, "Hidden layers").positive();
+  set.add("--scale-factor", &options.model.scale_factor,
+          "Units of a layer over those of the one before")
+      .positive();
+  set.add("--export-path", &options.export_path,
+          "The SavedModel goes to a numbered folder here, not to JOB_DIR/export/@TARGET@");
+  muster::add_run_flags(set, options.run);
+  if (!set.parse(argc, argv)) return EXIT_SUCCESS;
+  for (const auto& [name, value] : train(options)) fmt::print("{} = {:g}\n", name, value);
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return muster::run_main(argc, argv, parse_and_run); }

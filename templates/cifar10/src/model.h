@@ -1,0 +1,15 @@
+#pragma once
+
+#include "muster/muster.h"
+
+/// What can be tuned of the model.
+struct ModelOptions {
+  double learning_rate = 0.1;
+  /// 6n + 2: 44 is the network of the paper, 8 learns something in minutes on a CPU.
+  std::int64_t num_layers = 8;
+  double weight_decay = 2e-4;
+};
+
+/// The model with its head and optimizer: what an Estimator is made of. The learning rate falls to
+/// zero at the last step.
+muster::EstimatorOptions estimator_options(const ModelOptions& options, std::int64_t max_steps);

@@ -1,0 +1,33 @@
+// The program: flags, then train().
+#include <fmt/core.h>
+
+#include "train.h"
+
+namespace {
+
+int parse_and_run(int argc, char** argv) {
+  Options options;
+  muster::FlagSet set("Trains @NAME@.");
+  set.add("--train-files", &options.train_files, "TFRecord files or patterns").required();
+  set.add("--eval-files", &options.eval_files, "TFRecord files or patterns").required();
+  set.add("--test-files", &options.test_files, "TFRecord files or patterns").required();
+  set.add("--num-epochs", &options.num_epochs, "Passes over the training files").positive();
+  set.add("--train-batch-size", &options.train_batch_size, "Images of a step, of each replica")
+      .positive();
+  set.add("--eval-batch-size", &options.eval_batch_size, "Images evaluated at a time").positive();
+  set.add("--learning-rate", &options.model.learning_rate, "Of the first step").positive();
+  set.add("--num-layers", &options.model.num_layers, "Of the network: 8, 14, 20, ... 44")
+      .positive();
+  set.add("--weight-decay", &options.model.weight_decay, "L2, over all trainable variables")
+      .not_negative();
+  set.add("--export-path", &options.export_path,
+          "The SavedModel goes to a numbered folder here, not to JOB_DIR/export/@TARGET@");
+  muster::add_run_flags(set, options.run);
+  if (!set.parse(argc, argv)) return EXIT_SUCCESS;
+  for (const auto& [name, value] : train(options)) fmt::print("{} = {:g}\n", name, value);
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return muster::run_main(argc, argv, parse_and_run); }
