@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <variant>
 
 #include "muster/optim/cuda_update_internal.h"
 #include "muster/optim/update_rules_internal.h"
@@ -136,17 +137,18 @@ unsigned blocks_of(const CudaUpdate& update) {
 using Kernel = void (*)(const CudaUpdate);
 
 // In the order of UpdateRule's alternatives.
-constexpr Kernel kKernels[] = {
-    update_kernel<SgdRule>,      update_kernel<MomentumRule>,        update_kernel<NesterovRule>,
-    update_kernel<AdagradRule>,  update_kernel<ProximalAdagradRule>, update_kernel<AdamRule>,
-    update_kernel<RmsPropRule>,  update_kernel<CenteredRmsPropRule>, update_kernel<FtrlRule>,
-    update_kernel<FtrlPowerRule>};
+template <typename Rules>
+struct KernelsOf;
+template <typename... Rules>
+struct KernelsOf<std::variant<Rules...>> {
+  static constexpr Kernel kKernels[] = {update_kernel<Rules>...};
+};
 
 }  // namespace
 
 bool cuda_update(const CudaUpdate& update, void* stream) {
   if (update.count == 0) return true;
-  const Kernel kernel = kKernels[update.rule];
+  const Kernel kernel = KernelsOf<UpdateRule>::kKernels[update.rule];
   kernel<<<blocks_of(update), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(update);
   return cudaPeekAtLastError() == cudaSuccess;
 }

@@ -3,17 +3,12 @@
 #include <cstddef>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "muster/optim/optimizer.h"
 #include "muster/optim/update_rules_internal.h"
 
 namespace muster::internal {
-
-using UpdateRule =
-    std::variant<SgdRule, MomentumRule, NesterovRule, AdagradRule, ProximalAdagradRule, AdamRule,
-                 RmsPropRule, CenteredRmsPropRule, FtrlRule, FtrlPowerRule>;
 
 /// A slot's name after the variable's, and the value that every element starts with. The order is
 /// the one in which the kernels take them.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <variant>
 
 /// What one step does to each element: constants, and the arithmetic with them, which is the same
 /// on every device. The constants are computed in double once a step and rounded to float here, so
@@ -58,6 +59,11 @@ struct FtrlPowerRule {
   static constexpr std::size_t kSlots = 2;
   float rate, l1, two_l2, two_l2_shrinkage, minus_power;
 };
+
+/// All of them: tables of what is done with each, on the CPU and on GPUs, are made of this list.
+using UpdateRule =
+    std::variant<SgdRule, MomentumRule, NesterovRule, AdagradRule, ProximalAdagradRule, AdamRule,
+                 RmsPropRule, CenteredRmsPropRule, FtrlRule, FtrlPowerRule>;
 
 MUSTER_EVERYWHERE inline void step(const SgdRule& r, float& w, float g) {
   w = w * r.keep - r.rate * g;
