@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/cluster/process_environment.h"
+#include "muster/engine/run_terms.h"
 
 namespace muster {
 namespace {
@@ -22,18 +23,6 @@ std::string in_quotes(std::string_view text) { return fmt::format("'{}'", text);
 template <typename T>
 std::string or_none(const std::optional<T>& value) {
   return value ? fmt::format("{}", *value) : "None";
-}
-
-std::string_view name_of_type(ComputeType type) {
-  switch (type) {
-    case ComputeType::kFloat32:
-      return "float32";
-    case ComputeType::kBfloat16:
-      return "bfloat16";
-    case ComputeType::kFloat16:
-      return "float16";
-  }
-  return "?";
 }
 
 using ConfigFields = std::vector<std::pair<std::string_view, std::string>>;
@@ -78,7 +67,7 @@ ConfigFields fields_of_muster(const RunConfig& config) {
   return {{"_replicas", fmt::format("{}", config.reproducibility.replicas)},
           {"_threads_per_replica", fmt::format("{}", config.reproducibility.threads_per_replica)},
           {"_devices", fmt::format("[{}]", fmt::join(devices, ", "))},
-          {"_precision", in_quotes(name_of_type(config.reproducibility.precision))},
+          {"_precision", in_quotes(name_of(config.reproducibility.precision))},
           {"_own_cpu_kernels", python_bool(config.reproducibility.own_cpu_kernels)},
           {"_deterministic", python_bool(config.reproducibility.deterministic)},
           {"_capture_steps", python_bool(config.devices.capture_steps)},

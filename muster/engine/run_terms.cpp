@@ -97,6 +97,18 @@ void add_layers(const Model& model, std::vector<RunTerm>& terms) {
 
 }  // namespace
 
+std::string_view name_of(ComputeType type) {
+  switch (type) {
+    case ComputeType::kFloat32:
+      return "float32";
+    case ComputeType::kBfloat16:
+      return "bfloat16";
+    case ComputeType::kFloat16:
+      return "float16";
+  }
+  return "?";
+}
+
 std::vector<RunTerm> terms_of(const EstimatorOptions& options, const RunConfig& config,
                               const Model& model) {
   const auto variables = variables_of(model);

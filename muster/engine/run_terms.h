@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "muster/engine/strategy.h"
@@ -7,6 +9,9 @@
 #include "muster/model/model.h"
 
 namespace muster {
+
+/// "float32", "bfloat16", "float16".
+std::string_view name_of(ComputeType type);
 
 /// Everything that the numbers of a run depend on, beside what RunTerms has fields for: optimizers
 /// with their options and learning rates, clipping, weight decay, averages, what is done with bad

@@ -35,20 +35,30 @@ bool is_server_name(const std::string& task) {
 
 std::string difference(const RunTerms& chief, const RunTerms& task, bool is_server) {
   if (chief.arithmetic != task.arithmetic) {
-    return fmt::format("the chief computes with '{}', this task with '{}'", chief.arithmetic,
-                       task.arithmetic);
+    return fmt::format(
+        "the chief computes with '{}', this task with '{}'; give all tasks the same libtorch, BLAS "
+        "and kind of processor",
+        chief.arithmetic, task.arithmetic);
   }
-  if (chief.precision != task.precision) return "the precision is another than the chief's";
+  if (chief.precision != task.precision) {
+    return fmt::format("the chief's precision is {}, this task's {}; give all tasks the same",
+                       muster::name_of(chief.precision), muster::name_of(task.precision));
+  }
   if (chief.seed != task.seed) {
-    return fmt::format("the chief's seed is {}, this task's {}", chief.seed, task.seed);
+    return fmt::format("the chief's seed is {}, this task's {}; give all tasks the same",
+                       chief.seed, task.seed);
   }
   if (task.replicas > 0 && chief.replicas != task.replicas) {
-    return fmt::format("the chief's run has {} replicas, this task was given {}", chief.replicas,
-                       task.replicas);
+    return fmt::format(
+        "the chief's run has {} replicas, this task was given {}; give all tasks the same, or 0 to "
+        "take the chief's",
+        chief.replicas, task.replicas);
   }
   if (task.threads_per_replica > 0 && chief.threads_per_replica != task.threads_per_replica) {
-    return fmt::format("the chief has {} threads a replica, this task was given {}",
-                       chief.threads_per_replica, task.threads_per_replica);
+    return fmt::format(
+        "the chief has {} threads per replica, this task was given {}; give all tasks the same, or "
+        "0 to take the chief's",
+        chief.threads_per_replica, task.threads_per_replica);
   }
   return muster::difference(chief.others, task.others, is_server);
 }
