@@ -37,7 +37,7 @@ struct Summaries {
 /// replicas; hooks are the loop's too.
 struct EstimatorSpec {
   Mode mode = Mode::kTrain;
-  /// Needed for kPredict.
+  /// Needed for kPredict; heads make them for that alone.
   Features predictions{};
   /// Needed for kTrain and kEval: one element.
   at::Tensor loss{};
