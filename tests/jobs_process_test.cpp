@@ -228,6 +228,29 @@ TEST_F(Jobs, WaitForTheirTurnAsTheHostAllows) {
   EXPECT_THAT(order, ElementsAre("a", "b", "c", "d"));
 }
 
+TEST_F(Jobs, ThatKeepTheirProgramRunItAsItWasWhenTheyWereSubmitted) {
+  const Path program = dir_ / "program.sh";
+  const auto build = [&](const char* word) {
+    write_bytes(program, std::string("#!/bin/sh\n") + kPrelude + "note " + word + "\n");
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  };
+  ASSERT_EQ(submit("before", "until_there go", {"--scale-tier", "both"}).status, 0);
+  EXPECT_TRUE(comes_to("before", State::kRunning));
+  build("old");
+  const Words words{"--scale-tier", "one", "--", program, dir_.path()};
+  ASSERT_EQ(muster(Words{"submit", "training", "keeps", "--keep-program"} + words).status, 0);
+  build("new");
+  touch("go");
+  EXPECT_EQ(end_of("keeps"), State::kSucceeded);
+  EXPECT_THAT(notes(), ElementsAre("old"));
+  EXPECT_THAT(
+      muster({"describe", "keeps"}).out,
+      AllOf(HasSubstr("keeps/program/program.sh"), HasSubstr("programFrom: " + program.string())));
+  EXPECT_EQ(muster(Words{"submit", "training", "b", "--backend", "slurm", "--keep-program"} + words)
+                .status,
+            2);
+}
+
 TEST_F(Jobs, ThatAreCancelledInTheQueueNeverStart) {
   submit("a", "until_there go", {"--scale-tier", "both"});
   submit("b", "note b");

@@ -53,6 +53,7 @@ struct SubmitFlags {
   std::int64_t restarts = 3;
   double grace_seconds = 6;
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
+  bool keeps_program = false;
   bool stream_logs = false;
   bool is_async = false;
   std::vector<std::string> ignored{};
@@ -82,6 +83,9 @@ void check_back_end(const SubmitFlags& flags) {
   }
   if (flags.backend != kSlurm && !flags.slurm_options.empty()) {
     throw UsageError("--slurm-option goes with --backend slurm");
+  }
+  if (flags.backend != jobs::kLocalBackEnd && flags.keeps_program) {
+    throw UsageError("--keep-program goes with --backend local");
   }
   if (flags.backend != "kubernetes" && flags.kubernetes.is_dry_run) {
     throw UsageError("--dry-run goes with --backend kubernetes");
@@ -282,6 +286,7 @@ void submit(const SubmitFlags& flags) {
   } else if (!submission.job.is_local()) {
     submit_to(*jobs::make_back_end(flags.backend), store, submission, own_environment());
   } else {
+    if (flags.keeps_program) store.keep_program(submission.job);
     store.create(submission.job, own_environment());
     tend_jobs(store, *flags.common, {submission.job});
   }
@@ -340,6 +345,9 @@ void add_life_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& flags
   command.add_option("--log-bytes", flags->log_bytes, "The most that is kept of a task's log")
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{65536}, std::uint64_t{1} << 40));
+  command.add_flag("--keep-program", flags->keeps_program,
+                   "Copy the program into the job's folder and run the copy: what is built later "
+                   "changes nothing for this job");
   CLI::Option* stream =
       command.add_flag("--stream-logs", flags->stream_logs, "Print its lines until it is over");
   command.add_flag("--async", flags->is_async, "For gcloud's scripts")->excludes(stream);

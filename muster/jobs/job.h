@@ -112,6 +112,9 @@ struct LocalRun {
   /// The program and its arguments, --job-dir among them.
   std::vector<std::string> command{};
   Path working_directory{};
+  /// Where the program of the command was copied from when the job was submitted; empty: the
+  /// command names it where it is.
+  Path program_from{};
   /// One process without a cluster: the counts are 0.
   bool is_single = true;
   /// "master" or "chief".

@@ -22,11 +22,13 @@
 #include "muster/base/unpublished_folder.h"
 #include "muster/base/wait.h"
 #include "muster/jobs/job_text.h"
+#include "muster/jobs/kept_program_internal.h"
 
 namespace muster::jobs {
 namespace {
 
 constexpr std::uint64_t kMostJobBytes = std::uint64_t{16} << 20;
+constexpr const char* kProgramFolder = "program";
 constexpr std::string_view kTemporary = ".submit-";
 constexpr std::chrono::hours kLeftoverAge{1};
 constexpr std::chrono::milliseconds kLookPatience{500};
@@ -74,6 +76,12 @@ Path JobStore::default_folder() {
 JobStore::JobStore(const Path& folder)
     : folder_(std::filesystem::absolute(folder).lexically_normal()) {}
 
+void JobStore::keep_program(Job& job) const {
+  std::string& program = job.local.command.at(0);
+  job.local.program_from = program;
+  program = (folder_of(job.job_id) / kProgramFolder / Path(program).filename()).string();
+}
+
 void JobStore::create(const Job& job, const std::vector<std::string>& environment) const {
   check_job_name(job.job_id);
   FileSystem& files = file_system_for(folder_);
@@ -101,6 +109,12 @@ void JobStore::create(const Job& job, const std::vector<std::string>& environmen
   std::string variables;
   for (const std::string& entry : environment) variables.append(entry).push_back('\0');
   write("environment", variables);
+  if (!job.local.program_from.empty()) {
+    const Path folder = temporary.path() / kProgramFolder;
+    make_private_folder(folder);
+    copy_program(job.local.program_from, folder / job.local.program_from.filename());
+    files.sync_directory(folder);
+  }
   files.sync_directory(temporary.path());
   // A folder that is not empty is never replaced: of two submits of one name, one wins.
   if (::rename(temporary.path().c_str(), final_folder.c_str()) != 0) {

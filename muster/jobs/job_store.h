@@ -16,6 +16,7 @@ namespace muster::jobs {
 ///     JOBS/supervisor.lock, supervisor.pid, supervisor.log
 ///     JOBS/NAME/job.json               the job, see docs/formats/jobs.md
 ///               environment            NAME=value of whoever submitted it, zeros between
+///               program/PROGRAM        a copy of the program, where the job keeps one
 ///               run.lock, run.pid      held by the process that runs it
 ///               service.log            what that process says
 ///               attempts/N/TASK.log    what each task printed, by attempt
@@ -28,6 +29,10 @@ class JobStore {
 
   const Path& folder() const { return folder_; }
   Path folder_of(const std::string& name) const { return folder_ / name; }
+
+  /// Has the job keep a copy of its program, which create() makes: a rebuild changes nothing for it
+  /// then.
+  void keep_program(Job& job) const;
 
   /// The job appears with all its files or not at all. Throws AlreadyExists.
   void create(const Job& job, const std::vector<std::string>& environment) const;

@@ -19,6 +19,7 @@ namespace {
 
 using ::muster::testing::Forked;
 using ::muster::testing::message_of;
+using ::muster::testing::read_bytes;
 using ::muster::testing::SmallDisk;
 using ::muster::testing::TempDir;
 using ::muster::testing::write_bytes;
@@ -107,6 +108,39 @@ TEST_F(Store, LeavesNothingOfASubmitThatAFullDiskEnds) {
   }
   EXPECT_THAT(entries(), IsEmpty());
   store_.create(job, {});
+}
+
+TEST_F(Store, KeepsACopyOfAProgramThatIsBuiltAgainLater) {
+  const TempDir built;
+  const Path program = built / "census";
+  write_bytes(program, "as submitted");
+  ASSERT_EQ(::chmod(program.c_str(), 0755), 0);
+  Job job = named("a");
+  job.local.command = {program.string(), "--steps", "1"};
+  store_.keep_program(job);
+  store_.create(job, {});
+  const Path kept = store_.folder_of("a") / "program" / "census";
+  // In place, as some linkers do.
+  write_bytes(program, "built again");
+  EXPECT_EQ(read_bytes(kept), "as submitted");
+  EXPECT_EQ(::access(kept.c_str(), X_OK), 0);
+  EXPECT_EQ(store_.read("a"), job);
+  EXPECT_THAT(store_.read("a").local.command, ElementsAre(kept.string(), "--steps", "1"));
+  EXPECT_EQ(store_.read("a").local.program_from, program);
+}
+
+TEST_F(Store, HasNoJobWhoseProgramCannotBeCopied) {
+  const TempDir built;
+  Job job = named("a");
+  job.local.command = {(built / "census").string()};
+  store_.keep_program(job);
+  EXPECT_THAT(message_of([&] { store_.create(job, {}); }), HasSubstr((built / "census").string()));
+  write_bytes(built / "census", std::string(100'000, 'x'));
+  {
+    const SmallDisk disk(50'000);
+    EXPECT_THROW(store_.create(job, {}), Error);
+  }
+  EXPECT_THAT(entries(), IsEmpty());
 }
 
 TEST_F(Store, KeepsTheOldJobWhenAFullDiskEndsAChange) {

@@ -111,6 +111,7 @@ ordered_json json_of(const LocalRun& run) {
                     {"logBytes", run.log_bytes},
                     {"attempts", run.attempts},
                     {"retries", run.retries}};
+  put_if(json, "programFrom", run.program_from.string());
   if (run.exit_status) json["exitStatus"] = *run.exit_status;
   return json;
 }
@@ -240,6 +241,7 @@ LocalRun run_from(const ordered_json& json) {
   run.log_bytes = json.at("logBytes");
   run.attempts = json.at("attempts");
   run.retries = json.at("retries");
+  run.program_from = json.value("programFrom", "");
   if (const auto status = json.find("exitStatus"); status != json.end()) {
     run.exit_status = status->get<int>();
   }
