@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "muster/base/lines.h"
+#include "muster/base/random.h"
 #include "muster/graph/export_folder.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"
@@ -212,13 +213,18 @@ TEST_F(CensusPredict, ABatchThatIsKilledGivesWhatAnUndisturbedOneGives) {
   EXPECT_EQ(undisturbed.wait().status, 0) << undisturbed.err();
 
   const Path output = folder_ / "killed";
+  Random random(18, 0, 0);
   for (int kill = 0; kill < kills; ++kill) {
-    const std::int64_t enough = saved_instances(output) + rows / (2 * kills);
+    const std::int64_t enough = saved_instances(output) +
+                                static_cast<std::int64_t>(random.uniform(1, rows / (2.0 * kills)));
     testing::RunningProgram program(MUSTER_PROGRAM, arguments("killed"));
     while (saved_instances(output) < enough) {
       ASSERT_FALSE(program.ended()) << "before kill " << kill << ": " << program.err();
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
+    // Anywhere between two saves.
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(static_cast<int>(random.uniform(0, is_long ? 250 : 5))));
     // Workers first, or all at once, or the command alone, whose workers then end by themselves.
     const std::vector<pid_t> workers = children_of(program.pid());
     EXPECT_FALSE(workers.empty());
