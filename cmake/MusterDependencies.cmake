@@ -14,6 +14,7 @@ find_package(leveldb REQUIRED)
 find_package(FarmHash REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(PNG REQUIRED)
+find_package(Eigen3 3.3 REQUIRED NO_MODULE)
 # Without it, jobs are submitted by flags alone, not by files.
 find_package(yaml-cpp QUIET)
 if(NOT yaml-cpp_FOUND)

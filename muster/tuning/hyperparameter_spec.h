@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::tuning {
+
+enum class Goal { kMaximize, kMinimize };
+
+enum class ParameterType { kDouble, kInteger, kCategorical, kDiscrete };
+
+/// How the range of a parameter is laid out on the unit interval.
+enum class Scale { kLinear, kLog, kReverseLog };
+
+/// Who chooses the values of the next trial. The first three are Cloud ML Engine's; the others are
+/// muster's own words in the same field.
+enum class Algorithm {
+  /// ALGORITHM_UNSPECIFIED or GAUSSIAN_PROCESS_BANDIT: Bayesian optimisation.
+  kBayesian,
+  kGrid,
+  kRandom,
+  /// QUASI_RANDOM_SEARCH.
+  kQuasiRandom,
+  /// TPE: tree-structured Parzen estimators.
+  kTpe,
+  /// CMA_ES: covariance matrix adaptation.
+  kCmaEs,
+};
+
+/// "GRID_SEARCH".
+std::string_view name_of(Algorithm algorithm);
+
+/// The most values that a DISCRETE or CATEGORICAL parameter has.
+inline constexpr std::size_t kMostChoices = 1000;
+/// The most parameters of a study, and the most trials.
+inline constexpr std::size_t kMostParameters = 200;
+inline constexpr std::int64_t kMostTrials = 100'000;
+
+/// One parameter: `--NAME=VALUE` of the program.
+struct ParameterSpec {
+  /// A child has a value only in trials in which its parent has one of these.
+  struct Condition {
+    /// Its place in the list of all parameters, before this one.
+    std::size_t parent = 0;
+    /// As the parent's values are written.
+    std::vector<std::string> values{};
+
+    bool operator==(const Condition&) const = default;
+  };
+
+  std::string name{};
+  ParameterType type = ParameterType::kDouble;
+  /// Of DOUBLE and INTEGER, both ends among them.
+  double min_value = 0;
+  double max_value = 0;
+  /// Of CATEGORICAL.
+  std::vector<std::string> categorical_values{};
+  /// Of DISCRETE, strictly increasing.
+  std::vector<double> discrete_values{};
+  Scale scale = Scale::kLinear;
+  std::optional<Condition> condition{};
+
+  bool operator==(const ParameterSpec&) const = default;
+};
+
+/// Cloud ML Engine's `trainingInput.hyperparameters`.
+struct HyperparameterSpec {
+  Goal goal = Goal::kMaximize;
+  /// Parents stand before their children.
+  std::vector<ParameterSpec> params{};
+  std::int64_t max_trials = 1;
+  std::int64_t max_parallel_trials = 1;
+  /// The study fails when so many trials have; 0: when the first trials fail and none succeeds.
+  std::int64_t max_failed_trials = 0;
+  /// The summary's tag; `FOLDER:TAG` names the folder of the trial's job-dir that has it.
+  std::string metric_tag = "training/hptuning/metric";
+  /// An earlier study, whose trials count as observations.
+  std::string resume_previous_job_id{};
+  bool enable_trial_early_stopping = false;
+  Algorithm algorithm = Algorithm::kBayesian;
+
+  bool operator==(const HyperparameterSpec&) const = default;
+};
+
+/// Reads the block, as JSON; numbers may be written as texts, as the API does. Throws
+/// InvalidArgument that names the field and the parameter: for a field that nobody knows, a value
+/// of another kind, and a search space in which nothing can be searched.
+HyperparameterSpec parse_hyperparameters(std::string_view json);
+
+/// A number as a flag has it: the shortest decimal that reads back to the same double.
+std::string value_text(double value);
+
+}  // namespace muster::tuning
