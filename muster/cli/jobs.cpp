@@ -17,6 +17,7 @@
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
 #include "muster/cli/command.h"
+#include "muster/cli/tune.h"
 #include "muster/cli/words.h"
 #include "muster/jobs/back_end.h"
 #include "muster/jobs/job_log.h"
@@ -207,6 +208,11 @@ void summarize(const Job& job, const std::optional<jobs::Progress>& progress) {
                 {"workerType", input.worker.machine_type},
                 {"workerCount", count(input.worker)},
                 {"jobDir", input.job_dir}});
+  const Path study = job.local.working_directory / input.job_dir;
+  if (!input.job_dir.empty() && tuning::has_study(study)) {
+    fmt::print("Trials\n");
+    print_trials(tuning::read_study(study));
+  }
   if (progress) {
     const auto number = [](const std::optional<double>& value) {
       return value ? fmt::format("{:.6g}", *value) : std::string();

@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
@@ -19,6 +21,7 @@
 #include "muster/jobs/back_end.h"
 #include "muster/jobs/job_text.h"
 #include "muster/jobs/machines.h"
+#include "muster/tuning/hyperparameter_spec.h"
 
 namespace muster::cli {
 namespace {
@@ -213,6 +216,33 @@ void choose_command(const SubmitFlags& flags, Job& job) {
   }
 }
 
+// A job with hyperparameters is a study: `muster tune` runs the program, a process per trial.
+void make_study(Submission& submission) {
+  Job& job = submission.job;
+  const auto fields = nlohmann::json::parse(job.training_input.cloud_fields);
+  const auto block = fields.find("hyperparameters");
+  if (block == fields.end()) return;
+  if (!job.is_local() || !job.local.is_single) {
+    submission.warnings.emplace_back(
+        "trainingInput.hyperparameters are searched on this host, with one process per trial: here "
+        "the program runs once, with its own defaults");
+    return;
+  }
+  try {
+    tuning::parse_hyperparameters(block->dump());
+  } catch (InvalidArgument& error) {
+    error.add_context(submission.origins["hyperparameters"]);
+    throw;
+  }
+  const std::string job_dir = job.training_input.job_dir;
+  if (job_dir.empty()) throw UsageError("a study needs --job-dir: trial N trains in JOB_DIR/N");
+  std::vector<std::string>& command = job.local.command;
+  // The study gives each trial one of its own.
+  command.resize(command.size() - 2);
+  command.insert(command.begin(), {own_program(), "tune", "--hyperparameters", block->dump(),
+                                   "--job-dir", job_dir, "--"});
+}
+
 void warn_of_checkpoint(const Job& job) {
   if (job.training_input.job_dir.empty() ||
       job.training_input.job_dir.find("://") != std::string::npos) {
@@ -256,6 +286,7 @@ Submission submission_of(const SubmitFlags& flags) {
   if (flags.backend != jobs::kLocalBackEnd) machines.host = kAnyHost;
   jobs::resolve_machines(submission, machines);
   choose_command(flags, submission.job);
+  make_study(submission);
   submission.job.local.most_restarts = flags.restarts;
   submission.job.local.grace = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(flags.grace_seconds));

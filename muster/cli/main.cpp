@@ -29,6 +29,7 @@ constexpr Command kCommands[] = {
     {"kubernetes", "print what a Kubernetes cluster is to run", add_kubernetes},
     {"local", "run a training program here, as gcloud's local train does", add_local},
     {"jobs", "submit programs to run in the background, follow and cancel them", add_jobs},
+    {"tune", "search a program's hyperparameters, as Cloud ML Engine's studies do", add_tune},
     {"completion", "print what completes commands and flags in a shell", add_completion},
     {"man", "write the manual pages of all commands", add_man},
     {"version", "print the versions of muster and what it stands on", add_version},

@@ -12,7 +12,7 @@ std::vector<std::string>& taken() {
 }
 
 bool starts_a_program(std::string_view word) {
-  return word == "launch" || word == "local" || word == "jobs";
+  return word == "launch" || word == "local" || word == "jobs" || word == "tune";
 }
 
 }  // namespace

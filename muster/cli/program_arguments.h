@@ -6,9 +6,9 @@
 namespace muster::cli {
 
 /// Takes what stands behind the first "--" off the command line of a command that starts a program
-/// (`launch`, `local`, `jobs`), so that it reaches the program word for word, and leaves other
-/// commands' alone. Called once, before the command line is parsed; returns the number of words
-/// that are left.
+/// (`launch`, `local`, `jobs`, `tune`), so that it reaches the program word for word, and leaves
+/// other commands' alone. Called once, before the command line is parsed; returns the number of
+/// words that are left.
 int take_program_arguments(int argc, char** argv);
 
 /// What was taken.

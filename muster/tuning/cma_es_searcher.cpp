@@ -16,7 +16,7 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
 constexpr std::uint64_t kDrawPart = 31;
-constexpr double kFirstWidth = 1.0 / 6.0;
+constexpr double kFirstWidth = 0.12;
 constexpr int kDrawTries = 100;
 
 // The distribution that covariance matrix adaptation draws from (Hansen's tutorial, 2016), updated

@@ -18,7 +18,7 @@
 namespace muster::tuning {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 template <typename T>
 struct Word {
@@ -52,7 +52,7 @@ constexpr double kMostInteger = 9007199254740992.0;
 // A value and how the file calls it: "params[2].minValue".
 class Field {
  public:
-  Field(const json& value, std::string name) : value_(value), name_(std::move(name)) {}
+  Field(const Json& value, std::string name) : value_(value), name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }
 
@@ -126,7 +126,7 @@ class Field {
   }
 
  private:
-  const json& value_;
+  const Json& value_;
   std::string name_;
 };
 
@@ -424,7 +424,7 @@ std::string value_text(double value) {
 }
 
 HyperparameterSpec parse_hyperparameters(std::string_view text) {
-  const json block = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json block = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (block.is_discarded()) throw InvalidArgument("hyperparameters: no JSON");
   HyperparameterSpec spec;
   for (const auto& [key, value] : Field(block, "hyperparameters").entries()) {

@@ -1,0 +1,208 @@
+// `muster tune`: a hyperparameter study on this host.
+#include "muster/cli/tune.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/printable.h"
+#include "muster/cli/command.h"
+#include "muster/cli/program_arguments.h"
+#include "muster/jobs/job_text.h"
+#include "muster/jobs/machines.h"
+#include "muster/tuning/study.h"
+
+namespace muster::cli {
+namespace {
+
+struct TuneFlags {
+  std::string config{};
+  std::string hyperparameters{};
+  std::string job_dir{};
+  std::uint64_t seed = 0;
+  bool warm = false;
+  double trial_seconds = 0;
+  double grace_seconds = 10;
+};
+
+std::string values_text(const tuning::Values& values) {
+  std::string text;
+  for (const auto& [name, value] : values) text += fmt::format(" {}={}", name, value);
+  return text;
+}
+
+void log_trial(const tuning::Trial& trial) {
+  if (trial.state == tuning::TrialState::kRunning) {
+    log::info("trial {} starts{}", trial.id, values_text(trial.values));
+  } else if (trial.state == tuning::TrialState::kFailed) {
+    log::warning("trial {} failed: {}", trial.id, trial.error_message);
+  } else {
+    log::info("trial {} ends{} metric={} step={} seconds={:.1f}", trial.id,
+              trial.is_stopped_early ? " early" : "", tuning::value_text(trial.final_metric->value),
+              trial.final_metric->step, trial.end_time - trial.start_time);
+  }
+}
+
+// Of the file: the block, and what of job and program stands there.
+void read_config(const TuneFlags& flags, tuning::StudyOptions& options) {
+  jobs::Submission submission;
+  jobs::read_job_file(flags.config, submission);
+  const auto& input = submission.job.training_input;
+  const auto fields = nlohmann::json::parse(input.cloud_fields);
+  if (!fields.contains("hyperparameters")) {
+    throw UsageError("{} has no trainingInput.hyperparameters: there is nothing to tune",
+                     flags.config);
+  }
+  options.hyperparameters = fields.at("hyperparameters").dump();
+  options.job_dir = input.job_dir;
+  options.command.insert(options.command.end(), input.args.begin(), input.args.end());
+}
+
+tuning::StudyOptions study_options(const TuneFlags& flags) {
+  if (flags.config.empty() == flags.hyperparameters.empty()) {
+    throw UsageError(
+        "give --config, the file with trainingInput.hyperparameters, or "
+        "--hyperparameters, the block itself");
+  }
+  if (program_arguments().empty()) {
+    throw UsageError(
+        "no program to tune: write it behind --, as in `muster tune --config "
+        "hptuning_config.yaml --job-dir runs/study -- ./census`");
+  }
+  tuning::StudyOptions options;
+  options.command = program_arguments();
+  options.hyperparameters = flags.hyperparameters;
+  if (!flags.config.empty()) read_config(flags, options);
+  if (!flags.job_dir.empty()) options.job_dir = flags.job_dir;
+  if (options.job_dir.empty()) {
+    throw UsageError("--job-dir is missing: trial N trains in JOB_DIR/N");
+  }
+  options.seed = flags.seed;
+  options.is_warm = flags.warm;
+  if (flags.trial_seconds > 0) {
+    options.trial_limit =
+        std::chrono::ceil<std::chrono::seconds>(std::chrono::duration<double>(flags.trial_seconds));
+  }
+  options.grace = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(flags.grace_seconds));
+  options.on_trial = log_trial;
+  return options;
+}
+
+// Best first, then those that run, then those that failed.
+std::vector<tuning::Trial> by_rank(const tuning::Study& study) {
+  std::vector<tuning::Trial> trials = study.trials;
+  const double sign = study.spec.goal == tuning::Goal::kMaximize ? -1 : 1;
+  const auto group = [](const tuning::Trial& trial) {
+    if (trial.final_metric) return 0;
+    return trial.state == tuning::TrialState::kRunning ? 1 : 2;
+  };
+  std::stable_sort(
+      trials.begin(), trials.end(), [&](const tuning::Trial& a, const tuning::Trial& b) {
+        if (group(a) != group(b)) return group(a) < group(b);
+        return a.final_metric && sign * a.final_metric->value < sign * b.final_metric->value;
+      });
+  return trials;
+}
+
+void run_tune(const TuneFlags& flags) {
+  log::set_task("tune");
+  print_trials(tuning::run_study(study_options(flags)));
+}
+
+void show_study(const std::string& job_dir, bool as_json) {
+  const tuning::Study study = tuning::read_study(job_dir);
+  if (!as_json) return print_trials(study);
+  auto list = nlohmann::ordered_json::array();
+  for (const tuning::Trial& trial : study.trials) {
+    list.push_back(nlohmann::ordered_json::parse(tuning::to_json(trial)));
+  }
+  fmt::print("{}\n", list.dump(1));
+}
+
+void add_tune_show(CLI::App& command) {
+  const auto job_dir = std::make_shared<std::string>();
+  const auto as_json = std::make_shared<bool>(false);
+  command.add_option("JOB_DIR", *job_dir, "The --job-dir of the study")->required();
+  command.add_flag("--json", *as_json, "All that is known of every trial, by number");
+  command.footer("");
+  command.callback([=] { show_study(*job_dir, *as_json); });
+}
+
+}  // namespace
+
+void print_trials(const tuning::Study& study) {
+  std::vector<std::vector<std::string>> rows{{"TRIAL", "STATE", study.spec.metric_tag, "STEP"}};
+  std::vector<std::string> names;
+  for (const tuning::ParameterSpec& parameter : study.spec.params) {
+    if (std::find(names.begin(), names.end(), parameter.name) != names.end()) continue;
+    names.push_back(parameter.name);
+    rows[0].push_back(parameter.name);
+  }
+  for (const tuning::Trial& trial : by_rank(study)) {
+    const auto& metric = trial.final_metric;
+    rows.push_back({std::to_string(trial.id),
+                    std::string(name_of(trial.state)) + (trial.is_stopped_early ? " early" : ""),
+                    metric ? fmt::format("{:.6g}", metric->value) : "-",
+                    metric ? std::to_string(metric->step) : "-"});
+    for (const std::string& name : names) {
+      const auto found = trial.values.find(name);
+      rows.back().push_back(found == trial.values.end() ? "-" : found->second);
+    }
+  }
+  std::vector<std::size_t> widths(rows[0].size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += fmt::format("{:<{}}  ", printable(row[i]), widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    fmt::print("{}\n", line);
+  }
+}
+
+void add_tune(CLI::App& command) {
+  const auto flags = std::make_shared<TuneFlags>();
+  command.add_option("--config", flags->config,
+                     "A job file with trainingInput.hyperparameters, such as hptuning_config.yaml");
+  command.add_option("--hyperparameters", flags->hyperparameters,
+                     "The block itself as JSON, in the place of --config");
+  command.add_option("--job-dir", flags->job_dir,
+                     "Trial N trains in JOB_DIR/N; a study that is there is resumed");
+  command.add_option("--seed", flags->seed, "Another seed, other suggestions")
+      ->capture_default_str();
+  command.add_flag("--warm", flags->warm,
+                   "Load the program once and fork it for every trial: for programs that call "
+                   "run_main(argc, argv, body)");
+  command
+      .add_option("--trial-seconds", flags->trial_seconds,
+                  "A trial that runs for longer fails (default: none does)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--grace", flags->grace_seconds,
+                  "Seconds that trials get to save and exit when the study is stopped")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command.footer(
+      "The program and its arguments follow behind --: muster tune --config hptuning_config.yaml "
+      "--job-dir runs/study -- ./census");
+  CLI::App* show = command.add_subcommand("show", "print the trials of a study, best first");
+  add_tune_show(*show);
+  command.require_subcommand(0, 1);
+  command.callback([flags, show] {
+    if (!show->parsed()) run_tune(*flags);
+  });
+}
+
+}  // namespace muster::cli

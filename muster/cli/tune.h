@@ -1,0 +1,10 @@
+#pragma once
+
+#include "muster/tuning/study.h"
+
+namespace muster::cli {
+
+/// Prints a row per trial, the best first.
+void print_trials(const tuning::Study& study);
+
+}  // namespace muster::cli
