@@ -47,5 +47,5 @@ set(CPACK_COMPONENT_DEV_DESCRIPTION "Estimators for libtorch: headers, libraries
 # What the static libraries are linked with, as scripts/setup names it.
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libtorch-dev, libopenblas0-pthread, libfmt-dev, libsimdjson-dev, \
 libprotobuf-dev, protobuf-compiler, libgrpc++-dev, protobuf-compiler-grpc, libssl-dev, zlib1g-dev, liblzma-dev, libleveldb-dev, libsnappy-dev, libfarmhash-dev, \
-libre2-dev, libjpeg62-turbo-dev, libpng-dev, libxgboost-dev, libyaml-cpp-dev")
+libre2-dev, libjpeg62-turbo-dev, libpng-dev, libxgboost-dev, libyaml-cpp-dev, libcurl4-openssl-dev, libpugixml-dev")
 include(CPack)

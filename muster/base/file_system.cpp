@@ -13,6 +13,7 @@
 #include "muster/base/error.h"
 #include "muster/base/local_file_system_internal.h"
 #include "muster/base/log.h"
+#include "muster/base/object_store.h"
 
 namespace muster {
 namespace {
@@ -49,6 +50,8 @@ Path parent_of(const Path& path) { return path.has_parent_path() ? path.parent_p
 // Beside the target, so that the rename stays inside one file system; unique in this process and
 // host.
 Path temporary_beside(const Path& path) {
+  // What is written to an object store is seen when it is whole, under its own name.
+  if (object_store_for(path) != nullptr) return path;
   static std::atomic<unsigned> counter{0};
   return parent_of(path) /
          fmt::format(".{}.tmp-{}-{}", path.filename().string(), ::getpid(), counter++);
@@ -66,8 +69,10 @@ FileSystem& file_system_for(const Path& path) {
   std::vector<std::string> names;
   for (const auto& [name, unused] : known.by_scheme)
     names.push_back(name + std::string(kSchemeEnd));
-  throw InvalidArgument("no file system for the scheme {}:// of {}; known are plain paths, {}",
-                        scheme, path.string(), fmt::join(names, ", "));
+  throw InvalidArgument(
+      "no file system for the scheme {}:// of {}; known are plain paths, {}; a program has remote "
+      "ones when it links muster::stores and calls muster::register_stores()",
+      scheme, path.string(), fmt::join(names, ", "));
 }
 
 Path strip_file_scheme(const Path& path) {
@@ -112,6 +117,7 @@ AtomicFile::AtomicFile(const Path& path)
 
 AtomicFile::~AtomicFile() {
   if (file_ == nullptr) return;
+  if (temporary_ == path_) return;  // The store discards what was not closed.
   try {
     file_->close();
     file_system_for(temporary_).remove(temporary_);
@@ -124,7 +130,7 @@ void AtomicFile::commit(bool durable) {
   FileSystem& files = file_system_for(path_);
   if (durable) file_->sync();
   file_->close();
-  files.rename(temporary_, path_);
+  if (temporary_ != path_) files.rename(temporary_, path_);
   file_.reset();
   if (durable) files.sync_directory(parent_of(path_));
 }

@@ -1,0 +1,38 @@
+#include "muster/stores/content_range.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace muster::stores {
+
+std::optional<ContentRange> parse_content_range(std::string_view text) {
+  ContentRange range;
+  const auto number = [&text](std::uint64_t& out, std::string_view until) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+    if (error != std::errc()) return false;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    if (!text.starts_with(until)) return false;
+    text.remove_prefix(until.size());
+    return true;
+  };
+  if (text.starts_with("bytes */")) {
+    text.remove_prefix(8);
+    if (!number(range.total, "") || !text.empty()) return std::nullopt;
+    return range;
+  }
+  if (!text.starts_with("bytes ")) return std::nullopt;
+  text.remove_prefix(6);
+  if (!number(range.begin, "-") || !number(range.end, "/") || !number(range.total, "")) {
+    return std::nullopt;
+  }
+  if (!text.empty() || range.end < range.begin || range.end >= range.total) return std::nullopt;
+  return range;
+}
+
+bool is_range(const HttpResponse& response, std::uint64_t offset, std::uint64_t length) {
+  const auto range = parse_content_range(response.header("content-range"));
+  return range && range->begin == offset && range->end - range->begin + 1 == response.body.size() &&
+         range->end == std::min(offset + length, range->total) - 1;
+}
+
+}  // namespace muster::stores

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "muster/stores/object_api.h"
+
+namespace muster::stores {
+
+struct ClaimOptions {
+  /// As MUSTER_CLAIM_LEASE_SECONDS says, where it is set.
+  static ClaimOptions from_environment();
+
+  /// A claim that was not renewed for so long may be taken over. Renewed three times as often.
+  std::chrono::milliseconds lease = std::chrono::seconds(30);
+};
+
+/// Who writes to a folder of an object store: the object ".muster-writer" in it, made under the
+/// precondition that there is none, and renewed under the precondition that it is still ours. No
+/// clock is compared: a claim is over when it has not changed for the time of its lease as seen
+/// from here, or at once when its process was one of this host that is gone.
+class ObjectClaim {
+ public:
+  static constexpr const char* kObjectName = ".muster-writer";
+
+  /// Throws FailedPrecondition, naming the other process, when that is alive. `shown` is the folder
+  /// as messages have it.
+  ObjectClaim(std::shared_ptr<ObjectApi> api, ObjectName object, std::string shown,
+              const ClaimOptions& options = {});
+  /// Removes the object, if it is still ours.
+  ~ObjectClaim();
+  ObjectClaim(const ObjectClaim&) = delete;
+  ObjectClaim& operator=(const ObjectClaim&) = delete;
+
+  /// Throws FailedPrecondition when another process has taken over. Asks the store when the claim
+  /// was not renewed for the time of its lease.
+  void check();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void acquire();
+  void take_over(const std::string& version, const std::string& why);
+  void run(const std::stop_token& stop);
+  void renew(std::unique_lock<std::mutex>& lock);
+  std::string content();
+
+  const std::shared_ptr<ObjectApi> api_;
+  const ObjectName object_;
+  const std::string shown_;
+  const ClaimOptions options_;
+  std::mutex mutex_;
+  std::condition_variable_any woken_;
+  std::string token_;
+  int renewals_ = 0;
+  std::string version_;
+  Clock::time_point renewed_;
+  bool is_lost_ = false;
+  std::jthread thread_;
+};
+
+}  // namespace muster::stores

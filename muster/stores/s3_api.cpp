@@ -1,0 +1,678 @@
+#include "muster/stores/s3_api.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "muster/base/base64.h"
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/printable.h"
+#include "muster/base/sha256.h"
+#include "muster/stores/content_range.h"
+#include "muster/stores/s3_xml.h"
+
+namespace muster::stores {
+namespace {
+
+constexpr std::chrono::minutes kDataTimeout{10};
+constexpr std::size_t kMostDeletedAtOnce = 1000;
+constexpr std::size_t kPartsInFlight = 4;
+constexpr int kMostParts = 10'000;
+constexpr std::uint64_t kMostCopiedBytes = std::uint64_t{5} << 30;
+
+using Query = std::vector<std::pair<std::string, std::string>>;
+
+std::string shown(const ObjectName& name) {
+  return printable(fmt::format("s3://{}/{}", name.bucket, name.key));
+}
+
+/// One request of the API.
+struct S3Call {
+  std::string what{};
+  std::string method = "GET";
+  ObjectName name{};
+  Query query{};
+  HttpHeaders headers{};
+  std::string_view body{};
+  std::uint64_t expected_bytes = 0;
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);
+  HttpClient::IsFlawed is_flawed{};
+  std::stop_token stop{};
+};
+
+std::string default_port_removed(const UrlParts& url) {
+  const std::string port = url.scheme == "https" ? ":443" : ":80";
+  return url.host.ends_with(port) ? url.host.substr(0, url.host.size() - port.size()) : url.host;
+}
+
+std::string bare_etag(std::string_view etag) {
+  std::string bare;
+  for (const char c : etag) {
+    if (c != '"') bare.push_back(c);
+  }
+  return bare;
+}
+
+// An ETag of 32 hexadecimal letters is the content's MD5, unless a key of KMS or of the client
+// encrypts it.
+std::string md5_of_etag(const HttpResponse& response) {
+  const std::string encryption = response.header("x-amz-server-side-encryption");
+  if ((!encryption.empty() && encryption != "AES256") ||
+      !response.header("x-amz-server-side-encryption-customer-algorithm").empty()) {
+    return "";
+  }
+  std::string etag = bare_etag(response.header("etag"));
+  const bool is_md5 =
+      etag.size() == 32 && etag.find_first_not_of("0123456789abcdef") == std::string::npos;
+  return is_md5 ? etag : "";
+}
+
+bool verifies_etags() {
+  const char* value = std::getenv("MUSTER_S3_VERIFY_ETAG");
+  return value == nullptr || std::string_view(value) != "0";
+}
+
+// The ETag that S3 gives an object of parts.
+std::string etag_of_parts(const std::vector<std::string>& etags) {
+  std::string digests;
+  for (const std::string& etag : etags) {
+    const std::string digits = bare_etag(etag);
+    if (digits.size() != 32) return "";
+    for (std::size_t i = 0; i < digits.size(); i += 2) {
+      unsigned value = 0;
+      std::from_chars(digits.data() + i, digits.data() + i + 2, value, 16);
+      digests.push_back(static_cast<char>(value));
+    }
+  }
+  return fmt::format("{}-{}", hex(md5(digests)), etags.size());
+}
+
+// In pieces that one copy can have, all of the same size: none is too small for a part.
+std::vector<std::string> ranges_of(std::uint64_t size) {
+  if (size <= kMostCopiedBytes) return {""};
+  const std::uint64_t count = (size + kMostCopiedBytes - 1) / kMostCopiedBytes;
+  const std::uint64_t piece = (size + count - 1) / count;
+  std::vector<std::string> ranges;
+  for (std::uint64_t at = 0; at < size; at += piece) {
+    ranges.push_back(fmt::format("bytes={}-{}", at, std::min(size, at + piece) - 1));
+  }
+  return ranges;
+}
+
+class S3Api : public ObjectApi, public std::enable_shared_from_this<S3Api> {
+ public:
+  S3Api(S3Settings settings, std::shared_ptr<Transfers> transfers)
+      : settings_(std::move(settings)),
+        transfers_(std::move(transfers)),
+        http_(std::make_shared<HttpClient>(HttpClientOptions{
+            .ca_file = settings_.ca_file, .verify_certificates = settings_.verify_certificates})),
+        credentials_(http_, settings_.region) {}
+
+  std::optional<ObjectInfo> head(const ObjectName& name) override;
+  ObjectRange get(const ObjectName& name, std::uint64_t offset, std::uint64_t length,
+                  const std::string& version, const std::stop_token& stop) override;
+  std::string put(const ObjectName& name, std::string_view bytes,
+                  const Precondition& precondition) override;
+  std::unique_ptr<ObjectUpload> begin_upload(const ObjectName& name) override;
+  std::string extend(const ObjectName& name, const std::string& version,
+                     std::string_view tail) override;
+  ObjectPage list(const ObjectName& prefix, const std::string& delimiter, const std::string& from,
+                  int most) override;
+  void remove(const ObjectName& name) override;
+  void remove_all(const std::string& bucket, const std::vector<std::string>& keys) override;
+  void copy(const ObjectName& from, const ObjectName& to) override;
+  int abort_uploads(const ObjectName& prefix, std::int64_t before_ns) override;
+  std::uint64_t part_bytes() const override { return settings_.part_bytes; }
+
+  std::string start_upload(const ObjectName& name);
+  std::string send_part(const ObjectName& name, const std::string& id, int number,
+                        std::string_view bytes);
+  std::string copy_part(const ObjectName& name, const std::string& id, int number,
+                        const ObjectName& from, const std::string& version,
+                        const std::string& range);
+  std::string complete_upload(const ObjectName& name, const std::string& id,
+                              const std::vector<std::string>& etags,
+                              const Precondition& precondition);
+  void abort_upload(const ObjectName& name, const std::string& id);
+  Transfers& transfers() { return *transfers_; }
+
+ private:
+  HttpResponse call(const S3Call& call);
+  HttpRequest request_of(const S3Call& call, const std::string& payload_hash);
+  bool put_right(const S3Call& call, const HttpResponse& response, const S3Error& error);
+  [[noreturn]] void fail(const S3Call& call, const HttpResponse& response) const;
+  bool has_content(const ObjectName& name, std::string_view bytes);
+  static void add_precondition(HttpHeaders& headers, const Precondition& precondition);
+  [[noreturn]] void refuse(const S3Call& call, const Precondition& precondition) const;
+
+  std::string region_of(const std::string& bucket) {
+    const std::lock_guard lock(mutex_);
+    const auto found = regions_.find(bucket);
+    return found == regions_.end() ? settings_.region : found->second;
+  }
+
+  const S3Settings settings_;
+  const std::shared_ptr<Transfers> transfers_;
+  const std::shared_ptr<HttpClient> http_;
+  S3CredentialSource credentials_;
+  std::mutex mutex_;
+  /// Of buckets that turned out to be elsewhere.
+  std::map<std::string, std::string> regions_;
+  /// What the store's clock is ahead of ours, in seconds; 0 until a signature was refused for it.
+  std::atomic<std::int64_t> clock_ahead_{0};
+};
+
+HttpRequest S3Api::request_of(const S3Call& call, const std::string& payload_hash) {
+  const std::string region = region_of(call.name.bucket);
+  const UrlParts endpoint =
+      parse_url(settings_.endpoint.empty() ? fmt::format("https://s3.{}.amazonaws.com", region)
+                                           : settings_.endpoint);
+  const bool has_dot = call.name.bucket.find('.') != std::string::npos;
+  const bool path_style = settings_.path_style.value_or(!settings_.endpoint.empty() || has_dot);
+  std::string host = default_port_removed(endpoint);
+  std::string path = endpoint.path == "/" ? "" : endpoint.path;
+  if (path_style) {
+    path += "/" + percent_encoded(call.name.bucket);
+  } else {
+    host = call.name.bucket + "." + host;
+  }
+  path += "/" + percent_encoded(call.name.key, /*keep_slashes=*/true);
+  const std::string query = canonical_query(call.query);
+  HttpRequest request{.method = call.method,
+                      .url = fmt::format("{}://{}{}{}{}", endpoint.scheme, host, path,
+                                         query.empty() ? "" : "?", query),
+                      .headers = call.headers,
+                      .body = call.body,
+                      .expected_answer_bytes = call.expected_bytes,
+                      .timeout = call.timeout};
+  request.most_answer_bytes = std::max(request.most_answer_bytes, call.expected_bytes);
+  const S3Credentials credentials = credentials_.current();
+  if (credentials.is_anonymous()) return request;
+  const std::int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
+                               std::chrono::system_clock::now().time_since_epoch())
+                               .count();
+  request.headers = sign_v4({.method = call.method,
+                             .host = host,
+                             .path = path,
+                             .query = call.query,
+                             .headers = call.headers,
+                             .payload_hash = payload_hash},
+                            credentials, region, now + clock_ahead_);
+  return request;
+}
+
+// What a store refuses for a reason that can be taken away: the region, the clock, a token.
+bool S3Api::put_right(const S3Call& call, const HttpResponse& response, const S3Error& error) {
+  std::string region = response.header("x-amz-bucket-region");
+  if (region.empty()) region = error.region;
+  const bool is_redirect = response.status == 301 || response.status == 307 ||
+                           response.status == 400 || error.code == "AuthorizationHeaderMalformed";
+  if (is_redirect && !region.empty() && region != region_of(call.name.bucket)) {
+    log::info("bucket {} is in the region {}; set AWS_REGION to save a request", call.name.bucket,
+              printable(region));
+    const std::lock_guard lock(mutex_);
+    regions_[call.name.bucket] = region;
+    return true;
+  }
+  if (error.code == "RequestTimeTooSkewed") {
+    const std::int64_t theirs = parse_http_date(response.header("date"));
+    const std::int64_t ours = std::chrono::duration_cast<std::chrono::seconds>(
+                                  std::chrono::system_clock::now().time_since_epoch())
+                                  .count();
+    if (theirs == 0 || std::abs(theirs - ours) < 60) return false;
+    log::warning(
+        "this machine's clock is {} s from the store's, which refuses signatures for it; going by "
+        "the store's: put the clock right",
+        ours - theirs);
+    clock_ahead_ = theirs - ours;
+    return true;
+  }
+  if (error.code == "ExpiredToken" || error.code == "InvalidToken") {
+    credentials_.expire();
+    return true;
+  }
+  return false;
+}
+
+HttpResponse S3Api::call(const S3Call& call) {
+  const bool over_tls = settings_.endpoint.empty() || settings_.endpoint.starts_with("https://");
+  const std::string payload_hash = over_tls ? "UNSIGNED-PAYLOAD" : sha256_hex(call.body);
+  for (int corrections = 0;; ++corrections) {
+    HttpResponse response = http_->send(
+        call.what, [&](int) { return request_of(call, payload_hash); }, settings_.retry, call.stop,
+        call.is_flawed);
+    if (response.is_success() || corrections == 3) return response;
+    if (!put_right(call, response, parse_s3_error(response.body))) return response;
+  }
+}
+
+void S3Api::fail(const S3Call& call, const HttpResponse& response) const {
+  const S3Error error = parse_s3_error(response.body);
+  std::string why = error.code.empty() ? fmt::format("status {}", response.status)
+                                       : fmt::format("{}: {}", error.code, error.message);
+  switch (response.status) {
+    case 404:
+      throw NotFound("{}: no such object or bucket ({})", call.what, why);
+    case 401:
+    case 403:
+      throw PermissionDenied(
+          "{}: refused ({}); check the credentials (AWS_ACCESS_KEY_ID, AWS_PROFILE, ...) and what "
+          "they may do with this bucket",
+          call.what, why);
+    case 412:
+      throw FailedPrecondition("{}: the object has changed meanwhile ({})", call.what, why);
+    case 301:
+    case 307:
+      throw InvalidArgument("{}: the bucket is elsewhere ({}); set AWS_REGION or the endpoint",
+                            call.what, why);
+    default:
+      break;
+  }
+  if (is_worth_a_retry(response.status)) {
+    throw Unavailable("{}: the store does not answer as it should ({}), also after retries",
+                      call.what, why);
+  }
+  if (response.status == 501 || error.code == "NotImplemented") {
+    throw Unimplemented("{}: this store cannot do that ({})", call.what, why);
+  }
+  throw FailedPrecondition("{}: refused ({})", call.what, why);
+}
+
+std::optional<ObjectInfo> S3Api::head(const ObjectName& name) {
+  const S3Call head{.what = "looking at " + shown(name), .method = "HEAD", .name = name};
+  const HttpResponse response = call(head);
+  if (response.status == 404) return std::nullopt;
+  if (!response.is_success()) fail(head, response);
+  ObjectInfo info{.modified_ns = parse_http_date(response.header("last-modified")) * 1'000'000'000,
+                  .version = response.header("etag")};
+  const std::string length = response.header("content-length");
+  std::from_chars(length.data(), length.data() + length.size(), info.size_bytes);
+  return info;
+}
+
+ObjectRange S3Api::get(const ObjectName& name, std::uint64_t offset, std::uint64_t length,
+                       const std::string& version, const std::stop_token& stop) {
+  S3Call get{.what = "reading " + shown(name),
+             .name = name,
+             .headers = {{"Range", fmt::format("bytes={}-{}", offset, offset + length - 1)}},
+             .expected_bytes = length,
+             .timeout = kDataTimeout,
+             .stop = stop};
+  if (!version.empty()) get.headers.emplace_back("If-Match", version);
+  // Parts that are not those asked for, and whole objects whose bytes are not what their MD5 says.
+  std::string flaw;
+  get.is_flawed = [&](const HttpResponse& response) {
+    flaw.clear();
+    if (!response.is_success()) return false;
+    std::uint64_t total = response.body.size();
+    if (response.status == 206) {
+      if (!is_range(response, offset, length)) {
+        flaw = "the range that came is not the one that was asked for";
+        return true;
+      }
+      total = parse_content_range(response.header("content-range"))->total;
+    }
+    const std::string digest = md5_of_etag(response);
+    if (digest.empty() || response.body.size() != total || !verifies_etags()) return false;
+    if (hex(md5(response.body)) == digest) return false;
+    flaw =
+        "the bytes do not match the object's MD5 (if the ETags of this store are no MD5s, set "
+        "MUSTER_S3_VERIFY_ETAG=0)";
+    return true;
+  };
+  HttpResponse response = call(get);
+  if (response.status == 416) {
+    // Behind the end, or any range of an empty object.
+    const auto info = head(name);
+    if (!info) throw NotFound("{}: no such object", get.what);
+    return {.info = *info};
+  }
+  if (response.status == 412) {
+    throw FailedPrecondition("{}: it was replaced while it was read; read it from its beginning",
+                             get.what);
+  }
+  if (!response.is_success()) fail(get, response);
+  if (!flaw.empty()) throw DataLoss("{}: {}", get.what, flaw);
+  ObjectRange result{
+      .info = {.size_bytes = response.body.size(),
+               .modified_ns = parse_http_date(response.header("last-modified")) * 1'000'000'000,
+               .version = response.header("etag")}};
+  if (response.status == 206) {
+    result.info.size_bytes = parse_content_range(response.header("content-range"))->total;
+  } else {
+    // A server that knows no ranges sends all of it.
+    response.body.erase(0, std::min<std::uint64_t>(offset, response.body.size()));
+    response.body.resize(std::min<std::uint64_t>(length, response.body.size()));
+  }
+  result.bytes = std::move(response.body);
+  return result;
+}
+
+void S3Api::add_precondition(HttpHeaders& headers, const Precondition& precondition) {
+  if (precondition.must_be_absent) headers.emplace_back("If-None-Match", "*");
+  if (!precondition.version.empty()) headers.emplace_back("If-Match", precondition.version);
+}
+
+void S3Api::refuse(const S3Call& call, const Precondition& precondition) const {
+  if (precondition.must_be_absent) throw AlreadyExists("{}: it is there already", call.what);
+  throw Aborted("{}: somebody else has changed it meanwhile", call.what);
+}
+
+// Whether an answer that was lost on its way told of success.
+bool S3Api::has_content(const ObjectName& name, std::string_view bytes) {
+  const auto info = head(name);
+  if (!info || info->size_bytes != bytes.size()) return false;
+  return bytes.empty() || get(name, 0, bytes.size(), info->version, {}).bytes == bytes;
+}
+
+std::string S3Api::put(const ObjectName& name, std::string_view bytes,
+                       const Precondition& precondition) {
+  S3Call put{.what = "writing " + shown(name),
+             .method = "PUT",
+             .name = name,
+             .headers = {{"Content-MD5", base64_encode(md5(bytes))}},
+             .body = bytes,
+             .timeout = kDataTimeout};
+  add_precondition(put.headers, precondition);
+  // Two that write in one instant: the store cannot say yet which of them was first.
+  put.is_flawed = [&](const HttpResponse& response) {
+    return response.status == 409 && !precondition.is_none();
+  };
+  const HttpResponse response = call(put);
+  if (response.status == 412 || (response.status == 404 && !precondition.version.empty())) {
+    if (response.status == 412 && has_content(name, bytes)) return head(name)->version;
+    refuse(put, precondition);
+  }
+  if (!response.is_success()) fail(put, response);
+  return response.header("etag");
+}
+
+std::string S3Api::start_upload(const ObjectName& name) {
+  const S3Call start{.what = "beginning the upload of " + shown(name),
+                     .method = "POST",
+                     .name = name,
+                     .query = {{"uploads", ""}}};
+  const HttpResponse response = call(start);
+  if (!response.is_success()) fail(start, response);
+  return parse_upload_id(response.body);
+}
+
+std::string S3Api::send_part(const ObjectName& name, const std::string& id, int number,
+                             std::string_view bytes) {
+  const S3Call send{.what = fmt::format("writing part {} of {}", number, shown(name)),
+                    .method = "PUT",
+                    .name = name,
+                    .query = {{"partNumber", std::to_string(number)}, {"uploadId", id}},
+                    .headers = {{"Content-MD5", base64_encode(md5(bytes))}},
+                    .body = bytes,
+                    .timeout = kDataTimeout};
+  const HttpResponse response = call(send);
+  if (!response.is_success()) fail(send, response);
+  std::string etag = response.header("etag");
+  if (etag.empty()) throw DataLoss("{}: the answer has no ETag", send.what);
+  return etag;
+}
+
+std::string S3Api::copy_part(const ObjectName& name, const std::string& id, int number,
+                             const ObjectName& from, const std::string& version,
+                             const std::string& range) {
+  S3Call copy{.what = fmt::format("copying part {} of {}", number, shown(name)),
+              .method = "PUT",
+              .name = name,
+              .query = {{"partNumber", std::to_string(number)}, {"uploadId", id}},
+              .headers = {{"x-amz-copy-source", "/" + percent_encoded(from.bucket) + "/" +
+                                                    percent_encoded(from.key, true)}},
+              .timeout = kDataTimeout};
+  if (!version.empty()) copy.headers.emplace_back("x-amz-copy-source-if-match", version);
+  if (!range.empty()) copy.headers.emplace_back("x-amz-copy-source-range", range);
+  const HttpResponse response = call(copy);
+  if (response.status == 412) throw Aborted("{}: somebody else has changed it", copy.what);
+  const std::string etag = parse_etag(response.body);
+  // A copy answers 200 before it is done, and may say in the body that it failed.
+  if (!response.is_success() || etag.empty()) fail(copy, response);
+  return etag;
+}
+
+std::string S3Api::complete_upload(const ObjectName& name, const std::string& id,
+                                   const std::vector<std::string>& etags,
+                                   const Precondition& precondition) {
+  const std::string body = complete_upload_xml(etags);
+  S3Call complete{.what = "completing the upload of " + shown(name),
+                  .method = "POST",
+                  .name = name,
+                  .query = {{"uploadId", id}},
+                  .headers = {{"Content-Type", "application/xml"}},
+                  .body = body,
+                  .timeout = kDataTimeout};
+  add_precondition(complete.headers, precondition);
+  complete.is_flawed = [](const HttpResponse& response) {
+    const std::string code = parse_s3_error(response.body).code;
+    return response.status == 200 && (code == "InternalError" || code == "SlowDown");
+  };
+  const HttpResponse response = call(complete);
+  const S3Error error = parse_s3_error(response.body);
+  if (response.is_success() && error.code.empty()) {
+    const std::string etag = parse_etag(response.body);
+    return etag.empty() ? response.header("etag") : etag;
+  }
+  // It may have been completed by a try whose answer was lost.
+  if (error.code == "NoSuchUpload" || response.status == 404 || response.status == 412) {
+    const auto info = head(name);
+    if (info && bare_etag(info->version) == etag_of_parts(etags)) return info->version;
+  }
+  if (response.status == 412 || response.status == 409) refuse(complete, precondition);
+  fail(complete, response);
+}
+
+void S3Api::abort_upload(const ObjectName& name, const std::string& id) {
+  const S3Call abort{.what = "aborting the upload of " + shown(name),
+                     .method = "DELETE",
+                     .name = name,
+                     .query = {{"uploadId", id}}};
+  const HttpResponse response = call(abort);
+  if (!response.is_success() && response.status != 404) fail(abort, response);
+}
+
+std::string S3Api::extend(const ObjectName& name, const std::string& version,
+                          std::string_view tail) {
+  const auto info = head(name);
+  if (!info || info->version != version) {
+    throw Aborted("extending {}: somebody else has changed it", shown(name));
+  }
+  const std::string id = start_upload(name);
+  try {
+    std::vector<std::string> etags;
+    for (const std::string& range : ranges_of(info->size_bytes)) {
+      etags.push_back(
+          copy_part(name, id, static_cast<int>(etags.size()) + 1, name, version, range));
+    }
+    etags.push_back(send_part(name, id, static_cast<int>(etags.size()) + 1, tail));
+    return complete_upload(name, id, etags, Precondition::unchanged(version));
+  } catch (...) {
+    abort_upload(name, id);
+    throw;
+  }
+}
+
+ObjectPage S3Api::list(const ObjectName& prefix, const std::string& delimiter,
+                       const std::string& from, int most) {
+  S3Call list{.what = "listing " + shown(prefix),
+              .name = {prefix.bucket, ""},
+              .query = {{"list-type", "2"},
+                        {"prefix", prefix.key},
+                        {"max-keys", std::to_string(most)},
+                        {"encoding-type", "url"}}};
+  if (!delimiter.empty()) list.query.emplace_back("delimiter", delimiter);
+  if (!from.empty()) list.query.emplace_back("continuation-token", from);
+  const HttpResponse response = call(list);
+  if (!response.is_success()) fail(list, response);
+  S3Page page;
+  try {
+    page = parse_s3_page(response.body);
+  } catch (Error& error) {
+    error.add_context(list.what);
+    throw;
+  }
+  ObjectPage result{.prefixes = std::move(page.prefixes), .next = std::move(page.next)};
+  for (auto& object : page.objects) {
+    result.objects.emplace_back(std::move(object.key),
+                                ObjectInfo{object.size_bytes, object.modified_ns, object.etag});
+  }
+  return result;
+}
+
+void S3Api::remove(const ObjectName& name) {
+  const S3Call remove{.what = "removing " + shown(name), .method = "DELETE", .name = name};
+  const HttpResponse response = call(remove);
+  if (!response.is_success() && response.status != 404) fail(remove, response);
+}
+
+void S3Api::remove_all(const std::string& bucket, const std::vector<std::string>& keys) {
+  for (std::size_t first = 0; first < keys.size(); first += kMostDeletedAtOnce) {
+    const std::size_t last = std::min(keys.size(), first + kMostDeletedAtOnce);
+    const std::string body = delete_objects_xml({keys.begin() + static_cast<std::ptrdiff_t>(first),
+                                                 keys.begin() + static_cast<std::ptrdiff_t>(last)});
+    const S3Call remove{
+        .what = fmt::format("removing {} objects of s3://{}", last - first, bucket),
+        .method = "POST",
+        .name = {bucket, ""},
+        .query = {{"delete", ""}},
+        .headers = {{"Content-MD5", base64_encode(md5(body))}, {"Content-Type", "application/xml"}},
+        .body = body};
+    const HttpResponse response = call(remove);
+    if (!response.is_success()) fail(remove, response);
+    const auto errors = parse_delete_errors(response.body);
+    if (!errors.empty()) {
+      throw PermissionDenied("{}: {} were refused, the first {}", remove.what, errors.size(),
+                             errors.front());
+    }
+  }
+}
+
+void S3Api::copy(const ObjectName& from, const ObjectName& to) {
+  const auto info = head(from);
+  if (!info) throw NotFound("copying {}: no such object", shown(from));
+  if (info->size_bytes > kMostCopiedBytes) {
+    const std::string id = start_upload(to);
+    try {
+      std::vector<std::string> etags;
+      for (const std::string& range : ranges_of(info->size_bytes)) {
+        etags.push_back(
+            copy_part(to, id, static_cast<int>(etags.size()) + 1, from, info->version, range));
+      }
+      complete_upload(to, id, etags, Precondition::none());
+    } catch (...) {
+      abort_upload(to, id);
+      throw;
+    }
+    return;
+  }
+  const S3Call copy{.what = fmt::format("copying {} to {}", shown(from), shown(to)),
+                    .method = "PUT",
+                    .name = to,
+                    .headers = {{"x-amz-copy-source", "/" + percent_encoded(from.bucket) + "/" +
+                                                          percent_encoded(from.key, true)},
+                                {"x-amz-copy-source-if-match", info->version}},
+                    .timeout = kDataTimeout};
+  const HttpResponse response = call(copy);
+  if (response.status == 412) throw Aborted("{}: it has changed meanwhile", copy.what);
+  if (!response.is_success() || parse_etag(response.body).empty()) fail(copy, response);
+}
+
+int S3Api::abort_uploads(const ObjectName& prefix, std::int64_t before_ns) {
+  int count = 0;
+  S3UploadPage page;
+  do {
+    S3Call list{.what = "listing the uploads of " + shown(prefix),
+                .name = {prefix.bucket, ""},
+                .query = {{"uploads", ""}, {"prefix", prefix.key}, {"delimiter", "/"}}};
+    if (!page.next_key.empty()) {
+      list.query.emplace_back("key-marker", page.next_key);
+      list.query.emplace_back("upload-id-marker", page.next_id);
+    }
+    const HttpResponse response = call(list);
+    if (!response.is_success()) fail(list, response);
+    page = parse_s3_uploads(response.body);
+    for (const S3Upload& upload : page.uploads) {
+      const bool is_direct = upload.key.starts_with(prefix.key) &&
+                             upload.key.find('/', prefix.key.size()) == std::string::npos;
+      if (!is_direct || upload.initiated_ns >= before_ns) continue;
+      abort_upload({prefix.bucket, upload.key}, upload.id);
+      ++count;
+    }
+  } while (!page.next_key.empty());
+  return count;
+}
+
+class S3UploadOfParts : public ObjectUpload {
+ public:
+  S3UploadOfParts(std::shared_ptr<S3Api> api, ObjectName name)
+      : api_(std::move(api)), name_(std::move(name)), id_(api_->start_upload(name_)) {}
+
+  ~S3UploadOfParts() override {
+    if (id_.empty()) return;
+    for (auto& part : in_flight_) part.wait();
+    try {
+      api_->abort_upload(name_, id_);
+    } catch (const Error& error) {
+      log::warning("an upload is left in the store, which a rule of the bucket may remove: {}",
+                   error.what());
+    }
+  }
+
+  void add(std::string part) override {
+    if (in_flight_.size() >= kPartsInFlight) take_one();
+    const int number = ++started_;
+    if (number > kMostParts) {
+      throw ResourceExhausted(
+          "{} has more than {} parts: make them larger with "
+          "S3_MULTI_PART_UPLOAD_CHUNK_SIZE",
+          shown(name_), kMostParts);
+    }
+    in_flight_.push_back(api_->transfers().run(
+        [api = api_, name = name_, id = id_, number, bytes = std::move(part)] {
+          return api->send_part(name, id, number, bytes);
+        }));
+  }
+
+  std::string complete(const Precondition& precondition) override {
+    while (!in_flight_.empty()) take_one();
+    std::string version = api_->complete_upload(name_, id_, etags_, precondition);
+    id_.clear();
+    return version;
+  }
+
+ private:
+  void take_one() {
+    auto part = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    etags_.push_back(part.get());
+  }
+
+  const std::shared_ptr<S3Api> api_;
+  const ObjectName name_;
+  std::string id_;
+  int started_ = 0;
+  std::deque<std::future<std::string>> in_flight_;
+  std::vector<std::string> etags_;
+};
+
+std::unique_ptr<ObjectUpload> S3Api::begin_upload(const ObjectName& name) {
+  return std::make_unique<S3UploadOfParts>(shared_from_this(), name);
+}
+
+}  // namespace
+
+std::shared_ptr<ObjectApi> make_s3_api(S3Settings settings, std::shared_ptr<Transfers> transfers) {
+  return std::make_shared<S3Api>(std::move(settings), std::move(transfers));
+}
+
+}  // namespace muster::stores

@@ -1,0 +1,535 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "muster/base/error.h"
+#include "muster/base/folder_claim.h"
+#include "muster/base/object_store.h"
+#include "muster/base/random.h"
+#include "muster/stores/api.h"
+#include "muster/stores/object_file_system.h"
+#include "muster/stores/s3_api.h"
+#include "muster/testing/fake_s3.h"
+#include "muster/testing/message_of.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster::stores {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::FakeS3;
+using ::testing::HasSubstr;
+using testing::HttpAnswer;
+using testing::HttpCall;
+using testing::message_of;
+using ::testing::Not;
+using testing::TempDir;
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+/// Sets variables of the environment for a test, and puts them back.
+class Environment {
+ public:
+  Environment() = default;
+  ~Environment() {
+    for (const auto& [name, value] : before_) {
+      if (value) {
+        ::setenv(name.c_str(), value->c_str(), 1);
+      } else {
+        ::unsetenv(name.c_str());
+      }
+    }
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+  void set(const std::string& name, const std::optional<std::string>& value) {
+    const char* old = std::getenv(name.c_str());
+    before_.emplace(name, old == nullptr ? std::nullopt : std::optional<std::string>(old));
+    if (value) {
+      ::setenv(name.c_str(), value->c_str(), 1);
+    } else {
+      ::unsetenv(name.c_str());
+    }
+  }
+
+ private:
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+std::string bytes_of_size(std::size_t size, std::uint64_t seed = 1) {
+  Random random(seed);
+  std::string bytes(size, '\0');
+  for (std::size_t i = 0; i + 4 <= size; i += 4) {
+    const std::uint32_t value = random.next_u32();
+    std::memcpy(bytes.data() + i, &value, 4);
+  }
+  return bytes;
+}
+
+class S3Store : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    environment_.set("AWS_ACCESS_KEY_ID", "id");
+    environment_.set("AWS_SECRET_ACCESS_KEY", "the-secret");
+    store_ = make_store();
+    // So that the functions of base find it.
+    register_file_system("s3", store_);
+  }
+
+  S3Settings settings() const {
+    S3Settings settings;
+    settings.endpoint = s3_.url();
+    settings.retry = {.most_tries = 20,
+                      .first_wait = std::chrono::milliseconds(1),
+                      .longest_wait = std::chrono::milliseconds(3)};
+    settings.part_bytes = 5 * kMiB;
+    return settings;
+  }
+
+  std::shared_ptr<ObjectStore> make_store(
+      std::chrono::milliseconds lease = std::chrono::milliseconds(200)) const {
+    const auto transfers = std::make_shared<Transfers>();
+    return make_object_file_system(
+        "s3", [=, given = settings()] { return make_s3_api(given, transfers); }, transfers,
+        ClaimOptions{.lease = lease});
+  }
+
+  // Answers the n-th call of one kind so.
+  void fault_once(const std::string& method, HttpAnswer answer) {
+    auto done = std::make_shared<std::atomic<bool>>(false);
+    s3_.set_fault([=](const HttpCall& call) -> std::optional<HttpAnswer> {
+      if (call.method != method || done->exchange(true)) return std::nullopt;
+      return answer;
+    });
+  }
+
+  Environment environment_;
+  FakeS3 s3_;
+  std::shared_ptr<ObjectStore> store_;
+};
+
+TEST_F(S3Store, WritesAndReadsFiles) {
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{1}, std::size_t{1000}, 5 * kMiB, 5 * kMiB + 1, 23 * kMiB}) {
+    const std::string bytes = bytes_of_size(size);
+    const auto file = store_->create("s3://bucket/a b/ü+%.bin");
+    file->write(std::string_view(bytes).substr(0, size / 3));
+    file->write(std::string_view(bytes).substr(size / 3));
+    file->close();
+    EXPECT_EQ(s3_.bytes_of("bucket/a b/ü+%.bin"), bytes) << size;
+    EXPECT_EQ(read_file("s3://bucket/a b/ü+%.bin"), bytes) << size;
+    EXPECT_EQ(store_->map("s3://bucket/a b/ü+%.bin")->bytes(), bytes) << size;
+    EXPECT_EQ(store_->status("s3://bucket/a b/ü+%.bin")->size_bytes, size);
+  }
+  EXPECT_EQ(s3_.open_uploads(), 0U);
+}
+
+TEST_F(S3Store, ReadsWithAsManyRequestsAsThereAreRanges) {
+  const std::string bytes = bytes_of_size(22 * kMiB);
+  s3_.set_bytes("bucket/large", bytes);
+  EXPECT_EQ(read_file("s3://bucket/large"), bytes);
+  EXPECT_EQ(s3_.calls("GET"), 5);
+  EXPECT_EQ(s3_.calls("HEAD"), 0);
+}
+
+TEST_F(S3Store, SeeksInFiles) {
+  const std::string bytes = bytes_of_size(31 * kMiB);
+  s3_.set_bytes("bucket/large", bytes);
+  const auto file = store_->open("s3://bucket/large");
+  for (const std::size_t place :
+       {std::size_t{0}, 12 * kMiB, 3 * kMiB, 30 * kMiB, 31 * kMiB - 2, 6 * kMiB, 11 * kMiB}) {
+    file->seek(place);
+    std::string some(100, '\0');
+    some.resize(file->read(some));
+    EXPECT_EQ(some, bytes.substr(place, 100)) << place;
+  }
+}
+
+TEST_F(S3Store, ShowsNothingBeforeAFileIsClosed) {
+  const std::string bytes = bytes_of_size(12 * kMiB);
+  {
+    const auto file = store_->create("s3://bucket/large");
+    file->write(bytes);
+    EXPECT_FALSE(store_->status("s3://bucket/large"));
+    EXPECT_EQ(s3_.open_uploads(), 1U);
+  }
+  EXPECT_FALSE(store_->status("s3://bucket/large"));
+  EXPECT_EQ(s3_.open_uploads(), 0U) << "what was not closed is aborted";
+}
+
+TEST_F(S3Store, WritesAtomicFilesUnderTheirOwnName) {
+  write_file_atomically("s3://bucket/run/checkpoint", "one");
+  write_file_atomically("s3://bucket/run/checkpoint", "two");
+  { AtomicFile("s3://bucket/run/checkpoint").write("three"); }
+  EXPECT_EQ(read_file("s3://bucket/run/checkpoint"), "two");
+  EXPECT_EQ(s3_.objects().size(), 1U);
+}
+
+TEST_F(S3Store, HasFolders) {
+  EXPECT_FALSE(store_->status("s3://bucket/run"));
+  EXPECT_THROW(store_->list("s3://bucket/run"), NotFound);
+  store_->create_directories("s3://bucket/run");
+  EXPECT_TRUE(store_->status("s3://bucket/run")->is_directory);
+  EXPECT_THAT(store_->list("s3://bucket/run"), ElementsAre());
+  s3_.set_page_keys(2);
+  for (const char* name : {"a", "b", "c", "inner/x", "inner/y", "run-2/x"}) {
+    write_file_atomically(Path("s3://bucket/run") / name, name);
+  }
+  write_file_atomically("s3://bucket/run-2/x", "x");
+  EXPECT_THAT(store_->list("s3://bucket/run"), ElementsAre("a", "b", "c", "inner", "run-2"));
+  EXPECT_THAT(store_->list("s3://bucket/run/"), ElementsAre("a", "b", "c", "inner", "run-2"));
+  EXPECT_THAT(store_->list("s3://bucket"), ElementsAre("run", "run-2"));
+  EXPECT_THAT(
+      glob("s3://bucket/run/*/[xy]"),
+      ElementsAre("s3://bucket/run/inner/x", "s3://bucket/run/inner/y", "s3://bucket/run/run-2/x"));
+  EXPECT_THROW(store_->remove("s3://bucket/run/inner"), FailedPrecondition);
+  store_->remove("s3://bucket/run/a");
+  store_->remove("s3://bucket/run/a");
+  store_->remove_all("s3://bucket/run");
+  EXPECT_FALSE(store_->status("s3://bucket/run"));
+  EXPECT_EQ(s3_.objects().size(), 1U);
+}
+
+TEST_F(S3Store, RenamesFilesAndNoFolders) {
+  write_file_atomically("s3://bucket/a/x", "x");
+  store_->rename("s3://bucket/a/x", "s3://bucket/b/y");
+  EXPECT_EQ(read_file("s3://bucket/b/y"), "x");
+  EXPECT_FALSE(file_exists("s3://bucket/a/x"));
+  EXPECT_THAT(message_of([&] { store_->rename("s3://bucket/b", "s3://bucket/c"); }),
+              HasSubstr("a folder of an object store cannot be renamed"));
+}
+
+TEST_F(S3Store, AppendsWithoutLosingWhatOthersAppend) {
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([this, i] {
+      for (int j = 0; j < 5; ++j) {
+        const auto file = store_->append("s3://bucket/metrics.jsonl");
+        file->write(fmt::format("{} {}\n", i, j));
+        file->close();
+      }
+    });
+  }
+  threads.clear();
+  const std::string lines = read_file("s3://bucket/metrics.jsonl");
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 5; ++j) EXPECT_THAT(lines, HasSubstr(fmt::format("{} {}\n", i, j)));
+  }
+  EXPECT_EQ(lines.size(), 20U * 4);
+}
+
+TEST_F(S3Store, GrowsFilesWithoutSendingThemAgain) {
+  std::string all;
+  const auto file = store_->create_growing("s3://bucket/events");
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const std::string piece = bytes_of_size(3 * kMiB, i);
+    file->write(piece);
+    EXPECT_EQ(s3_.bytes_of("bucket/events").value_or(""), all);
+    file->sync();
+    all += piece;
+    EXPECT_EQ(s3_.bytes_of("bucket/events").value_or(""), all);
+  }
+  file->write("end");
+  file->close();
+  EXPECT_EQ(s3_.bytes_of("bucket/events"), all + "end");
+  // Two whole ones, then a copy and a part each time.
+  EXPECT_EQ(s3_.calls("PUT"), 2 + 4 * 2);
+  EXPECT_EQ(s3_.open_uploads(), 0U);
+}
+
+TEST_F(S3Store, LetsOneOfTwoCreateAFile) {
+  const auto first = store_->create_new("s3://bucket/x");
+  const auto second = store_->create_new("s3://bucket/x");
+  first->write("first");
+  second->write("second");
+  first->close();
+  EXPECT_THROW(second->close(), AlreadyExists);
+  EXPECT_EQ(read_file("s3://bucket/x"), "first");
+}
+
+TEST_F(S3Store, LetsOneOfTwoCreateAFileOfParts) {
+  const auto first = store_->create_new("s3://bucket/x");
+  const auto second = store_->create_new("s3://bucket/x");
+  const std::string bytes = bytes_of_size(6 * kMiB);
+  first->write(bytes);
+  second->write(bytes_of_size(7 * kMiB));
+  first->close();
+  EXPECT_THROW(second->close(), AlreadyExists);
+  EXPECT_EQ(s3_.bytes_of("bucket/x"), bytes);
+}
+
+TEST_F(S3Store, TakesAnAnswerThatWasLostForWhatItWas) {
+  auto lost = std::make_shared<std::atomic<bool>>(false);
+  // The object is there when the client tries again, under the same precondition.
+  s3_.set_fault([this, lost](const HttpCall& call) -> std::optional<HttpAnswer> {
+    if (call.method != "PUT" || lost->exchange(true)) return std::nullopt;
+    s3_.set_bytes("bucket/x", call.body);
+    return HttpAnswer{.hang_up = true};
+  });
+  const auto file = store_->create_new("s3://bucket/x");
+  file->write("mine");
+  file->close();
+  EXPECT_EQ(read_file("s3://bucket/x"), "mine");
+}
+
+TEST_F(S3Store, DoesNotMixAFileThatIsReplacedWhileItIsRead) {
+  s3_.set_bytes("bucket/x", bytes_of_size(12 * kMiB, 1));
+  const auto file = store_->open("s3://bucket/x");
+  s3_.set_bytes("bucket/x", bytes_of_size(12 * kMiB, 2));
+  std::string all(12 * kMiB, '\0');
+  EXPECT_THAT(message_of([&] { file->read(all); }), HasSubstr("it was replaced while it was read"));
+}
+
+TEST_F(S3Store, NoticesBytesThatAreNotTheObjects) {
+  s3_.set_bytes("bucket/x", "right");
+  const HttpAnswer wrong{.status = 206,
+                         .headers = {{"ETag", "\"7b9a0c2a5b3b8f8d6c8e0f7b5f1f3d2e\""},
+                                     {"Content-Range", "bytes 0-4/5"}},
+                         .body = "wrong"};
+  fault_once("GET", wrong);
+  EXPECT_EQ(read_file("s3://bucket/x"), "right") << "retried";
+  s3_.set_fault([&](const HttpCall& call) {
+    return call.method == "GET" ? std::optional(wrong) : std::nullopt;
+  });
+  EXPECT_THROW(read_file("s3://bucket/x"), DataLoss);
+}
+
+TEST_F(S3Store, NoticesARangeThatIsNotTheOneAskedFor) {
+  s3_.set_bytes("bucket/x", "0123456789");
+  for (const char* range : {"bytes 1-10/11", "bytes 0-9/20", "bytes 0-8/10", "", "bytes 9-0/10"}) {
+    fault_once("GET", {.status = 206,
+                       .headers = {{"ETag", "\"1\""}, {"Content-Range", range}},
+                       .body = "0123456789"});
+    EXPECT_EQ(read_file("s3://bucket/x"), "0123456789") << range;
+  }
+}
+
+TEST_F(S3Store, SaysWhatWasRefused) {
+  const auto error_of = [&](int status, const std::string& code) {
+    s3_.set_fault([=](const HttpCall&) {
+      return HttpAnswer{
+          .status = status,
+          .body = fmt::format("<Error><Code>{}</Code><Message>so it is</Message></Error>", code)};
+    });
+    try {
+      read_file("s3://bucket/x");
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("reading s3://bucket/x: "), HasSubstr(code),
+                                      Not(HasSubstr("the-secret"))));
+      return error.code();
+    }
+    return ErrorCode::kOk;
+  };
+  EXPECT_EQ(error_of(404, "NoSuchBucket"), ErrorCode::kNotFound);
+  EXPECT_EQ(error_of(403, "AccessDenied"), ErrorCode::kPermissionDenied);
+  EXPECT_EQ(error_of(503, "SlowDown"), ErrorCode::kUnavailable);
+  EXPECT_EQ(error_of(501, "NotImplemented"), ErrorCode::kUnimplemented);
+  EXPECT_EQ(error_of(400, "InvalidRequest"), ErrorCode::kFailedPrecondition);
+}
+
+TEST_F(S3Store, GoesByTheStoresClock) {
+  s3_.set_bytes("bucket/x", "x");
+  std::string stamp;
+  s3_.set_fault([&](const HttpCall& call) -> std::optional<HttpAnswer> {
+    stamp = call.header("x-amz-date");
+    if (stamp.starts_with("20200301T")) return std::nullopt;
+    return HttpAnswer{.status = 403,
+                      .headers = {{"Date", "Sun, 01 Mar 2020 10:00:00 GMT"}},
+                      .body = "<Error><Code>RequestTimeTooSkewed</Code></Error>"};
+  });
+  EXPECT_EQ(read_file("s3://bucket/x"), "x");
+}
+
+TEST_F(S3Store, GoesToTheRegionOfTheBucket) {
+  s3_.set_bytes("bucket/x", "x");
+  s3_.set_fault([](const HttpCall& call) -> std::optional<HttpAnswer> {
+    if (call.header("authorization").find("/eu-west-3/s3/") != std::string::npos) {
+      return std::nullopt;
+    }
+    return HttpAnswer{.status = 301, .headers = {{"x-amz-bucket-region", "eu-west-3"}}};
+  });
+  EXPECT_EQ(read_file("s3://bucket/x"), "x");
+}
+
+TEST_F(S3Store, CompletesAnUploadThatFailsBehindAStatusOf200) {
+  auto done = std::make_shared<std::atomic<int>>(0);
+  s3_.set_fault([=](const HttpCall& call) -> std::optional<HttpAnswer> {
+    if (call.method != "POST" || call.parameter("uploads") || done->fetch_add(1) > 0) {
+      return std::nullopt;
+    }
+    return HttpAnswer{.body = "<Error><Code>InternalError</Code><Message>x</Message></Error>"};
+  });
+  const std::string bytes = bytes_of_size(11 * kMiB);
+  const auto file = store_->create("s3://bucket/x");
+  file->write(bytes);
+  file->close();
+  EXPECT_EQ(s3_.bytes_of("bucket/x"), bytes);
+  EXPECT_EQ(*done, 2);
+}
+
+TEST_F(S3Store, AbortsAnUploadOfWhichAPartIsRefused) {
+  s3_.set_fault([](const HttpCall& call) -> std::optional<HttpAnswer> {
+    if (call.parameter("partNumber") != "2") return std::nullopt;
+    return HttpAnswer{.status = 403, .body = "<Error><Code>AccessDenied</Code></Error>"};
+  });
+  {
+    const auto file = store_->create("s3://bucket/x");
+    EXPECT_THROW(
+        {
+          file->write(bytes_of_size(16 * kMiB));
+          file->close();
+        },
+        PermissionDenied);
+  }
+  EXPECT_EQ(s3_.open_uploads(), 0U);
+  EXPECT_FALSE(s3_.bytes_of("bucket/x"));
+}
+
+TEST_F(S3Store, LosesNothingWhenATenthOfAllCallsFails) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    s3_.fail_randomly(10, seed);
+    const Path folder = fmt::format("s3://bucket/run-{}", seed);
+    {
+      const FolderClaim claim(folder);
+      const std::string large = bytes_of_size(11 * kMiB, seed);
+      const auto file = store_->create(folder / "large");
+      file->write(large);
+      file->close();
+      EXPECT_EQ(read_file(folder / "large"), large);
+      for (int i = 0; i < 5; ++i) {
+        write_file_atomically(folder / "state", std::to_string(i));
+        EXPECT_EQ(read_file(folder / "state"), std::to_string(i));
+        const auto log = store_->append(folder / "log");
+        log->write("line\n");
+        log->close();
+      }
+      store_->rename(folder / "large", folder / "larger");
+      EXPECT_THAT(store_->list(folder),
+                  ElementsAre(ObjectClaim::kObjectName, "larger", "log", "state"));
+    }
+    EXPECT_EQ(s3_.open_uploads(), 0U) << "seed " << seed;
+  }
+}
+
+TEST_F(S3Store, LetsOneProcessWriteToAFolder) {
+  const FolderClaim mine("s3://bucket/run");
+  const auto other = make_store();
+  EXPECT_THAT(message_of([&] { other->claim("s3://bucket/run"); }),
+              AllOf(HasSubstr(fmt::format("process {} on ", ::getpid())),
+                    HasSubstr("writes to s3://bucket/run; wait for its end")));
+}
+
+TEST_F(S3Store, GivesAFolderUpAtTheEnd) {
+  { const FolderClaim mine("s3://bucket/run"); }
+  const FolderClaim again("s3://bucket/run");
+  EXPECT_EQ(s3_.objects().count("bucket/run/.muster-writer"), 1U);
+}
+
+TEST_F(S3Store, TakesAFolderOverFromAProcessThatIsNotHeardOf) {
+  s3_.set_bytes("bucket/run/.muster-writer",
+                R"({"host": "far", "pid": 7, "start": "1", "numbering": "elsewhere"})");
+  const auto begin = std::chrono::steady_clock::now();
+  const FolderClaim claim("s3://bucket/run");
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(200));
+}
+
+TEST_F(S3Store, RefusesToWriteToAFolderThatWasTakenOver) {
+  const FolderClaim claim("s3://bucket/run");
+  write_file_atomically("s3://bucket/run/state", "mine");
+  s3_.set_bytes("bucket/run/.muster-writer", "{}");  // Another one, that took this one for dead.
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  EXPECT_THAT(message_of([&] { write_file_atomically("s3://bucket/run/state", "still mine"); }),
+              HasSubstr("another process has taken over s3://bucket/run"));
+  EXPECT_EQ(read_file("s3://bucket/run/state"), "mine");
+}
+
+TEST_F(S3Store, RemovesUploadsOfAWriterThatWasKilled) {
+  const auto killed = make_s3_api(settings(), std::make_shared<Transfers>());
+  auto upload = killed->begin_upload({"bucket", "run/model.ckpt-1.data-00000-of-00001"});
+  auto deeper = killed->begin_upload({"bucket", "run/eval/events"});
+  EXPECT_EQ(s3_.open_uploads(), 2U);
+  const FolderClaim claim("s3://bucket/run");
+  EXPECT_EQ(s3_.open_uploads(), 1U) << "those of folders below are others'";
+}
+
+TEST(S3Settings, AreReadFromTheEnvironmentAndFiles) {
+  Environment environment;
+  TempDir folder;
+  for (const char* name :
+       {"AWS_REGION", "AWS_DEFAULT_REGION", "S3_REGION", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL",
+        "S3_ENDPOINT", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+        "MUSTER_S3_ADDRESSING_STYLE", "AWS_WEB_IDENTITY_TOKEN_FILE"}) {
+    environment.set(name, std::nullopt);
+  }
+  testing::write_bytes(folder / "config",
+                       "[default]\nregion = eu-central-1\n[profile other]\nregion=us-west-2\n"
+                       "endpoint_url = http://store:9000/\ns3 =\n  addressing_style = virtual\n");
+  testing::write_bytes(folder / "credentials",
+                       "[default]\naws_access_key_id = one\naws_secret_access_key = 1\n"
+                       "[other]\naws_access_key_id = two\naws_secret_access_key = 2\n");
+  environment.set("AWS_CONFIG_FILE", (folder / "config").string());
+  environment.set("AWS_SHARED_CREDENTIALS_FILE", (folder / "credentials").string());
+  EXPECT_EQ(S3Settings::from_environment().region, "eu-central-1");
+  environment.set("AWS_PROFILE", "other");
+  const S3Settings settings = S3Settings::from_environment();
+  EXPECT_EQ(settings.region, "us-west-2");
+  EXPECT_EQ(settings.endpoint, "http://store:9000");
+  EXPECT_EQ(settings.path_style, false);
+  const auto credentials =
+      S3CredentialSource(std::make_shared<HttpClient>(), settings.region).current();
+  EXPECT_EQ(credentials.access_key_id, "two");
+  EXPECT_EQ(credentials.secret_access_key, "2");
+  environment.set("AWS_ENDPOINT_URL", "http://other:1");
+  EXPECT_EQ(S3Settings::from_environment().endpoint, "http://other:1");
+  environment.set("AWS_MAX_ATTEMPTS", "many");
+  EXPECT_THAT(message_of([] { S3Settings::from_environment(); }),
+              HasSubstr("AWS_MAX_ATTEMPTS must be a number"));
+}
+
+TEST(S3Credentials, AreAskedOfAnInstanceAndAContainer) {
+  Environment environment;
+  TempDir none;
+  for (const char* name :
+       {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_EC2_METADATA_DISABLED", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"}) {
+    environment.set(name, std::nullopt);
+  }
+  environment.set("HOME", none.path().string());
+  environment.set("AWS_CONFIG_FILE", (none / "none").string());
+  environment.set("AWS_SHARED_CREDENTIALS_FILE", (none / "none").string());
+  std::atomic<int> given{0};
+  testing::HttpTestServer server([&](const HttpCall& call) -> HttpAnswer {
+    const std::string credentials = fmt::format(
+        R"({{"AccessKeyId": "temporary-{}", "SecretAccessKey": "s", "Token": "t",
+            "Expiration": "2020-01-01T00:00:00Z"}})",
+        ++given);
+    if (call.path == "/container") {
+      return {.status = call.header("authorization") == "word" ? 200 : 401, .body = credentials};
+    }
+    if (call.method == "PUT" && call.path == "/latest/api/token") return {.body = "the-token"};
+    if (call.header("x-aws-ec2-metadata-token") != "the-token") return {.status = 401};
+    const std::string roles = "/latest/meta-data/iam/security-credentials/";
+    if (call.path == roles) return {.body = "trainer\n"};
+    if (call.path == roles + "trainer") return {.body = credentials};
+    return {.status = 404};
+  });
+  environment.set("AWS_EC2_METADATA_SERVICE_ENDPOINT", server.url());
+  S3CredentialSource source(std::make_shared<HttpClient>(), "us-east-1");
+  const S3Credentials first = source.current();
+  EXPECT_EQ(first.session_token, "t");
+  EXPECT_NE(source.current().access_key_id, first.access_key_id) << "expired ones are renewed";
+  environment.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", server.url() + "/container");
+  environment.set("AWS_CONTAINER_AUTHORIZATION_TOKEN", "word");
+  EXPECT_EQ(source.current().session_token, "t");
+  environment.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", std::nullopt);
+  environment.set("AWS_EC2_METADATA_DISABLED", "true");
+  EXPECT_TRUE(source.current().is_anonymous());
+}
+
+}  // namespace
+}  // namespace muster::stores

@@ -1,0 +1,25 @@
+#include <memory>
+
+#include "muster/base/file_system.h"
+#include "muster/stores/api.h"
+#include "muster/stores/http_file_system.h"
+#include "muster/stores/object_file_system.h"
+#include "muster/stores/s3_api.h"
+
+namespace muster {
+
+void register_stores() {
+  const auto transfers = std::make_shared<stores::Transfers>();
+  register_file_system("s3", stores::make_object_file_system(
+                                 "s3",
+                                 [transfers] {
+                                   return stores::make_s3_api(
+                                       stores::S3Settings::from_environment(), transfers);
+                                 },
+                                 transfers));
+  const auto http = stores::make_http_file_system(transfers);
+  register_file_system("http", http);
+  register_file_system("https", http);
+}
+
+}  // namespace muster

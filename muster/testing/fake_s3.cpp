@@ -1,0 +1,373 @@
+#include "muster/testing/fake_s3.h"
+
+#include <fmt/core.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <set>
+
+#include "muster/base/base64.h"
+#include "muster/base/random.h"
+
+namespace muster::testing {
+namespace {
+
+constexpr const char* kDate = "Wed, 01 Jul 2026 10:00:00 GMT";
+constexpr const char* kIsoDate = "2026-07-01T10:00:00.000Z";
+
+std::string digest_of(std::string_view bytes) {
+  unsigned char out[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  EVP_Digest(bytes.data(), bytes.size(), out, &size, EVP_md5(), nullptr);
+  return {reinterpret_cast<const char*>(out), size};
+}
+
+std::string hex_of(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+std::string etag_of(std::string_view bytes) {
+  return fmt::format("\"{}\"", hex_of(digest_of(bytes)));
+}
+
+HttpAnswer error_answer(int status, const std::string& code) {
+  return {.status = status,
+          .headers = {{"Content-Type", "application/xml"}, {"Date", kDate}},
+          .body = fmt::format("<?xml version=\"1.0\"?><Error><Code>{}</Code><Message>said the "
+                              "test</Message></Error>",
+                              code)};
+}
+
+HttpAnswer xml_answer(std::string body) {
+  return {.headers = {{"Content-Type", "application/xml"}}, .body = std::move(body)};
+}
+
+// The texts between <tag> and </tag>, in order.
+std::vector<std::string> texts_of(const std::string& xml, const std::string& tag) {
+  std::vector<std::string> texts;
+  const std::string open = "<" + tag + ">", close = "</" + tag + ">";
+  for (std::size_t at = xml.find(open); at != std::string::npos; at = xml.find(open, at)) {
+    at += open.size();
+    texts.push_back(xml.substr(at, xml.find(close, at) - at));
+  }
+  return texts;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+std::string encoded_key(const std::string& key) {
+  std::string out;
+  for (const char c : key) {
+    const bool bare = (std::isalnum(static_cast<unsigned char>(c)) != 0) || c == '/' || c == '-' ||
+                      c == '_' || c == '.';
+    out += bare ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return out;
+}
+
+}  // namespace
+
+FakeS3::FakeS3() : server_([this](const HttpCall& call) { return handle(call); }) {}
+
+void FakeS3::set_fault(std::function<std::optional<HttpAnswer>(const HttpCall&)> fault) {
+  const std::lock_guard lock(mutex_);
+  fault_ = std::move(fault);
+}
+
+void FakeS3::fail_randomly(int percent, std::uint64_t seed) {
+  const std::lock_guard lock(mutex_);
+  fail_percent_ = percent;
+  fail_seed_ = seed;
+}
+
+std::map<std::string, FakeS3::Object> FakeS3::objects() const {
+  const std::lock_guard lock(mutex_);
+  return objects_;
+}
+
+std::optional<std::string> FakeS3::bytes_of(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = objects_.find(name);
+  if (found == objects_.end()) return std::nullopt;
+  return found->second.bytes;
+}
+
+void FakeS3::set_bytes(const std::string& name, std::string bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::string etag = etag_of(bytes);
+  objects_[name] = {std::move(bytes), etag};
+}
+
+std::size_t FakeS3::open_uploads() const {
+  const std::lock_guard lock(mutex_);
+  return uploads_.size();
+}
+
+int FakeS3::calls(const std::string& kind) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = calls_.find(kind);
+  return found == calls_.end() ? 0 : found->second;
+}
+
+std::vector<std::string> FakeS3::ranges() const {
+  const std::lock_guard lock(mutex_);
+  return ranges_;
+}
+
+HttpAnswer FakeS3::handle(const HttpCall& call) {
+  std::function<std::optional<HttpAnswer>(const HttpCall&)> fault;
+  std::uint64_t draw = 100;
+  std::uint64_t kind = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    fault = fault_;
+    if (fail_percent_ > 0) {
+      Random random(fail_seed_, fail_drawn_++, 0);
+      draw = random.below(100);
+      kind = random.below(6);
+    }
+  }
+  if (fault) {
+    if (auto answer = fault(call)) return *answer;
+  }
+  if (draw >= static_cast<std::uint64_t>(fail_percent_)) return act(call);
+  switch (kind) {
+    case 0:
+      return error_answer(503, "SlowDown");
+    case 1:
+      return {.hang_up = true};
+    case 2: {  // Done, and not told.
+      act(call);
+      return {.hang_up = true};
+    }
+    case 3: {
+      act(call);
+      return error_answer(500, "InternalError");
+    }
+    case 4: {
+      HttpAnswer answer = act(call);
+      answer.cut_after = answer.body.size() / 2;
+      if (answer.body.empty() || call.method == "HEAD") answer.hang_up = true;
+      return answer;
+    }
+    default: {
+      HttpAnswer answer = act(call);
+      answer.delay = std::chrono::milliseconds(5);
+      return answer;
+    }
+  }
+}
+
+HttpAnswer FakeS3::act(const HttpCall& call) {
+  const std::lock_guard lock(mutex_);
+  const std::string path = percent_decoded(call.path).substr(1);
+  const auto slash = path.find('/');
+  const std::string bucket = path.substr(0, slash);
+  const bool is_bucket = slash == std::string::npos || slash + 1 == path.size();
+  if (is_bucket && call.method == "GET") {
+    ++calls_["LIST"];
+    return call.parameter("uploads") ? list_uploads(call, bucket) : list(call, bucket);
+  }
+  ++calls_[call.method];
+  if (is_bucket && call.method == "POST") return remove_many(call, bucket);
+  if (call.method == "GET" || call.method == "HEAD") return get(call, path);
+  if (call.method == "PUT" && call.parameter("uploadId")) return put_part(call);
+  if (call.method == "PUT") return put(call, path);
+  if (call.method == "POST" && call.parameter("uploads")) {
+    const std::string id = fmt::format("upload-{}", next_upload_++);
+    uploads_[id].name = path;
+    return xml_answer(
+        fmt::format("<InitiateMultipartUploadResult><UploadId>{}</UploadId></"
+                    "InitiateMultipartUploadResult>",
+                    id));
+  }
+  if (call.method == "POST") return complete(call, path);
+  if (const auto id = call.parameter("uploadId")) {
+    if (uploads_.erase(*id) == 0) return error_answer(404, "NoSuchUpload");
+    return {.status = 204};
+  }
+  objects_.erase(path);
+  return {.status = 204};
+}
+
+HttpAnswer FakeS3::get(const HttpCall& call, const std::string& name) {
+  const auto found = objects_.find(name);
+  if (found == objects_.end()) return error_answer(404, "NoSuchKey");
+  const Object& object = found->second;
+  const std::string match = call.header("if-match");
+  if (!match.empty() && match != object.etag) return error_answer(412, "PreconditionFailed");
+  HttpAnswer answer{.headers = {{"ETag", object.etag}, {"Last-Modified", kDate}}};
+  if (call.method == "HEAD") {
+    answer.headers.emplace_back("Content-Length", std::to_string(object.bytes.size()));
+    return answer;
+  }
+  const std::string range = call.header("range");
+  ranges_.push_back(range);
+  std::size_t begin = 0, end = 0;
+  if (std::sscanf(range.c_str(), "bytes=%zu-%zu", &begin, &end) != 2) {
+    answer.body = object.bytes;
+    return answer;
+  }
+  if (begin >= object.bytes.size()) return error_answer(416, "InvalidRange");
+  end = std::min(end, object.bytes.size() - 1);
+  answer.status = 206;
+  answer.headers.emplace_back("Content-Range",
+                              fmt::format("bytes {}-{}/{}", begin, end, object.bytes.size()));
+  answer.body = object.bytes.substr(begin, end - begin + 1);
+  return answer;
+}
+
+std::optional<HttpAnswer> FakeS3::refused(const HttpCall& call, const std::string& name) const {
+  const auto found = objects_.find(name);
+  const bool is_there = found != objects_.end();
+  const std::string match = call.header("if-match");
+  if (call.header("if-none-match") == "*" && is_there) {
+    return error_answer(412, "PreconditionFailed");
+  }
+  if (!match.empty() && !is_there) return error_answer(404, "NoSuchKey");
+  if (!match.empty() && found->second.etag != match) return error_answer(412, "PreconditionFailed");
+  return std::nullopt;
+}
+
+HttpAnswer FakeS3::put(const HttpCall& call, const std::string& name) {
+  if (!call.header("x-amz-copy-source").empty()) return copy(call, name);
+  const std::string digest = call.header("content-md5");
+  if (!digest.empty() && digest != base64_encode(digest_of(call.body))) {
+    return error_answer(400, "BadDigest");
+  }
+  if (const auto no = refused(call, name)) return *no;
+  objects_[name] = {call.body, etag_of(call.body)};
+  return {.headers = {{"ETag", objects_[name].etag}}};
+}
+
+HttpAnswer FakeS3::copy(const HttpCall& call, const std::string& name) {
+  const auto source = objects_.find(percent_decoded(call.header("x-amz-copy-source")).substr(1));
+  if (source == objects_.end()) return error_answer(404, "NoSuchKey");
+  const std::string match = call.header("x-amz-copy-source-if-match");
+  if (!match.empty() && match != source->second.etag) {
+    return error_answer(412, "PreconditionFailed");
+  }
+  const Object copied{source->second.bytes, etag_of(source->second.bytes)};
+  if (const auto id = call.parameter("uploadId")) {
+    const auto upload = uploads_.find(*id);
+    if (upload == uploads_.end()) return error_answer(404, "NoSuchUpload");
+    upload->second.parts[std::stoi(call.parameter("partNumber").value_or("0"))] = copied;
+  } else {
+    objects_[name] = copied;
+  }
+  return xml_answer(fmt::format("<CopyResult><ETag>{}</ETag></CopyResult>",
+                                replaced(copied.etag, "\"", "&quot;")));
+}
+
+HttpAnswer FakeS3::put_part(const HttpCall& call) {
+  if (!call.header("x-amz-copy-source").empty()) return copy(call, "");
+  const auto upload = uploads_.find(*call.parameter("uploadId"));
+  if (upload == uploads_.end()) return error_answer(404, "NoSuchUpload");
+  const Object part{call.body, etag_of(call.body)};
+  upload->second.parts[std::stoi(call.parameter("partNumber").value_or("0"))] = part;
+  return {.headers = {{"ETag", part.etag}}};
+}
+
+HttpAnswer FakeS3::complete(const HttpCall& call, const std::string& name) {
+  const std::string id = call.parameter("uploadId").value_or("");
+  const auto upload = uploads_.find(id);
+  if (upload == uploads_.end()) return error_answer(404, "NoSuchUpload");
+  if (const auto no = refused(call, name)) return *no;
+  std::string bytes, digests;
+  const auto numbers = texts_of(call.body, "PartNumber");
+  const auto etags = texts_of(call.body, "ETag");
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto part = upload->second.parts.find(std::stoi(numbers[i]));
+    if (part == upload->second.parts.end() ||
+        replaced(etags[i], "&quot;", "\"") != part->second.etag) {
+      return error_answer(400, "InvalidPart");
+    }
+    const bool is_last = i + 1 == numbers.size();
+    if (!is_last && part->second.bytes.size() < (std::size_t{5} << 20)) {
+      return error_answer(400, "EntityTooSmall");
+    }
+    bytes += part->second.bytes;
+    digests += digest_of(part->second.bytes);
+  }
+  uploads_.erase(upload);
+  const std::string etag = fmt::format("\"{}-{}\"", hex_of(digest_of(digests)), numbers.size());
+  objects_[name] = {std::move(bytes), etag};
+  return xml_answer(
+      fmt::format("<CompleteMultipartUploadResult><ETag>{}</ETag></CompleteMultipartUploadResult>",
+                  replaced(etag, "\"", "&quot;")));
+}
+
+HttpAnswer FakeS3::list(const HttpCall& call, const std::string& bucket) {
+  const std::string prefix = call.parameter("prefix").value_or("");
+  const std::string delimiter = call.parameter("delimiter").value_or("");
+  const std::string from = call.parameter("continuation-token").value_or("");
+  std::size_t most = page_keys_;
+  if (const auto given = call.parameter("max-keys")) {
+    most = std::min<std::size_t>(most, std::stoul(*given));
+  }
+  std::string xml = "<ListBucketResult><EncodingType>url</EncodingType>";
+  std::set<std::string> prefixes;
+  std::string last;
+  std::size_t count = 0;
+  bool truncated = false;
+  for (const auto& [name, object] : objects_) {
+    if (!name.starts_with(bucket + "/" + prefix)) continue;
+    const std::string key = name.substr(bucket.size() + 1);
+    const auto end = delimiter.empty() ? std::string::npos : key.find(delimiter, prefix.size());
+    const std::string entry = end == std::string::npos ? key : key.substr(0, end + 1);
+    if (!from.empty() && entry <= from) continue;
+    if (prefixes.contains(entry)) continue;
+    if (count == most) {
+      truncated = true;
+      break;
+    }
+    ++count;
+    last = entry;
+    if (end != std::string::npos) {
+      prefixes.insert(entry);
+      continue;
+    }
+    xml += fmt::format(
+        "<Contents><Key>{}</Key><LastModified>{}</LastModified><ETag>{}</ETag><Size>{}</Size></"
+        "Contents>",
+        encoded_key(key), kIsoDate, replaced(object.etag, "\"", "&quot;"), object.bytes.size());
+  }
+  for (const auto& entry : prefixes) {
+    xml += fmt::format("<CommonPrefixes><Prefix>{}</Prefix></CommonPrefixes>", encoded_key(entry));
+  }
+  xml += fmt::format("<IsTruncated>{}</IsTruncated>", truncated);
+  if (truncated) xml += fmt::format("<NextContinuationToken>{}</NextContinuationToken>", last);
+  return xml_answer(xml + "</ListBucketResult>");
+}
+
+HttpAnswer FakeS3::list_uploads(const HttpCall& call, const std::string& bucket) {
+  const std::string prefix = call.parameter("prefix").value_or("");
+  std::string xml = "<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>";
+  for (const auto& [id, upload] : uploads_) {
+    if (!upload.name.starts_with(bucket + "/" + prefix)) continue;
+    xml += fmt::format(
+        "<Upload><Key>{}</Key><UploadId>{}</UploadId><Initiated>2026-07-01T09:59:00.000Z</"
+        "Initiated></Upload>",
+        upload.name.substr(bucket.size() + 1), id);
+  }
+  return xml_answer(xml + "</ListMultipartUploadsResult>");
+}
+
+HttpAnswer FakeS3::remove_many(const HttpCall& call, const std::string& bucket) {
+  if (call.header("content-md5") != base64_encode(digest_of(call.body))) {
+    return error_answer(400, "InvalidDigest");
+  }
+  for (const auto& key : texts_of(call.body, "Key")) objects_.erase(bucket + "/" + key);
+  return xml_answer("<DeleteResult></DeleteResult>");
+}
+
+}  // namespace muster::testing
