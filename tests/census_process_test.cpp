@@ -15,7 +15,10 @@
 
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/testing/data_dir.h"
+#include "muster/testing/eventually.h"
+#include "muster/testing/fake_s3.h"
 #include "muster/testing/process.h"
+#include "muster/testing/raw_tcp.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 
@@ -211,6 +214,140 @@ TEST_F(Census, AKilledRunEndsWithTheHashOfAnUndisturbedOne) {
   }
   run_to_the_end(flags(folder_ / "killed", 70) + more);
   EXPECT_EQ(hash_of(folder_ / "whole"), hash_of(folder_ / "killed"));
+}
+
+/// The same with data, job and export in an S3.
+class CensusOnS3 : public Census {
+ protected:
+  void SetUp() override {
+    if (!MUSTER_HAS_STORES) GTEST_SKIP() << "built without libcurl or pugixml";
+    Census::SetUp();
+    for (const char* name : {"adult.data.csv", "adult.test.csv"}) {
+      s3_.set_bytes(fmt::format("bucket/data/{}", name), read_bytes(folder_ / name));
+    }
+  }
+
+  static Words environment(const std::string& endpoint) {
+    return {"AWS_ENDPOINT_URL=" + endpoint, "AWS_ACCESS_KEY_ID=S3RVER",
+            "AWS_SECRET_ACCESS_KEY=S3RVER", "AWS_REGION=us-east-1"};
+  }
+  Words environment() const { return environment(s3_.url()); }
+
+  static Words flags_on_s3(const std::string& job, std::int64_t steps) {
+    return flags("s3://bucket/data/adult.data.csv", "s3://bucket/data/adult.test.csv",
+                 "s3://bucket/" + job, steps);
+  }
+
+  static std::string hash_on_s3(const std::string& job, const Words& environment) {
+    const Outcome outcome = testing::run_program(
+        MUSTER_PROGRAM, {"checkpoint", "hash", "s3://bucket/" + job}, environment);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out.substr(0, 64);
+  }
+
+  // The objects whose names begin and end so.
+  Words objects(const std::string& begin, const std::string& end) const {
+    Words names;
+    for (const auto& object : s3_.objects()) {
+      if (object.first.starts_with(begin) && object.first.ends_with(end)) {
+        names.push_back(object.first);
+      }
+    }
+    return names;
+  }
+
+  testing::FakeS3 s3_;
+};
+
+TEST_F(CensusOnS3, EndsWithTheHashOfARunOnADisk) {
+  const Words more{"--save-checkpoints-steps", "10"};
+  run_to_the_end(flags(folder_ / "job", 30) + more);
+  // Answers fail, get lost and come late.
+  s3_.fail_randomly(5, 7);
+  const Outcome outcome =
+      testing::run_program(CENSUS_PROGRAM, flags_on_s3("job", 30) + more, environment());
+  s3_.fail_randomly(0, 0);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(hash_on_s3("job", environment()), hash_of(folder_ / "job"));
+  EXPECT_EQ(objects("bucket/job/export/census/", "/saved_model.pb").size(), 1U);
+  EXPECT_EQ(objects("bucket/job/events.out.tfevents.", "").size(), 1U);
+  EXPECT_EQ(objects("bucket/job/model.ckpt-30.", "").size(), 3U);
+  EXPECT_EQ(s3_.open_uploads(), 0U);
+  EXPECT_THAT(objects("bucket/job/", ".muster-writer"), ::testing::IsEmpty());
+  for (const auto& object : s3_.objects()) {
+    EXPECT_EQ(object.first.find(".tmp-"), std::string::npos) << object.first;
+    EXPECT_EQ(object.first.find("/temp-"), std::string::npos) << object.first;
+  }
+}
+
+TEST_F(CensusOnS3, AKilledRunEndsWithTheHashOfAnUndisturbedOne) {
+  const Words more{"--save-checkpoints-steps", "3", "--dropout", "0.2"};
+  run_to_the_end(flags(folder_ / "whole", 60) + more);
+  for (const int step : {9, 30}) {
+    RunningProgram program(CENSUS_PROGRAM, flags_on_s3("killed", 60) + more,
+                           {.environment = environment()});
+    const std::string index = fmt::format("bucket/killed/model.ckpt-{}.index", step);
+    ASSERT_TRUE(testing::eventually([&] { return program.ended() || s3_.bytes_of(index); }))
+        << program.err();
+    program.send(SIGKILL);
+    program.wait();
+  }
+  EXPECT_EQ(objects("bucket/killed/", ".muster-writer").size(), 1U) << "it could not be given up";
+  const Outcome outcome =
+      testing::run_program(CENSUS_PROGRAM, flags_on_s3("killed", 60) + more, environment());
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("took over the claim of s3://bucket/killed: its process"));
+  EXPECT_EQ(hash_on_s3("killed", environment()), hash_of(folder_ / "whole"));
+  EXPECT_EQ(s3_.open_uploads(), 0U);
+}
+
+TEST_F(CensusOnS3, ASecondChiefIsRefusedByName) {
+  const Words shorter = environment() + Words{"MUSTER_CLAIM_LEASE_SECONDS=2"};
+  RunningProgram first(CENSUS_PROGRAM, flags_on_s3("job", 1'000'000), {.environment = shorter});
+  ASSERT_TRUE(testing::eventually([&] {
+    return first.ended() || !objects("bucket/job/", ".muster-writer").empty();
+  })) << first.err();
+  const Outcome second = testing::run_program(CENSUS_PROGRAM, flags_on_s3("job", 10), shorter);
+  EXPECT_NE(second.status, 0);
+  EXPECT_THAT(second.err, HasSubstr(fmt::format("process {} on ", first.pid())));
+  EXPECT_THAT(second.err, HasSubstr("writes to s3://bucket/job; wait for its end"));
+  first.send(SIGKILL);
+  first.wait();
+}
+
+TEST_F(CensusOnS3, SpeaksToAnS3OfOthers) {
+  const char* const store = std::getenv("MUSTER_S3RVER");
+  const char* const proxy = std::getenv("MUSTER_SIGV4_PROXY");
+  if (store == nullptr || proxy == nullptr) {
+    GTEST_SKIP() << "MUSTER_S3RVER names no s3rver.js, or MUSTER_SIGV4_PROXY nothing that checks "
+                    "signatures in front of it";
+  }
+  const auto free_port = [] {
+    const std::string address = testing::RawTcpServer().address();
+    return address.substr(address.rfind(':') + 1);
+  };
+  const std::string behind = free_port(), before = free_port();
+  // Its tokens are encrypted with DES.
+  RunningProgram server("/usr/bin/env",
+                        {"node", "--openssl-legacy-provider", store, "-d", folder_ / "s3", "-p",
+                         behind, "-a", "127.0.0.1", "--configure-bucket", "bucket"});
+  RunningProgram checker(
+      "/usr/bin/env", {"python3", proxy, "--listen", before, "--upstream", "127.0.0.1:" + behind});
+  const Words asks = environment("http://127.0.0.1:" + before);
+  const auto copied = [&](const char* name) {
+    return testing::run_program(
+               MUSTER_PROGRAM,
+               {"fs", "cp", folder_ / name, std::string("s3://bucket/data/") + name},
+               asks + Words{"AWS_MAX_ATTEMPTS=3"})
+               .status == 0;
+  };
+  ASSERT_TRUE(testing::eventually([&] { return copied("adult.data.csv"); }))
+      << server.err() << checker.err();
+  ASSERT_TRUE(copied("adult.test.csv"));
+  run_to_the_end(flags(folder_ / "job", 30));
+  const Outcome outcome = testing::run_program(CENSUS_PROGRAM, flags_on_s3("job", 30), asks);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(hash_on_s3("job", asks), hash_of(folder_ / "job"));
 }
 
 TEST_F(Census, TwoReplicasGiveOneHashWhether1Or2RunAtATime) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "muster/muster.h"
+#include "muster/stores/api.h"
 
 namespace {
 
@@ -600,4 +601,7 @@ int parse_and_run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return muster::run_main(argc, argv, parse_and_run); }
+int main(int argc, char** argv) {
+  muster::register_stores();
+  return muster::run_main(argc, argv, parse_and_run);
+}

@@ -14,6 +14,7 @@
 #include "examples/cifar10/network.h"
 #include "examples/cifar10/plan.h"
 #include "muster/muster.h"
+#include "muster/stores/api.h"
 
 namespace {
 
@@ -231,4 +232,7 @@ int parse_and_run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return muster::run_main(argc, argv, parse_and_run); }
+int main(int argc, char** argv) {
+  muster::register_stores();
+  return muster::run_main(argc, argv, parse_and_run);
+}

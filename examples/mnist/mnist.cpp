@@ -17,6 +17,7 @@
 
 #include "muster/model/api.h"
 #include "muster/muster.h"
+#include "muster/stores/api.h"
 
 namespace {
 
@@ -413,4 +414,7 @@ int parse_and_run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return muster::run_main(argc, argv, parse_and_run); }
+int main(int argc, char** argv) {
+  muster::register_stores();
+  return muster::run_main(argc, argv, parse_and_run);
+}

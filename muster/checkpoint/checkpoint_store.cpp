@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/object_store.h"
 #include "muster/checkpoint/bundle_files.h"
 #include "muster/checkpoint/bundle_writer.h"
 #include "muster/checkpoint/checkpoint_pin.h"
@@ -195,6 +196,7 @@ struct CheckpointStore::Impl {
   // there is no checkpoint, is renamed last.
   void publish(const std::string& name, std::span<const TensorView> tensors,
                std::string_view state_json) {
+    if (object_store_for(model_dir) != nullptr) return publish_objects(name, tensors, state_json);
     const Workshop workshop(model_dir, name);
     const Path prefix = workshop.folder() / name;
     BundleWriterOptions bundle{.num_shards = options.num_shards};
@@ -212,6 +214,26 @@ struct CheckpointStore::Impl {
     files.rename(workshop.folder() / index, model_dir / index);
     remove_files(name, published);
     files.sync_directory(model_dir);
+  }
+
+  // In an object store every file appears whole under its own name, and the index last.
+  void publish_objects(const std::string& name, std::span<const TensorView> tensors,
+                       std::string_view state_json) {
+    const Path prefix = model_dir / name;
+    std::set<std::string, std::less<>> published{bundle_index_path(prefix).filename().string()};
+    for (int i = 0; i < options.num_shards; ++i) {
+      published.insert(bundle_data_path(prefix, i, options.num_shards).filename().string());
+    }
+    BundleWriterOptions bundle{.num_shards = options.num_shards};
+    if (!state_json.empty()) {
+      bundle.state_crc = mask_crc(crc32c(state_json));
+      write_synced(checkpoint_state_json_path(prefix), state_json);
+      published.insert(checkpoint_state_json_path(prefix).filename().string());
+    }
+    BundleWriter writer(prefix, bundle);
+    for (const TensorView& tensor : tensors) writer.add(tensor);
+    writer.finish();
+    remove_files(name, published);
   }
 
   // Puts the checkpoint into the state file as the one that counts.

@@ -20,6 +20,7 @@ void add_commands(CLI::App& parent, const Table& table) {
 }
 
 void add_new(CLI::App& command);
+void add_fs(CLI::App& command);
 void add_records(CLI::App& command);
 void add_checkpoint(CLI::App& command);
 void add_events(CLI::App& command);

@@ -6,12 +6,14 @@
 #include "muster/cli/program_arguments.h"
 #include "muster/cli/run_commands.h"
 #include "muster/cli/version.h"
+#include "muster/stores/api.h"
 
 namespace muster::cli {
 namespace {
 
 constexpr Command kCommands[] = {
     {"new", "make a project of your own from a template", add_new},
+    {"fs", "list, print, copy and remove files, also of remote stores", add_fs},
     {"records", "write, show, verify, index and time TFRecord files", add_records},
     {"checkpoint", "show and hash checkpoints", add_checkpoint},
     {"events", "show what a run wrote for TensorBoard", add_events},
@@ -49,6 +51,7 @@ void add_flags(CLI::App& app) {
 }  // namespace muster::cli
 
 int main(int argc, char** argv) {
+  muster::register_stores();
   argc = muster::cli::take_program_arguments(argc, argv);
   return muster::cli::run_commands(argc, argv, muster::cli::kCommands, muster::cli::add_flags);
 }

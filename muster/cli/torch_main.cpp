@@ -9,6 +9,7 @@
 #include "muster/cli/model.h"
 #include "muster/cli/run_commands.h"
 #include "muster/engine/arithmetic.h"
+#include "muster/stores/api.h"
 
 namespace {
 
@@ -42,5 +43,6 @@ constexpr muster::cli::Command kCommands[] = {
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "version") return print_version();
+  muster::register_stores();
   return muster::cli::run_commands(argc, argv, kCommands, [](CLI::App&) {});
 }

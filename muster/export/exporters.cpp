@@ -49,15 +49,6 @@ std::vector<Exported> exported_in(const Path& folder) {
   return all;
 }
 
-// Moved away first, so that a server sees a whole export or none.
-void remove_export(const Path& dir) {
-  const Path doomed = dir.parent_path() / ("temp-removed-" + dir.filename().string());
-  FileSystem& files = file_system_for(dir);
-  files.rename(dir, doomed);
-  files.remove_all(doomed);
-  log::info("removed the export {}", dir.string());
-}
-
 void check_name(const std::string& name) {
   if (!name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos) return;
   throw InvalidArgument("'{}' is no name for an exporter: it names a folder under export/", name);
@@ -116,7 +107,7 @@ class RuledExporter : public SavedModelExporter {
     write_export_note(estimator.model_dir(), name_, note);
     checkpoint_ = checkpoint;
     for (const Path& dir : too_many(exported_in(export_path))) {
-      if (dir != written_) remove_export(dir);
+      if (dir != written_) graph::remove_export(dir);
     }
     return written_;
   }

@@ -11,6 +11,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/object_store.h"
 #include "muster/graph/saved_model.h"
 
 namespace muster::graph {
@@ -92,9 +93,29 @@ Path write_numbered_export(const Path& base, const std::function<void(const Path
   }
 }
 
+void remove_export(const Path& dir) {
+  FileSystem& files = file_system_for(dir);
+  if (object_store_for(dir) != nullptr) {
+    // No folder is renamed there; one without a model is no export.
+    for (const auto& name : files.list(dir)) {
+      if (name.starts_with("saved_model.")) files.remove(dir / name);
+    }
+    files.remove_all(dir);
+  } else {
+    const Path doomed = dir.parent_path() / ("temp-removed-" + dir.filename().string());
+    files.rename(dir, doomed);
+    files.remove_all(doomed);
+  }
+  log::info("removed the export {}", dir.string());
+}
+
 void remove_unfinished_exports(const Path& base) {
+  const bool in_store = object_store_for(base) != nullptr;
   for (const auto& name : names_in(base)) {
-    if (!name.starts_with(kUnfinishedPrefix)) continue;
+    // In an object store an export is filled under its own name, the model last.
+    const bool is_unfinished = name.starts_with(kUnfinishedPrefix) ||
+                               (in_store && is_number(name) && !is_saved_model(base / name));
+    if (!is_unfinished) continue;
     log::info("removing {}, which an export left that did not come to its end",
               (base / name).string());
     file_system_for(base).remove_all(base / name);

@@ -23,8 +23,11 @@ Path latest_export(const Path& base);
 /// between (`write` throws AlreadyExists). Returns the folder that was written.
 Path write_numbered_export(const Path& base, const std::function<void(const Path& dir)>& write);
 
-/// Removes what exports left that did not come to their end: temp-*. Call it when nobody exports to
-/// the folder.
+/// Removes an export so that a server sees a whole one or none.
+void remove_export(const Path& dir);
+
+/// Removes what exports left that did not come to their end: temp-*, and in an object store numbers
+/// without a model. Call it when nobody exports to the folder.
 void remove_unfinished_exports(const Path& base);
 
 }  // namespace muster::graph

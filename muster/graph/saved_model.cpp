@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file_inside.h"
+#include "muster/base/object_store.h"
 #include "muster/base/unpublished_folder.h"
 #include "muster/graph/graph_text_internal.h"
 #include "muster/graph/model_fingerprint.h"
@@ -106,19 +107,28 @@ void write_saved_model(const Path& dir, const SavedModel& model,
     check_model(model);
     const std::string bytes = encode_saved_model(model);
     if (file_exists(dir)) throw AlreadyExists("the folder is there already");
-    const Path made = temporary_beside(dir);
+    // An object store cannot rename folders: there the model itself is written last, and a folder
+    // without it is none.
+    ObjectStore* const store = object_store_for(dir);
+    const Path made = store != nullptr ? dir : temporary_beside(dir);
     file_system_for(made).create_directories(made);
     UnpublishedFolder temporary(made);
     const Path& folder = temporary.path();
     if (fill) fill(folder);
-    if (as_text) {
-      write_file_atomically(folder / kTextName, saved_model_text_from_bytes(bytes));
-    } else {
+    const Path file = folder / (as_text ? kTextName : kBinaryName);
+    const std::string content = as_text ? saved_model_text_from_bytes(bytes) : bytes;
+    if (!as_text) {
       write_file_atomically(folder / kFingerprintName,
                             encode_fingerprint(fingerprint_of(model, bytes, folder)));
-      write_file_atomically(folder / kBinaryName, bytes);
     }
-    publish_directory(temporary.path(), dir);
+    if (store != nullptr) {
+      const auto last = store->create_new(file);
+      last->write(content);
+      last->close();
+    } else {
+      write_file_atomically(file, content);
+      publish_directory(temporary.path(), dir);
+    }
     temporary.published();
   } catch (Error& error) {
     error.add_context(fmt::format("writing the SavedModel {}", dir.string()));

@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/object_store.h"
 #include "muster/records/compressor_internal.h"
 #include "muster/records/crc32c.h"
 #include "muster/records/record_index.h"
@@ -42,6 +43,9 @@ class Target {
   Target(const Path& path, const RecordWriterOptions& options) : durable_(options.durable) {
     if (options.atomic) {
       atomic_ = std::make_unique<AtomicFile>(path);
+    } else if (ObjectStore* store = object_store_for(path)) {
+      in_place_ = store->create_growing(path);
+      grows_ = true;
     } else {
       in_place_ = file_system_for(path).create(path);
     }
@@ -49,6 +53,10 @@ class Target {
 
   WritableFile& file() { return atomic_ ? atomic_->file() : *in_place_; }
   bool atomic() const { return atomic_ != nullptr; }
+  /// Shows others what was written so far, where that takes more than writing it.
+  void show() {
+    if (grows_) in_place_->sync();
+  }
 
   void publish() {
     if (atomic_) return atomic_->commit(durable_);
@@ -58,6 +66,7 @@ class Target {
 
  private:
   bool durable_;
+  bool grows_ = false;
   std::unique_ptr<AtomicFile> atomic_;
   std::unique_ptr<WritableFile> in_place_;
 };
@@ -116,6 +125,7 @@ struct RecordWriter::Impl {
   void flush() {
     write_buffer();
     compressor->flush();
+    target.show();
   }
 
   void close() {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "muster/base/log.h"
+#include "muster/base/object_store.h"
 
 namespace muster::server {
 namespace {
@@ -105,8 +106,12 @@ std::map<std::int64_t, Path> versions_in(const Path& base_path) {
     return versions;
   }
   if (!file_exists(base_path)) throw NotFound("there is no folder {}", base_path.string());
+  // In an object store a version is filled under its own name, the model last.
+  const bool in_store = object_store_for(base_path) != nullptr;
   for (const std::string& name : file_system_for(base_path).list(base_path)) {
-    if (const auto number = version_number(name)) versions[*number] = base_path / name;
+    const auto number = version_number(name);
+    if (!number || (in_store && !graph::is_saved_model(base_path / name))) continue;
+    versions[*number] = base_path / name;
   }
   return versions;
 }

@@ -1,0 +1,90 @@
+// muster fs over files of this machine and of an S3.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "muster/testing/fake_s3.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using testing::FakeS3;
+using ::testing::HasSubstr;
+using testing::Outcome;
+using testing::read_bytes;
+using testing::TempDir;
+using testing::write_bytes;
+
+class CliFs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!MUSTER_HAS_STORES) GTEST_SKIP() << "built without libcurl or pugixml";
+    std::filesystem::create_directories(folder_ / "tree/inner");
+    write_bytes(folder_ / "tree/a", "aaa");
+    write_bytes(folder_ / "tree/inner/b", std::string(12 << 20, 'b'));
+  }
+
+  Outcome fs(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), "fs");
+    return testing::run_program(MUSTER_PROGRAM, arguments,
+                                {"AWS_ENDPOINT_URL=" + s3_.url(), "AWS_ACCESS_KEY_ID=id",
+                                 "AWS_SECRET_ACCESS_KEY=the-secret"});
+  }
+  std::string out_of(const std::vector<std::string>& arguments) const {
+    const Outcome outcome = fs(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  }
+
+  TempDir folder_;
+  FakeS3 s3_;
+};
+
+TEST_F(CliFs, CopiesFoldersThereAndBack) {
+  EXPECT_EQ(out_of({"cp", "-r", folder_ / "tree", "s3://bucket/copy"}),
+            "2 files, 12582915 bytes, 0 were there already\n");
+  EXPECT_EQ(s3_.bytes_of("bucket/copy/a"), "aaa");
+  EXPECT_EQ(out_of({"ls", "s3://bucket/copy"}), "a\ninner\n");
+  EXPECT_EQ(out_of({"cat", "s3://bucket/copy/[a-c]"}), "aaa");
+  EXPECT_THAT(out_of({"du", "s3://bucket/copy"}), HasSubstr("12582915         2 files"));
+  out_of({"cp", "-r", "s3://bucket/copy", folder_ / "back"});
+  EXPECT_EQ(read_bytes(folder_ / "back/a"), "aaa");
+  EXPECT_EQ(read_bytes(folder_ / "back/inner/b"), read_bytes(folder_ / "tree/inner/b"));
+  EXPECT_EQ(s3_.open_uploads(), 0U);
+}
+
+TEST_F(CliFs, SkipsWhatAnEarlierCopyHasFinished) {
+  s3_.set_bytes("bucket/x/a", "aaa");
+  s3_.set_bytes("bucket/x/b", "bbb");
+  out_of({"cp", "s3://bucket/x/a", folder_ / "x/"});
+  EXPECT_EQ(out_of({"cp", "-r", "--resume", "s3://bucket/x", folder_.path()}),
+            "2 files, 6 bytes, 1 were there already\n");
+  EXPECT_EQ(read_bytes(folder_ / "x/b"), "bbb");
+}
+
+TEST_F(CliFs, MovesAndRemoves) {
+  out_of({"mv", folder_ / "tree", "s3://bucket/moved"});
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "tree"));
+  out_of({"mv", "s3://bucket/moved/a", "s3://bucket/moved/z"});
+  EXPECT_EQ(out_of({"ls", "s3://bucket/moved"}), "inner\nz\n");
+  EXPECT_THAT(fs({"rm", "s3://bucket/moved"}).err, HasSubstr("is a folder: give --recursive"));
+  out_of({"rm", "-r", "s3://bucket/moved"});
+  EXPECT_TRUE(s3_.objects().empty());
+}
+
+TEST_F(CliFs, SaysWhatIsNotThere) {
+  const Outcome outcome = fs({"ls", "s3://bucket/none"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("s3://bucket/none: no such file or folder"));
+  EXPECT_THAT(fs({"cp", folder_ / "tree", "s3://bucket/x"}).err, HasSubstr("give --recursive"));
+  EXPECT_EQ(fs({"cp", folder_ / "tree"}).status, 2);
+}
+
+}  // namespace
+}  // namespace muster
