@@ -1,1 +1,2 @@
 extern torch::Tensor x, y;
+extern std::vector<muster::NamedTensor> state;
