@@ -53,23 +53,30 @@ std::string input_list(const SignatureDef& signature) {
 // the list around it, and no string that goes on behind it.
 bool is_one_element(std::string_view text) {
   std::int64_t depth = 0;
-  bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      ++depth;
-    } else if (c == ']' || c == '}') {
-      if (--depth < 0) return false;
-    } else if (c == ',' && depth == 0) {
-      return false;
+    switch (text[i]) {
+      case '"':
+        for (++i; i < text.size() && text[i] != '"'; ++i) {
+          if (text[i] == '\\') ++i;
+        }
+        if (i >= text.size()) return false;
+        break;
+      case '[':
+      case '{':
+        ++depth;
+        break;
+      case ']':
+      case '}':
+        if (--depth < 0) return false;
+        break;
+      case ',':
+        if (depth == 0) return false;
+        break;
+      default:
+        break;
     }
   }
-  return depth == 0 && !in_string;
+  return depth == 0;
 }
 
 class JsonDecoder final : public InstanceDecoder {

@@ -174,6 +174,25 @@ bool is_base64_object(const dom::element& value) {
   return value.is_object() && value["b64"].error() == simdjson::SUCCESS;
 }
 
+/// Finds the filler of a field. Instances mostly have their fields in the order of the first one.
+class FieldOrder {
+ public:
+  explicit FieldOrder(FastFillers& fillers) : fillers_(fillers) {}
+
+  /// Of the field that is the `place`-th of its instance; null if there is none of the name.
+  FastFiller* find(std::string_view name, std::size_t place) {
+    if (place < seen_.size() && seen_[place]->first == name) return &seen_[place]->second;
+    const auto found = fillers_.find(name);
+    if (found == fillers_.end()) return nullptr;
+    if (place == seen_.size()) seen_.push_back(found);
+    return &found->second;
+  }
+
+ private:
+  FastFillers& fillers_;
+  std::vector<FastFillers::iterator> seen_{};
+};
+
 /// The field of every instance that stands for it.
 struct KeyField {
   std::string_view name{};
@@ -182,22 +201,22 @@ struct KeyField {
 };
 
 // Each input once, the key, if there is one, once, and nothing else.
-bool take_named(const dom::object& item, FastFillers& fillers, KeyField& key) {
+bool take_named(const dom::object& item, std::int64_t number, std::size_t inputs, FieldOrder& order,
+                KeyField& key) {
   const bool has_key = !key.name.empty();
-  if (item.size() != fillers.size() + (has_key && !key.is_input ? 1 : 0)) return false;
-  const std::int64_t parts = fillers.begin()->second.parts();
+  if (item.size() != inputs + (has_key && !key.is_input ? 1 : 0)) return false;
   const std::size_t keys = key.values.size();
+  std::size_t place = 0;
   for (const auto& field : item) {
     if (has_key && field.key == key.name) {
       key.values.push_back(simdjson::minify(field.value));
       if (!key.is_input) continue;
     }
-    const auto filler = fillers.find(field.key);
-    if (filler == fillers.end() || !filler->second.add(field.value)) return false;
+    FastFiller* const filler = order.find(field.key, place++);
+    // One that has this instance's value already would get a second one, and another none.
+    if (filler == nullptr || filler->parts() != number || !filler->add(field.value)) return false;
   }
-  return key.values.size() == keys + (has_key ? 1 : 0) &&
-         std::ranges::all_of(fillers,
-                             [&](const auto& row) { return row.second.parts() == parts + 1; });
+  return key.values.size() == keys + (has_key ? 1 : 0);
 }
 
 std::optional<Tensors> row_tensors(const dom::array& instances, const SignatureDef& signature,
@@ -208,13 +227,15 @@ std::optional<Tensors> row_tensors(const dom::array& instances, const SignatureD
   const dom::element first = *instances.begin();
   const bool only_values = !first.is_object() || is_base64_object(first);
   if (only_values && (fillers.size() != 1 || !key.name.empty())) return std::nullopt;
+  FieldOrder order(fillers);
+  std::int64_t number = 0;
   for (const dom::element item : instances) {
     if (only_values) {
       if (!fillers.begin()->second.add(item)) return std::nullopt;
     } else {
       dom::object named;
       if (item.get_object().get(named) != simdjson::SUCCESS || is_base64_object(item) ||
-          !take_named(named, fillers, key)) {
+          !take_named(named, number++, fillers.size(), order, key)) {
         return std::nullopt;
       }
     }

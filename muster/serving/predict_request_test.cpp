@@ -191,6 +191,9 @@ TEST(PredictRequest, BothOfItsReadersSayTheSame) {
   const std::vector<std::pair<std::string, SignatureDef>> requests = {
       {R"({"instances": [[1, 2.5e3], [-3, 0.25]], "signature_name": "s"})", kX},
       {R"({"instances": [{"a": 1, "b": "p\u00e4"}, {"b": {"b64": "AP8="}, "a": 2}]})", kTwo},
+      {R"({"instances": [{"b": "p", "a": 1}, {"a": 2, "b": "q"}, {"b": "r", "a": 3}]})", kTwo},
+      {R"({"instances": [{"a": 1, "b": "p"}, {"a": 2, "a": 3}]})", kTwo},
+      {R"({"instances": [{"a": 1, "b": "p"}, {"b": "q", "a": 3, "b": "r"}]})", kTwo},
       {R"({"inputs": {"a": [[1], [2]], "b": ["p", "q"], "c": null}})", kTwo},
       {R"({"instances": [1, -2, 2147483647, 3000000000]})", kInts},
       {R"({"instances": [{"b64": "YQ=="}, "x"]})", kText},

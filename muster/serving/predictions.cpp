@@ -1,5 +1,6 @@
 #include "muster/serving/predictions.h"
 
+#include <fmt/compile.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -19,16 +20,23 @@ namespace {
 using graph::DataType;
 using graph::TensorValue;
 
+// Most predictions are shorter as text.
+constexpr std::size_t kMostUsualBytes = 256;
 constexpr std::string_view kBytesSuffix = "_bytes";
 
 bool is_plain(char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; }
 
 // In double quotes. Throws for what is no UTF-8.
-std::string json_quoted(std::string_view text) {
+void write_json_quoted(std::string_view text, std::string& out) {
   // The common case, many times faster than the library.
-  if (std::ranges::all_of(text, is_plain)) return '"' + std::string(text) + '"';
+  if (std::ranges::all_of(text, is_plain)) {
+    out += '"';
+    out += text;
+    out += '"';
+    return;
+  }
   try {
-    return nlohmann::json(text).dump();
+    out += nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
     throw InvalidArgument(
         "a string is no UTF-8 text; an output whose name ends in _bytes is given in base64");
@@ -56,24 +64,28 @@ std::string printable(std::string_view text, std::string_view also_escaped) {
 }
 
 // As Python writes a string inside of a list.
-std::string python_quoted(std::string_view text) {
-  json_quoted(text);
+void write_python_quoted(std::string_view text, std::string& out) {
+  std::string checked;
+  write_json_quoted(text, checked);
   const bool has_single = text.find('\'') != text.npos;
-  if (has_single && text.find('"') == text.npos) return '"' + printable(text, "\\") + '"';
-  return '\'' + printable(text, "\\'") + '\'';
+  if (has_single && text.find('"') == text.npos) {
+    out += '"' + printable(text, "\\") + '"';
+  } else {
+    out += '\'' + printable(text, "\\'") + '\'';
+  }
 }
 
 // How one of the two ways to write a value differs from the other.
 struct Style {
-  std::string (*quoted)(std::string_view text);
+  void (*write_quoted)(std::string_view text, std::string& out);
   const char* yes;
   const char* no;
   const char* not_a_number;
   const char* infinity;
 };
 
-constexpr Style kJson{json_quoted, "true", "false", "NaN", "Infinity"};
-constexpr Style kPython{python_quoted, "True", "False", "nan", "inf"};
+constexpr Style kJson{write_json_quoted, "true", "false", "NaN", "Infinity"};
+constexpr Style kPython{write_python_quoted, "True", "False", "nan", "inf"};
 
 template <typename T>
 T element(const TensorValue& tensor, std::size_t index) {
@@ -94,7 +106,7 @@ void write_number(double value, const Style& style, std::string& out) {
     return;
   }
   char text[64];
-  const char* const end = fmt::format_to(text, "{}", value);
+  const char* const end = fmt::format_to(text, FMT_COMPILE("{}"), value);
   const std::string_view digits(text, static_cast<std::size_t>(end - text));
   out += digits;
   if (digits.find_first_of(".e") == digits.npos) out += ".0";
@@ -102,12 +114,17 @@ void write_number(double value, const Style& style, std::string& out) {
 
 template <typename T>
 void write_integer_at(const TensorValue& tensor, std::size_t index, std::string& out) {
-  fmt::format_to(std::back_inserter(out), "{}", +element<T>(tensor, index));
+  const fmt::format_int digits(+element<T>(tensor, index));
+  out.append(digits.data(), digits.size());
 }
 
-std::string string_text(const std::string& value, bool as_bytes, const Style& style) {
-  if (!as_bytes) return style.quoted(value);
-  return fmt::format("{{{}: {}}}", style.quoted("b64"), style.quoted(base64_encode(value)));
+void write_string(const std::string& value, bool as_bytes, const Style& style, std::string& out) {
+  if (!as_bytes) return style.write_quoted(value, out);
+  out += '{';
+  style.write_quoted("b64", out);
+  out += ": ";
+  style.write_quoted(base64_encode(value), out);
+  out += '}';
 }
 
 void write_element_at(const TensorValue& tensor, std::size_t index, bool as_bytes,
@@ -137,8 +154,7 @@ void write_element_at(const TensorValue& tensor, std::size_t index, bool as_byte
       out += element<std::uint8_t>(tensor, index) != 0 ? style.yes : style.no;
       return;
     case DataType::kString:
-      out += string_text(tensor.strings[index], as_bytes, style);
-      return;
+      return write_string(tensor.strings[index], as_bytes, style, out);
     default:
       throw Unimplemented("outputs of type {} cannot be written as JSON", name_of(tensor.dtype));
   }
@@ -213,10 +229,12 @@ std::vector<std::string> Predictions::keys() const {
 }
 
 std::string Predictions::json(std::int64_t row) const {
-  std::string text = "{";
+  std::string text;
+  text.reserve(kMostUsualBytes);
+  text += '{';
   for (const auto& [key, tensor] : outputs_) {
     if (text.size() > 1) text += ", ";
-    text += json_quoted(key);
+    write_json_quoted(key, text);
     text += ": ";
     write_row(key, tensor, row, kJson, text);
   }
