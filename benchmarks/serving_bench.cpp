@@ -503,7 +503,7 @@ void measure_batch_predict(bench::Report& report, const Path& census) {
   const std::string name = "muster batch-predict of census rows";
   if (!report.wants(name)) return;
   const testing::TempDir folder;
-  const auto lines = census_lines(bench::sized(400'000, 200));
+  const auto lines = census_lines(bench::sized(1'000'000, 200));
   {
     std::ofstream file(folder / "people.json");
     for (const std::string& line : lines) file << line;
