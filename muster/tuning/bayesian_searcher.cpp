@@ -70,50 +70,88 @@ double median_of(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Losses for the model: mean 0, variance 1. What is far worse than the middle is brought nearer:
-// how bad the bad ones are says little of where the good ones are.
-std::vector<double> standardized(std::vector<double> losses) {
-  const double middle = median_of(losses);
-  const double best = *std::min_element(losses.begin(), losses.end());
-  const double width = middle - best;
-  if (width > 0) {
-    for (double& loss : losses) {
-      if (loss > middle) loss = middle + width * std::log1p((loss - middle) / width);
-    }
-  }
+// Losses for the model, and the logarithm of how much they were stretched, of all together.
+struct ModelValues {
+  std::vector<double> values;
+  double log_stretch = 0;
+};
+
+// Mean 0, variance 1.
+ModelValues standardized(std::vector<double> losses) {
   const double count = static_cast<double>(losses.size());
   const double mean = std::accumulate(losses.begin(), losses.end(), 0.0) / count;
   double squares = 0;
   for (const double loss : losses) squares += (loss - mean) * (loss - mean);
-  const double deviation = std::sqrt(squares / std::max(1.0, count - 1));
-  for (double& loss : losses) loss = (loss - mean) / (deviation > 0 ? deviation : 1);
-  return losses;
+  const double spread = std::sqrt(squares / std::max(1.0, count - 1));
+  const double deviation = spread > 0 ? spread : 1;
+  for (double& loss : losses) loss = (loss - mean) / deviation;
+  return {std::move(losses), -count * std::log(deviation)};
+}
+
+// What is far worse than the middle is brought nearer: how bad the bad ones are may say little of
+// where the good ones are.
+ModelValues squashed(std::vector<double> losses) {
+  const double middle = median_of(losses);
+  const double width = middle - *std::min_element(losses.begin(), losses.end());
+  double log_stretch = 0;
+  for (double& loss : losses) {
+    if (loss <= middle || width <= 0) continue;
+    const double away = (loss - middle) / width;
+    log_stretch -= std::log1p(away);
+    loss = middle + width * std::log1p(away);
+  }
+  ModelValues values = standardized(std::move(losses));
+  values.log_stretch += log_stretch;
+  return values;
+}
+
+// Of the values as they are or squashed, the model that explains the losses better.
+GaussianProcess best_model(GaussianProcess::Data data) {
+  const std::vector<double> losses = std::move(data.values);
+  ModelValues plain = standardized(losses);
+  ModelValues near = squashed(losses);
+  data.values = std::move(plain.values);
+  GaussianProcess of_plain(data);
+  data.values = std::move(near.values);
+  GaussianProcess of_near(std::move(data));
+  const bool is_plain =
+      of_plain.log_posterior() + plain.log_stretch > of_near.log_posterior() + near.log_stretch;
+  return is_plain ? std::move(of_plain) : std::move(of_near);
 }
 
 // One choice of points: the model of what is done, and the search for its best points.
 class Choice {
  public:
   Choice(const SearchSpace& space, std::uint64_t seed, std::span<const Observation> history)
-      : space_(space), seed_(seed), known_(history.begin(), history.end()), model_(data()) {
+      : space_(space),
+        seed_(seed),
+        known_(history.begin(), history.end()),
+        model_(best_model(data())) {
     best_ = std::numeric_limits<double>::infinity();
     for (const std::size_t place : ranked_) {
       best_ = std::min(best_, model_.predict(model_point(known_[place].point), false).mean);
     }
     for (const Observation& trial : known_) {
-      if (trial.outcome == Observation::Outcome::kRunning) {
-        model_.believe(model_point(trial.point));
-      }
+      if (trial.outcome == Observation::Outcome::kRunning) believe(trial.point);
     }
   }
 
   Point next() {
     Point point = search(known_.size());
-    model_.believe(model_point(point));
+    believe(point);
     known_.push_back({.point = point});
     return point;
   }
 
  private:
+  // A trial that runs is taken to end as it is expected to; the next ones are to do better still,
+  // or all of them would lie at the same place.
+  void believe(const Point& point) {
+    const Point place = model_point(point);
+    best_ = std::min(best_, model_.predict(place, false).mean);
+    model_.believe(place);
+  }
+
   // Children that have no value lie in the middle.
   static Point model_point(Point point) {
     for (double& coordinate : point) {
@@ -140,7 +178,6 @@ class Choice {
       data.points.insert(data.points.end(), point.begin(), point.end());
       data.values.push_back(trial.outcome == Observation::Outcome::kDone ? trial.loss : worst);
     }
-    data.values = standardized(std::move(data.values));
     std::stable_sort(ranked_.begin(), ranked_.end(),
                      [&](std::size_t a, std::size_t b) { return known_[a].loss < known_[b].loss; });
     return data;

@@ -38,7 +38,7 @@ const Bounds kLengthBounds{std::log(0.02), std::log(30.0)};
 const Bounds kNoiseBounds{std::log(1e-9), std::log(2.0)};
 
 double length_mean(std::size_t dimensions) {
-  return std::log(0.3) + 0.5 * std::log(static_cast<double>(dimensions));
+  return std::log(0.2) + 0.5 * std::log(static_cast<double>(dimensions));
 }
 
 }  // namespace
