@@ -930,5 +930,52 @@ TEST_F(Jobs, AreListedByTheThousand) {
   EXPECT_EQ(end_of("another"), State::kSucceeded);
 }
 
+constexpr const char* kStudy =
+    "trainingInput:\n"
+    "  scaleTier: ONE\n"
+    "  hyperparameters:\n"
+    "    goal: MINIMIZE\n"
+    "    hyperparameterMetricTag: loss\n"
+    "    maxTrials: 5\n"
+    "    params:\n"
+    "      - {parameterName: x, type: DOUBLE, minValue: 0, maxValue: 1}\n";
+
+// Reports x as the loss, after a while.
+constexpr const char* kStudyScript = R"sh(
+note "$CLOUD_ML_TRIAL_ID $*"
+sleep 0.1
+for word; do case $word in --x=*) x=${word#--x=} ;; esac; done
+echo "{\"loss\": \"$x\", \"global_step\": \"3\"}" > "$CLOUD_ML_HP_METRIC_FILE"
+)sh";
+
+TEST_F(Jobs, WithHyperparametersAreStudies) {
+  write_bytes(dir_ / "study.yaml", kStudy);
+  const std::string job_dir = dir_ / "out";
+  submit("study", kStudyScript, {"--config", dir_ / "study.yaml", "--job-dir", job_dir});
+  // The process of the study; the job is restarted after it.
+  EXPECT_TRUE(eventually([&] { return notes().size() >= 2; }));
+  const auto process =
+      launch::read_pid_file(store_.folder_of("study") / "attempts" / "1" / "master.pid");
+  ASSERT_TRUE(process);
+  ::kill(process->pid, SIGKILL);
+  EXPECT_EQ(end_of("study"), State::kSucceeded) << store_.read("study").error_message;
+  const Outcome shown = muster({"describe", "study", "--summarize"});
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("Trials\nTRIAL  STATE      loss"), HasSubstr("\n5 ")));
+  std::set<std::string> trials;
+  for (const std::string& note : notes()) trials.insert(note);
+  EXPECT_EQ(trials.size(), 5U) << "every trial has its values and folder, however often it starts";
+  EXPECT_THAT(*trials.begin(), HasSubstr("--job-dir " + job_dir + "/1"));
+}
+
+TEST_F(Jobs, WithHyperparametersThatCannotBeSearchedAreRefused) {
+  write_bytes(dir_ / "study.yaml", std::string(kStudy) + "    algorithm: GRID_SEARCH\n");
+  const Outcome refused =
+      submit("study", "", {"--config", dir_ / "study.yaml", "--job-dir", dir_ / "out"});
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("study.yaml:4"), HasSubstr("GRID_SEARCH goes over no DOUBLE")));
+  EXPECT_THAT(store_.names(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace muster

@@ -115,7 +115,12 @@ std::vector<tuning::Trial> by_rank(const tuning::Study& study) {
 
 void run_tune(const TuneFlags& flags) {
   log::set_task("tune");
-  print_trials(tuning::run_study(study_options(flags)));
+  const tuning::StudyOptions options = study_options(flags);
+  try {
+    print_trials(tuning::run_study(options));
+  } catch (const InvalidArgument& error) {
+    throw UsageError("{}{}{}", flags.config, flags.config.empty() ? "" : ": ", error.what());
+  }
 }
 
 void show_study(const std::string& job_dir, bool as_json) {
