@@ -16,6 +16,7 @@
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/eventually.h"
+#include "muster/testing/fake_gcs.h"
 #include "muster/testing/fake_s3.h"
 #include "muster/testing/process.h"
 #include "muster/testing/raw_tcp.h"
@@ -348,6 +349,35 @@ TEST_F(CensusOnS3, SpeaksToAnS3OfOthers) {
   const Outcome outcome = testing::run_program(CENSUS_PROGRAM, flags_on_s3("job", 30), asks);
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(hash_on_s3("job", asks), hash_of(folder_ / "job"));
+}
+
+TEST_F(Census, OnGoogleCloudStorageAKilledRunEndsWithTheHashOfAnUndisturbedOneOnADisk) {
+  if (!MUSTER_HAS_STORES) GTEST_SKIP() << "built without libcurl or pugixml";
+  testing::FakeGcs gcs;
+  for (const char* name : {"adult.data.csv", "adult.test.csv"}) {
+    gcs.set_bytes(fmt::format("bucket/data/{}", name), read_bytes(folder_ / name));
+  }
+  const Words environment{"STORAGE_EMULATOR_HOST=" + gcs.url()};
+  const Words more{"--save-checkpoints-steps", "10"};
+  const Words there = flags("gs://bucket/data/adult.data.csv", "gs://bucket/data/adult.test.csv",
+                            "gs://bucket/job", 30) +
+                      more;
+  run_to_the_end(flags(folder_ / "job", 30) + more);
+  gcs.fail_randomly(5, 3);
+  {
+    RunningProgram program(CENSUS_PROGRAM, there, {.environment = environment});
+    ASSERT_TRUE(testing::eventually([&] {
+      return program.ended() || gcs.bytes_of("bucket/job/model.ckpt-10.index");
+    })) << program.err();
+    program.send(SIGKILL);
+    program.wait();
+  }
+  const Outcome outcome = testing::run_program(CENSUS_PROGRAM, there, environment);
+  gcs.fail_randomly(0, 0);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Outcome hash =
+      testing::run_program(MUSTER_PROGRAM, {"checkpoint", "hash", "gs://bucket/job"}, environment);
+  EXPECT_EQ(hash.out.substr(0, 64), hash_of(folder_ / "job")) << hash.err;
 }
 
 TEST_F(Census, TwoReplicasGiveOneHashWhether1Or2RunAtATime) {

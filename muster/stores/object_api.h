@@ -77,7 +77,9 @@ class ObjectApi {
   /// where another version is there than must be.
   virtual std::string put(const ObjectName& name, std::string_view bytes,
                           const Precondition& precondition) = 0;
-  virtual std::unique_ptr<ObjectUpload> begin_upload(const ObjectName& name) = 0;
+  /// The precondition is that of complete(): some stores want it at the beginning, some at the end.
+  virtual std::unique_ptr<ObjectUpload> begin_upload(const ObjectName& name,
+                                                     const Precondition& precondition) = 0;
   /// The object with `tail` behind it, without its own bytes being sent again: it has at least
   /// part_bytes(). Throws Aborted where it has another version.
   virtual std::string extend(const ObjectName& name, const std::string& version,
@@ -95,6 +97,9 @@ class ObjectApi {
 
   /// Bytes of one range of a read, and of one part of an upload.
   virtual std::uint64_t part_bytes() const = 0;
+
+  /// The version of the object if these are its bytes, as one that we wrote has.
+  std::optional<std::string> version_with(const ObjectName& name, std::string_view bytes);
 };
 
 }  // namespace muster::stores

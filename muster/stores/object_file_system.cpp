@@ -68,7 +68,7 @@ class UploadedFile : public WritableFile {
 
  private:
   void send_part() {
-    if (upload_ == nullptr) upload_ = api_->begin_upload(name_);
+    if (upload_ == nullptr) upload_ = api_->begin_upload(name_, precondition_);
     upload_->add(std::exchange(part_, {}));
     if (++parts_ % kPartsOfOneSize == 0) part_bytes_ *= 2;
   }

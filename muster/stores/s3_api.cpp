@@ -121,7 +121,8 @@ class S3Api : public ObjectApi, public std::enable_shared_from_this<S3Api> {
                   const std::string& version, const std::stop_token& stop) override;
   std::string put(const ObjectName& name, std::string_view bytes,
                   const Precondition& precondition) override;
-  std::unique_ptr<ObjectUpload> begin_upload(const ObjectName& name) override;
+  std::unique_ptr<ObjectUpload> begin_upload(const ObjectName& name,
+                                             const Precondition& precondition) override;
   std::string extend(const ObjectName& name, const std::string& version,
                      std::string_view tail) override;
   ObjectPage list(const ObjectName& prefix, const std::string& delimiter, const std::string& from,
@@ -149,7 +150,6 @@ class S3Api : public ObjectApi, public std::enable_shared_from_this<S3Api> {
   HttpRequest request_of(const S3Call& call, const std::string& payload_hash);
   bool put_right(const S3Call& call, const HttpResponse& response, const S3Error& error);
   [[noreturn]] void fail(const S3Call& call, const HttpResponse& response) const;
-  bool has_content(const ObjectName& name, std::string_view bytes);
   static void add_precondition(HttpHeaders& headers, const Precondition& precondition);
   [[noreturn]] void refuse(const S3Call& call, const Precondition& precondition) const;
 
@@ -366,13 +366,6 @@ void S3Api::refuse(const S3Call& call, const Precondition& precondition) const {
   throw Aborted("{}: somebody else has changed it meanwhile", call.what);
 }
 
-// Whether an answer that was lost on its way told of success.
-bool S3Api::has_content(const ObjectName& name, std::string_view bytes) {
-  const auto info = head(name);
-  if (!info || info->size_bytes != bytes.size()) return false;
-  return bytes.empty() || get(name, 0, bytes.size(), info->version, {}).bytes == bytes;
-}
-
 std::string S3Api::put(const ObjectName& name, std::string_view bytes,
                        const Precondition& precondition) {
   S3Call put{.what = "writing " + shown(name),
@@ -388,7 +381,9 @@ std::string S3Api::put(const ObjectName& name, std::string_view bytes,
   };
   const HttpResponse response = call(put);
   if (response.status == 412 || (response.status == 404 && !precondition.version.empty())) {
-    if (response.status == 412 && has_content(name, bytes)) return head(name)->version;
+    // An answer that was lost on its way may have told of success.
+    const auto version = response.status == 412 ? version_with(name, bytes) : std::nullopt;
+    if (version) return *version;
     refuse(put, precondition);
   }
   if (!response.is_success()) fail(put, response);
@@ -665,7 +660,7 @@ class S3UploadOfParts : public ObjectUpload {
   std::vector<std::string> etags_;
 };
 
-std::unique_ptr<ObjectUpload> S3Api::begin_upload(const ObjectName& name) {
+std::unique_ptr<ObjectUpload> S3Api::begin_upload(const ObjectName& name, const Precondition&) {
   return std::make_unique<S3UploadOfParts>(shared_from_this(), name);
 }
 

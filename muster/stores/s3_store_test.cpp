@@ -11,6 +11,7 @@
 #include "muster/stores/api.h"
 #include "muster/stores/object_file_system.h"
 #include "muster/stores/s3_api.h"
+#include "muster/stores/test_environment_internal.h"
 #include "muster/testing/fake_s3.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
@@ -29,46 +30,6 @@ using ::testing::Not;
 using testing::TempDir;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-/// Sets variables of the environment for a test, and puts them back.
-class Environment {
- public:
-  Environment() = default;
-  ~Environment() {
-    for (const auto& [name, value] : before_) {
-      if (value) {
-        ::setenv(name.c_str(), value->c_str(), 1);
-      } else {
-        ::unsetenv(name.c_str());
-      }
-    }
-  }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
-  void set(const std::string& name, const std::optional<std::string>& value) {
-    const char* old = std::getenv(name.c_str());
-    before_.emplace(name, old == nullptr ? std::nullopt : std::optional<std::string>(old));
-    if (value) {
-      ::setenv(name.c_str(), value->c_str(), 1);
-    } else {
-      ::unsetenv(name.c_str());
-    }
-  }
-
- private:
-  std::map<std::string, std::optional<std::string>> before_;
-};
-
-std::string bytes_of_size(std::size_t size, std::uint64_t seed = 1) {
-  Random random(seed);
-  std::string bytes(size, '\0');
-  for (std::size_t i = 0; i + 4 <= size; i += 4) {
-    const std::uint32_t value = random.next_u32();
-    std::memcpy(bytes.data() + i, &value, 4);
-  }
-  return bytes;
-}
 
 class S3Store : public ::testing::Test {
  protected:
@@ -115,7 +76,7 @@ class S3Store : public ::testing::Test {
 TEST_F(S3Store, WritesAndReadsFiles) {
   for (const std::size_t size :
        {std::size_t{0}, std::size_t{1}, std::size_t{1000}, 5 * kMiB, 5 * kMiB + 1, 23 * kMiB}) {
-    const std::string bytes = bytes_of_size(size);
+    const std::string bytes = random_bytes(size);
     const auto file = store_->create("s3://bucket/a b/ü+%.bin");
     file->write(std::string_view(bytes).substr(0, size / 3));
     file->write(std::string_view(bytes).substr(size / 3));
@@ -129,7 +90,7 @@ TEST_F(S3Store, WritesAndReadsFiles) {
 }
 
 TEST_F(S3Store, ReadsWithAsManyRequestsAsThereAreRanges) {
-  const std::string bytes = bytes_of_size(22 * kMiB);
+  const std::string bytes = random_bytes(22 * kMiB);
   s3_.set_bytes("bucket/large", bytes);
   EXPECT_EQ(read_file("s3://bucket/large"), bytes);
   EXPECT_EQ(s3_.calls("GET"), 5);
@@ -137,7 +98,7 @@ TEST_F(S3Store, ReadsWithAsManyRequestsAsThereAreRanges) {
 }
 
 TEST_F(S3Store, SeeksInFiles) {
-  const std::string bytes = bytes_of_size(31 * kMiB);
+  const std::string bytes = random_bytes(31 * kMiB);
   s3_.set_bytes("bucket/large", bytes);
   const auto file = store_->open("s3://bucket/large");
   for (const std::size_t place :
@@ -150,7 +111,7 @@ TEST_F(S3Store, SeeksInFiles) {
 }
 
 TEST_F(S3Store, ShowsNothingBeforeAFileIsClosed) {
-  const std::string bytes = bytes_of_size(12 * kMiB);
+  const std::string bytes = random_bytes(12 * kMiB);
   {
     const auto file = store_->create("s3://bucket/large");
     file->write(bytes);
@@ -226,7 +187,7 @@ TEST_F(S3Store, GrowsFilesWithoutSendingThemAgain) {
   std::string all;
   const auto file = store_->create_growing("s3://bucket/events");
   for (std::uint64_t i = 0; i < 5; ++i) {
-    const std::string piece = bytes_of_size(3 * kMiB, i);
+    const std::string piece = random_bytes(3 * kMiB, i);
     file->write(piece);
     EXPECT_EQ(s3_.bytes_of("bucket/events").value_or(""), all);
     file->sync();
@@ -254,9 +215,9 @@ TEST_F(S3Store, LetsOneOfTwoCreateAFile) {
 TEST_F(S3Store, LetsOneOfTwoCreateAFileOfParts) {
   const auto first = store_->create_new("s3://bucket/x");
   const auto second = store_->create_new("s3://bucket/x");
-  const std::string bytes = bytes_of_size(6 * kMiB);
+  const std::string bytes = random_bytes(6 * kMiB);
   first->write(bytes);
-  second->write(bytes_of_size(7 * kMiB));
+  second->write(random_bytes(7 * kMiB));
   first->close();
   EXPECT_THROW(second->close(), AlreadyExists);
   EXPECT_EQ(s3_.bytes_of("bucket/x"), bytes);
@@ -277,9 +238,9 @@ TEST_F(S3Store, TakesAnAnswerThatWasLostForWhatItWas) {
 }
 
 TEST_F(S3Store, DoesNotMixAFileThatIsReplacedWhileItIsRead) {
-  s3_.set_bytes("bucket/x", bytes_of_size(12 * kMiB, 1));
+  s3_.set_bytes("bucket/x", random_bytes(12 * kMiB, 1));
   const auto file = store_->open("s3://bucket/x");
-  s3_.set_bytes("bucket/x", bytes_of_size(12 * kMiB, 2));
+  s3_.set_bytes("bucket/x", random_bytes(12 * kMiB, 2));
   std::string all(12 * kMiB, '\0');
   EXPECT_THAT(message_of([&] { file->read(all); }), HasSubstr("it was replaced while it was read"));
 }
@@ -363,7 +324,7 @@ TEST_F(S3Store, CompletesAnUploadThatFailsBehindAStatusOf200) {
     }
     return HttpAnswer{.body = "<Error><Code>InternalError</Code><Message>x</Message></Error>"};
   });
-  const std::string bytes = bytes_of_size(11 * kMiB);
+  const std::string bytes = random_bytes(11 * kMiB);
   const auto file = store_->create("s3://bucket/x");
   file->write(bytes);
   file->close();
@@ -380,7 +341,7 @@ TEST_F(S3Store, AbortsAnUploadOfWhichAPartIsRefused) {
     const auto file = store_->create("s3://bucket/x");
     EXPECT_THROW(
         {
-          file->write(bytes_of_size(16 * kMiB));
+          file->write(random_bytes(16 * kMiB));
           file->close();
         },
         PermissionDenied);
@@ -395,7 +356,7 @@ TEST_F(S3Store, LosesNothingWhenATenthOfAllCallsFails) {
     const Path folder = fmt::format("s3://bucket/run-{}", seed);
     {
       const FolderClaim claim(folder);
-      const std::string large = bytes_of_size(11 * kMiB, seed);
+      const std::string large = random_bytes(11 * kMiB, seed);
       const auto file = store_->create(folder / "large");
       file->write(large);
       file->close();
@@ -449,8 +410,8 @@ TEST_F(S3Store, RefusesToWriteToAFolderThatWasTakenOver) {
 
 TEST_F(S3Store, RemovesUploadsOfAWriterThatWasKilled) {
   const auto killed = make_s3_api(settings(), std::make_shared<Transfers>());
-  auto upload = killed->begin_upload({"bucket", "run/model.ckpt-1.data-00000-of-00001"});
-  auto deeper = killed->begin_upload({"bucket", "run/eval/events"});
+  auto upload = killed->begin_upload({"bucket", "run/model.ckpt-1.data-00000-of-00001"}, {});
+  auto deeper = killed->begin_upload({"bucket", "run/eval/events"}, {});
   EXPECT_EQ(s3_.open_uploads(), 2U);
   const FolderClaim claim("s3://bucket/run");
   EXPECT_EQ(s3_.open_uploads(), 1U) << "those of folders below are others'";

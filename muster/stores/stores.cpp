@@ -2,6 +2,7 @@
 
 #include "muster/base/file_system.h"
 #include "muster/stores/api.h"
+#include "muster/stores/gcs_api.h"
 #include "muster/stores/http_file_system.h"
 #include "muster/stores/object_file_system.h"
 #include "muster/stores/s3_api.h"
@@ -15,6 +16,13 @@ void register_stores() {
                                  [transfers] {
                                    return stores::make_s3_api(
                                        stores::S3Settings::from_environment(), transfers);
+                                 },
+                                 transfers));
+  register_file_system("gs", stores::make_object_file_system(
+                                 "gs",
+                                 [transfers] {
+                                   return stores::make_gcs_api(
+                                       stores::GcsSettings::from_environment(), transfers);
                                  },
                                  transfers));
   const auto http = stores::make_http_file_system(transfers);

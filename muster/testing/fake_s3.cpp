@@ -9,7 +9,6 @@
 #include <set>
 
 #include "muster/base/base64.h"
-#include "muster/base/random.h"
 
 namespace muster::testing {
 namespace {
@@ -83,12 +82,6 @@ void FakeS3::set_fault(std::function<std::optional<HttpAnswer>(const HttpCall&)>
   fault_ = std::move(fault);
 }
 
-void FakeS3::fail_randomly(int percent, std::uint64_t seed) {
-  const std::lock_guard lock(mutex_);
-  fail_percent_ = percent;
-  fail_seed_ = seed;
-}
-
 std::map<std::string, FakeS3::Object> FakeS3::objects() const {
   const std::lock_guard lock(mutex_);
   return objects_;
@@ -125,46 +118,15 @@ std::vector<std::string> FakeS3::ranges() const {
 
 HttpAnswer FakeS3::handle(const HttpCall& call) {
   std::function<std::optional<HttpAnswer>(const HttpCall&)> fault;
-  std::uint64_t draw = 100;
-  std::uint64_t kind = 0;
   {
     const std::lock_guard lock(mutex_);
     fault = fault_;
-    if (fail_percent_ > 0) {
-      Random random(fail_seed_, fail_drawn_++, 0);
-      draw = random.below(100);
-      kind = random.below(6);
-    }
   }
   if (fault) {
     if (auto answer = fault(call)) return *answer;
   }
-  if (draw >= static_cast<std::uint64_t>(fail_percent_)) return act(call);
-  switch (kind) {
-    case 0:
-      return error_answer(503, "SlowDown");
-    case 1:
-      return {.hang_up = true};
-    case 2: {  // Done, and not told.
-      act(call);
-      return {.hang_up = true};
-    }
-    case 3: {
-      act(call);
-      return error_answer(500, "InternalError");
-    }
-    case 4: {
-      HttpAnswer answer = act(call);
-      answer.cut_after = answer.body.size() / 2;
-      if (answer.body.empty() || call.method == "HEAD") answer.hang_up = true;
-      return answer;
-    }
-    default: {
-      HttpAnswer answer = act(call);
-      answer.delay = std::chrono::milliseconds(5);
-      return answer;
-    }
-  }
+  return flaky_.answer(
+      call, [&] { return act(call); }, error_answer(503, "SlowDown"));
 }
 
 HttpAnswer FakeS3::act(const HttpCall& call) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/testing/flaky_answers.h"
 #include "muster/testing/http_test_server.h"
 
 namespace muster::testing {
@@ -29,9 +30,8 @@ class FakeS3 {
   /// Looks at every call first; what it returns is answered in the place of the store. Called from
   /// several threads.
   void set_fault(std::function<std::optional<HttpAnswer>(const HttpCall&)> fault);
-  /// Fails so many of a hundred calls, chosen by a seed: refuses them before or after they have had
-  /// their effect, hangs up, cuts answers, answers late.
-  void fail_randomly(int percent, std::uint64_t seed);
+  /// Lets so many of a hundred calls fail, as FlakyAnswers does.
+  void fail_randomly(int percent, std::uint64_t seed) { flaky_.set(percent, seed); }
   /// Keys of one page of a list, whatever is asked for.
   void set_page_keys(std::size_t keys) { page_keys_ = keys; }
 
@@ -72,9 +72,7 @@ class FakeS3 {
   int next_upload_ = 1;
   std::size_t page_keys_ = 1000;
   std::function<std::optional<HttpAnswer>(const HttpCall&)> fault_;
-  int fail_percent_ = 0;
-  std::uint64_t fail_seed_ = 0;
-  std::uint64_t fail_drawn_ = 0;
+  FlakyAnswers flaky_;
   // Last: its threads use all of the above.
   HttpTestServer server_;
 };

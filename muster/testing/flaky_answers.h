@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+
+#include "muster/testing/http_test_server.h"
+
+namespace muster::testing {
+
+/// Lets a share of calls fail, chosen by a seed: refused before or after they have had their
+/// effect, hung up on, answered in part, answered late. Any thread may use it.
+class FlakyAnswers {
+ public:
+  /// Of a hundred calls.
+  void set(int percent, std::uint64_t seed);
+  /// `act()` does what was asked for; `refusal` is the store's own way to say that it is busy.
+  HttpAnswer answer(const HttpCall& call, const std::function<HttpAnswer()>& act,
+                    const HttpAnswer& refusal);
+
+ private:
+  std::mutex mutex_;
+  std::uint64_t percent_ = 0;
+  std::uint64_t seed_ = 0;
+  std::uint64_t drawn_ = 0;
+};
+
+}  // namespace muster::testing
