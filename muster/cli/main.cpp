@@ -12,8 +12,6 @@ namespace muster::cli {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"new", "make a project of your own from a template", add_new},
-    {"fs", "list, print, copy and remove files, also of remote stores", add_fs},
     {"records", "write, show, verify, index and time TFRecord files", add_records},
     {"checkpoint", "show and hash checkpoints", add_checkpoint},
     {"events", "show what a run wrote for TensorBoard", add_events},
@@ -32,6 +30,8 @@ constexpr Command kCommands[] = {
     {"local", "run a training program here, as gcloud's local train does", add_local},
     {"jobs", "submit programs to run in the background, follow and cancel them", add_jobs},
     {"tune", "search a program's hyperparameters, as Cloud ML Engine's studies do", add_tune},
+    {"new", "make a project of your own from a template", add_new},
+    {"fs", "list, print, copy and remove files, also of remote stores", add_fs},
     {"completion", "print what completes commands and flags in a shell", add_completion},
     {"man", "write the manual pages of all commands", add_man},
     {"version", "print the versions of muster and what it stands on", add_version},
