@@ -381,7 +381,9 @@ std::optional<std::string> GcsApi::send_chunk(const std::string& what, const std
           .timeout = kGcsDataTimeout};
       add_credentials(request.headers);
       response = http_->send_once(request);
-      ask_where = is_worth_a_retry(response.status);
+      // A chunk whose connection broke may arrive behind the answer to "what has arrived", and what
+      // is sent then does not fit.
+      ask_where = is_worth_a_retry(response.status) || (response.status == 400 && tries > 1);
     } catch (const Error& error) {
       if (tries >= settings_.retry.most_tries) throw;
       log::warning("{} failed, asking what of it has arrived try={}: {}", what, tries,
