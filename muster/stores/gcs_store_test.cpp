@@ -7,13 +7,10 @@
 #include <atomic>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "muster/base/base64.h"
 #include "muster/base/error.h"
-#include "muster/base/folder_claim.h"
 #include "muster/base/object_store.h"
-#include "muster/base/random.h"
 #include "muster/stores/gcs_api.h"
 #include "muster/stores/object_file_system.h"
 #include "muster/stores/test_environment_internal.h"
@@ -25,7 +22,6 @@ namespace muster::stores {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using testing::FakeGcs;
 using ::testing::HasSubstr;
 using testing::HttpAnswer;
@@ -33,18 +29,14 @@ using testing::HttpCall;
 using testing::message_of;
 using testing::TempDir;
 
-constexpr std::size_t kMebibyte = std::size_t{1} << 20;
-
 class GcsStore : public ::testing::Test {
  protected:
   void SetUp() override {
     GcsSettings settings;
     settings.endpoint = gcs_.url();
     settings.needs_no_credentials = true;
-    settings.retry = {.most_tries = 20,
-                      .first_wait = std::chrono::milliseconds(1),
-                      .longest_wait = std::chrono::milliseconds(3)};
-    settings.part_bytes = 2 * kMebibyte;
+    settings.retry = kQuickRetries;
+    settings.part_bytes = 2 * kMiB;
     const auto transfers = std::make_shared<Transfers>();
     store_ = make_object_file_system(
         "gs", [=] { return make_gcs_api(settings, transfers); }, transfers,
@@ -56,62 +48,20 @@ class GcsStore : public ::testing::Test {
   std::shared_ptr<ObjectStore> store_;
 };
 
-TEST_F(GcsStore, WritesAndReadsFiles) {
-  for (const std::size_t size :
-       {std::size_t{0}, std::size_t{1}, 2 * kMebibyte, 2 * kMebibyte + 1, 9 * kMebibyte}) {
-    const std::string bytes = random_bytes(size);
-    const auto file = store_->create("gs://bucket/a b/c+%.bin");
-    file->write(std::string_view(bytes).substr(0, size / 3));
-    file->write(std::string_view(bytes).substr(size / 3));
-    file->close();
-    EXPECT_EQ(gcs_.bytes_of("bucket/a b/c+%.bin"), bytes) << size;
-    EXPECT_EQ(read_file("gs://bucket/a b/c+%.bin"), bytes) << size;
-    EXPECT_EQ(store_->map("gs://bucket/a b/c+%.bin")->bytes(), bytes) << size;
-    EXPECT_EQ(store_->status("gs://bucket/a b/c+%.bin")->size_bytes, size);
-  }
-  EXPECT_EQ(gcs_.open_uploads(), 0U);
-}
-
 TEST_F(GcsStore, SendsWhatTheStoreHasNotTaken) {
-  gcs_.set_most_taken(kMebibyte / 2);
-  const std::string bytes = random_bytes(5 * kMebibyte);
+  gcs_.set_most_taken(kMiB / 2);
+  const std::string bytes = random_bytes(5 * kMiB);
   const auto file = store_->create("gs://bucket/x");
   file->write(bytes);
   file->close();
   EXPECT_EQ(gcs_.bytes_of("bucket/x"), bytes);
 }
 
-TEST_F(GcsStore, EndsUploadsThatAreNotClosed) {
-  {
-    const auto file = store_->create("gs://bucket/x");
-    file->write(random_bytes(7 * kMebibyte));
-    EXPECT_EQ(gcs_.open_uploads(), 1U);
-  }
-  EXPECT_EQ(gcs_.open_uploads(), 0U);
-  EXPECT_FALSE(file_exists("gs://bucket/x"));
-}
-
-TEST_F(GcsStore, HasFolders) {
-  store_->create_directories("gs://bucket/run");
-  EXPECT_THAT(store_->list("gs://bucket/run"), ElementsAre());
-  gcs_.set_page_keys(2);
-  for (const char* name : {"a", "b", "c", "inner/x", "inner/y"}) {
-    write_file_atomically(Path("gs://bucket/run") / name, name);
-  }
-  EXPECT_THAT(store_->list("gs://bucket/run"), ElementsAre("a", "b", "c", "inner"));
-  EXPECT_THAT(glob("gs://bucket/run/*/x"), ElementsAre("gs://bucket/run/inner/x"));
-  store_->rename("gs://bucket/run/a", "gs://bucket/run/z");
-  EXPECT_EQ(read_file("gs://bucket/run/z"), "a");
-  store_->remove_all("gs://bucket/run");
-  EXPECT_TRUE(gcs_.objects().empty());
-  EXPECT_FALSE(store_->status("gs://bucket/run"));
-}
-
 TEST_F(GcsStore, GrowsFilesByComposingThem) {
   std::string all;
   const auto file = store_->create_growing("gs://bucket/events");
   for (std::uint64_t i = 0; i < 4; ++i) {
-    const std::string piece = random_bytes(kMebibyte, i);
+    const std::string piece = random_bytes(kMiB, i);
     file->write(piece);
     file->sync();
     all += piece;
@@ -119,43 +69,6 @@ TEST_F(GcsStore, GrowsFilesByComposingThem) {
   }
   file->close();
   EXPECT_EQ(gcs_.objects().size(), 1U);
-}
-
-TEST_F(GcsStore, LetsOneOfTwoCreateAFile) {
-  for (const std::size_t size : {std::size_t{10}, 3 * kMebibyte}) {
-    const Path path = fmt::format("gs://bucket/{}", size);
-    const auto first = store_->create_new(path);
-    const auto second = store_->create_new(path);
-    const std::string bytes = random_bytes(size, 1);
-    first->write(bytes);
-    second->write(random_bytes(size, 2));
-    first->close();
-    EXPECT_THROW(second->close(), AlreadyExists);
-    EXPECT_EQ(read_file(path), bytes);
-  }
-}
-
-TEST_F(GcsStore, AppendsWithoutLosingWhatOthersAppend) {
-  std::vector<std::jthread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([this, i] {
-      for (int j = 0; j < 5; ++j) {
-        const auto file = store_->append("gs://bucket/log");
-        file->write(fmt::format("{} {}\n", i, j));
-        file->close();
-      }
-    });
-  }
-  threads.clear();
-  EXPECT_EQ(read_file("gs://bucket/log").size(), 20U * 4);
-}
-
-TEST_F(GcsStore, DoesNotMixAFileThatIsReplacedWhileItIsRead) {
-  gcs_.set_bytes("bucket/x", random_bytes(5 * kMebibyte, 1));
-  const auto file = store_->open("gs://bucket/x");
-  gcs_.set_bytes("bucket/x", random_bytes(5 * kMebibyte, 2));
-  std::string all(5 * kMebibyte, '\0');
-  EXPECT_THAT(message_of([&] { file->read(all); }), HasSubstr("it was replaced while it was read"));
 }
 
 TEST_F(GcsStore, ComparesChecksums) {
@@ -169,28 +82,6 @@ TEST_F(GcsStore, ComparesChecksums) {
         .body = "jello"};
   });
   EXPECT_THAT(message_of([&] { read_file("gs://bucket/x"); }), HasSubstr("CRC32C"));
-}
-
-TEST_F(GcsStore, LosesNothingWhenATenthOfAllCallsFails) {
-  for (std::uint64_t seed = 0; seed < 8; ++seed) {
-    gcs_.fail_randomly(10, seed);
-    const Path folder = fmt::format("gs://bucket/run-{}", seed);
-    const FolderClaim claim(folder);
-    const std::string large = random_bytes(7 * kMebibyte, seed);
-    const auto file = store_->create(folder / "large");
-    file->write(large);
-    file->close();
-    EXPECT_EQ(read_file(folder / "large"), large);
-    for (int i = 0; i < 5; ++i) {
-      write_file_atomically(folder / "state", std::to_string(i));
-      EXPECT_EQ(read_file(folder / "state"), std::to_string(i));
-      const auto log = store_->append(folder / "log");
-      log->write("line\n");
-      log->close();
-    }
-    EXPECT_THAT(store_->list(folder),
-                ElementsAre(ObjectClaim::kObjectName, "large", "log", "state"));
-  }
 }
 
 TEST_F(GcsStore, SaysWhatWasRefused) {

@@ -7,7 +7,6 @@
 #include "muster/base/error.h"
 #include "muster/base/folder_claim.h"
 #include "muster/base/object_store.h"
-#include "muster/base/random.h"
 #include "muster/stores/api.h"
 #include "muster/stores/object_file_system.h"
 #include "muster/stores/s3_api.h"
@@ -20,7 +19,6 @@ namespace muster::stores {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using testing::FakeS3;
 using ::testing::HasSubstr;
 using testing::HttpAnswer;
@@ -28,8 +26,6 @@ using testing::HttpCall;
 using testing::message_of;
 using ::testing::Not;
 using testing::TempDir;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class S3Store : public ::testing::Test {
  protected:
@@ -44,9 +40,7 @@ class S3Store : public ::testing::Test {
   S3Settings settings() const {
     S3Settings settings;
     settings.endpoint = s3_.url();
-    settings.retry = {.most_tries = 20,
-                      .first_wait = std::chrono::milliseconds(1),
-                      .longest_wait = std::chrono::milliseconds(3)};
+    settings.retry = kQuickRetries;
     settings.part_bytes = 5 * kMiB;
     return settings;
   }
@@ -73,22 +67,6 @@ class S3Store : public ::testing::Test {
   std::shared_ptr<ObjectStore> store_;
 };
 
-TEST_F(S3Store, WritesAndReadsFiles) {
-  for (const std::size_t size :
-       {std::size_t{0}, std::size_t{1}, std::size_t{1000}, 5 * kMiB, 5 * kMiB + 1, 23 * kMiB}) {
-    const std::string bytes = random_bytes(size);
-    const auto file = store_->create("s3://bucket/a b/ü+%.bin");
-    file->write(std::string_view(bytes).substr(0, size / 3));
-    file->write(std::string_view(bytes).substr(size / 3));
-    file->close();
-    EXPECT_EQ(s3_.bytes_of("bucket/a b/ü+%.bin"), bytes) << size;
-    EXPECT_EQ(read_file("s3://bucket/a b/ü+%.bin"), bytes) << size;
-    EXPECT_EQ(store_->map("s3://bucket/a b/ü+%.bin")->bytes(), bytes) << size;
-    EXPECT_EQ(store_->status("s3://bucket/a b/ü+%.bin")->size_bytes, size);
-  }
-  EXPECT_EQ(s3_.open_uploads(), 0U);
-}
-
 TEST_F(S3Store, ReadsWithAsManyRequestsAsThereAreRanges) {
   const std::string bytes = random_bytes(22 * kMiB);
   s3_.set_bytes("bucket/large", bytes);
@@ -110,77 +88,12 @@ TEST_F(S3Store, SeeksInFiles) {
   }
 }
 
-TEST_F(S3Store, ShowsNothingBeforeAFileIsClosed) {
-  const std::string bytes = random_bytes(12 * kMiB);
-  {
-    const auto file = store_->create("s3://bucket/large");
-    file->write(bytes);
-    EXPECT_FALSE(store_->status("s3://bucket/large"));
-    EXPECT_EQ(s3_.open_uploads(), 1U);
-  }
-  EXPECT_FALSE(store_->status("s3://bucket/large"));
-  EXPECT_EQ(s3_.open_uploads(), 0U) << "what was not closed is aborted";
-}
-
 TEST_F(S3Store, WritesAtomicFilesUnderTheirOwnName) {
   write_file_atomically("s3://bucket/run/checkpoint", "one");
   write_file_atomically("s3://bucket/run/checkpoint", "two");
   { AtomicFile("s3://bucket/run/checkpoint").write("three"); }
   EXPECT_EQ(read_file("s3://bucket/run/checkpoint"), "two");
   EXPECT_EQ(s3_.objects().size(), 1U);
-}
-
-TEST_F(S3Store, HasFolders) {
-  EXPECT_FALSE(store_->status("s3://bucket/run"));
-  EXPECT_THROW(store_->list("s3://bucket/run"), NotFound);
-  store_->create_directories("s3://bucket/run");
-  EXPECT_TRUE(store_->status("s3://bucket/run")->is_directory);
-  EXPECT_THAT(store_->list("s3://bucket/run"), ElementsAre());
-  s3_.set_page_keys(2);
-  for (const char* name : {"a", "b", "c", "inner/x", "inner/y", "run-2/x"}) {
-    write_file_atomically(Path("s3://bucket/run") / name, name);
-  }
-  write_file_atomically("s3://bucket/run-2/x", "x");
-  EXPECT_THAT(store_->list("s3://bucket/run"), ElementsAre("a", "b", "c", "inner", "run-2"));
-  EXPECT_THAT(store_->list("s3://bucket/run/"), ElementsAre("a", "b", "c", "inner", "run-2"));
-  EXPECT_THAT(store_->list("s3://bucket"), ElementsAre("run", "run-2"));
-  EXPECT_THAT(
-      glob("s3://bucket/run/*/[xy]"),
-      ElementsAre("s3://bucket/run/inner/x", "s3://bucket/run/inner/y", "s3://bucket/run/run-2/x"));
-  EXPECT_THROW(store_->remove("s3://bucket/run/inner"), FailedPrecondition);
-  store_->remove("s3://bucket/run/a");
-  store_->remove("s3://bucket/run/a");
-  store_->remove_all("s3://bucket/run");
-  EXPECT_FALSE(store_->status("s3://bucket/run"));
-  EXPECT_EQ(s3_.objects().size(), 1U);
-}
-
-TEST_F(S3Store, RenamesFilesAndNoFolders) {
-  write_file_atomically("s3://bucket/a/x", "x");
-  store_->rename("s3://bucket/a/x", "s3://bucket/b/y");
-  EXPECT_EQ(read_file("s3://bucket/b/y"), "x");
-  EXPECT_FALSE(file_exists("s3://bucket/a/x"));
-  EXPECT_THAT(message_of([&] { store_->rename("s3://bucket/b", "s3://bucket/c"); }),
-              HasSubstr("a folder of an object store cannot be renamed"));
-}
-
-TEST_F(S3Store, AppendsWithoutLosingWhatOthersAppend) {
-  std::vector<std::jthread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([this, i] {
-      for (int j = 0; j < 5; ++j) {
-        const auto file = store_->append("s3://bucket/metrics.jsonl");
-        file->write(fmt::format("{} {}\n", i, j));
-        file->close();
-      }
-    });
-  }
-  threads.clear();
-  const std::string lines = read_file("s3://bucket/metrics.jsonl");
-  for (int i = 0; i < 4; ++i) {
-    for (int j = 0; j < 5; ++j) EXPECT_THAT(lines, HasSubstr(fmt::format("{} {}\n", i, j)));
-  }
-  EXPECT_EQ(lines.size(), 20U * 4);
 }
 
 TEST_F(S3Store, GrowsFilesWithoutSendingThemAgain) {
@@ -202,27 +115,6 @@ TEST_F(S3Store, GrowsFilesWithoutSendingThemAgain) {
   EXPECT_EQ(s3_.open_uploads(), 0U);
 }
 
-TEST_F(S3Store, LetsOneOfTwoCreateAFile) {
-  const auto first = store_->create_new("s3://bucket/x");
-  const auto second = store_->create_new("s3://bucket/x");
-  first->write("first");
-  second->write("second");
-  first->close();
-  EXPECT_THROW(second->close(), AlreadyExists);
-  EXPECT_EQ(read_file("s3://bucket/x"), "first");
-}
-
-TEST_F(S3Store, LetsOneOfTwoCreateAFileOfParts) {
-  const auto first = store_->create_new("s3://bucket/x");
-  const auto second = store_->create_new("s3://bucket/x");
-  const std::string bytes = random_bytes(6 * kMiB);
-  first->write(bytes);
-  second->write(random_bytes(7 * kMiB));
-  first->close();
-  EXPECT_THROW(second->close(), AlreadyExists);
-  EXPECT_EQ(s3_.bytes_of("bucket/x"), bytes);
-}
-
 TEST_F(S3Store, TakesAnAnswerThatWasLostForWhatItWas) {
   auto lost = std::make_shared<std::atomic<bool>>(false);
   // The object is there when the client tries again, under the same precondition.
@@ -235,14 +127,6 @@ TEST_F(S3Store, TakesAnAnswerThatWasLostForWhatItWas) {
   file->write("mine");
   file->close();
   EXPECT_EQ(read_file("s3://bucket/x"), "mine");
-}
-
-TEST_F(S3Store, DoesNotMixAFileThatIsReplacedWhileItIsRead) {
-  s3_.set_bytes("bucket/x", random_bytes(12 * kMiB, 1));
-  const auto file = store_->open("s3://bucket/x");
-  s3_.set_bytes("bucket/x", random_bytes(12 * kMiB, 2));
-  std::string all(12 * kMiB, '\0');
-  EXPECT_THAT(message_of([&] { file->read(all); }), HasSubstr("it was replaced while it was read"));
 }
 
 TEST_F(S3Store, NoticesBytesThatAreNotTheObjects) {
@@ -348,32 +232,6 @@ TEST_F(S3Store, AbortsAnUploadOfWhichAPartIsRefused) {
   }
   EXPECT_EQ(s3_.open_uploads(), 0U);
   EXPECT_FALSE(s3_.bytes_of("bucket/x"));
-}
-
-TEST_F(S3Store, LosesNothingWhenATenthOfAllCallsFails) {
-  for (std::uint64_t seed = 0; seed < 8; ++seed) {
-    s3_.fail_randomly(10, seed);
-    const Path folder = fmt::format("s3://bucket/run-{}", seed);
-    {
-      const FolderClaim claim(folder);
-      const std::string large = random_bytes(11 * kMiB, seed);
-      const auto file = store_->create(folder / "large");
-      file->write(large);
-      file->close();
-      EXPECT_EQ(read_file(folder / "large"), large);
-      for (int i = 0; i < 5; ++i) {
-        write_file_atomically(folder / "state", std::to_string(i));
-        EXPECT_EQ(read_file(folder / "state"), std::to_string(i));
-        const auto log = store_->append(folder / "log");
-        log->write("line\n");
-        log->close();
-      }
-      store_->rename(folder / "large", folder / "larger");
-      EXPECT_THAT(store_->list(folder),
-                  ElementsAre(ObjectClaim::kObjectName, "larger", "log", "state"));
-    }
-    EXPECT_EQ(s3_.open_uploads(), 0U) << "seed " << seed;
-  }
 }
 
 TEST_F(S3Store, LetsOneProcessWriteToAFolder) {

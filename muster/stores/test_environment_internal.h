@@ -7,8 +7,15 @@
 #include <string>
 
 #include "muster/base/random.h"
+#include "muster/stores/http_client.h"
 
 namespace muster::stores {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+inline const RetryPolicy kQuickRetries{.most_tries = 20,
+                                       .first_wait = std::chrono::milliseconds(1),
+                                       .longest_wait = std::chrono::milliseconds(3)};
 
 /// Sets variables of the environment for a test, and puts them back.
 class Environment {

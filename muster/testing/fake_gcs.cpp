@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <set>
 
 namespace muster::testing {
 namespace {
@@ -14,11 +13,6 @@ namespace {
 HttpAnswer gcs_error(int status, const std::string& reason) {
   return {.status = status,
           .body = fmt::format(R"({{"error": {{"code": {}, "message": "{}"}}}})", status, reason)};
-}
-
-std::optional<std::int64_t> number_in(const HttpCall& call, const std::string& name) {
-  const auto text = call.parameter(name);
-  return text ? std::optional<std::int64_t>(std::stoll(*text)) : std::nullopt;
 }
 
 // The values of "name": "..." in some JSON without escapes.
@@ -34,75 +28,30 @@ std::vector<std::string> names_in(const std::string& json) {
 
 }  // namespace
 
-FakeGcs::FakeGcs() : server_([this](const HttpCall& call) { return handle(call); }) {}
-
-void FakeGcs::set_fault(std::function<std::optional<HttpAnswer>(const HttpCall&)> fault) {
-  const std::lock_guard lock(mutex_);
-  fault_ = std::move(fault);
-}
-
-std::map<std::string, FakeGcs::Object> FakeGcs::objects() const {
-  const std::lock_guard lock(mutex_);
-  return objects_;
-}
-
-std::optional<std::string> FakeGcs::bytes_of(const std::string& name) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = objects_.find(name);
-  if (found == objects_.end()) return std::nullopt;
-  return found->second.bytes;
-}
-
-void FakeGcs::set_bytes(const std::string& name, std::string bytes) {
-  const std::lock_guard lock(mutex_);
-  objects_[name] = {std::move(bytes), next_generation_++};
-}
+FakeGcs::FakeGcs()
+    : FakeStore(gcs_error(503, "backendError")),
+      server_([this](const HttpCall& call) { return handle(call); }) {}
 
 std::size_t FakeGcs::open_uploads() const {
   const std::lock_guard lock(mutex_);
   return static_cast<std::size_t>(std::count_if(
-      sessions_.begin(), sessions_.end(), [](const auto& row) { return row.second.done == 0; }));
-}
-
-int FakeGcs::calls(const std::string& kind) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = calls_.find(kind);
-  return found == calls_.end() ? 0 : found->second;
-}
-
-HttpAnswer FakeGcs::handle(const HttpCall& call) {
-  std::function<std::optional<HttpAnswer>(const HttpCall&)> fault;
-  {
-    const std::lock_guard lock(mutex_);
-    fault = fault_;
-  }
-  if (fault) {
-    if (auto answer = fault(call)) return *answer;
-  }
-  return flaky_.answer(
-      call, [&] { return act(call); }, gcs_error(503, "backendError"));
+      sessions_.begin(), sessions_.end(), [](const auto& row) { return !row.second.is_done; }));
 }
 
 std::string FakeGcs::text_of(const std::string& name) const {
   const Object& object = objects_.at(name);
   return fmt::format(
       R"({{"name": "{}", "size": "{}", "updated": "2026-07-01T10:00:00.250Z", "generation": "{}"}})",
-      name.substr(name.find('/') + 1), object.bytes.size(), object.generation);
+      name.substr(name.find('/') + 1), object.bytes.size(), object.version);
 }
 
-bool FakeGcs::matches(std::optional<std::int64_t> wanted, const std::string& name) const {
+bool FakeGcs::matches(const std::optional<std::string>& wanted, const std::string& name) const {
   if (!wanted) return true;
   const auto found = objects_.find(name);
-  return *wanted == (found == objects_.end() ? 0 : found->second.generation);
-}
-
-HttpAnswer FakeGcs::store(const std::string& name, std::string bytes) {
-  objects_[name] = {std::move(bytes), next_generation_++};
-  return {.body = text_of(name)};
+  return *wanted == (found == objects_.end() ? "0" : found->second.version);
 }
 
 HttpAnswer FakeGcs::act(const HttpCall& call) {
-  const std::lock_guard lock(mutex_);
   if (call.path == "/session") return continue_session(call);
   const std::string upload_start = "/upload/storage/v1/b/";
   if (call.path.starts_with(upload_start)) {
@@ -139,8 +88,8 @@ HttpAnswer FakeGcs::act(const HttpCall& call) {
 
 HttpAnswer FakeGcs::get(const HttpCall& call, const std::string& name) {
   const auto found = objects_.find(name);
-  const auto generation = number_in(call, "generation");
-  if (found == objects_.end() || (generation && *generation != found->second.generation)) {
+  const auto generation = call.parameter("generation");
+  if (found == objects_.end() || (generation && *generation != found->second.version)) {
     return gcs_error(404, "notFound");
   }
   if (call.parameter("alt") != "media") {
@@ -149,61 +98,36 @@ HttpAnswer FakeGcs::get(const HttpCall& call, const std::string& name) {
   }
   ++calls_["GET"];
   const std::string& bytes = found->second.bytes;
-  HttpAnswer answer{.status = 206,
-                    .headers = {{"x-goog-generation", std::to_string(found->second.generation)},
+  HttpAnswer answer{.headers = {{"x-goog-generation", found->second.version},
                                 {"Last-Modified", "Wed, 01 Jul 2026 10:00:00 GMT"}}};
   // "hello" is the example that Google gives for its CRC-32C.
   if (bytes == "hello") answer.headers.emplace_back("x-goog-hash", "crc32c=mnG7TA==,md5=x");
-  std::size_t begin = 0, end = 0;
-  std::sscanf(call.header("range").c_str(), "bytes=%zu-%zu", &begin, &end);
-  if (begin >= bytes.size()) return gcs_error(416, "requestedRangeNotSatisfiable");
-  end = std::min(end, bytes.size() - 1);
-  answer.headers.emplace_back("Content-Range",
-                              fmt::format("bytes {}-{}/{}", begin, end, bytes.size()));
-  answer.body = bytes.substr(begin, end - begin + 1);
+  if (!add_range(call, bytes, answer)) return gcs_error(416, "requestedRangeNotSatisfiable");
   return answer;
 }
 
 HttpAnswer FakeGcs::list(const HttpCall& call, const std::string& bucket) {
-  const std::string prefix = call.parameter("prefix").value_or("");
-  const std::string delimiter = call.parameter("delimiter").value_or("");
-  const std::string from = call.parameter("pageToken").value_or("");
-  const std::size_t most =
-      std::min<std::size_t>(page_keys_, std::stoul(call.parameter("maxResults").value_or("1000")));
+  const Listing listing{.bucket = bucket,
+                        .prefix = call.parameter("prefix").value_or(""),
+                        .delimiter = call.parameter("delimiter").value_or(""),
+                        .from = call.parameter("pageToken").value_or(""),
+                        .most = std::stoul(call.parameter("maxResults").value_or("1000"))};
   // As the real one may: the first page is empty, and says that there is more.
-  if (from.empty() && page_keys_ < 1000) return {.body = R"({"nextPageToken": " "})"};
+  if (listing.from.empty() && page_keys_ < 1000) return {.body = R"({"nextPageToken": " "})"};
+  const Page page = page_of(listing);
   std::vector<std::string> items;
-  std::set<std::string> prefixes;
-  std::string last;
-  std::string next;
-  for (const auto& [name, object] : objects_) {
-    if (!name.starts_with(bucket + "/" + prefix)) continue;
-    const std::string key = name.substr(bucket.size() + 1);
-    const auto end = delimiter.empty() ? std::string::npos : key.find(delimiter, prefix.size());
-    const std::string entry = end == std::string::npos ? key : key.substr(0, end + 1);
-    if ((!from.empty() && entry <= from) || prefixes.contains(entry)) continue;
-    if (items.size() + prefixes.size() == most) {
-      next = last;
-      break;
-    }
-    last = entry;
-    if (end == std::string::npos) {
-      items.push_back(text_of(name));
-    } else {
-      prefixes.insert(entry);
-    }
-  }
+  for (const std::string& key : page.keys) items.push_back(text_of(bucket + "/" + key));
   std::string body = fmt::format(R"({{"items": [{}])", fmt::join(items, ", "));
-  if (!prefixes.empty()) {
-    body += fmt::format(R"(, "prefixes": ["{}"])", fmt::join(prefixes, R"(", ")"));
+  if (!page.prefixes.empty()) {
+    body += fmt::format(R"(, "prefixes": ["{}"])", fmt::join(page.prefixes, R"(", ")"));
   }
-  if (!next.empty()) body += fmt::format(R"(, "nextPageToken": "{}")", next);
+  if (!page.next.empty()) body += fmt::format(R"(, "nextPageToken": "{}")", page.next);
   return {.body = body + "}"};
 }
 
 HttpAnswer FakeGcs::upload(const HttpCall& call, const std::string& bucket) {
   const std::string name = bucket + "/" + call.parameter("name").value_or("");
-  const auto match = number_in(call, "ifGenerationMatch");
+  const auto match = call.parameter("ifGenerationMatch");
   if (!matches(match, name)) return gcs_error(412, "conditionNotMet");
   if (call.parameter("uploadType") == "resumable") {
     const std::string id = std::to_string(sessions_.size() + 1);
@@ -215,7 +139,8 @@ HttpAnswer FakeGcs::upload(const HttpCall& call, const std::string& bucket) {
   const auto second = call.body.find(boundary, boundary.size());
   const auto begin = call.body.find("\r\n\r\n", second) + 4;
   const auto end = call.body.rfind("\r\n" + boundary + "--");
-  return store(name, call.body.substr(begin, end - begin));
+  store(name, call.body.substr(begin, end - begin));
+  return {.body = text_of(name)};
 }
 
 HttpAnswer FakeGcs::continue_session(const HttpCall& call) {
@@ -226,7 +151,7 @@ HttpAnswer FakeGcs::continue_session(const HttpCall& call) {
     return {.status = 499};
   }
   Session& session = found->second;
-  if (session.done != 0) return {.body = text_of(session.name)};
+  if (session.is_done) return {.body = text_of(session.name)};
   const std::string range = call.header("content-range");
   unsigned long long begin = 0, last = 0, total = 0;
   const bool has_bytes = std::sscanf(range.c_str(), "bytes %llu-%llu/", &begin, &last) == 2;
@@ -244,9 +169,9 @@ HttpAnswer FakeGcs::continue_session(const HttpCall& call) {
   }
   if (has_total && session.bytes.size() == total) {
     if (!matches(session.match, session.name)) return gcs_error(412, "conditionNotMet");
-    HttpAnswer answer = store(session.name, session.bytes);
-    session.done = objects_[session.name].generation;
-    return answer;
+    store(session.name, session.bytes);
+    session.is_done = true;
+    return {.body = text_of(session.name)};
   }
   HttpAnswer more{.status = 308};
   if (!session.bytes.empty()) {
@@ -257,7 +182,7 @@ HttpAnswer FakeGcs::continue_session(const HttpCall& call) {
 
 HttpAnswer FakeGcs::compose(const HttpCall& call, const std::string& bucket,
                             const std::string& name) {
-  if (!matches(number_in(call, "ifGenerationMatch"), name)) {
+  if (!matches(call.parameter("ifGenerationMatch"), name)) {
     return gcs_error(412, "conditionNotMet");
   }
   std::string bytes;
@@ -266,7 +191,8 @@ HttpAnswer FakeGcs::compose(const HttpCall& call, const std::string& bucket,
     if (found == objects_.end()) return gcs_error(404, "notFound");
     bytes += found->second.bytes;
   }
-  return store(name, std::move(bytes));
+  store(name, std::move(bytes));
+  return {.body = text_of(name)};
 }
 
 }  // namespace muster::testing

@@ -3,10 +3,7 @@
 #include <fmt/core.h>
 #include <openssl/evp.h>
 
-#include <algorithm>
 #include <cctype>
-#include <cstdio>
-#include <set>
 
 #include "muster/base/base64.h"
 
@@ -75,40 +72,15 @@ std::string encoded_key(const std::string& key) {
 
 }  // namespace
 
-FakeS3::FakeS3() : server_([this](const HttpCall& call) { return handle(call); }) {}
+FakeS3::FakeS3()
+    : FakeStore(error_answer(503, "SlowDown")),
+      server_([this](const HttpCall& call) { return handle(call); }) {}
 
-void FakeS3::set_fault(std::function<std::optional<HttpAnswer>(const HttpCall&)> fault) {
-  const std::lock_guard lock(mutex_);
-  fault_ = std::move(fault);
-}
-
-std::map<std::string, FakeS3::Object> FakeS3::objects() const {
-  const std::lock_guard lock(mutex_);
-  return objects_;
-}
-
-std::optional<std::string> FakeS3::bytes_of(const std::string& name) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = objects_.find(name);
-  if (found == objects_.end()) return std::nullopt;
-  return found->second.bytes;
-}
-
-void FakeS3::set_bytes(const std::string& name, std::string bytes) {
-  const std::lock_guard lock(mutex_);
-  const std::string etag = etag_of(bytes);
-  objects_[name] = {std::move(bytes), etag};
-}
+std::string FakeS3::version_for(const std::string& bytes) { return etag_of(bytes); }
 
 std::size_t FakeS3::open_uploads() const {
   const std::lock_guard lock(mutex_);
   return uploads_.size();
-}
-
-int FakeS3::calls(const std::string& kind) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = calls_.find(kind);
-  return found == calls_.end() ? 0 : found->second;
 }
 
 std::vector<std::string> FakeS3::ranges() const {
@@ -116,21 +88,7 @@ std::vector<std::string> FakeS3::ranges() const {
   return ranges_;
 }
 
-HttpAnswer FakeS3::handle(const HttpCall& call) {
-  std::function<std::optional<HttpAnswer>(const HttpCall&)> fault;
-  {
-    const std::lock_guard lock(mutex_);
-    fault = fault_;
-  }
-  if (fault) {
-    if (auto answer = fault(call)) return *answer;
-  }
-  return flaky_.answer(
-      call, [&] { return act(call); }, error_answer(503, "SlowDown"));
-}
-
 HttpAnswer FakeS3::act(const HttpCall& call) {
-  const std::lock_guard lock(mutex_);
   const std::string path = percent_decoded(call.path).substr(1);
   const auto slash = path.find('/');
   const std::string bucket = path.substr(0, slash);
@@ -166,25 +124,14 @@ HttpAnswer FakeS3::get(const HttpCall& call, const std::string& name) {
   if (found == objects_.end()) return error_answer(404, "NoSuchKey");
   const Object& object = found->second;
   const std::string match = call.header("if-match");
-  if (!match.empty() && match != object.etag) return error_answer(412, "PreconditionFailed");
-  HttpAnswer answer{.headers = {{"ETag", object.etag}, {"Last-Modified", kDate}}};
+  if (!match.empty() && match != object.version) return error_answer(412, "PreconditionFailed");
+  HttpAnswer answer{.headers = {{"ETag", object.version}, {"Last-Modified", kDate}}};
   if (call.method == "HEAD") {
     answer.headers.emplace_back("Content-Length", std::to_string(object.bytes.size()));
     return answer;
   }
-  const std::string range = call.header("range");
-  ranges_.push_back(range);
-  std::size_t begin = 0, end = 0;
-  if (std::sscanf(range.c_str(), "bytes=%zu-%zu", &begin, &end) != 2) {
-    answer.body = object.bytes;
-    return answer;
-  }
-  if (begin >= object.bytes.size()) return error_answer(416, "InvalidRange");
-  end = std::min(end, object.bytes.size() - 1);
-  answer.status = 206;
-  answer.headers.emplace_back("Content-Range",
-                              fmt::format("bytes {}-{}/{}", begin, end, object.bytes.size()));
-  answer.body = object.bytes.substr(begin, end - begin + 1);
+  ranges_.push_back(call.header("range"));
+  if (!add_range(call, object.bytes, answer)) return error_answer(416, "InvalidRange");
   return answer;
 }
 
@@ -196,7 +143,8 @@ std::optional<HttpAnswer> FakeS3::refused(const HttpCall& call, const std::strin
     return error_answer(412, "PreconditionFailed");
   }
   if (!match.empty() && !is_there) return error_answer(404, "NoSuchKey");
-  if (!match.empty() && found->second.etag != match) return error_answer(412, "PreconditionFailed");
+  if (!match.empty() && found->second.version != match)
+    return error_answer(412, "PreconditionFailed");
   return std::nullopt;
 }
 
@@ -207,15 +155,14 @@ HttpAnswer FakeS3::put(const HttpCall& call, const std::string& name) {
     return error_answer(400, "BadDigest");
   }
   if (const auto no = refused(call, name)) return *no;
-  objects_[name] = {call.body, etag_of(call.body)};
-  return {.headers = {{"ETag", objects_[name].etag}}};
+  return {.headers = {{"ETag", store(name, call.body).version}}};
 }
 
 HttpAnswer FakeS3::copy(const HttpCall& call, const std::string& name) {
   const auto source = objects_.find(percent_decoded(call.header("x-amz-copy-source")).substr(1));
   if (source == objects_.end()) return error_answer(404, "NoSuchKey");
   const std::string match = call.header("x-amz-copy-source-if-match");
-  if (!match.empty() && match != source->second.etag) {
+  if (!match.empty() && match != source->second.version) {
     return error_answer(412, "PreconditionFailed");
   }
   const Object copied{source->second.bytes, etag_of(source->second.bytes)};
@@ -227,7 +174,7 @@ HttpAnswer FakeS3::copy(const HttpCall& call, const std::string& name) {
     objects_[name] = copied;
   }
   return xml_answer(fmt::format("<CopyResult><ETag>{}</ETag></CopyResult>",
-                                replaced(copied.etag, "\"", "&quot;")));
+                                replaced(copied.version, "\"", "&quot;")));
 }
 
 HttpAnswer FakeS3::put_part(const HttpCall& call) {
@@ -236,7 +183,7 @@ HttpAnswer FakeS3::put_part(const HttpCall& call) {
   if (upload == uploads_.end()) return error_answer(404, "NoSuchUpload");
   const Object part{call.body, etag_of(call.body)};
   upload->second.parts[std::stoi(call.parameter("partNumber").value_or("0"))] = part;
-  return {.headers = {{"ETag", part.etag}}};
+  return {.headers = {{"ETag", part.version}}};
 }
 
 HttpAnswer FakeS3::complete(const HttpCall& call, const std::string& name) {
@@ -250,7 +197,7 @@ HttpAnswer FakeS3::complete(const HttpCall& call, const std::string& name) {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const auto part = upload->second.parts.find(std::stoi(numbers[i]));
     if (part == upload->second.parts.end() ||
-        replaced(etags[i], "&quot;", "\"") != part->second.etag) {
+        replaced(etags[i], "&quot;", "\"") != part->second.version) {
       return error_answer(400, "InvalidPart");
     }
     const bool is_last = i + 1 == numbers.size();
@@ -269,45 +216,26 @@ HttpAnswer FakeS3::complete(const HttpCall& call, const std::string& name) {
 }
 
 HttpAnswer FakeS3::list(const HttpCall& call, const std::string& bucket) {
-  const std::string prefix = call.parameter("prefix").value_or("");
-  const std::string delimiter = call.parameter("delimiter").value_or("");
-  const std::string from = call.parameter("continuation-token").value_or("");
-  std::size_t most = page_keys_;
-  if (const auto given = call.parameter("max-keys")) {
-    most = std::min<std::size_t>(most, std::stoul(*given));
-  }
+  const Page page = page_of({.bucket = bucket,
+                             .prefix = call.parameter("prefix").value_or(""),
+                             .delimiter = call.parameter("delimiter").value_or(""),
+                             .from = call.parameter("continuation-token").value_or(""),
+                             .most = std::stoul(call.parameter("max-keys").value_or("1000"))});
   std::string xml = "<ListBucketResult><EncodingType>url</EncodingType>";
-  std::set<std::string> prefixes;
-  std::string last;
-  std::size_t count = 0;
-  bool truncated = false;
-  for (const auto& [name, object] : objects_) {
-    if (!name.starts_with(bucket + "/" + prefix)) continue;
-    const std::string key = name.substr(bucket.size() + 1);
-    const auto end = delimiter.empty() ? std::string::npos : key.find(delimiter, prefix.size());
-    const std::string entry = end == std::string::npos ? key : key.substr(0, end + 1);
-    if (!from.empty() && entry <= from) continue;
-    if (prefixes.contains(entry)) continue;
-    if (count == most) {
-      truncated = true;
-      break;
-    }
-    ++count;
-    last = entry;
-    if (end != std::string::npos) {
-      prefixes.insert(entry);
-      continue;
-    }
+  for (const std::string& key : page.keys) {
+    const Object& object = objects_.at(bucket + "/" + key);
     xml += fmt::format(
         "<Contents><Key>{}</Key><LastModified>{}</LastModified><ETag>{}</ETag><Size>{}</Size></"
         "Contents>",
-        encoded_key(key), kIsoDate, replaced(object.etag, "\"", "&quot;"), object.bytes.size());
+        encoded_key(key), kIsoDate, replaced(object.version, "\"", "&quot;"), object.bytes.size());
   }
-  for (const auto& entry : prefixes) {
+  for (const auto& entry : page.prefixes) {
     xml += fmt::format("<CommonPrefixes><Prefix>{}</Prefix></CommonPrefixes>", encoded_key(entry));
   }
-  xml += fmt::format("<IsTruncated>{}</IsTruncated>", truncated);
-  if (truncated) xml += fmt::format("<NextContinuationToken>{}</NextContinuationToken>", last);
+  xml += fmt::format("<IsTruncated>{}</IsTruncated>", !page.next.empty());
+  if (!page.next.empty()) {
+    xml += fmt::format("<NextContinuationToken>{}</NextContinuationToken>", page.next);
+  }
   return xml_answer(xml + "</ListBucketResult>");
 }
 

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "muster/testing/flaky_answers.h"
+#include "muster/testing/http_test_server.h"
+
+namespace muster::testing {
+
+/// What object stores in memory share: objects by "bucket/key", faults, pages of lists. Any bucket
+/// is there. Any thread may use it.
+class FakeStore {
+ public:
+  struct Object {
+    std::string bytes{};
+    /// S3's ETag, Google's generation.
+    std::string version{};
+  };
+  using Fault = std::function<std::optional<HttpAnswer>(const HttpCall&)>;
+
+  virtual ~FakeStore() = default;
+  FakeStore(const FakeStore&) = delete;
+  FakeStore& operator=(const FakeStore&) = delete;
+
+  virtual const std::string& url() const = 0;
+  /// Uploads that are neither complete nor aborted.
+  virtual std::size_t open_uploads() const = 0;
+
+  /// Looks at every call first; what it returns is answered in the place of the store. Called from
+  /// several threads.
+  void set_fault(Fault fault);
+  /// Lets so many of a hundred calls fail, as FlakyAnswers does.
+  void fail_randomly(int percent, std::uint64_t seed) { flaky_.set(percent, seed); }
+  /// Keys of one page of a list, whatever is asked for.
+  void set_page_keys(std::size_t keys) { page_keys_ = keys; }
+
+  std::map<std::string, Object> objects() const;
+  std::optional<std::string> bytes_of(const std::string& name) const;
+  void set_bytes(const std::string& name, std::string bytes);
+  /// How many calls came of "GET", "PUT", ...; "LIST" are those of a bucket's keys.
+  int calls(const std::string& kind) const;
+
+ protected:
+  /// One page of a list: keys of objects and prefixes behind which a delimiter stands.
+  struct Page {
+    std::vector<std::string> keys{};
+    std::set<std::string> prefixes{};
+    /// Where the next page begins; empty on the last.
+    std::string next{};
+  };
+  struct Listing {
+    std::string bucket{};
+    std::string prefix{};
+    std::string delimiter{};
+    std::string from{};
+    std::size_t most = 0;
+  };
+
+  /// `busy` is the store's own way to say that it is.
+  explicit FakeStore(HttpAnswer busy) : busy_(std::move(busy)) {}
+
+  /// What the server of a store calls.
+  HttpAnswer handle(const HttpCall& call);
+  /// Called with the lock held.
+  virtual HttpAnswer act(const HttpCall& call) = 0;
+  virtual std::string version_for(const std::string& bytes) = 0;
+
+  // The rest wants the lock held.
+  Object& store(const std::string& name, std::string bytes);
+  Page page_of(const Listing& listing) const;
+  /// The bytes that the call's Range asks for, with Content-Range, added to `answer`. False where
+  /// there are none.
+  static bool add_range(const HttpCall& call, const std::string& bytes, HttpAnswer& answer);
+
+  mutable std::mutex mutex_;
+  std::map<std::string, Object> objects_;
+  std::map<std::string, int> calls_;
+  std::size_t page_keys_ = 1000;
+
+ private:
+  const HttpAnswer busy_;
+  Fault fault_;
+  FlakyAnswers flaky_;
+};
+
+}  // namespace muster::testing
