@@ -29,10 +29,28 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
   return range;
 }
 
-bool is_range(const HttpResponse& response, std::uint64_t offset, std::uint64_t length) {
+std::string flaw_of_range(const HttpResponse& response, std::uint64_t offset,
+                          std::uint64_t length) {
+  if (response.status != 206) return "";
   const auto range = parse_content_range(response.header("content-range"));
-  return range && range->begin == offset && range->end - range->begin + 1 == response.body.size() &&
-         range->end == std::min(offset + length, range->total) - 1;
+  const bool is_right = range && range->begin == offset &&
+                        range->end - range->begin + 1 == response.body.size() &&
+                        range->end == std::min(offset + length, range->total) - 1;
+  return is_right ? "" : "the range that came is not the one that was asked for";
+}
+
+std::uint64_t whole_bytes(const HttpResponse& response) {
+  if (response.status != 206) return response.body.size();
+  return parse_content_range(response.header("content-range"))->total;
+}
+
+std::string take_range(HttpResponse&& response, std::uint64_t offset, std::uint64_t length) {
+  std::string bytes = std::move(response.body);
+  if (response.status != 206) {
+    bytes.erase(0, std::min<std::uint64_t>(offset, bytes.size()));
+    bytes.resize(std::min<std::uint64_t>(length, bytes.size()));
+  }
+  return bytes;
 }
 
 }  // namespace muster::stores

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "muster/stores/http_client.h"
@@ -18,7 +19,14 @@ struct ContentRange {
 /// Nothing for what is no such header, or contradicts itself.
 std::optional<ContentRange> parse_content_range(std::string_view text);
 
-/// Whether an answer of status 206 is what was asked for, up to the end of the file.
-bool is_range(const HttpResponse& response, std::uint64_t offset, std::uint64_t length);
+/// What is wrong with the range that a successful answer brought; empty: nothing. An answer that
+/// has no range has all of the file.
+std::string flaw_of_range(const HttpResponse& response, std::uint64_t offset, std::uint64_t length);
+
+/// Bytes of the whole file, after an answer without a flaw.
+std::uint64_t whole_bytes(const HttpResponse& response);
+
+/// The bytes asked for, also from a server that has no ranges and sent everything.
+std::string take_range(HttpResponse&& response, std::uint64_t offset, std::uint64_t length);
 
 }  // namespace muster::stores

@@ -16,7 +16,6 @@
 #include "muster/base/log.h"
 #include "muster/base/printable.h"
 #include "muster/records/crc32c.h"
-#include "muster/stores/content_range.h"
 #include "muster/stores/s3_signature.h"
 
 namespace muster::stores {
@@ -94,11 +93,6 @@ void add_match(Parameters& query, const Precondition& precondition) {
   if (!precondition.version.empty()) {
     query.emplace_back("ifGenerationMatch", precondition.version);
   }
-}
-
-[[noreturn]] void refuse_write(const std::string& what, const Precondition& precondition) {
-  if (precondition.must_be_absent) throw AlreadyExists("{}: it is there already", what);
-  throw Aborted("{}: somebody else has changed it meanwhile", what);
 }
 
 /// One request of the API.
@@ -231,23 +225,8 @@ class GcsApi : public ObjectApi, public std::enable_shared_from_this<GcsApi> {
     if (parsed.is_object() && error != parsed.end()) {
       why += ": " + printable(field_text(*error, "message").substr(0, 1000));
     }
-    switch (response.status) {
-      case 404:
-        throw NotFound("{}: no such object or bucket ({})", call.what, why);
-      case 401:
-      case 403:
-        throw PermissionDenied(
-            "{}: refused ({}); check the credentials (GOOGLE_APPLICATION_CREDENTIALS, `gcloud auth "
-            "application-default login`) and what they may do with this bucket",
-            call.what, why);
-      default:
-        break;
-    }
-    if (is_worth_a_retry(response.status)) {
-      throw Unavailable("{}: the store does not answer as it should ({}), also after retries",
-                        call.what, why);
-    }
-    throw FailedPrecondition("{}: refused ({})", call.what, why);
+    throw_refusal(call.what, response.status, why,
+                  "GOOGLE_APPLICATION_CREDENTIALS, `gcloud auth application-default login`");
   }
 
   const GcsSettings settings_;
@@ -269,48 +248,25 @@ ObjectRange GcsApi::get(const ObjectName& name, std::uint64_t offset, std::uint6
               .timeout = kGcsDataTimeout,
               .stop = stop};
   if (!version.empty()) get.query.emplace_back("generation", version);
-  std::string flaw;
-  get.is_flawed = [&](const HttpResponse& response) {
-    flaw.clear();
-    if (!response.is_success()) return false;
-    std::uint64_t total = response.body.size();
-    if (response.status == 206) {
-      if (!is_range(response, offset, length)) {
-        flaw = "the range that came is not the one that was asked for";
-        return true;
-      }
-      total = parse_content_range(response.header("content-range"))->total;
-    }
-    const std::string crc = crc_of(response);
-    if (!crc.empty() && response.body.size() == total && crc != crc_text(response.body)) {
-      flaw = "the bytes do not match the object's CRC32C";
-    }
-    return !flaw.empty();
-  };
-  HttpResponse response = call(get);
-  if (response.status == 416) {
-    const auto info = head(name);
-    if (!info) throw NotFound("{}: no such object", get.what);
-    return {.info = *info};
-  }
-  if (response.status == 404 && !version.empty()) {
-    throw FailedPrecondition(
-        "{}: it was replaced while it was read, or removed; read it from its beginning", get.what);
-  }
-  if (!response.is_success()) fail(get, response);
-  if (!flaw.empty()) throw DataLoss("{}: {}", get.what, flaw);
-  ObjectRange result{
-      .info = {.size_bytes = response.body.size(),
-               .modified_ns = parse_http_date(response.header("last-modified")) * 1'000'000'000,
-               .version = response.header("x-goog-generation")}};
-  if (response.status == 206) {
-    result.info.size_bytes = parse_content_range(response.header("content-range"))->total;
-  } else {
-    response.body.erase(0, std::min<std::uint64_t>(offset, response.body.size()));
-    response.body.resize(std::min<std::uint64_t>(length, response.body.size()));
-  }
-  result.bytes = std::move(response.body);
-  return result;
+  return read_range(
+      {.name = name,
+       .what = get.what,
+       .offset = offset,
+       .length = length,
+       .send =
+           [&](const HttpClient::IsFlawed& is_flawed) {
+             get.is_flawed = is_flawed;
+             return call(get);
+           },
+       .flaw_of_whole = [](const HttpResponse& response) -> std::string {
+         const std::string crc = crc_of(response);
+         if (crc.empty() || crc == crc_text(response.body)) return "";
+         return "the bytes do not match the object's CRC32C";
+       },
+       .is_replaced =
+           [&](const HttpResponse& response) { return response.status == 404 && !version.empty(); },
+       .fail = [&](const HttpResponse& response) { fail(get, response); },
+       .version_header = "x-goog-generation"});
 }
 
 std::string GcsApi::put(const ObjectName& name, std::string_view bytes,
@@ -335,7 +291,7 @@ std::string GcsApi::put(const ObjectName& name, std::string_view bytes,
   if (response.status == 412) {
     // An answer that was lost on its way may have told of success.
     if (const auto version = version_with(name, bytes)) return *version;
-    refuse_write(put.what, precondition);
+    throw_precondition(put.what, precondition);
   }
   if (!response.is_success()) fail(put, response);
   return info_of(parse_answer(put.what, response)).version;
@@ -351,7 +307,7 @@ std::string GcsApi::start_session(const ObjectName& name, const Precondition& pr
                 .body = "{}"};
   add_match(start.query, precondition);
   const HttpResponse response = call(start);
-  if (response.status == 412) refuse_write(start.what, precondition);
+  if (response.status == 412) throw_precondition(start.what, precondition);
   if (!response.is_success()) fail(start, response);
   std::string session = response.header("location");
   if (session.empty()) throw DataLoss("{}: the answer has no Location", start.what);
@@ -409,7 +365,7 @@ std::optional<std::string> GcsApi::send_chunk(const std::string& what, const std
     if (response.status == 200 || response.status == 201) {
       return info_of(parse_answer(what, response)).version;
     }
-    if (response.status == 412) refuse_write(what, precondition);
+    if (response.status == 412) throw_precondition(what, precondition);
     if (response.status != 308) fail({.what = what}, response);
     // "bytes=0-N": how far it has got; none: nothing yet.
     const std::string range = response.header("range");

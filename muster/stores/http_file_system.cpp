@@ -106,28 +106,21 @@ class HttpFileSystem : public FileSystem {
         },
         retry, stop,
         [&](const HttpResponse& answer) {
-          flaw = answer.status == 206 && !is_range(answer, offset, length)
-                     ? "the range that came is not the one that was asked for"
-                     : "";
+          flaw = flaw_of_range(answer, offset, length);
           return !flaw.empty();
         });
-    const auto range = parse_content_range(response.header("content-range"));
-    if (response.status == 416 && range) return {.info = {.size_bytes = range->total}};
+    if (response.status == 416) {
+      const auto range = parse_content_range(response.header("content-range"));
+      if (range) return {.info = {.size_bytes = range->total}};
+    }
     if (!response.is_success()) fail(what, response.status);
     if (!flaw.empty()) throw DataLoss("{}: {}", what, flaw);
     if (!version.empty() && version_of(response) != version) {
       throw FailedPrecondition("{}: it was replaced while it was read; read it from its beginning",
                                what);
     }
-    ObjectRange result{.info = {.version = version_of(response)}};
-    result.info.size_bytes = response.status == 206 ? range->total : response.body.size();
-    if (response.status != 206) {
-      // It has no ranges, and sent everything.
-      response.body.erase(0, std::min<std::uint64_t>(offset, response.body.size()));
-      response.body.resize(std::min<std::uint64_t>(length, response.body.size()));
-    }
-    result.bytes = std::move(response.body);
-    return result;
+    const ObjectInfo info{.size_bytes = whole_bytes(response), .version = version_of(response)};
+    return {.bytes = take_range(std::move(response), offset, length), .info = info};
   }
 
   const std::shared_ptr<Transfers> transfers_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -8,6 +9,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "muster/stores/http_client.h"
 
 namespace muster::stores {
 
@@ -100,6 +103,34 @@ class ObjectApi {
 
   /// The version of the object if these are its bytes, as one that we wrote has.
   std::optional<std::string> version_with(const ObjectName& name, std::string_view bytes);
+
+ protected:
+  /// What a store's own get() adds to the reading of a range.
+  struct RangeRead {
+    ObjectName name{};
+    std::string what{};
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+    /// Sends it, and again while the answer is flawed.
+    std::function<HttpResponse(const HttpClient::IsFlawed&)> send{};
+    /// Compares the whole of an object with its checksum: what is wrong, or nothing.
+    std::function<std::string(const HttpResponse&)> flaw_of_whole{};
+    /// Whether this answer says that the version asked for is no longer there.
+    std::function<bool(const HttpResponse&)> is_replaced{};
+    /// Throws what a refusal means.
+    std::function<void(const HttpResponse&)> fail{};
+    /// Where the answer tells the version.
+    const char* version_header = "";
+  };
+  ObjectRange read_range(const RangeRead& read);
 };
+
+/// The statuses that mean the same in every store: throws NotFound, PermissionDenied (with where
+/// the credentials come from), Unavailable or FailedPrecondition.
+[[noreturn]] void throw_refusal(const std::string& what, int status, const std::string& why,
+                                std::string_view credentials);
+
+/// What a write throws whose precondition did not hold.
+[[noreturn]] void throw_precondition(const std::string& what, const Precondition& precondition);
 
 }  // namespace muster::stores

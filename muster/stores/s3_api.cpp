@@ -16,7 +16,6 @@
 #include "muster/base/log.h"
 #include "muster/base/printable.h"
 #include "muster/base/sha256.h"
-#include "muster/stores/content_range.h"
 #include "muster/stores/s3_xml.h"
 
 namespace muster::stores {
@@ -151,7 +150,6 @@ class S3Api : public ObjectApi, public std::enable_shared_from_this<S3Api> {
   bool put_right(const S3Call& call, const HttpResponse& response, const S3Error& error);
   [[noreturn]] void fail(const S3Call& call, const HttpResponse& response) const;
   static void add_precondition(HttpHeaders& headers, const Precondition& precondition);
-  [[noreturn]] void refuse(const S3Call& call, const Precondition& precondition) const;
 
   std::string region_of(const std::string& bucket) {
     const std::lock_guard lock(mutex_);
@@ -258,32 +256,17 @@ void S3Api::fail(const S3Call& call, const HttpResponse& response) const {
   const S3Error error = parse_s3_error(response.body);
   std::string why = error.code.empty() ? fmt::format("status {}", response.status)
                                        : fmt::format("{}: {}", error.code, error.message);
-  switch (response.status) {
-    case 404:
-      throw NotFound("{}: no such object or bucket ({})", call.what, why);
-    case 401:
-    case 403:
-      throw PermissionDenied(
-          "{}: refused ({}); check the credentials (AWS_ACCESS_KEY_ID, AWS_PROFILE, ...) and what "
-          "they may do with this bucket",
-          call.what, why);
-    case 412:
-      throw FailedPrecondition("{}: the object has changed meanwhile ({})", call.what, why);
-    case 301:
-    case 307:
-      throw InvalidArgument("{}: the bucket is elsewhere ({}); set AWS_REGION or the endpoint",
-                            call.what, why);
-    default:
-      break;
+  if (response.status == 412) {
+    throw FailedPrecondition("{}: the object has changed meanwhile ({})", call.what, why);
   }
-  if (is_worth_a_retry(response.status)) {
-    throw Unavailable("{}: the store does not answer as it should ({}), also after retries",
-                      call.what, why);
+  if (response.status == 301 || response.status == 307) {
+    throw InvalidArgument("{}: the bucket is elsewhere ({}); set AWS_REGION or the endpoint",
+                          call.what, why);
   }
   if (response.status == 501 || error.code == "NotImplemented") {
     throw Unimplemented("{}: this store cannot do that ({})", call.what, why);
   }
-  throw FailedPrecondition("{}: refused ({})", call.what, why);
+  throw_refusal(call.what, response.status, why, "AWS_ACCESS_KEY_ID, AWS_PROFILE, ...");
 }
 
 std::optional<ObjectInfo> S3Api::head(const ObjectName& name) {
@@ -307,63 +290,31 @@ ObjectRange S3Api::get(const ObjectName& name, std::uint64_t offset, std::uint64
              .timeout = kDataTimeout,
              .stop = stop};
   if (!version.empty()) get.headers.emplace_back("If-Match", version);
-  // Parts that are not those asked for, and whole objects whose bytes are not what their MD5 says.
-  std::string flaw;
-  get.is_flawed = [&](const HttpResponse& response) {
-    flaw.clear();
-    if (!response.is_success()) return false;
-    std::uint64_t total = response.body.size();
-    if (response.status == 206) {
-      if (!is_range(response, offset, length)) {
-        flaw = "the range that came is not the one that was asked for";
-        return true;
-      }
-      total = parse_content_range(response.header("content-range"))->total;
-    }
-    const std::string digest = md5_of_etag(response);
-    if (digest.empty() || response.body.size() != total || !verifies_etags()) return false;
-    if (hex(md5(response.body)) == digest) return false;
-    flaw =
-        "the bytes do not match the object's MD5 (if the ETags of this store are no MD5s, set "
-        "MUSTER_S3_VERIFY_ETAG=0)";
-    return true;
-  };
-  HttpResponse response = call(get);
-  if (response.status == 416) {
-    // Behind the end, or any range of an empty object.
-    const auto info = head(name);
-    if (!info) throw NotFound("{}: no such object", get.what);
-    return {.info = *info};
-  }
-  if (response.status == 412) {
-    throw FailedPrecondition("{}: it was replaced while it was read; read it from its beginning",
-                             get.what);
-  }
-  if (!response.is_success()) fail(get, response);
-  if (!flaw.empty()) throw DataLoss("{}: {}", get.what, flaw);
-  ObjectRange result{
-      .info = {.size_bytes = response.body.size(),
-               .modified_ns = parse_http_date(response.header("last-modified")) * 1'000'000'000,
-               .version = response.header("etag")}};
-  if (response.status == 206) {
-    result.info.size_bytes = parse_content_range(response.header("content-range"))->total;
-  } else {
-    // A server that knows no ranges sends all of it.
-    response.body.erase(0, std::min<std::uint64_t>(offset, response.body.size()));
-    response.body.resize(std::min<std::uint64_t>(length, response.body.size()));
-  }
-  result.bytes = std::move(response.body);
-  return result;
+  return read_range(
+      {.name = name,
+       .what = get.what,
+       .offset = offset,
+       .length = length,
+       .send =
+           [&](const HttpClient::IsFlawed& is_flawed) {
+             get.is_flawed = is_flawed;
+             return call(get);
+           },
+       .flaw_of_whole = [](const HttpResponse& response) -> std::string {
+         const std::string digest = md5_of_etag(response);
+         if (digest.empty() || !verifies_etags()) return "";
+         if (hex(md5(response.body)) == digest) return "";
+         return "the bytes do not match the object's MD5 (if the ETags of this store "
+                "are no MD5s, set MUSTER_S3_VERIFY_ETAG=0)";
+       },
+       .is_replaced = [](const HttpResponse& response) { return response.status == 412; },
+       .fail = [&](const HttpResponse& response) { fail(get, response); },
+       .version_header = "etag"});
 }
 
 void S3Api::add_precondition(HttpHeaders& headers, const Precondition& precondition) {
   if (precondition.must_be_absent) headers.emplace_back("If-None-Match", "*");
   if (!precondition.version.empty()) headers.emplace_back("If-Match", precondition.version);
-}
-
-void S3Api::refuse(const S3Call& call, const Precondition& precondition) const {
-  if (precondition.must_be_absent) throw AlreadyExists("{}: it is there already", call.what);
-  throw Aborted("{}: somebody else has changed it meanwhile", call.what);
 }
 
 std::string S3Api::put(const ObjectName& name, std::string_view bytes,
@@ -384,7 +335,7 @@ std::string S3Api::put(const ObjectName& name, std::string_view bytes,
     // An answer that was lost on its way may have told of success.
     const auto version = response.status == 412 ? version_with(name, bytes) : std::nullopt;
     if (version) return *version;
-    refuse(put, precondition);
+    throw_precondition(put.what, precondition);
   }
   if (!response.is_success()) fail(put, response);
   return response.header("etag");
@@ -463,7 +414,8 @@ std::string S3Api::complete_upload(const ObjectName& name, const std::string& id
     const auto info = head(name);
     if (info && bare_etag(info->version) == etag_of_parts(etags)) return info->version;
   }
-  if (response.status == 412 || response.status == 409) refuse(complete, precondition);
+  if (response.status == 412 || response.status == 409)
+    throw_precondition(complete.what, precondition);
   fail(complete, response);
 }
 
