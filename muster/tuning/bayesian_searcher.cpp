@@ -12,7 +12,7 @@
 namespace muster::tuning {
 namespace {
 
-// Parts of the seed.
+// The stream of random numbers that candidates are drawn from.
 constexpr std::uint64_t kCandidatePart = 11;
 
 constexpr std::size_t kSpreadCandidates = 512;
