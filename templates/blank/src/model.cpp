@@ -28,8 +28,16 @@ class Net : public muster::Model {
 
 }  // namespace
 
-muster::EstimatorOptions estimator_options(const ModelOptions& options) {
-  return {.model = [units = options.hidden_units] { return std::make_shared<Net>(units); },
-          .head = muster::multi_class_head(kClasses),
-          .optimizer = muster::adam({.learning_rate = options.learning_rate})};
+void add_model_flags(muster::FlagSet& set, ModelOptions& options) {
+  set.add("--learning-rate", &options.learning_rate, "Of Adam").positive();
+  set.add("--hidden-units", &options.hidden_units, "Of the hidden layer").positive();
+}
+
+muster::Estimator make_estimator(const ModelOptions& options, std::int64_t /*max_steps*/,
+                                 const muster::RunConfig& config) {
+  return muster::Estimator(
+      {.model = [units = options.hidden_units] { return std::make_shared<Net>(units); },
+       .head = muster::multi_class_head(kClasses),
+       .optimizer = muster::adam({.learning_rate = options.learning_rate})},
+      config);
 }

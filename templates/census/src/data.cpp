@@ -1,5 +1,7 @@
 #include "data.h"
 
+#include "model.h"
+
 namespace {
 
 using muster::CsvField;
@@ -8,6 +10,14 @@ muster::Dataset<muster::Record> people_of(const std::vector<muster::Path>& files
   return muster::from_files(files, [](const muster::Path& file) {
     return muster::open_csv(file, {.skip_empty_lines = true});
   });
+}
+
+/// What the columns make of the features. None of it depends on what can be tuned.
+using ColumnSets = std::vector<std::shared_ptr<const muster::ColumnSet>>;
+ColumnSets column_sets() {
+  const Columns columns = make_columns({});
+  return {std::make_shared<const muster::ColumnSet>(columns.wide, muster::ColumnUse::kLinear),
+          std::make_shared<const muster::ColumnSet>(columns.deep, muster::ColumnUse::kInputLayer)};
 }
 
 /// Turns rows into a batch.
@@ -74,9 +84,8 @@ std::vector<muster::CsvField> fields() {
           CsvField::string("income_bracket", "")};
 }
 
-muster::InputFn input(const std::vector<muster::Path>& files, std::size_t batch_size,
-                      const ColumnSets& columns) {
-  return [=](const muster::InputContext& in) {
+muster::InputFn input(const std::vector<muster::Path>& files, std::size_t batch_size) {
+  return [=, columns = column_sets()](const muster::InputContext& in) {
     auto people = people_of(files);
     if (in.mode() == muster::Mode::kTrain) {
       people = people.shuffle(10 * batch_size, in.seed()).shard(in).repeat();
@@ -85,7 +94,14 @@ muster::InputFn input(const std::vector<muster::Path>& files, std::size_t batch_
   };
 }
 
-std::int64_t count_people(const std::vector<muster::Path>& files) {
+muster::ServingInput serving_input() {
+  const Columns columns = make_columns({});
+  muster::FeatureColumnList all = columns.wide;
+  all.insert(all.end(), columns.deep.begin(), columns.deep.end());
+  return muster::json_serving_input(all);
+}
+
+std::int64_t count_rows(const std::vector<muster::Path>& files) {
   std::int64_t count = 0;
   for (auto people = people_of(files).iterate(); people->next();) ++count;
   return count;

@@ -17,6 +17,17 @@ std::vector<std::int64_t> hidden_units(const ModelOptions& options) {
 
 }  // namespace
 
+void add_model_flags(muster::FlagSet& set, ModelOptions& options) {
+  set.add("--learning-rate", &options.learning_rate, "Of the network's Adagrad").positive();
+  set.add("--embedding-size", &options.embedding_size, "Numbers an embedded word becomes")
+      .positive();
+  set.add("--first-layer-size", &options.first_layer_size, "Units of the first hidden layer")
+      .positive();
+  set.add("--num-layers", &options.num_layers, "Hidden layers").positive();
+  set.add("--scale-factor", &options.scale_factor, "Units of a layer over those of the one before")
+      .positive();
+}
+
 Columns make_columns(const ModelOptions& options) {
   const auto words = [](const char* key, std::vector<std::string> vocabulary) {
     return muster::categorical_column_with_vocabulary_list(key, std::move(vocabulary));
@@ -58,23 +69,13 @@ Columns make_columns(const ModelOptions& options) {
   return columns;
 }
 
-ColumnSets column_sets(const Columns& columns) {
-  return {std::make_shared<const muster::ColumnSet>(columns.wide, muster::ColumnUse::kLinear),
-          std::make_shared<const muster::ColumnSet>(columns.deep, muster::ColumnUse::kInputLayer)};
-}
-
-muster::Estimator make_estimator(const ModelOptions& options, const Columns& columns,
+muster::Estimator make_estimator(const ModelOptions& options, std::int64_t /*max_steps*/,
                                  const muster::RunConfig& config) {
+  const Columns columns = make_columns(options);
   return muster::dnn_linear_combined_classifier(
       {.linear_columns = columns.wide,
        .dnn_columns = columns.deep,
        .dnn_optimizer = muster::adagrad({options.learning_rate}),
        .hidden_units = hidden_units(options)},
       config);
-}
-
-muster::ServingInput serving_input(const Columns& columns) {
-  muster::FeatureColumnList all = columns.wide;
-  all.insert(all.end(), columns.deep.begin(), columns.deep.end());
-  return muster::json_serving_input(all);
 }

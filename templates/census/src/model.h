@@ -1,6 +1,5 @@
 #pragma once
 
-#include "data.h"
 #include "muster/muster.h"
 
 /// What can be tuned of the model.
@@ -11,6 +10,7 @@ struct ModelOptions {
   std::int64_t num_layers = 4;
   double scale_factor = 0.7;
 };
+void add_model_flags(muster::FlagSet& set, ModelOptions& options);
 
 /// What the model reads. The wide part remembers words and crosses of words; the deep part
 /// generalises.
@@ -19,11 +19,6 @@ struct Columns {
   muster::FeatureColumnList deep{};
 };
 Columns make_columns(const ModelOptions& options);
-/// What an input has to make of the features for them.
-ColumnSets column_sets(const Columns& columns);
 
-muster::Estimator make_estimator(const ModelOptions& options, const Columns& columns,
+muster::Estimator make_estimator(const ModelOptions& options, std::int64_t max_steps,
                                  const muster::RunConfig& config);
-
-/// How a server hands people to the exported model: a tensor per feature.
-muster::ServingInput serving_input(const Columns& columns);

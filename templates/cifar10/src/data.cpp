@@ -66,7 +66,7 @@ muster::ServingInput serving_input() {
         torch::linspace(0, 255, size).to(torch::kByte).view({2, kSide, kSide, kChannels})}});
 }
 
-std::int64_t count_images(const std::vector<muster::Path>& files) {
+std::int64_t count_rows(const std::vector<muster::Path>& files) {
   const auto records = muster::tfrecords(files);
   if (const auto known = records.size()) return static_cast<std::int64_t>(*known);
   std::int64_t count = 0;

@@ -9,7 +9,8 @@ struct ModelOptions {
   std::int64_t num_layers = 8;
   double weight_decay = 2e-4;
 };
+void add_model_flags(muster::FlagSet& set, ModelOptions& options);
 
-/// The model with its head and optimizer: what an Estimator is made of. The learning rate falls to
-/// zero at the last step.
-muster::EstimatorOptions estimator_options(const ModelOptions& options, std::int64_t max_steps);
+/// The model with its head and optimizer. The learning rate falls to zero at the last step.
+muster::Estimator make_estimator(const ModelOptions& options, std::int64_t max_steps,
+                                 const muster::RunConfig& config);

@@ -47,7 +47,7 @@ muster::ServingInput serving_input() {
       {{"image", torch::linspace(0, 1, 2 * kPixels).view({2, kPixels})}});
 }
 
-std::int64_t count_images(const std::vector<muster::Path>& files) {
+std::int64_t count_rows(const std::vector<muster::Path>& files) {
   const auto records = muster::tfrecords(files);
   if (const auto known = records.size()) return static_cast<std::int64_t>(*known);
   std::int64_t count = 0;

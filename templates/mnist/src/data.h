@@ -14,4 +14,4 @@ muster::InputFn input(const std::vector<muster::Path>& files, std::size_t batch_
 muster::ServingInput serving_input();
 
 /// All of the files together.
-std::int64_t count_images(const std::vector<muster::Path>& files);
+std::int64_t count_rows(const std::vector<muster::Path>& files);

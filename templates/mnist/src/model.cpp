@@ -46,8 +46,17 @@ class Net : public muster::Model {
 
 }  // namespace
 
-muster::EstimatorOptions estimator_options(const ModelOptions& options) {
-  return {.model = [keep = options.keep_prob] { return std::make_shared<Net>(keep); },
-          .head = muster::multi_class_head(kClasses),
-          .optimizer = muster::adam({.learning_rate = options.learning_rate})};
+void add_model_flags(muster::FlagSet& set, ModelOptions& options) {
+  set.add("--learning-rate", &options.learning_rate, "Of Adam").positive();
+  set.add("--keep-prob", &options.keep_prob, "The part of values that dropout keeps")
+      .between(0.01, 1.0);
+}
+
+muster::Estimator make_estimator(const ModelOptions& options, std::int64_t /*max_steps*/,
+                                 const muster::RunConfig& config) {
+  return muster::Estimator(
+      {.model = [keep = options.keep_prob] { return std::make_shared<Net>(keep); },
+       .head = muster::multi_class_head(kClasses),
+       .optimizer = muster::adam({.learning_rate = options.learning_rate})},
+      config);
 }

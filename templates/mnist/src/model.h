@@ -8,6 +8,8 @@ struct ModelOptions {
   /// The part of values that dropout keeps.
   double keep_prob = 0.5;
 };
+void add_model_flags(muster::FlagSet& set, ModelOptions& options);
 
-/// The model with its head and optimizer: what an Estimator is made of.
-muster::EstimatorOptions estimator_options(const ModelOptions& options);
+/// The model with its head and optimizer; `max_steps` is where training will end.
+muster::Estimator make_estimator(const ModelOptions& options, std::int64_t max_steps,
+                                 const muster::RunConfig& config);

@@ -8,15 +8,14 @@ namespace {
 int parse_and_run(int argc, char** argv) {
   Options options;
   muster::FlagSet set("Trains @NAME@.");
-  set.add("--train-files", &options.train_files, "CSV files or patterns").required();
-  set.add("--eval-files", &options.eval_files, "CSV files or patterns").required();
-  set.add("--test-files", &options.test_files, "CSV files or patterns").required();
+  set.add("--train-files", &options.train_files, "Files or patterns").required();
+  set.add("--eval-files", &options.eval_files, "Files or patterns").required();
+  set.add("--test-files", &options.test_files, "Files or patterns").required();
   set.add("--num-epochs", &options.num_epochs, "Passes over the training files").positive();
   set.add("--train-batch-size", &options.train_batch_size, "Rows of a step, of each replica")
       .positive();
   set.add("--eval-batch-size", &options.eval_batch_size, "Rows evaluated at a time").positive();
-  set.add("--learning-rate", &options.model.learning_rate, "Of Adam").positive();
-  set.add("--hidden-units", &options.model.hidden_units, "Of the hidden layer").positive();
+  add_model_flags(set, options.model);
   set.add("--export-path", &options.export_path,
           "The SavedModel goes to a numbered folder here, not to JOB_DIR/export/@TARGET@");
   muster::add_run_flags(set, options.run);

@@ -32,7 +32,7 @@ muster::EvaluationResult train(const Options& options) {
   const double rows = options.num_epochs * static_cast<double>(count_rows(train_files));
   const auto max_steps = std::max<std::int64_t>(1, std::llround(rows / rows_of_a_step));
 
-  muster::Estimator estimator(estimator_options(options.model), config);
+  auto estimator = make_estimator(options.model, max_steps, config);
   muster::EvalSpec eval_spec{.input_fn = input(eval_files, options.eval_batch_size), .steps = {}};
   if (options.export_path.empty()) {
     eval_spec.exporters.push_back(muster::final_exporter("@TARGET@", serving_input()));
