@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
 
 namespace muster::executor {
@@ -82,10 +83,6 @@ Slots identity_n(const Inputs& inputs) {
   return out;
 }
 
-at::Tensor shape_tensor(const std::vector<std::int64_t>& shape, at::ScalarType type) {
-  return at::tensor(shape, at::kLong).to(type);
-}
-
 at::ScalarType out_type(const KernelContext& context) {
   return scalar_type(graph::attr_or<DataType>(context.node, "out_type", DataType::kInt32));
 }
@@ -94,7 +91,7 @@ Kernel shape(const KernelContext& context) {
   return [type = out_type(context)](const Inputs& inputs) {
     Slots out;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      out.emplace_back(shape_tensor(shape_of(inputs.value(i)), type));
+      out.emplace_back(whole_numbers(shape_of(inputs.value(i)), type));
     }
     return out;
   };
@@ -118,7 +115,9 @@ Slots reshape(const Inputs& inputs) {
     const auto count = static_cast<std::int64_t>(in.values().size());
     return {in.reshaped(at::infer_size(sizes, count))};
   }
-  return move_first(inputs, [&](const at::Tensor& in) { return in.reshape(sizes); });
+  const at::Tensor in = inputs.tensor(0);
+  if (is_readable(in)) return {viewed(in, at::infer_size(sizes, in.numel()))};
+  return {in.reshape(sizes)};
 }
 
 Slots expand_dims(const Inputs& inputs) {
@@ -130,9 +129,12 @@ Slots expand_dims(const Inputs& inputs) {
                  1);
     return {in.reshaped(std::move(shape))};
   }
-  return move_first(inputs, [&](const at::Tensor& in) {
-    return in.unsqueeze(positive_axis(axis, in.dim() + 1));
-  });
+  const at::Tensor in = inputs.tensor(0);
+  const auto at = positive_axis(axis, in.dim() + 1);
+  if (!is_readable(in)) return {in.unsqueeze(at)};
+  auto sizes = in.sizes().vec();
+  sizes.insert(sizes.begin() + at, 1);
+  return {viewed(in, sizes)};
 }
 
 Kernel squeeze(const KernelContext& context) {
@@ -162,7 +164,9 @@ Kernel pack(const KernelContext& context) {
   return [axis = graph::attr_or<std::int64_t>(context.node, "axis", 0)](const Inputs& inputs) {
     return rearrange(inputs, range_of(0, inputs.size()), [&](const Tensors& in) {
       check_room_for_all(inputs, in);
-      return Tensors{at::stack(in, positive_axis(axis, in[0].dim() + 1))};
+      const auto at = positive_axis(axis, in[0].dim() + 1);
+      if (auto few = join_few(in, at, /*is_new=*/true)) return Tensors{std::move(*few)};
+      return Tensors{at::stack(in, at)};
     });
   };
 }
@@ -188,7 +192,9 @@ Slots concat(const Inputs& inputs) {
   const auto axis = inputs.integer(inputs.size() - 1);
   return rearrange(inputs, range_of(0, inputs.size() - 1), [&](const Tensors& in) {
     check_room_for_all(inputs, in);
-    return Tensors{at::cat(in, positive_axis(axis, in[0].dim()))};
+    const auto at = positive_axis(axis, in[0].dim());
+    if (auto few = join_few(in, at, /*is_new=*/false)) return Tensors{std::move(*few)};
+    return Tensors{at::cat(in, at)};
   });
 }
 
@@ -364,7 +370,7 @@ at::Tensor places_of_true(const at::Tensor& in) {
   const T* const data = in.data_ptr<T>();
   const auto elements = in.numel();
   const auto count = std::count_if(data, data + elements, [](T value) { return value != T{}; });
-  at::Tensor out = at::empty({count, in.dim()}, at::kLong);
+  at::Tensor out = empty_on_host({count, in.dim()}, at::kLong);
   auto* to = out.data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < elements; ++i) {
     if (data[i] == T{}) continue;
@@ -388,6 +394,12 @@ Slots where_true(const Inputs& inputs) {
     if (in.scalar_type() == at::kLong) return {places_of_true<std::int64_t>(in)};
   }
   return {at::nonzero(in)};
+}
+
+Slots filled_like(const Inputs& inputs, int value) {
+  const at::Tensor like = inputs.tensor(0);
+  if (auto few = fill_few(like, value)) return {std::move(*few)};
+  return {at::full_like(like, value)};
 }
 
 Slots range(const Inputs& inputs) {
@@ -513,10 +525,8 @@ void add_array_ops(OpTable& table) {
   table.add("Unique", Op{unique, {"y", "idx"}});
   table.add("Bucketize", bucketize);
   table.add("Assert", assert_true);
-  table.add_plain("ZerosLike",
-                  [](const Inputs& inputs) { return Slots{at::zeros_like(inputs.tensor(0))}; });
-  table.add_plain("OnesLike",
-                  [](const Inputs& inputs) { return Slots{at::ones_like(inputs.tensor(0))}; });
+  table.add_plain("ZerosLike", [](const Inputs& inputs) { return filled_like(inputs, 0); });
+  table.add_plain("OnesLike", [](const Inputs& inputs) { return filled_like(inputs, 1); });
 }
 
 }  // namespace muster::executor

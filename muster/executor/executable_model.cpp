@@ -150,6 +150,7 @@ struct ExecutableModel::Impl {
         std::ranges::none_of(ready, [](const auto& item) { return item.second.plan.may_assign(); });
     for (auto& [name, one] : ready) {
       one.plan.fold(stay, budget);
+      one.plan.merge();
       if (options.fuse_layers) one.plan.fuse(layers, budget);
     }
     layers = {};

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
 
 namespace muster::executor {
@@ -35,11 +37,15 @@ void add_unary(OpTable& table, const char* name, Unary compute) {
   });
 }
 
-void add_binary(OpTable& table, const char* name, Binary compute) {
-  table.add_plain(name, [compute](const Inputs& in) {
+void add_binary(OpTable& table, const char* name, Binary compute,
+                std::optional<FewOp> few = std::nullopt) {
+  table.add_plain(name, [compute, few](const Inputs& in) {
     const at::Tensor left = in.tensor(0);
     const at::Tensor right = in.tensor(1);
     check_same_type(left, right);
+    if (few) {
+      if (auto made = combine_few(*few, left, right)) return Slots{std::move(*made)};
+    }
     in.check_room(broadcast_sizes(left.sizes(), right.sizes()), left);
     return Slots{compute(left, right)};
   });
@@ -76,6 +82,8 @@ Kernel compare(bool equal) {
       const at::Tensor left = in.tensor(0);
       const at::Tensor right = in.tensor(1);
       check_same_type(left, right);
+      const auto few = combine_few(equal ? FewOp::kEqual : FewOp::kNotEqual, left, right);
+      if (few) return Slots{*few};
       in.check_room(broadcast_sizes(left.sizes(), right.sizes()), at::kBool);
       return Slots{equal ? left.eq(right) : left.ne(right)};
     }
@@ -88,7 +96,7 @@ Kernel compare(bool equal) {
     }
     const bool spread_left = one_left && (!one_right || left.shape().size() < right.shape().size());
     const StringTensor& larger = spread_left ? right : left;
-    const at::Tensor out = at::empty(larger.shape(), at::kBool);
+    const at::Tensor out = empty_on_host(larger.shape(), at::kBool);
     for (std::size_t i = 0; i < larger.values().size(); ++i) {
       const bool same = left.values()[one_left ? 0 : i] == right.values()[one_right ? 0 : i];
       out.data_ptr<bool>()[i] = same == equal;
@@ -115,7 +123,9 @@ Kernel cast(const KernelContext& context) {
   const auto type = scalar_type(graph::attr<DataType>(context.node, "DstT"));
   return [type](const Inputs& in) {
     const at::Tensor held = in.tensor(0);
-    if (held.scalar_type() != type) in.check_room(held.sizes(), type);
+    if (held.scalar_type() == type) return Slots{held};
+    if (auto few = cast_few(held, type)) return Slots{std::move(*few)};
+    in.check_room(held.sizes(), type);
     return Slots{held.to(type)};
   };
 }
@@ -248,10 +258,12 @@ Slots add_n(const Inputs& in) {
 void add_math_ops(OpTable& table) {
   using T = const at::Tensor&;
   const auto add = [](T a, T b) { return at::add(a, b); };
-  add_binary(table, "Add", add);
-  add_binary(table, "AddV2", add);
-  add_binary(table, "Sub", [](T a, T b) { return at::sub(a, b); });
-  add_binary(table, "Mul", [](T a, T b) { return at::mul(a, b); });
+  add_binary(table, "Add", add, FewOp::kAdd);
+  add_binary(table, "AddV2", add, FewOp::kAdd);
+  add_binary(
+      table, "Sub", [](T a, T b) { return at::sub(a, b); }, FewOp::kSub);
+  add_binary(
+      table, "Mul", [](T a, T b) { return at::mul(a, b); }, FewOp::kMul);
   add_binary(table, "RealDiv", [](T a, T b) { return at::div(a, b); });
   add_binary(table, "Div", divide);
   add_binary(table, "DivNoNan", divide_or_zero);
@@ -261,10 +273,14 @@ void add_math_ops(OpTable& table) {
   add_binary(table, "Minimum", [](T a, T b) { return at::minimum(a, b); });
   add_binary(table, "Pow", [](T a, T b) { return at::pow(a, b); });
   add_binary(table, "SquaredDifference", squared_difference);
-  add_binary(table, "Less", [](T a, T b) { return at::lt(a, b); });
-  add_binary(table, "LessEqual", [](T a, T b) { return at::le(a, b); });
-  add_binary(table, "Greater", [](T a, T b) { return at::gt(a, b); });
-  add_binary(table, "GreaterEqual", [](T a, T b) { return at::ge(a, b); });
+  add_binary(
+      table, "Less", [](T a, T b) { return at::lt(a, b); }, FewOp::kLess);
+  add_binary(
+      table, "LessEqual", [](T a, T b) { return at::le(a, b); }, FewOp::kLessEqual);
+  add_binary(
+      table, "Greater", [](T a, T b) { return at::gt(a, b); }, FewOp::kGreater);
+  add_binary(
+      table, "GreaterEqual", [](T a, T b) { return at::ge(a, b); }, FewOp::kGreaterEqual);
   add_binary(table, "LogicalAnd", [](T a, T b) { return at::logical_and(a, b); });
   add_binary(table, "LogicalOr", [](T a, T b) { return at::logical_or(a, b); });
   table.add_plain("Equal", compare(true));

@@ -363,6 +363,7 @@ Plan Planner::loop_part(const std::string& name, const LoopPart& part) {
 
 void Planner::rewrite(Plan& plan) {
   plan.fold(/*variables_stay=*/false, environment_.budget);
+  plan.merge();
   if (environment_.layers != nullptr) plan.fuse(*environment_.layers, environment_.budget);
 }
 
@@ -464,14 +465,15 @@ Plan Planner::compile(const Body& body) {
           "that are",
           where_is(node), node.op);
     }
-    Plan::Step step{
-        .name = node.name,
-        .op = node.op,
-        .kernel = {},
-        .inputs = {},
-        .node = may_be_fused(node.op) ? std::make_shared<const graph::NodeDef>(node) : nullptr,
-        .controls = {},
-        .release = {}};
+    Plan::Step step{.name = node.name,
+                    .op = node.op,
+                    .kernel = {},
+                    .inputs = {},
+                    .node = may_be_fused(node.op) || may_be_merged(node.op)
+                                ? std::make_shared<const graph::NodeDef>(node)
+                                : nullptr,
+                    .controls = {},
+                    .release = {}};
     for (const auto& input : node.inputs) {
       const auto ref = graph::parse_input(input);
       if (!ref.control) {

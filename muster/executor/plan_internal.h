@@ -17,8 +17,9 @@ namespace muster::executor {
 
 class LaidOutLayers;
 
-/// Whether fuse() wants to know the attributes of such a node.
+/// Whether fuse() or merge() want to know the attributes of such a node.
 bool may_be_fused(std::string_view op);
+bool may_be_merged(std::string_view op);
 
 /// The nodes that some outputs need, in an order in which each comes after its inputs, with their
 /// kernels. Immutable; may be run from several threads at once.
@@ -34,6 +35,9 @@ class Plan {
   /// `variables_stay` what is made of variables alone, which must have their values. What fails, or
   /// would keep much memory, is left for run(), and all the rest where the budget of the load ends.
   void fold(bool variables_stay, Budget& load);
+  /// After fold(): takes out steps that only pass a value on, and those that compute what another
+  /// has computed.
+  void merge();
   /// After fold(): puts one step in the place of a convolution or product with what follows it, as
   /// far as that rounds differently at most. Weights are laid out in `layers`, which other plans of
   /// the model share. What does not fit into the budget of the load stays as it is.
@@ -58,7 +62,7 @@ class Plan {
     std::string op;
     Kernel kernel;
     std::vector<Source> inputs;
-    // With its attributes, where fuse() may need them.
+    // With its attributes, where fuse() or merge() may need them.
     std::shared_ptr<const graph::NodeDef> node;
     // Of several nodes, whose names its kernel adds to errors.
     bool names_its_errors = false;
@@ -69,6 +73,8 @@ class Plan {
   };
   class Frame;
 
+  // Takes out these steps, by their places, which nothing reads any more.
+  void drop(const std::vector<bool>& is_gone);
   // Says after which step each value is needed no more.
   void set_releases();
   std::optional<Slots> folded(const Step& step, const std::vector<std::optional<Slots>>& known,

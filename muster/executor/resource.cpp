@@ -4,8 +4,11 @@
 #include <map>
 #include <span>
 
+#include <cstring>
+
 #include "muster/base/error.h"
 #include "muster/executor/budget_internal.h"
+#include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/resource_internal.h"
 
 namespace muster::executor {
@@ -198,9 +201,19 @@ Value Table::find(const Value& keys, const Value& default_value, const Budget& b
     for (const auto place : places) out.push_back(found_at(place));
     return StringTensor(std::move(out), shape);
   }
-  const at::Tensor all = at::cat({std::get<at::Tensor>(default_value).cpu().reshape({1}),
-                                  std::get<at::Tensor>(filled->values)});
-  return all.index_select(0, at::tensor(places, at::kLong)).reshape(shape);
+  const at::Tensor otherwise = std::get<at::Tensor>(default_value).cpu();
+  if (otherwise.numel() != 1) throw InvalidArgument("the default of a table must be one value");
+  const at::Tensor values = std::get<at::Tensor>(filled->values).contiguous();
+  const auto bytes = values.element_size();
+  at::Tensor out = empty_on_host(shape, values.scalar_type());
+  auto* to = static_cast<char*>(out.data_ptr());
+  for (const auto place : places) {
+    const auto* from =
+        static_cast<const char*>(place == 0 ? otherwise.data_ptr() : values.data_ptr());
+    std::memcpy(to, from + (place == 0 ? 0 : static_cast<std::size_t>(place - 1) * bytes), bytes);
+    to += bytes;
+  }
+  return out;
 }
 
 std::shared_ptr<Variable> Resources::variable(const std::string& name, graph::DataType type) {

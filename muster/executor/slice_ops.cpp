@@ -1,10 +1,13 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <cstring>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
 
 namespace muster::executor {
@@ -64,17 +67,60 @@ struct SliceBounds {
   std::vector<std::int64_t> strides;
 };
 
-at::Tensor take_element(const at::Tensor& in, std::int64_t axis, std::int64_t index) {
-  const auto size = in.size(axis);
-  if (index < -size || index >= size) {
-    throw InvalidArgument("there is no element {} along axis {} of {}", index, axis, describe(in));
-  }
-  return in.select(axis, index < 0 ? index + size : index);
-}
+// A part of a tensor while its axes are narrowed one after the other: a view that is made once.
+class PartialView {
+ public:
+  explicit PartialView(const at::Tensor& in)
+      : in_(in), sizes_(in.sizes().vec()), strides_(in.strides().vec()) {}
 
-at::Tensor take_range(const at::Tensor& in, std::int64_t axis, const SliceMasks& masks,
-                      const SliceBounds& bounds, std::size_t entry) {
-  const auto size = in.size(axis);
+  std::int64_t size(std::int64_t axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
+
+  void add_axis(std::int64_t axis) {
+    const std::int64_t stride = axis < static_cast<std::int64_t>(sizes_.size())
+                                    ? size(axis) * strides_[static_cast<std::size_t>(axis)]
+                                    : 1;
+    sizes_.insert(sizes_.begin() + axis, 1);
+    strides_.insert(strides_.begin() + axis, stride);
+  }
+
+  void take_element(std::int64_t axis, std::int64_t index) {
+    const auto length = size(axis);
+    if (index < -length || index >= length) {
+      throw InvalidArgument("there is no element {} along axis {} of {}", index, axis,
+                            describe(in_));
+    }
+    first_ += (index < 0 ? index + length : index) * strides_[static_cast<std::size_t>(axis)];
+    sizes_.erase(sizes_.begin() + axis);
+    strides_.erase(strides_.begin() + axis);
+  }
+
+  // Every `step`-th of [from, to); `step` is positive.
+  void take_range(std::int64_t axis, std::int64_t from, std::int64_t to, std::int64_t step) {
+    const auto at = static_cast<std::size_t>(axis);
+    sizes_[at] = to <= from ? 0 : (to - from - 1) / step + 1;
+    first_ += to <= from ? 0 : from * strides_[at];
+    strides_[at] *= step;
+  }
+
+  at::Tensor view() const { return viewed(in_, sizes_, strides_, first_); }
+
+  // Elements in another order are copied.
+  void take_places(std::int64_t axis, const std::vector<std::int64_t>& places) {
+    const at::Tensor copy =
+        view().index_select(axis, at::tensor(places, at::kLong).to(in_.device()));
+    *this = PartialView(copy);
+  }
+
+ private:
+  at::Tensor in_;
+  std::vector<std::int64_t> sizes_;
+  std::vector<std::int64_t> strides_;
+  std::int64_t first_ = 0;
+};
+
+void take_range(PartialView& part, std::int64_t axis, const SliceMasks& masks,
+                const SliceBounds& bounds, std::size_t entry) {
+  const auto size = part.size(axis);
   const auto stride = bounds.strides[entry];
   if (stride == 0) throw InvalidArgument("stride {} is 0", entry);
   const std::int64_t lowest = stride > 0 ? 0 : -1;
@@ -86,10 +132,10 @@ at::Tensor take_range(const at::Tensor& in, std::int64_t axis, const SliceMasks&
                                                         : bound(bounds.begin[entry]);
   const auto to = SliceMasks::has(masks.end, entry) ? (stride > 0 ? highest : lowest)
                                                     : bound(bounds.end[entry]);
-  if (stride > 0) return in.slice(axis, from, std::max(from, to), stride);
+  if (stride > 0) return part.take_range(axis, from, to, stride);
   std::vector<std::int64_t> places;
   for (auto place = from; place > to; place += stride) places.push_back(place);
-  return in.index_select(axis, at::tensor(places, at::kLong).to(in.device()));
+  part.take_places(axis, places);
 }
 
 at::Tensor strided(const at::Tensor& in, const SliceMasks& masks, const SliceBounds& bounds) {
@@ -102,21 +148,21 @@ at::Tensor strided(const at::Tensor& in, const SliceMasks& masks, const SliceBou
   if (used > in.dim()) {
     throw InvalidArgument("a slice of {} axes of {}", used, describe(in));
   }
-  at::Tensor out = in;
+  PartialView part(in);
   std::int64_t axis = 0;
   for (std::size_t i = 0; i < entries; ++i) {
     if (SliceMasks::has(masks.ellipsis, i)) {
       axis += in.dim() - used;
     } else if (SliceMasks::has(masks.new_axis, i)) {
-      out = out.unsqueeze(axis++);
+      part.add_axis(axis++);
     } else if (SliceMasks::has(masks.shrink, i)) {
-      out = take_element(out, axis, bounds.begin[i]);
+      part.take_element(axis, bounds.begin[i]);
     } else {
-      out = take_range(out, axis, masks, bounds, i);
+      take_range(part, axis, masks, bounds, i);
       ++axis;
     }
   }
-  return out;
+  return part.view();
 }
 
 Kernel strided_slice(const KernelContext& context) {
@@ -127,6 +173,7 @@ Kernel strided_slice(const KernelContext& context) {
       throw InvalidArgument("{} starts, {} ends and {} strides", bounds.begin.size(),
                             bounds.end.size(), bounds.strides.size());
     }
+    if (!inputs.is_strings(0)) return Slots{strided(inputs.tensor(0), masks, bounds)};
     return rearrange(inputs, kFirstInput,
                      [&](const Tensors& in) { return Tensors{strided(in[0], masks, bounds)}; });
   };
@@ -236,9 +283,10 @@ std::vector<std::int64_t> rows_and_rest(at::IntArrayRef sizes, std::int64_t dept
   return shape;
 }
 
-// Which elements of a tensor of this shape rows of indices name, one index for each axis.
+// Which rows of a tensor whose first axes have this shape the indices name, one index for each
+// axis.
 template <typename Index>
-std::vector<std::int64_t> element_places(const at::Tensor& indices, at::IntArrayRef shape) {
+std::vector<std::int64_t> row_places(const at::Tensor& indices, at::IntArrayRef shape) {
   const auto depth = shape.size();
   const auto* next = indices.data_ptr<Index>();
   std::vector<std::int64_t> places(static_cast<std::size_t>(indices.numel()) / depth);
@@ -253,12 +301,24 @@ std::vector<std::int64_t> element_places(const at::Tensor& indices, at::IntArray
   return places;
 }
 
-template <typename Element>
-void copy_elements(const at::Tensor& from, const std::vector<std::int64_t>& places,
-                   const at::Tensor& to) {
-  const auto* source = static_cast<const Element*>(from.data_ptr());
-  auto* target = static_cast<Element*>(to.data_ptr());
-  for (const auto place : places) *target++ = source[place];
+template <std::size_t kBytes>
+void copy_elements(const char* from, const std::vector<std::int64_t>& places, char* to) {
+  for (const auto place : places) {
+    std::memcpy(to, from + place * static_cast<std::int64_t>(kBytes), kBytes);
+    to += kBytes;
+  }
+}
+
+void copy_rows(const at::Tensor& from, const std::vector<std::int64_t>& places,
+               std::size_t row_bytes, const at::Tensor& to) {
+  const auto* source = static_cast<const char*>(from.data_ptr());
+  auto* target = static_cast<char*>(to.data_ptr());
+  if (row_bytes == 4) return copy_elements<4>(source, places, target);
+  if (row_bytes == 8) return copy_elements<8>(source, places, target);
+  for (const auto place : places) {
+    std::memcpy(target, source + static_cast<std::size_t>(place) * row_bytes, row_bytes);
+    target += row_bytes;
+  }
 }
 
 StringTensor strings_at(const Inputs& inputs, const StringTensor& from,
@@ -277,56 +337,71 @@ StringTensor strings_at(const Inputs& inputs, const StringTensor& from,
   return StringTensor(std::move(values), std::move(sizes));
 }
 
-// Where indices name elements, not rows, in the memory of the host: a loop, in the place of a dozen
-// operations of libtorch that each do little. This is how exports read what is present in a row.
-std::optional<Slots> gather_elements(const Inputs& inputs, const at::Tensor& indices) {
+// In the memory of the host: a loop, in the place of a dozen operations of libtorch that each do
+// little. This is how exports read what is present in a row.
+std::optional<Slots> gather_on_host(const Inputs& inputs, const at::Tensor& indices) {
   const Value held = inputs.value(0);
   const auto shape = shape_of(held);
   const auto* tensor = std::get_if<at::Tensor>(&held);
   const auto type = indices.scalar_type();
-  if (shape.empty() || indices.size(-1) != static_cast<std::int64_t>(shape.size()) ||
+  const auto depth = static_cast<std::size_t>(indices.size(-1));
+  if (depth == 0 || depth > shape.size() || (tensor == nullptr && depth < shape.size()) ||
       (type != at::kLong && type != at::kInt) || (tensor != nullptr && !inputs.device().is_cpu())) {
     return std::nullopt;
   }
   inputs.check_room(indices.numel(), sizeof(std::int64_t));
-  const auto places = type == at::kLong ? element_places<std::int64_t>(indices, shape)
-                                        : element_places<std::int32_t>(indices, shape);
+  const at::IntArrayRef axes(shape.data(), depth);
+  const at::IntArrayRef rest(shape.data() + depth, shape.size() - depth);
+  const auto places = type == at::kLong ? row_places<std::int64_t>(indices, axes)
+                                        : row_places<std::int32_t>(indices, axes);
   auto sizes = indices.sizes().vec();
   sizes.pop_back();
   if (tensor == nullptr) {
     return Slots{strings_at(inputs, std::get<StringTensor>(held), places, std::move(sizes))};
   }
+  sizes.insert(sizes.end(), rest.begin(), rest.end());
   inputs.check_room(sizes, *tensor);
   const at::Tensor from = tensor->contiguous();
-  at::Tensor out = at::empty(sizes, from.options());
-  switch (from.element_size()) {
-    case 1:
-      copy_elements<std::uint8_t>(from, places, out);
-      break;
-    case 2:
-      copy_elements<std::uint16_t>(from, places, out);
-      break;
-    case 4:
-      copy_elements<std::uint32_t>(from, places, out);
-      break;
-    case 8:
-      copy_elements<std::uint64_t>(from, places, out);
-      break;
-    default:
-      return std::nullopt;
-  }
+  at::Tensor out = empty_on_host(sizes, from.scalar_type());
+  const auto columns = static_cast<std::size_t>(c10::multiply_integers(rest));
+  copy_rows(from, places, columns * from.element_size(), out);
   return Slots{out};
 }
 
 Slots gather_nd(const Inputs& inputs) {
   const at::Tensor indices = inputs.host_tensor(1);
   if (indices.dim() < 1) throw InvalidArgument("input 1 must have an axis");
-  if (auto elements = gather_elements(inputs, indices)) return std::move(*elements);
+  if (auto rows = gather_on_host(inputs, indices)) return std::move(*rows);
   return rearrange(inputs, kFirstInput, [&](const Tensors& in) {
     const at::Tensor places = flat_places(indices, in[0].sizes());
     return Tensors{gather_along(
         inputs, in[0].reshape(rows_and_rest(in[0].sizes(), indices.size(-1))), places, 0)};
   });
+}
+
+// The same for a few updates in the memory of the host, without libtorch's dozen operations.
+std::optional<at::Tensor> scatter_few(const at::Tensor& indices, const at::Tensor& updates,
+                                      const std::vector<std::int64_t>& sizes) {
+  const auto depth = static_cast<std::size_t>(indices.size(-1));
+  const auto type = indices.scalar_type();
+  const std::int64_t rows = depth == 0 ? 0 : indices.numel() / static_cast<std::int64_t>(depth);
+  if (depth == 0 || depth > sizes.size() || rows > kFewNumbers || !is_readable(updates) ||
+      (type != at::kLong && type != at::kInt)) {
+    return std::nullopt;
+  }
+  const at::IntArrayRef axes(sizes.data(), depth);
+  const at::IntArrayRef rest(sizes.data() + depth, sizes.size() - depth);
+  const std::int64_t columns = c10::multiply_integers(rest);
+  if (updates.numel() != rows * columns) return std::nullopt;  // Whose error names the shapes.
+  const auto targets = type == at::kLong ? row_places<std::int64_t>(indices, axes)
+                                         : row_places<std::int32_t>(indices, axes);
+  std::vector<std::int64_t> sources(targets.size());
+  std::iota(sources.begin(), sources.end(), 0);
+  at::Tensor out = empty_on_host(sizes, updates.scalar_type());
+  std::memset(out.data_ptr(), 0, out.nbytes());
+  const bool done = add_rows(viewed(updates, {rows, columns}), sources,
+                             viewed(out, {c10::multiply_integers(axes), columns}), targets);
+  return done ? std::optional(out) : std::nullopt;
 }
 
 Slots scatter_nd(const Inputs& inputs) {
@@ -335,6 +410,7 @@ Slots scatter_nd(const Inputs& inputs) {
   const auto sizes = inputs.ints(2);
   if (indices.dim() < 1) throw InvalidArgument("input 0 must have an axis");
   inputs.check_room(sizes, updates);
+  if (auto few = scatter_few(indices, updates, sizes)) return {std::move(*few)};
   const auto shape = rows_and_rest(sizes, indices.size(-1));
   const at::Tensor places = flat_places(indices, sizes).reshape({-1});
   auto rows = shape;

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/fingerprint.h"
+#include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
 
 namespace muster::executor {
@@ -138,6 +140,21 @@ Slots fill_empty_rows(const Inputs& inputs) {
 
 enum class Combine { kSum, kMean, kSqrtN };
 
+// Rows of `data` added up: row sources[i] into row targets[i] of a tensor of these sizes.
+at::Tensor sum_of_rows(const at::Tensor& data, const std::vector<std::int64_t>& sources,
+                       const std::vector<std::int64_t>& sizes,
+                       const std::vector<std::int64_t>& targets) {
+  if (is_readable(data) && static_cast<std::int64_t>(sources.size()) <= kFewNumbers) {
+    at::Tensor out = empty_on_host(sizes, data.scalar_type());
+    std::memset(out.data_ptr(), 0, out.nbytes());
+    if (add_rows(data, sources, out, targets)) return out;
+  }
+  at::Tensor out = at::zeros(sizes, data.options());
+  out.index_add_(0, tensor_of(targets).to(data.device()),
+                 data.index_select(0, tensor_of(sources).to(data.device())));
+  return out;
+}
+
 KernelFactory segment(Combine combine) {
   return [combine](const KernelContext&) -> Kernel {
     return [combine](const Inputs& inputs) {
@@ -169,9 +186,7 @@ KernelFactory segment(Combine combine) {
       inputs.check_room(sizes, data);
       sizes[0] = rows;
       inputs.check_room(sizes, data);
-      at::Tensor out = at::zeros(sizes, data.options());
-      out.index_add_(0, tensor_of(segments).to(data.device()),
-                     data.index_select(0, tensor_of(indices).to(data.device())));
+      const at::Tensor out = sum_of_rows(data, indices, sizes, segments);
       if (combine == Combine::kSum) return Slots{out};
       std::vector<double> divisors(static_cast<std::size_t>(rows), 0);
       for (const auto row : segments) divisors[static_cast<std::size_t>(row)] += 1;
@@ -208,10 +223,7 @@ Slots unsorted_segment_sum(const Inputs& inputs) {
     places.push_back(static_cast<std::int64_t>(i));
     targets.push_back(segments[i]);
   }
-  at::Tensor out = at::zeros(sizes, data.options());
-  out.index_add_(0, tensor_of(targets).to(data.device()),
-                 data.index_select(0, tensor_of(places).to(data.device())));
-  return {out};
+  return {sum_of_rows(data, places, sizes, targets)};
 }
 
 Slots sparse_to_dense(const Inputs& inputs) {
