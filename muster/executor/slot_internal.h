@@ -28,15 +28,21 @@ std::int64_t bytes_of(const std::vector<std::string>& strings);
 enum class Variables { kSkip, kAsTheirValues };
 
 template <typename See>
+void each_memory(const at::Tensor& tensor, const See& see) {
+  if (!tensor.defined()) return;
+  const auto* storage = tensor.storage().unsafeGetStorageImpl();
+  see(storage, [storage] { return static_cast<std::int64_t>(storage->nbytes()); });
+}
+
+template <typename See>
+void each_memory(const StringTensor& tensor, const See& see) {
+  const auto& strings = tensor.values();
+  see(&strings, [&strings] { return bytes_of(strings); });
+}
+
+template <typename See>
 void each_memory(const Value& value, const See& see) {
-  if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
-    if (!tensor->defined()) return;
-    const auto* storage = tensor->storage().unsafeGetStorageImpl();
-    see(storage, [storage] { return static_cast<std::int64_t>(storage->nbytes()); });
-  } else {
-    const auto& strings = std::get<StringTensor>(value).values();
-    see(&strings, [&strings] { return bytes_of(strings); });
-  }
+  std::visit([&](const auto& held) { each_memory(held, see); }, value);
 }
 
 /// Calls see(address, bytes_of) for each piece of memory that a slot keeps: those of two slots that
@@ -44,9 +50,9 @@ void each_memory(const Value& value, const See& see) {
 template <typename See>
 void each_memory(const Slot& slot, Variables variables, const See& see) {
   if (const auto* tensor = std::get_if<at::Tensor>(&slot)) {
-    each_memory(Value(*tensor), see);
+    each_memory(*tensor, see);
   } else if (const auto* strings = std::get_if<StringTensor>(&slot)) {
-    each_memory(Value(*strings), see);
+    each_memory(*strings, see);
   } else if (const auto* list = std::get_if<TensorList>(&slot)) {
     const auto& items = list->items();
     see(&items, [&items] {
