@@ -79,6 +79,19 @@ TEST(Collective, TowersInsideTasksChangeNothing) {
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
+TEST(Collective, ManyTasksThatLoseSomeEndWithTheWeightsOfOneProcess) {
+  const Words flags{"--steps", "60", "--replicas", "16", "--save-steps", "10"};
+  TaskCluster cluster(15, 0, flags + Words{"--step-ms", "10", "--slice-above", "0"});
+  cluster.wait_for_step(10);
+  cluster.kill(7);
+  cluster.kill(12);
+  cluster.wait_for_step(30);
+  cluster.start(12);
+  const Outcome chief = cluster.wait(0);
+  EXPECT_EQ(chief.status, 0) << chief.err;
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
 TEST(Collective, TasksThatKnowOneAddressAloneFindEachOther) {
   const Words flags{"--steps", "40", "--replicas", "3"};
   const TempDir folder;

@@ -314,6 +314,37 @@ TEST(ClusterInThreads, ACollectiveComesToTheBitsOfOneProcess) {
   }
 }
 
+struct Layout {
+  std::size_t tasks;
+  std::int64_t replicas;
+  bool is_sliced;
+};
+class CollectiveInThreads : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(CollectiveInThreads, ComesToTheBitsOfOneProcess) {
+  const auto [count, replicas, is_sliced] = GetParam();
+  ThreadCluster cluster(count - 1, 0, with_replicas(replicas));
+  const std::int64_t slice_above = is_sliced ? 1024 : std::int64_t{1} << 30;
+  const auto tasks = cluster.train([&](const RunConfig& config) {
+    return make_collective(config, {.slice_above = slice_above, .slice_piece = 3'000});
+  });
+  expect_bits_of_one_process(*tasks.back(), replicas);
+}
+
+// Numbers of tasks that are a power of two and not, and replicas that tasks have evenly, unevenly,
+// across the tree, and less of than there are tasks.
+INSTANTIATE_TEST_SUITE_P(Each, CollectiveInThreads,
+                         ::testing::Values(Layout{2, 2, true}, Layout{2, 5, false},
+                                           Layout{3, 3, true}, Layout{4, 7, true},
+                                           Layout{5, 8, true}, Layout{5, 8, false},
+                                           Layout{6, 11, true}, Layout{7, 3, true},
+                                           Layout{8, 8, false}, Layout{8, 13, true}),
+                         [](const auto& one) {
+                           return fmt::format("{}Tasks{}Replicas{}", one.param.tasks,
+                                              one.param.replicas,
+                                              one.param.is_sliced ? "InSlices" : "");
+                         });
+
 TEST(ClusterInThreads, AWorkerThatLeavesAndOneThatComesBackChangeNothing) {
   ThreadCluster cluster(2, 0, with_replicas(3));
   const RunConfig chief_config = cluster.config("chief", 0);

@@ -11,14 +11,16 @@ namespace muster {
 struct CollectiveOptions {
   PeerOptions peers{};
   /// Gradients of more bytes than this are summed in slices, one for each task, instead of sent
-  /// whole to every task. The result is the same to the bit.
+  /// whole. The result is the same to the bit.
   std::int64_t slice_above = 256 * 1024;
+  /// Slices travel in pieces of so many elements: while one is on its way the one before is added.
+  std::int64_t slice_piece = 256 * 1024;
 };
 
-/// Every task has a copy of the variables; gradients are exchanged between all, and every task
-/// makes the same update. Tasks may come and go: their replicas move, and the weights stay those of
-/// an undisturbed run. The chief knows who takes part; when it is lost the others wait for it for
-/// RunConfig::cluster.join_timeout.
+/// Every task has a copy of the variables; gradients are summed over all by recursive doubling, in
+/// which a task speaks with about log2 of all, and every task makes the same update. Tasks may come
+/// and go: their replicas move, and the weights stay those of an undisturbed run. The chief knows
+/// who takes part; when it is lost the others wait for it for RunConfig::cluster.join_timeout.
 std::unique_ptr<Strategy> make_collective(const RunConfig& config,
                                           const CollectiveOptions& options = {});
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "muster/base/log.h"
-#include "muster/distribution/collective/sliced_sum_internal.h"
+#include "muster/distribution/collective/all_reduce_internal.h"
 #include "muster/distribution/membership/membership_internal.h"
 #include "muster/distribution/membership/snapshot_internal.h"
 #include "muster/distribution/wire/step_parts_internal.h"
@@ -15,6 +15,19 @@
 namespace muster {
 namespace internal {
 namespace {
+
+// Takes the dense gradients out of a message: those that do not travel in it.
+TreeSum<at::Tensor>::Parts take_dense(StepGradients& message) {
+  TreeSum<at::Tensor>::Parts dense;
+  for (TreePart& part : message.sums) {
+    auto& values = dense[{part.first, part.last}];
+    if (!part.sum) continue;
+    values = part.sum->flat;
+    part.sum->flat = part.sum->flat.narrow(0, 0, 0);
+    part.sum->ranges.clear();
+  }
+  return dense;
+}
 
 class Collective final : public Strategy {
  public:
@@ -38,9 +51,8 @@ class Collective final : public Strategy {
 
  private:
   std::optional<PartialSums> sum(std::int64_t step, PartialSums own, StepNotes& notes);
-  std::optional<std::vector<ReceivedStep>> exchange(std::int64_t step, const PartialSums& own,
-                                                    const StepNotes& notes, bool sliced);
-  void compare_batches(const PartialSums& own, const std::vector<ReceivedStep>& received);
+  at::Tensor sum_in_slices(const StepNotes& notes);
+  void compare_batches(const std::vector<TaskBatches>& all);
 
   const RunConfig config_;
   const CollectiveOptions options_;
@@ -78,11 +90,7 @@ void Collective::synchronize() {
   const RunSnapshot own = participant_->snapshot();
   const Progress progress = has_state_ ? Progress{own.step, own.left_out} : Progress{.step = -1};
   const auto take = [&](Group& group, const Source& source) {
-    if (source.rank == group.rank()) {
-      for (const std::size_t to : source.to) send_snapshot(group, own, to);
-    } else if (std::ranges::find(source.to, group.rank()) != source.to.end()) {
-      participant_->take_over(receive_snapshot(group, source.rank, own));
-    }
+    if (const auto taken = spread_snapshot(group, source, own)) participant_->take_over(*taken);
     has_state_ = true;
     sequence_ = 0;
     return true;
@@ -96,76 +104,65 @@ void Collective::synchronize() {
 // --------------------------------------------------------------------------------- a step
 
 // Once, by the chief.
-void Collective::compare_batches(const PartialSums& own,
-                                 const std::vector<ReceivedStep>& received) {
-  if (!config_.is_chief() || received.empty() || has_compared_batches_) return;
+void Collective::compare_batches(const std::vector<TaskBatches>& all) {
+  if (!config_.is_chief() || all.size() < 2 || has_compared_batches_) return;
   has_compared_batches_ = true;
-  const auto& members = group_->plan().members;
-  for (std::size_t i = 0; i < received.size(); ++i) {
-    const std::size_t rank = i < group_->rank() ? i : i + 1;
-    const std::string why =
-        batch_difference(membership_.task(), own, members[rank].task, received[i].parts);
+  const auto own = std::ranges::find(all, group_->rank(), &TaskBatches::rank);
+  if (own == all.end()) return;
+  for (const TaskBatches& one : all) {
+    if (one.rank >= group_->size()) throw DataLoss("batches of task {} were told of", one.rank);
+    const std::string why = batch_difference(
+        membership_.task(), {.present = own->present, .examples = own->examples},
+        group_->task(one.rank), {.present = one.present, .examples = one.examples});
     if (!why.empty()) log::warning("{}", why);
   }
 }
 
-// What all others have of the step. With `sliced`, without the dense gradients. Nothing when the
-// run has ended, or when this task is to stop and another may be hung: the step is not made then.
-std::optional<std::vector<ReceivedStep>> Collective::exchange(std::int64_t step,
-                                                              const PartialSums& own,
-                                                              const StepNotes& notes, bool sliced) {
-  const std::size_t size = group_->size();
-  const std::int64_t sequence = sequence_++;
-  const std::int64_t replicas = membership_.terms().replicas;
-  const FlatRange all{0, notes.flat_size};
-  const auto sent_whole = sliced ? std::span<const FlatRange>() : std::span(&all, 1);
-  const StepGradients mine =
-      step_gradients(step, sequence, own, notes, group_->replicas(), sent_whole);
-  for (std::size_t i = 1; i < size; ++i) group_->send((group_->rank() + i) % size, mine);
-  const ExpectedTensors expected{.replicas = replicas,
-                                 .flat_size = sliced ? 0 : notes.flat_size,
-                                 .tables = notes.tables,
-                                 .buffers = notes.buffers};
-  const std::string what = fmt::format("the gradients of step {}", step + 1);
-  std::vector<ReceivedStep> received;
-  for (std::size_t r = 0; r < size; ++r) {
-    if (r == group_->rank()) continue;
-    auto message = group_->take_unless_stopped<StepGradients>(r, what, expected);
-    if (!message) return std::nullopt;
-    check_turn(*message, step, sequence);
-    received.push_back(received_step(std::move(*message), replicas));
+// Where the sum of dense gradients is made in slices; else not defined. Its memory serves step
+// after step: the sum is read before the next one is made.
+at::Tensor Collective::sum_in_slices(const StepNotes& notes) {
+  if (group_->size() == 1 || notes.flat_size * 4 <= options_.slice_above) return {};
+  if (!whole_.defined() || whole_.numel() != notes.flat_size) {
+    whole_ = at::empty({notes.flat_size}, at::kFloat);
   }
-  return received;
+  return whole_;
 }
 
+// Nothing when the run has ended, or when this task is to stop and another may be hung: the step is
+// not made then.
 std::optional<PartialSums> Collective::sum(std::int64_t step, PartialSums own, StepNotes& notes) {
-  const bool sliced = group_->size() > 1 && notes.flat_size * 4 > options_.slice_above;
-  auto received = exchange(step, own, notes, sliced);
-  if (!received) return std::nullopt;
-  if (group_->size() == 1 && !membership_.check()) return std::nullopt;
-  compare_batches(own, *received);
-  const torch::NoGradGuard no_grad;
-  if (sliced) {
-    const bool any = own.present > 0 || std::ranges::any_of(*received, [](const ReceivedStep& one) {
-                       return one.parts.present > 0;
-                     });
-    // Its memory serves step after step: the sum is read before the next one is made.
-    if (!whole_.defined() || whole_.numel() != notes.flat_size) {
-      whole_ = at::empty({notes.flat_size}, at::kFloat);
-    }
-    SlicedSum slices(*group_, membership_.terms().replicas, own, *received, whole_);
-    if (any && !slices.add(fmt::format("the gradients of step {}", step + 1))) return std::nullopt;
-    for (auto& [part, value] : own.sums) {
-      if (value) value->flat = value->flat.narrow(0, 0, 0);
-    }
+  if (group_->size() == 1) {
+    if (!membership_.check()) return std::nullopt;
+    return own;
   }
-  PartialSums total = add_parts(membership_.terms().replicas, std::move(own), *received);
-  if (sliced && total.present > 0) total.sums.begin()->second->flat = whole_;
+  const torch::NoGradGuard no_grad;
+  const std::int64_t replicas = membership_.terms().replicas;
+  const std::int64_t sequence = sequence_++;
+  const FlatRange all{0, notes.flat_size};
+  StepGradients mine =
+      step_gradients(step, sequence, own, notes, group_->replicas(), std::span(&all, 1));
+  if (sequence == 0) mine.batches = {{group_->rank(), own.present, own.examples}};
+  const at::Tensor whole = sum_in_slices(notes);
+  TreeSum<at::Tensor>::Parts dense;
+  if (whole.defined()) dense = take_dense(mine);
+  AllReduce reduce(*group_,
+                   {.replicas = replicas,
+                    .flat_size = notes.flat_size,
+                    .tables = notes.tables,
+                    .buffers = notes.buffers},
+                   whole, options_.slice_piece, fmt::format("the gradients of step {}", step + 1));
+  auto sum = reduce.sum(std::move(mine), std::move(dense));
+  if (!sum) return std::nullopt;
+  compare_batches(sum->batches);
+  ReceivedStep received = received_step(std::move(*sum), replicas);
+  PartialSums total = std::move(received.parts);
+  total.spec = std::move(own.spec);
+  if (whole.defined() && total.present > 0) total.sums.begin()->second->flat = whole;
   // Nothing is written before everything has come.
-  for (const ReceivedStep& other : *received) {
-    copy_positions(other, notes.positions);
-    for (std::size_t i = 0; i < other.buffers.size(); ++i) {
-      notes.buffers[i].copy_(other.buffers[i]);
+  copy_positions(received, notes.positions);
+  if (!group_->replicas().contains(0)) {
+    for (std::size_t i = 0; i < received.buffers.size(); ++i) {
+      notes.buffers[i].copy_(received.buffers[i]);
     }
   }
   return total;
@@ -185,6 +182,10 @@ std::optional<StepResult> Collective::apply(std::int64_t step, PartialSums own) 
 
 std::unique_ptr<Strategy> make_collective(const RunConfig& config,
                                           const CollectiveOptions& options) {
+  if (options.slice_piece <= 0) {
+    throw InvalidArgument("CollectiveOptions::slice_piece must be positive: {}",
+                          options.slice_piece);
+  }
   return std::make_unique<internal::Collective>(config, options);
 }
 

@@ -18,12 +18,14 @@ using namespace std::chrono_literals;
 constexpr auto kBrokenGrace = 300ms;
 constexpr auto kLeaveGrace = 5s;
 
+std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
 // "worker:10" comes after "worker:9".
-std::pair<int, std::string> order_of(const std::string& task, const Join& join) {
+std::string padded(const std::string& task) {
   const auto colon = task.rfind(':');
   const std::string index = colon == std::string::npos ? "" : task.substr(colon + 1);
-  const std::string padded = std::string(20 - std::min<std::size_t>(20, index.size()), '0') + index;
-  return {join.is_chief ? 0 : join.is_server ? 2 : 1, task.substr(0, colon) + ":" + padded};
+  const std::size_t zeros = 20 - std::min<std::size_t>(20, index.size());
+  return task.substr(0, colon) + ":" + std::string(zeros, '0') + index;
 }
 
 // As connections know a task: its name is proved, what it says of itself is not.
@@ -109,11 +111,17 @@ void Coordinator::serve(std::shared_ptr<net::Connection> connection) {
   remove(connection, why);
 }
 
+Coordinator::Order Coordinator::order_of(const std::string& task, const Join& join) const {
+  const bool is_worker = !join.is_chief && !join.is_server;
+  const std::string host = host_of(join.address);
+  const bool is_elsewhere = is_worker && host != host_of(options_.chief_address);
+  return {join.is_chief ? 0 : join.is_server ? 2 : 1, is_elsewhere ? host : "", padded(task)};
+}
+
 // What cannot be told is lost; the thread that receives from it notices.
-template <typename Message>
-void Coordinator::tell(Member& member, const Message& message) {
+void Coordinator::tell(Member& member, std::uint32_t number, const EncodedMessage& message) {
   try {
-    send(*member.connection, message, Deadline::after(kTellTimeout));
+    member.connection->send(number, message.header, message.body, Deadline::after(kTellTimeout));
   } catch (const Cancelled&) {
     // Closed on this side, by whoever has said why; the thread that serves it removes it.
   } catch (const Error& error) {
@@ -295,6 +303,7 @@ void Coordinator::begin_generation() {
   missing_since_.reset();
   started_ = true;
   ++generation_;
+  generation_began_ = Clock::now();
   GenerationPlan plan{.number = generation_, .trainers = count(false)};
   auto ranges = deal(options_.terms.replicas, plan.trainers);
   ranges.resize(members_.size());
@@ -352,6 +361,8 @@ void Coordinator::choose_source() {
     if (behind) source.to.push_back(rank);
     ++rank;
   }
+  log::info("generation {}: {} tasks are ready seconds={:.3f}", generation_, members_.size(),
+            std::chrono::duration<double>(Clock::now() - generation_began_).count());
   tell_all(source);
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "muster/distribution/wire/message_table_internal.h"
@@ -35,8 +36,9 @@ inline constexpr std::chrono::seconds kTellTimeout{2};
 std::string difference(const RunTerms& chief, const RunTerms& task, bool is_server);
 
 struct CoordinatorOptions {
-  /// The task it lives in.
+  /// The task it lives in, and where that is.
   std::string chief{};
+  std::string chief_address{};
   RunTerms terms{};
   /// How many tasks are to train, the chief among them. The run goes on without some of them.
   std::size_t trainers = 1;
@@ -87,8 +89,9 @@ class Coordinator {
     Clock::time_point heard;
     std::optional<Progress> ready;
   };
-  /// The chief, then workers, then servers, each by index.
-  using Order = std::pair<int, std::string>;
+  /// The chief, then workers, those of one host together and the chief's host first, then servers,
+  /// each by index. Neighbours exchange gradients first.
+  using Order = std::tuple<int, std::string, std::string>;
 
   std::string obstacle(const net::Connection& connection, const Join& join) const;
   bool admit(const std::shared_ptr<net::Connection>& connection, const Join& join);
@@ -100,10 +103,15 @@ class Coordinator {
   void tell_of_refused_server();
   Member* member_of(const net::Connection& connection);
   template <typename Message>
-  void tell(Member& member, const Message& message);
+  void tell(Member& member, const Message& message) {
+    tell(member, kKind<Message>.number, encode(message));
+  }
+  void tell(Member& member, std::uint32_t number, const EncodedMessage& message);
+  Order order_of(const std::string& task, const Join& join) const;
   template <typename Message>
   void tell_all(const Message& message) {
-    for (auto& [order, member] : members_) tell(member, message);
+    const EncodedMessage encoded = encode(message);
+    for (auto& [order, member] : members_) tell(member, kKind<Message>.number, encoded);
   }
   void note_broken(std::int64_t generation);
   std::size_t count(bool servers) const;
@@ -127,6 +135,7 @@ class Coordinator {
   std::string refused_server_;
   std::optional<Clock::time_point> refused_server_since_;
   std::int64_t generation_ = 0;
+  Clock::time_point generation_began_{};
   bool started_ = false;
   /// Whether no generation begins any more.
   bool is_ending_ = false;

@@ -24,10 +24,11 @@ const net::Identity kCoordinator{.task = "chief:0", .run_id = "run"};
 /// What a task says and hears, by hand.
 class ByHand {
  public:
-  ByHand(const std::string& address, const std::string& task)
+  ByHand(const std::string& address, const std::string& task,
+         const std::string& reached_at = "127.0.0.1:1")
       : connection_(net::Connection::connect(address, {.task = task, .run_id = "run"},
                                              kControlPurpose, Deadline::after(10s))) {
-    send(*connection_, Join{.address = "127.0.0.1:1", .is_chief = task == "chief:0"},
+    send(*connection_, Join{.address = reached_at, .is_chief = task == "chief:0"},
          Deadline::after(10s));
   }
   void leave() { connection_->close(); }
@@ -115,6 +116,24 @@ TEST(Coordinator, SaysInWhatATaskDiffersWithBothValuesAndTheCure) {
   EXPECT_EQ(reason([](RunTerms& task) { task.arithmetic = "another"; }),
             "the chief computes with 'one', this task with 'another'; give all tasks the same "
             "libtorch, BLAS and kind of processor");
+}
+
+TEST(Coordinator, GivesTasksOfOneHostNeighbouringRanks) {
+  Coordinator coordinator({.chief = "chief:0", .chief_address = "here:1", .trainers = 5});
+  net::Listener listener("127.0.0.1:0", kCoordinator,
+                         [&](auto connection) { coordinator.serve(std::move(connection)); });
+  std::vector<std::unique_ptr<ByHand>> tasks;
+  const auto join = [&](const std::string& task, const std::string& reached_at) {
+    tasks.push_back(std::make_unique<ByHand>(listener.address(), task, reached_at));
+  };
+  join("worker:0", "there:1");
+  join("worker:1", "here:2");
+  join("worker:2", "elsewhere:1");
+  join("worker:3", "there:2");
+  join("chief:0", "here:1");
+  EXPECT_THAT(tasks.front()->hear_members(),
+              ElementsAre("chief:0", "worker:1", "worker:2", "worker:0", "worker:3"));
+  coordinator.stop();
 }
 
 TEST_F(CoordinatorTest, BeginsNoGenerationWithoutTheChief) {

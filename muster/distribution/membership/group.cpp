@@ -12,7 +12,8 @@ Group::Group(GenerationPlan plan, std::size_t rank,
     : plan_(std::move(plan)), rank_(rank), peers_(connections.size()) {
   for (std::size_t r = 0; r < peers_.size(); ++r) peers_[r].connection = std::move(connections[r]);
   for (std::size_t r = 0; r < peers_.size(); ++r) {
-    if (r != rank_) peers_[r].receiver = std::jthread([this, r] { receive_from(r); });
+    if (peers_[r].connection == nullptr) continue;
+    peers_[r].receiver = std::jthread([this, r] { receive_from(r); });
   }
 }
 
@@ -72,6 +73,9 @@ void Group::send_encoded(std::size_t to, std::uint32_t number, const EncodedMess
   {
     const std::lock_guard lock(mutex_);
     if (!broken_.empty() && !ended_) throw PeersChanged("{}", broken_);
+  }
+  if (peers_[to].connection == nullptr) {
+    throw Internal("{} and {} are not connected", task(rank_), task(to));
   }
   try {
     peers_[to].connection->send(number, message.header, message.body, Deadline::never());

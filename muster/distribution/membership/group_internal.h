@@ -19,12 +19,14 @@
 
 namespace muster::internal {
 
-/// The tasks of one generation, each connected with each. It is used for that generation alone, so
-/// what was meant for another never arrives. The loop's thread sends and takes; a thread for each
-/// peer receives, so that two that send to each other never wait for each other.
+/// The tasks of one generation, each connected with some (linked_ranks()). It is used for that
+/// generation alone, so what was meant for another never arrives. The loop's thread sends and
+/// takes; a thread for each peer receives, so that two that send to each other never wait for each
+/// other.
 class Group {
  public:
-  /// `connections[r]` leads to the task of rank r; that of `rank` itself is null.
+  /// `connections[r]` leads to the task of rank r; null for those that this one is not connected
+  /// with.
   Group(GenerationPlan plan, std::size_t rank,
         std::vector<std::unique_ptr<net::Connection>> connections);
   ~Group();

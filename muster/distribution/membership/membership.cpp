@@ -8,6 +8,7 @@
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
 #include "muster/checkpoint/step_log.h"
+#include "muster/distribution/membership/links_internal.h"
 #include "muster/distribution/membership/stop_grace_internal.h"
 #include "muster/distribution/membership/task_address_internal.h"
 
@@ -286,6 +287,7 @@ RunTerms Membership::join(const RunTerms& own) {
     const bool has_logs = config_.cluster.ps_log && config_.cluster.task.num_ps_replicas > 0;
     coordinator_ = std::make_unique<Coordinator>(CoordinatorOptions{
         .chief = chief_.task.name(),
+        .chief_address = chief_.address,
         .terms = own,
         .trainers = static_cast<std::size_t>(config_.cluster.task.num_worker_replicas),
         .servers = static_cast<std::size_t>(config_.cluster.task.num_ps_replicas),
@@ -378,7 +380,9 @@ Membership::Connections Membership::connect_group(const GenerationPlan& plan, st
     if (is_void(plan.number)) connecting_.request_stop();
     is_void_now = connecting_.get_token();
   }
-  for (std::size_t r = 0; r < rank; ++r) {
+  const auto linked = linked_ranks(plan, rank);
+  for (const std::size_t r : linked) {
+    if (r > rank) continue;
     const GenerationMember& member = plan.members[r];
     try {
       connections[r] = net::Connection::connect(
@@ -389,8 +393,8 @@ Membership::Connections Membership::connect_group(const GenerationPlan& plan, st
       throw PeersChanged("{}", error.what());
     }
   }
-  for (std::size_t r = rank + 1; r < plan.members.size(); ++r) {
-    connections[r] = accepted_from(plan.members[r].task, plan.number, deadline);
+  for (const std::size_t r : linked) {
+    if (r > rank) connections[r] = accepted_from(plan.members[r].task, plan.number, deadline);
   }
   return connections;
 }

@@ -53,10 +53,10 @@ class Membership {
   RunTerms join(const RunTerms& own);
 
   /// Lets go of the generation before, if there was one, and takes part in the next whose tasks are
-  /// all connected with each other and ready. `progress` is how far this task is. The result says
-  /// whose state counts; nothing when the run has ended. Throws Unavailable when the chief does not
-  /// come back by the deadline, or one that the run cannot do without does not come in time.
-  /// Whoever lives is waited for.
+  /// all connected with those they are linked with, and ready. `progress` is how far this task is.
+  /// The result says whose state counts; nothing when the run has ended. Throws Unavailable when
+  /// the chief does not come back by the deadline, or one that the run cannot do without does not
+  /// come in time. Whoever lives is waited for.
   std::optional<Source> begin_generation(const Progress& progress, const Deadline& deadline);
   /// The current one; after the end of the run, this task alone in a group that has ended.
   Group& group() { return *group_; }

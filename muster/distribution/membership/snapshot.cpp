@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "muster/base/log.h"
+#include "muster/distribution/membership/links_internal.h"
 #include "muster/distribution/membership/snapshot_internal.h"
 
 namespace muster::internal {
@@ -121,6 +122,24 @@ RunSnapshot receive_snapshot(Group& group, std::size_t from, const RunSnapshot& 
   }
   log::info("going on from step {} of {}", snapshot.step, group.task(from));
   return snapshot;
+}
+
+std::optional<RunSnapshot> spread_snapshot(Group& group, const Source& source,
+                                           const RunSnapshot& own) {
+  const auto lacks_it = [&](std::size_t rank) {
+    return std::ranges::find(source.to, rank) != source.to.end();
+  };
+  std::optional<RunSnapshot> taken;
+  if (lacks_it(group.rank())) {
+    const auto from = state_sender(group.rank(), source.rank, group.size());
+    if (!from)
+      throw Internal("{} lacks the state that it is the source of", group.task(group.rank()));
+    taken = receive_snapshot(group, *from, own);
+  }
+  for (const std::size_t to : state_receivers(group.rank(), source.rank, group.size())) {
+    if (lacks_it(to)) send_snapshot(group, taken ? *taken : own, to);
+  }
+  return taken;
 }
 
 }  // namespace muster::internal

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 
 #include "muster/base/wait.h"
 #include "muster/distribution/membership/group_internal.h"
@@ -25,6 +26,11 @@ bool synchronize(Membership& membership, const Deadline& deadline,
                  const std::function<bool(Group& group, const Source& source)>& take);
 
 void send_snapshot(Group& group, const RunSnapshot& own, std::size_t to);
+/// In a group in which all train: brings the source's state to those who lack it, from task to task
+/// over the group's connections. Whoever lacks none sends its own, which is the same to the bit.
+/// What came here; nothing where `own` counts.
+std::optional<RunSnapshot> spread_snapshot(Group& group, const Source& source,
+                                           const RunSnapshot& own);
 /// Writes what comes into the tensors of `own`, when all of it is there: a sender that is lost on
 /// the way leaves no mixture. Throws PeersChanged; FailedPrecondition, naming the tasks and the
 /// variable, for another model.

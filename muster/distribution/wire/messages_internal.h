@@ -60,7 +60,7 @@ struct Progress {
   }
 };
 
-/// It is connected with all others of the generation.
+/// It is connected with those of the generation that it speaks with.
 struct Ready {
   std::int64_t generation = 0;
   Progress progress{};
@@ -204,7 +204,16 @@ struct TreePart {
 
   static auto fields(auto& self) { return std::tie(self.first, self.last, self.sum); }
 };
+/// How large a task's batches are: `examples` in `present` replicas.
+struct TaskBatches {
+  std::size_t rank = 0;
+  std::int64_t present = 0;
+  std::int64_t examples = 0;
+
+  static auto fields(auto& self) { return std::tie(self.rank, self.present, self.examples); }
+};
 /// What a task has of a step that all make together: to the others that train, or to a server.
+/// Where tasks pass on what others have, its replicas are those of several tasks.
 struct StepGradients {
   std::int64_t step = 0;
   /// Of such messages in this generation.
@@ -215,12 +224,14 @@ struct StepGradients {
   /// By replica of `replicas`.
   std::vector<ReplicaReport> reports{};
   std::vector<TreePart> sums{};
-  /// Replica 0's, if the task runs it.
+  /// Replica 0's, if it is one of them.
   BufferTensors buffers{};
+  /// Of the tasks whose gradients these are, in the first such message of a generation; else empty.
+  std::vector<TaskBatches> batches{};
 
   static auto fields(auto& self) {
     return std::tie(self.step, self.sequence, self.replicas, self.present, self.examples,
-                    self.reports, self.sums, self.buffers);
+                    self.reports, self.sums, self.buffers, self.batches);
   }
   void check(const ExpectedTensors& expected) const;
 };

@@ -3,6 +3,7 @@
 #include <ATen/ops/full.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace muster::internal {
@@ -35,6 +36,47 @@ StepGradients step_gradients(std::int64_t step, std::int64_t sequence, const Par
   }
   if (replicas.contains(0)) message.buffers.tensors = notes.buffers;
   return message;
+}
+
+namespace {
+
+void add_tensors(VariableTensors& into, VariableTensors&& from) {
+  Gradients sum{std::move(into.flat), std::move(into.rows)};
+  add_gradients(sum, {std::move(from.flat), std::move(from.rows)});
+  into.flat = std::move(sum.flat);
+  into.rows = std::move(sum.rows);
+}
+
+template <typename T>
+void append(std::vector<T>& to, std::vector<T>&& from) {
+  std::ranges::move(from, std::back_inserter(to));
+}
+
+}  // namespace
+
+StepGradients merge_steps(StepGradients left, StepGradients right, std::int64_t replicas) {
+  StepGradients merged{.step = left.step,
+                       .sequence = left.sequence,
+                       .replicas = {left.replicas.first, right.replicas.last},
+                       .present = left.present + right.present,
+                       .examples = left.examples + right.examples,
+                       .reports = std::move(left.reports),
+                       .batches = std::move(left.batches)};
+  append(merged.reports, std::move(right.reports));
+  append(merged.batches, std::move(right.batches));
+  TreeSum<VariableTensors> sum(replicas, add_tensors);
+  for (StepGradients* one : {&left, &right}) {
+    for (TreePart& part : one->sums) {
+      sum.report_part({part.first, part.last}, std::move(part.sum));
+    }
+    if (!one->buffers.tensors.empty()) merged.buffers = std::move(one->buffers);
+  }
+  for (auto& [part, value] : sum.take_parts()) {
+    // All of it is sent on.
+    if (value) value->ranges = {{0, value->flat.numel()}};
+    merged.sums.push_back({part.first, part.second, std::move(value)});
+  }
+  return merged;
 }
 
 ReceivedStep received_step(StepGradients message, std::int64_t replicas) {

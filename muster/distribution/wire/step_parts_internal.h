@@ -29,6 +29,10 @@ StepGradients step_gradients(std::int64_t step, std::int64_t sequence, const Par
                              const StepNotes& notes, const ReplicaRange& replicas,
                              std::span<const FlatRange> dense);
 
+/// What two tasks have of a step, the replicas of `right` behind those of `left`, added up by the
+/// tree of a run of so many replicas. Sums are made in the memory of either.
+StepGradients merge_steps(StepGradients left, StepGradients right, std::int64_t replicas);
+
 /// What another task told. Tensors keep the message's body.
 struct ReceivedStep {
   PartialSums parts{};

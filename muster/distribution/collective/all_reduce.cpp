@@ -1,0 +1,248 @@
+#include "muster/distribution/collective/all_reduce_internal.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::internal {
+namespace {
+
+std::int64_t size_of(const FlatRange& range) { return range.last - range.first; }
+
+bool is_empty(const FlatRange& range) { return range.first == range.last; }
+
+// Of a tensor that begins with the element `begin`.
+at::Tensor view_of(const at::Tensor& values, std::int64_t begin, const FlatRange& range) {
+  return values.narrow(0, range.first - begin, size_of(range));
+}
+
+}  // namespace
+
+Halves halves_of(const FlatRange& range) {
+  constexpr std::int64_t kLine = 16;
+  const std::int64_t middle = range.first + size_of(range) / 2 / kLine * kLine;
+  return {{range.first, middle}, {middle, range.last}};
+}
+
+/// A piece of a part, and, where it lies in what this task has of the part, all of that.
+struct AllReduce::Addend {
+  at::Tensor values;
+  at::Tensor home{};
+};
+
+AllReduce::AllReduce(Group& group, ExpectedTensors sizes, at::Tensor whole, std::int64_t piece,
+                     std::string what)
+    : group_(group),
+      sizes_(std::move(sizes)),
+      piece_(piece),
+      whole_(std::move(whole)),
+      what_(std::move(what)),
+      exchange_(exchange_of(group.rank(), group.size())),
+      range_{0, whole_.defined() ? whole_.numel() : 0} {}
+
+std::int64_t AllReduce::pieces_of(const FlatRange& range) const {
+  return (size_of(range) + piece_ - 1) / piece_;
+}
+
+// Empty behind the end of the range.
+FlatRange AllReduce::piece_of(const FlatRange& range, std::int64_t number) const {
+  const std::int64_t first = std::min(range.last, range.first + number * piece_);
+  return {first, std::min(range.last, first + piece_)};
+}
+
+ReplicaRange AllReduce::replicas_of(const RankRange& ranks) const {
+  const auto& members = group_.plan().members;
+  return {members[ranks.first].replicas.first, members[ranks.last - 1].replicas.last};
+}
+
+// What a task has of the replicas of that block. The order of messages is the same on both sides.
+std::optional<StepGradients> AllReduce::take_block(std::size_t from, const RankRange& block,
+                                                   const StepGradients& own) {
+  ExpectedTensors expected = sizes_;
+  if (is_sliced()) expected.flat_size = 0;
+  auto message = group_.take_unless_stopped<StepGradients>(from, what_, expected);
+  if (!message) return std::nullopt;
+  check_turn(*message, own.step, own.sequence);
+  const ReplicaRange due = replicas_of(block);
+  if (message->replicas != due) {
+    throw DataLoss("{} sent gradients of the replicas [{}, {}), and [{}, {}) were due",
+                   group_.task(from), message->replicas.first, message->replicas.last, due.first,
+                   due.last);
+  }
+  return message;
+}
+
+template <typename Message>
+std::optional<at::Tensor> AllReduce::take_values(std::size_t from, const FlatRange& piece) {
+  const auto message = group_.take_unless_stopped<Message>(from, what_);
+  if (!message) return std::nullopt;
+  return message->values.as_tensor({size_of(piece)}, at::kFloat);
+}
+
+// --------------------------------------------------------------------- dense gradients in slices
+
+void AllReduce::send_parts(std::size_t to, const FlatRange& piece) {
+  if (is_empty(piece)) return;
+  for (const auto& [part, values] : dense_) {
+    if (!values) continue;
+    group_.send(to, SlicePart{{.bytes = bytes_of(view_of(*values, range_.first, piece))}});
+  }
+}
+
+// Adds what the other has of a piece, as it comes; `next` is what this task then has of `keep`.
+bool AllReduce::add_piece(std::size_t from, const StepGradients& other, const FlatRange& piece,
+                          const FlatRange& keep, Parts& next) {
+  // a + b is b + a to the bit: sums stay where this task has its own.
+  TreeSum<Addend> sum(sizes_.replicas, [](Addend& into, Addend&& added) {
+    if (!into.home.defined() && added.home.defined()) std::swap(into, added);
+    into.values.add_(added.values);
+  });
+  for (const auto& [part, values] : dense_) {
+    std::optional<Addend> addend;
+    if (values) {
+      addend = {view_of(*values, range_.first, piece), view_of(*values, range_.first, keep)};
+    }
+    sum.report_part(part, std::move(addend));
+  }
+  for (const TreePart& part : other.sums) {
+    std::optional<Addend> addend;
+    if (part.sum) {
+      auto values = take_values<SlicePart>(from, piece);
+      if (!values) return false;
+      addend = {std::move(*values)};
+    }
+    sum.report_part({part.first, part.last}, std::move(addend));
+  }
+  for (auto& [part, value] : sum.take_parts()) {
+    auto& to = next[part];
+    if (!value) continue;
+    if (!to) to = value->home.defined() ? value->home : at::empty({size_of(keep)}, at::kFloat);
+    if (!value->home.defined()) view_of(*to, keep.first, piece).copy_(value->values);
+  }
+  return true;
+}
+
+void AllReduce::send_sum(std::size_t to, const FlatRange& piece) {
+  if (is_empty(piece)) return;
+  group_.send(to, SliceSum{{.bytes = bytes_of(view_of(whole_, 0, piece))}});
+}
+
+bool AllReduce::take_sum(std::size_t from, const FlatRange& piece) {
+  if (is_empty(piece)) return true;
+  const auto values = take_values<SliceSum>(from, piece);
+  if (!values) return false;
+  view_of(whole_, 0, piece).copy_(*values);
+  return true;
+}
+
+// Gives one range to the partner and adds what it has of the other. At the last stage what is added
+// up is the sum over all, and goes back at once.
+bool AllReduce::reduce(std::size_t partner, const StepGradients& other, const FlatRange& give,
+                       const FlatRange& keep, bool is_last) {
+  const bool is_summed = is_last && block_.present + other.present > 0;
+  Parts next;
+  // Always one piece ahead, so that nobody waits for what is only now being sent. Both sides take
+  // in the order in which the other sends: parts 0, parts 1, sum 0, parts 2, sum 1, ...
+  send_parts(partner, piece_of(give, 0));
+  const std::int64_t pieces = std::max(pieces_of(give), pieces_of(keep));
+  for (std::int64_t number = 0; number < pieces; ++number) {
+    send_parts(partner, piece_of(give, number + 1));
+    const FlatRange piece = piece_of(keep, number);
+    if (!is_empty(piece) && !add_piece(partner, other, piece, keep, next)) return false;
+    if (!is_summed) continue;
+    if (!is_empty(piece)) {
+      view_of(whole_, 0, piece).copy_(view_of(*next.begin()->second, keep.first, piece));
+    }
+    send_sum(partner, piece);
+    if (number > 0 && !take_sum(partner, piece_of(give, number - 1))) return false;
+  }
+  if (is_summed && pieces > 0 && !take_sum(partner, piece_of(give, pieces - 1))) return false;
+  dense_ = std::move(next);
+  range_ = keep;
+  return true;
+}
+
+// Slices of the sum, each to the other.
+bool AllReduce::swap_sums(std::size_t partner, const FlatRange& give, const FlatRange& take) {
+  send_sum(partner, piece_of(give, 0));
+  for (std::int64_t number = 0; number < std::max(pieces_of(give), pieces_of(take)); ++number) {
+    send_sum(partner, piece_of(give, number + 1));
+    if (!take_sum(partner, piece_of(take, number))) return false;
+  }
+  return true;
+}
+
+// --------------------------------------------------------------------- all of a step
+
+void AllReduce::add_block(StepGradients other, bool is_left) {
+  block_ = is_left ? merge_steps(std::move(other), std::move(block_), sizes_.replicas)
+                   : merge_steps(std::move(block_), std::move(other), sizes_.replicas);
+}
+
+// For a task that takes part in no stage.
+std::optional<StepGradients> AllReduce::sum_by(std::size_t neighbour, const StepGradients& own) {
+  group_.send(neighbour, own);
+  if (is_sliced() && !reduce(neighbour, {}, range_, {}, /*is_last=*/false)) return std::nullopt;
+  auto all = take_block(neighbour, {0, group_.size()}, own);
+  if (!all) return std::nullopt;
+  if (is_sliced() && all->present > 0 && !swap_sums(neighbour, {}, {0, whole_.numel()})) {
+    return std::nullopt;
+  }
+  return all;
+}
+
+// What such a neighbour has.
+bool AllReduce::take_in(std::size_t neighbour) {
+  auto other = take_block(neighbour, {neighbour, neighbour + 1}, block_);
+  if (!other) return false;
+  if (is_sliced() && !reduce(neighbour, *other, {}, range_, /*is_last=*/false)) return false;
+  add_block(std::move(*other), /*is_left=*/false);
+  return true;
+}
+
+bool AllReduce::exchange(const Exchange::Stage& stage, bool is_last) {
+  group_.send(stage.partner, block_);
+  auto other = take_block(stage.partner, stage.others, block_);
+  if (!other) return false;
+  const bool is_left = stage.others.first < stage.own.first;
+  if (is_sliced()) {
+    const Halves halves = halves_of(range_);
+    const bool done = is_left ? reduce(stage.partner, *other, halves.lower, halves.upper, is_last)
+                              : reduce(stage.partner, *other, halves.upper, halves.lower, is_last);
+    if (!done) return false;
+  }
+  add_block(std::move(*other), is_left);
+  return true;
+}
+
+std::optional<StepGradients> AllReduce::sum(StepGradients own, Parts dense) {
+  dense_ = std::move(dense);
+  if (exchange_.given_to) return sum_by(*exchange_.given_to, own);
+  block_ = std::move(own);
+  if (exchange_.taken_from && !take_in(*exchange_.taken_from)) return std::nullopt;
+  // The range at the beginning of each stage.
+  std::vector<FlatRange> ranges;
+  for (const Exchange::Stage& stage : exchange_.stages) {
+    ranges.push_back(range_);
+    const bool is_last = &stage == &exchange_.stages.back();
+    if (!exchange(stage, is_last)) return std::nullopt;
+  }
+  const bool is_summed = is_sliced() && block_.present > 0;
+  for (std::size_t i = ranges.size(); is_summed && i-- > 0;) {
+    const Exchange::Stage& stage = exchange_.stages[i];
+    const Halves halves = halves_of(ranges[i]);
+    const bool is_left = stage.others.first < stage.own.first;
+    const FlatRange& kept = is_left ? halves.upper : halves.lower;
+    const FlatRange& given = is_left ? halves.lower : halves.upper;
+    const bool was_sent = i + 1 == ranges.size();
+    if (!was_sent && !swap_sums(stage.partner, kept, given)) return std::nullopt;
+  }
+  if (exchange_.taken_from) {
+    group_.send(*exchange_.taken_from, block_);
+    if (is_summed) swap_sums(*exchange_.taken_from, {0, whole_.numel()}, {});
+  }
+  return std::move(block_);
+}
+
+}  // namespace muster::internal

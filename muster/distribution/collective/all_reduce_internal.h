@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/distribution/membership/group_internal.h"
+#include "muster/distribution/membership/links_internal.h"
+#include "muster/distribution/wire/step_parts_internal.h"
+
+namespace muster::internal {
+
+/// The two halves of a range, at a whole cache line.
+struct Halves {
+  FlatRange lower{};
+  FlatRange upper{};
+};
+Halves halves_of(const FlatRange& range);
+
+/// One step's sum over all tasks of a group by recursive doubling (Exchange). Large dense gradients
+/// go by recursive halving: at each stage a task gives half of what it has to its partner, adds up
+/// the other half, and ends with the sum of a slice; the slices then go back the same way.
+/// Additions are those of the tree over replicas, whoever makes them.
+class AllReduce {
+ public:
+  /// `sizes` are those of a message with all gradients. `whole`: dense gradients go in slices, and
+  /// their sum is written there, by pieces of so many elements; not defined: they are in the
+  /// messages. `what` says what is waited for.
+  AllReduce(Group& group, ExpectedTensors sizes, at::Tensor whole, std::int64_t piece,
+            std::string what);
+
+  /// Of `own`, whose memory is added to, with `dense` for its dense gradients where they go in
+  /// slices. Nothing when the run has ended, or this task is to stop. Throws PeersChanged.
+  std::optional<StepGradients> sum(StepGradients own, TreeSum<at::Tensor>::Parts dense);
+
+ private:
+  using Parts = TreeSum<at::Tensor>::Parts;
+  struct Addend;
+
+  bool is_sliced() const { return whole_.defined(); }
+  ReplicaRange replicas_of(const RankRange& ranks) const;
+  std::optional<StepGradients> take_block(std::size_t from, const RankRange& block,
+                                          const StepGradients& own);
+  std::optional<StepGradients> sum_by(std::size_t neighbour, const StepGradients& own);
+  bool take_in(std::size_t neighbour);
+  bool exchange(const Exchange::Stage& stage, bool is_last);
+  void add_block(StepGradients other, bool is_left);
+
+  std::int64_t pieces_of(const FlatRange& range) const;
+  FlatRange piece_of(const FlatRange& range, std::int64_t number) const;
+  bool reduce(std::size_t partner, const StepGradients& other, const FlatRange& give,
+              const FlatRange& keep, bool is_last);
+  void send_parts(std::size_t to, const FlatRange& piece);
+  bool add_piece(std::size_t from, const StepGradients& other, const FlatRange& piece,
+                 const FlatRange& keep, Parts& next);
+  void send_sum(std::size_t to, const FlatRange& piece);
+  bool take_sum(std::size_t from, const FlatRange& piece);
+  bool swap_sums(std::size_t partner, const FlatRange& give, const FlatRange& take);
+  template <typename Message>
+  std::optional<at::Tensor> take_values(std::size_t from, const FlatRange& piece);
+
+  Group& group_;
+  const ExpectedTensors sizes_;
+  const std::int64_t piece_;
+  const at::Tensor whole_;
+  const std::string what_;
+  const Exchange exchange_;
+  /// What this task has so far, and of dense gradients in slices the elements of range_.
+  StepGradients block_{};
+  Parts dense_;
+  FlatRange range_;
+};
+
+}  // namespace muster::internal

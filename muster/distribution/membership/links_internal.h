@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "muster/distribution/wire/messages_internal.h"
+
+// Which tasks of a generation are connected with which. Where all of them train it is the pattern
+// of recursive doubling: a task of N has about log2(N) neighbours, however many there are.
+namespace muster::internal {
+
+/// The ranks [first, last).
+struct RankRange {
+  std::size_t first = 0;
+  std::size_t last = 0;
+
+  bool operator==(const RankRange&) const = default;
+};
+
+/// How what N tasks have becomes what all have: neighbours exchange what they have, then pairs of
+/// them, then fours. At each stage a task has what the ranks of a block have, which are
+/// neighbours, so that sums go by the tree over replicas; and tasks of one host, whose ranks are
+/// neighbours, exchange before those of several.
+struct Exchange {
+  struct Stage {
+    std::size_t partner = 0;
+    /// What this task has when the stage begins, and what its partner has.
+    RankRange own{};
+    RankRange others{};
+
+    bool operator==(const Stage&) const = default;
+  };
+
+  /// Where N is no power of two, some tasks give what they have to their neighbour, take part in
+  /// no stage, and get the result.
+  std::optional<std::size_t> given_to{};
+  /// The task that does so with this one.
+  std::optional<std::size_t> taken_from{};
+  std::vector<Stage> stages{};
+};
+Exchange exchange_of(std::size_t rank, std::size_t ranks);
+
+/// The ranks that a task is connected with, in rising order. Those that hold variables, and the
+/// chief beside them, are connected with all.
+std::vector<std::size_t> linked_ranks(const GenerationPlan& plan, std::size_t rank);
+
+/// The way of a state from the source to all tasks that train, over the connections of an exchange:
+/// from whom a task has it, and to whom it sends it on, those that send it to most others first.
+std::optional<std::size_t> state_sender(std::size_t rank, std::size_t source, std::size_t ranks);
+std::vector<std::size_t> state_receivers(std::size_t rank, std::size_t source, std::size_t ranks);
+
+}  // namespace muster::internal
