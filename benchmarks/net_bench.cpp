@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "muster/base/error.h"
 #include "muster/net/connection.h"
 #include "muster/net/listener.h"
+#include "muster/net/tls.h"
 
 // Messages between two tasks over loopback, over the same bytes through a plain TCP stream.
 
@@ -93,14 +95,14 @@ class RawPair {
 /// Two ends of a connection of ours.
 class OurPair {
  public:
-  OurPair()
-      : listener_("127.0.0.1:0", {.task = "ps:0", .run_id = "bench", .secret = "s"},
+  explicit OurPair(const std::shared_ptr<const net::TlsContext>& tls = nullptr)
+      : listener_("127.0.0.1:0", {.task = "ps:0", .run_id = "bench", .secret = "s", .tls = tls},
                   [this](std::unique_ptr<net::Connection> taken) {
                     accepted_.set_value(std::move(taken));
                   }) {
-    ends_[0] = net::Connection::connect(listener_.address(),
-                                        {.task = "worker:0", .run_id = "bench", .secret = "s"},
-                                        "bench", Deadline::after(std::chrono::seconds(10)));
+    ends_[0] = net::Connection::connect(
+        listener_.address(), {.task = "worker:0", .run_id = "bench", .secret = "s", .tls = tls},
+        "bench", Deadline::after(std::chrono::seconds(10)));
     ends_[1] = accepted_.get_future().get();
   }
   net::Connection& operator[](std::size_t end) { return *ends_[end]; }
@@ -171,6 +173,44 @@ void measure_one_way(bench::Report& report) {
   }
 }
 
+/// Keeps this thread, and those it starts, on one processor.
+class OneProcessor {
+ public:
+  OneProcessor() {
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    int first = 0;
+    while (!CPU_ISSET(first, &before_)) ++first;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+  }
+  ~OneProcessor() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  OneProcessor(const OneProcessor&) = delete;
+  OneProcessor& operator=(const OneProcessor&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
+
+void measure_tls(bench::Report& report) {
+  const std::string name = "64 MB one way over TLS 1.3, over the same without, on one processor";
+  if (!report.wants(name)) return;
+  const Bytes from = touched(kTotalBytes);
+  Bytes to = touched(kTotalBytes);
+  const OneProcessor one;
+  OurPair encrypted(net::TlsContext::from_secret("s"));
+  OurPair plain;
+  const auto move = [&](OurPair& pair) {
+    const std::jthread sender([&] { send_frames(pair[0], from); });
+    receive_frames(pair[1], to);
+  };
+  const auto pair =
+      bench::median_pair([&] { move(encrypted); }, [&] { move(plain); }, report.effort());
+  report.add({name, kTotalBytes / 1e9 / pair.work_seconds, "GB/s",
+              kTotalBytes / 1e9 / pair.limit_seconds, 0.5, 0.6});
+}
+
 void measure_both_ways(bench::Report& report) {
   const std::string name = "64 MB each way at once in 1 MB frames, over TCP streams";
   if (!report.wants(name)) return;
@@ -238,6 +278,7 @@ void measure_round_trips(bench::Report& report) {
 int run(int argc, char** argv) {
   bench::Report report(argc, argv);
   measure_one_way(report);
+  measure_tls(report);
   measure_both_ways(report);
   measure_round_trips(report);
   return report.finish();

@@ -92,6 +92,14 @@ TEST(Collective, ManyTasksThatLoseSomeEndWithTheWeightsOfOneProcess) {
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
+TEST(Collective, EncryptedItGivesTheWeightsOfOneProcess) {
+  const Words flags{"--steps", "40", "--replicas", "3"};
+  TaskCluster cluster(2, 0, flags,
+                      {.environment = {"MUSTER_TLS=1", "MUSTER_SECRET=a long random text"}});
+  cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
 TEST(Collective, TasksThatKnowOneAddressAloneFindEachOther) {
   const Words flags{"--steps", "40", "--replicas", "3"};
   const TempDir folder;

@@ -76,6 +76,17 @@ struct DeviceConfig {
   int concurrent_replicas = 0;
 };
 
+/// How connections between tasks are encrypted: by TLS 1.3, both sides proved. The same for all
+/// tasks.
+struct TlsConfig {
+  /// Also MUSTER_TLS=1. Keys are derived from the run's secret, unless files are named.
+  bool enabled = false;
+  /// PEM, also MUSTER_TLS_CERT, MUSTER_TLS_KEY and MUSTER_TLS_CA: all three or none.
+  Path certificate{};
+  Path key{};
+  Path authority{};
+};
+
 /// This process's place in a cluster, and how its tasks train together.
 struct ClusterConfig {
   /// From TF_CONFIG: see RunConfig::from_env().
@@ -99,6 +110,7 @@ struct ClusterConfig {
   std::chrono::milliseconds peer_timeout{10'000};
   /// How long tasks wait for each other at the start, and for a chief that was lost.
   std::chrono::milliseconds join_timeout{60'000};
+  TlsConfig tls{};
   /// What else must be the same in all tasks, by name, such as the batch size, which only the
   /// program knows: "--train-batch-size", "128". A task whose values are others than the chief's is
   /// refused.

@@ -41,6 +41,7 @@ void add_cluster_flags(FlagSet& set, ClusterFlags& flags) {
   set.add("--join-timeout-secs", &flags.join_timeout_secs,
           "In a cluster: how long tasks wait for each other before they give up")
       .positive();
+  set.add("--tls", &flags.tls, "In a cluster: encrypt what tasks send each other (TLS 1.3)");
 }
 
 void check_cluster_flags(const ClusterFlags& flags, const TaskEnvironment& task) {
@@ -74,7 +75,8 @@ ClusterConfig cluster_config(const ClusterFlags& flags, TaskEnvironment task) {
           .max_staleness = flags.max_staleness,
           .backup_replicas = flags.backup_replicas,
           .ps_log = flags.ps_log,
-          .join_timeout = std::chrono::seconds(flags.join_timeout_secs)};
+          .join_timeout = std::chrono::seconds(flags.join_timeout_secs),
+          .tls = {.enabled = flags.tls}};
 }
 
 void add_run_flags(FlagSet& set, RunFlags& flags) {

@@ -23,6 +23,8 @@ struct ClusterFlags {
   bool ps_log = false;
   /// --join-timeout-secs, ClusterConfig::join_timeout
   std::int64_t join_timeout_secs = 60;
+  /// --tls, TlsConfig::enabled
+  bool tls = false;
 };
 
 /// Adds these flags to those of a program. `flags` must live as long as the set.

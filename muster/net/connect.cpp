@@ -14,6 +14,7 @@
 #include "muster/net/connection.h"
 #include "muster/net/connection_internal.h"
 #include "muster/net/handshake_internal.h"
+#include "muster/net/tls_socket_internal.h"
 
 namespace muster::net {
 namespace {
@@ -131,6 +132,9 @@ class Connector {
       for (const Endpoint& endpoint : resolve(address_, Use::kConnect)) {
         int error = 0;
         auto socket = connect_to(endpoint, until, error);
+        if (socket && self_.tls) {
+          socket = std::make_shared<TlsSocket>(*socket, *self_.tls, TlsSocket::Side::kClient);
+        }
         if (socket) return introduce(std::move(socket), until);
         fail_late({ErrorCode::kUnavailable,
                    fmt::format("is not there ({})", std::generic_category().message(error))},
@@ -158,11 +162,11 @@ class Connector {
   }
 
   bool write(Socket& socket, std::string_view bytes, const Deadline& until) {
-    while (!bytes.empty()) {
+    while (!bytes.empty() || socket.has_unsent()) {
       const iovec piece{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
       const Moved moved = socket.send({&piece, 1});
       bytes.remove_prefix(moved.bytes);
-      if (moved.error != 0 && !moved.would_block()) return lost(moved.error);
+      if (moved.error != 0 && !moved.would_block()) return lost(socket, moved.error);
       if (moved.would_block() && !socket.wait(POLLOUT, until, silence_)) return silent(until);
     }
     return true;
@@ -175,7 +179,7 @@ class Connector {
       const Moved moved = socket.receive({&piece, 1});
       if (moved.bytes > 0) return moved.bytes;
       if (!moved.would_block()) {
-        lost(moved.error);
+        lost(socket, moved.error);
         return std::nullopt;
       }
       if (!socket.wait(POLLIN, until, silence_)) {
@@ -185,7 +189,12 @@ class Connector {
     }
   }
 
-  bool lost(int error) {
+  bool lost(const Socket& socket, int error) {
+    if (const std::string failure = socket.failure(); !failure.empty()) {
+      fail({socket.is_wrong_key() ? ErrorCode::kPermissionDenied : ErrorCode::kFailedPrecondition,
+            failure, /*passing=*/false});
+      return false;
+    }
     fail({ErrorCode::kUnavailable,
           fmt::format("hung up before it had said who it is ({})",
                       error == 0 ? "end of stream" : std::generic_category().message(error))});

@@ -95,8 +95,11 @@ void Connection::State::give_up(const std::string& reason) {
 }
 
 void Connection::State::lost(int error) {
-  const std::string reason = fmt::format(
-      "{} was lost: {}", peer, error == 0 ? "connection closed by peer" : words_of(error));
+  const std::string failure = socket->failure();
+  const std::string reason =
+      !failure.empty() ? fmt::format("{} {}", peer, failure)
+                       : fmt::format("{} was lost: {}", peer,
+                                     error == 0 ? "connection closed by peer" : words_of(error));
   give_up(reason);
   std::lock_guard lock(mutex_);
   throw_if_unusable();
@@ -120,7 +123,7 @@ void Connection::State::send(const FramePrefix& prefix, std::string_view header,
 
 void Connection::State::write_all(std::vector<iovec> pieces, const Deadline& deadline) {
   bool begun = false;
-  for (std::size_t first = 0; first < pieces.size();) {
+  for (std::size_t first = 0; first < pieces.size() || socket->has_unsent();) {
     const auto rest = std::span(pieces).subspan(first);
     const Moved moved =
         deadline.remaining() > kShortWait ? socket->send_soon(rest) : socket->send(rest);

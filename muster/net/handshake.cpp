@@ -130,7 +130,9 @@ Refusal stranger(std::string_view bytes) {
     const auto common = std::min(method.size(), bytes.size());
     if (common >= 4 && method.substr(0, common) == bytes.substr(0, common)) return Refusal::kHttp;
   }
-  if (bytes.size() >= 2 && bytes[0] == '\x16' && bytes[1] == '\x03') return Refusal::kTls;
+  // It begins a handshake, or refuses ours.
+  const bool is_tls = bytes.size() >= 2 && (bytes[0] == '\x16' || bytes[0] == '\x15');
+  if (is_tls && bytes[1] == '\x03') return Refusal::kTls;
   if (bytes.substr(0, kFamily.size()) == kFamily) return Refusal::kOtherVersion;
   return Refusal::kNoise;
 }
@@ -140,7 +142,7 @@ std::string describe_stranger(Refusal refusal) {
     case Refusal::kHttp:
       return "speaks HTTP";
     case Refusal::kTls:
-      return "speaks TLS";
+      return "speaks TLS, and this task was told not to; give all tasks the same MUSTER_TLS";
     case Refusal::kOtherVersion:
       return "speaks another version of muster's protocol; run the same build on all tasks";
     default:

@@ -33,6 +33,7 @@ enum class Refusal : std::uint8_t {
   kOtherVersion,
   kHttp,
   kTls,
+  kNoTls,
   kNoise,
   kSilence,
 };

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
 namespace muster::net {
+
+class TlsContext;
 
 /// Who this process is, and what proves that it belongs to the run.
 struct Identity {
@@ -14,8 +17,10 @@ struct Identity {
   std::string run_id{};
   /// What all tasks of the run know and nobody else does; empty is a secret like any other, known
   /// to all. It is never logged and never sent: both sides send a keyed hash (HMAC-SHA256) of what
-  /// both have just drawn. It keeps strangers out; it does not encrypt what is sent.
+  /// both have just drawn. It keeps strangers out; what is sent is encrypted with `tls` alone.
   std::string secret{};
+  /// Connections are encrypted with it; null: they are not. The same kind for all tasks of a run.
+  std::shared_ptr<const TlsContext> tls{};
 };
 
 /// Whether a task, such as "worker:1", belongs to the cluster of the one who asks. Any thread.

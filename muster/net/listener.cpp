@@ -22,6 +22,7 @@
 #include "muster/net/connection_internal.h"
 #include "muster/net/handshake_internal.h"
 #include "muster/net/socket_internal.h"
+#include "muster/net/tls_socket_internal.h"
 
 namespace muster::net {
 namespace {
@@ -194,6 +195,9 @@ struct Listener::Impl {
         if (guests.size() >= kMostGuests) drop_oldest();
         auto connected = std::make_shared<Socket>(descriptor);
         set_no_delay(*connected);
+        if (self.tls) {
+          connected = std::make_shared<TlsSocket>(*connected, *self.tls, TlsSocket::Side::kServer);
+        }
         guests.emplace_back(std::move(connected), self, options.admits,
                             Deadline::after(options.handshake_timeout));
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -222,14 +226,28 @@ struct Listener::Impl {
     guests.pop_front();
   }
 
-  /// Reads what a guest has sent, and answers. False when it is to go, one way or the other.
+  /// False when the guest is to go, one way or the other.
   bool hear(Guest& guest) {
+    while (hear_once(guest)) {
+      if (!guest.socket->has_ahead()) return true;
+    }
+    return false;
+  }
+
+  /// Reads what a guest has sent, and answers.
+  bool hear_once(Guest& guest) {
     std::array<char, 4096> bytes;
     const std::size_t most =
         guest.leaving ? bytes.size() : std::min(bytes.size(), guest.handshake.wanted());
     const iovec room{.iov_base = bytes.data(), .iov_len = most};
-    const Moved moved = guest.socket->receive({&room, 1});
+    // Who is leaving is understood no longer, if it was.
+    const Moved moved = guest.leaving ? guest.socket->Socket::receive({&room, 1})
+                                      : guest.socket->receive({&room, 1});
     if (moved.would_block()) return true;
+    if (moved.error == EBADMSG) {
+      log_once(guest, Refusal::kNoTls, "it " + guest.socket->failure());
+      return leave(guest);
+    }
     if (moved.bytes == 0) {
       if (!guest.leaving) refuse_silent(guest);
       return false;
@@ -250,6 +268,11 @@ struct Listener::Impl {
   bool see_off(Guest& guest, const std::string& answer) {
     if (answer.empty()) return false;
     send_small(*guest.socket, answer);
+    return leave(guest);
+  }
+
+  /// Until it has seen why.
+  static bool leave(Guest& guest) {
     ::shutdown(guest.socket->descriptor(), SHUT_WR);
     guest.leaving = true;
     return true;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/net/socket_internal.h"
@@ -76,7 +77,11 @@ Socket::Socket(int descriptor) : descriptor_(descriptor) {
   ::fcntl(descriptor_, F_SETFL, flags | O_NONBLOCK);
 }
 
-Socket::~Socket() { ::close(descriptor_); }
+Socket::~Socket() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+int Socket::release() noexcept { return std::exchange(descriptor_, -1); }
 
 Moved Socket::send(std::span<const iovec> pieces) {
   return send_message(descriptor_, pieces, MSG_DONTWAIT);

@@ -32,26 +32,36 @@ class Socket {
  public:
   /// Owns the descriptor, and makes it non-blocking.
   explicit Socket(int descriptor);
-  ~Socket();
+  virtual ~Socket();
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
 
   int descriptor() const { return descriptor_; }
 
   /// Writes of the pieces what fits.
-  Moved send(std::span<const iovec> pieces);
+  virtual Moved send(std::span<const iovec> pieces);
   /// Reads what is there; no bytes and no error mean that the peer has ended its stream.
-  Moved receive(std::span<const iovec> pieces);
+  virtual Moved receive(std::span<const iovec> pieces);
   /// The same, but wait for kShortWait at most until there is room for all or something has come:
   /// one system call where receive(), wait() and receive() are three.
-  Moved send_soon(std::span<const iovec> pieces);
-  Moved receive_soon(std::span<const iovec> pieces);
+  virtual Moved send_soon(std::span<const iovec> pieces);
+  virtual Moved receive_soon(std::span<const iovec> pieces);
   /// Makes them wait.
   void allow_waiting();
 
   /// Waits until `events` (of poll) or an end are there; false at the deadline. A wait that lasts
   /// is reported with the reason.
-  bool wait(short events, const Deadline& deadline, const WaitReason& reason);
+  virtual bool wait(short events, const Deadline& deadline, const WaitReason& reason);
+
+  /// Whether a part of what was sent is still here: another send(), of nothing too, goes on with
+  /// it.
+  virtual bool has_unsent() const { return false; }
+  /// Whether something that has come can be received though the descriptor has nothing to read.
+  virtual bool has_ahead() const { return false; }
+  /// What was wrong with the peer's bytes, after an error EBADMSG: "does not speak TLS".
+  virtual std::string failure() const { return {}; }
+  /// Whether that is because it has no key of this run.
+  virtual bool is_wrong_key() const { return false; }
 
   /// Ends both directions after what was sent, and wakes those who wait.
   void shut_down() noexcept;
@@ -60,6 +70,9 @@ class Socket {
 
   Endpoint local() const;
   Endpoint remote() const;
+
+  /// Gives the descriptor away.
+  int release() noexcept;
 
  private:
   int descriptor_;

@@ -11,6 +11,7 @@
 #include "muster/distribution/membership/links_internal.h"
 #include "muster/distribution/membership/stop_grace_internal.h"
 #include "muster/distribution/membership/task_address_internal.h"
+#include "muster/net/tls.h"
 
 namespace muster::internal {
 namespace {
@@ -30,6 +31,33 @@ void throw_if_stopped(const std::string& what) {
   }
 }
 
+// Null where tasks do not encrypt.
+std::shared_ptr<const net::TlsContext> tls_of(const TlsConfig& config, const std::string& secret) {
+  const auto file = [](const Path& given, const char* variable) {
+    return given.empty() ? Path(variable_or(variable, "")) : given;
+  };
+  const net::TlsFiles files{.certificate = file(config.certificate, "MUSTER_TLS_CERT"),
+                            .key = file(config.key, "MUSTER_TLS_KEY"),
+                            .authority = file(config.authority, "MUSTER_TLS_CA")};
+  const int named = !files.certificate.empty() + !files.key.empty() + !files.authority.empty();
+  const std::string asked = variable_or("MUSTER_TLS", "");
+  if (!asked.empty() && asked != "0" && asked != "1") {
+    throw InvalidArgument("MUSTER_TLS must be 0 or 1: {}", asked);
+  }
+  if (!config.enabled && asked != "1") {
+    if (named == 0) return nullptr;
+    throw InvalidArgument(
+        "files of TLS are named, but TLS is off; set MUSTER_TLS=1 (--tls), or name none");
+  }
+  if (named == 0) return net::TlsContext::from_secret(secret);
+  if (named < 3) {
+    throw InvalidArgument(
+        "TLS by files needs a certificate, its key and the authority; set MUSTER_TLS_CERT, "
+        "MUSTER_TLS_KEY and MUSTER_TLS_CA, or none of them");
+  }
+  return net::TlsContext::from_files(files);
+}
+
 // As wait(), but peers that do not come in time are worth another try, and a signal ends it: the
 // thread that beats wakes it twice a second.
 template <typename Ready>
@@ -47,9 +75,12 @@ void wait_for_peers(std::condition_variable& changed, std::unique_lock<std::mute
 
 net::Identity identity_of(const RunConfig& config, const PeerOptions& options) {
   const std::string run = "run of " + chief_of(config.cluster.task).address;
-  return {.task = config.cluster.task.task.name(),
-          .run_id = options.run_id.empty() ? variable_or("MUSTER_RUN_ID", run) : options.run_id,
-          .secret = options.secret.empty() ? variable_or("MUSTER_SECRET", "") : options.secret};
+  net::Identity self{
+      .task = config.cluster.task.task.name(),
+      .run_id = options.run_id.empty() ? variable_or("MUSTER_RUN_ID", run) : options.run_id,
+      .secret = options.secret.empty() ? variable_or("MUSTER_SECRET", "") : options.secret};
+  self.tls = tls_of(config.cluster.tls, self.secret);
+  return self;
 }
 
 Membership::Membership(const RunConfig& config, const PeerOptions& options)

@@ -1,0 +1,342 @@
+#include "muster/net/tls.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/net/connection.h"
+#include "muster/net/listener.h"
+#include "muster/testing/eventually.h"
+#include "muster/testing/message_of.h"
+#include "muster/testing/raw_tcp.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster::net {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::RawTcp;
+
+constexpr const char* kPlaintext = "a text that nobody on the way is to read";
+
+// What a test waits for at most when something is broken.
+Deadline in_a_minute() { return Deadline::after(60s); }
+
+Identity identity(const std::string& task, std::shared_ptr<const TlsContext> tls) {
+  return {.task = task, .run_id = "run-a", .secret = "open sesame", .tls = std::move(tls)};
+}
+Identity with_secret(const std::string& task, const std::string& secret = "open sesame") {
+  return identity(task, TlsContext::from_secret(secret));
+}
+
+/// A listener that hands its connections to the test.
+class Door {
+ public:
+  explicit Door(const Identity& self)
+      : listener_("127.0.0.1:0", self, [this](std::unique_ptr<Connection> connection) {
+          connection->detach();
+          accepted_.set_value(std::move(connection));
+        }) {
+    log::set_sink([this](log::Level, std::string_view line) {
+      const std::lock_guard lock(mutex_);
+      log_ += std::string(line) + "\n";
+    });
+  }
+  ~Door() { log::set_sink({}); }
+  const std::string& address() const { return listener_.address(); }
+  std::unique_ptr<Connection> take() { return accepted_.get_future().get(); }
+  std::string log() {
+    const std::lock_guard lock(mutex_);
+    return log_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string log_;
+  std::promise<std::unique_ptr<Connection>> accepted_;
+  Listener listener_;
+};
+
+std::unique_ptr<Connection> knock(const std::string& address, const Identity& self,
+                                  std::chrono::milliseconds patience = 60s) {
+  return Connection::connect(address, self, "test", Deadline::after(patience));
+}
+
+/// Passes bytes on between a client and a server, keeps those that it saw, and may change one.
+class Wire {
+ public:
+  explicit Wire(const std::string& server)
+      : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    auto* const address = reinterpret_cast<sockaddr*>(&at);
+    if (::bind(listener_, address, size) != 0 || ::listen(listener_, 4) != 0 ||
+        ::getsockname(listener_, address, &size) != 0) {
+      throw_errno(errno, "listening");
+    }
+    address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+    to_server_.sin_family = AF_INET;
+    to_server_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to_server_.sin_port =
+        htons(static_cast<std::uint16_t>(std::stoi(server.substr(server.rfind(':') + 1))));
+    thread_ = std::jthread([this] { run(); });
+  }
+  ~Wire() {
+    ::shutdown(listener_, SHUT_RDWR);
+    for (const int side : {client_.load(), server_side_.load()}) {
+      if (side >= 0) ::shutdown(side, SHUT_RDWR);
+    }
+    thread_.join();
+    for (const int side : {listener_, client_.load(), server_side_.load()}) {
+      if (side >= 0) ::close(side);
+    }
+  }
+  const std::string& address() const { return address_; }
+  std::string seen() {
+    const std::lock_guard lock(mutex_);
+    return seen_;
+  }
+  /// Of what the client sends from here on, the byte so far on is another.
+  void flip(std::int64_t byte) { flip_ = byte; }
+
+ private:
+  void run() {
+    client_ = ::accept(listener_, nullptr, nullptr);
+    if (client_ < 0) return;
+    server_side_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (::connect(server_side_, reinterpret_cast<const sockaddr*>(&to_server_),
+                  sizeof to_server_) != 0) {
+      return;
+    }
+    const std::jthread back([this] { pass(server_side_, client_, false); });
+    pass(client_, server_side_, true);
+  }
+  void pass(int from, int to, bool is_changed) {
+    std::vector<char> bytes(4096);
+    for (;;) {
+      const ssize_t count = ::recv(from, bytes.data(), bytes.size(), 0);
+      if (count <= 0) break;
+      if (is_changed && flip_ >= 0) {
+        if (flip_ < count) bytes[static_cast<std::size_t>(flip_.load())] ^= 1;
+        flip_ -= count;
+      }
+      {
+        const std::lock_guard lock(mutex_);
+        seen_.append(bytes.data(), static_cast<std::size_t>(count));
+      }
+      if (::send(to, bytes.data(), static_cast<std::size_t>(count), MSG_NOSIGNAL) != count) break;
+    }
+    ::shutdown(to, SHUT_WR);
+  }
+
+  int listener_;
+  sockaddr_in to_server_{};
+  std::string address_;
+  std::atomic<int> client_ = -1;
+  std::atomic<int> server_side_ = -1;
+  std::atomic<std::int64_t> flip_ = -1;
+  std::mutex mutex_;
+  std::string seen_;
+  std::jthread thread_;
+};
+
+TEST(Tls, FramesOfAllSizesPassBothWaysAtOnce) {
+  Door door(with_secret("ps:0"));
+  const auto client = knock(door.address(), with_secret("worker:1"));
+  const auto server = door.take();
+  EXPECT_EQ(client->peer_task(), "ps:0");
+  EXPECT_EQ(server->peer_task(), "worker:1");
+  // Around the sizes of records, and more than the kernel keeps.
+  const std::vector<std::size_t> sizes = {0,       1,         16'383, 16'384,    16'385,
+                                          131'072, 1'000'003, 0,      24'000'000};
+  const auto send_all = [&](Connection& connection) {
+    for (const std::size_t size : sizes) {
+      connection.send(7, std::string(size % 300, 'h'),
+                      std::vector<std::byte>(size, static_cast<std::byte>(size % 251)),
+                      in_a_minute());
+    }
+  };
+  const auto expect_all = [&](Connection& connection) {
+    for (const std::size_t size : sizes) {
+      const auto frame = connection.receive(in_a_minute());
+      ASSERT_TRUE(frame.has_value());
+      EXPECT_EQ(frame->header, std::string(size % 300, 'h'));
+      ASSERT_EQ(frame->body.size(), size);
+      EXPECT_TRUE(std::ranges::all_of(frame->body.bytes(), [&](std::byte byte) {
+        return byte == static_cast<std::byte>(size % 251);
+      }));
+    }
+  };
+  std::jthread from_client([&] { send_all(*client); });
+  std::jthread from_server([&] { send_all(*server); });
+  std::jthread at_client([&] { expect_all(*client); });
+  expect_all(*server);
+}
+
+TEST(Tls, ARecordedSessionShowsNoPlaintext) {
+  for (const bool is_encrypted : {true, false}) {
+    const auto tls = is_encrypted ? TlsContext::from_secret("open sesame") : nullptr;
+    Door door(identity("ps:0", tls));
+    Wire wire(door.address());
+    const auto client = knock(wire.address(), identity("worker:1", tls));
+    const auto server = door.take();
+    client->send(7, kPlaintext, in_a_minute());
+    EXPECT_EQ(server->receive(in_a_minute())->header, kPlaintext);
+    const std::string seen = wire.seen();
+    for (const char* word : {kPlaintext, "worker:1", "run-a", "MUSTER/", "MFRM"}) {
+      EXPECT_EQ(seen.find(word) == std::string::npos, is_encrypted) << word;
+    }
+  }
+}
+
+TEST(Tls, AFlippedByteEndsTheConnectionWithAnErrorThatSaysSo) {
+  Door door(with_secret("ps:0"));
+  Wire wire(door.address());
+  const auto client = knock(wire.address(), with_secret("worker:1"));
+  const auto server = door.take();
+  wire.flip(40'000);
+  const std::vector<std::byte> body(100'000);
+  client->send(7, "", body, in_a_minute());
+  EXPECT_THAT(message_of([&] { server->receive(in_a_minute()); }),
+              AllOf(HasSubstr("worker:1 at 127.0.0.1:"), HasSubstr("changed on the way (TLS: ")));
+  EXPECT_THROW(server->send(7, "", in_a_minute()), Unavailable);
+}
+
+TEST(Tls, AnotherSecretIsRefusedOnBothSides) {
+  Door door(with_secret("ps:0"));
+  EXPECT_THAT(message_of([&] { knock(door.address(), with_secret("worker:1", "close sesame")); }),
+              HasSubstr("has another key for TLS"));
+  EXPECT_TRUE(testing::eventually([&] {
+    return door.log().find("has another key for TLS") != std::string::npos;
+  })) << door.log();
+}
+
+TEST(Tls, TasksWithAndWithoutItAreToldSo) {
+  Door encrypted(with_secret("ps:0"));
+  EXPECT_THAT(message_of([&] { knock(encrypted.address(), identity("worker:1", nullptr)); }),
+              AllOf(HasSubstr("speaks TLS"), HasSubstr("MUSTER_TLS")));
+  EXPECT_TRUE(testing::eventually([&] {
+    return encrypted.log().find("does not speak TLS") != std::string::npos;
+  })) << encrypted.log();
+}
+
+TEST(Tls, ATaskWithoutItTellsOneWithIt) {
+  Door plain(identity("ps:0", nullptr));
+  EXPECT_THROW(knock(plain.address(), with_secret("worker:1"), 300ms), Error);
+  EXPECT_TRUE(testing::eventually([&] {
+    return plain.log().find("speaks TLS") != std::string::npos;
+  })) << plain.log();
+}
+
+TEST(Tls, StrangersChangeNothing) {
+  Door door(with_secret("ps:0"));
+  RawTcp browser(door.address());
+  browser.send("GET / HTTP/1.1\r\n\r\n");
+  RawTcp noise(door.address());
+  noise.send(std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) +
+             std::string(600, '\xaa'));
+  const auto client = knock(door.address(), with_secret("worker:1"));
+  client->send(7, "hello", in_a_minute());
+  EXPECT_EQ(door.take()->receive(in_a_minute())->header, "hello");
+}
+
+TEST(Tls, HasNoKeyWithoutASecret) {
+  EXPECT_THAT(message_of([] { TlsContext::from_secret(""); }), HasSubstr("MUSTER_SECRET"));
+}
+
+// ---------------------------------------------------------- certificates
+
+/// An authority, or a task's certificate that one has signed.
+struct Certificate {
+  explicit Certificate(const Certificate* authority) : key(EVP_EC_gen("P-256")), x509(X509_new()) {
+    ASN1_INTEGER_set(X509_get_serialNumber(x509), authority == nullptr ? 1 : 2);
+    X509_set_version(x509, 2);
+    X509_gmtime_adj(X509_getm_notBefore(x509), -60);
+    X509_gmtime_adj(X509_getm_notAfter(x509), 3600);
+    X509_set_pubkey(x509, key);
+    const std::string name = authority == nullptr ? "an authority" : "a task";
+    X509_NAME_add_entry_by_txt(X509_get_subject_name(x509), "CN", MBSTRING_ASC,
+                               reinterpret_cast<const unsigned char*>(name.c_str()), -1, -1, 0);
+    if (authority == nullptr) {
+      X509_EXTENSION* const is_authority =
+          X509V3_EXT_conf_nid(nullptr, nullptr, NID_basic_constraints, "critical,CA:TRUE");
+      X509_add_ext(x509, is_authority, -1);
+      X509_EXTENSION_free(is_authority);
+    }
+    const Certificate& issuer = authority == nullptr ? *this : *authority;
+    X509_set_issuer_name(x509, X509_get_subject_name(issuer.x509));
+    X509_sign(x509, issuer.key, EVP_sha256());
+  }
+  ~Certificate() {
+    X509_free(x509);
+    EVP_PKEY_free(key);
+  }
+  Certificate(const Certificate&) = delete;
+  Certificate& operator=(const Certificate&) = delete;
+
+  void write(const Path& certificate_file, const Path& key_file) const {
+    FILE* file = std::fopen(certificate_file.c_str(), "w");
+    PEM_write_X509(file, x509);
+    std::fclose(file);
+    file = std::fopen(key_file.c_str(), "w");
+    PEM_write_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr);
+    std::fclose(file);
+  }
+
+  EVP_PKEY* key;
+  X509* x509;
+};
+
+TlsFiles write_files(const Path& folder, const Certificate& authority, const Certificate& task) {
+  const TlsFiles files{folder / "task.pem", folder / "task.key", folder / "authority.pem"};
+  authority.write(files.authority, folder / "authority.key");
+  task.write(files.certificate, files.key);
+  return files;
+}
+
+TEST(TlsFiles, ConnectTasksOfOneAuthorityAndNoOthers) {
+  const testing::TempDir ours, theirs;
+  const Certificate authority(nullptr), task(&authority);
+  const Certificate other_authority(nullptr), other_task(&other_authority);
+  const auto tls = TlsContext::from_files(write_files(ours.path(), authority, task));
+  const auto other =
+      TlsContext::from_files(write_files(theirs.path(), other_authority, other_task));
+  Door door(identity("ps:0", tls));
+  EXPECT_THROW(knock(door.address(), identity("worker:1", other), 300ms), Error);
+  EXPECT_THROW(knock(door.address(), with_secret("worker:1"), 300ms), Error);
+  const auto client = knock(door.address(), identity("worker:1", tls));
+  client->send(7, "hello", in_a_minute());
+  EXPECT_EQ(door.take()->receive(in_a_minute())->header, "hello");
+}
+
+TEST(TlsFiles, AreNamedWhenTheyAreNone) {
+  const testing::TempDir folder;
+  const Certificate authority(nullptr), task(&authority);
+  TlsFiles files = write_files(folder.path(), authority, task);
+  files.key = folder.path() / "none.key";
+  EXPECT_THAT(message_of([&] { TlsContext::from_files(files); }),
+              AllOf(HasSubstr("none.key"), HasSubstr("private key")));
+}
+
+}  // namespace
+}  // namespace muster::net
