@@ -66,21 +66,28 @@ void Group::leave_behind(const GenerationPlan& next) {
 void Group::end() {
   const std::lock_guard lock(mutex_);
   ended_ = true;
+  // Nobody needs what is under way, and a task that is stopped would never take it.
+  if (sends_to_) peers_[*sends_to_].connection->close();
   changed_.notify_all();
 }
 
 void Group::send_encoded(std::size_t to, std::uint32_t number, const EncodedMessage& message) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!broken_.empty() && !ended_) throw PeersChanged("{}", broken_);
-  }
   if (peers_[to].connection == nullptr) {
     throw Internal("{} and {} are not connected", task(rank_), task(to));
   }
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;
+    if (!broken_.empty()) throw PeersChanged("{}", broken_);
+    sends_to_ = to;
+  }
   try {
     peers_[to].connection->send(number, message.header, message.body, Deadline::never());
+    const std::lock_guard lock(mutex_);
+    sends_to_.reset();
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
+    sends_to_.reset();
     // Whoever ends the run closes its connections.
     if (ended_) return;
     throw PeersChanged("{}", error.what());

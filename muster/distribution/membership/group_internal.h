@@ -40,7 +40,8 @@ class Group {
 
   const std::string& task(std::size_t rank) const { return plan_.members[rank].task; }
 
-  /// Throws PeersChanged, naming the task, when it is gone or the group was interrupted.
+  /// Throws PeersChanged, naming the task, when it is gone or the group was interrupted. When the
+  /// run has ended nothing is sent.
   template <typename Message>
   void send(std::size_t to, const Message& message) {
     send_encoded(to, kKind<Message>.number, encode(message));
@@ -120,6 +121,8 @@ class Group {
   /// Why it is over; empty while it is not.
   std::string broken_;
   bool ended_ = false;
+  /// Where a message is on its way to.
+  std::optional<std::size_t> sends_to_;
   /// The rank that take_next() looks at first.
   std::size_t next_turn_ = 0;
   std::vector<Peer> peers_;

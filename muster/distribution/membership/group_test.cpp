@@ -59,5 +59,20 @@ TEST(Group, WhoSendsToATaskThatIsLeftBehindWaitsNoLonger) {
   EXPECT_THROW(sending.get(), PeersChanged);
 }
 
+TEST(Group, WhoSendsToAStoppedTaskWhenTheRunEndsWaitsNoLonger) {
+  StoppedWorker worker;
+  std::vector<std::unique_ptr<net::Connection>> connections(2);
+  connections[1] = worker.connect();
+  Group group({.number = 1, .members = {kChief, kWorker}, .trainers = 2}, 0,
+              std::move(connections));
+  const std::vector<std::byte> body(std::size_t{256} << 20);
+  auto sending =
+      std::async(std::launch::async, [&] { group.send(1, SnapshotPiece{{.bytes = body}}); });
+  EXPECT_EQ(sending.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
+  group.end();
+  EXPECT_NO_THROW(sending.get());
+  EXPECT_NO_THROW(group.send(1, SnapshotPiece{{.bytes = body}}));
+}
+
 }  // namespace
 }  // namespace muster::internal
