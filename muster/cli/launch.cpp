@@ -11,6 +11,7 @@
 #include "muster/base/log.h"
 #include "muster/cli/command.h"
 #include "muster/cli/program_arguments.h"
+#include "muster/launch/scale.h"
 #include "muster/launch/stop.h"
 
 namespace muster::cli {
@@ -20,8 +21,9 @@ using std::chrono::milliseconds;
 
 // LaunchFlags as they are given, before they mean anything.
 struct LaunchFlags {
-  std::int64_t workers = 2;
+  std::string workers = "2";
   std::int64_t ps = 1;
+  bool tls = false;
   bool evaluator = false;
   bool chief = false;
   bool master = false;
@@ -73,7 +75,10 @@ launch::LaunchOptions to_options(const LaunchFlags& flags) {
   }
   launch::LaunchOptions options;
   options.cluster.chief = flags.chief || flags.evaluator ? job::kChief : job::kMaster;
-  options.cluster.workers = flags.workers;
+  const auto workers = parsed("--workers", flags.workers, launch::parse_worker_range);
+  options.cluster.workers = workers.most;
+  if (workers.is_elastic()) options.least_workers = workers.least;
+  options.has_tls = flags.tls;
   options.cluster.ps = flags.ps;
   options.cluster.evaluators = flags.evaluator ? 1 : 0;
   if (flags.gpus == "none") {
@@ -132,13 +137,32 @@ void add_stop(CLI::App& command) {
   command.callback([=] { stop(*log_dir, *grace); });
 }
 
+void add_scale(CLI::App& command) {
+  const auto options = std::make_shared<launch::ScaleOptions>();
+  const auto log_dir = std::make_shared<std::string>("runlogs");
+  command.add_option("WORKERS", options->workers, "How many there are to be")->required();
+  command.add_option("--log-dir", *log_dir, "That of the launch")->capture_default_str();
+  command.footer("");
+  command.callback([=] {
+    options->log_dir = *log_dir;
+    try {
+      launch::scale(*options);
+    } catch (const InvalidArgument& error) {
+      throw UsageError("{}", error.message());
+    }
+    fmt::print("workers: {}\n", options->workers);
+  });
+}
+
 void add_cluster_flags(CLI::App& command, LaunchFlags& flags) {
-  command.add_option("--workers", flags.workers, "Workers beside the master")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--workers", flags.workers,
+                  "Workers beside the master: N, or LEAST:MOST, between which scale may choose")
+      ->capture_default_str();
   command.add_option("--ps", flags.ps, "Parameter servers")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  command.add_flag("--tls", flags.tls, "Tasks encrypt what they send each other (TLS 1.3)");
   command.add_flag("--evaluator", flags.evaluator, "Also an evaluator; the master is a chief then");
   CLI::Option* chief = command.add_flag("--chief", flags.chief, "Call the first task chief");
   command.add_flag("--master", flags.master, "Call the first task master (the default)")
@@ -179,9 +203,12 @@ void add_launch(CLI::App& command) {
   CLI::App* stop_command =
       command.add_subcommand("stop", "end a launch, and tasks that outlived theirs");
   add_stop(*stop_command);
+  CLI::App* scale_command =
+      command.add_subcommand("scale", "have a launch with --workers LEAST:MOST run so many");
+  add_scale(*scale_command);
   command.require_subcommand(0, 1);
-  command.callback([flags, stop_command] {
-    if (!stop_command->parsed()) run(*flags);
+  command.callback([flags, stop_command, scale_command] {
+    if (!stop_command->parsed() && !scale_command->parsed()) run(*flags);
   });
 }
 

@@ -157,6 +157,7 @@ void RunConfig::check() const {
           number(cluster.peer_timeout.count()));
   require(cluster.join_timeout.count() > 0, "join_timeout", "positive",
           number(cluster.join_timeout.count()));
+  require(cluster.min_workers >= 0, "min_workers", "0 (all) or more", number(cluster.min_workers));
   require(cluster.max_staleness >= 0, "max_staleness", "0 (no bound) or more",
           number(cluster.max_staleness));
   require(cluster.backup_replicas >= 0, "backup_replicas", "0 or more",

@@ -110,6 +110,10 @@ struct ClusterConfig {
   std::chrono::milliseconds peer_timeout{10'000};
   /// How long tasks wait for each other at the start, and for a chief that was lost.
   std::chrono::milliseconds join_timeout{60'000};
+  /// So many workers beside the chief are enough to begin, and needed to go on; others, up to those
+  /// of the cluster, may come and go meanwhile. 0: the first step waits for all, and the run goes
+  /// on with whoever is left. Also MUSTER_MIN_WORKERS. The chief's counts.
+  std::int64_t min_workers = 0;
   TlsConfig tls{};
   /// What else must be the same in all tasks, by name, such as the batch size, which only the
   /// program knows: "--train-batch-size", "128". A task whose values are others than the chief's is

@@ -41,6 +41,10 @@ void add_cluster_flags(FlagSet& set, ClusterFlags& flags) {
   set.add("--join-timeout-secs", &flags.join_timeout_secs,
           "In a cluster: how long tasks wait for each other before they give up")
       .positive();
+  set.add("--min-workers", &flags.min_workers,
+          "In a cluster: so many workers are enough to begin and needed to go on, and others may "
+          "come and go; 0: the first step waits for all")
+      .not_negative();
   set.add("--tls", &flags.tls, "In a cluster: encrypt what tasks send each other (TLS 1.3)");
 }
 
@@ -76,6 +80,7 @@ ClusterConfig cluster_config(const ClusterFlags& flags, TaskEnvironment task) {
           .backup_replicas = flags.backup_replicas,
           .ps_log = flags.ps_log,
           .join_timeout = std::chrono::seconds(flags.join_timeout_secs),
+          .min_workers = flags.min_workers,
           .tls = {.enabled = flags.tls}};
 }
 

@@ -23,6 +23,8 @@ struct ClusterFlags {
   bool ps_log = false;
   /// --join-timeout-secs, ClusterConfig::join_timeout
   std::int64_t join_timeout_secs = 60;
+  /// --min-workers, ClusterConfig::min_workers
+  std::int64_t min_workers = 0;
   /// --tls, TlsConfig::enabled
   bool tls = false;
 };

@@ -8,6 +8,7 @@
 
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "muster/base/error.h"
 #include "muster/cluster/process_environment.h"
@@ -17,6 +18,7 @@
 #include "muster/launch/merged_log.h"
 #include "muster/launch/ports.h"
 #include "muster/launch/process_identity.h"
+#include "muster/launch/scale.h"
 #include "muster/launch/secret.h"
 #include "muster/launch/stop.h"
 #include "muster/launch/task_process.h"
@@ -323,6 +325,45 @@ TEST(DryRun, PrintsLinesForAShell) {
             "'./a b' 'it'\\''s' > runlogs/master.log 2>&1 &\n");
   EXPECT_THAT(message_of([] { dry_run({.command = {"a"}, .start_port = std::uint16_t{65534}}); }),
               HasSubstr("go beyond 65535"));
+}
+
+// ----------------------------------------------------------------------------------------- scale
+
+TEST(WorkerRange, IsRead) {
+  EXPECT_FALSE(parse_worker_range("2").is_elastic());
+  EXPECT_EQ(parse_worker_range("2").most, 2);
+  EXPECT_TRUE(parse_worker_range("2:8").is_elastic());
+  EXPECT_EQ(parse_worker_range("2:8").least, 2);
+  EXPECT_EQ(parse_worker_range("2:8").most, 8);
+  for (const char* text : {"", ":", "8:2", "a", "2:", ":3", "-1:2", "1:2:3"}) {
+    EXPECT_THAT(message_of([&] { parse_worker_range(text); }), HasSubstr("LEAST:MOST")) << text;
+  }
+}
+
+TEST(Scale, AsksTheLaunchThatUsesTheFolder) {
+  const TempDir dir;
+  const auto scale_to = [&](std::int64_t workers) {
+    return message_of([&] { scale({.log_dir = dir.path(), .workers = workers}); });
+  };
+  EXPECT_THAT(scale_to(3), HasSubstr("no launch uses"));
+  write_pid_file(dir / "launch.pid", *identify(::getpid()));
+  EXPECT_THAT(scale_to(3), HasSubstr("fixed number of workers"));
+  ScaleRequests requests(dir.path(), {2, 8});
+  EXPECT_THAT(scale_to(9), HasSubstr("may have 2 to 8 workers: 9"));
+  const std::jthread asking([&] { scale({.log_dir = dir.path(), .workers = 3}); });
+  std::optional<std::int64_t> asked;
+  EXPECT_TRUE(eventually([&] { return (asked = requests.next()).has_value(); }));
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(requests.next(), std::nullopt);
+}
+
+TEST(Scale, PassesOverARequestThatMakesNoSense) {
+  const TempDir dir;
+  ScaleRequests requests(dir.path(), {2, 8});
+  for (const char* text : {"", "x\n", "1\n", "9\n"}) {
+    write_bytes(dir / "launch.scale", text);
+    EXPECT_EQ(requests.next(), std::nullopt) << text;
+  }
 }
 
 TEST(Stop, EndsTasksThatOutlivedTheirLauncherPsLast) {

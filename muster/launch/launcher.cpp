@@ -18,6 +18,7 @@
 #include "muster/launch/merged_log.h"
 #include "muster/launch/orphan_guard.h"
 #include "muster/launch/process_identity.h"
+#include "muster/launch/scale.h"
 #include "muster/launch/secret.h"
 #include "muster/launch/signal_queue.h"
 #include "muster/launch/task_process.h"
@@ -63,6 +64,8 @@ struct Running {
   std::optional<Clock::time_point> kill_at{};
   // To end: then how it ends says nothing.
   bool was_asked = false;
+  // By scale(), when others had run for a while.
+  bool is_late = false;
 
   bool runs() const { return pid > 0; }
   bool is_over() const { return !runs() && !restart_at; }
@@ -77,6 +80,10 @@ class Launcher {
   template <typename Started>
   int run(Started started) {
     claim_folder();
+    if (is_elastic()) {
+      scale_requests_.emplace(options_.log_dir,
+                              WorkerRange{*options_.least_workers, options_.cluster.workers});
+    }
     auto tasks = choose_tasks();
     for (const LaunchTask& task : tasks) remove_old_log(task);
     for (LaunchTask& task : tasks) {
@@ -86,7 +93,8 @@ class Launcher {
     try {
       start_all();
       started();
-      log::info("Job launched. tasks={} logs={}", tasks_.size(), options_.log_dir.string());
+      const auto count = std::ranges::count_if(tasks_, &Running::runs);
+      log::info("Job launched. tasks={} logs={}", count, options_.log_dir.string());
       while (!is_over()) turn();
     } catch (...) {
       kill_all();
@@ -162,7 +170,40 @@ class Launcher {
 
   void start_all() {
     ++launches_;
-    for (Running& running : tasks_) start(running);
+    for (Running& running : tasks_) {
+      if (is_wanted(running)) start(running);
+    }
+  }
+
+  bool is_elastic() const {
+    return options_.least_workers && *options_.least_workers < options_.cluster.workers;
+  }
+
+  bool is_wanted(const Running& running) const {
+    return running.task.task.type != job::kWorker || running.task.task.index < wanted_workers_;
+  }
+
+  // Workers are started and ended, the last ones first, until there are as many as wanted.
+  void scale(Clock::time_point now) {
+    if (const auto wanted = scale_requests_->next()) {
+      log::info("scaling from {} to {} workers", wanted_workers_, *wanted);
+      wanted_workers_ = *wanted;
+    }
+    for (Running& running : tasks_) {
+      if (is_wanted(running)) {
+        const bool was_never_started = !running.end;
+        if (running.is_over() && (running.was_asked || was_never_started)) {
+          running.is_late = true;
+          start(running);
+        }
+      } else if (running.restart_at) {
+        running.restart_at.reset();
+        running.was_asked = true;
+      } else if (running.runs() && !running.was_asked) {
+        ask_to_end(running, now);
+      }
+      if (running.runs() && running.kill_at && now >= *running.kill_at) kill_one(running);
+    }
   }
 
   void start_again_with_other_ports(const Running& cause) {
@@ -196,7 +237,11 @@ class Launcher {
     for (Running& running : tasks_) {
       if (running.restart_at && now >= *running.restart_at) start(running);
     }
-    if (ending_) advance_end(now);
+    if (ending_) {
+      advance_end(now);
+    } else if (scale_requests_) {
+      scale(now);
+    }
   }
 
   bool is_over() const {
@@ -235,6 +280,8 @@ class Launcher {
   bool lost_its_port(const Running& running) const {
     if (ending_ || running.end->status == 0 || launches_ >= kMostLaunches) return false;
     if (!was_starting(running) || options_.start_port || running.task.address.empty()) return false;
+    // The others train.
+    if (running.is_late) return false;
     if (output_.saw_port_in_use(running.log)) return true;
     return running.end->status == kExitTryAgain && options_.restart.most_restarts == 0;
   }
@@ -384,6 +431,9 @@ class Launcher {
   }
 
   const LaunchOptions& options_;
+  /// Workers with an index below run.
+  std::int64_t wanted_workers_ = options_.least_workers.value_or(options_.cluster.workers);
+  std::optional<ScaleRequests> scale_requests_;
   const std::string secret_ = draw_secret();
   MergedLog output_;
   SignalQueue signals_;
@@ -419,8 +469,21 @@ bool has_own_secret() {
   return secret != nullptr && *secret != '\0';
 }
 
+// With what a launch tells all of them, but for the secret.
+std::vector<LaunchTask> tasks_of(const LaunchOptions& options) {
+  auto tasks = local_cluster(options.cluster, choose_ports(options));
+  for (LaunchTask& task : tasks) {
+    if (options.cluster.is_single) continue;
+    if (options.least_workers) {
+      task.environment.push_back(fmt::format("MUSTER_MIN_WORKERS={}", *options.least_workers));
+    }
+    if (options.has_tls) task.environment.emplace_back("MUSTER_TLS=1");
+  }
+  return tasks;
+}
+
 std::vector<LaunchTask> Launcher::choose_tasks() const {
-  auto tasks = local_cluster(options_.cluster, choose_ports(options_));
+  auto tasks = tasks_of(options_);
   if (options_.cluster.is_single || has_own_secret()) return tasks;
   for (LaunchTask& task : tasks) {
     task.environment.push_back(fmt::format("{}={}", kSecretVariable, secret_));
@@ -467,6 +530,10 @@ void check(const LaunchOptions& options) {
   if (options.command.empty()) throw InvalidArgument("no program to start");
   if (options.log_dir.empty()) throw InvalidArgument("the folder of the logs has an empty name");
   ports_needed(options.cluster);  // Throws for counts that make no cluster.
+  if (options.least_workers && *options.least_workers > options.cluster.workers) {
+    throw InvalidArgument("at least {} workers are more than at most {}", *options.least_workers,
+                          options.cluster.workers);
+  }
 }
 
 }  // namespace
@@ -494,7 +561,7 @@ std::string dry_run(const LaunchOptions& options) {
     text +=
         fmt::format("export {}=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')\n", kSecretVariable);
   }
-  for (const LaunchTask& task : local_cluster(options.cluster, choose_ports(options))) {
+  for (const LaunchTask& task : tasks_of(options)) {
     text += fmt::format("# {}\n", task.task.name());
     if (options.working_directory) {
       text += fmt::format("cd {} && ", for_shell(options.working_directory->string()));

@@ -34,7 +34,13 @@ enum class EndOfOthers {
 };
 
 struct LaunchOptions {
+  /// Its number of workers is the most that there may be.
   LocalClusterOptions cluster{};
+  /// So many are started, and the others when scale() asks for them; all without a value. Tasks get
+  /// it as MUSTER_MIN_WORKERS.
+  std::optional<std::int64_t> least_workers{};
+  /// Tasks encrypt what they send each other: they get MUSTER_TLS=1.
+  bool has_tls = false;
   /// The program and its arguments, the same for every task.
   std::vector<std::string> command{};
   std::optional<Path> working_directory{};

@@ -68,7 +68,9 @@ std::string difference(const RunTerms& chief, const RunTerms& task, bool is_serv
 Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       due_(Clock::now() + options_.join_timeout),
-      missing_since_(options_.servers > 0 ? std::optional(Clock::now()) : std::nullopt),
+      missing_since_(options_.servers > 0 || options_.least_trainers > 0
+                         ? std::optional(Clock::now())
+                         : std::nullopt),
       watcher_([this] { watch(); }) {}
 
 Coordinator::~Coordinator() { stop(); }
@@ -183,6 +185,10 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
     tell_of_refused_server();
   } else if (started_ || is_complete()) {
     begin_generation();
+  } else if (options_.least_trainers > 0 && !is_short()) {
+    // A moment for those who come at the same time.
+    due_ = Clock::now() + kBrokenGrace;
+    changed_.notify_all();
   }
   return true;
 }
@@ -284,7 +290,20 @@ std::string Coordinator::missing_servers() const {
   return missing;
 }
 
-// Those that hold variables are waited for; the others are told when all of them are there.
+// Whether tasks are missing that the run cannot do without.
+bool Coordinator::is_short() const {
+  return count(true) < options_.servers || count(false) < options_.least_trainers;
+}
+
+// Who that is.
+std::string Coordinator::missing() const {
+  if (count(true) < options_.servers) return missing_servers();
+  return fmt::format("{} more of at least {} workers", options_.least_trainers - count(false),
+                     options_.least_trainers - 1);
+}
+
+// Those that the run cannot do without are waited for; the others are told when all of them are
+// there.
 void Coordinator::begin_generation() {
   due_.reset();
   // The chief has the checkpoints that all may have to go back to. Its process lives, or this would
@@ -293,10 +312,10 @@ void Coordinator::begin_generation() {
     due_ = Clock::now() + kBrokenGrace;
     return;
   }
-  if (count(true) < options_.servers) {
+  if (is_short()) {
     if (!missing_since_) {
       missing_since_ = Clock::now();
-      log::warning("the run waits for {}, which it cannot do without", missing_servers());
+      log::warning("the run waits for {}, which it cannot do without", missing());
     }
     return;
   }
@@ -370,11 +389,10 @@ void Coordinator::begin_generation_if_due() {
   if (is_ending_) return;
   const auto now = Clock::now();
   const double seconds = std::chrono::duration<double>(options_.join_timeout).count();
-  const bool is_missing = missing_since_ && count(true) < options_.servers;
+  const bool is_missing = missing_since_ && is_short();
   if (is_missing && now - *missing_since_ > options_.join_timeout) {
-    const std::string why =
-        fmt::format("{} did not come within {:.0f} s, and the run cannot do without",
-                    missing_servers(), seconds);
+    const std::string why = fmt::format(
+        "{} did not come within {:.0f} s, and the run cannot do without", missing(), seconds);
     log::error("{}", why);
     tell_all(RunFailed{why});
     missing_since_ = now;

@@ -42,6 +42,9 @@ struct CoordinatorOptions {
   RunTerms terms{};
   /// How many tasks are to train, the chief among them. The run goes on without some of them.
   std::size_t trainers = 1;
+  /// So many of them are enough to begin, and needed to go on; 0: the first generation waits for
+  /// all, and the run goes on with whoever is left.
+  std::size_t least_trainers = 0;
   /// How many tasks hold variables. The run does not go on without one of them.
   std::size_t servers = 0;
   /// What names the run in their logs; empty: they keep none.
@@ -117,6 +120,8 @@ class Coordinator {
   std::size_t count(bool servers) const;
   bool has_chief() const;
   std::string missing_servers() const;
+  bool is_short() const;
+  std::string missing() const;
   void begin_generation();
   void begin_generation_if_due();
   void choose_source();
@@ -144,7 +149,7 @@ class Coordinator {
   std::size_t late_ = 0;
   /// When a new generation begins at the latest, if one is to.
   std::optional<Clock::time_point> due_;
-  /// Since when a server has been missing; nothing while all are there.
+  /// Since when one that the run cannot do without has been missing; nothing while all are there.
   std::optional<Clock::time_point> missing_since_;
   // Last: it uses all of the above.
   std::jthread watcher_;

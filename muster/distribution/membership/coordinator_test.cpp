@@ -136,6 +136,41 @@ TEST(Coordinator, GivesTasksOfOneHostNeighbouringRanks) {
   coordinator.stop();
 }
 
+TEST(Coordinator, BeginsWithTheLeastWorkersAndWaitsWhenThereAreFewer) {
+  Coordinator coordinator({.chief = "chief:0", .trainers = 4, .least_trainers = 2});
+  net::Listener listener("127.0.0.1:0", kCoordinator,
+                         [&](auto connection) { coordinator.serve(std::move(connection)); });
+  ByHand chief(listener.address(), "chief:0");
+  ByHand first(listener.address(), "worker:0");
+  EXPECT_THAT(chief.hear_members(), ElementsAre("chief:0", "worker:0"));
+  ByHand second(listener.address(), "worker:2");
+  EXPECT_THAT(chief.hear_members(), ElementsAre("chief:0", "worker:0", "worker:2"));
+  first.leave();
+  EXPECT_THAT(chief.hear_members(), ElementsAre("chief:0", "worker:2"));
+  // Without a worker nothing begins, until one comes.
+  second.leave();
+  ByHand third(listener.address(), "worker:1");
+  std::vector<std::string> members;
+  while (members != std::vector<std::string>{"chief:0", "worker:1"}) {
+    members = chief.hear_members();
+    ASSERT_GE(members.size(), 2U);
+  }
+  coordinator.stop();
+}
+
+TEST(Coordinator, EndsARunThatHasHadTooFewWorkersForTheJoinTimeout) {
+  Coordinator coordinator(
+      {.chief = "chief:0", .trainers = 3, .least_trainers = 2, .join_timeout = 50ms});
+  net::Listener listener("127.0.0.1:0", kCoordinator,
+                         [&](auto connection) { coordinator.serve(std::move(connection)); });
+  ByHand chief(listener.address(), "chief:0");
+  net::Frame frame = chief.hear();
+  ASSERT_TRUE(is_message<RunFailed>(frame)) << describe_message(frame.type);
+  EXPECT_THAT(decode<RunFailed>(std::move(frame)).why,
+              ::testing::HasSubstr("1 more of at least 1 workers did not come within"));
+  coordinator.stop();
+}
+
 TEST_F(CoordinatorTest, BeginsNoGenerationWithoutTheChief) {
   auto chief = task("chief:0");
   auto worker = task("worker:0");

@@ -1,6 +1,7 @@
 #include "muster/distribution/membership/membership_internal.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <utility>
 
@@ -29,6 +30,25 @@ void throw_if_stopped(const std::string& what) {
   if (const int signal = StopSignals::received()) {
     throw Interrupted(signal, "stopped by signal {} while waiting for {}", signal, what);
   }
+}
+
+// The chief among them; 0 where all are waited for.
+std::size_t least_trainers(const ClusterConfig& cluster) {
+  std::int64_t least = cluster.min_workers;
+  const std::string told = variable_or("MUSTER_MIN_WORKERS", "");
+  if (least == 0 && !told.empty()) {
+    const char* const end = told.data() + told.size();
+    const auto [stopped, error] = std::from_chars(told.data(), end, least);
+    if (error != std::errc() || stopped != end || least < 0) {
+      throw InvalidArgument("MUSTER_MIN_WORKERS must be a number of workers: {}", told);
+    }
+  }
+  const std::int64_t workers = cluster.task.num_worker_replicas - 1;
+  if (least > workers) {
+    throw InvalidArgument("at least {} workers are asked for, and the cluster has {}", least,
+                          workers);
+  }
+  return least == 0 ? 0 : static_cast<std::size_t>(least + 1);
 }
 
 // Null where tasks do not encrypt.
@@ -321,6 +341,7 @@ RunTerms Membership::join(const RunTerms& own) {
         .chief_address = chief_.address,
         .terms = own,
         .trainers = static_cast<std::size_t>(config_.cluster.task.num_worker_replicas),
+        .least_trainers = least_trainers(config_.cluster),
         .servers = static_cast<std::size_t>(config_.cluster.task.num_ps_replicas),
         .log_run = has_logs ? step_log_run(config_.model_dir) : "",
         .join_timeout = config_.cluster.join_timeout,
