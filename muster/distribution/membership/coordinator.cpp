@@ -16,6 +16,8 @@ using namespace std::chrono_literals;
 
 // A task that says its peers broke off is heard a moment before whoever is really gone is missed.
 constexpr auto kBrokenGrace = 300ms;
+// Tasks often come and go together: one generation is for all of them.
+constexpr auto kGather = 30ms;
 constexpr auto kLeaveGrace = 5s;
 
 std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
@@ -183,14 +185,18 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
     tell(member, RunEnding{});
   } else if (refused_server_since_) {
     tell_of_refused_server();
-  } else if (started_ || is_complete()) {
+  } else if (!started_ && is_complete()) {
     begin_generation();
-  } else if (options_.least_trainers > 0 && !is_short()) {
-    // A moment for those who come at the same time.
-    due_ = Clock::now() + kBrokenGrace;
-    changed_.notify_all();
+  } else if (started_ || (options_.least_trainers > 0 && !is_short())) {
+    begin_generation_soon();
   }
   return true;
+}
+
+void Coordinator::begin_generation_soon() {
+  const auto soon = Clock::now() + kGather;
+  due_ = due_ && started_ ? std::min(*due_, soon) : soon;
+  changed_.notify_all();
 }
 
 // Nobody waits for a task that was refused. What says that it is a task which is here already, or
@@ -266,7 +272,7 @@ void Coordinator::remove(const std::shared_ptr<net::Connection>& connection,
   if (!end_ && !stopped_) log::warning("{} is gone: {}", found->second.task, why);
   members_.erase(found);
   changed_.notify_all();
-  if (started_ && !stopped_ && !is_ending_ && !members_.empty()) begin_generation();
+  if (started_ && !stopped_ && !is_ending_ && !members_.empty()) begin_generation_soon();
 }
 
 std::size_t Coordinator::count(bool servers) const {
@@ -370,6 +376,8 @@ Source Coordinator::source_with_servers() const {
 }
 
 void Coordinator::choose_source() {
+  // The members are others than the plan's, or will be.
+  if (due_ || missing_since_) return;
   const bool all_ready = std::ranges::all_of(
       members_, [](const auto& entry) { return entry.second.ready.has_value(); });
   if (!all_ready) return;
@@ -398,7 +406,7 @@ void Coordinator::begin_generation_if_due() {
     missing_since_ = now;
   }
   if (!due_ || now < *due_) return;
-  if (!started_ && has_chief()) {
+  if (!started_ && has_chief() && options_.least_trainers == 0) {
     log::warning("{} of {} tasks have come within {:.0f} s: the run begins without the others",
                  members_.size(), options_.trainers + options_.servers, seconds);
   }
@@ -409,25 +417,31 @@ void Coordinator::begin_generation_if_due() {
 void Coordinator::watch() {
   std::unique_lock lock(mutex_);
   auto before = Clock::now();
+  auto next_beat = before;
   while (!stopped_) {
     const auto now = Clock::now();
-    // Who was stopped itself has heard nobody, and says nothing of the others.
-    const bool was_stopped = now - before > options_.peer_timeout;
-    before = now;
-    for (auto& [order, member] : members_) {
-      if (was_stopped) member.heard = now;
-      if (now - member.heard > options_.peer_timeout) {
-        log::warning("{} has not been heard of for {:.1f} s", member.task,
-                     std::chrono::duration<double>(now - member.heard).count());
-        member.connection->close();  // Its thread removes it.
-      } else {
-        tell(member, Heartbeat{});
-      }
+    if (now >= next_beat) {
+      // Who was stopped itself has heard nobody, and says nothing of the others.
+      beat(now, /*was_stopped=*/now - before > options_.peer_timeout);
+      before = now;
+      next_beat = now + kHeartbeatInterval;
     }
     if (refused_server_since_) tell_of_refused_server();
     begin_generation_if_due();
-    changed_.wait_until(
-        lock, due_ ? std::min(*due_, now + kHeartbeatInterval) : now + kHeartbeatInterval);
+    changed_.wait_until(lock, due_ ? std::min(*due_, next_beat) : next_beat);
+  }
+}
+
+void Coordinator::beat(Clock::time_point now, bool was_stopped) {
+  for (auto& [order, member] : members_) {
+    if (was_stopped) member.heard = now;
+    if (now - member.heard > options_.peer_timeout) {
+      log::warning("{} has not been heard of for {:.1f} s", member.task,
+                   std::chrono::duration<double>(now - member.heard).count());
+      member.connection->close();  // Its thread removes it.
+    } else {
+      tell(member, Heartbeat{});
+    }
   }
 }
 

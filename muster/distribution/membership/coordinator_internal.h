@@ -123,10 +123,12 @@ class Coordinator {
   bool is_short() const;
   std::string missing() const;
   void begin_generation();
+  void begin_generation_soon();
   void begin_generation_if_due();
   void choose_source();
   Source source_among_trainers() const;
   Source source_with_servers() const;
+  void beat(Clock::time_point now, bool was_stopped);
   void watch();
 
   const CoordinatorOptions options_;

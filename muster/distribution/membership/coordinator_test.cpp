@@ -136,6 +136,26 @@ TEST(Coordinator, GivesTasksOfOneHostNeighbouringRanks) {
   coordinator.stop();
 }
 
+TEST(Coordinator, BeginsOneGenerationForTasksThatComeTogether) {
+  Coordinator coordinator({.chief = "chief:0", .trainers = 9, .least_trainers = 1});
+  net::Listener listener("127.0.0.1:0", kCoordinator,
+                         [&](auto connection) { coordinator.serve(std::move(connection)); });
+  ByHand chief(listener.address(), "chief:0");
+  EXPECT_THAT(chief.hear_members(), ElementsAre("chief:0"));
+  std::vector<std::unique_ptr<ByHand>> workers;
+  for (int i = 0; i < 8; ++i) {
+    workers.push_back(std::make_unique<ByHand>(listener.address(), fmt::format("worker:{}", i)));
+  }
+  std::size_t generations = 0, members = 0;
+  while (members < 9) {
+    members = chief.hear_members().size();
+    ++generations;
+  }
+  // One, unless this machine is very slow.
+  EXPECT_LT(generations, 8U);
+  coordinator.stop();
+}
+
 TEST(Coordinator, BeginsWithTheLeastWorkersAndWaitsWhenThereAreFewer) {
   Coordinator coordinator({.chief = "chief:0", .trainers = 4, .least_trainers = 2});
   net::Listener listener("127.0.0.1:0", kCoordinator,
