@@ -345,6 +345,35 @@ INSTANTIATE_TEST_SUITE_P(Each, CollectiveInThreads,
                                               one.param.is_sliced ? "InSlices" : "");
                          });
 
+TEST(ClusterInThreads, CompressedSlicesGiveAllTasksTheSameBits) {
+  ThreadCluster cluster(4, 0, with_replicas(5));
+  const auto tasks = cluster.train([](const RunConfig& config) {
+    return make_collective(config, {.slice_above = 1024, .compresses_slices = true});
+  });
+  ThreadTask alone(with_replicas(5));
+  alone.train_alone();
+  auto bytes = tasks.back()->bytes();
+  EXPECT_NE(bytes.at("first"), alone.bytes().at("first"));
+  for (const auto& task : tasks) {
+    if (task->step() == kSteps) EXPECT_EQ(task->bytes(), bytes);
+  }
+}
+
+TEST(ClusterInThreads, ATaskThatDoesNotCompressIsRefused) {
+  ThreadCluster cluster(1, 0, with_replicas(2));
+  const RunConfig chief_config = cluster.config("chief", 0);
+  ThreadTask chief(chief_config);
+  cluster.start([&] { chief.train(*sliced_collective(chief_config)); });
+  cluster.start([config = cluster.config("worker", 0)] {
+    ThreadTask worker(config);
+    EXPECT_THAT(testing::message_of(
+                    [&] { worker.train(*make_collective(config, {.compresses_slices = true})); }),
+                HasSubstr("transfer of gradients"));
+  });
+  cluster.join();
+  expect_bits_of_one_process(chief, 2);
+}
+
 TEST(ClusterInThreads, AWorkerThatLeavesAndOneThatComesBackChangeNothing) {
   ThreadCluster cluster(2, 0, with_replicas(3));
   const RunConfig chief_config = cluster.config("chief", 0);

@@ -15,6 +15,9 @@ struct CollectiveOptions {
   std::int64_t slice_above = 256 * 1024;
   /// Slices travel in pieces of so many elements: while one is on its way the one before is added.
   std::int64_t slice_piece = 256 * 1024;
+  /// Slices travel as bfloat16, which are half of the bytes. The weights then depend on the layout.
+  /// The same for all tasks.
+  bool compresses_slices = false;
 };
 
 /// Every task has a copy of the variables; gradients are summed over all by recursive doubling, in

@@ -31,24 +31,23 @@ struct AllReduce::Addend {
   at::Tensor home{};
 };
 
-AllReduce::AllReduce(Group& group, ExpectedTensors sizes, at::Tensor whole, std::int64_t piece,
+AllReduce::AllReduce(Group& group, ExpectedTensors sizes, const SliceOptions& slices,
                      std::string what)
     : group_(group),
       sizes_(std::move(sizes)),
-      piece_(piece),
-      whole_(std::move(whole)),
+      slices_(slices),
       what_(std::move(what)),
       exchange_(exchange_of(group.rank(), group.size())),
       range_{0, whole_.defined() ? whole_.numel() : 0} {}
 
 std::int64_t AllReduce::pieces_of(const FlatRange& range) const {
-  return (size_of(range) + piece_ - 1) / piece_;
+  return (size_of(range) + slices_.piece - 1) / slices_.piece;
 }
 
 // Empty behind the end of the range.
 FlatRange AllReduce::piece_of(const FlatRange& range, std::int64_t number) const {
-  const std::int64_t first = std::min(range.last, range.first + number * piece_);
-  return {first, std::min(range.last, first + piece_)};
+  const std::int64_t first = std::min(range.last, range.first + number * slices_.piece);
+  return {first, std::min(range.last, first + slices_.piece)};
 }
 
 ReplicaRange AllReduce::replicas_of(const RankRange& ranks) const {
@@ -77,16 +76,23 @@ template <typename Message>
 std::optional<at::Tensor> AllReduce::take_values(std::size_t from, const FlatRange& piece) {
   const auto message = group_.take_unless_stopped<Message>(from, what_);
   if (!message) return std::nullopt;
-  return message->values.as_tensor({size_of(piece)}, at::kFloat);
+  const at::ScalarType type = slices_.is_compressed ? at::kBFloat16 : at::kFloat;
+  return message->values.as_tensor({size_of(piece)}, type).to(at::kFloat);
 }
 
 // --------------------------------------------------------------------- dense gradients in slices
+
+// As it travels.
+at::Tensor AllReduce::packed(const at::Tensor& values) const {
+  return slices_.is_compressed ? values.to(at::kBFloat16) : values;
+}
 
 void AllReduce::send_parts(std::size_t to, const FlatRange& piece) {
   if (is_empty(piece)) return;
   for (const auto& [part, values] : dense_) {
     if (!values) continue;
-    group_.send(to, SlicePart{{.bytes = bytes_of(view_of(*values, range_.first, piece))}});
+    const at::Tensor part_of_it = packed(view_of(*values, range_.first, piece));
+    group_.send(to, SlicePart{{.bytes = bytes_of(part_of_it)}});
   }
 }
 
@@ -125,7 +131,8 @@ bool AllReduce::add_piece(std::size_t from, const StepGradients& other, const Fl
 
 void AllReduce::send_sum(std::size_t to, const FlatRange& piece) {
   if (is_empty(piece)) return;
-  group_.send(to, SliceSum{{.bytes = bytes_of(view_of(whole_, 0, piece))}});
+  const at::Tensor sum = packed(view_of(whole_, 0, piece));
+  group_.send(to, SliceSum{{.bytes = bytes_of(sum)}});
 }
 
 bool AllReduce::take_sum(std::size_t from, const FlatRange& piece) {
@@ -152,7 +159,8 @@ bool AllReduce::reduce(std::size_t partner, const StepGradients& other, const Fl
     if (!is_empty(piece) && !add_piece(partner, other, piece, keep, next)) return false;
     if (!is_summed) continue;
     if (!is_empty(piece)) {
-      view_of(whole_, 0, piece).copy_(view_of(*next.begin()->second, keep.first, piece));
+      const at::Tensor sum = view_of(*next.begin()->second, keep.first, piece);
+      view_of(whole_, 0, piece).copy_(packed(sum));
     }
     send_sum(partner, piece);
     if (number > 0 && !take_sum(partner, piece_of(give, number - 1))) return false;

@@ -19,17 +19,24 @@ struct Halves {
 };
 Halves halves_of(const FlatRange& range);
 
+/// How dense gradients go in slices.
+struct SliceOptions {
+  /// Where their sum is written; not defined: they are in the messages.
+  at::Tensor whole{};
+  /// Elements of a message.
+  std::int64_t piece = 1;
+  /// As bfloat16. The sum is rounded in all tasks alike.
+  bool is_compressed = false;
+};
+
 /// One step's sum over all tasks of a group by recursive doubling (Exchange). Large dense gradients
 /// go by recursive halving: at each stage a task gives half of what it has to its partner, adds up
 /// the other half, and ends with the sum of a slice; the slices then go back the same way.
 /// Additions are those of the tree over replicas, whoever makes them.
 class AllReduce {
  public:
-  /// `sizes` are those of a message with all gradients. `whole`: dense gradients go in slices, and
-  /// their sum is written there, by pieces of so many elements; not defined: they are in the
-  /// messages. `what` says what is waited for.
-  AllReduce(Group& group, ExpectedTensors sizes, at::Tensor whole, std::int64_t piece,
-            std::string what);
+  /// `sizes` are those of a message with all gradients. `what` says what is waited for.
+  AllReduce(Group& group, ExpectedTensors sizes, const SliceOptions& slices, std::string what);
 
   /// Of `own`, whose memory is added to, with `dense` for its dense gradients where they go in
   /// slices. Nothing when the run has ended, or this task is to stop. Throws PeersChanged.
@@ -52,6 +59,7 @@ class AllReduce {
   FlatRange piece_of(const FlatRange& range, std::int64_t number) const;
   bool reduce(std::size_t partner, const StepGradients& other, const FlatRange& give,
               const FlatRange& keep, bool is_last);
+  at::Tensor packed(const at::Tensor& values) const;
   void send_parts(std::size_t to, const FlatRange& piece);
   bool add_piece(std::size_t from, const StepGradients& other, const FlatRange& piece,
                  const FlatRange& keep, Parts& next);
@@ -63,8 +71,8 @@ class AllReduce {
 
   Group& group_;
   const ExpectedTensors sizes_;
-  const std::int64_t piece_;
-  const at::Tensor whole_;
+  const SliceOptions slices_;
+  const at::Tensor& whole_ = slices_.whole;
   const std::string what_;
   const Exchange exchange_;
   /// What this task has so far, and of dense gradients in slices the elements of range_.

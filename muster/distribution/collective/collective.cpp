@@ -39,7 +39,7 @@ class Collective final : public Strategy {
 
   std::string describe() const override;
   void check(const EstimatorOptions& options) const override;
-  RunTerms join(const RunTerms& own) override { return membership_.join(own); }
+  RunTerms join(const RunTerms& own) override;
   void attach(Participant& participant) override { participant_ = &participant; }
   void synchronize() override;
   std::optional<std::int64_t> last_step() override { return membership_.last_step(); }
@@ -74,6 +74,18 @@ std::string Collective::describe() const {
   return fmt::format("collective: {} tasks, each with a copy of the variables; chief {} at {}",
                      config_.cluster.task.num_worker_replicas, membership_.chief().task.name(),
                      membership_.chief().address);
+}
+
+RunTerms Collective::join(const RunTerms& own) {
+  RunTerms terms = own;
+  terms.others.push_back(
+      {"transfer of gradients", options_.compresses_slices ? "bfloat16" : "float32"});
+  if (options_.compresses_slices) {
+    log::warning(
+        "gradients travel as bfloat16: the weights depend on the layout, which is outside of the "
+        "promise");
+  }
+  return membership_.join(terms);
 }
 
 void Collective::check(const EstimatorOptions& /*options*/) const {
@@ -145,12 +157,14 @@ std::optional<PartialSums> Collective::sum(std::int64_t step, PartialSums own, S
   const at::Tensor whole = sum_in_slices(notes);
   TreeSum<at::Tensor>::Parts dense;
   if (whole.defined()) dense = take_dense(mine);
-  AllReduce reduce(*group_,
-                   {.replicas = replicas,
-                    .flat_size = notes.flat_size,
-                    .tables = notes.tables,
-                    .buffers = notes.buffers},
-                   whole, options_.slice_piece, fmt::format("the gradients of step {}", step + 1));
+  AllReduce reduce(
+      *group_,
+      {.replicas = replicas,
+       .flat_size = notes.flat_size,
+       .tables = notes.tables,
+       .buffers = notes.buffers},
+      {.whole = whole, .piece = options_.slice_piece, .is_compressed = options_.compresses_slices},
+      fmt::format("the gradients of step {}", step + 1));
   auto sum = reduce.sum(std::move(mine), std::move(dense));
   if (!sum) return std::nullopt;
   compare_batches(sum->batches);
