@@ -25,7 +25,8 @@ class Distribution {
  public:
   explicit Distribution(Index dimensions)
       : dimensions_(dimensions),
-        population_(4 + static_cast<Index>(3 * std::log(static_cast<double>(dimensions)))),
+        // Fewer than the tutorial's: a study has tens of trials, not thousands.
+        population_(3 + static_cast<Index>(2 * std::log(static_cast<double>(dimensions)))),
         mean_(VectorXd::Constant(dimensions, 0.5)),
         covariance_(MatrixXd::Identity(dimensions, dimensions)),
         path_(VectorXd::Zero(dimensions)),
@@ -51,12 +52,13 @@ class Distribution {
 
   std::size_t population() const { return static_cast<std::size_t>(population_); }
 
-  // Inside the cube: draws that are not are repeated, and clamped in the end.
-  Point draw(Random& random) const {
+  // Inside the cube: draws that are not are repeated, and clamped in the end. With the sign -1, the
+  // mirror image of what the same numbers give with 1.
+  Point draw(Random& random, double sign) const {
     VectorXd point;
     for (int i = 0; i < kDrawTries; ++i) {
       VectorXd normal(dimensions_);
-      for (double& element : normal) element = random.normal();
+      for (double& element : normal) element = sign * random.normal();
       point = mean_ + width_ * (axes_ * normal);
       if ((point.array() >= 0).all() && (point.array() <= 1).all()) break;
     }
@@ -147,8 +149,9 @@ class CmaEsSearcher : public Searcher {
       generation.clear();
     }
     return one_by_one(count, history, [&](std::span<const Observation> known) {
-      Random random(seed_, kDrawPart, known.size());
-      return space_.snap(distribution.draw(random));
+      // Two trials lie on opposite sides of the mean: so few of them cover all directions better.
+      Random random(seed_, kDrawPart, known.size() / 2);
+      return space_.snap(distribution.draw(random, known.size() % 2 == 0 ? 1 : -1));
     });
   }
 

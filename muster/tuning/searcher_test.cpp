@@ -127,6 +127,16 @@ TEST(Searcher, FindsBraninsMinimumBetterThanRandom) {
   EXPECT_LT(median_regret(Algorithm::kCmaEs, 100), 0.06);
 }
 
+TEST(CmaEs, DrawsInMirroredPairs) {
+  const SearchSpace space({{.name = "x", .max_value = 1}, {.name = "y", .max_value = 1}});
+  const auto points = make_searcher(Algorithm::kCmaEs, space, 3)->suggest(4, {});
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(points[0][i] + points[1][i], 1, 1e-12);
+    EXPECT_NEAR(points[2][i] + points[3][i], 1, 1e-12);
+    EXPECT_NE(points[0][i], points[2][i]);
+  }
+}
+
 TEST(Searcher, FindsTheBestOfAMixedSpace) {
   const SearchSpace space = census_space();
   // Best with sgd, momentum 0.45, 8 units, batches of 32.
