@@ -197,6 +197,32 @@ TEST_F(Census, EvaluatesAllOfTheFileUnlessToldOtherwise) {
   EXPECT_NEAR(metric(two, "label/mean"), static_cast<double>(first_rich) / 80, 1e-5);
 }
 
+// As an undisturbed run of as many steps: the model, bit for bit, and its metric.
+TEST_F(Census, ATrialThatPausedEndsAsOneThatTrainedThrough) {
+  const Path study = folder_ / "study";
+  const std::string block =
+      R"({"hyperparameterMetricTag": "auc", "maxTrials": 4, "maxParallelTrials": 2, "params":
+          [{"parameterName": "dnn-learning-rate", "type": "DOUBLE", "minValue": 0.001,
+            "maxValue": 0.1}]})";
+  Words words{"tune", "--hyperparameters", block, "--job-dir", study, "--stop", "asha", "--warm",
+              "--",   CENSUS_PROGRAM};
+  Words shared = flags("", 54);
+  std::erase(shared, "--job-dir");
+  std::erase(shared, "");
+  const std::string table = tool(words + shared);
+  // TRIAL STATE auc STEP dnn-learning-rate
+  std::smatch best;
+  ASSERT_TRUE(
+      std::regex_search(table, best, std::regex(R"(\n(\d+) +SUCCEEDED +([\d.]+) +54 +([\d.]+)\n)")))
+      << table;
+  const auto through =
+      run_to_the_end(flags(folder_ / "through", 54) + Words{"--dnn-learning-rate", best[3].str()});
+  EXPECT_EQ(fmt::format("{:.6g}", metric(through, "auc")), best[2].str());
+  EXPECT_EQ(hash_of(folder_ / "through"), hash_of(study / best[1].str()));
+  EXPECT_THAT(read_bytes(study / "study" / (best[1].str() + ".json")),
+              HasSubstr(R"("maxSteps":"18")"));
+}
+
 TEST_F(Census, AKilledRunEndsWithTheHashOfAnUndisturbedOne) {
   // Everything whose state a resume has to find again; 50 steps are an epoch.
   const Words more{"--save-checkpoints-steps", "3", "--dropout", "0.2"};

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,7 @@ struct TuneFlags {
   std::string job_dir{};
   std::uint64_t seed = 0;
   bool warm = false;
+  std::string stop{};
   double trial_seconds = 0;
   double grace_seconds = 10;
 };
@@ -40,14 +42,18 @@ std::string values_text(const tuning::Values& values) {
 }
 
 void log_trial(const tuning::Trial& trial) {
-  if (trial.state == tuning::TrialState::kRunning) {
+  if (trial.state == tuning::TrialState::kRunning && trial.rungs.size() > 1) {
+    log::info("trial {} goes on steps={}", trial.id, trial.rungs.back().max_steps);
+  } else if (trial.state == tuning::TrialState::kRunning) {
     log::info("trial {} starts{}", trial.id, values_text(trial.values));
   } else if (trial.state == tuning::TrialState::kFailed) {
     log::warning("trial {} failed: {}", trial.id, trial.error_message);
   } else {
-    log::info("trial {} ends{} metric={} step={} seconds={:.1f}", trial.id,
-              trial.is_stopped_early ? " early" : "", tuning::value_text(trial.final_metric->value),
-              trial.final_metric->step, trial.end_time - trial.start_time);
+    const bool is_paused = trial.state == tuning::TrialState::kPaused;
+    log::info("trial {} {}{} metric={} step={} seconds={:.1f}", trial.id,
+              is_paused ? "pauses" : "ends", trial.is_stopped_early ? " early" : "",
+              tuning::value_text(trial.final_metric->value), trial.final_metric->step,
+              trial.end_time - trial.start_time);
   }
 }
 
@@ -66,6 +72,21 @@ void read_config(const TuneFlags& flags, tuning::StudyOptions& options) {
   options.command.insert(options.command.end(), input.args.begin(), input.args.end());
 }
 
+// --stop asha is `trialStopping: {rule: ASHA}` of the block, whose other fields stay.
+void set_stopping(const std::string& rule, std::string& hyperparameters) {
+  if (rule.empty()) return;
+  auto block = nlohmann::ordered_json::parse(hyperparameters, nullptr, /*allow_exceptions=*/false);
+  if (!block.is_object()) throw UsageError("--hyperparameters is no JSON object");
+  block.erase("enableTrialEarlyStopping");
+  auto& stopping = block["trialStopping"];
+  if (!stopping.is_object()) stopping = nlohmann::ordered_json::object();
+  std::string word = rule;
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::toupper(letter)); });
+  stopping["rule"] = word;
+  hyperparameters = block.dump();
+}
+
 tuning::StudyOptions study_options(const TuneFlags& flags) {
   if (flags.config.empty() == flags.hyperparameters.empty()) {
     throw UsageError(
@@ -81,6 +102,7 @@ tuning::StudyOptions study_options(const TuneFlags& flags) {
   options.command = program_arguments();
   options.hyperparameters = flags.hyperparameters;
   if (!flags.config.empty()) read_config(flags, options);
+  set_stopping(flags.stop, options.hyperparameters);
   if (!flags.job_dir.empty()) options.job_dir = flags.job_dir;
   if (options.job_dir.empty()) {
     throw UsageError("--job-dir is missing: trial N trains in JOB_DIR/N");
@@ -190,6 +212,11 @@ void add_tune(CLI::App& command) {
   command.add_flag("--warm", flags->warm,
                    "Load the program once and fork it for every trial: for programs that call "
                    "run_main(argc, argv, body)");
+  command
+      .add_option("--stop", flags->stop,
+                  "Train only promising trials to the end: asha and hyperband pause trials and let "
+                  "the best go on, median stops those that fall behind")
+      ->check(CLI::IsMember({"asha", "hyperband", "median"}));
   command
       .add_option("--trial-seconds", flags->trial_seconds,
                   "A trial that runs for longer fails (default: none does)")

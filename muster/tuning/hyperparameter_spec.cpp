@@ -45,6 +45,12 @@ constexpr Word<Algorithm> kAlgorithms[] = {{"ALGORITHM_UNSPECIFIED", Algorithm::
                                            {"QUASI_RANDOM_SEARCH", Algorithm::kQuasiRandom},
                                            {"TPE", Algorithm::kTpe},
                                            {"CMA_ES", Algorithm::kCmaEs}};
+constexpr Word<StoppingRule> kStoppingRules[] = {{"MEDIAN", StoppingRule::kMedian},
+                                                 {"ASHA", StoppingRule::kAsha},
+                                                 {"HYPERBAND", StoppingRule::kHyperband}};
+
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 52;
+constexpr std::int64_t kMostReduction = 1000;
 
 // Doubles count whole numbers up to here one by one.
 constexpr double kMostInteger = 9007199254740992.0;
@@ -390,11 +396,25 @@ class ParameterReader {
   std::vector<ParameterSpec> params_;
 };
 
+void check_halving(const HyperparameterSpec& spec) {
+  if (!spec.halving) return;
+  if (spec.enable_trial_early_stopping) {
+    throw InvalidArgument(
+        "hyperparameters.trialStopping and enableTrialEarlyStopping are two rules; give one");
+  }
+  for (const ParameterSpec& parameter : spec.params) {
+    if (parameter.name != spec.halving->steps_flag) continue;
+    throw InvalidArgument("parameter {}: trialStopping gives --{} to every trial", parameter.name,
+                          parameter.name);
+  }
+}
+
 void check_study(const HyperparameterSpec& spec) {
   if (spec.params.empty()) throw InvalidArgument("hyperparameters.params is missing");
   if (spec.metric_tag.empty()) {
     throw InvalidArgument("hyperparameters.hyperparameterMetricTag is empty");
   }
+  check_halving(spec);
   if (spec.algorithm != Algorithm::kGrid) return;
   for (const ParameterSpec& parameter : spec.params) {
     if (parameter.type == ParameterType::kDouble) {
@@ -423,6 +443,35 @@ std::string value_text(double value) {
   return {text.data(), end};
 }
 
+namespace {
+
+void read_stopping(const Field& field, HyperparameterSpec& spec) {
+  TrialStopping stopping;
+  bool has_rule = false;
+  for (const auto& [key, value] : field.entries()) {
+    if (key == "rule") {
+      stopping.rule = value.one_of(kStoppingRules);
+      has_rule = true;
+    } else if (key == "stepsFlag") {
+      stopping.steps_flag = value.text();
+    } else if (key == "minSteps") {
+      stopping.min_steps = value.integer(1, kMostSteps);
+    } else if (key == "reductionFactor") {
+      stopping.reduction = value.integer(2, kMostReduction);
+    } else {
+      value.unknown({"rule", "stepsFlag", "minSteps", "reductionFactor"});
+    }
+  }
+  if (!has_rule) throw InvalidArgument("{}.rule is missing", field.name());
+  if (stopping.rule == StoppingRule::kMedian) {
+    spec.enable_trial_early_stopping = true;
+  } else {
+    spec.halving = std::move(stopping);
+  }
+}
+
+}  // namespace
+
 HyperparameterSpec parse_hyperparameters(std::string_view text) {
   const Json block = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (block.is_discarded()) throw InvalidArgument("hyperparameters: no JSON");
@@ -444,12 +493,14 @@ HyperparameterSpec parse_hyperparameters(std::string_view text) {
       spec.resume_previous_job_id = value.text();
     } else if (key == "enableTrialEarlyStopping") {
       spec.enable_trial_early_stopping = value.boolean();
+    } else if (key == "trialStopping") {
+      read_stopping(value, spec);
     } else if (key == "algorithm") {
       spec.algorithm = value.one_of(kAlgorithms);
     } else {
       value.unknown({"goal", "params", "maxTrials", "maxParallelTrials", "maxFailedTrials",
                      "hyperparameterMetricTag", "resumePreviousJobId", "enableTrialEarlyStopping",
-                     "algorithm"});
+                     "trialStopping", "algorithm"});
     }
   }
   check_study(spec);

@@ -67,6 +67,30 @@ struct ParameterSpec {
   bool operator==(const ParameterSpec&) const = default;
 };
 
+/// Who decides which trials train to the end.
+enum class StoppingRule {
+  /// MEDIAN: those that run are stopped, as by enableTrialEarlyStopping.
+  kMedian,
+  /// ASHA: trials pause at rungs and the best of each go on, as soon as there are enough of them.
+  kAsha,
+  /// HYPERBAND: brackets of successive halving, which begin at different rungs.
+  kHyperband,
+};
+
+/// muster's own field `trialStopping`.
+struct TrialStopping {
+  StoppingRule rule = StoppingRule::kMedian;
+  /// The program's flag for the steps to train up to. Its value among the arguments is that of a
+  /// whole trial.
+  std::string steps_flag = "train-steps";
+  /// The first rung has no fewer; 0: as many as make four rungs.
+  std::int64_t min_steps = 0;
+  /// One of so many goes on, to so many times the steps.
+  std::int64_t reduction = 3;
+
+  bool operator==(const TrialStopping&) const = default;
+};
+
 /// Cloud ML Engine's `trainingInput.hyperparameters`.
 struct HyperparameterSpec {
   Goal goal = Goal::kMaximize;
@@ -80,7 +104,10 @@ struct HyperparameterSpec {
   std::string metric_tag = "training/hptuning/metric";
   /// An earlier study, whose trials count as observations.
   std::string resume_previous_job_id{};
+  /// The median rule; also by trialStopping.
   bool enable_trial_early_stopping = false;
+  /// ASHA or HYPERBAND.
+  std::optional<TrialStopping> halving{};
   Algorithm algorithm = Algorithm::kBayesian;
 
   bool operator==(const HyperparameterSpec&) const = default;

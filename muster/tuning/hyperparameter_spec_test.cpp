@@ -155,5 +155,32 @@ TEST(ValueText, IsTheShortestThatReadsBack) {
   EXPECT_EQ(std::stod(value_text(1.0 / 3)), 1.0 / 3);
 }
 
+TEST(HyperparameterSpec, ReadsHowTrialsAreStopped) {
+  const std::string params =
+      R"("params": [{"parameterName": "x", "type": "DOUBLE", "minValue": 0, "maxValue": 1}])";
+  const auto spec = parse_hyperparameters(
+      R"({"trialStopping": {"rule": "ASHA", "stepsFlag": "steps", "minSteps": "10",
+          "reductionFactor": 4}, )" +
+      params + "}");
+  EXPECT_EQ(spec.halving, (TrialStopping{StoppingRule::kAsha, "steps", 10, 4}));
+  EXPECT_TRUE(parse_hyperparameters(R"({"trialStopping": {"rule": "MEDIAN"}, )" + params + "}")
+                  .enable_trial_early_stopping);
+  const auto failure = [&](const std::string& field) -> std::string {
+    try {
+      parse_hyperparameters("{" + field + ", " + params + "}");
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_THAT(failure(R"("trialStopping": {"rule": "HALF"})"),
+              HasSubstr("trialStopping.rule must be one of MEDIAN, ASHA, HYPERBAND"));
+  EXPECT_THAT(failure(R"("trialStopping": {})"), HasSubstr("rule is missing"));
+  EXPECT_THAT(failure(R"("trialStopping": {"rule": "ASHA", "stepsFlag": "x"})"),
+              HasSubstr("gives --x to every trial"));
+  EXPECT_THAT(failure(R"("trialStopping": {"rule": "ASHA"}, "enableTrialEarlyStopping": true)"),
+              HasSubstr("two rules"));
+}
+
 }  // namespace
 }  // namespace muster::tuning

@@ -1,21 +1,17 @@
 #include "muster/tuning/study.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -25,11 +21,11 @@
 #include "muster/base/program.h"
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
-#include "muster/base/warm_program.h"
-#include "muster/launch/task_process.h"
+#include "muster/tuning/halving.h"
 #include "muster/tuning/median_rule.h"
 #include "muster/tuning/searcher.h"
 #include "muster/tuning/trial_metric.h"
+#include "muster/tuning/trial_processes_internal.h"
 
 namespace muster::tuning {
 namespace {
@@ -42,9 +38,7 @@ constexpr std::uint64_t kMostStateBytes = std::uint64_t{64} << 20;
 constexpr int kMostResumes = 3;
 // So many failures and no success: the program cannot be run like this.
 constexpr std::int64_t kHopelessFailures = 3;
-constexpr std::chrono::milliseconds kLeftoverNap{20};
-// In the environment of all that a study starts, so that what outlives it can be found.
-constexpr const char* kStudyVariable = "MUSTER_STUDY";
+constexpr std::chrono::milliseconds kEndNap{20};
 
 Path state_folder(const Path& job_dir) { return job_dir / "study"; }
 Path study_file(const Path& job_dir) { return state_folder(job_dir) / "study.json"; }
@@ -95,123 +89,49 @@ void check_command(const std::vector<std::string>& command, const Hyperparameter
   }
 }
 
-// ------------------------------------------------------------------------- what outlives a study
-
-bool is_started_by(const std::filesystem::path& process, const std::string& entry) {
-  std::ifstream file(process / "environ", std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return ('\0' + text).find('\0' + entry + '\0') != std::string::npos;
-}
-
-std::vector<pid_t> processes_of(const Path& folder) {
-  const std::string entry = fmt::format("{}={}", kStudyVariable, folder.string());
-  std::vector<pid_t> found;
-  std::error_code ignored;
-  for (const auto& item : std::filesystem::directory_iterator("/proc", ignored)) {
-    const std::string name = item.path().filename().string();
-    if (name.find_first_not_of("0123456789") != name.npos) continue;
-    const auto process = static_cast<pid_t>(std::stol(name));
-    if (process != ::getpid() && is_started_by(item.path(), entry)) found.push_back(process);
-  }
-  return found;
-}
-
-// Ends what a study that was killed has left running: trials are asked to save first.
-void end_leftovers(const Path& folder, std::chrono::milliseconds grace) {
-  const Deadline polite = Deadline::after(grace);
-  const Deadline last = Deadline::after(2 * grace);
-  std::map<pid_t, bool> asked;
-  for (;;) {
-    const auto left = processes_of(folder);
-    if (left.empty()) return;
-    for (const pid_t process : left) {
-      if (polite.expired()) {
-        ::kill(process, SIGKILL);
-      } else if (!std::exchange(asked[process], true)) {
-        log::info("ending what an interrupted study has left pid={}", process);
-        ::kill(process, SIGTERM);
-      }
-    }
-    if (last.expired()) {
-      throw Unavailable("process {}, which an interrupted study of {} started, does not end",
-                        left.front(), folder.string());
-    }
-    std::this_thread::sleep_for(kLeftoverNap);
-  }
-}
-
-// -------------------------------------------------------------------------------- running trials
-
-struct ProcessEnd {
-  int status = 0;
-  bool killed = false;
+// The value of a flag among words, and the words without it.
+struct TakenFlag {
+  std::optional<std::string> value{};
+  std::vector<std::string> others{};
 };
 
-// Starts trials as processes of their own, or as forks of the loaded program.
-class Processes {
- public:
-  Processes(const StudyOptions& options, const Path& folder) : command_(options.command) {
-    ::setenv(kStudyVariable, folder.c_str(), 1);
-    if (options.is_warm) warm_.emplace(command_.front());
-  }
-  ~Processes() { ::unsetenv(kStudyVariable); }
-  Processes(const Processes&) = delete;
-  Processes& operator=(const Processes&) = delete;
-
-  pid_t start(const std::vector<std::string>& arguments,
-              const std::vector<std::string>& environment, const Path& log) {
-    if (warm_) return start_fork(arguments, environment, log);
-    std::vector<std::string> command{command_.front()};
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    return launch::start_process(
-        {.command = std::move(command), .environment = environment, .log = log});
-  }
-
-  std::optional<ProcessEnd> ended(pid_t process) {
-    if (!warm_) {
-      const auto end = launch::reap(process);
-      if (!end) return std::nullopt;
-      return ProcessEnd{end->status, end->killed};
+TakenFlag take_flag(std::span<const std::string> words, const std::string& flag) {
+  TakenFlag taken;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].starts_with(flag + "=")) {
+      taken.value = words[i].substr(flag.size() + 1);
+    } else if (words[i] == flag && i + 1 < words.size()) {
+      taken.value = words[++i];
+    } else {
+      taken.others.push_back(words[i]);
     }
-    const auto status = warm_->ended(process);
-    if (!status) return std::nullopt;
-    if (WIFEXITED(*status)) return ProcessEnd{WEXITSTATUS(*status), false};
-    return ProcessEnd{kStatusOfSignals + WTERMSIG(*status), true};
   }
+  return taken;
+}
 
-  void signal(pid_t process, int number) const { ::kill(warm_ ? process : -process, number); }
-
- private:
-  pid_t start_fork(const std::vector<std::string>& arguments,
-                   const std::vector<std::string>& environment, const Path& log) {
-    std::map<std::string, std::string> variables;
-    for (char** entry = environ; *entry != nullptr; ++entry) add(variables, *entry);
-    for (const std::string& entry : environment) add(variables, entry);
-    WarmProgram::Start how{.arguments = arguments,
-                           .working_directory = std::filesystem::current_path()};
-    for (const auto& [name, value] : variables) how.environment.push_back(name + "=" + value);
-    const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (out < 0) throw_errno(errno, "opening " + log.string());
-    const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    how.in = in;
-    how.out = out;
-    how.err = out;
-    const auto close_both = [&](int*) {
-      ::close(in);
-      ::close(out);
-    };
-    int unused = 0;
-    const std::unique_ptr<int, decltype(close_both)> closer(&unused, close_both);
-    return warm_->start(how);
+// Without successive halving, a plan of one rung.
+HalvingPlan plan_of(const HyperparameterSpec& spec, const std::vector<std::string>& command) {
+  const auto most_trials = static_cast<std::size_t>(spec.max_trials);
+  if (!spec.halving) return {.rungs = {0}, .most_trials = most_trials};
+  const std::string flag = "--" + spec.halving->steps_flag;
+  const auto text = take_flag(command, flag).value;
+  std::int64_t steps = 0;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), steps);
+  if (steps < 1) {
+    throw InvalidArgument(
+        "trialStopping needs {} among the program's arguments, the steps of a whole trial; where "
+        "the program has another flag for them, name it in trialStopping.stepsFlag",
+        flag);
   }
+  return make_halving_plan(*spec.halving, steps, most_trials);
+}
 
-  static void add(std::map<std::string, std::string>& variables, const std::string& entry) {
-    const auto equals = entry.find('=');
-    if (equals != entry.npos) variables[entry.substr(0, equals)] = entry.substr(equals + 1);
-  }
-
-  std::vector<std::string> command_;
-  std::optional<WarmProgram> warm_;
+// What was begun, in that order: a trial, or a stretch of one up to a rung.
+struct BegunRun {
+  std::size_t place;
+  std::size_t rung;
+  // Its place in the trial's own list, where there is halving.
+  std::size_t entry;
 };
 
 struct RunningTrial {
@@ -232,6 +152,7 @@ class StudyRun {
         job_dir_(std::filesystem::absolute(strip_file_scheme(options.job_dir)).lexically_normal()),
         folder_(state_folder(job_dir_)) {
     check_command(options.command, spec_);
+    plan_ = plan_of(spec_, options.command);
   }
 
   Study run() {
@@ -240,13 +161,15 @@ class StudyRun {
     open_study();
     end_leftovers(folder_, options_.grace);
     trials_ = read_trials(job_dir_);
+    read_runs();
     read_previous();
     check_failures();
     const StopSignals signals;
-    Processes processes(options_, folder_);
+    TrialProcesses processes(options_.command.front(), options_.is_warm, folder_);
     processes_ = &processes;
     try {
       run_trials();
+      end_paused();
     } catch (...) {
       stop_all();
       throw;
@@ -285,7 +208,8 @@ class StudyRun {
     for (const Trial& trial : study.trials) {
       if (trial.state == TrialState::kRunning) continue;
       try {
-        previous_.push_back(observation_of(trial, /*is_known=*/true));
+        previous_.push_back({.point = space_.point_of(trial.values)});
+        set_result(previous_.back(), loss_of(trial.final_metric));
       } catch (const InvalidArgument&) {
         ++skipped;
       }
@@ -294,51 +218,105 @@ class StudyRun {
               before.string(), previous_.size(), skipped);
   }
 
-  Observation observation_of(const Trial& trial, bool is_known) const {
-    Observation observation{.point = space_.point_of(trial.values)};
-    if (!is_known) return observation;
-    if (trial.state == TrialState::kSucceeded && std::isfinite(trial.final_metric->value)) {
-      const double value = trial.final_metric->value;
-      observation.outcome = Observation::Outcome::kDone;
-      observation.loss = spec_.goal == Goal::kMaximize ? -value : value;
-    } else {
-      observation.outcome = Observation::Outcome::kFailed;
+  // Those of the folder, in the order in which they began.
+  void read_runs() {
+    std::map<std::int64_t, BegunRun> by_number;
+    for (std::size_t place = 0; place < trials_.size(); ++place) {
+      if (!spec_.halving) runs_.push_back({.place = place, .rung = 0, .entry = 0});
+      const auto& rungs = trials_[place].rungs;
+      for (std::size_t entry = 0; entry < rungs.size(); ++entry) {
+        by_number[rungs[entry].run] = {place, rung_of(rungs[entry].max_steps), entry};
+      }
     }
-    return observation;
+    for (const auto& [number, run] : by_number) runs_.push_back(run);
+  }
+
+  std::size_t rung_of(std::int64_t max_steps) const {
+    const auto found = std::find(plan_.rungs.begin(), plan_.rungs.end(), max_steps);
+    if (found == plan_.rungs.end()) {
+      throw DataLoss("{}: no rung of this study has {} steps", folder_.string(), max_steps);
+    }
+    return static_cast<std::size_t>(found - plan_.rungs.begin());
+  }
+
+  // Infinite where there is nothing to compare.
+  double loss_of(const std::optional<Measurement>& metric) const {
+    if (!metric || !std::isfinite(metric->value)) return std::numeric_limits<double>::infinity();
+    return spec_.goal == Goal::kMaximize ? -metric->value : metric->value;
+  }
+
+  // What a run ended with; nothing while it goes on.
+  std::optional<double> loss_of(const BegunRun& run) const {
+    const Trial& trial = trials_[run.place];
+    const auto& metric = spec_.halving ? trial.rungs[run.entry].metric : trial.final_metric;
+    if (!metric && trial.state == TrialState::kRunning) return std::nullopt;
+    return loss_of(metric);
+  }
+
+  static void set_result(Observation& observation, double loss) {
+    const bool is_done = std::isfinite(loss);
+    observation.outcome = is_done ? Observation::Outcome::kDone : Observation::Outcome::kFailed;
+    observation.loss = is_done ? loss : 0;
   }
 
   std::size_t parallel() const { return static_cast<std::size_t>(spec_.max_parallel_trials); }
 
-  // The results that the trial at this place knows of: whatever has ended, the same ones always.
-  std::size_t known_results(std::size_t place) const {
-    return place + 1 > parallel() ? place + 1 - parallel() : 0;
+  // The results that the next run knows of: whatever has ended, the same ones always.
+  std::size_t known_results() const {
+    return runs_.size() + 1 > parallel() ? runs_.size() + 1 - parallel() : 0;
   }
 
-  bool may_suggest() const {
-    const std::size_t place = trials_.size();
-    if (is_exhausted_ || place >= static_cast<std::size_t>(spec_.max_trials)) return false;
-    for (std::size_t i = 0; i < known_results(place); ++i) {
-      if (trials_[i].state == TrialState::kRunning) return false;
+  // Begins what can be chosen from the results of as few runs as possible, in their order. Whether
+  // there may be more to begin.
+  bool begin_next() {
+    std::vector<TrialRun> seen;
+    for (const BegunRun& run : runs_) seen.push_back({run.place, run.rung, {}});
+    for (std::size_t known = 0; known <= runs_.size(); ++known) {
+      if (known > 0) {
+        seen[known - 1].loss = loss_of(runs_[known - 1]);
+        if (!seen[known - 1].loss) return false;
+      }
+      if (known < known_results()) continue;
+      if (const auto next = next_run(plan_, seen)) {
+        begin(*next, known);
+        return true;
+      }
     }
-    return true;
+    return false;
   }
 
-  void suggest() {
+  void begin(const TrialRun& next, std::size_t known) {
+    if (next.trial == trials_.size() && !add_trial(known)) return;
+    Trial& trial = trials_[next.trial];
+    runs_.push_back({next.trial, next.rung, trial.rungs.size()});
+    if (spec_.halving) {
+      trial.rungs.push_back(
+          {.run = static_cast<std::int64_t>(runs_.size()), .max_steps = plan_.rungs[next.rung]});
+    }
+    trial.state = TrialState::kRunning;
+    trial.is_stopped_early = false;
+    resumes_.erase(trial.id);
+    keep(trial);
+    if (options_.on_trial) options_.on_trial(trial);
+    start(next.trial);
+  }
+
+  // False where the searcher has no more points.
+  bool add_trial(std::size_t known) {
     std::vector<Observation> history = previous_;
-    for (std::size_t i = 0; i < trials_.size(); ++i) {
-      history.push_back(observation_of(trials_[i], i < known_results(trials_.size())));
+    for (const Trial& trial : trials_) history.push_back({.point = space_.point_of(trial.values)});
+    for (std::size_t i = 0; i < known; ++i) {
+      set_result(history[previous_.size() + runs_[i].place], *loss_of(runs_[i]));
     }
     const auto points = searcher_->suggest(1, history);
     if (points.empty()) {
-      is_exhausted_ = true;
-      return;
+      plan_.most_trials = trials_.size();
+      return false;
     }
     trials_.push_back({.id = static_cast<std::int64_t>(trials_.size()) + 1,
                        .values = space_.values_of(points.front()),
                        .start_time = now_seconds()});
-    keep(trials_.back());
-    if (options_.on_trial) options_.on_trial(trials_.back());
-    start(trials_.size() - 1);
+    return true;
   }
 
   void keep(const Trial& trial) const {
@@ -354,6 +332,11 @@ class StudyRun {
   void start(std::size_t place) {
     const Trial& trial = trials_[place];
     std::vector<std::string> arguments(options_.command.begin() + 1, options_.command.end());
+    if (spec_.halving) {
+      const std::string flag = "--" + spec_.halving->steps_flag;
+      arguments = take_flag(arguments, flag).others;
+      arguments.push_back(fmt::format("{}={}", flag, trial.rungs.back().max_steps));
+    }
     for (const auto& [name, value] : trial.values) {
       arguments.push_back(fmt::format("--{}={}", name, value));
     }
@@ -374,7 +357,7 @@ class StudyRun {
       if (trials_[i].state == TrialState::kRunning) start(i);
     }
     for (;;) {
-      while (running_.size() < parallel() && may_suggest()) suggest();
+      while (running_.size() < parallel() && begin_next()) continue;
       if (running_.empty()) return;
       if (const int signal = StopSignals::received(); signal != 0) {
         throw Interrupted(signal, "the study was stopped; the same command resumes it");
@@ -404,7 +387,7 @@ class StudyRun {
     return false;
   }
 
-  void finish(const RunningTrial& run, const ProcessEnd& end) {
+  void finish(const RunningTrial& run, const TrialProcesses::End& end) {
     Trial& trial = trials_[run.place];
     const bool asks_for_more = end.killed || end.status == kExitTryAgain;
     const bool is_ours = run.is_over_limit || run.is_stopped_early;
@@ -422,13 +405,14 @@ class StudyRun {
     check_failures();
   }
 
-  static std::string words(const ProcessEnd& end) {
+  static std::string words(const TrialProcesses::End& end) {
     return end.killed ? fmt::format("was killed by signal {}", end.status - kStatusOfSignals)
                       : fmt::format("exited with status {}", end.status);
   }
 
-  void take_result(Trial& trial, const RunningTrial& run, const ProcessEnd& end) const {
+  void take_result(Trial& trial, const RunningTrial& run, const TrialProcesses::End& end) const {
     trial.state = TrialState::kFailed;
+    trial.final_metric.reset();
     if (run.is_over_limit) {
       trial.error_message = fmt::format("ran for more than {} s", options_.trial_limit->count());
       return;
@@ -465,6 +449,19 @@ class StudyRun {
     }
     trial.final_metric = last;
     trial.state = TrialState::kSucceeded;
+    if (!spec_.halving) return;
+    trial.rungs.back().metric = last;
+    if (trial.rungs.back().max_steps < plan_.rungs.back()) trial.state = TrialState::kPaused;
+  }
+
+  // No trial goes on any more.
+  void end_paused() {
+    for (Trial& trial : trials_) {
+      if (trial.state != TrialState::kPaused) continue;
+      trial.state = TrialState::kSucceeded;
+      trial.is_stopped_early = true;
+      keep(trial);
+    }
   }
 
   void look_at_running() {
@@ -541,7 +538,7 @@ class StudyRun {
       if (deadline.expired() && !std::exchange(is_killed, true)) {
         for (const RunningTrial& run : running_) processes_->signal(run.process, SIGKILL);
       }
-      if (!running_.empty()) std::this_thread::sleep_for(kLeftoverNap);
+      if (!running_.empty()) std::this_thread::sleep_for(kEndNap);
     }
   }
 
@@ -553,11 +550,12 @@ class StudyRun {
   const Path folder_;
   std::vector<Observation> previous_;
   std::vector<Trial> trials_;
+  std::vector<BegunRun> runs_;
   std::vector<RunningTrial> running_;
   std::map<std::int64_t, int> resumes_;
-  bool is_exhausted_ = false;
+  HalvingPlan plan_;
   Clock::time_point next_look_{};
-  Processes* processes_ = nullptr;
+  TrialProcesses* processes_ = nullptr;
 };
 
 }  // namespace
@@ -566,7 +564,9 @@ const Trial* Study::best() const {
   const double sign = spec.goal == Goal::kMaximize ? 1 : -1;
   const Trial* best = nullptr;
   for (const Trial& trial : trials) {
-    if (trial.state != TrialState::kSucceeded) continue;
+    const bool has_result =
+        trial.state == TrialState::kSucceeded || trial.state == TrialState::kPaused;
+    if (!has_result) continue;
     if (best == nullptr || sign * trial.final_metric->value > sign * best->final_metric->value) {
       best = &trial;
     }

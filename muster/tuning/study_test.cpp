@@ -2,20 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <exception>
 #include <string>
-#include <thread>
-#include <tuple>
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/base/random.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/tuning/study_test_internal.h"
 
 namespace muster::tuning {
 namespace {
@@ -23,32 +17,6 @@ namespace {
 using muster::testing::TempDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// Reports (x - 0.3)^2, as cloudml-hypertune does, and does what `before` says first.
-std::vector<std::string> parabola(const std::string& before = "") {
-  return {"/bin/sh", "-c",
-          "for word; do case $word in --x=*) x=${word#--x=} ;; esac; done\n" + before +
-              "\nawk -v x=$x 'BEGIN { printf \"{\\\"loss\\\": \\\"%.17g\\\", \\\"global_step\\\": "
-              "\\\"7\\\"}\\n\", (x - 0.3) * (x - 0.3) }' > $CLOUD_ML_HP_METRIC_FILE",
-          "parabola"};
-}
-
-std::string spec_of(int trials, int parallel, const std::string& more = "") {
-  return R"({"goal": "MINIMIZE", "hyperparameterMetricTag": "loss", "maxTrials": )" +
-         std::to_string(trials) + R"(, "maxParallelTrials": )" + std::to_string(parallel) + more +
-         R"(, "params": [{"parameterName": "x", "type": "DOUBLE", "minValue": 0, "maxValue": 1}]})";
-}
-
-using Row = std::tuple<std::int64_t, TrialState, Values, double>;
-
-std::vector<Row> table_of(const Study& study) {
-  std::vector<Row> rows;
-  for (const Trial& trial : study.trials) {
-    rows.emplace_back(trial.id, trial.state, trial.values,
-                      trial.final_metric ? trial.final_metric->value : -1);
-  }
-  return rows;
-}
 
 std::string failure_of(const StudyOptions& options) {
   try {
@@ -80,36 +48,6 @@ TEST(Study, TellsATrialItsNumberAndFolder) {
   EXPECT_THAT(read_file(folder / "told"),
               AllOf(HasSubstr(R"(2 {"task":{"trial":"2"},"environment":"cloud"} --x=)"),
                     HasSubstr("--job-dir " + (folder / "s" / "2").string())));
-}
-
-TEST(Study, GoesOnWhereItWasKilled) {
-  const TempDir folder;
-  // Longer for some, so that trials end in another order than they begin.
-  const auto command = parabola("sleep 0.0$(( $CLOUD_ML_TRIAL_ID % 3 * 3 ))");
-  for (const int parallel : {1, 2}) {
-    const StudyOptions whole{.hyperparameters = spec_of(10, parallel),
-                             .job_dir = folder / ("whole" + std::to_string(parallel)),
-                             .command = command};
-    const auto expected = table_of(run_study(whole));
-    StudyOptions killed = whole;
-    killed.job_dir = folder / ("killed" + std::to_string(parallel));
-    Random random(5);
-    for (int i = 0; i < 6; ++i) {
-      const pid_t child = ::fork();
-      if (child == 0) {
-        try {
-          run_study(killed);
-        } catch (const std::exception&) {
-          ::_exit(1);
-        }
-        ::_exit(0);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20 + random.below(120)));
-      ::kill(child, SIGKILL);
-      ::waitpid(child, nullptr, 0);
-    }
-    EXPECT_EQ(table_of(run_study(killed)), expected) << parallel;
-  }
 }
 
 TEST(Study, ResumesATrialThatWasKilled) {
@@ -203,6 +141,58 @@ TEST(Study, StopsATrialThatIsWorseThanTheMedian) {
   EXPECT_TRUE(study.trials[1].is_stopped_early);
   EXPECT_EQ(study.trials[1].state, TrialState::kSucceeded);
   EXPECT_EQ(study.trials[1].final_metric->value, 2);
+}
+
+TEST(Study, PausesTrialsAndLetsTheBestGoOn) {
+  const TempDir folder;
+  for (const std::string rule : {"ASHA", "HYPERBAND"}) {
+    const Study study =
+        run_study({.hyperparameters = spec_of(
+                       12, 2, R"(, "trialStopping": {"rule": ")" + rule + R"(", "minSteps": 1})"),
+                   .job_dir = folder / rule,
+                   .command = trainer()});
+    ASSERT_EQ(study.trials.size(), 12U);
+    const Trial& best = *study.best();
+    EXPECT_FALSE(best.is_stopped_early);
+    EXPECT_EQ(best.final_metric->step, 9);
+    std::size_t whole = 0;
+    for (const Trial& trial : study.trials) {
+      EXPECT_EQ(trial.state, TrialState::kSucceeded);
+      whole += trial.is_stopped_early ? 0 : 1;
+      EXPECT_EQ(trial.final_metric->step, trial.rungs.back().max_steps);
+    }
+    EXPECT_LT(whole, 5U) << rule;
+    EXPECT_EQ(table_of(read_study(folder / rule)), table_of(study));
+  }
+  EXPECT_THAT(read_file(folder / "ASHA" / "1" / "stretches"), ::testing::StartsWith("0-1\n"));
+}
+
+TEST(Study, GoesOnFromThePauseWithWhatATrialTrainedThroughHas) {
+  const TempDir folder;
+  const std::string grid =
+      R"({"goal": "MINIMIZE", "hyperparameterMetricTag": "loss", "maxTrials": 9, "algorithm":
+          "GRID_SEARCH", "params": [{"parameterName": "x", "type": "DISCRETE",
+          "discreteValues": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]}])";
+  const Study halved = run_study(
+      {.hyperparameters = grid + kAsha + "}", .job_dir = folder / "halved", .command = trainer()});
+  const Trial& best = *halved.best();
+  ASSERT_EQ(best.rungs.size(), 3U);
+  EXPECT_EQ(read_file(folder / "halved" / std::to_string(best.id) / "stretches"),
+            "0-1\n1-3\n3-9\n");
+  // In the same order, all to the end.
+  const Study whole =
+      run_study({.hyperparameters = grid + "}", .job_dir = folder / "whole", .command = trainer()});
+  const Trial& through = whole.trials[static_cast<std::size_t>(best.id - 1)];
+  EXPECT_EQ(through.values, best.values);
+  EXPECT_EQ(through.final_metric, best.final_metric);
+}
+
+TEST(Study, NeedsTheStepsOfAWholeTrialToPauseOne) {
+  const TempDir folder;
+  EXPECT_THAT(failure_of({.hyperparameters = spec_of(2, 1, kAsha),
+                          .job_dir = folder / "s",
+                          .command = parabola()}),
+              AllOf(HasSubstr("needs --train-steps among"), HasSubstr("stepsFlag")));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ using nlohmann::ordered_json;
 constexpr std::size_t kListedNames = 12;
 
 constexpr std::pair<const char*, TrialState> kStates[] = {{"RUNNING", TrialState::kRunning},
+                                                          {"PAUSED", TrialState::kPaused},
                                                           {"SUCCEEDED", TrialState::kSucceeded},
                                                           {"FAILED", TrialState::kFailed}};
 
@@ -40,6 +41,22 @@ Measurement measurement_from(const ordered_json& json) {
           number_from(json.at("objectiveValue"))};
 }
 
+ordered_json json_of(const Rung& rung) {
+  ordered_json json{{"run", std::to_string(rung.run)},
+                    {"maxSteps", std::to_string(rung.max_steps)}};
+  if (rung.metric) json["metric"] = json_of(*rung.metric);
+  return json;
+}
+
+Rung rung_from(const ordered_json& json) {
+  Rung rung{.run = std::stoll(json.at("run").get<std::string>()),
+            .max_steps = std::stoll(json.at("maxSteps").get<std::string>())};
+  if (const auto found = json.find("metric"); found != json.end()) {
+    rung.metric = measurement_from(*found);
+  }
+  return rung;
+}
+
 }  // namespace
 
 std::string_view name_of(TrialState state) {
@@ -54,6 +71,7 @@ std::string to_json(const Trial& trial) {
                     {"state", std::string(name_of(trial.state))},
                     {"hyperparameters", trial.values}};
   if (trial.final_metric) json["finalMetric"] = json_of(*trial.final_metric);
+  for (const Rung& rung : trial.rungs) json["rungs"].push_back(json_of(rung));
   for (const Measurement& measurement : trial.measurements) {
     json["allMetrics"].push_back(json_of(measurement));
   }
@@ -80,6 +98,9 @@ Trial trial_from_json(std::string_view text) {
     trial.values = json.at("hyperparameters").get<Values>();
     if (const auto found = json.find("finalMetric"); found != json.end()) {
       trial.final_metric = measurement_from(*found);
+    }
+    for (const auto& entry : json.value("rungs", ordered_json::array())) {
+      trial.rungs.push_back(rung_from(entry));
     }
     for (const auto& entry : json.value("allMetrics", ordered_json::array())) {
       trial.measurements.push_back(measurement_from(entry));

@@ -19,10 +19,26 @@ struct Measurement {
   bool operator==(const Measurement&) const = default;
 };
 
-enum class TrialState { kRunning, kSucceeded, kFailed };
+enum class TrialState {
+  kRunning,
+  /// Has come to a rung of successive halving, and may go on from its checkpoint.
+  kPaused,
+  kSucceeded,
+  kFailed,
+};
 
 /// "SUCCEEDED".
 std::string_view name_of(TrialState state);
+
+/// A stretch of training of a trial under successive halving.
+struct Rung {
+  /// Its place among all of the study, from 1, in the order in which they began.
+  std::int64_t run = 0;
+  /// What the program was told to train up to.
+  std::int64_t max_steps = 0;
+  /// At its end.
+  std::optional<Measurement> metric{};
+};
 
 /// One run of the program with values of its own.
 struct Trial {
@@ -30,8 +46,10 @@ struct Trial {
   std::int64_t id = 0;
   TrialState state = TrialState::kRunning;
   Values values{};
-  /// Of one that succeeded.
+  /// Of one that succeeded, or is paused: the last.
   std::optional<Measurement> final_metric{};
+  /// Of studies with successive halving, by steps.
+  std::vector<Rung> rungs{};
   /// All that were found, by step.
   std::vector<Measurement> measurements{};
   /// The last value of every other scalar, by `folder/tag`.

@@ -1,0 +1,137 @@
+#include "muster/tuning/trial_processes_internal.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/base/program.h"
+#include "muster/base/wait.h"
+#include "muster/launch/task_process.h"
+
+namespace muster::tuning {
+namespace {
+
+constexpr std::chrono::milliseconds kLeftoverNap{20};
+// In the environment of all that a study starts, so that what outlives it can be found.
+constexpr const char* kStudyVariable = "MUSTER_STUDY";
+
+bool is_started_by(const std::filesystem::path& process, const std::string& entry) {
+  std::ifstream file(process / "environ", std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  return ('\0' + text).find('\0' + entry + '\0') != std::string::npos;
+}
+
+std::vector<pid_t> processes_of(const Path& folder) {
+  const std::string entry = fmt::format("{}={}", kStudyVariable, folder.string());
+  std::vector<pid_t> found;
+  std::error_code ignored;
+  for (const auto& item : std::filesystem::directory_iterator("/proc", ignored)) {
+    const std::string name = item.path().filename().string();
+    if (name.find_first_not_of("0123456789") != name.npos) continue;
+    const auto process = static_cast<pid_t>(std::stol(name));
+    if (process != ::getpid() && is_started_by(item.path(), entry)) found.push_back(process);
+  }
+  return found;
+}
+
+void add_variable(std::map<std::string, std::string>& variables, const std::string& entry) {
+  const auto equals = entry.find('=');
+  if (equals != entry.npos) variables[entry.substr(0, equals)] = entry.substr(equals + 1);
+}
+
+}  // namespace
+
+void end_leftovers(const Path& folder, std::chrono::milliseconds grace) {
+  const Deadline polite = Deadline::after(grace);
+  const Deadline last = Deadline::after(2 * grace);
+  std::map<pid_t, bool> asked;
+  for (;;) {
+    const auto left = processes_of(folder);
+    if (left.empty()) return;
+    for (const pid_t process : left) {
+      if (polite.expired()) {
+        ::kill(process, SIGKILL);
+      } else if (!std::exchange(asked[process], true)) {
+        log::info("ending what an interrupted study has left pid={}", process);
+        ::kill(process, SIGTERM);
+      }
+    }
+    if (last.expired()) {
+      throw Unavailable("process {}, which an interrupted study of {} started, does not end",
+                        left.front(), folder.string());
+    }
+    std::this_thread::sleep_for(kLeftoverNap);
+  }
+}
+
+TrialProcesses::TrialProcesses(std::string program, bool is_warm, const Path& folder)
+    : program_(std::move(program)) {
+  ::setenv(kStudyVariable, folder.c_str(), 1);
+  if (is_warm) warm_.emplace(program_);
+}
+
+TrialProcesses::~TrialProcesses() { ::unsetenv(kStudyVariable); }
+
+pid_t TrialProcesses::start(const std::vector<std::string>& arguments,
+                            const std::vector<std::string>& environment, const Path& log) {
+  if (warm_) return start_fork(arguments, environment, log);
+  std::vector<std::string> command{program_};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return launch::start_process(
+      {.command = std::move(command), .environment = environment, .log = log});
+}
+
+std::optional<TrialProcesses::End> TrialProcesses::ended(pid_t process) {
+  if (!warm_) {
+    const auto end = launch::reap(process);
+    if (!end) return std::nullopt;
+    return End{end->status, end->killed};
+  }
+  const auto status = warm_->ended(process);
+  if (!status) return std::nullopt;
+  if (WIFEXITED(*status)) return End{WEXITSTATUS(*status), false};
+  return End{kStatusOfSignals + WTERMSIG(*status), true};
+}
+
+void TrialProcesses::signal(pid_t process, int number) const {
+  ::kill(warm_ ? process : -process, number);
+}
+
+pid_t TrialProcesses::start_fork(const std::vector<std::string>& arguments,
+                                 const std::vector<std::string>& environment, const Path& log) {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) add_variable(variables, *entry);
+  for (const std::string& entry : environment) add_variable(variables, entry);
+  WarmProgram::Start how{.arguments = arguments,
+                         .working_directory = std::filesystem::current_path()};
+  for (const auto& [name, value] : variables) how.environment.push_back(name + "=" + value);
+  const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (out < 0) throw_errno(errno, "opening " + log.string());
+  const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  how.in = in;
+  how.out = out;
+  how.err = out;
+  const auto close_both = [&](int*) {
+    ::close(in);
+    ::close(out);
+  };
+  int unused = 0;
+  const std::unique_ptr<int, decltype(close_both)> closer(&unused, close_both);
+  return warm_->start(how);
+}
+
+}  // namespace muster::tuning
