@@ -9,12 +9,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/object_store.h"
@@ -48,39 +44,11 @@ bool take_name(int descriptor, const std::string& name) {
   throw_errno(errno, "taking the name " + name);
 }
 
-/// By the objects that stand for them, which do not move: claims of folders in object stores.
-class ClaimsInStores {
- public:
-  void add(const FolderClaim* owner, std::shared_ptr<void> claim) {
-    const std::lock_guard lock(mutex_);
-    claims_[owner] = std::move(claim);
-  }
-
-  void end(const FolderClaim* owner) {
-    std::shared_ptr<void> ended;  // Given up outside of the lock: a store is asked for it.
-    const std::lock_guard lock(mutex_);
-    const auto found = claims_.find(owner);
-    if (found == claims_.end()) return;
-    ended = std::move(found->second);
-    claims_.erase(found);
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<const FolderClaim*, std::shared_ptr<void>> claims_;
-};
-
-ClaimsInStores& claims_in_stores() {
-  static auto* const instance = new ClaimsInStores;
-  return *instance;
-}
-
 }  // namespace
 
 FolderClaim::FolderClaim(const Path& folder) {
   file_system_for(folder).create_directories(folder);
-  if (ObjectStore* store = object_store_for(folder))
-    claims_in_stores().add(this, store->claim(folder));
+  if (SharedFileSystem* files = shared_file_system_for(folder)) in_store_ = files->claim(folder);
   if (is_remote(folder)) return;
   const Path local = strip_file_scheme(folder);
   const std::string name = name_of(local);
@@ -99,7 +67,6 @@ FolderClaim::FolderClaim(const Path& folder) {
 }
 
 FolderClaim::~FolderClaim() {
-  claims_in_stores().end(this);
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 

@@ -2,6 +2,10 @@
 
 namespace muster {
 
+SharedFileSystem* shared_file_system_for(const Path& path) {
+  return is_remote(path) ? dynamic_cast<SharedFileSystem*>(&file_system_for(path)) : nullptr;
+}
+
 ObjectStore* object_store_for(const Path& path) {
   return is_remote(path) ? dynamic_cast<ObjectStore*>(&file_system_for(path)) : nullptr;
 }

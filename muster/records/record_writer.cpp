@@ -43,8 +43,8 @@ class Target {
   Target(const Path& path, const RecordWriterOptions& options) : durable_(options.durable) {
     if (options.atomic) {
       atomic_ = std::make_unique<AtomicFile>(path);
-    } else if (ObjectStore* store = object_store_for(path)) {
-      in_place_ = store->create_growing(path);
+    } else if (SharedFileSystem* files = shared_file_system_for(path)) {
+      in_place_ = files->create_growing(path);
       grows_ = true;
     } else {
       in_place_ = file_system_for(path).create(path);
