@@ -18,9 +18,11 @@
 #include "muster/testing/eventually.h"
 #include "muster/testing/fake_gcs.h"
 #include "muster/testing/fake_s3.h"
+#include "muster/testing/fake_webhdfs.h"
 #include "muster/testing/process.h"
 #include "muster/testing/raw_tcp.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/testing/webhdfs_emulator.h"
 #include "muster/testing/words.h"
 
 namespace muster {
@@ -404,6 +406,78 @@ TEST_F(Census, OnGoogleCloudStorageAKilledRunEndsWithTheHashOfAnUndisturbedOneOn
   const Outcome hash =
       testing::run_program(MUSTER_PROGRAM, {"checkpoint", "hash", "gs://bucket/job"}, environment);
   EXPECT_EQ(hash.out.substr(0, 64), hash_of(folder_ / "job")) << hash.err;
+}
+
+/// The same with data, job and export in HDFS.
+class CensusOnHdfs : public Census {
+ protected:
+  void SetUp() override {
+    if (!MUSTER_HAS_STORES) GTEST_SKIP() << "built without libcurl or pugixml";
+    Census::SetUp();
+  }
+
+  static Words flags_on_hdfs(std::int64_t steps) {
+    return flags("hdfs://namenode:8020/data/adult.data.csv",
+                 "hdfs://namenode:8020/data/adult.test.csv", "hdfs://namenode:8020/job", steps);
+  }
+
+  static std::string hash_on_hdfs(const Words& environment) {
+    const Outcome outcome = testing::run_program(
+        MUSTER_PROGRAM, {"checkpoint", "hash", "hdfs://namenode:8020/job"}, environment);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out.substr(0, 64);
+  }
+};
+
+TEST_F(CensusOnHdfs, AKilledRunEndsWithTheHashOfAnUndisturbedOneOnADisk) {
+  testing::FakeWebHdfs hdfs;
+  for (const char* name : {"adult.data.csv", "adult.test.csv"}) {
+    hdfs.set_bytes(fmt::format("data/{}", name), read_bytes(folder_ / name));
+  }
+  const Words environment{"MUSTER_WEBHDFS=" + hdfs.url()};
+  const Words more{"--save-checkpoints-steps", "10"};
+  run_to_the_end(flags(folder_ / "job", 30) + more);
+  hdfs.fail_randomly(5, 3);
+  {
+    RunningProgram program(CENSUS_PROGRAM, flags_on_hdfs(30) + more, {.environment = environment});
+    ASSERT_TRUE(testing::eventually([&] {
+      return program.ended() || hdfs.bytes_of("job/model.ckpt-10.index");
+    })) << program.err();
+    program.send(SIGKILL);
+    program.wait();
+  }
+  const Outcome outcome =
+      testing::run_program(CENSUS_PROGRAM, flags_on_hdfs(30) + more, environment);
+  hdfs.fail_randomly(0, 0);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("took over the claim of hdfs://namenode:8020/job"));
+  EXPECT_EQ(hash_on_hdfs(environment), hash_of(folder_ / "job"));
+  Words exports;
+  for (const auto& object : hdfs.objects()) {
+    if (object.first.ends_with("/saved_model.pb")) exports.push_back(object.first);
+    EXPECT_EQ(object.first.find(".muster-writer"), std::string::npos) << object.first;
+    EXPECT_EQ(object.first.find("/temp-"), std::string::npos) << object.first;
+  }
+  EXPECT_EQ(exports.size(), 1U);
+  EXPECT_EQ(hdfs.open_uploads(), 0U) << "files under temporary names";
+}
+
+TEST_F(CensusOnHdfs, SpeaksToAWebHdfsOfOthers) {
+  const auto emulator = testing::WebHdfsEmulator::start();
+  if (emulator == nullptr) {
+    GTEST_SKIP() << "MUSTER_WEBHDFS_EMULATOR names no webhdfs_emulator.py, and there is none "
+                    "beside MUSTER_DATA_DIR";
+  }
+  const Words environment{"MUSTER_WEBHDFS=" + emulator->url()};
+  const Outcome copied = testing::run_program(
+      MUSTER_PROGRAM,
+      {"fs", "cp", folder_ / "adult.data.csv", folder_ / "adult.test.csv", "hdfs://h/data/"},
+      environment);
+  ASSERT_EQ(copied.status, 0) << copied.err;
+  run_to_the_end(flags(folder_ / "job", 20));
+  const Outcome outcome = testing::run_program(CENSUS_PROGRAM, flags_on_hdfs(20), environment);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(hash_on_hdfs(environment), hash_of(folder_ / "job"));
 }
 
 TEST_F(Census, TwoReplicasGiveOneHashWhether1Or2RunAtATime) {

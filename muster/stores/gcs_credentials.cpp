@@ -13,6 +13,7 @@
 #include "muster/base/error.h"
 #include "muster/base/file_system.h"
 #include "muster/base/log.h"
+#include "muster/stores/environment_variables.h"
 #include "muster/stores/s3_signature.h"
 
 namespace muster::stores {
@@ -21,11 +22,6 @@ namespace {
 constexpr std::uint64_t kMostKeyFileBytes = std::uint64_t{1} << 20;
 constexpr std::int64_t kRenewTokenSecondsBefore = 60;
 constexpr const char* kGcsScope = "https://www.googleapis.com/auth/devstorage.read_write";
-
-std::string google_variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 std::int64_t seconds_now() {
   return std::chrono::duration_cast<std::chrono::seconds>(
@@ -77,8 +73,8 @@ std::string signed_jwt(std::string_view claims_json, std::string_view private_ke
 
 GcsSettings GcsSettings::from_environment() {
   GcsSettings settings;
-  std::string emulator = google_variable("CLOUD_STORAGE_EMULATOR_ENDPOINT");
-  if (emulator.empty()) emulator = google_variable("STORAGE_EMULATOR_HOST");
+  std::string emulator = variable("CLOUD_STORAGE_EMULATOR_ENDPOINT");
+  if (emulator.empty()) emulator = variable("STORAGE_EMULATOR_HOST");
   if (!emulator.empty()) {
     if (emulator.find("://") == std::string::npos) emulator = "http://" + emulator;
     while (emulator.ends_with('/')) emulator.pop_back();
@@ -86,7 +82,7 @@ GcsSettings GcsSettings::from_environment() {
     settings.endpoint = emulator;
     settings.needs_no_credentials = true;
   }
-  const std::string header = google_variable("GCS_ADDITIONAL_REQUEST_HEADER");
+  const std::string header = variable("GCS_ADDITIONAL_REQUEST_HEADER");
   if (!header.empty()) {
     const auto colon = header.find(':');
     if (colon == std::string::npos || colon == 0) {
@@ -94,7 +90,7 @@ GcsSettings GcsSettings::from_environment() {
     }
     settings.extra_header = {header.substr(0, colon), header.substr(colon + 1)};
   }
-  const std::string retries = google_variable("GCS_RETRY_CONFIG_MAX_RETRIES");
+  const std::string retries = variable("GCS_RETRY_CONFIG_MAX_RETRIES");
   if (!retries.empty()) {
     char* end = nullptr;
     const long count = std::strtol(retries.c_str(), &end, 10);
@@ -121,13 +117,13 @@ void GcsCredentialSource::expire() {
 }
 
 GcsCredentialSource::Found GcsCredentialSource::find() {
-  const std::string given = google_variable("GOOGLE_AUTH_TOKEN_FOR_TESTING");
+  const std::string given = variable("GOOGLE_AUTH_TOKEN_FOR_TESTING");
   if (!given.empty()) return {given, std::nullopt};
-  const std::string file = google_variable("GOOGLE_APPLICATION_CREDENTIALS");
+  const std::string file = variable("GOOGLE_APPLICATION_CREDENTIALS");
   if (!file.empty()) return from_file(file);
-  std::string folder = google_variable("CLOUDSDK_CONFIG");
-  if (folder.empty() && !google_variable("HOME").empty()) {
-    folder = google_variable("HOME") + "/.config/gcloud";
+  std::string folder = variable("CLOUDSDK_CONFIG");
+  if (folder.empty() && !variable("HOME").empty()) {
+    folder = variable("HOME") + "/.config/gcloud";
   }
   const std::string standard = folder + "/application_default_credentials.json";
   if (!folder.empty() && file_exists(standard)) return from_file(standard);
@@ -186,8 +182,8 @@ GcsCredentialSource::Found GcsCredentialSource::from_file(const std::string& pat
 }
 
 std::optional<GcsCredentialSource::Found> GcsCredentialSource::from_metadata() {
-  if (google_variable("NO_GCE_CHECK") == "true") return std::nullopt;
-  std::string host = google_variable("GCE_METADATA_HOST");
+  if (variable("NO_GCE_CHECK") == "true") return std::nullopt;
+  std::string host = variable("GCE_METADATA_HOST");
   if (host.empty()) host = "metadata.google.internal";
   HttpRequest request{
       .url =

@@ -238,6 +238,7 @@ struct HttpClient::Impl {
     set(CURLOPT_PATH_AS_IS, 1L);
     set(CURLOPT_FOLLOWLOCATION, request.follow_redirects ? 1L : 0L);
     set(CURLOPT_MAXREDIRS, kMostRedirects);
+    set(CURLOPT_FRESH_CONNECT, request.is_sent_once ? 1L : 0L);
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect_timeout.count()));
     set(CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout.count()));
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);

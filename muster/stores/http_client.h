@@ -27,6 +27,9 @@ struct HttpRequest {
   /// The whole call, whatever comes.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
   bool follow_redirects = false;
+  /// By a connection of its own: one that was kept may have been closed meanwhile, and the request
+  /// would be sent again without a word. For calls that must not be made twice.
+  bool is_sent_once = false;
 };
 
 struct HttpResponse {

@@ -36,7 +36,9 @@ class NoFileSystem : public FileSystem {
 
 void register_stores() {
   const auto none = std::make_shared<NoFileSystem>();
-  for (const char* scheme : {"s3", "gs", "http", "https"}) register_file_system(scheme, none);
+  for (const char* scheme : {"s3", "gs", "hdfs", "webhdfs", "swebhdfs", "http", "https"}) {
+    register_file_system(scheme, none);
+  }
 }
 
 }  // namespace muster

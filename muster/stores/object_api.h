@@ -65,10 +65,10 @@ class ObjectUpload {
   virtual std::string complete(const Precondition& precondition) = 0;
 };
 
-/// What an object store can do. Calls retry what is worth it. Any thread may make them.
-class ObjectApi {
+/// Objects with versions, and writes with preconditions. Any thread may make the calls.
+class VersionedObjects {
  public:
-  virtual ~ObjectApi() = default;
+  virtual ~VersionedObjects() = default;
 
   /// Nothing where there is no such object.
   virtual std::optional<ObjectInfo> head(const ObjectName& name) = 0;
@@ -80,6 +80,13 @@ class ObjectApi {
   /// where another version is there than must be.
   virtual std::string put(const ObjectName& name, std::string_view bytes,
                           const Precondition& precondition) = 0;
+  /// One that is not there is no error.
+  virtual void remove(const ObjectName& name) = 0;
+};
+
+/// What an object store can do. Calls retry what is worth it. Any thread may make them.
+class ObjectApi : public VersionedObjects {
+ public:
   /// The precondition is that of complete(): some stores want it at the beginning, some at the end.
   virtual std::unique_ptr<ObjectUpload> begin_upload(const ObjectName& name,
                                                      const Precondition& precondition) = 0;
@@ -90,8 +97,6 @@ class ObjectApi {
   /// `delimiter` is empty or "/".
   virtual ObjectPage list(const ObjectName& prefix, const std::string& delimiter,
                           const std::string& from, int most) = 0;
-  /// One that is not there is no error.
-  virtual void remove(const ObjectName& name) = 0;
   virtual void remove_all(const std::string& bucket, const std::vector<std::string>& keys) = 0;
   virtual void copy(const ObjectName& from, const ObjectName& to) = 0;
   /// Ends uploads of others whose keys begin so and have no '/' behind, that began before

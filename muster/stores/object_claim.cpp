@@ -92,8 +92,8 @@ ClaimOptions ClaimOptions::from_environment() {
   return {.lease = std::chrono::seconds(seconds)};
 }
 
-ObjectClaim::ObjectClaim(std::shared_ptr<ObjectApi> api, ObjectName object, std::string shown,
-                         const ClaimOptions& options)
+ObjectClaim::ObjectClaim(std::shared_ptr<VersionedObjects> api, ObjectName object,
+                         std::string shown, const ClaimOptions& options)
     : api_(std::move(api)),
       object_(std::move(object)),
       shown_(std::move(shown)),

@@ -29,7 +29,7 @@ class ObjectClaim {
 
   /// Throws FailedPrecondition, naming the other process, when that is alive. `shown` is the folder
   /// as messages have it.
-  ObjectClaim(std::shared_ptr<ObjectApi> api, ObjectName object, std::string shown,
+  ObjectClaim(std::shared_ptr<VersionedObjects> api, ObjectName object, std::string shown,
               const ClaimOptions& options = {});
   /// Removes the object, if it is still ours.
   ~ObjectClaim();
@@ -49,7 +49,7 @@ class ObjectClaim {
   void renew(std::unique_lock<std::mutex>& lock);
   std::string content();
 
-  const std::shared_ptr<ObjectApi> api_;
+  const std::shared_ptr<VersionedObjects> api_;
   const ObjectName object_;
   const std::string shown_;
   const ClaimOptions options_;

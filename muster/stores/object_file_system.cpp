@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <set>
 #include <vector>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/stores/held_claims.h"
 #include "muster/stores/range_file.h"
 
 namespace muster::stores {
@@ -25,9 +25,6 @@ std::string folder_key(std::string key) {
   if (!key.empty() && !key.ends_with('/')) key.push_back('/');
   return key;
 }
-
-/// Called when a file is about to be seen by others: throws where it must not.
-using Permit = std::function<void()>;
 
 /// A file that is whole or not there.
 class UploadedFile : public WritableFile {
@@ -305,10 +302,7 @@ class ObjectFileSystem : public ObjectStore {
         api(), object, folder.string(),
         claim_options_ ? *claim_options_ : ClaimOptions::from_environment());
     remove_old_uploads({name.bucket, prefix}, object);
-    {
-      const std::lock_guard lock(mutex_);
-      claims_[name.bucket + "/" + prefix] = claim;
-    }
+    claims_.add(name.bucket + "/" + prefix, claim);
     // An upload that was begun, and whose number got lost on its way here, goes with the claim.
     return std::shared_ptr<void>(nullptr, [this, claim, name, prefix, object](void*) mutable {
       remove_old_uploads({name.bucket, prefix}, object);
@@ -386,16 +380,7 @@ class ObjectFileSystem : public ObjectStore {
     const auto slash = name.key.rfind('/');
     const std::string folder =
         name.bucket + "/" + (slash == std::string::npos ? "" : name.key.substr(0, slash + 1));
-    return [this, folder] {
-      std::shared_ptr<ObjectClaim> claim;
-      {
-        const std::lock_guard lock(mutex_);
-        if (const auto found = claims_.find(folder); found != claims_.end()) {
-          claim = found->second.lock();
-        }
-      }
-      if (claim) claim->check();
-    };
+    return claims_.permit_for(folder);
   }
 
   std::unique_ptr<WritableFile> uploaded(const Path& path, Precondition precondition) {
@@ -409,9 +394,8 @@ class ObjectFileSystem : public ObjectStore {
   std::shared_ptr<ObjectApi> api_;
   const std::shared_ptr<Transfers> transfers_;
   const std::optional<ClaimOptions> claim_options_;
-  std::mutex mutex_;
-  /// By bucket and folder; this process holds them, or has lost them.
-  std::map<std::string, std::weak_ptr<ObjectClaim>> claims_;
+  /// By bucket and folder.
+  HeldClaims claims_;
 };
 
 }  // namespace

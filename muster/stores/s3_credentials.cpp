@@ -11,6 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/base/file_system.h"
 #include "muster/base/log.h"
+#include "muster/stores/environment_variables.h"
 #include "muster/stores/s3_xml.h"
 
 namespace muster::stores {
@@ -19,18 +20,6 @@ namespace {
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 20;
 constexpr std::int64_t kRenewSecondsBefore = 300;
 constexpr std::uint64_t kLeastPartBytes = std::uint64_t{5} << 20;
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-std::string first_variable(std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (std::string value = variable(name); !value.empty()) return value;
-  }
-  return "";
-}
 
 bool is_true(std::string_view word) { return word == "1" || word == "true" || word == "TRUE"; }
 bool is_false(std::string_view word) { return word == "0" || word == "false" || word == "FALSE"; }
@@ -69,18 +58,6 @@ std::map<std::string, std::string> config_of_profile() {
 std::string value_of(const std::map<std::string, std::string>& section, const std::string& key) {
   const auto found = section.find(key);
   return found == section.end() ? "" : found->second;
-}
-
-std::int64_t number_of(const char* name, std::int64_t otherwise, std::int64_t least,
-                       std::int64_t most) {
-  const std::string text = variable(name);
-  if (text.empty()) return otherwise;
-  std::int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  if (std::from_chars(text.data(), end, number).ptr != end || number < least || number > most) {
-    throw InvalidArgument("{} must be a number from {} to {}: {}", name, least, most, text);
-  }
-  return number;
 }
 
 // "2026-03-01T10:04:11Z" in seconds since 1970; 0 for what is none.
@@ -145,10 +122,10 @@ S3Settings S3Settings::from_environment() {
   settings.ca_file = first_variable({"AWS_CA_BUNDLE", "S3_CA_FILE"});
   settings.verify_certificates = !is_false(variable("S3_VERIFY_SSL"));
   settings.retry.most_tries =
-      static_cast<int>(number_of("AWS_MAX_ATTEMPTS", settings.retry.most_tries, 1, 1000));
-  settings.part_bytes = static_cast<std::uint64_t>(
-      number_of("S3_MULTI_PART_UPLOAD_CHUNK_SIZE", static_cast<std::int64_t>(settings.part_bytes),
-                static_cast<std::int64_t>(kLeastPartBytes), std::int64_t{1} << 30));
+      static_cast<int>(number_variable("AWS_MAX_ATTEMPTS", settings.retry.most_tries, 1, 1000));
+  settings.part_bytes = static_cast<std::uint64_t>(number_variable(
+      "S3_MULTI_PART_UPLOAD_CHUNK_SIZE", static_cast<std::int64_t>(settings.part_bytes),
+      static_cast<std::int64_t>(kLeastPartBytes), std::int64_t{1} << 30));
   return settings;
 }
 

@@ -3,6 +3,7 @@
 #include "muster/base/file_system.h"
 #include "muster/stores/api.h"
 #include "muster/stores/gcs_api.h"
+#include "muster/stores/hdfs_file_system.h"
 #include "muster/stores/http_file_system.h"
 #include "muster/stores/object_file_system.h"
 #include "muster/stores/s3_api.h"
@@ -25,6 +26,9 @@ void register_stores() {
                                        stores::GcsSettings::from_environment(), transfers);
                                  },
                                  transfers));
+  const auto hdfs =
+      stores::make_hdfs_file_system(stores::HdfsSettings::from_environment, transfers);
+  for (const char* scheme : {"hdfs", "webhdfs", "swebhdfs"}) register_file_system(scheme, hdfs);
   const auto http = stores::make_http_file_system(transfers);
   register_file_system("http", http);
   register_file_system("https", http);

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+namespace muster::stores {
+
+/// The value of a variable of the environment; empty where it is not set.
+std::string variable(const char* name);
+/// Of the first of them that is not empty.
+std::string first_variable(std::initializer_list<const char*> names);
+/// Throws InvalidArgument, naming the variable, for what is no number from `least` to `most`.
+std::int64_t number_variable(const char* name, std::int64_t otherwise, std::int64_t least,
+                             std::int64_t most);
+
+}  // namespace muster::stores
