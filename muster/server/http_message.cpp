@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "muster/serving/predict_request.h"
+
 namespace muster::server {
 namespace {
 
@@ -99,6 +101,17 @@ int http_status_of(ErrorCode code) {
     default:
       return 500;
   }
+}
+
+HttpAnswer error_answer_of(ErrorCode code, std::string_view text) {
+  HttpAnswer answer{.status = http_status_of(code), .body = serving::error_answer(text)};
+  if (code == ErrorCode::kResourceExhausted || code == ErrorCode::kUnavailable) {
+    answer.headers.emplace_back("Retry-After", "1");
+  }
+  if (code == ErrorCode::kUnauthenticated) {
+    answer.headers.emplace_back("WWW-Authenticate", "Bearer");
+  }
+  return answer;
 }
 
 std::string percent_decoded(std::string_view text) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,12 +30,30 @@ struct HttpRequest {
   std::string_view header(std::string_view name) const;
 };
 
+/// An answer that goes on: bytes are sent as they come. Any thread may call, until the server is
+/// destroyed.
+class HttpStream {
+ public:
+  virtual ~HttpStream() = default;
+  /// False when the client has gone, or takes so long that too much waits for it: nothing more is
+  /// sent then.
+  virtual bool send(std::string_view bytes) = 0;
+  /// Ends it behind what was sent.
+  virtual void close() = 0;
+};
+
 struct HttpAnswer {
   int status = 200;
   std::string content_type = "application/json";
   std::string body{};
   Headers headers{};
+  /// If there is one, the connection stays open behind the body: this is called once with what
+  /// sends the rest.
+  std::function<void(std::shared_ptr<HttpStream> stream)> stream{};
 };
+
+/// The error of a whole call as a JSON body of its status.
+HttpAnswer error_answer_of(ErrorCode code, std::string_view text);
 
 /// The HTTP status of an error, as TensorFlow Serving maps it.
 int http_status_of(ErrorCode code);

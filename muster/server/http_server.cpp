@@ -12,6 +12,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -30,7 +31,6 @@
 #include "muster/base/log.h"
 #include "muster/base/thread_pool.h"
 #include "muster/server/fair_queue.h"
-#include "muster/server/rest_api.h"
 
 namespace muster::server {
 namespace {
@@ -57,6 +57,8 @@ constexpr std::size_t kMostIdleBytes = 8 << 10;
 constexpr std::size_t kMostReadBytes = 64 << 10;
 // A smaller answer goes out as one piece with its header.
 constexpr std::size_t kJoinedAnswerBytes = 16 << 10;
+// What may wait for a client that follows a stream.
+constexpr std::size_t kMostStreamBytes = std::size_t{4} << 20;
 // Connections beyond the limit that are told so before they are closed.
 constexpr std::size_t kToldConnections = 256;
 
@@ -117,6 +119,8 @@ struct Shared {
   std::mutex mutex{};
   std::condition_variable changed{};
   std::set<Session*> sessions{};
+  // Those whose answers go on: nothing else keeps them between two pieces.
+  std::set<std::shared_ptr<Session>> streaming{};
 
   void enter(Session& session) {
     const std::lock_guard lock(mutex);
@@ -131,6 +135,17 @@ struct Shared {
     const std::lock_guard lock(mutex);
     return sessions.size();
   }
+};
+
+/// What a handler holds of a session whose answer goes on.
+class SessionStream final : public HttpStream {
+ public:
+  explicit SessionStream(const std::shared_ptr<Session>& session) : session_(session) {}
+  bool send(std::string_view bytes) override;
+  void close() override;
+
+ private:
+  std::weak_ptr<Session> session_;
 };
 
 bool is_this_host(const asio::ip::address& address) {
@@ -180,6 +195,25 @@ class Session : public std::enable_shared_from_this<Session> {
     refuse(503, ErrorCode::kUnavailable,
            fmt::format("there are {} connections already, which is the limit; try again later",
                        shared_->options.max_connections));
+  }
+
+  /// Of a stream; any thread may call them.
+  bool send(std::string_view bytes) {
+    const std::lock_guard lock(stream_mutex_);
+    if (stream_is_closing_) return false;
+    stream_is_closing_ = stream_waiting_.size() + bytes.size() > kMostStreamBytes;
+    if (stream_is_closing_) {
+      end();
+    } else {
+      stream_waiting_ += bytes;
+    }
+    wake_stream();
+    return !stream_is_closing_;
+  }
+  void end_stream() {
+    const std::lock_guard lock(stream_mutex_);
+    stream_is_closing_ = true;
+    wake_stream();
   }
 
   /// Any thread that holds the mutex of the shared state may call these.
@@ -405,7 +439,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void write(HttpAnswer answer) {
-    if (shared_->draining) keep_alive_ = false;
+    if (shared_->draining || answer.stream) keep_alive_ = false;
     const auto reason =
         http::obsolete_reason(http::int_to_status(static_cast<unsigned>(answer.status)));
     std::string header = fmt::format("HTTP/1.{} {} {}\r\n", version_ % 10, answer.status,
@@ -418,12 +452,53 @@ class Session : public std::enable_shared_from_this<Session> {
     if (keep_alive_ && version_ < 11) add("Connection", "keep-alive");
     if (!keep_alive_ && version_ >= 11) add("Connection", "close");
     // Also where there is nothing: a client would wait for it.
-    add("Content-Length", std::to_string(answer.body.size()));
+    if (!answer.stream) add("Content-Length", std::to_string(answer.body.size()));
     header += "\r\n";
     log(answer);
     expire_after(shared_->options.write_timeout);
     if (is_head_) answer.body.clear();
+    if (answer.stream) return begin_stream(std::move(header), std::move(answer));
     write_all(std::move(header), std::move(answer.body), &Session::on_written);
+  }
+
+  // The end of the connection is the end of the body.
+  void begin_stream(std::string header, HttpAnswer answer) {
+    {
+      const std::lock_guard lock(shared_->mutex);
+      shared_->streaming.insert(shared_from_this());
+    }
+    stream_is_writing_ = true;
+    answer.stream(std::make_shared<SessionStream>(shared_from_this()));
+    write_all(std::move(header), std::move(answer.body), &Session::on_stream_written);
+  }
+
+  // Under the mutex of the stream.
+  void wake_stream() {
+    if (std::exchange(stream_is_writing_, true)) return;
+    asio::post(socket_.get_executor(),
+               [self = shared_from_this()] { self->on_stream_written(error_code(), 0); });
+  }
+
+  void on_stream_written(error_code error, std::size_t) {
+    std::string next;
+    {
+      const std::lock_guard lock(stream_mutex_);
+      if (error || (stream_waiting_.empty() && stream_is_closing_)) {
+        stream_is_closing_ = true;
+      } else if (stream_waiting_.empty()) {
+        stream_is_writing_ = false;
+        return expire_never();
+      } else {
+        next = std::exchange(stream_waiting_, {});
+      }
+    }
+    if (!next.empty()) {
+      expire_after(shared_->options.write_timeout);
+      return write_all({}, std::move(next), &Session::on_stream_written);
+    }
+    close();
+    const std::lock_guard lock(shared_->mutex);
+    shared_->streaming.erase(shared_from_this());
   }
 
   void on_written(error_code error, std::size_t) {
@@ -485,7 +560,21 @@ class Session : public std::enable_shared_from_this<Session> {
   unsigned version_ = 11;
   std::string logged_{};
   Clock::time_point received_{};
+  // Of an answer that goes on.
+  std::mutex stream_mutex_{};
+  std::string stream_waiting_{};
+  bool stream_is_writing_ = false;
+  bool stream_is_closing_ = false;
 };
+
+bool SessionStream::send(std::string_view bytes) {
+  const auto session = session_.lock();
+  return session && session->send(bytes);
+}
+
+void SessionStream::close() {
+  if (const auto session = session_.lock()) session->end_stream();
+}
 
 std::shared_ptr<asio::ssl::context> tls_context(const TlsOptions& options) {
   auto holder = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
@@ -647,6 +736,12 @@ HttpServer::~HttpServer() {
   impl_->shared->jobs->close();
   impl_->io.stop();
   impl_->threads.clear();
+  // They go before what their sockets belong to.
+  std::set<std::shared_ptr<Session>> streaming;
+  {
+    const std::lock_guard lock(impl_->shared->mutex);
+    streaming.swap(impl_->shared->streaming);
+  }
 }
 
 std::uint16_t HttpServer::port() const { return impl_->port; }

@@ -17,6 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::RawTcp;
 using ::testing::StartsWith;
 
@@ -33,6 +34,14 @@ class HttpServerTest : public ::testing::Test {
           if (request.target == "/hold") {
             held_.release();
             go_.acquire();
+          }
+          if (request.target == "/stream") {
+            return HttpAnswer{.content_type = "text/event-stream",
+                              .body = "begins ",
+                              .stream = [this](std::shared_ptr<HttpStream> stream) {
+                                stream_ = std::move(stream);
+                                held_.release();
+                              }};
           }
           if (request.target == "/large") return HttpAnswer{.body = std::string(kLargeBytes, 'x')};
           return HttpAnswer{
@@ -54,6 +63,7 @@ class HttpServerTest : public ::testing::Test {
 
   std::counting_semaphore<> held_{0};
   std::counting_semaphore<> go_{0};
+  std::shared_ptr<HttpStream> stream_;
   std::optional<HttpServer> server_;
 };
 
@@ -258,6 +268,56 @@ TEST_F(HttpServerTest, SaysWhenItsPortIsTaken) {
   EXPECT_THROW(HttpServer({.address = "127.0.0.1", .port = taken}, {}, {}), Unavailable);
   EXPECT_THROW(HttpServer({.address = "nowhere"}, {}, {}), InvalidArgument);
   EXPECT_THROW(HttpServer({.tls = {.certificate = "x", .key = "y"}}, {}, {}), InvalidArgument);
+}
+
+TEST_F(HttpServerTest, AStreamGoesOnUntilItIsClosed) {
+  open();
+  RawTcp client = connect();
+  client.send("GET /stream HTTP/1.1\r\nHost: here\r\n\r\n");
+  held_.acquire();
+  EXPECT_TRUE(stream_->send("goes on "));
+  EXPECT_TRUE(stream_->send("and on"));
+  stream_->close();
+  const std::string answer = client.read_to_end();
+  EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 200"), EndsWith("\r\n\r\nbegins goes on and on")));
+  EXPECT_THAT(answer, HasSubstr("Connection: close"));
+  EXPECT_THAT(answer, Not(HasSubstr("Content-Length")));
+  EXPECT_FALSE(stream_->send("behind the end"));
+  EXPECT_TRUE(testing::eventually([&] { return server_->connections() == 0; }));
+}
+
+TEST_F(HttpServerTest, AStreamEndsWhenItsClientHasGone) {
+  open();
+  {
+    RawTcp client = connect();
+    client.send("GET /stream HTTP/1.1\r\nHost: here\r\n\r\n");
+    held_.acquire();
+  }
+  EXPECT_TRUE(testing::eventually([&] { return !stream_->send("is anybody there? "); }));
+  EXPECT_TRUE(testing::eventually([&] { return server_->connections() == 0; }));
+}
+
+TEST_F(HttpServerTest, AStreamThatNobodyTakesIsEndedBeforeItFillsTheMemory) {
+  open();
+  RawTcp client = connect();
+  client.send("GET /stream HTTP/1.1\r\nHost: here\r\n\r\n");
+  held_.acquire();
+  const std::string piece(1 << 20, 'x');
+  int pieces = 0;
+  while (pieces < 1000 && stream_->send(piece)) ++pieces;
+  EXPECT_LT(pieces, 1000);
+  EXPECT_TRUE(testing::eventually([&] { return server_->connections() == 0; }));
+}
+
+TEST_F(HttpServerTest, AStreamThatIsOpenOutlivesNeitherDrainNorServer) {
+  open();
+  RawTcp client = connect();
+  client.send("GET /stream HTTP/1.1\r\nHost: here\r\n\r\n");
+  held_.acquire();
+  EXPECT_FALSE(server_->drain(Deadline::after(std::chrono::milliseconds(20))));
+  server_.reset();
+  EXPECT_FALSE(stream_->send("nobody is there"));
+  EXPECT_THAT(client.read_to_end(), EndsWith("begins "));
 }
 
 }  // namespace

@@ -65,17 +65,6 @@ std::string_view path_of(std::string_view target) { return target.substr(0, targ
 
 HttpAnswer json_answer(std::string body) { return {.body = std::move(body)}; }
 
-HttpAnswer error_answer_of(ErrorCode code, std::string_view text) {
-  HttpAnswer answer{.status = http_status_of(code), .body = serving::error_answer(text)};
-  if (code == ErrorCode::kResourceExhausted || code == ErrorCode::kUnavailable) {
-    answer.headers.emplace_back("Retry-After", "1");
-  }
-  if (code == ErrorCode::kUnauthenticated) {
-    answer.headers.emplace_back("WWW-Authenticate", "Bearer");
-  }
-  return answer;
-}
-
 Deadline RestContext::deadline() const {
   if (options.timeout.count() <= 0) return Deadline::never();
   return Deadline::at(request.received + options.timeout);

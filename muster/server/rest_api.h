@@ -52,7 +52,4 @@ class RestApi {
   RestOptions options_;
 };
 
-/// The error of a whole call as a JSON body of its status.
-HttpAnswer error_answer_of(ErrorCode code, std::string_view text);
-
 }  // namespace muster::server
