@@ -16,17 +16,15 @@
 #include "muster/base/error.h"
 #include "muster/base/file_system.h"
 #include "muster/base/local_time.h"
-#include "muster/base/log.h"
 #include "muster/base/printable.h"
 #include "muster/cli/command.h"
+#include "muster/summary/recorded_runs.h"
 
 namespace muster::cli {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char* kNotesFile = "muster.json";
-constexpr std::uint64_t kMostNotesBytes = std::uint64_t{16} << 20;
 constexpr int kDeepest = 4;
 constexpr std::size_t kShownCommit = 10;
 /// Shown where no metric is asked for, if any run has them.
@@ -71,16 +69,8 @@ using TableRow = std::vector<std::string>;
 // The runs of one model folder, oldest first; none if it holds no record.
 Runs runs_in(const Path& folder) {
   Runs runs;
-  const Path path = folder / kNotesFile;
-  if (!file_exists(path)) return runs;
-  const json notes =
-      json::parse(read_file(path, kMostNotesBytes), nullptr, /*allow_exceptions=*/false);
-  const bool has_runs = notes.is_object() && notes.contains("runs") && notes["runs"].is_array();
-  if (!notes.is_object()) log::warning("{} is damaged and passed over", path.string());
-  if (!has_runs) return runs;
-  for (const json& record : notes["runs"]) {
-    if (!record.is_object()) continue;
-    runs.push_back({folder.string(), record});
+  for (const std::string& record : recorded_runs(folder)) {
+    runs.push_back({folder.string(), json::parse(record)});
   }
   if (runs.size() < 2) return runs;
   for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name += fmt::format("#{}", i + 1);
