@@ -38,6 +38,7 @@ void add_launch(CLI::App& command);
 void add_local(CLI::App& command);
 void add_jobs(CLI::App& command);
 void add_tune(CLI::App& command);
+void add_console(CLI::App& command);
 void add_completion(CLI::App& command);
 void add_man(CLI::App& command);
 void add_version(CLI::App& command);

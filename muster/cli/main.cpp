@@ -30,6 +30,7 @@ constexpr Command kCommands[] = {
     {"local", "run a training program here, as gcloud's local train does", add_local},
     {"jobs", "submit programs to run in the background, follow and cancel them", add_jobs},
     {"tune", "search a program's hyperparameters, as Cloud ML Engine's studies do", add_tune},
+    {"console", "show runs, jobs, studies and models in a browser, as they go on", add_console},
     {"new", "make a project of your own from a template", add_new},
     {"fs", "list, print, copy and remove files, also of remote stores", add_fs},
     {"completion", "print what completes commands and flags in a shell", add_completion},

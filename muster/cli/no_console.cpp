@@ -1,0 +1,20 @@
+// In the place of console.cpp where what it stands on is not installed.
+#include <memory>
+
+#include "muster/base/error.h"
+#include "muster/cli/command.h"
+#include "muster/cli/console_flags.h"
+
+namespace muster::cli {
+
+void add_console(CLI::App& command) {
+  const auto flags = std::make_shared<ConsoleFlags>();
+  add_console_flags(command, *flags);
+  command.callback([flags] {
+    throw Unimplemented(
+        "console is not part of this build: gRPC or Boost was not there; install libgrpc++-dev, "
+        "protobuf-compiler-grpc and libboost-dev, and build again");
+  });
+}
+
+}  // namespace muster::cli

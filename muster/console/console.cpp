@@ -1,0 +1,170 @@
+#include "muster/console/console.h"
+
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/console/api_request.h"
+#include "muster/console/live_updates.h"
+#include "muster/console/pages.h"
+#include "muster/console/runs_api.h"
+#include "muster/console/studies_api.h"
+
+namespace muster::console {
+namespace {
+
+using nlohmann::json;
+using server::HttpAnswer;
+using server::HttpRequest;
+
+constexpr std::string_view kApi = "/api/";
+const std::string kNothing;
+// Smaller answers fit one packet anyway.
+constexpr std::size_t kWorthCompressing = 1400;
+
+std::string_view path_of(std::string_view target) { return target.substr(0, target.find('?')); }
+
+void compress(bool accepts_gzip, HttpAnswer& answer) {
+  if (!accepts_gzip || answer.stream || answer.body.size() < kWorthCompressing) return;
+  for (const auto& [name, value] : answer.headers) {
+    if (name == "Content-Encoding") return;
+  }
+  answer.body = server::gzipped(answer.body);
+  answer.headers.emplace_back("Content-Encoding", "gzip");
+  answer.headers.emplace_back("Vary", "Accept-Encoding");
+}
+
+}  // namespace
+
+struct Console::Impl {
+  RequestGuard guard;
+  Pages pages{};
+  LiveUpdates updates{};
+  RunsApi runs;
+  StudiesApi studies;
+  std::optional<JobsApi> jobs{};
+  std::optional<ModelsApi> models{};
+
+  explicit Impl(ConsoleOptions options)
+      : guard(std::move(options.guard)),
+        runs(std::move(options.log_folders), updates),
+        studies([this] { return places(); }) {
+    if (options.jobs) jobs.emplace(std::move(*options.jobs), updates);
+    if (!options.models.servers.empty()) models.emplace(std::move(options.models));
+  }
+
+  std::vector<StudiesApi::Place> places() const {
+    std::vector<StudiesApi::Place> found;
+    for (const Path& folder : runs.store().folders()) {
+      found.push_back({.id = runs.store().id_of(folder), .folder = folder});
+    }
+    return found;
+  }
+
+  HttpAnswer answer(HttpRequest& request) {
+    guard.check_origin(request);
+    const std::string_view path = path_of(request.target);
+    if (path.starts_with(kApi)) return api(request);
+    if (request.method != "GET" && request.method != "HEAD") {
+      throw Unimplemented("pages are read with GET");
+    }
+    return pages.answer(request, path);
+  }
+
+  HttpAnswer api(HttpRequest& request) {
+    guard.check_read(request);
+    HttpAnswer answer = request.method == "POST" ? post(request) : get(request);
+    if (!answer.stream) answer.headers.emplace_back("Cache-Control", "no-store");
+    return answer;
+  }
+
+  HttpAnswer get(HttpRequest& request) {
+    if (request.method != "GET") throw Unimplemented("there is no such call");
+    const ApiRequest call = ApiRequest::parse(std::move(request));
+    const std::string& what = call.path.size() > 1 ? call.path[1] : kNothing;
+    if (what == "jobs" && jobs) return get_jobs(call);
+    if (what == "models" && models) {
+      if (call.path.size() == 2) return models->list();
+      if (call.path.size() == 5) return models->metadata(call);
+    }
+    if (call.path.size() != 2) throw NotFound("there is no such call");
+    if (what == "session") return session();
+    if (what == "live") return updates.listen();
+    if (what == "runs") return runs.list();
+    if (what == "scalars") return runs.scalars(call);
+    if (what == "scalars.csv") return runs.csv(call);
+    if (what == "studies") return studies.list();
+    if (what == "study") return studies.show(call.first("id").value_or(""));
+    throw NotFound("there is no such call");
+  }
+
+  HttpAnswer get_jobs(const ApiRequest& call) {
+    if (call.path.size() == 2) return jobs->list();
+    if (call.path.size() == 3) return jobs->show(call.path[2]);
+    if (call.path.size() == 4 && call.path[3] == "log") return jobs->follow_log(call.path[2], call);
+    throw NotFound("there is no such call");
+  }
+
+  // Predictions change nothing; all else that pages send does.
+  HttpAnswer post(HttpRequest& request) {
+    const bool is_prediction = path_of(request.target).ends_with("/predict");
+    is_prediction ? guard.check_page(request) : guard.check_change(request);
+    const ApiRequest call = ApiRequest::parse(std::move(request));
+    const std::string& what = call.path.size() > 1 ? call.path[1] : kNothing;
+    const std::string& action = call.path.size() > 3 ? call.path.back() : kNothing;
+    if (is_prediction) {
+      if (what == "models" && models && call.path.size() == 6) return models->predict(call);
+      throw NotFound("there is no such call");
+    }
+    if (what == "jobs" && jobs && call.path.size() == 4 && action == "cancel") {
+      return jobs->cancel(call.path[2]);
+    }
+    if (what == "jobs" && jobs && call.path.size() == 4 && action == "resubmit") {
+      return jobs->resubmit(call.path[2]);
+    }
+    if (what == "models" && models && call.path.size() == 6 && action == "default") {
+      return models->set_default(call);
+    }
+    throw NotFound("there is no such call");
+  }
+
+  HttpAnswer session() const {
+    return {.body = json{{"pageSecret", guard.page_secret()},
+                         {"allowChanges", guard.allow_changes()},
+                         {"hasJobs", jobs.has_value()},
+                         {"hasModels", models.has_value()},
+                         {"version", MUSTER_VERSION}}
+                        .dump()};
+  }
+};
+
+Console::Console(ConsoleOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Console::~Console() = default;
+
+void Console::close() {
+  impl_->updates.close();
+  if (impl_->jobs) impl_->jobs->close();
+}
+
+HttpAnswer Console::handle(HttpRequest request) noexcept {
+  const bool accepts_gzip = server::accepts(request.header("Accept-Encoding"), "gzip");
+  HttpAnswer answer;
+  try {
+    answer = impl_->answer(request);
+    compress(accepts_gzip, answer);
+  } catch (...) {
+    const Description failure = describe(std::current_exception());
+    answer = server::error_answer_of(failure.code, failure.message);
+  }
+  add_security_headers(answer);
+  return answer;
+}
+
+std::optional<std::string> Console::queue_of(const HttpRequest& request) {
+  if (request.target.starts_with(kApi)) return "api";
+  return std::nullopt;
+}
+
+}  // namespace muster::console

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/base/file_system.h"
+#include "muster/console/jobs_api.h"
+#include "muster/console/models_api.h"
+#include "muster/console/request_guard.h"
+#include "muster/server/http_message.h"
+
+namespace muster::console {
+
+struct ConsoleOptions {
+  /// Folders with runs and studies below them.
+  std::vector<Path> log_folders{};
+  /// None: there is no page of jobs.
+  std::optional<JobsOptions> jobs{};
+  /// Without servers there are no pages of models.
+  ModelsOptions models{};
+  GuardOptions guard{};
+};
+
+/// What the pages of `muster console` ask, and the pages themselves. It knows no sockets; an
+/// HttpServer hands it requests. All functions may be called from any thread.
+class Console {
+ public:
+  /// Throws NotFound for a folder that is not there.
+  explicit Console(ConsoleOptions options);
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  /// Never throws: what goes wrong is the answer.
+  server::HttpAnswer handle(server::HttpRequest request) noexcept;
+  /// What a request waits for when all workers are busy; nothing for one that is answered at once.
+  static std::optional<std::string> queue_of(const server::HttpRequest& request);
+
+  /// Ends the streams of all pages: before the server that carries them goes.
+  void close();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muster::console

@@ -1,0 +1,245 @@
+// What pages ask of jobs, studies and models.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "muster/base/error.h"
+#include "muster/console/console.h"
+#include "muster/jobs/job_store.h"
+#include "muster/testing/eventually.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster::console {
+namespace {
+
+using nlohmann::json;
+using server::HttpAnswer;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class LogPage final : public server::HttpStream {
+ public:
+  bool send(std::string_view bytes) override {
+    const std::lock_guard lock(mutex_);
+    text_ += bytes;
+    return true;
+  }
+  void close() override { is_closed_ = true; }
+  bool is_closed() const { return is_closed_; }
+  bool has(std::string_view part) {
+    const std::lock_guard lock(mutex_);
+    return text_.find(part) != std::string::npos;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string text_;
+  std::atomic<bool> is_closed_{false};
+};
+
+class ConsoleJobsTest : public ::testing::Test {
+ protected:
+  ConsoleJobsTest() { add_job("census", jobs::State::kRunning); }
+
+  void add_job(const std::string& name, jobs::State state) {
+    jobs::Job job{.job_id = name, .state = state, .create_time = std::chrono::system_clock::now()};
+    job.local.command = {"/bin/true", "--train-steps", "100"};
+    job.local.attempts = 1;
+    store_.create(job, {"SECRET=hidden"});
+    std::filesystem::create_directories(store_.folder_of(name) / "attempts" / "1");
+  }
+  void add_lines(const std::string& text) {
+    const auto file = store_.folder_of("census") / "attempts" / "1" / "master0.log";
+    const std::string before = std::filesystem::exists(file) ? testing::read_bytes(file) : "";
+    testing::write_bytes(file, before + text);
+  }
+  void open(bool allow_changes) {
+    ConsoleOptions options;
+    options.log_folders = {runs_.path()};
+    options.jobs = {.folder = store_.folder(),
+                    .tend = [this](const jobs::JobStore&, const std::vector<jobs::Job>& changed) {
+                      for (const jobs::Job& job : changed) tended_.push_back(job.job_id);
+                    }};
+    options.models = {
+        .servers = {"here:8501"},
+        .call = [this](const std::string& server, const std::string& method,
+                       const std::string& path, const std::string& body) {
+          calls_.push_back(server + " " + method + " " + path + " " + body);
+          if (path == "/v2/repository/index") {
+            return ServerReply{200, R"([{"name":"m","version":"3","state":"READY","reason":""}])"};
+          }
+          return ServerReply{200, R"({"model_stats":[]})"};
+        }};
+    options.guard.allow_changes = allow_changes;
+    console_.emplace(std::move(options));
+  }
+  HttpAnswer ask(const std::string& method, const std::string& target, const std::string& body = "",
+                 bool with_secret = true) {
+    server::Headers headers{{"Host", "localhost"}};
+    if (with_secret) headers.emplace_back(kPageSecretHeader, secret());
+    return console_->handle({.method = method,
+                             .target = target,
+                             .headers = std::move(headers),
+                             .body = body,
+                             .is_from_this_host = true});
+  }
+  std::string secret() {
+    const HttpAnswer answer = console_->handle({.method = "GET",
+                                                .target = "/api/session",
+                                                .headers = {{"Host", "localhost"}},
+                                                .is_from_this_host = true});
+    return json::parse(answer.body)["pageSecret"];
+  }
+  json data(const std::string& target) {
+    const HttpAnswer answer = ask("GET", target);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return json::parse(answer.body);
+  }
+
+  testing::TempDir jobs_;
+  testing::TempDir runs_;
+  jobs::JobStore store_{std::filesystem::canonical(jobs_.path())};
+  std::vector<std::string> tended_;
+  std::vector<std::string> calls_;
+  std::optional<Console> console_;
+};
+
+TEST_F(ConsoleJobsTest, ListsAndShowsJobsWithoutTheirEnvironment) {
+  open(false);
+  const json jobs = data("/api/jobs")["jobs"];
+  ASSERT_EQ(jobs.size(), 1U);
+  EXPECT_EQ(jobs[0]["name"], "census");
+  EXPECT_EQ(jobs[0]["state"], "RUNNING");
+  const HttpAnswer answer = ask("GET", "/api/jobs/census");
+  EXPECT_THAT(answer.body, HasSubstr("--train-steps"));
+  EXPECT_THAT(answer.body, ::testing::Not(HasSubstr("hidden")));
+}
+
+TEST_F(ConsoleJobsTest, NamesThatLeadOutAreRefused) {
+  open(true);
+  testing::write_bytes(runs_ / "job.json", "{}");
+  for (const char* name : {"..", "%2e%2e", "..%2fcensus", "%2fetc", "none", "a%00b", ".submit-x"}) {
+    EXPECT_GE(ask("GET", fmt::format("/api/jobs/{}", name)).status, 400) << name;
+    EXPECT_GE(ask("GET", fmt::format("/api/jobs/{}/log", name)).status, 400) << name;
+    EXPECT_GE(ask("POST", fmt::format("/api/jobs/{}/cancel", name)).status, 400) << name;
+  }
+}
+
+TEST_F(ConsoleJobsTest, ADamagedJobHidesNoOther) {
+  add_job("broken", jobs::State::kQueued);
+  testing::write_bytes(store_.folder_of("broken") / "job.json", "{\"jobId\": [[[");
+  open(false);
+  EXPECT_EQ(data("/api/jobs")["jobs"].size(), 1U);
+  EXPECT_GE(ask("GET", "/api/jobs/broken").status, 400);
+}
+
+TEST_F(ConsoleJobsTest, LinesAreFollowedUntilTheJobIsOver) {
+  add_lines("first line\n");
+  open(false);
+  HttpAnswer answer = ask("GET", "/api/jobs/census/log");
+  ASSERT_TRUE(answer.stream);
+  const auto page = std::make_shared<LogPage>();
+  answer.stream(page);
+  EXPECT_TRUE(page->has("first line"));
+  add_lines("second line\n");
+  EXPECT_TRUE(testing::eventually([&] { return page->has("second line"); }));
+  store_.change("census", [](jobs::Job& job) { job.state = jobs::State::kSucceeded; });
+  EXPECT_TRUE(testing::eventually([&] { return page->has("SUCCEEDED"); }));
+  EXPECT_TRUE(testing::eventually([&] { return page->is_closed(); }));
+}
+
+TEST_F(ConsoleJobsTest, AFolderOfJobsMayComeLater) {
+  store_ = jobs::JobStore(store_.folder() / "later" / "jobs");
+  open(false);
+  EXPECT_EQ(data("/api/jobs")["jobs"].size(), 0U);
+  HttpAnswer answer = ask("GET", "/api/live");
+  const auto page = std::make_shared<LogPage>();
+  answer.stream(page);
+  add_job("first", jobs::State::kRunning);
+  EXPECT_TRUE(testing::eventually([&] { return page->has("event: jobs"); }));
+  EXPECT_TRUE(testing::eventually([&] {
+    store_.change("first", [](jobs::Job& job) { job.labels["try"] += "x"; });
+    return page->has("[\"first\"]");
+  }));
+}
+
+TEST_F(ConsoleJobsTest, ChangesNeedTheFlagAndTheSecret) {
+  open(false);
+  EXPECT_EQ(ask("POST", "/api/jobs/census/cancel").status, 403);
+  EXPECT_EQ(ask("POST", "/api/jobs/census/resubmit").status, 403);
+  EXPECT_EQ(ask("POST", "/api/models/0/m/3/default").status, 403);
+  open(true);
+  EXPECT_EQ(ask("POST", "/api/jobs/census/cancel", "", /*with_secret=*/false).status, 403);
+  EXPECT_EQ(ask("POST", "/api/models/0/m/3/predict", "{}", /*with_secret=*/false).status, 403);
+  EXPECT_EQ(store_.read("census").state, jobs::State::kRunning);
+  EXPECT_THAT(store_.names(), ElementsAre("census"));
+  EXPECT_TRUE(tended_.empty());
+  EXPECT_TRUE(calls_.empty());
+}
+
+TEST_F(ConsoleJobsTest, CancelsAndSubmitsAgain) {
+  open(true);
+  EXPECT_EQ(ask("POST", "/api/jobs/census/cancel").status, 200);
+  EXPECT_NE(store_.read("census").state, jobs::State::kRunning);
+  const HttpAnswer answer = ask("POST", "/api/jobs/census/resubmit");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(json::parse(answer.body)["name"], "census_2");
+  const jobs::Job again = store_.read("census_2");
+  EXPECT_EQ(again.state, jobs::State::kQueued);
+  EXPECT_EQ(again.local.attempts, 0);
+  EXPECT_EQ(again.local.command, store_.read("census").local.command);
+  EXPECT_THAT(store_.environment_of("census_2"), ElementsAre("SECRET=hidden"));
+  EXPECT_THAT(tended_, ElementsAre("census", "census_2"));
+  EXPECT_EQ(json::parse(ask("POST", "/api/jobs/census_2/resubmit").body)["name"], "census_3");
+}
+
+TEST_F(ConsoleJobsTest, StudiesAreFoundByNameAlone) {
+  std::filesystem::create_directories(runs_ / "tuned" / "study");
+  testing::write_bytes(runs_ / "tuned" / "study" / "study.json", R"({
+    "hyperparameters": {"goal": "MINIMIZE", "hyperparameterMetricTag": "loss", "maxTrials": 4, "params": [
+      {"parameterName": "rate", "type": "DOUBLE", "minValue": 0.001, "maxValue": 1, "scaleType": "UNIT_LOG_SCALE"}]},
+    "command": ["/bin/true"], "seed": 0})");
+  testing::write_bytes(runs_ / "tuned" / "study" / "1.json",
+                       R"({"trialId": "1", "state": "SUCCEEDED",
+    "hyperparameters": {"rate": "0.1"}, "finalMetric": {"trainingStep": "10", "objectiveValue": 0.5},
+    "allMetrics": [{"trainingStep": "10", "objectiveValue": 0.5}], "otherMetrics": {},
+    "startTime": 1.0, "endTime": 2.0})");
+  std::filesystem::create_directories(runs_ / "broken" / "study");
+  testing::write_bytes(runs_ / "broken" / "study" / "study.json", "[[[");
+  open(false);
+  const json studies = data("/api/studies")["studies"];
+  ASSERT_EQ(studies.size(), 2U) << studies;
+  EXPECT_TRUE(studies[0].contains("problem"));
+  EXPECT_EQ(studies[1]["id"], "tuned");
+  EXPECT_EQ(studies[1]["best"]["value"], 0.5);
+  EXPECT_EQ(data("/api/study?id=tuned")["trials"][0]["hyperparameters"]["rate"], "0.1");
+  for (const char* id : {"..", "../tuned", "none", ""}) {
+    EXPECT_EQ(ask("GET", fmt::format("/api/study?id={}", id)).status, 404) << id;
+  }
+}
+
+TEST_F(ConsoleJobsTest, ServersAreNamedByTheirPlaceAlone) {
+  open(false);
+  EXPECT_EQ(data("/api/models")["servers"][0]["models"][0]["name"], "m");
+  calls_.clear();
+  for (const char* target :
+       {"/api/models/1/m/3", "/api/models/evil.example:80/m/3", "/api/models/-1/m/3"}) {
+    EXPECT_EQ(ask("GET", target).status, 404) << target;
+  }
+  EXPECT_EQ(ask("GET", "/api/models/0/m/x").status, 400);
+  EXPECT_TRUE(calls_.empty());
+  EXPECT_EQ(ask("GET", "/api/models/0/a%2F..%2Fb%20%0D%0A/3").status, 200);
+  EXPECT_THAT(calls_,
+              ElementsAre("here:8501 GET /v1/models/a%2F%2E%2E%2Fb%20%0D%0A/versions/3/metadata "));
+  calls_.clear();
+  const HttpAnswer answer = ask("POST", "/api/models/0/m/3/predict", R"({"instances":[1]})");
+  EXPECT_EQ(json::parse(answer.body)["status"], 200);
+  EXPECT_THAT(calls_,
+              ElementsAre(R"(here:8501 POST /v1/models/m/versions/3:predict {"instances":[1]})"));
+}
+
+}  // namespace
+}  // namespace muster::console

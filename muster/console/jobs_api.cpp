@@ -1,0 +1,310 @@
+#include "muster/console/jobs_api.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/jobs/back_end.h"
+#include "muster/jobs/job_log.h"
+#include "muster/jobs/job_runner.h"
+#include "muster/jobs/job_text.h"
+#include "muster/jobs/progress.h"
+
+namespace muster::console {
+namespace {
+
+namespace fs = std::filesystem;
+using jobs::Job;
+using nlohmann::json;
+
+// What a page shows when it begins to follow.
+constexpr std::size_t kFirstLines = 1000;
+constexpr std::size_t kMostLinesAtOnce = 500;
+constexpr std::size_t kMostLineBytes = 4096;
+constexpr std::size_t kMostFollowers = 50;
+constexpr int kMostNames = 1000;
+
+std::string json_text(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json time_json(const std::optional<jobs::Time>& time) {
+  if (!time) return nullptr;
+  return std::chrono::duration<double>(time->time_since_epoch()).count();
+}
+
+json summary_json(const Job& job) {
+  return {{"name", job.job_id},
+          {"state", name_of(job.state)},
+          {"isFinal", is_final(job.state)},
+          {"created", time_json(job.create_time)},
+          {"started", time_json(job.start_time)},
+          {"ended", time_json(job.end_time)},
+          {"backEnd", job.back_end},
+          {"labels", job.labels},
+          {"kind", job.prediction_input ? "prediction" : "training"},
+          {"program", job.training_input.module_name},
+          {"error", job.error_message}};
+}
+
+json progress_json(const Job& job, const Path& folder) {
+  const auto progress = jobs::progress_of(job, folder);
+  if (!progress) return nullptr;
+  const auto number = [](const auto& value) { return value ? json(*value) : json(); };
+  return {{"step", progress->step},
+          {"loss", number(progress->loss)},
+          {"stepsPerSecond", number(progress->steps_per_second)},
+          {"maxSteps", number(progress->max_steps)},
+          {"secondsLeft", number(progress->seconds_left())}};
+}
+
+json line_json(const jobs::LogLine& line) {
+  return json::array(
+      {line.severity, time_json(line.time), line.task, line.message.substr(0, kMostLineBytes)});
+}
+
+// census, census_2, census_3, ...: the first that is free.
+std::string next_name(const jobs::JobStore& store, const std::string& name) {
+  const auto underscore = name.rfind('_');
+  const bool is_numbered = underscore != name.npos && underscore + 1 < name.size() &&
+                           name.find_first_not_of("0123456789", underscore + 1) == name.npos;
+  const std::string stem = is_numbered ? name.substr(0, underscore) : name;
+  const auto names = store.names();
+  for (int number = 2; number < kMostNames; ++number) {
+    std::string candidate = fmt::format("{}_{}", stem, number);
+    if (std::ranges::find(names, candidate) == names.end()) return candidate;
+  }
+  throw ResourceExhausted("there are too many jobs named like {}", name);
+}
+
+// What a job was when it was submitted.
+Job as_submitted(const Job& job, std::string name) {
+  Job again = job;
+  again.job_id = std::move(name);
+  again.state = jobs::State::kQueued;
+  again.create_time = std::chrono::system_clock::now();
+  again.start_time.reset();
+  again.end_time.reset();
+  again.error_message.clear();
+  again.local.gpus.clear();
+  again.local.attempts = 0;
+  again.local.retries = 0;
+  again.local.exit_status.reset();
+  return again;
+}
+
+}  // namespace
+
+/// A page that follows the lines of a job.
+class JobsApi::Follower {
+ public:
+  Follower(const jobs::JobStore& store, std::string name, std::optional<std::string> task,
+           std::shared_ptr<server::HttpStream> stream)
+      : store_(store),
+        name_(std::move(name)),
+        log_(store, name_, std::move(task)),
+        stream_(std::move(stream)) {}
+
+  const std::string& name() const { return name_; }
+  void close() { stream_->close(); }
+
+  /// False when nobody follows any more, or the job is over.
+  bool feed() {
+    // Before its lines are read: those of a job that is over are all there then.
+    const Job job = store_.read(name_);
+    const bool is_last = is_final(job.state);
+    std::deque<json> lines;
+    log_.poll(
+        [&](const jobs::LogLine& line) {
+          lines.push_back(line_json(line));
+          if (is_first_ && lines.size() > kFirstLines) lines.pop_front();
+        },
+        is_last);
+    is_first_ = false;
+    if (!send(lines)) return false;
+    if (!is_last) return true;
+    stream_->send(event_text("end", json_text({{"state", name_of(job.state)}})));
+    stream_->close();
+    return false;
+  }
+
+ private:
+  bool send(std::deque<json>& lines) {
+    while (!lines.empty()) {
+      json piece = json::array();
+      while (!lines.empty() && piece.size() < kMostLinesAtOnce) {
+        piece.push_back(std::move(lines.front()));
+        lines.pop_front();
+      }
+      if (!stream_->send(event_text("lines", json_text(piece)))) return false;
+    }
+    return true;
+  }
+
+  const jobs::JobStore& store_;
+  std::string name_;
+  jobs::JobLog log_;
+  std::shared_ptr<server::HttpStream> stream_;
+  bool is_first_ = true;
+};
+
+JobsApi::JobsApi(JobsOptions options, LiveUpdates& updates)
+    : options_(std::move(options)),
+      store_([&] {
+        std::error_code error;
+        const Path folder = fs::weakly_canonical(options_.folder, error);
+        return error ? options_.folder : folder;
+      }()),
+      updates_(updates),
+      watch_([this](const std::set<Path>& folders) {
+        const std::lock_guard lock(mutex_);
+        for (const Path& folder : folders) changed_.insert(name_of_folder(folder));
+        has_work_.notify_all();
+      }) {
+  watch_folders();
+  thread_ = std::jthread([this](const std::stop_token& stop) { look(stop); });
+}
+
+JobsApi::~JobsApi() { close(); }
+
+void JobsApi::close() {
+  const std::lock_guard lock(followers_mutex_);
+  is_closed_ = true;
+  for (const auto& follower : followers_) follower->close();
+  followers_.clear();
+}
+
+// The job that a folder belongs to; "" for the folder of all.
+std::string JobsApi::name_of_folder(const Path& folder) const {
+  const Path below = folder.lexically_relative(store_.folder());
+  if (below.empty() || below == "." || *below.begin() == "..") return {};
+  return below.begin()->string();
+}
+
+void JobsApi::watch_folders() {
+  // One that is not there yet is seen to come by what is above it.
+  std::error_code error;
+  Path nearest = store_.folder();
+  while (!fs::is_directory(nearest, error) && nearest.has_relative_path()) {
+    nearest = nearest.parent_path();
+  }
+  watch_.add(nearest);
+  for (const std::string& name : store_.names()) {
+    const Path folder = store_.folder_of(name);
+    watch_.add(folder);
+    watch_.add(folder / "attempts");
+    for (fs::directory_iterator it(folder / "attempts", error), end; !error && it != end;
+         it.increment(error)) {
+      watch_.add(it->path());
+    }
+  }
+}
+
+void JobsApi::look(const std::stop_token& stop) {
+  for (;;) {
+    std::set<std::string> names;
+    {
+      std::unique_lock lock(mutex_);
+      if (!has_work_.wait(lock, stop, [&] { return !changed_.empty(); })) return;
+      names = std::exchange(changed_, {});
+    }
+    watch_folders();
+    feed(names);
+    updates_.publish("jobs", json_text(json{{"jobs", names}}));
+  }
+}
+
+void JobsApi::feed(const std::set<std::string>& names) {
+  const std::lock_guard lock(followers_mutex_);
+  std::erase_if(followers_, [&](const auto& follower) {
+    if (!names.contains(follower->name())) return false;
+    try {
+      return !follower->feed();
+    } catch (const Error& error) {
+      log::warning("the log of {} is no longer followed: {}", follower->name(), error.what());
+      follower->close();
+      return true;
+    }
+  });
+}
+
+server::HttpAnswer JobsApi::list() const {
+  json list = json::array();
+  for (const Job& job : store_.list()) {
+    list.push_back(summary_json(job));
+    if (job.state == jobs::State::kRunning) {
+      list.back()["progress"] = progress_json(job, store_.folder_of(job.job_id));
+    }
+  }
+  return {.body = json_text(json{{"jobs", std::move(list)}})};
+}
+
+server::HttpAnswer JobsApi::show(const std::string& name) const {
+  jobs::check_job_name(name);
+  const Job job = store_.read(name);
+  json out = summary_json(job);
+  out["job"] = json::parse(jobs::to_json(job));
+  out["progress"] = progress_json(job, store_.folder_of(name));
+  out["canResubmit"] = job.is_local();
+  return {.body = json_text(out)};
+}
+
+server::HttpAnswer JobsApi::follow_log(const std::string& name, const ApiRequest& request) {
+  jobs::check_job_name(name);
+  store_.read(name);
+  std::optional<std::string> task;
+  if (const auto word = request.first("task"); word && !word->empty())
+    task = jobs::task_name(*word);
+  return {.content_type = "text/event-stream",
+          .headers = {{"Cache-Control", "no-store"}},
+          .stream = [this, name, task](std::shared_ptr<server::HttpStream> stream) {
+            add_follower(std::make_unique<Follower>(store_, name, task, std::move(stream)));
+          }};
+}
+
+void JobsApi::add_follower(std::unique_ptr<Follower> follower) {
+  const std::string name = follower->name();
+  {
+    const std::lock_guard lock(followers_mutex_);
+    if (is_closed_) return follower->close();
+    if (followers_.size() >= kMostFollowers) {
+      followers_.front()->close();
+      followers_.erase(followers_.begin());
+    }
+    followers_.push_back(std::move(follower));
+  }
+  feed({name});
+}
+
+server::HttpAnswer JobsApi::cancel(const std::string& name) {
+  jobs::check_job_name(name);
+  constexpr const char* kReason = "The job was cancelled by the user.";
+  const Job job = store_.read(name).is_local() ? jobs::cancel_job(store_, name, kReason)
+                                               : jobs::cancel_remote_job(store_, name, kReason);
+  if (job.is_local()) options_.tend(store_, {job});
+  log::info("cancelled the job {} for a page", name);
+  return {.body = json_text(summary_json(job))};
+}
+
+server::HttpAnswer JobsApi::resubmit(const std::string& name) {
+  jobs::check_job_name(name);
+  const Job job = store_.read(name);
+  if (!job.is_local()) {
+    throw Unimplemented("a job of {} is submitted again by `muster jobs submit`", job.back_end);
+  }
+  Job again = as_submitted(job, next_name(store_, name));
+  if (!job.local.program_from.empty()) store_.keep_program(again);
+  store_.create(again, store_.environment_of(name));
+  options_.tend(store_, {again});
+  log::info("submitted the job {} again as {} for a page", name, again.job_id);
+  return {.body = json_text(summary_json(again))};
+}
+
+}  // namespace muster::console

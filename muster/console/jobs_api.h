@@ -1,0 +1,71 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "muster/console/api_request.h"
+#include "muster/console/file_watch.h"
+#include "muster/console/live_updates.h"
+#include "muster/jobs/job_store.h"
+
+namespace muster::console {
+
+struct JobsOptions {
+  /// The folder of the jobs; it need not be there yet.
+  Path folder{};
+  /// Sees to it that jobs that have changed go on, as commands of `muster jobs` do.
+  std::function<void(const jobs::JobStore& store, const std::vector<jobs::Job>& jobs)> tend{};
+};
+
+/// What pages ask of jobs:
+///   GET jobs               all of them, newest first
+///   GET jobs/NAME          one, with how far it has come
+///   GET jobs/NAME/log      ?task=TASK: its lines as a stream, from the last ones on
+///   POST jobs/NAME/cancel
+///   POST jobs/NAME/resubmit
+/// and what they are told: the event `jobs` with the names of those that have changed.
+class JobsApi {
+ public:
+  JobsApi(JobsOptions options, LiveUpdates& updates);
+  ~JobsApi();
+
+  server::HttpAnswer list() const;
+  /// Throws NotFound.
+  server::HttpAnswer show(const std::string& name) const;
+  server::HttpAnswer follow_log(const std::string& name, const ApiRequest& request);
+  server::HttpAnswer cancel(const std::string& name);
+  /// The same job once more, under the next free name.
+  server::HttpAnswer resubmit(const std::string& name);
+  /// Ends all streams.
+  void close();
+
+ private:
+  class Follower;
+
+  void look(const std::stop_token& stop);
+  void watch_folders();
+  void feed(const std::set<std::string>& names);
+  void add_follower(std::unique_ptr<Follower> follower);
+  std::string name_of_folder(const Path& folder) const;
+
+  JobsOptions options_;
+  jobs::JobStore store_;
+  LiveUpdates& updates_;
+  std::mutex mutex_;
+  std::condition_variable_any has_work_;
+  std::set<std::string> changed_;
+  std::mutex followers_mutex_;
+  std::vector<std::unique_ptr<Follower>> followers_;
+  bool is_closed_ = false;
+  FileWatch watch_;
+  std::jthread thread_;
+};
+
+}  // namespace muster::console

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "muster/console/api_request.h"
+
+namespace muster::console {
+
+/// What a server of models answered.
+struct ServerReply {
+  int status = 0;
+  std::string body{};
+};
+
+struct ModelsOptions {
+  /// "HOST:PORT" each.
+  std::vector<std::string> servers{};
+  /// Asks one of them. Throws Unavailable when nobody answers.
+  std::function<ServerReply(const std::string& server, const std::string& method,
+                            const std::string& path, const std::string& body)>
+      call{};
+};
+
+/// What pages ask of servers of models, by TensorFlow Serving's and the Open Inference Protocol's
+/// calls. Servers are named by their place in the list: no request leads elsewhere.
+///   GET models                                  servers, models, versions, counts and times
+///   GET models/SERVER/MODEL/VERSION             signatures
+///   POST models/SERVER/MODEL/VERSION/predict    the body is handed on, and so is the answer
+///   POST models/SERVER/MODEL/VERSION/default    makes it the default of a folder of models
+class ModelsApi {
+ public:
+  explicit ModelsApi(ModelsOptions options) : options_(std::move(options)) {}
+
+  server::HttpAnswer list() const;
+  server::HttpAnswer metadata(const ApiRequest& request) const;
+  server::HttpAnswer predict(const ApiRequest& request) const;
+  server::HttpAnswer set_default(const ApiRequest& request) const;
+
+ private:
+  const std::string& server_of(const ApiRequest& request) const;
+
+  ModelsOptions options_;
+};
+
+}  // namespace muster::console

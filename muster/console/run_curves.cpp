@@ -1,0 +1,89 @@
+#include "muster/console/run_curves.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "muster/base/error.h"
+#include "muster/console/scalar_events.h"
+#include "muster/summary/event_reader.h"
+
+namespace muster::console {
+namespace {
+
+// What one folder may take of memory, whatever its files say.
+constexpr std::size_t kMostTags = 2000;
+constexpr std::size_t kMostTagBytes = 512;
+constexpr std::size_t kMostFiles = 1000;
+constexpr std::size_t kMostPointsOfAll = std::size_t{4} << 20;
+constexpr std::size_t kMostPointsOfOne = std::size_t{1} << 16;
+
+}  // namespace
+
+void RunCurves::find_files() {
+  for (const Path& path : event_files(folder_)) {
+    if (files_.size() >= kMostFiles) return;
+    if (path.filename().string().starts_with('.')) continue;  // It is being written.
+    const auto is_known =
+        std::ranges::any_of(files_, [&](const EventTail& tail) { return tail.path() == path; });
+    if (!is_known) files_.emplace_back(path);
+  }
+}
+
+bool RunCurves::poll() {
+  try {
+    find_files();
+  } catch (const Error&) {
+    return false;  // The folder has gone; what was read of it stays.
+  }
+  const std::uint64_t before = count_;
+  for (EventTail& file : files_) {
+    file.poll([this](std::string_view record) { take(record); });
+  }
+  return count_ != before;
+}
+
+void RunCurves::take(std::string_view record) {
+  scan_scalars(record, [this](const ScalarEvent& event) {
+    auto found = series_.find(event.tag);
+    if (found == series_.end()) {
+      if (series_.size() >= kMostTags || event.tag.size() > kMostTagBytes) {
+        has_too_many_tags_ = true;
+        return;
+      }
+      found = series_.emplace(event.tag, ScalarSeries()).first;
+    }
+    const std::size_t most = std::min(kMostPointsOfOne, kMostPointsOfAll / series_.size());
+    found->second.add({event.step, event.time, event.value}, most);
+    last_step_ = event.step;
+    if (count_ == 0) first_time_ = event.time;
+    last_time_ = event.time;
+    ++count_;
+  });
+}
+
+std::string RunCurves::problem() const {
+  for (const EventTail& file : files_) {
+    if (file.problem().empty()) continue;
+    return fmt::format("{}: {}", file.path().filename().string(), file.problem());
+  }
+  if (has_too_many_tags_) {
+    return fmt::format(
+        "more than {} tags, or names of more than {} bytes: the others are not shown", kMostTags,
+        kMostTagBytes);
+  }
+  return {};
+}
+
+std::vector<std::string> RunCurves::tags() const {
+  std::vector<std::string> names;
+  for (const auto& [name, series] : series_) names.push_back(name);
+  return names;
+}
+
+const ScalarSeries* RunCurves::find(std::string_view tag) const {
+  const auto found = series_.find(tag);
+  return found == series_.end() ? nullptr : &found->second;
+}
+
+}  // namespace muster::console

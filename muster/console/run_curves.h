@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/base/file_system.h"
+#include "muster/console/event_tail.h"
+#include "muster/console/scalar_series.h"
+
+namespace muster::console {
+
+/// The scalars of the event files of one folder, read once: poll() takes what came since. One
+/// thread at a time.
+class RunCurves {
+ public:
+  explicit RunCurves(Path folder) : folder_(std::move(folder)) {}
+
+  /// Whether there was anything new.
+  bool poll();
+
+  const Path& folder() const { return folder_; }
+  /// How many scalars were read.
+  std::uint64_t count() const { return count_; }
+  std::int64_t last_step() const { return last_step_; }
+  /// When the first and the last of them was written, in seconds since 1970; 0: none was.
+  double first_time() const { return first_time_; }
+  double last_time() const { return last_time_; }
+  /// What is wrong with its files, in words; empty if nothing is.
+  std::string problem() const;
+
+  std::vector<std::string> tags() const;
+  /// Nothing for a tag that it does not have.
+  const ScalarSeries* find(std::string_view tag) const;
+
+ private:
+  void find_files();
+  void take(std::string_view record);
+
+  Path folder_;
+  // In the order in which they were begun.
+  std::vector<EventTail> files_;
+  std::map<std::string, ScalarSeries, std::less<>> series_;
+  bool has_too_many_tags_ = false;
+  std::uint64_t count_ = 0;
+  std::int64_t last_step_ = 0;
+  double first_time_ = 0;
+  double last_time_ = 0;
+};
+
+}  // namespace muster::console

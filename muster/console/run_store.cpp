@@ -1,0 +1,301 @@
+#include "muster/console/run_store.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/summary/recorded_runs.h"
+
+namespace muster::console {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kDeepest = 8;
+constexpr std::size_t kMostRuns = 10'000;
+constexpr std::size_t kMostFolders = 50'000;
+
+bool is_evaluation(const std::string& name) { return name == "eval" || name.starts_with("eval_"); }
+
+bool holds_no_runs(const std::string& name) {
+  return name.starts_with('.') || name == "export" || name == "ps_log";
+}
+
+bool is_inside(const Path& path, const Path& folder) {
+  const auto [end, ignored] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+  return end == folder.end();
+}
+
+/// What of a folder matters here.
+struct Listing {
+  bool has_events = false;
+  bool has_notes = false;
+  std::vector<std::string> evaluations{};
+  std::vector<std::string> others{};
+};
+
+Listing listing_of(const Path& folder) {
+  Listing listing;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const auto kind = it->symlink_status(error).type();
+    if (kind == fs::file_type::regular) {
+      const bool is_whole = !name.starts_with('.');
+      listing.has_events = listing.has_events || (is_whole && name.find("tfevents.") != name.npos);
+      listing.has_notes = listing.has_notes || name == kNotesFile;
+    } else if (kind == fs::file_type::directory && !holds_no_runs(name)) {
+      (is_evaluation(name) ? listing.evaluations : listing.others).push_back(name);
+    }
+  }
+  std::ranges::sort(listing.evaluations);
+  std::ranges::sort(listing.others);
+  return listing;
+}
+
+// The last path component, told apart by a number where several are the same.
+std::vector<std::string> labels_of(const std::vector<Path>& roots) {
+  std::vector<std::string> labels;
+  for (const Path& root : roots) {
+    const std::string name = root.filename().string();
+    std::string label = name;
+    for (int n = 2; std::ranges::find(labels, label) != labels.end(); ++n) {
+      label = fmt::format("{}~{}", name, n);
+    }
+    labels.push_back(label);
+  }
+  return labels;
+}
+
+Path checked_root(const Path& folder) {
+  if (folder.string().find("://") != std::string::npos && !folder.string().starts_with("file://")) {
+    throw InvalidArgument(
+        "--logdir {}: only folders of this host can be watched; muster fs cp copies a remote one",
+        folder.string());
+  }
+  std::error_code error;
+  const Path path = fs::canonical(strip_file_scheme(folder), error);
+  if (error) throw NotFound("--logdir: there is no folder {}", folder.string());
+  if (!fs::is_directory(path)) throw InvalidArgument("--logdir {} is no folder", folder.string());
+  return path;
+}
+
+}  // namespace
+
+struct RunStore::Run {
+  std::string id{};
+  Path folder{};
+  std::mutex mutex{};
+  // All below are guarded by it.
+  RunCurves training;
+  std::map<std::string, RunCurves> evaluations{};
+  std::string record{};
+  std::string notes_problem{};
+  bool is_read = false;
+  bool may_have_changed = true;
+  // Something was read that read_next() has not told of.
+  bool has_news = false;
+
+  Run(std::string name, Path path) : id(std::move(name)), folder(path), training(std::move(path)) {}
+
+  // Under the mutex.
+  void read() {
+    bool changed = training.poll();
+    for (auto& [name, curves] : evaluations) changed = curves.poll() || changed;
+    std::string last = last_record();
+    has_news = has_news || changed || last != record || !is_read;
+    record = std::move(last);
+    is_read = true;
+    may_have_changed = false;
+  }
+
+  // Under the mutex.
+  std::string last_record() {
+    notes_problem.clear();
+    try {
+      auto records = recorded_runs(folder);
+      return records.empty() ? std::string() : std::move(records.back());
+    } catch (const Error& error) {
+      notes_problem = error.message();
+      return {};
+    }
+  }
+
+  // Under the mutex.
+  RunSummary summary() const {
+    RunSummary out{.id = id,
+                   .record = record,
+                   .is_read = is_read,
+                   .points = training.count(),
+                   .last_step = training.last_step(),
+                   .first_time = training.first_time(),
+                   .last_time = training.last_time(),
+                   .tags = training.tags(),
+                   .problem = training.problem()};
+    if (out.problem.empty()) out.problem = notes_problem;
+    for (const auto& [name, curves] : evaluations) {
+      out.evaluations[name] = curves.tags();
+      out.points += curves.count();
+      if (out.problem.empty()) out.problem = curves.problem();
+      out.last_step = std::max(out.last_step, curves.last_step());
+    }
+    return out;
+  }
+};
+
+RunStore::RunStore(std::vector<Path> log_folders) {
+  for (const Path& folder : log_folders) {
+    const Path root = checked_root(folder);
+    if (std::ranges::find(roots_, root) == roots_.end()) roots_.push_back(root);
+  }
+  labels_ = labels_of(roots_);
+  for (const Path& root : roots_) visit(root, 0);
+}
+
+std::string RunStore::id_of(const Path& folder) const {
+  for (std::size_t i = 0; i < roots_.size(); ++i) {
+    if (!is_inside(folder, roots_[i])) continue;
+    const std::string below = folder.lexically_relative(roots_[i]).string();
+    if (below == ".") return labels_[i];
+    return roots_.size() == 1 ? below : labels_[i] + "/" + below;
+  }
+  return {};
+}
+
+bool RunStore::is_ours(const Path& folder) const {
+  return std::ranges::any_of(roots_, [&](const Path& root) { return is_inside(folder, root); });
+}
+
+bool RunStore::forget(const Path& folder) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(folders_, [&](const Path& path) { return is_inside(path, folder); });
+  return std::erase_if(
+             runs_, [&](const auto& entry) { return is_inside(entry.second->folder, folder); }) > 0;
+}
+
+bool RunStore::note_run(const Path& folder, const std::vector<std::string>& evaluations) {
+  SharedRun run;
+  bool is_new = false;
+  {
+    const std::lock_guard lock(mutex_);
+    auto& place = runs_[id_of(folder)];
+    is_new = place == nullptr;
+    if (is_new) place = std::make_shared<Run>(id_of(folder), folder);
+    run = place;
+  }
+  const std::lock_guard lock(run->mutex);
+  for (const std::string& name : evaluations) {
+    run->evaluations.try_emplace(name, folder / name);
+  }
+  run->may_have_changed = true;
+  return is_new;
+}
+
+bool RunStore::visit(const Path& folder, int depth) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (folders_.size() >= kMostFolders || runs_.size() >= kMostRuns) return false;
+    folders_.insert(folder);
+  }
+  const Listing listing = listing_of(folder);
+  std::vector<std::string> evaluations;
+  for (const std::string& name : listing.evaluations) {
+    if (listing_of(folder / name).has_events) evaluations.push_back(name);
+    const std::lock_guard lock(mutex_);
+    folders_.insert(folder / name);
+  }
+  bool changed = false;
+  if (listing.has_events || listing.has_notes || !evaluations.empty()) {
+    changed = note_run(folder, evaluations);
+  }
+  if (depth == kDeepest) return changed;
+  for (const std::string& name : listing.others) {
+    const auto is_known = [&] {
+      const std::lock_guard lock(mutex_);
+      return folders_.contains(folder / name);
+    };
+    if (!is_known()) changed = visit(folder / name, depth + 1) || changed;
+  }
+  return changed;
+}
+
+bool RunStore::look_at(const Path& folder) {
+  if (!is_ours(folder)) return false;
+  std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(folder, error))) return forget(folder);
+  const bool is_of_evaluation =
+      is_evaluation(folder.filename().string()) && is_ours(folder.parent_path());
+  const Path place = is_of_evaluation ? folder.parent_path() : folder;
+  const Path below = place.lexically_relative(
+      *std::ranges::find_if(roots_, [&](const Path& root) { return is_inside(place, root); }));
+  return visit(place,
+               below == "." ? 0 : static_cast<int>(std::distance(below.begin(), below.end())));
+}
+
+std::vector<Path> RunStore::folders() const {
+  const std::lock_guard lock(mutex_);
+  return {folders_.begin(), folders_.end()};
+}
+
+std::vector<RunStore::SharedRun> RunStore::runs() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<SharedRun> all;
+  for (const auto& [id, run] : runs_) all.push_back(run);
+  return all;
+}
+
+std::optional<RunStore::ReadRun> RunStore::read_next() {
+  for (const SharedRun& run : runs()) {
+    const std::lock_guard lock(run->mutex);
+    if (!run->may_have_changed && !run->has_news) continue;
+    if (run->may_have_changed) run->read();
+    return ReadRun{.id = run->id, .has_changed = std::exchange(run->has_news, false)};
+  }
+  return std::nullopt;
+}
+
+std::vector<RunSummary> RunStore::list() const {
+  std::vector<RunSummary> list;
+  for (const SharedRun& run : runs()) {
+    const std::unique_lock lock(run->mutex, std::try_to_lock);
+    // One that is being read just now: nothing is waited for.
+    list.push_back(lock ? run->summary() : RunSummary{.id = run->id});
+  }
+  return list;
+}
+
+std::vector<Curve> RunStore::curves(const std::vector<std::string>& ids, const std::string& tag,
+                                    std::size_t most) {
+  std::vector<Curve> out;
+  const auto add = [&](const std::string& id, const std::string& evaluation,
+                       const RunCurves& curves) {
+    const ScalarSeries* series = curves.find(tag);
+    if (series == nullptr) return;
+    std::vector<Point> points = series->points();
+    if (most > 0) points = downsampled(points, most);
+    out.push_back({.run = id,
+                   .evaluation = evaluation,
+                   .is_whole = series->is_whole() && points.size() == series->count()});
+    out.back().points = std::move(points);
+  };
+  for (const std::string& id : ids) {
+    SharedRun run;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = runs_.find(id);
+      if (found == runs_.end()) continue;
+      run = found->second;
+    }
+    const std::lock_guard lock(run->mutex);
+    if (run->may_have_changed) run->read();
+    add(id, "", run->training);
+    for (const auto& [name, curves] : run->evaluations) add(id, name, curves);
+  }
+  return out;
+}
+
+}  // namespace muster::console

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "muster/base/file_system.h"
+#include "muster/console/run_curves.h"
+
+namespace muster::console {
+
+/// A run as pages list it.
+struct RunSummary {
+  /// Its folder below the one that was given, with the name of that before it if several were.
+  std::string id{};
+  /// As muster.json has it of the last run, a JSON object; empty if there is none.
+  std::string record{};
+  /// Whether its event files have been read: what follows is known then.
+  bool is_read = false;
+  std::uint64_t points = 0;
+  std::int64_t last_step = 0;
+  double first_time = 0;
+  double last_time = 0;
+  std::vector<std::string> tags{};
+  /// Tags of its evaluations, by name: "eval", "eval_census".
+  std::map<std::string, std::vector<std::string>> evaluations{};
+  std::string problem{};
+};
+
+/// One curve of a run.
+struct Curve {
+  std::string run{};
+  /// "" of training, else the evaluation.
+  std::string evaluation{};
+  std::vector<Point> points{};
+  /// Whether these are all that there were.
+  bool is_whole = true;
+};
+
+/// The runs below some folders. Ids are looked up and never become paths; symbolic links are not
+/// followed. All functions may be called from any thread.
+class RunStore {
+ public:
+  /// Throws NotFound for a folder that is not there, InvalidArgument for one that is none or that
+  /// is not of this host.
+  explicit RunStore(std::vector<Path> log_folders);
+
+  /// Looks at a folder and at those inside it that are new, and forgets those that are gone.
+  /// Returns whether there are others than before. Folders that are not below the given ones are
+  /// passed over.
+  bool look_at(const Path& folder);
+  /// All folders that were found, to be watched.
+  std::vector<Path> folders() const;
+  /// How pages name such a folder.
+  std::string id_of(const Path& folder) const;
+
+  /// Reads what is new of the event files of one run that may have changed since it was read.
+  /// Nothing when there is none left. The caller repeats it in the background.
+  struct ReadRun {
+    std::string id{};
+    bool has_changed = false;
+  };
+  std::optional<ReadRun> read_next();
+
+  /// All runs, by id, as they are known now: nothing is waited for.
+  std::vector<RunSummary> list() const;
+  /// The curves of a tag, those of evaluations behind that of training. Reads what is new. Runs
+  /// that are not known or have no such tag are missing. `most` points each; 0: all that are kept.
+  std::vector<Curve> curves(const std::vector<std::string>& ids, const std::string& tag,
+                            std::size_t most);
+  /// The folders below which there are runs, as they were given.
+  const std::vector<Path>& roots() const { return roots_; }
+
+ private:
+  struct Run;
+  using SharedRun = std::shared_ptr<Run>;
+
+  bool is_ours(const Path& folder) const;
+  bool visit(const Path& folder, int depth);
+  bool note_run(const Path& folder, const std::vector<std::string>& evaluations);
+  bool forget(const Path& folder);
+  std::vector<SharedRun> runs() const;
+
+  std::vector<Path> roots_;
+  std::vector<std::string> labels_;
+  mutable std::mutex mutex_;
+  std::map<std::string, SharedRun> runs_;
+  std::set<Path> folders_;
+};
+
+}  // namespace muster::console

@@ -1,0 +1,135 @@
+#include "muster/console/run_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "muster/base/error.h"
+#include "muster/console/event_files_internal.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster::console {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::vector<std::string> ids_of(const RunStore& store) {
+  std::vector<std::string> ids;
+  for (const RunSummary& run : store.list()) ids.push_back(run.id);
+  return ids;
+}
+
+void read_all(RunStore& store) {
+  while (store.read_next()) {
+  }
+}
+
+TEST(RunStore, FindsRunsAndTheirEvaluations) {
+  const testing::TempDir folder;
+  write_scalars(folder / "census" / kEvents, "loss", {{1, 4.0F}, {2, 3.0F}});
+  write_scalars(folder / "census" / "eval_test" / kEvents, "loss", {{2, 5.0F}});
+  write_scalars(folder / "study" / "1" / kEvents, "loss", {{1, 1.0F}});
+  std::filesystem::create_directories(folder / "census" / "export");
+  RunStore store({folder.path()});
+  EXPECT_THAT(ids_of(store), ElementsAre("census", "study/1"));
+  EXPECT_FALSE(store.list()[0].is_read);
+  read_all(store);
+  const RunSummary run = store.list()[0];
+  EXPECT_TRUE(run.is_read);
+  EXPECT_EQ(run.points, 3U);
+  EXPECT_EQ(run.last_step, 2);
+  EXPECT_THAT(run.tags, ElementsAre("loss"));
+  EXPECT_THAT(run.evaluations.at("eval_test"), ElementsAre("loss"));
+  const auto curves = store.curves({"census"}, "loss", 100);
+  ASSERT_THAT(curves, SizeIs(2));
+  EXPECT_THAT(curves[0].points, ElementsAre(Point{1, 101, 4}, Point{2, 102, 3}));
+  EXPECT_EQ(curves[1].evaluation, "eval_test");
+  EXPECT_THAT(curves[1].points, ElementsAre(Point{2, 102, 5}));
+}
+
+TEST(RunStore, SeveralFoldersAreToldApartByTheirNames) {
+  const testing::TempDir folder;
+  write_scalars(folder / "a" / "runs" / "x" / kEvents, "loss", {{1, 1.0F}});
+  write_scalars(folder / "b" / "runs" / "x" / kEvents, "loss", {{1, 1.0F}});
+  const RunStore store({folder / "a" / "runs", folder / "b" / "runs"});
+  EXPECT_THAT(ids_of(store), ElementsAre("runs/x", "runs~2/x"));
+}
+
+TEST(RunStore, SeesWhatIsNewGrowsAndGoes) {
+  const testing::TempDir folder;
+  RunStore store({folder.path()});
+  EXPECT_THAT(ids_of(store), IsEmpty());
+  write_scalars(folder / "run" / kEvents, "loss", {{1, 1.0F}});
+  EXPECT_TRUE(store.look_at(std::filesystem::canonical(folder.path())));
+  EXPECT_TRUE(store.read_next()->has_changed);
+  EXPECT_FALSE(store.read_next());
+
+  EXPECT_FALSE(store.look_at(std::filesystem::canonical(folder / "run")));
+  EXPECT_FALSE(store.read_next()->has_changed);
+  write_scalars(folder / "run" / kEvents, "loss", {{1, 1.0F}, {2, 2.0F}});
+  store.look_at(std::filesystem::canonical(folder / "run"));
+  // Whoever asks meanwhile reads it, and still it is told.
+  EXPECT_THAT(store.curves({"run"}, "loss", 10)[0].points, SizeIs(2));
+  EXPECT_TRUE(store.read_next()->has_changed);
+
+  const Path gone = std::filesystem::canonical(folder / "run");
+  std::filesystem::remove_all(gone);
+  EXPECT_TRUE(store.look_at(gone));
+  EXPECT_THAT(ids_of(store), IsEmpty());
+}
+
+TEST(RunStore, WhatLiesOutsideIsNotReached) {
+  const testing::TempDir folder;
+  const testing::TempDir other;
+  write_scalars(other / "secret" / kEvents, "loss", {{1, 1.0F}});
+  std::filesystem::create_directory_symlink(other / "secret", folder / "link");
+  std::filesystem::create_directories(folder / "run");
+  std::filesystem::create_symlink(other / "secret" / kEvents, folder / "run" / kEvents);
+  RunStore store({folder.path()});
+  read_all(store);
+  EXPECT_THAT(ids_of(store), IsEmpty());
+  EXPECT_THAT(store.curves({"../secret", (other / "secret").string(), "link"}, "loss", 10),
+              IsEmpty());
+  EXPECT_FALSE(store.look_at(other / "secret"));
+  EXPECT_THAT(ids_of(store), IsEmpty());
+}
+
+TEST(RunStore, DamagedFilesAreTold) {
+  const testing::TempDir folder;
+  write_scalars(folder / "run" / kEvents, "loss", {{1, 1.0F}, {2, 2.0F}});
+  testing::flip_byte(folder / "run" / kEvents, 60);
+  testing::write_bytes(folder / "run" / "muster.json", "{\"runs\": [");
+  RunStore store({folder.path()});
+  read_all(store);
+  EXPECT_THAT(store.list()[0].problem, HasSubstr(kEvents));
+}
+
+TEST(RunStore, MemoryDoesNotGrowWithTheTagsOfAHostileFile) {
+  const testing::TempDir folder;
+  RecordWriter writer(folder / kEvents, {.durable = false});
+  for (int i = 0; i < 5000; ++i) {
+    writer.append(encode_event({.what = Summary{{.tag = fmt::format("tag{}", i), .data = 1.0F}}}));
+  }
+  writer.append(encode_event({.what = Summary{{.tag = std::string(100'000, 'x'), .data = 1.0F}}}));
+  writer.close();
+  RunStore store({folder.path()});
+  read_all(store);
+  EXPECT_LE(store.list()[0].tags.size(), 2000U);
+  EXPECT_THAT(store.list()[0].problem, HasSubstr("tags"));
+}
+
+TEST(RunStore, RefusesFoldersThatAreNone) {
+  const testing::TempDir folder;
+  testing::write_bytes(folder / "file", "x");
+  EXPECT_THROW(RunStore({folder / "none"}), NotFound);
+  EXPECT_THROW(RunStore({folder / "file"}), InvalidArgument);
+  EXPECT_THROW(RunStore({"s3://bucket/runs"}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace muster::console

@@ -1,0 +1,210 @@
+#include "muster/console/runs_api.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+
+namespace muster::console {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostPoints = 20'000;
+constexpr std::size_t kUsualPoints = 1'000;
+constexpr std::size_t kMostRunsAtOnce = 200;
+// Pages are told in between while much is being read.
+constexpr std::chrono::milliseconds kTellEvery{300};
+
+std::string text_of(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json json_of(const RunSummary& run) {
+  json out{{"id", run.id},          {"isRead", run.is_read},          {"points", run.points},
+           {"step", run.last_step}, {"firstTime", run.first_time},    {"lastTime", run.last_time},
+           {"tags", run.tags},      {"evaluations", run.evaluations}, {"problem", run.problem}};
+  const json record = json::parse(run.record, nullptr, /*allow_exceptions=*/false);
+  if (!record.is_object()) return out;
+  // What a table shows; arguments and files of a run are for `muster runs show`.
+  for (const char* key :
+       {"began_ns", "ended", "ended_ns", "global_step", "hparams", "metrics", "seed"}) {
+    if (record.contains(key)) out["record"][key] = record[key];
+  }
+  if (const auto git = record.find("git"); git != record.end() && git->is_object()) {
+    out["record"]["commit"] = git->value("commit", json());
+  }
+  return out;
+}
+
+void append_number(double value, fmt::memory_buffer& out) {
+  if (!std::isfinite(value)) {
+    fmt::format_to(std::back_inserter(out), "null");
+  } else {
+    fmt::format_to(std::back_inserter(out), "{:.7g}", value);
+  }
+}
+
+template <typename Append>
+void append_list(const char* name, const std::vector<Point>& points, fmt::memory_buffer& out,
+                 const Append& append) {
+  fmt::format_to(std::back_inserter(out), ",\"{}\":[", name);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (i > 0) out.push_back(',');
+    append(points[i]);
+  }
+  out.push_back(']');
+}
+
+// By hand: building a JSON value of every number first takes ten times as long.
+void append_curve(const Curve& curve, fmt::memory_buffer& out) {
+  fmt::format_to(std::back_inserter(out), "{{\"run\":{},\"evaluation\":{},\"isWhole\":{}",
+                 text_of(curve.run), text_of(curve.evaluation), curve.is_whole);
+  append_list("steps", curve.points, out, [&](const Point& point) {
+    fmt::format_to(std::back_inserter(out), "{}", point.step);
+  });
+  append_list("times", curve.points, out, [&](const Point& point) {
+    const double time = std::isfinite(point.time) ? point.time : 0;
+    fmt::format_to(std::back_inserter(out), "{:.3f}", time);
+  });
+  append_list("values", curve.points, out,
+              [&](const Point& point) { append_number(point.value, out); });
+  out.push_back('}');
+}
+
+std::vector<std::string> runs_of(const ApiRequest& request) {
+  std::vector<std::string> runs = request.all("run");
+  if (runs.empty()) throw InvalidArgument("run is missing: the id of a run");
+  if (runs.size() > kMostRunsAtOnce) {
+    throw InvalidArgument("at most {} runs can be asked for at once", kMostRunsAtOnce);
+  }
+  return runs;
+}
+
+std::string tag_of(const ApiRequest& request) {
+  const auto tag = request.first("tag");
+  if (!tag) throw InvalidArgument("tag is missing: the name of a scalar");
+  return *tag;
+}
+
+// A field of a CSV file. Programs that calculate take a text that begins so for a formula.
+std::string csv_field(const std::string& text) {
+  const bool is_formula =
+      !text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos;
+  if (!is_formula && text.find_first_of(",\"\r\n") == text.npos) return text;
+  std::string out = is_formula ? "\"'" : "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + '"';
+}
+
+}  // namespace
+
+RunsApi::RunsApi(std::vector<Path> log_folders, LiveUpdates& updates)
+    : updates_(updates), store_(std::move(log_folders)) {
+  if (store_.roots().empty()) return;
+  watch_.emplace([this](const std::set<Path>& folders) {
+    const std::lock_guard lock(mutex_);
+    changed_.insert(folders.begin(), folders.end());
+    has_work_.notify_all();
+  });
+  for (const Path& folder : store_.folders()) watch_->add(folder);
+  reader_ = std::jthread([this](const std::stop_token& stop) { look(stop); });
+}
+
+// In this order: the watch calls what uses the others.
+RunsApi::~RunsApi() {
+  watch_.reset();
+  reader_ = {};
+}
+
+void RunsApi::look(const std::stop_token& stop) {
+  read_all(stop);
+  while (!stop.stop_requested()) {
+    std::set<Path> folders;
+    {
+      std::unique_lock lock(mutex_);
+      if (!has_work_.wait(lock, stop, [&] { return !changed_.empty(); })) return;
+      folders = std::exchange(changed_, {});
+    }
+    look_at(folders);
+    read_all(stop);
+  }
+}
+
+void RunsApi::look_at(const std::set<Path>& folders) {
+  bool has_others = false;
+  for (const Path& folder : folders) has_others = store_.look_at(folder) || has_others;
+  for (const Path& folder : store_.folders()) watch_->add(folder);
+  if (has_others) updates_.publish("list", "{}");
+  const auto is_of_study = [](const Path& folder) { return folder.filename() == "study"; };
+  if (std::ranges::any_of(folders, is_of_study)) updates_.publish("studies", "{}");
+}
+
+void RunsApi::read_all(const std::stop_token& stop) {
+  std::set<std::string> news;
+  auto told = Clock::now();
+  const auto tell = [&] {
+    if (news.empty()) return;
+    updates_.publish("runs", text_of(json{{"runs", news}}));
+    news.clear();
+    told = Clock::now();
+  };
+  while (!stop.stop_requested()) {
+    const auto read = store_.read_next();
+    if (!read) break;
+    if (read->has_changed) news.insert(read->id);
+    if (Clock::now() - told >= kTellEvery) tell();
+  }
+  tell();
+}
+
+server::HttpAnswer RunsApi::list() {
+  json list = json::array();
+  for (const RunSummary& run : store_.list()) list.push_back(json_of(run));
+  return {.body = text_of(json{{"runs", std::move(list)}})};
+}
+
+server::HttpAnswer RunsApi::scalars(const ApiRequest& request) {
+  const std::size_t most = request.number("points", kUsualPoints, 2, kMostPoints);
+  fmt::memory_buffer out;
+  fmt::format_to(std::back_inserter(out), "{{\"curves\":[");
+  bool is_first = true;
+  for (const Curve& curve : store_.curves(runs_of(request), tag_of(request), most)) {
+    if (!std::exchange(is_first, false)) out.push_back(',');
+    append_curve(curve, out);
+  }
+  fmt::format_to(std::back_inserter(out), "]}}");
+  return {.body = fmt::to_string(out)};
+}
+
+server::HttpAnswer RunsApi::csv(const ApiRequest& request) {
+  const std::string tag = tag_of(request);
+  fmt::memory_buffer out;
+  fmt::format_to(std::back_inserter(out), "run,evaluation,step,wall_time,value\n");
+  for (const Curve& curve : store_.curves(runs_of(request), tag, 0)) {
+    const std::string run = csv_field(curve.run);
+    const std::string evaluation = csv_field(curve.evaluation);
+    for (const Point& point : curve.points) {
+      fmt::format_to(std::back_inserter(out), "{},{},{},{:.6f},{}\n", run, evaluation, point.step,
+                     point.time, point.value);
+    }
+  }
+  std::string name;
+  for (const char c : tag.substr(0, 80)) {
+    name += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ? c : '_';
+  }
+  return {
+      .content_type = "text/csv; charset=utf-8",
+      .body = fmt::to_string(out),
+      .headers = {{"Content-Disposition", fmt::format("attachment; filename=\"{}.csv\"", name)}}};
+}
+
+}  // namespace muster::console

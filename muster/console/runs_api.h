@@ -1,0 +1,48 @@
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "muster/console/api_request.h"
+#include "muster/console/file_watch.h"
+#include "muster/console/live_updates.h"
+#include "muster/console/run_store.h"
+
+namespace muster::console {
+
+/// What pages ask of runs:
+///   GET runs          all of them
+///   GET scalars       ?run=ID&run=ID&tag=TAG&points=N: curves, as drawn
+///   GET scalars.csv   ?run=ID&tag=TAG: what is kept of them, as a file
+/// and what they are told: the event `runs` with the ids of those that have changed, `list` when
+/// there are others, and `studies` when trials have begun or ended.
+class RunsApi {
+ public:
+  RunsApi(std::vector<Path> log_folders, LiveUpdates& updates);
+  ~RunsApi();
+
+  server::HttpAnswer list();
+  server::HttpAnswer scalars(const ApiRequest& request);
+  server::HttpAnswer csv(const ApiRequest& request);
+  /// Where runs are, for what else may lie in their folders.
+  const RunStore& store() const { return store_; }
+
+ private:
+  void look(const std::stop_token& stop);
+  void look_at(const std::set<Path>& folders);
+  void read_all(const std::stop_token& stop);
+
+  LiveUpdates& updates_;
+  RunStore store_;
+  std::mutex mutex_;
+  std::condition_variable_any has_work_;
+  std::set<Path> changed_;
+  std::optional<FileWatch> watch_;
+  std::jthread reader_;
+};
+
+}  // namespace muster::console

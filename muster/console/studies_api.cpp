@@ -1,0 +1,92 @@
+#include "muster/console/studies_api.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/tuning/study.h"
+
+namespace muster::console {
+namespace {
+
+using nlohmann::json;
+
+std::string dumped_study(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json spec_json(const tuning::HyperparameterSpec& spec) {
+  json parameters = json::array();
+  std::set<std::string> seen;
+  for (const tuning::ParameterSpec& one : spec.params) {
+    // A child may stand below several values of its parent.
+    if (!seen.insert(one.name).second) continue;
+    const bool is_text = one.type == tuning::ParameterType::kCategorical;
+    parameters.push_back({{"name", one.name},
+                          {"isText", is_text},
+                          {"choices", one.categorical_values},
+                          {"isLog", one.scale == tuning::Scale::kLog}});
+  }
+  return {{"metric", spec.metric_tag},
+          {"isMaximized", spec.goal == tuning::Goal::kMaximize},
+          {"algorithm", tuning::name_of(spec.algorithm)},
+          {"maxTrials", spec.max_trials},
+          {"parameters", std::move(parameters)}};
+}
+
+json summary_of(const tuning::Study& study) {
+  json out = spec_json(study.spec);
+  std::map<std::string, int> states;
+  int stopped = 0;
+  for (const tuning::Trial& trial : study.trials) {
+    ++states[std::string(name_of(trial.state))];
+    stopped += trial.is_stopped_early ? 1 : 0;
+  }
+  out["states"] = states;
+  out["stoppedEarly"] = stopped;
+  if (const tuning::Trial* best = study.best()) {
+    out["best"] = {{"trial", best->id}, {"value", best->final_metric->value}};
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<StudiesApi::Place> StudiesApi::studies() const {
+  std::vector<Place> found = places_();
+  std::erase_if(found, [](const Place& place) { return !tuning::has_study(place.folder); });
+  return found;
+}
+
+server::HttpAnswer StudiesApi::list() const {
+  json list = json::array();
+  for (const Place& place : studies()) {
+    json one;
+    try {
+      one = summary_of(tuning::read_study(place.folder));
+    } catch (const Error& error) {
+      one["problem"] = error.message();
+    }
+    one["id"] = place.id;
+    list.push_back(std::move(one));
+  }
+  return {.body = dumped_study(json{{"studies", std::move(list)}})};
+}
+
+server::HttpAnswer StudiesApi::show(const std::string& id) const {
+  const auto all = studies();
+  const auto found = std::ranges::find(all, id, &Place::id);
+  if (found == all.end()) throw NotFound("there is no such study");
+  const tuning::Study study = tuning::read_study(found->folder);
+  json out = summary_of(study);
+  out["id"] = id;
+  out["trials"] = json::array();
+  for (const tuning::Trial& trial : study.trials) {
+    out["trials"].push_back(json::parse(tuning::to_json(trial)));
+  }
+  return {.body = dumped_study(out)};
+}
+
+}  // namespace muster::console

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "muster/base/file_system.h"
+#include "muster/server/http_message.h"
+
+namespace muster::console {
+
+/// What pages ask of studies:
+///   GET studies            all below the folders with runs
+///   GET study ?id=ID       one, with its trials
+/// A study is looked up among those that were found: an id never becomes a path.
+class StudiesApi {
+ public:
+  /// A folder that was found, and its name.
+  struct Place {
+    std::string id{};
+    Path folder{};
+  };
+  using Places = std::function<std::vector<Place>()>;
+
+  explicit StudiesApi(Places places) : places_(std::move(places)) {}
+
+  server::HttpAnswer list() const;
+  /// Throws NotFound.
+  server::HttpAnswer show(const std::string& id) const;
+
+ private:
+  std::vector<Place> studies() const;
+
+  Places places_;
+};
+
+}  // namespace muster::console

@@ -1,0 +1,296 @@
+// <line-chart>: curves over steps or time, drawn on a canvas. Drag to zoom, double click to see all; with the keyboard,
+// arrows move the cursor, Escape sees all.
+import {element} from './dom.js';
+import {duration, moment, number} from './format.js';
+import {Scale} from './scale.js';
+import {smoothed} from './smoothing.js';
+
+const kMargin = {left: 52, right: 10, top: 8, bottom: 24};
+const kHeight = 210;
+
+class LineChart extends HTMLElement {
+  #curves = [];
+  #options = {x: 'step', smoothing: 0, isLog: false};
+  #zoom = null;
+  #drag = null;
+  #cursor = null;
+  #canvas = element('canvas', {tabindex: 0, role: 'img'});
+  #readout = element('output', {class: 'readout', 'aria-live': 'polite'});
+  #resize = new ResizeObserver(() => this.#draw());
+
+  connectedCallback() {
+    if (!this.#canvas.isConnected) this.append(this.#canvas, this.#readout);
+    this.#resize.observe(this);
+    const on = (name, act) => this.#canvas.addEventListener(name, act);
+    on('pointermove', (event) => this.#move(event));
+    on('pointerdown', (event) => this.#begin(event));
+    on('pointerup', () => this.#end());
+    on('pointerleave', () => this.#leave());
+    on('dblclick', () => this.#showAll());
+    on('keydown', (event) => this.#key(event));
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.#draw());
+  }
+
+  disconnectedCallback() {
+    this.#resize.disconnect();
+  }
+
+  /** [{name, color, dashed, steps, times, values}] and {x: 'step'|'time'|'relative', smoothing, isLog}. */
+  show(curves, options) {
+    if (options.x !== this.#options.x) this.#zoom = null;
+    this.#options = options;
+    this.#curves = curves.map((curve) => ({
+      ...curve,
+      xs: xsOf(curve, options.x),
+      smooth: curve.dashed ? curve.values : smoothed(curve.values, options.smoothing),
+    }));
+    this.#describe();
+    this.#draw();
+  }
+
+  #describe() {
+    const parts = this.#curves.map((curve) => `${curve.name}: last ${number(curve.values.at(-1))}`);
+    this.#canvas.setAttribute('aria-label', `${this.getAttribute('label') ?? 'chart'}. ${parts.join('; ')}`);
+  }
+
+  #scales(width) {
+    let [left, right, low, high] = [Infinity, -Infinity, Infinity, -Infinity];
+    for (const curve of this.#curves) {
+      for (let i = 0; i < curve.xs.length; ++i) {
+        const x = curve.xs[i];
+        const y = curve.smooth[i];
+        if (this.#zoom && (x < this.#zoom[0] || x > this.#zoom[1])) continue;
+        if (y === null || (this.#options.isLog && y <= 0)) continue;
+        left = Math.min(left, x);
+        right = Math.max(right, x);
+        low = Math.min(low, y);
+        high = Math.max(high, y);
+      }
+    }
+    if (left > right) return null;
+    if (this.#zoom) [left, right] = this.#zoom;
+    if (!this.#options.isLog) {
+      const room = (high - low) * 0.06;
+      low -= room;
+      high += room;
+    }
+    return {
+      x: new Scale(left, right, kMargin.left, width - kMargin.right),
+      y: new Scale(low, high, kHeight - kMargin.bottom, kMargin.top, this.#options.isLog),
+    };
+  }
+
+  #draw() {
+    const width = this.clientWidth;
+    if (!width) return;
+    const dense = devicePixelRatio || 1;
+    this.#canvas.width = width * dense;
+    this.#canvas.height = kHeight * dense;
+    const pen = this.#canvas.getContext('2d');
+    pen.scale(dense, dense);
+    const style = getComputedStyle(this);
+    const ink = {line: style.getPropertyValue('--line'), faint: style.getPropertyValue('--ink-3'),
+                 accent: style.getPropertyValue('--accent')};
+    pen.font = `11px ${style.fontFamily}`;
+    this.scales = this.#scales(width);
+    if (!this.scales) {
+      pen.fillStyle = ink.faint;
+      pen.textAlign = 'center';
+      pen.fillText('nothing to draw', width / 2, kHeight / 2);
+      return;
+    }
+    this.#drawAxes(pen, ink, width);
+    pen.save();
+    pen.beginPath();
+    pen.rect(kMargin.left, 0, width - kMargin.left - kMargin.right, kHeight - kMargin.bottom + 1);
+    pen.clip();
+    for (const curve of this.#curves) this.#drawCurve(pen, curve);
+    this.#drawCursor(pen, ink);
+    pen.restore();
+  }
+
+  #drawAxes(pen, ink, width) {
+    const {x, y} = this.scales;
+    pen.strokeStyle = ink.line;
+    pen.fillStyle = ink.faint;
+    pen.lineWidth = 1;
+    pen.textBaseline = 'middle';
+    pen.textAlign = 'right';
+    for (const tick of y.ticks(4)) {
+      const at = Math.round(y.at(tick)) + 0.5;
+      pen.beginPath();
+      pen.moveTo(kMargin.left, at);
+      pen.lineTo(width - kMargin.right, at);
+      pen.stroke();
+      pen.fillText(tickText(tick), kMargin.left - 7, at);
+    }
+    pen.textBaseline = 'top';
+    pen.textAlign = 'center';
+    for (const tick of x.ticks(Math.max(2, Math.floor(width / 80)))) {
+      const at = x.at(tick);
+      if (at < kMargin.left - 1 || at > width - kMargin.right - 12) continue;
+      pen.fillText(this.#xTick(tick), at, kHeight - kMargin.bottom + 8);
+    }
+  }
+
+  #xTick(value) {
+    if (this.#options.x === 'relative') return duration(value);
+    if (this.#options.x === 'time') return moment(value).slice(11);
+    return tickText(value);
+  }
+
+  #drawCurve(pen, curve) {
+    pen.lineJoin = 'round';
+    pen.strokeStyle = curve.color;
+    if (curve.smooth !== curve.values) {
+      pen.globalAlpha = 0.22;
+      pen.lineWidth = 1;
+      this.#stroke(pen, curve.xs, curve.values);
+      pen.globalAlpha = 1;
+    }
+    pen.lineWidth = 1.6;
+    pen.setLineDash(curve.dashed ? [5, 4] : []);
+    this.#stroke(pen, curve.xs, curve.smooth);
+    pen.setLineDash([]);
+    if (curve.xs.length <= 40) this.#dots(pen, curve);
+  }
+
+  #stroke(pen, xs, ys) {
+    const {x, y} = this.scales;
+    pen.beginPath();
+    let isDown = false;
+    for (let i = 0; i < xs.length; ++i) {
+      const value = ys[i];
+      if (value === null || (y.isLog && value <= 0)) {
+        isDown = false;
+        continue;
+      }
+      if (isDown) pen.lineTo(x.at(xs[i]), y.at(value));
+      else pen.moveTo(x.at(xs[i]), y.at(value));
+      isDown = true;
+    }
+    pen.stroke();
+  }
+
+  #dots(pen, curve) {
+    const {x, y} = this.scales;
+    pen.fillStyle = curve.color;
+    curve.xs.forEach((one, i) => {
+      if (curve.smooth[i] === null) return;
+      pen.beginPath();
+      pen.arc(x.at(one), y.at(curve.smooth[i]), 2.4, 0, 7);
+      pen.fill();
+    });
+  }
+
+  #drawCursor(pen, ink) {
+    const {x, y} = this.scales;
+    if (this.#drag) {
+      pen.fillStyle = ink.accent;
+      pen.globalAlpha = 0.14;
+      pen.fillRect(this.#drag[0], kMargin.top, this.#drag[1] - this.#drag[0], kHeight - kMargin.bottom - kMargin.top);
+      pen.globalAlpha = 1;
+    }
+    if (this.#cursor === null) return;
+    pen.strokeStyle = ink.faint;
+    pen.beginPath();
+    pen.moveTo(x.at(this.#cursor), kMargin.top);
+    pen.lineTo(x.at(this.#cursor), kHeight - kMargin.bottom);
+    pen.stroke();
+    for (const curve of this.#curves) {
+      const i = nearest(curve.xs, this.#cursor);
+      if (i < 0 || curve.smooth[i] === null) continue;
+      pen.fillStyle = curve.color;
+      pen.beginPath();
+      pen.arc(x.at(curve.xs[i]), y.at(curve.smooth[i]), 3.4, 0, 7);
+      pen.fill();
+    }
+  }
+
+  #move(event) {
+    const at = event.offsetX;
+    if (this.#drag) this.#drag[1] = at;
+    if (this.scales) this.#setCursor(this.scales.x.value(at));
+  }
+
+  #begin(event) {
+    if (event.button !== 0) return;
+    this.#canvas.setPointerCapture(event.pointerId);
+    this.#drag = [event.offsetX, event.offsetX];
+  }
+
+  #end() {
+    const drag = this.#drag;
+    this.#drag = null;
+    if (drag && this.scales && Math.abs(drag[1] - drag[0]) > 8) {
+      this.#zoom = [Math.min(...drag), Math.max(...drag)].map((at) => this.scales.x.value(at));
+      this.dispatchEvent(new CustomEvent('zoom', {detail: this.#zoom}));
+    }
+    this.#draw();
+  }
+
+  #leave() {
+    if (this.#drag) return;
+    this.#setCursor(null);
+  }
+
+  #showAll() {
+    this.#zoom = null;
+    this.dispatchEvent(new CustomEvent('zoom', {detail: null}));
+    this.#draw();
+  }
+
+  #key(event) {
+    const first = this.#curves[0];
+    if (event.key === 'Escape') this.#showAll();
+    if (!first || !['ArrowLeft', 'ArrowRight', 'Home', 'End'].includes(event.key)) return;
+    event.preventDefault();
+    const last = first.xs.length - 1;
+    const now = this.#cursor === null ? last : nearest(first.xs, this.#cursor);
+    const stride = event.shiftKey ? Math.max(1, Math.round(last / 20)) : 1;
+    const next = {ArrowLeft: now - stride, ArrowRight: now + stride, Home: 0, End: last}[event.key];
+    this.#setCursor(first.xs[Math.min(last, Math.max(0, next))]);
+  }
+
+  #setCursor(x) {
+    this.#cursor = x;
+    this.#draw();
+    this.#readout.replaceChildren();
+    if (x === null || !this.scales) return;
+    const rows = this.#curves.map((curve) => [curve, nearest(curve.xs, x)]).filter(([, i]) => i >= 0);
+    if (rows.length === 0) return;
+    const [curve, i] = rows[0];
+    this.#readout.append(
+      element('b', {}, `step ${number(curve.steps[i])}`),
+      ...rows.slice(0, 8).map(([one, at]) => element('span', {color: one.color},
+        element('i', {class: 'dot'}), `${one.name} ${number(one.values[at])}`)));
+  }
+}
+
+function xsOf(curve, axis) {
+  if (axis === 'time') return curve.times;
+  if (axis === 'relative') return curve.times.map((time) => time - curve.times[0]);
+  return curve.steps;
+}
+
+function tickText(value) {
+  const size = Math.abs(value);
+  if (size >= 1e6) return `${Number((value / 1e6).toPrecision(4))}M`;
+  if (size >= 1e4) return `${Number((value / 1e3).toPrecision(4))}k`;
+  if (size !== 0 && size < 1e-3) return value.toExponential(1);
+  return String(Number(value.toPrecision(4)));
+}
+
+/** The index whose x is nearest, by halving; -1 where there is none. */
+function nearest(xs, x) {
+  if (xs.length === 0) return -1;
+  let [low, high] = [0, xs.length - 1];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (xs[middle] < x) low = middle + 1;
+    else high = middle;
+  }
+  return low > 0 && x - xs[low - 1] < xs[low] - x ? low - 1 : low;
+}
+
+customElements.define('line-chart', LineChart);

@@ -1,0 +1,103 @@
+// <models-page>: what the servers hold, and how much they answer.
+import {currentSession, get, post} from './api.js';
+import {element} from './dom.js';
+import {number} from './format.js';
+import './sorted-table.js';
+
+// Servers tell nobody when they answer: while the page is seen, it asks.
+const kAskEvery = 2000;
+
+class ModelsPage extends HTMLElement {
+  #before = new Map();
+  #timer = 0;
+  #allowChanges = false;
+  #list = element('div', {class: 'stack'});
+  #note = element('p', {class: 'note', role: 'status'});
+
+  set live(_) {}
+
+  connectedCallback() {
+    this.classList.add('page');
+    this.append(element('h1', {class: 'unseen'}, 'Models'), this.#note, this.#list);
+    this.#begin();
+  }
+
+  disconnectedCallback() {
+    clearTimeout(this.#timer);
+  }
+
+  async #begin() {
+    this.#allowChanges = (await currentSession()).allowChanges;
+    this.#ask();
+  }
+
+  async #ask() {
+    clearTimeout(this.#timer);
+    if (!document.hidden) await this.#load();
+    if (this.isConnected) this.#timer = setTimeout(() => this.#ask(), kAskEvery);
+  }
+
+  async #load() {
+    try {
+      const {servers} = await get('models');
+      servers.forEach((server, place) => this.#showServer(server, place));
+      this.#note.textContent = '';
+      this.dataset.servers = servers.length;
+    } catch (error) {
+      this.#note.textContent = error.message;
+    }
+  }
+
+  #showServer(server, place) {
+    let card = this.#list.children[place];
+    if (!card) {
+      card = element('section', {class: 'stack'}, element('h2', {}, server.server), element('p', {class: 'note'}),
+        element('sorted-table'));
+      this.#list.append(card);
+    }
+    card.children[1].textContent = server.problem ?? '';
+    const rows = server.models.map((model) => this.#rowOf(model, server, place));
+    card.children[2].show(this.#columns(place), rows, {label: `Models of ${server.server}`, by: 'model'});
+  }
+
+  #rowOf(model, server, place) {
+    const key = `${place} ${model.name} ${model.version}`;
+    const counts = model.counts ?? {};
+    const last = this.#before.get(key);
+    const answered = (counts.answered ?? 0) - (last?.answered ?? counts.answered ?? 0);
+    const spent = (counts.answeredNs ?? 0) - (last?.answeredNs ?? counts.answeredNs ?? 0);
+    const seconds = last ? server.time - last.time : 0;
+    this.#before.set(key, {...counts, time: server.time});
+    return {...model, key, counts, rate: seconds > 0 ? answered / seconds : null,
+            latency: answered > 0 ? spent / answered / 1e6 : counts.answered ? counts.answeredNs / counts.answered / 1e6 : null};
+  }
+
+  #columns(place) {
+    const plain = (name, label, value, text = number) => ({name, label, value, isNumber: true, cell: (row) => text(value(row))});
+    const address = (row) => `/try?server=${place}&model=${encodeURIComponent(row.name)}&version=${row.version}`;
+    return [
+      {name: 'model', label: 'model', value: (row) => row.name, cell: (row) => row.name},
+      plain('version', 'version', (row) => Number(row.version), (value) => String(value)),
+      {name: 'state', label: 'state', value: (row) => row.state,
+       cell: (row) => element('span', {class: `pill ${row.state === 'READY' ? 'succeeded' : 'failed'}`, title: row.reason}, row.state.toLowerCase())},
+      plain('rate', 'requests/s', (row) => row.rate, (value) => value === null ? '–' : value.toFixed(1)),
+      plain('latency', 'ms each', (row) => row.latency, (value) => value === null ? '–' : value.toFixed(2)),
+      plain('answered', 'answered', (row) => row.counts.answered ?? null),
+      plain('refused', 'failed', (row) => row.counts.refused ?? null),
+      {name: 'try', label: '', value: () => '', cell: (row) => element('span', {class: 'actions'},
+        element('a', {href: address(row)}, 'try it'),
+        this.#allowChanges ? element('button', {class: 'quiet', onclick: () => this.#setDefault(place, row)}, 'set default') : null)},
+    ];
+  }
+
+  async #setDefault(place, row) {
+    try {
+      await post(`models/${place}/${encodeURIComponent(row.name)}/${row.version}/default`);
+      this.#note.textContent = `${row.name} answers with version ${row.version} by default.`;
+    } catch (error) {
+      this.#note.textContent = error.message;
+    }
+  }
+}
+
+customElements.define('models-page', ModelsPage);

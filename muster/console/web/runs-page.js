@@ -1,0 +1,177 @@
+// <runs-page>: curves of runs laid over each other, and a table of them.
+import {get} from './api.js';
+import {colorOf} from './colors.js';
+import {element} from './dom.js';
+import {later} from './later.js';
+import {readState, writeState} from './page-state.js';
+import {runColumns} from './run-columns.js';
+import './run-picker.js';
+import './scalar-card.js';
+import './sorted-table.js';
+
+const kPickedAtFirst = 8;
+
+class RunsPage extends HTMLElement {
+  #runs = [];
+  #picked = null;
+  #state = readState();
+  #cards = new Map();
+  #picker = element('run-picker');
+  #charts = element('div', {class: 'charts'});
+  #table = element('sorted-table');
+  #note = element('p', {class: 'note', role: 'status'});
+  #smoothing = element('input', {type: 'range', min: 0, max: 0.99, step: 0.01, id: 'smoothing',
+                                 oninput: () => this.#changed()});
+  #x = select('x', {step: 'steps', time: 'time of day', relative: 'time since start'}, () => this.#changed());
+  #log = element('input', {type: 'checkbox', id: 'log', onchange: () => this.#changed()});
+  #tags = element('input', {type: 'search', placeholder: 'Filter scalars', 'aria-label': 'Filter scalars',
+                            oninput: () => this.#changed()});
+  #view = select('view', {curves: 'curves', table: 'table'}, () => this.#changed());
+  #stop = new AbortController();
+  #loadSoon = later(() => this.#load());
+
+  /** The events of the console. */
+  set live(live) {
+    const signal = this.#stop.signal;
+    live.addEventListener('runs', (event) => this.#onNews(event.detail.runs), {signal});
+    live.addEventListener('list', () => this.#load(), {signal});
+    live.addEventListener('connected', () => this.#load(), {signal});
+  }
+
+  connectedCallback() {
+    this.#restore();
+    this.append(
+      element('h1', {class: 'unseen'}, 'Runs'),
+      element('aside', {'aria-label': 'Runs'}, this.#picker),
+      element('section', {class: 'work'},
+        element('div', {class: 'toolbar', role: 'toolbar', 'aria-label': 'How curves are drawn'},
+          labelled('Show', this.#view), labelled('Over', this.#x), labelled('Smoothing', this.#smoothing),
+          labelled('Log scale', this.#log), this.#tags),
+        this.#note, this.#charts, this.#table));
+    this.#picker.addEventListener('pick', (event) => {
+      this.#picked = event.detail;
+      this.#changed();
+    });
+    this.#load();
+  }
+
+  disconnectedCallback() {
+    this.#stop.abort();
+  }
+
+  #restore() {
+    const first = (name, otherwise) => this.#state[name]?.[0] ?? otherwise;
+    this.#smoothing.value = first('smooth', 0.6);
+    this.#x.value = first('x', 'step');
+    this.#log.checked = first('log', '') === '1';
+    this.#view.value = first('view', 'curves');
+    this.#tags.value = first('tags', '');
+    this.#picker.filter = first('filter', '');
+    this.#picked = this.#state.run ?? null;
+  }
+
+  async #load() {
+    try {
+      const {runs} = await get('runs', {}, this.#stop.signal);
+      this.#runs = runs.map((run, place) => ({...run, key: run.id, color: colorOf(place)}));
+      this.#note.textContent = '';
+      this.#show();
+    } catch (error) {
+      if (error.name !== 'AbortError') this.#note.textContent = error.message;
+    }
+  }
+
+  #onNews(ids) {
+    const picked = new Set(this.#chosen().map((run) => run.id));
+    this.#loadSoon();
+    if (!ids.some((id) => picked.has(id))) return;
+    for (const card of this.#cards.values()) card.refresh();
+  }
+
+  // Those of the address, or the newest.
+  #chosen() {
+    if (this.#picked === null) {
+      const newest = [...this.#runs].sort((a, b) => timeOf(b) - timeOf(a)).slice(0, kPickedAtFirst);
+      const ids = new Set(newest.map((run) => run.id));
+      return this.#runs.filter((run) => ids.has(run.id));
+    }
+    const ids = new Set(this.#picked);
+    return this.#runs.filter((run) => ids.has(run.id));
+  }
+
+  #changed() {
+    writeState({run: this.#picked ?? [], smooth: this.#smoothing.value === '0.6' ? '' : this.#smoothing.value,
+                x: this.#x.value === 'step' ? '' : this.#x.value, log: this.#log.checked ? '1' : '',
+                view: this.#view.value === 'curves' ? '' : this.#view.value, tags: this.#tags.value,
+                filter: this.#picker.filter});
+    this.#show();
+  }
+
+  #show() {
+    const chosen = this.#chosen();
+    this.#picker.show(this.#runs, chosen.map((run) => run.id));
+    const isTable = this.#view.value === 'table';
+    this.#charts.hidden = isTable;
+    this.#table.hidden = !isTable;
+    if (isTable) {
+      this.#table.show(runColumns(this.#runs), this.#runs, {label: 'Runs', by: 'time', isReverse: true});
+    } else {
+      this.#showCards(chosen);
+    }
+    if (this.#runs.length === 0) this.#note.textContent = 'There are no runs here yet. They appear as they begin.';
+    else if (chosen.length === 0) this.#note.textContent = 'Choose a run to see its curves.';
+    else this.#note.textContent = '';
+    this.dataset.runs = this.#runs.length;
+  }
+
+  #showCards(chosen) {
+    const words = this.#tags.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const tags = tagsOf(chosen).filter((tag) => words.every((word) => tag.toLowerCase().includes(word)));
+    const options = {x: this.#x.value, smoothing: Number(this.#smoothing.value), isLog: this.#log.checked};
+    const runs = chosen.map(({id, color}) => ({id, color}));
+    for (const [tag, card] of this.#cards) {
+      if (tags.includes(tag)) continue;
+      card.remove();
+      this.#cards.delete(tag);
+    }
+    tags.forEach((tag, place) => {
+      let card = this.#cards.get(tag);
+      if (!card) {
+        card = document.createElement('scalar-card');
+        card.tag = tag;
+        this.#cards.set(tag, card);
+      }
+      if (this.#charts.children[place] !== card) this.#charts.insertBefore(card, this.#charts.children[place] ?? null);
+      card.show(runs, options);
+    });
+  }
+}
+
+function timeOf(run) {
+  return run.record?.began_ns ? run.record.began_ns / 1e9 : run.lastTime;
+}
+
+/** Those that training and evaluation share first: there the two are compared. */
+function tagsOf(runs) {
+  const weights = new Map();
+  const add = (tags, weight) => {
+    for (const tag of tags) weights.set(tag, (weights.get(tag) ?? 0) | weight);
+  };
+  for (const run of runs) {
+    add(run.tags, 1);
+    Object.values(run.evaluations).forEach((tags) => add(tags, 2));
+  }
+  return [...weights.keys()].sort((a, b) =>
+    (weights.get(b) === 3) - (weights.get(a) === 3) || a.localeCompare(b));
+}
+
+function labelled(text, control) {
+  return element('label', {class: 'control'}, element('span', {}, text), control);
+}
+
+function select(id, options, onchange) {
+  return element('select', {id, onchange},
+    Object.entries(options).map(([value, text]) => element('option', {value}, text)));
+}
+
+customElements.define('runs-page', RunsPage);

@@ -1,0 +1,129 @@
+// <study-view>: the trials of one study: history, curves, parallel coordinates, table.
+import {get} from './api.js';
+import {element} from './dom.js';
+import {duration, number} from './format.js';
+import './line-chart.js';
+import './parallel-coordinates.js';
+import './sorted-table.js';
+
+class StudyView extends HTMLElement {
+  #id = '';
+  #head = element('div', {class: 'card job-head'});
+  #history = element('line-chart', {label: 'Metric by trial'});
+  #curves = element('line-chart', {label: 'Metric by step of every trial'});
+  #parallel = element('parallel-coordinates');
+  #table = element('sorted-table');
+  #note = element('p', {class: 'note', role: 'status'});
+
+  connectedCallback() {
+    this.append(this.#head, this.#note,
+      element('div', {class: 'charts pair'},
+        element('section', {class: 'card'}, element('h2', {}, 'History'), this.#history),
+        element('section', {class: 'card'}, element('h2', {}, 'Curves of trials'), this.#curves)),
+      element('section', {class: 'card'}, element('h2', {}, 'Parameters'), this.#parallel), this.#table);
+    this.refresh();
+  }
+
+  set study(id) {
+    this.#id = id;
+  }
+
+  async refresh() {
+    try {
+      this.#show(await get('study', {id: this.#id}));
+    } catch (error) {
+      this.#note.textContent = error.message;
+    }
+  }
+
+  #show(study) {
+    const trials = study.trials.map(trialOf);
+    const done = trials.filter((trial) => trial.value !== null);
+    const sign = study.isMaximized ? -1 : 1;
+    done.sort((a, b) => sign * (a.value - b.value));
+    this.#head.replaceChildren(
+      element('div', {class: 'head-line'}, element('h1', {}, study.id),
+        element('span', {class: 'aside'}, `${study.isMaximized ? 'maximize' : 'minimize'} ${study.metric}`)),
+      element('dl', {class: 'facts'}, [
+        ['best', study.best ? `${number(study.best.value)} (trial ${study.best.trial})` : '–'],
+        ['trials', `${trials.length} of ${study.maxTrials}`], ['stopped early', study.stoppedEarly],
+        ['failed', study.states.FAILED ?? 0], ['algorithm', study.algorithm.toLowerCase().replaceAll('_', ' ')],
+      ].map(([name, value]) => element('div', {}, element('dt', {}, name), element('dd', {}, String(value))))));
+    this.#showHistory(trials, study.isMaximized);
+    this.#showCurves(trials);
+    this.#parallel.show([
+      ...study.parameters.map((one) => ({label: one.name, choices: one.isText ? one.choices : null, isLog: one.isLog,
+        value: (trial) => one.isText ? trial.values[one.name] : numberOf(trial.values[one.name])})),
+      {label: shortMetric(study.metric), value: (trial) => trial.value}], done, study.isMaximized);
+    this.#table.show(columnsOf(study), trials.map((trial) => ({...trial, key: trial.id})),
+      {label: 'Trials', by: 'value', isReverse: study.isMaximized});
+    this.dataset.trials = trials.length;
+  }
+
+  #showHistory(trials, isMaximized) {
+    const done = trials.filter((trial) => trial.value !== null).sort((a, b) => a.id - b.id);
+    let best = null;
+    const bests = done.map(({value}) => {
+      best = best === null ? value : isMaximized ? Math.max(best, value) : Math.min(best, value);
+      return best;
+    });
+    const steps = done.map((trial) => trial.id);
+    const times = done.map((trial) => trial.ended);
+    this.#history.show([
+      {name: 'best so far', color: '#2a9d6f', steps, times, values: bests},
+      {name: 'trial', color: '#2f6fde', dashed: true, steps, times, values: done.map((trial) => trial.value)},
+    ], {x: 'step', smoothing: 0, isLog: false});
+  }
+
+  #showCurves(trials) {
+    this.#curves.show(trials.filter((trial) => trial.curve.length > 0).map((trial) => ({
+      name: `trial ${trial.id}`, color: trial.isStopped ? '#d1495b' : '#7a8b99',
+      steps: trial.curve.map((one) => one.step), times: trial.curve.map((one) => one.step),
+      values: trial.curve.map((one) => one.value),
+    })), {x: 'step', smoothing: 0, isLog: false});
+  }
+}
+
+/** Numbers that JSON cannot have, and 64-bit ones, are texts. */
+function numberOf(value) {
+  if (value === null || value === undefined || value === '') return null;
+  const read = Number(value);
+  return Number.isFinite(read) ? read : null;
+}
+
+function trialOf(trial) {
+  const measured = (one) => ({step: numberOf(one.trainingStep), value: numberOf(one.objectiveValue)});
+  return {
+    id: Number(trial.trialId),
+    state: trial.state,
+    isStopped: trial.isTrialStoppedEarly === true,
+    values: trial.hyperparameters ?? {},
+    value: trial.finalMetric ? numberOf(trial.finalMetric.objectiveValue) : null,
+    step: trial.finalMetric ? numberOf(trial.finalMetric.trainingStep) : null,
+    curve: (trial.allMetrics ?? []).map(measured),
+    ended: Number(trial.endTime) || 0,
+    seconds: trial.endTime ? Number(trial.endTime) - Number(trial.startTime) : null,
+    error: trial.errorMessage ?? '',
+  };
+}
+
+function shortMetric(tag) {
+  return tag.split(/[:/]/).at(-1);
+}
+
+function columnsOf(study) {
+  const plain = (name, label, value, text = number) => ({name, label, value, isNumber: true, cell: (row) => text(value(row))});
+  return [
+    plain('id', 'trial', (trial) => trial.id),
+    {name: 'state', label: 'state', value: (trial) => trial.state + trial.isStopped,
+     cell: (trial) => element('span', {class: `pill ${trial.isStopped ? 'stopped' : trial.state.toLowerCase()}`, title: trial.error},
+       trial.isStopped ? 'stopped early' : trial.state.toLowerCase())},
+    plain('value', shortMetric(study.metric), (trial) => trial.value),
+    plain('step', 'step', (trial) => trial.step),
+    plain('seconds', 'took', (trial) => trial.seconds, duration),
+    ...study.parameters.map((one) => plain(`parameter ${one.name}`, one.name,
+      (trial) => one.isText ? trial.values[one.name] ?? null : numberOf(trial.values[one.name]))),
+  ];
+}
+
+customElements.define('study-view', StudyView);
