@@ -3,18 +3,22 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -27,6 +31,10 @@ constexpr const char* kSocketVariable = "MUSTER_WARM_SOCKET";
 constexpr std::size_t kStreams = 3;
 // Arguments and environment of a program may have no more on Linux by default.
 constexpr std::uint64_t kMostStartBytes = std::uint64_t{8} << 20;
+// How long a program may take to see that nobody asks for forks any more.
+constexpr std::chrono::seconds kEndGrace{10};
+constexpr std::chrono::milliseconds kEndNap{1};
+constexpr std::chrono::milliseconds kLongestPoll{std::numeric_limits<int>::max()};
 // In the place of a status: it has begun.
 constexpr std::int32_t kBegan = -1;
 
@@ -247,12 +255,21 @@ WarmProgram::WarmProgram(Path program) : program_(std::move(program)) {
 
 WarmProgram::~WarmProgram() {
   ::close(socket_);
-  while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) continue;
+  // It ends when it sees that; one that loads, or does something else, may not.
+  const Deadline deadline = Deadline::after(kEndGrace);
+  while (::waitpid(process_, nullptr, WNOHANG) == 0) {
+    if (deadline.expired()) ::kill(process_, SIGKILL);
+    std::this_thread::sleep_for(kEndNap);
+  }
 }
 
-std::optional<WarmProgram::Report> WarmProgram::next_report(bool waits) {
+std::optional<WarmProgram::Report> WarmProgram::next_report(const Deadline& deadline) {
   pollfd ready{.fd = socket_, .events = POLLIN, .revents = 0};
-  while (::poll(&ready, 1, waits ? -1 : 0) < 0) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining());
+    const int timeout =
+        deadline.is_never() ? -1 : static_cast<int>(std::min(left, kLongestPoll).count());
+    if (::poll(&ready, 1, timeout) >= 0) break;
     if (errno != EINTR) throw_errno(errno, "hearing of " + program_.string());
   }
   if (ready.revents == 0) return std::nullopt;
@@ -265,6 +282,7 @@ std::optional<WarmProgram::Report> WarmProgram::next_report(bool waits) {
 }
 
 pid_t WarmProgram::start(const Start& how) {
+  const Deadline deadline = Deadline::after(how.limit);
   const std::string text = joined(how);
   if (text.size() > kMostStartBytes) {
     throw InvalidArgument("arguments and environment have {} bytes; at most {}", text.size(),
@@ -282,14 +300,22 @@ pid_t WarmProgram::start(const Start& how) {
     throw;
   }
   for (;;) {
-    const auto report = next_report(/*waits=*/true);
+    const auto report = next_report(deadline);
+    if (!report) {
+      ::kill(process_, SIGKILL);
+      throw DeadlineExceeded(
+          "{} has not begun a fork in {} s: it does not load, or has no run_main(argc, argv, body) "
+          "that could keep it warm",
+          program_.string(), std::chrono::duration<double>(how.limit).count());
+    }
     if (report->status == kBegan) return report->pid;
     statuses_[report->pid] = report->status;
   }
 }
 
 std::optional<int> WarmProgram::ended(pid_t fork) {
-  while (const auto report = next_report(/*waits=*/false)) statuses_[report->pid] = report->status;
+  while (const auto report = next_report(Deadline::after({})))
+    statuses_[report->pid] = report->status;
   const auto found = statuses_.extract(fork);
   return found.empty() ? std::nullopt : std::optional(found.mapped());
 }
@@ -297,7 +323,7 @@ std::optional<int> WarmProgram::ended(pid_t fork) {
 int WarmProgram::wait(pid_t fork) {
   for (;;) {
     if (const auto status = ended(fork)) return *status;
-    const auto report = next_report(/*waits=*/true);
+    const auto report = next_report(Deadline::never());
     statuses_[report->pid] = report->status;
   }
 }

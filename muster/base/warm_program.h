@@ -2,12 +2,14 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "muster/base/file_system.h"
+#include "muster/base/wait.h"
 
 namespace muster {
 
@@ -30,16 +32,19 @@ class WarmProgram {
     int err = 2;
     /// SIGALRM ends it after so many seconds; 0: never.
     unsigned seconds = 0;
+    /// The program must have loaded, and the fork begun, by then.
+    std::chrono::milliseconds limit{120'000};
   };
 
   /// Starts the program with the environment of this process. It is not asked for anything yet.
   explicit WarmProgram(Path program);
-  /// The program ends; forks of it go on.
+  /// The program ends, and is killed where it does not; forks of it go on.
   ~WarmProgram();
   WarmProgram(const WarmProgram&) = delete;
   WarmProgram& operator=(const WarmProgram&) = delete;
 
-  /// Throws Unavailable, naming the program, when it has ended or does not know how to be warm.
+  /// Throws Unavailable, naming the program, when it has ended or does not know how to be warm, and
+  /// DeadlineExceeded when it does not answer; then it is killed.
   pid_t start(const Start& how);
   /// How a fork ended, as waitpid() has it; nothing while it runs.
   std::optional<int> ended(pid_t fork);
@@ -51,7 +56,8 @@ class WarmProgram {
     std::int32_t pid;
     std::int32_t status;
   };
-  std::optional<Report> next_report(bool waits);
+  /// Nothing when the deadline passes first.
+  std::optional<Report> next_report(const Deadline& deadline);
 
   const Path program_;
   int socket_ = -1;

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -86,6 +87,24 @@ TEST(WarmProgram, ThatCannotBeWarmIsNamed) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("/bin/true"));
   }
+}
+
+TEST(WarmProgram, ThatDoesNotAnswerIsNamedAndEnds) {
+  const testing::TempDir folder;
+  // Takes no notice of the socket.
+  testing::write_bytes(folder / "deaf",
+                       "#!/bin/sh\necho $$ > \"$0.new\"; mv \"$0.new\" \"$0.pid\"\n"
+                       "exec sleep 1000\n");
+  std::filesystem::permissions(folder / "deaf", std::filesystem::perms::owner_all);
+  try {
+    WarmProgram program(folder / "deaf");
+    EXPECT_TRUE(testing::eventually([&] { return file_exists(folder / "deaf.pid"); }));
+    program.start({.working_directory = "/", .limit = std::chrono::milliseconds(300)});
+    FAIL() << "started";
+  } catch (const DeadlineExceeded& error) {
+    EXPECT_THAT(error.what(), HasSubstr("deaf has not begun a fork in 0.3 s"));
+  }
+  EXPECT_NE(::kill(std::stoi(testing::read_bytes(folder / "deaf.pid")), 0), 0);
 }
 
 TEST(WarmProgram, LeavesItsForksAlone) {
