@@ -967,6 +967,16 @@ TEST_F(Jobs, WithHyperparametersAreStudies) {
   EXPECT_THAT(*trials.begin(), HasSubstr("--job-dir " + job_dir + "/1"));
 }
 
+TEST_F(Jobs, WithHyperparametersCanForkTheirTrials) {
+  write_bytes(dir_ / "study.yaml", kStudy);
+  // A shell cannot be forked, and the study says so.
+  submit("study", kStudyScript,
+         {"--config", dir_ / "study.yaml", "--job-dir", dir_ / "out", "--warm", "--restarts", "0"});
+  EXPECT_EQ(end_of("study"), State::kFailed);
+  EXPECT_THAT(muster({"stream-logs", "study"}).out, HasSubstr("has no run_main(argc, argv, body)"));
+  EXPECT_THAT(submit("plain", kStudyScript, {"--warm"}).err, HasSubstr("--warm is for studies"));
+}
+
 TEST_F(Jobs, WithHyperparametersThatCannotBeSearchedAreRefused) {
   write_bytes(dir_ / "study.yaml", std::string(kStudy) + "    algorithm: GRID_SEARCH\n");
   const Outcome refused =

@@ -54,6 +54,7 @@ struct SubmitFlags {
   bool use_chief = false;
   std::string max_running_time{};
   std::int64_t restarts = 3;
+  bool is_warm = false;
   double grace_seconds = 6;
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
   bool keeps_program = false;
@@ -217,11 +218,14 @@ void choose_command(const SubmitFlags& flags, Job& job) {
 }
 
 // A job with hyperparameters is a study: `muster tune` runs the program, a process per trial.
-void make_study(Submission& submission) {
+void make_study(Submission& submission, bool is_warm) {
   Job& job = submission.job;
   const auto fields = nlohmann::json::parse(job.training_input.cloud_fields);
   const auto block = fields.find("hyperparameters");
-  if (block == fields.end()) return;
+  if (block == fields.end()) {
+    if (is_warm) throw UsageError("--warm is for studies: the job has no hyperparameters");
+    return;
+  }
   if (!job.is_local() || !job.local.is_single) {
     submission.warnings.emplace_back(
         "trainingInput.hyperparameters are searched on this host, with one process per trial: here "
@@ -239,8 +243,11 @@ void make_study(Submission& submission) {
   std::vector<std::string>& command = job.local.command;
   // The study gives each trial one of its own.
   command.resize(command.size() - 2);
-  command.insert(command.begin(), {own_program(), "tune", "--hyperparameters", block->dump(),
-                                   "--job-dir", job_dir, "--"});
+  std::vector<std::string> study{own_program(), "tune",      "--hyperparameters",
+                                 block->dump(), "--job-dir", job_dir};
+  if (is_warm) study.emplace_back("--warm");
+  study.emplace_back("--");
+  command.insert(command.begin(), study.begin(), study.end());
 }
 
 void warn_of_checkpoint(const Job& job) {
@@ -286,7 +293,7 @@ Submission submission_of(const SubmitFlags& flags) {
   if (flags.backend != jobs::kLocalBackEnd) machines.host = kAnyHost;
   jobs::resolve_machines(submission, machines);
   choose_command(flags, submission.job);
-  make_study(submission);
+  make_study(submission, flags.is_warm);
   submission.job.local.most_restarts = flags.restarts;
   submission.job.local.grace = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(flags.grace_seconds));
@@ -367,6 +374,8 @@ void add_training_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& f
 void add_life_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& flags) {
   command.add_option("--max-running-time", flags->max_running_time,
                      "Such as 7200s: the job is cancelled then");
+  command.add_flag("--warm", flags->is_warm,
+                   "Of a study: load the program once and fork it for every trial");
   command.add_option("--restarts", flags->restarts, "How often a task that fails is restarted")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000));
