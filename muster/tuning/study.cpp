@@ -24,6 +24,7 @@
 #include "muster/tuning/halving.h"
 #include "muster/tuning/median_rule.h"
 #include "muster/tuning/searcher.h"
+#include "muster/tuning/study_hparams_internal.h"
 #include "muster/tuning/trial_metric.h"
 #include "muster/tuning/trial_processes_internal.h"
 
@@ -196,6 +197,8 @@ class StudyRun {
             "one a --job-dir of its own, or resume that one with what it began with",
             job_dir_.string());
       }
+    } else {
+      write_hparams_experiment(job_dir_, spec_);
     }
     write_file_atomically(study_file(job_dir_), mine.dump(2) + "\n");
   }
@@ -296,6 +299,8 @@ class StudyRun {
     trial.state = TrialState::kRunning;
     trial.is_stopped_early = false;
     resumes_.erase(trial.id);
+    const bool is_new = next.trial + 1 == trials_.size() && trial.rungs.size() <= 1;
+    if (is_new) write_hparams_start(folder_of(trial), spec_, trial);
     keep(trial);
     if (options_.on_trial) options_.on_trial(trial);
     start(next.trial);
@@ -400,6 +405,7 @@ class StudyRun {
     trial.end_time = now_seconds();
     trial.is_stopped_early = run.is_stopped_early;
     take_result(trial, run, end);
+    if (trial.state != TrialState::kPaused) write_hparams_end(folder_of(trial), trial);
     keep(trial);
     if (options_.on_trial) options_.on_trial(trial);
     check_failures();
@@ -460,6 +466,7 @@ class StudyRun {
       if (trial.state != TrialState::kPaused) continue;
       trial.state = TrialState::kSucceeded;
       trial.is_stopped_early = true;
+      write_hparams_end(folder_of(trial), trial);
       keep(trial);
     }
   }

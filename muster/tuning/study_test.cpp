@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/summary/event_reader.h"
+#include "muster/summary/hparams.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/tuning/study_test_internal.h"
 
@@ -193,6 +196,39 @@ TEST(Study, NeedsTheStepsOfAWholeTrialToPauseOne) {
                           .job_dir = folder / "s",
                           .command = parabola()}),
               AllOf(HasSubstr("needs --train-steps among"), HasSubstr("stepsFlag")));
+}
+
+// All values with this plugin in the event files of a folder, by tag.
+std::map<std::string, SummaryValue> hparams_in(const Path& folder) {
+  std::map<std::string, SummaryValue> found;
+  EventReader reader(folder);
+  while (const auto event = reader.next()) {
+    const auto* const summary = std::get_if<Summary>(&event->what);
+    if (summary == nullptr) continue;
+    for (const SummaryValue& value : *summary) found[value.tag] = value;
+  }
+  return found;
+}
+
+TEST(Study, ShowsItsTrialsInTensorBoardsHparams) {
+  const TempDir folder;
+  const Study study = run_study({.hyperparameters = spec_of(2, 1),
+                                 .job_dir = folder / "s",
+                                 .command = parabola("[ $CLOUD_ML_TRIAL_ID != 2 ] || exit 4")});
+  const auto root = hparams_in(folder / "s");
+  EXPECT_EQ(root.at("_hparams_/experiment").plugin, "hparams");
+  EXPECT_THAT(root.at("_hparams_/experiment").plugin_content,
+              AllOf(HasSubstr("_hptuning_/objective"), HasSubstr("loss")));
+  for (const Trial& trial : study.trials) {
+    const auto values = hparams_in(folder / "s" / std::to_string(trial.id));
+    const std::vector<HParam> expected{{"x", std::stod(trial.values.at("x"))}};
+    EXPECT_EQ(values.at("_hparams_/session_start_info").plugin_content,
+              hparams_session_start(expected, "", trial.start_time).plugin_content);
+    EXPECT_EQ(values.at("_hparams_/session_end_info").plugin_content,
+              hparams_session_end(trial.id == 1, trial.end_time).plugin_content);
+    EXPECT_EQ(values.contains("_hptuning_/objective"), trial.id == 1);
+    EXPECT_EQ(trial.other_metrics.size(), 0U) << "its own scalar is no metric of the program";
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/summary/event_reader.h"
+#include "muster/tuning/study_hparams_internal.h"
 
 namespace muster::tuning {
 namespace {
@@ -27,6 +28,7 @@ void read_folder(const Path& folder, std::map<std::string, Curve>& into) {
     const auto* const summary = std::get_if<Summary>(&event->what);
     if (summary == nullptr) continue;
     for (const SummaryValue& value : *summary) {
+      if (value.tag == kObjectiveTag) continue;
       if (const auto scalar = scalar_of(value)) into[value.tag][event->step] = *scalar;
     }
   }
