@@ -6,10 +6,14 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -40,6 +44,50 @@ std::string values_text(const tuning::Values& values) {
   for (const auto& [name, value] : values) text += fmt::format(" {}={}", name, value);
   return text;
 }
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::lround(seconds));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{}:{:02} min", whole / 60, whole % 60);
+  return fmt::format("{}:{:02} h", whole / 3600, whole % 3600 / 60);
+}
+
+// The best so far, and when all trials will have ended if the others take as long.
+class StudyProgress {
+ public:
+  explicit StudyProgress(tuning::HyperparameterSpec spec) : spec_(std::move(spec)) {}
+
+  void add(const tuning::Trial& trial) {
+    ended_.insert(trial.id);
+    if (!trial.final_metric) return;
+    const double sign = spec_.goal == tuning::Goal::kMaximize ? 1 : -1;
+    const double value = trial.final_metric->value;
+    if (!best_ || sign * value > sign * best_->second) best_ = {trial.id, value};
+  }
+
+  std::string text() const {
+    std::string text = fmt::format("{} of {} trials", ended_.size(), spec_.max_trials);
+    if (best_) {
+      text += fmt::format(", best {} of trial {}", tuning::value_text(best_->second), best_->first);
+    }
+    const double passed = std::chrono::duration<double>(Clock::now() - begin_).count();
+    const auto left = static_cast<double>(spec_.max_trials) - static_cast<double>(ended_.size());
+    // Paused trials have ended once, and say little of what is left.
+    if (left > 0 && !spec_.halving) {
+      text +=
+          ", about " + duration_text(passed / static_cast<double>(ended_.size()) * left) + " left";
+    }
+    return text;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  const tuning::HyperparameterSpec spec_;
+  const Clock::time_point begin_ = Clock::now();
+  std::set<std::int64_t> ended_;
+  std::optional<std::pair<std::int64_t, double>> best_;
+};
 
 void log_trial(const tuning::Trial& trial) {
   if (trial.state == tuning::TrialState::kRunning && trial.rungs.size() > 1) {
@@ -115,8 +163,18 @@ tuning::StudyOptions study_options(const TuneFlags& flags) {
   }
   options.grace = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(flags.grace_seconds));
-  options.on_trial = log_trial;
   return options;
+}
+
+void report_trials(tuning::StudyOptions& options) {
+  const auto progress =
+      std::make_shared<StudyProgress>(tuning::parse_hyperparameters(options.hyperparameters));
+  options.on_trial = [progress](const tuning::Trial& trial) {
+    log_trial(trial);
+    if (trial.state == tuning::TrialState::kRunning) return;
+    progress->add(trial);
+    log::info("{}", progress->text());
+  };
 }
 
 // Best first, then those that run, then those that failed.
@@ -137,8 +195,9 @@ std::vector<tuning::Trial> by_rank(const tuning::Study& study) {
 
 void run_tune(const TuneFlags& flags) {
   log::set_task("tune");
-  const tuning::StudyOptions options = study_options(flags);
+  tuning::StudyOptions options = study_options(flags);
   try {
+    report_trials(options);
     print_trials(tuning::run_study(options));
   } catch (const InvalidArgument& error) {
     throw UsageError("{}{}{}", flags.config, flags.config.empty() ? "" : ": ", error.what());
