@@ -213,20 +213,19 @@ bool RecordReader::skip() { return impl_->skip(); }
 std::uint64_t RecordReader::record_number() const { return impl_->number; }
 std::uint64_t RecordReader::offset() const { return impl_->offset; }
 std::uint64_t RecordReader::skipped() const { return impl_->skipped; }
-bool RecordReader::seekable() const { return impl_->supply->whole().has_value(); }
+bool RecordReader::seekable() const { return impl_->supply->seekable_bytes().has_value(); }
 Compression RecordReader::compression() const { return impl_->compression; }
 
 void RecordReader::seek(std::uint64_t offset, std::uint64_t number) {
-  const auto whole = impl_->supply->whole();
-  if (!whole) {
+  const auto size = impl_->supply->seekable_bytes();
+  if (!size) {
     throw FailedPrecondition("{} is compressed or a pipe: it can only be read from front to back",
                              impl_->name);
   }
-  if (offset > whole->size()) {
-    throw OutOfRange("{}: no byte {} to go to, the file has {}", impl_->name, offset,
-                     whole->size());
+  if (offset > *size) {
+    throw OutOfRange("{}: no byte {} to go to, the file has {}", impl_->name, offset, *size);
   }
-  impl_->view = whole->substr(offset);
+  impl_->view = impl_->supply->seek(offset);
   impl_->offset = offset;
   impl_->number = number;
 }

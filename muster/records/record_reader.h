@@ -45,7 +45,8 @@ struct RecordReaderOptions {
 };
 
 /// Reads the records of one TFRecord file, in file order. One reader belongs to one thread.
-/// A plain file is mapped, anything else (compressed, a pipe) is read through blocks.
+/// A plain file is mapped, anything else (compressed, a pipe, a file of a store) is read through
+/// blocks.
 ///
 /// All offsets are those of the plain bytes: in a compressed file, of what comes out of it.
 class RecordReader {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/object_store.h"
 #include "muster/records/compression_internal.h"
 
 namespace muster::record_internal {
@@ -24,7 +25,8 @@ class MemorySupply final : public RecordSupply {
     return rest.data() == nullptr ? bytes_ : rest;
   }
   const std::shared_ptr<const void>& share() override { return owner_; }
-  std::optional<std::string_view> whole() const override { return bytes_; }
+  std::optional<std::uint64_t> seekable_bytes() const override { return bytes_.size(); }
+  std::string_view seek(std::uint64_t offset) override { return bytes_.substr(offset); }
 
  private:
   std::string_view bytes_;
@@ -99,6 +101,86 @@ class StreamSupply final : public RecordSupply {
   std::exception_ptr failure_;
 };
 
+/// A file that is read from its present place on.
+class ReadableInput final : public PartialInput {
+ public:
+  explicit ReadableInput(ReadableFile& file) : file_(file) {}
+  std::size_t read_some(std::span<char> out) override { return file_.read(out); }
+
+ private:
+  ReadableFile& file_;
+};
+
+/// A smaller file comes by one request, and all of it is there.
+constexpr std::uint64_t kSmallFileBytes = std::uint64_t{8} << 20;
+/// A longer way than this to another record is counted.
+constexpr std::uint64_t kFarBytes = std::uint64_t{1} << 20;
+/// Whoever goes so far so often reads in no order, and gets the file as a whole.
+constexpr int kMostFarSeeks = 4;
+
+/// A plain file of a store, read as it comes, ahead of the reader. It is copied to this host only
+/// for a reader that goes to and fro in it.
+class RemoteSupply final : public RecordSupply {
+ public:
+  RemoteSupply(Path path, std::unique_ptr<ReadableFile> file)
+      : path_(std::move(path)), file_(std::move(file)) {
+    start_at(0);
+  }
+
+  std::string_view more(std::string_view rest, std::size_t want) override {
+    if (mapped_) return mapped_->more(rest, want);
+    const std::string_view view = stream_->more(rest, want);
+    place_ += view.size() - rest.size();
+    return view;
+  }
+
+  void check() const override {
+    if (stream_) stream_->check();
+  }
+  const std::shared_ptr<const void>& share() override {
+    return mapped_ ? mapped_->share() : stream_->share();
+  }
+  std::optional<std::uint64_t> seekable_bytes() const override { return file_->size(); }
+
+  std::string_view seek(std::uint64_t offset) override {
+    if (!mapped_ && is_far(offset) && ++far_seeks_ > kMostFarSeeks) map();
+    if (mapped_) return mapped_->seek(offset);
+    start_at(offset);
+    return {};
+  }
+
+ private:
+  bool is_far(std::uint64_t offset) const {
+    return file_->size() > kSmallFileBytes &&
+           (offset > place_ + kFarBytes || offset + kFarBytes < place_);
+  }
+
+  void start_at(std::uint64_t offset) {
+    file_->seek(offset);
+    place_ = offset;
+    stream_ = std::make_unique<StreamSupply>(std::make_unique<ReadableInput>(*file_));
+  }
+
+  void map() {
+    auto mapping = file_system_for(path_).map(path_, Access::kRandom);
+    const std::string_view bytes = mapping->bytes();
+    if (bytes.size() != file_->size()) {
+      throw FailedPrecondition("{} was replaced while it was read; read it from its beginning",
+                               path_.string());
+    }
+    mapped_ = std::make_unique<MemorySupply>(bytes, std::move(mapping));
+    stream_.reset();
+  }
+
+  const Path path_;
+  const std::unique_ptr<ReadableFile> file_;
+  std::unique_ptr<StreamSupply> stream_;
+  std::unique_ptr<MemorySupply> mapped_;
+  /// Behind the bytes that were given.
+  std::uint64_t place_ = 0;
+  int far_seeks_ = 0;
+};
+
 Compression detect(std::string_view first, const std::string& name,
                    const RecordReaderOptions& options) {
   if (options.compression != Compression::kAuto) return options.compression;
@@ -126,6 +208,21 @@ OpenedSupply open_memory(std::string_view bytes, std::shared_ptr<const void> own
   return {std::make_unique<StreamSupply>(std::move(input), std::move(owner)), compression};
 }
 
+OpenedSupply open_remote(const Path& path, const RecordReaderOptions& options) {
+  auto file = file_system_for(path).open(path);
+  std::string first(kHeaderBytes, '\0');
+  first.resize(file->read(first));
+  const Compression compression = detect(first, path.string(), options);
+  if (compression == Compression::kNone) {
+    return {std::make_unique<RemoteSupply>(path, std::move(file)), compression};
+  }
+  file->seek(0);
+  const std::shared_ptr<ReadableFile> shared = std::move(file);
+  auto input = compression_internal::decompress(std::make_unique<ReadableInput>(*shared),
+                                                path.string(), compression, options.limits);
+  return {std::make_unique<StreamSupply>(std::move(input), shared), compression};
+}
+
 OpenedSupply open_stream(const Path& path, const RecordReaderOptions& options) {
   auto input = compression_internal::file_input(path);
   std::string first(kHeaderBytes, '\0');
@@ -140,6 +237,7 @@ OpenedSupply open_stream(const Path& path, const RecordReaderOptions& options) {
 }  // namespace
 
 OpenedSupply open_supply(const Path& path, const RecordReaderOptions& options) {
+  if (is_remote(path)) return open_remote(path, options);
   FileSystem& files = file_system_for(path);
   const auto status = files.status(path);
   // Pipes and the like have no size: they can only be read.

@@ -37,8 +37,10 @@ class RecordSupply {
   virtual void check() const {}
   /// A share of what the last view lies in.
   virtual const std::shared_ptr<const void>& share() = 0;
-  /// All bytes, if they are all in memory.
-  virtual std::optional<std::string_view> whole() const { return std::nullopt; }
+  /// How many bytes there are, where seek() can go to each; nothing where it cannot.
+  virtual std::optional<std::uint64_t> seekable_bytes() const { return std::nullopt; }
+  /// The view that begins at this byte, of at most seekable_bytes(); it may be empty for now.
+  virtual std::string_view seek(std::uint64_t) { return {}; }
 };
 
 struct OpenedSupply {
