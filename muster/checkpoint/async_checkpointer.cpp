@@ -25,11 +25,13 @@ struct AsyncCheckpointer::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  void save(std::int64_t step_, std::span<const TensorView> tensors, std::string state_json_) {
+  void save(std::int64_t step_, std::span<const TensorView> tensors, std::string state_json_,
+            std::function<void()> before_writing_) {
     flush();
     snapshot.plan(tensors);
     step = step_;
     state_json = std::move(state_json_);
+    before_writing = std::move(before_writing_);
     {
       const std::lock_guard lock(mutex);
       phase = Phase::kCopying;
@@ -79,6 +81,7 @@ struct AsyncCheckpointer::Impl {
 
   void write() {
     try {
+      if (before_writing) before_writing();
       Path prefix = store.save(step, snapshot.tensors(), state_json);
       const std::lock_guard lock(mutex);
       ++status.saved;
@@ -95,10 +98,11 @@ struct AsyncCheckpointer::Impl {
   }
 
   CheckpointStore store;
-  /// These three belong to the caller while idle, and to both threads, unchanged, otherwise.
+  /// These belong to the caller while idle, and to both threads, unchanged, otherwise.
   Snapshot snapshot;
   std::int64_t step = 0;
   std::string state_json;
+  std::function<void()> before_writing;
 
   mutable std::mutex mutex;
   std::condition_variable_any changed;
@@ -119,8 +123,8 @@ void AsyncCheckpointer::reserve(std::size_t bytes) {
 }
 
 void AsyncCheckpointer::save(std::int64_t step, std::span<const TensorView> tensors,
-                             std::string state_json) {
-  impl_->save(step, tensors, std::move(state_json));
+                             std::string state_json, std::function<void()> before_writing) {
+  impl_->save(step, tensors, std::move(state_json), std::move(before_writing));
 }
 
 void AsyncCheckpointer::wait_until_copied() { impl_->wait_until_copied(); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,8 +46,11 @@ class AsyncCheckpointer {
   void reserve(std::size_t bytes);
 
   /// Begins a save. The tensors' values must stay as they are until wait_until_copied() returns.
-  /// Throws ResourceExhausted when there is no memory for the copy.
-  void save(std::int64_t step, std::span<const TensorView> tensors, std::string state_json = {});
+  /// Throws ResourceExhausted when there is no memory for the copy. `before_writing` is called in
+  /// the background when the copy is made, for what must be on the disk before the checkpoint is;
+  /// what it throws is a failure of the save.
+  void save(std::int64_t step, std::span<const TensorView> tensors, std::string state_json = {},
+            std::function<void()> before_writing = {});
 
   /// Returns when the tensors of the last save() may change. Helps with the copying meanwhile.
   void wait_until_copied();

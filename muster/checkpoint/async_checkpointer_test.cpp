@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "muster/base/log.h"
 #include "muster/checkpoint/test_tensors_internal.h"
 #include "muster/testing/temp_dir.h"
@@ -71,6 +73,23 @@ TEST(AsyncCheckpointer, WritesTheLastSaveBeforeItGoes) {
     checkpointer.save(5, variables.views());
   }
   EXPECT_TRUE(holds_only(restore_latest(dir.path())->bundle, 5));
+}
+
+TEST(AsyncCheckpointer, DoesInTheBackgroundWhatMustComeBeforeTheCheckpoint) {
+  const TempDir dir;
+  Variables variables;
+  AsyncCheckpointer checkpointer{CheckpointStore(dir.path())};
+  std::promise<void> go_on;
+  bool came_first = false;
+  checkpointer.save(1, variables.views(), {}, [&] {
+    go_on.get_future().wait();
+    came_first = !file_exists(dir / "model.ckpt-1.index");
+  });
+  checkpointer.wait_until_copied();  // Does not wait for it.
+  go_on.set_value();
+  checkpointer.flush();
+  EXPECT_TRUE(came_first);
+  EXPECT_TRUE(file_exists(dir / "model.ckpt-1.index"));
 }
 
 TEST(AsyncCheckpointer, ReportsAFailureAndGoesOn) {

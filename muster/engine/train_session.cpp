@@ -47,11 +47,13 @@ bool TrainSession::save_failed() {
 void TrainSession::begin_save() {
   gather();
   log::info("Saving checkpoints for {} into {}/model.ckpt.", step_, config_.model_dir.string());
-  // A run that is killed goes on from here: the summaries of the steps before are not written
-  // again.
-  if (event_writer_ != nullptr) event_writer_->flush();
   being_copied_ = content();
-  checkpointer_->save(step_, being_copied_->tensors, being_copied_->state_json);
+  // A run that is killed goes on from here, and the summaries of the steps before are not written
+  // again: they are there before the checkpoint is. Not in this thread: a store takes its time.
+  checkpointer_->save(step_, being_copied_->tensors, being_copied_->state_json,
+                      [events = event_writer_.get()] {
+                        if (events != nullptr) events->flush();
+                      });
   saved_step_ = step_;
 }
 
