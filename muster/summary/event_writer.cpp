@@ -171,17 +171,34 @@ struct EventWriter::Impl {
     try {
       unflushed += batch.size();
       for (const auto& bytes : batch) file.second.append(bytes);
-      if (last) {
-        file.second.close();
-      } else if (flush_now) {
-        file.second.flush();
-      }
+      if (last) file.second.close();
     } catch (...) {
       return give_up(describe(std::current_exception()).message);
     }
     if (!flush_now) return;
+    if (!last && !flush_file()) return;
     unflushed = 0;
     next_flush = Clock::now() + options.flush_period;
+  }
+
+  // False where nothing has become visible.
+  bool flush_file() {
+    try {
+      file.second.flush();
+      return true;
+    } catch (const Error& error) {
+      const bool is_away =
+          error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kDeadlineExceeded;
+      if (!is_away) {
+        give_up(error.what());
+        return false;
+      }
+      // A store holds back what it could not take, so the next flush brings it.
+      log::warning("summaries could not be written, and are kept until the next flush path={}: {}",
+                   name(), error.what());
+      next_flush = Clock::now() + options.flush_period;
+      return false;
+    }
   }
 
   void count_dropped(std::uint64_t events) {
