@@ -43,18 +43,26 @@ bool RunCurves::poll() {
   return count_ != before;
 }
 
+// Nothing for one that is not kept. Files of one scalar, or of long stretches of it, are common:
+// the last one is found without a search.
+ScalarSeries* RunCurves::series_of(std::string_view tag) {
+  if (last_ != series_.end() && last_->first == tag) return &last_->second;
+  last_ = series_.find(tag);
+  if (last_ != series_.end()) return &last_->second;
+  if (series_.size() >= kMostTags || tag.size() > kMostTagBytes) {
+    has_too_many_tags_ = true;
+    return nullptr;
+  }
+  last_ = series_.emplace(tag, ScalarSeries()).first;
+  most_points_ = std::min(kMostPointsOfOne, kMostPointsOfAll / series_.size());
+  return &last_->second;
+}
+
 void RunCurves::take(std::string_view record) {
   scan_scalars(record, [this](const ScalarEvent& event) {
-    auto found = series_.find(event.tag);
-    if (found == series_.end()) {
-      if (series_.size() >= kMostTags || event.tag.size() > kMostTagBytes) {
-        has_too_many_tags_ = true;
-        return;
-      }
-      found = series_.emplace(event.tag, ScalarSeries()).first;
-    }
-    const std::size_t most = std::min(kMostPointsOfOne, kMostPointsOfAll / series_.size());
-    found->second.add({event.step, event.time, event.value}, most);
+    ScalarSeries* const series = series_of(event.tag);
+    if (series == nullptr) return;
+    series->add({event.step, event.time, event.value}, most_points_);
     last_step_ = event.step;
     if (count_ == 0) first_time_ = event.time;
     last_time_ = event.time;

@@ -19,6 +19,8 @@ namespace muster::console {
 class RunCurves {
  public:
   explicit RunCurves(Path folder) : folder_(std::move(folder)) {}
+  RunCurves(const RunCurves&) = delete;
+  RunCurves& operator=(const RunCurves&) = delete;
 
   /// Whether there was anything new.
   bool poll();
@@ -40,11 +42,15 @@ class RunCurves {
  private:
   void find_files();
   void take(std::string_view record);
+  ScalarSeries* series_of(std::string_view tag);
 
   Path folder_;
   // In the order in which they were begun.
   std::vector<EventTail> files_;
   std::map<std::string, ScalarSeries, std::less<>> series_;
+  // Where the scalar before stands.
+  std::map<std::string, ScalarSeries, std::less<>>::iterator last_ = series_.end();
+  std::size_t most_points_ = 0;
   bool has_too_many_tags_ = false;
   std::uint64_t count_ = 0;
   std::int64_t last_step_ = 0;

@@ -7,6 +7,8 @@ import {smoothed} from './smoothing.js';
 
 const kMargin = {left: 52, right: 10, top: 8, bottom: 24};
 const kHeight = 210;
+// An average over fewer points would say less than they do.
+const kWorthSmoothing = 20;
 
 class LineChart extends HTMLElement {
   #curves = [];
@@ -42,7 +44,8 @@ class LineChart extends HTMLElement {
     this.#curves = curves.map((curve) => ({
       ...curve,
       xs: xsOf(curve, options.x),
-      smooth: curve.dashed ? curve.values : smoothed(curve.values, options.smoothing),
+      smooth: curve.values.length < kWorthSmoothing || curve.dashed ? curve.values :
+        smoothed(curve.values, options.smoothing),
     }));
     this.#describe();
     this.#draw();
@@ -102,7 +105,8 @@ class LineChart extends HTMLElement {
     this.#drawAxes(pen, ink, width);
     pen.save();
     pen.beginPath();
-    pen.rect(kMargin.left, 0, width - kMargin.left - kMargin.right, kHeight - kMargin.bottom + 1);
+    // A little wider, for dots at the ends.
+    pen.rect(kMargin.left - 4, 0, width - kMargin.left - kMargin.right + 8, kHeight - kMargin.bottom + 4);
     pen.clip();
     for (const curve of this.#curves) this.#drawCurve(pen, curve);
     this.#drawCursor(pen, ink);

@@ -1,4 +1,4 @@
-// <run-picker>: all runs, to choose from. Tells 'pick' with the ids that are chosen.
+// <run-picker>: all runs, to choose from. Tells 'pick' with the ids that are chosen, and 'filter'.
 import {element} from './dom.js';
 import {number} from './format.js';
 
@@ -6,7 +6,7 @@ class RunPicker extends HTMLElement {
   #runs = [];
   #picked = new Set();
   #filter = element('input', {type: 'search', placeholder: 'Filter runs', 'aria-label': 'Filter runs',
-                              oninput: () => this.#draw()});
+                              oninput: () => this.dispatchEvent(new CustomEvent('filter'))});
   #all = element('button', {class: 'quiet', onclick: () => this.#pickAll()}, 'all');
   #none = element('button', {class: 'quiet', onclick: () => this.#pick([])}, 'none');
   #list = element('ul', {class: 'runs-list'});
@@ -31,9 +31,14 @@ class RunPicker extends HTMLElement {
     this.#draw();
   }
 
-  #shown() {
+  /** Whether a run has all words of the filter. */
+  has(run) {
     const words = this.#filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    return this.#runs.filter((run) => words.every((word) => run.id.toLowerCase().includes(word)));
+    return words.every((word) => run.id.toLowerCase().includes(word));
+  }
+
+  #shown() {
+    return this.#runs.filter((run) => this.has(run));
   }
 
   #draw() {

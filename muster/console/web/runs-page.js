@@ -52,6 +52,7 @@ class RunsPage extends HTMLElement {
       this.#picked = event.detail;
       this.#changed();
     });
+    this.#picker.addEventListener('filter', () => this.#changed());
     this.#load();
   }
 
@@ -73,7 +74,7 @@ class RunsPage extends HTMLElement {
   async #load() {
     try {
       const {runs} = await get('runs', {}, this.#stop.signal);
-      this.#runs = runs.map((run, place) => ({...run, key: run.id, color: colorOf(place)}));
+      this.#runs = runs.sort(byName).map((run, place) => ({...run, key: run.id, color: colorOf(place)}));
       this.#note.textContent = '';
       this.#show();
     } catch (error) {
@@ -88,10 +89,10 @@ class RunsPage extends HTMLElement {
     for (const card of this.#cards.values()) card.refresh();
   }
 
-  // Those of the address, or the newest.
+  // Those of the address, or the newest that pass the filter.
   #chosen() {
     if (this.#picked === null) {
-      const newest = [...this.#runs].sort((a, b) => timeOf(b) - timeOf(a)).slice(0, kPickedAtFirst);
+      const newest = this.#runs.filter((run) => this.#picker.has(run)).sort((a, b) => timeOf(b) - timeOf(a)).slice(0, kPickedAtFirst);
       const ids = new Set(newest.map((run) => run.id));
       return this.#runs.filter((run) => ids.has(run.id));
     }
@@ -146,6 +147,10 @@ class RunsPage extends HTMLElement {
     });
   }
 }
+
+// study/2 before study/10.
+const collator = new Intl.Collator('en', {numeric: true});
+const byName = (a, b) => collator.compare(a.id, b.id);
 
 function timeOf(run) {
   return run.record?.began_ns ? run.record.began_ns / 1e9 : run.lastTime;

@@ -47,7 +47,7 @@ class StudyView extends HTMLElement {
       element('dl', {class: 'facts'}, [
         ['best', study.best ? `${number(study.best.value)} (trial ${study.best.trial})` : '–'],
         ['trials', `${trials.length} of ${study.maxTrials}`], ['stopped early', study.stoppedEarly],
-        ['failed', study.states.FAILED ?? 0], ['algorithm', study.algorithm.toLowerCase().replaceAll('_', ' ')],
+        ['failed', study.states.FAILED ?? 0], ['algorithm', algorithmName(study.algorithm)],
       ].map(([name, value]) => element('div', {}, element('dt', {}, name), element('dd', {}, String(value))))));
     this.#showHistory(trials, study.isMaximized);
     this.#showCurves(trials);
@@ -105,6 +105,10 @@ function trialOf(trial) {
     seconds: trial.endTime ? Number(trial.endTime) - Number(trial.startTime) : null,
     error: trial.errorMessage ?? '',
   };
+}
+
+function algorithmName(word) {
+  return word === 'ALGORITHM_UNSPECIFIED' ? 'bayesian optimisation' : word.toLowerCase().replaceAll('_', ' ');
 }
 
 function shortMetric(tag) {

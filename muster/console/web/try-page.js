@@ -89,7 +89,7 @@ class TryPage extends HTMLElement {
     if (isDigit(input)) {
       const pad = element('digit-pad', {id});
       this.#fields.set(input, () => shaped(pad.pixels, input));
-      return element('div', {class: 'field'}, label, pad);
+      return element('div', {class: 'field wide'}, label, pad);
     }
     const example = exampleOf(input);
     const isText = typeof example === 'string';
@@ -103,7 +103,7 @@ class TryPage extends HTMLElement {
         throw new Error(`${input.name} is no JSON: ${control.value.slice(0, 40)}`);
       }
     });
-    return element('div', {class: 'field'}, label, control);
+    return element('div', {class: control.tagName === 'TEXTAREA' ? 'field wide' : 'field'}, label, control);
   }
 
   #body() {
@@ -144,9 +144,11 @@ class TryPage extends HTMLElement {
   }
 }
 
-/** JSON with lists of numbers on one line each. */
+/** JSON with lists of numbers and texts on one line each. */
 function laidOut(value) {
-  return JSON.stringify(value, null, 1).replace(/\[\s+([-\d.eE,\s]+?)\s+\]/g, (_, list) => `[${list.replace(/\s+/g, ' ')}]`);
+  const one = String.raw`(?:"(?:[^"\\]|\\.)*"|[-+\d.eE]+|true|false|null)`;
+  const list = new RegExp(String.raw`\[\s+(${one}(?:,\s+${one})*)\s+\]`, 'g');
+  return JSON.stringify(value, null, 1).replace(list, (_, items) => `[${items.replace(/\n\s*/g, ' ')}]`);
 }
 
 /** Probabilities, or a list of a few numbers, as bars; nothing for another answer. */
