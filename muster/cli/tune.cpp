@@ -23,6 +23,7 @@
 #include "muster/cli/program_arguments.h"
 #include "muster/jobs/job_text.h"
 #include "muster/jobs/machines.h"
+#include "muster/tuning/importance.h"
 #include "muster/tuning/study.h"
 
 namespace muster::cli {
@@ -204,9 +205,30 @@ void run_tune(const TuneFlags& flags) {
   }
 }
 
+// Most important first.
+void print_importances(const tuning::Study& study) {
+  const auto shares = tuning::importances(study);
+  if (shares.empty()) return;
+  std::vector<std::pair<double, std::string>> rows;
+  std::size_t width = 0;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    rows.emplace_back(shares[i], printable(study.spec.params[i].name));
+    width = std::max(width, rows.back().second.size());
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  fmt::print("\n{:<{}}  SHARE OF THE VARIANCE\n", "PARAMETER", std::max<std::size_t>(width, 9));
+  for (const auto& [share, name] : rows) {
+    fmt::print("{:<{}}  {:.2f}\n", name, std::max<std::size_t>(width, 9), share);
+  }
+}
+
 void show_study(const std::string& job_dir, bool as_json) {
   const tuning::Study study = tuning::read_study(job_dir);
-  if (!as_json) return print_trials(study);
+  if (!as_json) {
+    print_trials(study);
+    return print_importances(study);
+  }
   auto list = nlohmann::ordered_json::array();
   for (const tuning::Trial& trial : study.trials) {
     list.push_back(nlohmann::ordered_json::parse(tuning::to_json(trial)));
