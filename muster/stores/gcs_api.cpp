@@ -25,6 +25,8 @@ using Json = nlohmann::json;
 using Parameters = std::vector<std::pair<std::string, std::string>>;
 
 constexpr std::chrono::minutes kGcsDataTimeout{10};
+/// Chunks of one call that the store may find not to fit, before that is taken for its last word.
+constexpr int kMostMisfits = 3;
 constexpr int kMostRewrites = 100'000;
 constexpr const char* kBoundary = "muster-part-of-an-object-5f1e7c6a";
 
@@ -322,6 +324,7 @@ std::optional<std::string> GcsApi::send_chunk(const std::string& what, const std
   const std::string of = total ? std::to_string(*total) : "*";
   std::uint64_t at = begin;
   const std::uint64_t end = begin + bytes.size();
+  int misfits = 0;
   for (int tries = 1;; ++tries) {
     HttpResponse response;
     bool ask_where = false;
@@ -338,8 +341,10 @@ std::optional<std::string> GcsApi::send_chunk(const std::string& what, const std
       add_credentials(request.headers);
       response = http_->send_once(request);
       // A chunk whose connection broke may arrive behind the answer to "what has arrived", and what
-      // is sent then does not fit.
-      ask_where = is_worth_a_retry(response.status) || (response.status == 400 && tries > 1);
+      // is sent then does not fit. The first try may be such a second one too: libcurl sends again
+      // by itself when a kept connection turns out to be closed.
+      ask_where =
+          is_worth_a_retry(response.status) || (response.status == 400 && misfits++ < kMostMisfits);
     } catch (const Error& error) {
       if (tries >= settings_.retry.most_tries) throw;
       log::warning("{} failed, asking what of it has arrived try={}: {}", what, tries,

@@ -38,6 +38,15 @@ std::size_t FakeGcs::open_uploads() const {
       sessions_.begin(), sessions_.end(), [](const auto& row) { return !row.second.is_done; }));
 }
 
+std::size_t FakeGcs::bytes_of_open_uploads() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t bytes = 0;
+  for (const auto& row : sessions_) {
+    if (!row.second.is_done) bytes += row.second.bytes.size();
+  }
+  return bytes;
+}
+
 std::string FakeGcs::text_of(const std::string& name) const {
   const Object& object = objects_.at(name);
   return fmt::format(

@@ -1,0 +1,213 @@
+// A training whose job folder lies in a store that fails: some calls of each run, or all for a
+// while.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "muster/base/error.h"
+#include "muster/graph/export_folder.h"
+#include "muster/stores/api.h"
+#include "muster/testing/eventually.h"
+#include "muster/testing/fake_gcs.h"
+#include "muster/testing/fake_s3.h"
+#include "muster/testing/long_tests.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
+#include "tests/latest_hash.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::HttpAnswer;
+using testing::HttpCall;
+using testing::Outcome;
+using testing::RunningProgram;
+using testing::TempDir;
+using testing::Words;
+using testing::operator+;
+
+constexpr int kSteps = 20;
+
+/// Looks at a folder again and again as an evaluator or a server does, and remembers what it found
+/// torn.
+class Poller {
+ public:
+  explicit Poller(Path folder)
+      : folder_(std::move(folder)), thread_([this](const std::stop_token& stop) {
+          while (!stop.stop_requested()) {
+            look();
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          }
+        }) {}
+
+  /// Once more, then what was wrong.
+  std::string finish() {
+    thread_.request_stop();
+    thread_.join();
+    look();
+    return flaws_;
+  }
+  std::size_t checkpoints() const { return seen_.size(); }
+
+ private:
+  void look() {
+    try {
+      for (const Path& prefix : find_checkpoints(folder_)) {
+        if (!seen_.contains(prefix)) open_checkpoint(prefix);
+        seen_.insert(prefix);
+      }
+      if (file_exists(folder_ / "checkpoint") && !latest_checkpoint(folder_)) {
+        flaws_ += "the state file names no checkpoint\n";
+      }
+      for (const Path& dir : graph::exports_in(folder_ / "export/census")) {
+        BundleReader(dir / "variables/variables").verify();
+      }
+    } catch (const Error& error) {
+      flaws_ += std::string(error.what()) + "\n";
+    }
+  }
+
+  const Path folder_;
+  std::set<Path> seen_;
+  std::string flaws_;
+  std::jthread thread_;
+};
+
+class StoreFaults : public ::testing::TestWithParam<const char*> {
+ protected:
+  static void SetUpTestSuite() {
+    data_ = new TempDir;
+    const Outcome made =
+        testing::run_program(MUSTER_PROGRAM, {"records", "synth", "census", "--output",
+                                              data_->path(), "--train", "1000", "--test", "200"});
+    ASSERT_EQ(made.status, 0) << made.err;
+    const Outcome outcome = testing::run_program(CENSUS_PROGRAM, flags(*data_ / "job"));
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    hash_ = new std::string(hash_of(*data_ / "job"));
+  }
+  static void TearDownTestSuite() {
+    delete data_;
+    delete hash_;
+  }
+
+  void SetUp() override {
+    if (!MUSTER_HAS_STORES) GTEST_SKIP() << "built without libcurl or pugixml";
+    start_store();
+  }
+
+  void start_store() {
+    if (scheme_ == "s3") {
+      fake_ = std::make_unique<testing::FakeS3>();
+      ::setenv("AWS_ENDPOINT_URL", fake_->url().c_str(), 1);
+      ::setenv("AWS_ACCESS_KEY_ID", "id", 1);
+      ::setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
+    } else {
+      fake_ = std::make_unique<testing::FakeGcs>();
+      ::setenv("STORAGE_EMULATOR_HOST", fake_->url().c_str(), 1);
+    }
+    register_stores();
+  }
+
+  // Of uploads that nobody will end. Google's that are begun by a call whose answer gets lost can
+  // be ended by nobody, but hold nothing.
+  std::size_t orphans() const {
+    const auto* gcs = dynamic_cast<const testing::FakeGcs*>(fake_.get());
+    return gcs != nullptr ? gcs->bytes_of_open_uploads() : fake_->open_uploads();
+  }
+
+  static Words flags(const Path& job) {
+    return {"--train-files",
+            *data_ / "adult.data.csv",
+            "--eval-files",
+            *data_ / "adult.test.csv",
+            "--job-dir",
+            job,
+            "--train-steps",
+            std::to_string(kSteps),
+            "--save-checkpoints-steps",
+            "5",
+            "--threads-per-replica",
+            "1",
+            "--eval-batch-size",
+            "200",
+            "--seed",
+            "3"};
+  }
+
+  static inline TempDir* data_ = nullptr;
+  /// Of the same run on a disk.
+  static inline std::string* hash_ = nullptr;
+  const std::string scheme_ = GetParam();
+  const Path job_ = scheme_ + "://bucket/job";
+  std::unique_ptr<testing::FakeStore> fake_;
+};
+
+INSTANTIATE_TEST_SUITE_P(, StoreFaults, ::testing::Values("s3", "gs"),
+                         [](const auto& scheme) { return std::string(scheme.param); });
+
+TEST_P(StoreFaults, ATenthOfAllCallsChangesNothing) {
+  const std::uint64_t runs = testing::are_tests_long() ? 100 : 2;
+  for (std::uint64_t seed = 0; seed < runs; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    start_store();
+    fake_->fail_randomly(10, seed);
+    Poller poller(job_);
+    const Outcome outcome = testing::run_program(CENSUS_PROGRAM, flags(job_));
+    fake_->fail_randomly(0, 0);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(poller.finish(), "");
+    EXPECT_EQ(poller.checkpoints(), 5U) << outcome.err;
+    EXPECT_EQ(hash_of(job_), *hash_);
+    EXPECT_EQ(graph::exports_in(job_ / "export/census").size(), 1U);
+    EXPECT_EQ(orphans(), 0U);
+    EXPECT_FALSE(fake_->bytes_of("bucket/job/.muster-writer")) << "the claim was not given up";
+  }
+}
+
+TEST_P(StoreFaults, ATrainingGoesOnWhileTheStoreIsAwayAndCatchesUp) {
+  // Two tries: what takes minutes by default takes a moment.
+  ::setenv("AWS_MAX_ATTEMPTS", "2", 1);
+  ::setenv("GCS_RETRY_CONFIG_MAX_RETRIES", "1", 1);
+  std::atomic<int> refused{0};
+  // From the second checkpoint on, until some calls have failed.
+  fake_->set_fault([&](const HttpCall& call) -> std::optional<HttpAnswer> {
+    const bool writes = call.method != "GET" && call.method != "HEAD";
+    const bool is_away = writes && fake_->bytes_of("bucket/job/model.ckpt-5.index") && refused < 6;
+    if (!is_away) return std::nullopt;
+    ++refused;
+    return HttpAnswer{.hang_up = true};
+  });
+  const Outcome outcome = testing::run_program(CENSUS_PROGRAM, flags(job_));
+  ::unsetenv("AWS_MAX_ATTEMPTS");
+  ::unsetenv("GCS_RETRY_CONFIG_MAX_RETRIES");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("could not save a checkpoint, training goes on"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("summaries are no longer written")));
+  EXPECT_EQ(hash_of(job_), *hash_);
+}
+
+TEST_P(StoreFaults, ATrainingWhoseStoreStaysAwayEndsWithAClearError) {
+  ::setenv("AWS_MAX_ATTEMPTS", "2", 1);
+  ::setenv("GCS_RETRY_CONFIG_MAX_RETRIES", "1", 1);
+  fake_->set_fault([&](const HttpCall&) -> std::optional<HttpAnswer> {
+    if (!fake_->bytes_of("bucket/job/model.ckpt-5.index")) return std::nullopt;
+    return HttpAnswer{.hang_up = true};
+  });
+  const Outcome outcome = testing::run_program(CENSUS_PROGRAM, flags(job_));
+  ::unsetenv("AWS_MAX_ATTEMPTS");
+  ::unsetenv("GCS_RETRY_CONFIG_MAX_RETRIES");
+  EXPECT_EQ(outcome.status, 75) << "worth another try\n" << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(scheme_ + "://bucket/job"));
+}
+
+}  // namespace
+}  // namespace muster
