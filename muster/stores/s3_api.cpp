@@ -15,7 +15,6 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/printable.h"
-#include "muster/base/sha256.h"
 #include "muster/stores/s3_xml.h"
 
 namespace muster::stores {
@@ -242,7 +241,7 @@ bool S3Api::put_right(const S3Call& call, const HttpResponse& response, const S3
 
 HttpResponse S3Api::call(const S3Call& call) {
   const bool over_tls = settings_.endpoint.empty() || settings_.endpoint.starts_with("https://");
-  const std::string payload_hash = over_tls ? "UNSIGNED-PAYLOAD" : sha256_hex(call.body);
+  const std::string payload_hash = over_tls ? "UNSIGNED-PAYLOAD" : payload_sha256(call.body);
   for (int corrections = 0;; ++corrections) {
     HttpResponse response = http_->send(
         call.what, [&](int) { return request_of(call, payload_hash); }, settings_.retry, call.stop,

@@ -114,4 +114,15 @@ HttpHeaders sign_v4(const SignedParts& parts, const S3Credentials& credentials,
   return headers;
 }
 
+std::string payload_sha256(std::string_view bytes) {
+  std::string digest(EVP_MAX_MD_SIZE, '\0');
+  unsigned size = 0;
+  if (::EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(digest.data()),
+                   &size, EVP_sha256(), nullptr) != 1) {
+    throw Internal("OpenSSL gives no SHA-256");
+  }
+  digest.resize(size);
+  return hex(digest);
+}
+
 }  // namespace muster::stores

@@ -48,4 +48,7 @@ HttpHeaders sign_v4(const SignedParts& parts, const S3Credentials& credentials,
 std::string md5(std::string_view bytes);
 std::string hex(std::string_view bytes);
 
+/// The SHA-256 of a body, in hex, by OpenSSL, which uses the processor's own instructions for it.
+std::string payload_sha256(std::string_view bytes);
+
 }  // namespace muster::stores

@@ -46,7 +46,7 @@ TEST(S3Signature, IsThatOfAwsForAnUpload) {
   SignedParts put = parts("PUT", "/test%24file.text");
   put.headers = {{"Date", "Fri, 24 May 2013 00:00:00 GMT"},
                  {"x-amz-storage-class", "REDUCED_REDUNDANCY"}};
-  put.payload_hash = sha256_hex("Welcome to Amazon S3.");
+  put.payload_hash = payload_sha256("Welcome to Amazon S3.");
   EXPECT_THAT(authorization(put),
               HasSubstr("98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd"));
 }
