@@ -10,6 +10,9 @@
 namespace muster::stores {
 namespace {
 
+// Whoever replaces a claim needs a moment; one that needs longer by the store's clock was killed.
+constexpr std::int64_t kLongestReplaceNs = 60'000'000'000;
+
 // A file keeps its id when it grows, so the length is a part of what it is.
 std::string claim_version(const HdfsEntry& entry) {
   return fmt::format("{}:{}", entry.file_id, entry.status.size_bytes);
@@ -46,16 +49,17 @@ std::string HdfsClaimObjects::unused_name(const ObjectName& name) {
 
 std::string HdfsClaimObjects::put(const ObjectName& name, std::string_view bytes,
                                   const Precondition& precondition) {
-  if (!precondition.version.empty()) {
-    if (is_own(precondition.version)) return touch(name, precondition);
-    move_away(name, precondition);
-  }
+  if (is_own(precondition.version)) return touch(name, precondition);
   const std::string made = unused_name(name);
   api_->create(made, bytes);
   const auto entry = api_->status(made);
   try {
     if (!entry) throw NotFound("{} went away", api_->shown(made));
-    api_->rename_to_new(made, name.key);
+    if (precondition.version.empty()) {
+      api_->rename_to_new(made, name.key);
+    } else {
+      replace(made, name, precondition);
+    }
   } catch (const Error& error) {
     // Whoever has the folder by now removes what it finds on its way.
     if (error.code() != ErrorCode::kAlreadyExists && error.code() != ErrorCode::kNotFound) throw;
@@ -82,20 +86,33 @@ std::string HdfsClaimObjects::touch(const ObjectName& name, const Precondition& 
   return claim_version(*entry);
 }
 
-void HdfsClaimObjects::move_away(const ObjectName& name, const Precondition& precondition) {
-  const std::string away = unused_name(name);
+// A claim that is alive is never touched: it would look as if it had been given up.
+void HdfsClaimObjects::replace(const std::string& made, const ObjectName& name,
+                               const Precondition& precondition) {
+  const std::string right = name.key + kOnTheWay + "replacing";
   try {
-    api_->rename_to_new(name.key, away);
-    const auto entry = api_->status(away);
-    if (entry && claim_version(*entry) == precondition.version) {
-      return api_->remove(away, /*all=*/false);
+    api_->rename_to_new(made, right);
+  } catch (const AlreadyExists&) {
+    const auto ours = api_->status(made);
+    const auto theirs = api_->status(right);
+    if (ours && theirs &&
+        ours->status.modified_ns - theirs->status.modified_ns > kLongestReplaceNs) {
+      api_->remove(right, /*all=*/false);
     }
-    // Another process was faster, and this is its claim.
-    api_->rename_to_new(away, name.key);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kAlreadyExists && error.code() != ErrorCode::kNotFound) throw;
+    throw;
   }
-  throw_precondition("claiming " + api_->shown(name.key), precondition);
+  const auto entry = api_->status(name.key);
+  if (entry && claim_version(*entry) != precondition.version) {
+    api_->remove(right, /*all=*/false);
+    throw AlreadyExists("{} has changed", api_->shown(name.key));
+  }
+  if (entry) api_->remove(name.key, /*all=*/false);
+  try {
+    api_->rename_to_new(right, name.key);
+  } catch (const AlreadyExists&) {
+    api_->remove(right, /*all=*/false);
+    throw;
+  }
 }
 
 }  // namespace muster::stores

@@ -12,7 +12,8 @@ namespace muster::stores {
 
 /// What a claim needs, of files in HDFS, where no write has a precondition. Keys are paths. A file
 /// appears by a rename that fails where there is one. One of ours is changed by adding a blank to
-/// it; one of another is moved away first, which one of all that try can do.
+/// it; one of another is replaced by whoever has taken the right to, a name that one of all can
+/// take.
 class HdfsClaimObjects : public VersionedObjects {
  public:
   /// Names of files that are on their way begin with the object's own and this.
@@ -30,7 +31,7 @@ class HdfsClaimObjects : public VersionedObjects {
  private:
   bool is_own(const std::string& version);
   std::string touch(const ObjectName& name, const Precondition& precondition);
-  void move_away(const ObjectName& name, const Precondition& precondition);
+  void replace(const std::string& made, const ObjectName& name, const Precondition& precondition);
   static std::string unused_name(const ObjectName& name);
 
   const std::shared_ptr<HdfsApi> api_;

@@ -166,10 +166,11 @@ TEST_F(HdfsStore, TakesOverAClaimThatIsNotRenewed) {
 
 TEST_F(HdfsStore, LetsOneOfManyTakeOverAClaim) {
   hdfs_.set_bytes("job/.muster-writer", "of a process that is gone");
+  constexpr int kProcesses = 4;
   std::atomic<int> won{0};
-  std::atomic<bool> over{false};
+  std::atomic<int> lost{0};
   std::vector<std::jthread> threads;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < kProcesses; ++i) {
     threads.emplace_back([&] {
       const auto objects = std::make_shared<HdfsClaimObjects>(std::make_shared<HdfsApi>(
           quick_hdfs({hdfs_.url()}), std::vector{hdfs_.url()}, "hdfs://namenode"));
@@ -177,9 +178,10 @@ TEST_F(HdfsStore, LetsOneOfManyTakeOverAClaim) {
         const ObjectClaim claim(objects, {.key = "/job/.muster-writer"}, "hdfs://namenode/job",
                                 {.lease = std::chrono::milliseconds(100)});
         ++won;
-        testing::eventually([&] { return over.load(); });
+        // Until all others have seen that it is taken.
+        EXPECT_TRUE(testing::eventually([&] { return lost == kProcesses - 1; }));
       } catch (const FailedPrecondition&) {
-        over = true;
+        ++lost;
       }
     });
   }
