@@ -190,7 +190,7 @@ TEST_P(ObjectStores, LoseNothingWhenATenthOfAllCallsFails) {
       EXPECT_THAT(store_->list(folder),
                   ElementsAre(ObjectClaim::kObjectName, "larger", "log", "state"));
     }
-    EXPECT_EQ(fake_->open_uploads(), 0U) << "seed " << seed;
+    EXPECT_EQ(fake_->orphans(), 0U) << "seed " << seed;
   }
 }
 

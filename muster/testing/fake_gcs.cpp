@@ -38,13 +38,11 @@ std::size_t FakeGcs::open_uploads() const {
       sessions_.begin(), sessions_.end(), [](const auto& row) { return !row.second.is_done; }));
 }
 
-std::size_t FakeGcs::bytes_of_open_uploads() const {
+std::size_t FakeGcs::orphans() const {
   const std::lock_guard lock(mutex_);
-  std::size_t bytes = 0;
-  for (const auto& row : sessions_) {
-    if (!row.second.is_done) bytes += row.second.bytes.size();
-  }
-  return bytes;
+  return static_cast<std::size_t>(std::count_if(
+      sessions_.begin(), sessions_.end(),
+      [](const auto& row) { return !row.second.is_done && !row.second.bytes.empty(); }));
 }
 
 std::string FakeGcs::text_of(const std::string& name) const {

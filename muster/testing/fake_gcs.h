@@ -12,8 +12,8 @@ class FakeGcs : public FakeStore {
 
   const std::string& url() const override { return server_.url(); }
   std::size_t open_uploads() const override;
-  /// What such uploads hold.
-  std::size_t bytes_of_open_uploads() const;
+  /// A session whose first answer was lost cannot be ended by anybody, but holds nothing.
+  std::size_t orphans() const override;
   /// Of each chunk of an upload, no more than this is taken at once.
   void set_most_taken(std::size_t bytes) { most_taken_ = bytes; }
 

@@ -32,6 +32,8 @@ class FakeStore {
   virtual const std::string& url() const = 0;
   /// Uploads that are neither complete nor aborted.
   virtual std::size_t open_uploads() const = 0;
+  /// Those of them that cost something, when nobody writes any more.
+  virtual std::size_t orphans() const { return open_uploads(); }
 
   /// Looks at every call first; what it returns is answered in the place of the store. Called from
   /// several threads.
