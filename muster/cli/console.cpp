@@ -3,13 +3,13 @@
 
 #include <chrono>
 #include <memory>
-#include <semaphore>
 #include <string>
 #include <vector>
 
 #include "muster/base/error.h"
 #include "muster/base/file_system.h"
 #include "muster/base/log.h"
+#include "muster/base/semaphore.h"
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
 #include "muster/cli/command.h"
@@ -104,7 +104,7 @@ void run_console(const ConsoleFlags& flags) {
   const bool is_six = flags.address.find(':') != std::string::npos;
   log::info("the console is at {}://{}:{}/", flags.tls_key.empty() ? "http" : "https",
             is_six ? "[" + flags.address + "]" : flags.address, server.port());
-  std::binary_semaphore stopped(0);
+  Semaphore stopped(0);
   const StopSignals signals([&](int) { stopped.release(); });
   stopped.acquire();
   console.close();

@@ -5,10 +5,10 @@
 
 #include <atomic>
 #include <latch>
-#include <semaphore>
 #include <thread>
 
 #include "muster/base/log.h"
+#include "muster/base/semaphore.h"
 #include "muster/base/wait.h"
 #include "muster/dataset/drain_internal.h"
 
@@ -23,7 +23,7 @@ TEST(Prefetch, ChangesNothingInTheStream) {
 
 TEST(Prefetch, MakesElementsInAnotherThreadAheadOfTheConsumer) {
   const auto consumer = std::this_thread::get_id();
-  std::counting_semaphore<> made(0);
+  Semaphore made(0);
   auto iterator = range(10)
                       .map([&](std::int64_t value) {
                         EXPECT_NE(std::this_thread::get_id(), consumer);
@@ -79,7 +79,7 @@ TEST(Prefetch, NeverMakesMoreThanItHasRoomFor) {
 }
 
 TEST(Prefetch, SavesThePlaceOfTheConsumerAndNotItsOwn) {
-  std::counting_semaphore<> made(0);
+  Semaphore made(0);
   const auto dataset = range(100)
                            .map([&](std::int64_t value) {
                              made.release();

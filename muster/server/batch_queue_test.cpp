@@ -7,10 +7,10 @@
 #include <latch>
 #include <mutex>
 #include <numeric>
-#include <semaphore>
 #include <thread>
 
 #include "muster/base/error.h"
+#include "muster/base/semaphore.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"
 
@@ -70,8 +70,8 @@ class Doubler {
   std::vector<float> rows_;
   std::atomic<int> calls_{0};
   bool holds_first_ = false;
-  std::binary_semaphore entered_{0};
-  std::binary_semaphore go_{0};
+  Semaphore entered_{0};
+  Semaphore go_{0};
 };
 
 class BatchQueueTest : public ::testing::Test {
@@ -238,8 +238,8 @@ TEST_F(BatchQueueTest, ARequestWhoseTimeIsOverIsNotComputed) {
 
 TEST_F(BatchQueueTest, RefusesAtOnceWhatCannotMakeIt) {
   std::atomic<bool> hold{false};
-  std::binary_semaphore entered(0);
-  std::binary_semaphore go(0);
+  Semaphore entered(0);
+  Semaphore go(0);
   BatchQueue queue(std::make_shared<ExecutionSlots>(1), {.max_batch_size = 1}, true,
                    [&](const Tensors& inputs) {
                      if (hold.exchange(false)) {

@@ -1,9 +1,9 @@
 #include "muster/server/fair_queue.h"
+#include "muster/base/semaphore.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <semaphore>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,8 +33,8 @@ class FairQueueTest : public ::testing::Test {
     return [this, name] { order_.push_back(name); };
   }
 
-  std::binary_semaphore begun_{0};
-  std::binary_semaphore go_{0};
+  Semaphore begun_{0};
+  Semaphore go_{0};
   std::jthread thread_;
   std::vector<std::string> order_;
 };
@@ -76,8 +76,8 @@ TEST_F(FairQueueTest, SharesItsRoomBetweenOwners) {
 
 TEST_F(FairQueueTest, KeepsAWorkerForOthers) {
   FairQueue queue({.running = 4});
-  std::counting_semaphore<> begun(0);
-  std::counting_semaphore<> go(0);
+  Semaphore begun(0);
+  Semaphore go(0);
   std::vector<std::jthread> threads;
   for (int i = 0; i < 3; ++i) {
     threads.emplace_back([&] {

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <semaphore>
 #include <thread>
 
 #include "muster/base/error.h"
+#include "muster/base/semaphore.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/raw_tcp.h"
 
@@ -61,8 +61,8 @@ class HttpServerTest : public ::testing::Test {
     return client.read_to_end();
   }
 
-  std::counting_semaphore<> held_{0};
-  std::counting_semaphore<> go_{0};
+  Semaphore held_{0};
+  Semaphore go_{0};
   std::shared_ptr<HttpStream> stream_;
   std::optional<HttpServer> server_;
 };

@@ -1,11 +1,11 @@
 #include "muster/server/rest_api.h"
+#include "muster/base/semaphore.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <semaphore>
 #include <thread>
 
 #include "muster/server/fake_service_internal.h"
@@ -198,8 +198,8 @@ class WaitingServable : public FakeServable {
   }
 
   mutable std::vector<float> rows_;
-  mutable std::binary_semaphore entered_{0};
-  mutable std::binary_semaphore go_{0};
+  mutable Semaphore entered_{0};
+  mutable Semaphore go_{0};
 };
 
 TEST_F(RestApiTest, InfersByPriority) {
