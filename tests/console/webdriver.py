@@ -128,6 +128,18 @@ class Browser:
         wait_for(lambda: self.all(selector), "an element " + selector)
         return self.all(selector)[0]
 
+    def click(self, selector):
+        """Waits for it, also where the page draws it anew meanwhile."""
+        def is_clicked():
+            try:
+                self.find(selector).click()
+            except WebDriverError as error:
+                if not str(error).startswith("stale element"):
+                    raise
+                return False
+            return True
+        wait_for(is_clicked, "a click on " + selector)
+
     def run(self, script, *arguments):
         return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
