@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <tuple>
 
@@ -83,11 +84,11 @@ void Plan::merge() {
   using Key = std::tuple<std::string_view, std::vector<std::pair<std::size_t, std::size_t>>>;
   std::map<Key, std::vector<std::size_t>> known;
   // What to read in the place of an output of each step.
-  std::vector<std::vector<Source>> reads(steps_.size() + 1);
+  std::vector<std::optional<Source>> reads(steps_.size() + 1);
   std::vector<bool> is_gone(steps_.size() + 1, false);
   const auto resolved = [&](const Source& source) -> Source {
-    if (source.place == kFolded || source.place == 0 || reads[source.place].empty()) return source;
-    const Source& first = reads[source.place].front();
+    if (source.place == kFolded || !reads[source.place]) return source;
+    const Source& first = *reads[source.place];
     return {first.place, first.output + source.output};
   };
   const auto is_value = [&](const Source& source) {
@@ -100,7 +101,7 @@ void Plan::merge() {
     Step& step = steps_[i];
     for (Source& source : step.inputs) source = resolved(source);
     if (passes_on(step.op) && step.inputs.size() == 1 && is_value(step.inputs[0])) {
-      reads[i + 1] = {step.inputs[0]};
+      reads[i + 1] = step.inputs[0];
       is_gone[i + 1] = true;
       continue;
     }
@@ -117,33 +118,12 @@ void Plan::merge() {
     if (twin == same.end()) {
       same.push_back(i + 1);
     } else {
-      reads[i + 1] = {{*twin, 0}};
+      reads[i + 1] = Source{*twin, 0};
       is_gone[i + 1] = true;
     }
   }
   for (Source& fetch : fetches_) fetch = resolved(fetch);
   drop(is_gone);
-}
-
-void Plan::drop(const std::vector<bool>& is_gone) {
-  std::vector<std::size_t> place_of(steps_.size() + 1, 0);
-  std::vector<Step> left;
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (is_gone[i + 1]) continue;
-    left.push_back(std::move(steps_[i]));
-    place_of[i + 1] = left.size();
-  }
-  const auto move = [&](Source& source) {
-    if (source.place != kFolded) source.place = place_of[source.place];
-  };
-  for (Step& step : left) {
-    for (Source& source : step.inputs) move(source);
-    std::erase_if(step.controls, [&](std::size_t place) { return is_gone[place]; });
-    for (std::size_t& place : step.controls) place = place_of[place];
-  }
-  for (Source& fetch : fetches_) move(fetch);
-  steps_ = std::move(left);
-  set_releases();
 }
 
 }  // namespace muster::executor

@@ -231,27 +231,43 @@ std::optional<Slots> Plan::folded(const Step& step, const std::vector<std::optio
 
 void Plan::fold(bool variables_stay, Budget& load) {
   std::vector<std::optional<Slots>> known(steps_.size() + 1);
-  std::vector<std::size_t> place_of(steps_.size() + 1, 0);
-  std::vector<Step> left;
+  std::vector<bool> is_gone(steps_.size() + 1, false);
   std::int64_t room = kMaxFoldedPlan;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     known[i + 1] = folded(steps_[i], known, variables_stay, room, load);
-    if (known[i + 1]) continue;
+    is_gone[i + 1] = known[i + 1].has_value();
+  }
+  const auto read_folded = [&](Source& source) {
+    const auto& held = known[source.place];
+    if (!held || source.output >= held->size()) return;
+    folded_.push_back((*held)[source.output]);
+    source = {kFolded, folded_.size() - 1};
+  };
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (is_gone[i + 1]) continue;
+    for (Source& source : steps_[i].inputs) read_folded(source);
+  }
+  for (Source& fetch : fetches_) read_folded(fetch);
+  drop(is_gone);
+}
+
+void Plan::drop(const std::vector<bool>& is_gone) {
+  std::vector<std::size_t> place_of(steps_.size() + 1, 0);
+  std::vector<Step> left;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (is_gone[i + 1]) continue;
     left.push_back(std::move(steps_[i]));
     place_of[i + 1] = left.size();
   }
-  const auto moved = [&](const Source& source) -> Source {
-    const auto& held = known[source.place];
-    if (!held || source.output >= held->size()) return {place_of[source.place], source.output};
-    folded_.push_back((*held)[source.output]);
-    return {kFolded, folded_.size() - 1};
+  const auto move = [&](Source& source) {
+    if (source.place != kFolded) source.place = place_of[source.place];
   };
   for (Step& step : left) {
-    for (Source& source : step.inputs) source = moved(source);
-    std::erase_if(step.controls, [&](std::size_t place) { return known[place].has_value(); });
+    for (Source& source : step.inputs) move(source);
+    std::erase_if(step.controls, [&](std::size_t place) { return is_gone[place]; });
     for (std::size_t& place : step.controls) place = place_of[place];
   }
-  for (Source& fetch : fetches_) fetch = moved(fetch);
+  for (Source& fetch : fetches_) move(fetch);
   steps_ = std::move(left);
   set_releases();
 }
