@@ -2,12 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "muster/base/error.h"
 #include "muster/console/console.h"
+#include "muster/console/listening_page_internal.h"
 #include "muster/jobs/job_store.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/temp_dir.h"
@@ -19,26 +18,6 @@ using nlohmann::json;
 using server::HttpAnswer;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-class LogPage final : public server::HttpStream {
- public:
-  bool send(std::string_view bytes) override {
-    const std::lock_guard lock(mutex_);
-    text_ += bytes;
-    return true;
-  }
-  void close() override { is_closed_ = true; }
-  bool is_closed() const { return is_closed_; }
-  bool has(std::string_view part) {
-    const std::lock_guard lock(mutex_);
-    return text_.find(part) != std::string::npos;
-  }
-
- private:
-  std::mutex mutex_;
-  std::string text_;
-  std::atomic<bool> is_closed_{false};
-};
 
 class ConsoleJobsTest : public ::testing::Test {
  protected:
@@ -141,7 +120,7 @@ TEST_F(ConsoleJobsTest, LinesAreFollowedUntilTheJobIsOver) {
   open(false);
   HttpAnswer answer = ask("GET", "/api/jobs/census/log");
   ASSERT_TRUE(answer.stream);
-  const auto page = std::make_shared<LogPage>();
+  const auto page = std::make_shared<ListeningPage>();
   answer.stream(page);
   EXPECT_TRUE(page->has("first line"));
   add_lines("second line\n");
@@ -156,7 +135,7 @@ TEST_F(ConsoleJobsTest, AFolderOfJobsMayComeLater) {
   open(false);
   EXPECT_EQ(data("/api/jobs")["jobs"].size(), 0U);
   HttpAnswer answer = ask("GET", "/api/live");
-  const auto page = std::make_shared<LogPage>();
+  const auto page = std::make_shared<ListeningPage>();
   answer.stream(page);
   add_job("first", jobs::State::kRunning);
   EXPECT_TRUE(testing::eventually([&] { return page->has("event: jobs"); }));

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "muster/console/event_files_internal.h"
+#include "muster/console/listening_page_internal.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/temp_dir.h"
 
@@ -21,25 +21,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
 using ::testing::StartsWith;
-
-/// A page that listens.
-class ListeningPage final : public server::HttpStream {
- public:
-  bool send(std::string_view bytes) override {
-    const std::lock_guard lock(mutex_);
-    text_ += bytes;
-    return true;
-  }
-  void close() override {}
-  bool has(std::string_view part) {
-    const std::lock_guard lock(mutex_);
-    return text_.find(part) != std::string::npos;
-  }
-
- private:
-  std::mutex mutex_;
-  std::string text_;
-};
 
 class ConsoleTest : public ::testing::Test {
  protected:
