@@ -41,37 +41,42 @@ class StoppedWorker {
   net::Listener listener_;
 };
 
-TEST(Group, WhoSendsToATaskThatIsLeftBehindWaitsNoLonger) {
-  StoppedWorker worker;
-  std::vector<std::unique_ptr<net::Connection>> connections(2);
-  connections[1] = worker.connect();
-  Group group({.number = 1, .members = {kChief, kWorker}, .trainers = 2}, 0,
-              std::move(connections));
-  // More than sockets keep.
-  const std::vector<std::byte> body(std::size_t{256} << 20);
-  auto sending =
-      std::async(std::launch::async, [&] { group.send(1, SnapshotPiece{{.bytes = body}}); });
-  EXPECT_EQ(sending.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
-  group.interrupt("generation 2 begins");
-  group.leave_behind({.number = 2, .members = {kChief, kWorker}, .trainers = 2});
-  EXPECT_EQ(sending.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
-  group.leave_behind({.number = 2, .members = {kChief}, .trainers = 1});
-  EXPECT_THROW(sending.get(), PeersChanged);
+/// A group whose chief sends a worker more than sockets keep, and which the worker does not take.
+class StuckGroup : public ::testing::Test {
+ protected:
+  StuckGroup() : group_(both_, 0, connections()) {}
+
+  void SetUp() override {
+    ASSERT_EQ(sending_.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
+  }
+  void send() { group_.send(1, SnapshotPiece{{.bytes = body_}}); }
+
+  const std::vector<std::byte> body_ = std::vector<std::byte>(std::size_t{256} << 20);
+  const GenerationPlan both_{.number = 1, .members = {kChief, kWorker}, .trainers = 2};
+  StoppedWorker worker_;
+  Group group_;
+  std::future<void> sending_ = std::async(std::launch::async, [this] { send(); });
+
+ private:
+  std::vector<std::unique_ptr<net::Connection>> connections() {
+    std::vector<std::unique_ptr<net::Connection>> made(2);
+    made[1] = worker_.connect();
+    return made;
+  }
+};
+
+TEST_F(StuckGroup, SendsNoLongerToATaskThatIsLeftBehind) {
+  group_.interrupt("generation 2 begins");
+  group_.leave_behind({.number = 2, .members = {kChief, kWorker}, .trainers = 2});
+  EXPECT_EQ(sending_.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  group_.leave_behind({.number = 2, .members = {kChief}, .trainers = 1});
+  EXPECT_THROW(sending_.get(), PeersChanged);
 }
 
-TEST(Group, WhoSendsToAStoppedTaskWhenTheRunEndsWaitsNoLonger) {
-  StoppedWorker worker;
-  std::vector<std::unique_ptr<net::Connection>> connections(2);
-  connections[1] = worker.connect();
-  Group group({.number = 1, .members = {kChief, kWorker}, .trainers = 2}, 0,
-              std::move(connections));
-  const std::vector<std::byte> body(std::size_t{256} << 20);
-  auto sending =
-      std::async(std::launch::async, [&] { group.send(1, SnapshotPiece{{.bytes = body}}); });
-  EXPECT_EQ(sending.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
-  group.end();
-  EXPECT_NO_THROW(sending.get());
-  EXPECT_NO_THROW(group.send(1, SnapshotPiece{{.bytes = body}}));
+TEST_F(StuckGroup, SendsNothingMoreWhenTheRunEnds) {
+  group_.end();
+  EXPECT_NO_THROW(sending_.get());
+  EXPECT_NO_THROW(send());
 }
 
 }  // namespace
