@@ -254,6 +254,24 @@ void CapturedWork::replay() {
   impl_->graph->replay();
 }
 
+void CapturedWork::drop() { impl_->graph.reset(); }
+
+struct DeviceMark::Impl {
+  c10::Device device;
+  CUDAEvent event{cudaEventDisableTiming};
+};
+
+DeviceMark::DeviceMark(c10::Device device) {
+  if (device.is_cuda()) impl_ = std::make_unique<Impl>(Impl{.device = device});
+}
+DeviceMark::~DeviceMark() = default;
+
+void DeviceMark::set() {
+  if (impl_ != nullptr) impl_->event.record(getCurrentCUDAStream(impl_->device.index()));
+}
+
+bool DeviceMark::is_passed() const { return impl_ == nullptr || impl_->event.query(); }
+
 void seed_device_generator(c10::Device device, std::uint64_t seed) {
   auto generator = at::cuda::detail::getDefaultCUDAGenerator(device.index());
   const std::lock_guard lock(generator.mutex());

@@ -14,7 +14,8 @@
 #include "muster/features/batch.h"
 
 /// What the training loop needs of a GPU beyond libtorch's device-independent functions. Without
-/// CUDA (no_cuda_gpu.cpp) there are no GPUs, and what is made for the CPU does nothing.
+/// CUDA (no_cuda_gpu.cpp) there are no GPUs, and the CPU stands for one, whose work is done at
+/// once.
 namespace muster {
 
 int gpu_count();
@@ -100,6 +101,24 @@ class CapturedWork {
   /// all is as it was, but for what `work` did on the host.
   std::optional<std::string> capture(const std::function<void()>& work);
   void replay();
+  /// Forgets what was captured.
+  void drop();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A place in the work of this thread's stream, to be asked whether the device has come by it. What
+/// is given to the CPU is done at once.
+class DeviceMark {
+ public:
+  explicit DeviceMark(c10::Device device);
+  ~DeviceMark();
+
+  /// Behind what was given so far.
+  void set();
+  bool is_passed() const;
 
  private:
   struct Impl;

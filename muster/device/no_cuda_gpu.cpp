@@ -1,4 +1,5 @@
 #include <ATen/Context.h>
+#include <ATen/ops/zeros.h>
 
 #include "muster/base/error.h"
 #include "muster/device/gpu.h"
@@ -8,6 +9,10 @@ namespace {
 
 [[noreturn]] void refuse() {
   throw Internal("a GPU is used by a muster that was built without CUDA");
+}
+
+void check(c10::Device device) {
+  if (!device.is_cpu()) refuse();
 }
 
 }  // namespace
@@ -20,33 +25,47 @@ std::string why_no_gpu() {
 }
 
 struct StreamScope::Impl {};
-StreamScope::StreamScope(c10::Device device) {
-  if (!device.is_cpu()) refuse();
-}
+StreamScope::StreamScope(c10::Device device) { check(device); }
 StreamScope::~StreamScope() = default;
 
 StreamHandle::StreamHandle(c10::Device device) : device_(device) {}
 void StreamHandle::use() const {}
 
 struct Feed::Impl {};
-Feed::Feed(c10::Device, std::size_t) { refuse(); }
+Feed::Feed(c10::Device device, std::size_t) { check(device); }
 Feed::~Feed() = default;
 Feed::Feed(Feed&&) noexcept = default;
-Batch Feed::put(const Batch&) { refuse(); }
-void Feed::used() { refuse(); }
+Batch Feed::put(const Batch& batch) { return batch; }
+void Feed::used() {}
 
-struct DeviceWords::Impl {};
-DeviceWords::DeviceWords(c10::Device, std::size_t) { refuse(); }
+struct DeviceWords::Impl {
+  at::Tensor words;
+};
+DeviceWords::DeviceWords(c10::Device device, std::size_t count) {
+  check(device);
+  impl_ = std::make_unique<Impl>(Impl{at::zeros({static_cast<std::int64_t>(count)}, at::kLong)});
+}
 DeviceWords::~DeviceWords() = default;
-std::span<std::int64_t> DeviceWords::next() { refuse(); }
-void DeviceWords::send() { refuse(); }
-const at::Tensor& DeviceWords::tensor() const { refuse(); }
+std::span<std::int64_t> DeviceWords::next() {
+  return {impl_->words.data_ptr<std::int64_t>(), static_cast<std::size_t>(impl_->words.numel())};
+}
+void DeviceWords::send() {}
+const at::Tensor& DeviceWords::tensor() const { return impl_->words; }
 
 struct CapturedWork::Impl {};
-CapturedWork::CapturedWork(c10::Device) { refuse(); }
+CapturedWork::CapturedWork(c10::Device device) { check(device); }
 CapturedWork::~CapturedWork() = default;
-std::optional<std::string> CapturedWork::capture(const std::function<void()>&) { refuse(); }
+std::optional<std::string> CapturedWork::capture(const std::function<void()>&) {
+  return "the CPU has no graphs";
+}
 void CapturedWork::replay() { refuse(); }
+void CapturedWork::drop() {}
+
+struct DeviceMark::Impl {};
+DeviceMark::DeviceMark(c10::Device device) { check(device); }
+DeviceMark::~DeviceMark() = default;
+void DeviceMark::set() {}
+bool DeviceMark::is_passed() const { return true; }
 
 void seed_device_generator(c10::Device, std::uint64_t) { refuse(); }
 
