@@ -44,7 +44,7 @@ std::mutex& generator_turn() {
 
 void copy_buffers(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to) {
   const torch::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
+  compat::copy_all(from, to);
 }
 
 // Whoever brought it there has checked its labels.
@@ -248,8 +248,7 @@ const std::vector<at::Tensor>& Towers::buffers() const { return buffers_; }
 
 void Towers::commit() {
   if (options_.replicas == 1 && !options_.may_discard) return;
-  const torch::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < kept_buffers_.size(); ++i) kept_buffers_[i].copy_(buffers_[i]);
+  copy_buffers(buffers_, kept_buffers_);
 }
 
 void Towers::discard() {

@@ -7,13 +7,19 @@
 #include <ATen/autocast_mode.h>
 #include <torch/version.h>
 
+#include <map>
 #include <optional>
-
-namespace muster::compat {
+#include <vector>
 
 #define MUSTER_TORCH_AT_LEAST(major, minor) \
   (TORCH_VERSION_MAJOR > (major) ||         \
    (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
+
+#if MUSTER_TORCH_AT_LEAST(2, 2)
+#include <ATen/ops/_foreach_copy.h>
+#endif
+
+namespace muster::compat {
 
 /// Kernels that give the same bits every time, or an error where there is none.
 inline void use_deterministic_algorithms(bool on) {
@@ -21,6 +27,25 @@ inline void use_deterministic_algorithms(bool on) {
 #if MUSTER_TORCH_AT_LEAST(2, 2)
   // Newer versions also fill fresh memory in this mode, which only slows correct programs down.
   at::globalContext().setDeterministicFillUninitializedMemory(false);
+#endif
+}
+
+/// Copies each tensor into the one at its place in `to`. Many small ones on a GPU are one piece of
+/// work for each of their types, where libtorch can.
+inline void copy_all(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to) {
+#if MUSTER_TORCH_AT_LEAST(2, 2)
+  struct Lists {
+    std::vector<at::Tensor> from, to;
+  };
+  std::map<at::ScalarType, Lists> by_type;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    Lists& lists = by_type[from[i].scalar_type()];
+    lists.from.push_back(from[i]);
+    lists.to.push_back(to[i]);
+  }
+  for (auto& [type, lists] : by_type) at::_foreach_copy_(lists.to, lists.from);
+#else
+  for (std::size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
 #endif
 }
 

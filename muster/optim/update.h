@@ -106,6 +106,8 @@ class DeviceUpdate {
 
   /// The first step, counted from 1, whose loss was not finite. Waits for the device.
   std::optional<std::int64_t> first_bad_step() const;
+  /// What it keeps on the device from one update to the next, beside the variables and slots.
+  const at::Tensor& state() const { return arguments_.bad_step; }
   /// The weight-decay term of the last step's loss. Waits for the device.
   double decay_loss() const;
 
