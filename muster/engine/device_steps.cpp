@@ -12,7 +12,9 @@
 #include "muster/base/log.h"
 #include "muster/base/wait.h"
 #include "muster/device/gpu.h"
+#include "muster/engine/kept_values.h"
 #include "muster/model/head.h"
+#include "muster/model/module_variables.h"
 #include "muster/model/random_scope.h"
 #include "muster/optim/update.h"
 
@@ -30,10 +32,10 @@ bool can_be_captured(const Features& features) {
   });
 }
 
-// Captured work knows where its input lies and what shape it has.
+// Captured work knows where its input lies and what shape it has. Those of others are not here.
 bool can_be_captured(const Batches& batches) {
   return std::ranges::all_of(batches, [](const std::optional<Batch>& batch) {
-    return batch && can_be_captured(batch->features) && can_be_captured(batch->labels);
+    return !batch || (can_be_captured(batch->features) && can_be_captured(batch->labels));
   });
 }
 
@@ -49,6 +51,7 @@ bool same_shape(const Features& left, const Features& right) {
 
 bool same_shape(const Batches& left, const Batches& right) {
   return std::ranges::equal(left, right, [](const auto& one, const auto& other) {
+    if (!one || !other) return one.has_value() == other.has_value();
     return same_shape(one->features, other->features) && same_shape(one->labels, other->labels);
   });
 }
@@ -75,7 +78,13 @@ struct DeviceSteps::Impl {
   DeviceWords words;
   std::vector<Feed> feeds{};
   DeviceUpdate update;
+  /// Those of this process.
+  ReplicaRange mine;
+  /// Where a step can be undone.
+  std::optional<KeptValues> kept{};
+  bool is_open = false;
 
+  const bool may_capture;
   bool captures = false;
   std::int64_t warm_up_steps = 0;
   CapturedWork captured;
@@ -95,9 +104,23 @@ struct DeviceSteps::Impl {
                words.tensor().narrow(0, 0, 1),
                words.tensor().narrow(0, 1 + replicas,
                                      static_cast<std::int64_t>(updater.constants_size()))),
+        mine{0, replicas},
+        may_capture(config.devices.capture_steps && device.is_cuda()),
         captured(device) {
     for (std::int64_t r = 0; r < replicas; ++r) feeds.emplace_back(device);
-    captures = config.devices.capture_steps && can_capture();
+    if (towers.options().shared) kept.emplace(all_values(run_average));
+    captures = may_capture && can_capture();
+  }
+
+  std::vector<at::Tensor> all_values(const MovingAverage* average) const {
+    std::vector<at::Tensor> values{update.state()};
+    const auto add = [&values](const std::vector<NamedTensor>& more) {
+      for (const NamedTensor& named : more) values.push_back(named.tensor);
+    };
+    add(towers.variables().tensors());
+    add(updater.tensors());
+    if (average != nullptr) add(average->tensors());
+    return values;
   }
 
   bool can_capture() const {
@@ -125,7 +148,7 @@ struct DeviceSteps::Impl {
   Batches place(std::span<std::optional<Batch>> batches) {
     Batches placed(batches.size());
     for (std::size_t r = 0; r < batches.size(); ++r) {
-      if (!batches[r]) continue;
+      if (!batches[r] || !mine.contains(static_cast<std::int64_t>(r))) continue;
       // On the device nobody looks at the labels' values.
       if (options.head != nullptr) options.head->check_labels(batches[r]->labels);
       placed[r] = feeds[r].put(*batches[r]);
@@ -133,15 +156,27 @@ struct DeviceSteps::Impl {
     return placed;
   }
 
+  void begin(ReplicaRange now) {
+    mine = now;
+    // Captured sums are those with tasks that may be gone.
+    captured.drop();
+    captured_input.clear();
+    captured_result = {};
+    warm_up_steps = 0;
+    captures = may_capture && can_capture();
+  }
+
   // All that the device does in a step. What changes from step to step is read from `words` where
   // it is captured.
-  PartialSums work(Batches& batches, std::int64_t step, bool capturing) {
+  PartialSums work(Batches& batches, std::int64_t step, DeviceSums* sums, bool capturing) {
+    if (kept) kept->keep_on_device();
     CapturedInput known{.seeded = capturing};
     if (capturing) {
       known.keys =
           reinterpret_cast<const std::uint64_t*>(words.tensor().data_ptr<std::int64_t>()) + 1;
     }
-    PartialSums result = towers.run(batches, {0, replicas}, step, /*loss_scale=*/1.0, known);
+    PartialSums result = towers.run(batches, mine, step, /*loss_scale=*/1.0, known);
+    if (sums != nullptr) sums->add_up(result, towers.buffers());
     Gradients mean = take_mean(result);
     update.apply(mean, result.losses, step);
     towers.commit();
@@ -149,14 +184,15 @@ struct DeviceSteps::Impl {
   }
 
   // False, for good, when the step is not one to be captured.
-  bool capture(const Batches& batches, std::int64_t step) {
-    Batches input;
-    for (const auto& batch : batches) {
-      input.push_back(
-          Batch{.features = clone_of(batch->features), .labels = clone_of(batch->labels)});
+  bool capture(const Batches& batches, std::int64_t step, DeviceSums* sums) {
+    Batches input(batches.size());
+    for (std::size_t r = 0; r < batches.size(); ++r) {
+      if (!batches[r]) continue;
+      input[r] =
+          Batch{.features = clone_of(batches[r]->features), .labels = clone_of(batches[r]->labels)};
     }
     const auto obstacle =
-        captured.capture([&] { captured_result = work(input, step, /*capturing=*/true); });
+        captured.capture([&] { captured_result = work(input, step, sums, /*capturing=*/true); });
     if (obstacle) {
       captures = false;
       captured_result = {};
@@ -171,6 +207,7 @@ struct DeviceSteps::Impl {
   PartialSums replay(const Batches& batches) {
     const torch::NoGradGuard no_grad;
     for (std::size_t r = 0; r < batches.size(); ++r) {
+      if (!batches[r]) continue;
       copy_into(batches[r]->features, captured_input[r]->features);
       copy_into(batches[r]->labels, captured_input[r]->labels);
     }
@@ -178,28 +215,45 @@ struct DeviceSteps::Impl {
     return captured_result;
   }
 
-  PartialSums make(Batches& batches, std::int64_t step) {
-    if (captures && can_be_captured(batches)) {
+  bool has_own(const Batches& batches) const {
+    for (std::int64_t r = mine.first; r < mine.last; ++r) {
+      if (!batches[static_cast<std::size_t>(r)]) return false;
+    }
+    return true;
+  }
+
+  PartialSums make(Batches& batches, std::int64_t step, DeviceSums* sums, bool has_all) {
+    if (captures && has_all && has_own(batches) && can_be_captured(batches)) {
       std::unique_lock<std::mutex> turn;
       if (towers.draws_from_libtorch()) turn = towers.seed_generators(step, 0);
       if (!captured_input.empty() && same_shape(batches, captured_input)) return replay(batches);
       const bool ready = captured_input.empty() && warm_up_steps >= kWarmUpSteps;
-      if (ready && capture(batches, step)) return replay(batches);
+      if (ready && capture(batches, step, sums)) return replay(batches);
     }
     ++warm_up_steps;
-    return work(batches, step, /*capturing=*/false);
+    return work(batches, step, sums, /*capturing=*/false);
   }
 };
 
-bool DeviceSteps::can_make(const EstimatorOptions& options, const RunConfig& config,
-                           const Towers& towers) {
-  const auto& devices = towers.options().devices;
+std::string DeviceSteps::obstacle(const EstimatorOptions& options, const RunConfig& config,
+                                  const TowerOptions& towers, const Model& model) {
+  if (towers.variable_strategy != VariableStrategy::kDevices) {
+    return "RunConfig::devices.variable_strategy keeps variables on the CPU";
+  }
   // The share of a batch in the averages of batch norm is a constant of a captured step.
-  if (options.zero_debias_batch_norm) return false;
-  return towers.home().is_cuda() && config.reproducibility.precision != ComputeType::kFloat16 &&
-         !towers.options().shared &&
-         DeviceUpdate::can_make(options.update_rules(), towers.variables()) &&
-         std::ranges::all_of(devices, [&](c10::Device device) { return device == towers.home(); });
+  if (options.zero_debias_batch_norm) return "zero_debias_batch_norm has another share every step";
+  if (config.reproducibility.precision == ComputeType::kFloat16) {
+    return "the scale of float16 is decided every step";
+  }
+  if (options.update_rules().checks_gradients) return "nan_policy looks at every step";
+  if (std::ranges::any_of(variables_of(model), &ModuleVariable::sparse)) {
+    return "the model has gradients by rows";
+  }
+  const c10::Device home = towers.devices[0];
+  if (!std::ranges::all_of(towers.devices, [&](c10::Device one) { return one == home; })) {
+    return "towers are on several devices";
+  }
+  return {};
 }
 
 DeviceSteps::DeviceSteps(const EstimatorOptions& options, const RunConfig& config, Towers& towers,
@@ -207,14 +261,28 @@ DeviceSteps::DeviceSteps(const EstimatorOptions& options, const RunConfig& confi
     : impl_(std::make_unique<Impl>(options, config, towers, updater, average)) {}
 DeviceSteps::~DeviceSteps() = default;
 
-PartialSums DeviceSteps::make(std::span<std::optional<Batch>> batches, std::int64_t step) {
+void DeviceSteps::begin(ReplicaRange mine) { impl_->begin(mine); }
+
+PartialSums DeviceSteps::make(std::span<std::optional<Batch>> batches, std::int64_t step,
+                              DeviceSums* sums, bool has_all) {
+  if (impl_->kept) impl_->kept->keep_on_host();
+  impl_->is_open = true;
   impl_->write_words(step);
   Batches placed = impl_->place(batches);
-  PartialSums result = impl_->make(placed, step);
+  PartialSums result = impl_->make(placed, step, sums, has_all);
   for (std::size_t r = 0; r < placed.size(); ++r) {
     if (placed[r]) impl_->feeds[r].used();
   }
   return result;
+}
+
+void DeviceSteps::keep() { impl_->is_open = false; }
+
+void DeviceSteps::undo() {
+  if (!impl_->is_open || !impl_->kept) return;
+  impl_->kept->restore();
+  impl_->towers.commit();
+  impl_->is_open = false;
 }
 
 std::optional<std::int64_t> DeviceSteps::first_bad_step() const {

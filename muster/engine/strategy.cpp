@@ -28,6 +28,12 @@ class LocalStrategy final : public Strategy {
 
 }  // namespace
 
+std::optional<StepResult> Strategy::make_on_device(std::int64_t step,
+                                                   std::span<const std::optional<Batch>>,
+                                                   const GiveStep&) {
+  throw Internal("step {} is to be made on a device, and there is an obstacle to it", step);
+}
+
 std::unique_ptr<Strategy> make_local_strategy() { return std::make_unique<LocalStrategy>(); }
 
 }  // namespace muster

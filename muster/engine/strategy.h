@@ -1,15 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "muster/base/error.h"
 #include "muster/engine/partial_sums.h"
 #include "muster/engine/run_config.h"
+#include "muster/features/batch.h"
 #include "muster/optim/named_tensor.h"
 #include "muster/optim/updater.h"
 
@@ -115,6 +118,17 @@ class Participant {
   virtual void go_back() = 0;
 };
 
+/// Sums over the processes of a run that their devices make, while no host waits.
+class DeviceSums {
+ public:
+  virtual ~DeviceSums() = default;
+
+  /// Makes of what the replicas of this process gave what all of the run gave: one sum, all losses,
+  /// and in `buffers` those of replica 0. It is given to this thread's stream, and can be captured
+  /// where every replica has a batch.
+  virtual void add_up(PartialSums& own, const std::vector<at::Tensor>& buffers) = 0;
+};
+
 /// How the replicas of a run are spread over processes, and how their gradients become one update.
 /// A local one stands where a process runs all replicas; distribution/ has the others. Called by
 /// the trainer's thread alone, in this order: check, join, attach, synchronize, then apply for each
@@ -148,6 +162,20 @@ class Strategy {
   /// values are here. Nothing when the chief has ended the run. Throws PeersChanged, with all
   /// values as they were.
   virtual std::optional<StepResult> apply(std::int64_t step, PartialSums own) = 0;
+  /// Why variables cannot be on that device, and their gradients summed there; empty where they
+  /// can: then steps are made by make_on_device(), and not by apply().
+  virtual std::string device_obstacle(c10::Device /*device*/) const {
+    return "gradients are summed on the CPU";
+  }
+  /// Gives a step to the device, where the sums of all processes are made.
+  using GiveStep = std::function<void(DeviceSums& sums, bool has_all_replicas)>;
+  /// Tells the others which replicas have a batch here, has the step given to the device if one of
+  /// the run's has, and returns when the device has made it. There is a place for each replica of
+  /// the run in `batches`. Nothing when the chief has ended the run. Throws PeersChanged; what was
+  /// given is then over, but may have been done in part.
+  virtual std::optional<StepResult> make_on_device(std::int64_t step,
+                                                   std::span<const std::optional<Batch>> batches,
+                                                   const GiveStep& give);
   /// Has the slots written that belong to the variables' values, where they are not here anyway;
   /// the chief calls it before it saves. Throws PeersChanged.
   virtual void fetch_slots() {}

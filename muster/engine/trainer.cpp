@@ -122,6 +122,8 @@ struct Trainer::Impl final : TrainSession, Participant {
       : TrainSession(run_config, train, hooks),
         options(estimator_options),
         input_fn(std::move(input)) {}
+  // What is captured may hold the strategy's connections between devices.
+  ~Impl() override { device_steps.reset(); }
 
   // Session
   double loss() override;
@@ -154,7 +156,8 @@ struct Trainer::Impl final : TrainSession, Participant {
 
   // How a run begins.
   bool is_shared() const { return static_cast<bool>(config().cluster.train_distribute); }
-  void prepare_devices(TowerOptions& tower_options) const;
+  void prepare_devices(TowerOptions& tower_options);
+  std::string device_obstacle(const TowerOptions& tower_options) const;
   void join(TowerOptions& tower_options, std::int64_t first_step);
   void make_parts(const TowerOptions& tower_options);
   void restore(const OpenCheckpoint& checkpoint, const std::optional<RunState>& saved);
@@ -165,7 +168,9 @@ struct Trainer::Impl final : TrainSession, Participant {
 
   // A step.
   bool make_device_step();
-  std::optional<StepResult> apply_or_synchronize(PartialSums own);
+  bool make_shared_device_step();
+  template <typename Work>
+  std::optional<StepResult> or_synchronize(const Work& work);
   void take_result(StepResult result);
   void stop_if_bad() const;
   [[noreturn]] void stop_for(std::string_view what, std::int64_t step) const;
@@ -184,7 +189,8 @@ struct Trainer::Impl final : TrainSession, Participant {
   std::optional<Updater> updater;
   std::optional<MovingAverage> average;
   std::optional<HostUpdate> host_update;
-  /// On a GPU that makes steps by itself.
+  /// Whether the device makes steps by itself.
+  bool is_on_device = false;
   std::optional<DeviceSteps> device_steps;
   std::optional<CheckpointLayouts> layouts;
   std::optional<LossScale> scale;
@@ -362,6 +368,10 @@ void Trainer::Impl::join(TowerOptions& tower_options, std::int64_t first_step) {
   // What a task was not told is not its to say.
   const bool decides = config().is_chief();
   const auto own_end = last_step_from(first_step);
+  auto others = terms_of(options, config(), *Towers::make_model(options.model, tower_options.seed));
+  if (tower_options.on_gpus()) {
+    others.push_back({"gradients are summed", is_on_device ? "on the GPUs" : "on the CPU"});
+  }
   const RunTerms terms = strategy->join(
       {.replicas = decides ? tower_options.replicas : config().reproducibility.replicas,
        .threads_per_replica = decides ? tower_options.threads_per_replica
@@ -370,8 +380,7 @@ void Trainer::Impl::join(TowerOptions& tower_options, std::int64_t first_step) {
        .precision = tower_options.precision,
        .arithmetic = arithmetic_of(tower_options),
        .last_step = own_end.value_or(RunTerms::kNoLastStep),
-       .others =
-           terms_of(options, config(), *Towers::make_model(options.model, tower_options.seed))});
+       .others = std::move(others)});
   tower_options.replicas = terms.replicas;
   tower_options.threads_per_replica = terms.threads_per_replica;
   tower_options.seed = terms.seed;
@@ -388,19 +397,31 @@ void Trainer::Impl::join(TowerOptions& tower_options, std::int64_t first_step) {
   tower_options.may_discard = true;
 }
 
-// How kernels are chosen, and where the variables can be.
-void Trainer::Impl::prepare_devices(TowerOptions& tower_options) const {
-  compat::use_deterministic_algorithms(true);
-  if (!tower_options.on_gpus()) return;
-  choose_gpu_kernels(config().reproducibility.deterministic);
-  if (is_shared() && tower_options.variable_strategy != VariableStrategy::kCpu) {
-    log::info("the tasks of a cluster exchange values on the CPU, where their variables are");
-    tower_options.variable_strategy = VariableStrategy::kCpu;
+std::string Trainer::Impl::device_obstacle(const TowerOptions& tower_options) const {
+  if (is_shared()) {
+    const std::string why = strategy->device_obstacle(tower_options.devices[0]);
+    if (!why.empty()) return why;
+  } else if (!tower_options.devices[0].is_cuda()) {
+    return "the host makes its steps itself";
   }
+  const auto model = Towers::make_model(options.model, tower_options.seed);
+  return DeviceSteps::obstacle(options, config(), tower_options, *model);
+}
+
+// How kernels are chosen, where the variables can be, and who makes steps.
+void Trainer::Impl::prepare_devices(TowerOptions& tower_options) {
+  compat::use_deterministic_algorithms(true);
+  if (tower_options.on_gpus()) choose_gpu_kernels(config().reproducibility.deterministic);
+  const std::string obstacle = device_obstacle(tower_options);
+  is_on_device = obstacle.empty();
+  if (is_on_device || !is_shared() || !tower_options.on_gpus()) return;
+  log::info("the tasks of a cluster exchange values on the CPU, where their variables are: {}",
+            obstacle);
+  tower_options.variable_strategy = VariableStrategy::kCpu;
 }
 
 void Trainer::Impl::make_parts(const TowerOptions& tower_options) {
-  if (!is_shared() && tower_options.variable_strategy == VariableStrategy::kDevices) {
+  if (tower_options.variable_strategy == VariableStrategy::kDevices) {
     stream.emplace(tower_options.devices[0]);
   }
   towers.emplace(options.model, options.head.get(), tower_options);
@@ -443,7 +464,7 @@ void Trainer::Impl::prepare() {
     // Averages begin with the values that the variables begin with.
     if (options.moving_average) average.emplace(towers->variables(), *options.moving_average);
   }
-  if (DeviceSteps::can_make(options, config(), *towers)) {
+  if (is_on_device) {
     device_steps.emplace(options, config(), *towers, *updater, average ? &*average : nullptr);
   }
   resume_inputs(saved);
@@ -455,11 +476,14 @@ void Trainer::Impl::prepare() {
 
 void Trainer::Impl::synchronize() {
   wait_until_copied();
+  // Nothing that is captured holds connections of those that are gone.
+  if (device_steps) device_steps->begin({});
   strategy->synchronize();
   if (const auto end = strategy->last_step(); end && !config().is_chief()) {
     end_at(*end == RunTerms::kNoLastStep ? std::nullopt : end);
   }
   mine = strategy->replicas();
+  if (device_steps) device_steps->begin(mine);
   if (inputs->is_open()) open_inputs();
 }
 
@@ -572,25 +596,58 @@ void Trainer::Impl::take_result(StepResult result) {
 }
 
 // Nothing where there is no step to finish: the run has ended, or the others are others now.
-std::optional<StepResult> Trainer::Impl::apply_or_synchronize(PartialSums own) {
-  try {
-    auto result = strategy->apply(global_step(), std::move(own));
-    if (!result) {
+template <typename Work>
+std::optional<StepResult> Trainer::Impl::or_synchronize(const Work& work) {
+  const auto void_step = [this] {
+    if (device_steps)
+      device_steps->undo();
+    else
       towers->discard();
+  };
+  try {
+    std::optional<StepResult> result = work();
+    if (!result) {
+      void_step();
       request_stop("the run ends without this step");
     }
     return result;
   } catch (const PeersChanged& error) {
     log::warning("retrying step {}: {}", global_step() + 1, error.what());
-    towers->discard();
+    void_step();
     synchronize();
     return std::nullopt;
   }
 }
 
+// As make_device_step(), with peers: whether they are all there is seen in every step.
+bool Trainer::Impl::make_shared_device_step() {
+  wait_until_copied();
+  PartialSums given;
+  auto result = or_synchronize([&] {
+    return strategy->make_on_device(
+        global_step(), inputs->batches(), [&](DeviceSums& sums, bool has_all) {
+          given = device_steps->make(inputs->batches(), global_step(), &sums, has_all);
+        });
+  });
+  if (!result) return true;
+  device_steps->keep();
+  if (result->positions) inputs->set_positions(std::move(*result->positions));
+  inputs->use_up();
+  inputs_over = result->present == 0;
+  if (inputs_over) return false;
+  ++batches_taken;
+  last_spec = std::move(given.spec);
+  result->losses = std::move(given.losses);
+  take_result(std::move(*result));
+  stop_if_bad();
+  advance();
+  return true;
+}
+
 // One update, or none for a batch that had to be skipped. False at the end of the input.
 bool Trainer::Impl::make_step() {
   const bool has_batch = inputs->fetch(mine);
+  if (device_steps && is_shared()) return make_shared_device_step();
   if (device_steps) return has_batch && make_device_step();
   if (has_batch && skipped.contains(batches_taken)) {
     inputs->use_up();
@@ -601,7 +658,7 @@ bool Trainer::Impl::make_step() {
   EstimatorSpec own_spec = std::move(own.spec);
   // The values are written to.
   wait_until_copied();
-  auto result = apply_or_synchronize(std::move(own));
+  auto result = or_synchronize([&] { return strategy->apply(global_step(), std::move(own)); });
   if (!result) return true;
   if (result->positions) inputs->set_positions(std::move(*result->positions));
   inputs->use_up();
