@@ -18,10 +18,14 @@ struct CollectiveOptions {
   /// Slices travel as bfloat16, which are half of the bytes. The weights then depend on the layout.
   /// The same for all tasks.
   bool compresses_slices = false;
+  /// For tests: tasks without GPUs sum as tasks with GPUs do, over connections of their own in the
+  /// place of NCCL.
+  bool host_counts_as_device = false;
 };
 
 /// Every task has a copy of the variables; gradients are summed over all by recursive doubling, in
-/// which a task speaks with about log2 of all, and every task makes the same update. Tasks may come
+/// which a task speaks with about log2 of all, and every task makes the same update. Tasks whose
+/// variables are on GPUs sum there, over NCCL. Tasks may come
 /// and go: their replicas move, and the weights stay those of an undisturbed run. The chief knows
 /// who takes part; when it is lost the others wait for it for RunConfig::cluster.join_timeout.
 std::unique_ptr<Strategy> make_collective(const RunConfig& config,

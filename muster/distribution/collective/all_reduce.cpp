@@ -8,14 +8,7 @@
 namespace muster::internal {
 namespace {
 
-std::int64_t size_of(const FlatRange& range) { return range.last - range.first; }
-
 bool is_empty(const FlatRange& range) { return range.first == range.last; }
-
-// Of a tensor that begins with the element `begin`.
-at::Tensor view_of(const at::Tensor& values, std::int64_t begin, const FlatRange& range) {
-  return values.narrow(0, range.first - begin, size_of(range));
-}
 
 }  // namespace
 

@@ -12,6 +12,12 @@
 
 namespace muster::internal {
 
+inline std::int64_t size_of(const FlatRange& range) { return range.last - range.first; }
+/// The elements of a range, of a tensor that begins with the element `begin`.
+inline at::Tensor view_of(const at::Tensor& values, std::int64_t begin, const FlatRange& range) {
+  return values.narrow(0, range.first - begin, size_of(range));
+}
+
 /// The two halves of a range, at a whole cache line.
 struct Halves {
   FlatRange lower{};

@@ -4,12 +4,18 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "muster/base/log.h"
+#include "muster/base/wait.h"
+#include "muster/device/gpu.h"
 #include "muster/distribution/collective/all_reduce_internal.h"
+#include "muster/distribution/collective/device_all_reduce_internal.h"
 #include "muster/distribution/membership/membership_internal.h"
 #include "muster/distribution/membership/snapshot_internal.h"
+#include "muster/distribution/membership/stop_grace_internal.h"
 #include "muster/distribution/wire/step_parts_internal.h"
 
 namespace muster {
@@ -45,6 +51,10 @@ class Collective final : public Strategy {
   std::optional<std::int64_t> last_step() override { return membership_.last_step(); }
   ReplicaRange replicas() const override { return group_->replicas(); }
   std::optional<StepResult> apply(std::int64_t step, PartialSums own) override;
+  std::string device_obstacle(c10::Device device) const override;
+  std::optional<StepResult> make_on_device(std::int64_t step,
+                                           std::span<const std::optional<Batch>> batches,
+                                           const GiveStep& give) override;
   void announce_end() override { membership_.announce_end(); }
   void end(std::int64_t step, int signal) override { membership_.end(step, signal); }
   int leave(bool early) override { return membership_.leave(early); }
@@ -53,6 +63,15 @@ class Collective final : public Strategy {
   std::optional<PartialSums> sum(std::int64_t step, PartialSums own, StepNotes& notes);
   at::Tensor sum_in_slices(const StepNotes& notes);
   void compare_batches(const std::vector<TaskBatches>& all);
+
+  c10::Device home() const { return participant_->run_variables().flat().device(); }
+  void link_devices(Group& group);
+  std::string device_group_id(Group& group);
+  std::optional<ReceivedStep> tell_batches(std::int64_t step,
+                                           std::span<const std::optional<Batch>> batches,
+                                           const InputPositions& positions);
+  bool await_device(std::int64_t step);
+  void abort_device_work(std::int64_t step);
 
   const RunConfig config_;
   const CollectiveOptions options_;
@@ -68,6 +87,11 @@ class Collective final : public Strategy {
   bool has_compared_batches_ = false;
   /// The sum of all dense gradients, where it is made in slices.
   at::Tensor whole_;
+
+  // Where gradients are summed on devices: those of this generation.
+  std::unique_ptr<DeviceLink> link_;
+  std::unique_ptr<DeviceAllReduce> device_sums_;
+  std::optional<DeviceMark> mark_;
 };
 
 std::string Collective::describe() const {
@@ -105,6 +129,7 @@ void Collective::synchronize() {
     if (const auto taken = spread_snapshot(group, source, own)) participant_->take_over(*taken);
     has_state_ = true;
     sequence_ = 0;
+    if (device_obstacle(home()).empty()) link_devices(group);
     return true;
   };
   // Where the run ended while this task was away, it takes part in no step.
@@ -181,6 +206,140 @@ std::optional<PartialSums> Collective::sum(std::int64_t step, PartialSums own, S
   }
   return total;
 }
+
+// --------------------------------------------------------------------------------- on devices
+
+std::string Collective::device_obstacle(c10::Device device) const {
+  if (options_.compresses_slices) return "gradients travel as bfloat16";
+  if (device.is_cuda()) return nccl_obstacle();
+  return options_.host_counts_as_device ? "" : "the CPU is no device of its own";
+}
+
+// The first task makes it, and the others have it the way a state spreads.
+std::string Collective::device_group_id(Group& group) {
+  std::string id;
+  if (const auto from = state_sender(group.rank(), 0, group.size())) {
+    auto message = group.take<DeviceGroup>(*from, "the id of the GPUs' group");
+    if (!message) throw PeersChanged("the run has ended");
+    id = std::move(message->id);
+  } else {
+    id = make_nccl_id();
+  }
+  for (const std::size_t to : state_receivers(group.rank(), 0, group.size())) {
+    group.send(to, DeviceGroup{id});
+  }
+  return id;
+}
+
+void Collective::link_devices(Group& group) {
+  device_sums_.reset();
+  link_.reset();
+  const c10::Device device = home();
+  if (group.size() > 1 && device.is_cuda()) {
+    const auto start = std::chrono::steady_clock::now();
+    link_ = make_nccl_link(device_group_id(group), group.rank(), group.size(), device, [&group] {
+      if (!group.check()) throw PeersChanged("the run has ended");
+    });
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    log::info("NCCL connects the GPUs of {} tasks seconds={:.2f}", group.size(), took.count());
+  } else if (group.size() > 1) {
+    link_ = make_host_link(group, "gradients");
+  }
+  device_sums_ =
+      std::make_unique<DeviceAllReduce>(group.plan(), group.rank(), membership_.terms().replicas,
+                                        participant_->run_variables().flat(), link_.get());
+  mark_.emplace(device);
+}
+
+// Which replicas of the run have a batch, and where their inputs stand. Nothing when the run has
+// ended.
+std::optional<ReceivedStep> Collective::tell_batches(std::int64_t step,
+                                                     std::span<const std::optional<Batch>> batches,
+                                                     const InputPositions& positions) {
+  const ReplicaRange replicas = group_->replicas();
+  StepGradients mine{.step = step, .sequence = sequence_++, .replicas = replicas};
+  for (std::int64_t r = replicas.first; r < replicas.last; ++r) {
+    const auto& batch = batches[static_cast<std::size_t>(r)];
+    ReplicaReport& report = mine.reports.emplace_back();
+    report.position = positions[static_cast<std::size_t>(r)];
+    if (!batch) continue;
+    // That there will be one; what it is, the devices tell each other.
+    report.loss = 0;
+    ++mine.present;
+    mine.examples += batch->size();
+  }
+  if (group_->size() == 1) {
+    if (!membership_.check()) return std::nullopt;
+    return received_step(std::move(mine), membership_.terms().replicas);
+  }
+  if (mine.sequence == 0) mine.batches = {{group_->rank(), mine.present, mine.examples}};
+  AllReduce reduce(*group_, {.replicas = membership_.terms().replicas}, {},
+                   fmt::format("the batches of step {}", step + 1));
+  auto all = reduce.sum(std::move(mine), {});
+  if (!all) return std::nullopt;
+  compare_batches(all->batches);
+  return received_step(std::move(*all), membership_.terms().replicas);
+}
+
+// The device waits for those of other tasks, which may be gone: then it is made to stop.
+void Collective::abort_device_work(std::int64_t step) {
+  constexpr std::chrono::seconds kLongest{60};
+  if (link_ != nullptr) link_->abort();
+  const auto start = std::chrono::steady_clock::now();
+  while (!mark_->is_passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (std::chrono::steady_clock::now() - start > kLongest) {
+      throw Internal("the GPU does not end its part of step {} after NCCL was aborted", step + 1);
+    }
+  }
+}
+
+// False when the run has ended, or this task is to stop and another may be hung.
+bool Collective::await_device(std::int64_t step) {
+  constexpr std::chrono::microseconds kAwake{200};
+  mark_->set();
+  const BlockingRegion region([step] { return fmt::format("the GPU: step {}", step + 1); });
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    while (!mark_->is_passed()) {
+      if (!group_->check() || stops(start)) {
+        abort_device_work(step);
+        return false;
+      }
+      if (std::chrono::steady_clock::now() - start < kAwake) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+      }
+    }
+  } catch (const PeersChanged&) {
+    abort_device_work(step);
+    throw;
+  }
+  return true;
+}
+
+std::optional<StepResult> Collective::make_on_device(std::int64_t step,
+                                                     std::span<const std::optional<Batch>> batches,
+                                                     const GiveStep& give) {
+  InputPositions positions = participant_->positions();
+  const auto all = tell_batches(step, batches, positions);
+  if (!all) return std::nullopt;
+  copy_positions(*all, positions);
+  StepResult result{.present = all->parts.present,
+                    .examples = all->parts.examples,
+                    .positions = std::move(positions)};
+  if (result.present == 0) return result;
+  std::vector<bool> has_batch;
+  for (const at::Tensor& loss : all->parts.losses) has_batch.push_back(loss.defined());
+  const bool has_all = result.present == std::ssize(has_batch);
+  device_sums_->begin_step(std::move(has_batch));
+  give(*device_sums_, has_all);
+  if (!await_device(step)) return std::nullopt;
+  return result;
+}
+
+// --------------------------------------------------------------------------------- on the CPU
 
 std::optional<StepResult> Collective::apply(std::int64_t step, PartialSums own) {
   StepNotes notes = notes_of(*participant_);

@@ -160,6 +160,12 @@ std::optional<Group::Arrival> Group::take_next(std::size_t ranks, const Deadline
   throw PeersChanged("{}", broken_);
 }
 
+bool Group::check() {
+  const std::lock_guard lock(mutex_);
+  if (!ended_ && !broken_.empty()) throw PeersChanged("{}", broken_);
+  return !ended_;
+}
+
 bool Group::ended() {
   const std::lock_guard lock(mutex_);
   return ended_;

@@ -92,6 +92,9 @@ class Group {
   std::optional<Arrival> take_next(std::size_t ranks, const Deadline& deadline,
                                    const WaitReason& reason);
   bool ended();
+  /// False when the run has ended. Throws PeersChanged when a task is gone or the group was
+  /// interrupted.
+  bool check();
 
   /// Breaks off with those that are not in the next generation: whoever sends to one of them, which
   /// may be stopped and take nothing, waits no longer. Any thread.

@@ -47,7 +47,7 @@ void send_snapshot(Group& group, const RunSnapshot& own, std::size_t to) {
   }
   group.send(to, header);
   for (const NamedTensor& named : own.tensors) {
-    const at::Tensor whole = named.tensor.contiguous();
+    const at::Tensor whole = named.tensor.contiguous().cpu();
     std::span<const std::byte> rest = bytes_of(whole);
     while (!rest.empty()) {
       const std::span<const std::byte> piece = rest.first(std::min(rest.size(), kTensorPiece));
@@ -88,7 +88,7 @@ void check_model(const Group& group, std::size_t from, const SnapshotHeader& hea
 }
 
 at::Tensor receive_tensor(Group& group, std::size_t from, const NamedTensor& like) {
-  at::Tensor whole = at::empty(like.tensor.sizes(), like.tensor.options());
+  at::Tensor whole = at::empty(like.tensor.sizes(), like.tensor.scalar_type());
   std::span<std::byte> rest = bytes_of(whole);
   while (!rest.empty()) {
     const auto piece = next_of_state<SnapshotPiece>(group, from);

@@ -54,11 +54,12 @@ using MessageTable = MessageList<
     // Both ways.
     MessageEntry<32, "heartbeat", Heartbeat>,
     // Between tasks that train, and from the chief to servers.
-    MessageEntry<48, "gradients", StepGradients>,  //
-    MessageEntry<49, "slice part", SlicePart>,     //
-    MessageEntry<50, "slice sum", SliceSum>,       //
-    MessageEntry<51, "snapshot", SnapshotHeader>,  //
-    MessageEntry<52, "snapshot piece", SnapshotPiece>,
+    MessageEntry<48, "gradients", StepGradients>,       //
+    MessageEntry<49, "slice part", SlicePart>,          //
+    MessageEntry<50, "slice sum", SliceSum>,            //
+    MessageEntry<51, "snapshot", SnapshotHeader>,       //
+    MessageEntry<52, "snapshot piece", SnapshotPiece>,  //
+    MessageEntry<53, "device group", DeviceGroup>,
     // Between tasks that train and those that hold variables, and among those.
     MessageEntry<64, "push", AsyncPush>,              //
     MessageEntry<65, "norms", Norms>,                 //

@@ -187,6 +187,13 @@ struct SnapshotPiece {
   static auto fields(auto& self) { return std::tie(self.values); }
 };
 
+/// What names the tasks of the generation to NCCL, from the first of them.
+struct DeviceGroup {
+  std::string id{};
+
+  static auto fields(auto& self) { return std::tie(self.id); }
+};
+
 // ---------------------------------------------------------- gradients
 
 /// Of a replica that the sender runs: its loss, if it had a batch, and where its input stands.

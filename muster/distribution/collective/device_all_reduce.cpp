@@ -1,0 +1,225 @@
+#include "muster/distribution/collective/device_all_reduce_internal.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "muster/distribution/collective/all_reduce_internal.h"
+#include "muster/kernels/torch_compat.h"
+
+namespace muster::internal {
+namespace {
+
+/// Buffers begin at such addresses, as fresh memory does.
+constexpr std::int64_t kBufferAlignment = 16;
+
+/// What a task keeps of a range, and what its partner does.
+struct SharedRange {
+  FlatRange kept{};
+  FlatRange given{};
+};
+SharedRange share(const FlatRange& range, const Exchange::Stage& stage) {
+  const Halves halves = halves_of(range);
+  const bool is_left = stage.others.first < stage.own.first;
+  return is_left ? SharedRange{halves.upper, halves.lower}
+                 : SharedRange{halves.lower, halves.upper};
+}
+
+}  // namespace
+
+DeviceAllReduce::DeviceAllReduce(const GenerationPlan& plan, std::size_t rank,
+                                 std::int64_t replicas, const at::Tensor& flat, DeviceLink* link)
+    : members_(plan.members),
+      rank_(rank),
+      replicas_(replicas),
+      link_(link),
+      exchange_(exchange_of(rank, plan.members.size())),
+      whole_(at::empty_like(flat)),
+      losses_(at::zeros({replicas}, flat.options())) {
+  const auto runs_first = [](const GenerationMember& one) { return one.replicas.contains(0); };
+  first_rank_ = static_cast<std::size_t>(
+      std::distance(members_.begin(), std::ranges::find_if(members_, runs_first)));
+}
+
+ReplicaRange DeviceAllReduce::replicas_of(const RankRange& ranks) const {
+  return {members_[ranks.first].replicas.first, members_[ranks.last - 1].replicas.last};
+}
+
+// Those that the replicas of a task, or of neighbouring ones, make up.
+DeviceAllReduce::Nodes DeviceAllReduce::parts_of(const ReplicaRange& replicas) const {
+  TreeSum<char> sum(replicas_, [](char&, char&&) {});
+  for (std::int64_t r = replicas.first; r < replicas.last; ++r) {
+    const bool has_batch = has_batch_[static_cast<std::size_t>(r)];
+    sum.report(r, has_batch ? std::optional<char>(1) : std::nullopt);
+  }
+  return sum.take_parts();
+}
+
+at::Tensor DeviceAllReduce::losses_of(const RankRange& ranks) const {
+  const ReplicaRange replicas = replicas_of(ranks);
+  return losses_.narrow(0, replicas.first, replicas.size());
+}
+
+bool DeviceAllReduce::has_buffers(const RankRange& ranks) const {
+  return packed_.defined() && first_rank_ >= ranks.first && first_rank_ < ranks.last;
+}
+
+// --------------------------------------------------------------------- what a step begins with
+
+void DeviceAllReduce::pack(const std::vector<at::Tensor>& buffers) {
+  if (buffers.empty()) return;
+  if (!packed_.defined()) {
+    std::int64_t bytes = 0;
+    std::vector<std::int64_t> offsets;
+    for (const at::Tensor& buffer : buffers) {
+      offsets.push_back(bytes);
+      const auto size = static_cast<std::int64_t>(buffer.nbytes());
+      bytes += (size + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+    }
+    packed_ = at::empty({bytes}, buffers[0].options().dtype(at::kByte));
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      const auto size = static_cast<std::int64_t>(buffers[i].nbytes());
+      packed_buffers_.push_back(packed_.narrow(0, offsets[i], size)
+                                    .view(buffers[i].scalar_type())
+                                    .view(buffers[i].sizes()));
+    }
+  }
+  if (has_buffers({rank_, rank_ + 1})) compat::copy_all(buffers, packed_buffers_);
+}
+
+void DeviceAllReduce::begin(PartialSums& own, const std::vector<at::Tensor>& buffers) {
+  dense_.clear();
+  for (auto& [part, sum] : own.sums) {
+    dense_[part] = sum ? std::optional(sum->flat) : std::nullopt;
+  }
+  range_ = {0, whole_.numel()};
+  for (std::size_t r = 0; r < own.losses.size(); ++r) {
+    if (!own.losses[r].defined()) continue;
+    losses_.narrow(0, static_cast<std::int64_t>(r), 1)
+        .copy_(own.losses[r].to(at::kFloat).reshape({1}));
+  }
+  pack(buffers);
+}
+
+// --------------------------------------------------------------------- halves to and fro
+
+// What this task has of a range, with the losses of its block and, where the other lacks them, the
+// buffers.
+void DeviceAllReduce::send_block(std::size_t to, const RankRange& own, const RankRange& others,
+                                 const FlatRange& range) {
+  for (const auto& [part, values] : dense_) {
+    if (values && size_of(range) > 0) link_->send(view_of(*values, range_.first, range), to);
+  }
+  if (replicas_of(own).size() > 0) link_->send(losses_of(own), to);
+  if (has_buffers(own) && !has_buffers(others)) link_->send(packed_, to);
+}
+
+DeviceAllReduce::Parts DeviceAllReduce::receive_block(std::size_t from, const RankRange& own,
+                                                      const RankRange& others,
+                                                      const FlatRange& range) {
+  Parts received;
+  for (const auto& [part, has_sum] : parts_of(replicas_of(others))) {
+    auto& values = received[part];
+    if (!has_sum) continue;
+    values = at::empty({size_of(range)}, whole_.options());
+    if (size_of(range) > 0) link_->receive(*values, from);
+  }
+  if (replicas_of(others).size() > 0) link_->receive(losses_of(others), from);
+  if (has_buffers(others) && !has_buffers(own)) link_->receive(packed_, from);
+  return received;
+}
+
+void DeviceAllReduce::add(Parts received, const FlatRange& keep) {
+  TreeSum<at::Tensor> sum(replicas_, [](at::Tensor& into, at::Tensor&& from) { into.add_(from); });
+  for (auto& [part, values] : dense_) {
+    sum.report_part(part,
+                    values ? std::optional(view_of(*values, range_.first, keep)) : std::nullopt);
+  }
+  for (auto& [part, values] : received) sum.report_part(part, std::move(values));
+  dense_ = sum.take_parts();
+  range_ = keep;
+}
+
+void DeviceAllReduce::reduce(const Exchange::Stage& stage) {
+  const SharedRange shared = share(range_, stage);
+  link_->begin();
+  send_block(stage.partner, stage.own, stage.others, shared.given);
+  Parts received = receive_block(stage.partner, stage.own, stage.others, shared.kept);
+  link_->end();
+  add(std::move(received), shared.kept);
+}
+
+// `range` is the one that the stage began with: each has the sum of its half.
+void DeviceAllReduce::spread(const Exchange::Stage& stage, const FlatRange& range) {
+  const SharedRange shared = share(range, stage);
+  link_->begin();
+  if (size_of(shared.kept) > 0) link_->send(view_of(whole_, 0, shared.kept), stage.partner);
+  if (size_of(shared.given) > 0) link_->receive(view_of(whole_, 0, shared.given), stage.partner);
+  link_->end();
+}
+
+// --------------------------------------------------------------------- tasks without stages
+
+void DeviceAllReduce::be_summed_by(std::size_t neighbour) {
+  const RankRange own{rank_, rank_ + 1};
+  link_->begin();
+  send_block(neighbour, own, {neighbour, neighbour + 1}, range_);
+  link_->end();
+  link_->begin();
+  link_->receive(whole_, neighbour);
+  link_->receive(losses_, neighbour);
+  if (packed_.defined() && !has_buffers(own)) link_->receive(packed_, neighbour);
+  link_->end();
+}
+
+void DeviceAllReduce::take_in(std::size_t neighbour) {
+  link_->begin();
+  Parts received = receive_block(neighbour, {rank_, rank_ + 1}, {neighbour, neighbour + 1}, range_);
+  link_->end();
+  add(std::move(received), range_);
+}
+
+void DeviceAllReduce::give_back_to(std::size_t neighbour) {
+  link_->begin();
+  link_->send(whole_, neighbour);
+  link_->send(losses_, neighbour);
+  const bool has_them = has_buffers({neighbour, neighbour + 1});
+  if (packed_.defined() && !has_them) link_->send(packed_, neighbour);
+  link_->end();
+}
+
+// --------------------------------------------------------------------- all of a step
+
+void DeviceAllReduce::add_up(PartialSums& own, const std::vector<at::Tensor>& buffers) {
+  if (members_.size() == 1) return;
+  const torch::NoGradGuard no_grad;
+  begin(own, buffers);
+  if (exchange_.given_to) {
+    be_summed_by(*exchange_.given_to);
+  } else {
+    if (exchange_.taken_from) take_in(*exchange_.taken_from);
+    // The range at the beginning of each stage.
+    std::vector<FlatRange> ranges;
+    for (const Exchange::Stage& stage : exchange_.stages) {
+      ranges.push_back(range_);
+      reduce(stage);
+    }
+    if (size_of(range_) > 0) view_of(whole_, 0, range_).copy_(*dense_.begin()->second);
+    for (std::size_t i = ranges.size(); i-- > 0;) spread(exchange_.stages[i], ranges[i]);
+    if (exchange_.taken_from) give_back_to(*exchange_.taken_from);
+  }
+  if (packed_.defined() && first_rank_ != rank_) compat::copy_all(packed_buffers_, buffers);
+  own.sums.clear();
+  own.sums[{0, replicas_}] = Gradients{.flat = whole_};
+  own.present = std::ranges::count(has_batch_, true);
+  for (std::size_t r = 0; r < has_batch_.size(); ++r) {
+    if (has_batch_[r]) own.losses[r] = losses_.narrow(0, static_cast<std::int64_t>(r), 1);
+  }
+  dense_.clear();
+}
+
+}  // namespace muster::internal

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "muster/distribution/collective/device_link_internal.h"
+#include "muster/distribution/membership/links_internal.h"
+#include "muster/engine/strategy.h"
+
+namespace muster::internal {
+
+/// AllReduce where gradients stay on devices: the same halves to the same partners, the same
+/// additions in the order of the tree over replicas, given to a stream stage by stage. What the
+/// hosts tell each other in its place is which replicas have a batch.
+class DeviceAllReduce final : public DeviceSums {
+ public:
+  /// For one generation; `flat` are the variables. `link` outlives it, and may be null for a task
+  /// that is alone.
+  DeviceAllReduce(const GenerationPlan& plan, std::size_t rank, std::int64_t replicas,
+                  const at::Tensor& flat, DeviceLink* link);
+
+  /// By replica of the run, before add_up(): whether it has a batch.
+  void begin_step(std::vector<bool> has_batch) { has_batch_ = std::move(has_batch); }
+  void add_up(PartialSums& own, const std::vector<at::Tensor>& buffers) override;
+
+ private:
+  using Parts = TreeSum<at::Tensor>::Parts;
+  /// Whether a part has a sum.
+  using Nodes = TreeSum<char>::Parts;
+
+  ReplicaRange replicas_of(const RankRange& ranks) const;
+  Nodes parts_of(const ReplicaRange& replicas) const;
+  void begin(PartialSums& own, const std::vector<at::Tensor>& buffers);
+  void pack(const std::vector<at::Tensor>& buffers);
+  at::Tensor losses_of(const RankRange& ranks) const;
+
+  bool has_buffers(const RankRange& ranks) const;
+  void send_block(std::size_t to, const RankRange& own, const RankRange& others,
+                  const FlatRange& range);
+  Parts receive_block(std::size_t from, const RankRange& own, const RankRange& others,
+                      const FlatRange& range);
+  void add(Parts received, const FlatRange& keep);
+  void reduce(const Exchange::Stage& stage);
+  void spread(const Exchange::Stage& stage, const FlatRange& range);
+  void be_summed_by(std::size_t neighbour);
+  void take_in(std::size_t neighbour);
+  void give_back_to(std::size_t neighbour);
+
+  const std::vector<GenerationMember> members_;
+  const std::size_t rank_;
+  const std::int64_t replicas_;
+  DeviceLink* link_;
+  const Exchange exchange_;
+  /// The task that runs replica 0.
+  std::size_t first_rank_ = 0;
+  std::vector<bool> has_batch_;
+
+  // Of the step that is being made. Memory serves step after step, since captured steps know it.
+  Parts dense_;
+  FlatRange range_;
+  const at::Tensor whole_;
+  const at::Tensor losses_;
+  at::Tensor packed_;
+  /// Of packed_, by buffer.
+  std::vector<at::Tensor> packed_buffers_;
+};
+
+}  // namespace muster::internal

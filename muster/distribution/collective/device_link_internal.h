@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "muster/distribution/membership/group_internal.h"
+
+namespace muster::internal {
+
+/// What the tasks of a generation send each other from the memory of one device to that of another.
+/// Everything is given to the calling thread's stream, in the same order on both sides.
+class DeviceLink {
+ public:
+  virtual ~DeviceLink() = default;
+
+  /// What is between begin() and end() happens at the same time. Tensors are contiguous, and stay
+  /// as they are until the device has come by.
+  virtual void begin() = 0;
+  virtual void send(const at::Tensor& values, std::size_t to) = 0;
+  virtual void receive(const at::Tensor& values, std::size_t from) = 0;
+  virtual void end() = 0;
+
+  /// Ends what the device waits for, without a result, and everything that is given from now on.
+  virtual void abort() = 0;
+};
+
+/// Over the group's own connections, for the CPU: what is given is done when end() returns. Throws
+/// PeersChanged. The group outlives it.
+std::unique_ptr<DeviceLink> make_host_link(Group& group, std::string what);
+
+/// Why there is no NCCL; empty where there is.
+std::string nccl_obstacle();
+/// What names a set of tasks to NCCL: one of them makes it, and all have it.
+std::string make_nccl_id();
+/// Over NCCL. All tasks call it with the same id. `check` is called while they are waited for; what
+/// it throws ends the wait, and NCCL is left to itself.
+std::unique_ptr<DeviceLink> make_nccl_link(const std::string& id, std::size_t rank,
+                                           std::size_t ranks, c10::Device device,
+                                           const std::function<void()>& check);
+
+}  // namespace muster::internal
