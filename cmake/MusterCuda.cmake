@@ -1,5 +1,6 @@
 # MUSTER_CUDA: whether libtorch has CUDA and there is a compiler for it. Modules choose their files by it: cuda_x.cpp, or
-# no_cuda_x.cpp with the same functions.
+# no_cuda_x.cpp with the same functions. MUSTER_NCCL_LIBRARY and MUSTER_NCCL_INCLUDE_DIR: the NCCL that libtorch is
+# linked with, where its header is at hand.
 include_guard()
 
 set(MUSTER_CUDA OFF)
@@ -16,6 +17,15 @@ elseif(TARGET torch_cuda OR TORCH_CUDA_LIBRARIES)
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
     set(MUSTER_CUDA ON)
+    # A wheel's libtorch has it in a folder beside its own.
+    find_path(MUSTER_NCCL_INCLUDE_DIR nccl.h HINTS "${TORCH_INSTALL_PREFIX}/../nvidia/nccl/include")
+    find_library(MUSTER_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS "${TORCH_INSTALL_PREFIX}/../nvidia/nccl/lib")
+    mark_as_advanced(MUSTER_NCCL_INCLUDE_DIR MUSTER_NCCL_LIBRARY)
+    if(MUSTER_NCCL_INCLUDE_DIR AND MUSTER_NCCL_LIBRARY)
+      message(STATUS "GPUs of several tasks sum over ${MUSTER_NCCL_LIBRARY}")
+    else()
+      message(STATUS "there is no NCCL, or no nccl.h: GPUs of several tasks sum on the CPU")
+    endif()
   else()
     message(STATUS "libtorch has CUDA, but there is no nvcc: muster trains on the CPU")
   endif()

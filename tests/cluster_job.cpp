@@ -1,6 +1,13 @@
 // A small training that is run as tasks of a cluster by tests: a wide and deep
 // model with batch norm and dropout, two optimizers, tables by rows and clipping by global norm, so
-// that everything whose bits could depend on the layout is there.
+// that everything whose bits could depend on the layout is there. With --on-device a small
+// transformer whose gradients are summed on GPUs, or on CPUs as if they were.
+#include <torch/nn/functional/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -11,12 +18,14 @@
 #include "muster/base/log.h"
 #include "muster/base/program.h"
 #include "muster/base/random.h"
+#include "muster/device/gpu.h"
 #include "muster/distribution/collective.h"
 #include "muster/distribution/parameter_server.h"
 #include "muster/estimator/estimator.h"
 #include "muster/features/collate.h"
 #include "muster/features/column_set.h"
 #include "muster/flags/flags.h"
+#include "muster/model/dropout.h"
 #include "muster/model/wide_and_deep.h"
 #include "muster/training/train_and_evaluate.h"
 
@@ -47,6 +56,7 @@ struct Flags {
   std::int64_t batch = 8;
   bool tells_batch = true;
   bool evaluates = false;
+  bool on_device = false;
   bool ps_log = false;
   std::uint64_t ps_log_bytes = std::uint64_t{64} << 20;
 };
@@ -104,6 +114,49 @@ muster::InputFn input(const Flags& flags) {
   };
 }
 
+/// An attention layer between two dense ones, with batch norm and dropout.
+struct SmallTransformer : muster::Model {
+  static constexpr std::int64_t kTokens = 4, kWidth = 8;
+
+  SmallTransformer() {
+    tokens = register_module("tokens", torch::nn::Linear(2, kTokens * kWidth));
+    norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})));
+    attention = register_module("attention", torch::nn::Linear(kWidth, 3 * kWidth));
+    batch_norm = register_module("batch_norm", torch::nn::BatchNorm1d(kTokens * kWidth));
+    dropout = register_module("dropout", std::make_shared<muster::Dropout>(0.2));
+    logits = register_module("logits", torch::nn::Linear(kTokens * kWidth, 1));
+  }
+  bool draws_from_libtorch() const override { return false; }
+  torch::Tensor forward(const muster::Features& x) override {
+    const auto rows = x.tensor("a").size(0);
+    auto y = tokens(torch::cat({x.tensor("a"), x.tensor("b")}, 1)).view({rows, kTokens, kWidth});
+    const auto parts = attention(norm(y)).chunk(3, -1);
+    const auto weights = torch::softmax(parts[0].matmul(parts[1].transpose(1, 2)), -1);
+    y = (y + weights.matmul(parts[2])).reshape({rows, kTokens * kWidth});
+    return logits(dropout->forward(torch::relu(batch_norm(y))));
+  }
+
+  torch::nn::Linear tokens{nullptr}, attention{nullptr}, logits{nullptr};
+  torch::nn::LayerNorm norm{nullptr};
+  torch::nn::BatchNorm1d batch_norm{nullptr};
+  std::shared_ptr<muster::Dropout> dropout;
+};
+
+muster::EstimatorOptions transformer_options(const Flags& flags) {
+  return {.model = [] { return std::make_shared<SmallTransformer>(); },
+          .head = muster::binary_class_head(),
+          .optimizer = muster::adam({.learning_rate = flags.rate}),
+          .weight_decay = {.factor = 1e-3},
+          .moving_average = muster::MovingAverageOptions{.decay = 0.9}};
+}
+
+// NCCL takes tasks that share a GPU for one unless they are of several hosts.
+void be_a_host() {
+  const std::string id = std::to_string(::getpid());
+  ::setenv("NCCL_HOSTID", id.c_str(), /*overwrite=*/0);
+  ::setenv("NCCL_SOCKET_IFNAME", "lo", /*overwrite=*/0);
+}
+
 muster::Estimator make_estimator(const Flags& flags) {
   const auto word = muster::categorical_column_with_identity("word", 50);
   const auto a = muster::numeric_column("a");
@@ -138,8 +191,13 @@ muster::Estimator make_estimator(const Flags& flags) {
     };
   } else if (!config.cluster.task.is_alone()) {
     config.cluster.train_distribute = [flags](const muster::RunConfig& run) {
-      return muster::make_collective(run, {.slice_above = flags.slice_above});
+      return muster::make_collective(
+          run, {.slice_above = flags.slice_above, .host_counts_as_device = flags.on_device});
     };
+  }
+  if (flags.on_device) {
+    if (muster::gpu_count() > 0) be_a_host();
+    return muster::Estimator(transformer_options(flags), config);
   }
   return muster::Estimator(
       {.model = [=] { return std::make_shared<muster::WideAndDeep>(options); },
@@ -204,6 +262,7 @@ int run(int argc, char** argv) {
   set.add("--max-staleness", &flags.max_staleness);
   set.add("--backup-replicas", &flags.backup_replicas);
   set.add("--nan-at", &flags.nan_at, "This example is not a number, and its batch is skipped");
+  set.add("--on-device", &flags.on_device, "Sum on GPUs, or on CPUs as if they were");
   set.add("--evaluate", &flags.evaluates, "Train and evaluate, with evaluators among the tasks");
   if (!set.parse(argc, argv)) return 0;
   if (flags.evaluates) {

@@ -92,6 +92,36 @@ TEST(Collective, ManyTasksThatLoseSomeEndWithTheWeightsOfOneProcess) {
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
+TEST(CollectiveOnDevices, GivesTheWeightsOfOneProcess) {
+  const Words flags{"--on-device", "--steps", "40", "--replicas", "4"};
+  const std::string alone = hash_alone(flags);
+  for (const std::size_t workers : {1U, 2U, 3U}) {
+    TaskCluster cluster(workers, 0, flags);
+    cluster.wait_all();
+    EXPECT_EQ(hash_of(cluster.chief_folder()), alone) << workers << " workers";
+  }
+}
+
+TEST(CollectiveOnDevices, EndsTogetherWhenUnevenInputsEnd) {
+  // 34, 20 and 34 examples: 5, 3 and 5 batches.
+  const Words flags{"--on-device", "--steps", "1000", "--replicas", "3", "--examples", "102"};
+  TaskCluster cluster(2, 0, flags);
+  cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(CollectiveOnDevices, GoesOnWithoutAWorkerAndTakesItBack) {
+  const Words flags{"--on-device", "--steps", "120", "--replicas", "4", "--save-steps", "10"};
+  TaskCluster cluster(2, 0, flags + Words{"--step-ms", "10"});
+  cluster.wait_for_step(10);
+  cluster.kill(1);
+  EXPECT_EQ(cluster.wait(1).status, 128 + SIGKILL);
+  cluster.wait_for_step(30);
+  cluster.start(1);
+  cluster.wait_for_chief_and_end_the_rest();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
 TEST(Collective, EncryptedItGivesTheWeightsOfOneProcess) {
   const Words flags{"--steps", "40", "--replicas", "3"};
   TaskCluster cluster(2, 0, flags,
