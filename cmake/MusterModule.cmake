@@ -1,10 +1,11 @@
-# muster_module(NAME [TORCH] HEADERS ... FOLDERS ... SOURCES ... TESTS ... TEST_DEPS DEPS ... PRIVATE_DEPS ...)
+# muster_module(NAME [TORCH] [AS_USERS] HEADERS ... FOLDERS ... SOURCES ... TESTS ... TEST_DEPS DEPS ... PRIVATE_DEPS ...)
 #
 # One folder under muster/ is one library target, muster::NAME. DEPS are what its headers need, PRIVATE_DEPS
 # what only its sources need. FOLDERS are those inside it, in the order in which they include each other; those with a
 # comma between them do not at all (scripts/check-includes looks). All TESTS of a module make one program, NAME_test,
 # registered case by case, with GoogleTest's headers precompiled. A module with TORCH links libtorch and shares its
-# precompiled headers. Of HEADERS, those that a user's program can reach are installed.
+# precompiled headers. Of HEADERS, those that a user's program can reach are installed. AS_USERS: the preset
+# of the tests, too, compiles it as users do, since it reads bytes from outside or has loops that take time.
 include_guard()
 include(GoogleTest)
 
@@ -40,12 +41,12 @@ function(muster_unity target module)
   endif()
 endfunction()
 
-# Tests themselves are not optimised: what they test is, where the preset says so, and optimising their own code takes
-# much of a build. With MUSTER_CLANG_TESTS clang compiles them, and the examples that tests start, in less than half the
-# time of g++ (18 s for 42, 7.5 for 17), so that two compilers read every header. Libraries and muster's own programs are
-# compiled as users have them.
-option(MUSTER_CLANG_TESTS "Compile the tests themselves with clang, where it is installed" OFF)
-if(MUSTER_CLANG_TESTS AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT MUSTER_SANITIZE)
+# Tests are not optimised: that takes much of a build. With MUSTER_CLANG clang compiles them, and libraries and programs
+# likewise, in less than half the time (a unit of muster/jobs: 20 s of processor; 41 with -O1; g++ 51 with -O2). As users
+# have them, by g++ and optimised, are modules with AS_USERS, sources with -O3, and those that run on libtorch's threads, which
+# are g++'s OpenMP's. scripts/users-compiler has g++ compile the other modules where they changed.
+option(MUSTER_CLANG "Compile with clang, where it is installed, and optimise kernels alone" OFF)
+if(MUSTER_CLANG AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT MUSTER_SANITIZE)
   find_program(MUSTER_TEST_COMPILER clang++-19)
   mark_as_advanced(MUSTER_TEST_COMPILER)
 endif()
@@ -55,6 +56,28 @@ function(muster_compile_as_test target)
     set_target_properties(${target} PROPERTIES
       CXX_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/cmake/compile_with;${MUSTER_TEST_COMPILER}")
   endif()
+endfunction()
+# A library or a program that is not of the tests: as tests where the preset has clang, else as the preset says.
+function(muster_compile_for_tests target)
+  if(MUSTER_TEST_COMPILER)
+    muster_compile_as_test(${target})
+  endif()
+endfunction()
+# muster_optimise(TARGET LEVEL): another level than the preset's in what users build.
+function(muster_optimise target level)
+  if(NOT MUSTER_TEST_COMPILER)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${level}>)
+  endif()
+endfunction()
+# compile_with leaves sources to g++ that call at::parallel_for, which it knows by a definition.
+function(muster_leave_threads_to_gcc)
+  foreach(source IN LISTS ARGN)
+    file(STRINGS "${source}" calls REGEX "at::parallel_for" LIMIT_COUNT 1)
+    if(calls)
+      set_source_files_properties("${source}" PROPERTIES
+        COMPILE_DEFINITIONS MUSTER_PARALLEL_FOR COMPILE_OPTIONS -O2 SKIP_PRECOMPILE_HEADERS ON)
+    endif()
+  endforeach()
 endfunction()
 
 # The headers of test programs, precompiled once for all of them.
@@ -97,7 +120,7 @@ function(muster_verify_headers name torch)
   muster_compile_as_test(muster_${name}_verify_headers)
   target_compile_options(muster_${name}_verify_headers PRIVATE -fsyntax-only)
   if(torch)
-    target_precompile_headers(muster_${name}_verify_headers REUSE_FROM muster_verify_pch)
+    target_precompile_headers(muster_${name}_verify_headers REUSE_FROM ${muster_verify_pch})
   endif()
   if(NOT TARGET verify_headers)
     add_custom_target(verify_headers)
@@ -128,7 +151,7 @@ function(muster_test target)
 endfunction()
 
 function(muster_module name)
-  cmake_parse_arguments(arg "TORCH" "" "HEADERS;FOLDERS;SOURCES;TESTS;TEST_DEPS;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;AS_USERS" "" "HEADERS;FOLDERS;SOURCES;TESTS;TEST_DEPS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target muster_${name})
   add_library(${target} STATIC ${arg_SOURCES})
   add_library(muster::${name} ALIAS ${target})
@@ -149,6 +172,10 @@ function(muster_module name)
   target_link_libraries(${target} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS} $<BUILD_INTERFACE:muster_warnings>)
   target_compile_features(${target} PUBLIC cxx_std_20)
   muster_unity(${target} ${name})
+  if(MUSTER_TEST_COMPILER AND NOT arg_AS_USERS)
+    muster_compile_as_test(${target})
+    muster_leave_threads_to_gcc(${arg_SOURCES})
+  endif()
   if(MUSTER_TESTS_OF)
     # Built where a test that was asked for needs it.
     set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
