@@ -15,7 +15,6 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/printable.h"
-#include "muster/records/crc32c.h"
 #include "muster/stores/s3_signature.h"
 
 namespace muster::stores {
@@ -51,14 +50,6 @@ std::int64_t parse_rfc3339(const std::string& text) {
     nanoseconds += (*at - '0') * digit;
   }
   return nanoseconds;
-}
-
-// Four bytes, the largest first, in base64.
-std::string crc_text(std::string_view bytes) {
-  const std::uint32_t crc = crc32c(bytes);
-  const char big_endian[4] = {static_cast<char>(crc >> 24), static_cast<char>(crc >> 16),
-                              static_cast<char>(crc >> 8), static_cast<char>(crc)};
-  return base64_encode({big_endian, 4});
 }
 
 // Of "crc32c=n03x6A==,md5=..."; there may be several such headers.
@@ -262,7 +253,7 @@ ObjectRange GcsApi::get(const ObjectName& name, std::uint64_t offset, std::uint6
            },
        .flaw_of_whole = [](const HttpResponse& response) -> std::string {
          const std::string crc = crc_of(response);
-         if (crc.empty() || crc == crc_text(response.body)) return "";
+         if (crc.empty() || crc == crc32c_base64(response.body)) return "";
          return "the bytes do not match the object's CRC32C";
        },
        .is_replaced =
@@ -277,7 +268,7 @@ std::string GcsApi::put(const ObjectName& name, std::string_view bytes,
   std::string body = fmt::format(
       "--{0}\r\nContent-Type: application/json\r\n\r\n{1}\r\n--{0}\r\nContent-Type: "
       "application/octet-stream\r\n\r\n",
-      kBoundary, Json{{"crc32c", crc_text(bytes)}}.dump());
+      kBoundary, Json{{"crc32c", crc32c_base64(bytes)}}.dump());
   body.append(bytes);
   body += fmt::format("\r\n--{}--\r\n", kBoundary);
   GcsCall put{

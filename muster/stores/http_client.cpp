@@ -21,6 +21,7 @@
 #include "muster/base/printable.h"
 #include "muster/base/random.h"
 #include "muster/base/wait.h"
+#include "muster/stores/large_buffer.h"
 
 namespace muster::stores {
 namespace {
@@ -107,8 +108,8 @@ std::size_t take_body(char* bytes, std::size_t size, std::size_t count, void* us
     return 0;
   }
   if (body.empty()) {
-    body.reserve(
-        std::min(transfer.request->expected_answer_bytes, transfer.request->most_answer_bytes));
+    reserve_large(body, std::min(transfer.request->expected_answer_bytes,
+                                 transfer.request->most_answer_bytes));
   }
   body.append(bytes, size * count);
   return size * count;

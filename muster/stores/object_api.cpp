@@ -1,6 +1,8 @@
 #include "muster/stores/object_api.h"
 
+#include "muster/base/base64.h"
 #include "muster/base/error.h"
+#include "muster/records/crc32c.h"
 #include "muster/stores/content_range.h"
 
 namespace muster::stores {
@@ -45,6 +47,13 @@ ObjectRange ObjectApi::read_range(const RangeRead& read) {
       .modified_ns = parse_http_date(response.header("last-modified")) * 1'000'000'000,
       .version = response.header(read.version_header)};
   return {.bytes = take_range(std::move(response), read.offset, read.length), .info = info};
+}
+
+std::string crc32c_base64(std::string_view bytes) {
+  const std::uint32_t crc = crc32c(bytes);
+  const char big_endian[4] = {static_cast<char>(crc >> 24), static_cast<char>(crc >> 16),
+                              static_cast<char>(crc >> 8), static_cast<char>(crc)};
+  return base64_encode({big_endian, 4});
 }
 
 void throw_refusal(const std::string& what, int status, const std::string& why,

@@ -130,6 +130,9 @@ class ObjectApi : public VersionedObjects {
   ObjectRange read_range(const RangeRead& read);
 };
 
+/// The CRC32C of some bytes as stores write it: four bytes, the highest first, in base64.
+std::string crc32c_base64(std::string_view bytes);
+
 /// The statuses that mean the same in every store: throws NotFound, PermissionDenied (with where
 /// the credentials come from), Unavailable or FailedPrecondition.
 [[noreturn]] void throw_refusal(const std::string& what, int status, const std::string& why,

@@ -11,6 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/stores/held_claims.h"
+#include "muster/stores/large_buffer.h"
 #include "muster/stores/range_file.h"
 
 namespace muster::stores {
@@ -20,6 +21,7 @@ constexpr int kPageKeys = 1000;
 constexpr int kMostAppendTries = 20;
 /// Parts double after so many of one size, so that a large file has not too many.
 constexpr int kPartsOfOneSize = 1000;
+constexpr std::size_t kSmallFileBytes = std::size_t{64} << 10;
 
 std::string folder_key(std::string key) {
   if (!key.empty() && !key.ends_with('/')) key.push_back('/');
@@ -41,6 +43,8 @@ class UploadedFile : public WritableFile {
     if (closed_) throw FailedPrecondition("{} is closed: nothing can be written", name_.key);
     while (!bytes.empty()) {
       const std::size_t count = std::min<std::size_t>(bytes.size(), part_bytes_ - part_.size());
+      // All at once for what is no small file: growing would copy it.
+      if (part_.size() + count > kSmallFileBytes) reserve_large(part_, part_bytes_);
       part_.append(bytes.substr(0, count));
       bytes.remove_prefix(count);
       // Kept back until more comes: a file of one part is one request.

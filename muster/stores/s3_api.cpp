@@ -79,10 +79,10 @@ bool verifies_etags() {
 }
 
 // The ETag that S3 gives an object of parts.
-std::string etag_of_parts(const std::vector<std::string>& etags) {
+std::string etag_of_parts(const std::vector<S3Part>& parts) {
   std::string digests;
-  for (const std::string& etag : etags) {
-    const std::string digits = bare_etag(etag);
+  for (const S3Part& part : parts) {
+    const std::string digits = bare_etag(part.etag);
     if (digits.size() != 32) return "";
     for (std::size_t i = 0; i < digits.size(); i += 2) {
       unsigned value = 0;
@@ -90,7 +90,7 @@ std::string etag_of_parts(const std::vector<std::string>& etags) {
       digests.push_back(static_cast<char>(value));
     }
   }
-  return fmt::format("{}-{}", hex(md5(digests)), etags.size());
+  return fmt::format("{}-{}", hex(md5(digests)), parts.size());
 }
 
 // In pieces that one copy can have, all of the same size: none is too small for a part.
@@ -103,6 +103,13 @@ std::vector<std::string> ranges_of(std::uint64_t size) {
     ranges.push_back(fmt::format("bytes={}-{}", at, std::min(size, at + piece) - 1));
   }
   return ranges;
+}
+
+// Bytes that came to the store as others than were sent.
+bool was_damaged(const HttpResponse& response) {
+  if (response.status != 400) return false;
+  const std::string code = parse_s3_error(response.body).code;
+  return code == "BadDigest" || code == "XAmzContentSHA256Mismatch";
 }
 
 class S3Api : public ObjectApi, public std::enable_shared_from_this<S3Api> {
@@ -131,15 +138,19 @@ class S3Api : public ObjectApi, public std::enable_shared_from_this<S3Api> {
   int abort_uploads(const ObjectName& prefix, std::int64_t before_ns) override;
   std::uint64_t part_bytes() const override { return settings_.part_bytes; }
 
-  std::string start_upload(const ObjectName& name);
-  std::string send_part(const ObjectName& name, const std::string& id, int number,
-                        std::string_view bytes);
-  std::string copy_part(const ObjectName& name, const std::string& id, int number,
-                        const ObjectName& from, const std::string& version,
-                        const std::string& range);
+  /// An upload that has begun.
+  struct Started {
+    std::string id{};
+    /// Whether the store wants the CRC32C of each part; else it is given their MD5.
+    bool has_checksums = false;
+  };
+  Started start_upload(const ObjectName& name, bool ask_for_checksums);
+  S3Part send_part(const ObjectName& name, const Started& upload, int number,
+                   std::string_view bytes);
+  S3Part copy_part(const ObjectName& name, const std::string& id, int number,
+                   const ObjectName& from, const std::string& version, const std::string& range);
   std::string complete_upload(const ObjectName& name, const std::string& id,
-                              const std::vector<std::string>& etags,
-                              const Precondition& precondition);
+                              const std::vector<S3Part>& parts, const Precondition& precondition);
   void abort_upload(const ObjectName& name, const std::string& id);
   Transfers& transfers() { return *transfers_; }
 
@@ -239,9 +250,13 @@ bool S3Api::put_right(const S3Call& call, const HttpResponse& response, const S3
   return false;
 }
 
+// A request may be made twice without our knowing: libcurl sends it again when a kept connection
+// turns out to be closed. Whoever gets an answer that his own success may have caused (a
+// precondition that does not hold, an upload that is gone) looks what is there.
 HttpResponse S3Api::call(const S3Call& call) {
   const bool over_tls = settings_.endpoint.empty() || settings_.endpoint.starts_with("https://");
-  const std::string payload_hash = over_tls ? "UNSIGNED-PAYLOAD" : payload_sha256(call.body);
+  const std::string payload_hash =
+      settings_.signs_payloads.value_or(!over_tls) ? payload_sha256(call.body) : "UNSIGNED-PAYLOAD";
   for (int corrections = 0;; ++corrections) {
     HttpResponse response = http_->send(
         call.what, [&](int) { return request_of(call, payload_hash); }, settings_.retry, call.stop,
@@ -327,7 +342,7 @@ std::string S3Api::put(const ObjectName& name, std::string_view bytes,
   add_precondition(put.headers, precondition);
   // Two that write in one instant: the store cannot say yet which of them was first.
   put.is_flawed = [&](const HttpResponse& response) {
-    return response.status == 409 && !precondition.is_none();
+    return (response.status == 409 && !precondition.is_none()) || was_damaged(response);
   };
   const HttpResponse response = call(put);
   if (response.status == 412 || (response.status == 404 && !precondition.version.empty())) {
@@ -340,35 +355,46 @@ std::string S3Api::put(const ObjectName& name, std::string_view bytes,
   return response.header("etag");
 }
 
-std::string S3Api::start_upload(const ObjectName& name) {
-  const S3Call start{.what = "beginning the upload of " + shown(name),
-                     .method = "POST",
-                     .name = name,
-                     .query = {{"uploads", ""}}};
+S3Api::Started S3Api::start_upload(const ObjectName& name, bool ask_for_checksums) {
+  S3Call start{.what = "beginning the upload of " + shown(name),
+               .method = "POST",
+               .name = name,
+               .query = {{"uploads", ""}}};
+  if (ask_for_checksums) start.headers.emplace_back("x-amz-checksum-algorithm", "CRC32C");
   const HttpResponse response = call(start);
   if (!response.is_success()) fail(start, response);
-  return parse_upload_id(response.body);
+  // A store that does not know these checksums does not name the algorithm either.
+  return {.id = parse_upload_id(response.body),
+          .has_checksums =
+              ask_for_checksums && response.header("x-amz-checksum-algorithm") == "CRC32C"};
 }
 
-std::string S3Api::send_part(const ObjectName& name, const std::string& id, int number,
-                             std::string_view bytes) {
-  const S3Call send{.what = fmt::format("writing part {} of {}", number, shown(name)),
-                    .method = "PUT",
-                    .name = name,
-                    .query = {{"partNumber", std::to_string(number)}, {"uploadId", id}},
-                    .headers = {{"Content-MD5", base64_encode(md5(bytes))}},
-                    .body = bytes,
-                    .timeout = kDataTimeout};
+S3Part S3Api::send_part(const ObjectName& name, const Started& upload, int number,
+                        std::string_view bytes) {
+  S3Part part;
+  S3Call send{.what = fmt::format("writing part {} of {}", number, shown(name)),
+              .method = "PUT",
+              .name = name,
+              .query = {{"partNumber", std::to_string(number)}, {"uploadId", upload.id}},
+              .body = bytes,
+              .timeout = kDataTimeout,
+              .is_flawed = was_damaged};
+  if (upload.has_checksums) {
+    part.crc32c = crc32c_base64(bytes);
+    send.headers.emplace_back("x-amz-checksum-crc32c", part.crc32c);
+  } else {
+    send.headers.emplace_back("Content-MD5", base64_encode(md5(bytes)));
+  }
   const HttpResponse response = call(send);
   if (!response.is_success()) fail(send, response);
-  std::string etag = response.header("etag");
-  if (etag.empty()) throw DataLoss("{}: the answer has no ETag", send.what);
-  return etag;
+  part.etag = response.header("etag");
+  if (part.etag.empty()) throw DataLoss("{}: the answer has no ETag", send.what);
+  return part;
 }
 
-std::string S3Api::copy_part(const ObjectName& name, const std::string& id, int number,
-                             const ObjectName& from, const std::string& version,
-                             const std::string& range) {
+S3Part S3Api::copy_part(const ObjectName& name, const std::string& id, int number,
+                        const ObjectName& from, const std::string& version,
+                        const std::string& range) {
   S3Call copy{.what = fmt::format("copying part {} of {}", number, shown(name)),
               .method = "PUT",
               .name = name,
@@ -380,16 +406,16 @@ std::string S3Api::copy_part(const ObjectName& name, const std::string& id, int 
   if (!range.empty()) copy.headers.emplace_back("x-amz-copy-source-range", range);
   const HttpResponse response = call(copy);
   if (response.status == 412) throw Aborted("{}: somebody else has changed it", copy.what);
-  const std::string etag = parse_etag(response.body);
+  S3Part part{.etag = parse_etag(response.body)};
   // A copy answers 200 before it is done, and may say in the body that it failed.
-  if (!response.is_success() || etag.empty()) fail(copy, response);
-  return etag;
+  if (!response.is_success() || part.etag.empty()) fail(copy, response);
+  return part;
 }
 
 std::string S3Api::complete_upload(const ObjectName& name, const std::string& id,
-                                   const std::vector<std::string>& etags,
+                                   const std::vector<S3Part>& parts,
                                    const Precondition& precondition) {
-  const std::string body = complete_upload_xml(etags);
+  const std::string body = complete_upload_xml(parts);
   S3Call complete{.what = "completing the upload of " + shown(name),
                   .method = "POST",
                   .name = name,
@@ -411,7 +437,7 @@ std::string S3Api::complete_upload(const ObjectName& name, const std::string& id
   // It may have been completed by a try whose answer was lost.
   if (error.code == "NoSuchUpload" || response.status == 404 || response.status == 412) {
     const auto info = head(name);
-    if (info && bare_etag(info->version) == etag_of_parts(etags)) return info->version;
+    if (info && bare_etag(info->version) == etag_of_parts(parts)) return info->version;
   }
   if (response.status == 412 || response.status == 409)
     throw_precondition(complete.what, precondition);
@@ -433,17 +459,18 @@ std::string S3Api::extend(const ObjectName& name, const std::string& version,
   if (!info || info->version != version) {
     throw Aborted("extending {}: somebody else has changed it", shown(name));
   }
-  const std::string id = start_upload(name);
+  // Without checksums: the object that is copied may have none.
+  const Started upload = start_upload(name, /*ask_for_checksums=*/false);
   try {
-    std::vector<std::string> etags;
+    std::vector<S3Part> parts;
     for (const std::string& range : ranges_of(info->size_bytes)) {
-      etags.push_back(
-          copy_part(name, id, static_cast<int>(etags.size()) + 1, name, version, range));
+      parts.push_back(
+          copy_part(name, upload.id, static_cast<int>(parts.size()) + 1, name, version, range));
     }
-    etags.push_back(send_part(name, id, static_cast<int>(etags.size()) + 1, tail));
-    return complete_upload(name, id, etags, Precondition::unchanged(version));
+    parts.push_back(send_part(name, upload, static_cast<int>(parts.size()) + 1, tail));
+    return complete_upload(name, upload.id, parts, Precondition::unchanged(version));
   } catch (...) {
-    abort_upload(name, id);
+    abort_upload(name, upload.id);
     throw;
   }
 }
@@ -507,14 +534,14 @@ void S3Api::copy(const ObjectName& from, const ObjectName& to) {
   const auto info = head(from);
   if (!info) throw NotFound("copying {}: no such object", shown(from));
   if (info->size_bytes > kMostCopiedBytes) {
-    const std::string id = start_upload(to);
+    const std::string id = start_upload(to, /*ask_for_checksums=*/false).id;
     try {
-      std::vector<std::string> etags;
+      std::vector<S3Part> parts;
       for (const std::string& range : ranges_of(info->size_bytes)) {
-        etags.push_back(
-            copy_part(to, id, static_cast<int>(etags.size()) + 1, from, info->version, range));
+        parts.push_back(
+            copy_part(to, id, static_cast<int>(parts.size()) + 1, from, info->version, range));
       }
-      complete_upload(to, id, etags, Precondition::none());
+      complete_upload(to, id, parts, Precondition::none());
     } catch (...) {
       abort_upload(to, id);
       throw;
@@ -561,13 +588,15 @@ int S3Api::abort_uploads(const ObjectName& prefix, std::int64_t before_ns) {
 class S3UploadOfParts : public ObjectUpload {
  public:
   S3UploadOfParts(std::shared_ptr<S3Api> api, ObjectName name)
-      : api_(std::move(api)), name_(std::move(name)), id_(api_->start_upload(name_)) {}
+      : api_(std::move(api)),
+        name_(std::move(name)),
+        upload_(api_->start_upload(name_, /*ask_for_checksums=*/true)) {}
 
   ~S3UploadOfParts() override {
-    if (id_.empty()) return;
+    if (upload_.id.empty()) return;
     for (auto& part : in_flight_) part.wait();
     try {
-      api_->abort_upload(name_, id_);
+      api_->abort_upload(name_, upload_.id);
     } catch (const Error& error) {
       log::warning("an upload is left in the store, which a rule of the bucket may remove: {}",
                    error.what());
@@ -584,15 +613,15 @@ class S3UploadOfParts : public ObjectUpload {
           shown(name_), kMostParts);
     }
     in_flight_.push_back(api_->transfers().run(
-        [api = api_, name = name_, id = id_, number, bytes = std::move(part)] {
-          return api->send_part(name, id, number, bytes);
+        [api = api_, name = name_, upload = upload_, number, bytes = std::move(part)] {
+          return api->send_part(name, upload, number, bytes);
         }));
   }
 
   std::string complete(const Precondition& precondition) override {
     while (!in_flight_.empty()) take_one();
-    std::string version = api_->complete_upload(name_, id_, etags_, precondition);
-    id_.clear();
+    std::string version = api_->complete_upload(name_, upload_.id, parts_, precondition);
+    upload_.id.clear();
     return version;
   }
 
@@ -600,15 +629,15 @@ class S3UploadOfParts : public ObjectUpload {
   void take_one() {
     auto part = std::move(in_flight_.front());
     in_flight_.pop_front();
-    etags_.push_back(part.get());
+    parts_.push_back(part.get());
   }
 
   const std::shared_ptr<S3Api> api_;
   const ObjectName name_;
-  std::string id_;
+  S3Api::Started upload_;
   int started_ = 0;
-  std::deque<std::future<std::string>> in_flight_;
-  std::vector<std::string> etags_;
+  std::deque<std::future<S3Part>> in_flight_;
+  std::vector<S3Part> parts_;
 };
 
 std::unique_ptr<ObjectUpload> S3Api::begin_upload(const ObjectName& name, const Precondition&) {

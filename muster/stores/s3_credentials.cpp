@@ -121,6 +121,13 @@ S3Settings S3Settings::from_environment() {
   }
   settings.ca_file = first_variable({"AWS_CA_BUNDLE", "S3_CA_FILE"});
   settings.verify_certificates = !is_false(variable("S3_VERIFY_SSL"));
+  std::string signing = variable("MUSTER_S3_PAYLOAD_SIGNING");
+  if (signing.empty()) signing = value_of(config, "payload_signing_enabled");
+  if (is_true(signing) || is_false(signing)) {
+    settings.signs_payloads = is_true(signing);
+  } else if (!signing.empty()) {
+    throw InvalidArgument("MUSTER_S3_PAYLOAD_SIGNING must be true or false: {}", signing);
+  }
   settings.retry.most_tries =
       static_cast<int>(number_variable("AWS_MAX_ATTEMPTS", settings.retry.most_tries, 1, 1000));
   settings.part_bytes = static_cast<std::uint64_t>(number_variable(

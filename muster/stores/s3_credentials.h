@@ -31,6 +31,8 @@ struct S3Settings {
   std::optional<bool> path_style{};
   std::string ca_file{};
   bool verify_certificates = true;
+  /// Whether signatures cover the SHA-256 of what is sent; not set: where that is not by TLS.
+  std::optional<bool> signs_payloads{};
   RetryPolicy retry{};
   /// Bytes of one part of an upload, and of one range of a read.
   std::uint64_t part_bytes = std::uint64_t{8} << 20;

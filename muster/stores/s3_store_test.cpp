@@ -115,18 +115,85 @@ TEST_F(S3Store, GrowsFilesWithoutSendingThemAgain) {
   EXPECT_EQ(s3_.open_uploads(), 0U);
 }
 
+// On a connection that was kept, libcurl sends the request once more by itself; on a fresh one, we
+// do. The object is there by then, and the precondition no longer holds.
 TEST_F(S3Store, TakesAnAnswerThatWasLostForWhatItWas) {
-  auto lost = std::make_shared<std::atomic<bool>>(false);
-  // The object is there when the client tries again, under the same precondition.
-  s3_.set_fault([this, lost](const HttpCall& call) -> std::optional<HttpAnswer> {
-    if (call.method != "PUT" || lost->exchange(true)) return std::nullopt;
-    s3_.set_bytes("bucket/x", call.body);
-    return HttpAnswer{.hang_up = true};
-  });
-  const auto file = store_->create_new("s3://bucket/x");
-  file->write("mine");
-  file->close();
-  EXPECT_EQ(read_file("s3://bucket/x"), "mine");
+  const std::string large = random_bytes(11 * kMiB);
+  for (const bool is_kept : {true, false}) {
+    for (const std::string& bytes : {std::string("mine"), large}) {
+      SCOPED_TRACE(fmt::format("is_kept={} bytes={}", is_kept, bytes.size()));
+      const Path path = fmt::format("s3://bucket/{}-{}", is_kept, bytes.size());
+      const auto store = make_store();
+      if (is_kept) store->status("s3://bucket/x");
+      const bool is_small = bytes.size() < kMiB;
+      const auto file = store->create_new(path);
+      if (!is_small) file->write(bytes);
+      s3_.lose_answer_of(is_small ? "PUT" : "POST");
+      if (is_small) file->write(bytes);
+      file->close();
+      EXPECT_EQ(read_file(path), bytes);
+      EXPECT_THROW(store->create_new(path)->close(), AlreadyExists);
+    }
+  }
+  EXPECT_EQ(s3_.open_uploads(), 0U);
+}
+
+TEST_F(S3Store, AppendsOnceWhenTheAnswerIsLost) {
+  const std::string large = random_bytes(6 * kMiB);
+  for (const std::string& begin : {std::string("begin"), large}) {
+    SCOPED_TRACE(begin.size());
+    s3_.set_bytes("bucket/x", begin);
+    const auto file = store_->append("s3://bucket/x");
+    file->write("one");
+    file->sync();
+    file->write("two");
+    s3_.lose_answer_of(begin.size() < kMiB ? "PUT" : "POST");
+    file->close();
+    EXPECT_EQ(s3_.bytes_of("bucket/x"), begin + "onetwo");
+  }
+}
+
+TEST_F(S3Store, ChecksPartsByCrc32cWhereTheStoreKnowsThat) {
+  const std::string bytes = random_bytes(11 * kMiB);
+  for (const bool knows : {true, false}) {
+    SCOPED_TRACE(knows);
+    s3_.set_knows_checksums(knows);
+    std::atomic<int> crcs{0}, digests{0};
+    s3_.set_fault([&](const HttpCall& call) -> std::optional<HttpAnswer> {
+      if (!call.parameter("partNumber")) return std::nullopt;
+      crcs += call.header("x-amz-checksum-crc32c").empty() ? 0 : 1;
+      digests += call.header("content-md5").empty() ? 0 : 1;
+      return std::nullopt;
+    });
+    const auto file = store_->create("s3://bucket/x");
+    file->write(bytes);
+    file->close();
+    s3_.set_fault({});
+    EXPECT_EQ(s3_.bytes_of("bucket/x"), bytes);
+    EXPECT_EQ(crcs, knows ? 3 : 0);
+    EXPECT_EQ(digests, knows ? 0 : 3);
+  }
+}
+
+TEST_F(S3Store, SendsAgainWhatWasDamagedOnItsWay) {
+  fault_once("PUT", {.status = 400, .body = "<Error><Code>BadDigest</Code></Error>"});
+  write_file_atomically("s3://bucket/x", "whole");
+  EXPECT_EQ(s3_.bytes_of("bucket/x"), "whole");
+}
+
+TEST_F(S3Store, SignsPayloadsWhereItIsToldOrNotByTls) {
+  for (const std::optional<bool> signs : {std::optional<bool>(), {true}, {false}}) {
+    S3Settings given = settings();
+    given.signs_payloads = signs;
+    std::string hash;
+    s3_.set_fault([&](const HttpCall& call) -> std::optional<HttpAnswer> {
+      hash = call.header("x-amz-content-sha256");
+      return std::nullopt;
+    });
+    make_s3_api(given, std::make_shared<Transfers>())->put({"bucket", "x"}, "bytes", {});
+    s3_.set_fault({});
+    EXPECT_EQ(hash, signs.value_or(true) ? payload_sha256("bytes") : "UNSIGNED-PAYLOAD");
+  }
 }
 
 TEST_F(S3Store, NoticesBytesThatAreNotTheObjects) {
@@ -281,12 +348,13 @@ TEST(S3Settings, AreReadFromTheEnvironmentAndFiles) {
   for (const char* name :
        {"AWS_REGION", "AWS_DEFAULT_REGION", "S3_REGION", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL",
         "S3_ENDPOINT", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
-        "MUSTER_S3_ADDRESSING_STYLE", "AWS_WEB_IDENTITY_TOKEN_FILE"}) {
+        "MUSTER_S3_ADDRESSING_STYLE", "MUSTER_S3_PAYLOAD_SIGNING", "AWS_WEB_IDENTITY_TOKEN_FILE"}) {
     environment.set(name, std::nullopt);
   }
   testing::write_bytes(folder / "config",
                        "[default]\nregion = eu-central-1\n[profile other]\nregion=us-west-2\n"
-                       "endpoint_url = http://store:9000/\ns3 =\n  addressing_style = virtual\n");
+                       "endpoint_url = http://store:9000/\ns3 =\n  addressing_style = virtual\n"
+                       "  payload_signing_enabled = false\n");
   testing::write_bytes(folder / "credentials",
                        "[default]\naws_access_key_id = one\naws_secret_access_key = 1\n"
                        "[other]\naws_access_key_id = two\naws_secret_access_key = 2\n");
@@ -298,6 +366,7 @@ TEST(S3Settings, AreReadFromTheEnvironmentAndFiles) {
   EXPECT_EQ(settings.region, "us-west-2");
   EXPECT_EQ(settings.endpoint, "http://store:9000");
   EXPECT_EQ(settings.path_style, false);
+  EXPECT_EQ(settings.signs_payloads, false);
   const auto credentials =
       S3CredentialSource(std::make_shared<HttpClient>(), settings.region).current();
   EXPECT_EQ(credentials.access_key_id, "two");

@@ -101,13 +101,15 @@ std::string parse_upload_id(std::string_view body) {
   return id;
 }
 
-std::string complete_upload_xml(const std::vector<std::string>& etags) {
+std::string complete_upload_xml(const std::vector<S3Part>& parts) {
   pugi::xml_document document;
   pugi::xml_node root = document.append_child("CompleteMultipartUpload");
-  for (std::size_t i = 0; i < etags.size(); ++i) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
     pugi::xml_node part = root.append_child("Part");
     part.append_child("PartNumber").text().set(static_cast<unsigned>(i + 1));
-    part.append_child("ETag").text().set(etags[i].c_str());
+    part.append_child("ETag").text().set(parts[i].etag.c_str());
+    if (parts[i].crc32c.empty()) continue;
+    part.append_child("ChecksumCRC32C").text().set(parts[i].crc32c.c_str());
   }
   return text_of(document);
 }

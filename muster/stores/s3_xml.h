@@ -35,8 +35,14 @@ S3Page parse_s3_page(std::string_view body);
 
 /// The UploadId of InitiateMultipartUpload. Throws DataLoss where there is none.
 std::string parse_upload_id(std::string_view body);
-/// The body of CompleteMultipartUpload, of the ETags of parts 1, 2, ...
-std::string complete_upload_xml(const std::vector<std::string>& etags);
+/// What a store said of a part of an upload.
+struct S3Part {
+  std::string etag{};
+  /// In base64; empty in an upload without checksums.
+  std::string crc32c{};
+};
+/// The body of CompleteMultipartUpload, of parts 1, 2, ...
+std::string complete_upload_xml(const std::vector<S3Part>& parts);
 /// The ETag of CompleteMultipartUpload, CopyObject and UploadPartCopy; empty where there is none.
 std::string parse_etag(std::string_view body);
 

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 #include <openssl/evp.h>
 
+#include <array>
 #include <cctype>
+#include <cstdint>
 
 #include "muster/base/base64.h"
 
@@ -28,6 +30,27 @@ std::string hex_of(std::string_view bytes) {
 
 std::string etag_of(std::string_view bytes) {
   return fmt::format("\"{}\"", hex_of(digest_of(bytes)));
+}
+
+// In base64, the highest byte first. Written anew here, so that a test does not compare a CRC with
+// itself.
+std::string crc32c_of(std::string_view bytes) {
+  static const auto table = [] {
+    std::array<std::uint32_t, 256> entries{};
+    for (std::uint32_t i = 0; i < 256; ++i) {
+      entries[i] = i;
+      for (int bit = 0; bit < 8; ++bit) {
+        entries[i] = (entries[i] >> 1) ^ ((entries[i] & 1) != 0 ? 0x82f63b78U : 0U);
+      }
+    }
+    return entries;
+  }();
+  std::uint32_t crc = ~0U;
+  for (const char c : bytes) crc = (crc >> 8) ^ table[(crc ^ static_cast<unsigned char>(c)) & 0xff];
+  crc = ~crc;
+  std::string big_endian;
+  for (const int shift : {24, 16, 8, 0}) big_endian.push_back(static_cast<char>(crc >> shift));
+  return base64_encode(big_endian);
 }
 
 HttpAnswer error_answer(int status, const std::string& code) {
@@ -102,14 +125,7 @@ HttpAnswer FakeS3::act(const HttpCall& call) {
   if (call.method == "GET" || call.method == "HEAD") return get(call, path);
   if (call.method == "PUT" && call.parameter("uploadId")) return put_part(call);
   if (call.method == "PUT") return put(call, path);
-  if (call.method == "POST" && call.parameter("uploads")) {
-    const std::string id = fmt::format("upload-{}", next_upload_++);
-    uploads_[id].name = path;
-    return xml_answer(
-        fmt::format("<InitiateMultipartUploadResult><UploadId>{}</UploadId></"
-                    "InitiateMultipartUploadResult>",
-                    id));
-  }
+  if (call.method == "POST" && call.parameter("uploads")) return begin(call, path);
   if (call.method == "POST") return complete(call, path);
   if (const auto id = call.parameter("uploadId")) {
     if (uploads_.erase(*id) == 0) return error_answer(404, "NoSuchUpload");
@@ -177,12 +193,36 @@ HttpAnswer FakeS3::copy(const HttpCall& call, const std::string& name) {
                                 replaced(copied.version, "\"", "&quot;")));
 }
 
+HttpAnswer FakeS3::begin(const HttpCall& call, const std::string& name) {
+  const std::string id = fmt::format("upload-{}", next_upload_++);
+  uploads_[id].name = name;
+  HttpAnswer answer =
+      xml_answer(fmt::format("<InitiateMultipartUploadResult><UploadId>{}</UploadId></"
+                             "InitiateMultipartUploadResult>",
+                             id));
+  if (knows_checksums_ && call.header("x-amz-checksum-algorithm") == "CRC32C") {
+    uploads_[id].checksums.emplace();
+    answer.headers.emplace_back("x-amz-checksum-algorithm", "CRC32C");
+  }
+  return answer;
+}
+
 HttpAnswer FakeS3::put_part(const HttpCall& call) {
   if (!call.header("x-amz-copy-source").empty()) return copy(call, "");
   const auto upload = uploads_.find(*call.parameter("uploadId"));
   if (upload == uploads_.end()) return error_answer(404, "NoSuchUpload");
+  const int number = std::stoi(call.parameter("partNumber").value_or("0"));
+  const std::string checksum = call.header("x-amz-checksum-crc32c");
+  if (upload->second.checksums) {
+    if (checksum != crc32c_of(call.body)) return error_answer(400, "BadDigest");
+    (*upload->second.checksums)[number] = checksum;
+  } else if (!checksum.empty()) {
+    return error_answer(400, "InvalidRequest");
+  } else if (call.header("content-md5") != base64_encode(digest_of(call.body))) {
+    return error_answer(400, "BadDigest");
+  }
   const Object part{call.body, etag_of(call.body)};
-  upload->second.parts[std::stoi(call.parameter("partNumber").value_or("0"))] = part;
+  upload->second.parts[number] = part;
   return {.headers = {{"ETag", part.version}}};
 }
 
@@ -194,7 +234,13 @@ HttpAnswer FakeS3::complete(const HttpCall& call, const std::string& name) {
   std::string bytes, digests;
   const auto numbers = texts_of(call.body, "PartNumber");
   const auto etags = texts_of(call.body, "ETag");
+  const auto& checksums = upload->second.checksums;
+  const auto given = texts_of(call.body, "ChecksumCRC32C");
+  if (given.size() != (checksums ? numbers.size() : 0)) return error_answer(400, "InvalidRequest");
   for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (checksums && given[i] != checksums->at(std::stoi(numbers[i]))) {
+      return error_answer(400, "InvalidPart");
+    }
     const auto part = upload->second.parts.find(std::stoi(numbers[i]));
     if (part == upload->second.parts.end() ||
         replaced(etags[i], "&quot;", "\"") != part->second.version) {

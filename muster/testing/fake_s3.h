@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 #include "muster/testing/fake_store.h"
 
 namespace muster::testing {
@@ -13,6 +15,8 @@ class FakeS3 : public FakeStore {
   const std::string& url() const override { return server_.url(); }
   std::size_t open_uploads() const override;
   HttpTestServer& server() { return server_; }
+  /// Whether uploads may have checksums of CRC32C, as older stores' may not.
+  void set_knows_checksums(bool knows) { knows_checksums_ = knows; }
   /// What each GET of an object asked for.
   std::vector<std::string> ranges() const;
 
@@ -20,6 +24,8 @@ class FakeS3 : public FakeStore {
   struct Upload {
     std::string name{};
     std::map<int, Object> parts{};
+    /// Of each part, in base64, where it was begun with these.
+    std::optional<std::map<int, std::string>> checksums{};
   };
 
   HttpAnswer act(const HttpCall& call) override;
@@ -30,6 +36,7 @@ class FakeS3 : public FakeStore {
   HttpAnswer list(const HttpCall& call, const std::string& bucket);
   HttpAnswer list_uploads(const HttpCall& call, const std::string& bucket);
   HttpAnswer complete(const HttpCall& call, const std::string& name);
+  HttpAnswer begin(const HttpCall& call, const std::string& name);
   HttpAnswer put_part(const HttpCall& call);
   HttpAnswer remove_many(const HttpCall& call, const std::string& bucket);
   std::optional<HttpAnswer> refused(const HttpCall& call, const std::string& name) const;
@@ -37,6 +44,7 @@ class FakeS3 : public FakeStore {
   std::map<std::string, Upload> uploads_;
   std::vector<std::string> ranges_;
   int next_upload_ = 1;
+  std::atomic<bool> knows_checksums_{true};
   // Last: its threads use all of the above.
   HttpTestServer server_;
 };

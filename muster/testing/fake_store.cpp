@@ -12,6 +12,11 @@ void FakeStore::set_fault(Fault fault) {
   fault_ = std::move(fault);
 }
 
+void FakeStore::lose_answer_of(const std::string& method) {
+  const std::lock_guard lock(mutex_);
+  lost_method_ = method;
+}
+
 std::map<std::string, FakeStore::Object> FakeStore::objects() const {
   const std::lock_guard lock(mutex_);
   return objects_;
@@ -48,7 +53,12 @@ HttpAnswer FakeStore::handle(const HttpCall& call) {
       call,
       [&] {
         const std::lock_guard lock(mutex_);
-        return act(call);
+        HttpAnswer answer = act(call);
+        if (call.method == lost_method_) {
+          lost_method_.clear();
+          answer.hang_up = true;
+        }
+        return answer;
       },
       busy_);
 }

@@ -40,6 +40,8 @@ class FakeStore {
   void set_fault(Fault fault);
   /// Lets so many of a hundred calls fail, as FlakyAnswers does.
   void fail_randomly(int percent, std::uint64_t seed) { flaky_.set(percent, seed); }
+  /// The next call of this method is done and not answered: its connection is closed.
+  void lose_answer_of(const std::string& method);
   /// Keys of one page of a list, whatever is asked for.
   void set_page_keys(std::size_t keys) { page_keys_ = keys; }
 
@@ -89,6 +91,7 @@ class FakeStore {
  private:
   const HttpAnswer busy_;
   Fault fault_;
+  std::string lost_method_;
   FlakyAnswers flaky_;
 };
 
