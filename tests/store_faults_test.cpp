@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -15,13 +14,12 @@
 #include "muster/graph/export_folder.h"
 #include "muster/stores/api.h"
 #include "muster/testing/eventually.h"
-#include "muster/testing/fake_gcs.h"
-#include "muster/testing/fake_s3.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 #include "tests/latest_hash.h"
+#include "tests/reachable_store.h"
 
 namespace muster {
 namespace {
@@ -105,14 +103,12 @@ class StoreFaults : public ::testing::TestWithParam<const char*> {
   }
 
   void start_store() {
-    if (scheme_ == "s3") {
-      fake_ = std::make_unique<testing::FakeS3>();
-      ::setenv("AWS_ENDPOINT_URL", fake_->url().c_str(), 1);
-      ::setenv("AWS_ACCESS_KEY_ID", "id", 1);
-      ::setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
-    } else {
-      fake_ = std::make_unique<testing::FakeGcs>();
-      ::setenv("STORAGE_EMULATOR_HOST", fake_->url().c_str(), 1);
+    store_ = reachable_store(scheme_);
+    fake_ = store_.fake.get();
+    job_ = store_.root / "job";
+    for (const std::string& setting : store_.environment) {
+      const auto equals = setting.find('=');
+      ::setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);
     }
     register_stores();
   }
@@ -140,11 +136,12 @@ class StoreFaults : public ::testing::TestWithParam<const char*> {
   /// Of the same run on a disk.
   static inline std::string* hash_ = nullptr;
   const std::string scheme_ = GetParam();
-  const Path job_ = scheme_ + "://bucket/job";
-  std::unique_ptr<testing::FakeStore> fake_;
+  ReachableStore store_;
+  testing::FakeStore* fake_ = nullptr;
+  Path job_;
 };
 
-INSTANTIATE_TEST_SUITE_P(, StoreFaults, ::testing::Values("s3", "gs"),
+INSTANTIATE_TEST_SUITE_P(, StoreFaults, ::testing::Values("s3", "gs", "hdfs"),
                          [](const auto& scheme) { return std::string(scheme.param); });
 
 TEST_P(StoreFaults, ATenthOfAllCallsChangesNothing) {
@@ -162,26 +159,23 @@ TEST_P(StoreFaults, ATenthOfAllCallsChangesNothing) {
     EXPECT_EQ(hash_of(job_), *hash_);
     EXPECT_EQ(graph::exports_in(job_ / "export/census").size(), 1U);
     EXPECT_EQ(fake_->orphans(), 0U);
-    EXPECT_FALSE(fake_->bytes_of("bucket/job/.muster-writer")) << "the claim was not given up";
+    EXPECT_FALSE(store_.bytes_of("job/.muster-writer")) << "the claim was not given up";
   }
 }
 
 TEST_P(StoreFaults, ATrainingGoesOnWhileTheStoreIsAwayAndCatchesUp) {
-  // Two tries: what takes minutes by default takes a moment.
-  ::setenv("AWS_MAX_ATTEMPTS", "2", 1);
-  ::setenv("GCS_RETRY_CONFIG_MAX_RETRIES", "1", 1);
-  std::atomic<int> refused{0};
-  // From the second checkpoint on, until some calls have failed.
+  // From the first write of one checkpoint until the first of the next.
+  std::atomic<bool> is_away{false}, is_back{false};
   fake_->set_fault([&](const HttpCall& call) -> std::optional<HttpAnswer> {
-    const bool writes = call.method != "GET" && call.method != "HEAD";
-    const bool is_away = writes && fake_->bytes_of("bucket/job/model.ckpt-5.index") && refused < 6;
-    if (!is_away) return std::nullopt;
-    ++refused;
+    if (call.method == "GET" || call.method == "HEAD") return std::nullopt;
+    const std::string target = call.path + "?" + call.query;
+    if (target.find("model.ckpt-10") != std::string::npos) is_away = true;
+    if (target.find("model.ckpt-15") != std::string::npos) is_back = true;
+    if (!is_away || is_back) return std::nullopt;
     return HttpAnswer{.hang_up = true};
   });
-  const Outcome outcome = testing::run_program(CENSUS_PROGRAM, flags(job_));
-  ::unsetenv("AWS_MAX_ATTEMPTS");
-  ::unsetenv("GCS_RETRY_CONFIG_MAX_RETRIES");
+  const Outcome outcome =
+      testing::run_program(CENSUS_PROGRAM, flags(job_), with_two_tries(scheme_));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("could not save a checkpoint, training goes on"));
   EXPECT_THAT(outcome.err, Not(HasSubstr("summaries are no longer written")));
@@ -189,17 +183,14 @@ TEST_P(StoreFaults, ATrainingGoesOnWhileTheStoreIsAwayAndCatchesUp) {
 }
 
 TEST_P(StoreFaults, ATrainingWhoseStoreStaysAwayEndsWithAClearError) {
-  ::setenv("AWS_MAX_ATTEMPTS", "2", 1);
-  ::setenv("GCS_RETRY_CONFIG_MAX_RETRIES", "1", 1);
   fake_->set_fault([&](const HttpCall&) -> std::optional<HttpAnswer> {
-    if (!fake_->bytes_of("bucket/job/model.ckpt-5.index")) return std::nullopt;
+    if (!store_.bytes_of("job/model.ckpt-5.index")) return std::nullopt;
     return HttpAnswer{.hang_up = true};
   });
-  const Outcome outcome = testing::run_program(CENSUS_PROGRAM, flags(job_));
-  ::unsetenv("AWS_MAX_ATTEMPTS");
-  ::unsetenv("GCS_RETRY_CONFIG_MAX_RETRIES");
+  const Outcome outcome =
+      testing::run_program(CENSUS_PROGRAM, flags(job_), with_two_tries(scheme_));
   EXPECT_EQ(outcome.status, 75) << "worth another try\n" << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr(scheme_ + "://bucket/job"));
+  EXPECT_THAT(outcome.err, HasSubstr(job_.string()));
 }
 
 }  // namespace

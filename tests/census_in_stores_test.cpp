@@ -1,0 +1,137 @@
+// The census example as a cluster of processes that share no disk: data, job folder and export lie
+// in a store.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <regex>
+#include <string>
+
+#include "muster/testing/eventually.h"
+#include "muster/testing/long_tests.h"
+#include "muster/testing/process.h"
+#include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
+#include "tests/reachable_store.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Outcome;
+using testing::RunningProgram;
+using testing::TempDir;
+using testing::Words;
+using testing::operator+;
+
+constexpr const char* kPerson =
+    R"({"age": 39, "workclass": "Private", "education": "Bachelors", "education_num": 13, )"
+    R"("marital_status": "Divorced", "occupation": "Sales", "relationship": "Unmarried", )"
+    R"("race": "White", "gender": "Male", "capital_gain": 0, "capital_loss": 0, )"
+    R"("hours_per_week": 40, "native_country": "United-States"})";
+
+class CensusInStores : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!MUSTER_HAS_STORES) GTEST_SKIP() << "built without libcurl or pugixml";
+    if (scheme_ != "s3" && !testing::are_tests_long()) GTEST_SKIP() << "MUSTER_LONG_TESTS=1 has it";
+    muster({"records", "synth", "census", "--output", folder_ / "data", "--train", "1000", "--test",
+            "200"});
+    store_ = reachable_store(scheme_);
+    muster({"fs", "cp", "-r", folder_ / "data", store_.root / "data"});
+  }
+
+  std::string muster(const Words& arguments) const {
+    const Outcome outcome = testing::run_program(MUSTER_PROGRAM, arguments, store_.environment);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  }
+
+  /// A master, two workers and a ps, whose data and job folder lie below `root`.
+  Words launch_flags(const Path& root) const {
+    return {"launch",
+            "--workers",
+            "2",
+            "--ps",
+            "1",
+            "--log-dir",
+            logs_,
+            "--no-training-log",
+            "--",
+            CENSUS_PROGRAM,
+            "--train-files",
+            root / "data/adult.data.csv",
+            "--eval-files",
+            root / "data/adult.test.csv",
+            "--job-dir",
+            root / "job",
+            "--train-steps",
+            "30",
+            "--save-checkpoints-steps",
+            "5",
+            "--eval-batch-size",
+            "200",
+            "--threads-per-replica",
+            "1",
+            "--seed",
+            "3"};
+  }
+
+  /// Ends all of a cluster with SIGKILL when this checkpoint is there.
+  void kill_at(const std::string& checkpoint) const {
+    RunningProgram launch(MUSTER_PROGRAM, launch_flags(store_.root),
+                          {.environment = store_.environment});
+    ASSERT_TRUE(testing::eventually([&] {
+      return launch.ended() || store_.bytes_of("job/" + checkpoint + ".index");
+    })) << launch.err();
+    ASSERT_FALSE(launch.ended()) << launch.err();
+    for (const auto& file : std::filesystem::directory_iterator(logs_)) {
+      if (file.path().extension() != ".pid") continue;
+      ::kill(std::stoi(testing::read_bytes(file.path())), SIGKILL);
+    }
+    launch.send(SIGKILL);
+    launch.wait();
+  }
+
+  std::string hash_in(const Path& root) const {
+    return muster({"checkpoint", "hash", root / "job"}).substr(0, 64);
+  }
+
+  const std::string scheme_ = GetParam();
+  TempDir folder_;
+  const Path logs_ = folder_ / "logs";
+  ReachableStore store_;
+};
+
+INSTANTIATE_TEST_SUITE_P(, CensusInStores, ::testing::Values("s3", "gs", "hdfs"),
+                         [](const auto& scheme) { return std::string(scheme.param); });
+
+TEST_P(CensusInStores, AKilledClusterEndsWithTheHashOfOneOnADiskAndIsServed) {
+  muster(launch_flags(folder_.path()));
+  kill_at("model.ckpt-10");
+  muster(launch_flags(store_.root));
+  EXPECT_EQ(hash_in(store_.root), hash_in(folder_.path()));
+  EXPECT_EQ(store_.fake->orphans(), 0U);
+
+  const RunningProgram server(MUSTER_PROGRAM,
+                              {"serve", "--address", "127.0.0.1", "--port", "auto",
+                               "--rest-api-port", "auto", store_.root / "job/export/census"},
+                              {.environment = store_.environment});
+  const std::regex rest("REST API at:(127.0.0.1:[0-9]+)");
+  std::smatch match;
+  std::string talk;
+  ASSERT_TRUE(testing::eventually([&] {
+    talk = server.err();
+    return std::regex_search(talk, match, rest);
+  })) << talk;
+  const Outcome answer = testing::run_program(
+      "/usr/bin/curl", {"-sS", "--noproxy", "*", "--max-time", "60", "-d",
+                        fmt::format(R"({{"instances": [{}]}})", kPerson),
+                        fmt::format("http://{}/v1/models/census:predict", match[1].str())});
+  EXPECT_THAT(answer.out, HasSubstr("probabilities")) << answer.err << server.err();
+}
+
+}  // namespace
+}  // namespace muster
