@@ -96,14 +96,14 @@ void long_run(bench::Report& report) {
   const double first_seconds = bench::median_seconds(
       [&] {
         RunStore store({folder.path()});
-        bench::keep(store.curves({"run"}, "loss", 2000));
+        bench::keep(store.curves({{"run"}}, "loss", 2000));
       },
       {.repetitions = 1, .min_seconds = 0});
   report.add({.name = first, .value = 1 / first_seconds, .unit = "1/s", .aim = 1});
   RunStore store({folder.path()});
   read_all(store);
   const double again_seconds = bench::median_seconds(
-      [&] { bench::keep(store.curves({"run"}, "loss", 2000)); }, report.effort());
+      [&] { bench::keep(store.curves({{"run"}}, "loss", 2000)); }, report.effort());
   report.add({.name = again, .value = 1 / again_seconds, .unit = "1/s", .at_least = 1});
 }
 

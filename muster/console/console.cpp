@@ -95,6 +95,8 @@ struct Console::Impl {
     if (what == "runs") return runs.list();
     if (what == "scalars") return runs.scalars(call);
     if (what == "scalars.csv") return runs.csv(call);
+    if (what == "media") return runs.media(call);
+    if (what == "media.item") return runs.media_item(call);
     if (what == "studies") return studies.list();
     if (what == "study") return studies.show(call.first("id").value_or(""));
     throw NotFound("there is no such call");

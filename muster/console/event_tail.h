@@ -9,15 +9,24 @@
 
 namespace muster::console {
 
-/// Reads an event file that may still be growing: each poll() hands on the records that came since
-/// the last one. Nothing is mapped, so whoever cuts the file short does no harm, and links are not
+/// An event file that is being written: each look at it hands on the records that came since the
+/// last one. Nothing is mapped, so whoever cuts the file short does no harm, and links are not
 /// followed. Belongs to one thread at a time.
 class EventTail {
  public:
+  /// A record, and where it begins in the file.
+  using TakeRecord = std::function<void(std::string_view record, std::uint64_t offset)>;
+
+  /// What a record takes in the file besides its data.
+  static constexpr std::size_t kFrameBytes = 16;
+
   explicit EventTail(Path path) : path_(std::move(path)) {}
 
   /// Hands on what is new and whole. Never throws for what is in the file: problem() tells it.
-  void poll(const std::function<void(std::string_view record)>& take);
+  void poll(const TakeRecord& take);
+  /// Hands on once more what begins from `begin` on, where a record must begin, and ends up to
+  /// `end`.
+  void read_again(std::uint64_t begin, std::uint64_t end, const TakeRecord& take) const;
 
   const Path& path() const { return path_; }
   /// Up to where it has been read.
@@ -26,8 +35,9 @@ class EventTail {
   const std::string& problem() const { return problem_; }
 
  private:
-  std::size_t take_records(std::string_view bytes,
-                           const std::function<void(std::string_view)>& take);
+  void poll_until(std::uint64_t end, const TakeRecord& take);
+  std::size_t take_records(std::string_view bytes, const TakeRecord& take);
+  std::size_t pass_over(std::string_view bytes, std::uint64_t at);
 
   Path path_;
   std::uint64_t offset_ = 0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/error.h"
 #include "muster/console/event_files_internal.h"
 #include "muster/testing/temp_dir.h"
 
@@ -20,7 +21,7 @@ using ::testing::SizeIs;
 
 std::vector<std::string> polled(EventTail& tail) {
   std::vector<std::string> records;
-  tail.poll([&](std::string_view record) { records.emplace_back(record); });
+  tail.poll([&](std::string_view record, std::uint64_t) { records.emplace_back(record); });
   return records;
 }
 
@@ -78,6 +79,32 @@ TEST_F(EventTailTest, FollowsNoLinksAndWaitsForNoPipe) {
   EventTail pipe(other / "pipe");
   EXPECT_THAT(polled(pipe), IsEmpty());
   EXPECT_THAT(pipe.problem(), HasSubstr("no file"));
+}
+
+TEST_F(EventTailTest, ReadsAStretchAgain) {
+  EventTail tail(file_);
+  std::vector<std::uint64_t> offsets;
+  tail.poll([&](std::string_view, std::uint64_t offset) { offsets.push_back(offset); });
+  ASSERT_THAT(offsets, SizeIs(4));
+  const auto all = [&] {
+    EventTail fresh(file_);
+    return polled(fresh);
+  }();
+  std::vector<std::string> again;
+  tail.read_again(offsets[1], offsets[3],
+                  [&](std::string_view record, std::uint64_t) { again.emplace_back(record); });
+  EXPECT_THAT(again, ::testing::ElementsAre(all[1], all[2]));
+  EXPECT_EQ(tail.offset(), bytes_.size());
+}
+
+TEST_F(EventTailTest, ARecordThatIsNotWantedIsAProblemAndOthersFollow) {
+  EventTail tail(file_);
+  int seen = 0;
+  tail.poll([&](std::string_view, std::uint64_t) {
+    if (++seen == 2) throw DataLoss("this is no event");
+  });
+  EXPECT_EQ(seen, 4);
+  EXPECT_THAT(tail.problem(), HasSubstr("this is no event"));
 }
 
 TEST_F(EventTailTest, ARecordLargerThanAPieceComesWhole) {

@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/console/scalar_events.h"
+#include "muster/summary/event.h"
 #include "muster/summary/event_reader.h"
 
 namespace muster::console {
@@ -17,6 +19,9 @@ constexpr std::size_t kMostTagBytes = 512;
 constexpr std::size_t kMostFiles = 1000;
 constexpr std::size_t kMostPointsOfAll = std::size_t{4} << 20;
 constexpr std::size_t kMostPointsOfOne = std::size_t{1} << 16;
+// How much of a file is read again at least, and at most.
+constexpr std::uint64_t kMarkBytes = std::uint64_t{256} << 10;
+constexpr std::uint64_t kMostBytesAgain = std::uint64_t{64} << 20;
 
 }  // namespace
 
@@ -25,8 +30,8 @@ void RunCurves::find_files() {
     if (files_.size() >= kMostFiles) return;
     if (path.filename().string().starts_with('.')) continue;  // It is being written.
     const auto is_known =
-        std::ranges::any_of(files_, [&](const EventTail& tail) { return tail.path() == path; });
-    if (!is_known) files_.emplace_back(path);
+        std::ranges::any_of(files_, [&](const File& file) { return file.tail.path() == path; });
+    if (!is_known) files_.push_back({.tail = EventTail(path)});
   }
 }
 
@@ -36,11 +41,12 @@ bool RunCurves::poll() {
   } catch (const Error&) {
     return false;  // The folder has gone; what was read of it stays.
   }
-  const std::uint64_t before = count_;
-  for (EventTail& file : files_) {
-    file.poll([this](std::string_view record) { take(record); });
+  const std::uint64_t before = count_ + media_.count();
+  for (File& file : files_) {
+    file.tail.poll(
+        [&](std::string_view record, std::uint64_t offset) { take(file, record, offset); });
   }
-  return count_ != before;
+  return count_ + media_.count() != before;
 }
 
 // Nothing for one that is not kept. Files of one scalar, or of long stretches of it, are common:
@@ -58,22 +64,101 @@ ScalarSeries* RunCurves::series_of(std::string_view tag) {
   return &last_->second;
 }
 
-void RunCurves::take(std::string_view record) {
-  scan_scalars(record, [this](const ScalarEvent& event) {
+void RunCurves::take(File& file, std::string_view record, std::uint64_t offset) {
+  if (file.marks.empty() || offset - file.marks.back().offset >= kMarkBytes) {
+    file.marks.push_back({.offset = offset});
+  }
+  Mark& mark = file.marks.back();
+  const bool has_media = scan_scalars(record, [&](const ScalarEvent& event) {
     ScalarSeries* const series = series_of(event.tag);
     if (series == nullptr) return;
     series->add({event.step, event.time, event.value}, most_points_);
+    if (!std::exchange(mark.has_steps, true)) {
+      mark.first_step = mark.lowest_step = mark.highest_step = event.step;
+    }
+    mark.lowest_step = std::min(mark.lowest_step, event.step);
+    mark.highest_step = std::max(mark.highest_step, event.step);
     last_step_ = event.step;
     if (count_ == 0) first_time_ = event.time;
     last_time_ = event.time;
     ++count_;
   });
+  if (!has_media) return;
+  media_.note(decode_event(record), {.file = static_cast<std::size_t>(&file - files_.data()),
+                                     .offset = offset,
+                                     .end = offset + record.size() + EventTail::kFrameBytes});
+}
+
+MediaItem RunCurves::read_media(const MediaIndex::Key& key, const MediaPlace& place) const {
+  std::optional<std::string> bytes;
+  files_.at(place.file)
+      .tail.read_again(place.offset, place.end,
+                       [&](std::string_view record, std::uint64_t) { bytes.emplace(record); });
+  if (!bytes) throw NotFound("the file has changed: there is no such record any more");
+  return media_item(decode_event(*bytes), key.first, key.second);
+}
+
+// Calls act(file, mark, end) for every stretch with scalars, in the order of the run.
+template <typename Act>
+void RunCurves::for_each_stretch(const Act& act) const {
+  for (const File& file : files_) {
+    for (std::size_t i = 0; i < file.marks.size(); ++i) {
+      if (!file.marks[i].has_steps) continue;
+      const bool is_last = i + 1 == file.marks.size();
+      act(file, file.marks[i], is_last ? file.tail.offset() : file.marks[i + 1].offset);
+    }
+  }
+}
+
+std::uint64_t RunCurves::bytes_between(std::int64_t first, std::int64_t last) const {
+  std::uint64_t bytes = 0;
+  for_each_stretch([&](const File&, const Mark& mark, std::uint64_t end) {
+    if (mark.lowest_step <= last && mark.highest_step >= first) bytes += end - mark.offset;
+  });
+  return bytes;
+}
+
+ScalarSeries RunCurves::read_again(std::string_view tag, std::int64_t first,
+                                   std::int64_t last) const {
+  ScalarSeries series;
+  const auto add = [&](const ScalarEvent& event) {
+    if (event.tag != tag) return;
+    series.resume_at(event.step);
+    if (event.step < first || event.step > last) return;
+    series.add({event.step, event.time, event.value}, kMostPointsOfOne);
+  };
+  for_each_stretch([&](const File& file, const Mark& mark, std::uint64_t end) {
+    if (mark.lowest_step > last || mark.highest_step < first) {
+      // Also a stretch that is not seen may be one of a run that was resumed before this one.
+      return series.resume_at(mark.first_step);
+    }
+    file.tail.read_again(mark.offset, end, [&](std::string_view record, std::uint64_t) {
+      scan_scalars(record, add);
+    });
+  });
+  return series;
+}
+
+std::vector<Point> RunCurves::between(std::string_view tag, std::int64_t first, std::int64_t last,
+                                      std::size_t wish) const {
+  const ScalarSeries* const kept = find(tag);
+  if (kept == nullptr) return {};
+  const std::vector<Point> all = kept->points();
+  const auto begin = std::ranges::lower_bound(all, first, {}, &Point::step);
+  const auto end = std::ranges::upper_bound(all, last, {}, &Point::step);
+  std::vector<Point> inside(begin, std::max(begin, end));
+  if (!kept->is_whole() && inside.size() < wish && bytes_between(first, last) <= kMostBytesAgain) {
+    inside = read_again(tag, first, last).points();
+  }
+  if (begin != all.begin()) inside.insert(inside.begin(), *(begin - 1));
+  if (end != all.end()) inside.push_back(*end);
+  return inside;
 }
 
 std::string RunCurves::problem() const {
-  for (const EventTail& file : files_) {
-    if (file.problem().empty()) continue;
-    return fmt::format("{}: {}", file.path().filename().string(), file.problem());
+  for (const auto& [tail, marks] : files_) {
+    if (tail.problem().empty()) continue;
+    return fmt::format("{}: {}", tail.path().filename().string(), tail.problem());
   }
   if (has_too_many_tags_) {
     return fmt::format(

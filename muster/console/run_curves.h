@@ -10,12 +10,13 @@
 
 #include "muster/base/file_system.h"
 #include "muster/console/event_tail.h"
+#include "muster/console/media_index.h"
 #include "muster/console/scalar_series.h"
 
 namespace muster::console {
 
-/// The scalars of the event files of one folder, read once: poll() takes what came since. One
-/// thread at a time.
+/// The scalars of the event files of one folder, read once, and where all else lies in them: poll()
+/// takes what came since. One thread at a time.
 class RunCurves {
  public:
   explicit RunCurves(Path folder) : folder_(std::move(folder)) {}
@@ -39,17 +40,45 @@ class RunCurves {
   /// Nothing for a tag that it does not have.
   const ScalarSeries* find(std::string_view tag) const;
 
+  /// The points of a tag from one step to another, with one neighbour on either side. Where fewer
+  /// than `wish` of them were kept, the files are read again there: all points that there are, as
+  /// long as that is a small part of the files.
+  std::vector<Point> between(std::string_view tag, std::int64_t first, std::int64_t last,
+                             std::size_t wish) const;
+
+  const MediaIndex& media() const { return media_; }
+  /// Reads one of them. Throws NotFound where the file has changed and has it no more.
+  MediaItem read_media(const MediaIndex::Key& key, const MediaPlace& place) const;
+
  private:
+  /// A stretch of a file, so that it can be read again alone.
+  struct Mark {
+    std::uint64_t offset = 0;
+    std::int64_t first_step = 0;
+    std::int64_t lowest_step = 0;
+    std::int64_t highest_step = 0;
+    bool has_steps = false;
+  };
+  struct File {
+    EventTail tail;
+    std::vector<Mark> marks{};
+  };
+
   void find_files();
-  void take(std::string_view record);
+  void take(File& file, std::string_view record, std::uint64_t offset);
+  template <typename Act>
+  void for_each_stretch(const Act& act) const;
+  ScalarSeries read_again(std::string_view tag, std::int64_t first, std::int64_t last) const;
+  std::uint64_t bytes_between(std::int64_t first, std::int64_t last) const;
   ScalarSeries* series_of(std::string_view tag);
 
   Path folder_;
   // In the order in which they were begun.
-  std::vector<EventTail> files_;
+  std::vector<File> files_;
   std::map<std::string, ScalarSeries, std::less<>> series_;
   // Where the scalar before stands.
   std::map<std::string, ScalarSeries, std::less<>>::iterator last_ = series_.end();
+  MediaIndex media_;
   std::size_t most_points_ = 0;
   bool has_too_many_tags_ = false;
   std::uint64_t count_ = 0;

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -84,6 +86,36 @@ Path checked_root(const Path& folder) {
   return path;
 }
 
+std::int64_t as_step(double value) {
+  constexpr double kMost = 9e18;
+  return static_cast<std::int64_t>(std::clamp(value, -kMost, kMost));
+}
+
+// The steps of a range of time are those of the points in it.
+std::pair<std::int64_t, std::int64_t> steps_of(const CurveRange& range,
+                                               const std::vector<Point>& points) {
+  if (!range.is_of_time) return {as_step(std::ceil(range.from)), as_step(std::floor(range.to))};
+  const auto from = std::ranges::lower_bound(points, range.from, {}, &Point::time);
+  const auto to = std::ranges::upper_bound(points, range.to, {}, &Point::time);
+  // Up to its neighbours: there may be points in between that were not kept.
+  return {from == points.begin() ? points.front().step : std::prev(from)->step,
+          to == points.end() ? points.back().step : to->step};
+}
+
+// Of a tag that there is.
+Curve curve_of(const RunCurves& curves, const std::string& tag,
+               const std::optional<CurveRange>& range, std::size_t most) {
+  const ScalarSeries& series = *curves.find(tag);
+  Curve curve{.points = series.points()};
+  if (range && !curve.points.empty()) {
+    const auto [first, last] = steps_of(*range, curve.points);
+    curve.points = curves.between(tag, first, last, most);
+  }
+  if (most > 0) curve.points = downsampled(curve.points, most);
+  curve.is_whole = series.is_whole() && curve.points.size() == series.count();
+  return curve;
+}
+
 }  // namespace
 
 struct RunStore::Run {
@@ -101,6 +133,13 @@ struct RunStore::Run {
   bool has_news = false;
 
   Run(std::string name, Path path) : id(std::move(name)), folder(path), training(std::move(path)) {}
+
+  // Under the mutex: act(evaluation, curves) of training, "", and of evaluations.
+  template <typename Act>
+  void for_each(const Act& act) const {
+    act(std::string(), training);
+    for (const auto& [name, curves] : evaluations) act(name, curves);
+  }
 
   // Under the mutex.
   void read() {
@@ -135,11 +174,13 @@ struct RunStore::Run {
                    .first_time = training.first_time(),
                    .last_time = training.last_time(),
                    .tags = training.tags(),
+                   .has_media = training.media().count() > 0,
                    .problem = training.problem()};
     if (out.problem.empty()) out.problem = notes_problem;
     for (const auto& [name, curves] : evaluations) {
       out.evaluations[name] = curves.tags();
       out.points += curves.count();
+      out.has_media = out.has_media || curves.media().count() > 0;
       if (out.problem.empty()) out.problem = curves.problem();
       out.last_step = std::max(out.last_step, curves.last_step());
     }
@@ -248,6 +289,13 @@ std::vector<RunStore::SharedRun> RunStore::runs() const {
   return all;
 }
 
+// Null for one that is not known.
+RunStore::SharedRun RunStore::find(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = runs_.find(id);
+  return found == runs_.end() ? nullptr : found->second;
+}
+
 std::optional<RunStore::ReadRun> RunStore::read_next() {
   for (const SharedRun& run : runs()) {
     const std::lock_guard lock(run->mutex);
@@ -268,34 +316,55 @@ std::vector<RunSummary> RunStore::list() const {
   return list;
 }
 
-std::vector<Curve> RunStore::curves(const std::vector<std::string>& ids, const std::string& tag,
+std::vector<Curve> RunStore::curves(const std::vector<WantedRun>& wanted, const std::string& tag,
                                     std::size_t most) {
   std::vector<Curve> out;
-  const auto add = [&](const std::string& id, const std::string& evaluation,
-                       const RunCurves& curves) {
-    const ScalarSeries* series = curves.find(tag);
-    if (series == nullptr) return;
-    std::vector<Point> points = series->points();
-    if (most > 0) points = downsampled(points, most);
-    out.push_back({.run = id,
-                   .evaluation = evaluation,
-                   .is_whole = series->is_whole() && points.size() == series->count()});
-    out.back().points = std::move(points);
-  };
-  for (const std::string& id : ids) {
-    SharedRun run;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = runs_.find(id);
-      if (found == runs_.end()) continue;
-      run = found->second;
-    }
+  for (const WantedRun& one : wanted) {
+    const SharedRun run = find(one.id);
+    if (run == nullptr) continue;
+    const auto add = [&](const std::string& evaluation, const RunCurves& curves) {
+      if (curves.find(tag) == nullptr) return;
+      out.push_back(curve_of(curves, tag, one.range, most));
+      out.back().run = one.id;
+      out.back().evaluation = evaluation;
+    };
     const std::lock_guard lock(run->mutex);
     if (run->may_have_changed) run->read();
-    add(id, "", run->training);
-    for (const auto& [name, curves] : run->evaluations) add(id, name, curves);
+    run->for_each(add);
   }
   return out;
+}
+
+std::vector<RunMedia> RunStore::media(const std::vector<WantedRun>& wanted) {
+  std::vector<RunMedia> out;
+  for (const WantedRun& one : wanted) {
+    const SharedRun run = find(one.id);
+    if (run == nullptr) continue;
+    const std::lock_guard lock(run->mutex);
+    if (run->may_have_changed) run->read();
+    run->for_each([&](const std::string& evaluation, const RunCurves& curves) {
+      for (const auto& [key, places] : curves.media().places()) {
+        out.push_back({.run = one.id, .evaluation = evaluation, .key = key, .places = places});
+      }
+    });
+  }
+  return out;
+}
+
+MediaItem RunStore::media_item(const std::string& id, const std::string& evaluation,
+                               const MediaIndex::Key& key, std::int64_t step) {
+  const SharedRun run = find(id);
+  if (run == nullptr) throw NotFound("there is no such run");
+  const std::lock_guard lock(run->mutex);
+  std::optional<MediaItem> item;
+  run->for_each([&](const std::string& name, const RunCurves& curves) {
+    const auto found = curves.media().places().find(key);
+    if (name != evaluation || found == curves.media().places().end()) return;
+    const auto place = std::ranges::find(found->second, step, &MediaPlace::step);
+    if (place != found->second.end()) item = curves.read_media(key, *place);
+  });
+  if (!item) throw NotFound("there is no such {} any more", name_of(key.first));
+  return std::move(*item);
 }
 
 }  // namespace muster::console

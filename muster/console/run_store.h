@@ -29,7 +29,17 @@ struct RunSummary {
   std::vector<std::string> tags{};
   /// Tags of its evaluations, by name: "eval", "eval_census".
   std::map<std::string, std::vector<std::string>> evaluations{};
+  /// Whether there are images, histograms, texts or graphs.
+  bool has_media = false;
   std::string problem{};
+};
+
+/// What a run shows under one tag besides scalars.
+struct RunMedia {
+  std::string run{};
+  std::string evaluation{};
+  MediaIndex::Key key{};
+  std::vector<MediaPlace> places{};
 };
 
 /// One curve of a run.
@@ -40,6 +50,20 @@ struct Curve {
   std::vector<Point> points{};
   /// Whether these are all that there were.
   bool is_whole = true;
+};
+
+/// What is seen of a curve: from one step, or one second since 1970, to another.
+struct CurveRange {
+  bool is_of_time = false;
+  double from = 0;
+  double to = 0;
+};
+
+/// A run whose curves are wanted.
+struct WantedRun {
+  std::string id{};
+  /// Nothing: all of it.
+  std::optional<CurveRange> range{};
 };
 
 /// The runs below some folders. Ids are looked up and never become paths; symbolic links are not
@@ -71,8 +95,13 @@ class RunStore {
   std::vector<RunSummary> list() const;
   /// The curves of a tag, those of evaluations behind that of training. Reads what is new. Runs
   /// that are not known or have no such tag are missing. `most` points each; 0: all that are kept.
-  std::vector<Curve> curves(const std::vector<std::string>& ids, const std::string& tag,
+  std::vector<Curve> curves(const std::vector<WantedRun>& wanted, const std::string& tag,
                             std::size_t most);
+  /// What runs show besides scalars. Runs that are not known are missing.
+  std::vector<RunMedia> media(const std::vector<WantedRun>& wanted);
+  /// One of it, that of a step. Throws NotFound.
+  MediaItem media_item(const std::string& run, const std::string& evaluation,
+                       const MediaIndex::Key& key, std::int64_t step);
   /// The folders below which there are runs, as they were given.
   const std::vector<Path>& roots() const { return roots_; }
 
@@ -85,6 +114,7 @@ class RunStore {
   bool note_run(const Path& folder, const std::vector<std::string>& evaluations);
   bool forget(const Path& folder);
   std::vector<SharedRun> runs() const;
+  SharedRun find(const std::string& id) const;
 
   std::vector<Path> roots_;
   std::vector<std::string> labels_;

@@ -45,11 +45,56 @@ TEST(RunStore, FindsRunsAndTheirEvaluations) {
   EXPECT_EQ(run.last_step, 2);
   EXPECT_THAT(run.tags, ElementsAre("loss"));
   EXPECT_THAT(run.evaluations.at("eval_test"), ElementsAre("loss"));
-  const auto curves = store.curves({"census"}, "loss", 100);
+  const auto curves = store.curves({{"census"}}, "loss", 100);
   ASSERT_THAT(curves, SizeIs(2));
   EXPECT_THAT(curves[0].points, ElementsAre(Point{1, 101, 4}, Point{2, 102, 3}));
   EXPECT_EQ(curves[1].evaluation, "eval_test");
   EXPECT_THAT(curves[1].points, ElementsAre(Point{2, 102, 5}));
+}
+
+// A run of more points than are kept, in two files; the second was resumed from step 60,000.
+void write_long_run(const Path& folder) {
+  std::vector<std::pair<std::int64_t, float>> values;
+  for (std::int64_t step = 0; step < 100'000; ++step) {
+    values.emplace_back(step, static_cast<float>(step % 1000));
+  }
+  write_scalars(folder / "events.out.tfevents.1.here", "loss", values);
+  values.clear();
+  for (std::int64_t step = 60'000; step < 90'000; ++step) {
+    values.emplace_back(step, -static_cast<float>(step % 1000));
+  }
+  write_scalars(folder / "events.out.tfevents.2.here", "loss", values);
+}
+
+TEST(RunStore, AStretchThatIsSeenIsReadAgainInFull) {
+  const testing::TempDir folder;
+  write_long_run(folder / "run");
+  RunStore store({folder.path()});
+  const auto stretch = [&](double from, double to, bool is_of_time) {
+    return store.curves({{.id = "run", .range = CurveRange{is_of_time, from, to}}}, "loss", 5000)
+        .at(0)
+        .points;
+  };
+  const auto whole = store.curves({{"run"}}, "loss", 0).at(0);
+  EXPECT_FALSE(whole.is_whole);
+  const auto steps = stretch(30'000, 31'000, false);
+  // With a neighbour that was kept on either side.
+  ASSERT_THAT(steps, SizeIs(1003));
+  for (std::size_t i = 1; i + 1 < steps.size(); ++i) {
+    ASSERT_EQ(steps[i].step, 29'999 + static_cast<std::int64_t>(i));
+    ASSERT_EQ(steps[i].value, static_cast<double>(steps[i].step % 1000));
+  }
+  // Times are the steps and 100 seconds.
+  const auto times = stretch(30'100, 31'100, true);
+  EXPECT_GE(times.size(), 1001U);
+  EXPECT_LE(times.size(), 1020U);
+  // What the resumed run did again.
+  const auto resumed = stretch(70'000, 70'500, false);
+  ASSERT_THAT(resumed, SizeIs(503));
+  EXPECT_EQ(resumed[2].value, -1);
+  // What it gave up and has not reached again.
+  EXPECT_THAT(stretch(95'000, 95'500, false), SizeIs(1));
+  EXPECT_THAT(stretch(1e300, 2e300, false), SizeIs(1));
 }
 
 TEST(RunStore, SeveralFoldersAreToldApartByTheirNames) {
@@ -74,7 +119,7 @@ TEST(RunStore, SeesWhatIsNewGrowsAndGoes) {
   write_scalars(folder / "run" / kEvents, "loss", {{1, 1.0F}, {2, 2.0F}});
   store.look_at(std::filesystem::canonical(folder / "run"));
   // Whoever asks meanwhile reads it, and still it is told.
-  EXPECT_THAT(store.curves({"run"}, "loss", 10)[0].points, SizeIs(2));
+  EXPECT_THAT(store.curves({{"run"}}, "loss", 10)[0].points, SizeIs(2));
   EXPECT_TRUE(store.read_next()->has_changed);
 
   const Path gone = std::filesystem::canonical(folder / "run");
@@ -93,7 +138,7 @@ TEST(RunStore, WhatLiesOutsideIsNotReached) {
   RunStore store({folder.path()});
   read_all(store);
   EXPECT_THAT(ids_of(store), IsEmpty());
-  EXPECT_THAT(store.curves({"../secret", (other / "secret").string(), "link"}, "loss", 10),
+  EXPECT_THAT(store.curves({{"../secret"}, {(other / "secret").string()}, {"link"}}, "loss", 10),
               IsEmpty());
   EXPECT_FALSE(store.look_at(other / "secret"));
   EXPECT_THAT(ids_of(store), IsEmpty());

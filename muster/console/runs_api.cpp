@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <iterator>
@@ -29,9 +30,16 @@ std::string text_of(const json& value) {
 }
 
 json json_of(const RunSummary& run) {
-  json out{{"id", run.id},          {"isRead", run.is_read},          {"points", run.points},
-           {"step", run.last_step}, {"firstTime", run.first_time},    {"lastTime", run.last_time},
-           {"tags", run.tags},      {"evaluations", run.evaluations}, {"problem", run.problem}};
+  json out{{"id", run.id},
+           {"isRead", run.is_read},
+           {"points", run.points},
+           {"step", run.last_step},
+           {"firstTime", run.first_time},
+           {"lastTime", run.last_time},
+           {"tags", run.tags},
+           {"evaluations", run.evaluations},
+           {"problem", run.problem},
+           {"hasMedia", run.has_media}};
   const json record = json::parse(run.record, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object()) return out;
   // What a table shows; arguments and files of a run are for `muster runs show`.
@@ -80,11 +88,31 @@ void append_curve(const Curve& curve, fmt::memory_buffer& out) {
   out.push_back('}');
 }
 
-std::vector<std::string> runs_of(const ApiRequest& request) {
-  std::vector<std::string> runs = request.all("run");
+double number_of(const std::string& name, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    throw InvalidArgument("{} is no number", name);
+  }
+  return value;
+}
+
+std::vector<WantedRun> runs_of(const ApiRequest& request) {
+  std::vector<WantedRun> runs;
+  for (std::string& id : request.all("run")) runs.push_back({.id = std::move(id)});
   if (runs.empty()) throw InvalidArgument("run is missing: the id of a run");
   if (runs.size() > kMostRunsAtOnce) {
     throw InvalidArgument("at most {} runs can be asked for at once", kMostRunsAtOnce);
+  }
+  const auto from = request.all("from");
+  const auto to = request.all("to");
+  if (from.empty() && to.empty()) return runs;
+  if (from.size() != runs.size() || to.size() != runs.size()) {
+    throw InvalidArgument("from and to are given once per run, or not at all");
+  }
+  const bool is_of_time = request.first("over") == "time";
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    runs[i].range = CurveRange{is_of_time, number_of("from", from[i]), number_of("to", to[i])};
   }
   return runs;
 }
@@ -183,6 +211,35 @@ server::HttpAnswer RunsApi::scalars(const ApiRequest& request) {
   }
   fmt::format_to(std::back_inserter(out), "]}}");
   return {.body = fmt::to_string(out)};
+}
+
+server::HttpAnswer RunsApi::media(const ApiRequest& request) {
+  json list = json::array();
+  for (const RunMedia& media : store_.media(runs_of(request))) {
+    json steps = json::array();
+    json times = json::array();
+    for (const MediaPlace& place : media.places) {
+      steps.push_back(place.step);
+      times.push_back(std::isfinite(place.time) ? place.time : 0);
+    }
+    list.push_back({{"run", media.run},
+                    {"evaluation", media.evaluation},
+                    {"kind", name_of(media.key.first)},
+                    {"tag", media.key.second},
+                    {"steps", std::move(steps)},
+                    {"times", std::move(times)}});
+  }
+  return {.body = text_of(json{{"media", std::move(list)}})};
+}
+
+server::HttpAnswer RunsApi::media_item(const ApiRequest& request) {
+  const auto kind = media_kind_of(request.first("kind").value_or(""));
+  if (!kind) throw InvalidArgument("kind is image, histogram, text or graph");
+  const double step = number_of("step", request.first("step").value_or(""));
+  MediaItem item =
+      store_.media_item(request.first("run").value_or(""), request.first("evaluation").value_or(""),
+                        {*kind, tag_of(request)}, static_cast<std::int64_t>(step));
+  return {.content_type = std::move(item.content_type), .body = std::move(item.bytes)};
 }
 
 server::HttpAnswer RunsApi::csv(const ApiRequest& request) {

@@ -16,8 +16,12 @@ namespace muster::console {
 
 /// What pages ask of runs:
 ///   GET runs          all of them
-///   GET scalars       ?run=ID&run=ID&tag=TAG&points=N: curves, as drawn
+///   GET scalars       ?run=ID&run=ID&tag=TAG&points=N: curves, as drawn; with from=X&to=X once per
+///                     run only what lies there, in full where it is little; over=time: X are
+///                     seconds since 1970 and no steps
 ///   GET scalars.csv   ?run=ID&tag=TAG: what is kept of them, as a file
+///   GET media         ?run=ID&run=ID: images, histograms, texts and graphs that there are
+///   GET media.item    ?run=ID&evaluation=NAME&kind=KIND&tag=TAG&step=N: one of them
 /// and what they are told: the event `runs` with the ids of those that have changed, `list` when
 /// there are others, and `studies` when trials have begun or ended.
 class RunsApi {
@@ -28,6 +32,8 @@ class RunsApi {
   server::HttpAnswer list();
   server::HttpAnswer scalars(const ApiRequest& request);
   server::HttpAnswer csv(const ApiRequest& request);
+  server::HttpAnswer media(const ApiRequest& request);
+  server::HttpAnswer media_item(const ApiRequest& request);
   /// Where runs are, for what else may lie in their folders.
   const RunStore& store() const { return store_; }
 

@@ -15,8 +15,8 @@ struct ScalarEvent {
 };
 
 /// Hands on the scalars of one record of an event file, without building messages: event files of
-/// millions of points are read whole. Other kinds of values are passed over. Throws DataLoss for
-/// bytes that are no Event.
-void scan_scalars(std::string_view record, const std::function<void(const ScalarEvent&)>& take);
+/// millions of points are read whole. Returns whether the record has anything else: a graph, or
+/// values that are no scalars. Throws DataLoss for bytes that are no Event.
+bool scan_scalars(std::string_view record, const std::function<void(const ScalarEvent&)>& take);
 
 }  // namespace muster::console

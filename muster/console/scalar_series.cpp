@@ -40,11 +40,15 @@ std::vector<Point> downsampled(std::span<const Point> points, std::size_t most) 
 }
 
 void ScalarSeries::add(const Point& point, std::size_t most) {
-  if (count_ > 0 && point.step < last_.step) give_up_from(point.step);
+  resume_at(point.step);
   if (kept_.size() >= std::max(most, kFewest)) halve();
   keep(point);
   last_ = point;
   ++count_;
+}
+
+void ScalarSeries::resume_at(std::int64_t step) {
+  if (count_ > 0 && step < last_.step) give_up_from(step);
 }
 
 void ScalarSeries::keep(const Point& point) {
@@ -82,7 +86,8 @@ void ScalarSeries::give_up_from(std::int64_t step) {
   const auto before = kept_.size();
   while (!kept_.empty() && kept_.back().step >= step) kept_.pop_back();
   const std::uint64_t given_up = (before - kept_.size()) * std::max<std::uint64_t>(1, stretch_ / 2);
-  count_ -= std::min(count_, given_up);
+  count_ = kept_.empty() ? 0 : count_ - std::min(count_ - 1, given_up);
+  last_ = kept_.empty() ? Point() : kept_.back();
 }
 
 std::vector<Point> ScalarSeries::points() const {

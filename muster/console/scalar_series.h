@@ -30,6 +30,9 @@ class ScalarSeries {
   /// behind it was given up, and goes. `most` is how many points may be kept, 8 at least.
   void add(const Point& point, std::size_t most);
 
+  /// The same rule for a point that is not added itself.
+  void resume_at(std::int64_t step);
+
   /// How many were added and not given up.
   std::uint64_t count() const { return count_; }
   const Point& last() const { return last_; }

@@ -1,12 +1,15 @@
 """`muster console` as a process, and runs for it to show."""
+import functools
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import tempfile
 import urllib.error
 import urllib.request
+import zlib
 
 from webdriver import wait_for
 
@@ -63,6 +66,90 @@ def submit_job(program, jobs, name, script):
     """A job that runs a shell script."""
     subprocess.run([program, "jobs", "submit", "training", name, "--jobs-dir", jobs, "--labels", "made=here", "--", "/bin/sh",
                     "-c", script, "sh"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _crc_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = (byte >> 1) ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+_CRC = _crc_table()
+
+
+def _masked_crc(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = (crc >> 8) ^ _CRC[(crc ^ byte) & 0xFF]
+    crc ^= 0xFFFFFFFF
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+@functools.lru_cache
+def _header_of(size):
+    length = struct.pack("<Q", size)
+    return length + struct.pack("<I", _masked_crc(length))
+
+
+def record_of(data):
+    """A record of an event file."""
+    return _header_of(len(data)) + data + struct.pack("<I", _masked_crc(data))
+
+
+def varint_of(value):
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out) + bytes([value])
+
+
+def field_of(number, data):
+    """A length-delimited field of protobuf."""
+    return varint_of(number << 3 | 2) + varint_of(len(data)) + data
+
+
+def event_of(step, *values):
+    """An event with values of a summary, each a tag and a number, or a tag and the bytes of its other fields."""
+    summary = b"".join(field_of(1, field_of(1, tag.encode()) +
+                                (value if isinstance(value, bytes) else b"\x15" + struct.pack("<f", value)))
+                       for tag, value in values)
+    return b"\x09" + struct.pack("<d", 1.7e9 + step) + b"\x10" + varint_of(step) + field_of(5, summary)
+
+
+def write_events(folder, events):
+    os.makedirs(folder)
+    with open(os.path.join(folder, "events.out.tfevents.1.test"), "wb") as file:
+        file.write(b"".join(record_of(event) for event in events))
+
+
+def write_long_run(folder, points):
+    write_events(folder, (event_of(step, ("loss", float(step % 977))) for step in range(points)))
+
+
+def _png_of_one_red_pixel():
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(b"\0\xff\0\0")) + chunk(b"IEND", b""))
+
+
+def write_media_run(folder):
+    """A run with an image, a histogram, two texts and a graph."""
+    numbers = [struct.pack("<3d", *three) for three in ((-1, 0, 1), (5, 2, 5))]
+    histogram = b"".join(bytes([field << 3 | 1]) + struct.pack("<d", value) for field, value in ((1, -2), (2, 1), (3, 12)))
+    histogram += field_of(6, numbers[0]) + field_of(7, numbers[1])
+    image = b"\x08\x01\x10\x01\x18\x03" + field_of(4, _png_of_one_red_pixel())
+
+    def text(words):  # A tensor of type DT_STRING, shown by the page of texts.
+        return field_of(9, field_of(1, field_of(1, b"text"))) + field_of(8, b"\x08\x07" + field_of(2, b"") + field_of(8, words))
+    nodes = (field_of(1, b"a") + field_of(2, b"Const"), field_of(1, b"b") + field_of(2, b"Relu") + field_of(3, b"a"))
+    graph = b"\x09" + struct.pack("<d", 1.7e9) + field_of(4, b"".join(field_of(1, node) for node in nodes))
+    write_events(folder, [graph, event_of(1, ("digit", field_of(4, image)), ("note", text(b"first"))),
+                          event_of(2, ("weights", field_of(5, histogram)), ("note", text(b"<b>second</b>")))])
 
 
 def write_study(folder, trials):

@@ -47,14 +47,23 @@ export function address(path, query = {}) {
   return `/api/${path}${text ? `?${text}` : ''}`;
 }
 
-/** Saves what GET /api/PATH gives as a file. */
-export async function download(path, query, name) {
-  const answer = await checked(await fetch(address(path, query), {headers: headers()}));
+/** The bytes of GET /api/PATH. */
+export async function getBlob(path, query = {}, signal = undefined) {
+  return (await checked(await fetch(address(path, query), {headers: headers(), signal}))).blob();
+}
+
+/** Saves bytes as a file of the reader's. */
+export function save(blob, name) {
   const link = document.createElement('a');
-  link.href = URL.createObjectURL(await answer.blob());
+  link.href = URL.createObjectURL(blob);
   link.download = name;
   link.click();
   URL.revokeObjectURL(link.href);
+}
+
+/** Saves what GET /api/PATH gives as a file. */
+export async function download(path, query, name) {
+  save(await getBlob(path, query), name);
 }
 
 /** What this console is: {allowChanges, pageSecret, version}. */

@@ -37,13 +37,13 @@ class LineChart extends HTMLElement {
     this.#resize.disconnect();
   }
 
-  /** [{name, color, dashed, steps, times, values}] and {x: 'step'|'time'|'relative', smoothing, isLog}. */
+  /** [{name, color, dashed, steps, values, xs}] and {x: 'step'|'examples'|'time'|'relative', smoothing, isLog}. */
   show(curves, options) {
     if (options.x !== this.#options.x) this.#zoom = null;
     this.#options = options;
     this.#curves = curves.map((curve) => ({
       ...curve,
-      xs: xsOf(curve, options.x),
+      xs: curve.xs ?? curve.steps,
       smooth: curve.values.length < kWorthSmoothing || curve.dashed ? curve.values :
         smoothed(curve.values, options.smoothing),
     }));
@@ -81,6 +81,31 @@ class LineChart extends HTMLElement {
       x: new Scale(left, right, kMargin.left, width - kMargin.right),
       y: new Scale(low, high, kHeight - kMargin.bottom, kMargin.top, this.#options.isLog),
     };
+  }
+
+  /** What is seen as a PNG, with a title above and the names of the curves below. */
+  picture(title) {
+    const style = getComputedStyle(this);
+    const dense = devicePixelRatio || 1;
+    const [width, height] = [this.#canvas.width / dense, this.#canvas.height / dense];
+    const canvas = element('canvas', {width: this.#canvas.width, height: (height + 30 + 18 * this.#curves.length) * dense});
+    const pen = canvas.getContext('2d');
+    pen.scale(dense, dense);
+    pen.fillStyle = style.getPropertyValue('--card');
+    pen.fillRect(0, 0, canvas.width, canvas.height);
+    pen.drawImage(this.#canvas, 0, 26, width, height);
+    pen.fillStyle = style.getPropertyValue('--ink');
+    pen.font = `600 13px ${style.fontFamily}`;
+    pen.fillText(title, 12, 18);
+    pen.font = `12px ${style.fontFamily}`;
+    this.#curves.forEach((curve, i) => {
+      const y = height + 40 + 18 * i;
+      pen.fillStyle = curve.color;
+      pen.fillRect(kMargin.left, y - 4, 16, curve.dashed ? 1 : 3);
+      pen.fillStyle = style.getPropertyValue('--ink');
+      pen.fillText(curve.name, kMargin.left + 24, y + 1);
+    });
+    return new Promise((done) => canvas.toBlob(done, 'image/png'));
   }
 
   #draw() {
@@ -227,9 +252,15 @@ class LineChart extends HTMLElement {
     const drag = this.#drag;
     this.#drag = null;
     if (drag && this.scales && Math.abs(drag[1] - drag[0]) > 8) {
-      this.#zoom = [Math.min(...drag), Math.max(...drag)].map((at) => this.scales.x.value(at));
-      this.dispatchEvent(new CustomEvent('zoom', {detail: this.#zoom}));
+      this.zoomTo(...[Math.min(...drag), Math.max(...drag)].map((at) => this.scales.x.value(at)));
     }
+    this.#draw();
+  }
+
+  /** Shows a part of the axis. Tells 'zoom'. */
+  zoomTo(from, to) {
+    this.#zoom = [from, to];
+    this.dispatchEvent(new CustomEvent('zoom', {detail: this.#zoom}));
     this.#draw();
   }
 
@@ -269,12 +300,6 @@ class LineChart extends HTMLElement {
       ...rows.slice(0, 8).map(([one, at]) => element('span', {color: one.color},
         element('i', {class: 'dot'}), `${one.name} ${number(one.values[at])}`)));
   }
-}
-
-function xsOf(curve, axis) {
-  if (axis === 'time') return curve.times;
-  if (axis === 'relative') return curve.times.map((time) => time - curve.times[0]);
-  return curve.steps;
 }
 
 function tickText(value) {

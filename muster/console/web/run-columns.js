@@ -40,7 +40,8 @@ export function runColumns(runs) {
     {name: 'state', label: 'state', value: stateOf, cell: (run) => element('span', {class: `state ${stateOf(run)}`}, stateOf(run))},
     plain('step', 'step', (run) => run.record?.global_step || run.step),
     plain('seconds', 'took', secondsOf, duration),
-    ...namesIn(runs, 'metrics').map((name) => plain(`metric ${name}`, name, (run) => run.record?.metrics?.[name] ?? null)),
+    ...namesIn(runs, 'metrics').map((name) => ({
+      ...plain(`metric ${name}`, name, (run) => run.record?.metrics?.[name] ?? null), isCompared: true})),
     ...namesIn(runs, 'hparams').map((name) => plain(`hparam ${name}`, name,
       (run) => asNumber(run.record?.hparams?.[name]))),
     {name: 'commit', label: 'commit', value: (run) => run.record?.commit ?? null,

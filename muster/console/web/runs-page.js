@@ -1,13 +1,14 @@
-// <runs-page>: curves of runs laid over each other, and a table of them.
+// <runs-page>: curves of runs laid over each other, what else they show, and a table of them.
 import {get} from './api.js';
+import {batchOf} from './axis.js';
 import {colorOf} from './colors.js';
 import {element} from './dom.js';
 import {later} from './later.js';
 import {readState, writeState} from './page-state.js';
-import {runColumns} from './run-columns.js';
+import './media-panel.js';
 import './run-picker.js';
+import './run-table.js';
 import './scalar-card.js';
-import './sorted-table.js';
 
 const kPickedAtFirst = 8;
 
@@ -18,15 +19,18 @@ class RunsPage extends HTMLElement {
   #cards = new Map();
   #picker = element('run-picker');
   #charts = element('div', {class: 'charts'});
-  #table = element('sorted-table');
+  #media = element('media-panel');
+  #table = element('run-table', {onchange: (event) => {
+    if (event.target === this.#table) this.#changed();
+  }});
   #note = element('p', {class: 'note', role: 'status'});
   #smoothing = element('input', {type: 'range', min: 0, max: 0.99, step: 0.01, id: 'smoothing',
                                  oninput: () => this.#changed()});
-  #x = select('x', {step: 'steps', time: 'time of day', relative: 'time since start'}, () => this.#changed());
+  #x = select('x', {step: 'steps', examples: 'examples', time: 'time of day', relative: 'time since start'}, () => this.#changed());
   #log = element('input', {type: 'checkbox', id: 'log', onchange: () => this.#changed()});
   #tags = element('input', {type: 'search', placeholder: 'Filter scalars', 'aria-label': 'Filter scalars',
                             oninput: () => this.#changed()});
-  #view = select('view', {curves: 'curves', table: 'table'}, () => this.#changed());
+  #view = select('view', {curves: 'curves', media: 'images and texts', table: 'table'}, () => this.#changed());
   #stop = new AbortController();
   #loadSoon = later(() => this.#load());
 
@@ -47,7 +51,7 @@ class RunsPage extends HTMLElement {
         element('div', {class: 'toolbar', role: 'toolbar', 'aria-label': 'How curves are drawn'},
           labelled('Show', this.#view), labelled('Over', this.#x), labelled('Smoothing', this.#smoothing),
           labelled('Log scale', this.#log), this.#tags),
-        this.#note, this.#charts, this.#table));
+        this.#note, this.#charts, this.#media, this.#table));
     this.#picker.addEventListener('pick', (event) => {
       this.#picked = event.detail;
       this.#changed();
@@ -68,6 +72,7 @@ class RunsPage extends HTMLElement {
     this.#view.value = first('view', 'curves');
     this.#tags.value = first('tags', '');
     this.#picker.filter = first('filter', '');
+    this.#table.choice = {where: first('where', ''), base: first('base', ''), differences: first('differences', '')};
     this.#picked = this.#state.run ?? null;
   }
 
@@ -87,6 +92,7 @@ class RunsPage extends HTMLElement {
     this.#loadSoon();
     if (!ids.some((id) => picked.has(id))) return;
     for (const card of this.#cards.values()) card.refresh();
+    this.#media.refresh();
   }
 
   // Those of the address, or the newest that pass the filter.
@@ -104,32 +110,35 @@ class RunsPage extends HTMLElement {
     writeState({run: this.#picked ?? [], smooth: this.#smoothing.value === '0.6' ? '' : this.#smoothing.value,
                 x: this.#x.value === 'step' ? '' : this.#x.value, log: this.#log.checked ? '1' : '',
                 view: this.#view.value === 'curves' ? '' : this.#view.value, tags: this.#tags.value,
-                filter: this.#picker.filter});
+                filter: this.#picker.filter, ...this.#table.choice});
     this.#show();
   }
 
   #show() {
     const chosen = this.#chosen();
     this.#picker.show(this.#runs, chosen.map((run) => run.id));
-    const isTable = this.#view.value === 'table';
-    this.#charts.hidden = isTable;
-    this.#table.hidden = !isTable;
-    if (isTable) {
-      this.#table.show(runColumns(this.#runs), this.#runs, {label: 'Runs', by: 'time', isReverse: true});
-    } else {
-      this.#showCards(chosen);
-    }
+    const view = this.#view.value;
+    this.#charts.hidden = view !== 'curves';
+    this.#media.hidden = view !== 'media';
+    this.#table.hidden = view !== 'table';
+    if (view === 'table') this.#table.show(this.#runs.filter((run) => this.#picker.has(run)));
+    else if (view === 'media') this.#media.show(chosen, this.#words());
+    else this.#showCards(chosen);
     if (this.#runs.length === 0) this.#note.textContent = 'There are no runs here yet. They appear as they begin.';
     else if (chosen.length === 0) this.#note.textContent = 'Choose a run to see its curves.';
     else this.#note.textContent = '';
     this.dataset.runs = this.#runs.length;
   }
 
+  #words() {
+    return this.#tags.value.toLowerCase().split(/\s+/).filter(Boolean);
+  }
+
   #showCards(chosen) {
-    const words = this.#tags.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = this.#words();
     const tags = tagsOf(chosen).filter((tag) => words.every((word) => tag.toLowerCase().includes(word)));
     const options = {x: this.#x.value, smoothing: Number(this.#smoothing.value), isLog: this.#log.checked};
-    const runs = chosen.map(({id, color}) => ({id, color}));
+    const runs = chosen.map((run) => ({id: run.id, color: run.color, batch: batchOf(run)}));
     for (const [tag, card] of this.#cards) {
       if (tags.includes(tag)) continue;
       card.remove();

@@ -1,5 +1,7 @@
-// <scalar-card>: the curves of one tag. It asks for them when it comes into view, and again when its runs have news.
-import {download, get} from './api.js';
+// <scalar-card>: the curves of one tag. It asks for them when it comes into view, and again when its runs have news; where
+// a part of them is zoomed into, for that part alone, with all points that it has.
+import {download, get, save} from './api.js';
+import {startsOf, wantedRanges, xsOf} from './axis.js';
 import {element} from './dom.js';
 import './line-chart.js';
 
@@ -10,6 +12,9 @@ class ScalarCard extends HTMLElement {
   #runs = [];
   #options = null;
   #curves = [];
+  // What is seen while zoomed in, and the curves of that.
+  #zoom = null;
+  #finer = null;
   #isSeen = false;
   #isAsked = false;
   #last = 0;
@@ -22,8 +27,11 @@ class ScalarCard extends HTMLElement {
     if (this.#chart.isConnected) return;
     this.append(
       element('header', {}, element('h3', {}, this.#tag),
-        element('button', {class: 'quiet', title: 'Save these curves as CSV', onclick: () => this.#save()}, 'CSV')),
+        element('span', {class: 'actions'},
+          element('button', {class: 'quiet', title: 'Save these curves as CSV', onclick: () => this.#save()}, 'CSV'),
+          element('button', {class: 'quiet', title: 'Save this chart as a picture', onclick: () => this.#savePicture()}, 'PNG'))),
       this.#chart);
+    this.#chart.addEventListener('zoom', (event) => this.#onZoom(event.detail));
   }
 
   disconnectedCallback() {
@@ -38,10 +46,11 @@ class ScalarCard extends HTMLElement {
     this.#chart.setAttribute('label', tag);
   }
 
-  /** [{id, color}] and the chart's options. */
+  /** [{id, color, batch}] and the chart's options. */
   show(runs, options) {
     const isSame = runs.map((run) => run.id).join('\n') === this.#runs.map((run) => run.id).join('\n');
     this.#runs = runs;
+    if (options.x !== this.#options?.x) this.#zoom = this.#finer = null;
     this.#options = options;
     if (isSame && this.#curves.length > 0) this.#draw();
     else this.refresh();
@@ -60,13 +69,22 @@ class ScalarCard extends HTMLElement {
     if (isSeen && this.#isAsked) this.refresh();
   }
 
+  // Points that were left out of the whole are asked for; those that are there already are not.
+  #onZoom(zoom) {
+    this.#zoom = zoom;
+    this.#finer = null;
+    if (zoom === null) this.#draw();
+    if (zoom === null || this.#curves.some((curve) => !curve.isWhole)) this.refresh();
+  }
+
   async #load() {
     this.#isAsked = false;
     this.#last = performance.now();
-    const runs = this.#runs.map((run) => run.id);
+    const zoom = this.#zoom;
     try {
-      this.#curves = runs.length === 0 ? [] :
-        (await get('scalars', {tag: this.#tag, run: runs, points: 2 * Math.max(200, this.clientWidth)})).curves;
+      const curves = await this.#ask(zoom);
+      if (zoom === null) this.#curves = curves;
+      else if (zoom === this.#zoom) this.#finer = curves;
       this.#draw();
     } catch (error) {
       this.#chart.setAttribute('label', `${this.#tag}: ${error.message}`);
@@ -76,21 +94,39 @@ class ScalarCard extends HTMLElement {
     }
   }
 
+  async #ask(zoom) {
+    if (this.#runs.length === 0) return [];
+    const range = zoom ? wantedRanges(this.#options.x, zoom, this.#runs, startsOf(this.#curves)) : {};
+    const points = 2 * Math.max(200, this.clientWidth);
+    return (await get('scalars', {tag: this.#tag, run: this.#runs.map((run) => run.id), points, ...range})).curves;
+  }
+
   #draw() {
-    const colors = new Map(this.#runs.map((run) => [run.id, run.color]));
-    const curves = this.#curves.filter((curve) => colors.has(curve.run)).map((curve) => ({
+    const runs = new Map(this.#runs.map((run) => [run.id, run]));
+    const starts = startsOf(this.#curves);
+    const curves = (this.#finer ?? this.#curves).filter((curve) => runs.has(curve.run)).map((curve) => ({
       ...curve,
       name: curve.evaluation ? `${curve.run} ${curve.evaluation}` : curve.run,
-      color: colors.get(curve.run),
+      color: runs.get(curve.run).color,
       dashed: curve.evaluation !== '',
-    }));
+      xs: xsOf(curve, this.#options.x, runs.get(curve.run), starts.get(curve.run)),
+    })).filter((curve) => curve.xs !== null);
     this.dataset.curves = curves.length;
+    this.dataset.points = curves.reduce((sum, curve) => sum + curve.xs.length, 0);
     this.#chart.show(curves, this.#options);
+  }
+
+  get #fileName() {
+    return this.#tag.replace(/[^A-Za-z0-9]/g, '_');
   }
 
   #save() {
     download('scalars.csv', {tag: this.#tag, run: this.#runs.map((run) => run.id)},
-             `${this.#tag.replace(/[^A-Za-z0-9]/g, '_')}.csv`);
+             `${this.#fileName}.csv`);
+  }
+
+  async #savePicture() {
+    save(await this.#chart.picture(this.#tag), `${this.#fileName}.png`);
   }
 }
 
