@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/console/api_request.h"
+#include "muster/console/cluster_api.h"
 #include "muster/console/live_updates.h"
 #include "muster/console/pages.h"
 #include "muster/console/runs_api.h"
@@ -45,13 +46,17 @@ struct Console::Impl {
   RunsApi runs;
   StudiesApi studies;
   std::optional<JobsApi> jobs{};
+  std::optional<ClusterApi> cluster{};
   std::optional<ModelsApi> models{};
 
   explicit Impl(ConsoleOptions options)
       : guard(std::move(options.guard)),
         runs(std::move(options.log_folders), updates),
         studies([this] { return places(); }) {
-    if (options.jobs) jobs.emplace(std::move(*options.jobs), updates);
+    if (options.jobs) {
+      jobs.emplace(std::move(*options.jobs), updates);
+      cluster.emplace(jobs->store());
+    }
     if (!options.models.servers.empty()) models.emplace(std::move(options.models));
   }
 
@@ -85,6 +90,7 @@ struct Console::Impl {
     const ApiRequest call = ApiRequest::parse(std::move(request));
     const std::string& what = call.path.size() > 1 ? call.path[1] : kNothing;
     if (what == "jobs" && jobs) return get_jobs(call);
+    if (what == "cluster" && cluster && call.path.size() == 3) return cluster->show(call.path[2]);
     if (what == "models" && models) {
       if (call.path.size() == 2) return models->list();
       if (call.path.size() == 5) return models->metadata(call);

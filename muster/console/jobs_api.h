@@ -43,6 +43,7 @@ class JobsApi {
   server::HttpAnswer cancel(const std::string& name);
   /// The same job once more, under the next free name.
   server::HttpAnswer resubmit(const std::string& name);
+  const jobs::JobStore& store() const { return store_; }
   /// Ends all streams.
   void close();
 

@@ -22,7 +22,8 @@ std::string type_of(std::string_view name) {
 // Names that files have, so nothing that a request says becomes a path.
 std::string_view name_of(std::string_view path) {
   if (path.starts_with(kFolder)) return path.substr(kFolder.size());
-  for (const std::string_view page : {"/", "/runs", "/jobs", "/studies", "/models", "/try"}) {
+  for (const std::string_view page :
+       {"/", "/runs", "/jobs", "/cluster", "/studies", "/models", "/try"}) {
     if (path == page) return kIndex;
   }
   return {};

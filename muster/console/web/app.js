@@ -7,6 +7,7 @@ import './token-form.js';
 const kPages = [
   {path: '/runs', label: 'Runs', component: 'runs-page', has: () => true},
   {path: '/jobs', label: 'Jobs', component: 'jobs-page', has: (session) => session.hasJobs},
+  {path: '/cluster', label: 'Cluster', component: 'cluster-page', has: (session) => session.hasJobs},
   {path: '/studies', label: 'Studies', component: 'studies-page', has: () => true},
   {path: '/models', label: 'Models', component: 'models-page', has: (session) => session.hasModels},
   {path: '/try', label: 'Try it', component: 'try-page', has: (session) => session.hasModels},
