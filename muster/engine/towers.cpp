@@ -19,6 +19,7 @@
 #include "muster/device/devices.h"
 #include "muster/engine/arithmetic.h"
 #include "muster/engine/batch_norms.h"
+#include "muster/engine/packed_tensors.h"
 #include "muster/engine/seed_streams.h"
 #include "muster/kernels/libtorch_kernels.h"
 #include "muster/kernels/torch_compat.h"
@@ -40,11 +41,6 @@ std::uint64_t generator_seed(std::uint64_t seed, std::int64_t step, std::int64_t
 std::mutex& generator_turn() {
   static std::mutex turn;
   return turn;
-}
-
-void copy_buffers(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to) {
-  const torch::NoGradGuard no_grad;
-  compat::copy_all(from, to);
 }
 
 // Whoever brought it there has checked its labels.
@@ -248,12 +244,12 @@ const std::vector<at::Tensor>& Towers::buffers() const { return buffers_; }
 
 void Towers::commit() {
   if (options_.replicas == 1 && !options_.may_discard) return;
-  copy_buffers(buffers_, kept_buffers_);
+  copy_tensors(buffers_, kept_buffers_);
 }
 
 void Towers::discard() {
   if (!options_.may_discard) throw Internal("a step is discarded that nobody said may be");
-  copy_buffers(kept_buffers_, buffers_);
+  copy_tensors(kept_buffers_, buffers_);
 }
 
 bool Towers::draws_from_libtorch() const { return towers_[0]->model->draws_from_libtorch(); }
@@ -286,9 +282,9 @@ Towers::ReplicaResult Towers::run_replica(Tower& tower, std::int64_t replica, co
                                           const Run& step) {
   const bool away = tower.device != home_;
   if (replica != 0) {
-    copy_buffers(kept_buffers_, tower.buffers);
+    copy_tensors(kept_buffers_, tower.buffers);
   } else if (away) {
-    copy_buffers(buffers_, tower.buffers);
+    copy_tensors(buffers_, tower.buffers);
   }
   tower.attached.zero();
   if (options_.zero_debias_batch_norm) tower.norms.debias(step.number + 1);
@@ -302,7 +298,7 @@ Towers::ReplicaResult Towers::run_replica(Tower& tower, std::int64_t replica, co
   (step.loss_scale == 1.0 ? loss : loss * step.loss_scale).backward();
   if (fed) tower.feed->used();
   tower.attached.collect();
-  if (replica == 0 && away) copy_buffers(tower.buffers, buffers_);
+  if (replica == 0 && away) copy_tensors(tower.buffers, buffers_);
   return outcome;
 }
 
@@ -321,7 +317,10 @@ Gradients Towers::copy_of(const Gradients& gradients) {
   const torch::NoGradGuard no_grad;
   Gradients copy;
   if (free_.empty()) {
-    copy.flat = at::empty_like(variables_->flat());
+    // What comes from a GPU comes faster to pinned memory.
+    const bool is_from_gpu = home_.is_cpu() && gradients.flat.is_cuda();
+    copy.flat = at::empty(variables_->flat().sizes(),
+                          variables_->flat().options().pinned_memory(is_from_gpu));
   } else {
     copy.flat = std::move(free_.back());
     free_.pop_back();

@@ -9,13 +9,9 @@
 #include <utility>
 
 #include "muster/distribution/collective/all_reduce_internal.h"
-#include "muster/kernels/torch_compat.h"
 
 namespace muster::internal {
 namespace {
-
-/// Buffers begin at such addresses, as fresh memory does.
-constexpr std::int64_t kBufferAlignment = 16;
 
 /// What a task keeps of a range, and what its partner does.
 struct SharedRange {
@@ -65,30 +61,15 @@ at::Tensor DeviceAllReduce::losses_of(const RankRange& ranks) const {
 }
 
 bool DeviceAllReduce::has_buffers(const RankRange& ranks) const {
-  return packed_.defined() && first_rank_ >= ranks.first && first_rank_ < ranks.last;
+  return packed_.has_value() && first_rank_ >= ranks.first && first_rank_ < ranks.last;
 }
 
 // --------------------------------------------------------------------- what a step begins with
 
 void DeviceAllReduce::pack(const std::vector<at::Tensor>& buffers) {
   if (buffers.empty()) return;
-  if (!packed_.defined()) {
-    std::int64_t bytes = 0;
-    std::vector<std::int64_t> offsets;
-    for (const at::Tensor& buffer : buffers) {
-      offsets.push_back(bytes);
-      const auto size = static_cast<std::int64_t>(buffer.nbytes());
-      bytes += (size + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
-    }
-    packed_ = at::empty({bytes}, buffers[0].options().dtype(at::kByte));
-    for (std::size_t i = 0; i < buffers.size(); ++i) {
-      const auto size = static_cast<std::int64_t>(buffers[i].nbytes());
-      packed_buffers_.push_back(packed_.narrow(0, offsets[i], size)
-                                    .view(buffers[i].scalar_type())
-                                    .view(buffers[i].sizes()));
-    }
-  }
-  if (has_buffers({rank_, rank_ + 1})) compat::copy_all(buffers, packed_buffers_);
+  if (!packed_) packed_.emplace(buffers, whole_.device());
+  if (has_buffers({rank_, rank_ + 1})) copy_tensors(buffers, packed_->tensors());
 }
 
 void DeviceAllReduce::begin(PartialSums& own, const std::vector<at::Tensor>& buffers) {
@@ -115,7 +96,7 @@ void DeviceAllReduce::send_block(std::size_t to, const RankRange& own, const Ran
     if (values && size_of(range) > 0) link_->send(view_of(*values, range_.first, range), to);
   }
   if (replicas_of(own).size() > 0) link_->send(losses_of(own), to);
-  if (has_buffers(own) && !has_buffers(others)) link_->send(packed_, to);
+  if (has_buffers(own) && !has_buffers(others)) link_->send(packed_->memory(), to);
 }
 
 DeviceAllReduce::Parts DeviceAllReduce::receive_block(std::size_t from, const RankRange& own,
@@ -129,7 +110,7 @@ DeviceAllReduce::Parts DeviceAllReduce::receive_block(std::size_t from, const Ra
     if (size_of(range) > 0) link_->receive(*values, from);
   }
   if (replicas_of(others).size() > 0) link_->receive(losses_of(others), from);
-  if (has_buffers(others) && !has_buffers(own)) link_->receive(packed_, from);
+  if (has_buffers(others) && !has_buffers(own)) link_->receive(packed_->memory(), from);
   return received;
 }
 
@@ -172,7 +153,7 @@ void DeviceAllReduce::be_summed_by(std::size_t neighbour) {
   link_->begin();
   link_->receive(whole_, neighbour);
   link_->receive(losses_, neighbour);
-  if (packed_.defined() && !has_buffers(own)) link_->receive(packed_, neighbour);
+  if (packed_ && !has_buffers(own)) link_->receive(packed_->memory(), neighbour);
   link_->end();
 }
 
@@ -188,7 +169,7 @@ void DeviceAllReduce::give_back_to(std::size_t neighbour) {
   link_->send(whole_, neighbour);
   link_->send(losses_, neighbour);
   const bool has_them = has_buffers({neighbour, neighbour + 1});
-  if (packed_.defined() && !has_them) link_->send(packed_, neighbour);
+  if (packed_ && !has_them) link_->send(packed_->memory(), neighbour);
   link_->end();
 }
 
@@ -212,7 +193,7 @@ void DeviceAllReduce::add_up(PartialSums& own, const std::vector<at::Tensor>& bu
     for (std::size_t i = ranges.size(); i-- > 0;) spread(exchange_.stages[i], ranges[i]);
     if (exchange_.taken_from) give_back_to(*exchange_.taken_from);
   }
-  if (packed_.defined() && first_rank_ != rank_) compat::copy_all(packed_buffers_, buffers);
+  if (packed_ && first_rank_ != rank_) copy_tensors(packed_->tensors(), buffers);
   own.sums.clear();
   own.sums[{0, replicas_}] = Gradients{.flat = whole_};
   own.present = std::ranges::count(has_batch_, true);

@@ -8,6 +8,7 @@
 
 #include "muster/distribution/collective/device_link_internal.h"
 #include "muster/distribution/membership/links_internal.h"
+#include "muster/engine/packed_tensors.h"
 #include "muster/engine/strategy.h"
 
 namespace muster::internal {
@@ -63,9 +64,7 @@ class DeviceAllReduce final : public DeviceSums {
   FlatRange range_;
   const at::Tensor whole_;
   const at::Tensor losses_;
-  at::Tensor packed_;
-  /// Of packed_, by buffer.
-  std::vector<at::Tensor> packed_buffers_;
+  std::optional<PackedTensors> packed_;
 };
 
 }  // namespace muster::internal
