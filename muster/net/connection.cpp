@@ -341,6 +341,10 @@ void Connection::receive_body(std::span<std::byte> to) { state_->receive_body(to
 
 bool Connection::wait_readable(const Deadline& deadline) { return state_->wait_readable(deadline); }
 
+bool Connection::has_begun() const { return state_->has_begun(); }
+
+void Connection::wait_for_bytes() { state_->socket->wait(POLLIN, Deadline::never(), {}); }
+
 void Connection::close() noexcept { state_->close(); }
 
 void Connection::detach() noexcept { state_->detached = true; }

@@ -104,6 +104,11 @@ class Connection {
   /// Waits until something of the next frame or the end of the stream has come; false at the
   /// deadline. By the thread that receives.
   bool wait_readable(const Deadline& deadline);
+  /// Whether the next frame has begun to arrive with the one before. By the thread that receives.
+  bool has_begun() const;
+  /// Waits until bytes have come that nobody has received, or the end of the stream. By any thread,
+  /// also while another receives, but not of an encrypted connection.
+  void wait_for_bytes();
 
   /// Tells the peer, and wakes those who wait in send and receive. What was sent before arrives,
   /// unless the peer sends at the same time: who has to be sure waits for an answer.

@@ -25,6 +25,7 @@ struct Connection::State {
   std::optional<FrameInfo> receive_header(const Deadline& deadline);
   void receive_body(std::span<std::byte> to);
   bool wait_readable(const Deadline& deadline);
+  bool has_begun() const { return ahead() > 0; }
   void close() noexcept;
   FrameLimits limits_of(std::uint32_t type) const;
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "muster/base/log.h"
@@ -7,9 +9,16 @@
 
 namespace muster::internal {
 
+namespace {
+
+/// How long somebody who waits looks before it sleeps.
+constexpr std::chrono::microseconds kLooking{300};
+
+}  // namespace
+
 Group::Group(GenerationPlan plan, std::size_t rank,
-             std::vector<std::unique_ptr<net::Connection>> connections)
-    : plan_(std::move(plan)), rank_(rank), peers_(connections.size()) {
+             std::vector<std::unique_ptr<net::Connection>> connections, bool looks)
+    : plan_(std::move(plan)), rank_(rank), looks_(looks), peers_(connections.size()) {
   for (std::size_t r = 0; r < peers_.size(); ++r) peers_[r].connection = std::move(connections[r]);
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     if (peers_[r].connection == nullptr) continue;
@@ -31,20 +40,70 @@ void Group::close_all() {
   }
 }
 
-void Group::receive_from(std::size_t rank) {
-  Peer& peer = peers_[rank];
+// Until the last byte of what has begun to arrive. False when nothing more comes. With
+// peer.receiving held.
+bool Group::receive_arrived(Peer& peer) {
   std::string why;
   try {
-    while (auto frame = peer.connection->receive(Deadline::never())) {
+    do {
+      auto frame = peer.connection->receive(Deadline::never());
+      if (!frame) {
+        why = fmt::format("{} closed the connection", peer.connection->peer());
+        break;
+      }
       const std::lock_guard lock(mutex_);
       peer.frames.push_back(std::move(*frame));
       changed_.notify_all();
-    }
-    why = fmt::format("{} closed the connection", peer.connection->peer());
+    } while (peer.connection->has_begun());
   } catch (const Error& error) {
     why = error.what();
   }
+  if (why.empty()) return true;
+  peer.is_over = true;
   interrupt(why);
+  return false;
+}
+
+void Group::receive_from(std::size_t rank) {
+  Peer& peer = peers_[rank];
+  for (;;) {
+    // Whoever looks for messages may take them before this thread does.
+    if (looks_) peer.connection->wait_for_bytes();
+    const std::lock_guard turn(peer.receiving);
+    if (peer.is_over) return;
+    if (looks_ && !peer.connection->wait_readable(Deadline::after({}))) continue;
+    if (!receive_arrived(peer)) return;
+  }
+}
+
+void Group::receive_if_there(std::size_t rank) {
+  Peer& peer = peers_[rank];
+  if (peer.connection == nullptr) return;
+  const std::unique_lock turn(peer.receiving, std::try_to_lock);
+  if (!turn || peer.is_over || !peer.connection->wait_readable(Deadline::after({}))) return;
+  const auto note = [this](std::optional<std::size_t> from) {
+    const std::lock_guard lock(mutex_);
+    receives_from_ = from;
+    return !ended_;
+  };
+  if (!note(rank)) return;
+  receive_arrived(peer);
+  note(std::nullopt);
+}
+
+// For a moment, at the tasks [first, last), until that is so, which is asked with the mutex held.
+template <typename Done>
+void Group::look_for(std::size_t first, std::size_t last, const Done& is_done) {
+  if (!looks_) return;
+  const auto end = Deadline::Clock::now() + kLooking;
+  do {
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_done() || ended_ || !broken_.empty()) return;
+    }
+    for (std::size_t rank = first; rank < last; ++rank) receive_if_there(rank);
+    std::this_thread::yield();
+  } while (Deadline::Clock::now() < end);
 }
 
 void Group::interrupt(const std::string& why) {
@@ -67,7 +126,9 @@ void Group::end() {
   const std::lock_guard lock(mutex_);
   ended_ = true;
   // Nobody needs what is under way, and a task that is stopped would never take it.
-  if (sends_to_) peers_[*sends_to_].connection->close();
+  for (const auto& rank : {sends_to_, receives_from_}) {
+    if (rank) peers_[*rank].connection->close();
+  }
   changed_.notify_all();
 }
 
@@ -103,6 +164,7 @@ void Group::throw_unexpected(std::size_t from, const net::Frame& frame,
 std::optional<std::uint32_t> Group::await(std::size_t from, const std::string& what) {
   const Peer& peer = peers_[from];
   const auto start = Deadline::Clock::now();
+  look_for(from, from + 1, [&] { return !peer.frames.empty(); });
   std::unique_lock lock(mutex_);
   wait(
       changed_, lock, Deadline::never(),
@@ -119,6 +181,7 @@ std::optional<std::uint32_t> Group::await(std::size_t from, const std::string& w
 
 std::optional<net::Frame> Group::take_frame(std::size_t from, const std::string& what) {
   Peer& peer = peers_[from];
+  look_for(from, from + 1, [&] { return !peer.frames.empty(); });
   std::unique_lock lock(mutex_);
   // What has come is good also when the sender is gone by now.
   wait(
@@ -136,7 +199,6 @@ std::optional<net::Frame> Group::take_frame(std::size_t from, const std::string&
 
 std::optional<Group::Arrival> Group::take_next(std::size_t ranks, const Deadline& deadline,
                                                const WaitReason& reason) {
-  std::unique_lock lock(mutex_);
   std::size_t from = ranks;
   const auto somebody_has_sent = [&] {
     for (std::size_t i = 0; i < ranks; ++i) {
@@ -147,6 +209,8 @@ std::optional<Group::Arrival> Group::take_next(std::size_t ranks, const Deadline
     }
     return false;
   };
+  look_for(0, ranks, somebody_has_sent);
+  std::unique_lock lock(mutex_);
   const bool in_time = wait_until(changed_, lock, deadline, reason, [&] {
     return somebody_has_sent() || ended_ || !broken_.empty();
   });

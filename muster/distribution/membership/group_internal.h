@@ -22,13 +22,15 @@ namespace muster::internal {
 /// The tasks of one generation, each connected with some (linked_ranks()). It is used for that
 /// generation alone, so what was meant for another never arrives. The loop's thread sends and
 /// takes; a thread for each peer receives, so that two that send to each other never wait for each
-/// other.
+/// other. Where there are processors enough, whoever waits looks for what comes by itself for a
+/// moment: to be woken by the thread that receives, which is woken first, takes longer than most
+/// messages take.
 class Group {
  public:
   /// `connections[r]` leads to the task of rank r; null for those that this one is not connected
-  /// with.
+  /// with. `looks`: see above; not for encrypted connections.
   Group(GenerationPlan plan, std::size_t rank,
-        std::vector<std::unique_ptr<net::Connection>> connections);
+        std::vector<std::unique_ptr<net::Connection>> connections, bool looks = false);
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -110,22 +112,32 @@ class Group {
     std::unique_ptr<net::Connection> connection;
     std::deque<net::Frame> frames;
     std::jthread receiver;
+    /// Held by whoever receives: what has begun to arrive is received to its end.
+    std::mutex receiving{};
+    /// Nothing more comes.
+    bool is_over = false;
   };
 
   void send_encoded(std::size_t to, std::uint32_t number, const EncodedMessage& message);
   std::optional<net::Frame> take_frame(std::size_t from, const std::string& what);
   void receive_from(std::size_t rank);
+  bool receive_arrived(Peer& peer);
+  void receive_if_there(std::size_t rank);
+  template <typename Done>
+  void look_for(std::size_t first, std::size_t last, const Done& is_done);
   void close_all();
 
   GenerationPlan plan_;
   std::size_t rank_;
+  bool looks_;
   std::mutex mutex_;
   std::condition_variable changed_;
   /// Why it is over; empty while it is not.
   std::string broken_;
   bool ended_ = false;
-  /// Where a message is on its way to.
+  /// Where a message is on its way to, and from where one is to whoever looks.
   std::optional<std::size_t> sends_to_;
+  std::optional<std::size_t> receives_from_;
   /// The rank that take_next() looks at first.
   std::size_t next_turn_ = 0;
   std::vector<Peer> peers_;

@@ -34,6 +34,8 @@ class StoppedWorker {
     worker_ = accepted_.get_future().get();
     return connection;
   }
+  /// For a worker that takes something after all.
+  std::unique_ptr<net::Connection> take_connection() { return std::move(worker_); }
 
  private:
   std::promise<std::unique_ptr<net::Connection>> accepted_;
@@ -78,6 +80,74 @@ TEST_F(StuckGroup, SendsNothingMoreWhenTheRunEnds) {
   EXPECT_NO_THROW(sending_.get());
   EXPECT_NO_THROW(send());
 }
+
+/// A chief and a worker, whose threads look for messages before they sleep, or do not.
+class TwoGroups : public ::testing::TestWithParam<bool> {
+ protected:
+  TwoGroups() {
+    std::vector<std::unique_ptr<net::Connection>> to_worker(2), to_chief(2);
+    to_worker[1] = meeting_.connect();
+    to_chief[0] = meeting_.take_connection();
+    chief_ = std::make_unique<Group>(both_, 0, std::move(to_worker), GetParam());
+    worker_ = std::make_unique<Group>(both_, 1, std::move(to_chief), GetParam());
+  }
+
+  const GenerationPlan both_{.number = 1, .members = {kChief, kWorker}, .trainers = 2};
+  StoppedWorker meeting_;
+  std::unique_ptr<Group> chief_, worker_;
+};
+
+TEST_P(TwoGroups, TakeWhatTheOtherSentInItsOrder) {
+  constexpr int kMessages = 500;
+  // Now and then a message is large, or both send at the same time, or one waits for a while.
+  const auto talk = [](Group& group, std::size_t other) {
+    for (int i = 0; i < kMessages; ++i) {
+      const std::vector<std::byte> body(i % 50 == 0 ? std::size_t{1} << 20 : 100 + i);
+      group.send(other, SnapshotPiece{{.bytes = body}});
+      if (i % 3 == 0) group.send(other, DeviceGroup{std::to_string(i)});
+      if (i % 100 == 99) std::this_thread::sleep_for(std::chrono::milliseconds(2 * other + 1));
+      const auto piece = group.take<SnapshotPiece>(other, "a piece");
+      ASSERT_TRUE(piece);
+      ASSERT_EQ(piece->values.bytes.size(), body.size());
+      if (i % 3 != 0) continue;
+      ASSERT_TRUE(group.await(other, "a text"));
+      const auto text = group.take<DeviceGroup>(other, "a text");
+      ASSERT_TRUE(text);
+      ASSERT_EQ(text->id, std::to_string(i));
+    }
+  };
+  auto answering = std::async(std::launch::async, [&] { talk(*worker_, 0); });
+  talk(*chief_, 1);
+  answering.get();
+}
+
+TEST_P(TwoGroups, SayThatTheOtherIsGone) {
+  worker_->send(0, DeviceGroup{"the last words"});
+  worker_.reset();
+  // What was sent before is good.
+  EXPECT_EQ(chief_->take<DeviceGroup>(1, "words")->id, "the last words");
+  EXPECT_THROW(chief_->take<DeviceGroup>(1, "more words"), PeersChanged);
+  EXPECT_THROW(chief_->check(), PeersChanged);
+}
+
+TEST_P(TwoGroups, EndAWaitThatIsInterrupted) {
+  auto waiting = std::async(std::launch::async, [&] { chief_->take<DeviceGroup>(1, "words"); });
+  EXPECT_EQ(waiting.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  EXPECT_TRUE(chief_->check());
+  chief_->interrupt("generation 2 begins");
+  EXPECT_THROW(waiting.get(), PeersChanged);
+}
+
+TEST_P(TwoGroups, EndAWaitWhenTheRunEnds) {
+  auto waiting = std::async(std::launch::async,
+                            [&] { return chief_->take<DeviceGroup>(1, "words").has_value(); });
+  EXPECT_EQ(waiting.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  chief_->end();
+  EXPECT_FALSE(waiting.get());
+  EXPECT_FALSE(chief_->check());
+}
+
+INSTANTIATE_TEST_SUITE_P(Looking, TwoGroups, ::testing::Bool());
 
 }  // namespace
 }  // namespace muster::internal
