@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/stores/cached_ranges.h"
 #include "muster/stores/hdfs_api.h"
 #include "muster/stores/hdfs_claim_objects.h"
 #include "muster/stores/held_claims.h"
@@ -162,8 +163,11 @@ HdfsPath parse_hdfs_path(const Path& given) {
 class HdfsFileSystem : public SharedFileSystem {
  public:
   HdfsFileSystem(std::function<HdfsSettings()> settings, std::shared_ptr<Transfers> transfers,
-                 const std::optional<ClaimOptions>& claims)
-      : settings_(std::move(settings)), transfers_(std::move(transfers)), claim_options_(claims) {}
+                 const std::optional<ClaimOptions>& claims, std::shared_ptr<DiskCache> cache)
+      : settings_(std::move(settings)),
+        transfers_(std::move(transfers)),
+        claim_options_(claims),
+        cache_(std::move(cache)) {}
 
   std::unique_ptr<ReadableFile> open(const Path& path) override {
     return open_ranges(fetch_of(path), transfers_, {.range_bytes = at(path).api->part_bytes()});
@@ -272,9 +276,9 @@ class HdfsFileSystem : public SharedFileSystem {
   // are of that file.
   FetchRange fetch_of(const Path& path) {
     const Place place = at(path);
-    return [api = place.api, name = place.path](std::uint64_t offset, std::uint64_t length,
-                                                const std::string& version,
-                                                const std::stop_token& stop) {
+    FetchRange fetch = [api = place.api, name = place.path](
+                           std::uint64_t offset, std::uint64_t length, const std::string& version,
+                           const std::stop_token& stop) {
       const auto look = [&] {
         const auto entry = api->status(name);
         if (!entry) throw NotFound("reading {}: no such file", api->shown(name));
@@ -298,11 +302,23 @@ class HdfsFileSystem : public SharedFileSystem {
                     .version = before.file_id};
       return range;
     };
+    if (cache_ == nullptr || !cache_->is_on()) return fetch;
+    // A file that grows keeps its id.
+    const auto look = [api = place.api, name = place.path]() -> std::optional<FileStamp> {
+      const auto entry = api->status(name);
+      if (!entry || entry->status.is_directory) return std::nullopt;
+      return FileStamp{.info = {.size_bytes = entry->status.size_bytes,
+                                .modified_ns = entry->status.modified_ns,
+                                .version = entry->file_id},
+                       .text = fmt::format("{}/{}", entry->file_id, entry->status.modified_ns)};
+    };
+    return cached_ranges(cache_, path.native(), look, std::move(fetch));
   }
 
   const std::function<HdfsSettings()> settings_;
   const std::shared_ptr<Transfers> transfers_;
   const std::optional<ClaimOptions> claim_options_;
+  const std::shared_ptr<DiskCache> cache_;
   HeldClaims claims_;
   std::mutex mutex_;
   /// By scheme and authority.
@@ -313,8 +329,10 @@ class HdfsFileSystem : public SharedFileSystem {
 
 std::shared_ptr<SharedFileSystem> make_hdfs_file_system(std::function<HdfsSettings()> settings,
                                                         std::shared_ptr<Transfers> transfers,
-                                                        std::optional<ClaimOptions> claims) {
-  return std::make_shared<HdfsFileSystem>(std::move(settings), std::move(transfers), claims);
+                                                        std::optional<ClaimOptions> claims,
+                                                        std::shared_ptr<DiskCache> cache) {
+  return std::make_shared<HdfsFileSystem>(std::move(settings), std::move(transfers), claims,
+                                          std::move(cache));
 }
 
 }  // namespace muster::stores

@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/stores/cached_ranges.h"
 #include "muster/stores/held_claims.h"
 #include "muster/stores/large_buffer.h"
 #include "muster/stores/range_file.h"
@@ -187,11 +188,12 @@ class GrowingFile : public WritableFile {
 class ObjectFileSystem : public ObjectStore {
  public:
   ObjectFileSystem(std::string scheme, MakeObjectApi make_api, std::shared_ptr<Transfers> transfers,
-                   const std::optional<ClaimOptions>& claims)
+                   const std::optional<ClaimOptions>& claims, std::shared_ptr<DiskCache> cache)
       : scheme_(std::move(scheme)),
         make_api_(std::move(make_api)),
         transfers_(std::move(transfers)),
-        claim_options_(claims) {}
+        claim_options_(claims),
+        cache_(std::move(cache)) {}
 
   std::unique_ptr<ReadableFile> open(const Path& path) override {
     return open_ranges(fetch_of(path), transfers_, ranges());
@@ -371,10 +373,19 @@ class ObjectFileSystem : public ObjectStore {
   }
 
   FetchRange fetch_of(const Path& path) {
-    return
-        [api = api(), name = file_name(path)](
-            std::uint64_t offset, std::uint64_t length, const std::string& version,
-            const std::stop_token& stop) { return api->get(name, offset, length, version, stop); };
+    const auto api = this->api();
+    const ObjectName name = file_name(path);
+    FetchRange fetch = [api, name](std::uint64_t offset, std::uint64_t length,
+                                   const std::string& version, const std::stop_token& stop) {
+      return api->get(name, offset, length, version, stop);
+    };
+    if (cache_ == nullptr || !cache_->is_on()) return fetch;
+    const auto look = [api, name]() -> std::optional<FileStamp> {
+      const auto info = api->head(name);
+      if (!info || info->version.empty()) return std::nullopt;
+      return FileStamp{*info, info->version};
+    };
+    return cached_ranges(cache_, path.native(), look, std::move(fetch));
   }
 
   RangeOptions ranges() { return {.range_bytes = api()->part_bytes()}; }
@@ -398,6 +409,7 @@ class ObjectFileSystem : public ObjectStore {
   std::shared_ptr<ObjectApi> api_;
   const std::shared_ptr<Transfers> transfers_;
   const std::optional<ClaimOptions> claim_options_;
+  const std::shared_ptr<DiskCache> cache_;
   /// By bucket and folder.
   HeldClaims claims_;
 };
@@ -406,9 +418,10 @@ class ObjectFileSystem : public ObjectStore {
 
 std::shared_ptr<ObjectStore> make_object_file_system(std::string scheme, MakeObjectApi make_api,
                                                      std::shared_ptr<Transfers> transfers,
-                                                     std::optional<ClaimOptions> claims) {
+                                                     std::optional<ClaimOptions> claims,
+                                                     std::shared_ptr<DiskCache> cache) {
   return std::make_shared<ObjectFileSystem>(std::move(scheme), std::move(make_api),
-                                            std::move(transfers), claims);
+                                            std::move(transfers), claims, std::move(cache));
 }
 
 }  // namespace muster::stores

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "muster/base/object_store.h"
+#include "muster/stores/disk_cache.h"
 #include "muster/stores/object_api.h"
 #include "muster/stores/object_claim.h"
 #include "muster/stores/transfers.h"
@@ -17,9 +18,11 @@ namespace muster::stores {
 using MakeObjectApi = std::function<std::shared_ptr<ObjectApi>()>;
 
 /// A file system over an object store: SCHEME://BUCKET/KEY. What base/object_store.h says holds.
-/// Without `claims`, the environment is asked when one is made.
+/// Without `claims`, the environment is asked when one is made. What is read goes by the cache,
+/// where there is one.
 std::shared_ptr<ObjectStore> make_object_file_system(std::string scheme, MakeObjectApi make_api,
                                                      std::shared_ptr<Transfers> transfers,
-                                                     std::optional<ClaimOptions> claims = {});
+                                                     std::optional<ClaimOptions> claims = {},
+                                                     std::shared_ptr<DiskCache> cache = {});
 
 }  // namespace muster::stores

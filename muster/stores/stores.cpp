@@ -12,22 +12,23 @@ namespace muster {
 
 void register_stores() {
   const auto transfers = std::make_shared<stores::Transfers>();
+  const auto cache = std::make_shared<stores::DiskCache>();
   register_file_system("s3", stores::make_object_file_system(
                                  "s3",
                                  [transfers] {
                                    return stores::make_s3_api(
                                        stores::S3Settings::from_environment(), transfers);
                                  },
-                                 transfers));
+                                 transfers, std::nullopt, cache));
   register_file_system("gs", stores::make_object_file_system(
                                  "gs",
                                  [transfers] {
                                    return stores::make_gcs_api(
                                        stores::GcsSettings::from_environment(), transfers);
                                  },
-                                 transfers));
-  const auto hdfs =
-      stores::make_hdfs_file_system(stores::HdfsSettings::from_environment, transfers);
+                                 transfers, std::nullopt, cache));
+  const auto hdfs = stores::make_hdfs_file_system(stores::HdfsSettings::from_environment, transfers,
+                                                  std::nullopt, cache);
   for (const char* scheme : {"hdfs", "webhdfs", "swebhdfs"}) register_file_system(scheme, hdfs);
   const auto http = stores::make_http_file_system(transfers);
   register_file_system("http", http);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -18,17 +19,37 @@ class Transfers {
   static constexpr std::size_t kThreads = 16;
 
   /// What `job()` returns or throws. It runs to its end also when nobody waits for it, so it owns
-  /// what it uses.
+  /// what it uses. That is given up before the future is ready: whoever waits has the last of it,
+  /// and these threads are not joined by one of them.
   template <typename Job>
   auto run(Job job) -> std::future<std::invoke_result_t<Job&>> {
-    auto task = std::make_shared<std::packaged_task<std::invoke_result_t<Job&>()>>(std::move(job));
-    auto result = task->get_future();
+    using Result = std::invoke_result_t<Job&>;
+    const auto owned = std::make_shared<std::optional<Job>>(std::move(job));
+    const auto promise = std::make_shared<std::promise<Result>>();
     std::call_once(started_, [this] { pool_.emplace(kThreads); });
-    pool_->submit([task](const std::stop_token&) { (*task)(); });
-    return result;
+    pool_->submit([owned, promise](const std::stop_token&) { keep(*promise, *owned); });
+    return promise->get_future();
   }
 
  private:
+  template <typename Result, typename Job>
+  static void keep(std::promise<Result>& promise, std::optional<Job>& job) {
+    try {
+      if constexpr (std::is_void_v<Result>) {
+        (*job)();
+        job.reset();
+        promise.set_value();
+      } else {
+        Result result = (*job)();
+        job.reset();
+        promise.set_value(std::move(result));
+      }
+    } catch (...) {
+      job.reset();
+      promise.set_exception(std::current_exception());
+    }
+  }
+
   // Started when first used: a program that reads no store has no threads for it.
   std::once_flag started_;
   std::optional<ThreadPool> pool_;
