@@ -108,7 +108,7 @@ class BoostedTreesLearner final : public Learner {
   }
 
   void load(const BundleReader& bundle, Model& model) const override {
-    dynamic_cast<BoostedTreesModel&>(model).load(bundle);
+    dynamic_cast<BoostedTreesModel&>(model).load_trees(bundle);
   }
 
  private:
@@ -139,7 +139,7 @@ std::unique_ptr<BoostedTreesModel> load_trees(const Estimator& estimator,
   const Path& path =
       options.checkpoint_path.empty() ? estimator.model_dir() : options.checkpoint_path;
   auto model = std::make_unique<BoostedTreesModel>(learner->features());
-  model->load(open_checkpoint(resolve_checkpoint(path)).bundle);
+  model->load_trees(open_checkpoint(resolve_checkpoint(path)).bundle);
   return model;
 }
 

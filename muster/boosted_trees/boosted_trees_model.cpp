@@ -36,7 +36,7 @@ std::string read_trees(const BundleReader& bundle, const TreeFeatures& features)
 BoostedTreesModel::BoostedTreesModel(std::shared_ptr<const TreeFeatures> features)
     : features_(std::move(features)) {}
 
-void BoostedTreesModel::load(const BundleReader& bundle) {
+void BoostedTreesModel::load_trees(const BundleReader& bundle) {
   booster_ = std::make_unique<TreeBooster>(read_trees(bundle, *features_));
 }
 

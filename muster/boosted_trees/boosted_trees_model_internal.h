@@ -17,13 +17,13 @@ inline constexpr const char* kTreeColumnsKey = "boosted_trees/columns";
 /// other columns, naming them.
 std::string read_trees(const BundleReader& bundle, const TreeFeatures& features);
 
-/// Trees that give logits. They are no libtorch variables: load() sets them.
+/// Trees that give logits. They are no libtorch variables: load_trees() sets them.
 class BoostedTreesModel final : public Model {
  public:
   explicit BoostedTreesModel(std::shared_ptr<const TreeFeatures> features);
 
-  void load(const BundleReader& bundle);
-  /// Throws FailedPrecondition before load().
+  void load_trees(const BundleReader& bundle);
+  /// Throws FailedPrecondition before load_trees().
   const TreeBooster& booster() const;
   const TreeFeatures& features() const { return *features_; }
 
