@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "muster/base/signals.h"
 #include "muster/cli/batch_workers.h"
@@ -61,16 +62,15 @@ void run_worker(const WorkerFlags& flags) {
         job.model_dir, {.tags = job.tags, .signatures = {job.signature}, .limits = flags.limits});
   });
   const graph::SignatureDef& signature = model.signatures().find(job.signature)->second;
-  const auto answer = [&](const serving::Tensors& inputs) {
-    return run_signature(model, job.signature, inputs);
-  };
+  serving::BatchShards shards(output_path, job, signature, [&](serving::Tensors inputs) {
+    return run_signature(model, job.signature, std::move(inputs));
+  });
   for (std::uint64_t shard = 0; shard < job.shards; ++shard) {
     if (serving::is_published(output_path, job, shard)) continue;
     ShardTeller teller(shard);
-    const auto outcome = serving::run_batch_shard(
-        output_path, job, signature, shard, answer,
-        {.on_batch = [&](const serving::ShardState& done) { return teller(done); },
-         .save_every = std::chrono::milliseconds(flags.save_milliseconds)});
+    const auto outcome = shards.run(
+        shard, {.on_batch = [&](const serving::ShardState& done) { return teller(done); },
+                .save_every = std::chrono::milliseconds(flags.save_milliseconds)});
     if (outcome == serving::ShardOutcome::kStopped) {
       throw Interrupted(StopSignals::received(), "stopped in shard {}", shard);
     }

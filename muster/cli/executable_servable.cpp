@@ -3,6 +3,8 @@
 #include <memory>
 #include <utility>
 
+#include "muster/cli/run_signature.h"
+
 namespace muster::cli {
 namespace {
 
@@ -13,13 +15,7 @@ class ExecutableServable : public server::Servable {
   const server::Signatures& signatures() const override { return model_.signatures(); }
 
   server::Tensors run(std::string_view signature, const server::Tensors& inputs) const override {
-    executor::Values values;
-    for (const auto& [name, tensor] : inputs) values.emplace(name, executor::to_value(tensor));
-    server::Tensors outputs;
-    for (const auto& [name, value] : model_.run(signature, values)) {
-      outputs.emplace(name, executor::to_tensor_value(value));
-    }
-    return outputs;
+    return run_signature(model_, signature, inputs);
   }
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <string>
+#include <string_view>
 
 #include "muster/executor/executable_model.h"
 #include "muster/serving/instances.h"
@@ -8,7 +8,7 @@
 namespace muster::cli {
 
 /// The outputs of a signature, in and out of libtorch's memory.
-serving::Tensors run_signature(const executor::ExecutableModel& model, const std::string& signature,
-                               const serving::Tensors& inputs);
+serving::Tensors run_signature(const executor::ExecutableModel& model, std::string_view signature,
+                               serving::Tensors inputs);
 
 }  // namespace muster::cli

@@ -49,36 +49,6 @@ std::string input_list(const SignatureDef& signature) {
 
 // ------------------------------------------------------------------------------------ JSON lines
 
-// Whether a part of a valid JSON list is one element of it: no comma and no bracket that belongs to
-// the list around it, and no string that goes on behind it.
-bool is_one_element(std::string_view text) {
-  std::int64_t depth = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    switch (text[i]) {
-      case '"':
-        for (++i; i < text.size() && text[i] != '"'; ++i) {
-          if (text[i] == '\\') ++i;
-        }
-        if (i >= text.size()) return false;
-        break;
-      case '[':
-      case '{':
-        ++depth;
-        break;
-      case ']':
-      case '}':
-        if (--depth < 0) return false;
-        break;
-      case ',':
-        if (depth == 0) return false;
-        break;
-      default:
-        break;
-    }
-  }
-  return depth == 0;
-}
-
 class JsonDecoder final : public InstanceDecoder {
  public:
   JsonDecoder(const SignatureDef& signature, std::string key_field)
@@ -92,19 +62,9 @@ class JsonDecoder final : public InstanceDecoder {
  private:
   // Nothing for what is not the common case: the other reader knows what is wrong, if anything is.
   std::optional<DecodedBatch> decode_fast(std::span<const std::string_view> instances) const {
-    std::string body = "{\"instances\":[";
-    for (const std::string_view text : instances) {
-      if (text.empty() || !is_one_element(text)) return std::nullopt;
-      if (body.back() != '[') body += ',';
-      body += text;
-    }
-    body += "]}";
-    const auto request = FastRequest::parse(body);
-    if (!request) return std::nullopt;
-    DecodedBatch batch;
-    auto inputs = request->tensors(signature_, key_field_, batch.keys);
-    if (!inputs) return std::nullopt;
-    batch.inputs = std::move(*inputs);
+    auto rows = fast_rows(instances, signature_, key_field_);
+    if (!rows) return std::nullopt;
+    DecodedBatch batch{.inputs = std::move(rows->inputs), .keys = std::move(rows->keys)};
     // Shapes that a signature declares are looked at below.
     for (const auto& [name, tensor] : batch.inputs) {
       const auto info = signature_.inputs.find(name);

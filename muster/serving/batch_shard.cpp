@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -53,6 +54,12 @@ class PartFile {
   void add_line(std::string_view line) {
     pending_ += line;
     pending_ += '\n';
+    if (pending_.size() >= kPieceBytes) flush();
+  }
+
+  /// Whole lines.
+  void add_lines(std::string_view lines) {
+    pending_ += lines;
     if (pending_.size() >= kPieceBytes) flush();
   }
 
@@ -119,8 +126,7 @@ void publish(const Path& output_path, const BatchJob& job, std::uint64_t shard) 
 struct Slot {
   Record record{};
   std::uint64_t number = 0;
-  /// The line of its prediction, or what went wrong.
-  std::string line{};
+  /// What went wrong; else its prediction is written.
   std::optional<std::string> error{};
 };
 
@@ -162,26 +168,40 @@ class LineWriter {
     return line;
   }
 
-  std::string line(const Predictions& predictions, std::int64_t row, const std::string* key) const {
+  /// Appends the line of a row, ended.
+  void append(const Predictions& predictions, std::int64_t row, const std::string* key,
+              std::string& out) const {
     if (key_field_.empty()) key = nullptr;
-    if (format_ == BatchOutput::kCsv) return csv_line(predictions, row, key);
-    std::string text = predictions.json(row);
-    if (key == nullptr) return text;
-    const bool has_more = text.size() > 2;
-    return fmt::format("{{{}: {}{}{}", key_name_, *key, has_more ? ", " : "",
-                       std::string_view(text).substr(1));
+    if (format_ == BatchOutput::kCsv) {
+      append_csv(predictions, row, key, out);
+    } else {
+      append_json(predictions, row, key, out);
+    }
+    out += '\n';
   }
 
  private:
-  std::string csv_line(const Predictions& predictions, std::int64_t row,
-                       const std::string* key) const {
-    std::string line = key == nullptr ? std::string() : csv_text(*key);
+  void append_json(const Predictions& predictions, std::int64_t row, const std::string* key,
+                   std::string& out) const {
+    out += '{';
+    if (key != nullptr) {
+      out += key_name_;
+      out += ": ";
+      out += *key;
+      if (!outputs_.empty()) out += ", ";
+    }
+    predictions.append_fields(row, out);
+    out += '}';
+  }
+
+  void append_csv(const Predictions& predictions, std::int64_t row, const std::string* key,
+                  std::string& out) const {
+    if (key != nullptr) out += csv_text(*key);
     bool is_first = key == nullptr;
     for (const std::string& name : outputs_) {
-      if (!std::exchange(is_first, false)) line += ',';
-      line += csv_text(predictions.json(row, name));
+      if (!std::exchange(is_first, false)) out += ',';
+      out += csv_text(predictions.json(row, name));
     }
-    return line;
   }
 
   BatchOutput format_;
@@ -197,13 +217,14 @@ class BatchAnswers {
   BatchAnswers(const LineWriter& lines, const AnswerBatch& answer)
       : lines_(lines), answer_(answer) {}
 
-  void run(std::span<Slot*> slots, const InstanceDecoder& decoder) const {
+  /// Appends the lines of those that are answered, in their order.
+  void run(std::span<Slot*> slots, const InstanceDecoder& decoder, std::string& lines) const {
     if (slots.empty()) return;
     std::vector<std::string_view> texts;
     for (const Slot* slot : slots) texts.push_back(slot->record.bytes);
     try {
       DecodedBatch batch = in_step(kInputsStep, [&] { return decoder.decode(texts); });
-      Tensors outputs = in_step(kRunStep, [&] { return answer_(batch.inputs); });
+      Tensors outputs = in_step(kRunStep, [&] { return answer_(std::move(batch.inputs)); });
       const Predictions predictions = in_step(kOutputsStep, [&] {
         Predictions made(std::move(outputs));
         if (made.size() != static_cast<std::int64_t>(slots.size())) {
@@ -212,28 +233,30 @@ class BatchAnswers {
         }
         return made;
       });
-      take_lines(slots, predictions, batch.keys);
+      write_lines(slots, predictions, batch.keys, lines);
     } catch (const Error& error) {
       if (slots.size() == 1) {
         slots[0]->error = error.what();
         return;
       }
       const std::size_t half = slots.size() / 2;
-      run(slots.first(half), decoder);
-      run(slots.subspan(half), decoder);
+      run(slots.first(half), decoder, lines);
+      run(slots.subspan(half), decoder, lines);
     }
   }
 
  private:
-  void take_lines(std::span<Slot*> slots, const Predictions& predictions,
-                  const std::vector<std::string>& keys) const {
+  void write_lines(std::span<Slot*> slots, const Predictions& predictions,
+                   const std::vector<std::string>& keys, std::string& lines) const {
     for (std::size_t i = 0; i < slots.size(); ++i) {
+      const std::size_t begin = lines.size();
       try {
-        slots[i]->line = in_step(kOutputsStep, [&] {
-          return lines_.line(predictions, static_cast<std::int64_t>(i),
-                             keys.empty() ? nullptr : &keys[i]);
+        in_step(kOutputsStep, [&] {
+          lines_.append(predictions, static_cast<std::int64_t>(i),
+                        keys.empty() ? nullptr : &keys[i], lines);
         });
       } catch (const Error& error) {
+        lines.resize(begin);
         slots[i]->error = error.what();
       }
     }
@@ -258,15 +281,48 @@ void check_unchanged(const BatchFile& file) {
       file.path);
 }
 
+/// The input file that was read last. It stays open: lines have to be read up to the first one of a
+/// shard, and the next shard of a worker begins behind the last one.
+class OpenInput {
+ public:
+  OpenInput(const BatchJob& job, const SignatureDef& signature)
+      : job_(job), signature_(signature) {}
+
+  struct Reader {
+    std::string path;
+    std::unique_ptr<InstanceDecoder> decoder;
+    InstanceFile instances;
+  };
+
+  /// At its instance `number`.
+  Reader& open(const BatchFile& file, std::uint64_t number) {
+    check_unchanged(file);
+    if (!reader_ || reader_->path != file.path) {
+      reader_.emplace(Reader{.path = file.path,
+                             .decoder = make_instance_decoder(job_, signature_, file.path),
+                             .instances = InstanceFile(job_, signature_, file.path)});
+    }
+    reader_->instances.seek(number);
+    return *reader_;
+  }
+
+  void close() { reader_.reset(); }
+
+ private:
+  const BatchJob& job_;
+  const SignatureDef& signature_;
+  std::optional<Reader> reader_{};
+};
+
 /// One shard while this process has it.
 class ShardRun {
  public:
   ShardRun(const Path& output_path, const BatchJob& job, const SignatureDef& signature,
            std::uint64_t shard, const AnswerBatch& answer, const ShardOptions& options,
-           const ShardState& saved)
+           const ShardState& saved, OpenInput& input)
       : output_path_(output_path),
         job_(job),
-        signature_(signature),
+        input_(input),
         shard_(shard),
         options_(options),
         state_(saved),
@@ -297,14 +353,11 @@ class ShardRun {
  private:
   // The instances of one file up to `end`, batch by batch: no batch has those of two files.
   bool run_file(const BatchFile& file, std::uint64_t file_begin, std::uint64_t end) {
-    check_unchanged(file);
-    const auto decoder = make_instance_decoder(job_, signature_, file.path);
-    InstanceFile instances(job_, signature_, file.path);
     std::uint64_t next = job_.first_record(shard_) + state_.records;
-    instances.seek(next - file_begin);
+    OpenInput::Reader& reader = input_.open(file, next - file_begin);
     while (next < end) {
       const std::uint64_t count = std::min(end - next, static_cast<std::uint64_t>(job_.batch_size));
-      run_batch(instances, *decoder, next - file_begin, count);
+      run_batch(reader.instances, *reader.decoder, next - file_begin, count);
       next += count;
       if (options_.on_batch && !options_.on_batch(state_)) return false;
       if (Clock::now() - last_save_ >= options_.save_every) save();
@@ -328,13 +381,14 @@ class ShardRun {
         whole.push_back(&slot);
       }
     }
-    answers_.run(whole, decoder);
+    lines_of_batch_.clear();
+    answers_.run(whole, decoder, lines_of_batch_);
+    results_.add_lines(lines_of_batch_);
     for (const Slot& slot : slots) {
       if (slot.error) {
         errors_.add_line(error_line(instances.where(slot.number), *slot.error));
         ++state_.counts.errors;
       } else {
-        results_.add_line(slot.line);
         ++state_.counts.predictions;
       }
     }
@@ -355,7 +409,7 @@ class ShardRun {
 
   const Path& output_path_;
   const BatchJob& job_;
-  const SignatureDef& signature_;
+  OpenInput& input_;
   const std::uint64_t shard_;
   const ShardOptions& options_;
   ShardState state_;
@@ -363,6 +417,7 @@ class ShardRun {
   PartFile errors_;
   LineWriter lines_;
   BatchAnswers answers_;
+  std::string lines_of_batch_{};
   Clock::time_point last_save_ = Clock::now();
 };
 
@@ -405,9 +460,21 @@ bool is_published(const Path& output_path, const BatchJob& job, std::uint64_t sh
          file_exists(batch_results_path(output_path, job, shard));
 }
 
-ShardOutcome run_batch_shard(const Path& output_path, const BatchJob& job,
-                             const SignatureDef& signature, std::uint64_t shard,
-                             const AnswerBatch& answer, const ShardOptions& options) {
+struct BatchShards::Impl {
+  Path output_path;
+  const BatchJob& job;
+  const SignatureDef& signature;
+  AnswerBatch answer;
+  OpenInput input{job, signature};
+};
+
+BatchShards::BatchShards(const Path& output_path, const BatchJob& job,
+                         const SignatureDef& signature, AnswerBatch answer)
+    : impl_(new Impl{output_path, job, signature, std::move(answer)}) {}
+BatchShards::~BatchShards() = default;
+
+ShardOutcome BatchShards::run(std::uint64_t shard, const ShardOptions& options) {
+  const Path& output_path = impl_->output_path;
   // Given back by the system when the process ends, however it does.
   const OpenFile lock(shard_file(output_path, shard, "lock"), O_RDWR | O_CREAT);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -416,10 +483,16 @@ ShardOutcome run_batch_shard(const Path& output_path, const BatchJob& job,
   }
   const ShardState saved = usable_state(output_path, shard);
   if (!saved.complete) {
-    ShardRun run(output_path, job, signature, shard, answer, options, saved);
-    if (!run.run()) return ShardOutcome::kStopped;
+    ShardRun run(output_path, impl_->job, impl_->signature, shard, impl_->answer, options, saved,
+                 impl_->input);
+    try {
+      if (!run.run()) return ShardOutcome::kStopped;
+    } catch (...) {
+      impl_->input.close();
+      throw;
+    }
   }
-  publish(output_path, job, shard);
+  publish(output_path, impl_->job, shard);
   return ShardOutcome::kPublished;
 }
 

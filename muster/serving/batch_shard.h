@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "muster/serving/batch_job.h"
@@ -36,15 +37,28 @@ struct ShardOptions {
 enum class ShardOutcome { kPublished, kStopped, kTakenByAnother };
 
 /// Answers a batch of inputs.
-using AnswerBatch = std::function<Tensors(const Tensors& inputs)>;
+using AnswerBatch = std::function<Tensors(Tensors inputs)>;
 
-/// Predicts the instances of one shard that are not done yet, saves now and then, and publishes its
-/// files. A process that is killed loses what came after its last save, and the next call computes
-/// that again, in the same batches: no line is lost or doubled, and none differs. An instance that
-/// fails gets a line in errors_stats, and its batch goes on without it. Throws for what ends the
-/// job: files that cannot be read or written, an input that has changed.
-ShardOutcome run_batch_shard(const Path& output_path, const BatchJob& job,
-                             const graph::SignatureDef& signature, std::uint64_t shard,
-                             const AnswerBatch& answer, const ShardOptions& options = {});
+/// Predicts shards of a job, one after another. Keeps references to job and signature. Belongs to
+/// one thread.
+class BatchShards {
+ public:
+  BatchShards(const Path& output_path, const BatchJob& job, const graph::SignatureDef& signature,
+              AnswerBatch answer);
+  ~BatchShards();
+  BatchShards(const BatchShards&) = delete;
+  BatchShards& operator=(const BatchShards&) = delete;
+
+  /// Predicts the instances of one shard that are not done yet, saves now and then, and publishes
+  /// its files. A process that is killed loses what came after its last save, and the next call
+  /// computes that again, in the same batches: no line is lost or doubled, and none differs. An
+  /// instance that fails gets a line in errors_stats, and its batch goes on without it. Throws for
+  /// what ends the job: files that cannot be read or written, an input that has changed.
+  ShardOutcome run(std::uint64_t shard, const ShardOptions& options = {});
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace muster::serving

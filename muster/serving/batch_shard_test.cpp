@@ -64,9 +64,8 @@ class BatchShard : public ::testing::Test {
 
   static void run(const Path& output, const BatchJob& job, const graph::SignatureDef& signature,
                   const AnswerBatch& answer, const ShardOptions& options = {}) {
-    for (std::uint64_t shard = 0; shard < job.shards; ++shard) {
-      run_batch_shard(output, job, signature, shard, answer, options);
-    }
+    BatchShards shards(output, job, signature, answer);
+    for (std::uint64_t shard = 0; shard < job.shards; ++shard) shards.run(shard, options);
   }
 
   Files files_of(const Path& output, const BatchJob& job) {
@@ -126,6 +125,23 @@ TEST_F(BatchShard, ShardsCoverAllInstancesOnce) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "out/prediction.results-00006-of-00007"));
 }
 
+TEST_F(BatchShard, ShardsAreTheSameInAnyOrder) {
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += std::to_string(i) + "\n";
+  write_bytes(folder_ / "in1.json", text);
+  write_bytes(folder_ / "in2.json", "-1\n" + text);
+  job_.shards = 5;
+  const auto signature = doubling();
+  const Files wanted = predict(signature, twice);
+  const BatchJob job = open("other", signature);
+  BatchShards shards(folder_ / "other", job, signature, twice);
+  for (const std::uint64_t shard : {3, 1, 4, 0, 2}) shards.run(shard);
+  const Files files = files_of(folder_ / "other", job);
+  EXPECT_EQ(files.results, wanted.results);
+  EXPECT_EQ(files.errors, wanted.errors);
+  EXPECT_EQ(lines_of(files.results).size(), 100u);
+}
+
 TEST_F(BatchShard, NoLineIsLostOrDoubledByAKillAfterAnyBatch) {
   std::string text;
   for (int i = 0; i < 37; ++i) text += (i % 5 == 3 ? "-" : "") + std::to_string(i) + "\n";
@@ -164,15 +180,15 @@ TEST_F(BatchShard, StopsWhereItIsAskedToAndGoesOnThere) {
   write_bytes(folder_ / "in.json", "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
   const BatchJob job = open("out", doubling());
   std::vector<std::size_t> sizes;
-  const AnswerBatch answer = [&](const Tensors& inputs) {
+  const auto signature = doubling();
+  BatchShards shards(folder_ / "out", job, signature, [&](const Tensors& inputs) {
     sizes.push_back(inputs.at("x").values<float>().size());
     return twice(inputs);
-  };
+  });
   const ShardOptions one_batch{.on_batch = [](const ShardState&) { return false; }};
-  EXPECT_EQ(run_batch_shard(folder_ / "out", job, doubling(), 0, answer, one_batch),
-            ShardOutcome::kStopped);
+  EXPECT_EQ(shards.run(0, one_batch), ShardOutcome::kStopped);
   EXPECT_EQ(read_shard_state(folder_ / "out", 0)->records, 4u);
-  EXPECT_EQ(run_batch_shard(folder_ / "out", job, doubling(), 0, answer), ShardOutcome::kPublished);
+  EXPECT_EQ(shards.run(0), ShardOutcome::kPublished);
   EXPECT_THAT(sizes, ElementsAre(4u, 4u, 1u));
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,47 @@ class Parsers {
   std::vector<std::unique_ptr<dom::parser>> free_;
 };
 
+/// One of them, for as long as this lives.
+class LentParser {
+ public:
+  LentParser() = default;
+  ~LentParser() { Parsers::all().give(std::move(parser_)); }
+  LentParser(const LentParser&) = delete;
+  LentParser& operator=(const LentParser&) = delete;
+
+  bool make_room(std::size_t bytes) {
+    if (parser_->capacity() >= bytes && parser_->max_depth() == kMostJsonDepth) return true;
+    return parser_->allocate(std::max(bytes, dom::MINIMAL_BATCH_SIZE), kMostJsonDepth) ==
+           simdjson::SUCCESS;
+  }
+  dom::parser* operator->() { return parser_.get(); }
+
+ private:
+  std::unique_ptr<dom::parser> parser_ = Parsers::all().take();
+};
+
+/// A text with the zeros that the library reads behind its end.
+class PaddedText {
+ public:
+  void append(std::string_view text) {
+    text_.append(text);
+    size_ = text_.size();
+  }
+  /// Nothing is appended any more.
+  void end() { text_.append(simdjson::SIMDJSON_PADDING, '\0'); }
+  const char* data() const { return text_.data(); }
+  std::size_t size() const { return size_; }
+  std::string_view view() const { return std::string_view(text_).substr(0, size_); }
+
+ private:
+  std::string text_{};
+  std::size_t size_ = 0;
+};
+
+// What JSON has between values.
+constexpr std::string_view kBlanks = " \t\r\n";
+// A value behind all others.
+constexpr std::string_view kLastLine = "[]";
 // The library counts the elements of a list up to here.
 constexpr std::size_t kMostCounted = 0xFFFFFF;
 
@@ -120,7 +162,8 @@ class FastFiller {
     if (put_ == nullptr) return false;
     if (parts_ == 0 && !find_shape(value)) return false;
     ++parts_;
-    return fill(value, 0);
+    // Most values are no lists, and a list in the place of one is what no type takes.
+    return shape_.empty() ? put_(value, out_) : fill(value, 0);
   }
 
   TensorValue stacked() && {
@@ -174,12 +217,65 @@ bool is_base64_object(const dom::element& value) {
   return value.is_object() && value["b64"].error() == simdjson::SUCCESS;
 }
 
-/// Finds the filler of a field. Instances mostly have their fields in the order of the first one.
-class FieldOrder {
- public:
-  explicit FieldOrder(FastFillers& fillers) : fillers_(fillers) {}
+/// The field of every instance that stands for it.
+struct KeyField {
+  std::string_view name{};
+  bool is_input = false;
+  std::vector<std::string> values{};
+};
 
-  /// Of the field that is the `place`-th of its instance; null if there is none of the name.
+/// Takes instances one after another into the inputs of a signature. False: not taken.
+class RowFiller {
+ public:
+  RowFiller(const SignatureDef& signature, KeyField& key) : key_(key) {
+    for (const auto& [name, info] : signature.inputs) {
+      fillers_.emplace(name, FastFiller(info.dtype));
+    }
+    // In others such a field is one too many.
+    may_have_base64_ = fillers_.contains("b64") || key_.name == "b64";
+  }
+
+  bool add(const dom::element& item) {
+    if (count_ == 0 && !begin(item)) return false;
+    if (only_values_) return fillers_.begin()->second.add(item) && ++count_ > 0;
+    dom::object named;
+    return item.get_object().get(named) == simdjson::SUCCESS &&
+           !(may_have_base64_ && is_base64_object(item)) && add_named(named) && ++count_ > 0;
+  }
+
+  Tensors tensors() && {
+    Tensors made;
+    for (auto& [name, filler] : fillers_) made.emplace(name, std::move(filler).stacked());
+    return made;
+  }
+
+ private:
+  // The first instance says what the others are.
+  bool begin(const dom::element& item) {
+    only_values_ = !item.is_object() || is_base64_object(item);
+    return !fillers_.empty() && !(only_values_ && (fillers_.size() != 1 || !key_.name.empty()));
+  }
+
+  // Each input once, the key, if there is one, once, and nothing else.
+  bool add_named(const dom::object& item) {
+    const bool has_key = !key_.name.empty();
+    if (item.size() != fillers_.size() + (has_key && !key_.is_input ? 1 : 0)) return false;
+    const std::size_t keys = key_.values.size();
+    std::size_t place = 0;
+    for (const auto& field : item) {
+      if (has_key && field.key == key_.name) {
+        key_.values.push_back(simdjson::minify(field.value));
+        if (!key_.is_input) continue;
+      }
+      FastFiller* const filler = find(field.key, place++);
+      // One that has this instance's value already would get a second one, and another none.
+      if (filler == nullptr || filler->parts() != count_ || !filler->add(field.value)) return false;
+    }
+    return key_.values.size() == keys + (has_key ? 1 : 0);
+  }
+
+  // Of the field that is the `place`-th of its instance; null if there is none of the name.
+  // Instances mostly have their fields in the order of the first one.
   FastFiller* find(std::string_view name, std::size_t place) {
     if (place < seen_.size() && seen_[place]->first == name) return &seen_[place]->second;
     const auto found = fillers_.find(name);
@@ -188,61 +284,21 @@ class FieldOrder {
     return &found->second;
   }
 
- private:
-  FastFillers& fillers_;
+  KeyField& key_;
+  FastFillers fillers_{};
   std::vector<FastFillers::iterator> seen_{};
+  bool may_have_base64_ = false;
+  bool only_values_ = false;
+  std::int64_t count_ = 0;
 };
-
-/// The field of every instance that stands for it.
-struct KeyField {
-  std::string_view name{};
-  bool is_input = false;
-  std::vector<std::string> values{};
-};
-
-// Each input once, the key, if there is one, once, and nothing else.
-bool take_named(const dom::object& item, std::int64_t number, std::size_t inputs, FieldOrder& order,
-                KeyField& key) {
-  const bool has_key = !key.name.empty();
-  if (item.size() != inputs + (has_key && !key.is_input ? 1 : 0)) return false;
-  const std::size_t keys = key.values.size();
-  std::size_t place = 0;
-  for (const auto& field : item) {
-    if (has_key && field.key == key.name) {
-      key.values.push_back(simdjson::minify(field.value));
-      if (!key.is_input) continue;
-    }
-    FastFiller* const filler = order.find(field.key, place++);
-    // One that has this instance's value already would get a second one, and another none.
-    if (filler == nullptr || filler->parts() != number || !filler->add(field.value)) return false;
-  }
-  return key.values.size() == keys + (has_key ? 1 : 0);
-}
 
 std::optional<Tensors> row_tensors(const dom::array& instances, const SignatureDef& signature,
                                    KeyField& key) {
-  if (signature.inputs.empty()) return std::nullopt;
-  FastFillers fillers;
-  for (const auto& [name, info] : signature.inputs) fillers.emplace(name, FastFiller(info.dtype));
-  const dom::element first = *instances.begin();
-  const bool only_values = !first.is_object() || is_base64_object(first);
-  if (only_values && (fillers.size() != 1 || !key.name.empty())) return std::nullopt;
-  FieldOrder order(fillers);
-  std::int64_t number = 0;
+  RowFiller filler(signature, key);
   for (const dom::element item : instances) {
-    if (only_values) {
-      if (!fillers.begin()->second.add(item)) return std::nullopt;
-    } else {
-      dom::object named;
-      if (item.get_object().get(named) != simdjson::SUCCESS || is_base64_object(item) ||
-          !take_named(named, number++, fillers.size(), order, key)) {
-        return std::nullopt;
-      }
-    }
+    if (!filler.add(item)) return std::nullopt;
   }
-  Tensors tensors;
-  for (auto& [name, filler] : fillers) tensors.emplace(name, std::move(filler).stacked());
-  return tensors;
+  return std::move(filler).tensors();
 }
 
 std::optional<Tensors> column_tensors(const dom::element& inputs, const SignatureDef& signature) {
@@ -270,31 +326,20 @@ std::optional<Tensors> column_tensors(const dom::element& inputs, const Signatur
 }  // namespace
 
 struct FastRequest::Impl {
-  // With the zeros that the library reads behind its end.
-  std::string padded{};
-  std::size_t size = 0;
-  std::unique_ptr<dom::parser> parser = Parsers::all().take();
+  PaddedText text{};
+  LentParser parser{};
   dom::element values{};
   bool row_form = true;
   std::string signature_name{graph::kDefaultSignature};
 
-  Impl() = default;
-  ~Impl() { Parsers::all().give(std::move(parser)); }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-
-  bool parse(std::string_view text) {
-    size = text.size();
-    padded.reserve(size + simdjson::SIMDJSON_PADDING);
-    padded.append(text).append(simdjson::SIMDJSON_PADDING, '\0');
-    if (parser->capacity() < size || parser->max_depth() != kMostJsonDepth) {
-      if (parser->allocate(size, kMostJsonDepth) != simdjson::SUCCESS) return false;
-    }
+  bool parse(std::string_view given) {
+    text.append(given);
+    text.end();
+    if (!parser.make_room(text.size())) return false;
     dom::object body;
-    if (parser->parse(padded.data(), size, false).get_object().get(body) != simdjson::SUCCESS) {
-      return false;
-    }
-    return take(body);
+    return parser->parse(text.data(), text.size(), false).get_object().get(body) ==
+               simdjson::SUCCESS &&
+           take(body);
   }
 
   // Exactly one of the two forms, and nothing twice.
@@ -332,9 +377,7 @@ std::optional<FastRequest> FastRequest::parse(std::string_view text) {
 
 const std::string& FastRequest::signature_name() const { return impl_->signature_name; }
 bool FastRequest::is_row_form() const { return impl_->row_form; }
-std::string_view FastRequest::text() const {
-  return std::string_view(impl_->padded).substr(0, impl_->size);
-}
+std::string_view FastRequest::text() const { return impl_->text.view(); }
 
 std::optional<Tensors> FastRequest::tensors(const SignatureDef& signature) const {
   if (!impl_->row_form) return column_tensors(impl_->values, signature);
@@ -342,13 +385,43 @@ std::optional<Tensors> FastRequest::tensors(const SignatureDef& signature) const
   return row_tensors(dom::array(impl_->values), signature, none);
 }
 
-std::optional<Tensors> FastRequest::tensors(const SignatureDef& signature,
-                                            std::string_view key_field,
-                                            std::vector<std::string>& keys) const {
+std::optional<FastRows> fast_rows(std::span<const std::string_view> lines,
+                                  const SignatureDef& signature, std::string_view key_field) {
+  PaddedText text;
+  std::vector<std::size_t> begins;
+  for (const std::string_view line : lines) {
+    const std::size_t first = line.find_first_not_of(kBlanks);
+    if (first == line.npos) return std::nullopt;
+    begins.push_back(text.size() + first);
+    text.append(line);
+    text.append("\n");
+  }
+  // One more, so that what goes on behind the last line is seen.
+  begins.push_back(text.size());
+  text.append(kLastLine);
+  text.end();
+  LentParser parser;
+  if (!parser.make_room(text.size())) return std::nullopt;
+  parser->threaded = false;
+  dom::document_stream values;
+  if (parser->parse_many(text.data(), text.size(), parser->capacity()).get(values) !=
+      simdjson::SUCCESS) {
+    return std::nullopt;
+  }
   KeyField key{.name = key_field, .is_input = signature.inputs.contains(key_field)};
-  auto tensors = row_tensors(dom::array(impl_->values), signature, key);
-  if (tensors) keys = std::move(key.values);
-  return tensors;
+  RowFiller filler(signature, key);
+  std::size_t number = 0;
+  for (auto value = values.begin(); value != values.end(); ++value, ++number) {
+    // Each value begins a line, and there are as many as lines: each line is one value.
+    dom::element item;
+    if (number == begins.size() || value.current_index() != begins[number] ||
+        (*value).get(item) != simdjson::SUCCESS) {
+      return std::nullopt;
+    }
+    if (number < lines.size() && !filler.add(item)) return std::nullopt;
+  }
+  if (number != begins.size()) return std::nullopt;
+  return FastRows{.inputs = std::move(filler).tensors(), .keys = std::move(key.values)};
 }
 
 }  // namespace muster::serving

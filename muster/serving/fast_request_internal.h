@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,10 +24,6 @@ class FastRequest {
   const std::string& signature_name() const;
   bool is_row_form() const;
   std::optional<Tensors> tensors(const graph::SignatureDef& signature) const;
-  /// The same for the row form; the field `key_field` of each instance, as JSON, goes to `keys`,
-  /// and is an input only if the signature has it. An empty name is no field.
-  std::optional<Tensors> tensors(const graph::SignatureDef& signature, std::string_view key_field,
-                                 std::vector<std::string>& keys) const;
   /// What was parsed.
   std::string_view text() const;
 
@@ -35,5 +32,17 @@ class FastRequest {
   explicit FastRequest(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+/// Instances that were read, and what stands for each.
+struct FastRows {
+  Tensors inputs{};
+  /// JSON, one per instance; none without a key field.
+  std::vector<std::string> keys{};
+};
+
+/// The same for instances without a request around them, one on each line. The field `key_field` of
+/// each goes to the keys, and is an input only if the signature has it; an empty name is no field.
+std::optional<FastRows> fast_rows(std::span<const std::string_view> lines,
+                                  const graph::SignatureDef& signature, std::string_view key_field);
 
 }  // namespace muster::serving

@@ -18,10 +18,11 @@ bool FastRequest::is_row_form() const { throw Internal("there is no simdjson"); 
 std::optional<Tensors> FastRequest::tensors(const graph::SignatureDef&) const {
   return std::nullopt;
 }
-std::optional<Tensors> FastRequest::tensors(const graph::SignatureDef&, std::string_view,
-                                            std::vector<std::string>&) const {
+std::string_view FastRequest::text() const { return {}; }
+
+std::optional<FastRows> fast_rows(std::span<const std::string_view>, const graph::SignatureDef&,
+                                  std::string_view) {
   return std::nullopt;
 }
-std::string_view FastRequest::text() const { return {}; }
 
 }  // namespace muster::serving

@@ -5,9 +5,12 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "muster/base/base64.h"
 #include "muster/base/error.h"
+#include "muster/serving/json_text_internal.h"
 #include "muster/serving/predict_request.h"
 
 namespace muster::serving {
@@ -24,6 +27,12 @@ T element_at(const TensorValue& tensor, std::size_t index) {
   return value;
 }
 
+void write_text(std::string_view text, std::string& out) {
+  if (append_quoted(text, out)) return;
+  throw InvalidArgument(
+      "an output is no UTF-8 text; an output whose name ends in _bytes is given in base64");
+}
+
 template <typename T>
 void write_float(T value, std::string& out) {
   if (std::isnan(value)) {
@@ -34,11 +43,7 @@ void write_float(T value, std::string& out) {
     out += value < 0 ? "-Infinity" : "Infinity";
     return;
   }
-  char text[64];
-  char* const end = fmt::format_to(text, "{}", value);
-  const std::string_view digits(text, static_cast<std::size_t>(end - text));
-  out += digits;
-  if (digits.find_first_of(".e") == digits.npos) out += ".0";
+  append_shortest(value, out);
 }
 
 template <typename T>
@@ -73,8 +78,8 @@ void write_element(const TensorValue& tensor, std::size_t index, bool as_bytes, 
       out += element_at<std::uint8_t>(tensor, index) != 0 ? "true" : "false";
       return;
     case DataType::kString:
-      out += as_bytes ? fmt::format("{{\"b64\": \"{}\"}}", base64_encode(tensor.strings[index]))
-                      : json_string(tensor.strings[index]);
+      if (!as_bytes) return write_text(tensor.strings[index], out);
+      out += fmt::format("{{\"b64\": \"{}\"}}", base64_encode(tensor.strings[index]));
       return;
     default: {
       std::string word(graph::name_of(tensor.dtype).substr(3));
@@ -113,27 +118,40 @@ std::int64_t common_rows(const Tensors& outputs) {
   return rows.value_or(0);
 }
 
+// An output while its rows are written.
+struct AnswerColumn {
+  const TensorValue& tensor;
+  // The name as JSON, and what stands behind it.
+  std::string label;
+  bool as_bytes = false;
+  // The first element of the next row.
+  std::size_t place = 0;
+};
+
 std::string row_answer(const Tensors& outputs) {
   const std::int64_t rows = common_rows(outputs);
+  std::vector<AnswerColumn> columns;
+  for (const auto& [name, tensor] : outputs) {
+    columns.push_back({.tensor = tensor,
+                       .label = json_string_lossy(name) + ": ",
+                       .as_bytes = is_bytes_name(name)});
+  }
   std::string out = "{\n    \"predictions\": [";
-  std::vector<std::size_t> places(outputs.size());
-  const bool is_single = outputs.size() == 1;
+  const bool is_single = columns.size() == 1;
   for (std::int64_t row = 0; row < rows; ++row) {
     if (is_single) {
       if (row > 0) out += ", ";
-    } else {
-      out += row > 0 ? ",\n        {" : "\n        {";
+      write_part(columns[0].tensor, 1, columns[0].place, columns[0].as_bytes, out);
+      continue;
     }
-    std::size_t i = 0;
-    for (const auto& [name, tensor] : outputs) {
-      if (!is_single) {
-        out += i > 0 ? ",\n            " : "\n            ";
-        out += json_string_lossy(name) + ": ";
-      }
-      write_part(tensor, 1, places[i], is_bytes_name(name), out);
-      ++i;
+    out += row > 0 ? ",\n        {" : "\n        {";
+    bool is_first = true;
+    for (AnswerColumn& column : columns) {
+      out += std::exchange(is_first, false) ? "\n            " : ",\n            ";
+      out += column.label;
+      write_part(column.tensor, 1, column.place, column.as_bytes, out);
     }
-    if (!is_single) out += "\n        }";
+    out += "\n        }";
   }
   return out + "\n    ]\n}";
 }
@@ -156,15 +174,14 @@ std::string column_answer(const Tensors& outputs) {
 }  // namespace
 
 std::string json_string(std::string_view text) {
-  try {
-    return json(text).dump();
-  } catch (const json::exception&) {
-    throw InvalidArgument(
-        "an output is no UTF-8 text; an output whose name ends in _bytes is given in base64");
-  }
+  std::string out;
+  write_text(text, out);
+  return out;
 }
 
 std::string json_string_lossy(std::string_view text) {
+  std::string out;
+  if (append_quoted(text, out)) return out;
   return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -1,18 +1,16 @@
 #include "muster/serving/predictions.h"
 
-#include <fmt/compile.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "muster/base/base64.h"
 #include "muster/base/error.h"
+#include "muster/serving/json_text_internal.h"
 
 namespace muster::serving {
 namespace {
@@ -24,23 +22,11 @@ using graph::TensorValue;
 constexpr std::size_t kMostUsualBytes = 256;
 constexpr std::string_view kBytesSuffix = "_bytes";
 
-bool is_plain(char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; }
-
 // In double quotes. Throws for what is no UTF-8.
 void write_json_quoted(std::string_view text, std::string& out) {
-  // The common case, many times faster than the library.
-  if (std::ranges::all_of(text, is_plain)) {
-    out += '"';
-    out += text;
-    out += '"';
-    return;
-  }
-  try {
-    out += nlohmann::json(text).dump();
-  } catch (const nlohmann::json::exception&) {
-    throw InvalidArgument(
-        "a string is no UTF-8 text; an output whose name ends in _bytes is given in base64");
-  }
+  if (append_quoted(text, out)) return;
+  throw InvalidArgument(
+      "a string is no UTF-8 text; an output whose name ends in _bytes is given in base64");
 }
 
 // Characters that would move a terminal's cursor are spelt out.
@@ -105,11 +91,7 @@ void write_number(double value, const Style& style, std::string& out) {
     out += style.infinity;
     return;
   }
-  char text[64];
-  const char* const end = fmt::format_to(text, FMT_COMPILE("{}"), value);
-  const std::string_view digits(text, static_cast<std::size_t>(end - text));
-  out += digits;
-  if (digits.find_first_of(".e") == digits.npos) out += ".0";
+  append_shortest(value, out);
 }
 
 template <typename T>
@@ -178,13 +160,16 @@ std::int64_t rows_of(const TensorValue& tensor) {
   return tensor.shape.empty() ? 1 : tensor.shape.front();
 }
 
-void write_row(const std::string& key, const TensorValue& tensor, std::int64_t row,
+// The elements that a row has.
+std::size_t width_of(const TensorValue& tensor) {
+  if (tensor.shape.empty()) return 1;
+  const std::span<const std::int64_t> inner(tensor.shape.begin() + 1, tensor.shape.end());
+  return static_cast<std::size_t>(graph::element_count(inner).value_or(0));
+}
+
+// The row that begins at the element `index`.
+void write_row(const std::string& key, const TensorValue& tensor, std::size_t index,
                const Style& style, std::string& out) {
-  std::size_t index = 0;
-  if (!tensor.shape.empty()) {
-    const std::span<const std::int64_t> inner(tensor.shape.begin() + 1, tensor.shape.end());
-    index = static_cast<std::size_t>(row * graph::element_count(inner).value_or(0));
-  }
   try {
     write(tensor, 1, index, key.ends_with(kBytesSuffix), style, out);
   } catch (Error& error) {
@@ -196,7 +181,7 @@ void write_row(const std::string& key, const TensorValue& tensor, std::int64_t r
 std::string row_text(const std::string& key, const TensorValue& tensor, std::int64_t row,
                      const Style& style) {
   std::string text;
-  write_row(key, tensor, row, style, text);
+  write_row(key, tensor, static_cast<std::size_t>(row) * width_of(tensor), style, text);
   return text;
 }
 
@@ -218,6 +203,10 @@ Predictions::Predictions(Tensors outputs) : outputs_(std::move(outputs)) {
           fmt::join(sizes, ", "));
     }
     size = rows;
+    Column column{.width = width_of(tensor)};
+    // Without a label where the name is no text, for which fields are asked to throw.
+    if (append_quoted(key, column.label)) column.label += ": ";
+    columns_.push_back(std::move(column));
   }
   size_ = size.value_or(0);
 }
@@ -228,16 +217,22 @@ std::vector<std::string> Predictions::keys() const {
   return keys;
 }
 
+void Predictions::append_fields(std::int64_t row, std::string& out) const {
+  auto column = columns_.begin();
+  for (const auto& [key, tensor] : outputs_) {
+    if (column != columns_.begin()) out += ", ";
+    if (column->label.empty()) write_json_quoted(key, out);
+    out += column->label;
+    write_row(key, tensor, static_cast<std::size_t>(row) * column->width, kJson, out);
+    ++column;
+  }
+}
+
 std::string Predictions::json(std::int64_t row) const {
   std::string text;
   text.reserve(kMostUsualBytes);
   text += '{';
-  for (const auto& [key, tensor] : outputs_) {
-    if (text.size() > 1) text += ", ";
-    write_json_quoted(key, text);
-    text += ": ";
-    write_row(key, tensor, row, kJson, text);
-  }
+  append_fields(row, text);
   text += '}';
   return text;
 }

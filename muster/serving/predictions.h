@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -23,13 +24,25 @@ class Predictions {
   /// One prediction as a JSON object, NaN and Infinity bare. Strings of an output whose name ends
   /// in "_bytes" are {"b64": "..."}. Throws InvalidArgument for other strings that are no UTF-8.
   std::string json(std::int64_t row) const;
+  /// Appends the same without the braces around it.
+  void append_fields(std::int64_t row, std::string& out) const;
   /// One value of it as JSON. Throws NotFound for an output that is not there.
   std::string json(std::int64_t row, std::string_view key) const;
   /// One value as `gcloud` shows it in a table: [0.25, 0.75], ['>50K'], a bare string as it is.
   std::string cell(std::int64_t row, std::string_view key) const;
 
  private:
+  /// What the rows of an output have in common.
+  struct Column {
+    /// The name as JSON, and what stands behind it.
+    std::string label{};
+    /// Elements of a row.
+    std::size_t width = 0;
+  };
+
   Tensors outputs_;
+  /// In the order of the outputs.
+  std::vector<Column> columns_{};
   std::int64_t size_ = 0;
 };
 
