@@ -73,6 +73,7 @@ class LentParser {
 /// A text with the zeros that the library reads behind its end.
 class PaddedText {
  public:
+  void reserve(std::size_t bytes) { text_.reserve(bytes + simdjson::SIMDJSON_PADDING); }
   void append(std::string_view text) {
     text_.append(text);
     size_ = text_.size();
@@ -158,6 +159,15 @@ class FastFiller {
 
   std::int64_t parts() const { return parts_; }
 
+  // For so many values that are no lists.
+  void reserve(std::size_t parts) {
+    if (out_.dtype == DataType::kString) {
+      out_.strings.reserve(parts);
+    } else {
+      out_.bytes.reserve(parts * sizeof(double));
+    }
+  }
+
   bool add(const dom::element& value) {
     if (put_ == nullptr) return false;
     if (parts_ == 0 && !find_shape(value)) return false;
@@ -227,9 +237,9 @@ struct KeyField {
 /// Takes instances one after another into the inputs of a signature. False: not taken.
 class RowFiller {
  public:
-  RowFiller(const SignatureDef& signature, KeyField& key) : key_(key) {
+  RowFiller(const SignatureDef& signature, std::size_t rows, KeyField& key) : key_(key) {
     for (const auto& [name, info] : signature.inputs) {
-      fillers_.emplace(name, FastFiller(info.dtype));
+      fillers_.emplace(name, FastFiller(info.dtype)).first->second.reserve(rows);
     }
     // In others such a field is one too many.
     may_have_base64_ = fillers_.contains("b64") || key_.name == "b64";
@@ -294,7 +304,7 @@ class RowFiller {
 
 std::optional<Tensors> row_tensors(const dom::array& instances, const SignatureDef& signature,
                                    KeyField& key) {
-  RowFiller filler(signature, key);
+  RowFiller filler(signature, instances.size(), key);
   for (const dom::element item : instances) {
     if (!filler.add(item)) return std::nullopt;
   }
@@ -333,6 +343,7 @@ struct FastRequest::Impl {
   std::string signature_name{graph::kDefaultSignature};
 
   bool parse(std::string_view given) {
+    text.reserve(given.size());
     text.append(given);
     text.end();
     if (!parser.make_room(text.size())) return false;
@@ -389,6 +400,10 @@ std::optional<FastRows> fast_rows(std::span<const std::string_view> lines,
                                   const SignatureDef& signature, std::string_view key_field) {
   PaddedText text;
   std::vector<std::size_t> begins;
+  std::size_t bytes = kLastLine.size();
+  for (const std::string_view line : lines) bytes += line.size() + 1;
+  text.reserve(bytes);
+  begins.reserve(lines.size() + 1);
   for (const std::string_view line : lines) {
     const std::size_t first = line.find_first_not_of(kBlanks);
     if (first == line.npos) return std::nullopt;
@@ -409,7 +424,7 @@ std::optional<FastRows> fast_rows(std::span<const std::string_view> lines,
     return std::nullopt;
   }
   KeyField key{.name = key_field, .is_input = signature.inputs.contains(key_field)};
-  RowFiller filler(signature, key);
+  RowFiller filler(signature, lines.size(), key);
   std::size_t number = 0;
   for (auto value = values.begin(); value != values.end(); ++value, ++number) {
     // Each value begins a line, and there are as many as lines: each line is one value.

@@ -167,6 +167,18 @@ std::size_t width_of(const TensorValue& tensor) {
   return static_cast<std::size_t>(graph::element_count(inner).value_or(0));
 }
 
+// Whether all rows are like the first one, as those of a classifier that lists its classes are.
+bool has_equal_rows(const TensorValue& tensor, std::size_t width) {
+  if (tensor.shape.empty() || tensor.shape.front() < 2 || width == 0) return false;
+  if (tensor.dtype == DataType::kString) {
+    const std::span<const std::string> all(tensor.strings);
+    return std::ranges::equal(all.subspan(width), all.first(all.size() - width));
+  }
+  const std::string_view bytes(tensor.bytes);
+  const std::size_t row_bytes = bytes.size() / static_cast<std::size_t>(tensor.shape.front());
+  return bytes.substr(row_bytes) == bytes.substr(0, bytes.size() - row_bytes);
+}
+
 // The row that begins at the element `index`.
 void write_row(const std::string& key, const TensorValue& tensor, std::size_t index,
                const Style& style, std::string& out) {
@@ -175,6 +187,19 @@ void write_row(const std::string& key, const TensorValue& tensor, std::size_t in
   } catch (Error& error) {
     error.add_context(fmt::format("output {}", key));
     throw;
+  }
+}
+
+// Appends the first row. False, with nothing appended, for what cannot be written: whoever asks for
+// a row is told why.
+bool append_row(const std::string& key, const TensorValue& tensor, std::string& out) {
+  const std::size_t begin = out.size();
+  try {
+    write_row(key, tensor, 0, kJson, out);
+    return true;
+  } catch (const Error&) {
+    out.resize(begin);
+    return false;
   }
 }
 
@@ -206,6 +231,9 @@ Predictions::Predictions(Tensors outputs) : outputs_(std::move(outputs)) {
     Column column{.width = width_of(tensor)};
     // Without a label where the name is no text, for which fields are asked to throw.
     if (append_quoted(key, column.label)) column.label += ": ";
+    if (!column.label.empty() && has_equal_rows(tensor, column.width)) {
+      column.is_constant = append_row(key, tensor, column.label);
+    }
     columns_.push_back(std::move(column));
   }
   size_ = size.value_or(0);
@@ -223,7 +251,9 @@ void Predictions::append_fields(std::int64_t row, std::string& out) const {
     if (column != columns_.begin()) out += ", ";
     if (column->label.empty()) write_json_quoted(key, out);
     out += column->label;
-    write_row(key, tensor, static_cast<std::size_t>(row) * column->width, kJson, out);
+    if (!column->is_constant) {
+      write_row(key, tensor, static_cast<std::size_t>(row) * column->width, kJson, out);
+    }
     ++column;
   }
 }

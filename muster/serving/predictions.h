@@ -34,8 +34,9 @@ class Predictions {
  private:
   /// What the rows of an output have in common.
   struct Column {
-    /// The name as JSON, and what stands behind it.
+    /// The name as JSON, and what stands behind it; also the value where all rows have the same.
     std::string label{};
+    bool is_constant = false;
     /// Elements of a row.
     std::size_t width = 0;
   };

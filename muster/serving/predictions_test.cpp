@@ -29,6 +29,20 @@ TEST(Predictions, AreOneObjectARow) {
             R"({"classes": ["a \"b\"\n"], "id": 8, "probabilities": [1.0, 0.10000000149011612]})");
 }
 
+TEST(Predictions, OfRowsThatAreAlikeAreWrittenAlike) {
+  const Predictions all({{"all_ids", TensorValue::of<std::int64_t>(
+                                         {3, 2}, std::vector<std::int64_t>{0, 1, 0, 1, 0, 1})},
+                         {"last", TensorValue::of<float>({3, 1}, std::vector<float>{0, 0, -0.0F})},
+                         {"names", TensorValue::of_strings({3, 2}, {"a", "b", "a", "b", "a", "b"})},
+                         {"word", TensorValue::of_strings({3}, {"x", "x", "y"})}});
+  EXPECT_EQ(all.json(0), R"({"all_ids": [0, 1], "last": [0.0], "names": ["a", "b"], "word": "x"})");
+  EXPECT_EQ(all.json(1), all.json(0));
+  EXPECT_EQ(all.json(2),
+            R"({"all_ids": [0, 1], "last": [-0.0], "names": ["a", "b"], "word": "y"})");
+  const Predictions bad({{"word", TensorValue::of_strings({2}, {"\xFF", "\xFF"})}});
+  EXPECT_THAT(message_of([&] { bad.json(1); }), HasSubstr("output word: a string is no UTF-8"));
+}
+
 TEST(Predictions, AreShownInCellsAsPythonShowsLists) {
   const Predictions all(
       {{"p", TensorValue::of<float>({1, 3}, std::vector<float>{0.5F, kInfinity, -kInfinity})},
