@@ -27,7 +27,14 @@ std::size_t first_trials(std::size_t dimensions) {
   return std::max<std::size_t>(4, dimensions + 2);
 }
 
-struct LogImprovement {
+// Trials that end before those beside running ones are sent to the best places known, times the
+// dimensions.
+constexpr std::size_t kScoutingTrials = 6;
+// How many deviations below its mean a trial beside running ones is hoped to end.
+constexpr double kHope = 1.0;
+
+// How much a point promises.
+struct Merit {
   double value;
   // d value / d mean and d value / d deviation.
   double by_mean;
@@ -36,7 +43,7 @@ struct LogImprovement {
 
 // The logarithm of the expected improvement below `best`: it has a slope where the improvement
 // itself is too small for a double (Ament et al. 2023).
-LogImprovement log_improvement(double mean, double deviation, double best) {
+Merit log_improvement(double mean, double deviation, double best) {
   const double z = (best - mean) / deviation;
   const double log_density = -0.5 * z * z - kLogRoot2Pi;
   // h(z) = density(z) + z * distribution(z); the improvement is deviation * h(z).
@@ -144,12 +151,23 @@ class Choice {
   }
 
  private:
-  // A trial that runs is taken to end as it is expected to; the next ones are to do better still,
-  // or all of them would lie at the same place.
+  // A trial that runs is taken to end as it is expected to; the next ones are to do better than it
+  // may hope to, or all of them would lie at the same place.
   void believe(const Point& point) {
     const Point place = model_point(point);
-    best_ = std::min(best_, model_.predict(place, false).mean);
+    const auto there = model_.predict(place, false);
+    best_ = std::min(best_, there.mean - kHope * there.deviation);
     model_.believe(place);
+    is_beside_others_ = true;
+  }
+
+  // Expected improvement leads one trial at a time. Beside others it spreads them over the space,
+  // which is right while little is known; then the lower confidence bound, which has no best value
+  // to beat, sets them around the expected minimum, and the model learns its shape at once.
+  Merit merit(double mean, double deviation) const {
+    const bool is_scouting = ranked_.size() < kScoutingTrials * space_.size();
+    if (!is_beside_others_ || is_scouting) return log_improvement(mean, deviation, best_);
+    return {kHope * deviation - mean, -1, kHope};
   }
 
   // Children that have no value lie in the middle.
@@ -185,7 +203,7 @@ class Choice {
 
   double score(const Point& point) const {
     const auto prediction = model_.predict(model_point(point), false);
-    return log_improvement(prediction.mean, prediction.deviation, best_).value;
+    return merit(prediction.mean, prediction.deviation).value;
   }
 
   // Points all over the cube, and some around the best ones.
@@ -228,8 +246,7 @@ class Choice {
     model_.predict(flat, means, deviations);
     std::vector<std::pair<double, Point>> scored;
     for (std::size_t i = 0; i < points.size(); ++i) {
-      scored.emplace_back(log_improvement(means[i], deviations[i], best_).value,
-                          std::move(points[i]));
+      scored.emplace_back(merit(means[i], deviations[i]).value, std::move(points[i]));
     }
     const auto better = [](const auto& a, const auto& b) { return a.first > b.first; };
     std::stable_sort(scored.begin(), scored.end(), better);
@@ -258,12 +275,12 @@ class Choice {
     const Differentiable negated = [&](const std::vector<double>& place,
                                        std::vector<double>& gradient) {
       const auto prediction = model_.predict(place, true);
-      const auto log_ei = log_improvement(prediction.mean, prediction.deviation, best_);
+      const Merit here = merit(prediction.mean, prediction.deviation);
       for (std::size_t i = 0; i < gradient.size(); ++i) {
-        gradient[i] = -(log_ei.by_mean * prediction.mean_gradient[i] +
-                        log_ei.by_deviation * prediction.deviation_gradient[i]);
+        gradient[i] = -(here.by_mean * prediction.mean_gradient[i] +
+                        here.by_deviation * prediction.deviation_gradient[i]);
       }
-      return -log_ei.value;
+      return -here.value;
     };
     Point point = minimize(negated, std::move(from), low, high, kDescentEvaluations).place;
     for (std::size_t i = 0; i < start.size(); ++i) {
@@ -321,6 +338,7 @@ class Choice {
   std::vector<std::size_t> ranked_;
   GaussianProcess model_;
   double best_ = 0;
+  bool is_beside_others_ = false;
 };
 
 class BayesianSearcher : public Searcher {
