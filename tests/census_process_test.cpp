@@ -223,6 +223,13 @@ TEST_F(Census, ATrialThatPausedEndsAsOneThatTrainedThrough) {
   EXPECT_EQ(hash_of(folder_ / "through"), hash_of(study / best[1].str()));
   EXPECT_THAT(read_bytes(study / "study" / (best[1].str() + ".json")),
               HasSubstr(R"("maxSteps":"18")"));
+  // Those that trained to their end have exported; those that paused have not.
+  for (const char* trial : {"1", "2", "3", "4"}) {
+    const bool is_whole =
+        read_bytes(study / "study" / (std::string(trial) + ".json")).find(R"("maxSteps":"54")") !=
+        std::string::npos;
+    EXPECT_EQ(std::filesystem::exists(study / trial / "export"), is_whole) << trial;
+  }
 }
 
 TEST_F(Census, AKilledRunEndsWithTheHashOfAnUndisturbedOne) {

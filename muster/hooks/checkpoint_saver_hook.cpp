@@ -4,6 +4,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/cluster/trial_pause.h"
 #include "muster/summary/event_writer.h"
 
 namespace muster {
@@ -31,7 +32,8 @@ void CheckpointSaverHook::begin(Session& session) {
 
 void CheckpointSaverHook::after_create_session(Session& session) {
   timer_.reset();
-  save(session);
+  if (!trial_pauses()) return save(session);
+  timer_.update_last_triggered(session.global_step());
 }
 
 void CheckpointSaverHook::after_run(Session& session) {

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include "muster/base/error.h"
+#include "muster/cluster/trial_pause.h"
 #include "muster/hooks/fake_session_internal.h"
 
 namespace muster {
@@ -45,6 +47,17 @@ TEST(CheckpointSaverHook, SavesAtCreationByStepsAndAtTheEnd) {
   session.run(hook, 10);
   hook.end(session);
   EXPECT_THAT(session.saved_steps, ElementsAre(0, 4, 8, 10));
+}
+
+TEST(CheckpointSaverHook, LeavesOutTheFirstCheckpointOfATrialThatPauses) {
+  FakeSession session;
+  CheckpointSaverHook hook({.save_steps = 4});
+  ::setenv(kTrialPausesVariable, "1", 1);
+  start(hook, session);
+  session.run(hook, 6);
+  hook.end(session);
+  ::unsetenv(kTrialPausesVariable);
+  EXPECT_THAT(session.saved_steps, ElementsAre(4, 6));
 }
 
 TEST(CheckpointSaverHook, SaysThatItIsThere) {

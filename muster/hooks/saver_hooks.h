@@ -19,8 +19,10 @@ struct CheckpointSaverOptions {
 };
 
 /// Saves a checkpoint when a session is created (also after a roll-back), then by its period, and
-/// at the end if the last step is not saved yet or that has failed. Each one leaves a mark in the
-/// event file. Only in training, and only on the chief. May serve several runs, one after another.
+/// at the end if the last step is not saved yet or that has failed. In a run after which a trial
+/// pauses (cluster/trial_pause.h) the first one is left out: it would cost more than its few steps.
+/// Each one leaves a mark in the event file. Only in training, and only on the chief. May serve
+/// several runs, one after another.
 class CheckpointSaverHook : public Hook {
  public:
   /// Throws InvalidArgument on a period that is no period, or an empty listener.

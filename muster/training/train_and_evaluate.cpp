@@ -5,6 +5,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/cluster/trial_pause.h"
 #include "muster/distribution/parameter_server.h"
 #include "muster/training/background_evaluation_internal.h"
 #include "muster/training/checkpoint_evaluator_internal.h"
@@ -72,8 +73,10 @@ struct Run {
     return {internal::make_graph_hook(estimator, eval_spec, std::nullopt),
             std::make_shared<HParamsHook>(estimator, train_spec.max_steps)};
   }
-  /// Of one that does: what would keep it from evaluating is found before training.
+  /// Of one that does: what would keep it from evaluating is found before training. A trial that
+  /// pauses evaluates soon, and the study has its row of the table of hyperparameters.
   Hooks rehearsed_event_hooks() const {
+    if (trial_pauses()) return {};
     auto [examples, metrics] = internal::rehearse_evaluation(estimator, eval_spec);
     const std::string folder = estimator.eval_dir(eval_spec.name).filename().string();
     std::vector<HParamMetric> columns;
@@ -101,7 +104,7 @@ TrainAndEvaluateResult evaluate_last(internal::CheckpointEvaluator& evaluator,
     log::info("nothing was trained: step {} is reached already; evaluating {}", trained.global_step,
               latest->string());
   }
-  evaluator.evaluate(*latest, /*is_the_final_export=*/true);
+  evaluator.evaluate(*latest, /*is_the_final_export=*/!trial_pauses());
   return evaluator.result();
 }
 

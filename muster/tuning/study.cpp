@@ -21,6 +21,7 @@
 #include "muster/base/program.h"
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
+#include "muster/cluster/trial_pause.h"
 #include "muster/tuning/halving.h"
 #include "muster/tuning/median_rule.h"
 #include "muster/tuning/searcher.h"
@@ -348,9 +349,12 @@ class StudyRun {
     arguments.insert(arguments.end(), {"--job-dir", folder_of(trial).string()});
     const std::string id = std::to_string(trial.id);
     const ordered_json tf_config{{"task", {{"trial", id}}}, {"environment", "cloud"}};
-    const std::vector<std::string> environment{
+    std::vector<std::string> environment{
         "TF_CONFIG=" + tf_config.dump(), "CLOUD_ML_TRIAL_ID=" + id,
         "CLOUD_ML_HP_METRIC_FILE=" + metric_file_of(trial).string()};
+    if (spec_.halving && trial.rungs.back().max_steps < plan_.rungs.back()) {
+      environment.push_back(fmt::format("{}=1", kTrialPausesVariable));
+    }
     file_system_for(folder_).create_directories(folder_of(trial));
     running_.push_back({.place = place,
                         .process = processes_->start(arguments, environment, log_of(trial)),
