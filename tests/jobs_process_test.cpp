@@ -930,6 +930,19 @@ TEST_F(Jobs, AreListedByTheThousand) {
   EXPECT_EQ(end_of("another"), State::kSucceeded);
 }
 
+TEST_F(KubernetesJobs, WithHyperparametersAreStudiesInOnePod) {
+  write_bytes(dir_ / "study.yaml",
+              "trainingInput:\n  scaleTier: ONE\n  hyperparameters:\n    params:\n"
+              "      - {parameterName: x, type: DOUBLE, minValue: 0, maxValue: 1}\n");
+  const Outcome one = submit_there("a", {"--config", dir_ / "study.yaml", "--dry-run"});
+  EXPECT_EQ(one.status, 0) << one.err;
+  EXPECT_THAT(one.out, HasSubstr("- muster\n            - tune\n"));
+  EXPECT_THAT(one.err, Not(HasSubstr("hyperparameters")));
+  const Outcome pair =
+      submit_there("a", {"--config", dir_ / "study.yaml", "--scale-tier", "pair", "--dry-run"});
+  EXPECT_THAT(pair.err, HasSubstr("with a tier of several the program runs once"));
+}
+
 constexpr const char* kStudy =
     "trainingInput:\n"
     "  scaleTier: ONE\n"

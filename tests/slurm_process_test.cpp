@@ -302,6 +302,24 @@ TEST_F(SlurmJobs, AreRestartedAndQueuedAgainAsTheirStatusSays) {
   EXPECT_EQ(store_.read("a").local.retries, 1);
 }
 
+TEST_F(SlurmJobs, WithHyperparametersAreStudiesInOneAllocation) {
+  write_bytes(dir_ / "study.yaml",
+              "trainingInput:\n  scaleTier: ONE\n  hyperparameters:\n    goal: MINIMIZE\n"
+              "    hyperparameterMetricTag: loss\n    maxTrials: 3\n    params:\n"
+              "      - {parameterName: x, type: INTEGER, minValue: 1, maxValue: 3}\n"
+              "    algorithm: GRID_SEARCH\n");
+  submit("a", {"--config", dir_ / "study.yaml", "--job-dir", dir_ / "out"},
+         script("echo $SLURM_JOB_ID >> $dir/ids\n"
+                "for word; do case $word in --x=*) x=${word#--x=} ;; esac; done\n"
+                "echo \"{\\\"loss\\\": \\\"$x\\\", \\\"global_step\\\": \\\"1\\\"}\" > "
+                "$CLOUD_ML_HP_METRIC_FILE"));
+  EXPECT_EQ(end_of("a"), State::kSucceeded) << service_log("a");
+  const std::string id = store_.read("a").slurm->id;
+  EXPECT_EQ(read_bytes(dir_ / "ids"), fmt::format("{0}\n{0}\n{0}\n", id));
+  EXPECT_THAT(muster({"describe", "a", "--summarize"}).out,
+              HasSubstr("TRIAL  STATE      loss  STEP  x\n1      SUCCEEDED  1     1     1\n"));
+}
+
 TEST_F(SlurmJobs, ThatAreCancelledInTheQueueNeverStart) {
   submit("a", {"--scale-tier", "ONE", "--slurm-option=--begin=now+1hour"},
          script("touch $dir/started"));

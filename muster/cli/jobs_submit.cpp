@@ -66,6 +66,7 @@ struct SubmitFlags {
 };
 
 constexpr const char* kSlurm = "slurm";
+constexpr const char* kKubernetes = "kubernetes";
 
 constexpr jobs::Resources kAnyHost{1e6, 1e9, 1'000'000};
 
@@ -79,7 +80,7 @@ constexpr const char* kFlagsOfACloud[] = {
 };
 
 void check_back_end(const SubmitFlags& flags) {
-  if (flags.backend != "local" && flags.backend != kSlurm && flags.backend != "kubernetes") {
+  if (flags.backend != "local" && flags.backend != kSlurm && flags.backend != kKubernetes) {
     throw UsageError(
         "--backend {}: there is no such back end in this version; there are local, slurm and "
         "kubernetes",
@@ -91,7 +92,7 @@ void check_back_end(const SubmitFlags& flags) {
   if (flags.backend != jobs::kLocalBackEnd && flags.keeps_program) {
     throw UsageError("--keep-program goes with --backend local");
   }
-  if (flags.backend != "kubernetes" && flags.kubernetes.is_dry_run) {
+  if (flags.backend != kKubernetes && flags.kubernetes.is_dry_run) {
     throw UsageError("--dry-run goes with --backend kubernetes");
   }
 }
@@ -203,7 +204,7 @@ void choose_command(const SubmitFlags& flags, Job& job) {
     }
   }
   // In an image the program is where the image has it.
-  const bool is_here = flags.backend != "kubernetes";
+  const bool is_here = flags.backend != kKubernetes;
   job.local.command = {is_here ? found_program(program, flags.package_path) : program};
   job.local.command.insert(job.local.command.end(), input.args.begin(), input.args.end());
   if (!input.job_dir.empty()) {
@@ -217,7 +218,8 @@ void choose_command(const SubmitFlags& flags, Job& job) {
   }
 }
 
-// A job with hyperparameters is a study: `muster tune` runs the program, a process per trial.
+// A job with hyperparameters is a study: in its one machine, wherever that is, `muster tune` runs
+// the program, a process per trial.
 void make_study(Submission& submission, bool is_warm) {
   Job& job = submission.job;
   const auto fields = nlohmann::json::parse(job.training_input.cloud_fields);
@@ -226,10 +228,10 @@ void make_study(Submission& submission, bool is_warm) {
     if (is_warm) throw UsageError("--warm is for studies: the job has no hyperparameters");
     return;
   }
-  if (!job.is_local() || !job.local.is_single) {
+  if (!job.local.is_single) {
     submission.warnings.emplace_back(
-        "trainingInput.hyperparameters are searched on this host, with one process per trial: here "
-        "the program runs once, with its own defaults");
+        "trainingInput.hyperparameters are searched in one machine, with one process per trial: "
+        "with a tier of several the program runs once, with its own defaults");
     return;
   }
   try {
@@ -243,7 +245,9 @@ void make_study(Submission& submission, bool is_warm) {
   std::vector<std::string>& command = job.local.command;
   // The study gives each trial one of its own.
   command.resize(command.size() - 2);
-  std::vector<std::string> study{own_program(), "tune",      "--hyperparameters",
+  // In an image the program is where the image has it.
+  const std::string program = job.back_end == kKubernetes ? "muster" : own_program();
+  std::vector<std::string> study{program,       "tune",      "--hyperparameters",
                                  block->dump(), "--job-dir", job_dir};
   if (is_warm) study.emplace_back("--warm");
   study.emplace_back("--");
@@ -310,7 +314,7 @@ void print_kubernetes(const SubmitFlags& flags) {
 
 void submit(const SubmitFlags& flags) {
   check_back_end(flags);
-  const bool is_kubernetes = flags.backend == "kubernetes";
+  const bool is_kubernetes = flags.backend == kKubernetes;
   if (is_kubernetes && flags.kubernetes.is_dry_run) return print_kubernetes(flags);
   const jobs::JobStore store = job_store(*flags.common);
   Submission submission = submission_of(flags);
