@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/file_system.h"
 #include "muster/base/log.h"
 #include "muster/base/printable.h"
 #include "muster/cli/command.h"
@@ -25,6 +26,7 @@
 #include "muster/jobs/machines.h"
 #include "muster/tuning/importance.h"
 #include "muster/tuning/study.h"
+#include "muster/tuning/study_picture.h"
 
 namespace muster::cli {
 namespace {
@@ -223,8 +225,12 @@ void print_importances(const tuning::Study& study) {
   }
 }
 
-void show_study(const std::string& job_dir, bool as_json) {
+void show_study(const std::string& job_dir, bool as_json, const std::string& picture) {
   const tuning::Study study = tuning::read_study(job_dir);
+  if (!picture.empty()) {
+    write_file_atomically(picture, tuning::study_svg(study));
+    log::info("drew {} trials picture={}", study.trials.size(), picture);
+  }
   if (!as_json) {
     print_trials(study);
     return print_importances(study);
@@ -239,10 +245,14 @@ void show_study(const std::string& job_dir, bool as_json) {
 void add_tune_show(CLI::App& command) {
   const auto job_dir = std::make_shared<std::string>();
   const auto as_json = std::make_shared<bool>(false);
+  const auto picture = std::make_shared<std::string>();
   command.add_option("JOB_DIR", *job_dir, "The --job-dir of the study")->required();
   command.add_flag("--json", *as_json, "All that is known of every trial, by number");
+  command.add_option("--picture", *picture,
+                     "Also draw them into this file, as SVG: the metric by trial, parallel "
+                     "coordinates, and the metric over each parameter");
   command.footer("");
-  command.callback([=] { show_study(*job_dir, *as_json); });
+  command.callback([=] { show_study(*job_dir, *as_json, *picture); });
 }
 
 }  // namespace
