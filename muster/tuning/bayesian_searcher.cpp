@@ -210,6 +210,7 @@ class Choice {
   std::vector<Point> candidates(std::size_t number) const {
     Random random(seed_, kCandidatePart, number);
     std::vector<Point> points;
+    points.reserve(kSpreadCandidates + kNearCandidates);
     const std::uint64_t scramble = random.next_u64();
     for (std::size_t i = 0; i < kSpreadCandidates; ++i) {
       points.push_back(space_.from_uniform(random_point(space_.size(), i, scramble)));
@@ -245,6 +246,7 @@ class Choice {
     std::vector<double> deviations;
     model_.predict(flat, means, deviations);
     std::vector<std::pair<double, Point>> scored;
+    scored.reserve(points.size());
     for (std::size_t i = 0; i < points.size(); ++i) {
       scored.emplace_back(merit(means[i], deviations[i]).value, std::move(points[i]));
     }

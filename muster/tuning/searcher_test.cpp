@@ -111,10 +111,11 @@ TEST(Searcher, GivesABatchOfDifferentPoints) {
 }
 
 // The median over seeds of what is left to Branin's minimum.
-double median_regret(Algorithm algorithm, std::size_t trials) {
+double median_regret(Algorithm algorithm, std::size_t trials, std::size_t batch = 1) {
   std::vector<double> regrets;
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
-    regrets.push_back(best_of(run(algorithm, cube(2), seed, trials, branin)) - kBraninMinimum);
+    regrets.push_back(best_of(run(algorithm, cube(2), seed, trials, branin, batch)) -
+                      kBraninMinimum);
   }
   std::sort(regrets.begin(), regrets.end());
   return regrets[2];
@@ -125,6 +126,11 @@ TEST(Searcher, FindsBraninsMinimumBetterThanRandom) {
   EXPECT_LT(median_regret(Algorithm::kBayesian, 40), 0.005);
   EXPECT_LT(median_regret(Algorithm::kTpe, 100), 0.06);
   EXPECT_LT(median_regret(Algorithm::kCmaEs, 100), 0.06);
+}
+
+// Without the lower confidence bound 1e-5: the points of a batch lie too far from the minimum.
+TEST(Searcher, SetsABatchAroundTheMinimum) {
+  EXPECT_LT(median_regret(Algorithm::kBayesian, 64, 8), 3e-6);
 }
 
 TEST(CmaEs, DrawsInMirroredPairs) {
