@@ -24,6 +24,7 @@
 #include "muster/cli/program_arguments.h"
 #include "muster/jobs/job_text.h"
 #include "muster/jobs/machines.h"
+#include "muster/tuning/goals.h"
 #include "muster/tuning/importance.h"
 #include "muster/tuning/study.h"
 #include "muster/tuning/study_picture.h"
@@ -180,13 +181,27 @@ void report_trials(tuning::StudyOptions& options) {
   };
 }
 
-// Best first, then those that run, then those that failed.
+std::set<std::int64_t> front_of(const tuning::Study& study) {
+  std::set<std::int64_t> front;
+  if (study.spec.other_goals.empty()) return front;
+  for (const auto* trial : tuning::pareto_front(study.spec, study.trials)) front.insert(trial->id);
+  return front;
+}
+
+bool is_infeasible(const tuning::Study& study, const tuning::Trial& trial) {
+  return trial.final_metric && tuning::violation_of(study.spec, trial) > 0;
+}
+
+// Best first, the front before the others and those outside of the constraints behind them; then
+// those that run, then those that failed.
 std::vector<tuning::Trial> by_rank(const tuning::Study& study) {
   std::vector<tuning::Trial> trials = study.trials;
   const double sign = study.spec.goal == tuning::Goal::kMaximize ? -1 : 1;
-  const auto group = [](const tuning::Trial& trial) {
-    if (trial.final_metric) return 0;
-    return trial.state == tuning::TrialState::kRunning ? 1 : 2;
+  const auto front = front_of(study);
+  const auto group = [&](const tuning::Trial& trial) {
+    if (front.contains(trial.id)) return 0;
+    if (trial.final_metric) return is_infeasible(study, trial) ? 2 : 1;
+    return trial.state == tuning::TrialState::kRunning ? 3 : 4;
   };
   std::stable_sort(
       trials.begin(), trials.end(), [&](const tuning::Trial& a, const tuning::Trial& b) {
@@ -259,6 +274,9 @@ void add_tune_show(CLI::App& command) {
 
 void print_trials(const tuning::Study& study) {
   std::vector<std::vector<std::string>> rows{{"TRIAL", "STATE", study.spec.metric_tag, "STEP"}};
+  const auto tags = tuning::other_tags(study.spec);
+  rows[0].insert(rows[0].end(), tags.begin(), tags.end());
+  const auto front = front_of(study);
   std::vector<std::string> names;
   for (const tuning::ParameterSpec& parameter : study.spec.params) {
     if (std::find(names.begin(), names.end(), parameter.name) != names.end()) continue;
@@ -267,10 +285,18 @@ void print_trials(const tuning::Study& study) {
   }
   for (const tuning::Trial& trial : by_rank(study)) {
     const auto& metric = trial.final_metric;
-    rows.push_back({std::to_string(trial.id),
-                    std::string(name_of(trial.state)) + (trial.is_stopped_early ? " early" : ""),
+    std::string state(name_of(trial.state));
+    if (trial.is_stopped_early) state += " early";
+    if (front.contains(trial.id)) state += " front";
+    if (is_infeasible(study, trial)) state += " infeasible";
+    rows.push_back({std::to_string(trial.id), std::move(state),
                     metric ? fmt::format("{:.6g}", metric->value) : "-",
                     metric ? std::to_string(metric->step) : "-"});
+    for (const std::string& tag : tags) {
+      const auto value =
+          metric ? tuning::metric_value(study.spec, trial, tag) : std::optional<double>();
+      rows.back().push_back(value ? fmt::format("{:.6g}", *value) : "-");
+    }
     for (const std::string& name : names) {
       const auto found = trial.values.find(name);
       rows.back().push_back(found == trial.values.end() ? "-" : found->second);

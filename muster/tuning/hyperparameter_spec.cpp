@@ -409,12 +409,27 @@ void check_halving(const HyperparameterSpec& spec) {
   }
 }
 
+void check_goals(const HyperparameterSpec& spec) {
+  if (spec.other_goals.empty() && spec.constraints.empty()) return;
+  if (spec.halving || spec.enable_trial_early_stopping) {
+    throw InvalidArgument(
+        "hyperparameters: trials are stopped by one metric; a study with several metrics or with "
+        "constraints trains all of them to the end");
+  }
+  if (!spec.resume_previous_job_id.empty()) {
+    throw InvalidArgument(
+        "hyperparameters.resumePreviousJobId: what an earlier study says of its one metric cannot "
+        "be compared with several metrics or constraints");
+  }
+}
+
 void check_study(const HyperparameterSpec& spec) {
   if (spec.params.empty()) throw InvalidArgument("hyperparameters.params is missing");
   if (spec.metric_tag.empty()) {
     throw InvalidArgument("hyperparameters.hyperparameterMetricTag is empty");
   }
   check_halving(spec);
+  check_goals(spec);
   if (spec.algorithm != Algorithm::kGrid) return;
   for (const ParameterSpec& parameter : spec.params) {
     if (parameter.type == ParameterType::kDouble) {
@@ -470,13 +485,86 @@ void read_stopping(const Field& field, HyperparameterSpec& spec) {
   }
 }
 
+MetricGoal read_goal(const Field& field) {
+  MetricGoal goal;
+  for (const auto& [key, value] : field.entries()) {
+    if (key == "metric") {
+      goal.tag = value.text();
+    } else if (key == "goal") {
+      goal.goal = value.one_of(kGoals);
+    } else {
+      value.unknown({"metric", "goal"});
+    }
+  }
+  if (goal.tag.empty()) throw InvalidArgument("{}.metric is missing", field.name());
+  return goal;
+}
+
+// The first is that of a study with one goal.
+void read_goals(const Field& field, HyperparameterSpec& spec) {
+  std::vector<MetricGoal> goals;
+  for (const Field& item : field.items()) {
+    goals.push_back(read_goal(item));
+    const auto is_same = [&](const MetricGoal& other) { return other.tag == goals.back().tag; };
+    if (std::any_of(goals.begin(), goals.end() - 1, is_same)) {
+      throw InvalidArgument("{}: the metric {} stands twice", item.name(), goals.back().tag);
+    }
+  }
+  if (goals.empty() || goals.size() > kMostGoals) {
+    throw InvalidArgument("{} has from 1 to {} metrics", field.name(), kMostGoals);
+  }
+  spec.metric_tag = goals.front().tag;
+  spec.goal = goals.front().goal;
+  spec.other_goals.assign(goals.begin() + 1, goals.end());
+}
+
+MetricBound read_bound(const Field& field) {
+  MetricBound bound;
+  for (const auto& [key, value] : field.entries()) {
+    if (key == "metric") {
+      bound.tag = value.text();
+    } else if (key == "minValue") {
+      bound.min_value = value.number();
+    } else if (key == "maxValue") {
+      bound.max_value = value.number();
+    } else {
+      value.unknown({"metric", "minValue", "maxValue"});
+    }
+  }
+  if (bound.tag.empty()) throw InvalidArgument("{}.metric is missing", field.name());
+  if (!bound.min_value && !bound.max_value) {
+    throw InvalidArgument("{} needs minValue or maxValue", field.name());
+  }
+  if (bound.min_value && bound.max_value && *bound.min_value > *bound.max_value) {
+    throw InvalidArgument("{}: minValue {} is above maxValue {}", field.name(), *bound.min_value,
+                          *bound.max_value);
+  }
+  return bound;
+}
+
+std::vector<MetricBound> read_bounds(const Field& field) {
+  std::vector<MetricBound> bounds;
+  for (const Field& item : field.items()) bounds.push_back(read_bound(item));
+  if (bounds.size() > kMostGoals) {
+    throw InvalidArgument("{} has {} at most", field.name(), kMostGoals);
+  }
+  return bounds;
+}
+
 }  // namespace
 
 HyperparameterSpec parse_hyperparameters(std::string_view text) {
   const Json block = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (block.is_discarded()) throw InvalidArgument("hyperparameters: no JSON");
   HyperparameterSpec spec;
-  for (const auto& [key, value] : Field(block, "hyperparameters").entries()) {
+  const Field whole(block, "hyperparameters");
+  if (block.contains("metrics") &&
+      (block.contains("goal") || block.contains("hyperparameterMetricTag"))) {
+    throw InvalidArgument(
+        "hyperparameters.metrics has all metrics and goals: leave out goal and "
+        "hyperparameterMetricTag");
+  }
+  for (const auto& [key, value] : whole.entries()) {
     if (key == "goal") {
       spec.goal = value.one_of(kGoals);
     } else if (key == "params") {
@@ -489,6 +577,10 @@ HyperparameterSpec parse_hyperparameters(std::string_view text) {
       spec.max_failed_trials = value.integer(0, kMostTrials);
     } else if (key == "hyperparameterMetricTag") {
       spec.metric_tag = value.text();
+    } else if (key == "metrics") {
+      read_goals(value, spec);
+    } else if (key == "constraints") {
+      spec.constraints = read_bounds(value);
     } else if (key == "resumePreviousJobId") {
       spec.resume_previous_job_id = value.text();
     } else if (key == "enableTrialEarlyStopping") {
@@ -499,8 +591,8 @@ HyperparameterSpec parse_hyperparameters(std::string_view text) {
       spec.algorithm = value.one_of(kAlgorithms);
     } else {
       value.unknown({"goal", "params", "maxTrials", "maxParallelTrials", "maxFailedTrials",
-                     "hyperparameterMetricTag", "resumePreviousJobId", "enableTrialEarlyStopping",
-                     "trialStopping", "algorithm"});
+                     "hyperparameterMetricTag", "metrics", "constraints", "resumePreviousJobId",
+                     "enableTrialEarlyStopping", "trialStopping", "algorithm"});
     }
   }
   check_study(spec);

@@ -91,6 +91,26 @@ struct TrialStopping {
   bool operator==(const TrialStopping&) const = default;
 };
 
+/// A metric that is to become large or small.
+struct MetricGoal {
+  std::string tag{};
+  Goal goal = Goal::kMaximize;
+
+  bool operator==(const MetricGoal&) const = default;
+};
+
+/// A metric that has to stay within bounds; one of them is there.
+struct MetricBound {
+  std::string tag{};
+  std::optional<double> min_value{};
+  std::optional<double> max_value{};
+
+  bool operator==(const MetricBound&) const = default;
+};
+
+/// The most goals of a study, and the most constraints.
+inline constexpr std::size_t kMostGoals = 16;
+
 /// Cloud ML Engine's `trainingInput.hyperparameters`.
 struct HyperparameterSpec {
   Goal goal = Goal::kMaximize;
@@ -102,6 +122,11 @@ struct HyperparameterSpec {
   std::int64_t max_failed_trials = 0;
   /// The summary's tag; `FOLDER:TAG` names the folder of the trial's job-dir that has it.
   std::string metric_tag = "training/hptuning/metric";
+  /// Of `metrics`, all but the first, which is goal and metric_tag: the study looks for the Pareto
+  /// front.
+  std::vector<MetricGoal> other_goals{};
+  /// Of muster's own field `constraints`.
+  std::vector<MetricBound> constraints{};
   /// An earlier study, whose trials count as observations.
   std::string resume_previous_job_id{};
   /// The median rule; also by trialStopping.

@@ -128,6 +128,35 @@ TEST(HyperparameterSpec, SaysWhatIsWrongWithAStudy) {
               HasSubstr("becomes a flag"));
 }
 
+TEST(HyperparameterSpec, ReadsGoalsAndConstraints) {
+  const std::string params =
+      R"("params": [{"parameterName": "x", "type": "DOUBLE", "minValue": 0, "maxValue": 1}])";
+  const auto spec = parse_hyperparameters(
+      R"({"metrics": [{"metric": "loss", "goal": "MINIMIZE"}, {"metric": "auc"}],
+          "constraints": [{"metric": "bytes", "maxValue": 5}], )" +
+      params + "}");
+  EXPECT_EQ(spec.metric_tag, "loss");
+  EXPECT_EQ(spec.goal, Goal::kMinimize);
+  EXPECT_EQ(spec.other_goals, (std::vector<MetricGoal>{{"auc", Goal::kMaximize}}));
+  EXPECT_EQ(spec.constraints, (std::vector<MetricBound>{{"bytes", {}, 5}}));
+  const auto error = [&](const std::string& fields) {
+    return error_of("{" + fields + ", " + params + "}");
+  };
+  const std::string two = R"("metrics": [{"metric": "a"}, {"metric": "b"}])";
+  EXPECT_THAT(error(two + R"(, "goal": "MINIMIZE")"), HasSubstr("leave out goal"));
+  EXPECT_THAT(error(R"("metrics": [{"metric": "a"}, {"metric": "a"}])"),
+              HasSubstr("a stands twice"));
+  EXPECT_THAT(error(R"("metrics": [])"), HasSubstr("metrics has from 1 to 16 metrics"));
+  EXPECT_THAT(error(R"("metrics": [{"goal": "MINIMIZE"}])"),
+              HasSubstr("metrics[0].metric is missing"));
+  EXPECT_THAT(error(R"("constraints": [{"metric": "a"}])"),
+              HasSubstr("needs minValue or maxValue"));
+  EXPECT_THAT(error(R"("constraints": [{"metric": "a", "minValue": 2, "maxValue": 1}])"),
+              HasSubstr("minValue 2 is above maxValue 1"));
+  EXPECT_THAT(error(two + R"(, "trialStopping": {"rule": "ASHA"})"),
+              HasSubstr("trials are stopped by one metric"));
+}
+
 TEST(HyperparameterSpec, SaysWhatIsWrongWithAChild) {
   const auto child = [](const std::string& parent, const std::string& values) {
     return error_of(R"({"params": [{"parameterName": "p", )" + parent +

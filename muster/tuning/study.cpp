@@ -22,6 +22,7 @@
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
 #include "muster/cluster/trial_pause.h"
+#include "muster/tuning/goals.h"
 #include "muster/tuning/halving.h"
 #include "muster/tuning/median_rule.h"
 #include "muster/tuning/searcher.h"
@@ -314,6 +315,7 @@ class StudyRun {
     for (std::size_t i = 0; i < known; ++i) {
       set_result(history[previous_.size() + runs_[i].place], *loss_of(runs_[i]));
     }
+    if (has_several_goals(spec_)) weigh_goals(history, known);
     const auto points = searcher_->suggest(1, history);
     if (points.empty()) {
       plan_.most_trials = trials_.size();
@@ -323,6 +325,20 @@ class StudyRun {
                        .values = space_.values_of(points.front()),
                        .start_time = now_seconds()});
     return true;
+  }
+
+  // The losses of those that are done, by all goals and constraints.
+  void weigh_goals(std::vector<Observation>& history, std::size_t known) const {
+    std::vector<const Trial*> done;
+    std::vector<Observation*> observations;
+    for (std::size_t i = 0; i < known; ++i) {
+      Observation& observation = history[previous_.size() + runs_[i].place];
+      if (observation.outcome != Observation::Outcome::kDone) continue;
+      done.push_back(&trials_[runs_[i].place]);
+      observations.push_back(&observation);
+    }
+    const auto losses = scalar_losses(spec_, done, options_.seed, trials_.size());
+    for (std::size_t i = 0; i < losses.size(); ++i) observations[i]->loss = losses[i];
   }
 
   void keep(const Trial& trial) const {
@@ -457,6 +473,13 @@ class StudyRun {
           fmt::format("the metric {} is NaN at step {}", spec_.metric_tag, last.step);
       return;
     }
+    for (const std::string& tag : other_tags(spec_)) {
+      const auto value = metric_value(spec_, trial, tag);
+      if (value && std::isfinite(*value)) continue;
+      trial.error_message = value ? fmt::format("the metric {} is {}", tag, *value)
+                                  : fmt::format("wrote no metric {}", tag);
+      return;
+    }
     trial.final_metric = last;
     trial.state = TrialState::kSucceeded;
     if (!spec_.halving) return;
@@ -574,13 +597,18 @@ class StudyRun {
 const Trial* Study::best() const {
   const double sign = spec.goal == Goal::kMaximize ? 1 : -1;
   const Trial* best = nullptr;
+  double least_violation = 0;
   for (const Trial& trial : trials) {
     const bool has_result =
         trial.state == TrialState::kSucceeded || trial.state == TrialState::kPaused;
     if (!has_result) continue;
-    if (best == nullptr || sign * trial.final_metric->value > sign * best->final_metric->value) {
-      best = &trial;
-    }
+    const double violation = violation_of(spec, trial);
+    const bool is_better = best == nullptr || violation < least_violation ||
+                           (violation == least_violation &&
+                            sign * trial.final_metric->value > sign * best->final_metric->value);
+    if (!is_better) continue;
+    best = &trial;
+    least_violation = violation;
   }
   return best;
 }

@@ -40,7 +40,8 @@ struct Study {
   /// By number.
   std::vector<Trial> trials{};
 
-  /// The one with the best final metric; nothing if none succeeded.
+  /// The one with the best final metric; nothing if none succeeded. With constraints, of those
+  /// that keep them, or else of those that come nearest. Of several goals the first counts.
   const Trial* best() const;
 };
 

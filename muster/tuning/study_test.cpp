@@ -12,6 +12,7 @@
 #include "muster/summary/event_reader.h"
 #include "muster/summary/hparams.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/tuning/goals.h"
 #include "muster/tuning/study_test_internal.h"
 
 namespace muster::tuning {
@@ -144,6 +145,64 @@ TEST(Study, StopsATrialThatIsWorseThanTheMedian) {
   EXPECT_TRUE(study.trials[1].is_stopped_early);
   EXPECT_EQ(study.trials[1].state, TrialState::kSucceeded);
   EXPECT_EQ(study.trials[1].final_metric->value, 2);
+}
+
+// Reports loss, which is smallest at 0.3, and size, which is x.
+std::vector<std::string> two_metrics() {
+  return {
+      "/bin/sh", "-c",
+      "for word; do case $word in --x=*) x=${word#--x=} ;; esac; done\n"
+      "awk -v x=$x 'BEGIN { printf \"{\\\"loss\\\": \\\"%.17g\\\", \\\"size\\\": \\\"%s\\\"}\\n\", "
+      "(x - 0.3) * (x - 0.3), x }' > $CLOUD_ML_HP_METRIC_FILE",
+      "two_metrics"};
+}
+
+constexpr const char* kOfX =
+    R"(, "params": [{"parameterName": "x", "type": "DOUBLE", "minValue": 0, "maxValue": 1}]})";
+
+TEST(Study, FindsTheBestWithinItsConstraints) {
+  const TempDir folder;
+  const Study study = run_study(
+      {.hyperparameters =
+           std::string(R"({"metrics": [{"metric": "loss", "goal": "MINIMIZE"}], "maxTrials": 14,
+                           "constraints": [{"metric": "size", "minValue": 0.6}])") +
+           kOfX,
+       .job_dir = folder / "s",
+       .command = two_metrics()});
+  // At the bound, 0.3 from where the loss is smallest.
+  EXPECT_NEAR(study.best()->final_metric->value, 0.09, 0.02);
+  EXPECT_GE(study.best()->other_metrics.at("size"), 0.6);
+}
+
+TEST(Study, SpreadsItsTrialsOverTheFrontOfTwoGoals) {
+  const TempDir folder;
+  const std::string goals =
+      R"({"metrics": [{"metric": "loss", "goal": "MINIMIZE"}, {"metric": "size", "goal": ")";
+  StudyOptions options{.hyperparameters = goals + R"(MAXIMIZE"}], "maxTrials": 20)" + kOfX,
+                       .job_dir = folder / "s",
+                       .command = two_metrics()};
+  const Study study = run_study(options);
+  // The front is all of 0.3 to 1.
+  int between = 0;
+  for (const Trial* trial : pareto_front(study.spec, study.trials)) {
+    const double x = trial->other_metrics.at("size");
+    EXPECT_GT(x, 0.25);
+    between += x > 0.4 && x < 0.9 ? 1 : 0;
+  }
+  EXPECT_GE(between, 4);
+  options.hyperparameters =
+      std::string(R"({"metrics": [{"metric": "loss"}, {"metric": "none"}])") + kOfX;
+  options.job_dir = folder / "t";
+  EXPECT_THAT(failure_of(options), HasSubstr("wrote no metric none"));
+}
+
+TEST(Study, TellsATrialWhetherItWillPause) {
+  const TempDir folder;
+  std::vector<std::string> command = trainer();
+  command[2] = "echo $MUSTER_TRIAL_PAUSES >> " + (folder / "told").string() + "\n" + command[2];
+  run_study({.hyperparameters = spec_of(1, 1, kAsha), .job_dir = folder / "s", .command = command});
+  // Up to 1, 3 and 9 steps.
+  EXPECT_EQ(read_file(folder / "told"), "1\n1\n\n");
 }
 
 TEST(Study, PausesTrialsAndLetsTheBestGoOn) {
