@@ -1,6 +1,7 @@
 // The census example as a cluster of processes that share no disk: data, job folder and export lie
 // in a store.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -95,6 +96,24 @@ class CensusInStores : public ::testing::TestWithParam<const char*> {
     launch.wait();
   }
 
+  // The names of its objects that begin so, as paths.
+  Words paths_of(const std::string& begin) const {
+    Words paths;
+    for (const auto& object : store_.fake->objects()) {
+      const std::string& name = object.first;
+      if (name.starts_with(store_.prefix + begin)) {
+        paths.push_back(store_.root / name.substr(store_.prefix.size()));
+      }
+    }
+    return paths;
+  }
+
+  // The one export below this folder.
+  Path export_in(const Path& model) const {
+    return model / testing::run_program(MUSTER_PROGRAM, {"fs", "ls", model}, store_.environment)
+                       .out.substr(0, 10);
+  }
+
   std::string hash_in(const Path& root) const {
     return muster({"checkpoint", "hash", root / "job"}).substr(0, 64);
   }
@@ -131,6 +150,55 @@ TEST_P(CensusInStores, AKilledClusterEndsWithTheHashOfOneOnADiskAndIsServed) {
                         fmt::format(R"({{"instances": [{}]}})", kPerson),
                         fmt::format("http://{}/v1/models/census:predict", match[1].str())});
   EXPECT_THAT(answer.out, HasSubstr("probabilities")) << answer.err << server.err();
+}
+
+TEST_P(CensusInStores, EveryCommandTakesItsPaths) {
+  const Path job = store_.root / "job";
+  const Path model = job / "export/census";
+  const auto run = [&](const char* program, const Words& arguments) {
+    const Outcome outcome = testing::run_program(program, arguments, store_.environment);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+  };
+  testing::write_bytes(folder_ / "people.json", std::string(kPerson) + "\n");
+  muster({"fs", "cp", folder_ / "people.json", store_.root / "data/"});
+  run(CENSUS_PROGRAM, {"--train-files", store_.root / "data/adult.d*.csv", "--eval-files",
+                       store_.root / "data/adult.t*.csv", "--job-dir", job, "--train-steps", "10"});
+  run(OWN_LOOP_PROGRAM, {"--job-dir", store_.root / "own", "--steps", "10"});
+  const Words events = paths_of("job/events.out.tfevents.");
+  ASSERT_EQ(events.size(), 1U);
+
+  struct Row {
+    Words command{};
+    std::string says{};
+  };
+  const Path people = store_.root / "data/people.json";
+  const Path models = folder_ / "models";
+  for (const Row& row : {
+           Row{{"fs", "ls", job}, "model.ckpt-10.index"},
+           Row{{"fs", "stat", store_.root / "data/*.csv"}, "adult.test.csv"},
+           Row{{"records", "verify", events.front()}, "records"},
+           Row{{"checkpoint", "show", job}, "global_step"},
+           Row{{"checkpoint", "hash", store_.root / "own"}, "model.ckpt-10"},
+           Row{{"events", "show", job}, "loss"},
+           Row{{"runs", "show", job}, "census"},
+           Row{{"model", "show", "--dir", export_in(model), "--all"}, "predict"},
+           Row{{"predict", "--model-dir", model, "--json-instances", people}, "PROBABILITIES"},
+           Row{{"batch-predict", "--model-dir", model, "--input-paths",
+                store_.root / "data/p*.json", "--data-format", "json", "--output-path",
+                folder_ / "out"},
+               "predictionCount: '1'"},
+           Row{{"models", "create", "census", "--models-dir", models}, ""},
+           Row{{"versions", "create", "v1", "--models-dir", models, "--model", "census", "--origin",
+                model},
+               ""},
+           Row{{"versions", "describe", "v1", "--models-dir", models, "--model", "census"},
+               "deploymentUri: " + model.string()},
+           Row{{"predict", "--model-dir", models / "census/1", "--json-instances", people},
+               "PROBABILITIES"},
+       }) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(row.command, " ")));
+    EXPECT_THAT(muster(row.command), HasSubstr(row.says));
+  }
 }
 
 }  // namespace

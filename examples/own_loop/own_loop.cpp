@@ -13,6 +13,7 @@
 
 #include "muster/muster.h"
 #include "muster/optim/api.h"
+#include "muster/stores/api.h"
 
 namespace {
 
@@ -183,4 +184,7 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return muster::run_main(argc, argv, run); }
+int main(int argc, char** argv) {
+  muster::register_stores();
+  return muster::run_main(argc, argv, run);
+}

@@ -11,6 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/base/folder_claim.h"
 #include "muster/base/log.h"
+#include "muster/base/object_store.h"
 #include "muster/base/thread_pool.h"
 #include "muster/cli/batch_workers.h"
 #include "muster/cli/command.h"
@@ -115,8 +116,8 @@ void run_batch_predict(const BatchPredictFlags& flags) {
   }
   using serving::in_step;
   using serving::kLoadStep;
-  job.model_dir = in_step(
-      kLoadStep, [&] { return std::filesystem::absolute(find_saved_model(flags.model_dir)); });
+  job.model_dir =
+      in_step(kLoadStep, [&] { return absolute_path(find_saved_model(flags.model_dir)); });
   const graph::SavedModel saved =
       in_step(kLoadStep, [&] { return graph::read_saved_model(job.model_dir); });
   const graph::MetaGraph& meta = in_step(kLoadStep, [&]() -> const graph::MetaGraph& {

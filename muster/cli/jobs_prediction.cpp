@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/object_store.h"
 #include "muster/cli/command.h"
 #include "muster/cli/jobs.h"
 #include "muster/cli/saved_model_argument.h"
@@ -75,10 +76,10 @@ Path model_of(const PredictionFlags& flags) {
     throw UsageError("--version goes with --model");
   }
   const Path folder = flags.model.empty() ? Path(flags.model_dir) : version_folder(flags);
-  return std::filesystem::absolute(find_saved_model(folder)).lexically_normal();
+  return absolute_path(find_saved_model(folder));
 }
 
-std::string absolute_path(const std::string& flag, const std::string& word) {
+std::string path_on_this_host(const std::string& flag, const std::string& word) {
   const Path path = strip_file_scheme(word);
   if (path.string().find("://") != std::string::npos) {
     throw UsageError("{} must be on this host: {}", flag, word);
@@ -96,10 +97,10 @@ PredictionInput input_of(const PredictionFlags& flags) {
   input.output_data_format =
       api_word(std::string(name_of(serving::parse_batch_output(flags.output_format))));
   for (const std::string& path : flags.input_paths) {
-    input.input_paths.push_back(absolute_path("--input-paths", path));
+    input.input_paths.push_back(path_on_this_host("--input-paths", path));
   }
   serving::input_files_of(input.input_paths);
-  input.output_path = absolute_path("--output-path", flags.output_path);
+  input.output_path = path_on_this_host("--output-path", flags.output_path);
   input.region = flags.region;
   input.runtime_version = flags.runtime_version;
   input.signature_name = flags.signature_name;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/object_store.h"
 #include "muster/cli/http_call.h"
 #include "muster/serving/model_resource.h"
 
@@ -41,7 +42,7 @@ class RemoteModels final : public serving::ModelCatalog {
 
   VersionRecord create_version(const std::string& model, const std::string& name,
                                const Path& origin, const std::string& description) override {
-    const Path absolute = std::filesystem::absolute(origin).lexically_normal();
+    const Path absolute = absolute_path(origin);
     ask("POST", path_of(model) + "/versions",
         {{"name", name}, {"deploymentUri", absolute.string()}, {"description", description}});
     return version(model, name);

@@ -12,6 +12,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file_lock.h"
+#include "muster/base/object_store.h"
 #include "muster/base/open_file.h"
 #include "muster/graph/export_folder.h"
 #include "muster/graph/saved_model.h"
@@ -64,11 +65,31 @@ class ChangeLock {
   OpenFile folder_;
 };
 
+constexpr std::size_t kCopiedAtOnceBytes = std::size_t{4} << 20;
+
+void copy_bytes(const Path& from, const Path& to) {
+  const auto source = file_system_for(from).open(from);
+  const auto target = file_system_for(to).create(to);
+  std::string piece(kCopiedAtOnceBytes, '\0');
+  while (const std::size_t count = source->read(piece)) {
+    target->write(std::string_view(piece).substr(0, count));
+  }
+  target->sync();
+  target->close();
+}
+
+// The export may lie in a store.
 void copy_folder(const Path& from, const Path& to) {
-  std::error_code error;
-  std::filesystem::copy(from, to, std::filesystem::copy_options::recursive, error);
-  if (error) {
-    throw_errno(error.value(), fmt::format("copying {} to {}", from.string(), to.string()));
+  FileSystem& source = file_system_for(from);
+  file_system_for(to).create_directories(to);
+  for (const std::string& name : source.list(from)) {
+    const auto status = source.status(from / name);
+    if (!status) continue;  // Gone meanwhile.
+    if (status->is_directory) {
+      copy_folder(from / name, to / name);
+    } else {
+      copy_bytes(from / name, to / name);
+    }
   }
 }
 
@@ -229,12 +250,11 @@ VersionRecord ModelFolder::create_version(const std::string& model_name, const s
   copy_folder(source, temporary);
   // Under its number at last: a server sees the whole version or none. Its name is written first,
   // so that it never has another.
-  VersionRecord made{
-      .name = name,
-      .number = number,
-      .description = description,
-      .deployment_uri = std::filesystem::absolute(origin).lexically_normal().string(),
-      .create_time = now_text()};
+  VersionRecord made{.name = name,
+                     .number = number,
+                     .description = description,
+                     .deployment_uri = absolute_path(origin).string(),
+                     .create_time = now_text()};
   if (found.versions.empty()) found.default_version = name;
   found.versions.push_back(made);
   write(found);
