@@ -2,14 +2,19 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <atomic>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "muster/testing/eventually.h"
 #include "muster/testing/fake_s3.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/testing/words.h"
 
 namespace muster {
 namespace {
@@ -20,6 +25,7 @@ using testing::Outcome;
 using testing::read_bytes;
 using testing::TempDir;
 using testing::write_bytes;
+using testing::operator+;
 
 class CliFs : public ::testing::Test {
  protected:
@@ -66,6 +72,44 @@ TEST_F(CliFs, SkipsWhatAnEarlierCopyHasFinished) {
   EXPECT_EQ(out_of({"cp", "-r", "--resume", "s3://bucket/x", folder_.path()}),
             "2 files, 6 bytes, 1 were there already\n");
   EXPECT_EQ(read_bytes(folder_ / "x/b"), "bbb");
+}
+
+TEST_F(CliFs, ResumesACopyThatWasKilled) {
+  std::filesystem::create_directories(folder_ / "many");
+  for (int i = 0; i < 20; ++i) {
+    const auto file = folder_ / fmt::format("many/{:02}", i);
+    write_bytes(file, std::string(1000 + i, 'x'));
+    // Older than what the fake has.
+    std::filesystem::last_write_time(
+        file, std::chrono::file_clock::from_sys(
+                  std::chrono::sys_seconds(std::chrono::seconds(1'600'000'000))));
+  }
+  const auto copied = [&] { return s3_.objects().size(); };
+  // From the tenth on, none is answered before the kill.
+  std::atomic<bool> is_killed{false};
+  s3_.set_fault([&](const testing::HttpCall& call) -> std::optional<testing::HttpAnswer> {
+    if (call.method != "PUT" || copied() < 10 || is_killed) return std::nullopt;
+    return testing::HttpAnswer{.delay = std::chrono::milliseconds(50), .hang_up = true};
+  });
+  const std::vector<std::string> flags{
+      "cp", "-r", "--resume", "--parallel", "2", folder_ / "many", "s3://bucket/"};
+  {
+    testing::RunningProgram program(
+        MUSTER_PROGRAM, std::vector<std::string>{"fs"} + flags,
+        {.environment = {"AWS_ENDPOINT_URL=" + s3_.url(), "AWS_ACCESS_KEY_ID=id",
+                         "AWS_SECRET_ACCESS_KEY=the-secret"}});
+    ASSERT_TRUE(testing::eventually([&] { return copied() >= 10 || program.ended(); }));
+    ASSERT_FALSE(program.ended()) << program.err();
+    program.send(SIGKILL);
+    program.wait();
+  }
+  is_killed = true;
+  const std::size_t done = copied();
+  EXPECT_LT(done, 20U);
+  EXPECT_EQ(out_of(flags), fmt::format("20 files, 20190 bytes, {} were there already\n", done));
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(s3_.bytes_of(fmt::format("bucket/many/{:02}", i)), std::string(1000 + i, 'x'));
+  }
 }
 
 TEST_F(CliFs, MovesAndRemoves) {
