@@ -2,8 +2,10 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <span>
 
 #include "muster/base/error.h"
 
@@ -198,15 +200,41 @@ void select_outputs(const std::string& model, const std::vector<std::string>& wa
   std::erase_if(outputs, [&](const auto& row) { return !names.contains(row.first); });
 }
 
+namespace {
+
+// Labels, and which of the versions of a model is its default: the newest that answers unless one
+// is configured.
+void name_versions(const ModelConfig& config, std::span<IndexEntry> versions) {
+  bool has_default = false;
+  for (IndexEntry& one : versions) {
+    for (const auto& [label, number] : config.labels) {
+      if (std::to_string(number) == one.version) one.labels.push_back(label);
+    }
+    const bool is_chosen =
+        config.default_version
+            ? std::to_string(*config.default_version) == one.version
+            : !has_default && one.state == repository_state(VersionState::kAvailable);
+    one.is_default = is_chosen;
+    has_default = has_default || is_chosen;
+  }
+}
+
+}  // namespace
+
 std::vector<IndexEntry> repository_index(Service& service, bool only_ready) {
   std::vector<IndexEntry> list;
+  const std::vector<ModelConfig> configs = service.store().models();
   for (const std::string& model : service.known_models()) {
+    const std::size_t first = list.size();
     const auto versions = status_or_none(service.store(), model);
     if (versions.empty() && !only_ready) list.push_back({model, "", "UNAVAILABLE", "unloaded"});
     for (const VersionStatus& one : versions) {
       if (only_ready && one.state != VersionState::kAvailable) continue;
       list.push_back({model, std::to_string(one.number), repository_state(one.state), one.message});
     }
+    const auto config = std::ranges::find(configs, model, &ModelConfig::name);
+    if (config == configs.end()) continue;
+    name_versions(*config, std::span(list).subspan(first));
   }
   return list;
 }

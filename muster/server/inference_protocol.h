@@ -56,6 +56,9 @@ struct IndexEntry {
   std::string version{};
   std::string_view state{};
   std::string reason{};
+  /// Names of the version, and whether it answers requests that name none.
+  std::vector<std::string> labels{};
+  bool is_default = false;
 };
 std::vector<IndexEntry> repository_index(Service& service, bool only_ready);
 

@@ -455,6 +455,9 @@ HttpAnswer repository_index(RestContext& context) {
     if (!entry.version.empty()) row["version"] = entry.version;
     row["state"] = entry.state;
     row["reason"] = entry.reason;
+    // What the protocol has no word for.
+    if (!entry.labels.empty()) row["parameters"]["labels"] = entry.labels;
+    if (entry.is_default) row["parameters"]["default"] = true;
     list.push_back(row);
   }
   return ordered_answer(list);

@@ -276,6 +276,12 @@ TEST_F(RestApiTest, RefusesWrongInferencesInTritonsWords) {
             "404 Request for unknown model: 'n' is not found");
 }
 
+TEST_F(RestApiTest, TheIndexTellsLabelsAndTheDefaultVersion) {
+  const std::string index = post("/v2/repository/index", "").body;
+  EXPECT_THAT(index, HasSubstr(R"("labels":["stable"])"));
+  EXPECT_THAT(index, HasSubstr(R"("default":true)"));
+}
+
 TEST_F(RestApiTest, LoadsAndUnloadsForThisHostAlone) {
   EXPECT_EQ(post("/v2/repository/models/m/unload", "").status, 200);
   EXPECT_EQ(ask("GET", "/v2/models/m/ready").status, 503);
