@@ -55,7 +55,10 @@ TowerOptions resolve(const RunConfig& config, const ModelFactory& model,
                      : saved                             ? saved->replicas
                                                          : devices;
   const auto processors = static_cast<int>(ThreadPool::available_processors());
-  const int default_threads = options.replicas > 1 ? 1 : processors;
+  // With a GPU, a task's processors have little to do but to speak with other tasks, whose threads
+  // would be in the way.
+  const bool has_gpu_and_peers = options.on_gpus() && config.cluster.train_distribute;
+  const int default_threads = options.replicas > 1 || has_gpu_and_peers ? 1 : processors;
   options.threads_per_replica = config.reproducibility.threads_per_replica > 0
                                     ? config.reproducibility.threads_per_replica
                                 : saved ? saved->threads_per_replica
