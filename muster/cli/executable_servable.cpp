@@ -24,7 +24,7 @@ class ExecutableServable : public server::Servable {
 
 }  // namespace
 
-server::LoadServable executable_loader(executor::LoadOptions options) {
+server::LoadServable executable_loader(const executor::LoadOptions& options) {
   return [options](const Path& dir) -> std::shared_ptr<const server::Servable> {
     return std::make_shared<ExecutableServable>(executor::ExecutableModel::load(dir, options));
   };

@@ -6,6 +6,6 @@
 namespace muster::cli {
 
 /// Loads SavedModels for a server, to be run by the executor.
-server::LoadServable executable_loader(executor::LoadOptions options);
+server::LoadServable executable_loader(const executor::LoadOptions& options);
 
 }  // namespace muster::cli
