@@ -123,13 +123,27 @@ server::HttpAnswer ModelsApi::predict(const ApiRequest& request) const {
                                      {"body", reply.body}})};
 }
 
+// A folder of models names its versions, "v1"; the index has the names as labels.
+std::string ModelsApi::name_of_version(const std::string& server, const std::string& model,
+                                       const std::string& version) const {
+  const json index = parsed(options_.call(server, "POST", "/v2/repository/index", "{}").body);
+  const json::json_pointer first("/parameters/labels/0");
+  for (const json& entry : index.is_array() ? index : json::array()) {
+    if (!entry.is_object() || entry.value("name", json()) != model) continue;
+    if (entry.value("version", json()) != version || !entry.contains(first)) continue;
+    if (entry[first].is_string()) return entry[first].get<std::string>();
+  }
+  return version;
+}
+
 server::HttpAnswer ModelsApi::set_default(const ApiRequest& request) const {
   model_path(request);
-  const ServerReply reply =
-      options_.call(server_of(request), "POST",
-                    fmt::format("/v1/projects/local/models/{}/versions/{}:setDefault",
-                                spelt(request.path.at(3)), request.path.at(4)),
-                    "{}");
+  const std::string& server = server_of(request);
+  const ServerReply reply = options_.call(
+      server, "POST",
+      fmt::format("/v1/projects/local/models/{}/versions/{}:setDefault", spelt(request.path.at(3)),
+                  spelt(name_of_version(server, request.path.at(3), request.path.at(4)))),
+      "{}");
   if (reply.status == 200) return {.body = "{}"};
   throw FailedPrecondition("the server refuses: {}", reply.body.substr(0, 500));
 }

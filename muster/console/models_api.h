@@ -40,6 +40,8 @@ class ModelsApi {
 
  private:
   const std::string& server_of(const ApiRequest& request) const;
+  std::string name_of_version(const std::string& server, const std::string& model,
+                              const std::string& version) const;
 
   ModelsOptions options_;
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/tuning/importance.h"
 #include "muster/tuning/study.h"
 
 namespace muster::console {
@@ -52,6 +53,17 @@ json summary_of(const tuning::Study& study) {
   return out;
 }
 
+// To the parameters as spec_json() lists them.
+void add_importances(const tuning::Study& study, json& parameters) {
+  const std::vector<double> shares = tuning::importances(study);
+  for (json& parameter : parameters) {
+    const auto one = std::ranges::find(study.spec.params, parameter["name"].get<std::string>(),
+                                       &tuning::ParameterSpec::name);
+    const auto place = static_cast<std::size_t>(one - study.spec.params.begin());
+    if (place < shares.size()) parameter["importance"] = shares[place];
+  }
+}
+
 }  // namespace
 
 std::vector<StudiesApi::Place> StudiesApi::studies() const {
@@ -82,6 +94,7 @@ server::HttpAnswer StudiesApi::show(const std::string& id) const {
   const tuning::Study study = tuning::read_study(found->folder);
   json out = summary_of(study);
   out["id"] = id;
+  add_importances(study, out["parameters"]);
   out["trials"] = json::array();
   for (const tuning::Trial& trial : study.trials) {
     out["trials"].push_back(json::parse(tuning::to_json(trial)));

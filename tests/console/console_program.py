@@ -126,11 +126,12 @@ def write_events(folder, events):
         file.write(b"".join(record_of(event) for event in events))
 
 
-def write_long_run(folder, points):
-    write_events(folder, (event_of(step, ("loss", float(step % 977))) for step in range(points)))
+def write_long_run(folder, points, tags=1):
+    names = ["loss"] + ["loss_%d" % tag for tag in range(1, tags)]
+    write_events(folder, (event_of(step, (names[step % tags], float(step % 977))) for step in range(points)))
 
 
-def _png_of_one_red_pixel():
+def png_of_one_red_pixel():
     def chunk(name, data):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)) +
@@ -142,7 +143,7 @@ def write_media_run(folder):
     numbers = [struct.pack("<3d", *three) for three in ((-1, 0, 1), (5, 2, 5))]
     histogram = b"".join(bytes([field << 3 | 1]) + struct.pack("<d", value) for field, value in ((1, -2), (2, 1), (3, 12)))
     histogram += field_of(6, numbers[0]) + field_of(7, numbers[1])
-    image = b"\x08\x01\x10\x01\x18\x03" + field_of(4, _png_of_one_red_pixel())
+    image = b"\x08\x01\x10\x01\x18\x03" + field_of(4, png_of_one_red_pixel())
 
     def text(words):  # A tensor of type DT_STRING, shown by the page of texts.
         return field_of(9, field_of(1, field_of(1, b"text"))) + field_of(8, b"\x08\x07" + field_of(2, b"") + field_of(8, words))
@@ -173,12 +174,22 @@ def write_study(folder, trials):
             json.dump(one, file)
 
 
-class Server:
-    """`muster serve` of a model until the end of the `with`."""
+def keep_versions(program, folder, model, exports):
+    """A model with the newest export of each folder as versions v1, v2, ..."""
+    def run(*arguments):
+        subprocess.run([program, *arguments, "--models-dir", folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run("models", "create", model)
+    for number, export in enumerate(exports, 1):
+        newest = os.path.join(export, max(os.listdir(export)))
+        run("versions", "create", "v%d" % number, "--model", model, "--origin", newest)
 
-    def __init__(self, program, model):
+
+class Server:
+    """`muster serve` of models until the end of the `with`."""
+
+    def __init__(self, program, *models):
         self._log = tempfile.NamedTemporaryFile(mode="r", suffix=".log")
-        self._process = subprocess.Popen([program, "serve", model, "--port", "0", "--rest-api-port", "auto", "--address",
+        self._process = subprocess.Popen([program, "serve", *models, "--port", "0", "--rest-api-port", "auto", "--address",
                                           "127.0.0.1"], stdout=subprocess.DEVNULL, stderr=open(self._log.name, "w"))
         self.address = wait_for(self._find, "the server to start")
 

@@ -140,6 +140,11 @@ class Browser:
             return True
         wait_for(is_clicked, "a click on " + selector)
 
+    def press(self, key):
+        """A key, wherever the focus is."""
+        self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": [
+            {"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]}]})
+
     def run(self, script, *arguments):
         return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 

@@ -5,13 +5,13 @@ const kMostBoxes = 70;
 const kBox = {width: 150, height: 34, across: 50, down: 14};
 
 class GraphView extends HTMLElement {
-  /** [{name, op, inputs}] of a GraphDef. */
-  show(nodes, isWhole) {
+  /** [{name, op, inputs}] of a GraphDef, whether these are all, and a name for it. */
+  show(nodes, isWhole, label) {
     const boxes = boxesOf(nodes);
     const layers = layersOf(boxes);
     this.replaceChildren(
       element('p', {class: 'note'}, `${nodes.length} operations${isWhole ? '' : ' and more'}, ${boxes.size} shown`),
-      element('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Graph'}, drawn(boxes, layers)));
+      element('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': label}, drawn(boxes, layers)));
     this.dataset.boxes = boxes.size;
   }
 }

@@ -11,6 +11,7 @@ class JobsPage extends HTMLElement {
   #state = readState();
   #jobs = [];
   #view = null;
+  #title = element('h1', {class: 'unseen'}, 'Jobs');
   #table = element('sorted-table');
   #filter = element('input', {type: 'search', placeholder: 'Filter by name, state or label',
                               'aria-label': 'Filter jobs', oninput: () => this.#show()});
@@ -27,7 +28,7 @@ class JobsPage extends HTMLElement {
 
   connectedCallback() {
     this.classList.add('page');
-    this.append(element('h1', {class: 'unseen'}, 'Jobs'), element('div', {class: 'toolbar'}, this.#back, this.#filter),
+    this.append(this.#title, element('div', {class: 'toolbar'}, this.#back, this.#filter),
       this.#note, this.#table);
     this.#open(this.#state.job?.[0] ?? '');
   }
@@ -49,7 +50,7 @@ class JobsPage extends HTMLElement {
   #open(name) {
     this.#view?.remove();
     this.#view = null;
-    this.#table.hidden = this.#filter.hidden = name !== '';
+    this.#title.hidden = this.#table.hidden = this.#filter.hidden = name !== '';
     this.#back.hidden = name === '';
     writeState({job: name});
     if (name) {

@@ -22,6 +22,7 @@ class LineChart extends HTMLElement {
 
   connectedCallback() {
     if (!this.#canvas.isConnected) this.append(this.#canvas, this.#readout);
+    this.#describe();
     this.#resize.observe(this);
     const on = (name, act) => this.#canvas.addEventListener(name, act);
     on('pointermove', (event) => this.#move(event));

@@ -21,7 +21,7 @@ class MediaCard extends HTMLElement {
   connectedCallback() {
     if (this.childElementCount > 0) return;
     this.#slider.setAttribute('aria-label', `Step of ${this.#tag}`);
-    this.append(element('header', {}, element('h3', {}, this.#tag), this.#at), this.#slider, this.#figures);
+    this.append(element('header', {}, element('h2', {}, this.#tag), this.#at), this.#slider, this.#figures);
   }
 
   /** Which one it is, once. */
@@ -92,7 +92,7 @@ class MediaCard extends HTMLElement {
     if (this.#kind === 'histogram') return histogramOf(item, this.#tag);
     if (this.#kind === 'text') return element('div', {}, item.texts.map((text) => element('pre', {tabindex: 0}, text)));
     const view = element('graph-view');
-    view.show(item.nodes, item.isWhole);
+    view.show(item.nodes, item.isWhole, `Graph of ${query.run} ${query.evaluation}`);
     return view;
   }
 }

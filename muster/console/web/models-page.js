@@ -56,7 +56,7 @@ class ModelsPage extends HTMLElement {
       this.#list.append(card);
     }
     card.children[1].textContent = server.problem ?? '';
-    const rows = server.models.map((model) => this.#rowOf(model, server, place));
+    const rows = withShares(server.models.map((model) => this.#rowOf(model, server, place)));
     card.children[2].show(this.#columns(place), rows, {label: `Models of ${server.server}`, by: 'model'});
   }
 
@@ -80,24 +80,43 @@ class ModelsPage extends HTMLElement {
       plain('version', 'version', (row) => Number(row.version), (value) => String(value)),
       {name: 'state', label: 'state', value: (row) => row.state,
        cell: (row) => element('span', {class: `pill ${row.state === 'READY' ? 'succeeded' : 'failed'}`, title: row.reason}, row.state.toLowerCase())},
+      {name: 'labels', label: 'labels', value: (row) => labelsOf(row).join(' '),
+       cell: (row) => element('span', {}, isDefault(row) ? element('span', {class: 'label default'}, 'default') : null,
+         labelsOf(row).map((label) => element('span', {class: 'label'}, label)))},
+      plain('share', 'traffic', (row) => row.share, (value) => value === null ? '–' : `${Math.round(100 * value)} %`),
       plain('rate', 'requests/s', (row) => row.rate, (value) => value === null ? '–' : value.toFixed(1)),
       plain('latency', 'ms each', (row) => row.latency, (value) => value === null ? '–' : value.toFixed(2)),
       plain('answered', 'answered', (row) => row.counts.answered ?? null),
       plain('refused', 'failed', (row) => row.counts.refused ?? null),
       {name: 'try', label: '', value: () => '', cell: (row) => element('span', {class: 'actions'},
         element('a', {href: address(row)}, 'try it'),
-        this.#allowChanges ? element('button', {class: 'quiet', onclick: () => this.#setDefault(place, row)}, 'set default') : null)},
+        this.#allowChanges && !isDefault(row) ? element('button', {class: 'quiet', onclick: () => this.#setDefault(place, row)}, 'set default') : null)},
     ];
   }
 
   async #setDefault(place, row) {
     try {
       await post(`models/${place}/${encodeURIComponent(row.name)}/${row.version}/default`);
+      await this.#load();
       this.#note.textContent = `${row.name} answers with version ${row.version} by default.`;
     } catch (error) {
       this.#note.textContent = error.message;
     }
   }
+}
+
+const labelsOf = (row) => row.parameters?.labels ?? [];
+const isDefault = (row) => row.parameters?.default === true;
+
+/** Each version's part of the requests that its model had since the page asked last; all so far where it had none. */
+function withShares(rows) {
+  const sumOf = (name, value) => rows.filter((row) => row.name === name).reduce((sum, row) => sum + (value(row) ?? 0), 0);
+  return rows.map((row) => {
+    const isIdle = sumOf(row.name, (one) => one.rate) === 0;
+    const value = isIdle ? (one) => one.counts.answered : (one) => one.rate;
+    const all = sumOf(row.name, value);
+    return {...row, share: all > 0 ? (value(row) ?? 0) / all : null};
+  });
 }
 
 customElements.define('models-page', ModelsPage);

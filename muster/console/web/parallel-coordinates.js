@@ -35,7 +35,7 @@ class ParallelCoordinates extends HTMLElement {
         drawn.append(svg('text', {x: x + 5, y: y + (y < kHeight / 2 ? 10 : -3), class: 'axis-end'}, text));
       }
     });
-    this.replaceChildren(element('div', {class: 'scroll plain'}, drawn));
+    this.replaceChildren(element('div', {class: 'scroll plain', tabindex: 0, role: 'region', 'aria-label': 'Trials over parameters'}, drawn));
   }
 }
 

@@ -26,7 +26,7 @@ class ScalarCard extends HTMLElement {
     this.#seen.observe(this);
     if (this.#chart.isConnected) return;
     this.append(
-      element('header', {}, element('h3', {}, this.#tag),
+      element('header', {}, element('h2', {}, this.#tag),
         element('span', {class: 'actions'},
           element('button', {class: 'quiet', title: 'Save these curves as CSV', onclick: () => this.#save()}, 'CSV'),
           element('button', {class: 'quiet', title: 'Save this chart as a picture', onclick: () => this.#savePicture()}, 'PNG'))),

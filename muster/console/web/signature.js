@@ -33,7 +33,17 @@ export function isDigit(input) {
   return !kInteger.test(input.type) && input.type !== 'DT_STRING' && (sizes.join() === '28,28' || sizes.join() === '784');
 }
 
-/** The 784 numbers in the shape of the input. */
+const kMostSide = 512;
+
+/** The sides of a coloured picture that an input is; null for another input. */
+export function pictureSides(input) {
+  const [height, width, channels] = input.shape.slice(1);
+  const isPicture = input.shape.length === 4 && channels === 3 && input.type !== 'DT_STRING' &&
+    height > 1 && height <= kMostSide && width > 1 && width <= kMostSide;
+  return isPicture ? {height, width, isBytes: kInteger.test(input.type)} : null;
+}
+
+/** The numbers of a picture in the shape of the input. */
 export function shaped(pixels, input) {
   const sizes = input.shape.slice(1);
   let at = 0;

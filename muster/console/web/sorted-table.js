@@ -53,7 +53,8 @@ class SortedTable extends HTMLElement {
       class: column.isNumber ? 'number' : null,
       'data-column': column.name,
       'aria-sort': this.#by === column.name ? (this.#isReverse ? 'descending' : 'ascending') : null,
-    }, element('button', {onclick: () => this.#sortBy(column)}, column.label))));
+    }, column.label ? element('button', {onclick: () => this.#sortBy(column)}, column.label) :
+      element('span', {class: 'unseen'}, 'actions'))));
     const rows = this.#sorted().map((row) => element('tr', {
       'data-key': row.key ?? null,
       class: this.#onOpen ? 'can-open' : null,

@@ -8,6 +8,7 @@ import './study-view.js';
 
 class StudiesPage extends HTMLElement {
   #view = null;
+  #title = element('h1', {class: 'unseen'}, 'Studies');
   #table = element('sorted-table');
   #note = element('p', {class: 'note', role: 'status'});
   #back = element('button', {class: 'quiet', onclick: () => this.#open('')}, '← all studies');
@@ -21,7 +22,7 @@ class StudiesPage extends HTMLElement {
 
   connectedCallback() {
     this.classList.add('page');
-    this.append(element('h1', {class: 'unseen'}, 'Studies'), element('div', {class: 'toolbar'}, this.#back), this.#note, this.#table);
+    this.append(this.#title, element('div', {class: 'toolbar'}, this.#back), this.#note, this.#table);
     this.#open(readState().study?.[0] ?? '');
   }
 
@@ -32,7 +33,7 @@ class StudiesPage extends HTMLElement {
   #open(id) {
     this.#view?.remove();
     this.#view = null;
-    this.#table.hidden = id !== '';
+    this.#title.hidden = this.#table.hidden = id !== '';
     this.#back.hidden = id === '';
     writeState({study: id});
     if (id) {

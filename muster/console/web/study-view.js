@@ -3,6 +3,7 @@ import {get} from './api.js';
 import {element} from './dom.js';
 import {duration, number} from './format.js';
 import './line-chart.js';
+import {importancesOf} from './importances.js';
 import './parallel-coordinates.js';
 import './sorted-table.js';
 
@@ -11,6 +12,7 @@ class StudyView extends HTMLElement {
   #head = element('div', {class: 'card job-head'});
   #history = element('line-chart', {label: 'Metric by trial'});
   #curves = element('line-chart', {label: 'Metric by step of every trial'});
+  #importances = element('section', {class: 'card', hidden: true});
   #parallel = element('parallel-coordinates');
   #table = element('sorted-table');
   #note = element('p', {class: 'note', role: 'status'});
@@ -19,7 +21,9 @@ class StudyView extends HTMLElement {
     this.append(this.#head, this.#note,
       element('div', {class: 'charts pair'},
         element('section', {class: 'card'}, element('h2', {}, 'History'), this.#history),
-        element('section', {class: 'card'}, element('h2', {}, 'Curves of trials'), this.#curves)),
+        element('section', {class: 'card'}, element('h2', {}, 'Curves of trials'), this.#curves,
+          element('p', {class: 'legend aside'}, swatch('#7a8b99'), 'trained to its end ', swatch('#d1495b'), 'stopped early'))),
+      this.#importances,
       element('section', {class: 'card'}, element('h2', {}, 'Parameters'), this.#parallel), this.#table);
     this.refresh();
   }
@@ -49,6 +53,7 @@ class StudyView extends HTMLElement {
         ['trials', `${trials.length} of ${study.maxTrials}`], ['stopped early', study.stoppedEarly],
         ['failed', study.states.FAILED ?? 0], ['algorithm', algorithmName(study.algorithm)],
       ].map(([name, value]) => element('div', {}, element('dt', {}, name), element('dd', {}, String(value))))));
+    this.#showImportances(study);
     this.#showHistory(trials, study.isMaximized);
     this.#showCurves(trials);
     this.#parallel.show([
@@ -58,6 +63,12 @@ class StudyView extends HTMLElement {
     this.#table.show(columnsOf(study), trials.map((trial) => ({...trial, key: trial.id})),
       {label: 'Trials', by: 'value', isReverse: study.isMaximized});
     this.dataset.trials = trials.length;
+  }
+
+  #showImportances({parameters, metric}) {
+    const bars = importancesOf(parameters);
+    this.#importances.hidden = bars === null;
+    if (bars) this.#importances.replaceChildren(element('h2', {}, `Which parameters count for ${shortMetric(metric)}`), bars);
   }
 
   #showHistory(trials, isMaximized) {
@@ -82,6 +93,10 @@ class StudyView extends HTMLElement {
       values: trial.curve.map((one) => one.value),
     })), {x: 'step', smoothing: 0, isLog: false});
   }
+}
+
+function swatch(color) {
+  return element('i', {class: 'swatch', color});
 }
 
 /** Numbers that JSON cannot have, and 64-bit ones, are texts. */

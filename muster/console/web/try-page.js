@@ -1,9 +1,11 @@
 // <try-page>: a form made from a model's signature, the answer, and the same call for a shell.
+import {bars, contributions, probabilitiesOf} from './answer.js';
 import {get, post} from './api.js';
 import {element} from './dom.js';
 import './digit-pad.js';
+import './picture-input.js';
 import {readState, writeState} from './page-state.js';
-import {curlLine, exampleOf, isDigit, shaped, signaturesOf} from './signature.js';
+import {curlLine, exampleOf, isDigit, pictureSides, shaped, signaturesOf} from './signature.js';
 
 const kShortBody = 400;
 
@@ -18,6 +20,7 @@ class TryPage extends HTMLElement {
     this.#send();
   }});
   #answer = element('section', {class: 'card answer', 'aria-live': 'polite'}, element('p', {class: 'note'}, 'The answer comes here.'));
+  #why = element('div', {class: 'stack'});
   #note = element('p', {class: 'note', role: 'status'});
 
   set live(_) {}
@@ -91,6 +94,13 @@ class TryPage extends HTMLElement {
       this.#fields.set(input, () => shaped(pad.pixels, input));
       return element('div', {class: 'field wide'}, label, pad);
     }
+    const sides = pictureSides(input);
+    if (sides) {
+      const picture = element('picture-input');
+      picture.picture = {sides, id};
+      this.#fields.set(input, () => shaped(picture.pixels, input));
+      return element('div', {class: 'field wide'}, label, picture);
+    }
     const example = exampleOf(input);
     const isText = typeof example === 'string';
     const control = element(isText || typeof example !== 'object' ? 'input' : 'textarea', {id, type: 'text', rows: 2, spellcheck: 'false'});
@@ -112,11 +122,24 @@ class TryPage extends HTMLElement {
     return {signature_name: this.#signature.value, instances: [instance]};
   }
 
+  // The same with one field after the other as in an empty form, in one request.
+  async #explain(body, prediction) {
+    const inputs = [...this.#fields.keys()];
+    if (inputs.length < 2 || !probabilitiesOf(prediction)) return;
+    const instances = inputs.map((input) => ({...body.instances[0], [input.name]: exampleOf(input)}));
+    const reply = await post(`${this.#path()}/predict`, {...body, instances});
+    if (reply.status !== 200) return;
+    const parts = contributions(prediction, inputs.map((input) => input.name), JSON.parse(reply.body).predictions);
+    if (parts) this.#why.replaceChildren(element('h2', {}, 'What counted'), parts);
+  }
+
   async #send() {
     try {
       const body = this.#body();
       const reply = await post(`${this.#path()}/predict`, body);
-      this.#showAnswer(reply, JSON.stringify(body));
+      this.#why.replaceChildren();
+      const prediction = this.#showAnswer(reply, JSON.stringify(body));
+      await this.#explain(body, prediction);
     } catch (error) {
       this.#answer.replaceChildren(element('p', {class: 'problem'}, error.message));
     }
@@ -134,13 +157,14 @@ class TryPage extends HTMLElement {
     this.#answer.replaceChildren(
       element('div', {class: 'head-line'}, element('h2', {}, reply.status === 200 ? 'Answer' : `Status ${reply.status}`),
         element('span', {class: 'aside'}, `${reply.milliseconds.toFixed(1)} ms`)),
-      bars(prediction) ?? '',
+      bars(prediction, [...this.#fields.keys()].some((input) => pictureSides(input))) ?? '', this.#why,
       element('pre', {tabindex: 0, class: reply.status === 200 ? null : 'problem'},
         parsed ? laidOut(parsed).slice(0, 4000) : reply.body),
       element('h2', {}, 'The same from a shell'),
       element('pre', {class: 'curl', tabindex: 0}, curl),
       element('button', {class: 'quiet', onclick: () => navigator.clipboard?.writeText(curlLine(reply.url, body))}, 'copy'));
     this.dataset.status = reply.status;
+    return prediction;
   }
 }
 
@@ -149,19 +173,6 @@ function laidOut(value) {
   const one = String.raw`(?:"(?:[^"\\]|\\.)*"|[-+\d.eE]+|true|false|null)`;
   const list = new RegExp(String.raw`\[\s+(${one}(?:,\s+${one})*)\s+\]`, 'g');
   return JSON.stringify(value, null, 1).replace(list, (_, items) => `[${items.replace(/\n\s*/g, ' ')}]`);
-}
-
-/** Probabilities, or a list of a few numbers, as bars; nothing for another answer. */
-function bars(prediction) {
-  const list = Array.isArray(prediction) ? prediction :
-    Object.entries(prediction ?? {}).find(([name, value]) => /prob|scores/.test(name) && Array.isArray(value))?.[1];
-  if (!Array.isArray(list) || list.length < 2 || list.length > 20 || !list.every((value) => typeof value === 'number')) return null;
-  const most = Math.max(...list);
-  const isShare = list.every((value) => value >= 0) && Math.abs(list.reduce((sum, value) => sum + value, 0) - 1) < 0.01;
-  if (!isShare) return null;
-  return element('div', {class: 'bars'}, list.map((value, i) => element('div', {class: value === most ? 'best' : null},
-    element('span', {}, String(i)), element('meter', {min: 0, max: 1, value, 'aria-label': `class ${i}`}),
-    element('span', {class: 'aside'}, value.toFixed(3)))));
 }
 
 customElements.define('try-page', TryPage);
