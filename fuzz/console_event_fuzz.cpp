@@ -20,6 +20,7 @@ void show_media(const muster::Event& event) {
     try {
       muster::console::media_item(event, key.first, key.second);
     } catch (const muster::Error&) {
+      continue;
     }
   }
 }
@@ -36,6 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         });
     if (has_media) show_media(muster::decode_event(record));
   } catch (const muster::Error&) {
+    return 0;
   }
   return 0;
 }
