@@ -98,6 +98,7 @@ class Field {
   std::vector<Field> items() const {
     if (!value_.is_array()) refuse("a list");
     std::vector<Field> items;
+    items.reserve(value_.size());
     for (std::size_t i = 0; i < value_.size(); ++i) {
       items.emplace_back(value_[i], fmt::format("{}[{}]", name_, i));
     }
@@ -376,6 +377,7 @@ class ParameterReader {
                                              const ParameterSpec& parent) {
     if (parent.type == ParameterType::kCategorical) return given.parent_values;
     std::vector<std::string> values;
+    values.reserve(given.parent_values.size());
     for (const std::string& value : given.parent_values) {
       values.push_back(value_text(std::stod(value)));
     }

@@ -275,6 +275,7 @@ class StudyRun {
   // there may be more to begin.
   bool begin_next() {
     std::vector<TrialRun> seen;
+    seen.reserve(runs_.size());
     for (const BegunRun& run : runs_) seen.push_back({run.place, run.rung, {}});
     for (std::size_t known = 0; known <= runs_.size(); ++known) {
       if (known > 0) {
@@ -462,6 +463,7 @@ class StudyRun {
     trial.other_metrics = std::move(metrics.others);
     if (trial.measurements.empty()) {
       std::vector<std::string> seen;
+      seen.reserve(trial.other_metrics.size());
       for (const auto& [name, value] : trial.other_metrics) seen.push_back(name);
       trial.error_message =
           fmt::format("wrote no metric {}; what it wrote: {}", spec_.metric_tag, listed(seen));
