@@ -61,11 +61,12 @@ std::vector<CacheEntry> entries_of(const Path& folder, std::uint64_t& total) {
   while (const dirent* const found = ::readdir(open.get())) {
     const std::string name = static_cast<const char*>(found->d_name);
     struct stat status {};
-    if (::fstatat(::dirfd(open.get()), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    const Path path = folder / name;
+    if (::lstat(path.c_str(), &status) != 0) continue;
     if (!S_ISREG(status.st_mode)) continue;
     const bool is_left =
         name.starts_with(kTemporary) && now - status.st_mtim.tv_sec > kOldTemporarySeconds;
-    if (is_left) ::unlinkat(::dirfd(open.get()), name.c_str(), 0);
+    if (is_left) ::unlink(path.c_str());
     if (!name.ends_with(kEnding)) continue;
     const auto bytes = static_cast<std::uint64_t>(status.st_size);
     total += bytes;
