@@ -40,6 +40,7 @@ const std::string* only_string_input(const SignatureDef& signature) {
 
 std::string input_list(const SignatureDef& signature) {
   std::vector<std::string> names;
+  names.reserve(signature.inputs.size());
   for (const auto& [name, info] : signature.inputs) {
     names.push_back(
         fmt::format("{} ({} {})", name, graph::name_of(info.dtype), to_string(info.shape)));

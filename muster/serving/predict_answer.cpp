@@ -131,6 +131,7 @@ struct AnswerColumn {
 std::string row_answer(const Tensors& outputs) {
   const std::int64_t rows = common_rows(outputs);
   std::vector<AnswerColumn> columns;
+  columns.reserve(outputs.size());
   for (const auto& [name, tensor] : outputs) {
     columns.push_back({.tensor = tensor,
                        .label = json_string_lossy(name) + ": ",
