@@ -128,8 +128,9 @@ void run_batch_predict(const BatchPredictFlags& flags) {
   job.model_files = serving::model_files_of(job.model_dir);
   job.files = serving::input_files_of(flags.input_paths);
   const FolderClaim claim(output_path);
-  job = serving::open_batch_job(output_path, std::move(job),
-                                graph::find_signature(meta, job.signature));
+  // By itself: arguments are made in any order, and the job is moved out of.
+  const graph::SignatureDef& signature = graph::find_signature(meta, job.signature);
+  job = serving::open_batch_job(output_path, std::move(job), signature);
   if (!job.result) {
     run_batch_workers(
         output_path, job,
