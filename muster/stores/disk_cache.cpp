@@ -186,7 +186,8 @@ void DiskCache::write(const std::string& key, std::string_view bytes) {
 
 void DiskCache::make_room(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (!written_) {
+  // What is kept may be secret, but a folder that was there is others' too.
+  if (!written_ && ::access(options_->folder.c_str(), F_OK) != 0) {
     file_system_for(options_->folder).create_directories(options_->folder);
     ::chmod(options_->folder.c_str(), 0700);
   }

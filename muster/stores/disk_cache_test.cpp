@@ -55,6 +55,15 @@ TEST_F(DiskCacheTest, GivesToAnyProcessWhatOneHasPut) {
   EXPECT_EQ(make()->get("other"), std::nullopt);
 }
 
+TEST_F(DiskCacheTest, IsSecretUnlessItsFolderWasThere) {
+  const auto rights = [this] { return std::filesystem::status(folder_ / "cache").permissions(); };
+  make()->put("key", "bytes");
+  EXPECT_EQ(rights(), std::filesystem::perms::owner_all);
+  std::filesystem::permissions(folder_ / "cache", std::filesystem::perms::all);
+  make()->put("other key", "bytes");
+  EXPECT_EQ(rights(), std::filesystem::perms::all);
+}
+
 TEST_F(DiskCacheTest, RemovesWhatWasNotUsedForLongest) {
   const auto cache = make(8 * kMiB);
   for (int i = 0; i < 7; ++i) cache->put(std::to_string(i), random_bytes(kMiB, i));
