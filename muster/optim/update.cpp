@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "muster/base/error.h"
+
 namespace muster {
 namespace {
 
@@ -101,6 +103,8 @@ DeviceUpdate::DeviceUpdate(const Variables& variables, Updater& updater, UpdateR
       rules_(std::move(rules)),
       average_(average),
       clips_(rules_.clip.value || rules_.clips_by_norm()) {
+  if (!can_make(rules_, variables))
+    throw Internal("an update is given to a device that needs the host");
   const c10::Device device = variables.flat().device();
   arguments_.step = std::move(step);
   arguments_.constants = std::move(constants);

@@ -18,6 +18,13 @@ Halves halves_of(const FlatRange& range) {
   return {{range.first, middle}, {middle, range.last}};
 }
 
+SharedRange share(const FlatRange& range, const Exchange::Stage& stage) {
+  const Halves halves = halves_of(range);
+  const bool is_left = stage.others.first < stage.own.first;
+  return is_left ? SharedRange{halves.upper, halves.lower}
+                 : SharedRange{halves.lower, halves.upper};
+}
+
 /// A piece of a part, and, where it lies in what this task has of the part, all of that.
 struct AllReduce::Addend {
   at::Tensor values;
@@ -43,11 +50,6 @@ FlatRange AllReduce::piece_of(const FlatRange& range, std::int64_t number) const
   return {first, std::min(range.last, first + slices_.piece)};
 }
 
-ReplicaRange AllReduce::replicas_of(const RankRange& ranks) const {
-  const auto& members = group_.plan().members;
-  return {members[ranks.first].replicas.first, members[ranks.last - 1].replicas.last};
-}
-
 // What a task has of the replicas of that block. The order of messages is the same on both sides.
 std::optional<StepGradients> AllReduce::take_block(std::size_t from, const RankRange& block,
                                                    const StepGradients& own) {
@@ -56,7 +58,7 @@ std::optional<StepGradients> AllReduce::take_block(std::size_t from, const RankR
   auto message = group_.take_unless_stopped<StepGradients>(from, what_, expected);
   if (!message) return std::nullopt;
   check_turn(*message, own.step, own.sequence);
-  const ReplicaRange due = replicas_of(block);
+  const ReplicaRange due = replicas_of(group_.plan().members, block);
   if (message->replicas != due) {
     throw DataLoss("{} sent gradients of the replicas [{}, {}), and [{}, {}) were due",
                    group_.task(from), message->replicas.first, message->replicas.last, due.first,
@@ -206,14 +208,11 @@ bool AllReduce::exchange(const Exchange::Stage& stage, bool is_last) {
   group_.send(stage.partner, block_);
   auto other = take_block(stage.partner, stage.others, block_);
   if (!other) return false;
-  const bool is_left = stage.others.first < stage.own.first;
   if (is_sliced()) {
-    const Halves halves = halves_of(range_);
-    const bool done = is_left ? reduce(stage.partner, *other, halves.lower, halves.upper, is_last)
-                              : reduce(stage.partner, *other, halves.upper, halves.lower, is_last);
-    if (!done) return false;
+    const SharedRange shared = share(range_, stage);
+    if (!reduce(stage.partner, *other, shared.given, shared.kept, is_last)) return false;
   }
-  add_block(std::move(*other), is_left);
+  add_block(std::move(*other), /*is_left=*/stage.others.first < stage.own.first);
   return true;
 }
 
@@ -232,12 +231,9 @@ std::optional<StepGradients> AllReduce::sum(StepGradients own, Parts dense) {
   const bool is_summed = is_sliced() && block_.present > 0;
   for (std::size_t i = ranges.size(); is_summed && i-- > 0;) {
     const Exchange::Stage& stage = exchange_.stages[i];
-    const Halves halves = halves_of(ranges[i]);
-    const bool is_left = stage.others.first < stage.own.first;
-    const FlatRange& kept = is_left ? halves.upper : halves.lower;
-    const FlatRange& given = is_left ? halves.lower : halves.upper;
+    const SharedRange shared = share(ranges[i], stage);
     const bool was_sent = i + 1 == ranges.size();
-    if (!was_sent && !swap_sums(stage.partner, kept, given)) return std::nullopt;
+    if (!was_sent && !swap_sums(stage.partner, shared.kept, shared.given)) return std::nullopt;
   }
   if (exchange_.taken_from) {
     group_.send(*exchange_.taken_from, block_);

@@ -25,6 +25,13 @@ struct Halves {
 };
 Halves halves_of(const FlatRange& range);
 
+/// What a task keeps of a range at a stage, and what it gives to its partner.
+struct SharedRange {
+  FlatRange kept{};
+  FlatRange given{};
+};
+SharedRange share(const FlatRange& range, const Exchange::Stage& stage);
+
 /// How dense gradients go in slices.
 struct SliceOptions {
   /// Where their sum is written; not defined: they are in the messages.
@@ -53,7 +60,6 @@ class AllReduce {
   struct Addend;
 
   bool is_sliced() const { return whole_.defined(); }
-  ReplicaRange replicas_of(const RankRange& ranks) const;
   std::optional<StepGradients> take_block(std::size_t from, const RankRange& block,
                                           const StepGradients& own);
   std::optional<StepGradients> sum_by(std::size_t neighbour, const StepGradients& own);

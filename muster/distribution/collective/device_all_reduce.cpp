@@ -11,22 +11,6 @@
 #include "muster/distribution/collective/all_reduce_internal.h"
 
 namespace muster::internal {
-namespace {
-
-/// What a task keeps of a range, and what its partner does.
-struct SharedRange {
-  FlatRange kept{};
-  FlatRange given{};
-};
-SharedRange share(const FlatRange& range, const Exchange::Stage& stage) {
-  const Halves halves = halves_of(range);
-  const bool is_left = stage.others.first < stage.own.first;
-  return is_left ? SharedRange{halves.upper, halves.lower}
-                 : SharedRange{halves.lower, halves.upper};
-}
-
-}  // namespace
-
 DeviceAllReduce::DeviceAllReduce(const GenerationPlan& plan, std::size_t rank,
                                  std::int64_t replicas, const at::Tensor& flat, DeviceLink* link)
     : members_(plan.members),
@@ -41,10 +25,6 @@ DeviceAllReduce::DeviceAllReduce(const GenerationPlan& plan, std::size_t rank,
       std::distance(members_.begin(), std::ranges::find_if(members_, runs_first)));
 }
 
-ReplicaRange DeviceAllReduce::replicas_of(const RankRange& ranks) const {
-  return {members_[ranks.first].replicas.first, members_[ranks.last - 1].replicas.last};
-}
-
 // Those that the replicas of a task, or of neighbouring ones, make up.
 DeviceAllReduce::Nodes DeviceAllReduce::parts_of(const ReplicaRange& replicas) const {
   TreeSum<char> sum(replicas_, [](char&, char&&) {});
@@ -56,7 +36,7 @@ DeviceAllReduce::Nodes DeviceAllReduce::parts_of(const ReplicaRange& replicas) c
 }
 
 at::Tensor DeviceAllReduce::losses_of(const RankRange& ranks) const {
-  const ReplicaRange replicas = replicas_of(ranks);
+  const ReplicaRange replicas = replicas_of(members_, ranks);
   return losses_.narrow(0, replicas.first, replicas.size());
 }
 
@@ -95,7 +75,7 @@ void DeviceAllReduce::send_block(std::size_t to, const RankRange& own, const Ran
   for (const auto& [part, values] : dense_) {
     if (values && size_of(range) > 0) link_->send(view_of(*values, range_.first, range), to);
   }
-  if (replicas_of(own).size() > 0) link_->send(losses_of(own), to);
+  if (replicas_of(members_, own).size() > 0) link_->send(losses_of(own), to);
   if (has_buffers(own) && !has_buffers(others)) link_->send(packed_->memory(), to);
 }
 
@@ -103,13 +83,13 @@ DeviceAllReduce::Parts DeviceAllReduce::receive_block(std::size_t from, const Ra
                                                       const RankRange& others,
                                                       const FlatRange& range) {
   Parts received;
-  for (const auto& [part, has_sum] : parts_of(replicas_of(others))) {
+  for (const auto& [part, has_sum] : parts_of(replicas_of(members_, others))) {
     auto& values = received[part];
     if (!has_sum) continue;
     values = at::empty({size_of(range)}, whole_.options());
     if (size_of(range) > 0) link_->receive(*values, from);
   }
-  if (replicas_of(others).size() > 0) link_->receive(losses_of(others), from);
+  if (replicas_of(members_, others).size() > 0) link_->receive(losses_of(others), from);
   if (has_buffers(others) && !has_buffers(own)) link_->receive(packed_->memory(), from);
   return received;
 }

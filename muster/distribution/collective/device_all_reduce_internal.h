@@ -32,7 +32,6 @@ class DeviceAllReduce final : public DeviceSums {
   /// Whether a part has a sum.
   using Nodes = TreeSum<char>::Parts;
 
-  ReplicaRange replicas_of(const RankRange& ranks) const;
   Nodes parts_of(const ReplicaRange& replicas) const;
   void begin(PartialSums& own, const std::vector<at::Tensor>& buffers);
   void pack(const std::vector<at::Tensor>& buffers);

@@ -18,6 +18,12 @@ struct RankRange {
   bool operator==(const RankRange&) const = default;
 };
 
+/// The replicas of neighbouring ranks.
+inline ReplicaRange replicas_of(const std::vector<GenerationMember>& members,
+                                const RankRange& ranks) {
+  return {members[ranks.first].replicas.first, members[ranks.last - 1].replicas.last};
+}
+
 /// How what N tasks have becomes what all have: neighbours exchange what they have, then pairs of
 /// them, then fours. At each stage a task has what the ranks of a block have, which are
 /// neighbours, so that sums go by the tree over replicas; and tasks of one host, whose ranks are
