@@ -21,6 +21,12 @@ struct Origin {
 /// A value and where it came from.
 template <typename T>
 struct Element {
+  Element() = default;
+  Element(T its_value, Origin its_origin) : value(std::move(its_value)), origin(its_origin) {}
+  /// In place, from what fits registers: a copy made of two halves waits for both to be written.
+  Element(T its_value, std::uint64_t epoch, std::uint64_t ordinal)
+      : value(std::move(its_value)), origin{epoch, ordinal} {}
+
   T value;
   Origin origin;
 };
@@ -44,7 +50,9 @@ class Chunk {
   }
   void reserve(std::size_t elements) { elements_.reserve(elements); }
 
-  void add(T value, Origin origin) { elements_.push_back(Element<T>{std::move(value), origin}); }
+  void add(T value, Origin origin) {
+    elements_.emplace_back(std::move(value), origin.epoch, origin.ordinal);
+  }
   void add(Element<T> element) { elements_.push_back(std::move(element)); }
   void fail(std::exception_ptr error) { failures_.push_back({elements_.size(), std::move(error)}); }
 
