@@ -53,7 +53,7 @@ class Chunk {
   void add(T value, Origin origin) {
     elements_.emplace_back(std::move(value), origin.epoch, origin.ordinal);
   }
-  void add(Element<T> element) { elements_.push_back(std::move(element)); }
+  void add(Element<T> element) { add(std::move(element.value), element.origin); }
   void fail(std::exception_ptr error) { failures_.push_back({elements_.size(), std::move(error)}); }
 
   const std::vector<Element<T>>& elements() const { return elements_; }
