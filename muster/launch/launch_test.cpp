@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <fstream>
 #include <set>
@@ -134,6 +135,23 @@ TEST(LocalCluster, DealsGpusInTurnAndNoneToPs) {
   for (const LaunchTask& task : tasks) seen.push_back(task.environment.back());
   EXPECT_THAT(seen, ElementsAre("CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=0",
                                 "CUDA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"));
+}
+
+TEST(LocalCluster, TasksThatShareAGpuAreHostsOfTheirOwnToNccl) {
+  const auto has_host = [](const std::optional<std::vector<std::string>>& gpus) {
+    std::vector<std::string> named;
+    for (const LaunchTask& task : local_cluster({.gpus = gpus}, {1, 2, 3, 4})) {
+      const bool is_named =
+          std::ranges::find(task.environment, "NCCL_HOSTID=" + task.name) != task.environment.end();
+      if (is_named) named.push_back(task.name);
+    }
+    return named;
+  };
+  using Gpus = std::vector<std::string>;
+  EXPECT_THAT(has_host(std::nullopt), ElementsAre("master", "worker0", "worker1"));
+  EXPECT_THAT(has_host(Gpus{"0", "1"}), ElementsAre("master", "worker0", "worker1"));
+  EXPECT_THAT(has_host(Gpus{"0", "1", "2"}), IsEmpty());
+  EXPECT_THAT(has_host(Gpus{}), IsEmpty());
 }
 
 TEST(LocalCluster, ASingleTaskIsToldOfNoCluster) {

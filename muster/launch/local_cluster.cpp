@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -84,6 +85,21 @@ std::string gpu_for(const LaunchTask& task, const std::vector<std::string>& gpus
   return gpus[turn++ % gpus.size()];
 }
 
+// Whether two of the tasks that train can have the same GPU.
+bool share_gpus(const LocalClusterOptions& options) {
+  const auto trainers = static_cast<std::size_t>(1 + options.workers);
+  return !options.gpus || (!options.gpus->empty() && options.gpus->size() < trainers);
+}
+
+// NCCL takes two tasks of one host on one GPU for a mistake, unless each is a host of its own.
+void name_hosts(std::vector<LaunchTask>& tasks) {
+  constexpr char kVariable[] = "NCCL_HOSTID";
+  if (std::getenv(kVariable) != nullptr) return;
+  for (LaunchTask& task : tasks) {
+    if (!task.is_ps()) task.environment.push_back(fmt::format("{}={}", kVariable, task.name));
+  }
+}
+
 LaunchTask single_task(const LocalClusterOptions& options) {
   LaunchTask task{{options.chief, 0}, options.chief, "", {}};
   task.environment.push_back("TF_CONFIG=" + tf_config(options, {}, std::nullopt));
@@ -122,6 +138,7 @@ std::vector<LaunchTask> local_cluster(const LocalClusterOptions& options,
   add(options.chief, addresses.chief);
   add(job::kWorker, addresses.workers);
   add(job::kEvaluator, std::vector<std::string>(static_cast<std::size_t>(options.evaluators)));
+  if (share_gpus(options)) name_hosts(tasks);
   std::size_t turn = 0;
   for (LaunchTask& task : tasks) {
     if (!options.gpus) break;
