@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/object_store.h"
+#include "muster/base/piecewise_file.h"
 #include "muster/records/compression_internal.h"
 
 namespace muster::record_internal {
@@ -111,6 +112,65 @@ class ReadableInput final : public PartialInput {
   ReadableFile& file_;
 };
 
+/// Gives the pieces of a file where they lie. What lies in several of them is put together in a
+/// block of its own.
+class PieceSupply final : public RecordSupply {
+ public:
+  explicit PieceSupply(PiecewiseFile& file) : file_(file) {}
+
+  std::string_view more(std::string_view rest, std::size_t want) override {
+    // Behind a block, what is not read yet lies in the piece too.
+    if (given_ < piece_.bytes.size() && rest.size() <= given_) rest = rest_of_piece(rest.size());
+    while (rest.empty() && take_piece()) rest = rest_of_piece(0);
+    return rest.size() >= want ? rest : put_together(rest, want);
+  }
+
+  void check() const override {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+  const std::shared_ptr<const void>& share() override { return share_; }
+
+ private:
+  std::string_view rest_of_piece(std::size_t given_before) {
+    share_ = piece_.owner;
+    return piece_.bytes.substr(std::exchange(given_, piece_.bytes.size()) - given_before);
+  }
+
+  // Grows with what has come, not with what a length promises.
+  std::string_view put_together(std::string_view rest, std::size_t want) {
+    const auto block = std::make_shared<std::string>(rest);
+    while (block->size() < want && (given_ < piece_.bytes.size() || take_piece())) {
+      const std::string_view more = piece_.bytes.substr(given_, want - block->size());
+      block->append(more);
+      given_ += more.size();
+    }
+    share_ = block;
+    return *block;
+  }
+
+  // False at the end of the file, or where it cannot be read.
+  bool take_piece() {
+    if (failure_) return false;
+    try {
+      piece_ = {};  // Its memory may be that of the next one.
+      given_ = 0;
+      share_.reset();
+      piece_ = file_.next_piece();
+    } catch (const Error&) {
+      failure_ = std::current_exception();
+    }
+    return !piece_.bytes.empty();
+  }
+
+  PiecewiseFile& file_;
+  SharedBytes piece_;
+  /// Of the piece, from its front, in the last view.
+  std::size_t given_ = 0;
+  std::shared_ptr<const void> share_;
+  std::exception_ptr failure_;
+};
+
 /// A smaller file comes by one request, and all of it is there.
 constexpr std::uint64_t kSmallFileBytes = std::uint64_t{8} << 20;
 /// A longer way than this to another record is counted.
@@ -158,7 +218,11 @@ class RemoteSupply final : public RecordSupply {
   void start_at(std::uint64_t offset) {
     file_->seek(offset);
     place_ = offset;
-    stream_ = std::make_unique<StreamSupply>(std::make_unique<ReadableInput>(*file_));
+    if (auto* const pieces = dynamic_cast<PiecewiseFile*>(file_.get())) {
+      stream_ = std::make_unique<PieceSupply>(*pieces);
+    } else {
+      stream_ = std::make_unique<StreamSupply>(std::make_unique<ReadableInput>(*file_));
+    }
   }
 
   void map() {
@@ -174,7 +238,7 @@ class RemoteSupply final : public RecordSupply {
 
   const Path path_;
   const std::unique_ptr<ReadableFile> file_;
-  std::unique_ptr<StreamSupply> stream_;
+  std::unique_ptr<RecordSupply> stream_;
   std::unique_ptr<MemorySupply> mapped_;
   /// Behind the bytes that were given.
   std::uint64_t place_ = 0;

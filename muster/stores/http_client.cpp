@@ -244,7 +244,7 @@ struct HttpClient::Impl {
     set(CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout.count()));
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);
     set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(options.idle_timeout.count()));
-    set(CURLOPT_BUFFERSIZE, 512L << 10);
+    set(CURLOPT_BUFFERSIZE, 256L << 10);
     set(CURLOPT_UPLOAD_BUFFERSIZE, 512L << 10);
     set(CURLOPT_USERAGENT, "muster");
     set(CURLOPT_HTTPHEADER, headers);

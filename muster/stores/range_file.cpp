@@ -11,20 +11,22 @@
 #include <deque>
 
 #include "muster/base/error.h"
+#include "muster/base/piecewise_file.h"
+#include "muster/stores/large_buffer.h"
 
 namespace muster::stores {
 namespace {
 
-class RangeFile : public ReadableFile {
+class RangeFile : public PiecewiseFile {
  public:
   RangeFile(FetchRange fetch, std::shared_ptr<Transfers> transfers, const RangeOptions& options)
       : fetch_(std::move(fetch)), transfers_(std::move(transfers)), options_(options) {
     ObjectRange first = fetch_(0, options_.range_bytes, "", {});
     size_ = first.info.size_bytes;
     version_ = first.info.version;
-    current_ = std::move(first.bytes);
-    if (current_.size() != std::min(size_, options_.range_bytes)) {
-      throw DataLoss("a range of {} bytes came, of a file of {}", current_.size(), size_);
+    current_ = shared_buffer(std::move(first.bytes));
+    if (current_->size() != std::min(size_, options_.range_bytes)) {
+      throw DataLoss("a range of {} bytes came, of a file of {}", current_->size(), size_);
     }
   }
 
@@ -35,18 +37,23 @@ class RangeFile : public ReadableFile {
   std::size_t read(std::span<char> out) override {
     std::size_t done = 0;
     while (done < out.size() && place_ < size_) {
-      if (place_ < begin_ || place_ >= begin_ + current_.size()) next_range();
-      const std::size_t from = place_ - begin_;
-      const std::size_t count = std::min(out.size() - done, current_.size() - from);
-      std::memcpy(out.data() + done, current_.data() + from, count);
+      const std::string_view there = rest_of_range();
+      const std::size_t count = std::min(out.size() - done, there.size());
+      std::memcpy(out.data() + done, there.data(), count);
       done += count;
-      place_ += count;
-      // Whoever comes so far reads on.
-      if (ahead_.empty() && (place_ - begin_) * 2 > current_.size()) {
-        fetch_ahead_of(begin_ + current_.size());
-      }
+      pass(count);
     }
     return done;
+  }
+
+  SharedBytes next_piece() override {
+    if (place_ >= size_) return {};
+    std::string_view there = rest_of_range();
+    // Who has seen the first half and no more may want no more.
+    const std::size_t half = current_->size() / 2;
+    if (ahead_.empty() && place_ - begin_ < half) there = there.substr(0, half - (place_ - begin_));
+    pass(there.size());
+    return {there, current_};
   }
 
   void seek(std::uint64_t offset) override { place_ = offset; }
@@ -57,6 +64,20 @@ class RangeFile : public ReadableFile {
     std::uint64_t begin = 0;
     std::future<ObjectRange> range{};
   };
+
+  // From place_, which is before the end of the file, to the end of its range.
+  std::string_view rest_of_range() {
+    if (current_ == nullptr || place_ < begin_ || place_ >= begin_ + current_->size()) next_range();
+    return std::string_view(*current_).substr(place_ - begin_);
+  }
+
+  void pass(std::size_t bytes) {
+    place_ += bytes;
+    // Whoever comes so far reads on.
+    if (ahead_.empty() && (place_ - begin_) * 2 > current_->size()) {
+      fetch_ahead_of(begin_ + current_->size());
+    }
+  }
 
   std::uint64_t length_at(std::uint64_t begin) const {
     return std::min(options_.range_bytes, size_ - begin);
@@ -85,8 +106,8 @@ class RangeFile : public ReadableFile {
     Ahead next = std::move(ahead_.front());
     ahead_.pop_front();
     begin_ = next.begin;
-    // The others are on their way while this one is waited for.
-    current_.clear();
+    // The others are on their way while this one is waited for, one of them into this memory.
+    current_.reset();
     const std::uint64_t length = length_at(begin_);
     if (is_sequential()) fetch_ahead_of(begin_ + length);
     ObjectRange range = next.range.get();
@@ -94,7 +115,7 @@ class RangeFile : public ReadableFile {
       throw DataLoss("a range of {} bytes came where {} were asked for", range.bytes.size(),
                      length);
     }
-    current_ = std::move(range.bytes);
+    current_ = shared_buffer(std::move(range.bytes));
     last_end_ = begin_ + length;
   }
 
@@ -119,12 +140,14 @@ class RangeFile : public ReadableFile {
   const FetchRange fetch_;
   const std::shared_ptr<Transfers> transfers_;
   const RangeOptions options_;
+  /// Kept while ranges come and go.
+  const std::shared_ptr<SpareBuffers> spare_ = SpareBuffers::shared();
   std::uint64_t size_ = 0;
   std::string version_;
   /// What is read next.
   std::uint64_t place_ = 0;
   /// The range that is read, and where it begins in the file.
-  std::string current_;
+  std::shared_ptr<const std::string> current_;
   std::uint64_t begin_ = 0;
   std::uint64_t last_end_ = options_.range_bytes;
   std::deque<Ahead> ahead_;

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/error.h"
 #include "muster/base/object_store.h"
 #include "muster/records/record_reader.h"
 #include "muster/records/record_writer.h"
@@ -61,6 +62,66 @@ TEST_F(RecordsInStores, AnEpochMakesAGetPerRange) {
   }
   EXPECT_EQ(number, kRecords);
   EXPECT_LE(s3_.calls("GET") - before, static_cast<int>(bytes / 8'000'000) + 2);
+}
+
+TEST_F(RecordsInStores, RecordsStayWhereTheyLieWhileSomebodyHasThem) {
+  write("s3://bucket/x", 0, 100'000);
+  std::vector<Record> kept;
+  TFRecordSource source("s3://bucket/x");
+  std::size_t number = 0;
+  for (Record read; source.next(read); ++number) {
+    // Some of every range, those between ranges among them.
+    if (number % 50 == 0 || (number > 29'000 && number < 34'000)) kept.push_back(read);
+  }
+  ASSERT_EQ(number, 100'000U);
+  for (const Record& read : kept) {
+    ASSERT_EQ(read.bytes, record(std::stoul(std::string(read.bytes))));
+  }
+}
+
+TEST_F(RecordsInStores, ARecordMayLieInSeveralRanges) {
+  const std::string large(std::size_t{20} << 20, 'l');
+  {
+    RecordWriter writer("s3://bucket/x");
+    for (const std::string& bytes : {record(1), large, record(2), large, record(3)}) {
+      writer.append(bytes);
+    }
+    writer.close();
+  }
+  RecordReader reader("s3://bucket/x");
+  for (const std::string& bytes : {record(1), large, record(2), large, record(3)}) {
+    ASSERT_TRUE(reader.next() == bytes);
+  }
+  EXPECT_FALSE(reader.next());
+}
+
+TEST_F(RecordsInStores, WhatIsDamagedBetweenRangesIsPassedOver) {
+  write("s3://bucket/x", 0, 100'000);
+  std::string bytes = *s3_.bytes_of("bucket/x");
+  bytes[(std::size_t{8} << 20) - 1] ^= 1;
+  s3_.set_bytes("bucket/x", bytes);
+  RecordReader reader("s3://bucket/x", {.skip_bad_records = 1});
+  std::size_t count = 0;
+  while (reader.next()) ++count;
+  EXPECT_EQ(count, 99'999U);
+}
+
+TEST_F(RecordsInStores, AFileThatIsCutShortSaysSo) {
+  write("s3://bucket/x", 0, 100'000);
+  std::string bytes = *s3_.bytes_of("bucket/x");
+  bytes.resize(bytes.size() - 7);
+  s3_.set_bytes("bucket/x", bytes);
+  RecordReader reader("s3://bucket/x");
+  EXPECT_THROW(while (reader.next()){}, DataLoss);
+  EXPECT_EQ(reader.record_number(), 99'999U);
+}
+
+TEST_F(RecordsInStores, ALookAtTheFirstRecordIsOneGet) {
+  write("s3://bucket/x", 0, 100'000);
+  const int before = s3_.calls("GET");
+  RecordReader reader("s3://bucket/x");
+  EXPECT_EQ(reader.next(), record(0));
+  EXPECT_EQ(s3_.calls("GET") - before, 1);
 }
 
 TEST_F(RecordsInStores, LinesMakeAGetPerRange) {
