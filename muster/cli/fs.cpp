@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "muster/base/copy_whole_file.h"
 #include "muster/base/error.h"
 #include "muster/base/file_system.h"
 #include "muster/base/local_time.h"
@@ -178,24 +180,12 @@ struct Copy {
   Path to{};
 };
 
-void copy_file(const Copy& copy, std::atomic<std::uint64_t>& done) {
-  const auto file = file_system_for(copy.from.path).open(copy.from.path);
+void copy_one(const Copy& copy, const std::function<void(std::uint64_t)>& copied) {
   if (object_store_for(copy.to) == nullptr) {
     const Path folder = copy.to.parent_path();
     if (!folder.empty()) file_system_for(copy.to).create_directories(folder);
   }
-  AtomicFile out(copy.to);
-  std::string piece(kCopyBytes, '\0');
-  std::uint64_t bytes = 0;
-  while (const std::size_t count = file->read(piece)) {
-    out.write(std::string_view(piece).substr(0, count));
-    bytes += count;
-    done += count;
-  }
-  if (bytes != file->size()) {
-    throw DataLoss("copying {}: {} bytes came of {}", copy.from.path.string(), bytes, file->size());
-  }
-  out.commit();
+  copy_whole_file(copy.from.path, copy.to, copied);
 }
 
 // What an earlier copy has finished.
@@ -209,24 +199,28 @@ void copy_all(const std::vector<Copy>& copies, const FsOptions& options) {
   std::uint64_t total = 0;
   for (const Copy& copy : copies) total += copy.from.status.size_bytes;
   Progress progress("copying", total, "B");
-  std::atomic<std::uint64_t> done{0};
+  std::uint64_t done = 0;
   std::atomic<std::size_t> next{0};
   std::atomic<std::size_t> skipped{0};
   std::mutex mutex;
   std::exception_ptr failure;
+  const auto copied = [&](std::uint64_t bytes) {
+    const std::lock_guard lock(mutex);
+    done += bytes;
+    progress.update(done);
+  };
   const auto work = [&] {
     for (std::size_t i = next++; i < copies.size(); i = next++) {
       {
         const std::lock_guard lock(mutex);
         if (failure) return;
-        progress.update(done);
       }
       try {
         if (options.resume && is_there(copies[i])) {
           ++skipped;
-          done += copies[i].from.status.size_bytes;
+          copied(copies[i].from.status.size_bytes);
         } else {
-          copy_file(copies[i], done);
+          copy_one(copies[i], copied);
         }
       } catch (...) {
         const std::lock_guard lock(mutex);
