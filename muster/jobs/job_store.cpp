@@ -17,6 +17,7 @@
 #include "muster/base/error.h"
 #include "muster/base/file_lock.h"
 #include "muster/base/log.h"
+#include "muster/base/object_store.h"
 #include "muster/base/open_file.h"
 #include "muster/base/suggestion.h"
 #include "muster/base/unpublished_folder.h"
@@ -73,8 +74,14 @@ Path JobStore::default_folder() {
   return Path(home) / ".local" / "state" / "muster" / "jobs";
 }
 
-JobStore::JobStore(const Path& folder)
-    : folder_(std::filesystem::absolute(folder).lexically_normal()) {}
+JobStore::JobStore(const Path& folder) : folder_(absolute_path(folder)) {
+  if (is_remote(folder_)) {
+    throw InvalidArgument(
+        "the queue of jobs needs a folder on a disk of this host, whose files it locks: {}. Name "
+        "one with --jobs-dir or MUSTER_JOBS_DIR; the --job-dir of a job may lie in a store",
+        folder_.string());
+  }
+}
 
 void JobStore::keep_program(Job& job) const {
   std::string& program = job.local.command.at(0);
