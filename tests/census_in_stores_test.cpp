@@ -20,6 +20,7 @@
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::RunningProgram;
@@ -114,6 +115,27 @@ class CensusInStores : public ::testing::TestWithParam<const char*> {
                        .out.substr(0, 10);
   }
 
+  /// Serves census as these flags say, and asks it for a prediction.
+  void expect_answer(const Words& flags) const {
+    const RunningProgram server(
+        MUSTER_PROGRAM,
+        Words{"serve", "--address", "127.0.0.1", "--port", "auto", "--rest-api-port", "auto"} +
+            flags,
+        {.environment = store_.environment});
+    const std::regex rest("REST API at:(127.0.0.1:[0-9]+)");
+    std::smatch match;
+    std::string talk;
+    ASSERT_TRUE(testing::eventually([&] {
+      talk = server.err();
+      return std::regex_search(talk, match, rest);
+    })) << talk;
+    const Outcome answer = testing::run_program(
+        "/usr/bin/curl", {"-sS", "--noproxy", "*", "--max-time", "60", "-d",
+                          fmt::format(R"({{"instances": [{}]}})", kPerson),
+                          fmt::format("http://{}/v1/models/census:predict", match[1].str())});
+    EXPECT_THAT(answer.out, HasSubstr("probabilities")) << answer.err << server.err();
+  }
+
   std::string hash_in(const Path& root) const {
     return muster({"checkpoint", "hash", root / "job"}).substr(0, 64);
   }
@@ -134,22 +156,16 @@ TEST_P(CensusInStores, AKilledClusterEndsWithTheHashOfOneOnADiskAndIsServed) {
   EXPECT_EQ(hash_in(store_.root), hash_in(folder_.path()));
   EXPECT_EQ(store_.fake->orphans(), 0U);
 
-  const RunningProgram server(MUSTER_PROGRAM,
-                              {"serve", "--address", "127.0.0.1", "--port", "auto",
-                               "--rest-api-port", "auto", store_.root / "job/export/census"},
-                              {.environment = store_.environment});
-  const std::regex rest("REST API at:(127.0.0.1:[0-9]+)");
-  std::smatch match;
-  std::string talk;
-  ASSERT_TRUE(testing::eventually([&] {
-    talk = server.err();
-    return std::regex_search(talk, match, rest);
-  })) << talk;
-  const Outcome answer = testing::run_program(
-      "/usr/bin/curl", {"-sS", "--noproxy", "*", "--max-time", "60", "-d",
-                        fmt::format(R"({{"instances": [{}]}})", kPerson),
-                        fmt::format("http://{}/v1/models/census:predict", match[1].str())});
-  EXPECT_THAT(answer.out, HasSubstr("probabilities")) << answer.err << server.err();
+  expect_answer({store_.root / "job/export/census"});
+}
+
+TEST_P(CensusInStores, AQueueOfJobsInAStoreIsRefused) {
+  const Outcome outcome = testing::run_program(
+      MUSTER_PROGRAM, {"jobs", "list", "--jobs-dir", store_.root / "jobs"}, store_.environment);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("needs a folder on a disk of this host"),
+                                 HasSubstr((store_.root / "jobs").string()),
+                                 HasSubstr("--job-dir of a job may lie in a store")));
 }
 
 TEST_P(CensusInStores, EveryCommandTakesItsPaths) {
@@ -172,7 +188,17 @@ TEST_P(CensusInStores, EveryCommandTakesItsPaths) {
     std::string says{};
   };
   const Path people = store_.root / "data/people.json";
-  const Path models = folder_ / "models";
+  const Path models = store_.root / "models";
+  const Path jobs = folder_ / "jobs";
+  const Words batch{"batch-predict",
+                    "--model-dir",
+                    model,
+                    "--input-paths",
+                    store_.root / "data/p*.json",
+                    "--data-format",
+                    "json",
+                    "--output-path",
+                    store_.root / "out"};
   for (const Row& row : {
            Row{{"fs", "ls", job}, "model.ckpt-10.index"},
            Row{{"fs", "stat", store_.root / "data/*.csv"}, "adult.test.csv"},
@@ -183,10 +209,11 @@ TEST_P(CensusInStores, EveryCommandTakesItsPaths) {
            Row{{"runs", "show", job}, "census"},
            Row{{"model", "show", "--dir", export_in(model), "--all"}, "predict"},
            Row{{"predict", "--model-dir", model, "--json-instances", people}, "PROBABILITIES"},
-           Row{{"batch-predict", "--model-dir", model, "--input-paths",
-                store_.root / "data/p*.json", "--data-format", "json", "--output-path",
-                folder_ / "out"},
-               "predictionCount: '1'"},
+           Row{batch, "predictionCount: '1'"},
+           // What has ended is known, and not done again.
+           Row{batch, "predictionCount: '1'"},
+           Row{{"fs", "cat", store_.root / "out/prediction.results-00000-of-00001"},
+               "probabilities"},
            Row{{"models", "create", "census", "--models-dir", models}, ""},
            Row{{"versions", "create", "v1", "--models-dir", models, "--model", "census", "--origin",
                 model},
@@ -195,10 +222,23 @@ TEST_P(CensusInStores, EveryCommandTakesItsPaths) {
                "deploymentUri: " + model.string()},
            Row{{"predict", "--model-dir", models / "census/1", "--json-instances", people},
                "PROBABILITIES"},
+           Row{{"versions", "create", "v2", "--models-dir", models, "--model", "census", "--origin",
+                model},
+               ""},
+           Row{{"versions", "set-default", "v2", "--models-dir", models, "--model", "census"}, ""},
+           Row{{"versions", "delete", "v1", "--models-dir", models, "--model", "census"}, ""},
+           Row{{"versions", "list", "--models-dir", models, "--model", "census"}, "v2"},
+           Row{{"jobs", "submit", "training", "a", "--jobs-dir", jobs, "--scale-tier", "BASIC",
+                "--job-dir", store_.root / "of_job", "--", OWN_LOOP_PROGRAM, "--steps", "10"},
+               "jobId: a"},
+           Row{{"jobs", "wait", "a", "--jobs-dir", jobs, "--timeout", "100"}, "SUCCEEDED"},
+           Row{{"checkpoint", "hash", store_.root / "of_job"}, "model.ckpt-10"},
        }) {
     SCOPED_TRACE(fmt::format("{}", fmt::join(row.command, " ")));
     EXPECT_THAT(muster(row.command), HasSubstr(row.says));
   }
+  expect_answer({"--models-dir", models});
+  EXPECT_EQ(store_.fake->orphans(), 0U);
 }
 
 }  // namespace

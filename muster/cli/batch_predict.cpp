@@ -3,17 +3,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/base/folder_claim.h"
 #include "muster/base/log.h"
 #include "muster/base/object_store.h"
 #include "muster/base/thread_pool.h"
 #include "muster/cli/batch_workers.h"
+#include "muster/cli/batch_workspace.h"
 #include "muster/cli/command.h"
 #include "muster/cli/limit_flags.h"
 #include "muster/cli/saved_model_argument.h"
@@ -47,15 +46,6 @@ struct BatchPredictFlags {
   std::string runtime_version{};
   executor::RunLimits limits{};
 };
-
-Path local_output(const std::string& path) {
-  const Path local = strip_file_scheme(path);
-  if (local.string().find("://") != std::string::npos) {
-    throw UsageError("--output-path must be a local folder, so that a job can be resumed: {}",
-                     path);
-  }
-  return std::filesystem::absolute(local);
-}
 
 template <typename Parse>
 auto format_of(const char* flag, const std::string& word, Parse&& parse) {
@@ -108,7 +98,6 @@ void run_batch_predict(const BatchPredictFlags& flags) {
   const std::uint64_t workers =
       std::min<std::uint64_t>(flags.max_worker_count, ThreadPool::available_processors());
   BatchJob job = job_of(flags, workers);
-  const Path output_path = local_output(flags.output_path);
   torch_program("batch-predict");
   for (const auto& [flag, value] : {std::pair{"--region", &flags.region},
                                     std::pair{"--runtime-version", &flags.runtime_version}}) {
@@ -127,7 +116,8 @@ void run_batch_predict(const BatchPredictFlags& flags) {
                           [&] { return serving::choose_signature(meta, flags.signature_name); });
   job.model_files = serving::model_files_of(job.model_dir);
   job.files = serving::input_files_of(flags.input_paths);
-  const FolderClaim claim(output_path);
+  const BatchWorkspace workspace(flags.output_path);
+  const Path& output_path = workspace.folder();
   // By itself: arguments are made in any order, and the job is moved out of.
   const graph::SignatureDef& signature = graph::find_signature(meta, job.signature);
   job = serving::open_batch_job(output_path, std::move(job), signature);
@@ -141,6 +131,7 @@ void run_batch_predict(const BatchPredictFlags& flags) {
   } else {
     log::info("this batch prediction had ended before: {} has its results", flags.output_path);
   }
+  workspace.publish();
   print_result(*job.result, flags.output_path, flags.as_json);
   if (job.result->errors == 0) return;
   const std::string where = (Path(flags.output_path) / "prediction.errors_stats-*").string();
@@ -170,7 +161,8 @@ void add_batch_predict(CLI::App& command) {
       ->required();
   command
       .add_option("--output-path,--output_path", flags->output_path,
-                  "The folder for prediction.results-* and prediction.errors_stats-*")
+                  "The folder for prediction.results-* and prediction.errors_stats-*; one in a "
+                  "store is filled at the end")
       ->required();
   command
       .add_option("--output-format,--output_format,--output-data-format", flags->output_format,

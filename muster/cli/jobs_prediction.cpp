@@ -79,12 +79,9 @@ Path model_of(const PredictionFlags& flags) {
   return absolute_path(find_saved_model(folder));
 }
 
-std::string path_on_this_host(const std::string& flag, const std::string& word) {
-  const Path path = strip_file_scheme(word);
-  if (path.string().find("://") != std::string::npos) {
-    throw UsageError("{} must be on this host: {}", flag, word);
-  }
-  return std::filesystem::absolute(path).lexically_normal().string();
+// For a process that is started elsewhere.
+std::string absolute_word(const std::string& word) {
+  return absolute_path(strip_file_scheme(word)).string();
 }
 
 // Whatever can be known to be wrong is said before anything is submitted.
@@ -97,10 +94,10 @@ PredictionInput input_of(const PredictionFlags& flags) {
   input.output_data_format =
       api_word(std::string(name_of(serving::parse_batch_output(flags.output_format))));
   for (const std::string& path : flags.input_paths) {
-    input.input_paths.push_back(path_on_this_host("--input-paths", path));
+    input.input_paths.push_back(absolute_word(path));
   }
   serving::input_files_of(input.input_paths);
-  input.output_path = path_on_this_host("--output-path", flags.output_path);
+  input.output_path = absolute_word(flags.output_path);
   input.region = flags.region;
   input.runtime_version = flags.runtime_version;
   input.signature_name = flags.signature_name;

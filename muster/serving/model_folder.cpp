@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "muster/base/copy_whole_file.h"
 #include "muster/base/error.h"
 #include "muster/base/file_lock.h"
+#include "muster/base/folder_claim.h"
 #include "muster/base/object_store.h"
 #include "muster/base/open_file.h"
 #include "muster/graph/export_folder.h"
@@ -54,41 +57,39 @@ std::optional<std::int64_t> folder_number(const std::string& name) {
   return std::stoll(name);
 }
 
-/// Held while a folder of models is changed. Another change may be the copy of a large model.
+/// Held while a folder of models is changed. Another change may be the copy of a large model. In a
+/// store, whoever comes second is refused and told who the first is.
 class ChangeLock {
  public:
-  explicit ChangeLock(const Path& root) : folder_(root, O_RDONLY | O_DIRECTORY) {
-    lock_file(folder_.get(), LOCK_EX, root, std::chrono::minutes(10));
+  explicit ChangeLock(const Path& root) {
+    if (is_remote(root)) {
+      claim_.emplace(root);
+    } else {
+      folder_.emplace(root, O_RDONLY | O_DIRECTORY);
+      lock_file(folder_->get(), LOCK_EX, root, std::chrono::minutes(10));
+    }
   }
 
  private:
-  OpenFile folder_;
+  std::optional<OpenFile> folder_;
+  std::optional<FolderClaim> claim_;
 };
 
-constexpr std::size_t kCopiedAtOnceBytes = std::size_t{4} << 20;
+bool is_model_file(const std::string& name) { return name.starts_with("saved_model."); }
 
-void copy_bytes(const Path& from, const Path& to) {
-  const auto source = file_system_for(from).open(from);
-  const auto target = file_system_for(to).create(to);
-  std::string piece(kCopiedAtOnceBytes, '\0');
-  while (const std::size_t count = source->read(piece)) {
-    target->write(std::string_view(piece).substr(0, count));
-  }
-  target->sync();
-  target->close();
-}
-
-// The export may lie in a store.
+// Either may lie in a store. What makes the folder a model is copied last.
 void copy_folder(const Path& from, const Path& to) {
   FileSystem& source = file_system_for(from);
   file_system_for(to).create_directories(to);
-  for (const std::string& name : source.list(from)) {
+  std::vector<std::string> names = source.list(from);
+  std::ranges::stable_partition(names, std::not_fn(is_model_file));
+  for (const std::string& name : names) {
     const auto status = source.status(from / name);
     if (!status) continue;  // Gone meanwhile.
     if (status->is_directory) {
       copy_folder(from / name, to / name);
     } else {
-      copy_bytes(from / name, to / name);
+      copy_whole_file(from / name, to / name);
     }
   }
 }
@@ -245,9 +246,12 @@ VersionRecord ModelFolder::create_version(const std::string& model_name, const s
   }
   const std::int64_t number = found.versions.empty() ? 1 : found.versions.back().number + 1;
   const Path path = model_path(model_name);
-  const Path temporary = path / fmt::format("temp-{}", number);
-  file_system_for(path).remove_all(temporary);
-  copy_folder(source, temporary);
+  const Path target = path / std::to_string(number);
+  // No folder is renamed in an object store: there, one is a version when its model is there.
+  const bool in_objects = object_store_for(path) != nullptr;
+  const Path filled = in_objects ? target : path / fmt::format("temp-{}", number);
+  file_system_for(path).remove_all(filled);
+  if (!in_objects) copy_folder(source, filled);
   // Under its number at last: a server sees the whole version or none. Its name is written first,
   // so that it never has another.
   VersionRecord made{.name = name,
@@ -258,7 +262,11 @@ VersionRecord ModelFolder::create_version(const std::string& model_name, const s
   if (found.versions.empty()) found.default_version = name;
   found.versions.push_back(made);
   write(found);
-  publish_directory(temporary, path / std::to_string(number));
+  if (in_objects) {
+    copy_folder(source, target);
+  } else {
+    publish_directory(filled, target);
+  }
   return version(model_name, name);
 }
 
@@ -296,7 +304,12 @@ void ModelFolder::delete_version(const std::string& model_name, const std::strin
   std::erase_if(found.versions, [&](const VersionRecord& one) { return one.name == name; });
   if (found.versions.empty()) found.default_version.clear();
   write(found);
-  file_system_for(root_).remove_all(model_path(model_name) / std::to_string(gone.number));
+  const Path folder = model_path(model_name) / std::to_string(gone.number);
+  if (object_store_for(root_) != nullptr && file_exists(folder)) {
+    graph::remove_export(folder);
+  } else {
+    file_system_for(root_).remove_all(folder);
+  }
 }
 
 }  // namespace muster::serving
