@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -42,6 +43,7 @@ struct Header {
   std::uint64_t bytes = 0;
   std::uint32_t seconds = 0;
   std::uint32_t arguments = 0;
+  std::int32_t end_signal = 0;
 };
 
 // Each ends with a zero byte, which none of them can contain.
@@ -191,9 +193,13 @@ class Server {
     }
     std::string text(header->bytes, '\0');
     if (!receive_all(socket_, text)) ::_exit(0);
+    const pid_t parent = ::getpid();
     const pid_t fork = ::fork();
     if (fork < 0) throw_errno(errno, "starting a fork");
-    if (fork == 0) return become(program, *header, split(text), streams);
+    if (fork == 0) {
+      end_with(parent, header->end_signal);
+      return become(program, *header, split(text), streams);
+    }
     for (const int stream : streams) ::close(stream);
     // Declared by no header of this C library that C++ could use.
     const auto watched = static_cast<int>(::syscall(SYS_pidfd_open, fork, 0));
@@ -201,6 +207,13 @@ class Server {
     forks_[fork] = watched;
     report(fork, kBegan);
     return std::nullopt;
+  }
+
+  static void end_with(pid_t parent, int signal) {
+    if (signal == 0) return;
+    ::prctl(PR_SET_PDEATHSIG, signal);
+    // It may have ended before that call.
+    if (::getppid() != parent) ::_exit(kStatusOfSignals + signal);
   }
 
   std::vector<std::string> become(const char* program, const Header& header,
@@ -230,7 +243,8 @@ class Server {
   std::map<pid_t, int> forks_;
 };
 
-[[noreturn]] void become_warm(const Path& program, int socket) {
+[[noreturn]] void become_warm(const Path& program, int socket, const WarmOptions& options) {
+  if (options.own_group) ::setpgid(0, 0);
   // Behind the ones that every program has.
   const int number = ::fcntl(socket, F_DUPFD, kStreams);
   ::setenv(kSocketVariable, std::to_string(number).c_str(), 1);
@@ -241,21 +255,23 @@ class Server {
 
 }  // namespace
 
-WarmProgram::WarmProgram(Path program) : program_(std::move(program)) {
+WarmProgram::WarmProgram(Path program, const WarmOptions& options) : program_(std::move(program)) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     throw_errno(errno, "making a socket for " + program_.string());
   }
   socket_ = ends[0];
   process_ = ::fork();
-  if (process_ == 0) become_warm(program_, ends[1]);
+  if (process_ == 0) become_warm(program_, ends[1], options);
   ::close(ends[1]);
   if (process_ < 0) throw_errno(errno, "starting " + program_.string());
 }
 
 WarmProgram::~WarmProgram() {
   ::close(socket_);
-  // It ends when it sees that; one that loads, or does something else, may not.
+  // One that still loads has nothing to finish.
+  if (!was_asked_) ::kill(process_, SIGKILL);
+  // It ends when it sees that its socket is closed; one that does something else may not.
   const Deadline deadline = Deadline::after(kEndGrace);
   while (::waitpid(process_, nullptr, WNOHANG) == 0) {
     if (deadline.expired()) ::kill(process_, SIGKILL);
@@ -283,6 +299,7 @@ std::optional<WarmProgram::Report> WarmProgram::next_report(const Deadline& dead
 
 pid_t WarmProgram::start(const Start& how) {
   const Deadline deadline = Deadline::after(how.limit);
+  was_asked_ = true;
   const std::string text = joined(how);
   if (text.size() > kMostStartBytes) {
     throw InvalidArgument("arguments and environment have {} bytes; at most {}", text.size(),
@@ -292,7 +309,8 @@ pid_t WarmProgram::start(const Start& how) {
     send_header(socket_,
                 {.bytes = text.size(),
                  .seconds = how.seconds,
-                 .arguments = static_cast<std::uint32_t>(how.arguments.size())},
+                 .arguments = static_cast<std::uint32_t>(how.arguments.size()),
+                 .end_signal = how.end_signal},
                 {how.in, how.out, how.err});
     send_all(socket_, text);
   } catch (Error& error) {

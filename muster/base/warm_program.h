@@ -13,6 +13,12 @@
 
 namespace muster {
 
+struct WarmOptions {
+  /// In a process group of its own, as its forks are then: what a terminal sends (Ctrl-C) reaches
+  /// the process that started it alone.
+  bool own_group = false;
+};
+
 /// A program with run_main(argc, argv, body) that has been loaded and waits: each start() is a fork
 /// of it and has its main thread before `body`, in a few milliseconds where loading libtorch takes
 /// half a second. A fork is a process like any other: it has its own arguments, environment and
@@ -32,13 +38,17 @@ class WarmProgram {
     int err = 2;
     /// SIGALRM ends it after so many seconds; 0: never.
     unsigned seconds = 0;
+    /// Sent to it when the warm program ends, which it does with the process that started it; 0:
+    /// none.
+    int end_signal = 0;
     /// The program must have loaded, and the fork begun, by then.
     std::chrono::milliseconds limit{120'000};
   };
 
   /// Starts the program with the environment of this process. It is not asked for anything yet.
-  explicit WarmProgram(Path program);
-  /// The program ends, and is killed where it does not; forks of it go on.
+  explicit WarmProgram(Path program, const WarmOptions& options = {});
+  /// The program ends, and is killed where it does not, or was never asked for a fork; forks of it
+  /// go on.
   ~WarmProgram();
   WarmProgram(const WarmProgram&) = delete;
   WarmProgram& operator=(const WarmProgram&) = delete;
@@ -62,6 +72,7 @@ class WarmProgram {
   const Path program_;
   int socket_ = -1;
   pid_t process_ = -1;
+  bool was_asked_ = false;
   /// By fork: what has been reported and not been asked for.
   std::map<pid_t, int> statuses_;
 };

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,12 @@ int act(int argc, char** argv) {
               std::getenv("HOME") == nullptr ? "alone" : "with more");
   for (const std::string& word : command_line()) std::printf(" [%s]", word.c_str());
   return 0;
+}
+
+// Of the system; empty for a process that is gone.
+std::string read_status(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/status");
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 class Warm : public ::testing::Test {
@@ -116,6 +123,32 @@ TEST(WarmProgram, LeavesItsForksAlone) {
   }
   EXPECT_EQ(::kill(fork, 0), 0);
   ::kill(fork, SIGKILL);
+}
+
+TEST(WarmProgram, EndsTheForksThatAreToEndWithIt) {
+  const testing::TempDir folder;
+  pid_t fork = 0;
+  {
+    WarmProgram program(std::filesystem::read_symlink("/proc/self/exe"));
+    fork = program.start(
+        {.arguments = {"wait"}, .working_directory = folder.path(), .end_signal = SIGTERM});
+    EXPECT_EQ(program.ended(fork), std::nullopt);
+  }
+  // Whoever adopted it may not have waited for it.
+  EXPECT_TRUE(testing::eventually([&] {
+    const std::string status = read_status(fork);
+    return status.empty() || status.find("State:\tZ") != status.npos;
+  }));
+}
+
+TEST(WarmProgram, HasAProcessGroupOfItsOwnWhereAsked) {
+  const testing::TempDir folder;
+  WarmProgram program(std::filesystem::read_symlink("/proc/self/exe"), {.own_group = true});
+  const pid_t fork = program.start({.arguments = {"wait"}, .working_directory = folder.path()});
+  EXPECT_NE(::getpgid(fork), ::getpgrp());
+  EXPECT_NE(::getpgid(fork), fork);
+  ::kill(fork, SIGKILL);
+  program.wait(fork);
 }
 
 // Before GoogleTest's main: this process is to be the warm one.
