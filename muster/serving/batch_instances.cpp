@@ -13,6 +13,7 @@
 #include "muster/serving/batch_instances_internal.h"
 #include "muster/serving/fast_request_internal.h"
 #include "muster/serving/json.h"
+#include "muster/serving/plain_rows_internal.h"
 #include "muster/serving/predict_request.h"
 
 namespace muster::serving {
@@ -53,7 +54,7 @@ std::string input_list(const SignatureDef& signature) {
 class JsonDecoder final : public InstanceDecoder {
  public:
   JsonDecoder(const SignatureDef& signature, std::string key_field)
-      : signature_(signature), key_field_(std::move(key_field)) {}
+      : signature_(signature), key_field_(std::move(key_field)), plain_(signature_, key_field_) {}
 
   DecodedBatch decode(std::span<const std::string_view> instances) const override {
     auto fast = decode_fast(instances);
@@ -63,7 +64,8 @@ class JsonDecoder final : public InstanceDecoder {
  private:
   // Nothing for what is not the common case: the other reader knows what is wrong, if anything is.
   std::optional<DecodedBatch> decode_fast(std::span<const std::string_view> instances) const {
-    auto rows = fast_rows(instances, signature_, key_field_);
+    auto rows = plain_.read(instances);
+    if (!rows) rows = fast_rows(instances, signature_, key_field_);
     if (!rows) return std::nullopt;
     DecodedBatch batch{.inputs = std::move(rows->inputs), .keys = std::move(rows->keys)};
     // Shapes that a signature declares are looked at below.
@@ -104,6 +106,7 @@ class JsonDecoder final : public InstanceDecoder {
 
   const SignatureDef& signature_;
   std::string key_field_;
+  PlainRows plain_;
 };
 
 // -------------------------------------------------------------------------------- whole byte rows
