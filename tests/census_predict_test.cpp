@@ -195,6 +195,20 @@ std::vector<pid_t> children_of(pid_t process) {
   return children;
 }
 
+// Forks of the program that the command started.
+std::vector<pid_t> workers_of(pid_t command) {
+  std::vector<pid_t> workers;
+  for (const pid_t program : children_of(command)) {
+    const auto forks = children_of(program);
+    workers.insert(workers.end(), forks.begin(), forks.end());
+  }
+  return workers;
+}
+
+void kill_all(const std::vector<pid_t>& processes) {
+  for (const pid_t process : processes) ::kill(process, SIGKILL);
+}
+
 TEST_F(CensusPredict, ABatchThatIsKilledGivesWhatAnUndisturbedOneGives) {
   const bool is_long = testing::are_tests_long();
   const std::int64_t rows = is_long ? 1'000'000 : 3'000;
@@ -226,12 +240,10 @@ TEST_F(CensusPredict, ABatchThatIsKilledGivesWhatAnUndisturbedOneGives) {
     std::this_thread::sleep_for(
         std::chrono::milliseconds(static_cast<int>(random.uniform(0, is_long ? 250 : 5))));
     // Workers first, or all at once, or the command alone, whose workers then end by themselves.
-    const std::vector<pid_t> workers = children_of(program.pid());
+    const std::vector<pid_t> workers = workers_of(program.pid());
     EXPECT_FALSE(workers.empty());
     if (kill % 3 == 1) program.send(SIGKILL);
-    if (kill % 3 != 2) {
-      for (const pid_t worker : workers) ::kill(worker, SIGKILL);
-    }
+    if (kill % 3 != 2) kill_all(workers);
     program.send(SIGKILL);
   }
   const Outcome last = testing::RunningProgram(MUSTER_PROGRAM, arguments("killed")).wait();
@@ -283,7 +295,10 @@ TEST_F(CensusPredict, ABatchThatIsAskedToStopSavesAndItsWorkersAreReplacedWhenTh
 
   testing::RunningProgram resumed(MUSTER_PROGRAM, arguments);
   wait_for(resumed, saved_instances(folder_ / "out") + 300);
-  for (const pid_t worker : children_of(resumed.pid())) ::kill(worker, SIGKILL);
+  kill_all(workers_of(resumed.pid()));
+  wait_for(resumed, saved_instances(folder_ / "out") + 300);
+  // What they are forks of: they end with it, and it is loaded again.
+  kill_all(children_of(resumed.pid()));
   const Outcome end = resumed.wait();
   EXPECT_EQ(end.status, 0) << end.err;
   EXPECT_THAT(end.err, HasSubstr("a worker was ended by signal 9; another goes on"));

@@ -98,7 +98,7 @@ void run_batch_predict(const BatchPredictFlags& flags) {
   const std::uint64_t workers =
       std::min<std::uint64_t>(flags.max_worker_count, ThreadPool::available_processors());
   BatchJob job = job_of(flags, workers);
-  torch_program("batch-predict");
+  const Path program = torch_program("batch-predict");
   for (const auto& [flag, value] : {std::pair{"--region", &flags.region},
                                     std::pair{"--runtime-version", &flags.runtime_version}}) {
     if (!value->empty()) log::info("{} {} is ignored: this host predicts", flag, *value);
@@ -120,13 +120,16 @@ void run_batch_predict(const BatchPredictFlags& flags) {
   const Path& output_path = workspace.folder();
   // By itself: arguments are made in any order, and the job is moved out of.
   const graph::SignatureDef& signature = graph::find_signature(meta, job.signature);
+  // It loads libtorch while the instances are counted.
+  WorkerProgram worker_program(program);
   job = serving::open_batch_job(output_path, std::move(job), signature);
   if (!job.result) {
     run_batch_workers(
         output_path, job,
         {.workers = workers,
          .save_every = std::chrono::milliseconds(static_cast<std::int64_t>(1000 * flags.save_secs)),
-         .limits = flags.limits});
+         .limits = flags.limits},
+        worker_program);
     serving::finish_batch_job(output_path, job, sum_of_shards(output_path, job));
   } else {
     log::info("this batch prediction had ended before: {} has its results", flags.output_path);

@@ -2,8 +2,10 @@
 // "@SHARD INSTANCES" for the command that started it.
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -78,6 +80,9 @@ void run_worker(const WorkerFlags& flags) {
       teller.tell(job.first_record(shard + 1) - job.first_record(shard));
     }
   }
+  // All is on the disk, and told. Destructors of libtorch, which forget its operators one by one,
+  // would take a tenth of a second.
+  ::_exit(EXIT_SUCCESS);
 }
 
 }  // namespace

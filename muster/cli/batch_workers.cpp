@@ -21,7 +21,6 @@
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
 #include "muster/cli/progress.h"
-#include "muster/cli/torch_program.h"
 #include "muster/launch/task_process.h"
 #include "muster/serving/batch_shard.h"
 
@@ -41,30 +40,28 @@ constexpr int kMostCrashes = 3;
 constexpr std::size_t kMostLineBytes = std::size_t{1} << 16;
 constexpr std::string_view kFailure = "muster: ";
 
+std::vector<std::string> arguments_of(const Path& output_path, const BatchWorkerOptions& options) {
+  const auto& limits = options.limits;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limits.time);
+  return {"batch-predict-worker", output_path.string(),
+          "--save-milliseconds",  std::to_string(options.save_every.count()),
+          "--max-live-bytes",     std::to_string(limits.live_bytes),
+          "--max-total-bytes",    std::to_string(limits.total_bytes),
+          "--max-operations",     std::to_string(limits.operations),
+          "--max-calls",          std::to_string(limits.calls),
+          "--max-seconds",        std::to_string(seconds.count())};
+}
+
 /// A worker and what it prints, line by line.
 class BatchWorker {
  public:
-  BatchWorker(const Path& output_path, const BatchJob& job, const BatchWorkerOptions& options) {
+  BatchWorker(const Path& output_path, const BatchWorkerOptions& options, WorkerProgram& program) {
     int ends[2];
-    if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw_errno(errno, "making a pipe");
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "making a pipe");
     pipe_ = ends[0];
-    const auto threads = std::to_string(job.threads_per_worker);
-    const auto& limits = options.limits;
+    ::fcntl(pipe_, F_SETFL, O_NONBLOCK);  // This end alone: the worker waits where it is full.
     try {
-      process_ = launch::start_process(
-          {.command = {torch_program("batch-predict").string(), "batch-predict-worker",
-                       output_path.string(), "--save-milliseconds",
-                       std::to_string(options.save_every.count()), "--max-live-bytes",
-                       std::to_string(limits.live_bytes), "--max-total-bytes",
-                       std::to_string(limits.total_bytes), "--max-operations",
-                       std::to_string(limits.operations), "--max-calls",
-                       std::to_string(limits.calls), "--max-seconds",
-                       std::to_string(
-                           std::chrono::duration_cast<std::chrono::seconds>(limits.time).count())},
-           .environment = {"OMP_NUM_THREADS=" + threads, "OPENBLAS_NUM_THREADS=" + threads,
-                           "MKL_NUM_THREADS=" + threads},
-           // The other end of the pipe, opened by its name.
-           .log = fmt::format("/proc/self/fd/{}", ends[1])});
+      worker_ = program.start(arguments_of(output_path, options), ends[1]);
     } catch (...) {
       ::close(ends[0]);
       ::close(ends[1]);
@@ -73,9 +70,9 @@ class BatchWorker {
     ::close(ends[1]);
   }
   ~BatchWorker() {
-    if (!end_) {
-      ::kill(process_, SIGKILL);
-      while (!launch::reap(process_)) ::usleep(1000);  // It was killed: it ends.
+    if (!end()) {
+      ::kill(worker_.process, SIGKILL);
+      while (!end()) ::usleep(1000);  // It was killed: it ends.
     }
     ::close(pipe_);
   }
@@ -84,12 +81,12 @@ class BatchWorker {
 
   int pipe() const { return pipe_; }
   void stop() const {
-    if (!end_) ::kill(process_, SIGTERM);
+    if (!end_) ::kill(worker_.process, SIGTERM);
   }
 
   /// Once it has ended.
   const std::optional<launch::EndOfProcess>& end() {
-    if (!end_) end_ = launch::reap(process_);
+    if (!end_) end_ = WorkerProgram::ended(worker_);
     return end_;
   }
   /// What it failed with; empty if it did not say.
@@ -130,7 +127,7 @@ class BatchWorker {
     }
   }
 
-  pid_t process_ = -1;
+  WorkerProgram::Worker worker_{};
   int pipe_ = -1;
   std::string text_{};
   std::string failure_{};
@@ -139,10 +136,12 @@ class BatchWorker {
 
 class BatchWorkers {
  public:
-  BatchWorkers(const Path& output_path, const BatchJob& job, const BatchWorkerOptions& options)
+  BatchWorkers(const Path& output_path, const BatchJob& job, const BatchWorkerOptions& options,
+               WorkerProgram& program)
       : output_path_(output_path),
         job_(job),
         options_(options),
+        program_(program),
         done_(job.shards, 0),
         before_(look_at_shards()),
         progress_("batch-predict", job.records() - before_, "instances") {
@@ -186,7 +185,9 @@ class BatchWorkers {
     return sum;
   }
 
-  void start() { workers_.push_back(std::make_unique<BatchWorker>(output_path_, job_, options_)); }
+  void start() {
+    workers_.push_back(std::make_unique<BatchWorker>(output_path_, options_, program_));
+  }
 
   void read_lines(BatchWorker& worker) {
     worker.read([this](std::uint64_t shard, std::uint64_t records) {
@@ -296,6 +297,7 @@ class BatchWorkers {
   const Path& output_path_;
   const BatchJob& job_;
   const BatchWorkerOptions& options_;
+  WorkerProgram& program_;
   std::vector<std::uint64_t> done_;
   std::vector<bool> published_{};
   std::uint64_t before_;
@@ -312,8 +314,8 @@ class BatchWorkers {
 }  // namespace
 
 void run_batch_workers(const Path& output_path, const BatchJob& job,
-                       const BatchWorkerOptions& options) {
-  BatchWorkers(output_path, job, options).run();
+                       const BatchWorkerOptions& options, WorkerProgram& program) {
+  BatchWorkers(output_path, job, options, program).run();
 }
 
 }  // namespace muster::cli

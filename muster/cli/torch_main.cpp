@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "muster/base/program.h"
 #include "muster/cli/batch_workers.h"
 #include "muster/cli/command.h"
 #include "muster/cli/model.h"
@@ -42,7 +43,10 @@ constexpr muster::cli::Command kCommands[] = {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::string_view(argv[1]) == "version") return print_version();
-  muster::register_stores();
-  return muster::cli::run_commands(argc, argv, kCommands, [](CLI::App&) {});
+  // Can be kept warm: nothing here starts a thread before the words of a fork are known.
+  return muster::run_main(argc, argv, [](int count, char** words) {
+    if (count == 2 && std::string_view(words[1]) == "version") return print_version();
+    muster::register_stores();
+    return muster::cli::run_commands(count, words, kCommands, [](CLI::App&) {});
+  });
 }
