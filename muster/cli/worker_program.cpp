@@ -1,6 +1,7 @@
 #include "muster/cli/worker_program.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -29,7 +30,7 @@ WorkerProgram::Worker WorkerProgram::start(const std::vector<std::string>& argum
                          .err = out,
                          .end_signal = SIGTERM};
   for (const auto& [name, value] : variables_of_this_process()) {
-    how.environment.push_back(name + "=" + value);
+    how.environment.push_back(fmt::format("{}={}", name, value));
   }
   try {
     return {program_->start(how), program_};
