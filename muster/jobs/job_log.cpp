@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/file_inside.h"
 #include "muster/base/local_time.h"
 #include "muster/base/printable.h"
 
@@ -102,10 +103,11 @@ Time modified_time(const struct stat& status) {
 // One file, read line by line.
 class JobLog::Source {
  public:
-  /// `logger_name` is what muster's logger calls the task; `is_stamped` says that kubectl's time
-  /// stands before every line.
-  Source(Path file, std::string task, std::string logger_name, bool is_stamped)
-      : file_(std::move(file)),
+  /// `folder` is that of the jobs; `logger_name` is what muster's logger calls the task;
+  /// `is_stamped` says that kubectl's time stands before every line.
+  Source(Path folder, Path file, std::string task, std::string logger_name, bool is_stamped)
+      : folder_(std::move(folder)),
+        file_(std::move(file)),
         task_(std::move(task)),
         logger_name_(std::move(logger_name)),
         is_stamped_(is_stamped) {}
@@ -133,7 +135,9 @@ class JobLog::Source {
   bool read_more(bool follows) {
     buffer_.erase(0, begin_);
     begin_ = 0;
-    const int descriptor = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
+    if (is_refused_) return false;
+    if (refuse()) return true;
+    const int descriptor = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) return false;
     if (offset_ == 0) skip_hole(descriptor, follows);
     const std::size_t before = buffer_.size();
@@ -147,6 +151,20 @@ class JobLog::Source {
     buffer_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
     if (count > 0) offset_ += static_cast<std::uint64_t>(count);
     return count > 0;
+  }
+
+  // One that is a FIFO, or leads out of the folder of the jobs, is not read: a line says so
+  // instead.
+  bool refuse() {
+    try {
+      check_file_inside(folder_, file_.lexically_relative(folder_));
+    } catch (const InvalidArgument& error) {
+      is_refused_ = true;
+      buffer_ = fmt::format("this log is not read: {}\n", error.message());
+    } catch (const Error&) {
+      return false;  // Not there yet, most often: opening it tells.
+    }
+    return is_refused_;
   }
 
   // What was given back of a long log reads as zeros.
@@ -182,7 +200,9 @@ class JobLog::Source {
     return true;
   }
 
+  Path folder_;
   Path file_;
+  bool is_refused_ = false;
   std::string task_;
   std::string logger_name_;
   bool is_stamped_;
@@ -261,7 +281,7 @@ void JobLog::find_sources() {
   const auto add = [&](const Path& file, const std::string& task, const std::string& logger_name,
                        bool is_stamped) {
     if (task_ && *task_ != task) return;
-    sources_.try_emplace(file, file, task, logger_name, is_stamped);
+    sources_.try_emplace(file, store_.folder(), file, task, logger_name, is_stamped);
   };
   add(folder / "service.log", std::string(kService), std::string(kService), false);
   const Path attempts = folder / "attempts";

@@ -18,8 +18,12 @@ namespace {
 
 using ::muster::testing::TempDir;
 using ::muster::testing::write_bytes;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 class Logs : public ::testing::Test {
  protected:
@@ -76,6 +80,25 @@ TEST_F(Logs, OfAllAttemptsAreRead) {
   append(file("1", "master"), "2026-03-01T10:00:00.000 I master:0 first\n");
   JobLog log(store_, "job", std::nullopt);
   EXPECT_THAT(poll(log), ElementsAre("master-replica-0 INFO first", "master-replica-0 INFO again"));
+}
+
+TEST_F(Logs, ThatArePipesOrLeadOutsideAreNotRead) {
+  const TempDir outside;
+  write_bytes(outside / "secret", "hidden\n");
+  std::filesystem::create_symlink(outside / "secret", file("1", "master"));
+  ASSERT_EQ(::mkfifo(file("1", "worker0").c_str(), 0600), 0);
+  std::filesystem::create_directory_symlink(outside.path(), file("2", "x").parent_path());
+  write_bytes(outside / "ps0.log", "hidden\n");
+  append(file("1", "worker1"), "told\n");
+  JobLog log(store_, "job", std::nullopt);
+  std::vector<std::string> lines = poll(log);
+  std::ranges::sort(lines);
+  EXPECT_THAT(lines, ElementsAre(AllOf(StartsWith("master-replica-0 DEFAULT this log is not read"),
+                                       HasSubstr("outside of"), Not(HasSubstr("hidden"))),
+                                 StartsWith("ps-replica-0 DEFAULT this log is not read"),
+                                 AllOf(StartsWith("worker-replica-0 "), HasSubstr("FIFO")),
+                                 "worker-replica-1 DEFAULT told"));
+  EXPECT_THAT(poll(log), IsEmpty());
 }
 
 TEST_F(Logs, OfOneTaskAlone) {

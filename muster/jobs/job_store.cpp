@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "muster/base/error.h"
+#include "muster/base/file_inside.h"
 #include "muster/base/file_lock.h"
 #include "muster/base/log.h"
 #include "muster/base/object_store.h"
@@ -47,7 +48,8 @@ Path job_file(const Path& folder) { return folder / "job.json"; }
 Job read_job(const Path& folder) {
   const Path file = job_file(folder);
   try {
-    return job_from_json(read_file(file, kMostJobBytes));
+    return job_from_json(
+        read_file_inside(folder.parent_path(), folder.filename() / file.filename(), kMostJobBytes));
   } catch (Error& error) {
     if (error.code() == ErrorCode::kDataLoss) {
       error.add_context(fmt::format("reading {}", file.string()));

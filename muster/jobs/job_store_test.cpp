@@ -71,6 +71,25 @@ TEST_F(Store, ListsTheNewestFirstAndSkipsWhatIsNoJob) {
   EXPECT_THAT(JobStore(dir_ / "none").list(), IsEmpty());
 }
 
+TEST_F(Store, WaitsForNoPipeAndReadsNothingOutside) {
+  const TempDir outside;
+  JobStore(outside.path()).create(named("secret"), {});
+  for (const char* name : {"good", "pipe", "link"}) store_.create(named(name), {});
+  std::filesystem::remove(dir_ / "pipe" / "job.json");
+  ASSERT_EQ(::mkfifo((dir_ / "pipe" / "job.json").c_str(), 0600), 0);
+  std::filesystem::remove(dir_ / "link" / "job.json");
+  std::filesystem::create_symlink(outside / "secret" / "job.json", dir_ / "link" / "job.json");
+  std::filesystem::create_directory_symlink(outside / "secret", dir_ / "folder");
+  std::vector<std::string> names;
+  for (const Job& job : store_.list()) names.push_back(job.job_id);
+  EXPECT_THAT(names, ElementsAre("good"));
+  for (const char* name : {"pipe", "link", "folder"}) {
+    EXPECT_THROW(store_.read(name), InvalidArgument) << name;
+    EXPECT_THROW(store_.change(name, [](Job& job) { job.labels["a"] = "b"; }), InvalidArgument);
+  }
+  EXPECT_TRUE(JobStore(outside.path()).read("secret").labels.empty());
+}
+
 TEST_F(Store, RefusesANameThatIsTakenAndLeavesTheJobAlone) {
   const Job job = named("a");
   store_.create(job, {});
