@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/file_inside.h"
 #include "muster/base/folder_claim.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
@@ -49,6 +50,10 @@ Path trial_file(const Path& job_dir, std::int64_t id) {
   return state_folder(job_dir) / fmt::format("{}.json", id);
 }
 
+std::string read_state(const Path& job_dir, const Path& file) {
+  return read_file_inside(job_dir, file.lexically_relative(job_dir), kMostStateBytes);
+}
+
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -58,7 +63,7 @@ std::vector<Trial> read_trials(const Path& job_dir) {
   for (std::int64_t id = 1; file_exists(trial_file(job_dir, id)); ++id) {
     const Path file = trial_file(job_dir, id);
     try {
-      trials.push_back(trial_from_json(read_file(file, kMostStateBytes)));
+      trials.push_back(trial_from_json(read_state(job_dir, file)));
     } catch (Error& error) {
       error.add_context(file.string());
       throw;
@@ -70,7 +75,7 @@ std::vector<Trial> read_trials(const Path& job_dir) {
 ordered_json read_study_file(const Path& job_dir) {
   const Path file = study_file(job_dir);
   if (!file_exists(file)) throw NotFound("there is no study in {}", job_dir.string());
-  auto json = ordered_json::parse(read_file(file, kMostStateBytes), nullptr,
+  auto json = ordered_json::parse(read_state(job_dir, file), nullptr,
                                   /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("hyperparameters")) {
     throw DataLoss("{} describes no study", file.string());

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -118,6 +120,18 @@ TEST(Study, RefusesWhatIsNotItsOwn) {
           .trials.size(),
       2U);
   EXPECT_THROW(read_study(folder.path()), NotFound);
+}
+
+TEST(Study, WaitsForNoPipeAndReadsNothingOutside) {
+  const TempDir folder;
+  run_study({.hyperparameters = spec_of(1, 1), .job_dir = folder / "s", .command = parabola()});
+  ASSERT_EQ(::mkfifo((folder / "s" / "study" / "2.json").c_str(), 0600), 0);
+  EXPECT_THROW(read_study(folder / "s"), InvalidArgument);
+  std::filesystem::remove(folder / "s" / "study" / "2.json");
+  std::filesystem::create_directory(folder / "other");
+  std::filesystem::create_directory_symlink(folder / "s" / "study", folder / "other" / "study");
+  EXPECT_THROW(read_study(folder / "other"), InvalidArgument);
+  EXPECT_EQ(read_study(folder / "s").trials.size(), 1U);
 }
 
 TEST(Study, KnowsTheTrialsOfAnEarlierOne) {
