@@ -61,14 +61,15 @@ class Piece {
 };
 
 template <typename Word>
-Word load(const char* bytes) {
+Word load(std::string_view bytes) {
   Word word;
-  std::memcpy(&word, bytes, sizeof word);
+  std::memcpy(&word, bytes.data(), sizeof word);
   return word;
 }
 
 bool has_checksum(std::string_view data) {
-  return mask_crc(crc32c(data)) == load<std::uint32_t>(data.data() + data.size());
+  return mask_crc(crc32c(data)) ==
+         load<std::uint32_t>({data.data() + data.size(), sizeof(std::uint32_t)});
 }
 
 /// The data of the record at the front, if all of it is there and is sound. Millions of short
@@ -76,7 +77,7 @@ bool has_checksum(std::string_view data) {
 /// another one, that tells.
 std::optional<std::string_view> sound_record(std::string_view bytes) {
   if (bytes.size() < kFrameBytes) return std::nullopt;
-  const auto size = load<std::uint64_t>(bytes.data());
+  const auto size = load<std::uint64_t>(bytes);
   if (size > std::min(kMostRecordBytes, bytes.size() - kFrameBytes)) return std::nullopt;
   const std::string_view data = bytes.substr(kHeaderBytes, size);
   if (!has_checksum(bytes.substr(0, kLengthBytes)) || !has_checksum(data)) return std::nullopt;

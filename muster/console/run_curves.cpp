@@ -170,6 +170,7 @@ std::string RunCurves::problem() const {
 
 std::vector<std::string> RunCurves::tags() const {
   std::vector<std::string> names;
+  names.reserve(series_.size());
   for (const auto& [name, series] : series_) names.push_back(name);
   return names;
 }

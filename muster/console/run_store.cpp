@@ -188,7 +188,7 @@ struct RunStore::Run {
   }
 };
 
-RunStore::RunStore(std::vector<Path> log_folders) {
+RunStore::RunStore(const std::vector<Path>& log_folders) {
   for (const Path& folder : log_folders) {
     const Path root = checked_root(folder);
     if (std::ranges::find(roots_, root) == roots_.end()) roots_.push_back(root);
@@ -285,6 +285,7 @@ std::vector<Path> RunStore::folders() const {
 std::vector<RunStore::SharedRun> RunStore::runs() const {
   const std::lock_guard lock(mutex_);
   std::vector<SharedRun> all;
+  all.reserve(runs_.size());
   for (const auto& [id, run] : runs_) all.push_back(run);
   return all;
 }

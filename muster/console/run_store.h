@@ -72,7 +72,7 @@ class RunStore {
  public:
   /// Throws NotFound for a folder that is not there, InvalidArgument for one that is none or that
   /// is not of this host.
-  explicit RunStore(std::vector<Path> log_folders);
+  explicit RunStore(const std::vector<Path>& log_folders);
 
   /// Looks at a folder and at those inside it that are new, and forgets those that are gone.
   /// Returns whether there are others than before. Folders that are not below the given ones are

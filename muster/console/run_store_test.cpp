@@ -55,6 +55,7 @@ TEST(RunStore, FindsRunsAndTheirEvaluations) {
 // A run of more points than are kept, in two files; the second was resumed from step 60,000.
 void write_long_run(const Path& folder) {
   std::vector<std::pair<std::int64_t, float>> values;
+  values.reserve(100'000);
   for (std::int64_t step = 0; step < 100'000; ++step) {
     values.emplace_back(step, static_cast<float>(step % 1000));
   }

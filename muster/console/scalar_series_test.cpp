@@ -61,6 +61,7 @@ TEST(ScalarSeries, GivesUpAlsoWhatIsKeptInStretches) {
 
 TEST(Downsampled, KeepsEndsExtremesAndWhatIsNoNumber) {
   std::vector<Point> points;
+  points.reserve(10'000);
   for (int step = 0; step < 10'000; ++step) points.push_back(at(step, 0));
   points[4'321].value = 9;
   points[6'789].value = std::numeric_limits<double>::quiet_NaN();

@@ -43,7 +43,7 @@ export function contributions(prediction, names, without) {
     .sort((a, b) => Math.abs(b.part) - Math.abs(a.part)).slice(0, 8).filter(({part}) => Math.abs(part) >= 0.0005);
   if (parts.length === 0) return null;
   const most = Math.abs(parts[0].part);
-  return element('div', {class: 'bars named contributions'}, parts.map(({name, part}) => element('div', {},
+  return element('div', {class: 'bars named contributions'}, parts.map(({name, part}) => element('div', {class: part < 0 ? 'falls' : null},
     element('span', {}, name), element('meter', {min: 0, max: 1, value: Math.abs(part) / most, 'aria-label': name}),
     element('span', {class: part < 0 ? 'aside minus' : 'aside'}, `${part < 0 ? '−' : '+'}${Math.abs(part).toFixed(3)}`))));
 }

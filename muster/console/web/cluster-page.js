@@ -1,9 +1,11 @@
 // <cluster-page>: the tasks of a job that runs as a cluster: who takes part, what the run waited for and why, how old
 // gradients are.
 import {get} from './api.js';
+import {ConsolePage} from './console-page.js';
 import {element} from './dom.js';
 import {duration, moment, number} from './format.js';
 import {later} from './later.js';
+import {legend} from './legend.js';
 import './line-chart.js';
 import {readState, writeState} from './page-state.js';
 import './sorted-table.js';
@@ -11,51 +13,44 @@ import './sorted-table.js';
 // A task that writes nothing for so long is marked.
 const kSilentSeconds = 60;
 
-class ClusterPage extends HTMLElement {
+const [kMean, kLargest] = ['#2f6fde', '#d1495b'];
+
+class ClusterPage extends ConsolePage {
   #jobs = [];
   #job = element('select', {id: 'job', onchange: () => this.#choose()});
-  #note = element('p', {class: 'note', role: 'status'});
   #facts = element('dl', {class: 'facts'});
   #tasks = element('sorted-table');
   #stalls = element('sorted-table');
   #generations = element('sorted-table');
   #chart = element('line-chart', {label: 'Staleness'});
-  #staleness = element('section', {class: 'card', hidden: true}, element('h2', {}, 'Staleness, in updates'), this.#chart);
+  #staleness = element('section', {class: 'card', hidden: true}, element('h2', {}, 'Staleness, in updates'), this.#chart,
+    legend({color: kMean, text: 'mean'}, {color: kLargest, text: 'largest so far', isDashed: true}));
   #body = element('div', {class: 'stack'}, element('div', {class: 'card'}, this.#facts),
     element('h2', {}, 'Tasks'), this.#tasks, this.#staleness, element('h2', {}, 'Stalls'), this.#stalls,
     element('h2', {}, 'Generations'), this.#generations);
-  #stop = new AbortController();
   #loadSoon = later(() => this.#load());
 
-  set live(live) {
-    const {signal} = this.#stop;
-    live.addEventListener('jobs', this.#loadSoon, {signal});
-    live.addEventListener('connected', () => this.#load(), {signal});
+  get news() {
+    return {jobs: this.#loadSoon, connected: () => this.#load()};
   }
 
   connectedCallback() {
     this.classList.add('page');
     this.append(element('h1', {class: 'unseen'}, 'Cluster'),
       element('div', {class: 'toolbar'}, element('label', {class: 'control'}, element('span', {}, 'Job'), this.#job)),
-      this.#note, this.#body);
+      this.note, this.#body);
     this.#load();
   }
 
-  disconnectedCallback() {
-    this.#stop.abort();
-  }
-
-  async #load() {
-    const {signal} = this.#stop;
-    try {
+  #load() {
+    const {signal} = this;
+    return this.attempt(async () => {
       this.#jobs = (await get('jobs', {}, signal)).jobs.filter((job) => job.kind === 'training');
       this.#list();
       this.#body.hidden = this.#jobs.length === 0;
-      this.#note.textContent = this.#jobs.length === 0 ? 'There are no jobs: muster jobs submit makes one.' : '';
+      this.note.textContent = this.#jobs.length === 0 ? 'There are no jobs: muster jobs submit makes one.' : '';
       if (this.#job.value) this.#show(await get(`cluster/${encodeURIComponent(this.#job.value)}`, {}, signal));
-    } catch (error) {
-      if (error.name !== 'AbortError') this.#note.textContent = error.message;
-    }
+    });
   }
 
   // Those that run first; the one of the address, else the first.
@@ -85,15 +80,16 @@ class ClusterPage extends HTMLElement {
     this.#stalls.show(stallColumns, withKeys(cluster.stalls), {label: 'Stalls', by: 'began', isReverse: true});
     this.#generations.show(generationColumns, withKeys(cluster.generations), {label: 'Generations', by: 'number', isReverse: true});
     this.#showStaleness(cluster.staleness);
-    Object.assign(this.dataset, {tasks: cluster.tasks.length, generations: cluster.generations.length, stalls: cluster.stalls.length});
+    Object.assign(this.dataset, {tasks: cluster.tasks.length, generations: cluster.generations.length, stalls: cluster.stalls.length,
+      staleness: cluster.staleness.length});
   }
 
   #showStaleness(staleness) {
     this.#staleness.hidden = staleness.length === 0;
     const steps = staleness.map((one) => one.step);
     this.#chart.show([
-      {name: 'mean', color: '#2f6fde', steps, values: staleness.map((one) => one.mean)},
-      {name: 'largest so far', color: '#d1495b', dashed: true, steps, values: staleness.map((one) => one.max)},
+      {name: 'mean', color: kMean, steps, values: staleness.map((one) => one.mean)},
+      {name: 'largest so far', color: kLargest, dashed: true, steps, values: staleness.map((one) => one.max)},
     ], {x: 'step', smoothing: 0, isLog: false});
   }
 }

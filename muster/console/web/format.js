@@ -31,3 +31,8 @@ export function moment(seconds) {
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ` +
     `${two(at.getHours())}:${two(at.getMinutes())}`;
 }
+
+/** 10:04:31, of seconds since 1970. */
+export function clock(seconds) {
+  return new Date(seconds * 1000).toTimeString().slice(0, 8);
+}

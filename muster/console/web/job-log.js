@@ -1,5 +1,6 @@
 // <job-log>: the lines of a job as they come, of all tasks or of one.
 import {element} from './dom.js';
+import {clock} from './format.js';
 import {follow} from './live.js';
 
 const kMostLines = 5000;
@@ -48,7 +49,7 @@ class JobLog extends HTMLElement {
         this.#task.append(element('option', {value: task}, task));
       }
       const line = element('div', {class: `line ${severity.toLowerCase()}`, 'data-task': task, 'data-severity': severity},
-        element('time', {}, new Date(time * 1000).toTimeString().slice(0, 8)),
+        element('time', {}, clock(time)),
         element('span', {class: 'task'}, task.replace('-replica-', ' ')), element('span', {class: 'message'}, message));
       line.hidden = !this.#isShown(line);
       this.#lines.append(line);

@@ -1,5 +1,6 @@
 // <jobs-page>: the jobs of a folder, and one of them.
 import {get} from './api.js';
+import {ConsolePage} from './console-page.js';
 import {element} from './dom.js';
 import {duration, moment, number} from './format.js';
 import {later} from './later.js';
@@ -7,7 +8,7 @@ import {readState, writeState} from './page-state.js';
 import './job-view.js';
 import './sorted-table.js';
 
-class JobsPage extends HTMLElement {
+class JobsPage extends ConsolePage {
   #state = readState();
   #jobs = [];
   #view = null;
@@ -15,36 +16,26 @@ class JobsPage extends HTMLElement {
   #table = element('sorted-table');
   #filter = element('input', {type: 'search', placeholder: 'Filter by name, state or label',
                               'aria-label': 'Filter jobs', oninput: () => this.#show()});
-  #note = element('p', {class: 'note', role: 'status'});
   #back = element('button', {class: 'quiet', onclick: () => this.#open('')}, '← all jobs');
-  #stop = new AbortController();
   #loadSoon = later(() => this.#load(), 500);
 
-  set live(live) {
-    const {signal} = this.#stop;
-    live.addEventListener('jobs', this.#loadSoon, {signal});
-    live.addEventListener('connected', () => this.#load(), {signal});
+  get news() {
+    return {jobs: this.#loadSoon, connected: () => this.#load()};
   }
 
   connectedCallback() {
     this.classList.add('page');
     this.append(this.#title, element('div', {class: 'toolbar'}, this.#back, this.#filter),
-      this.#note, this.#table);
+      this.note, this.#table);
     this.#open(this.#state.job?.[0] ?? '');
   }
 
-  disconnectedCallback() {
-    this.#stop.abort();
-  }
-
-  async #load() {
+  #load() {
     this.#view?.refresh();
-    try {
-      this.#jobs = (await get('jobs', {}, this.#stop.signal)).jobs;
+    return this.attempt(async () => {
+      this.#jobs = (await get('jobs', {}, this.signal)).jobs;
       this.#show();
-    } catch (error) {
-      if (error.name !== 'AbortError') this.#note.textContent = error.message;
-    }
+    });
   }
 
   #open(name) {
@@ -67,7 +58,7 @@ class JobsPage extends HTMLElement {
     const text = (job) => `${job.name} ${job.state} ${Object.entries(job.labels).flat().join(' ')}`.toLowerCase();
     const rows = this.#jobs.filter((job) => words.every((word) => text(job).includes(word)))
       .map((job) => ({...job, key: job.name}));
-    this.#note.textContent = this.#jobs.length === 0 && !this.#view ? 'There are no jobs yet: muster jobs submit makes one.' : '';
+    this.note.textContent = this.#jobs.length === 0 && !this.#view ? 'There are no jobs yet: muster jobs submit makes one.' : '';
     this.#table.show(columns, rows, {label: 'Jobs', by: 'created', isReverse: true, onOpen: (job) => this.#open(job.name)});
     this.dataset.jobs = this.#jobs.length;
   }

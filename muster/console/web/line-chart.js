@@ -1,7 +1,7 @@
 // <line-chart>: curves over steps or time, drawn on a canvas. Drag to zoom, double click to see all; with the keyboard,
 // arrows move the cursor, Escape sees all.
 import {element} from './dom.js';
-import {duration, moment, number} from './format.js';
+import {clock, duration, moment, number} from './format.js';
 import {Scale} from './scale.js';
 import {smoothed} from './smoothing.js';
 
@@ -38,7 +38,7 @@ class LineChart extends HTMLElement {
     this.#resize.disconnect();
   }
 
-  /** [{name, color, dashed, steps, values, xs}] and {x: 'step'|'examples'|'time'|'relative', smoothing, isLog}. */
+  /** [{name, color, dashed, steps, values, xs}] and {x: 'step'|'examples'|'time'|'relative'|'clock', smoothing, isLog}. */
   show(curves, options) {
     if (options.x !== this.#options.x) this.#zoom = null;
     this.#options = options;
@@ -166,6 +166,7 @@ class LineChart extends HTMLElement {
   #xTick(value) {
     if (this.#options.x === 'relative') return duration(value);
     if (this.#options.x === 'time') return moment(value).slice(11);
+    if (this.#options.x === 'clock') return clock(value);
     return tickText(value);
   }
 
@@ -297,7 +298,7 @@ class LineChart extends HTMLElement {
     if (rows.length === 0) return;
     const [curve, i] = rows[0];
     this.#readout.append(
-      element('b', {}, `step ${number(curve.steps[i])}`),
+      element('b', {}, this.#options.x === 'clock' ? clock(curve.steps[i]) : `step ${number(curve.steps[i])}`),
       ...rows.slice(0, 8).map(([one, at]) => element('span', {color: one.color},
         element('i', {class: 'dot'}), `${one.name} ${number(one.values[at])}`)));
   }

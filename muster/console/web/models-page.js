@@ -1,28 +1,35 @@
 // <models-page>: what the servers hold, and how much they answer.
 import {currentSession, get, post} from './api.js';
+import {ConsolePage} from './console-page.js';
 import {element} from './dom.js';
 import {number} from './format.js';
+import {colorOf} from './colors.js';
+import './line-chart.js';
+import {legend} from './legend.js';
 import './sorted-table.js';
 
 // Servers tell nobody when they answer: while the page is seen, it asks.
 const kAskEvery = 2000;
+// What charts of requests show: the last ten minutes.
+const kMostAnswers = 300;
 
-class ModelsPage extends HTMLElement {
+class ModelsPage extends ConsolePage {
   #before = new Map();
+  // By row: [{time, rate, latency}].
+  #history = new Map();
+  #asked = 0;
   #timer = 0;
   #allowChanges = false;
   #list = element('div', {class: 'stack'});
-  #note = element('p', {class: 'note', role: 'status'});
-
-  set live(_) {}
 
   connectedCallback() {
     this.classList.add('page');
-    this.append(element('h1', {class: 'unseen'}, 'Models'), this.#note, this.#list);
+    this.append(element('h1', {class: 'unseen'}, 'Models'), this.note, this.#list);
     this.#begin();
   }
 
   disconnectedCallback() {
+    super.disconnectedCallback();
     clearTimeout(this.#timer);
   }
 
@@ -37,27 +44,35 @@ class ModelsPage extends HTMLElement {
     if (this.isConnected) this.#timer = setTimeout(() => this.#ask(), kAskEvery);
   }
 
-  async #load() {
-    try {
-      const {servers} = await get('models');
+  #load() {
+    return this.attempt(async () => {
+      const {servers} = await get('models', {}, this.signal);
       servers.forEach((server, place) => this.#showServer(server, place));
-      this.#note.textContent = '';
-      this.dataset.servers = servers.length;
-    } catch (error) {
-      this.#note.textContent = error.message;
-    }
+      this.note.textContent = '';
+      Object.assign(this.dataset, {servers: servers.length, asked: ++this.#asked});
+    });
   }
 
   #showServer(server, place) {
     let card = this.#list.children[place];
     if (!card) {
       card = element('section', {class: 'stack'}, element('h2', {}, server.server), element('p', {class: 'note'}),
-        element('sorted-table'));
+        element('sorted-table'), element('div', {class: 'charts pair'}, ...kCharts.map(({title}) => element('section', {class: 'card'},
+          element('h2', {}, title), element('line-chart', {label: title}), legend()))));
       this.#list.append(card);
     }
     card.children[1].textContent = server.problem ?? '';
     const rows = withShares(server.models.map((model) => this.#rowOf(model, server, place)));
     card.children[2].show(this.#columns(place), rows, {label: `Models of ${server.server}`, by: 'model'});
+    kCharts.forEach(({value}, i) => this.#draw(card.children[3].children[i], rows, value));
+  }
+
+  #draw(card, rows, value) {
+    const curves = rows.map((row, place) => ({row, color: colorOf(place), points: this.#history.get(row.key) ?? []}))
+      .filter(({points}) => points.length > 0).map(({row, color, points}) => ({
+        name: `${row.name} ${row.version}`, color, steps: points.map((one) => one.time), values: points.map(value)}));
+    card.children[1].show(curves, {x: 'clock', smoothing: 0, isLog: false});
+    card.children[2].replaceWith(legend(...curves.map(({name, color}) => ({color, text: name}))));
   }
 
   #rowOf(model, server, place) {
@@ -68,8 +83,14 @@ class ModelsPage extends HTMLElement {
     const spent = (counts.answeredNs ?? 0) - (last?.answeredNs ?? counts.answeredNs ?? 0);
     const seconds = last ? server.time - last.time : 0;
     this.#before.set(key, {...counts, time: server.time});
-    return {...model, key, counts, rate: seconds > 0 ? answered / seconds : null,
+    const rate = seconds > 0 ? answered / seconds : null;
+    if (rate !== null) this.#keep(key, {time: server.time, rate, latency: answered > 0 ? spent / answered / 1e6 : null});
+    return {...model, key, counts, rate,
             latency: answered > 0 ? spent / answered / 1e6 : counts.answered ? counts.answeredNs / counts.answered / 1e6 : null};
+  }
+
+  #keep(key, answer) {
+    this.#history.set(key, [...(this.#history.get(key) ?? []), answer].slice(-kMostAnswers));
   }
 
   #columns(place) {
@@ -94,17 +115,17 @@ class ModelsPage extends HTMLElement {
     ];
   }
 
-  async #setDefault(place, row) {
-    try {
+  #setDefault(place, row) {
+    return this.attempt(async () => {
       await post(`models/${place}/${encodeURIComponent(row.name)}/${row.version}/default`);
       await this.#load();
-      this.#note.textContent = `${row.name} answers with version ${row.version} by default.`;
-    } catch (error) {
-      this.#note.textContent = error.message;
-    }
+      this.note.textContent = `${row.name} answers with version ${row.version} by default.`;
+    });
   }
 }
 
+const kCharts = [{title: 'Requests per second', value: (one) => one.rate},
+                 {title: 'Milliseconds each', value: (one) => one.latency}];
 const labelsOf = (row) => row.parameters?.labels ?? [];
 const isDefault = (row) => row.parameters?.default === true;
 

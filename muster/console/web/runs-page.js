@@ -2,6 +2,7 @@
 import {get} from './api.js';
 import {batchOf} from './axis.js';
 import {colorOf} from './colors.js';
+import {ConsolePage} from './console-page.js';
 import {element} from './dom.js';
 import {later} from './later.js';
 import {readState, writeState} from './page-state.js';
@@ -12,7 +13,7 @@ import './scalar-card.js';
 
 const kPickedAtFirst = 8;
 
-class RunsPage extends HTMLElement {
+class RunsPage extends ConsolePage {
   #runs = [];
   #picked = null;
   #state = readState();
@@ -23,7 +24,6 @@ class RunsPage extends HTMLElement {
   #table = element('run-table', {onchange: (event) => {
     if (event.target === this.#table) this.#changed();
   }});
-  #note = element('p', {class: 'note', role: 'status'});
   #smoothing = element('input', {type: 'range', min: 0, max: 0.99, step: 0.01, id: 'smoothing',
                                  oninput: () => this.#changed()});
   #x = select('x', {step: 'steps', examples: 'examples', time: 'time of day', relative: 'time since start'}, () => this.#changed());
@@ -31,15 +31,10 @@ class RunsPage extends HTMLElement {
   #tags = element('input', {type: 'search', placeholder: 'Filter scalars', 'aria-label': 'Filter scalars',
                             oninput: () => this.#changed()});
   #view = select('view', {curves: 'curves', media: 'images and texts', table: 'table'}, () => this.#changed());
-  #stop = new AbortController();
   #loadSoon = later(() => this.#load());
 
-  /** The events of the console. */
-  set live(live) {
-    const signal = this.#stop.signal;
-    live.addEventListener('runs', (event) => this.#onNews(event.detail.runs), {signal});
-    live.addEventListener('list', () => this.#load(), {signal});
-    live.addEventListener('connected', () => this.#load(), {signal});
+  get news() {
+    return {runs: ({runs}) => this.#onNews(runs), list: () => this.#load(), connected: () => this.#load()};
   }
 
   connectedCallback() {
@@ -51,17 +46,13 @@ class RunsPage extends HTMLElement {
         element('div', {class: 'toolbar', role: 'toolbar', 'aria-label': 'How curves are drawn'},
           labelled('Show', this.#view), labelled('Over', this.#x), labelled('Smoothing', this.#smoothing),
           labelled('Log scale', this.#log), this.#tags),
-        this.#note, this.#charts, this.#media, this.#table));
+        this.note, this.#charts, this.#media, this.#table));
     this.#picker.addEventListener('pick', (event) => {
       this.#picked = event.detail;
       this.#changed();
     });
     this.#picker.addEventListener('filter', () => this.#changed());
     this.#load();
-  }
-
-  disconnectedCallback() {
-    this.#stop.abort();
   }
 
   #restore() {
@@ -76,15 +67,12 @@ class RunsPage extends HTMLElement {
     this.#picked = this.#state.run ?? null;
   }
 
-  async #load() {
-    try {
-      const {runs} = await get('runs', {}, this.#stop.signal);
+  #load() {
+    return this.attempt(async () => {
+      const {runs} = await get('runs', {}, this.signal);
       this.#runs = runs.sort(byName).map((run, place) => ({...run, key: run.id, color: colorOf(place)}));
-      this.#note.textContent = '';
       this.#show();
-    } catch (error) {
-      if (error.name !== 'AbortError') this.#note.textContent = error.message;
-    }
+    });
   }
 
   #onNews(ids) {
@@ -124,9 +112,9 @@ class RunsPage extends HTMLElement {
     if (view === 'table') this.#table.show(this.#runs.filter((run) => this.#picker.has(run)));
     else if (view === 'media') this.#media.show(chosen, this.#words());
     else this.#showCards(chosen);
-    if (this.#runs.length === 0) this.#note.textContent = 'There are no runs here yet. They appear as they begin.';
-    else if (chosen.length === 0) this.#note.textContent = 'Choose a run to see its curves.';
-    else this.#note.textContent = '';
+    if (this.#runs.length === 0) this.note.textContent = 'There are no runs here yet. They appear as they begin.';
+    else if (chosen.length === 0) this.note.textContent = 'Choose a run to see its curves.';
+    else this.note.textContent = '';
     this.dataset.runs = this.#runs.length;
   }
 

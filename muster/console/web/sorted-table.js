@@ -18,7 +18,7 @@ class SortedTable extends HTMLElement {
       this.#by = by;
       this.#isReverse = isReverse;
     }
-    this.#label = label;
+    this.#label = this.dataset.label = label;
     this.#onOpen = onOpen;
     this.#draw();
   }

@@ -1,33 +1,26 @@
 // <studies-page>: hyperparameter studies, and one of them.
 import {get} from './api.js';
+import {ConsolePage} from './console-page.js';
 import {element} from './dom.js';
 import {number} from './format.js';
 import {readState, writeState} from './page-state.js';
 import './sorted-table.js';
 import './study-view.js';
 
-class StudiesPage extends HTMLElement {
+class StudiesPage extends ConsolePage {
   #view = null;
   #title = element('h1', {class: 'unseen'}, 'Studies');
   #table = element('sorted-table');
-  #note = element('p', {class: 'note', role: 'status'});
   #back = element('button', {class: 'quiet', onclick: () => this.#open('')}, '← all studies');
-  #stop = new AbortController();
 
-  set live(live) {
-    const {signal} = this.#stop;
-    live.addEventListener('studies', () => this.#load(), {signal});
-    live.addEventListener('connected', () => this.#load(), {signal});
+  get news() {
+    return {studies: () => this.#load(), connected: () => this.#load()};
   }
 
   connectedCallback() {
     this.classList.add('page');
-    this.append(this.#title, element('div', {class: 'toolbar'}, this.#back), this.#note, this.#table);
+    this.append(this.#title, element('div', {class: 'toolbar'}, this.#back), this.note, this.#table);
     this.#open(readState().study?.[0] ?? '');
-  }
-
-  disconnectedCallback() {
-    this.#stop.abort();
   }
 
   #open(id) {
@@ -44,17 +37,15 @@ class StudiesPage extends HTMLElement {
     this.#load();
   }
 
-  async #load() {
+  #load() {
     this.#view?.refresh();
-    try {
-      const {studies} = await get('studies', {}, this.#stop.signal);
-      this.#note.textContent = studies.length === 0 ? 'There are no studies here: muster tune makes one.' : '';
+    return this.attempt(async () => {
+      const {studies} = await get('studies', {}, this.signal);
+      this.note.textContent = studies.length === 0 ? 'There are no studies here: muster tune makes one.' : '';
       this.#table.show(columns, studies.map((study) => ({...study, key: study.id})),
         {label: 'Studies', by: 'id', onOpen: (study) => this.#open(study.id)});
       this.dataset.studies = studies.length;
-    } catch (error) {
-      if (error.name !== 'AbortError') this.#note.textContent = error.message;
-    }
+    });
   }
 }
 

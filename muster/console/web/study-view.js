@@ -4,8 +4,11 @@ import {element} from './dom.js';
 import {duration, number} from './format.js';
 import './line-chart.js';
 import {importancesOf} from './importances.js';
+import {legend} from './legend.js';
 import './parallel-coordinates.js';
 import './sorted-table.js';
+
+const [kBest, kTrial, kWhole, kStopped] = ['#2a9d6f', '#2f6fde', '#7a8b99', '#d1495b'];
 
 class StudyView extends HTMLElement {
   #id = '';
@@ -20,9 +23,10 @@ class StudyView extends HTMLElement {
   connectedCallback() {
     this.append(this.#head, this.#note,
       element('div', {class: 'charts pair'},
-        element('section', {class: 'card'}, element('h2', {}, 'History'), this.#history),
+        element('section', {class: 'card'}, element('h2', {}, 'History'), this.#history,
+          legend({color: kBest, text: 'best so far'}, {color: kTrial, text: 'each trial', isDashed: true})),
         element('section', {class: 'card'}, element('h2', {}, 'Curves of trials'), this.#curves,
-          element('p', {class: 'legend aside'}, swatch('#7a8b99'), 'trained to its end ', swatch('#d1495b'), 'stopped early'))),
+          legend({color: kWhole, text: 'trained to its end'}, {color: kStopped, text: 'stopped early'}))),
       this.#importances,
       element('section', {class: 'card'}, element('h2', {}, 'Parameters'), this.#parallel), this.#table);
     this.refresh();
@@ -81,22 +85,18 @@ class StudyView extends HTMLElement {
     const steps = done.map((trial) => trial.id);
     const times = done.map((trial) => trial.ended);
     this.#history.show([
-      {name: 'best so far', color: '#2a9d6f', steps, times, values: bests},
-      {name: 'trial', color: '#2f6fde', dashed: true, steps, times, values: done.map((trial) => trial.value)},
+      {name: 'best so far', color: kBest, steps, times, values: bests},
+      {name: 'trial', color: kTrial, dashed: true, steps, times, values: done.map((trial) => trial.value)},
     ], {x: 'step', smoothing: 0, isLog: false});
   }
 
   #showCurves(trials) {
     this.#curves.show(trials.filter((trial) => trial.curve.length > 0).map((trial) => ({
-      name: `trial ${trial.id}`, color: trial.isStopped ? '#d1495b' : '#7a8b99',
+      name: `trial ${trial.id}`, color: trial.isStopped ? kStopped : kWhole,
       steps: trial.curve.map((one) => one.step), times: trial.curve.map((one) => one.step),
       values: trial.curve.map((one) => one.value),
     })), {x: 'step', smoothing: 0, isLog: false});
   }
-}
-
-function swatch(color) {
-  return element('i', {class: 'swatch', color});
 }
 
 /** Numbers that JSON cannot have, and 64-bit ones, are texts. */

@@ -1,6 +1,7 @@
 // <try-page>: a form made from a model's signature, the answer, and the same call for a shell.
 import {bars, contributions, probabilitiesOf} from './answer.js';
 import {get, post} from './api.js';
+import {ConsolePage} from './console-page.js';
 import {element} from './dom.js';
 import './digit-pad.js';
 import './picture-input.js';
@@ -9,7 +10,7 @@ import {curlLine, exampleOf, isDigit, pictureSides, shaped, signaturesOf} from '
 
 const kShortBody = 400;
 
-class TryPage extends HTMLElement {
+class TryPage extends ConsolePage {
   #models = [];
   #signatures = {};
   #fields = new Map();
@@ -21,9 +22,6 @@ class TryPage extends HTMLElement {
   }});
   #answer = element('section', {class: 'card answer', 'aria-live': 'polite'}, element('p', {class: 'note'}, 'The answer comes here.'));
   #why = element('div', {class: 'stack'});
-  #note = element('p', {class: 'note', role: 'status'});
-
-  set live(_) {}
 
   connectedCallback() {
     this.classList.add('page');
@@ -31,13 +29,13 @@ class TryPage extends HTMLElement {
       element('div', {class: 'toolbar'},
         element('label', {class: 'control'}, element('span', {}, 'Model'), this.#model),
         element('label', {class: 'control'}, element('span', {}, 'Signature'), this.#signature)),
-      this.#note, element('div', {class: 'two'}, this.#form, this.#answer));
+      this.note, element('div', {class: 'two'}, this.#form, this.#answer));
     this.#load();
   }
 
-  async #load() {
-    try {
-      const {servers} = await get('models');
+  #load() {
+    return this.attempt(async () => {
+      const {servers} = await get('models', {}, this.signal);
       this.#models = servers.flatMap((server, place) => server.models.filter((model) => model.state === 'READY')
         .map((model) => ({server: place, url: server.server, name: model.name, version: model.version})));
       this.#model.replaceChildren(...this.#models.map((model, i) =>
@@ -46,11 +44,9 @@ class TryPage extends HTMLElement {
       const found = this.#models.findIndex((model) => String(model.server) === wanted.server?.[0] &&
         model.name === wanted.model?.[0] && model.version === wanted.version?.[0]);
       this.#model.value = String(Math.max(0, found));
-      if (this.#models.length === 0) this.#note.textContent = 'No server has a model that answers.';
+      if (this.#models.length === 0) this.note.textContent = 'No server has a model that answers.';
       else this.#choose();
-    } catch (error) {
-      this.#note.textContent = error.message;
-    }
+    });
   }
 
   get #chosen() {
@@ -67,9 +63,9 @@ class TryPage extends HTMLElement {
     writeState({server, model: name, version});
     try {
       this.#signatures = signaturesOf(await get(this.#path()));
-      this.#note.textContent = '';
+      this.note.textContent = '';
     } catch (error) {
-      this.#note.textContent = error.message;
+      this.note.textContent = error.message;
       this.#signatures = {};
     }
     const names = Object.keys(this.#signatures);

@@ -1,0 +1,8 @@
+// What the colours of a chart mean.
+import {element} from './dom.js';
+
+/** A line of entries: {color, text, isDashed}. */
+export function legend(...entries) {
+  return element('p', {class: 'legend aside'}, entries.map(({color, text, isDashed}) => element('span', {},
+    element('i', {class: isDashed ? 'swatch dashed' : 'swatch', color}), text)));
+}
