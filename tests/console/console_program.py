@@ -11,6 +11,8 @@ import urllib.error
 import urllib.request
 import zlib
 
+import numpy
+
 from webdriver import wait_for
 
 
@@ -56,9 +58,9 @@ class Console:
         return json.loads(body)
 
 
-def train_census(program, folder, data, steps, batch=40, seed=1):
+def train_census(program, folder, data, steps, batch=40, seed=1, more=()):
     subprocess.run([program, "--synthetic", data, "--job-dir", folder, "--train-steps", str(steps), "--eval-steps", "5",
-                    "--train-batch-size", str(batch), "--seed", str(seed)],
+                    "--train-batch-size", str(batch), "--seed", str(seed), *more],
                    check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -66,6 +68,44 @@ def submit_job(program, jobs, name, script):
     """A job that runs a shell script."""
     subprocess.run([program, "jobs", "submit", "training", name, "--jobs-dir", jobs, "--labels", "made=here", "--", "/bin/sh",
                     "-c", script, "sh"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+class ClusterJob:
+    """A master, a worker and a parameter server that train census, each as it comes, until the end of the `with`."""
+
+    def __init__(self, work, name):
+        self._work, self._name, self._folder = work, name, os.path.join(work["folder"], name)
+        machines = [word for task in ("master", "worker", "parameter-server") for word in ("--%s-machine-type" % task, "standard")]
+        self._jobs("submit", "training", name, "--scale-tier", "custom", *machines, "--worker-count", "1",
+                   "--parameter-server-count", "1", "--job-dir", self._folder, "--", work["census"], "--train-files",
+                   os.path.join(work["data"], "adult.data.csv"), "--eval-files", os.path.join(work["data"], "adult.test.csv"),
+                   "--train-steps", "10000000", "--eval-steps", "1", "--sync=false", "--save-checkpoints-steps", "1000000")
+
+    def _jobs(self, *words):
+        subprocess.run([self._work["muster"], "jobs", *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                       env=dict(os.environ, MUSTER_JOBS_DIR=self._work["jobs"]))
+
+    def kill(self, task):
+        """Ends a task without a last word."""
+        wanted = b'"type":"%s"' % task.encode()
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/environ" % entry, "rb") as file:
+                    variables = file.read().replace(b" ", b"")
+                with open("/proc/%s/cmdline" % entry, "rb") as file:
+                    words = file.read().split(b"\0")
+            except OSError:
+                continue  # Gone meanwhile, or somebody else's.
+            if wanted in variables and self._folder.encode() in words:
+                os.kill(int(entry), signal.SIGKILL)
+                return
+        raise AssertionError("there is no %s of %s" % (task, self._name))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._jobs("cancel", self._name)
 
 
 def _crc_table():
@@ -126,9 +166,42 @@ def write_events(folder, events):
         file.write(b"".join(record_of(event) for event in events))
 
 
+def _masked_crcs(rows):
+    """Of every row of a matrix of bytes."""
+    table = numpy.array(_CRC, dtype=numpy.uint32)
+    crc = numpy.full(len(rows), 0xFFFFFFFF, dtype=numpy.uint32)
+    for column in rows.T:
+        crc = (crc >> 8) ^ table[(crc ^ column) & 0xFF]
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15) | (crc << 17)) + numpy.uint32(0xA282EAD8)
+
+
+def _records_of_scalars(steps, names):
+    """Records of one scalar each, as many bytes of a varint as the first step has."""
+    sample = event_of(int(steps[0]), (names[0], 0.0))
+    rows = numpy.tile(numpy.frombuffer(sample, numpy.uint8), (len(steps), 1))
+    rows[:, 1:9] = (1.7e9 + 0.01 * steps).astype("<f8").view(numpy.uint8).reshape(-1, 8)
+    digits = len(varint_of(int(steps[0])))
+    for i in range(digits):
+        rows[:, 10 + i] = (steps >> 7 * i) & 0x7F | (0x80 if i + 1 < digits else 0)
+    texts = numpy.array([list(name.encode()) for name in names], dtype=numpy.uint8)
+    rows[:, -9:-5] = texts[steps % len(names)]
+    values = numpy.exp(-steps / 3e6) * (1 + steps % len(names)) + 0.1 * numpy.sin(steps)
+    rows[:, -4:] = values.astype("<f4").view(numpy.uint8).reshape(-1, 4)
+    header = numpy.tile(numpy.frombuffer(_header_of(len(sample)), numpy.uint8), (len(steps), 1))
+    footer = _masked_crcs(rows).astype("<u4").view(numpy.uint8).reshape(-1, 4)
+    return numpy.hstack((header, rows, footer)).tobytes()
+
+
 def write_long_run(folder, points, tags=1):
-    names = ["loss"] + ["loss_%d" % tag for tag in range(1, tags)]
-    write_events(folder, (event_of(step, (names[step % tags], float(step % 977))) for step in range(points)))
+    """A point for every step, of the tags (loss, los1, los2, ...) in turn."""
+    names = ["loss"] + ["los%x" % tag for tag in range(1, tags)]
+    ends = [end for end in (1 << 7, 1 << 14, 1 << 21, 1 << 28) if end < points] + [points]
+    os.makedirs(folder)
+    with open(os.path.join(folder, "events.out.tfevents.1.test"), "wb") as file:
+        for begin, end in zip([0] + ends, ends):
+            for first in range(begin, end, 1 << 18):
+                file.write(_records_of_scalars(numpy.arange(first, min(end, first + (1 << 18))), names))
 
 
 def png_of_one_red_pixel():

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+LIGHTHOUSE = "devtools://devtools/bundled/third_party/lighthouse/lighthouse-dt-bundle.js"
 # For what the page does by itself, on a busy machine.
 PATIENCE_SECONDS = 30
 
@@ -63,7 +64,7 @@ class Element:
 class Browser:
     """One window without a screen. Use it in a `with`."""
 
-    def __init__(self, width=1280, height=860, dark=False):
+    def __init__(self, width=1280, height=860):
         browser, driver = find_browser()
         self._home = tempfile.mkdtemp(prefix="console-browser-")
         self._port = free_port()
@@ -74,9 +75,6 @@ class Browser:
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                      "--disable-extensions", "--disable-background-networking", "--disable-component-update",
                      "--window-size=%d,%d" % (width, height), "--user-data-dir=" + self._home]
-        if dark:
-            arguments.append("--force-dark-mode")
-            arguments.append("--blink-settings=preferredColorScheme=0")
         self._wait_for_driver()
         made = self._request("POST", "/session", {"capabilities": {"alwaysMatch": {
             "goog:chromeOptions": {"binary": browser, "args": arguments},
@@ -152,8 +150,29 @@ class Browser:
         """Waits until the script returns something."""
         return wait_for(lambda: self.run(script), what)
 
-    def resize(self, width, height):
-        self.call("POST", "/window/rect", {"width": width, "height": height})
+    def command(self, name, **parameters):
+        """A command of the browser's own protocol."""
+        return self.call("POST", "/goog/cdp/execute", {"cmd": name, "params": parameters})
+
+    def show_as(self, width=1280, height=860, dark=False, scale=1):
+        """As on a screen of that size, and of a reader who likes it dark; returns when the page has drawn that."""
+        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False)
+        # Without motion: a colour that changes slowly is neither the one nor the other for a while.
+        self.command("Emulation.setEmulatedMedia", features=[
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+            {"name": "prefers-reduced-motion", "value": "reduce"}])
+        self.run("await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def axe(self):
+        """The source of axe-core, which the browser has for its developers' tools; None where it has not."""
+        self.open(LIGHTHOUSE)
+        return self.run(r"""
+          const text = document.body.textContent;
+          const begin = text.indexOf('`/*! axe v');
+          if (begin < 0) return null;
+          let end = begin + 1;
+          while (end < text.length && text[end] !== '`') end += text[end] === '\\' ? 2 : 1;
+          return text.slice(begin + 1, end).replace(/\\(\n|[`$\\])/g, (_, one) => one === '\n' ? '' : one);""")
 
     def screenshot(self, path):
         with open(path, "wb") as file:
