@@ -7,6 +7,7 @@
 #include <set>
 
 #include "muster/base/error.h"
+#include "muster/base/json_depth.h"
 #include "muster/base/suggestion.h"
 #include "muster/jobs/yaml_internal.h"
 
@@ -478,6 +479,9 @@ class JobFileReader {
 std::string to_json(const Job& job) { return dumped(json_of(job), 2) + "\n"; }
 
 Job job_from_json(std::string_view text) {
+  if (is_json_deeper_than(kMostJsonFileDepth, text)) {
+    throw DataLoss("no job: its JSON is nested deeper than {}", kMostJsonFileDepth);
+  }
   try {
     const auto json = ordered_json::parse(text);
     Job job;
