@@ -18,6 +18,7 @@
 #include "muster/base/error.h"
 #include "muster/base/file_inside.h"
 #include "muster/base/folder_claim.h"
+#include "muster/base/json_depth.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
 #include "muster/base/signals.h"
@@ -51,7 +52,11 @@ Path trial_file(const Path& job_dir, std::int64_t id) {
 }
 
 std::string read_state(const Path& job_dir, const Path& file) {
-  return read_file_inside(job_dir, file.lexically_relative(job_dir), kMostStateBytes);
+  std::string text = read_file_inside(job_dir, file.lexically_relative(job_dir), kMostStateBytes);
+  if (is_json_deeper_than(kMostJsonFileDepth, text)) {
+    throw DataLoss("{}: its JSON is nested deeper than {}", file.string(), kMostJsonFileDepth);
+  }
+  return text;
 }
 
 double now_seconds() {
