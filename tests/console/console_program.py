@@ -79,7 +79,7 @@ class ClusterJob:
         self._jobs("submit", "training", name, "--scale-tier", "custom", *machines, "--worker-count", "1",
                    "--parameter-server-count", "1", "--job-dir", self._folder, "--", work["census"], "--train-files",
                    os.path.join(work["data"], "adult.data.csv"), "--eval-files", os.path.join(work["data"], "adult.test.csv"),
-                   "--train-steps", "10000000", "--eval-steps", "1", "--sync=false", "--save-checkpoints-steps", "1000000")
+                   "--train-steps", "1000000", "--eval-steps", "1", "--sync=false", "--save-checkpoints-steps", "1000000")
 
     def _jobs(self, *words):
         subprocess.run([self._work["muster"], "jobs", *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
