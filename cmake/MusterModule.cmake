@@ -3,11 +3,10 @@
 # One folder under muster/ is one library target, muster::NAME. DEPS are what its headers need, PRIVATE_DEPS
 # what only its sources need. FOLDERS are those inside it, in the order in which they include each other; those with a
 # comma between them do not at all (scripts/check-includes looks). All TESTS of a module make one program, NAME_test,
-# registered case by case, with GoogleTest's headers precompiled. A module with TORCH links libtorch and shares its
+# with GoogleTest's headers precompiled. A module with TORCH links libtorch and shares its
 # precompiled headers. Of HEADERS, those that a user's program can reach are installed. AS_USERS: the preset
 # of the tests, too, compiles it as users do, since it reads bytes from outside or has loops that take time.
 include_guard()
-include(GoogleTest)
 
 # What is installed: the front door, muster/muster.h and each module's api.h, and all that these include. Other headers
 # are for muster's own modules.
@@ -128,8 +127,8 @@ function(muster_verify_headers name torch)
   add_dependencies(verify_headers muster_${name}_verify_headers)
 endfunction()
 
-# A test program. Each case is a ctest entry of its own, but a program that loads libtorch (TORCH) or runs under a
-# sanitizer is one entry: loading libtorch takes half a second, and the leak scan at the end of a process several.
+# A test program is one entry of ctest: its cases share what it has loaded or started, libtorch alone half a second, and
+# the leak scan of a sanitizer at its end. ctest -R takes programs, and a program takes cases: --gtest_filter='Suite.*'.
 function(muster_test target)
   cmake_parse_arguments(arg "TORCH" "" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${target} ${arg_SOURCES})
@@ -141,13 +140,8 @@ function(muster_test target)
     muster_position_independent(${target})
     target_precompile_headers(${target} REUSE_FROM muster_test_headers)
   endif()
-  if(arg_TORCH OR MUSTER_SANITIZE)
-    add_test(NAME ${target} COMMAND ${target})
-    set_tests_properties(${target} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 1200)
-  else()
-    gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60
-      PROPERTIES LABELS "${arg_LABELS}" SKIP_REGULAR_EXPRESSION "  SKIPPED " TIMEOUT 600)
-  endif()
+  add_test(NAME ${target} COMMAND ${target})
+  set_tests_properties(${target} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 1200)
 endfunction()
 
 function(muster_module name)
