@@ -31,8 +31,12 @@ using testing::TempDir;
 using testing::Words;
 using testing::write_bytes;
 
+// What muster would exec is started as such: that is a fork of one that has loaded libtorch. (The
+// tests of examples go through muster.)
 Outcome muster_run(const std::vector<std::string>& arguments) {
-  return testing::run_program(MUSTER_PROGRAM, arguments);
+  const bool needs_torch =
+      arguments[0] == "predict" || (arguments[0] == "model" && arguments[1] == "run");
+  return testing::run_program(needs_torch ? MUSTER_TORCH_PROGRAM : MUSTER_PROGRAM, arguments);
 }
 
 TensorInfo info(const std::string& name, DataType type, const Shape& shape) {

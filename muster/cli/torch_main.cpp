@@ -40,13 +40,13 @@ constexpr muster::cli::Command kCommands[] = {
     {"serve", "answer requests over REST and gRPC", muster::cli::add_serve},
 };
 
+// Can be kept warm: nothing starts a thread before the words of a fork are known.
+int run(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "version") return print_version();
+  muster::register_stores();
+  return muster::cli::run_commands(argc, argv, kCommands, [](CLI::App&) {});
+}
+
 }  // namespace
 
-int main(int argc, char** argv) {
-  // Can be kept warm: nothing here starts a thread before the words of a fork are known.
-  return muster::run_main(argc, argv, [](int count, char** words) {
-    if (count == 2 && std::string_view(words[1]) == "version") return print_version();
-    muster::register_stores();
-    return muster::cli::run_commands(count, words, kCommands, [](CLI::App&) {});
-  });
-}
+int main(int argc, char** argv) { return muster::run_main(argc, argv, run); }

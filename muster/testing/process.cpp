@@ -53,8 +53,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 
 // Which know how to be warm, and are started many times by one test.
 WarmProgram* warm_program(const std::filesystem::path& program, const ProgramOptions& options) {
-  static const std::set<std::string> names{"census",         "cifar10", "cluster_job",
-                                           "experiment_job", "mnist",   "own_loop"};
+  static const std::set<std::string> names{
+      "census", "cifar10", "cluster_job", "experiment_job", "mnist", "muster-torch", "own_loop"};
   // What is read when a program is loaded, or is to hold from its beginning.
   const bool differs = std::ranges::any_of(options.environment, [](std::string_view variable) {
     return variable.starts_with("OMP_") || variable.starts_with("OPENBLAS_") ||
