@@ -30,6 +30,7 @@ unsigned most_seconds() {
 [[noreturn]] void become(char* const* argv, int out, int err, char* const* environment,
                          const rlimit* file_limit, unsigned seconds) {
   const int nothing = ::open("/dev/null", O_RDONLY);
+  if (nothing < 0) ::_exit(127);
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(out, STDOUT_FILENO);
   ::dup2(err, STDERR_FILENO);
@@ -46,6 +47,7 @@ unsigned most_seconds() {
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> list;
+  list.reserve(words.size() + 1);
   for (auto& word : words) list.push_back(word.data());
   list.push_back(nullptr);
   return list;
