@@ -88,6 +88,7 @@ std::string gpu_for(const LaunchTask& task, const std::vector<std::string>& gpus
 // Whether two of the tasks that train can have the same GPU.
 bool share_gpus(const LocalClusterOptions& options) {
   const auto trainers = static_cast<std::size_t>(1 + options.workers);
+  if (trainers == 1) return false;
   return !options.gpus || (!options.gpus->empty() && options.gpus->size() < trainers);
 }
 
