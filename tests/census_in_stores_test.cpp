@@ -210,7 +210,7 @@ TEST_P(CensusInStores, EveryCommandTakesItsPaths) {
            Row{{"model", "show", "--dir", export_in(model), "--all"}, "predict"},
            Row{{"predict", "--model-dir", model, "--json-instances", people}, "PROBABILITIES"},
            Row{batch, "predictionCount: '1'"},
-           // What has ended is known, and not done again.
+           // A job that has ended is not repeated.
            Row{batch, "predictionCount: '1'"},
            Row{{"fs", "cat", store_.root / "out/prediction.results-00000-of-00001"},
                "probabilities"},
