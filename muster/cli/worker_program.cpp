@@ -1,17 +1,13 @@
 #include "muster/cli/worker_program.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <signal.h>
-#include <sys/wait.h>
 
 #include <filesystem>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/open_file.h"
-#include "muster/base/program.h"
-#include "muster/cluster/process_environment.h"
 
 namespace muster::cli {
 
@@ -23,15 +19,13 @@ void WorkerProgram::load() {
 
 WorkerProgram::Worker WorkerProgram::start(const std::vector<std::string>& arguments, int out) {
   const OpenFile nothing("/dev/null", O_RDONLY);
-  WarmProgram::Start how{.arguments = arguments,
-                         .working_directory = std::filesystem::current_path(),
-                         .in = nothing.get(),
-                         .out = out,
-                         .err = out,
-                         .end_signal = SIGTERM};
-  for (const auto& [name, value] : variables_of_this_process()) {
-    how.environment.push_back(fmt::format("{}={}", name, value));
-  }
+  const WarmProgram::Start how{.arguments = arguments,
+                               .environment = launch::environment_with({}),
+                               .working_directory = std::filesystem::current_path(),
+                               .in = nothing.get(),
+                               .out = out,
+                               .err = out,
+                               .end_signal = SIGTERM};
   try {
     return {program_->start(how), program_};
   } catch (const Unavailable&) {
@@ -48,8 +42,7 @@ std::optional<launch::EndOfProcess> WorkerProgram::ended(const Worker& worker) {
     status = SIGKILL;  // As wait statuses have it.
   }
   if (!status) return std::nullopt;
-  if (WIFEXITED(*status)) return launch::EndOfProcess{.status = WEXITSTATUS(*status)};
-  return launch::EndOfProcess{.status = kStatusOfSignals + WTERMSIG(*status), .killed = true};
+  return launch::end_of(*status);
 }
 
 }  // namespace muster::cli

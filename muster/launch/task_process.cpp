@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "muster/base/error.h"
+#include "muster/base/program.h"
 #include "muster/cluster/process_environment.h"
 
 namespace muster::launch {
@@ -39,17 +40,6 @@ int open_or_throw(const std::string& path, int flags) {
   const int file = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
   if (file < 0) throw_errno(errno, "opening " + path);
   return file;
-}
-
-std::vector<std::string> environment_with(const std::vector<std::string>& more) {
-  EnvironmentVariables variables = variables_of_this_process();
-  for (const std::string& entry : more) {
-    const auto equals = entry.find('=');
-    variables[entry.substr(0, equals)] = entry.substr(equals + 1);
-  }
-  std::vector<std::string> list;
-  for (const auto& [name, value] : variables) list.push_back(name + "=" + value);
-  return list;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
@@ -108,6 +98,22 @@ void throw_if_not_started(int failure, pid_t process, const std::string& program
 
 }  // namespace
 
+std::vector<std::string> environment_with(const std::vector<std::string>& more) {
+  EnvironmentVariables variables = variables_of_this_process();
+  for (const std::string& entry : more) {
+    const auto equals = entry.find('=');
+    variables[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  std::vector<std::string> list;
+  for (const auto& [name, value] : variables) list.push_back(name + "=" + value);
+  return list;
+}
+
+EndOfProcess end_of(int wait_status) {
+  if (WIFEXITED(wait_status)) return {.status = WEXITSTATUS(wait_status)};
+  return {.status = kStatusOfSignals + WTERMSIG(wait_status), .killed = true};
+}
+
 pid_t start_process(const StartOptions& options) {
   if (options.command.empty()) throw InvalidArgument("no program to start");
   std::vector<std::string> words = options.command;
@@ -148,8 +154,7 @@ std::optional<EndOfProcess> reap(pid_t process) {
   int status = 0;
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
-  if (WIFEXITED(status)) return EndOfProcess{.status = WEXITSTATUS(status)};
-  return EndOfProcess{.status = 128 + WTERMSIG(status), .killed = true};
+  return end_of(status);
 }
 
 }  // namespace muster::launch

@@ -25,11 +25,16 @@ struct StartOptions {
 /// program: NotFound if there is none.
 pid_t start_process(const StartOptions& options);
 
+/// NAME=value: the environment of this process with these over it.
+std::vector<std::string> environment_with(const std::vector<std::string>& more);
+
 /// How a process ended: its exit status, or 128 + n for signal n.
 struct EndOfProcess {
   int status = 0;
   bool killed = false;
 };
+/// What a status of waitpid() says.
+EndOfProcess end_of(int wait_status);
 
 /// Nothing while it runs. Once it has ended, what it left in its process group is killed too.
 std::optional<EndOfProcess> reap(pid_t process);

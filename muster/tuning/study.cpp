@@ -423,7 +423,7 @@ class StudyRun {
     return false;
   }
 
-  void finish(const RunningTrial& run, const TrialProcesses::End& end) {
+  void finish(const RunningTrial& run, const launch::EndOfProcess& end) {
     Trial& trial = trials_[run.place];
     const bool asks_for_more = end.killed || end.status == kExitTryAgain;
     const bool is_ours = run.is_over_limit || run.is_stopped_early;
@@ -442,12 +442,12 @@ class StudyRun {
     check_failures();
   }
 
-  static std::string words(const TrialProcesses::End& end) {
+  static std::string words(const launch::EndOfProcess& end) {
     return end.killed ? fmt::format("was killed by signal {}", end.status - kStatusOfSignals)
                       : fmt::format("exited with status {}", end.status);
   }
 
-  void take_result(Trial& trial, const RunningTrial& run, const TrialProcesses::End& end) const {
+  void take_result(Trial& trial, const RunningTrial& run, const launch::EndOfProcess& end) const {
     trial.state = TrialState::kFailed;
     trial.final_metric.reset();
     if (run.is_over_limit) {

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,9 +17,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
-#include "muster/base/program.h"
 #include "muster/base/wait.h"
-#include "muster/launch/task_process.h"
 
 namespace muster::tuning {
 namespace {
@@ -46,11 +43,6 @@ std::vector<pid_t> processes_of(const Path& folder) {
     if (process != ::getpid() && is_started_by(item.path(), entry)) found.push_back(process);
   }
   return found;
-}
-
-void add_variable(std::map<std::string, std::string>& variables, const std::string& entry) {
-  const auto equals = entry.find('=');
-  if (equals != entry.npos) variables[entry.substr(0, equals)] = entry.substr(equals + 1);
 }
 
 }  // namespace
@@ -95,16 +87,11 @@ pid_t TrialProcesses::start(const std::vector<std::string>& arguments,
       {.command = std::move(command), .environment = environment, .log = log});
 }
 
-std::optional<TrialProcesses::End> TrialProcesses::ended(pid_t process) {
-  if (!warm_) {
-    const auto end = launch::reap(process);
-    if (!end) return std::nullopt;
-    return End{end->status, end->killed};
-  }
+std::optional<launch::EndOfProcess> TrialProcesses::ended(pid_t process) {
+  if (!warm_) return launch::reap(process);
   const auto status = warm_->ended(process);
   if (!status) return std::nullopt;
-  if (WIFEXITED(*status)) return End{WEXITSTATUS(*status), false};
-  return End{kStatusOfSignals + WTERMSIG(*status), true};
+  return launch::end_of(*status);
 }
 
 void TrialProcesses::signal(pid_t process, int number) const {
@@ -113,12 +100,9 @@ void TrialProcesses::signal(pid_t process, int number) const {
 
 pid_t TrialProcesses::start_fork(const std::vector<std::string>& arguments,
                                  const std::vector<std::string>& environment, const Path& log) {
-  std::map<std::string, std::string> variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) add_variable(variables, *entry);
-  for (const std::string& entry : environment) add_variable(variables, entry);
   WarmProgram::Start how{.arguments = arguments,
+                         .environment = launch::environment_with(environment),
                          .working_directory = std::filesystem::current_path()};
-  for (const auto& [name, value] : variables) how.environment.push_back(name + "=" + value);
   const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (out < 0) throw_errno(errno, "opening " + log.string());
   const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);

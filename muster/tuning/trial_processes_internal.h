@@ -9,6 +9,7 @@
 
 #include "muster/base/file_system.h"
 #include "muster/base/warm_program.h"
+#include "muster/launch/task_process.h"
 
 namespace muster::tuning {
 
@@ -20,11 +21,6 @@ void end_leftovers(const Path& folder, std::chrono::milliseconds grace);
 /// that this process starts can be found by end_leftovers().
 class TrialProcesses {
  public:
-  struct End {
-    int status = 0;
-    bool killed = false;
-  };
-
   TrialProcesses(std::string program, bool is_warm, const Path& folder);
   ~TrialProcesses();
   TrialProcesses(const TrialProcesses&) = delete;
@@ -34,7 +30,7 @@ class TrialProcesses {
   pid_t start(const std::vector<std::string>& arguments,
               const std::vector<std::string>& environment, const Path& log);
   /// Nothing while it runs.
-  std::optional<End> ended(pid_t process);
+  std::optional<launch::EndOfProcess> ended(pid_t process);
   void signal(pid_t process, int number) const;
 
  private:
