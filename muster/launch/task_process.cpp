@@ -44,6 +44,7 @@ int open_or_throw(const std::string& path, int flags) {
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> list;
+  list.reserve(words.size() + 1);
   for (std::string& word : words) list.push_back(word.data());
   list.push_back(nullptr);
   return list;
@@ -105,7 +106,8 @@ std::vector<std::string> environment_with(const std::vector<std::string>& more) 
     variables[entry.substr(0, equals)] = entry.substr(equals + 1);
   }
   std::vector<std::string> list;
-  for (const auto& [name, value] : variables) list.push_back(name + "=" + value);
+  list.reserve(variables.size());
+  for (const auto& [name, value] : variables) list.push_back(fmt::format("{}={}", name, value));
   return list;
 }
 
