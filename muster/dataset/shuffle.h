@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "muster/dataset/stage.h"
+#include "muster/records/kept_record.h"
 
 namespace muster {
 
@@ -87,13 +88,18 @@ class ShuffleStage final : public PassingStage<T> {
     void fill(Chunk<T>& out, std::size_t most) {
       const std::size_t room = stage_.buffer_size_ - buffer_.size();
       if (input_->pull(chunk_, std::min(most, room)) == 0) input_ended_ = true;
-      chunk_.drain([&](Element<T>& element) { buffer_.push_back(std::move(element)); },
-                   [&](std::exception_ptr error) { out.fail(std::move(error)); });
+      chunk_.drain(
+          [&](Element<T>& element) {
+            copy_out_of_block(element.value);
+            buffer_.push_back(std::move(element));
+          },
+          [&](std::exception_ptr error) { out.fail(std::move(error)); });
     }
     void exchange(Chunk<T>& out, std::size_t most) {
       if (input_->pull(chunk_, most) == 0) input_ended_ = true;
       chunk_.drain(
           [&](Element<T>& element) {
+            copy_out_of_block(element.value);
             Element<T>& slot = buffer_[draws_.draw(buffer_.size())];
             out.add(std::exchange(slot, std::move(element)));
           },

@@ -5,8 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "muster/base/shared_block.h"
 #include "muster/dataset/drain_internal.h"
+#include "muster/records/record.h"
 
 namespace muster {
 namespace {
@@ -74,6 +79,57 @@ TEST(Shuffle, ResumesFromAnInputThatCanOnlyBeReadAgain) {
   for (int i = 0; i < 100; ++i) iterator->next();
   auto resumed = dataset.iterate(iterator->save());
   EXPECT_EQ(drain(*resumed), drain(*iterator));
+}
+
+/// The text of consecutive numbers, as a range of a file has records. Counted while it is there.
+std::shared_ptr<const std::string> block_of(std::int64_t first, std::int64_t count,
+                                            std::atomic<int>& blocks) {
+  auto* const text = new std::string;
+  for (std::int64_t i = first; i < first + count; ++i) *text += std::to_string(10'000 + i);
+  ++blocks;
+  return {text, BlockDeleter{[text, &blocks] {
+            delete text;
+            --blocks;
+          }}};
+}
+
+TEST(Shuffle, KeepsRecordsWithoutTheBlocksThatTheyLieIn) {
+  std::atomic<int> blocks{0};
+  std::shared_ptr<const std::string> block;
+  auto records = range(20'000)
+                     .map([&](std::int64_t value) {
+                       if (value % 100 == 0) block = block_of(value, 100, blocks);
+                       const auto at = static_cast<std::size_t>(value % 100) * 5;
+                       return Record{std::string_view(*block).substr(at, 5), block};
+                     })
+                     .shuffle(1000, 5)
+                     .iterate();
+  std::vector<std::int64_t> values;
+  int most = 0;
+  while (const auto record = records->next()) {
+    values.push_back(std::stoll(std::string(record->bytes)) - 10'000);
+    most = std::max(most, blocks.load());
+  }
+  EXPECT_EQ(values, drain(range(20'000).shuffle(1000, 5)));
+  // What is pulled at once, and no more: a thousand records of all that were read lie in some
+  // fifty.
+  EXPECT_LE(most, 10);
+}
+
+TEST(Shuffle, DoesNotCopyRecordsOfAMapping) {
+  const auto mapping = std::make_shared<const std::string>("0123456789");
+  auto records =
+      range(10)
+          .map([&](std::int64_t value) {
+            return Record{std::string_view(*mapping).substr(static_cast<std::size_t>(value), 1),
+                          mapping};
+          })
+          .shuffle(4, 5)
+          .iterate();
+  while (const auto record = records->next()) {
+    EXPECT_GE(record->bytes.data(), mapping->data());
+    EXPECT_LT(record->bytes.data(), mapping->data() + mapping->size());
+  }
 }
 
 TEST(Shuffle, RefusesAnEmptyBuffer) { EXPECT_THROW(range(3).shuffle(0, 1), InvalidArgument); }

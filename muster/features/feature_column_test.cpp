@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <torch/types.h>
 
+#include <cstdlib>
 #include <limits>
 
 #include "muster/base/error.h"
 #include "muster/base/fingerprint.h"
 #include "muster/features/column_set.h"
+#include "muster/stores/api.h"
+#include "muster/testing/fake_gcs.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
@@ -296,6 +299,19 @@ TEST(VocabularyColumn, ReadsAFile) {
   EXPECT_EQ(ids_of(numbers, {{"x", torch::tensor({20, 10})}}), (Rows{{1}, {0}}));
   EXPECT_THAT(message_of([] { categorical_column_with_vocabulary_file("x", "/nowhere"); }),
               HasSubstr("categorical_column_with_vocabulary_file \"x\": vocabulary /nowhere"));
+}
+
+TEST(VocabularyColumn, ReadsAFileOfAStore) {
+  if (!MUSTER_HAS_STORES) GTEST_SKIP() << "built without libcurl or pugixml";
+  testing::FakeGcs store;
+  store.set_bytes("bucket/words.txt", "omar\nstringer\n100\n");
+  ::setenv("STORAGE_EMULATOR_HOST", store.url().c_str(), 1);
+  register_stores();
+  const auto column = categorical_column_with_vocabulary_file("x", "gs://bucket/words.txt");
+  EXPECT_EQ(ids_of(column, {{"x", words({"100", "omar"})}}), (Rows{{2}, {0}}));
+  EXPECT_THAT(
+      message_of([] { categorical_column_with_vocabulary_file("x", "gs://bucket/nowhere"); }),
+      HasSubstr("\"x\": vocabulary gs://bucket/nowhere"));
 }
 
 TEST(VocabularyColumn, RejectsWhatCannotWork) {

@@ -9,6 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/base/object_store.h"
 #include "muster/base/piecewise_file.h"
+#include "muster/base/shared_block.h"
 #include "muster/records/compression_internal.h"
 
 namespace muster::record_internal {
@@ -74,7 +75,8 @@ class StreamSupply final : public RecordSupply {
       std::memmove(block_.get(), rest.data(), rest.size());
       return;
     }
-    const std::shared_ptr<char[]> fresh(new char[size]);
+    auto* const memory = new char[size];
+    const std::shared_ptr<char[]> fresh(memory, BlockDeleter{[memory] { delete[] memory; }});
     rest.copy(fresh.get(), rest.size());
     block_ = fresh;
     size_ = size;

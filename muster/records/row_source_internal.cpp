@@ -14,18 +14,29 @@ constexpr std::size_t kRowBlockBytes = std::size_t{256} << 10;
 }  // namespace
 
 RowSource::RowSource(std::string name, std::function<std::unique_ptr<InputStream>()> open,
-                     const RowSourceOptions& options)
-    : name_(std::move(name)), open_(std::move(open)), options_(options) {
+                     const RowSourceOptions& options, OpenAt open_at)
+    : name_(std::move(name)),
+      open_(std::move(open)),
+      options_(options),
+      open_at_(std::move(open_at)) {
   rewind();
 }
 
-void RowSource::rewind() {
-  input_ = open_();
+void RowSource::begin(std::unique_ptr<InputStream> input, std::uint64_t number,
+                      std::uint64_t offset) {
+  input_ = std::move(input);
   block_.reset();
+  block_offset_ = offset;
   filled_ = row_start_ = 0;
-  at_end_ = begun_ = false;
-  line_ = 1;
-  position_ = 0;
+  at_end_ = false;
+  // A byte order mark is at the front alone.
+  begun_ = offset > 0;
+  line_ = number + 1;
+  position_ = number;
+}
+
+void RowSource::rewind() {
+  begin(open_(), 0, 0);
   std::string_view header;
   for (std::uint64_t i = 0; i < options_.skip_header_lines; ++i) {
     if (!read_row(/*use_quotes=*/false, header)) break;
@@ -49,6 +60,22 @@ void RowSource::seek(std::uint64_t number) {
   std::string_view row;
   while (position_ < number && advance(row)) {
   }
+}
+
+std::optional<std::uint64_t> RowSource::offset() const {
+  return open_at_ ? std::optional(block_offset_ + row_start_) : std::nullopt;
+}
+
+void RowSource::seek(std::uint64_t number, std::uint64_t offset) {
+  if (!open_at_) throw FailedPrecondition("{}: its lines cannot be found by offsets", name_);
+  if (number == 0 && offset == 0) return rewind();
+  // From the end of the line before.
+  auto input = offset > 0 ? open_at_(offset - 1) : nullptr;
+  char end = 0;
+  if (!input || input->read({&end, 1}) != 1 || end != '\n') {
+    throw DataLoss("{}: line {} does not begin at byte {}", name_, number + 1, offset);
+  }
+  begin(std::move(input), number, offset);
 }
 
 bool RowSource::advance(std::string_view& row) {
@@ -117,6 +144,7 @@ bool RowSource::read_more() {
   const std::size_t more = input_->read({block.get() + begun, bytes - begun});
   at_end_ = more < bytes - begun;
   block_ = std::move(block);
+  block_offset_ += row_start_;
   row_start_ = 0;
   filled_ = begun + more;
   return more > 0;

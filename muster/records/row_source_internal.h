@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "muster/records/compression.h"
+#include "muster/records/line_file.h"
 #include "muster/records/record_source.h"
 
 namespace muster {
@@ -25,20 +26,27 @@ struct RowSourceOptions {
 
 /// The rows of a text file, behind both text lines and CSV. Rows are views into blocks that records
 /// share.
-class RowSource : public RecordSource {
+class RowSource : public LineFile {
  public:
-  /// `open` starts the text from its beginning; `name` stands for it in messages.
+  /// Starts the text at an offset.
+  using OpenAt = std::function<std::unique_ptr<InputStream>(std::uint64_t offset)>;
+
+  /// `open` starts the text from its beginning; `name` stands for it in messages. Without `open_at`
+  /// it has no offsets; with it, rows are lines: no quotes, and none is skipped.
   RowSource(std::string name, std::function<std::unique_ptr<InputStream>()> open,
-            const RowSourceOptions& options);
+            const RowSourceOptions& options, OpenAt open_at = nullptr);
 
   bool next(Record& out) override;
   void seek(std::uint64_t number) override;
+  void seek(std::uint64_t number, std::uint64_t offset) override;
+  std::optional<std::uint64_t> offset() const override;
   std::uint64_t position() const override { return position_; }
   std::optional<std::uint64_t> count() const override { return std::nullopt; }
   bool random_access() const override { return false; }
   std::string where(std::uint64_t number) const override;
 
  private:
+  void begin(std::unique_ptr<InputStream> input, std::uint64_t number, std::uint64_t offset);
   void rewind();
   /// The next row that counts, or false at the end.
   bool advance(std::string_view& row);
@@ -56,8 +64,11 @@ class RowSource : public RecordSource {
   std::string name_;
   std::function<std::unique_ptr<InputStream>()> open_;
   RowSourceOptions options_;
+  OpenAt open_at_;
   std::unique_ptr<InputStream> input_{};
   std::shared_ptr<char[]> block_{};
+  /// Where the block begins in the text.
+  std::uint64_t block_offset_ = 0;
   std::size_t filled_ = 0;
   /// Where the next row starts in the block.
   std::size_t row_start_ = 0;

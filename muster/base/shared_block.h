@@ -1,0 +1,21 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+namespace muster {
+
+/// The deleter of memory in which many things lie that go one by one: a range of a file, a block of
+/// decompressed data. The last of them keeps all of it, so whoever keeps some for long copies them.
+struct BlockDeleter {
+  std::function<void()> free{};
+
+  void operator()(const void*) const { free(); }
+};
+
+/// Whether these bytes lie in such a block, and not in a mapping or in memory of their own.
+inline bool is_shared_block(const std::shared_ptr<const void>& owner) {
+  return std::get_deleter<BlockDeleter>(owner) != nullptr;
+}
+
+}  // namespace muster

@@ -1,0 +1,43 @@
+#include "muster/records/line_file.h"
+
+#include <string>
+#include <utility>
+
+#include "muster/records/compression_internal.h"
+#include "muster/records/row_source_internal.h"
+#include "muster/records/text_lines.h"
+
+namespace muster {
+namespace {
+
+class FileFrom final : public InputStream {
+ public:
+  FileFrom(const Path& path, std::uint64_t offset) : file_(file_system_for(path).open(path)) {
+    file_->seek(offset);
+  }
+  std::size_t read(std::span<char> out) override { return file_->read(out); }
+
+ private:
+  std::unique_ptr<ReadableFile> file_;
+};
+
+bool is_plain(const Path& path) {
+  namespace internal = compression_internal;
+  std::string first(internal::kMagicBytes, '\0');
+  first.resize(internal::file_input(path)->read(first));
+  return internal::recognise(first) == Compression::kNone;
+}
+
+}  // namespace
+
+std::unique_ptr<LineFile> open_line_file(const Path& path) {
+  RowSource::OpenAt open_at;
+  if (is_plain(path)) {
+    open_at = [path](std::uint64_t offset) { return std::make_unique<FileFrom>(path, offset); };
+  }
+  return std::make_unique<RowSource>(
+      path.string(), [path] { return open_input(path); },
+      RowSourceOptions{.max_row_bytes = TextLineOptions().max_line_bytes}, std::move(open_at));
+}
+
+}  // namespace muster
