@@ -80,6 +80,7 @@ void run_worker(const WorkerFlags& flags) {
       teller.tell(job.first_record(shard + 1) - job.first_record(shard));
     }
   }
+  shards.finish();
   // All is on the disk, and told. Destructors of libtorch, which forget its operators one by one,
   // would take a tenth of a second.
   ::_exit(EXIT_SUCCESS);

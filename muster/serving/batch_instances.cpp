@@ -8,6 +8,7 @@
 #include "muster/base/lines.h"
 #include "muster/records/csv.h"
 #include "muster/records/example_parser.h"
+#include "muster/records/line_file.h"
 #include "muster/records/text_lines.h"
 #include "muster/records/tfrecord_source.h"
 #include "muster/serving/batch_instances_internal.h"
@@ -319,7 +320,7 @@ std::unique_ptr<RecordSource> open_source(const BatchJob& job, const SignatureDe
                                           const Path& path) {
   switch (job.input) {
     case BatchInput::kJson:
-      return open_text_lines(path);
+      break;  // Lines.
     case BatchInput::kCsv:
       return open_csv(path,
                       {.skip_header_lines = only_string_input(signature) == nullptr ? 1ULL : 0ULL});
@@ -336,8 +337,15 @@ std::unique_ptr<RecordSource> open_source(const BatchJob& job, const SignatureDe
 
 }  // namespace
 
-InstanceFile::InstanceFile(const BatchJob& job, const SignatureDef& signature, const Path& path)
-    : source_(open_source(job, signature, path)) {}
+InstanceFile::InstanceFile(const BatchJob& job, const SignatureDef& signature, const Path& path) {
+  if (job.input == BatchInput::kJson) {
+    auto lines = open_line_file(path);
+    lines_ = lines.get();
+    source_ = std::move(lines);
+  } else {
+    source_ = open_source(job, signature, path);
+  }
+}
 
 bool InstanceFile::next(Record& out, std::optional<std::string>& error) {
   error.reset();
@@ -353,8 +361,18 @@ bool InstanceFile::next(Record& out, std::optional<std::string>& error) {
   }
 }
 
-void InstanceFile::seek(std::uint64_t number) {
+std::optional<std::uint64_t> InstanceFile::offset() const {
+  return lines_ == nullptr ? std::nullopt : lines_->offset();
+}
+
+void InstanceFile::seek(std::uint64_t number, const LineMarks& marks) {
   ended_at_.reset();
+  if (lines_ != nullptr && !marks.offsets.empty()) {
+    const std::uint64_t mark = std::min(number / marks.every, marks.offsets.size() - 1);
+    const std::uint64_t marked = mark * marks.every;
+    const std::uint64_t at = lines_->position();
+    if (number < at || at < marked) lines_->seek(marked, marks.offsets[mark]);
+  }
   source_->seek(number);
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "muster/records/line_file.h"
 #include "muster/records/record_source.h"
 #include "muster/serving/batch_job.h"
 #include "muster/serving/instances.h"
@@ -23,12 +24,17 @@ class InstanceFile {
 
   /// False at the end. On damage, `out` is empty and `error` says what is wrong.
   bool next(Record& out, std::optional<std::string>& error);
-  void seek(std::uint64_t number);
+  /// With the marks that were made while it was counted.
+  void seek(std::uint64_t number, const LineMarks& marks);
   std::uint64_t position() const { return ended_at_.value_or(source_->position()); }
   std::string where(std::uint64_t number) const { return source_->where(number); }
+  /// Where the next instance begins, for marks.
+  std::optional<std::uint64_t> offset() const;
 
  private:
   std::unique_ptr<RecordSource> source_;
+  /// The same, if it is of lines.
+  LineFile* lines_ = nullptr;
   /// Behind the damage.
   std::optional<std::uint64_t> ended_at_{};
 };

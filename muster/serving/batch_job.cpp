@@ -19,6 +19,9 @@ using nlohmann::json;
 constexpr int kJobVersion = 1;
 constexpr std::uint64_t kMostJobBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kMostShards = 99'999;
+constexpr std::uint64_t kLeastMarkEvery = 1024;
+// Even, so that every second one can go.
+constexpr std::size_t kMostMarks = 1024;
 constexpr const char* kFolder = ".batch_predict";
 constexpr const char* kJobFile = "job.json";
 constexpr const char* kResults = "prediction.results";
@@ -72,14 +75,28 @@ json json_of(const BatchFile& file, bool with_records) {
   json made{
       {"path", file.path}, {"size_bytes", file.size_bytes}, {"modified_ns", file.modified_ns}};
   if (with_records) made["records"] = file.records;
+  if (with_records && !file.marks.offsets.empty()) {
+    made["marks"] = {{"every", file.marks.every}, {"offsets", file.marks.offsets}};
+  }
   return made;
+}
+
+// None in a file of a job that was written before there were marks.
+LineMarks marks_of(const json& file) {
+  const auto found = file.find("marks");
+  if (found == file.end()) return {};
+  LineMarks marks{.every = found->at("every").get<std::uint64_t>(),
+                  .offsets = found->at("offsets").get<std::vector<std::uint64_t>>()};
+  if (marks.every == 0) throw DataLoss("marks have to be a line apart, or more");
+  return marks;
 }
 
 BatchFile file_of(const json& value) {
   return {.path = value.at("path").get<std::string>(),
           .size_bytes = value.at("size_bytes").get<std::uint64_t>(),
           .modified_ns = value.at("modified_ns").get<std::int64_t>(),
-          .records = value.value("records", std::uint64_t{0})};
+          .records = value.value("records", std::uint64_t{0}),
+          .marks = marks_of(value)};
 }
 
 json json_of(const std::vector<BatchFile>& files, bool with_records) {
@@ -168,13 +185,27 @@ void check_no_results(const Path& output_path) {
   }
 }
 
+// The line that is next. Twice as far apart when they become too many.
+void mark(const InstanceFile& instances, LineMarks& marks) {
+  const auto offset = instances.offset();
+  if (!offset || instances.position() % std::max(marks.every, kLeastMarkEvery) != 0) return;
+  if (marks.every == 0) marks.every = kLeastMarkEvery;
+  if (marks.offsets.size() == kMostMarks) {
+    marks.every *= 2;
+    for (std::size_t i = 0; i < kMostMarks / 2; ++i) marks.offsets[i] = marks.offsets[2 * i];
+    marks.offsets.resize(kMostMarks / 2);
+  }
+  marks.offsets.push_back(*offset);
+}
+
 void count_instances(BatchJob& job, const SignatureDef& signature) {
   for (BatchFile& file : job.files) {
     InstanceFile instances(job, signature, file.path);
     Record record;
     std::optional<std::string> error;
-    while (instances.next(record, error)) {
-    }
+    do {
+      mark(instances, file.marks);
+    } while (instances.next(record, error));
     file.records = instances.position();
   }
 }

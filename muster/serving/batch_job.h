@@ -25,6 +25,16 @@ BatchOutput parse_batch_output(std::string_view word);
 std::string_view name_of(BatchInput format);
 std::string_view name_of(BatchOutput format);
 
+/// Where every so manyth line of a file begins, so that workers need not read up to theirs.
+struct LineMarks {
+  /// Lines from one to the next; 0: there are none.
+  std::uint64_t every = 0;
+  /// In bytes.
+  std::vector<std::uint64_t> offsets{};
+
+  bool operator==(const LineMarks&) const = default;
+};
+
 /// A file in the state that a job was planned with.
 struct BatchFile {
   std::string path{};
@@ -32,6 +42,8 @@ struct BatchFile {
   std::int64_t modified_ns = 0;
   /// Of an input file: how many instances it has.
   std::uint64_t records = 0;
+  /// Of a file of lines that is not compressed.
+  LineMarks marks{};
 
   bool operator==(const BatchFile&) const = default;
 };

@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
+#include <functional>
+#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -63,16 +66,7 @@ class PartFile {
     if (pending_.size() >= kPieceBytes) flush();
   }
 
-  /// Returns when all lines are on the disk.
-  void sync() {
-    flush();
-    if (::fdatasync(file_.get()) != 0) throw_errno(errno, "syncing " + file_.path().string());
-  }
-
-  std::uint64_t bytes() const { return bytes_; }
-  const Path& path() const { return file_.path(); }
-
- private:
+  /// Hands all lines to the system.
   void flush() {
     std::string_view left = pending_;
     while (!left.empty()) {
@@ -85,6 +79,15 @@ class PartFile {
     pending_.clear();
   }
 
+  /// Returns when what was flushed is on the disk. Any thread may call it, while others add lines.
+  void sync() const {
+    if (::fdatasync(file_.get()) != 0) throw_errno(errno, "syncing " + file_.path().string());
+  }
+
+  /// Flushed ones.
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
   OpenFile file_;
   std::uint64_t bytes_;
   std::string pending_{};
@@ -281,8 +284,8 @@ void check_unchanged(const BatchFile& file) {
       file.path);
 }
 
-/// The input file that was read last. It stays open: lines have to be read up to the first one of a
-/// shard, and the next shard of a worker begins behind the last one.
+/// The input file that was read last. It stays open: where there are no marks, rows have to be read
+/// up to the first one of a shard, and the next shard of a worker begins behind the last one.
 class OpenInput {
  public:
   OpenInput(const BatchJob& job, const SignatureDef& signature)
@@ -302,7 +305,7 @@ class OpenInput {
                              .decoder = make_instance_decoder(job_, signature_, file.path),
                              .instances = InstanceFile(job_, signature_, file.path)});
     }
-    reader_->instances.seek(number);
+    reader_->instances.seek(number, file.marks);
     return *reader_;
   }
 
@@ -314,26 +317,55 @@ class OpenInput {
   std::optional<Reader> reader_{};
 };
 
+/// Waits for the disk in a thread of its own, so that the next batches are computed meanwhile. One
+/// save at a time: whoever begins another waits for it.
+class Saver {
+ public:
+  ~Saver() {
+    try {
+      wait();
+    } catch (const std::exception& error) {
+      log::error("{}", error.what());
+    }
+  }
+
+  void begin(std::function<void()> save) {
+    wait();
+    running_ = std::async(std::launch::async, std::move(save));
+  }
+
+  /// Returns when nothing is being saved. Throws what a save failed with, once.
+  void wait() {
+    if (running_.valid()) running_.get();
+  }
+
+ private:
+  std::future<void> running_{};
+};
+
+using ShardLock = std::shared_ptr<const OpenFile>;
+
 /// One shard while this process has it.
 class ShardRun {
  public:
   ShardRun(const Path& output_path, const BatchJob& job, const SignatureDef& signature,
            std::uint64_t shard, const AnswerBatch& answer, const ShardOptions& options,
-           const ShardState& saved, OpenInput& input)
+           const ShardState& saved, OpenInput& input, Saver& saver, ShardLock lock)
       : output_path_(output_path),
         job_(job),
         input_(input),
+        saver_(saver),
         shard_(shard),
         options_(options),
         state_(saved),
-        results_(shard_file(output_path, shard, "results"), saved.result_bytes),
-        errors_(shard_file(output_path, shard, "errors"), saved.error_bytes),
+        files_(std::make_shared<Files>(output_path, shard, saved, std::move(lock))),
         lines_(job, signature),
         answers_(lines_, answer) {}
 
-  /// False when it was stopped.
+  /// False when it was stopped. The last save may still be under way, and with it what publishes
+  /// the shard.
   bool run() {
-    if (state_.records == 0 && !lines_.header().empty()) results_.add_line(lines_.header());
+    if (state_.records == 0 && !lines_.header().empty()) files_->results.add_line(lines_.header());
     std::uint64_t file_begin = 0;
     const std::uint64_t end = job_.first_record(shard_ + 1);
     for (const BatchFile& file : job_.files) {
@@ -351,6 +383,18 @@ class ShardRun {
   }
 
  private:
+  /// Kept until they are saved.
+  struct Files {
+    Files(const Path& output_path, std::uint64_t shard, const ShardState& saved, ShardLock locked)
+        : lock(std::move(locked)),
+          results(shard_file(output_path, shard, "results"), saved.result_bytes),
+          errors(shard_file(output_path, shard, "errors"), saved.error_bytes) {}
+
+    const ShardLock lock;
+    PartFile results;
+    PartFile errors;
+  };
+
   // The instances of one file up to `end`, batch by batch: no batch has those of two files.
   bool run_file(const BatchFile& file, std::uint64_t file_begin, std::uint64_t end) {
     std::uint64_t next = job_.first_record(shard_) + state_.records;
@@ -383,10 +427,10 @@ class ShardRun {
     }
     lines_of_batch_.clear();
     answers_.run(whole, decoder, lines_of_batch_);
-    results_.add_lines(lines_of_batch_);
+    files_->results.add_lines(lines_of_batch_);
     for (const Slot& slot : slots) {
       if (slot.error) {
-        errors_.add_line(error_line(instances.where(slot.number), *slot.error));
+        files_->errors.add_line(error_line(instances.where(slot.number), *slot.error));
         ++state_.counts.errors;
       } else {
         ++state_.counts.predictions;
@@ -396,25 +440,31 @@ class ShardRun {
   }
 
   void save() {
-    // The state is written when what it tells of is on the disk, also after a loss of power.
-    results_.sync();
-    errors_.sync();
+    files_->results.flush();
+    files_->errors.flush();
     const auto now = Clock::now();
-    state_.result_bytes = results_.bytes();
-    state_.error_bytes = errors_.bytes();
+    state_.result_bytes = files_->results.bytes();
+    state_.error_bytes = files_->errors.bytes();
     state_.counts.seconds += std::chrono::duration<double>(now - last_save_).count();
     last_save_ = now;
-    write_state(output_path_, shard_, state_);
+    saver_.begin(
+        [files = files_, state = state_, &output_path = output_path_, &job = job_, shard = shard_] {
+          // The state is written when what it tells of is on the disk, also after a loss of power.
+          files->results.sync();
+          files->errors.sync();
+          write_state(output_path, shard, state);
+          if (state.complete) publish(output_path, job, shard);
+        });
   }
 
   const Path& output_path_;
   const BatchJob& job_;
   OpenInput& input_;
+  Saver& saver_;
   const std::uint64_t shard_;
   const ShardOptions& options_;
   ShardState state_;
-  PartFile results_;
-  PartFile errors_;
+  const std::shared_ptr<Files> files_;
   LineWriter lines_;
   BatchAnswers answers_;
   std::string lines_of_batch_{};
@@ -466,6 +516,8 @@ struct BatchShards::Impl {
   const SignatureDef& signature;
   AnswerBatch answer;
   OpenInput input{job, signature};
+  // Behind what a save refers to.
+  Saver saver{};
 };
 
 BatchShards::BatchShards(const Path& output_path, const BatchJob& job,
@@ -476,24 +528,29 @@ BatchShards::~BatchShards() = default;
 ShardOutcome BatchShards::run(std::uint64_t shard, const ShardOptions& options) {
   const Path& output_path = impl_->output_path;
   // Given back by the system when the process ends, however it does.
-  const OpenFile lock(shard_file(output_path, shard, "lock"), O_RDWR | O_CREAT);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+  auto lock =
+      std::make_shared<const OpenFile>(shard_file(output_path, shard, "lock"), O_RDWR | O_CREAT);
+  if (::flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return ShardOutcome::kTakenByAnother;
-    throw_errno(errno, "locking " + lock.path().string());
+    throw_errno(errno, "locking " + lock->path().string());
   }
   const ShardState saved = usable_state(output_path, shard);
-  if (!saved.complete) {
-    ShardRun run(output_path, impl_->job, impl_->signature, shard, impl_->answer, options, saved,
-                 impl_->input);
-    try {
-      if (!run.run()) return ShardOutcome::kStopped;
-    } catch (...) {
-      impl_->input.close();
-      throw;
-    }
+  if (saved.complete) {
+    publish(output_path, impl_->job, shard);
+    return ShardOutcome::kPublished;
   }
-  publish(output_path, impl_->job, shard);
-  return ShardOutcome::kPublished;
+  try {
+    ShardRun run(output_path, impl_->job, impl_->signature, shard, impl_->answer, options, saved,
+                 impl_->input, impl_->saver, std::move(lock));
+    if (run.run()) return ShardOutcome::kPublished;
+  } catch (...) {
+    impl_->input.close();
+    throw;
+  }
+  finish();
+  return ShardOutcome::kStopped;
 }
+
+void BatchShards::finish() { impl_->saver.wait(); }
 
 }  // namespace muster::serving

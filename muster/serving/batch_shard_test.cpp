@@ -66,6 +66,7 @@ class BatchShard : public ::testing::Test {
                   const AnswerBatch& answer, const ShardOptions& options = {}) {
     BatchShards shards(output, job, signature, answer);
     for (std::uint64_t shard = 0; shard < job.shards; ++shard) shards.run(shard, options);
+    shards.finish();
   }
 
   Files files_of(const Path& output, const BatchJob& job) {
@@ -136,10 +137,57 @@ TEST_F(BatchShard, ShardsAreTheSameInAnyOrder) {
   const BatchJob job = open("other", signature);
   BatchShards shards(folder_ / "other", job, signature, twice);
   for (const std::uint64_t shard : {3, 1, 4, 0, 2}) shards.run(shard);
+  shards.finish();
   const Files files = files_of(folder_ / "other", job);
   EXPECT_EQ(files.results, wanted.results);
   EXPECT_EQ(files.errors, wanted.errors);
   EXPECT_EQ(lines_of(files.results).size(), 100u);
+}
+
+TEST_F(BatchShard, ShardsBeginAtMarksThatTheJobKeeps) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += std::to_string(i) + "\n";
+  write_bytes(folder_ / "in.json", text);
+  job_.batch_size = 64;
+  job_.shards = 3;
+  const auto signature = doubling();
+  BatchJob job = open("marked", signature);
+  EXPECT_EQ(job.files[0].marks.every, 1024u);
+  EXPECT_EQ(job.files[0].marks.offsets.size(), 5u);
+  EXPECT_EQ(read_batch_job(folder_ / "marked").files, job.files);
+  {
+    BatchShards shards(folder_ / "marked", job, signature, twice);
+    for (const std::uint64_t shard : {1, 0, 2}) shards.run(shard);
+    shards.finish();
+  }
+  const std::string wanted = files_of(folder_ / "marked", job).results;
+  EXPECT_EQ(lines_of(wanted).size(), 5000u);
+  EXPECT_THAT(wanted, HasSubstr("\n{\"y\": 9998.0}\n"));
+
+  // One that was begun before there were marks.
+  job = open("unmarked", signature);
+  job.files[0].marks = {};
+  run(folder_ / "unmarked", job, signature, twice);
+  EXPECT_EQ(files_of(folder_ / "unmarked", job).results, wanted);
+
+  job = open("damaged", signature);
+  ++job.files[0].marks.offsets[1];
+  BatchShards shards(folder_ / "damaged", job, signature, twice);
+  EXPECT_THROW(shards.run(1), DataLoss);
+}
+
+TEST_F(BatchShard, AJobKeepsFewMarksOfAnyFile) {
+  constexpr std::uint64_t kLines = 1'100'000;
+  std::string text;
+  for (std::uint64_t i = 0; i < kLines; ++i) text += "1\n";
+  write_bytes(folder_ / "in.json", text);
+  const LineMarks marks = open("out", doubling()).files[0].marks;
+  EXPECT_EQ(marks.every, 2048u);
+  ASSERT_EQ(marks.offsets.size(), kLines / 2048 + 1);
+  for (std::uint64_t i = 0; i < marks.offsets.size(); ++i) {
+    const std::uint64_t offset = 4096 * i;
+    ASSERT_EQ(marks.offsets[i], offset);
+  }
 }
 
 TEST_F(BatchShard, NoLineIsLostOrDoubledByAKillAfterAnyBatch) {
@@ -190,6 +238,26 @@ TEST_F(BatchShard, StopsWhereItIsAskedToAndGoesOnThere) {
   EXPECT_EQ(read_shard_state(folder_ / "out", 0)->records, 4u);
   EXPECT_EQ(shards.run(0), ShardOutcome::kPublished);
   EXPECT_THAT(sizes, ElementsAre(4u, 4u, 1u));
+}
+
+TEST_F(BatchShard, FinishThrowsWhatTheLastSaveFailedWith) {
+  write_bytes(folder_ / "in.json", "1\n");
+  const BatchJob job = open("out", doubling());
+  // A folder in its place: the results cannot get their name.
+  const Path results = batch_results_path(folder_ / "out", job, 0);
+  std::filesystem::create_directories(results / "taken");
+  const auto signature = doubling();
+  BatchShards shards(folder_ / "out", job, signature, twice);
+  shards.run(0);
+  try {
+    shards.finish();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(results.filename().string()));
+  }
+  std::filesystem::remove_all(results);
+  EXPECT_EQ(shards.run(0), ShardOutcome::kPublished);
+  EXPECT_EQ(read_bytes(results), "{\"y\": 2.0}\n");
 }
 
 TEST_F(BatchShard, PublishesWhatWasCompleteWhenTheProcessWasKilled) {
