@@ -272,6 +272,13 @@ void DeviceMark::set() {
 
 bool DeviceMark::is_passed() const { return impl_ == nullptr || impl_->event.query(); }
 
+void wait_for_device(c10::Device device) {
+  if (!device.is_cuda()) return;
+  CUDAEvent done = waiting_event();
+  done.record(getCurrentCUDAStream(device.index()));
+  wait_for(done, "the work of a step");
+}
+
 void seed_device_generator(c10::Device device, std::uint64_t seed) {
   auto generator = at::cuda::detail::getDefaultCUDAGenerator(device.index());
   const std::lock_guard lock(generator.mutex());

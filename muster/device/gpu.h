@@ -125,6 +125,9 @@ class DeviceMark {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Waits until the device has done what this thread's stream was given so far.
+void wait_for_device(c10::Device device);
+
 /// Seeds libtorch's generator of this device.
 void seed_device_generator(c10::Device device, std::uint64_t seed);
 

@@ -6,10 +6,12 @@
 #include <fmt/core.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 
+#include "muster/base/thread_pool.h"
 #include "muster/kernels/libtorch_kernels.h"
 
 namespace muster {
@@ -65,6 +67,12 @@ Arithmetic arithmetic(bool own_cpu_kernels) {
     result.reference_blas = result.blas.find("/blas/libblas") != std::string::npos;
   }
   return result;
+}
+
+int update_threads(std::int64_t elements) {
+  constexpr std::int64_t kElementsPerThread = 1 << 20;
+  const auto processors = static_cast<std::int64_t>(ThreadPool::available_processors());
+  return static_cast<int>(std::clamp<std::int64_t>(elements / kElementsPerThread, 1, processors));
 }
 
 void set_cpu_threads(int threads) {

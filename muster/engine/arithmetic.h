@@ -25,6 +25,10 @@ struct Arithmetic {
 /// Of a run with this value of RunConfig::reproducibility.own_cpu_kernels.
 Arithmetic arithmetic(bool own_cpu_kernels);
 
+/// How many threads an update of so many elements is worth: those that wait for each other in every
+/// small operation take longer than one that does all.
+int update_threads(std::int64_t elements);
+
 /// Sets how many threads the kernels called from this thread use: ATen's own and OpenBLAS's, which
 /// at::set_num_threads does not reach. Many kernels change bits with this number, so it is part of
 /// the arithmetic. OpenBLAS has one number for the process.

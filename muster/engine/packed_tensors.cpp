@@ -17,9 +17,9 @@ std::int64_t aligned(std::int64_t bytes) {
 
 }  // namespace
 
-PackedTensors::PackedTensors(const std::vector<at::Tensor>& like, c10::Device device) {
+PackedTensors::PackedTensors(const std::vector<at::Tensor>& like, c10::Device device,
+                             bool is_for_gpu) {
   std::int64_t bytes = 0;
-  bool is_for_gpu = false;
   for (const at::Tensor& one : like) {
     bytes += aligned(static_cast<std::int64_t>(one.nbytes()));
     is_for_gpu |= one.is_cuda();

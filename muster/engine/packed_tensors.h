@@ -11,8 +11,8 @@ namespace muster {
 class PackedTensors {
  public:
   /// Memory for such tensors, all on one device, on another. In host memory that a GPU copies from
-  /// and to, it is pinned.
-  PackedTensors(const std::vector<at::Tensor>& like, c10::Device device);
+  /// and to, as it does for tensors of its own, it is pinned.
+  PackedTensors(const std::vector<at::Tensor>& like, c10::Device device, bool is_for_gpu = false);
 
   /// Bytes.
   const at::Tensor& memory() const { return memory_; }

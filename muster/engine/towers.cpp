@@ -104,6 +104,8 @@ struct Towers::Tower {
   c10::Device device{c10::kCPU};
   /// Brings batches to a GPU.
   std::optional<Feed> feed{};
+  /// Where it is not at home: its buffers side by side, on the way.
+  std::optional<PackedTensors> packed{};
 };
 
 struct Towers::Copy {
@@ -159,11 +161,20 @@ Towers::Towers(const ModelFactory& factory, const Head* head, TowerOptions optio
   if (options_.on_gpus() && options_.variable_strategy == VariableStrategy::kDevices) {
     home_ = device_of(0);
   }
+  const auto first_device = device_of(0);
+  const bool one_device = std::ranges::all_of(
+      options_.devices, [&](c10::Device device) { return device == first_device; });
+  sums_on_ = one_device ? first_device : home_;
 
   auto first = make_model(factory, options_.seed);
   module_variables_ = variables_of(*first);
   if (!home_.is_cpu()) first->to(home_);
-  variables_.emplace(Variables::adopt(*first, adopt_options(module_variables_)));
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    if (device_of(lane) != home_ && !packed_buffers_) lay_out_buffers(*first);
+  }
+  AdoptOptions adopt = adopt_options(module_variables_);
+  adopt.for_gpu = options_.on_gpus();
+  variables_.emplace(Variables::adopt(*first, adopt));
   buffers_ = first->buffers();
   make_copies(factory);
   // One tower a lane; lane 0 has a second one for its replicas after 0, whose buffers are private.
@@ -173,16 +184,31 @@ Towers::Towers(const ModelFactory& factory, const Head* head, TowerOptions optio
     towers_.push_back(make_tower(is_first ? first : make_model(factory, options_.seed),
                                  device_of(t == lanes ? 0 : t)));
   }
-  for (const auto& buffer : buffers_) kept_buffers_.push_back(buffer.detach().clone());
-  const auto first_device = device_of(0);
-  const bool one_device = std::ranges::all_of(
-      options_.devices, [&](c10::Device device) { return device == first_device; });
+  if (packed_buffers_) {
+    packed_kept_.emplace(buffers_, home_, options_.on_gpus());
+    kept_buffers_ = packed_kept_->tensors();
+    keep_buffers();
+  } else {
+    for (const auto& buffer : buffers_) kept_buffers_.push_back(buffer.detach().clone());
+  }
   if (lanes > 1 && !(options_.on_gpus() && one_device)) {
     pool_ = std::make_unique<ThreadPool>(lanes - 1);
   }
 }
 
 Towers::~Towers() = default;
+
+// Side by side, so that one copy brings them to a tower elsewhere.
+void Towers::lay_out_buffers(Model& model) {
+  const torch::NoGradGuard no_grad;
+  const std::vector<at::Tensor> buffers = model.buffers();
+  packed_buffers_.emplace(buffers, home_, options_.on_gpus());
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const at::Tensor& place = packed_buffers_->tensors()[i];
+    place.copy_(buffers[i]);
+    buffers[i].set_data(place);
+  }
+}
 
 c10::Device Towers::device_of(std::size_t lane) const {
   return options_.on_gpus() ? options_.devices[lane] : c10::Device(c10::kCPU);
@@ -218,6 +244,7 @@ std::unique_ptr<Towers::Tower> Towers::make_tower(std::shared_ptr<Model> model,
                                              .norms = BatchNorms(*model)});
   tower->device = device;
   if (device.is_cuda()) tower->feed.emplace(device);
+  if (device != home_) tower->packed.emplace(tower->buffers, device, home_.is_cuda());
   return tower;
 }
 
@@ -228,7 +255,8 @@ void Towers::refresh_copies() {
     copy->variables.flat().copy_(variables_->flat(), /*non_blocking=*/true);
     for (std::size_t i = 0; i < variables_->all().size(); ++i) {
       const Variable& variable = variables_->all()[i];
-      if (!variable.dense()) {
+      // Towers have buffers of their own.
+      if (variable.sparse()) {
         copy->variables.all()[i].value.copy_(variable.value, /*non_blocking=*/true);
       }
     }
@@ -244,12 +272,24 @@ const std::vector<at::Tensor>& Towers::buffers() const { return buffers_; }
 
 void Towers::commit() {
   if (options_.replicas == 1 && !options_.may_discard) return;
-  copy_tensors(buffers_, kept_buffers_);
+  keep_buffers();
+}
+
+void Towers::keep_buffers() {
+  if (packed_kept_) {
+    packed_kept_->memory().copy_(packed_buffers_->memory());
+  } else {
+    copy_tensors(buffers_, kept_buffers_);
+  }
 }
 
 void Towers::discard() {
   if (!options_.may_discard) throw Internal("a step is discarded that nobody said may be");
   copy_tensors(kept_buffers_, buffers_);
+}
+
+void Towers::wait() const {
+  if (sums_on_ != home_) wait_for_device(sums_on_);
 }
 
 bool Towers::draws_from_libtorch() const { return towers_[0]->model->draws_from_libtorch(); }
@@ -270,7 +310,7 @@ EstimatorSpec Towers::call_model(Tower& tower, std::int64_t replica, const Batch
     random.emplace(options_.seed, step.number, replica);
   }
   std::unique_lock<std::mutex> turn;
-  if (tower.model->draws_from_libtorch() && !step.captured.seeded) {
+  if (tower.model->draws_from_libtorch() && !step.captured.capturing) {
     turn = seed_generators(step.number, replica);
   }
   const compat::AutocastScope autocast(options_.precision != ComputeType::kFloat32,
@@ -278,13 +318,28 @@ EstimatorSpec Towers::call_model(Tower& tower, std::int64_t replica, const Batch
   return checked(tower.model->call(batch, Mode::kTrain, head_));
 }
 
+// A GPU takes and gives them while nobody waits.
+void Towers::bring_buffers(const PackedTensors& from, Tower& tower) const {
+  if (from.tensors().empty()) return;
+  const torch::NoGradGuard no_grad;
+  tower.packed->memory().copy_(from.memory(), /*non_blocking=*/tower.device.is_cuda());
+  compat::copy_all(tower.packed->tensors(), tower.buffers);
+}
+
+void Towers::take_buffers(Tower& tower) {
+  if (tower.buffers.empty()) return;
+  const torch::NoGradGuard no_grad;
+  compat::copy_all(tower.buffers, tower.packed->tensors());
+  packed_buffers_->memory().copy_(tower.packed->memory(), /*non_blocking=*/sums_on_ != home_);
+}
+
 Towers::ReplicaResult Towers::run_replica(Tower& tower, std::int64_t replica, const Batch& batch,
                                           const Run& step) {
   const bool away = tower.device != home_;
-  if (replica != 0) {
+  if (away) {
+    bring_buffers(replica == 0 ? *packed_buffers_ : *packed_kept_, tower);
+  } else if (replica != 0) {
     copy_tensors(kept_buffers_, tower.buffers);
-  } else if (away) {
-    copy_tensors(buffers_, tower.buffers);
   }
   tower.attached.zero();
   if (options_.zero_debias_batch_norm) tower.norms.debias(step.number + 1);
@@ -298,7 +353,7 @@ Towers::ReplicaResult Towers::run_replica(Tower& tower, std::int64_t replica, co
   (step.loss_scale == 1.0 ? loss : loss * step.loss_scale).backward();
   if (fed) tower.feed->used();
   tower.attached.collect();
-  if (replica == 0 && away) copy_tensors(tower.buffers, buffers_);
+  if (replica == 0 && away) take_buffers(tower);
   return outcome;
 }
 
@@ -313,24 +368,43 @@ Towers::ReplicaResult Towers::run_or_say_where(Tower& tower, std::int64_t replic
   }
 }
 
+at::Tensor Towers::free_flat(std::vector<at::Tensor>& from, c10::Device device) const {
+  if (from.empty()) {
+    // What comes from a GPU comes faster to pinned memory.
+    const bool is_from_gpu = device.is_cpu() && options_.on_gpus();
+    return at::empty(
+        variables_->flat().sizes(),
+        at::TensorOptions().dtype(at::kFloat).device(device).pinned_memory(is_from_gpu));
+  }
+  at::Tensor flat = std::move(from.back());
+  from.pop_back();
+  return flat;
+}
+
 Gradients Towers::copy_of(const Gradients& gradients) {
   const torch::NoGradGuard no_grad;
-  Gradients copy;
-  if (free_.empty()) {
-    // What comes from a GPU comes faster to pinned memory.
-    const bool is_from_gpu = home_.is_cpu() && gradients.flat.is_cuda();
-    copy.flat = at::empty(variables_->flat().sizes(),
-                          variables_->flat().options().pinned_memory(is_from_gpu));
-  } else {
-    copy.flat = std::move(free_.back());
-    free_.pop_back();
-  }
+  Gradients copy{.flat = free_flat(free_, sums_on_)};
   copy.flat.copy_(gradients.flat);
   for (const RowGradient& rows : gradients.rows) {
-    copy.rows.push_back(rows.empty() ? rows
-                                     : RowGradient{rows.rows.to(home_), rows.values.to(home_)});
+    copy.rows.push_back(
+        rows.empty() ? rows : RowGradient{rows.rows.to(sums_on_), rows.values.to(sums_on_)});
   }
   return copy;
+}
+
+// Nobody waits here but for gradients by rows.
+void Towers::bring_home(TreeSum<Gradients>::Parts& sums) {
+  const torch::NoGradGuard no_grad;
+  for (auto& [part, sum] : sums) {
+    if (!sum) continue;
+    at::Tensor flat = free_flat(free_at_home_, home_);
+    flat.copy_(sum->flat, /*non_blocking=*/true);
+    if (options_.replicas > 1) free_.push_back(std::move(sum->flat));
+    sum->flat = std::move(flat);
+    for (RowGradient& rows : sum->rows) {
+      if (!rows.empty()) rows = {rows.rows.to(home_), rows.values.to(home_)};
+    }
+  }
 }
 
 // Called by every lane, one at a time: additions happen here, in an order that the tree fixes.
@@ -357,7 +431,7 @@ void Towers::run_lane(std::size_t lane, Run& step) {
       outcome = run_or_say_where(tower, replica, *batch, step);
       const std::lock_guard lock(step.mutex);
       // With one replica the tower's own memory serves; with more it is needed for the next.
-      outcome.gradients = options_.replicas == 1 && tower.device == home_
+      outcome.gradients = options_.replicas == 1 && tower.device == sums_on_
                               ? tower.attached.gradients()
                               : copy_of(tower.attached.gradients());
       report(step, replica, std::move(outcome));
@@ -392,7 +466,7 @@ void Towers::run_lanes(Run& step) {
   }
   guarded(0);
   std::unique_lock lock(step.mutex);
-  wait(
+  muster::wait(
       step.lane_done, lock, Deadline::never(),
       [&step] { return fmt::format("the replicas of step {}", step.number); },
       [&step] { return step.lanes_running == 0; });
@@ -423,10 +497,11 @@ PartialSums Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange re
   PartialSums result = std::move(step.result);
   result.present = step.sum.present();
   result.sums = step.sum.take_parts();
+  if (sums_on_ != home_) bring_home(result.sums);
   // Their memory comes back with the next step.
   if (options_.replicas > 1 || !copies_.empty()) {
     for (const auto& part : result.sums) {
-      if (part.second) free_.push_back(part.second->flat);
+      if (part.second) (sums_on_ == home_ ? free_ : free_at_home_).push_back(part.second->flat);
     }
   }
   return result;

@@ -10,6 +10,7 @@
 
 #include "muster/base/thread_pool.h"
 #include "muster/device/gpu.h"
+#include "muster/engine/packed_tensors.h"
 #include "muster/engine/partial_sums.h"
 #include "muster/engine/run_config.h"
 #include "muster/features/batch.h"
@@ -58,8 +59,8 @@ struct TowerOptions {
 struct CapturedInput {
   /// By replica of the run, in the memory of the towers' device: see RandomScope.
   const std::uint64_t* keys = nullptr;
-  /// libtorch's generators are seeded already.
-  bool seeded = false;
+  /// What is given to the device is not done now, and libtorch's generators are seeded already.
+  bool capturing = false;
 };
 
 /// The replicas that one process runs: modules that share the process's variables, side by side or
@@ -81,9 +82,13 @@ class Towers {
 
   /// Forward and backward of every one of these replicas that has a batch. There is a place for
   /// each replica of the run in `batches`; those of others are not looked at. The result's tensors
-  /// are reused by the next call.
+  /// are reused by the next call. On a GPU the work is only given: see wait().
   PartialSums run(std::span<std::optional<Batch>> batches, ReplicaRange replicas, std::int64_t step,
                   double loss_scale, const CapturedInput& captured = {});
+
+  /// Where a GPU runs the towers and the variables are in host memory: until the sums and buffers
+  /// of the last run are there, too.
+  void wait() const;
 
   /// Seeds libtorch's generators for a replica's forward. While the lock is held, nobody else in
   /// the process does.
@@ -127,11 +132,19 @@ class Towers {
   void run_lane(std::size_t lane, Run& step);
   void run_lanes(Run& step);
   void report(Run& step, std::int64_t replica, ReplicaResult outcome);
+  void lay_out_buffers(Model& model);
+  void keep_buffers();
+  void bring_buffers(const PackedTensors& from, Tower& tower) const;
+  void take_buffers(Tower& tower);
   Gradients copy_of(const Gradients& gradients);
+  at::Tensor free_flat(std::vector<at::Tensor>& from, c10::Device device) const;
+  void bring_home(TreeSum<Gradients>::Parts& sums);
 
   const Head* head_;
   TowerOptions options_;
   c10::Device home_{c10::kCPU};
+  /// Where the sums of gradients are made: on the GPU of all towers, else at home.
+  c10::Device sums_on_{c10::kCPU};
   /// The first is replica 0's, whose buffers are the process's.
   std::vector<std::unique_ptr<Tower>> towers_;
   std::vector<ModuleVariable> module_variables_;
@@ -141,8 +154,13 @@ class Towers {
   std::vector<at::Tensor> buffers_;
   /// Buffers as the last step left them: what every replica but 0 starts from.
   std::vector<at::Tensor> kept_buffers_;
-  /// Flat gradients that are not in use.
+  /// Where some towers are not at home: the memory of the buffers, and of those that are kept.
+  std::optional<PackedTensors> packed_buffers_;
+  std::optional<PackedTensors> packed_kept_;
+  /// Flat gradients that are not in use, where sums are made.
   std::vector<at::Tensor> free_;
+  /// The same at home, where that is elsewhere.
+  std::vector<at::Tensor> free_at_home_;
   /// Lanes run side by side; those that share a GPU take turns, as their work does.
   std::unique_ptr<ThreadPool> pool_;
 };

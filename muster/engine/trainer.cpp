@@ -18,6 +18,7 @@
 #include "muster/device/devices.h"
 #include "muster/device/gpu.h"
 #include "muster/engine/arithmetic.h"
+#include "muster/engine/captured_steps.h"
 #include "muster/engine/device_steps.h"
 #include "muster/engine/loss_scale.h"
 #include "muster/engine/replica_inputs.h"
@@ -126,7 +127,10 @@ struct Trainer::Impl final : TrainSession, Participant {
         options(estimator_options),
         input_fn(std::move(input)) {}
   // What is captured may hold the strategy's connections between devices.
-  ~Impl() override { device_steps.reset(); }
+  ~Impl() override {
+    device_steps.reset();
+    tower_steps.reset();
+  }
 
   // Session
   double loss() override;
@@ -161,6 +165,7 @@ struct Trainer::Impl final : TrainSession, Participant {
   bool is_shared() const { return static_cast<bool>(config().cluster.train_distribute); }
   void prepare_devices(TowerOptions& tower_options);
   std::string device_obstacle(const TowerOptions& tower_options) const;
+  bool captures_towers(const TowerOptions& tower_options) const;
   void join(TowerOptions& tower_options, std::int64_t first_step);
   void make_parts(const TowerOptions& tower_options);
   void restore(const OpenCheckpoint& checkpoint, const std::optional<RunState>& saved);
@@ -172,6 +177,8 @@ struct Trainer::Impl final : TrainSession, Participant {
   // A step.
   bool make_device_step();
   bool make_shared_device_step();
+  PartialSums run_towers();
+  double weight_decay() const;
   template <typename Work>
   std::optional<StepResult> or_synchronize(const Work& work);
   void take_result(StepResult result);
@@ -195,6 +202,8 @@ struct Trainer::Impl final : TrainSession, Participant {
   /// Whether the device makes steps by itself.
   bool is_on_device = false;
   std::optional<DeviceSteps> device_steps;
+  /// Where one GPU runs all towers, and variables are updated elsewhere.
+  std::optional<CapturedSteps> tower_steps;
   std::optional<CheckpointLayouts> layouts;
   std::optional<LossScale> scale;
   std::optional<ReplicaInputs> inputs;
@@ -207,6 +216,8 @@ struct Trainer::Impl final : TrainSession, Participant {
   StepResult last;
   EstimatorSpec last_spec;
   std::optional<double> last_loss;
+  /// The weight-decay term of the step that is being made, where it was computed ahead.
+  std::optional<double> step_decay_loss;
 
   std::int64_t bad_steps = 0;
   /// Batches that were taken from the inputs, of each replica one, since they began.
@@ -411,6 +422,16 @@ std::string Trainer::Impl::device_obstacle(const TowerOptions& tower_options) co
   return DeviceSteps::obstacle(options, config(), tower_options, *model);
 }
 
+// Forwards and backwards alone: the host, or who it speaks with, makes the updates.
+bool Trainer::Impl::captures_towers(const TowerOptions& tower_options) const {
+  if (is_on_device || !tower_options.on_gpus() || !config().devices.capture_steps) return false;
+  if (tower_options.variable_strategy != VariableStrategy::kCpu) return false;
+  const auto model = Towers::make_model(options.model, tower_options.seed);
+  const std::string obstacle = CapturedSteps::obstacle(options, config(), tower_options, *model);
+  if (!obstacle.empty()) log::info("steps are not captured: {}", obstacle);
+  return obstacle.empty();
+}
+
 // How kernels are chosen, where the variables can be, and who makes steps.
 void Trainer::Impl::prepare_devices(TowerOptions& tower_options) {
   compat::use_deterministic_algorithms(true);
@@ -424,10 +445,20 @@ void Trainer::Impl::prepare_devices(TowerOptions& tower_options) {
 }
 
 void Trainer::Impl::make_parts(const TowerOptions& tower_options) {
-  if (tower_options.variable_strategy == VariableStrategy::kDevices) {
+  const bool is_captured = captures_towers(tower_options);
+  if (tower_options.variable_strategy == VariableStrategy::kDevices || is_captured) {
     stream.emplace(tower_options.devices[0]);
   }
   towers.emplace(options.model, options.head.get(), tower_options);
+  if (is_captured) {
+    tower_steps.emplace(*towers, CapturedSteps::Options{.device = tower_options.devices[0],
+                                                        .head = options.head.get()});
+  }
+  // The processors have the updates alone.
+  const bool are_threads_given = config().reproducibility.threads_per_replica > 0;
+  if (tower_options.on_gpus() && towers->home().is_cpu() && !are_threads_given) {
+    set_cpu_threads(update_threads(towers->variables().flat().numel()));
+  }
   layouts.emplace(towers->module_variables());
   updater.emplace(towers->variables(), options.optimizer);
   if (options.moving_average) average.emplace(towers->variables(), *options.moving_average);
@@ -481,12 +512,14 @@ void Trainer::Impl::synchronize() {
   wait_until_copied();
   // Nothing that is captured holds connections of those that are gone.
   if (device_steps) device_steps->begin({});
+  if (tower_steps) tower_steps->begin({});
   strategy->synchronize();
   if (const auto end = strategy->last_step(); end && !config().is_chief()) {
     end_at(*end == RunTerms::kNoLastStep ? std::nullopt : end);
   }
   mine = strategy->replicas();
   if (device_steps) device_steps->begin(mine);
+  if (tower_steps) tower_steps->begin(mine);
   if (inputs->is_open()) open_inputs();
 }
 
@@ -521,6 +554,10 @@ void Trainer::Impl::go_back() {
 }
 
 double Trainer::Impl::decay_loss() const {
+  return step_decay_loss ? *step_decay_loss : weight_decay();
+}
+
+double Trainer::Impl::weight_decay() const {
   return options.weight_decay.factor > 0
              ? weight_decay_loss(towers->variables(), options.weight_decay)
              : 0.0;
@@ -647,6 +684,19 @@ bool Trainer::Impl::make_shared_device_step() {
   return true;
 }
 
+PartialSums Trainer::Impl::run_towers() {
+  const auto run = [this](std::span<std::optional<Batch>> batches, const CapturedInput& captured) {
+    return towers->run(batches, mine, global_step(), scale->value(), captured);
+  };
+  PartialSums own = tower_steps
+                        ? tower_steps->make(inputs->batches(), global_step(), /*has_all=*/true, run)
+                        : run(inputs->batches(), {});
+  // Of the values that the step began with, while the GPU computes.
+  if (tower_steps && is_shared()) step_decay_loss = weight_decay();
+  towers->wait();
+  return own;
+}
+
 // One update, or none for a batch that had to be skipped. False at the end of the input.
 bool Trainer::Impl::make_step() {
   const bool has_batch = inputs->fetch(mine);
@@ -657,7 +707,7 @@ bool Trainer::Impl::make_step() {
     ++batches_taken;
     return true;
   }
-  PartialSums own = towers->run(inputs->batches(), mine, global_step(), scale->value());
+  PartialSums own = run_towers();
   EstimatorSpec own_spec = std::move(own.spec);
   // The values are written to.
   wait_until_copied();

@@ -6,13 +6,17 @@
 #include <torch/types.h>
 
 #include <array>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "muster/base/error.h"
 #include "muster/checkpoint/bundle_reader.h"
+#include "muster/estimator/model_notes.h"
 #include "muster/estimator/small_net_internal.h"
+#include "muster/stores/api.h"
 #include "muster/testing/data_dir.h"
+#include "muster/testing/fake_gcs.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
@@ -46,6 +50,28 @@ TEST(WarmStart, BeginsWithAnotherModelsVariables) {
   EXPECT_EQ(bytes_of(first, "logits/kernel"), bytes_of(old, "logits/kernel"));
   EXPECT_NE(bytes_of(first, "logits/kernel/Adam"), bytes_of(old, "logits/kernel/Adam"));
   EXPECT_NE(bytes_of(first, "norm/moving_mean"), bytes_of(old, "norm/moving_mean"));
+}
+
+TEST(WarmStart, TakesAModelThatLiesInAStoreAsTheNewOneDoes) {
+  if (!MUSTER_HAS_STORES) GTEST_SKIP() << "built without libcurl or pugixml";
+  const testing::FakeGcs store;
+  ::setenv("STORAGE_EMULATOR_HOST", store.url().c_str(), 1);
+  register_stores();
+  const Path old_dir = "gs://bucket/old";
+  Estimator(small_options(), quiet_config(old_dir)).train(training_input, {.max_steps = 3});
+  EstimatorOptions options = small_options();
+  options.warm_start = WarmStartSettings{.ckpt_to_initialize_from = old_dir};
+  const BundleReader first = first_checkpoint(options, "gs://bucket/new", training_input);
+  EXPECT_EQ(bytes_of(first, "logits/kernel"),
+            bytes_of(BundleReader(*latest_checkpoint(old_dir)), "logits/kernel"));
+  // Notes are added to those that are there.
+  const ExportNote note{.global_step = 3, .metrics = {{"loss", 0.5}}, .folder = "17"};
+  write_export_note(old_dir, "best", note);
+  write_run_note(old_dir, {.began_ns = 1, .ended = true, .global_step = 3});
+  EXPECT_TRUE(store.bytes_of("bucket/old/muster.json"));
+  EXPECT_EQ(read_export_note(old_dir, "best"), note);
+  EXPECT_TRUE(read_run_note(old_dir).has_value());
+  EXPECT_EQ(store.orphans(), 0U);
 }
 
 TEST(WarmStart, SaysWhichVariableIsMissing) {

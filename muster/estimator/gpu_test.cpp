@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "muster/base/error.h"
@@ -197,13 +198,6 @@ TEST_F(Gpu, VariablesOnTheCpuTrainWithTowersOnTheGpu) {
   EXPECT_EQ(train(options(), config("home", {"cuda:0", "cuda:0"})), towers);
 }
 
-TEST_F(Gpu, TowersOnSeveralDevicesShareTheirVariables) {
-  const Values mixed = train(options(), config("mixed", {"cuda:0", "cpu"}));
-  EXPECT_EQ(train(options(), config("again", {"cuda:0", "cpu"})), mixed);
-  Estimator estimator(options(), config("mixed"));
-  EXPECT_LT(estimator.evaluate(evaluation_input).at("loss"), 1.2);
-}
-
 // Batch 5 of the stream has values that are no numbers.
 Dataset<Batch> poisoned_input(const InputContext&) {
   return range(160).map(example).batch(8, [](std::span<const Example> examples) {
@@ -212,6 +206,42 @@ Dataset<Batch> poisoned_input(const InputContext&) {
       batch.features.tensor("x").fill_(std::numeric_limits<float>::quiet_NaN());
     return batch;
   });
+}
+
+TEST_F(Gpu, CapturedTowersGiveTheBitsOfEagerOnesWhereTheCpuHasTheVariables) {
+  for (const std::int64_t replicas : {1, 3}) {
+    RunConfig where = config("");
+    where.devices.variable_strategy = VariableStrategy::kCpu;
+    where.reproducibility.replicas = replicas;
+    expect_captured_as_eager(options(), where);
+    where.model_dir = folder / "home";
+    where.devices.variable_strategy = VariableStrategy::kDevices;
+    EXPECT_EQ(train(options(), where), latest_values(folder / "captured"));
+    for (const char* run : {"eager", "captured", "home"}) {
+      std::filesystem::remove_all((folder / run).string());
+    }
+  }
+}
+
+// Batch norm's averages come home with every step, and a step that is skipped leaves them.
+TEST_F(Gpu, CapturedTowersSkipABadBatchWhereTheCpuHasTheVariables) {
+  EstimatorOptions how = options();
+  how.nan_policy.action = NanPolicy::Action::kSkipBatch;
+  RunConfig where = config("captured");
+  where.devices.variable_strategy = VariableStrategy::kCpu;
+  EXPECT_EQ(Estimator(how, where).train(poisoned_input).steps, 19);
+  const Values captured = latest_values(where.model_dir);
+  where.model_dir = folder / "eager";
+  where.devices.capture_steps = false;
+  Estimator(how, where).train(poisoned_input);
+  EXPECT_EQ(latest_values(where.model_dir), captured);
+}
+
+TEST_F(Gpu, TowersOnSeveralDevicesShareTheirVariables) {
+  const Values mixed = train(options(), config("mixed", {"cuda:0", "cpu"}));
+  EXPECT_EQ(train(options(), config("again", {"cuda:0", "cpu"})), mixed);
+  Estimator estimator(options(), config("mixed"));
+  EXPECT_LT(estimator.evaluate(evaluation_input).at("loss"), 1.2);
 }
 
 TEST_F(Gpu, ALossThatIsNotFiniteStopsWithItsStepNamed) {

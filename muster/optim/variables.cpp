@@ -16,9 +16,6 @@
 namespace muster {
 namespace {
 
-/// 64 bytes of float32: every variable begins a cache line, and a vector load never meets two.
-constexpr std::int64_t kAlignment = 16;
-
 std::int64_t element_count(const VariableSpec& spec) {
   std::int64_t count = 1;
   for (const std::int64_t dimension : spec.shape) {
@@ -175,11 +172,11 @@ void Variables::allocate(c10::Device device) {
       variable.rows_index = static_cast<std::int64_t>(sparse_count_++);
     } else if (variable.spec.trainable) {
       variable.offset = size;
-      size += (count + kAlignment - 1) / kAlignment * kAlignment;
+      size += (count + kVariableAlignment - 1) / kVariableAlignment * kVariableAlignment;
     }
   }
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
-  flat_ = torch::zeros({size}, options);
+  flat_ = torch::zeros({size}, options.pinned_memory(options_.for_gpu && device.is_cpu()));
   for (Variable& variable : variables_) {
     const bool own_memory = variable.dense() || variable.sparse() || !variable.value.defined();
     if (!own_memory) continue;

@@ -70,10 +70,16 @@ struct AdoptOptions {
   /// Whether the variable of this name is a sparse table; by default none is. Its module must have
   /// SparseTables, or give sparse gradients: torch::nn::EmbeddingOptions::sparse(true).
   std::function<bool(std::string_view)> sparse{};
+  /// Whether a GPU reads the dense ones where they lie, in host memory: it is pinned then.
+  bool for_gpu = false;
 };
 
 class AttachedModule;
 class SparseTables;
+
+/// 64 bytes of float32: every dense variable begins a cache line, and a vector load never meets
+/// two. What lies between two of them in Variables::flat() is less, and 0.
+inline constexpr std::int64_t kVariableAlignment = 16;
 
 /// The variables of a process. The dense trainable ones are float32 views of one flat buffer, each
 /// beginning at a multiple of 64 bytes, so that an update is one pass over contiguous memory; a

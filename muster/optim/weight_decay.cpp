@@ -43,8 +43,11 @@ void add_to_parts(const Variables& variables, Gradients& gradients, const Weight
     const Variable& variable = variables.all()[part.variable];
     if (!takes_part(variable, decay)) continue;
     if (variable.dense()) {
-      const at::Tensor values = part.of(variable.value, variable);
-      internal::add_scaled(factor, values, part.of(gradients.of(variable), variable));
+      const auto in_flat = [&](const at::Tensor& flat) {
+        return flat.narrow(0, variable.offset + part.first, part.last - part.first);
+      };
+      const at::Tensor values = in_flat(variables.flat());
+      internal::add_scaled(factor, values, in_flat(gradients.flat));
       visit(values);
       continue;
     }

@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/signals.h"
 #include "muster/distribution/parameter_server.h"
 #include "muster/engine/trainer.h"
 #include "muster/model/model.h"

@@ -19,7 +19,9 @@ HeldVariables::HeldVariables(const EstimatorOptions& options, const RunConfig& r
       layout(variables, static_cast<std::size_t>(config.cluster.task.num_ps_replicas)),
       number(static_cast<std::size_t>(config.cluster.task.task.index)),
       buffers(model->buffers()),
-      gradients(variables.make_gradients()) {}
+      gradients(variables.make_gradients()) {
+  set_cpu_threads(update_threads(layout.flat_size(number)));
+}
 
 RunTerms HeldVariables::own_terms() const {
   return {.replicas = 0,

@@ -2,6 +2,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "muster/distribution/parameter_server/ps_layout_internal.h"
 #include "muster/optim/clipping.h"
@@ -15,6 +16,20 @@ std::int64_t elements_of(const Variables& variables) {
     if (variable.spec.trainable) elements += variable.value.numel();
   }
   return elements;
+}
+
+// Neighbours, with the padding between them, as one piece of memory.
+std::vector<FlatRange> joined(std::vector<FlatRange> ranges) {
+  std::ranges::sort(ranges, {}, &FlatRange::first);
+  std::vector<FlatRange> pieces;
+  for (const FlatRange& range : ranges) {
+    if (!pieces.empty() && range.first - pieces.back().last < kVariableAlignment) {
+      pieces.back().last = range.last;
+    } else {
+      pieces.push_back(range);
+    }
+  }
+  return pieces;
 }
 
 }  // namespace
@@ -41,23 +56,23 @@ PsLayout::PsLayout(const Variables& variables, std::size_t servers)
       by_server_[least].push_back({v, first, last});
       if (variable.dense()) {
         flat_[least].push_back({variable.offset + first, variable.offset + last});
-        flat_sizes_[least] += last - first;
       } else {
         rows_[least][static_cast<std::size_t>(variable.rows_index)].push_back({first, last});
       }
     }
   }
-  for (auto& ranges : flat_) {
-    std::ranges::sort(ranges, {}, &FlatRange::first);
+  for (std::size_t server = 0; server < servers; ++server) {
+    flat_[server] = joined(std::move(flat_[server]));
+    for (const FlatRange& range : flat_[server]) flat_sizes_[server] += range.last - range.first;
   }
 }
 
 void PsLayout::scatter(std::size_t server, const at::Tensor& gathered,
                        const at::Tensor& flat) const {
-  std::int64_t next = 0;
+  const float* next = gathered.data_ptr<float>();
   for (const FlatRange& range : flat_[server]) {
     const std::int64_t size = range.last - range.first;
-    flat.narrow(0, range.first, size).copy_(gathered.narrow(0, next, size));
+    std::copy_n(next, size, flat.data_ptr<float>() + range.first);
     next += size;
   }
 }
