@@ -108,7 +108,7 @@ class GcsApi : public ObjectApi, public std::enable_shared_from_this<GcsApi> {
   GcsApi(GcsSettings settings, std::shared_ptr<Transfers> transfers)
       : settings_(std::move(settings)),
         transfers_(std::move(transfers)),
-        http_(std::make_shared<HttpClient>()),
+        http_(std::make_shared<HttpClient>(settings_.http)),
         credentials_(http_) {}
 
   std::optional<ObjectInfo> head(const ObjectName& name) override {

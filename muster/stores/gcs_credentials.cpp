@@ -44,6 +44,14 @@ std::string text_in(const nlohmann::json& json, const char* name) {
   return field != json.end() && field->is_string() ? field->get<std::string>() : std::string();
 }
 
+// Of a variable in microseconds.
+std::chrono::milliseconds wait_variable(const char* name, std::chrono::milliseconds otherwise) {
+  using std::chrono::microseconds;
+  const std::int64_t given =
+      number_variable(name, microseconds(otherwise).count(), 0, microseconds(60'000'000).count());
+  return std::chrono::duration_cast<std::chrono::milliseconds>(microseconds(given));
+}
+
 }  // namespace
 
 std::string signed_jwt(std::string_view claims_json, std::string_view private_key_pem) {
@@ -90,16 +98,17 @@ GcsSettings GcsSettings::from_environment() {
     }
     settings.extra_header = {header.substr(0, colon), header.substr(colon + 1)};
   }
-  const std::string retries = variable("GCS_RETRY_CONFIG_MAX_RETRIES");
-  if (!retries.empty()) {
-    char* end = nullptr;
-    const long count = std::strtol(retries.c_str(), &end, 10);
-    if (*end != '\0' || count < 0 || count > 1000) {
-      throw InvalidArgument("GCS_RETRY_CONFIG_MAX_RETRIES must be a number from 0 to 1000: {}",
-                            retries);
-    }
-    settings.retry.most_tries = static_cast<int>(count) + 1;
-  }
+  RetryPolicy& retry = settings.retry;
+  retry.most_tries = 1 + static_cast<int>(number_variable("GCS_RETRY_CONFIG_MAX_RETRIES",
+                                                          retry.most_tries - 1, 0, 1000));
+  retry.first_wait = wait_variable("GCS_RETRY_CONFIG_INIT_DELAY_TIME_US", retry.first_wait);
+  retry.longest_wait = wait_variable("GCS_RETRY_CONFIG_MAX_DELAY_TIME_US", retry.longest_wait);
+  HttpClientOptions& http = settings.http;
+  http.connect_timeout = std::chrono::seconds(number_variable(
+      "GCS_REQUEST_CONNECTION_TIMEOUT_SECS",
+      std::chrono::duration_cast<std::chrono::seconds>(http.connect_timeout).count(), 1, 3600));
+  http.idle_timeout = std::chrono::seconds(
+      number_variable("GCS_REQUEST_IDLE_TIMEOUT_SECS", http.idle_timeout.count(), 1, 3600));
   return settings;
 }
 

@@ -22,6 +22,7 @@ struct GcsSettings {
   /// A header that goes with every request (GCS_ADDITIONAL_REQUEST_HEADER); empty name: none.
   std::pair<std::string, std::string> extra_header{};
   RetryPolicy retry{};
+  HttpClientOptions http{};
   /// Bytes of one part of an upload, and of one range of a read.
   std::uint64_t part_bytes = std::uint64_t{8} << 20;
 };

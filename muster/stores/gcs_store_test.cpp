@@ -216,6 +216,32 @@ TEST_F(GcsCredentials, AreAskedOfTheMetadataServerAndRenewed) {
   EXPECT_EQ(token(), "given");
 }
 
+TEST(GcsSettings, AreThoseOfTensorFlowsVariables) {
+  Environment environment;
+  for (const char* name :
+       {"GCS_RETRY_CONFIG_MAX_RETRIES", "GCS_RETRY_CONFIG_INIT_DELAY_TIME_US",
+        "GCS_RETRY_CONFIG_MAX_DELAY_TIME_US", "GCS_REQUEST_CONNECTION_TIMEOUT_SECS",
+        "GCS_REQUEST_IDLE_TIMEOUT_SECS"}) {
+    environment.set(name, std::nullopt);
+  }
+  EXPECT_EQ(GcsSettings::from_environment().retry.most_tries, 12);
+  EXPECT_EQ(GcsSettings::from_environment().retry.longest_wait, std::chrono::seconds(10));
+  environment.set("GCS_RETRY_CONFIG_MAX_RETRIES", "3");
+  environment.set("GCS_RETRY_CONFIG_INIT_DELAY_TIME_US", "5000");
+  environment.set("GCS_RETRY_CONFIG_MAX_DELAY_TIME_US", "32000000");
+  environment.set("GCS_REQUEST_CONNECTION_TIMEOUT_SECS", "120");
+  environment.set("GCS_REQUEST_IDLE_TIMEOUT_SECS", "60");
+  const GcsSettings settings = GcsSettings::from_environment();
+  EXPECT_EQ(settings.retry.most_tries, 4);
+  EXPECT_EQ(settings.retry.first_wait, std::chrono::milliseconds(5));
+  EXPECT_EQ(settings.retry.longest_wait, std::chrono::seconds(32));
+  EXPECT_EQ(settings.http.connect_timeout, std::chrono::seconds(120));
+  EXPECT_EQ(settings.http.idle_timeout, std::chrono::seconds(60));
+  environment.set("GCS_REQUEST_IDLE_TIMEOUT_SECS", "soon");
+  EXPECT_THAT(message_of([] { GcsSettings::from_environment(); }),
+              HasSubstr("GCS_REQUEST_IDLE_TIMEOUT_SECS must be a number from 1 to 3600: soon"));
+}
+
 TEST_F(GcsCredentials, OfOtherKindsAreRefusedByName) {
   testing::write_bytes(folder_ / "key.json", R"({"type": "external_account"})");
   environment_.set("GOOGLE_APPLICATION_CREDENTIALS", (folder_ / "key.json").string());

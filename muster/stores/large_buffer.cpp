@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "muster/base/shared_block.h"
+
 namespace muster::stores {
 namespace {
 
@@ -76,10 +78,10 @@ bool SpareBuffers::take(std::string& buffer, std::size_t bytes) {
 
 std::shared_ptr<const std::string> shared_buffer(std::string bytes) {
   auto* const buffer = new std::string(std::move(bytes));
-  return {buffer, [spare = SpareBuffers::shared()](std::string* given) {
-            spare->give(std::move(*given));
-            delete given;
-          }};
+  return {buffer, BlockDeleter{[buffer, spare = SpareBuffers::shared()] {
+            spare->give(std::move(*buffer));
+            delete buffer;
+          }}};
 }
 
 }  // namespace muster::stores

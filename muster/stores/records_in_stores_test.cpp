@@ -3,6 +3,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/object_store.h"
+#include "muster/base/shared_block.h"
 #include "muster/records/record_reader.h"
 #include "muster/records/record_writer.h"
 #include "muster/records/text_lines.h"
@@ -77,6 +78,7 @@ TEST_F(RecordsInStores, RecordsStayWhereTheyLieWhileSomebodyHasThem) {
   for (const Record& read : kept) {
     ASSERT_EQ(read.bytes, record(std::stoul(std::string(read.bytes))));
   }
+  EXPECT_TRUE(is_shared_block(kept.front().owner)) << "a shuffle would keep its whole range";
 }
 
 TEST_F(RecordsInStores, ARecordMayLieInSeveralRanges) {

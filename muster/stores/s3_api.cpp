@@ -1,5 +1,6 @@
 #include "muster/stores/s3_api.h"
 
+#include <arpa/inet.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -49,6 +50,17 @@ struct S3Call {
 std::string default_port_removed(const UrlParts& url) {
   const std::string port = url.scheme == "https" ? ":443" : ":80";
   return url.host.ends_with(port) ? url.host.substr(0, url.host.size() - port.size()) : url.host;
+}
+
+// Of a host with or without a port: an address or a name that stands for this host everywhere.
+bool is_loopback(std::string_view host) {
+  if (host.find('@') != std::string_view::npos) return false;
+  if (host.starts_with("[::1]") || host == "localhost" || host.starts_with("localhost:")) {
+    return true;
+  }
+  in_addr address{};
+  const std::string name(host.substr(0, host.find(':')));
+  return ::inet_pton(AF_INET, name.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
 }
 
 std::string bare_etag(std::string_view etag) {
@@ -116,6 +128,8 @@ class S3Api : public ObjectApi, public std::enable_shared_from_this<S3Api> {
  public:
   S3Api(S3Settings settings, std::shared_ptr<Transfers> transfers)
       : settings_(std::move(settings)),
+        can_be_changed_on_its_way_(settings_.endpoint.starts_with("http://") &&
+                                   !is_loopback(parse_url(settings_.endpoint).host)),
         transfers_(std::move(transfers)),
         http_(std::make_shared<HttpClient>(HttpClientOptions{
             .ca_file = settings_.ca_file, .verify_certificates = settings_.verify_certificates})),
@@ -168,6 +182,8 @@ class S3Api : public ObjectApi, public std::enable_shared_from_this<S3Api> {
   }
 
   const S3Settings settings_;
+  /// What is sent: neither by TLS nor to this host itself.
+  const bool can_be_changed_on_its_way_;
   const std::shared_ptr<Transfers> transfers_;
   const std::shared_ptr<HttpClient> http_;
   S3CredentialSource credentials_;
@@ -254,9 +270,9 @@ bool S3Api::put_right(const S3Call& call, const HttpResponse& response, const S3
 // turns out to be closed. Whoever gets an answer that his own success may have caused (a
 // precondition that does not hold, an upload that is gone) looks what is there.
 HttpResponse S3Api::call(const S3Call& call) {
-  const bool over_tls = settings_.endpoint.empty() || settings_.endpoint.starts_with("https://");
-  const std::string payload_hash =
-      settings_.signs_payloads.value_or(!over_tls) ? payload_sha256(call.body) : "UNSIGNED-PAYLOAD";
+  const std::string payload_hash = settings_.signs_payloads.value_or(can_be_changed_on_its_way_)
+                                       ? payload_sha256(call.body)
+                                       : "UNSIGNED-PAYLOAD";
   for (int corrections = 0;; ++corrections) {
     HttpResponse response = http_->send(
         call.what, [&](int) { return request_of(call, payload_hash); }, settings_.retry, call.stop,

@@ -31,7 +31,8 @@ struct S3Settings {
   std::optional<bool> path_style{};
   std::string ca_file{};
   bool verify_certificates = true;
-  /// Whether signatures cover the SHA-256 of what is sent; not set: where that is not by TLS.
+  /// Whether signatures cover the SHA-256 of what is sent; not set: where that goes to another
+  /// host, and not by TLS.
   std::optional<bool> signs_payloads{};
   RetryPolicy retry{};
   /// Bytes of one part of an upload, and of one range of a read.
