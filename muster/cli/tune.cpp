@@ -39,6 +39,7 @@ struct TuneFlags {
   std::uint64_t seed = 0;
   bool warm = false;
   std::string stop{};
+  std::string steps_parameter{};
   double trial_seconds = 0;
   double grace_seconds = 10;
 };
@@ -97,7 +98,9 @@ void log_trial(const tuning::Trial& trial) {
   if (trial.state == tuning::TrialState::kRunning && trial.rungs.size() > 1) {
     log::info("trial {} goes on steps={}", trial.id, trial.rungs.back().max_steps);
   } else if (trial.state == tuning::TrialState::kRunning) {
-    log::info("trial {} starts{}", trial.id, values_text(trial.values));
+    const std::string parent = trial.parent ? fmt::format(" from={}", *trial.parent) : "";
+    const std::string steps = trial.max_steps > 0 ? fmt::format(" steps={}", trial.max_steps) : "";
+    log::info("trial {} starts{}{}{}", trial.id, parent, steps, values_text(trial.values));
   } else if (trial.state == tuning::TrialState::kFailed) {
     log::warning("trial {} failed: {}", trial.id, trial.error_message);
   } else {
@@ -139,6 +142,15 @@ void set_stopping(const std::string& rule, std::string& hyperparameters) {
   hyperparameters = block.dump();
 }
 
+// --share-prefixes train-steps is `stepsParameter: train-steps` of the block.
+void set_steps_parameter(const std::string& name, std::string& hyperparameters) {
+  if (name.empty()) return;
+  auto block = nlohmann::ordered_json::parse(hyperparameters, nullptr, /*allow_exceptions=*/false);
+  if (!block.is_object()) throw UsageError("--hyperparameters is no JSON object");
+  block["stepsParameter"] = name;
+  hyperparameters = block.dump();
+}
+
 tuning::StudyOptions study_options(const TuneFlags& flags) {
   if (flags.config.empty() == flags.hyperparameters.empty()) {
     throw UsageError(
@@ -155,6 +167,7 @@ tuning::StudyOptions study_options(const TuneFlags& flags) {
   options.hyperparameters = flags.hyperparameters;
   if (!flags.config.empty()) read_config(flags, options);
   set_stopping(flags.stop, options.hyperparameters);
+  set_steps_parameter(flags.steps_parameter, options.hyperparameters);
   if (!flags.job_dir.empty()) options.job_dir = flags.job_dir;
   if (options.job_dir.empty()) {
     throw UsageError("--job-dir is missing: trial N trains in JOB_DIR/N");
@@ -240,6 +253,23 @@ void print_importances(const tuning::Study& study) {
   }
 }
 
+// The best trial of a population and what it came from, the first first: the schedule of values
+// that its model was trained with.
+void print_lineage(const tuning::Study& study) {
+  const tuning::Trial* trial = study.best();
+  if (!study.spec.population || trial == nullptr) return;
+  std::vector<const tuning::Trial*> lineage{trial};
+  // Parents have smaller numbers.
+  while (trial->parent) {
+    trial = &study.trials[static_cast<std::size_t>(*trial->parent - 1)];
+    lineage.insert(lineage.begin(), trial);
+  }
+  fmt::print("\nTRAINED WITH, UP TO STEP\n");
+  for (const tuning::Trial* one : lineage) {
+    fmt::print("{}  trial={}{}\n", one->max_steps, one->id, printable(values_text(one->values)));
+  }
+}
+
 void show_study(const std::string& job_dir, bool as_json, const std::string& picture) {
   const tuning::Study study = tuning::read_study(job_dir);
   if (!picture.empty()) {
@@ -248,6 +278,7 @@ void show_study(const std::string& job_dir, bool as_json, const std::string& pic
   }
   if (!as_json) {
     print_trials(study);
+    print_lineage(study);
     return print_importances(study);
   }
   auto list = nlohmann::ordered_json::array();
@@ -274,6 +305,9 @@ void add_tune_show(CLI::App& command) {
 
 void print_trials(const tuning::Study& study) {
   std::vector<std::vector<std::string>> rows{{"TRIAL", "STATE", study.spec.metric_tag, "STEP"}};
+  const bool has_parents = std::any_of(study.trials.begin(), study.trials.end(),
+                                       [](const auto& trial) { return trial.parent.has_value(); });
+  if (has_parents) rows[0].emplace_back("FROM");
   const auto tags = tuning::other_tags(study.spec);
   rows[0].insert(rows[0].end(), tags.begin(), tags.end());
   const auto front = front_of(study);
@@ -292,6 +326,7 @@ void print_trials(const tuning::Study& study) {
     rows.push_back({std::to_string(trial.id), std::move(state),
                     metric ? fmt::format("{:.6g}", metric->value) : "-",
                     metric ? std::to_string(metric->step) : "-"});
+    if (has_parents) rows.back().push_back(trial.parent ? std::to_string(*trial.parent) : "-");
     for (const std::string& tag : tags) {
       const auto value =
           metric ? tuning::metric_value(study.spec, trial, tag) : std::optional<double>();
@@ -334,6 +369,9 @@ void add_tune(CLI::App& command) {
                   "Train only promising trials to the end: asha and hyperband pause trials and let "
                   "the best go on, median stops those that fall behind")
       ->check(CLI::IsMember({"asha", "hyperband", "median"}));
+  command.add_option("--share-prefixes", flags->steps_parameter,
+                     "The parameter that is the number of steps: a trial goes on from the "
+                     "checkpoint of an earlier one that differs in it alone");
   command
       .add_option("--trial-seconds", flags->trial_seconds,
                   "A trial that runs for longer fails (default: none does)")

@@ -44,7 +44,8 @@ constexpr Word<Algorithm> kAlgorithms[] = {{"ALGORITHM_UNSPECIFIED", Algorithm::
                                            {"RANDOM_SEARCH", Algorithm::kRandom},
                                            {"QUASI_RANDOM_SEARCH", Algorithm::kQuasiRandom},
                                            {"TPE", Algorithm::kTpe},
-                                           {"CMA_ES", Algorithm::kCmaEs}};
+                                           {"CMA_ES", Algorithm::kCmaEs},
+                                           {"POPULATION_BASED_TRAINING", Algorithm::kPopulation}};
 constexpr Word<StoppingRule> kStoppingRules[] = {{"MEDIAN", StoppingRule::kMedian},
                                                  {"ASHA", StoppingRule::kAsha},
                                                  {"HYPERBAND", StoppingRule::kHyperband}};
@@ -411,6 +412,65 @@ void check_halving(const HyperparameterSpec& spec) {
   }
 }
 
+bool has_parameter(const HyperparameterSpec& spec, const std::string& name) {
+  return std::any_of(spec.params.begin(), spec.params.end(),
+                     [&](const ParameterSpec& parameter) { return parameter.name == name; });
+}
+
+void check_population(const HyperparameterSpec& spec) {
+  if (!spec.population) return;
+  if (spec.algorithm != Algorithm::kPopulation) {
+    throw InvalidArgument(
+        "hyperparameters.population is for the algorithm POPULATION_BASED_TRAINING alone");
+  }
+  if (spec.halving || spec.enable_trial_early_stopping) {
+    throw InvalidArgument(
+        "hyperparameters: POPULATION_BASED_TRAINING has rounds of its own; leave out trialStopping "
+        "and enableTrialEarlyStopping");
+  }
+  if (!spec.other_goals.empty() || !spec.constraints.empty()) {
+    throw InvalidArgument(
+        "hyperparameters: POPULATION_BASED_TRAINING compares one metric; leave out other metrics "
+        "and constraints");
+  }
+  if (!spec.resume_previous_job_id.empty()) {
+    throw InvalidArgument(
+        "hyperparameters.resumePreviousJobId: a population starts from scratch; "
+        "POPULATION_BASED_TRAINING "
+        "takes no trials of an earlier study");
+  }
+  if (has_parameter(spec, spec.population->steps_flag)) {
+    throw InvalidArgument("parameter {}: population gives --{} to every trial",
+                          spec.population->steps_flag, spec.population->steps_flag);
+  }
+  for (const std::string& name : spec.population->inherited_params) {
+    if (has_parameter(spec, name)) continue;
+    throw InvalidArgument("hyperparameters.population.inheritedParams: there is no parameter {}",
+                          printable(name));
+  }
+}
+
+void check_steps_parameter(const HyperparameterSpec& spec) {
+  if (spec.steps_parameter.empty()) return;
+  const auto found = std::find_if(
+      spec.params.begin(), spec.params.end(),
+      [&](const ParameterSpec& parameter) { return parameter.name == spec.steps_parameter; });
+  const bool is_counted =
+      found != spec.params.end() && !found->condition &&
+      (found->type == ParameterType::kInteger || found->type == ParameterType::kDiscrete);
+  if (!is_counted) {
+    throw InvalidArgument(
+        "hyperparameters.stepsParameter must name an INTEGER or DISCRETE parameter that every "
+        "trial has: {}",
+        printable(spec.steps_parameter));
+  }
+  if (spec.halving || spec.population) {
+    throw InvalidArgument(
+        "hyperparameters.stepsParameter: under trialStopping and POPULATION_BASED_TRAINING trials "
+        "go on from checkpoints by themselves; leave it out");
+  }
+}
+
 void check_goals(const HyperparameterSpec& spec) {
   if (spec.other_goals.empty() && spec.constraints.empty()) return;
   if (spec.halving || spec.enable_trial_early_stopping) {
@@ -431,6 +491,8 @@ void check_study(const HyperparameterSpec& spec) {
     throw InvalidArgument("hyperparameters.hyperparameterMetricTag is empty");
   }
   check_halving(spec);
+  check_population(spec);
+  check_steps_parameter(spec);
   check_goals(spec);
   if (spec.algorithm != Algorithm::kGrid) return;
   for (const ParameterSpec& parameter : spec.params) {
@@ -485,6 +547,37 @@ void read_stopping(const Field& field, HyperparameterSpec& spec) {
   } else {
     spec.halving = std::move(stopping);
   }
+}
+
+double number_within(const Field& field, double least, double most) {
+  const double number = field.number();
+  if (number < least || number > most) {
+    field.refuse(fmt::format("a number from {} to {}", least, most));
+  }
+  return number;
+}
+
+PopulationTraining read_population(const Field& field) {
+  PopulationTraining population;
+  for (const auto& [key, value] : field.entries()) {
+    if (key == "size") {
+      population.size = value.integer(2, kMostTrials);
+    } else if (key == "stepsFlag") {
+      population.steps_flag = value.text();
+    } else if (key == "quantile") {
+      population.quantile = number_within(value, 0, 0.5);
+    } else if (key == "resampleProbability") {
+      population.resample_probability = number_within(value, 0, 1);
+    } else if (key == "perturbFactor") {
+      population.perturb_factor = number_within(value, 1.01, 1.99);
+    } else if (key == "inheritedParams") {
+      for (const Field& item : value.items()) population.inherited_params.push_back(item.text());
+    } else {
+      value.unknown({"size", "stepsFlag", "quantile", "resampleProbability", "perturbFactor",
+                     "inheritedParams"});
+    }
+  }
+  return population;
 }
 
 MetricGoal read_goal(const Field& field) {
@@ -591,12 +684,18 @@ HyperparameterSpec parse_hyperparameters(std::string_view text) {
       read_stopping(value, spec);
     } else if (key == "algorithm") {
       spec.algorithm = value.one_of(kAlgorithms);
+    } else if (key == "population") {
+      spec.population = read_population(value);
+    } else if (key == "stepsParameter") {
+      spec.steps_parameter = value.text();
     } else {
       value.unknown({"goal", "params", "maxTrials", "maxParallelTrials", "maxFailedTrials",
                      "hyperparameterMetricTag", "metrics", "constraints", "resumePreviousJobId",
-                     "enableTrialEarlyStopping", "trialStopping", "algorithm"});
+                     "enableTrialEarlyStopping", "trialStopping", "algorithm", "population",
+                     "stepsParameter"});
     }
   }
+  if (spec.algorithm == Algorithm::kPopulation && !spec.population) spec.population.emplace();
   check_study(spec);
   return spec;
 }

@@ -16,8 +16,8 @@ enum class ParameterType { kDouble, kInteger, kCategorical, kDiscrete };
 /// How the range of a parameter is laid out on the unit interval.
 enum class Scale { kLinear, kLog, kReverseLog };
 
-/// Who chooses the values of the next trial. The first three are Cloud ML Engine's; the others are
-/// muster's own words in the same field.
+/// Who chooses the values of the next trial. The first three and the last are Cloud ML Engine's;
+/// the others are muster's own words in the same field.
 enum class Algorithm {
   /// ALGORITHM_UNSPECIFIED or GAUSSIAN_PROCESS_BANDIT: Bayesian optimisation.
   kBayesian,
@@ -29,6 +29,8 @@ enum class Algorithm {
   kTpe,
   /// CMA_ES: covariance matrix adaptation.
   kCmaEs,
+  /// POPULATION_BASED_TRAINING: see PopulationTraining.
+  kPopulation,
 };
 
 /// "GRID_SEARCH".
@@ -91,6 +93,26 @@ struct TrialStopping {
   bool operator==(const TrialStopping&) const = default;
 };
 
+/// muster's own field `population`, of POPULATION_BASED_TRAINING: see population.h.
+struct PopulationTraining {
+  /// Members; 0: as many as run at the same time, and four at least.
+  std::int64_t size = 0;
+  /// The program's flag for the steps to train up to. Its value among the arguments is that of a
+  /// whole training, which rounds divide.
+  std::string steps_flag = "train-steps";
+  /// The share of members that copy another after a round, and of those that are copied.
+  double quantile = 0.25;
+  /// How likely a value is resampled where it would be perturbed.
+  double resample_probability = 0.25;
+  /// Numbers are multiplied by this, or by as much below 1.
+  double perturb_factor = 1.2;
+  /// Parameters that are copied as they are: what a checkpoint cannot change, such as the size of a
+  /// layer.
+  std::vector<std::string> inherited_params{};
+
+  bool operator==(const PopulationTraining&) const = default;
+};
+
 /// A metric that is to become large or small.
 struct MetricGoal {
   std::string tag{};
@@ -134,6 +156,11 @@ struct HyperparameterSpec {
   /// ASHA or HYPERBAND.
   std::optional<TrialStopping> halving{};
   Algorithm algorithm = Algorithm::kBayesian;
+  /// There with POPULATION_BASED_TRAINING.
+  std::optional<PopulationTraining> population{};
+  /// muster's own field: the parameter that is the number of steps to train. A trial goes on from
+  /// the checkpoint of one that differs in it alone; empty: none does.
+  std::string steps_parameter{};
 
   bool operator==(const HyperparameterSpec&) const = default;
 };

@@ -150,6 +150,29 @@ Point SearchSpace::from_uniform(Point uniform) const {
   return snap(std::move(uniform));
 }
 
+double SearchSpace::scaled(std::size_t parameter, double coordinate, double factor) const {
+  const ParameterSpec& spec = parameters_[parameter];
+  const auto within = [&](double value) {
+    return std::clamp(value, spec.min_value, spec.max_value);
+  };
+  if (is_continuous(parameter)) {
+    const double scaled =
+        coordinate_of(parameter, within(value_at(parameter, coordinate) * factor));
+    return std::clamp(scaled, 0.0, 1.0);
+  }
+  const std::uint64_t choice = nearest_choice(parameter, coordinate);
+  if (spec.type == ParameterType::kInteger) {
+    const double value = spec.min_value + static_cast<double>(choice);
+    double next = std::round(value * factor);
+    if (next == value) next += (factor > 1) == (value >= 0) ? 1 : -1;
+    return coordinate_of(parameter, within(next));
+  }
+  if (factor > 1) {
+    return coordinate_of_choice(parameter, std::min(choice + 1, choices(parameter) - 1));
+  }
+  return coordinate_of_choice(parameter, choice > 0 ? choice - 1 : 0);
+}
+
 Values SearchSpace::values_of(const Point& point) const {
   Values values;
   for (std::size_t i = 0; i < size(); ++i) {

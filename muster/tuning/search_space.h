@@ -39,6 +39,11 @@ class SearchSpace {
   /// Of independent uniform numbers, a point in which all values of a parameter are as likely.
   Point from_uniform(Point uniform) const;
 
+  /// The coordinate at which a number is `factor` times as large, within its range. Of values that
+  /// are counted, another one at least; of DISCRETE and CATEGORICAL the next above a factor of 1,
+  /// the one before below it. At an end it stays.
+  double scaled(std::size_t parameter, double coordinate, double factor) const;
+
   Values values_of(const Point& point) const;
   /// Throws InvalidArgument for a value that is missing or outside.
   Point point_of(const Values& values) const;

@@ -144,6 +144,7 @@ std::unique_ptr<Searcher> make_searcher(Algorithm algorithm, SearchSpace space,
     case Algorithm::kRandom:
       return std::make_unique<RandomSearcher>(std::move(space), seed);
     case Algorithm::kQuasiRandom:
+    case Algorithm::kPopulation:  // The first round; what follows is inherited.
       return std::make_unique<QuasiRandomSearcher>(std::move(space), seed);
     case Algorithm::kTpe:
       return make_tpe_searcher(std::move(space), seed);

@@ -27,8 +27,10 @@
 #include "muster/tuning/goals.h"
 #include "muster/tuning/halving.h"
 #include "muster/tuning/median_rule.h"
+#include "muster/tuning/population.h"
 #include "muster/tuning/searcher.h"
 #include "muster/tuning/study_hparams_internal.h"
+#include "muster/tuning/trial_folder_internal.h"
 #include "muster/tuning/trial_metric.h"
 #include "muster/tuning/trial_processes_internal.h"
 
@@ -69,6 +71,10 @@ std::vector<Trial> read_trials(const Path& job_dir) {
     const Path file = trial_file(job_dir, id);
     try {
       trials.push_back(trial_from_json(read_state(job_dir, file)));
+      const auto& parent = trials.back().parent;
+      if (parent && (*parent < 1 || *parent >= id)) {
+        throw DataLoss("no trial before this one: {}", *parent);
+      }
     } catch (Error& error) {
       error.add_context(file.string());
       throw;
@@ -122,21 +128,35 @@ TakenFlag take_flag(std::span<const std::string> words, const std::string& flag)
   return taken;
 }
 
-// Without successive halving, a plan of one rung.
-HalvingPlan plan_of(const HyperparameterSpec& spec, const std::vector<std::string>& command) {
-  const auto most_trials = static_cast<std::size_t>(spec.max_trials);
-  if (!spec.halving) return {.rungs = {0}, .most_trials = most_trials};
-  const std::string flag = "--" + spec.halving->steps_flag;
+// The steps of a whole training, among the program's arguments. `field` asks for them.
+std::int64_t whole_steps(const std::vector<std::string>& command, const std::string& steps_flag,
+                         const char* field) {
+  const std::string flag = "--" + steps_flag;
   const auto text = take_flag(command, flag).value;
   std::int64_t steps = 0;
   if (text) std::from_chars(text->data(), text->data() + text->size(), steps);
   if (steps < 1) {
     throw InvalidArgument(
-        "trialStopping needs {} among the program's arguments, the steps of a whole trial; where "
-        "the program has another flag for them, name it in trialStopping.stepsFlag",
-        flag);
+        "{0} needs {1} among the program's arguments, the steps of a whole trial; where the "
+        "program has another flag for them, name it in {0}.stepsFlag",
+        field, flag);
   }
+  return steps;
+}
+
+// Without successive halving, a plan of one rung.
+HalvingPlan plan_of(const HyperparameterSpec& spec, const std::vector<std::string>& command) {
+  const auto most_trials = static_cast<std::size_t>(spec.max_trials);
+  if (!spec.halving) return {.rungs = {0}, .most_trials = most_trials};
+  const auto steps = whole_steps(command, spec.halving->steps_flag, "trialStopping");
   return make_halving_plan(*spec.halving, steps, most_trials);
+}
+
+std::optional<PopulationPlan> population_of(const HyperparameterSpec& spec,
+                                            const std::vector<std::string>& command) {
+  if (!spec.population) return std::nullopt;
+  return make_population_plan(spec,
+                              whole_steps(command, spec.population->steps_flag, "population"));
 }
 
 // What was begun, in that order: a trial, or a stretch of one up to a rung.
@@ -166,6 +186,7 @@ class StudyRun {
         folder_(state_folder(job_dir_)) {
     check_command(options.command, spec_);
     plan_ = plan_of(spec_, options.command);
+    population_ = population_of(spec_, options.command);
   }
 
   Study run() {
@@ -200,7 +221,8 @@ class StudyRun {
     if (file_exists(study_file(job_dir_))) {
       const auto there = read_study_file(job_dir_);
       HyperparameterSpec before = parse_hyperparameters(there.at("hyperparameters").dump());
-      before.max_trials = spec_.max_trials;
+      // Rounds of a population divide the steps by the number of trials.
+      if (!spec_.population) before.max_trials = spec_.max_trials;
       before.max_failed_trials = spec_.max_failed_trials;
       if (before != spec_ || there.value("seed", std::uint64_t{0}) != options_.seed ||
           there.value("command", std::vector<std::string>()) != options_.command) {
@@ -293,6 +315,7 @@ class StudyRun {
         if (!seen[known - 1].loss) return false;
       }
       if (known < known_results()) continue;
+      if (population_ && !can_begin(*population_, history(known), trials_.size())) continue;
       if (const auto next = next_run(plan_, seen)) {
         begin(*next, known);
         return true;
@@ -313,29 +336,63 @@ class StudyRun {
     trial.is_stopped_early = false;
     resumes_.erase(trial.id);
     const bool is_new = next.trial + 1 == trials_.size() && trial.rungs.size() <= 1;
-    if (is_new) write_hparams_start(folder_of(trial), spec_, trial);
+    if (is_new && !trial.parent) write_hparams_start(folder_of(trial), spec_, trial);
     keep(trial);
     if (options_.on_trial) options_.on_trial(trial);
     start(next.trial);
   }
 
+  // All trials, with the results of as many runs.
+  std::vector<Observation> history(std::size_t known) const {
+    std::vector<Observation> all = previous_;
+    for (const Trial& trial : trials_) all.push_back({.point = space_.point_of(trial.values)});
+    for (std::size_t i = 0; i < known; ++i) {
+      set_result(all[previous_.size() + runs_[i].place], *loss_of(runs_[i]));
+    }
+    return all;
+  }
+
   // False where the searcher has no more points.
   bool add_trial(std::size_t known) {
-    std::vector<Observation> history = previous_;
-    for (const Trial& trial : trials_) history.push_back({.point = space_.point_of(trial.values)});
-    for (std::size_t i = 0; i < known; ++i) {
-      set_result(history[previous_.size() + runs_[i].place], *loss_of(runs_[i]));
+    std::vector<Observation> seen = history(known);
+    Trial trial{.id = static_cast<std::int64_t>(trials_.size()) + 1, .start_time = now_seconds()};
+    if (population_) trial.max_steps = population_->rounds[trials_.size() / population_->size];
+    if (population_ && trials_.size() >= population_->size) {
+      const Inheritance from = inherit(*population_, space_, options_.seed, seen, trials_.size());
+      trial.parent = trials_[from.parent].id;
+      // Those of a parent that goes on itself are the same texts, whatever numbers round to.
+      const bool goes_on = from.parent + population_->size == trials_.size();
+      trial.values = goes_on ? trials_[from.parent].values : space_.values_of(from.point);
+    } else {
+      if (has_several_goals(spec_)) weigh_goals(seen, known);
+      const auto points = searcher_->suggest(1, seen);
+      if (points.empty()) {
+        plan_.most_trials = trials_.size();
+        return false;
+      }
+      trial.values = space_.values_of(points.front());
+      if (!spec_.steps_parameter.empty()) trial.parent = prefix_of(trial.values, known);
     }
-    if (has_several_goals(spec_)) weigh_goals(history, known);
-    const auto points = searcher_->suggest(1, history);
-    if (points.empty()) {
-      plan_.most_trials = trials_.size();
-      return false;
-    }
-    trials_.push_back({.id = static_cast<std::int64_t>(trials_.size()) + 1,
-                       .values = space_.values_of(points.front()),
-                       .start_time = now_seconds()});
+    trials_.push_back(std::move(trial));
     return true;
+  }
+
+  // Of the trials whose results are known, the one with the most steps that these values begin
+  // with: all are the same but the steps, and those are no more.
+  std::optional<std::int64_t> prefix_of(const Values& values, std::size_t known) const {
+    const auto steps_of = [&](const Values& of) { return std::stod(of.at(spec_.steps_parameter)); };
+    const Trial* longest = nullptr;
+    for (std::size_t i = 0; i < known; ++i) {
+      const Trial& trial = trials_[runs_[i].place];
+      if (trial.state != TrialState::kSucceeded || trial.is_stopped_early) continue;
+      Values same = trial.values;
+      same[spec_.steps_parameter] = values.at(spec_.steps_parameter);
+      if (same != values || steps_of(trial.values) >= steps_of(values)) continue;
+      if (longest == nullptr || steps_of(trial.values) > steps_of(longest->values)) {
+        longest = &trial;
+      }
+    }
+    return longest == nullptr ? std::nullopt : std::optional(longest->id);
   }
 
   // The losses of those that are done, by all goals and constraints.
@@ -365,11 +422,12 @@ class StudyRun {
   void start(std::size_t place) {
     const Trial& trial = trials_[place];
     std::vector<std::string> arguments(options_.command.begin() + 1, options_.command.end());
-    if (spec_.halving) {
-      const std::string flag = "--" + spec_.halving->steps_flag;
-      arguments = take_flag(arguments, flag).others;
-      arguments.push_back(fmt::format("{}={}", flag, trial.rungs.back().max_steps));
-    }
+    const auto set_steps = [&](const std::string& name, std::int64_t steps) {
+      arguments = take_flag(arguments, "--" + name).others;
+      arguments.push_back(fmt::format("--{}={}", name, steps));
+    };
+    if (spec_.halving) set_steps(spec_.halving->steps_flag, trial.rungs.back().max_steps);
+    if (population_) set_steps(spec_.population->steps_flag, trial.max_steps);
     for (const auto& [name, value] : trial.values) {
       arguments.push_back(fmt::format("--{}={}", name, value));
     }
@@ -379,13 +437,31 @@ class StudyRun {
     std::vector<std::string> environment{
         "TF_CONFIG=" + tf_config.dump(), "CLOUD_ML_TRIAL_ID=" + id,
         "CLOUD_ML_HP_METRIC_FILE=" + metric_file_of(trial).string()};
-    if (spec_.halving && trial.rungs.back().max_steps < plan_.rungs.back()) {
+    if (will_pause(trial)) {
       environment.push_back(fmt::format("{}=1", kTrialPausesVariable));
     }
+    if (trial.parent) copy_parent(trial);
     file_system_for(folder_).create_directories(folder_of(trial));
     running_.push_back({.place = place,
                         .process = processes_->start(arguments, environment, log_of(trial)),
                         .begin = Clock::now()});
+  }
+
+  // Whether another run goes on from where this one ends.
+  bool will_pause(const Trial& trial) const {
+    if (population_) return trial.max_steps < population_->rounds.back();
+    return spec_.halving && trial.rungs.back().max_steps < plan_.rungs.back();
+  }
+
+  // A trial's folder appears with all that it begins with, or not at all: one that is resumed has
+  // it already.
+  void copy_parent(const Trial& trial) const {
+    const Path folder = folder_of(trial);
+    if (file_system_for(folder).status(folder)) return;
+    const Path temporary = folder_ / fmt::format("{}.copy", trial.id);
+    copy_trial_folder(job_dir_ / std::to_string(*trial.parent), temporary);
+    write_hparams_start(temporary, spec_, trial);
+    publish_directory(temporary, folder);
   }
 
   void run_trials() {
@@ -484,6 +560,16 @@ class StudyRun {
       trial.error_message =
           fmt::format("the metric {} is NaN at step {}", spec_.metric_tag, last.step);
       return;
+    }
+    // The parent's event files are among its own.
+    if (trial.parent) {
+      const auto& before = trials_[static_cast<std::size_t>(*trial.parent - 1)].final_metric;
+      if (before && before->step > 0 && last.step <= before->step) {
+        trial.error_message = fmt::format(
+            "wrote no metric {} behind step {}, from which it went on as trial {} ended",
+            spec_.metric_tag, before->step, *trial.parent);
+        return;
+      }
     }
     for (const std::string& tag : other_tags(spec_)) {
       const auto value = metric_value(spec_, trial, tag);
@@ -600,6 +686,7 @@ class StudyRun {
   std::vector<RunningTrial> running_;
   std::map<std::int64_t, int> resumes_;
   HalvingPlan plan_;
+  std::optional<PopulationPlan> population_;
   Clock::time_point next_look_{};
   TrialProcesses* processes_ = nullptr;
 };

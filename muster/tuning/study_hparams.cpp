@@ -10,6 +10,9 @@
 namespace muster::tuning {
 namespace {
 
+constexpr const char* kStartSuffix = ".hparams_start";
+constexpr const char* kEndSuffix = ".hparams_end";
+
 // A column has one type in all trials: text where any parameter of the name has categories.
 bool is_text(const HyperparameterSpec& spec, const std::string& name) {
   return std::any_of(spec.params.begin(), spec.params.end(), [&](const ParameterSpec& parameter) {
@@ -39,8 +42,13 @@ void write_hparams_experiment(const Path& job_dir, const HyperparameterSpec& spe
   writer.close();
 }
 
+bool is_hparams_file(const Path& file) {
+  const std::string name = file.filename().string();
+  return name.ends_with(kStartSuffix) || name.ends_with(kEndSuffix);
+}
+
 void write_hparams_start(const Path& folder, const HyperparameterSpec& spec, const Trial& trial) {
-  EventWriter writer(folder, {.filename_suffix = ".hparams_start"});
+  EventWriter writer(folder, {.filename_suffix = kStartSuffix});
   writer.add(Summary{hparams_session_start(hparams_of(spec, trial.values), /*group_name=*/"",
                                            trial.start_time)},
              0);
@@ -48,7 +56,7 @@ void write_hparams_start(const Path& folder, const HyperparameterSpec& spec, con
 }
 
 void write_hparams_end(const Path& folder, const Trial& trial) {
-  EventWriter writer(folder, {.filename_suffix = ".hparams_end"});
+  EventWriter writer(folder, {.filename_suffix = kEndSuffix});
   if (trial.final_metric) {
     writer.add_scalar(kObjectiveTag, trial.final_metric->value, trial.final_metric->step);
   }

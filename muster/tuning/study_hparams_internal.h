@@ -16,6 +16,8 @@ void write_hparams_experiment(const Path& job_dir, const HyperparameterSpec& spe
 /// The values of a trial, in its own: before the program starts, for TensorBoard takes the first
 /// that it finds there.
 void write_hparams_start(const Path& folder, const HyperparameterSpec& spec, const Trial& trial);
+/// Whether it is a file that one of these wrote into a trial's job-dir.
+bool is_hparams_file(const Path& file);
 /// How it ended, and its metric.
 void write_hparams_end(const Path& folder, const Trial& trial);
 

@@ -139,5 +139,13 @@ TEST(StudyKill, LeavesPausedTrialsWhereTheyWere) {
   }
 }
 
+TEST(StudyKill, LeavesThePopulationOfAnUndisturbedStudy) {
+  const TempDir folder;
+  for (const int parallel : {1, 2}) {
+    expect_same_table(folder, fmt::format("population{}-", parallel),
+                      spec_of(12, parallel, kPopulation), most_kills());
+  }
+}
+
 }  // namespace
 }  // namespace muster::tuning

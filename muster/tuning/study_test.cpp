@@ -263,6 +263,84 @@ TEST(Study, GoesOnFromThePauseWithWhatATrialTrainedThroughHas) {
   EXPECT_EQ(through.final_metric, best.final_metric);
 }
 
+TEST(Study, TrainsAPopulationInRoundsFromCopiedCheckpoints) {
+  const TempDir folder;
+  const auto run = [&](const std::string& name, int parallel) {
+    return run_study({.hyperparameters = spec_of(12, parallel, kPopulation),
+                      .job_dir = folder / name,
+                      .command = trainer()});
+  };
+  const Study study = run("one", 1);
+  ASSERT_EQ(study.trials.size(), 12U);
+  int copied = 0;
+  for (const Trial& trial : study.trials) {
+    const std::int64_t round = (trial.id - 1) / 4;
+    EXPECT_EQ(trial.final_metric->step, 3 * (round + 1));
+    EXPECT_EQ(trial.parent.has_value(), round > 0);
+    EXPECT_EQ(read_file(folder / "one" / std::to_string(trial.id) / "stretches"),
+              std::string("0-3\n3-6\n6-9\n").substr(0, static_cast<std::size_t>(4 * (round + 1))));
+    if (!trial.parent || *trial.parent == trial.id - 4) continue;
+    ++copied;
+    EXPECT_NE(trial.values, study.trials[static_cast<std::size_t>(*trial.parent - 1)].values);
+  }
+  EXPECT_EQ(copied, 2) << "the worst of four, in the second round and in the third";
+  EXPECT_EQ(table_of(read_study(folder / "one")), table_of(study));
+  EXPECT_EQ(table_of(run("three", 3)), table_of(study));
+  EXPECT_THAT(failure_of({.hyperparameters = spec_of(16, 1, kPopulation),
+                          .job_dir = folder / "one",
+                          .command = trainer()}),
+              HasSubstr("other hyperparameters"));
+}
+
+TEST(Study, ReplacesAMemberOfThePopulationThatFailed) {
+  const TempDir folder;
+  std::vector<std::string> command = trainer();
+  command[2] = "[ $CLOUD_ML_TRIAL_ID != 3 ] || exit 4\n" + command[2];
+  const Study study = run_study(
+      {.hyperparameters = spec_of(8, 2, kPopulation), .job_dir = folder / "s", .command = command});
+  EXPECT_EQ(study.trials[2].state, TrialState::kFailed);
+  EXPECT_NE(study.trials[6].parent, 3);
+  EXPECT_EQ(study.trials[6].state, TrialState::kSucceeded);
+}
+
+TEST(Study, GoesOnFromATrialThatDiffersInItsStepsAlone) {
+  const TempDir folder;
+  const std::string grid =
+      R"({"goal": "MINIMIZE", "hyperparameterMetricTag": "loss", "maxTrials": 6, "algorithm":
+          "GRID_SEARCH", "params": [{"parameterName": "x", "type": "DISCRETE",
+          "discreteValues": [0.1, 0.2]}, {"parameterName": "train-steps", "type": "INTEGER",
+          "minValue": 4, "maxValue": 6}])";
+  std::vector<std::string> command = trainer();
+  command.pop_back();
+  const Study apart =
+      run_study({.hyperparameters = grid + "}", .job_dir = folder / "apart", .command = command});
+  const Study shared = run_study({.hyperparameters = grid + R"(, "stepsParameter": "train-steps"})",
+                                  .job_dir = folder / "shared",
+                                  .command = command});
+  ASSERT_EQ(shared.trials.size(), 6U);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(shared.trials[i].values, apart.trials[i].values);
+    EXPECT_EQ(shared.trials[i].final_metric, apart.trials[i].final_metric);
+    EXPECT_FALSE(apart.trials[i].parent.has_value());
+  }
+  EXPECT_FALSE(shared.trials[3].parent.has_value()) << "its x is another";
+  EXPECT_EQ(shared.trials[5].parent, 5);
+  EXPECT_EQ(read_file(folder / "shared" / "6" / "stretches"), "0-4\n4-5\n5-6\n");
+}
+
+TEST(Study, TakesNoMetricOfTheTrialItWentOnFrom) {
+  const TempDir folder;
+  // The metric file names no step behind the parent's.
+  std::vector<std::string> command = trainer();
+  command[2] = "real=$CLOUD_ML_HP_METRIC_FILE\n" + command[2] +
+               "\n[ $CLOUD_ML_TRIAL_ID -le 4 ] || sed -i 's/.global_step.: .[0-9]*./"
+               "\"global_step\": \"3\"/' $real";
+  const Study study = run_study(
+      {.hyperparameters = spec_of(8, 2, kPopulation), .job_dir = folder / "s", .command = command});
+  EXPECT_EQ(study.trials[4].state, TrialState::kFailed);
+  EXPECT_THAT(study.trials[4].error_message, HasSubstr("wrote no metric loss behind step"));
+}
+
 TEST(Study, NeedsTheStepsOfAWholeTrialToPauseOne) {
   const TempDir folder;
   EXPECT_THAT(failure_of({.hyperparameters = spec_of(2, 1, kAsha),

@@ -25,13 +25,14 @@ inline std::string spec_of(int trials, int parallel, const std::string& more = "
          R"(, "params": [{"parameterName": "x", "type": "DOUBLE", "minValue": 0, "maxValue": 1}]})";
 }
 
-using Row = std::tuple<std::int64_t, TrialState, Values, double>;
+using Row = std::tuple<std::int64_t, TrialState, Values, double, std::int64_t>;
 
 inline std::vector<Row> table_of(const Study& study) {
   std::vector<Row> rows;
   for (const Trial& trial : study.trials) {
     rows.emplace_back(trial.id, trial.state, trial.values,
-                      trial.final_metric ? trial.final_metric->value : -1);
+                      trial.final_metric ? trial.final_metric->value : -1,
+                      trial.parent.value_or(0));
   }
   return rows;
 }
@@ -53,6 +54,9 @@ awk -v x=$x -v t=$step -v s=$state 'BEGIN { printf "{\"loss\": \"%.17g\", \"glob
 mv $CLOUD_ML_HP_METRIC_FILE.new $CLOUD_ML_HP_METRIC_FILE)sh",
           "trainer", "--train-steps=9"};
 }
+
+// Of 12 trials: three rounds of four members, of three steps each.
+inline const std::string kPopulation = R"(, "algorithm": "POPULATION_BASED_TRAINING")";
 
 inline const std::string kAsha = R"(, "trialStopping": {"rule": "ASHA", "minSteps": 1})";
 

@@ -71,6 +71,8 @@ std::string to_json(const Trial& trial) {
                     {"state", std::string(name_of(trial.state))},
                     {"hyperparameters", trial.values}};
   if (trial.final_metric) json["finalMetric"] = json_of(*trial.final_metric);
+  if (trial.parent) json["parentTrialId"] = std::to_string(*trial.parent);
+  if (trial.max_steps > 0) json["maxSteps"] = std::to_string(trial.max_steps);
   for (const Rung& rung : trial.rungs) json["rungs"].push_back(json_of(rung));
   for (const Measurement& measurement : trial.measurements) {
     json["allMetrics"].push_back(json_of(measurement));
@@ -99,6 +101,10 @@ Trial trial_from_json(std::string_view text) {
     if (const auto found = json.find("finalMetric"); found != json.end()) {
       trial.final_metric = measurement_from(*found);
     }
+    if (const auto found = json.find("parentTrialId"); found != json.end()) {
+      trial.parent = std::stoll(found->get<std::string>());
+    }
+    trial.max_steps = std::stoll(json.value("maxSteps", "0"));
     for (const auto& entry : json.value("rungs", ordered_json::array())) {
       trial.rungs.push_back(rung_from(entry));
     }

@@ -48,6 +48,10 @@ struct Trial {
   Values values{};
   /// Of one that succeeded, or is paused: the last.
   std::optional<Measurement> final_metric{};
+  /// The trial whose folder this one began with a copy of, and from whose checkpoint it went on.
+  std::optional<std::int64_t> parent{};
+  /// Of a population's trials: what the program was told to train up to.
+  std::int64_t max_steps = 0;
   /// Of studies with successive halving, by steps.
   std::vector<Rung> rungs{};
   /// All that were found, by step.
