@@ -1,6 +1,7 @@
 // The program: flags, then train().
 #include <fmt/core.h>
 
+#include "muster/stores/api.h"
 #include "train.h"
 
 namespace {
@@ -26,4 +27,7 @@ int parse_and_run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return muster::run_main(argc, argv, parse_and_run); }
+int main(int argc, char** argv) {
+  muster::register_stores();
+  return muster::run_main(argc, argv, parse_and_run);
+}
