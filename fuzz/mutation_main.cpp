@@ -1,15 +1,19 @@
 // Runs one fuzz target on seeded mutants of its seeds: the same inputs on every machine, so a
 // failure can be had again by number. NAME_mutation_test [--mutants N] [--seed S] [--only I]
+// MUSTER_LONG_TESTS=1 runs more of them.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fuzz/fuzz.h"
 #include "muster/base/random.h"
+#include "muster/testing/long_tests.h"
 
 #ifndef MUSTER_DEFAULT_MUTANTS
 #define MUSTER_DEFAULT_MUTANTS 100'000
@@ -60,7 +64,7 @@ namespace {
 using muster::Random;
 
 struct Flags {
-  std::uint64_t mutants = MUSTER_DEFAULT_MUTANTS;
+  std::optional<std::uint64_t> mutants{};
   std::uint64_t seed = 1;
   std::int64_t only = -1;
 };
@@ -119,7 +123,10 @@ void mutate_once(Random& random, std::string& bytes, const std::vector<std::stri
   const std::size_t length = static_cast<std::size_t>(random.below(1 + random.below(64)));
   switch (random.below(9)) {
     case 0:  // flip a bit
-      if (!bytes.empty()) bytes[at % bytes.size()] ^= static_cast<char>(1U << random.below(8));
+      if (!bytes.empty()) {
+        char& byte = bytes[at % bytes.size()];
+        byte = static_cast<char>(static_cast<unsigned char>(byte) ^ (1U << random.below(8)));
+      }
       break;
     case 1:  // a random byte
       if (!bytes.empty()) bytes[at % bytes.size()] = static_cast<char>(random.next_u32());
@@ -175,6 +182,12 @@ bool within_memory(std::uint64_t number, std::size_t input_bytes, std::size_t be
   return false;
 }
 
+// A fifth of those of a long test, but never the seeds alone.
+std::uint64_t default_mutants(std::size_t seeds) {
+  constexpr std::uint64_t kAll = MUSTER_DEFAULT_MUTANTS;
+  return muster::testing::are_tests_long() ? kAll : std::max<std::uint64_t>(kAll / 5, 2 * seeds);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -186,7 +199,7 @@ int main(int argc, char** argv) {
   }
   const bool one = flags.only >= 0;
   const std::uint64_t first = one ? static_cast<std::uint64_t>(flags.only) : 0;
-  const std::uint64_t end = one ? first + 1 : flags.mutants;
+  const std::uint64_t end = one ? first + 1 : flags.mutants.value_or(default_mutants(seeds.size()));
   for (std::uint64_t number = first; number < end; ++number) {
     const std::string bytes = mutant(flags.seed, number, seeds);
     const std::size_t before = g_peak = g_outstanding;

@@ -15,7 +15,9 @@
 
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/testing/data_dir.h"
+#include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"
+#include "muster/testing/stand_in.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 #include "tests/example_job.h"
@@ -61,29 +63,29 @@ Staleness staleness_in(const std::string& log) {
 }
 
 TEST(Async, EveryPushIsAStepOnEveryServerAndItsStalenessIsCounted) {
-  Cluster cluster(3, 2, async({"--steps", "300", "--replicas", "4", "--step-ms", "2"}));
+  Cluster cluster(3, 2, async({"--steps", "150", "--replicas", "4", "--step-ms", "2"}));
   cluster.start_all();
   const auto logs = cluster.wait_all();
   EXPECT_THAT(logs[0], HasSubstr("staleness: mean="));
   const Staleness chief = staleness_in(logs[0]);
   // Others push once more before they hear of the last step.
-  EXPECT_THAT(chief.updates, AllOf(Ge(300), Le(303)));
+  EXPECT_THAT(chief.updates, AllOf(Ge(150), Le(153)));
   EXPECT_EQ(cluster.saved_step(), chief.updates);
   // Four tasks take turns: three updates of others between two of one's own.
   EXPECT_THAT(chief.mean, AllOf(Ge(1.0), Le(6.0)));
   for (const std::size_t server : {4U, 5U}) {
     const Staleness counted = staleness_in(logs[server]);
-    EXPECT_THAT(counted.updates, AllOf(Ge(300), Le(303)));
+    EXPECT_THAT(counted.updates, AllOf(Ge(150), Le(153)));
     EXPECT_GE(counted.max, 3);
   }
 }
 
 TEST(Async, NoValuesAreOlderThanTheBound) {
-  Cluster cluster(3, 2, async({"--steps", "300", "--replicas", "4", "--max-staleness", "4"}));
+  Cluster cluster(3, 2, async({"--steps", "150", "--replicas", "4", "--max-staleness", "4"}));
   cluster.start_all();
   const auto logs = cluster.wait_all();
   const Staleness bounded = staleness_in(logs[4]);
-  EXPECT_THAT(bounded.updates, AllOf(Ge(300), Le(303)));
+  EXPECT_THAT(bounded.updates, AllOf(Ge(150), Le(153)));
   EXPECT_LE(bounded.max, 4);
 }
 
@@ -301,15 +303,15 @@ TEST(Backups, GoOnWithoutAWorkerAndTakeItBack) {
 TEST(Async, ExamplesTrainWithABoundEvaluateAndExport) {
   const MnistJob example(3);
   example.launch("job", {"--workers", "2", "--ps", "2"}, {"--sync=false", "--max-staleness", "3"},
-                 24);
+                 12);
   EXPECT_THAT(
       example.log_of("job", "master"),
       AllOf(HasSubstr("parameter server, asynchronous: 3 tasks train, 2 hold the variables, "
                       "max_staleness=3"),
-            HasSubstr("Saving dict for global step 2"), HasSubstr("accuracy = "),
+            HasSubstr("Saving dict for global step 1"), HasSubstr("accuracy = "),
             HasSubstr("exported SavedModel")));
   EXPECT_LE(staleness_in(example.log_of("job", "ps0")).max, 3);
-  EXPECT_GE(checkpoint_step(*latest_checkpoint(example.job_dir("job"))).value_or(0), 24);
+  EXPECT_GE(checkpoint_step(*latest_checkpoint(example.job_dir("job"))).value_or(0), 12);
 }
 
 // The value that a log or an output has as "name = value", at its last place.
@@ -323,7 +325,7 @@ TEST(Async, ReachesTheAucOfASynchronousRunOnCensus) {
   MUSTER_DATA_DIR_OR_SKIP(data);
   const TempDir folder;
   constexpr std::int64_t kTasks = 5;
-  constexpr std::int64_t kBatches = 2000;
+  const std::int64_t batches = testing::are_tests_long() ? 2000 : 1000;
   const auto flags = [&](const std::string& name, std::int64_t steps) {
     return Words{"--train-files",
                  data / "census/adult.data.csv",
@@ -344,12 +346,12 @@ TEST(Async, ReachesTheAucOfASynchronousRunOnCensus) {
   };
   // The same people in both: a synchronous step takes a batch of each replica. Its weights are
   // those of one process.
-  const Outcome sync = testing::run_program(CENSUS_PROGRAM, flags("sync", kBatches / kTasks));
+  const Outcome sync = testing::run_program(CENSUS_PROGRAM, flags("sync", batches / kTasks));
   ASSERT_EQ(sync.status, 0) << sync.err;
   const Outcome async = testing::run_program(
       MUSTER_PROGRAM, Words{"launch", "--workers", "4", "--ps", "2", "--log-dir", folder / "logs",
-                            "--no-training-log", "--", CENSUS_PROGRAM} +
-                          flags("async", kBatches) + Words{"--sync=false"});
+                            "--no-training-log", "--", testing::warm_stand_in(CENSUS_PROGRAM)} +
+                          flags("async", batches) + Words{"--sync=false"});
   ASSERT_EQ(async.status, 0) << async.err << async.out;
   // Everybody ends by itself, within the ten seconds that the launcher gives.
   EXPECT_THAT(async.err, AllOf(Not(HasSubstr("asking ")), Not(HasSubstr(" failed "))));

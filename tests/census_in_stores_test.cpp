@@ -13,6 +13,7 @@
 #include "muster/testing/eventually.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"
+#include "muster/testing/stand_in.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 #include "tests/reachable_store.h"
@@ -52,7 +53,7 @@ class CensusInStores : public ::testing::TestWithParam<const char*> {
   }
 
   /// A master, two workers and a ps, whose data and job folder lie below `root`.
-  Words launch_flags(const Path& root) const {
+  Words launch_flags(const Path& root, const Path& program) const {
     return {"launch",
             "--workers",
             "2",
@@ -62,7 +63,7 @@ class CensusInStores : public ::testing::TestWithParam<const char*> {
             logs_,
             "--no-training-log",
             "--",
-            CENSUS_PROGRAM,
+            program,
             "--train-files",
             root / "data/adult.data.csv",
             "--eval-files",
@@ -83,7 +84,7 @@ class CensusInStores : public ::testing::TestWithParam<const char*> {
 
   /// Ends all of a cluster with SIGKILL when this checkpoint is there.
   void kill_at(const std::string& checkpoint) const {
-    RunningProgram launch(MUSTER_PROGRAM, launch_flags(store_.root),
+    RunningProgram launch(MUSTER_PROGRAM, launch_flags(store_.root, CENSUS_PROGRAM),
                           {.environment = store_.environment});
     ASSERT_TRUE(testing::eventually([&] {
       return launch.ended() || store_.bytes_of("job/" + checkpoint + ".index");
@@ -150,9 +151,9 @@ INSTANTIATE_TEST_SUITE_P(, CensusInStores, ::testing::Values("s3", "gs", "hdfs")
                          [](const auto& scheme) { return std::string(scheme.param); });
 
 TEST_P(CensusInStores, AKilledClusterEndsWithTheHashOfOneOnADiskAndIsServed) {
-  muster(launch_flags(folder_.path()));
+  muster(launch_flags(folder_.path(), testing::warm_stand_in(CENSUS_PROGRAM)));
   kill_at("model.ckpt-10");
-  muster(launch_flags(store_.root));
+  muster(launch_flags(store_.root, testing::warm_stand_in(CENSUS_PROGRAM)));
   EXPECT_EQ(hash_in(store_.root), hash_in(folder_.path()));
   EXPECT_EQ(store_.fake->orphans(), 0U);
 

@@ -6,10 +6,13 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -18,8 +21,10 @@
 #include "muster/base/lines.h"
 #include "muster/base/random.h"
 #include "muster/graph/export_folder.h"
+#include "muster/testing/fake_s3.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"
+#include "muster/testing/stand_in.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {
@@ -68,11 +73,12 @@ class CensusPredict : public ::testing::Test {
   }
 
   // The same weights each time: only the way in differs.
-  Path train(const std::string& format) {
-    const Path job_dir = folder_ / format;
+  Path train(const std::string& format) { return train_in(folder_.path(), format); }
+  static Path train_in(const Path& folder, const std::string& format) {
+    const Path job_dir = folder / format;
     const Outcome outcome = testing::run_program(
         CENSUS_PROGRAM,
-        {"--train-files", folder_ / "adult.data.csv", "--eval-files", folder_ / "adult.test.csv",
+        {"--train-files", folder / "adult.data.csv", "--eval-files", folder / "adult.test.csv",
          "--job-dir", job_dir, "--train-steps", "10", "--seed", "7", "--export-format", format});
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return job_dir;
@@ -209,29 +215,66 @@ void kill_all(const std::vector<pid_t>& processes) {
   for (const pid_t process : processes) ::kill(process, SIGKILL);
 }
 
-TEST_F(CensusPredict, ABatchThatIsKilledGivesWhatAnUndisturbedOneGives) {
-  const bool is_long = testing::are_tests_long();
-  const std::int64_t rows = is_long ? 1'000'000 : 3'000;
-  const int kills = is_long ? 10 : 3;
-  tool({"records", "synth", "census", "--output", folder_ / "many", "--train", std::to_string(rows),
-        "--test", "40"});
-  write_people(folder_ / "many/adult.data.csv", folder_ / "people.json");
-  const Path model = train("JSON") / "export/census";
-  const auto arguments = [&](const char* output) -> std::vector<std::string> {
-    return {"batch-predict",         "--model-dir",   model,  "--input-paths",
-            folder_ / "people.json", "--data-format", "json", "--output-path",
-            folder_ / output,        "--key-field",   "key",  "--save-secs",
-            is_long ? "0.5" : "0"};
-  };
-  testing::RunningProgram undisturbed(MUSTER_PROGRAM, arguments("once"));
-  EXPECT_EQ(undisturbed.wait().status, 0) << undisturbed.err();
+/// Batch predictions of many people with one model, and what an undisturbed one gives.
+class CensusBatch : public CensusPredict {
+ protected:
+  void SetUp() override {}
 
+  static void SetUpTestSuite() {
+    shared_ = new TempDir;
+    tool({"records", "synth", "census", "--output", shared_->path(), "--train",
+          std::to_string(kRows), "--test", "40"});
+    write_people(*shared_ / "adult.data.csv", *shared_ / "people.json");
+    train_in(shared_->path(), "JSON");
+    testing::RunningProgram undisturbed(MUSTER_PROGRAM, arguments(*shared_ / "once"));
+    EXPECT_EQ(undisturbed.wait().status, 0) << undisturbed.err();
+  }
+  static void TearDownTestSuite() { delete shared_; }
+
+  static std::vector<std::string> arguments(const Path& output) {
+    return {"batch-predict",
+            "--model-dir",
+            *shared_ / "JSON/export/census",
+            "--input-paths",
+            *shared_ / "people.json",
+            "--data-format",
+            "json",
+            "--output-path",
+            output,
+            "--key-field",
+            "key",
+            "--save-secs",
+            testing::are_tests_long() ? "0.5" : "0"};
+  }
+
+  /// The results of an undisturbed job by their names, with the lines of all of them counted.
+  static std::map<std::string, std::string> undisturbed() {
+    std::map<std::string, std::string> results;
+    std::int64_t lines = 0;
+    for (const auto& file : std::filesystem::directory_iterator(*shared_ / "once")) {
+      if (file.is_directory()) continue;
+      std::string& bytes = results[file.path().filename()];
+      bytes = testing::read_bytes(file.path());
+      lines += static_cast<std::int64_t>(lines_of(bytes).size());
+    }
+    EXPECT_EQ(lines, kRows);
+    return results;
+  }
+
+  static inline const std::int64_t kRows = testing::are_tests_long() ? 1'000'000 : 3'000;
+  static inline TempDir* shared_ = nullptr;
+};
+
+TEST_F(CensusBatch, ThatIsKilledGivesWhatAnUndisturbedOneGives) {
+  const bool is_long = testing::are_tests_long();
+  const std::int64_t rows = kRows;
+  const int kills = is_long ? 10 : 3;
   const Path output = folder_ / "killed";
   Random random(18, 0, 0);
   for (int kill = 0; kill < kills; ++kill) {
     const std::int64_t enough = saved_instances(output) +
                                 static_cast<std::int64_t>(random.uniform(1, rows / (2.0 * kills)));
-    testing::RunningProgram program(MUSTER_PROGRAM, arguments("killed"));
+    testing::RunningProgram program(MUSTER_PROGRAM, arguments(output));
     // Workers of a command that was killed alone save what they have, perhaps more than enough.
     while (saved_instances(output) < enough || workers_of(program.pid()).empty()) {
       ASSERT_FALSE(program.ended()) << "before kill " << kill << ": " << program.err();
@@ -247,28 +290,83 @@ TEST_F(CensusPredict, ABatchThatIsKilledGivesWhatAnUndisturbedOneGives) {
     if (kill % 3 != 2) kill_all(workers);
     program.send(SIGKILL);
   }
-  const Outcome last = testing::RunningProgram(MUSTER_PROGRAM, arguments("killed")).wait();
+  const Outcome last = testing::RunningProgram(MUSTER_PROGRAM, arguments(output)).wait();
   EXPECT_EQ(last.status, 0) << last.err;
   EXPECT_THAT(last.out, HasSubstr("errorCount: '" + std::to_string(rows / 500) + "'"));
   EXPECT_THAT(last.out, HasSubstr("predictionCount: '" + std::to_string(rows - rows / 500) + "'"));
-
-  std::int64_t lines = 0;
-  for (const auto& file : std::filesystem::directory_iterator(folder_ / "once")) {
-    if (file.is_directory()) continue;
-    const std::string wanted = testing::read_bytes(file.path());
-    lines += static_cast<std::int64_t>(lines_of(wanted).size());
-    EXPECT_TRUE(testing::read_bytes(output / file.path().filename()) == wanted) << file.path();
+  for (const auto& [name, wanted] : undisturbed()) {
+    EXPECT_TRUE(testing::read_bytes(output / name) == wanted) << name;
   }
-  EXPECT_EQ(lines, rows);
 }
 
-TEST_F(CensusPredict, ABatchThatIsAskedToStopSavesAndItsWorkersAreReplacedWhenTheyAreKilled) {
+TEST_F(CensusBatch, WhoseOutputLiesInAStoreIsResumedAfterAKillWithoutALineLostOrDoubled) {
+  if (!MUSTER_HAS_STORES) GTEST_SKIP() << "built without libcurl or pugixml";
+  testing::FakeS3 store;
+  const testing::ProgramOptions options{
+      .environment = {"AWS_ENDPOINT_URL=" + store.url(), "AWS_ACCESS_KEY_ID=id",
+                      "AWS_SECRET_ACCESS_KEY=secret", "TMPDIR=" + folder_.path().string()}};
+  const auto results = [&] {
+    std::map<std::string, std::string> found;
+    const std::string begin = "bucket/out/";
+    for (const auto& [name, object] : store.objects()) {
+      if (name.starts_with(begin + "prediction.")) found[name.substr(begin.size())] = object.bytes;
+    }
+    return found;
+  };
+  const auto wait_until = [](testing::RunningProgram& program, const auto& condition) {
+    while (!condition()) {
+      ASSERT_FALSE(program.ended()) << program.err();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  };
+  // While it predicts, in a folder of this host.
+  {
+    testing::RunningProgram program(MUSTER_PROGRAM, arguments("s3://bucket/out"), options);
+    wait_until(program, [&] {
+      for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+        if (saved_instances(entry.path()) > kRows / 4) return true;
+      }
+      return false;
+    });
+    kill_all(workers_of(program.pid()));
+    program.send(SIGKILL);
+    program.wait();
+    EXPECT_TRUE(results().empty());
+  }
+  // While it copies what it has made: one is there, the next is on its way.
+  {
+    std::atomic<bool> is_killed{false}, is_half{false};
+    store.set_fault([&](const testing::HttpCall& call) -> std::optional<testing::HttpAnswer> {
+      const bool is_result = call.path.find("/out/prediction.") != std::string::npos;
+      if (is_killed || call.method != "PUT" || !is_result || results().empty()) return std::nullopt;
+      is_half = true;
+      return testing::HttpAnswer{.delay = std::chrono::milliseconds(20), .hang_up = true};
+    });
+    testing::RunningProgram program(MUSTER_PROGRAM, arguments("s3://bucket/out"), options);
+    wait_until(program, [&] { return is_half.load(); });
+    program.send(SIGKILL);
+    program.wait();
+    is_killed = true;
+    store.set_fault({});
+    EXPECT_EQ(results().size(), 1U);
+  }
+  testing::RunningProgram last(MUSTER_PROGRAM, arguments("s3://bucket/out"), options);
+  const Outcome outcome = last.wait();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("predictionCount: '" + std::to_string(kRows - kRows / 500) + "'"));
+  EXPECT_TRUE(results() == undisturbed());
+  EXPECT_EQ(store.orphans(), 0U);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path())) << "what it worked in is left";
+}
+
+TEST_F(CensusBatch, ThatIsAskedToStopSavesAndItsWorkersAreReplacedWhenTheyAreKilled) {
   tool({"records", "synth", "census", "--output", folder_ / "many", "--train", "3000", "--test",
         "40"});
   write_people(folder_ / "many/adult.data.csv", folder_ / "people.json");
   const std::vector<std::string> arguments{"batch-predict",
                                            "--model-dir",
-                                           train("JSON") / "export/census",
+                                           *shared_ / "JSON/export/census",
                                            "--input-paths",
                                            folder_ / "people.json",
                                            "--data-format",
@@ -366,7 +464,7 @@ TEST_F(CensusJobs, AreTrainedInTheStandardTierAndTheirExportAnswersFiles) {
                                 job_dir,
                                 "--stream-logs",
                                 "--",
-                                CENSUS_PROGRAM,
+                                testing::warm_stand_in(CENSUS_PROGRAM),
                                 "--train-files",
                                 folder_ / "adult.data.csv",
                                 "--eval-files",

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,16 @@ using testing::Words;
 using testing::operator+;
 
 std::string hash_alone(const Words& flags) {
-  const testing::TempDir folder;
-  const Outcome outcome =
-      testing::run_program(CLUSTER_JOB, Words{"--model-dir", folder.path().string()} + flags);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return hash_of(folder.path());
+  static std::map<Words, std::string> hashes;
+  std::string& hash = hashes[flags];
+  if (hash.empty()) {
+    const testing::TempDir folder;
+    const Outcome outcome =
+        testing::run_program(CLUSTER_JOB, Words{"--model-dir", folder.path().string()} + flags);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    hash = hash_of(folder.path());
+  }
+  return hash;
 }
 
 /// The logs of all servers of a cluster of two workers and two servers.

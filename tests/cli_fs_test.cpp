@@ -14,6 +14,7 @@
 #include "muster/testing/fake_s3.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/testing/terminal.h"
 #include "muster/testing/words.h"
 
 namespace muster {
@@ -38,9 +39,11 @@ class CliFs : public ::testing::Test {
 
   Outcome fs(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), "fs");
-    return testing::run_program(MUSTER_PROGRAM, arguments,
-                                {"AWS_ENDPOINT_URL=" + s3_.url(), "AWS_ACCESS_KEY_ID=id",
-                                 "AWS_SECRET_ACCESS_KEY=the-secret"});
+    return testing::run_program(MUSTER_PROGRAM, arguments, environment());
+  }
+  std::vector<std::string> environment() const {
+    return {"AWS_ENDPOINT_URL=" + s3_.url(), "AWS_ACCESS_KEY_ID=id",
+            "AWS_SECRET_ACCESS_KEY=the-secret"};
   }
   std::string out_of(const std::vector<std::string>& arguments) const {
     const Outcome outcome = fs(arguments);
@@ -94,10 +97,8 @@ TEST_F(CliFs, ResumesACopyThatWasKilled) {
   const std::vector<std::string> flags{
       "cp", "-r", "--resume", "--parallel", "2", folder_ / "many", "s3://bucket/"};
   {
-    testing::RunningProgram program(
-        MUSTER_PROGRAM, std::vector<std::string>{"fs"} + flags,
-        {.environment = {"AWS_ENDPOINT_URL=" + s3_.url(), "AWS_ACCESS_KEY_ID=id",
-                         "AWS_SECRET_ACCESS_KEY=the-secret"}});
+    testing::RunningProgram program(MUSTER_PROGRAM, std::vector<std::string>{"fs"} + flags,
+                                    {.environment = environment()});
     ASSERT_TRUE(testing::eventually([&] { return copied() >= 10 || program.ended(); }));
     ASSERT_FALSE(program.ended()) << program.err();
     program.send(SIGKILL);
@@ -110,6 +111,16 @@ TEST_F(CliFs, ResumesACopyThatWasKilled) {
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(s3_.bytes_of(fmt::format("bucket/many/{:02}", i)), std::string(1000 + i, 'x'));
   }
+}
+
+TEST_F(CliFs, ShowsOnATerminalHowFarALargeFileIs) {
+  const std::string large = folder_ / "tree/inner/b";
+  const std::string out =
+      testing::run_on_terminal(MUSTER_PROGRAM, {"fs", "cp", large, "s3://bucket/"}, environment());
+  // The first of three pieces; then the line is cleared for the result.
+  EXPECT_THAT(out, HasSubstr("copying: 4.19 million B, 33 %, "));
+  EXPECT_THAT(out, HasSubstr("\r\x1b[K1 files, 12582912 bytes, 0 were there already"));
+  EXPECT_EQ(fs({"cp", large, "s3://bucket/"}).err, "") << "elsewhere nothing is drawn";
 }
 
 TEST_F(CliFs, MovesAndRemoves) {

@@ -1,8 +1,6 @@
 // The `muster` program as a user runs it: flags, output, exit status.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <pty.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -16,6 +14,7 @@
 #include "muster/testing/data_dir.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/testing/terminal.h"
 
 namespace muster {
 namespace {
@@ -309,33 +308,11 @@ TEST(RecordsWrite, RowsBeyondTheMemoryTheyMayTakeAreRefused) {
   EXPECT_THAT(outcome.err, HasSubstr("--memory-mib"));
 }
 
-// What the program writes to a terminal.
-std::string on_terminal(std::vector<std::string> words) {
-  words.insert(words.begin(), MUSTER_PROGRAM);
-  int terminal = -1;
-  const pid_t process = ::forkpty(&terminal, nullptr, nullptr, nullptr);
-  if (process == 0) {
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    ::execv(MUSTER_PROGRAM, arguments.data());
-    ::_exit(127);
-  }
-  std::string out;
-  char piece[4096];
-  // Reading fails when the other end is closed.
-  for (ssize_t count = 0; (count = ::read(terminal, piece, sizeof piece)) > 0;) {
-    out.append(piece, static_cast<std::size_t>(count));
-  }
-  ::close(terminal);
-  ::waitpid(process, nullptr, 0);
-  return out;
-}
-
 TEST(RecordsWrite, TheProgressLineIsClearedBeforeTheResult) {
   const TempDir folder;
   testing::write_bytes(folder / "t.csv", "1\n2\n3\n4\n5\n");
-  const std::string out = on_terminal(
+  const std::string out = testing::run_on_terminal(
+      MUSTER_PROGRAM,
       {"records", "write", "csv", "--input", in(folder, "t.csv"), "--output", in(folder, "r")});
   EXPECT_THAT(out, AllOf(HasSubstr("records/s\r\x1b[K  4 records"), HasSubstr("Done!")));
 }

@@ -23,6 +23,7 @@
 #include "muster/launch/ports.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/process.h"
+#include "muster/testing/stand_in.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 #include "tests/latest_hash.h"
@@ -261,8 +262,8 @@ class Launched {
   Launched(std::size_t ps, const Words& flags, const Words& environment = {})
       : launcher_(MUSTER_PROGRAM,
                   Words{"launch", "--chief", "--workers", "1", "--ps", std::to_string(ps),
-                        "--log-dir", folder_ / "logs", "--no-training-log", "--", CLUSTER_JOB,
-                        "--model-dir", folder_ / "model"} +
+                        "--log-dir", folder_ / "logs", "--no-training-log", "--",
+                        testing::warm_stand_in(CLUSTER_JOB), "--model-dir", folder_ / "model"} +
                       flags,
                   {.environment = environment}) {}
 
@@ -274,7 +275,10 @@ class Launched {
     return log(task).find(text) != std::string::npos;
   }
   void send(const std::string& task, int signal) const {
-    ASSERT_EQ(::kill(std::stoi(read_bytes(folder_ / "logs" / (task + ".pid"))), signal), 0);
+    const pid_t stand_in = std::stoi(read_bytes(folder_ / "logs" / (task + ".pid")));
+    const pid_t process = testing::warm_fork_of(stand_in);
+    ASSERT_GT(process, 0) << task;
+    ASSERT_EQ(::kill(process, signal), 0);
   }
   Outcome wait() { return launcher_.wait(); }
   Path model_dir() const { return folder_ / "model"; }

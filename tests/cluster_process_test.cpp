@@ -10,6 +10,7 @@
 
 #include "muster/graph/export_folder.h"
 #include "muster/testing/process.h"
+#include "muster/testing/stand_in.h"
 #include "muster/testing/words.h"
 #include "tests/example_job.h"
 
@@ -30,7 +31,7 @@ TEST(Cluster, AMasterEvaluatesAndExportsAndNobodyElseDoes) {
   EXPECT_THAT(example.log_of("job", "master"),
               AllOf(HasSubstr("master:0 strategy: parameter server, synchronous: 3 tasks train, 2 "
                               "hold the variables (ps in the cluster)"),
-                    HasSubstr("Saving dict for global step 200"), HasSubstr("accuracy = ")));
+                    HasSubstr("Saving dict for global step 100"), HasSubstr("accuracy = ")));
   for (const char* task : {"worker0", "worker1", "ps0", "ps1"}) {
     EXPECT_THAT(example.log_of("job", task),
                 AllOf(Not(HasSubstr("Saving dict")), Not(HasSubstr("Saving checkpoints")),
@@ -51,8 +52,8 @@ TEST(Cluster, AnEvaluatorSeesTheLastCheckpointAndEnds) {
               AllOf(HasSubstr("left to a task of type evaluator"),
                     HasSubstr("no ps in the cluster"), Not(HasSubstr("Saving dict"))));
   EXPECT_THAT(example.log_of("job", "evaluator"),
-              AllOf(HasSubstr("Saving dict for global step 200"),
-                    HasSubstr("the evaluator ends: step 200")));
+              AllOf(HasSubstr("Saving dict for global step 100"),
+                    HasSubstr("the evaluator ends: step 100")));
   EXPECT_THAT(graph::exports_in(example.job_dir("job") / "export/census"), SizeIs(1));
 }
 
@@ -63,9 +64,10 @@ TEST(Cluster, AnEvaluatorEndsWhenTheInputDoes) {
   const auto steps = std::find(words.begin(), words.end(), "--train-steps");
   words.erase(steps, steps + 2);
   const Outcome outcome = testing::run_program(
-      MUSTER_PROGRAM, Words{"launch", "--log-dir", example.log_dir("job"), "--no-training-log",
-                            "--evaluator", "--workers", "2", "--ps", "1", "--", CENSUS_PROGRAM} +
-                          words);
+      MUSTER_PROGRAM,
+      Words{"launch", "--log-dir", example.log_dir("job"), "--no-training-log", "--evaluator",
+            "--workers", "2", "--ps", "1", "--", testing::warm_stand_in(CENSUS_PROGRAM)} +
+          words);
   EXPECT_EQ(outcome.status, 0) << outcome.err << outcome.out;
   // 1,000 people, four replicas of ten.
   EXPECT_THAT(example.log_of("job", "evaluator"),

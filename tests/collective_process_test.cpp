@@ -44,6 +44,11 @@ bool listens(std::uint16_t port) {
   return connected;
 }
 
+// MUSTER_LONG_TESTS=1 trains longer, and kills more.
+std::string in_long(const char* steps, const char* otherwise) {
+  return testing::are_tests_long() ? steps : otherwise;
+}
+
 // What one process makes of it.
 std::string hash_alone(const Words& flags) {
   const TempDir folder;
@@ -55,7 +60,7 @@ std::string hash_alone(const Words& flags) {
 
 TEST(Collective, GivesTheWeightsOfOneProcess) {
   for (const std::string replicas : {"4", "3"}) {
-    const Words flags{"--steps", "40", "--replicas", replicas};
+    const Words flags{"--steps", in_long("40", "20"), "--replicas", replicas};
     const std::string alone = hash_alone(flags);
     for (const std::size_t workers : {1U, 3U}) {
       for (const std::string slice_above : {"0", "1000000"}) {
@@ -73,19 +78,19 @@ TEST(Collective, GivesTheWeightsOfOneProcess) {
 }
 
 TEST(Collective, TowersInsideTasksChangeNothing) {
-  const Words flags{"--steps", "40", "--replicas", "4"};
+  const Words flags{"--steps", in_long("40", "20"), "--replicas", "4"};
   TaskCluster cluster(1, 0, flags + Words{"--concurrent", "2"});
   cluster.wait_all();
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
 TEST(Collective, ManyTasksThatLoseSomeEndWithTheWeightsOfOneProcess) {
-  const Words flags{"--steps", "60", "--replicas", "16", "--save-steps", "10"};
+  const Words flags{"--steps", in_long("60", "30"), "--replicas", "16", "--save-steps", "5"};
   TaskCluster cluster(15, 0, flags + Words{"--step-ms", "10", "--slice-above", "0"});
-  cluster.wait_for_step(10);
+  cluster.wait_for_step(5);
   cluster.kill(7);
   cluster.kill(12);
-  cluster.wait_for_step(30);
+  cluster.wait_for_step(15);
   cluster.start(12);
   const Outcome chief = cluster.wait(0);
   EXPECT_EQ(chief.status, 0) << chief.err;
@@ -93,9 +98,10 @@ TEST(Collective, ManyTasksThatLoseSomeEndWithTheWeightsOfOneProcess) {
 }
 
 TEST(CollectiveOnDevices, GivesTheWeightsOfOneProcess) {
-  const Words flags{"--on-device", "--steps", "40", "--replicas", "4"};
+  const Words flags{"--on-device", "--steps", in_long("40", "20"), "--replicas", "4"};
   const std::string alone = hash_alone(flags);
   for (const std::size_t workers : {1U, 2U, 3U}) {
+    if (!testing::are_tests_long() && workers == 2) continue;
     TaskCluster cluster(workers, 0, flags);
     cluster.wait_all();
     EXPECT_EQ(hash_of(cluster.chief_folder()), alone) << workers << " workers";
@@ -123,7 +129,7 @@ TEST(CollectiveOnDevices, GoesOnWithoutAWorkerAndTakesItBack) {
 }
 
 TEST(Collective, EncryptedItGivesTheWeightsOfOneProcess) {
-  const Words flags{"--steps", "40", "--replicas", "3"};
+  const Words flags{"--steps", in_long("40", "20"), "--replicas", "3"};
   TaskCluster cluster(2, 0, flags,
                       {.environment = {"MUSTER_TLS=1", "MUSTER_SECRET=a long random text"}});
   cluster.wait_all();
@@ -131,7 +137,7 @@ TEST(Collective, EncryptedItGivesTheWeightsOfOneProcess) {
 }
 
 TEST(Collective, TasksThatKnowOneAddressAloneFindEachOther) {
-  const Words flags{"--steps", "40", "--replicas", "3"};
+  const Words flags{"--steps", in_long("40", "20"), "--replicas", "3"};
   const TempDir folder;
   const auto port = launch::free_ports(1, {}).front();
   std::vector<std::unique_ptr<RunningProgram>> tasks;
@@ -159,7 +165,7 @@ TEST(Collective, EndsTogetherWhenUnevenInputsEnd) {
 }
 
 TEST(Collective, GoesOnWithoutAWorkerAndTakesItBack) {
-  const Words flags{"--steps", "200", "--replicas", "4", "--save-steps", "10"};
+  const Words flags{"--steps", in_long("200", "100"), "--replicas", "4", "--save-steps", "10"};
   TaskCluster cluster(2, 0, flags + Words{"--step-ms", "10"});
   cluster.wait_for_step(10);
   cluster.kill(1);
@@ -183,7 +189,7 @@ TEST(Collective, ARestartedChiefGoesOnFromWhatTheWorkersHave) {
 }
 
 TEST(Collective, APausedWorkerIsLeftBehindAndComesBack) {
-  const Words flags{"--steps", "200", "--replicas", "4", "--save-steps", "10"};
+  const Words flags{"--steps", in_long("200", "100"), "--replicas", "4", "--save-steps", "10"};
   TaskCluster cluster(1, 0, flags + Words{"--step-ms", "10", "--peer-timeout-ms", "1000"});
   cluster.wait_for_step(10);
   cluster.kill(1, SIGSTOP);
@@ -194,10 +200,10 @@ TEST(Collective, APausedWorkerIsLeftBehindAndComesBack) {
 }
 
 TEST(Collective, KilledAtRandomItEndsWithTheWeightsOfAQuietRun) {
-  const Words flags{"--steps", "150", "--replicas", "4", "--save-steps", "10"};
+  const Words flags{"--steps", in_long("150", "80"), "--replicas", "4", "--save-steps", "10"};
   TaskCluster cluster(3, 0, flags + Words{"--step-ms", "10"});
   Random random(7, 0, 0);
-  for (std::int64_t step = 10; step <= 120; step += 10) {
+  for (std::int64_t step = 10; step <= (testing::are_tests_long() ? 120 : 50); step += 10) {
     cluster.wait_for_step(step);
     const auto task = 1 + static_cast<std::size_t>(random.uniform(0, 3));
     cluster.kill(task);
@@ -297,7 +303,7 @@ TEST(Collective, WorkersGiveUpOnAChiefThatDoesNotComeBackAndNameIt) {
 
 TEST(ParameterServer, GivesTheWeightsOfOneProcess) {
   for (const std::string replicas : {"4", "3"}) {
-    const Words flags{"--steps", "40", "--replicas", replicas};
+    const Words flags{"--steps", in_long("40", "20"), "--replicas", replicas};
     const std::string alone = hash_alone(flags);
     for (const std::size_t servers : {1U, 2U, 3U}) {
       for (const std::size_t workers : {0U, 1U, 3U}) {
@@ -321,7 +327,7 @@ TEST(ParameterServer, EndsTogetherWhenUnevenInputsEnd) {
 }
 
 TEST(ParameterServer, GoesOnWithoutAWorkerAndTakesItBack) {
-  const Words flags{"--steps", "200", "--replicas", "4", "--save-steps", "10"};
+  const Words flags{"--steps", in_long("200", "100"), "--replicas", "4", "--save-steps", "10"};
   TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10"});
   cluster.wait_for_step(10);
   cluster.kill(1);
@@ -373,10 +379,10 @@ TEST(ParameterServer, AServerThatDoesNotComeBackIsNamed) {
 }
 
 TEST(ParameterServer, KilledAtRandomItEndsWithTheWeightsOfAQuietRun) {
-  const Words flags{"--steps", "150", "--replicas", "4", "--save-steps", "10"};
+  const Words flags{"--steps", in_long("150", "80"), "--replicas", "4", "--save-steps", "10"};
   TaskCluster cluster(2, 2, flags + Words{"--step-ms", "10"});
   Random random(7, 0, 0);
-  for (std::int64_t step = 10; step <= 120; step += 10) {
+  for (std::int64_t step = 10; step <= (testing::are_tests_long() ? 120 : 50); step += 10) {
     cluster.wait_for_step(step);
     const auto task = static_cast<std::size_t>(random.uniform(0, 5));
     cluster.kill(task);

@@ -9,6 +9,7 @@
 
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/testing/process.h"
+#include "muster/testing/stand_in.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 #include "tests/latest_hash.h"
@@ -30,11 +31,11 @@ const Words kFlags{"--steps", "200", "--replicas", "5", "--save-steps", "10"};
 class ElasticLaunch {
  public:
   ElasticLaunch()
-      : launcher_(MUSTER_PROGRAM,
-                  Words{"launch", "--chief", "--workers", "1:4", "--ps", "0", "--log-dir",
-                        logs().string(), "--no-training-log", "--", CLUSTER_JOB, "--model-dir",
-                        model_dir().string(), "--step-ms", "10"} +
-                      kFlags) {}
+      : launcher_(MUSTER_PROGRAM, Words{"launch", "--chief", "--workers", "1:4", "--ps", "0",
+                                        "--log-dir", logs().string(), "--no-training-log", "--",
+                                        testing::warm_stand_in(CLUSTER_JOB), "--model-dir",
+                                        model_dir().string(), "--step-ms", "10"} +
+                                      kFlags) {}
 
   Path model_dir() const { return folder_ / "model"; }
   Path logs() const { return folder_ / "logs"; }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "muster/testing/process.h"
+#include "muster/testing/stand_in.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 
@@ -48,10 +49,16 @@ class ExampleJob {
     const auto outcome = testing::run_program(program(), words(name, more, steps));
     ASSERT_EQ(outcome.status, 0) << outcome.err;
   }
+  // Its tasks are forks of a program that is loaded.
   testing::Words launch_words(const std::string& name, const testing::Words& cluster,
                               const testing::Words& more = {}, std::int64_t steps = 0) const {
+    return launch_words_of(testing::warm_stand_in(program()), name, cluster, more, steps);
+  }
+  testing::Words launch_words_of(const Path& program, const std::string& name,
+                                 const testing::Words& cluster, const testing::Words& more,
+                                 std::int64_t steps) const {
     return testing::Words{"launch", "--log-dir", log_dir(name), "--no-training-log"} + cluster +
-           testing::Words{"--", program()} + words(name, more, steps);
+           testing::Words{"--", program} + words(name, more, steps);
   }
   // Everybody must end by itself, and well, within the ten seconds that the launcher gives.
   testing::Outcome launch(const std::string& name, const testing::Words& cluster,
@@ -92,7 +99,7 @@ class CensusJob : public ExampleJob {
             "--train-steps",      std::to_string(steps),
             "--train-batch-size", "10"};
   }
-  std::int64_t last_step() const override { return 200; }
+  std::int64_t last_step() const override { return 100; }
   const char* program() const override { return CENSUS_PROGRAM; }
 };
 

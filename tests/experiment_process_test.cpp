@@ -5,6 +5,7 @@
 #include <string>
 
 #include "muster/testing/process.h"
+#include "muster/testing/stand_in.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 #include "tests/latest_hash.h"
@@ -31,8 +32,9 @@ std::string hash_alone(const Path& model_dir) {
 
 void launch(const Path& folder, const Words& cluster) {
   const Outcome outcome = testing::run_program(
-      MUSTER_PROGRAM, Words{"launch", "--log-dir", folder / "logs", "--no-training-log"} + cluster +
-                          Words{"--", EXPERIMENT_JOB, "--model-dir", folder / "job"});
+      MUSTER_PROGRAM,
+      Words{"launch", "--log-dir", folder / "logs", "--no-training-log"} + cluster +
+          Words{"--", testing::warm_stand_in(EXPERIMENT_JOB), "--model-dir", folder / "job"});
   EXPECT_EQ(outcome.status, 0) << outcome.err << outcome.out;
 }
 

@@ -22,6 +22,7 @@
 #include "muster/testing/eventually.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"
+#include "muster/testing/stand_in.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 
@@ -350,7 +351,7 @@ TEST_F(Jobs, ThatTrainResumeToTheSameWeightsAfterAllIsKilled) {
 TEST_F(Jobs, ThatTrainAsAClusterEndWithTheWeightsOfOneProcess) {
   const Words flags{"--steps", "20", "--replicas", "5", "--model-dir"};
   const Outcome run = muster(Words{"submit", "training", "a", "--scale-tier", "standard-1",
-                                   "--stream-logs", "--", CLUSTER_JOB} +
+                                   "--stream-logs", "--", testing::warm_stand_in(CLUSTER_JOB)} +
                              flags + Words{dir_ / "cluster"});
   EXPECT_EQ(run.status, 0) << run.out << run.err;
   const Outcome alone = testing::run_program(CLUSTER_JOB, flags + Words{dir_ / "alone"});

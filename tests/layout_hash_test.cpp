@@ -1,8 +1,8 @@
 // With R replicas the weights are the same whoever runs them: one process, towers, workers that
 // exchange gradients, parameter servers, and any of these killed and resumed as another.
 //
-// By default a seeded choice of layouts is trained for 20 steps: MUSTER_LAYOUT_SEED draws another
-// one. MUSTER_LONG_TESTS=1 trains every layout for 200.
+// By default a seeded choice of layouts is trained for 20 steps, and one of MNIST for 6:
+// MUSTER_LAYOUT_SEED draws another one. MUSTER_LONG_TESTS=1 trains every layout for 200.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,14 @@ std::uint64_t choice_seed() {
   return text == nullptr ? 1 : std::stoull(text);
 }
 
-std::int64_t last_step() { return are_tests_long() ? 200 : 20; }
+// MNIST takes three times as long as census over the same code.
+template <typename Job>
+constexpr bool kIsSlow = std::is_same_v<Job, MnistJob>;
+
+template <typename Job>
+std::int64_t last_step() {
+  return are_tests_long() ? 200 : kIsSlow<Job> ? 6 : 20;
+}
 std::int64_t save_every() { return are_tests_long() ? 10 : 2; }
 
 /// Where the replicas of a run are.
@@ -88,7 +95,7 @@ class Table {
   explicit Table(std::int64_t replicas) : job_(replicas), replicas_(replicas) {
     run("whole", one_process());
     expected_ = hash_of(job_.job_dir("whole"));
-    fmt::print("R={} steps={} one process: {}\n", replicas_, last_step(), expected_);
+    fmt::print("R={} steps={} one process: {}\n", replicas_, last_step<Job>(), expected_);
   }
 
   void expect_same(const Layout& layout) {
@@ -114,9 +121,9 @@ class Table {
   }
   void run(const std::string& name, const Layout& layout) const {
     if (layout.cluster.empty()) {
-      job_.run_alone(name, flags_of(layout), last_step());
+      job_.run_alone(name, flags_of(layout), last_step<Job>());
     } else {
-      job_.launch(name, layout.cluster, flags_of(layout), last_step());
+      job_.launch(name, layout.cluster, flags_of(layout), last_step<Job>());
     }
   }
   std::int64_t saved_step(const std::string& name) const {
@@ -126,10 +133,10 @@ class Table {
   std::int64_t kill_at(const std::string& name, const Layout& layout, std::int64_t step) const {
     const bool alone = layout.cluster.empty();
     // What a launcher started ends with it.
-    RunningProgram running(
-        alone ? job_.program() : MUSTER_PROGRAM,
-        alone ? job_.words(name, flags_of(layout), last_step())
-              : job_.launch_words(name, layout.cluster, flags_of(layout), last_step()));
+    RunningProgram running(alone ? job_.program() : MUSTER_PROGRAM,
+                           alone ? job_.words(name, flags_of(layout), last_step<Job>())
+                                 : job_.launch_words_of(job_.program(), name, layout.cluster,
+                                                        flags_of(layout), last_step<Job>()));
     while (!running.ended() && saved_step(name) < step) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
@@ -139,7 +146,7 @@ class Table {
   }
   void compare(const std::string& name, const std::string& what) const {
     const std::string hash = hash_of(job_.job_dir(name));
-    EXPECT_EQ(saved_step(name), last_step()) << what;
+    EXPECT_EQ(saved_step(name), last_step<Job>()) << what;
     EXPECT_EQ(hash, expected_) << "R=" << replicas_ << ", " << what;
     fmt::print("R={} {}: {}\n", replicas_, what, hash == expected_ ? "same" : hash);
     std::fflush(stdout);
@@ -185,19 +192,15 @@ class Layouts : public ::testing::Test {};
 using Jobs = ::testing::Types<CensusJob, MnistJob>;
 TYPED_TEST_SUITE(Layouts, Jobs);
 
-// MNIST takes three times as long as census over the same code: one layout of it runs every time.
-template <typename Job>
-constexpr bool kOnlyLong = std::is_same_v<Job, MnistJob>;
-
 TYPED_TEST(Layouts, OfFourReplicasGiveTheWeightsOfOneProcess) {
   Choice choice;
   Table<TypeParam> table(4);
-  const std::size_t count = kOnlyLong<TypeParam> ? 1 : 2;
+  const std::size_t count = kIsSlow<TypeParam> ? 1 : 2;
   for (const Layout& layout : choice.some(layouts_of_four(), count)) table.expect_same(layout);
 }
 
 TYPED_TEST(Layouts, KilledAndResumedAsAnotherChangeNothing) {
-  if (kOnlyLong<TypeParam> && !are_tests_long()) GTEST_SKIP() << "MUSTER_LONG_TESTS=1 runs it";
+  if (kIsSlow<TypeParam> && !are_tests_long()) GTEST_SKIP() << "MUSTER_LONG_TESTS=1 runs it";
   Choice choice;
   Table<TypeParam> table(4);
   std::vector<Layout> all = layouts_of_four();
@@ -205,14 +208,14 @@ TYPED_TEST(Layouts, KilledAndResumedAsAnotherChangeNothing) {
   const auto chosen = choice.some_numbers(all.size(), 2);
   for (const std::size_t first : chosen) {
     const std::size_t then = (first + 1 + choice.below(all.size() - 1)) % all.size();
-    const auto half = static_cast<std::size_t>(last_step() / 2);
+    const auto half = static_cast<std::size_t>(last_step<TypeParam>() / 2);
     const auto step = static_cast<std::int64_t>(choice.below(half)) + 1;
     table.expect_same_killed(all[first], step, all[then]);
   }
 }
 
 TYPED_TEST(Layouts, OfThreeAndSixReplicasGiveTheWeightsOfOneProcess) {
-  if (kOnlyLong<TypeParam> && !are_tests_long()) GTEST_SKIP() << "MUSTER_LONG_TESTS=1 runs it";
+  if (kIsSlow<TypeParam> && !are_tests_long()) GTEST_SKIP() << "MUSTER_LONG_TESTS=1 runs it";
   Choice choice;
   for (const std::int64_t replicas : {3, 6}) {
     Table<TypeParam> table(replicas);
@@ -223,7 +226,7 @@ TYPED_TEST(Layouts, OfThreeAndSixReplicasGiveTheWeightsOfOneProcess) {
 // The terms of the promise are what the weights depend on: else the tests above would compare runs
 // that forget to train.
 TYPED_TEST(Layouts, OfAnotherNumberOfReplicasDiffer) {
-  if (kOnlyLong<TypeParam> && !are_tests_long()) GTEST_SKIP() << "MUSTER_LONG_TESTS=1 runs it";
+  if (kIsSlow<TypeParam> && !are_tests_long()) GTEST_SKIP() << "MUSTER_LONG_TESTS=1 runs it";
   const TypeParam four(4), three(3);
   const Words flags = more_flags(four);
   four.run_alone("job", flags, 2);

@@ -57,11 +57,14 @@ std::string events_of(const Path& job_dir) {
 class Mnist : public ::testing::Test {
  protected:
   void SetUp() override {
-    tool({"records", "synth", "mnist", "--output", folder_ / "idx", "--train", "320", "--test",
-          "64"});
+    tool({"records", "synth", "mnist", "--output", folder_ / "idx", "--train",
+          std::to_string(20 * batch_size()), "--test", "64"});
     tool(
         {"records", "write", "mnist", "--input", folder_ / "idx", "--output", folder_ / "records"});
   }
+
+  // 20 of them are all images.
+  static std::int64_t batch_size() { return testing::are_tests_long() ? 16 : 8; }
 
   static std::string tool(const Words& arguments) {
     const Outcome outcome = testing::run_program(MUSTER_PROGRAM, arguments);
@@ -83,7 +86,7 @@ class Mnist : public ::testing::Test {
             "--train-steps",
             std::to_string(steps),
             "--train-batch-size",
-            "16",
+            std::to_string(batch_size()),
             "--seed",
             "3",
             "--augment",
@@ -111,7 +114,7 @@ class Mnist : public ::testing::Test {
 class MnistReplicas : public Mnist, public ::testing::WithParamInterface<std::int64_t> {};
 
 TEST_P(MnistReplicas, KilledRunsEndWithTheHashOfAnUndisturbedOne) {
-  // Some epochs and a half: 320 images, 16 a replica.
+  // Some epochs and a half: 20 batches are one.
   const std::int64_t replicas = GetParam();
   const bool is_long = testing::are_tests_long();
   const std::int64_t steps = replicas == 1 ? (is_long ? 50 : 26) : (is_long ? 18 : 8);
@@ -143,13 +146,13 @@ TEST_F(Mnist, FourReplicasGiveOneHashWhether1Or2Or4RunAtATime) {
   std::vector<std::string> hashes;
   for (const char* concurrent : {"1", "2", "4"}) {
     const Path job_dir = folder_ / concurrent;
-    run_to_the_end(flags(job_dir, 6) +
+    run_to_the_end(flags(job_dir, 3) +
                    Words{"--replicas", "4", "--concurrent-replicas", concurrent});
     hashes.push_back(hash_of(job_dir));
   }
   EXPECT_EQ(hashes[0], hashes[1]);
   EXPECT_EQ(hashes[0], hashes[2]);
-  run_to_the_end(flags(folder_ / "one", 6) + Words{"--replicas", "1"});
+  run_to_the_end(flags(folder_ / "one", 3) + Words{"--replicas", "1"});
   EXPECT_NE(hashes[0], hash_of(folder_ / "one"));
 }
 

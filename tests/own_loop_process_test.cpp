@@ -9,6 +9,7 @@
 
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/testing/process.h"
+#include "muster/testing/stand_in.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 #include "tests/latest_hash.h"
@@ -21,6 +22,7 @@ using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::RunningProgram;
 using testing::TempDir;
+using testing::warm_stand_in;
 using testing::Words;
 using testing::operator+;
 
@@ -35,13 +37,14 @@ std::string hash_alone(const Path& job_dir) {
   return hash_of(job_dir);
 }
 
-Words launch_words(const Path& job_dir, const Words& cluster) {
+Words launch_words(const Path& program, const Path& job_dir, const Words& cluster) {
   return Words{"launch", "--log-dir", job_dir.string() + "-logs", "--no-training-log", "--chief"} +
-         cluster + Words{"--", OWN_LOOP_PROGRAM} + flags(job_dir);
+         cluster + Words{"--", program} + flags(job_dir);
 }
 
 std::string hash_in_cluster(const Path& job_dir, const Words& cluster) {
-  const Outcome outcome = testing::run_program(MUSTER_PROGRAM, launch_words(job_dir, cluster));
+  const Outcome outcome = testing::run_program(
+      MUSTER_PROGRAM, launch_words(warm_stand_in(OWN_LOOP_PROGRAM), job_dir, cluster));
   EXPECT_EQ(outcome.status, 0) << outcome.err << outcome.out;
   return hash_of(job_dir);
 }
@@ -57,7 +60,8 @@ TEST(OwnLoop, KilledItGoesOnInAnotherLayout) {
   const TempDir folder;
   const Path job = folder / "job";
   {
-    RunningProgram launcher(MUSTER_PROGRAM, launch_words(job, {"--workers", "1", "--ps", "1"}));
+    RunningProgram launcher(MUSTER_PROGRAM,
+                            launch_words(OWN_LOOP_PROGRAM, job, {"--workers", "1", "--ps", "1"}));
     for (;;) {
       const auto latest = latest_checkpoint(job);
       if (launcher.ended() || (latest && checkpoint_step(*latest).value_or(-1) >= 10)) break;
@@ -72,7 +76,7 @@ TEST(OwnLoop, KilledItGoesOnInAnotherLayout) {
 TEST(OwnLoop, TheLastWorkerEvaluatesAndEndsWithTheRun) {
   const TempDir folder;
   const Path job = folder / "job";
-  Words words = launch_words(job, {"--workers", "2", "--ps", "1"});
+  Words words = launch_words(warm_stand_in(OWN_LOOP_PROGRAM), job, {"--workers", "2", "--ps", "1"});
   words.emplace_back("--last-worker-evaluates");
   const Outcome outcome = testing::run_program(MUSTER_PROGRAM, words);
   EXPECT_EQ(outcome.status, 0) << outcome.err << outcome.out;
@@ -100,9 +104,9 @@ TEST(OwnLoop, OnlyTheChiefReports) {
   const TempDir folder;
   const Path job = folder / "job";
   const Outcome outcome = testing::run_program(
-      MUSTER_PROGRAM,
-      Words{"launch", "--log-dir", folder / "logs", "--no-training-log", "--chief", "--workers",
-            "1", "--ps", "0", "--", OWN_LOOP_PROGRAM, "--job-dir", job, "--steps", "200"});
+      MUSTER_PROGRAM, Words{"launch", "--log-dir", folder / "logs", "--no-training-log", "--chief",
+                            "--workers", "1", "--ps", "0", "--", warm_stand_in(OWN_LOOP_PROGRAM),
+                            "--job-dir", job, "--steps", "200"});
   EXPECT_EQ(outcome.status, 0) << outcome.err << outcome.out;
   EXPECT_THAT(testing::read_bytes(folder / "logs/chief.log"), HasSubstr("step 200 loss "));
   EXPECT_THAT(testing::read_bytes(folder / "logs/worker0.log"),

@@ -30,6 +30,7 @@
 #include "muster/base/random.h"
 #include "muster/checkpoint/step_log_check.h"
 #include "muster/testing/message_of.h"
+#include "muster/testing/stand_in.h"
 #include "tests/latest_hash.h"
 #include "tests/task_cluster.h"
 
@@ -280,8 +281,8 @@ class LaunchedRun : public WatchedRun {
         launcher_(MUSTER_PROGRAM,
                   Words{"launch", "--workers", std::to_string(layout.workers), "--ps",
                         std::to_string(layout.servers), "--restart", "on-failure:1000", "--log-dir",
-                        logs().string(), "--no-training-log", "--", CLUSTER_JOB, "--model-dir",
-                        model_dir().string()} +
+                        logs().string(), "--no-training-log", "--",
+                        testing::warm_stand_in(CLUSTER_JOB), "--model-dir", model_dir().string()} +
                       task_flags(layout)) {
     tasks_.emplace_back("master");
     for (std::size_t i = 0; i < layout.workers; ++i) tasks_.push_back(fmt::format("worker{}", i));
@@ -298,8 +299,10 @@ class LaunchedRun : public WatchedRun {
 
   bool send(std::size_t task, int signal) override {
     std::ifstream file(logs() / (tasks_[task] + ".pid"));
-    pid_t pid = 0;
-    return file >> pid && ::kill(pid, signal) == 0;
+    pid_t stand_in = 0;
+    if (!(file >> stand_in)) return false;
+    const pid_t process = testing::warm_fork_of(stand_in);
+    return process > 0 && ::kill(process, signal) == 0;
   }
 
   std::map<std::string, std::string> finish() override {
@@ -395,12 +398,15 @@ class Faults {
   bool is_disproved_ = false;
 };
 
-std::string quiet_hash() {
-  const testing::TempDir folder;
-  const Outcome outcome =
-      testing::run_program(CLUSTER_JOB, Words{"--model-dir", folder.path().string()} + run_flags());
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return hash_of(folder.path());
+const std::string& quiet_hash() {
+  static const std::string hash = [] {
+    const testing::TempDir folder;
+    const Outcome outcome = testing::run_program(
+        CLUSTER_JOB, Words{"--model-dir", folder.path().string()} + run_flags());
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return hash_of(folder.path());
+  }();
+  return hash;
 }
 
 std::vector<std::string> temporary_files_in(const Path& root) {
