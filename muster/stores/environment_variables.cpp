@@ -1,9 +1,14 @@
 #include "muster/stores/environment_variables.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <cstdlib>
+#include <string_view>
+#include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/log.h"
 
 namespace muster::stores {
 
@@ -29,6 +34,15 @@ std::int64_t number_variable(const char* name, std::int64_t otherwise, std::int6
     throw InvalidArgument("{} must be a number from {} to {}: {}", name, least, most, text);
   }
   return number;
+}
+
+void warn_of_unused_variables(std::initializer_list<const char*> names) {
+  std::vector<std::string_view> set;
+  for (const char* name : names) {
+    if (!variable(name).empty()) set.emplace_back(name);
+  }
+  if (!set.empty())
+    log::warning("set in the environment, but without effect: {}", fmt::join(set, ", "));
 }
 
 }  // namespace muster::stores

@@ -80,6 +80,13 @@ std::string signed_jwt(std::string_view claims_json, std::string_view private_ke
 }
 
 GcsSettings GcsSettings::from_environment() {
+  warn_of_unused_variables(
+      {"GCS_ALLOWED_BUCKET_LOCATIONS", "GCS_APPEND_MODE", "GCS_MATCHING_PATHS_CACHE_MAX_AGE",
+       "GCS_MATCHING_PATHS_CACHE_MAX_ENTRIES", "GCS_METADATA_REQUEST_TIMEOUT_SECS",
+       "GCS_READAHEAD_BUFFER_SIZE_BYTES", "GCS_READ_CACHE_BLOCK_SIZE_MB",
+       "GCS_READ_CACHE_MAX_SIZE_MB", "GCS_READ_CACHE_MAX_STALENESS",
+       "GCS_READ_REQUEST_TIMEOUT_SECS", "GCS_RESOLVE_REFRESH_SECS", "GCS_STAT_CACHE_MAX_AGE",
+       "GCS_STAT_CACHE_MAX_ENTRIES", "GCS_THROTTLE_TOKEN_RATE", "GCS_WRITE_REQUEST_TIMEOUT_SECS"});
   GcsSettings settings;
   std::string emulator = variable("CLOUD_STORAGE_EMULATOR_ENDPOINT");
   if (emulator.empty()) emulator = variable("STORAGE_EMULATOR_HOST");

@@ -242,6 +242,17 @@ TEST(GcsSettings, AreThoseOfTensorFlowsVariables) {
               HasSubstr("GCS_REQUEST_IDLE_TIMEOUT_SECS must be a number from 1 to 3600: soon"));
 }
 
+TEST(GcsSettings, NameTensorFlowsVariablesThatHaveNoEffect) {
+  Environment environment;
+  environment.set("GCS_THROTTLE_TOKEN_RATE", "100");
+  environment.set("GCS_STAT_CACHE_MAX_AGE", "5");
+  ::testing::internal::CaptureStderr();
+  GcsSettings::from_environment();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("set in the environment, but without effect: GCS_STAT_CACHE_MAX_AGE, "
+                        "GCS_THROTTLE_TOKEN_RATE"));
+}
+
 TEST_F(GcsCredentials, OfOtherKindsAreRefusedByName) {
   testing::write_bytes(folder_ / "key.json", R"({"type": "external_account"})");
   environment_.set("GOOGLE_APPLICATION_CREDENTIALS", (folder_ / "key.json").string());

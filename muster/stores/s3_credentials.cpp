@@ -96,6 +96,8 @@ IniSections parse_ini(std::string_view text) {
 }
 
 S3Settings S3Settings::from_environment() {
+  warn_of_unused_variables(
+      {"S3_CA_PATH", "S3_DISABLE_MULTI_PART_DOWNLOAD", "S3_MULTI_PART_DOWNLOAD_CHUNK_SIZE"});
   S3Settings settings;
   const auto config = config_of_profile();
   settings.region = first_variable({"AWS_REGION", "AWS_DEFAULT_REGION", "S3_REGION"});
