@@ -78,8 +78,30 @@ bool ReadAhead::take_and_work(std::unique_lock<std::mutex>& lock) {
 
   const auto start = Clock::now();
   std::unique_ptr<Piece> piece = producer_.take(most);
+  std::optional<std::uint64_t> number;
+  // A single thread has nobody to hand the input to, and locks once per piece.
+  if (options_.threads > 1 || piece == nullptr) {
+    lock.lock();
+    number = enter(piece.get(), most);
+    if (!number) return false;
+    lock.unlock();
+    room_.notify_one();
+  }
+
+  producer_.work(*piece);
+  const auto time = Clock::now() - start;
+  const std::size_t elements = piece->elements;
 
   lock.lock();
+  if (!number) number = enter(piece.get(), most);
+  deliver(*number, std::move(piece));
+  if (elements == most || time > kLongPiece) adapt(most, time);
+  counters_->add_busy(time);
+  count_queue();
+  return true;
+}
+
+std::optional<std::uint64_t> ReadAhead::enter(const Piece* piece, std::size_t most) {
   taking_ = false;
   elements_out_ -= most;
   if (piece == nullptr) {
@@ -87,24 +109,11 @@ bool ReadAhead::take_and_work(std::unique_lock<std::mutex>& lock) {
     input_ended_ = true;
     room_.notify_all();
     done_.notify_all();
-    return false;
+    return std::nullopt;
   }
-  const std::size_t elements = piece->elements;
-  elements_out_ += elements;
-  const std::uint64_t number = next_number_++;
-  if (options_.ordered) slots_.push_back({number, nullptr});
-  lock.unlock();
-  room_.notify_one();
-
-  producer_.work(*piece);
-  const auto time = Clock::now() - start;
-
-  lock.lock();
-  deliver(number, std::move(piece));
-  if (elements == most || time > kLongPiece) adapt(most, time);
-  counters_->add_busy(time);
-  count_queue();
-  return true;
+  elements_out_ += piece->elements;
+  if (options_.ordered) slots_.push_back({next_number_, nullptr});
+  return next_number_++;
 }
 
 void ReadAhead::deliver(std::uint64_t number, std::unique_ptr<Piece> piece) {

@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -76,6 +77,8 @@ class ReadAhead {
   void run(const std::stop_token& stop);
   bool may_take(const std::stop_token& stop) const;
   bool take_and_work(std::unique_lock<std::mutex>& lock);
+  /// Gives a piece that was taken its number; nothing if the input has ended.
+  std::optional<std::uint64_t> enter(const Piece* piece, std::size_t most);
   void deliver(std::uint64_t number, std::unique_ptr<Piece> piece);
   void fail(std::exception_ptr error);
   bool ready() const;
