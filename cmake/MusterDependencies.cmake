@@ -57,6 +57,15 @@ if(MUSTER_WITH_TORCH)
   # For models that clean text or decode pictures.
   find_package(RE2 REQUIRED)
   find_package(JPEG REQUIRED)
+  # muster-torch takes memory from it: a batch of predictions takes and gives back thousands of small pieces. The library
+  # itself, since Debian's package of headers brings more than is wanted. Sanitizers have allocators of their own.
+  if(NOT MUSTER_SANITIZE)
+    find_library(MUSTER_TCMALLOC NAMES tcmalloc_minimal libtcmalloc_minimal.so.4)
+    mark_as_advanced(MUSTER_TCMALLOC)
+    if(NOT MUSTER_TCMALLOC)
+      message(STATUS "tcmalloc is not installed: muster serve and batch-predict take memory from the C library, and are slower")
+    endif()
+  endif()
   # Without it, boosted trees say what to install.
   find_package(XGBoost)
   find_package(Torch REQUIRED)
