@@ -310,8 +310,7 @@ TEST(Study, GoesOnFromATrialThatDiffersInItsStepsAlone) {
           "GRID_SEARCH", "params": [{"parameterName": "x", "type": "DISCRETE",
           "discreteValues": [0.1, 0.2]}, {"parameterName": "train-steps", "type": "INTEGER",
           "minValue": 4, "maxValue": 6}])";
-  std::vector<std::string> command = trainer();
-  command.pop_back();
+  const std::vector<std::string> command = trainer_without_steps();
   const Study apart =
       run_study({.hyperparameters = grid + "}", .job_dir = folder / "apart", .command = command});
   const Study shared = run_study({.hyperparameters = grid + R"(, "stepsParameter": "train-steps"})",

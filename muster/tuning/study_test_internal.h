@@ -55,6 +55,23 @@ mv $CLOUD_ML_HP_METRIC_FILE.new $CLOUD_ML_HP_METRIC_FILE)sh",
           "trainer", "--train-steps=9"};
 }
 
+// For studies that search the steps themselves.
+inline std::vector<std::string> trainer_without_steps() {
+  std::vector<std::string> command = trainer();
+  command.pop_back();
+  return command;
+}
+
+// Nine trials: three numbers of steps for each of three x, the steps as the last parameter.
+inline std::string prefix_grid(int parallel) {
+  return R"({"goal": "MINIMIZE", "hyperparameterMetricTag": "loss", "maxTrials": 9,
+             "algorithm": "GRID_SEARCH", "stepsParameter": "train-steps", "maxParallelTrials": )" +
+         std::to_string(parallel) +
+         R"(, "params": [{"parameterName": "x", "type": "DISCRETE",
+             "discreteValues": [0.1, 0.2, 0.4]}, {"parameterName": "train-steps",
+             "type": "INTEGER", "minValue": 4, "maxValue": 6}]})";
+}
+
 // Of 12 trials: three rounds of four members, of three steps each.
 inline const std::string kPopulation = R"(, "algorithm": "POPULATION_BASED_TRAINING")";
 
