@@ -18,6 +18,8 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <set>
+#include <sstream>
 
 #include "latest_hash.h"
 #include "muster/base/file_system.h"
@@ -52,8 +54,10 @@ constexpr int kNodes = 4;
 constexpr const char* kSlurmMachines =
     "machineTypes:\n"
     "  tiny: {cpus: 0.5, memoryGb: 0.05}\n"
+    "  whole: {cpus: 2, memoryGb: 0.05}\n"
     "scaleTiers:\n"
     "  ONE: {masterType: tiny}\n"
+    "  NODE: {masterType: whole}\n"
     "  FOUR: {masterType: tiny, workerType: tiny, workerCount: 2,\n"
     "         parameterServerType: tiny, parameterServerCount: 1}\n";
 
@@ -318,6 +322,115 @@ TEST_F(SlurmJobs, WithHyperparametersAreStudiesInOneAllocation) {
   EXPECT_EQ(read_bytes(dir_ / "ids"), fmt::format("{0}\n{0}\n{0}\n", id));
   EXPECT_THAT(muster({"describe", "a", "--summarize"}).out,
               HasSubstr("TRIAL  STATE      loss  STEP  x\n1      SUCCEEDED  1     1     1\n"));
+}
+
+// Of five trials, two at a time, each of which takes a node.
+class SlurmStudies : public SlurmJobs {
+ protected:
+  void SetUp() override {
+    SlurmJobs::SetUp();
+    write_bytes(dir_ / "study.yaml",
+                "trainingInput:\n  scaleTier: NODE\n  hyperparameters:\n    goal: MINIMIZE\n"
+                "    hyperparameterMetricTag: loss\n    maxTrials: 5\n    maxParallelTrials: 2\n"
+                "    params:\n"
+                "      - {parameterName: x, type: DOUBLE, minValue: 0, maxValue: 1}\n");
+  }
+
+  // Does what `before` says, then reports (x - 0.3)^2.
+  Words trial(const std::string& before) const {
+    return script("id=$CLOUD_ML_TRIAL_ID\n" + before +
+                  "\nfor word; do case $word in --x=*) x=${word#--x=} ;; esac; done\n"
+                  "awk -v x=$x 'BEGIN { printf \"{\\\"loss\\\": \\\"%.17g\\\", "
+                  "\\\"global_step\\\": \\\"7\\\"}\\n\", (x - 0.3) * (x - 0.3) }' "
+                  "> $CLOUD_ML_HP_METRIC_FILE\n");
+  }
+  void submit_study(const std::string& name, const Words& program) const {
+    const Outcome run =
+        submit(name, {"--config", dir_ / "study.yaml", "--job-dir", dir_ / "out"}, program);
+    EXPECT_EQ(run.status, 0) << run.err;
+  }
+  static std::string table_in(const Path& job_dir) {
+    return testing::run_program(MUSTER_PROGRAM, {"tune", "show", job_dir}).out;
+  }
+  // Of the same study on this host.
+  std::string local_table() const {
+    const Outcome run = testing::run_program(
+        MUSTER_PROGRAM,
+        Words{"tune", "--config", dir_ / "study.yaml", "--job-dir", dir_ / "here", "--"} +
+            trial(""));
+    EXPECT_EQ(run.status, 0) << run.err;
+    return table_in(dir_ / "here");
+  }
+  std::string notes() const {
+    return std::filesystem::exists(dir_ / "notes") ? read_bytes(dir_ / "notes") : "";
+  }
+};
+
+TEST_F(SlurmStudies, RunTrialsAsStepsOnAllNodesOfOneAllocation) {
+  submit_study("a", trial("echo $id $SLURM_JOB_ID.$SLURM_STEP_ID $SLURMD_NODENAME >> $dir/notes\n"
+                          "while [ $(wc -l < $dir/notes) -lt 2 ]; do sleep 0.1; done"));
+  EXPECT_EQ(end_of("a"), State::kSucceeded) << service_log("a");
+  std::istringstream lines(notes());
+  std::set<std::string> trials, steps, nodes;
+  for (std::string id, step, node; lines >> id >> step >> node;) {
+    EXPECT_TRUE(step.starts_with(store_.read("a").slurm->id + ".")) << step;
+    trials.insert(id);
+    steps.insert(step);
+    nodes.insert(node);
+  }
+  EXPECT_EQ(trials.size(), 5U) << notes();
+  EXPECT_EQ(steps.size(), 5U) << notes();
+  EXPECT_EQ(nodes.size(), 2U) << notes();
+  EXPECT_EQ(store_.read("a").local.needs.cpus, 4);
+  EXPECT_THAT(table_in(dir_ / "out"), HasSubstr("SUCCEEDED"));
+  EXPECT_EQ(table_in(dir_ / "out"), local_table());
+}
+
+TEST_F(SlurmStudies, ResumeTrialsThatAreKilledAndWaitForWhatIsLeftOfThem) {
+  // The first trial is killed, the second loses its srun and goes on for a while.
+  submit_study("a",
+               trial("[ -e $dir/$id ] && kill -0 $(cat $dir/$id) 2>/dev/null && "
+                     "echo $id runs twice >> $dir/notes\n"
+                     "echo $id >> $dir/notes\n"
+                     "first=; [ -e $dir/$id ] || first=1\n"
+                     "echo $$ > $dir/$id\n"
+                     "[ $id$first != 11 ] || kill -KILL $$\n"
+                     "if [ $id$first = 21 ]; then\n"
+                     "  for process in /proc/[0-9]*; do\n"
+                     "    case $(tr '\\0' ' ' < $process/cmdline 2>/dev/null) in\n"
+                     "      'srun '*--job-name=*/study/2\\ *) kill -KILL ${process#/proc/} ;;\n"
+                     "    esac\n"
+                     "  done\n"
+                     "  sleep 30\n"
+                     "fi"));
+  EXPECT_EQ(end_of("a"), State::kSucceeded) << service_log("a");
+  std::istringstream lines(notes());
+  std::multiset<std::string> starts;
+  for (std::string line; std::getline(lines, line);) starts.insert(line);
+  EXPECT_EQ(starts, (std::multiset<std::string>{"1", "1", "2", "2", "3", "4", "5"}));
+  EXPECT_EQ(table_in(dir_ / "out"), local_table());
+}
+
+TEST_F(SlurmStudies, ThatAreCancelledSaveTheirTrialsAndGoOnInAnotherAllocation) {
+  const Words program = trial(
+      "if [ ! -e $dir/go ]; then\n"
+      "  trap 'echo $id is asked >> $dir/notes; exit 143' TERM\n"
+      "  echo $id waits >> $dir/notes\n"
+      "  while :; do sleep 0.1; done\n"
+      "fi");
+  submit_study("a", program);
+  EXPECT_TRUE(eventually([&] {
+    return notes().find("1 waits\n") != std::string::npos &&
+           notes().find("2 waits\n") != std::string::npos;
+  })) << service_log("a");
+  EXPECT_EQ(muster({"cancel", "a"}).status, 0);
+  EXPECT_EQ(end_of("a"), State::kCancelled) << service_log("a");
+  EXPECT_THAT(notes(), AllOf(HasSubstr("1 is asked\n"), HasSubstr("2 is asked\n")));
+  EXPECT_THAT(table_in(dir_ / "out"), HasSubstr("2      RUNNING"));
+  write_bytes(dir_ / "go", "");
+  submit_study("b", program);
+  EXPECT_EQ(end_of("b"), State::kSucceeded) << service_log("b");
+  EXPECT_EQ(table_in(dir_ / "out"), local_table());
 }
 
 TEST_F(SlurmJobs, ThatAreCancelledInTheQueueNeverStart) {

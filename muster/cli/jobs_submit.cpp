@@ -218,8 +218,22 @@ void choose_command(const SubmitFlags& flags, Job& job) {
   }
 }
 
+// Of a study in Slurm: one allocation with the machine of the tier for each trial that runs at the
+// same time. Forks of a warm program share one.
+bool are_job_steps(const Job& job, const tuning::HyperparameterSpec& spec, bool is_warm) {
+  return job.back_end == kSlurm && spec.max_parallel_trials > 1 && !is_warm;
+}
+
+void ask_for_parallel_trials(Submission& submission, const tuning::HyperparameterSpec& spec) {
+  submission.parallel_trials = std::min(spec.max_parallel_trials, spec.max_trials);
+  jobs::Resources& needs = submission.job.local.needs;
+  needs.cpus *= static_cast<double>(submission.parallel_trials);
+  needs.memory_gb *= static_cast<double>(submission.parallel_trials);
+  needs.gpus *= submission.parallel_trials;
+}
+
 // A job with hyperparameters is a study: in its one machine, wherever that is, `muster tune` runs
-// the program, a process per trial.
+// the program, a process per trial, or a job step of Slurm.
 void make_study(Submission& submission, bool is_warm) {
   Job& job = submission.job;
   const auto fields = nlohmann::json::parse(job.training_input.cloud_fields);
@@ -234,8 +248,9 @@ void make_study(Submission& submission, bool is_warm) {
         "with a tier of several the program runs once, with its own defaults");
     return;
   }
+  tuning::HyperparameterSpec spec;
   try {
-    tuning::parse_hyperparameters(block->dump());
+    spec = tuning::parse_hyperparameters(block->dump());
   } catch (InvalidArgument& error) {
     error.add_context(submission.origins["hyperparameters"]);
     throw;
@@ -250,6 +265,10 @@ void make_study(Submission& submission, bool is_warm) {
   std::vector<std::string> study{program,       "tune",      "--hyperparameters",
                                  block->dump(), "--job-dir", job_dir};
   if (is_warm) study.emplace_back("--warm");
+  if (are_job_steps(job, spec, is_warm)) {
+    study.emplace_back("--srun");
+    ask_for_parallel_trials(submission, spec);
+  }
   study.emplace_back("--");
   command.insert(command.begin(), study.begin(), study.end());
 }

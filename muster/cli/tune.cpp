@@ -38,6 +38,7 @@ struct TuneFlags {
   std::string job_dir{};
   std::uint64_t seed = 0;
   bool warm = false;
+  bool srun = false;
   std::string stop{};
   std::string steps_parameter{};
   double trial_seconds = 0;
@@ -174,6 +175,7 @@ tuning::StudyOptions study_options(const TuneFlags& flags) {
   }
   options.seed = flags.seed;
   options.is_warm = flags.warm;
+  options.as_job_steps = flags.srun;
   if (flags.trial_seconds > 0) {
     options.trial_limit =
         std::chrono::ceil<std::chrono::seconds>(std::chrono::duration<double>(flags.trial_seconds));
@@ -364,6 +366,11 @@ void add_tune(CLI::App& command) {
   command.add_flag("--warm", flags->warm,
                    "Load the program once and fork it for every trial: for programs that call "
                    "run_main(argc, argv, body)");
+  command
+      .add_flag("--srun", flags->srun,
+                "In an allocation of Slurm: run each trial as a job step with the resources of one "
+                "task, on any node")
+      ->excludes("--warm");
   command
       .add_option("--stop", flags->stop,
                   "Train only promising trials to the end: asha and hyperband pause trials and let "

@@ -60,6 +60,9 @@ struct Submission {
   std::vector<std::string> warnings{};
   /// The chief's first; resolve_machines() fills it.
   std::vector<RoleTasks> roles{};
+  /// Of a study whose trials are job steps: how many run at the same time, each with the resources
+  /// of the one role. 0: it is none.
+  std::int64_t parallel_trials = 0;
 };
 
 /// Fills in what the job's tier or counts mean on this host: `job.local`'s tasks and needs.

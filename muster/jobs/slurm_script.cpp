@@ -43,9 +43,9 @@ seconds warning_before(seconds limit, seconds grace) {
 std::string directives(const Submission& submission) {
   const Job& job = submission.job;
   const SlurmRequest request = slurm_request(submission.roles);
-  std::string text =
-      fmt::format("#SBATCH --job-name={}\n#SBATCH --ntasks={}\n#SBATCH --cpus-per-task={}\n",
-                  job.job_id, request.tasks, request.cpus_per_task);
+  std::string text = fmt::format(
+      "#SBATCH --job-name={}\n#SBATCH --ntasks={}\n#SBATCH --cpus-per-task={}\n", job.job_id,
+      std::max(request.tasks, submission.parallel_trials), request.cpus_per_task);
   if (request.memory_mb_per_cpu > 0) {
     text += fmt::format("#SBATCH --mem-per-cpu={}M\n", request.memory_mb_per_cpu);
   }
@@ -94,6 +94,11 @@ TaskNames names_of(const std::vector<RoleTasks>& roles) {
   return {names.tasks.substr(1), names.files.substr(1)};
 }
 
+// A study takes nothing away from its trials, which are steps of their own.
+const char* placement_of(const Submission& submission) {
+  return submission.parallel_trials > 0 ? "--overlap --nodes=1" : "--distribution=block";
+}
+
 constexpr std::string_view kBatchBody = R"sh(
 say() { printf '%s %s service %s\n' "$(date +%Y-%m-%dT%H:%M:%S.%3N)" "$1" "$2"; }
 
@@ -126,7 +131,7 @@ trap 'ask cancel "the job is cancelled"' USR2
 trap 'why=slurm' TERM
 
 say I "job $name starts attempt=$attempt slurm_job=$SLURM_JOB_ID nodes=$SLURM_JOB_NODELIST"
-srun --ntasks="$tasks" --cpus-per-task="$cpus" --distribution=block --kill-on-bad-exit=0 --wait=0 \
+srun $placement --ntasks="$tasks" --cpus-per-task="$cpus" --kill-on-bad-exit=0 --wait=0 \
   --input=none bash "$job/task.sh" "$folder" &
 step=$!
 
@@ -332,11 +337,11 @@ std::string slurm_batch_script(const Submission& submission, const Path& folder)
   return fmt::format(
       "#!/bin/bash\n# The job {} of `muster jobs`: one task of srun for each task of the cluster, "
       "see task.sh.\n{}\n"
-      "name={}\njob={}\nwork={}\nchief={}\ntasks={}\ncpus={}\ngrace={}\nevaluator_grace={}\n"
-      "most_retries={}\n{}",
+      "name={}\njob={}\nwork={}\nchief={}\ntasks={}\ncpus={}\nplacement='{}'\ngrace={}\n"
+      "evaluator_grace={}\nmost_retries={}\n{}",
       job.job_id, directives(submission), job.job_id, in_shell_quotes(folder.string()),
       in_shell_quotes(job.local.working_directory.string()), submission.roles.at(0).type,
-      request.tasks, request.cpus_per_task, grace_of(job).count(),
+      request.tasks, request.cpus_per_task, placement_of(submission), grace_of(job).count(),
       job.local.evaluators > 0 ? kEvaluatorGrace.count() : 0, kMostSlurmRetries, kBatchBody);
 }
 

@@ -61,6 +61,16 @@ TEST(Slurm, ScriptsHoldTheJobAndQuoteItsWords) {
                           HasSubstr("\nfiles=(master worker0 worker1 ps)\n")));
 }
 
+TEST(Slurm, IsAskedForATaskForEachTrialOfAStudyAtTheSameTime) {
+  Submission submission = slurm_submission();
+  submission.roles = {{"master", 1, {2, 4, 1}}};
+  submission.parallel_trials = 5;
+  EXPECT_THAT(slurm_batch_script(submission, "/jobs/a"),
+              AllOf(HasSubstr("#SBATCH --ntasks=5\n#SBATCH --cpus-per-task=2\n"),
+                    HasSubstr("#SBATCH --gpus-per-task=1\n"), HasSubstr("\ntasks=1\n"),
+                    HasSubstr("\nplacement='--overlap --nodes=1'\n")));
+}
+
 TEST(Slurm, IsToldOfATimeLimitAtMostHalfOfItAhead) {
   Submission submission = slurm_submission();
   submission.job.training_input.max_running_time = std::chrono::seconds(30);

@@ -185,6 +185,11 @@ class StudyRun {
         job_dir_(std::filesystem::absolute(strip_file_scheme(options.job_dir)).lexically_normal()),
         folder_(state_folder(job_dir_)) {
     check_command(options.command, spec_);
+    if (options.is_warm && options.as_job_steps) {
+      throw InvalidArgument(
+          "forks of a warm program are on its own host, and job steps on any node of the "
+          "allocation: take one of the two");
+    }
     plan_ = plan_of(spec_, options.command);
     population_ = population_of(spec_, options.command);
   }
@@ -193,13 +198,18 @@ class StudyRun {
     file_system_for(folder_).create_directories(folder_);
     const FolderClaim claim(folder_);
     open_study();
+    if (options_.as_job_steps) end_left_steps(folder_, options_.grace);
     end_leftovers(folder_, options_.grace);
     trials_ = read_trials(job_dir_);
     read_runs();
     read_previous();
     check_failures();
     const StopSignals signals;
-    TrialProcesses processes(options_.command.front(), options_.is_warm, folder_);
+    TrialProcesses processes({.program = options_.command.front(),
+                              .folder = folder_,
+                              .is_warm = options_.is_warm,
+                              .as_job_steps = options_.as_job_steps,
+                              .grace = options_.grace});
     processes_ = &processes;
     try {
       run_trials();

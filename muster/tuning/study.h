@@ -24,6 +24,9 @@ struct StudyOptions {
   std::uint64_t seed = 0;
   /// The program has run_main(argc, argv, body): it is loaded once, and trials are forks of it.
   bool is_warm = false;
+  /// Each trial is a job step (srun) of the Slurm allocation that this process is in, with the
+  /// resources of one of its tasks, on any node of it. All nodes must see `job_dir`.
+  bool as_job_steps = false;
   /// A trial that runs for longer fails.
   std::optional<std::chrono::seconds> trial_limit{};
   /// How long a trial may take to save and exit when it is asked to stop.
@@ -59,7 +62,8 @@ Study read_study(const Path& job_dir);
 /// SIGTERM and SIGINT ask the trials to save and exit; the study can be resumed, and Interrupted is
 /// thrown. Throws InvalidArgument for a specification or command that cannot be searched, or that
 /// is not the study's own, and FailedPrecondition when too many trials fail, with the reason of the
-/// last, or when another process runs this study.
+/// last, when another process runs this study, or when there is no allocation for its steps, and
+/// Unavailable when Slurm does not answer.
 Study run_study(const StudyOptions& options);
 
 }  // namespace muster::tuning

@@ -340,6 +340,17 @@ TEST(Study, TakesNoMetricOfTheTrialItWentOnFrom) {
   EXPECT_THAT(study.trials[4].error_message, HasSubstr("wrote no metric loss behind step"));
 }
 
+TEST(Study, NeedsAnAllocationOfSlurmForJobSteps) {
+  const TempDir folder;
+  StudyOptions options{.hyperparameters = spec_of(2, 1),
+                       .job_dir = folder / "s",
+                       .command = parabola(),
+                       .as_job_steps = true};
+  EXPECT_THAT(failure_of(options), HasSubstr("SLURM_JOB_ID is not set: start the study with"));
+  options.is_warm = true;
+  EXPECT_THAT(failure_of(options), HasSubstr("take one of the two"));
+}
+
 TEST(Study, NeedsTheStepsOfAWholeTrialToPauseOne) {
   const TempDir folder;
   EXPECT_THAT(failure_of({.hyperparameters = spec_of(2, 1, kAsha),

@@ -17,7 +17,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/program.h"
 #include "muster/base/wait.h"
+#include "muster/tuning/trial_steps_internal.h"
 
 namespace muster::tuning {
 namespace {
@@ -25,6 +27,12 @@ namespace {
 constexpr std::chrono::milliseconds kLeftoverNap{20};
 // In the environment of all that a study starts, so that what outlives it can be found.
 constexpr const char* kStudyVariable = "MUSTER_STUDY";
+// In the study's folder: what Slurm last said of steps.
+constexpr const char* kStepsFile = "steps";
+
+bool is_status_of_signal(int status) {
+  return status > kStatusOfSignals && status < kStatusOfSignals + NSIG;
+}
 
 bool is_started_by(const std::filesystem::path& process, const std::string& entry) {
   std::ifstream file(process / "environ", std::ios::binary);
@@ -46,6 +54,11 @@ std::vector<pid_t> processes_of(const Path& folder) {
 }
 
 }  // namespace
+
+void end_left_steps(const Path& folder, std::chrono::milliseconds grace) {
+  check_allocation();
+  end_steps(folder.string(), folder / kStepsFile, grace);
+}
 
 void end_leftovers(const Path& folder, std::chrono::milliseconds grace) {
   const Deadline polite = Deadline::after(grace);
@@ -70,10 +83,9 @@ void end_leftovers(const Path& folder, std::chrono::milliseconds grace) {
   }
 }
 
-TrialProcesses::TrialProcesses(std::string program, bool is_warm, const Path& folder)
-    : program_(std::move(program)) {
-  ::setenv(kStudyVariable, folder.c_str(), 1);
-  if (is_warm) warm_.emplace(program_);
+TrialProcesses::TrialProcesses(TrialProcessOptions options) : options_(std::move(options)) {
+  ::setenv(kStudyVariable, options_.folder.c_str(), 1);
+  if (options_.is_warm) warm_.emplace(options_.program);
 }
 
 TrialProcesses::~TrialProcesses() { ::unsetenv(kStudyVariable); }
@@ -81,21 +93,35 @@ TrialProcesses::~TrialProcesses() { ::unsetenv(kStudyVariable); }
 pid_t TrialProcesses::start(const std::vector<std::string>& arguments,
                             const std::vector<std::string>& environment, const Path& log) {
   if (warm_) return start_fork(arguments, environment, log);
-  std::vector<std::string> command{program_};
+  std::vector<std::string> command{options_.program};
   command.insert(command.end(), arguments.begin(), arguments.end());
+  if (options_.as_job_steps) {
+    const std::string name = Path(log).replace_extension().string();
+    // A step may outlive its srun, on a node where nobody of ours sees it.
+    end_steps(name, options_.folder / kStepsFile, options_.grace);
+    command = step_command(name, command);
+  }
   return launch::start_process(
       {.command = std::move(command), .environment = environment, .log = log});
 }
 
 std::optional<launch::EndOfProcess> TrialProcesses::ended(pid_t process) {
-  if (!warm_) return launch::reap(process);
-  const auto status = warm_->ended(process);
-  if (!status) return std::nullopt;
-  return launch::end_of(*status);
+  if (warm_) {
+    const auto status = warm_->ended(process);
+    return status ? std::optional(launch::end_of(*status)) : std::nullopt;
+  }
+  auto end = launch::reap(process);
+  // srun exits by itself where a signal has ended its task.
+  if (end && options_.as_job_steps) end->killed = is_status_of_signal(end->status);
+  return end;
 }
 
 void TrialProcesses::signal(pid_t process, int number) const {
-  ::kill(warm_ ? process : -process, number);
+  if (options_.as_job_steps) {
+    ::kill(process, signal_for_step(number));
+  } else {
+    ::kill(warm_ ? process : -process, number);
+  }
 }
 
 pid_t TrialProcesses::start_fork(const std::vector<std::string>& arguments,

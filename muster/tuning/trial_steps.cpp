@@ -1,0 +1,138 @@
+#include <fmt/core.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <map>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/lines.h"
+#include "muster/base/log.h"
+#include "muster/base/printable.h"
+#include "muster/base/program.h"
+#include "muster/base/wait.h"
+#include "muster/launch/task_process.h"
+#include "muster/tuning/trial_steps_internal.h"
+
+namespace muster::tuning {
+namespace {
+
+constexpr std::chrono::milliseconds kStepNap{100};
+constexpr std::chrono::milliseconds kAnswerNap{5};
+constexpr std::chrono::seconds kAnswerPatience{60};
+constexpr std::uint64_t kMostAnswerBytes = std::uint64_t{64} << 20;
+
+// What a step runs: a program that ignores USR2, and a shell that answers the first one with TERM
+// to it. TERM itself comes from Slurm alone, to all processes of the step; a second one would end
+// the program before it has saved.
+constexpr const char* kStepScript = R"sh((trap '' USR2; exec "$@") &
+child=$! asked=
+trap '[ -n "$asked" ] || kill -TERM "$child"; asked=1' USR2
+trap 'asked=1' TERM
+while wait "$child"; status=$?; kill -0 "$child" 2>/dev/null; do :; done
+exit "$status")sh";
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+struct SlurmAnswer {
+  int status;
+  std::string text;
+};
+
+SlurmAnswer ask_slurm(const std::vector<std::string>& command, const Path& file) {
+  file_system_for(file).remove(file);
+  const pid_t process = launch::start_process({.command = command, .log = file});
+  const Deadline deadline = Deadline::after(kAnswerPatience);
+  auto end = launch::reap(process);
+  for (; !end; end = launch::reap(process)) {
+    if (deadline.expired()) ::kill(process, SIGKILL);
+    std::this_thread::sleep_for(kAnswerNap);
+  }
+  return {end->status, read_file(file, kMostAnswerBytes)};
+}
+
+// Their numbers, such as "12.3".
+std::vector<std::string> steps_named(const std::string& name, const Path& answers) {
+  const SlurmAnswer answer = ask_slurm(
+      {"squeue", "--steps", "--noheader", "--format=%i %j", "--jobs=" + variable("SLURM_JOB_ID")},
+      answers);
+  const auto lines = lines_of(answer.text);
+  if (answer.status != 0) {
+    throw Unavailable("squeue exited with status {}: {}", answer.status,
+                      printable(lines.empty() ? "it says nothing" : lines.back()));
+  }
+  std::vector<std::string> found;
+  for (const std::string_view line : lines) {
+    const auto space = line.find(' ');
+    if (space == std::string_view::npos) continue;
+    const std::string_view step = line.substr(space + 1);
+    if (step == name || step.starts_with(name + "/")) found.emplace_back(line.substr(0, space));
+  }
+  return found;
+}
+
+}  // namespace
+
+void check_allocation() {
+  if (!variable("SLURM_JOB_ID").empty()) return;
+  throw FailedPrecondition(
+      "trials can be job steps only in an allocation of Slurm, and SLURM_JOB_ID is not set: start "
+      "the study with salloc or sbatch, or as a job of `muster jobs submit training --backend "
+      "slurm`");
+}
+
+std::vector<std::string> step_command(const std::string& name,
+                                      const std::vector<std::string>& command) {
+  // The binding of the step that this process is in is not that of another.
+  std::vector<std::string> words{"env",
+                                 "-u",
+                                 "SLURM_CPU_BIND",
+                                 "-u",
+                                 "SLURM_MEM_BIND",
+                                 fmt::format("SLURM_EXIT_ERROR={}", kExitTryAgain),
+                                 "srun",
+                                 "--exact",
+                                 "--nodes=1",
+                                 "--ntasks=1",
+                                 "--input=none",
+                                 "--export=ALL",
+                                 "--job-name=" + name};
+  const std::string cpus = variable("SLURM_CPUS_PER_TASK");
+  if (!cpus.empty()) words.push_back("--cpus-per-task=" + cpus);
+  words.insert(words.end(), {"bash", "-c", kStepScript, "trial"});
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
+int signal_for_step(int number) {
+  if (number == SIGTERM) return SIGUSR2;
+  return number == SIGKILL ? SIGQUIT : number;
+}
+
+void end_steps(const std::string& name, const Path& answers, std::chrono::milliseconds grace) {
+  const Deadline polite = Deadline::after(grace);
+  const Deadline last = Deadline::after(2 * grace);
+  std::map<std::string, std::string> asked;
+  for (;;) {
+    const auto left = steps_named(name, answers);
+    if (left.empty()) return;
+    for (const std::string& step : left) {
+      const std::string signal = polite.expired() ? "KILL" : "USR2";
+      if (std::exchange(asked[step], signal) == signal) continue;
+      log::info("ending a step that was left without its study step={} signal={}", step, signal);
+      // It may have ended by itself.
+      ask_slurm({"scancel", "--signal=" + signal, step}, answers);
+    }
+    if (last.expired()) {
+      throw Unavailable("step {}, which an interrupted study started, does not end", left.front());
+    }
+    std::this_thread::sleep_for(kStepNap);
+  }
+}
+
+}  // namespace muster::tuning
