@@ -1,6 +1,7 @@
 #include "benchmarks/report.h"
 
 #include <fmt/core.h>
+#include <time.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -26,6 +27,25 @@ double seconds_per_call(const std::function<void()>& work, double min_seconds) {
     ++calls;
   } while (total < min_seconds);
   return total / calls;
+}
+
+double thread_seconds() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
+// Looking at this clock costs a call of the system, so ever more calls of the work pass in between.
+double thread_seconds_per_call(const std::function<void()>& work, double min_seconds) {
+  const double begin = thread_seconds();
+  double used = 0;
+  int calls = 0;
+  for (int more = 1; used < min_seconds; more *= 2) {
+    for (int i = 0; i < more; ++i) work();
+    calls += more;
+    used = thread_seconds() - begin;
+  }
+  return used / calls;
 }
 
 std::optional<double> ratio(const Row& row) {
@@ -70,6 +90,15 @@ double median_seconds(const std::function<void()>& work, const Effort& effort) {
     seconds.push_back(seconds_per_call(work, effort.min_seconds));
   }
   return median(std::move(seconds));
+}
+
+double least_thread_seconds(const std::function<void()>& work, const Effort& effort) {
+  work();
+  double least = thread_seconds_per_call(work, effort.min_seconds);
+  for (int i = 1; i < effort.repetitions; ++i) {
+    least = std::min(least, thread_seconds_per_call(work, effort.min_seconds));
+  }
+  return least;
 }
 
 Pair median_pair(const std::function<void()>& work, const std::function<void()>& limit,

@@ -41,6 +41,11 @@ double median(std::vector<double> values);
 /// The median seconds that one call of `work` takes, after one call that does not count.
 double median_seconds(const std::function<void()>& work, const Effort& effort = {});
 
+/// The least time of a processor that one call of `work` takes in this thread, after one call that
+/// does not count: what a machine that is busy with other work changes least. For work that is done
+/// in the calling thread.
+double least_thread_seconds(const std::function<void()>& work, const Effort& effort = {});
+
 /// The medians of work and limit, timed in turns so that a busy machine slows both.
 struct Pair {
   double work_seconds = 0;

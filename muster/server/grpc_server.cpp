@@ -77,39 +77,77 @@ Status at_edge(ServerContext& context, Act&& act) {
   }
 }
 
-class PredictionServiceImpl final : public tfs::PredictionService::Service {
+// Without a copy.
+grpc::Slice slice_of(std::string bytes) {
+  auto* const held = new std::string(std::move(bytes));
+  return {held->data(), held->size(), [](void* text) { delete static_cast<std::string*>(text); },
+          held};
+}
+
+/// Written out where others inherit what protoc generates: Predict is answered from bytes.
+class PredictionServiceImpl final : public grpc::Service {
  public:
   PredictionServiceImpl(server::Service& service, TensorFlowCallOptions options)
-      : service_(service), options_(options) {}
-
-  Status Predict(ServerContext* context, const tfs::PredictRequest* request,
-                 tfs::PredictResponse* response) override {
-    return handled(*context, [&](const Caller& caller) {
-      predict(service_, *request, caller, options_, *response);
-    });
-  }
-  Status Classify(ServerContext* context, const tfs::ClassificationRequest* request,
-                  tfs::ClassificationResponse* response) override {
-    return handled(*context,
-                   [&](const Caller& caller) { classify(service_, *request, caller, *response); });
-  }
-  Status Regress(ServerContext* context, const tfs::RegressionRequest* request,
-                 tfs::RegressionResponse* response) override {
-    return handled(*context,
-                   [&](const Caller& caller) { regress(service_, *request, caller, *response); });
-  }
-  Status MultiInference(ServerContext* context, const tfs::MultiInferenceRequest* request,
-                        tfs::MultiInferenceResponse* response) override {
-    return handled(*context, [&](const Caller& caller) {
-      multi_inference(service_, *request, caller, *response);
-    });
-  }
-  Status GetModelMetadata(ServerContext* context, const tfs::GetModelMetadataRequest* request,
-                          tfs::GetModelMetadataResponse* response) override {
-    return handled(*context, [&](const Caller&) { model_metadata(service_, *request, *response); });
+      : service_(service), options_(options) {
+    add("/tensorflow.serving.PredictionService/Classify", &PredictionServiceImpl::classify_one);
+    add("/tensorflow.serving.PredictionService/Regress", &PredictionServiceImpl::regress_one);
+    add("/tensorflow.serving.PredictionService/Predict", &PredictionServiceImpl::predict_one);
+    add("/tensorflow.serving.PredictionService/MultiInference", &PredictionServiceImpl::infer_many);
+    add("/tensorflow.serving.PredictionService/GetModelMetadata",
+        &PredictionServiceImpl::describe_model);
   }
 
  private:
+  template <typename Request, typename Response>
+  using Handle = Status (PredictionServiceImpl::*)(ServerContext& context, const Request& request,
+                                                   Response& response);
+
+  // The name is kept as it is.
+  template <typename Request, typename Response>
+  void add(const char* name, Handle<Request, Response> handle) {
+    using Method = grpc::internal::RpcMethodHandler<PredictionServiceImpl, Request, Response>;
+    AddMethod(new grpc::internal::RpcServiceMethod(
+        name, grpc::internal::RpcMethod::NORMAL_RPC,
+        new Method(
+            [handle](PredictionServiceImpl* self, ServerContext* context, const Request* request,
+                     Response* response) { return (self->*handle)(*context, *request, *response); },
+            this)));
+  }
+
+  Status predict_one(ServerContext& context, const grpc::ByteBuffer& request,
+                     grpc::ByteBuffer& response) {
+    return handled(context, [&](const Caller& caller) {
+      grpc::Slice bytes;
+      if (!request.TrySingleSlice(&bytes).ok() && !request.DumpToSingleSlice(&bytes).ok()) {
+        throw ResourceExhausted("the request cannot be held in one piece");
+      }
+      const grpc::Slice answer = slice_of(predict(
+          service_, std::string_view(reinterpret_cast<const char*>(bytes.begin()), bytes.size()),
+          caller, options_));
+      response = grpc::ByteBuffer(&answer, 1);
+    });
+  }
+  Status classify_one(ServerContext& context, const tfs::ClassificationRequest& request,
+                      tfs::ClassificationResponse& response) {
+    return handled(context,
+                   [&](const Caller& caller) { classify(service_, request, caller, response); });
+  }
+  Status regress_one(ServerContext& context, const tfs::RegressionRequest& request,
+                     tfs::RegressionResponse& response) {
+    return handled(context,
+                   [&](const Caller& caller) { regress(service_, request, caller, response); });
+  }
+  Status infer_many(ServerContext& context, const tfs::MultiInferenceRequest& request,
+                    tfs::MultiInferenceResponse& response) {
+    return handled(context, [&](const Caller& caller) {
+      multi_inference(service_, request, caller, response);
+    });
+  }
+  Status describe_model(ServerContext& context, const tfs::GetModelMetadataRequest& request,
+                        tfs::GetModelMetadataResponse& response) {
+    return handled(context, [&](const Caller&) { model_metadata(service_, request, response); });
+  }
+
   template <typename Act>
   Status handled(ServerContext& context, Act&& act) {
     return at_edge(context, [&] {

@@ -1,10 +1,12 @@
 // TensorFlow Serving's calls, on the messages of gRPC.
 #include <fmt/ranges.h>
 
+#include <limits>
 #include <set>
 
 #include "muster/base/error.h"
 #include "muster/server/config_files_internal.h"
+#include "muster/server/fast_predict_internal.h"
 #include "muster/server/tensor_proto_internal.h"
 #include "muster/server/tensorflow_calls_internal.h"
 #include "muster/serving/example_request.h"
@@ -58,21 +60,59 @@ std::vector<std::string> sorted_keys(const Map& map) {
 }
 
 // The names that are asked for; all when none is.
-std::set<std::string> wanted_outputs(const wire::PredictRequest& request,
-                                     const graph::SignatureDef& signature) {
-  std::set<std::string> wanted;
-  for (const std::string& name : request.output_filter()) {
+template <typename Names>
+std::set<std::string, std::less<>> wanted_outputs(const Names& filter,
+                                                  const graph::SignatureDef& signature) {
+  std::set<std::string, std::less<>> wanted;
+  for (const auto& name : filter) {
     if (!signature.outputs.contains(name)) {
       throw InvalidArgument(
           "output tensor alias not found in signature: {} Outputs expected to be in the set "
           "{{{}}}.",
           name, fmt::join(sorted_keys(signature.outputs), ","));
     }
-    if (!wanted.insert(name).second) {
+    if (!wanted.emplace(name).second) {
       throw InvalidArgument("duplicate output tensor alias: {}", name);
     }
   }
   return wanted;
+}
+
+/// Predict, whatever the request was read from: `inputs(signature)` gives its tensors, and
+/// `answer(version, each_output)` writes what `each_output(write)` hands it, name by name.
+template <typename Filter, typename MakeInputs, typename MakeAnswer>
+void run_predict(Service& service, Call& call, const Filter& filter, const MakeInputs& inputs,
+                 const MakeAnswer& answer) {
+  std::set<std::string, std::less<>> wanted;
+  service.run(call, {},
+              {.no_signature =
+                   [&](const ModelVersion&) {
+                     throw FailedPrecondition("Serving signature key \"{}\" not found.",
+                                              call.signature);
+                   },
+               .inputs =
+                   [&](const ModelVersion&, const graph::SignatureDef& signature) {
+                     wanted = wanted_outputs(filter, signature);
+                     return inputs(signature);
+                   },
+               .answer =
+                   [&](const ModelVersion& version, const BatchAnswer& result) {
+                     answer(version, [&](const auto& write) {
+                       for (const auto& [name, tensor] : result.outputs) {
+                         if (wanted.empty() || wanted.contains(name)) write(name, tensor);
+                       }
+                     });
+                   }});
+}
+
+// What gRPC answers for bytes that are no message.
+wire::PredictRequest parsed_predict_request(std::string_view bytes) {
+  wire::PredictRequest request;
+  if (bytes.size() > std::numeric_limits<int>::max() ||
+      !request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    throw Internal("the request cannot be read as a PredictRequest");
+  }
+  return request;
 }
 
 /// Classification and regression differ in what is made of the outputs.
@@ -184,26 +224,49 @@ Tensors predict_inputs(const wire::PredictRequest& request, const graph::Signatu
 void predict(Service& service, const wire::PredictRequest& request, const Caller& caller,
              const TensorFlowCallOptions& options, wire::PredictResponse& response) {
   Call call = call_of(request.model_spec(), request.has_model_spec(), caller);
-  std::set<std::string> wanted;
-  service.run(
-      call, {},
-      {.no_signature =
-           [&](const ModelVersion&) {
-             throw FailedPrecondition("Serving signature key \"{}\" not found.", call.signature);
-           },
-       .inputs =
-           [&](const ModelVersion&, const graph::SignatureDef& signature) {
-             wanted = wanted_outputs(request, signature);
-             return predict_inputs(request, signature, options.most_tensor_bytes);
-           },
-       .answer =
-           [&](const ModelVersion& version, const BatchAnswer& answer) {
-             write_spec(version, call.signature, *response.mutable_model_spec());
-             for (const auto& [name, tensor] : answer.outputs) {
-               if (!wanted.empty() && !wanted.contains(name)) continue;
-               write_tensor(tensor, options.raw_answers, (*response.mutable_outputs())[name]);
-             }
-           }});
+  run_predict(
+      service, call, request.output_filter(),
+      [&](const graph::SignatureDef& signature) {
+        return predict_inputs(request, signature, options.most_tensor_bytes);
+      },
+      [&](const ModelVersion& version, const auto& each_output) {
+        write_spec(version, call.signature, *response.mutable_model_spec());
+        each_output([&](const std::string& name, const graph::TensorValue& tensor) {
+          write_tensor(tensor, options.raw_answers, (*response.mutable_outputs())[name]);
+        });
+      });
+}
+
+std::string predict(Service& service, std::string_view request, const Caller& caller,
+                    const TensorFlowCallOptions& options) {
+  const auto fast = FastPredict::parse(request);
+  if (!fast) {
+    wire::PredictResponse response;
+    predict(service, parsed_predict_request(request), caller, options, response);
+    return response.SerializeAsString();
+  }
+  Call call{.model = std::string(fast->model()),
+            .version = fast->version(),
+            .entrypoint = caller.entrypoint,
+            .deadline = caller.deadline};
+  if (!fast->signature_name().empty()) call.signature = fast->signature_name();
+  std::string bytes;
+  run_predict(
+      service, call, fast->output_filter(),
+      [&](const graph::SignatureDef& signature) {
+        auto inputs = fast->tensors(signature, options.most_tensor_bytes);
+        if (inputs) return std::move(*inputs);
+        return predict_inputs(parsed_predict_request(request), signature,
+                              options.most_tensor_bytes);
+      },
+      [&](const ModelVersion& version, const auto& each_output) {
+        PredictResponseWriter writer(version, call.signature, options.raw_answers);
+        each_output([&](const std::string& name, const graph::TensorValue& tensor) {
+          writer.add(name, tensor);
+        });
+        bytes = std::move(writer).bytes();
+      });
+  return bytes;
 }
 
 void classify(Service& service, const wire::ClassificationRequest& request, const Caller& caller,

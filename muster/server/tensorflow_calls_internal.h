@@ -21,6 +21,10 @@ struct Caller {
 void predict(Service& service, const tensorflow::serving::PredictRequest& request,
              const Caller& caller, const TensorFlowCallOptions& options,
              tensorflow::serving::PredictResponse& response);
+/// The same on the bytes of both messages: most requests are read and answered without building any
+/// (fast_predict_internal.h). Also throws Internal for bytes that are no message.
+std::string predict(Service& service, std::string_view request, const Caller& caller,
+                    const TensorFlowCallOptions& options);
 void classify(Service& service, const tensorflow::serving::ClassificationRequest& request,
               const Caller& caller, tensorflow::serving::ClassificationResponse& response);
 void regress(Service& service, const tensorflow::serving::RegressionRequest& request,
