@@ -270,6 +270,15 @@ Towers::Tower& Towers::tower_of(std::size_t lane, std::int64_t replica) {
 
 const std::vector<at::Tensor>& Towers::buffers() const { return buffers_; }
 
+std::shared_ptr<Model> Towers::current_model() {
+  Tower& first = *towers_[0];
+  if (first.device != home_) {
+    refresh_copies();
+    bring_buffers(*packed_buffers_, first);
+  }
+  return first.model;
+}
+
 void Towers::commit() {
   if (options_.replicas == 1 && !options_.may_discard) return;
   keep_buffers();

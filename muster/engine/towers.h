@@ -106,6 +106,10 @@ class Towers {
   /// are copied into these before commit().
   const std::vector<at::Tensor>& buffers() const;
 
+  /// Replica 0's, with the values that variables() and buffers() have between two steps: where it
+  /// runs on a device that is not their home, they are brought to it.
+  std::shared_ptr<Model> current_model();
+
   /// A model with values of its own, as the factory makes it, seeded, on the CPU: for evaluation.
   static std::shared_ptr<Model> make_model(const ModelFactory& factory, std::uint64_t seed);
 

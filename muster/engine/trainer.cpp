@@ -813,5 +813,6 @@ bool Trainer::is_over() const { return impl_->is_over(); }
 TrainResult Trainer::finish() { return impl_->finish(); }
 Session& Trainer::session() { return *impl_; }
 const Session& Trainer::session() const { return *impl_; }
+std::shared_ptr<Model> Trainer::current_model() { return impl_->towers->current_model(); }
 
 }  // namespace muster

@@ -7,6 +7,8 @@
 
 namespace muster {
 
+class Model;
+
 /// A run of training by gradients, which whoever has it steps: Estimator::train() does, and loops
 /// written by hand do.
 ///
@@ -43,6 +45,8 @@ class Trainer {
   /// As hooks see it. session().request_stop() ends the run with the next step().
   Session& session();
   const Session& session() const;
+  /// Of this process, with the values as they are between two steps, on the device that trains.
+  std::shared_ptr<Model> current_model();
 
  private:
   struct Impl;

@@ -5,7 +5,6 @@
 #include <exception>
 #include <limits>
 #include <tuple>
-#include <vector>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
@@ -50,8 +49,6 @@ struct Shared {
   /// While a step is made.
   const StepFn* step = nullptr;
   std::int64_t replicas = 1;
-  /// As the factory made them; the first has the buffers of replica 0.
-  std::vector<std::shared_ptr<torch::nn::Module>> modules{};
 };
 
 /// The user's module, with the user's function for its loss.
@@ -75,6 +72,7 @@ class StepModel : public Model {
                                                 .number = place[0][1].item<std::int64_t>(),
                                                 .batch = std::move(rest)})};
   }
+  const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
 
  private:
   std::shared_ptr<torch::nn::Module> module_;
@@ -91,7 +89,6 @@ EstimatorOptions estimator_options(HandWrittenModel model, const std::shared_ptr
             if (module == nullptr) {
               throw InvalidArgument("DistributedSession: the module factory made no module");
             }
-            shared->modules.push_back(module);
             return std::make_shared<StepModel>(std::move(module), shared);
           },
           .optimizer = std::move(model.optimizer),
@@ -145,8 +142,7 @@ struct DistributedSession::Impl {
     on_disk.emplace(estimator.config());
     trainer = estimator.trainer(input, train_options);
     trainer->begin();
-    // One that the estimator made to look at, as it does where there are GPUs, is nobody else's.
-    std::erase_if(shared->modules, [](const auto& module) { return module.use_count() == 1; });
+    take_module();
     global_step = trainer->session().global_step();
     if (trainer->is_over()) finish();
   }
@@ -167,9 +163,15 @@ struct DistributedSession::Impl {
     finish();
   }
   void finish() {
+    take_module();
     result = trainer->finish();
     trainer.reset();
     on_disk->end();
+  }
+  // With its values: they may be elsewhere while steps are made.
+  void take_module() {
+    const auto model = trainer->current_model();
+    module = dynamic_cast<const StepModel&>(*model).module();
   }
   // Does it, and ends the run if it fails.
   template <typename Work>
@@ -197,6 +199,8 @@ struct DistributedSession::Impl {
   std::optional<internal::RunOnDisk> on_disk;
   /// While there are steps to make.
   std::unique_ptr<Trainer> trainer;
+  /// Of the model that trains.
+  std::shared_ptr<torch::nn::Module> module;
   std::int64_t global_step = 0;
   bool has_loss = false;
   TrainResult result;
@@ -256,7 +260,11 @@ torch::nn::Module& DistributedSession::module() const {
     throw FailedPrecondition("DistributedSession: {} holds variables, but no module",
                              config().cluster.task.task.name());
   }
-  return *impl_->shared->modules.front();
+  if (!should_stop()) impl_->take_module();
+  if (impl_->module == nullptr) {
+    throw FailedPrecondition("DistributedSession: the run has ended before it had a module");
+  }
+  return *impl_->module;
 }
 
 TrainResult DistributedSession::close() {

@@ -108,7 +108,9 @@ class DistributedSession {
   std::optional<double> loss() const;
   const RunConfig& config() const;
   bool is_chief() const { return config().is_chief(); }
-  /// The module with the values as they are between two steps. In a ps there is none: throws
+  /// The module with the values as they are between two steps, on the device that it trains on.
+  /// Where the variables are elsewhere a call brings it their values: call it again after a step.
+  /// In a ps there is none, nor after a signal that came before the first step: throws
   /// FailedPrecondition.
   torch::nn::Module& module() const;
 

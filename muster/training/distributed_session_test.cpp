@@ -8,6 +8,7 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "muster/base/signals.h"
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/cluster/tf_config.h"
+#include "muster/device/gpu.h"
 #include "muster/estimator/small_net_internal.h"
 #include "muster/hooks/stop_hooks.h"
 #include "muster/testing/temp_dir.h"
@@ -231,6 +233,48 @@ TEST(DistributedSession, ItsModuleHasTheValuesBetweenSteps) {
   EXPECT_FALSE(torch::equal(net.out->bias, before));
   session.close();
 }
+
+// Parameters, then buffers of floats.
+std::vector<torch::Tensor> values_of(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> values;
+  for (const auto& parameter : module.parameters()) values.push_back(parameter.detach().cpu());
+  for (const auto& buffer : module.buffers()) {
+    if (buffer.is_floating_point()) values.push_back(buffer.cpu());
+  }
+  for (auto& value : values) value = value.clone();
+  return values;
+}
+
+/// A session that trains on that device, with its variables on the CPU.
+class SessionOnDevice : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(SessionOnDevice, ItsModuleHasTheValuesThatAreSaved) {
+  if (GetParam() != "cpu" && gpu_count() == 0) GTEST_SKIP() << why_no_gpu();
+  const TempDir folder;
+  DistributedSessionOptions options = options_in(folder.path(), 2);
+  options.config.devices.names = {GetParam()};
+  options.config.devices.variable_strategy = VariableStrategy::kCpu;
+  DistributedSession session(net_model(), options);
+  const auto step = [](Net& net, const ReplicaBatch& at) {
+    const torch::Tensor x = numbers_of(at).to(net.out->bias.device());
+    return (net.forward(x) - x.sum(1, true)).pow(2).mean();
+  };
+  session.run<Net>(step);
+  session.run<Net>(step);
+  const auto between_steps = values_of(session.module());
+  session.close();
+  const auto saved = std::make_shared<Net>();
+  load_checkpoint(*latest_checkpoint(folder.path()), saved);
+  const auto expected = values_of(*saved);
+  const auto at_end = values_of(session.module());
+  ASSERT_EQ(between_steps.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(torch::equal(between_steps[i], expected[i])) << i;
+    EXPECT_TRUE(torch::equal(at_end[i], expected[i])) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, SessionOnDevice, ::testing::Values("cpu", "cuda:0"));
 
 TEST(DistributedSession, RefusesWhatCannotWork) {
   const TempDir folder;
