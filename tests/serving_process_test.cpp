@@ -191,7 +191,7 @@ TEST_F(Serve, AnswersGrpcio) {
       "wrong-input INVALID_ARGUMENT Signature input alias: x(feed name: x:0) not found in request "
       "and no default value provided. Inputs expected to be in the request {x}, or default input "
       "alias set: \n"
-      "garbage INTERNAL \n"
+      "garbage INTERNAL the request cannot be read as a PredictRequest\n"
       "metadata type.googleapis.com/tensorflow.serving.SignatureDefMap\n"
       "status 30\n"
       "infer ('id-1', (4.0, 7.0))\n"
