@@ -71,27 +71,28 @@ void Budget::hold(std::span<const Slot> values, std::span<const Slot> given) {
   for (const Slot& value : values) {
     each_memory(value, Variables::kSkip, [&](const void* memory, auto&& bytes_of) {
       const auto [place, is_new] = held_.try_emplace(memory);
-      ++place->second.uses;
+      ++place->uses;
       if (!is_new || is_memory_of(memory, given)) return;
       const std::int64_t bytes = bytes_of();
       charge(bytes);
-      place->second.bytes = bytes;
+      place->bytes = bytes;
     });
   }
 }
 
 void Budget::hold_free(std::span<const Slot> values) {
   for (const Slot& value : values) {
-    each_memory(value, Variables::kSkip, [&](const void* memory, auto&&) { ++held_[memory].uses; });
+    each_memory(value, Variables::kSkip,
+                [&](const void* memory, auto&&) { ++held_.try_emplace(memory).first->uses; });
   }
 }
 
 void Budget::release(std::span<const Slot> values) {
   for (const Slot& value : values) {
     each_memory(value, Variables::kSkip, [&](const void* memory, auto&&) {
-      const auto place = held_.find(memory);
-      if (place == held_.end() || --place->second.uses > 0) return;
-      live_bytes_ -= place->second.bytes;
+      HeldMemory::Held* const place = held_.find(memory);
+      if (place == nullptr || --place->uses > 0) return;
+      live_bytes_ -= place->bytes;
       held_.erase(place);
     });
   }

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 
+#include "muster/executor/held_memory_internal.h"
 #include "muster/executor/run_limits.h"
 #include "muster/executor/slot_internal.h"
 
@@ -48,11 +48,6 @@ class Budget {
   };
 
  private:
-  struct Held {
-    std::int64_t uses = 0;
-    std::int64_t bytes = 0;
-  };
-
   void charge(std::int64_t bytes);
 
   RunLimits limits_;
@@ -63,7 +58,7 @@ class Budget {
   std::int64_t calls_ = 0;
   std::int64_t depth_ = 0;
   // By the memory that tensors and strings share.
-  std::unordered_map<const void*, Held> held_;
+  HeldMemory held_;
 };
 
 }  // namespace muster::executor

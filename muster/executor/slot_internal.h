@@ -31,6 +31,7 @@ template <typename See>
 void each_memory(const at::Tensor& tensor, const See& see) {
   if (!tensor.defined()) return;
   const auto* storage = tensor.storage().unsafeGetStorageImpl();
+  if (storage == nullptr) return;
   see(storage, [storage] { return static_cast<std::int64_t>(storage->nbytes()); });
 }
 
