@@ -8,6 +8,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "benchmarks/report.h"
 #include "muster/executor/executable_model.h"
@@ -79,12 +81,53 @@ void compare(muster::bench::Report& report, const std::string& name,
   }
 }
 
+/// Six element-wise steps on `count` floats, as one step and one by one.
+void compare_chain(muster::bench::Report& report, std::int64_t count) {
+  const auto row = fmt::format("six element-wise steps on {} floats as one", count);
+  if (!report.wants(row)) return;
+  using muster::graph::DataType;
+  using muster::graph::Shape;
+  muster::graph::MetaGraph meta;
+  auto& nodes = meta.graph.nodes;
+  nodes.push_back(muster::graph::placeholder_node("x", DataType::kFloat, Shape::any()));
+  const auto add = [&](const char* name, const char* op, std::vector<std::string> inputs) {
+    nodes.push_back(
+        {.name = name, .op = op, .inputs = std::move(inputs), .attrs = {{"T", DataType::kFloat}}});
+  };
+  nodes.push_back({.name = "half",
+                   .op = "Const",
+                   .inputs = {},
+                   .attrs = {{"value", muster::graph::TensorValue::scalar<float>(0.5F)}}});
+  add("a", "Sub", {"x", "half"});
+  add("b", "RealDiv", {"a", "half"});
+  add("c", "Square", {"b"});
+  add("d", "Mul", {"c", "x"});
+  add("e", "AddV2", {"d", "x"});
+  add("y", "Neg", {"e"});
+  auto& signature = meta.signatures["f"];
+  signature.inputs["x"] = {.name = "x:0", .dtype = DataType::kFloat, .shape = Shape::any()};
+  signature.outputs["y"] = {.name = "y:0", .dtype = DataType::kFloat, .shape = Shape::any()};
+  const auto fused = muster::executor::ExecutableModel::from(meta, {}, {.fuse_layers = true});
+  const auto plain = muster::executor::ExecutableModel::from(meta, {}, {.fuse_layers = false});
+  const muster::executor::Values inputs{{"x", torch::rand({count})}};
+  const auto seconds = [&](const auto& model) {
+    return muster::bench::least_thread_seconds([&] { model.run("f", inputs); }, report.effort());
+  };
+  const double together = seconds(fused);
+  report.add({.name = row,
+              .value = seconds(plain) / together,
+              .unit = "times the speed of one by one",
+              .at_least = 1});
+  report.add({.name = row + ", executor", .value = together * 1e6, .unit = "us"});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   muster::bench::Report report(argc, argv);
   at::set_num_threads(1);
   torch::manual_seed(1);
+  for (const std::int64_t count : {1, 100, 10'000, 1'000'000}) compare_chain(report, count);
   compare(report, "mnist CNN", std::make_shared<MnistCnn>(), 10, torch::rand({32, 784}));
   compare(
       report, "ResNet-8",

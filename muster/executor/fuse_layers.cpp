@@ -26,7 +26,7 @@ bool is_sum(std::string_view op) { return op == "Add" || op == "AddV2"; }
 
 bool may_be_fused(std::string_view op) {
   return op == "Conv2D" || op == "MatMul" || op == "Pad" || op == "BiasAdd" || op == "Mul" ||
-         op == "Sub" || op == "Relu" || is_sum(op) || is_batch_norm(op);
+         op == "Sub" || op == "Relu" || is_sum(op) || is_batch_norm(op) || may_be_chained(op);
 }
 
 /// Finds layers in the steps of a plan and puts one step in the place of each.
@@ -316,7 +316,6 @@ class LayerFusion {
       std::ranges::for_each(step.inputs, move);
       // Without Switch nodes nothing is dead, and the order is that of the steps.
       step.controls.clear();
-      step.node.reset();
     }
     std::ranges::for_each(plan_.fetches_, move);
     plan_.steps_ = std::move(left);
@@ -334,6 +333,8 @@ class LayerFusion {
 void Plan::fuse(LaidOutLayers& layers, Budget& load) {
   if (!device_.is_cpu() || has_dead_) return;
   LayerFusion(*this, layers, load).run();
+  fuse_chains();
+  for (Step& step : steps_) step.node.reset();
 }
 
 }  // namespace muster::executor

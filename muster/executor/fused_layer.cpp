@@ -24,18 +24,7 @@ class FusedLayerKernel {
     const FusedNode& main = layer_.nodes[layer_.main];
     auto fast = in_node(main.name, main.op, [&] { return run_fused(inputs); });
     if (fast) return {std::move(*fast)};
-    Slots previous;
-    for (const FusedNode& node : layer_.nodes) {
-      Slots given;
-      for (const std::size_t input : node.inputs) {
-        given.push_back(input == FusedNode::kPrevious ? previous.at(0) : inputs.slot(input));
-      }
-      previous = in_node(node.name, node.op, [&] {
-        return node.kernel(Inputs(given, inputs.device(), inputs.budget()));
-      });
-    }
-    previous.resize(1);
-    return previous;
+    return run_nodes(layer_.nodes, inputs);
   }
 
  private:
@@ -92,6 +81,21 @@ class FusedLayerKernel {
 };
 
 }  // namespace
+
+Slots run_nodes(std::span<const FusedNode> nodes, const Inputs& inputs) {
+  Slots previous;
+  for (const FusedNode& node : nodes) {
+    Slots given;
+    for (const std::size_t input : node.inputs) {
+      given.push_back(input == FusedNode::kPrevious ? previous.at(0) : inputs.slot(input));
+    }
+    previous = in_node(node.name, node.op, [&] {
+      return node.kernel(Inputs(given, inputs.device(), inputs.budget()));
+    });
+  }
+  previous.resize(1);
+  return previous;
+}
 
 Kernel fused_layer_kernel(FusedLayer layer) {
   return [kernel = std::make_shared<const FusedLayerKernel>(std::move(layer))](

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,9 @@ struct FusedNode {
   std::vector<std::size_t> inputs{};
   static constexpr std::size_t kPrevious = static_cast<std::size_t>(-1);
 };
+
+/// Runs them one after another, and gives the first output of the last. Errors name the node.
+Slots run_nodes(std::span<const FusedNode> nodes, const Inputs& inputs);
 
 /// A Conv2D or MatMul with constant weights, and what follows it: bias, batch norm, a sum with
 /// another tensor, ReLU.

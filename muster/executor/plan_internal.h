@@ -20,6 +20,8 @@ class LaidOutLayers;
 /// Whether fuse() or merge() want to know the attributes of such a node.
 bool may_be_fused(std::string_view op);
 bool may_be_merged(std::string_view op);
+/// Whether it is element-wise and fuse() may compute it in one loop with others.
+bool may_be_chained(std::string_view op);
 
 /// The nodes that some outputs need, in an order in which each comes after its inputs, with their
 /// kernels. Immutable; may be run from several threads at once.
@@ -40,13 +42,15 @@ class Plan {
   void merge();
   /// After fold(): puts one step in the place of a convolution or product with what follows it, as
   /// far as that rounds differently at most. Weights are laid out in `layers`, which other plans of
-  /// the model share. What does not fit into the budget of the load stays as it is.
+  /// the model share. What does not fit into the budget of the load stays as it is. Then one in the
+  /// place of each chain of element-wise steps on floats, with the same results to the bit.
   void fuse(LaidOutLayers& layers, Budget& load);
 
   /// The operations of the steps in their order, those made by fuse() among them.
   std::vector<std::string> operations() const;
 
  private:
+  friend class ChainFusion;
   friend class LayerFusion;
   friend class Planner;
 
@@ -73,6 +77,7 @@ class Plan {
   };
   class Frame;
 
+  void fuse_chains();
   // Takes out these steps, by their places, which nothing reads any more.
   void drop(const std::vector<bool>& is_gone);
   // Says after which step each value is needed no more.
