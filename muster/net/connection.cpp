@@ -123,14 +123,19 @@ void Connection::State::send(const FramePrefix& prefix, std::string_view header,
 
 void Connection::State::write_all(std::vector<iovec> pieces, const Deadline& deadline) {
   bool begun = false;
+  bool may_wait = !before_waiting_to_send;
   for (std::size_t first = 0; first < pieces.size() || socket->has_unsent();) {
     const auto rest = std::span(pieces).subspan(first);
-    const Moved moved =
-        deadline.remaining() > kShortWait ? socket->send_soon(rest) : socket->send(rest);
+    const bool waits = may_wait && deadline.remaining() > kShortWait;
+    const Moved moved = waits ? socket->send_soon(rest) : socket->send(rest);
     begun = begun || moved.bytes > 0;
     first = advance(pieces, first, moved.bytes);
     if (moved.error == 0) continue;
     if (!moved.would_block()) lost(moved.error);
+    if (!std::exchange(may_wait, true)) {
+      before_waiting_to_send();
+      continue;
+    }
     if (socket->wait(POLLOUT, deadline, send_reason_)) continue;
     const std::string reason = fmt::format("{} did not take what was sent in time", peer);
     if (begun) give_up(reason);
@@ -274,6 +279,17 @@ bool Connection::State::wait_readable(const Deadline& deadline) {
   return said_goodbye_ || ahead() > 0 || socket->wait(POLLIN, deadline, frame_reason_);
 }
 
+bool Connection::State::wait_readable(int waker, const WaitReason& reason) {
+  if (said_goodbye_ || ahead() > 0) return true;
+  pollfd watched[] = {{.fd = socket->descriptor(), .events = POLLIN, .revents = 0},
+                      {.fd = waker, .events = POLLIN, .revents = 0}};
+  if (poll_until(watched, Deadline::after(kShortWait)) == 0) {
+    const BlockingRegion region(reason);
+    poll_until(watched, Deadline::never());
+  }
+  return watched[0].revents != 0;
+}
+
 void Connection::State::close() noexcept {
   {
     std::lock_guard lock(mutex_);
@@ -341,9 +357,24 @@ void Connection::receive_body(std::span<std::byte> to) { state_->receive_body(to
 
 bool Connection::wait_readable(const Deadline& deadline) { return state_->wait_readable(deadline); }
 
+bool Connection::wait_readable(const Waker& waker, const WaitReason& reason) {
+  return state_->wait_readable(waker.descriptor_, reason);
+}
+
 bool Connection::has_begun() const { return state_->has_begun(); }
 
 void Connection::wait_for_bytes() { state_->socket->wait(POLLIN, Deadline::never(), {}); }
+
+void Connection::wait_for_end(const Waker& waker) {
+  // Errors are told of unasked.
+  pollfd watched[] = {{.fd = state_->socket->descriptor(), .events = POLLRDHUP, .revents = 0},
+                      {.fd = waker.descriptor_, .events = POLLIN, .revents = 0}};
+  poll_until(watched, Deadline::never());
+}
+
+void Connection::before_waiting_to_send(std::function<void()> call) {
+  state_->before_waiting_to_send = std::move(call);
+}
 
 void Connection::close() noexcept { state_->close(); }
 

@@ -14,6 +14,7 @@
 #include "muster/base/wait.h"
 #include "muster/net/buffer.h"
 #include "muster/net/identity.h"
+#include "muster/net/waker.h"
 
 namespace muster::net {
 
@@ -86,6 +87,10 @@ class Connection {
   void send(std::uint32_t type, std::string_view header, std::span<const std::byte> body,
             const Deadline& deadline);
   void send(std::uint32_t type, std::string_view header, const Deadline& deadline);
+  /// What a thread that sends calls when the peer does not take all at once, before it waits: two
+  /// that send each other more than sockets keep get on only when somebody receives meanwhile. Set
+  /// before anybody sends.
+  void before_waiting_to_send(std::function<void()> call);
 
   /// The next frame; nothing when the peer closed in order or this side called close() (inside a
   /// frame, that throws Cancelled). Throws Unavailable when the peer was lost, DataLoss for bytes
@@ -106,9 +111,16 @@ class Connection {
   bool wait_readable(const Deadline& deadline);
   /// Whether the next frame has begun to arrive with the one before. By the thread that receives.
   bool has_begun() const;
+  /// The same, until somebody sets the waker (false). A wait that lasts is reported with the
+  /// reason. Not of an encrypted connection, nor are the two below: what has come of it may be no
+  /// part of a frame, or be here already.
+  bool wait_readable(const Waker& waker, const WaitReason& reason);
   /// Waits until bytes have come that nobody has received, or the end of the stream. By any thread,
-  /// also while another receives, but not of an encrypted connection.
+  /// also while another receives.
   void wait_for_bytes();
+  /// Waits until the stream has ended, whatever has come before that, or somebody sets the waker.
+  /// Sleeps through bytes that come. By any thread, also while another receives.
+  void wait_for_end(const Waker& waker);
 
   /// Tells the peer, and wakes those who wait in send and receive. What was sent before arrives,
   /// unless the peer sends at the same time: who has to be sure waits for an answer.

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +26,7 @@ struct Connection::State {
   std::optional<FrameInfo> receive_header(const Deadline& deadline);
   void receive_body(std::span<std::byte> to);
   bool wait_readable(const Deadline& deadline);
+  bool wait_readable(int waker, const WaitReason& reason);
   bool has_begun() const { return ahead() > 0; }
   void close() noexcept;
   FrameLimits limits_of(std::uint32_t type) const;
@@ -33,6 +35,7 @@ struct Connection::State {
   const std::string peer;
   const ConnectionOptions options;
   std::atomic<bool> detached = false;
+  std::function<void()> before_waiting_to_send;
 
  private:
   class Turn;

@@ -223,6 +223,58 @@ TEST(Connection, APeerThatDoesNotReadMakesSendingFailAtTheDeadline) {
   EXPECT_THROW(pair.client->send(1, "", soon()), Unavailable);
 }
 
+TEST(Connection, CallsWhatIsSetBeforeItWaitsToSend) {
+  Pair pair;
+  std::promise<void> waits;
+  pair.client->before_waiting_to_send([&] { waits.set_value(); });
+  pair.client->send(1, "small", soon());
+  const auto body = pattern(std::size_t{64} << 20, 5);
+  auto sending = std::async(std::launch::async, [&] { pair.client->send(2, "", body, soon()); });
+  // Nobody receives before that.
+  waits.get_future().get();
+  EXPECT_EQ(pair.server->receive(soon())->header, "small");
+  EXPECT_TRUE(equal(pair.server->receive(soon())->body.bytes(), body));
+  sending.get();
+}
+
+TEST(Connection, AWakerEndsAWaitForAFrame) {
+  Pair pair;
+  Waker waker;
+  const WaitReason reason = [] { return "a test"; };
+  auto waiting =
+      std::async(std::launch::async, [&] { return pair.server->wait_readable(waker, reason); });
+  EXPECT_EQ(waiting.wait_for(50ms), std::future_status::timeout);
+  waker.set();
+  EXPECT_FALSE(waiting.get());
+  EXPECT_FALSE(pair.server->wait_readable(waker, reason)) << "It is still set.";
+  waker.reset();
+  pair.client->send(1, "words", soon());
+  EXPECT_TRUE(pair.server->wait_readable(waker, reason));
+  EXPECT_EQ(pair.server->receive(soon())->header, "words");
+}
+
+TEST(Connection, AWaitForTheEndSleepsThroughWhatComesBefore) {
+  Pair pair;
+  Waker waker;
+  auto waiting = std::async(std::launch::async, [&] { pair.server->wait_for_end(waker); });
+  pair.client->send(1, "words", soon());
+  pair.server->wait_for_bytes();
+  EXPECT_EQ(waiting.wait_for(50ms), std::future_status::timeout);
+  pair.client->close();
+  waiting.get();
+  EXPECT_EQ(pair.server->receive(soon())->header, "words");
+  EXPECT_FALSE(pair.server->receive(soon()));
+}
+
+TEST(Connection, AWakerEndsAWaitForTheEnd) {
+  Pair pair;
+  Waker waker;
+  auto waiting = std::async(std::launch::async, [&] { pair.server->wait_for_end(waker); });
+  EXPECT_EQ(waiting.wait_for(50ms), std::future_status::timeout);
+  waker.set();
+  waiting.get();
+}
+
 TEST(Connection, WhatIsTooLargeToSendIsRefusedHere) {
   Pair pair({}, {.limits = {.max_header = 10, .max_body = 100}});
   EXPECT_THROW(pair.client->send(1, "elevenbytes", soon()), InvalidArgument);

@@ -38,7 +38,9 @@ AllReduce::AllReduce(Group& group, ExpectedTensors sizes, const SliceOptions& sl
       slices_(slices),
       what_(std::move(what)),
       exchange_(exchange_of(group.rank(), group.size())),
-      range_{0, whole_.defined() ? whole_.numel() : 0} {}
+      range_{0, whole_.defined() ? whole_.numel() : 0} {
+  if (is_sliced()) receiving_ahead_.emplace(group_);
+}
 
 std::int64_t AllReduce::pieces_of(const FlatRange& range) const {
   return (size_of(range) + slices_.piece - 1) / slices_.piece;

@@ -82,6 +82,8 @@ class AllReduce {
   std::optional<at::Tensor> take_values(std::size_t from, const FlatRange& piece);
 
   Group& group_;
+  /// Slices come while those before are added.
+  std::optional<Group::ReceivingAhead> receiving_ahead_;
   const ExpectedTensors sizes_;
   const SliceOptions slices_;
   const at::Tensor& whole_ = slices_.whole;

@@ -14,7 +14,8 @@ class HostLink final : public DeviceLink {
   void send(const at::Tensor& values, std::size_t to) override {
     group_.send(to, SlicePart{{.bytes = bytes_of(values)}});
   }
-  // What others send meanwhile is taken by threads of the group, so nobody waits for it to send.
+  // What others send meanwhile is taken by threads of the group when a send waits, so nobody waits
+  // for it to send.
   void receive(const at::Tensor& values, std::size_t from) override {
     received_.push_back({values, from});
   }

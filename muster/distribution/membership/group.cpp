@@ -17,11 +17,14 @@ constexpr std::chrono::microseconds kLooking{300};
 }  // namespace
 
 Group::Group(GenerationPlan plan, std::size_t rank,
-             std::vector<std::unique_ptr<net::Connection>> connections, bool looks)
-    : plan_(std::move(plan)), rank_(rank), looks_(looks), peers_(connections.size()) {
+             std::vector<std::unique_ptr<net::Connection>> connections, const GroupOptions& options)
+    : plan_(std::move(plan)), rank_(rank), options_(options), peers_(connections.size()) {
   for (std::size_t r = 0; r < peers_.size(); ++r) peers_[r].connection = std::move(connections[r]);
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     if (peers_[r].connection == nullptr) continue;
+    if (options_.waiters_receive) {
+      peers_[r].connection->before_waiting_to_send([this, r] { set_sender_waiting(r, true); });
+    }
     peers_[r].receiver = std::jthread([this, r] { receive_from(r); });
   }
 }
@@ -40,6 +43,37 @@ void Group::close_all() {
   }
 }
 
+// With the mutex held: those who wait look again.
+void Group::changed() {
+  changed_.notify_all();
+  if (waits_at_connection_) waiter_.set();
+}
+
+void Group::wake() {
+  const std::lock_guard lock(mutex_);
+  if (receives_from_ && awaits_since_ && stops(*awaits_since_)) {
+    gave_up_ = true;
+    peers_[*receives_from_].connection->close();
+  }
+  changed();
+}
+
+void Group::receive_ahead(int more) {
+  const std::lock_guard lock(mutex_);
+  receiving_ahead_ += more;
+  if (receiving_ahead_ > 0) {
+    receives_ahead_.set();
+  } else {
+    receives_ahead_.reset();
+  }
+}
+
+void Group::set_sender_waiting(std::size_t rank, bool waits) {
+  if (std::exchange(peers_[rank].keeps_sender_waiting, waits) != waits) {
+    receive_ahead(waits ? +1 : -1);
+  }
+}
+
 // Until the last byte of what has begun to arrive. False when nothing more comes. With
 // peer.receiving held.
 bool Group::receive_arrived(Peer& peer) {
@@ -53,7 +87,7 @@ bool Group::receive_arrived(Peer& peer) {
       }
       const std::lock_guard lock(mutex_);
       peer.frames.push_back(std::move(*frame));
-      changed_.notify_all();
+      changed();
     } while (peer.connection->has_begun());
   } catch (const Error& error) {
     why = error.what();
@@ -67,13 +101,22 @@ bool Group::receive_arrived(Peer& peer) {
 void Group::receive_from(std::size_t rank) {
   Peer& peer = peers_[rank];
   for (;;) {
-    // Whoever looks for messages may take them before this thread does.
-    if (looks_) peer.connection->wait_for_bytes();
+    // Whoever waits for messages may take them before this thread does.
+    const bool others_receive = options_.looks || options_.waiters_receive;
+    if (options_.waiters_receive) peer.connection->wait_for_end(receives_ahead_);
+    if (others_receive) peer.connection->wait_for_bytes();
     const std::lock_guard turn(peer.receiving);
     if (peer.is_over) return;
-    if (looks_ && !peer.connection->wait_readable(Deadline::after({}))) continue;
+    if (others_receive && !peer.connection->wait_readable(Deadline::after({}))) continue;
     if (!receive_arrived(peer)) return;
   }
+}
+
+// What end() and wake() break off; false when the run has ended.
+bool Group::note_receiving(std::optional<std::size_t> from) {
+  const std::lock_guard lock(mutex_);
+  receives_from_ = from;
+  return !ended_;
 }
 
 void Group::receive_if_there(std::size_t rank) {
@@ -81,20 +124,30 @@ void Group::receive_if_there(std::size_t rank) {
   if (peer.connection == nullptr) return;
   const std::unique_lock turn(peer.receiving, std::try_to_lock);
   if (!turn || peer.is_over || !peer.connection->wait_readable(Deadline::after({}))) return;
-  const auto note = [this](std::optional<std::size_t> from) {
-    const std::lock_guard lock(mutex_);
-    receives_from_ = from;
-    return !ended_;
-  };
-  if (!note(rank)) return;
+  if (!note_receiving(rank)) return;
   receive_arrived(peer);
-  note(std::nullopt);
+  note_receiving(std::nullopt);
+}
+
+// Until something has come from that task or changed() is called.
+void Group::receive_awaited(std::size_t rank, const WaitReason& reason) {
+  Peer& peer = peers_[rank];
+  std::unique_lock turn(peer.receiving, std::defer_lock);
+  if (!turn.try_lock()) {
+    // A thread of the group has begun with a message, and goes on to its end.
+    if (note_receiving(rank)) turn.lock();
+    note_receiving(std::nullopt);
+  }
+  if (!turn || peer.is_over) return;
+  if (!peer.connection->wait_readable(waiter_, reason)) return;
+  if (note_receiving(rank)) receive_arrived(peer);
+  note_receiving(std::nullopt);
 }
 
 // For a moment, at the tasks [first, last), until that is so, which is asked with the mutex held.
 template <typename Done>
 void Group::look_for(std::size_t first, std::size_t last, const Done& is_done) {
-  if (!looks_) return;
+  if (!options_.looks) return;
   const auto end = Deadline::Clock::now() + kLooking;
   do {
     {
@@ -109,7 +162,7 @@ void Group::look_for(std::size_t first, std::size_t last, const Done& is_done) {
 void Group::interrupt(const std::string& why) {
   const std::lock_guard lock(mutex_);
   if (broken_.empty()) broken_ = why;
-  changed_.notify_all();
+  changed();
 }
 
 void Group::leave_behind(const GenerationPlan& next) {
@@ -129,7 +182,7 @@ void Group::end() {
   for (const auto& rank : {sends_to_, receives_from_}) {
     if (rank) peers_[*rank].connection->close();
   }
-  changed_.notify_all();
+  changed();
 }
 
 void Group::send_encoded(std::size_t to, std::uint32_t number, const EncodedMessage& message) {
@@ -144,9 +197,11 @@ void Group::send_encoded(std::size_t to, std::uint32_t number, const EncodedMess
   }
   try {
     peers_[to].connection->send(number, message.header, message.body, Deadline::never());
+    set_sender_waiting(to, false);
     const std::lock_guard lock(mutex_);
     sends_to_.reset();
   } catch (const Error& error) {
+    set_sender_waiting(to, false);
     const std::lock_guard lock(mutex_);
     sends_to_.reset();
     // Whoever ends the run closes its connections.
@@ -161,17 +216,41 @@ void Group::throw_unexpected(std::size_t from, const net::Frame& frame,
                  describe_message(frame.type), what);
 }
 
+// Until that task has sent something, there is no point in waiting any more, or `is_over()`.
+// Returns with the mutex held.
+template <typename Over>
+std::unique_lock<std::mutex> Group::wait_for(std::size_t from, const std::string& what,
+                                             const Over& is_over) {
+  const Peer& peer = peers_[from];
+  look_for(from, from + 1, [&] { return !peer.frames.empty(); });
+  const WaitReason reason = [&] { return fmt::format("{}: {}", task(from), what); };
+  const auto is_done = [&] {
+    return !peer.frames.empty() || ended_ || !broken_.empty() || is_over();
+  };
+  std::unique_lock lock(mutex_);
+  while (options_.waiters_receive && receiving_ahead_ == 0 && !is_done()) {
+    waiter_.reset();
+    waits_at_connection_ = true;
+    lock.unlock();
+    receive_awaited(from, reason);
+    lock.lock();
+    waits_at_connection_ = false;
+  }
+  wait(changed_, lock, Deadline::never(), reason, is_done);
+  return lock;
+}
+
 std::optional<std::uint32_t> Group::await(std::size_t from, const std::string& what) {
   const Peer& peer = peers_[from];
   const auto start = Deadline::Clock::now();
-  look_for(from, from + 1, [&] { return !peer.frames.empty(); });
-  std::unique_lock lock(mutex_);
-  wait(
-      changed_, lock, Deadline::never(),
-      [&] { return fmt::format("{}: {}", plan_.members[from].task, what); },
-      [&] { return !peer.frames.empty() || ended_ || !broken_.empty() || stops(start); });
+  {
+    const std::lock_guard noting(mutex_);
+    awaits_since_ = start;
+  }
+  const auto lock = wait_for(from, what, [&] { return stops(start); });
+  awaits_since_.reset();
   if (!peer.frames.empty()) return peer.frames.front().type;
-  if (!broken_.empty() && !ended_) throw PeersChanged("{}", broken_);
+  if (!broken_.empty() && !ended_ && !gave_up_) throw PeersChanged("{}", broken_);
   if (!ended_) {
     log::warning("{} has not sent {}, and is waited for no longer, since signal {} has come",
                  plan_.members[from].task, what, StopSignals::received());
@@ -181,13 +260,8 @@ std::optional<std::uint32_t> Group::await(std::size_t from, const std::string& w
 
 std::optional<net::Frame> Group::take_frame(std::size_t from, const std::string& what) {
   Peer& peer = peers_[from];
-  look_for(from, from + 1, [&] { return !peer.frames.empty(); });
-  std::unique_lock lock(mutex_);
+  const auto lock = wait_for(from, what, [] { return false; });
   // What has come is good also when the sender is gone by now.
-  wait(
-      changed_, lock, Deadline::never(),
-      [&] { return fmt::format("{}: {}", plan_.members[from].task, what); },
-      [&] { return !peer.frames.empty() || ended_ || !broken_.empty(); });
   if (!peer.frames.empty()) {
     net::Frame frame = std::move(peer.frames.front());
     peer.frames.pop_front();
@@ -209,6 +283,7 @@ std::optional<Group::Arrival> Group::take_next(std::size_t ranks, const Deadline
     }
     return false;
   };
+  const ReceivingAhead ahead(*this);
   look_for(0, ranks, somebody_has_sent);
   std::unique_lock lock(mutex_);
   const bool in_time = wait_until(changed_, lock, deadline, reason, [&] {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -16,21 +17,31 @@
 #include "muster/base/wait.h"
 #include "muster/distribution/wire/message_table_internal.h"
 #include "muster/net/connection.h"
+#include "muster/net/waker.h"
 
 namespace muster::internal {
+
+/// How a group receives; neither is for encrypted connections.
+struct GroupOptions {
+  /// Whoever waits looks for what comes for a moment before it sleeps. Where there are processors
+  /// enough: to be woken takes longer than most messages take.
+  bool looks = false;
+  /// Whoever waits for a task receives from it, so that a message wakes one thread, and none while
+  /// nobody waits. Threads of the group receive only for a ReceivingAhead and while a send waits.
+  bool waiters_receive = false;
+};
 
 /// The tasks of one generation, each connected with some (linked_ranks()). It is used for that
 /// generation alone, so what was meant for another never arrives. The loop's thread sends and
 /// takes; a thread for each peer receives, so that two that send to each other never wait for each
-/// other. Where there are processors enough, whoever waits looks for what comes by itself for a
-/// moment: to be woken by the thread that receives, which is woken first, takes longer than most
-/// messages take.
+/// other, or sees at least when the peer is gone (GroupOptions).
 class Group {
  public:
   /// `connections[r]` leads to the task of rank r; null for those that this one is not connected
-  /// with. `looks`: see above; not for encrypted connections.
+  /// with.
   Group(GenerationPlan plan, std::size_t rank,
-        std::vector<std::unique_ptr<net::Connection>> connections, bool looks = false);
+        std::vector<std::unique_ptr<net::Connection>> connections,
+        const GroupOptions& options = {});
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -98,6 +109,19 @@ class Group {
   /// interrupted.
   bool check();
 
+  /// While there is one, what comes is received by the group's threads while nobody waits for it:
+  /// for messages that are so large that the loop has something to do meanwhile.
+  class ReceivingAhead {
+   public:
+    explicit ReceivingAhead(Group& group) : group_(group) { group_.receive_ahead(+1); }
+    ~ReceivingAhead() { group_.receive_ahead(-1); }
+    ReceivingAhead(const ReceivingAhead&) = delete;
+    ReceivingAhead& operator=(const ReceivingAhead&) = delete;
+
+   private:
+    Group& group_;
+  };
+
   /// Breaks off with those that are not in the next generation: whoever sends to one of them, which
   /// may be stopped and take nothing, waits no longer. Any thread.
   void leave_behind(const GenerationPlan& next);
@@ -105,7 +129,7 @@ class Group {
   void interrupt(const std::string& why);
   void end();
   /// Lets await() look whether a signal has come. Any thread.
-  void wake() { changed_.notify_all(); }
+  void wake();
 
  private:
   struct Peer {
@@ -116,20 +140,30 @@ class Group {
     std::mutex receiving{};
     /// Nothing more comes.
     bool is_over = false;
+    /// A send waits for it to take what is sent.
+    bool keeps_sender_waiting = false;
   };
 
   void send_encoded(std::size_t to, std::uint32_t number, const EncodedMessage& message);
   std::optional<net::Frame> take_frame(std::size_t from, const std::string& what);
+  void receive_ahead(int more);
+  void set_sender_waiting(std::size_t rank, bool waits);
   void receive_from(std::size_t rank);
   bool receive_arrived(Peer& peer);
+  bool note_receiving(std::optional<std::size_t> from);
   void receive_if_there(std::size_t rank);
+  void receive_awaited(std::size_t rank, const WaitReason& reason);
   template <typename Done>
   void look_for(std::size_t first, std::size_t last, const Done& is_done);
+  template <typename Over>
+  std::unique_lock<std::mutex> wait_for(std::size_t from, const std::string& what,
+                                        const Over& is_over);
+  void changed();
   void close_all();
 
   GenerationPlan plan_;
   std::size_t rank_;
-  bool looks_;
+  const GroupOptions options_;
   std::mutex mutex_;
   std::condition_variable changed_;
   /// Why it is over; empty while it is not.
@@ -138,6 +172,16 @@ class Group {
   /// Where a message is on its way to, and from where one is to whoever looks.
   std::optional<std::size_t> sends_to_;
   std::optional<std::size_t> receives_from_;
+  /// Since when await() waits, while it does.
+  std::optional<std::chrono::steady_clock::time_point> awaits_since_;
+  /// It gave up a message that did not come to its end, because a signal has come.
+  bool gave_up_ = false;
+  /// How many want that messages are received which nobody waits for; set while there are any.
+  int receiving_ahead_ = 0;
+  net::Waker receives_ahead_;
+  /// Somebody waits at a connection, with this to be woken.
+  bool waits_at_connection_ = false;
+  net::Waker waiter_;
   /// The rank that take_next() looks at first.
   std::size_t next_turn_ = 0;
   std::vector<Peer> peers_;

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -82,7 +84,7 @@ TEST_F(StuckGroup, SendsNothingMoreWhenTheRunEnds) {
 }
 
 /// A chief and a worker, whose threads look for messages before they sleep, or do not.
-class TwoGroups : public ::testing::TestWithParam<bool> {
+class TwoGroups : public ::testing::TestWithParam<GroupOptions> {
  protected:
   TwoGroups() {
     std::vector<std::unique_ptr<net::Connection>> to_worker(2), to_chief(2);
@@ -121,6 +123,43 @@ TEST_P(TwoGroups, TakeWhatTheOtherSentInItsOrder) {
   answering.get();
 }
 
+TEST_P(TwoGroups, SendEachOtherMoreThanSocketsKeep) {
+  const std::vector<std::byte> body(std::size_t{64} << 20);
+  // Neither takes before it has sent.
+  const auto swap = [&](Group& group, std::size_t other) {
+    group.send(other, SnapshotPiece{{.bytes = body}});
+    return group.take<SnapshotPiece>(other, "a piece")->values.bytes.size();
+  };
+  auto answering = std::async(std::launch::async, [&] { return swap(*worker_, 0); });
+  EXPECT_EQ(swap(*chief_, 1), body.size());
+  EXPECT_EQ(answering.get(), body.size());
+}
+
+TEST_P(TwoGroups, TakeWhatCameWhileTheyReceiveAhead) {
+  constexpr int kMessages = 100;
+  for (int i = 0; i < kMessages; ++i) worker_->send(0, DeviceGroup{std::to_string(i)});
+  for (int i = 0; i < kMessages; ++i) {
+    // Now the one who waits receives, now a thread of the group.
+    std::optional<Group::ReceivingAhead> ahead;
+    if (i % 3 == 0) ahead.emplace(*chief_);
+    EXPECT_EQ(chief_->take<DeviceGroup>(1, "words")->id, std::to_string(i));
+  }
+}
+
+TEST_P(TwoGroups, NoticeThatTheOtherIsGoneWhileNobodyWaits) {
+  worker_->send(0, DeviceGroup{"the last words"});
+  worker_.reset();
+  const auto is_whole = [&] {
+    try {
+      return chief_->check();
+    } catch (const PeersChanged&) {
+      return false;
+    }
+  };
+  while (is_whole()) std::this_thread::yield();
+  EXPECT_EQ(chief_->take<DeviceGroup>(1, "words")->id, "the last words");
+}
+
 TEST_P(TwoGroups, SayThatTheOtherIsGone) {
   worker_->send(0, DeviceGroup{"the last words"});
   worker_.reset();
@@ -147,7 +186,14 @@ TEST_P(TwoGroups, EndAWaitWhenTheRunEnds) {
   EXPECT_FALSE(chief_->check());
 }
 
-INSTANTIATE_TEST_SUITE_P(Looking, TwoGroups, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Options, TwoGroups,
+                         ::testing::Values(GroupOptions{}, GroupOptions{.looks = true},
+                                           GroupOptions{.waiters_receive = true},
+                                           GroupOptions{.looks = true, .waiters_receive = true}),
+                         [](const auto& with) {
+                           return fmt::format("{}{}", with.param.looks ? "Look" : "Sleep",
+                                              with.param.waiters_receive ? "AndReceive" : "");
+                         });
 
 }  // namespace
 }  // namespace muster::internal

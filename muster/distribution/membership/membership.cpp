@@ -370,15 +370,17 @@ std::size_t Membership::rank_in(const GenerationPlan& plan) const {
   throw Internal("generation {} is without {}, which was told of it", plan.number, self_.task);
 }
 
-// Whether those who wait have a processor to look for messages with.
-bool Membership::looks(const GenerationPlan& plan, std::size_t rank) const {
-  if (self_.tls != nullptr) return false;
+GroupOptions Membership::group_options(const GenerationPlan& plan, std::size_t rank) const {
+  if (self_.tls != nullptr) return {};
   const auto host_of = [](const GenerationMember& member) {
     return member.address.substr(0, member.address.rfind(':'));
   };
   const std::string own = host_of(plan.members[rank]);
   const auto on_host = std::ranges::count(plan.members, own, host_of);
-  return static_cast<std::size_t>(on_host) <= ThreadPool::available_processors();
+  return {// Whether those who wait have a processor to look for messages with.
+          .looks = static_cast<std::size_t>(on_host) <= ThreadPool::available_processors(),
+          // Servers and their workers are sent to by several at once.
+          .waiters_receive = static_cast<std::size_t>(plan.trainers) == plan.members.size()};
 }
 
 void Membership::be_alone() {
@@ -500,7 +502,8 @@ std::optional<Source> Membership::begin_generation(const Progress& progress,
           connect_group(*plan, rank, Deadline::after(2 * config_.cluster.peer_timeout));
       {
         const std::lock_guard lock(mutex_);
-        group_ = std::make_unique<Group>(*plan, rank, std::move(connections), looks(*plan, rank));
+        group_ = std::make_unique<Group>(*plan, rank, std::move(connections),
+                                         group_options(*plan, rank));
         std::erase_if(accepted_,
                       [&](const auto& entry) { return entry.first.first < plan->number; });
       }

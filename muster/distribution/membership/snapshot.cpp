@@ -107,6 +107,7 @@ at::Tensor receive_tensor(Group& group, std::size_t from, const NamedTensor& lik
 
 // Values are taken over when all are there: a sender that is lost on the way leaves no mixture.
 RunSnapshot receive_snapshot(Group& group, std::size_t from, const RunSnapshot& own) {
+  const Group::ReceivingAhead ahead(group);
   auto header = next_of_state<SnapshotHeader>(group, from);
   check_model(group, from, header, own);
   RunSnapshot snapshot{.step = header.step,

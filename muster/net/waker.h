@@ -1,0 +1,23 @@
+#pragma once
+
+namespace muster::net {
+
+/// Ends waits for a connection from another thread: whoever waits with it wakes while it is set. A
+/// wait that begins then ends at once. One thread at a time sets and resets it.
+class Waker {
+ public:
+  Waker();
+  ~Waker();
+  Waker(const Waker&) = delete;
+  Waker& operator=(const Waker&) = delete;
+
+  void set() noexcept;
+  void reset() noexcept;
+
+ private:
+  friend class Connection;
+  int descriptor_;
+  bool is_set_ = false;
+};
+
+}  // namespace muster::net
