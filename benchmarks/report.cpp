@@ -86,6 +86,7 @@ double median(std::vector<double> values) {
 double median_seconds(const std::function<void()>& work, const Effort& effort) {
   work();
   std::vector<double> seconds;
+  seconds.reserve(static_cast<std::size_t>(effort.repetitions));
   for (int i = 0; i < effort.repetitions; ++i) {
     seconds.push_back(seconds_per_call(work, effort.min_seconds));
   }

@@ -450,6 +450,7 @@ class InProcess {
   void on_all_processors(const std::function<void(std::size_t batch)>& run) const {
     std::atomic<std::size_t> next = 0;
     std::vector<std::jthread> threads;
+    threads.reserve(ThreadPool::available_processors());
     for (std::size_t i = 0; i < ThreadPool::available_processors(); ++i) {
       threads.emplace_back([&] {
         at::set_num_threads(1);

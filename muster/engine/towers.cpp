@@ -84,7 +84,7 @@ bool has_feature_columns(const Model& model) {
 }  // namespace
 
 std::vector<c10::Device> tower_devices(const RunConfig& config, const ModelFactory& factory) {
-  const auto devices = resolve_devices(config.devices.names);
+  auto devices = resolve_devices(config.devices.names);
   if (!has_gpu(devices)) return devices;
   if (!has_feature_columns(*Towers::make_model(factory, config.seed()))) return devices;
   if (config.devices.names.empty()) return {c10::Device(c10::kCPU)};
@@ -233,7 +233,7 @@ const Variables& Towers::variables_on(c10::Device device) const {
       ->variables;
 }
 
-std::unique_ptr<Towers::Tower> Towers::make_tower(std::shared_ptr<Model> model,
+std::unique_ptr<Towers::Tower> Towers::make_tower(const std::shared_ptr<Model>& model,
                                                   c10::Device device) const {
   if (!device.is_cpu()) model->to(device);
   model->train();

@@ -125,7 +125,7 @@ class Towers {
   void make_copies(const ModelFactory& factory);
   void refresh_copies();
   const Variables& variables_on(c10::Device device) const;
-  std::unique_ptr<Tower> make_tower(std::shared_ptr<Model> model, c10::Device device) const;
+  std::unique_ptr<Tower> make_tower(const std::shared_ptr<Model>& model, c10::Device device) const;
   c10::Device device_of(std::size_t lane) const;
   EstimatorSpec call_model(Tower& tower, std::int64_t replica, const Batch& batch, const Run& step);
   ReplicaResult run_replica(Tower& tower, std::int64_t replica, const Batch& batch,
