@@ -9,6 +9,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -429,8 +430,8 @@ void Towers::report(Run& step, std::int64_t replica, ReplicaResult outcome) {
 }
 
 void Towers::run_lane(std::size_t lane, Run& step) {
-  c10::OptionalDeviceGuard on;
-  if (device_of(lane).is_cuda()) on.reset_device(device_of(lane));
+  std::optional<c10::DeviceGuard> on;
+  if (device_of(lane).is_cuda()) on.emplace(device_of(lane));
   for (auto replica = step.replicas.first + static_cast<std::int64_t>(lane);
        replica < step.replicas.last; replica += options_.concurrent) {
     const auto& batch = step.batches[static_cast<std::size_t>(replica)];
