@@ -6,83 +6,25 @@
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/executor/executable_model.h"
-#include "muster/executor/value.h"
+#include "muster/executor/fusion_graph_test_internal.h"
 #include "muster/testing/message_of.h"
 
 namespace muster::executor {
 namespace {
 
-using graph::DataType;
 using muster::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A graph of element-wise nodes with the signature "f" from "x" and "z" (floats) to "y" and what
-/// else is fetched.
-class ChainGraph {
- public:
-  ChainGraph() {
-    for (const char* name : {"x", "z"}) {
-      meta_.graph.nodes.push_back(
-          graph::placeholder_node(name, DataType::kFloat, graph::Shape::any()));
-      signature_.inputs[name] = {.name = std::string(name) + ":0",
-                                 .dtype = DataType::kFloat,
-                                 .shape = graph::Shape::any()};
-    }
-    fetch("y");
-  }
-
-  ChainGraph& node(const std::string& name, const std::string& op,
-                   const std::vector<std::string>& inputs) {
-    meta_.graph.nodes.push_back(
-        {.name = name, .op = op, .inputs = inputs, .attrs = {{"T", DataType::kFloat}}});
-    return *this;
-  }
-  ChainGraph& constant(const std::string& name, float value) {
-    meta_.graph.nodes.push_back({.name = name,
-                                 .op = "Const",
-                                 .inputs = {},
-                                 .attrs = {{"value", to_tensor_value(at::full({}, value))}}});
-    return *this;
-  }
-  ChainGraph& fetch(const std::string& name) {
-    signature_.outputs[name] = {
-        .name = name + ":0", .dtype = DataType::kFloat, .shape = graph::Shape::any()};
-    return *this;
-  }
-
-  ExecutableModel load(bool fused, const RunLimits& limits = {}) const {
-    graph::MetaGraph meta = meta_;
-    meta.signatures["f"] = signature_;
-    return ExecutableModel::from(meta, {}, {.fuse_layers = fused, .limits = limits});
-  }
-  std::vector<std::string> planned() const { return load(true).planned_operations("f"); }
-
-  /// Whether all outputs have the same bits, fused or not.
-  bool is_same(const at::Tensor& x, const at::Tensor& z) const {
-    const Values plain = load(false).run("f", {{"x", x}, {"z", z}});
-    const Values fused = load(true).run("f", {{"x", x}, {"z", z}});
-    for (const auto& [name, value] : plain) {
-      if (!at::equal(std::get<at::Tensor>(value), std::get<at::Tensor>(fused.at(name)))) {
-        return false;
-      }
-    }
-    return plain.size() == fused.size();
-  }
-
- private:
-  graph::MetaGraph meta_;
-  graph::SignatureDef signature_;
-};
-
 // ((x - 0.3) / 1.7 squared * z + x), negative.
-ChainGraph every_operation() {
-  ChainGraph graph;
-  graph.constant("mean", 0.3F).constant("deviation", 1.7F);
-  graph.node("a", "Sub", {"x", "mean"}).node("b", "RealDiv", {"a", "deviation"});
-  graph.node("c", "Square", {"b"}).node("d", "Mul", {"z", "c"}).node("e", "AddV2", {"d", "x"});
-  return graph.node("y", "Neg", {"e"});
+FusionGraph every_operation() {
+  FusionGraph graph;
+  graph.constant("mean", at::full({}, 0.3F)).constant("deviation", at::full({}, 1.7F));
+  graph.elementwise("a", "Sub", {"x", "mean"}).elementwise("b", "RealDiv", {"a", "deviation"});
+  graph.elementwise("c", "Square", {"b"})
+      .elementwise("d", "Mul", {"z", "c"})
+      .elementwise("e", "AddV2", {"d", "x"});
+  return graph.elementwise("y", "Neg", {"e"});
 }
 
 TEST(FuseChains, MakesOneStepOfElementwiseOnes) {
@@ -90,7 +32,7 @@ TEST(FuseChains, MakesOneStepOfElementwiseOnes) {
 }
 
 TEST(FuseChains, GivesTheSameBits) {
-  const ChainGraph graph = every_operation();
+  const FusionGraph graph = every_operation();
   at::manual_seed(1);
   for (const std::vector<std::int64_t>& sizes :
        std::vector<std::vector<std::int64_t>>{{1}, {3, 5}, {1023}, {1024}, {7, 1025}, {0, 3}, {}}) {
@@ -102,7 +44,7 @@ TEST(FuseChains, GivesTheSameBits) {
 }
 
 TEST(FuseChains, TakesShapesThatAreRepeatedStepByStep) {
-  const ChainGraph graph = every_operation();
+  const FusionGraph graph = every_operation();
   EXPECT_TRUE(graph.is_same(at::randn({3, 5}), at::randn({5})));
   EXPECT_TRUE(graph.is_same(at::randn({3, 1}), at::randn({1, 5})));
   EXPECT_TRUE(graph.is_same(at::randn({5}), at::randn({1, 1})));
@@ -114,8 +56,10 @@ TEST(FuseChains, TakesShapesThatAreRepeatedStepByStep) {
 }
 
 TEST(FuseChains, LeavesWhatOthersRead) {
-  ChainGraph graph;
-  graph.node("a", "AddV2", {"x", "z"}).node("b", "Mul", {"a", "a"}).node("y", "Sub", {"b", "x"});
+  FusionGraph graph;
+  graph.elementwise("a", "AddV2", {"x", "z"})
+      .elementwise("b", "Mul", {"a", "a"})
+      .elementwise("y", "Sub", {"b", "x"});
   EXPECT_THAT(graph.planned(), ElementsAre("FusedElementwise"));
   EXPECT_TRUE(graph.is_same(at::randn({40}), at::randn({40})));
   graph.fetch("b");
@@ -124,10 +68,10 @@ TEST(FuseChains, LeavesWhatOthersRead) {
 }
 
 TEST(FuseChains, JoinsTwoBranchesIntoOneOfThem) {
-  ChainGraph graph;
-  graph.node("a", "Neg", {"x"}).node("b", "Square", {"a"});
-  graph.node("c", "Neg", {"z"}).node("d", "Square", {"c"});
-  graph.node("y", "Sub", {"b", "d"});
+  FusionGraph graph;
+  graph.elementwise("a", "Neg", {"x"}).elementwise("b", "Square", {"a"});
+  graph.elementwise("c", "Neg", {"z"}).elementwise("d", "Square", {"c"});
+  graph.elementwise("y", "Sub", {"b", "d"});
   EXPECT_THAT(graph.planned(), ElementsAre("FusedElementwise", "FusedElementwise"));
   EXPECT_TRUE(graph.is_same(at::randn({40}), at::randn({40})));
 }

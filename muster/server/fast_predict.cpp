@@ -64,7 +64,7 @@ bool take_text(Reader& reader, std::string_view& out) {
   return !out.empty() && is_ascii(out);
 }
 
-// A message of one number, which is 0 when it is left out.
+// A message of one number, which is 0 when it is absent.
 bool read_number(std::string_view bytes, std::uint32_t field, std::int64_t& out) {
   Reader reader(bytes, 0);
   out = 0;
