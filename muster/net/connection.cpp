@@ -358,7 +358,7 @@ void Connection::receive_body(std::span<std::byte> to) { state_->receive_body(to
 bool Connection::wait_readable(const Deadline& deadline) { return state_->wait_readable(deadline); }
 
 bool Connection::wait_readable(const Waker& waker, const WaitReason& reason) {
-  return state_->wait_readable(waker.descriptor_, reason);
+  return state_->wait_readable(waker.descriptor(), reason);
 }
 
 bool Connection::has_begun() const { return state_->has_begun(); }
@@ -368,7 +368,7 @@ void Connection::wait_for_bytes() { state_->socket->wait(POLLIN, Deadline::never
 void Connection::wait_for_end(const Waker& waker) {
   // Errors are told of unasked.
   pollfd watched[] = {{.fd = state_->socket->descriptor(), .events = POLLRDHUP, .revents = 0},
-                      {.fd = waker.descriptor_, .events = POLLIN, .revents = 0}};
+                      {.fd = waker.descriptor(), .events = POLLIN, .revents = 0}};
   poll_until(watched, Deadline::never());
 }
 

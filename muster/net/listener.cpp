@@ -1,8 +1,6 @@
 #include "muster/net/listener.h"
 
 #include <fmt/core.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -23,6 +21,7 @@
 #include "muster/net/handshake_internal.h"
 #include "muster/net/socket_internal.h"
 #include "muster/net/tls_socket_internal.h"
+#include "muster/net/waker.h"
 
 namespace muster::net {
 namespace {
@@ -120,9 +119,7 @@ struct Listener::Impl {
         on_connection(std::move(on_peer)),
         options(how),
         socket(listen_at(where)),
-        address(with_port(where, socket->local().port())),
-        wake(::eventfd(0, EFD_CLOEXEC)) {
-    if (wake.descriptor() < 0) throw_errno(errno, "making an event descriptor");
+        address(with_port(where, socket->local().port())) {
     thread = std::jthread([this] { run(); });
   }
 
@@ -142,8 +139,7 @@ struct Listener::Impl {
     std::lock_guard closing(close_mutex);
     if (thread.joinable()) {
       stopping = true;
-      const std::uint64_t one = 1;
-      [[maybe_unused]] const auto written = ::write(wake.descriptor(), &one, sizeof(one));
+      wake.set();
       thread.join();
       socket.reset();
     }
@@ -337,7 +333,7 @@ struct Listener::Impl {
   const ConnectionOptions options;
   std::unique_ptr<Socket> socket;
   const std::string address;
-  Socket wake;
+  Waker wake;
 
   // The accepting thread's own, oldest first.
   std::list<Guest> guests;

@@ -2,7 +2,7 @@
 
 namespace muster::net {
 
-/// Ends waits for a connection from another thread: whoever waits with it wakes while it is set. A
+/// Ends waits at sockets from another thread: whoever waits with it wakes while it is set. A
 /// wait that begins then ends at once. One thread at a time sets and resets it.
 class Waker {
  public:
@@ -13,9 +13,10 @@ class Waker {
 
   void set() noexcept;
   void reset() noexcept;
+  /// Readable while it is set, for poll().
+  int descriptor() const { return descriptor_; }
 
  private:
-  friend class Connection;
   int descriptor_;
   bool is_set_ = false;
 };
