@@ -19,11 +19,11 @@
 #include "muster/base/open_file.h"
 #include "muster/base/printable.h"
 #include "muster/base/wait.h"
-#include "muster/jobs/captured_process.h"
 #include "muster/jobs/job_log.h"
 #include "muster/jobs/kubernetes.h"
 #include "muster/jobs/kubernetes_state.h"
 #include "muster/jobs/supervisor.h"
+#include "muster/launch/captured_process.h"
 
 namespace muster::jobs {
 namespace {
@@ -49,7 +49,7 @@ bool has_any(std::string_view text, std::initializer_list<std::string_view> word
 }
 
 // What kubectl said, on one line.
-std::string words_of(const CapturedOutput& output) {
+std::string words_of(const launch::CapturedOutput& output) {
   const std::string& said = output.err.empty() ? output.out : output.err;
   std::string words;
   for (const std::string_view line : lines_of(said)) {
@@ -62,7 +62,7 @@ std::string words_of(const CapturedOutput& output) {
   return words.empty() ? fmt::format("nothing, and exited with status {}", output.status) : words;
 }
 
-[[noreturn]] void throw_kubectl(const CapturedOutput& output, const std::string& doing) {
+[[noreturn]] void throw_kubectl(const launch::CapturedOutput& output, const std::string& doing) {
   const std::string words = words_of(output);
   if (has_any(words, {"(AlreadyExists)"})) {
     throw AlreadyExists("{}: the cluster has an object of that name; choose another name: {}",
@@ -96,16 +96,16 @@ std::string program_of(const KubernetesRun& run) {
   return variable == nullptr || *variable == '\0' ? "kubectl" : variable;
 }
 
-CapturedOutput call_kubectl(const KubernetesRun& run, const Words& words,
-                            const std::string& input = "") {
+launch::CapturedOutput call_kubectl(const KubernetesRun& run, const Words& words,
+                                    const std::string& input = "") {
   const std::string program = program_of(run);
-  CapturedProcess process{.command = {program}, .input = input, .timeout = kKubectlTimeout};
+  launch::CapturedProcess process{.command = {program}, .input = input, .timeout = kKubectlTimeout};
   if (!run.context.empty()) process.command.push_back("--context=" + run.context);
   if (!run.name_space.empty()) process.command.push_back("--namespace=" + run.name_space);
   process.command.emplace_back(kRequestTimeout);
   process.command.insert(process.command.end(), words.begin(), words.end());
   try {
-    return run_captured(process);
+    return launch::run_captured(process);
   } catch (const NotFound&) {
     throw NotFound(
         "there is no program {}, which talks to Kubernetes: install kubectl, or name it with "
@@ -118,7 +118,7 @@ CapturedOutput call_kubectl(const KubernetesRun& run, const Words& words,
 
 std::string kubectl(const KubernetesRun& run, const std::string& doing, const Words& words,
                     const std::string& input = "") {
-  CapturedOutput output = call_kubectl(run, words, input);
+  launch::CapturedOutput output = call_kubectl(run, words, input);
   if (output.status != 0) throw_kubectl(output, doing);
   return std::move(output.out);
 }
@@ -255,7 +255,7 @@ void fetch_log(const JobStore& store, const Job& job, const KubernetesTaskPod& p
               run.kind == "tfjob" ? "--container=tensorflow" : "--container=program",
               "--timestamps", fmt::format("--limit-bytes={}", kMostLogFetchBytes)};
   if (position) words.push_back("--since-time=" + since_time(position->time));
-  const CapturedOutput output = call_kubectl(run, words);
+  const launch::CapturedOutput output = call_kubectl(run, words);
   if (output.status != 0) {
     // Not started yet, or gone with its node: what is kept of it is all there is.
     if (has_any(output.err, {"(NotFound)", "(BadRequest)", "not found"})) return;

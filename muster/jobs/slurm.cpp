@@ -16,9 +16,9 @@
 #include "muster/base/log.h"
 #include "muster/base/open_file.h"
 #include "muster/base/printable.h"
-#include "muster/jobs/captured_process.h"
 #include "muster/jobs/job_log.h"
 #include "muster/jobs/job_runner.h"
+#include "muster/launch/captured_process.h"
 #include "muster/launch/secret.h"
 
 namespace muster::jobs {
@@ -77,12 +77,12 @@ std::string in_short(const std::string& text) {
   return said.empty() ? "it says nothing" : said;
 }
 
-CapturedOutput ask_slurm(std::vector<std::string> command) {
+launch::CapturedOutput ask_slurm(std::vector<std::string> command) {
   const std::string program = command.front();
   try {
-    return run_captured({.command = std::move(command),
-                         .timeout = kSlurmPatience,
-                         .most_output_bytes = kMostAnswerBytes});
+    return launch::run_captured({.command = std::move(command),
+                                 .timeout = kSlurmPatience,
+                                 .most_output_bytes = kMostAnswerBytes});
   } catch (const NotFound&) {
     throw FailedPrecondition(
         "there is no program {} on the PATH: jobs are handed to Slurm where its commands are "
@@ -95,7 +95,7 @@ CapturedOutput ask_slurm(std::vector<std::string> command) {
 
 std::string answer_of(std::vector<std::string> command) {
   const std::string program = command.front();
-  const CapturedOutput answer = ask_slurm(std::move(command));
+  const launch::CapturedOutput answer = ask_slurm(std::move(command));
   if (answer.status == 0) return answer.out;
   throw Unavailable("{} exited with status {}: {}", program, answer.status, in_short(answer.err));
 }
@@ -148,8 +148,9 @@ std::vector<SlurmView> slurm_views() {
 
 // Where accounting is on, it remembers what squeue has forgotten.
 std::optional<SlurmView> accounted_view(const std::string& id) {
-  const CapturedOutput answer = ask_slurm({"sacct", "--allocations", "--noheader", "--parsable2",
-                                           "--jobs=" + id, "--format=JobID,State,Start,End"});
+  const launch::CapturedOutput answer =
+      ask_slurm({"sacct", "--allocations", "--noheader", "--parsable2", "--jobs=" + id,
+                 "--format=JobID,State,Start,End"});
   if (answer.status != 0) return std::nullopt;
   std::optional<SlurmView> last;  // One that was queued again has a line for each run.
   for (const std::string_view line : lines_of(answer.out)) {
@@ -297,7 +298,7 @@ class SlurmBackEnd final : public BackEnd {
     const std::string& id = job.slurm->id;
     ask_slurm({"scancel", "--state=PENDING", id});
     // job.sbatch asks its tasks to save.
-    const CapturedOutput answer = ask_slurm({"scancel", "--batch", "--signal=USR2", id});
+    const launch::CapturedOutput answer = ask_slurm({"scancel", "--batch", "--signal=USR2", id});
     if (answer.status == 0 || is_of_a_job_that_ended(answer.err)) return;
     throw Unavailable("the job {} could not be cancelled in Slurm: {}", job.job_id,
                       in_short(answer.err));
@@ -324,7 +325,7 @@ class SlurmBackEnd final : public BackEnd {
     std::string log = (folder / "service.log").string();
     for (std::size_t i = 0; (i = log.find('%', i)) != std::string::npos; i += 2)
       log.insert(i, 1, '%');
-    const CapturedOutput answer = ask_slurm(
+    const launch::CapturedOutput answer = ask_slurm(
         {"sbatch", "--parsable", "--output=" + log, "--comment=" + comment_of(folder),
          "--chdir=" + job.local.working_directory.string(), (folder / "job.sbatch").string()});
     if (answer.status != 0) {

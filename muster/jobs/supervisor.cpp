@@ -18,8 +18,8 @@
 #include "muster/base/log.h"
 #include "muster/base/wait.h"
 #include "muster/jobs/job_runner.h"
-#include "muster/jobs/spawn.h"
 #include "muster/launch/process_identity.h"
+#include "muster/launch/spawn.h"
 
 namespace muster::jobs {
 namespace {
@@ -54,7 +54,7 @@ bool fits(const Resources& sum, const Resources& host) {
 // A process of its own session that goes on when this one and its terminal are gone; it says what
 // it has to say at the end of `log`.
 pid_t spawn_detached(const std::vector<std::string>& command, const Path& log) {
-  Spawn spawn;
+  launch::Spawn spawn;
   spawn.open(STDIN_FILENO, "/dev/null", O_RDONLY);
   spawn.open(STDOUT_FILENO, "/dev/null", O_WRONLY);
   spawn.open(STDERR_FILENO, log, O_WRONLY | O_CREAT | O_APPEND, 0600);

@@ -28,7 +28,6 @@ constexpr std::chrono::milliseconds kLeftoverNap{20};
 // In the environment of all that a study starts, so that what outlives it can be found.
 constexpr const char* kStudyVariable = "MUSTER_STUDY";
 // In the study's folder: what Slurm last said of steps.
-constexpr const char* kStepsFile = "steps";
 
 bool is_status_of_signal(int status) {
   return status > kStatusOfSignals && status < kStatusOfSignals + NSIG;
@@ -57,7 +56,7 @@ std::vector<pid_t> processes_of(const Path& folder) {
 
 void end_left_steps(const Path& folder, std::chrono::milliseconds grace) {
   check_allocation();
-  end_steps(folder.string(), folder / kStepsFile, grace);
+  end_steps(folder.string(), grace);
 }
 
 void end_leftovers(const Path& folder, std::chrono::milliseconds grace) {
@@ -98,7 +97,7 @@ pid_t TrialProcesses::start(const std::vector<std::string>& arguments,
   if (options_.as_job_steps) {
     const std::string name = Path(log).replace_extension().string();
     // A step may outlive its srun, on a node where nobody of ours sees it.
-    end_steps(name, options_.folder / kStepsFile, options_.grace);
+    end_steps(name, options_.grace);
     command = step_command(name, command);
   }
   return launch::start_process(

@@ -13,16 +13,13 @@
 #include "muster/base/printable.h"
 #include "muster/base/program.h"
 #include "muster/base/wait.h"
-#include "muster/launch/task_process.h"
+#include "muster/launch/captured_process.h"
 #include "muster/tuning/trial_steps_internal.h"
 
 namespace muster::tuning {
 namespace {
 
 constexpr std::chrono::milliseconds kStepNap{100};
-constexpr std::chrono::milliseconds kAnswerNap{5};
-constexpr std::chrono::seconds kAnswerPatience{60};
-constexpr std::uint64_t kMostAnswerBytes = std::uint64_t{64} << 20;
 
 // What a step runs: a program that ignores USR2, and a shell that answers the first one with TERM
 // to it. TERM itself comes from Slurm alone, to all processes of the step; a second one would end
@@ -39,35 +36,18 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-struct SlurmAnswer {
-  int status;
-  std::string text;
-};
-
-SlurmAnswer ask_slurm(const std::vector<std::string>& command, const Path& file) {
-  file_system_for(file).remove(file);
-  const pid_t process = launch::start_process({.command = command, .log = file});
-  const Deadline deadline = Deadline::after(kAnswerPatience);
-  auto end = launch::reap(process);
-  for (; !end; end = launch::reap(process)) {
-    if (deadline.expired()) ::kill(process, SIGKILL);
-    std::this_thread::sleep_for(kAnswerNap);
-  }
-  return {end->status, read_file(file, kMostAnswerBytes)};
-}
-
 // Their numbers, such as "12.3".
-std::vector<std::string> steps_named(const std::string& name, const Path& answers) {
-  const SlurmAnswer answer = ask_slurm(
-      {"squeue", "--steps", "--noheader", "--format=%i %j", "--jobs=" + variable("SLURM_JOB_ID")},
-      answers);
-  const auto lines = lines_of(answer.text);
+std::vector<std::string> steps_named(const std::string& name) {
+  const auto answer =
+      launch::run_captured({.command = {"squeue", "--steps", "--noheader", "--format=%i %j",
+                                        "--jobs=" + variable("SLURM_JOB_ID")}});
   if (answer.status != 0) {
+    const auto why = lines_of(answer.err);
     throw Unavailable("squeue exited with status {}: {}", answer.status,
-                      printable(lines.empty() ? "it says nothing" : lines.back()));
+                      printable(why.empty() ? "it says nothing" : why.back()));
   }
   std::vector<std::string> found;
-  for (const std::string_view line : lines) {
+  for (const std::string_view line : lines_of(answer.out)) {
     const auto space = line.find(' ');
     if (space == std::string_view::npos) continue;
     const std::string_view step = line.substr(space + 1);
@@ -114,19 +94,19 @@ int signal_for_step(int number) {
   return number == SIGKILL ? SIGQUIT : number;
 }
 
-void end_steps(const std::string& name, const Path& answers, std::chrono::milliseconds grace) {
+void end_steps(const std::string& name, std::chrono::milliseconds grace) {
   const Deadline polite = Deadline::after(grace);
   const Deadline last = Deadline::after(2 * grace);
   std::map<std::string, std::string> asked;
   for (;;) {
-    const auto left = steps_named(name, answers);
+    const auto left = steps_named(name);
     if (left.empty()) return;
     for (const std::string& step : left) {
       const std::string signal = polite.expired() ? "KILL" : "USR2";
       if (std::exchange(asked[step], signal) == signal) continue;
       log::info("ending a step that was left without its study step={} signal={}", step, signal);
       // It may have ended by itself.
-      ask_slurm({"scancel", "--signal=" + signal, step}, answers);
+      launch::run_captured({.command = {"scancel", "--signal=" + signal, step}});
     }
     if (last.expired()) {
       throw Unavailable("step {}, which an interrupted study started, does not end", left.front());

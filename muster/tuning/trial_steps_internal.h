@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "muster/base/file_system.h"
-
 namespace muster::tuning {
 
 /// Throws FailedPrecondition where this process is in no allocation of Slurm.
@@ -22,8 +20,8 @@ std::vector<std::string> step_command(const std::string& name,
 int signal_for_step(int number);
 
 /// Ends steps of this allocation with this name, and with those that begin with it and a slash:
-/// their programs are asked to save first. What Slurm answers is written to `answers`. Throws
-/// Unavailable where Slurm does not answer, or a step does not end.
-void end_steps(const std::string& name, const Path& answers, std::chrono::milliseconds grace);
+/// their programs are asked to save first. Throws Unavailable where Slurm does not answer as it
+/// should or a step does not end, and as launch::run_captured() does.
+void end_steps(const std::string& name, std::chrono::milliseconds grace);
 
 }  // namespace muster::tuning

@@ -1,4 +1,4 @@
-#include "muster/jobs/spawn.h"
+#include "muster/launch/spawn.h"
 
 #include <fmt/core.h>
 #include <signal.h>
@@ -6,7 +6,7 @@
 
 #include "muster/base/error.h"
 
-namespace muster::jobs {
+namespace muster::launch {
 
 Spawn::Spawn() {
   ::posix_spawn_file_actions_init(&files_);
@@ -57,4 +57,4 @@ pid_t Spawn::start(const std::vector<std::string>& command, int flags) {
   return process;
 }
 
-}  // namespace muster::jobs
+}  // namespace muster::launch

@@ -8,7 +8,7 @@
 
 #include "muster/base/file_system.h"
 
-namespace muster::jobs {
+namespace muster::launch {
 
 /// A process that is about to be started with this one's environment, no signal blocked, and those
 /// handled as usual that this program handles otherwise.
@@ -34,4 +34,4 @@ class Spawn {
   posix_spawnattr_t attributes_{};
 };
 
-}  // namespace muster::jobs
+}  // namespace muster::launch

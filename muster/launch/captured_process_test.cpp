@@ -1,4 +1,4 @@
-#include "muster/jobs/captured_process.h"
+#include "muster/launch/captured_process.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include "muster/base/error.h"
 #include "muster/testing/message_of.h"
 
-namespace muster::jobs {
+namespace muster::launch {
 namespace {
 
 using ::testing::HasSubstr;
@@ -40,4 +40,4 @@ TEST(CapturedProcess, EndsOneThatDoesNotEndOrPrintsTooMuch) {
 }
 
 }  // namespace
-}  // namespace muster::jobs
+}  // namespace muster::launch

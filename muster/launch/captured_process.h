@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace muster::jobs {
+namespace muster::launch {
 
 /// A program that is run for what it prints.
 struct CapturedProcess {
@@ -30,4 +30,4 @@ struct CapturedOutput {
 /// ResourceExhausted for more output than it may have.
 CapturedOutput run_captured(const CapturedProcess& process);
 
-}  // namespace muster::jobs
+}  // namespace muster::launch

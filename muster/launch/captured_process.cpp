@@ -1,4 +1,4 @@
-#include "muster/jobs/captured_process.h"
+#include "muster/launch/captured_process.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -14,9 +14,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/wait.h"
-#include "muster/jobs/spawn.h"
+#include "muster/launch/spawn.h"
 
-namespace muster::jobs {
+namespace muster::launch {
 namespace {
 
 constexpr std::size_t kPipeChunkBytes = std::size_t{1} << 16;
@@ -150,4 +150,4 @@ CapturedOutput run_captured(const CapturedProcess& process) {
   return output;
 }
 
-}  // namespace muster::jobs
+}  // namespace muster::launch
