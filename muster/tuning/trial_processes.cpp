@@ -27,7 +27,6 @@ namespace {
 constexpr std::chrono::milliseconds kLeftoverNap{20};
 // In the environment of all that a study starts, so that what outlives it can be found.
 constexpr const char* kStudyVariable = "MUSTER_STUDY";
-// In the study's folder: what Slurm last said of steps.
 
 bool is_status_of_signal(int status) {
   return status > kStatusOfSignals && status < kStatusOfSignals + NSIG;
