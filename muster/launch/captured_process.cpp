@@ -14,29 +14,14 @@
 
 #include "muster/base/error.h"
 #include "muster/base/wait.h"
+#include "muster/launch/descriptor_internal.h"
 #include "muster/launch/spawn.h"
+#include "muster/launch/task_process.h"
 
 namespace muster::launch {
 namespace {
 
 constexpr std::size_t kPipeChunkBytes = std::size_t{1} << 16;
-
-class PipeEnd {
- public:
-  explicit PipeEnd(int descriptor) : descriptor_(descriptor) {}
-  ~PipeEnd() { close(); }
-  PipeEnd(const PipeEnd&) = delete;
-  PipeEnd& operator=(const PipeEnd&) = delete;
-
-  int get() const { return descriptor_; }
-  void close() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    descriptor_ = -1;
-  }
-
- private:
-  int descriptor_;
-};
 
 // In memory, so that a program that prints before it has read all does not stand still.
 int input_of(const std::string& text) {
@@ -86,7 +71,7 @@ class OwnedProcess {
     int status = 0;
     while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) continue;
     process_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return end_of(status).status;
   }
 
  private:
@@ -94,7 +79,7 @@ class OwnedProcess {
 };
 
 // Whether more may come.
-bool read_chunk(PipeEnd& from, std::string& to) {
+bool read_chunk(Descriptor& from, std::string& to) {
   const std::size_t before = to.size();
   to.resize(before + kPipeChunkBytes);
   ssize_t count = 0;
@@ -106,7 +91,8 @@ bool read_chunk(PipeEnd& from, std::string& to) {
   return count > 0;
 }
 
-void read_both(const CapturedProcess& process, PipeEnd& out, PipeEnd& err, CapturedOutput& output) {
+void read_both(const CapturedProcess& process, Descriptor& out, Descriptor& err,
+               CapturedOutput& output) {
   const Deadline deadline = Deadline::after(process.timeout);
   const BlockingRegion region(
       [&] { return fmt::format("the end of {}", process.command.front()); });
@@ -134,13 +120,13 @@ void read_both(const CapturedProcess& process, PipeEnd& out, PipeEnd& err, Captu
 
 CapturedOutput run_captured(const CapturedProcess& process) {
   if (process.command.empty()) throw InvalidArgument("no program to start");
-  const PipeEnd in(input_of(process.input));
+  const Descriptor in(input_of(process.input));
   const auto out_ends = make_pipe();
-  PipeEnd out(out_ends[0]);
-  PipeEnd out_write(out_ends[1]);
+  Descriptor out(out_ends[0]);
+  Descriptor out_write(out_ends[1]);
   const auto err_ends = make_pipe();
-  PipeEnd err(err_ends[0]);
-  PipeEnd err_write(err_ends[1]);
+  Descriptor err(err_ends[0]);
+  Descriptor err_write(err_ends[1]);
   OwnedProcess child(spawn_captured(process.command, in.get(), out_write.get(), err_write.get()));
   out_write.close();
   err_write.close();

@@ -13,28 +13,12 @@
 #include "muster/base/error.h"
 #include "muster/base/program.h"
 #include "muster/cluster/process_environment.h"
+#include "muster/launch/descriptor_internal.h"
 
 namespace muster::launch {
 namespace {
 
 constexpr int kExitNotStarted = 127;
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() { close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return number_; }
-  void close() {
-    if (number_ >= 0) ::close(number_);
-    number_ = -1;
-  }
-
- private:
-  int number_;
-};
 
 int open_or_throw(const std::string& path, int flags) {
   const int file = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
