@@ -139,7 +139,7 @@ class Training {
   void step(Launcher& launcher, bool forward, bool backward) {
     Step<Launcher> step(shape_, parameters_, workspace_, launcher);
     if (forward) step.forward(device_images_, logits_);
-    if (backward) step.backward(device_images_, device_logits_gradient_, gradients_);
+    if (backward) step.backward(device_images_, device_logits_gradient_, gradients_, [](int) {});
   }
   void run() {
     CudaLauncher launcher(main_, side_, forked_, joined_);

@@ -156,8 +156,16 @@ ResidualNetworkForward residual_network(const at::Tensor& images, const Residual
 void add_residual_network_gradients(const at::Tensor& logits_gradient, const at::Tensor& images,
                                     const ResidualNetworkForward& forward,
                                     const ResidualNetwork& network,
-                                    const ResidualNetworkGradients& to) {
+                                    const ResidualNetworkGradients& to,
+                                    const std::function<void(std::size_t first_layer)>& written) {
   const c10::cuda::CUDAGuard on(images.device());
+  const residual::Streams streams = streams_on(images.device());
+  const auto tell = [&](int first_layer) {
+    if (!written) return;
+    const c10::cuda::CUDAStreamGuard side(c10::cuda::getStreamFromExternal(
+        static_cast<cudaStream_t>(streams.side), images.device().index()));
+    written(static_cast<std::size_t>(first_layer));
+  };
   residual::ParameterGradients gradients;
   for (const auto& layer : to.layers) {
     gradients.layers.push_back({.weight = layer.weight.data_ptr<float>(),
@@ -168,7 +176,7 @@ void add_residual_network_gradients(const at::Tensor& logits_gradient, const at:
   gradients.bias = to.bias.data_ptr<float>();
   residual::start_backward(shape_of(images, network), parameters_of(network), images.data_ptr(),
                            forward.workspace.data_ptr(), logits_gradient.data_ptr<float>(),
-                           gradients, streams_on(images.device()));
+                           gradients, streams, tell);
 }
 
 }  // namespace muster::kernels

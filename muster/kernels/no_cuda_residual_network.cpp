@@ -11,7 +11,8 @@ ResidualNetworkForward residual_network(const at::Tensor&, const ResidualNetwork
 
 void add_residual_network_gradients(const at::Tensor&, const at::Tensor&,
                                     const ResidualNetworkForward&, const ResidualNetwork&,
-                                    const ResidualNetworkGradients&) {
+                                    const ResidualNetworkGradients&,
+                                    const std::function<void(std::size_t)>&) {
   throw Unimplemented("this build of muster has no CUDA kernels for residual networks");
 }
 

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "muster/kernels/residual_unit.h"
@@ -42,9 +44,12 @@ struct ResidualNetworkGradients {
   at::Tensor bias{};
 };
 /// Adds the gradients of all parameters to `to`: float32, contiguous, shaped like the parameters.
-void add_residual_network_gradients(const at::Tensor& logits_gradient, const at::Tensor& images,
-                                    const ResidualNetworkForward& forward,
-                                    const ResidualNetwork& network,
-                                    const ResidualNetworkGradients& to);
+/// `written`, if any, is told, stage by stage, when those of all layers from one on and of the
+/// dense layer are on their way; the stream that has them is the thread's meanwhile.
+void add_residual_network_gradients(
+    const at::Tensor& logits_gradient, const at::Tensor& images,
+    const ResidualNetworkForward& forward, const ResidualNetwork& network,
+    const ResidualNetworkGradients& to,
+    const std::function<void(std::size_t first_layer)>& written = {});
 
 }  // namespace muster::kernels

@@ -11,6 +11,7 @@
 
 #include "muster/base/error.h"
 #include "muster/kernels/torch_compat.h"
+#include "muster/model/gradient_listener.h"
 #include "muster/model/graph_node_internal.h"
 #include "muster/model/residual_network_node_internal.h"
 
@@ -56,7 +57,10 @@ class NetworkNode : public torch::autograd::Node {
  public:
   NetworkNode(const at::Tensor& images, const ResidualNetwork& network,
               ResidualNetworkForward forward)
-      : images_(images), network_(network), forward_(std::move(forward)) {
+      : images_(images),
+        network_(network),
+        forward_(std::move(forward)),
+        listener_(GradientScope::current()) {
     // So that libtorch notices when they change before the way back.
     for (const auto& parameter : parameters_of(network)) saved_.emplace_back(parameter, false);
   }
@@ -75,10 +79,13 @@ class NetworkNode : public torch::autograd::Node {
     if (!gradients[0].defined()) return returned;
     check_use();
     variable_list targets;
+    // Those whose gradients are written here, as the layers have them.
+    std::vector<at::Tensor> written(saved_.size());
     for (std::size_t i = 0; i < saved_.size(); ++i) {
       const at::Tensor parameter = saved_[i].unpack();
       if (has_plain_gradient(parameter)) {
         targets.push_back(parameter.grad());
+        written[i] = parameter;
       } else {
         targets.push_back(at::zeros(parameter.sizes(), parameter.options()));
         returned[i] = targets.back();
@@ -86,7 +93,8 @@ class NetworkNode : public torch::autograd::Node {
     }
     const at::AutoDispatchBelowADInplaceOrView no_graph;
     kernels::add_residual_network_gradients(gradients[0].to(at::kFloat).contiguous(), images_,
-                                            forward_, network_, gradients_from(targets));
+                                            forward_, network_, gradients_from(targets),
+                                            [&](std::size_t first) { tell(written, 3 * first); });
     return returned;
   }
 
@@ -104,10 +112,19 @@ class NetworkNode : public torch::autograd::Node {
     }
   }
 
+  // Those from one on are written, and are not told of again.
+  void tell(std::vector<at::Tensor>& written, std::size_t from) {
+    if (listener_ == nullptr) return;
+    for (std::size_t i = from; i < written.size(); ++i) {
+      if (written[i].defined()) listener_->added_gradient(std::exchange(written[i], {}));
+    }
+  }
+
   at::Tensor images_;
   ResidualNetwork network_;
   ResidualNetworkForward forward_;
   std::vector<SavedVariable> saved_;
+  GradientListener* listener_;
   bool used_ = false;
 };
 

@@ -47,6 +47,17 @@ struct Trained {
   std::vector<float> bias;
   std::vector<std::int64_t> batches;
   std::vector<uint4> memory;
+
+  /// What was there when backward told of it.
+  struct Written {
+    int first_layer = -1;
+    std::vector<std::vector<float>> weight;
+    std::vector<std::vector<float>> gamma;
+    std::vector<std::vector<float>> beta;
+    std::vector<float> kernel;
+    std::vector<float> bias;
+  };
+  std::vector<Written> told;
 };
 
 std::vector<std::uint8_t> some_images(int batch) {
@@ -108,7 +119,10 @@ Trained train(const Shape& shape, const ReferenceNetwork& network, const void* i
   Step<EmulatedLauncher> step(shape, parameters, trained.memory.data(), launcher);
   step.forward(images, trained.logits.data());
   const auto gradient = some_gradient(shape.batch);
-  step.backward(images, gradient.data(), gradients_of(trained));
+  step.backward(images, gradient.data(), gradients_of(trained), [&](int first_layer) {
+    trained.told.push_back(
+        {first_layer, trained.weight, trained.gamma, trained.beta, trained.kernel, trained.bias});
+  });
   return trained;
 }
 
@@ -165,6 +179,28 @@ TEST(ResidualKernels, TrainUnitsBehindOthersOnFloats) {
   const std::vector<float> images(bytes.begin(), bytes.end());
   Trained trained = train(shape, network, images.data(), 1);
   expect_like_reference(trained, shape, network, numbers(images));
+}
+
+TEST(ResidualKernels, TellWhichGradientsAreWritten) {
+  const Shape shape{1, 2, kClasses, false};
+  const ReferenceNetwork network(shape, 7);
+  const auto images = some_images(shape.batch);
+  const Trained trained = train(shape, network, images.data(), 2);
+  ASSERT_EQ(trained.told.size(), 4U);
+  const std::vector<int> firsts{9, 5, 1, 0};
+  for (std::size_t i = 0; i < firsts.size(); ++i) {
+    const Trained::Written& told = trained.told[i];
+    EXPECT_EQ(told.first_layer, firsts[i]);
+    // Kernels run at once here: what was there then was there at the end.
+    for (auto layer = static_cast<std::size_t>(told.first_layer); layer < told.weight.size();
+         ++layer) {
+      EXPECT_EQ(told.weight[layer], trained.weight[layer]) << "layer " << layer;
+      EXPECT_EQ(told.gamma[layer], trained.gamma[layer]) << "layer " << layer;
+      EXPECT_EQ(told.beta[layer], trained.beta[layer]) << "layer " << layer;
+    }
+    EXPECT_EQ(told.kernel, trained.kernel);
+    EXPECT_EQ(told.bias, trained.bias);
+  }
 }
 
 TEST(ResidualKernels, SayWhenSumsAreNotFinite) {

@@ -161,7 +161,11 @@ class Step {
     launcher_.join();
   }
 
-  void backward(const void* images, const float* logits_gradient, const ParameterGradients& to) {
+  /// `written` is told when the side stream has what makes the gradients of all layers from one on
+  /// and of the dense layer.
+  template <class Written>
+  void backward(const void* images, const float* logits_gradient, const ParameterGradients& to,
+                const Written& written) {
     head_back(logits_gradient);
     launcher_.fork();
     dense_back(logits_gradient, to);
@@ -169,16 +173,20 @@ class Step {
       const bool first = unit % shape_.units_of_stage == 0;
       second_back(unit);
       if (first) {
+        const int first_layer = 1 + 2 * unit;
         launcher_.fork();
         stage_weights(unit / shape_.units_of_stage);
-        sum_partials(1 + 2 * unit, 1 + 2 * (unit + shape_.units_of_stage), to);
+        sum_partials(first_layer, first_layer + 2 * shape_.units_of_stage, to);
+        norms_back(first_layer, first_layer + 2 * shape_.units_of_stage, to);
+        written(first_layer);
       }
       first_back(unit);
     }
     launcher_.fork();
     stem_weights(images);
     sum_partials(0, 1, to);
-    norms_back(to);
+    norms_back(0, 1, to);
+    written(0);
     launcher_.join();
   }
 
@@ -457,8 +465,8 @@ class Step {
                                        of.out};
                              });
   }
-  void norms_back(const ParameterGradients& to) {
-    by_layers<NormLayers>(Stream::kMain, 0, shape_.layers(), norm_gradients, 0, kMaxChannels,
+  void norms_back(int first, int end, const ParameterGradients& to) {
+    by_layers<NormLayers>(Stream::kSide, first, end, norm_gradients, 0, kMaxChannels,
                           [&](int layer) -> NormLayer {
                             const LayerShape of = layer_shape(shape_, layer);
                             return {workspace_.sums[layer], to.layers[layer].gamma,

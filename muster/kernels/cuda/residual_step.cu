@@ -32,10 +32,11 @@ void start_forward(const Shape& shape, const Parameters& parameters, const void*
 
 void start_backward(const Shape& shape, const Parameters& parameters, const void* images,
                     void* workspace, const float* logits_gradient,
-                    const ParameterGradients& gradients, const Streams& streams) {
+                    const ParameterGradients& gradients, const Streams& streams,
+                    const std::function<void(int first_layer)>& written) {
   CudaLauncher launcher = launcher_on(streams);
   Step<CudaLauncher>(shape, parameters, workspace, launcher)
-      .backward(images, logits_gradient, gradients);
+      .backward(images, logits_gradient, gradients, written);
 }
 
 }  // namespace muster::residual

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace muster::residual {
@@ -76,9 +77,11 @@ std::size_t workspace_bytes(const Shape& shape);
 /// workspace. Moves the averages. Throws std::runtime_error where CUDA refuses.
 void start_forward(const Shape& shape, const Parameters& parameters, const void* images,
                    void* workspace, float* logits, const Streams& streams);
-/// Starts its backward, once for a forward.
+/// Starts its backward, once for a forward. `written` is told when the side stream has what makes
+/// the gradients of all layers from one on and of the dense layer: stage by stage, 0 at last.
 void start_backward(const Shape& shape, const Parameters& parameters, const void* images,
                     void* workspace, const float* logits_gradient,
-                    const ParameterGradients& gradients, const Streams& streams);
+                    const ParameterGradients& gradients, const Streams& streams,
+                    const std::function<void(int first_layer)>& written);
 
 }  // namespace muster::residual
