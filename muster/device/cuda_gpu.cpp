@@ -36,17 +36,38 @@ void wait_for(CUDAEvent& event, const char* what) {
   event.synchronize();
 }
 
-/// A column in pinned memory and on the device.
+/// Memory for such a tensor elsewhere.
+at::Tensor empty_as(const at::Tensor& tensor, const at::TensorOptions& where) {
+  return at::empty(tensor.sizes(), where.dtype(tensor.scalar_type()),
+                   tensor.suggest_memory_format());
+}
+at::TensorOptions pinned_memory() { return at::TensorOptions().pinned_memory(true); }
+
+bool is_alike(const at::Tensor& memory, const at::Tensor& tensor) {
+  return memory.defined() && memory.sizes() == tensor.sizes() &&
+         memory.scalar_type() == tensor.scalar_type() &&
+         memory.suggest_memory_format() == tensor.suggest_memory_format();
+}
+
+/// A column in pinned memory, the feed's own or the batch's, and on the device.
 struct Column {
+  at::Tensor own{};
   at::Tensor pinned{};
   at::Tensor placed{};
-
-  bool fits(const at::Tensor& tensor) const {
-    return pinned.defined() && pinned.sizes() == tensor.sizes() &&
-           pinned.scalar_type() == tensor.scalar_type() &&
-           pinned.suggest_memory_format() == tensor.suggest_memory_format();
-  }
 };
+
+Features pinned(const Features& features) {
+  Features copies;
+  for (const auto& [name, value] : features) {
+    const auto* tensor = std::get_if<at::Tensor>(&value);
+    if (tensor == nullptr || !tensor->is_cpu() || tensor->is_pinned()) {
+      copies.add(name, value);
+    } else {
+      copies.add(name, empty_as(*tensor, pinned_memory()).copy_(*tensor));
+    }
+  }
+  return copies;
+}
 
 }  // namespace
 
@@ -98,17 +119,19 @@ struct Feed::Impl {
       : device(on), copies(c10::cuda::getStreamFromPool(false, on.index())), slots(depth) {}
 
   at::Tensor place(Column& column, const at::Tensor& tensor) {
-    if (!column.fits(tensor)) {
-      const auto format = tensor.suggest_memory_format();
-      const auto options = at::TensorOptions().dtype(tensor.scalar_type());
-      column.pinned = at::empty(tensor.sizes(), options.pinned_memory(true), format);
-      column.placed = at::empty(tensor.sizes(), options.device(device), format);
+    if (!is_alike(column.placed, tensor)) {
+      column.placed = empty_as(tensor, at::TensorOptions().device(device));
       // The memory may have been another tensor's, whose work is still to be done.
       CUDAEvent allocated(cudaEventDisableTiming);
       allocated.record(getCurrentCUDAStream(device.index()));
       allocated.block(copies);
     }
-    column.pinned.copy_(tensor);
+    if (tensor.is_pinned()) {
+      column.pinned = tensor;
+    } else {
+      if (!is_alike(column.own, tensor)) column.own = empty_as(tensor, pinned_memory());
+      column.pinned = column.own.copy_(tensor);
+    }
     const c10::cuda::CUDAStreamGuard beside(copies);
     column.placed.copy_(column.pinned, /*non_blocking=*/true);
     return column.placed;
@@ -163,6 +186,11 @@ void Feed::used() {
   Impl::Slot& slot = impl_->slots[impl_->last];
   slot.used.record(getCurrentCUDAStream(impl_->device.index()));
   slot.in_use = true;
+}
+
+Batch pinned(const Batch& batch) {
+  const at::NoGradGuard no_grad;
+  return {.features = pinned(batch.features), .labels = pinned(batch.labels)};
 }
 
 struct DeviceWords::Impl {
@@ -265,12 +293,40 @@ DeviceMark::DeviceMark(c10::Device device) {
   if (device.is_cuda()) impl_ = std::make_unique<Impl>(Impl{.device = device});
 }
 DeviceMark::~DeviceMark() = default;
+DeviceMark::DeviceMark(DeviceMark&&) noexcept = default;
 
 void DeviceMark::set() {
   if (impl_ != nullptr) impl_->event.record(getCurrentCUDAStream(impl_->device.index()));
 }
 
 bool DeviceMark::is_passed() const { return impl_ == nullptr || impl_->event.query(); }
+
+void DeviceMark::hold_stream() const {
+  if (impl_ != nullptr) impl_->event.block(getCurrentCUDAStream(impl_->device.index()));
+}
+
+struct SideStream::Impl {
+  CUDAStream stream;
+  DeviceMark done;
+};
+
+SideStream::SideStream(c10::Device device) {
+  if (!device.is_cuda()) return;
+  impl_ = std::make_unique<Impl>(
+      Impl{.stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index()),
+           .done = DeviceMark(device)});
+}
+SideStream::~SideStream() = default;
+
+void SideStream::run(const std::function<void()>& work) {
+  if (impl_ == nullptr) return work();
+  {
+    const c10::cuda::CUDAStreamGuard beside(impl_->stream);
+    work();
+    impl_->done.set();
+  }
+  impl_->done.hold_stream();
+}
 
 void wait_for_device(c10::Device device) {
   if (!device.is_cuda()) return;

@@ -71,6 +71,10 @@ class Feed {
   std::unique_ptr<Impl> impl_;
 };
 
+/// The batch in pinned memory, from where a Feed brings it to a GPU without another copy. Without
+/// CUDA it is the batch itself.
+Batch pinned(const Batch& batch);
+
 /// Words of device memory that the host writes before every step, without waiting for the device.
 class DeviceWords {
  public:
@@ -115,10 +119,28 @@ class DeviceMark {
  public:
   explicit DeviceMark(c10::Device device);
   ~DeviceMark();
+  DeviceMark(DeviceMark&&) noexcept;
 
   /// Behind what was given so far.
   void set();
   bool is_passed() const;
+  /// What this thread's stream gets from now on begins when the device has come by.
+  void hold_stream() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A stream beside that of a thread, whose work goes first where both have some for the device.
+class SideStream {
+ public:
+  explicit SideStream(c10::Device device);
+  ~SideStream();
+
+  /// What `work` gives to the device goes to this stream, and this thread's own goes on after it.
+  /// Its beginning is not held by what the thread's stream has: see DeviceMark::hold_stream().
+  void run(const std::function<void()>& work);
 
  private:
   struct Impl;

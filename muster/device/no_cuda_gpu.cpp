@@ -38,6 +38,8 @@ Feed::Feed(Feed&&) noexcept = default;
 Batch Feed::put(const Batch& batch) { return batch; }
 void Feed::used() {}
 
+Batch pinned(const Batch& batch) { return batch; }
+
 struct DeviceWords::Impl {
   at::Tensor words;
 };
@@ -64,8 +66,15 @@ void CapturedWork::drop() {}
 struct DeviceMark::Impl {};
 DeviceMark::DeviceMark(c10::Device device) { check(device); }
 DeviceMark::~DeviceMark() = default;
+DeviceMark::DeviceMark(DeviceMark&&) noexcept = default;
 void DeviceMark::set() {}
 bool DeviceMark::is_passed() const { return true; }
+void DeviceMark::hold_stream() const {}
+
+struct SideStream::Impl {};
+SideStream::SideStream(c10::Device device) { check(device); }
+SideStream::~SideStream() = default;
+void SideStream::run(const std::function<void()>& work) { work(); }
 
 void wait_for_device(c10::Device device) { check(device); }
 

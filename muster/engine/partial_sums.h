@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "muster/device/gpu.h"
 #include "muster/engine/tree_sum.h"
 #include "muster/model/estimator_spec.h"
 #include "muster/optim/variables.h"
@@ -31,6 +33,9 @@ struct PartialSums {
   std::vector<at::Tensor> losses{};
   /// What the model of the first of them that had a batch returned.
   EstimatorSpec spec{};
+  /// By piece (gradient_pieces()), where a device makes them one after the other: where in its work
+  /// each is whole. Empty: the thread's stream has all of them.
+  std::span<const DeviceMark> marks{};
 };
 
 /// The mean gradients of the replicas that had a batch, still times the loss scale. All replicas of

@@ -5,9 +5,11 @@
 
 namespace muster {
 
-ReplicaInputs::ReplicaInputs(InputFn input_fn, std::int64_t replicas, std::uint64_t seed)
+ReplicaInputs::ReplicaInputs(InputFn input_fn, std::int64_t replicas, std::uint64_t seed,
+                             InputAhead::Prepare prepare)
     : input_fn_(std::move(input_fn)),
       seed_(seed),
+      prepare_(std::move(prepare)),
       inputs_(static_cast<std::size_t>(replicas)),
       batches_(inputs_.size()),
       positions_(inputs_.size()) {}
@@ -51,8 +53,13 @@ void ReplicaInputs::open(ReplicaRange mine, std::int64_t used) {
     if (!mine.contains(replica)) {
       inputs_[i] = {};
       batches_[i].reset();
-    } else if (inputs_[i].batches == nullptr) {
-      inputs_[i].batches = open_one(replica, used);
+    } else if (!inputs_[i].is_open()) {
+      auto input = open_one(replica, used);
+      if (prepare_) {
+        inputs_[i].ahead = std::make_unique<InputAhead>(std::move(input), prepare_);
+      } else {
+        inputs_[i].batches = std::move(input);
+      }
     }
   }
 }
@@ -62,7 +69,7 @@ bool ReplicaInputs::fetch(ReplicaRange mine) {
   for (std::int64_t r = mine.first; r < mine.last; ++r) {
     const auto i = static_cast<std::size_t>(r);
     if (!inputs_[i].fetched) {
-      batches_[i] = inputs_[i].batches->next();
+      batches_[i] = inputs_[i].next();
       inputs_[i].fetched = true;
     }
     any |= batches_[i].has_value();
@@ -78,7 +85,7 @@ void ReplicaInputs::use_up() {
 std::optional<std::string> ReplicaInputs::ask(const Input& input) {
   if (!obstacle_.empty()) return std::nullopt;
   try {
-    return input.batches->save();
+    return input.save();
   } catch (const FailedPrecondition& error) {
     obstacle_ = error.what();
     return std::nullopt;
@@ -98,7 +105,7 @@ void ReplicaInputs::refresh_positions(ReplicaRange mine) {
   for (std::int64_t r = mine.first; r < mine.last; ++r) {
     const auto i = static_cast<std::size_t>(r);
     const bool has_unused_batch = inputs_[i].fetched && batches_[i];
-    if (inputs_[i].batches != nullptr && !has_unused_batch) positions_[i] = ask(inputs_[i]);
+    if (inputs_[i].is_open() && !has_unused_batch) positions_[i] = ask(inputs_[i]);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "muster/engine/input.h"
+#include "muster/engine/input_ahead.h"
 #include "muster/engine/run_state.h"
 #include "muster/engine/strategy.h"
 
@@ -18,7 +19,9 @@ namespace muster {
 /// that is to be made, and where those of all replicas stand. Belongs to the trainer's thread.
 class ReplicaInputs {
  public:
-  ReplicaInputs(InputFn input_fn, std::int64_t replicas, std::uint64_t seed);
+  /// Where `prepare` is given, threads take a batch ahead of each input and do this to it.
+  ReplicaInputs(InputFn input_fn, std::int64_t replicas, std::uint64_t seed,
+                InputAhead::Prepare prepare = {});
 
   /// All inputs go on from where they were saved; without a position, from the beginning, where
   /// `first` batches of each were used before. Closes what is open.
@@ -52,14 +55,21 @@ class ReplicaInputs {
   /// Of one replica of the run.
   struct Input {
     std::unique_ptr<Iterator<Batch>> batches{};
+    /// In its place, where batches are prepared.
+    std::unique_ptr<InputAhead> ahead{};
     /// Whether its next batch is in hand, or it is known to have none.
     bool fetched = false;
+
+    bool is_open() const { return batches != nullptr || ahead != nullptr; }
+    std::optional<Batch> next() { return ahead != nullptr ? ahead->next() : batches->next(); }
+    std::string save() const { return ahead != nullptr ? ahead->save() : batches->save(); }
   };
   std::unique_ptr<Iterator<Batch>> open_one(std::int64_t replica, std::int64_t used) const;
   std::optional<std::string> ask(const Input& input);
 
   const InputFn input_fn_;
   const std::uint64_t seed_;
+  const InputAhead::Prepare prepare_;
   std::vector<Input> inputs_;
   std::vector<std::optional<Batch>> batches_;
   InputPositions positions_;

@@ -20,10 +20,12 @@
 #include "muster/device/devices.h"
 #include "muster/engine/arithmetic.h"
 #include "muster/engine/batch_norms.h"
+#include "muster/engine/gradient_pieces.h"
 #include "muster/engine/packed_tensors.h"
 #include "muster/engine/seed_streams.h"
 #include "muster/kernels/libtorch_kernels.h"
 #include "muster/kernels/torch_compat.h"
+#include "muster/model/gradient_listener.h"
 #include "muster/model/head.h"
 #include "muster/model/random_scope.h"
 #include "muster/model/seeded_module.h"
@@ -105,6 +107,8 @@ struct Towers::Tower {
   c10::Device device{c10::kCPU};
   /// Brings batches to a GPU.
   std::optional<Feed> feed{};
+  /// Where sums over other processes may begin before its backward ends.
+  std::unique_ptr<GradientPieces> pieces{};
   /// Where it is not at home: its buffers side by side, on the way.
   std::optional<PackedTensors> packed{};
 };
@@ -120,6 +124,7 @@ struct Towers::ReplicaResult {
   at::Tensor loss{};
   std::int64_t examples = 0;
   EstimatorSpec spec{};
+  std::span<const DeviceMark> marks{};
 };
 
 /// One call of run(): what lanes read, and under the mutex what they write.
@@ -129,6 +134,8 @@ struct Towers::Run {
   std::int64_t number;
   double loss_scale;
   CapturedInput captured;
+  /// Whether a tower's gradients are copied, since it needs its memory for the next replica.
+  bool copies_gradients;
   /// Where the loop's thread gives its work to.
   StreamHandle stream;
   TreeSum<Gradients> sum;
@@ -245,6 +252,9 @@ std::unique_ptr<Towers::Tower> Towers::make_tower(const std::shared_ptr<Model>& 
                                              .norms = BatchNorms(*model)});
   tower->device = device;
   if (device.is_cuda()) tower->feed.emplace(device);
+  if (device.is_cuda() && device == home_ && options_.shared) {
+    tower->pieces = std::make_unique<GradientPieces>(*variables_, tower->attached, device);
+  }
   if (device != home_) tower->packed.emplace(tower->buffers, device, home_.is_cuda());
   return tower;
 }
@@ -354,6 +364,9 @@ Towers::ReplicaResult Towers::run_replica(Tower& tower, std::int64_t replica, co
   tower.attached.zero();
   if (options_.zero_debias_batch_norm) tower.norms.debias(step.number + 1);
   ReplicaResult outcome{.examples = batch.size()};
+  const bool in_pieces = tower.pieces != nullptr && !step.copies_gradients;
+  const GradientScope listener(in_pieces ? tower.pieces.get() : nullptr);
+  if (in_pieces) tower.pieces->begin();
   const kernels::KernelScope scope(options_.own_cpu_kernels);
   const bool fed = tower.feed && !is_on(batch, tower.device);
   if (fed && head_ != nullptr) head_->check_labels(batch.labels);
@@ -362,7 +375,11 @@ Towers::ReplicaResult Towers::run_replica(Tower& tower, std::int64_t replica, co
   outcome.loss = loss.detach();
   (step.loss_scale == 1.0 ? loss : loss * step.loss_scale).backward();
   if (fed) tower.feed->used();
-  tower.attached.collect();
+  const bool were_moved = tower.attached.collect();
+  if (in_pieces) {
+    tower.pieces->end(were_moved);
+    outcome.marks = tower.pieces->marks();
+  }
   if (replica == 0 && away) take_buffers(tower);
   return outcome;
 }
@@ -403,13 +420,13 @@ Gradients Towers::copy_of(const Gradients& gradients) {
 }
 
 // Nobody waits here but for gradients by rows.
-void Towers::bring_home(TreeSum<Gradients>::Parts& sums) {
+void Towers::bring_home(TreeSum<Gradients>::Parts& sums, bool copied) {
   const torch::NoGradGuard no_grad;
   for (auto& [part, sum] : sums) {
     if (!sum) continue;
     at::Tensor flat = free_flat(free_at_home_, home_);
     flat.copy_(sum->flat, /*non_blocking=*/true);
-    if (options_.replicas > 1) free_.push_back(std::move(sum->flat));
+    if (copied) free_.push_back(std::move(sum->flat));
     sum->flat = std::move(flat);
     for (RowGradient& rows : sum->rows) {
       if (!rows.empty()) rows = {rows.rows.to(home_), rows.values.to(home_)};
@@ -421,6 +438,7 @@ void Towers::bring_home(TreeSum<Gradients>::Parts& sums) {
 void Towers::report(Run& step, std::int64_t replica, ReplicaResult outcome) {
   step.result.examples += outcome.examples;
   step.result.losses[static_cast<std::size_t>(replica)] = outcome.loss;
+  if (!outcome.marks.empty()) step.result.marks = outcome.marks;
   const bool earlier = step.spec_of < 0 || replica < step.spec_of;
   if (outcome.gradients && earlier) {
     step.spec_of = replica;
@@ -440,10 +458,8 @@ void Towers::run_lane(std::size_t lane, Run& step) {
       Tower& tower = tower_of(lane, replica);
       outcome = run_or_say_where(tower, replica, *batch, step);
       const std::lock_guard lock(step.mutex);
-      // With one replica the tower's own memory serves; with more it is needed for the next.
-      outcome.gradients = options_.replicas == 1 && tower.device == sums_on_
-                              ? tower.attached.gradients()
-                              : copy_of(tower.attached.gradients());
+      outcome.gradients =
+          step.copies_gradients ? copy_of(tower.attached.gradients()) : tower.attached.gradients();
       report(step, replica, std::move(outcome));
     } else {
       const std::lock_guard lock(step.mutex);
@@ -491,6 +507,7 @@ PartialSums Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange re
            .number = number,
            .loss_scale = loss_scale,
            .captured = captured,
+           .copies_gradients = replicas.size() > 1 || device_of(0) != sums_on_,
            .stream = StreamHandle(home_),
            .sum = {options_.replicas, [this](Gradients& into, Gradients&& from) {
                      add_gradients(into, from);
@@ -507,9 +524,9 @@ PartialSums Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange re
   PartialSums result = std::move(step.result);
   result.present = step.sum.present();
   result.sums = step.sum.take_parts();
-  if (sums_on_ != home_) bring_home(result.sums);
+  if (sums_on_ != home_) bring_home(result.sums, step.copies_gradients);
   // Their memory comes back with the next step.
-  if (options_.replicas > 1 || !copies_.empty()) {
+  if (step.copies_gradients || sums_on_ != home_) {
     for (const auto& part : result.sums) {
       if (part.second) (sums_on_ == home_ ? free_ : free_at_home_).push_back(part.second->flat);
     }

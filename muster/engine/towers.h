@@ -142,7 +142,7 @@ class Towers {
   void take_buffers(Tower& tower);
   Gradients copy_of(const Gradients& gradients);
   at::Tensor free_flat(std::vector<at::Tensor>& from, c10::Device device) const;
-  void bring_home(TreeSum<Gradients>::Parts& sums);
+  void bring_home(TreeSum<Gradients>::Parts& sums, bool copied);
 
   const Head* head_;
   TowerOptions options_;

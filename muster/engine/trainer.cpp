@@ -466,8 +466,10 @@ void Trainer::Impl::make_parts(const TowerOptions& tower_options) {
   UpdateRules rules = options.update_rules();
   rules.checks_gradients |= scale->enabled();
   host_update.emplace(towers->variables(), *updater, rules, average ? &*average : nullptr);
+  // In a cluster a GPU has nothing to do until the others have spoken: batches are ready by then.
   inputs.emplace(input_fn, tower_options.replicas,
-                 derive_key(tower_options.seed, seed_stream::kTrainInput));
+                 derive_key(tower_options.seed, seed_stream::kTrainInput),
+                 is_shared() && tower_options.on_gpus() ? InputAhead::Prepare(pinned) : nullptr);
 }
 
 void Trainer::Impl::prepare() {

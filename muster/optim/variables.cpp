@@ -313,12 +313,20 @@ void AttachedModule::zero() {
   for (const Keeper& keeper : keepers_) keeper.module->take_row_gradients();
 }
 
-void AttachedModule::collect() {
+std::vector<at::Tensor> AttachedModule::dense_parameters() const {
+  std::vector<at::Tensor> parameters;
+  for (const Dense& dense : dense_) parameters.push_back(dense.parameter);
+  return parameters;
+}
+
+bool AttachedModule::collect() {
+  bool moved = false;
   for (const Dense& dense : dense_) {
     at::Tensor& gradient = dense.parameter.mutable_grad();
     if (gradient.is_same(dense.gradient)) continue;
     copy_gradient(gradient, dense.gradient);
     gradient = dense.gradient;
+    moved = true;
   }
   for (const Table& table : tables_) {
     const at::Tensor& gradient = table.parameter.grad();
@@ -339,6 +347,7 @@ void AttachedModule::collect() {
       rows = rows.empty() ? std::move(kept[i]) : add_rows(rows, kept[i]);
     }
   }
+  return moved;
 }
 
 }  // namespace muster

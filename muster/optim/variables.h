@@ -155,8 +155,13 @@ class AttachedModule {
   /// gradients are zeros where they belong, for backward to add to.
   void zero();
   /// After a backward: brings its gradients into gradients(), 0 where there are none. Throws
-  /// FailedPrecondition when a layer of a sparse variable gave a dense gradient.
-  void collect();
+  /// FailedPrecondition when a layer of a sparse variable gave a dense gradient. Returns whether
+  /// dense ones were moved there: false on a GPU, where backward itself adds to them.
+  bool collect();
+
+  /// Those of the dense variables, in their order. Their gradients are where they belong, but for
+  /// the time of a backward on the CPU.
+  std::vector<at::Tensor> dense_parameters() const;
 
   const Gradients& gradients() const { return gradients_; }
   Gradients& gradients() { return gradients_; }

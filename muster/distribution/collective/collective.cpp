@@ -17,6 +17,7 @@
 #include "muster/distribution/membership/snapshot_internal.h"
 #include "muster/distribution/membership/stop_grace_internal.h"
 #include "muster/distribution/wire/step_parts_internal.h"
+#include "muster/engine/gradient_pieces.h"
 
 namespace muster {
 namespace internal {
@@ -245,9 +246,10 @@ void Collective::link_devices(Group& group) {
   } else if (group.size() > 1) {
     link_ = make_host_link(group, "gradients");
   }
-  device_sums_ =
-      std::make_unique<DeviceAllReduce>(group.plan(), group.rank(), membership_.terms().replicas,
-                                        participant_->run_variables().flat(), link_.get());
+  device_sums_ = std::make_unique<DeviceAllReduce>(
+      group.plan(), group.rank(), membership_.terms().replicas,
+      participant_->run_variables().flat(), gradient_pieces(participant_->run_variables()),
+      link_.get());
   mark_.emplace(device);
 }
 

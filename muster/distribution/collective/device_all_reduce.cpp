@@ -8,15 +8,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "muster/distribution/collective/all_reduce_internal.h"
-
 namespace muster::internal {
 DeviceAllReduce::DeviceAllReduce(const GenerationPlan& plan, std::size_t rank,
-                                 std::int64_t replicas, const at::Tensor& flat, DeviceLink* link)
+                                 std::int64_t replicas, const at::Tensor& flat,
+                                 std::vector<FlatRange> pieces, DeviceLink* link)
     : members_(plan.members),
       rank_(rank),
       replicas_(replicas),
+      pieces_(std::move(pieces)),
       link_(link),
+      beside_(flat.device()),
       exchange_(exchange_of(rank, plan.members.size())),
       whole_(at::empty_like(flat)),
       losses_(at::zeros({replicas}, flat.options())) {
@@ -52,29 +53,24 @@ void DeviceAllReduce::pack(const std::vector<at::Tensor>& buffers) {
   if (has_buffers({rank_, rank_ + 1})) copy_tensors(buffers, packed_->tensors());
 }
 
-void DeviceAllReduce::begin(PartialSums& own, const std::vector<at::Tensor>& buffers) {
-  dense_.clear();
-  for (auto& [part, sum] : own.sums) {
-    dense_[part] = sum ? std::optional(sum->flat) : std::nullopt;
-  }
-  range_ = {0, whole_.numel()};
+void DeviceAllReduce::take_losses(const PartialSums& own) {
   for (std::size_t r = 0; r < own.losses.size(); ++r) {
     if (!own.losses[r].defined()) continue;
     losses_.narrow(0, static_cast<std::int64_t>(r), 1)
         .copy_(own.losses[r].to(at::kFloat).reshape({1}));
   }
-  pack(buffers);
 }
 
 // --------------------------------------------------------------------- halves to and fro
 
-// What this task has of a range, with the losses of its block and, where the other lacks them, the
-// buffers.
+// What this task has of a range and, with the first piece, the losses of its block and, where the
+// other lacks them, the buffers.
 void DeviceAllReduce::send_block(std::size_t to, const RankRange& own, const RankRange& others,
                                  const FlatRange& range) {
   for (const auto& [part, values] : dense_) {
     if (values && size_of(range) > 0) link_->send(view_of(*values, range_.first, range), to);
   }
+  if (!has_notes_) return;
   if (replicas_of(members_, own).size() > 0) link_->send(losses_of(own), to);
   if (has_buffers(own) && !has_buffers(others)) link_->send(packed_->memory(), to);
 }
@@ -89,6 +85,7 @@ DeviceAllReduce::Parts DeviceAllReduce::receive_block(std::size_t from, const Ra
     values = at::empty({size_of(range)}, whole_.options());
     if (size_of(range) > 0) link_->receive(*values, from);
   }
+  if (!has_notes_) return received;
   if (replicas_of(members_, others).size() > 0) link_->receive(losses_of(others), from);
   if (has_buffers(others) && !has_buffers(own)) link_->receive(packed_->memory(), from);
   return received;
@@ -105,8 +102,7 @@ void DeviceAllReduce::add(Parts received, const FlatRange& keep) {
   range_ = keep;
 }
 
-void DeviceAllReduce::reduce(const Exchange::Stage& stage) {
-  const SharedRange shared = share(range_, stage);
+void DeviceAllReduce::reduce(const Exchange::Stage& stage, const SharedRange& shared) {
   link_->begin();
   send_block(stage.partner, stage.own, stage.others, shared.given);
   Parts received = receive_block(stage.partner, stage.own, stage.others, shared.kept);
@@ -131,9 +127,9 @@ void DeviceAllReduce::be_summed_by(std::size_t neighbour) {
   send_block(neighbour, own, {neighbour, neighbour + 1}, range_);
   link_->end();
   link_->begin();
-  link_->receive(whole_, neighbour);
-  link_->receive(losses_, neighbour);
-  if (packed_ && !has_buffers(own)) link_->receive(packed_->memory(), neighbour);
+  link_->receive(view_of(whole_, 0, piece_), neighbour);
+  if (has_notes_) link_->receive(losses_, neighbour);
+  if (has_notes_ && packed_ && !has_buffers(own)) link_->receive(packed_->memory(), neighbour);
   link_->end();
 }
 
@@ -146,33 +142,58 @@ void DeviceAllReduce::take_in(std::size_t neighbour) {
 
 void DeviceAllReduce::give_back_to(std::size_t neighbour) {
   link_->begin();
-  link_->send(whole_, neighbour);
-  link_->send(losses_, neighbour);
+  link_->send(view_of(whole_, 0, piece_), neighbour);
+  if (has_notes_) link_->send(losses_, neighbour);
   const bool has_them = has_buffers({neighbour, neighbour + 1});
-  if (packed_ && !has_them) link_->send(packed_->memory(), neighbour);
+  if (has_notes_ && packed_ && !has_them) link_->send(packed_->memory(), neighbour);
   link_->end();
 }
 
 // --------------------------------------------------------------------- all of a step
 
+void DeviceAllReduce::sum_piece() {
+  if (exchange_.given_to) return be_summed_by(*exchange_.given_to);
+  if (exchange_.taken_from) take_in(*exchange_.taken_from);
+  // The range at the beginning of each stage. In the last one both partners add up all of what is
+  // left, which is as many bytes as half of it to and fro, and one message less to wait for.
+  std::vector<FlatRange> ranges;
+  for (const Exchange::Stage& stage : exchange_.stages) {
+    const bool is_last = &stage == &exchange_.stages.back();
+    if (!is_last) ranges.push_back(range_);
+    reduce(stage, is_last ? SharedRange{.kept = range_, .given = range_} : share(range_, stage));
+  }
+  if (size_of(range_) > 0) view_of(whole_, 0, range_).copy_(*dense_.begin()->second);
+  for (std::size_t i = ranges.size(); i-- > 0;) spread(exchange_.stages[i], ranges[i]);
+  if (exchange_.taken_from) give_back_to(*exchange_.taken_from);
+}
+
+void DeviceAllReduce::sum_pieces(const PartialSums& own, const std::vector<at::Tensor>& buffers) {
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    if (!own.marks.empty()) own.marks[i].hold_stream();
+    piece_ = pieces_[i];
+    has_notes_ = i == 0;
+    if (has_notes_) {
+      take_losses(own);
+      pack(buffers);
+    }
+    dense_.clear();
+    for (const auto& [part, sum] : own.sums) {
+      dense_[part] = sum ? std::optional(view_of(sum->flat, 0, piece_)) : std::nullopt;
+    }
+    range_ = piece_;
+    sum_piece();
+  }
+}
+
 void DeviceAllReduce::add_up(PartialSums& own, const std::vector<at::Tensor>& buffers) {
   if (members_.size() == 1) return;
   const torch::NoGradGuard no_grad;
-  begin(own, buffers);
-  if (exchange_.given_to) {
-    be_summed_by(*exchange_.given_to);
+  if (own.marks.empty()) {
+    sum_pieces(own, buffers);
   } else {
-    if (exchange_.taken_from) take_in(*exchange_.taken_from);
-    // The range at the beginning of each stage.
-    std::vector<FlatRange> ranges;
-    for (const Exchange::Stage& stage : exchange_.stages) {
-      ranges.push_back(range_);
-      reduce(stage);
-    }
-    if (size_of(range_) > 0) view_of(whole_, 0, range_).copy_(*dense_.begin()->second);
-    for (std::size_t i = ranges.size(); i-- > 0;) spread(exchange_.stages[i], ranges[i]);
-    if (exchange_.taken_from) give_back_to(*exchange_.taken_from);
+    beside_.run([&] { sum_pieces(own, buffers); });
   }
+  own.marks = {};
   if (packed_ && first_rank_ != rank_) copy_tensors(packed_->tensors(), buffers);
   own.sums.clear();
   own.sums[{0, replicas_}] = Gradients{.flat = whole_};

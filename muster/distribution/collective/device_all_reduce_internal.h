@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "muster/device/gpu.h"
+#include "muster/distribution/collective/all_reduce_internal.h"
 #include "muster/distribution/collective/device_link_internal.h"
 #include "muster/distribution/membership/links_internal.h"
 #include "muster/engine/packed_tensors.h"
@@ -14,14 +16,15 @@
 namespace muster::internal {
 
 /// AllReduce where gradients stay on devices: the same halves to the same partners, the same
-/// additions in the order of the tree over replicas, given to a stream stage by stage. What the
+/// additions in the order of the tree over replicas, given to a stream stage by stage, and this for
+/// one piece of the gradients after the other: while the backward makes the next ones. What the
 /// hosts tell each other in its place is which replicas have a batch.
 class DeviceAllReduce final : public DeviceSums {
  public:
-  /// For one generation; `flat` are the variables. `link` outlives it, and may be null for a task
-  /// that is alone.
+  /// For one generation; `flat` are the variables, and `pieces`, the same in all tasks, make up all
+  /// of them. `link` outlives it, and may be null for a task that is alone.
   DeviceAllReduce(const GenerationPlan& plan, std::size_t rank, std::int64_t replicas,
-                  const at::Tensor& flat, DeviceLink* link);
+                  const at::Tensor& flat, std::vector<FlatRange> pieces, DeviceLink* link);
 
   /// By replica of the run, before add_up(): whether it has a batch.
   void begin_step(std::vector<bool> has_batch) { has_batch_ = std::move(has_batch); }
@@ -33,8 +36,10 @@ class DeviceAllReduce final : public DeviceSums {
   using Nodes = TreeSum<char>::Parts;
 
   Nodes parts_of(const ReplicaRange& replicas) const;
-  void begin(PartialSums& own, const std::vector<at::Tensor>& buffers);
+  void take_losses(const PartialSums& own);
   void pack(const std::vector<at::Tensor>& buffers);
+  void sum_pieces(const PartialSums& own, const std::vector<at::Tensor>& buffers);
+  void sum_piece();
   at::Tensor losses_of(const RankRange& ranks) const;
 
   bool has_buffers(const RankRange& ranks) const;
@@ -43,7 +48,7 @@ class DeviceAllReduce final : public DeviceSums {
   Parts receive_block(std::size_t from, const RankRange& own, const RankRange& others,
                       const FlatRange& range);
   void add(Parts received, const FlatRange& keep);
-  void reduce(const Exchange::Stage& stage);
+  void reduce(const Exchange::Stage& stage, const SharedRange& shared);
   void spread(const Exchange::Stage& stage, const FlatRange& range);
   void be_summed_by(std::size_t neighbour);
   void take_in(std::size_t neighbour);
@@ -52,13 +57,18 @@ class DeviceAllReduce final : public DeviceSums {
   const std::vector<GenerationMember> members_;
   const std::size_t rank_;
   const std::int64_t replicas_;
+  const std::vector<FlatRange> pieces_;
   DeviceLink* link_;
+  SideStream beside_;
   const Exchange exchange_;
   /// The task that runs replica 0.
   std::size_t first_rank_ = 0;
   std::vector<bool> has_batch_;
 
   // Of the step that is being made. Memory serves step after step, since captured steps know it.
+  /// The piece that is being summed, and whether losses and buffers go with it.
+  FlatRange piece_;
+  bool has_notes_ = false;
   Parts dense_;
   FlatRange range_;
   const at::Tensor whole_;

@@ -112,8 +112,9 @@ struct Summed {
   std::vector<at::Tensor> buffers;
 };
 
-// One step of so many tasks, as threads.
-std::vector<Summed> sum_over(std::size_t tasks, const std::vector<bool>& has_batch) {
+// Two steps of so many tasks, as threads.
+std::vector<Summed> sum_over(std::size_t tasks, const std::vector<bool>& has_batch,
+                             const std::vector<FlatRange>& pieces) {
   const auto replicas = static_cast<std::int64_t>(has_batch.size());
   const GenerationPlan plan = plan_of(tasks, replicas);
   Mail mail;
@@ -128,7 +129,7 @@ std::vector<Summed> sum_over(std::size_t tasks, const std::vector<bool>& has_bat
       Summed& one = all[rank];
       one.buffers = {at::full({3}, value), at::full({}, static_cast<int>(value), at::kLong)};
       MailLink link(mail, rank);
-      DeviceAllReduce reduce(plan, rank, replicas, at::zeros({kFlat}), &link);
+      DeviceAllReduce reduce(plan, rank, replicas, at::zeros({kFlat}), pieces, &link);
       for (int step = 0; step < 2; ++step) {
         one.sums = sums_of(mine, has_batch);
         reduce.begin_step(has_batch);
@@ -141,11 +142,12 @@ std::vector<Summed> sum_over(std::size_t tasks, const std::vector<bool>& has_bat
   return all;
 }
 
-void expect_sums_of_one_task(std::size_t tasks, const std::vector<bool>& has_batch) {
+void expect_sums_of_one_task(std::size_t tasks, const std::vector<bool>& has_batch,
+                             const std::vector<FlatRange>& pieces = {{0, kFlat}}) {
   SCOPED_TRACE(::testing::Message() << tasks << " tasks, " << has_batch.size() << " replicas");
   const auto replicas = static_cast<std::int64_t>(has_batch.size());
   const PartialSums alone = sums_of({0, replicas}, has_batch);
-  for (const Summed& one : sum_over(tasks, has_batch)) {
+  for (const Summed& one : sum_over(tasks, has_batch, pieces)) {
     EXPECT_EQ(one.sums.present, alone.present);
     ASSERT_EQ(one.sums.sums.size(), 1U);
     const auto& sum = one.sums.sums.at({0, replicas});
@@ -168,6 +170,15 @@ TEST(DeviceAllReduce, GivesTheBitsOfOneTask) {
       expect_sums_of_one_task(tasks, std::vector<bool>(replicas, true));
     }
   }
+}
+
+TEST(DeviceAllReduce, GivesTheSameBitsPieceByPiece) {
+  const std::vector<FlatRange> pieces{{640, kFlat}, {639, 640}, {16, 639}, {0, 16}};
+  for (const std::size_t tasks : {1U, 2U, 3U, 4U, 6U, 8U}) {
+    expect_sums_of_one_task(tasks, std::vector<bool>(8, true), pieces);
+    expect_sums_of_one_task(tasks, {true, false, false, true, true, true, true, false}, pieces);
+  }
+  expect_sums_of_one_task(3, {true, true}, pieces);
 }
 
 TEST(DeviceAllReduce, SkipsReplicasWithoutABatch) {
