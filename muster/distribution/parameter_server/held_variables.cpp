@@ -3,6 +3,7 @@
 #include "muster/distribution/membership/snapshot_internal.h"
 #include "muster/distribution/parameter_server/ps_values_internal.h"
 #include "muster/engine/arithmetic.h"
+#include "muster/engine/packed_tensors.h"
 #include "muster/engine/run_terms.h"
 #include "muster/engine/towers.h"
 
@@ -57,7 +58,7 @@ ExpectedTensors HeldVariables::expected() const {
 }
 
 void HeldVariables::take_buffers(const std::vector<at::Tensor>& values) const {
-  for (std::size_t i = 0; i < values.size(); ++i) buffers[i].copy_(values[i]);
+  copy_tensors(values, buffers);
 }
 
 Values HeldVariables::state_values() {

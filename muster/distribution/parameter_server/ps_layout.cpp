@@ -18,8 +18,8 @@ std::int64_t elements_of(const Variables& variables) {
   return elements;
 }
 
-// Neighbours, with the padding between them, as one piece of memory.
-std::vector<FlatRange> joined(std::vector<FlatRange> ranges) {
+// Neighbours, with the padding between them and behind the last, as one piece of memory.
+std::vector<FlatRange> joined(std::vector<FlatRange> ranges, std::int64_t end) {
   std::ranges::sort(ranges, {}, &FlatRange::first);
   std::vector<FlatRange> pieces;
   for (const FlatRange& range : ranges) {
@@ -29,6 +29,7 @@ std::vector<FlatRange> joined(std::vector<FlatRange> ranges) {
       pieces.push_back(range);
     }
   }
+  if (!pieces.empty() && end - pieces.back().last < kVariableAlignment) pieces.back().last = end;
   return pieces;
 }
 
@@ -62,9 +63,13 @@ PsLayout::PsLayout(const Variables& variables, std::size_t servers)
     }
   }
   for (std::size_t server = 0; server < servers; ++server) {
-    flat_[server] = joined(std::move(flat_[server]));
+    flat_[server] = joined(std::move(flat_[server]), variables.flat().numel());
     for (const FlatRange& range : flat_[server]) flat_sizes_[server] += range.last - range.first;
   }
+}
+
+bool PsLayout::holds_all(std::size_t server) const {
+  return servers() == 1 && flat_[server].size() == 1 && flat_[server].front().first == 0;
 }
 
 void PsLayout::scatter(std::size_t server, const at::Tensor& gathered,

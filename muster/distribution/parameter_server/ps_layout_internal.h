@@ -23,6 +23,8 @@ class PsLayout {
   const std::vector<FlatRange>& flat(std::size_t server) const { return flat_[server]; }
   /// Both of the server.
   VariableShard shard(std::size_t server) const { return {by_server_[server], flat_[server]}; }
+  /// Whether flat() is one range, of all dense variables.
+  bool holds_all(std::size_t server) const;
   /// Elements in all of flat().
   std::int64_t flat_size(std::size_t server) const { return flat_sizes_[server]; }
 

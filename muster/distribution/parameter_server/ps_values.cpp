@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "muster/engine/packed_tensors.h"
+
 namespace muster::internal {
 
 RunTerms terms_with_backups(RunTerms terms, std::int64_t backup_replicas) {
@@ -42,8 +44,7 @@ void put_all_values(Values& message, std::size_t server, const PsLayout& layout,
 
 void write_values(const Values& message, std::size_t server, const PsLayout& layout,
                   const Variables& variables, const std::vector<at::Tensor>& buffers) {
-  const auto& new_buffers = message.buffers.tensors;
-  for (std::size_t i = 0; i < new_buffers.size(); ++i) buffers[i].copy_(new_buffers[i]);
+  copy_tensors(message.buffers.tensors, buffers);
   if (!message.values) return;
   layout.scatter(server, message.values->flat, variables.flat());
   for (const Variable& variable : variables.all()) {

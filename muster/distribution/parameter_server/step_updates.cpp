@@ -134,7 +134,11 @@ void StepUpdates::add_up(std::vector<ReceivedStep> received) {
 
 // From the mean of the replicas to what the optimizers get, but for what needs the norms of all.
 void StepUpdates::take_gradients() {
-  held_.layout.scatter(held_.number, pending_->mean.flat, held_.gradients.flat);
+  if (held_.layout.holds_all(held_.number)) {
+    held_.gradients.flat = pending_->mean.flat;
+  } else {
+    held_.layout.scatter(held_.number, pending_->mean.flat, held_.gradients.flat);
+  }
   held_.gradients.rows = pending_->mean.rows;
   if (!pending_->outcome.not_finite.empty()) return;
   update_.prepare(held_.gradients);
