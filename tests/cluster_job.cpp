@@ -59,6 +59,7 @@ struct Flags {
   bool on_device = false;
   bool ps_log = false;
   std::uint64_t ps_log_bytes = std::uint64_t{64} << 20;
+  std::uint64_t part_bytes = std::uint64_t{64} << 20;
 };
 
 struct Example {
@@ -186,8 +187,8 @@ muster::Estimator make_estimator(const Flags& flags) {
   config.cluster.max_staleness = flags.max_staleness;
   config.cluster.backup_replicas = flags.backup_replicas;
   if (config.cluster.task.num_ps_replicas > 0) {
-    config.cluster.train_distribute = [](const muster::RunConfig& run) {
-      return muster::make_parameter_server(run);
+    config.cluster.train_distribute = [flags](const muster::RunConfig& run) {
+      return muster::make_parameter_server(run, {.part_bytes = flags.part_bytes});
     };
   } else if (!config.cluster.task.is_alone()) {
     config.cluster.train_distribute = [flags](const muster::RunConfig& run) {
@@ -258,6 +259,7 @@ int run(int argc, char** argv) {
   set.add("--tells-batch", &flags.tells_batch, "Compare it when tasks join");
   set.add("--ps-log", &flags.ps_log);
   set.add("--ps-log-bytes", &flags.ps_log_bytes);
+  set.add("--part-bytes", &flags.part_bytes, "Of a part of a checkpoint that a ps writes");
   set.add("--sync", &flags.sync, "False: ps apply every push as it comes");
   set.add("--max-staleness", &flags.max_staleness);
   set.add("--backup-replicas", &flags.backup_replicas);

@@ -27,10 +27,12 @@ struct TaskClusterOptions {
   bool starts = true;
   /// Of every task, beside TF_CONFIG.
   testing::Words environment{};
+  /// Whether all tasks have the chief's folder, as on a disk that they share.
+  bool shares_folder = false;
 };
 
-/// A chief, workers and servers as processes of CLUSTER_JOB, each with a model folder of its own:
-/// there is no shared disk. Task 0 is the chief, then come workers, then servers, and an evaluator
+/// A chief, workers and servers as processes of CLUSTER_JOB, each with a model folder of its own
+/// unless they share one. Task 0 is the chief, then come workers, then servers, and an evaluator
 /// where there is one, which has the chief's folder.
 class TaskCluster {
  public:
@@ -39,7 +41,8 @@ class TaskCluster {
       : workers_(workers),
         servers_(servers),
         flags_(std::move(flags)),
-        environment_(std::move(options.environment)) {
+        environment_(std::move(options.environment)),
+        shares_folder_(options.shares_folder) {
     const auto ports = launch::free_ports(1 + workers + servers, {});
     const std::span all(ports);
     cluster_ =
@@ -58,7 +61,7 @@ class TaskCluster {
   }
   bool is_evaluator(std::size_t task) const { return task > workers_ + servers_; }
   Path folder(std::size_t task) const {
-    return is_evaluator(task) ? chief_folder() : folder_ / name(task);
+    return shares_folder_ || is_evaluator(task) ? chief_folder() : folder_ / name(task);
   }
   Path chief_folder() const { return folder_ / name(0); }
   /// Of all tasks.
@@ -147,6 +150,7 @@ class TaskCluster {
   std::size_t servers_;
   testing::Words flags_;
   testing::Words environment_;
+  bool shares_folder_;
   std::string cluster_;
   std::vector<std::unique_ptr<testing::RunningProgram>> tasks_;
 };

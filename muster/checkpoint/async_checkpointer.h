@@ -48,9 +48,10 @@ class AsyncCheckpointer {
   /// Begins a save. The tensors' values must stay as they are until wait_until_copied() returns.
   /// Throws ResourceExhausted when there is no memory for the copy. `before_writing` is called in
   /// the background when the copy is made, for what must be on the disk before the checkpoint is;
-  /// what it throws is a failure of the save.
+  /// what it throws is a failure of the save. `parts` is what others write of it.
   void save(std::int64_t step, std::span<const TensorView> tensors, std::string state_json = {},
-            std::function<void()> before_writing = {});
+            std::function<void()> before_writing = {},
+            std::shared_ptr<CheckpointParts> parts = nullptr);
 
   /// Returns when the tensors of the last save() may change. Helps with the copying meanwhile.
   void wait_until_copied();

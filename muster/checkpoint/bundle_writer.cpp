@@ -75,10 +75,15 @@ struct BundleWriter::Impl {
     if (options.num_shards < 1 || options.num_shards > kMaxShards) {
       throw InvalidArgument("num_shards must be in 1 to {}: {}", kMaxShards, options.num_shards);
     }
+    if (options.shard && (*options.shard < 0 || *options.shard >= options.num_shards)) {
+      throw InvalidArgument("there is no data file {} of {}", *options.shard, options.num_shards);
+    }
     index.num_shards = options.num_shards;
     index.state_crc = options.state_crc;
+    first_shard = options.shard.value_or(0);
+    const int end = options.shard ? *options.shard + 1 : options.num_shards;
     try {
-      for (int i = 0; i < options.num_shards; ++i) {
+      for (int i = first_shard; i < end; ++i) {
         shards.emplace_back(bundle_data_path(prefix, i, options.num_shards));
       }
     } catch (...) {
@@ -106,14 +111,49 @@ struct BundleWriter::Impl {
   std::string add_part(const TensorView& tensor) {
     SliceExtents extents = extents_of(tensor);
     std::string key = slice_key(tensor.name, extents);
-    const TensorSpec full{tensor.type, tensor.slice->full_shape};
-    const auto whole = index.entries.try_emplace(std::string(tensor.name), BundleEntry{full}).first;
-    if (whole->second.spec != full || (whole->second.slices.empty() && whole->second.size != 0)) {
-      throw InvalidArgument("tensor '{}': parts of {} and of {} do not go together", tensor.name,
-                            to_string(whole->second.spec), to_string(full));
-    }
-    if (!index.entries.contains(key)) whole->second.slices.push_back(std::move(extents));
+    BundleEntry& whole = partitioned(tensor.name, {tensor.type, tensor.slice->full_shape});
+    if (!index.entries.contains(key)) whole.slices.push_back(std::move(extents));
     return key;
+  }
+
+  // The entry of a variable whose parts have entries of their own.
+  BundleEntry& partitioned(std::string_view name, const TensorSpec& full) {
+    BundleEntry& whole =
+        index.entries.try_emplace(std::string(name), BundleEntry{full}).first->second;
+    if (whole.spec != full || (whole.slices.empty() && whole.size != 0)) {
+      throw InvalidArgument("tensor '{}': parts of {} and of {} do not go together", name,
+                            to_string(whole.spec), to_string(full));
+    }
+    return whole;
+  }
+
+  void merge(std::string_view part) {
+    const BundleIndex theirs = parse_bundle_index(part);
+    if (theirs.num_shards != index.num_shards) {
+      throw InvalidArgument("a part of a bundle of {} data files, where there are {}",
+                            theirs.num_shards, index.num_shards);
+    }
+    for (const auto& [key, entry] : theirs.entries) {
+      if (!entry.slices.empty()) {
+        auto& slices = partitioned(key, entry.spec).slices;
+        slices.insert(slices.end(), entry.slices.begin(), entry.slices.end());
+        continue;
+      }
+      const int own = entry.shard - first_shard;
+      if (own >= 0 && static_cast<std::size_t>(own) < shards.size()) {
+        throw InvalidArgument("tensor '{}' of a part is said to be in {}", key,
+                              shards[static_cast<std::size_t>(own)].path().string());
+      }
+      if (!index.entries.emplace(key, entry).second) {
+        throw InvalidArgument("tensor '{}' was added before", key);
+      }
+    }
+  }
+
+  std::string finish_part() {
+    for (DataFile& shard : shards) shard.finish();
+    finished = true;
+    return serialize_bundle_index(index);
   }
 
   BundleEntry write_values(const TensorView& tensor) {
@@ -121,7 +161,7 @@ struct BundleWriter::Impl {
         shards.begin(), shards.end(),
         [](const DataFile& left, const DataFile& right) { return left.size() < right.size(); });
     BundleEntry entry{{tensor.type, tensor.shape}};
-    entry.shard = static_cast<int>(shard - shards.begin());
+    entry.shard = first_shard + static_cast<int>(shard - shards.begin());
     entry.offset = shard->size();
     try {
       entry.masked_crc = mask_crc(append_values(*shard, tensor));
@@ -150,6 +190,7 @@ struct BundleWriter::Impl {
       }
     }
     for (DataFile& shard : shards) shard.finish();
+    writes_index = true;
     const auto file = file_system_for(prefix).create(bundle_index_path(prefix));
     file->write(serialize_bundle_index(index));
     file->sync();
@@ -162,7 +203,7 @@ struct BundleWriter::Impl {
     try {
       FileSystem& files = file_system_for(prefix);
       for (const DataFile& shard : shards) files.remove(shard.path());
-      files.remove(bundle_index_path(prefix));
+      if (writes_index) files.remove(bundle_index_path(prefix));
     } catch (const std::exception& error) {
       log::warning("could not clean up an unfinished bundle prefix={} error=\"{}\"",
                    prefix.string(), error.what());
@@ -170,8 +211,11 @@ struct BundleWriter::Impl {
   }
 
   Path prefix;
+  /// The number of the first of `shards`.
+  int first_shard = 0;
   std::vector<DataFile> shards;
   BundleIndex index;
+  bool writes_index = false;
   bool finished = false;
 };
 
@@ -183,5 +227,7 @@ BundleWriter& BundleWriter::operator=(BundleWriter&&) noexcept = default;
 
 void BundleWriter::add(const TensorView& tensor) { impl_->add(tensor); }
 void BundleWriter::finish() { impl_->finish(); }
+std::string BundleWriter::finish_part() { return impl_->finish_part(); }
+void BundleWriter::merge(std::string_view part) { impl_->merge(part); }
 
 }  // namespace muster

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "muster/base/file_system.h"
 #include "muster/checkpoint/tensor.h"
@@ -12,6 +14,9 @@ namespace muster {
 struct BundleWriterOptions {
   /// Data files; each tensor goes to the one that holds least so far.
   int num_shards = 1;
+  /// Set: this writer writes that data file alone, and others the rest. What their finish_part()
+  /// gives is for the one that writes the index to merge().
+  std::optional<int> shard{};
   /// Masked CRC-32C of the state that is kept beside the bundle: the two are one checkpoint.
   std::optional<std::uint32_t> state_crc{};
 };
@@ -36,6 +41,14 @@ class BundleWriter {
   /// Writes the index. On return all files are on the disk; their folder's entries are the caller's
   /// to sync. Throws InvalidArgument when parts of a partitioned variable leave it incomplete.
   void finish();
+
+  /// In the place of finish(), for a data file whose index another process writes: on return the
+  /// file is on the disk. The result is for merge().
+  std::string finish_part();
+  /// Takes over what others have added to their data files. Throws DataLoss for bytes that are no
+  /// result of finish_part(), InvalidArgument for tensors that are here already and for parts of a
+  /// bundle of other data files.
+  void merge(std::string_view part);
 
  private:
   struct Impl;

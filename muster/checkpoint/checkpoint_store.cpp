@@ -165,13 +165,17 @@ struct CheckpointStore::Impl {
     if (place != kept.end()) std::rotate(kept.begin(), place + 1, kept.end());
   }
 
-  Path save(std::int64_t step, std::span<const TensorView> tensors, std::string_view state_json) {
+  Path save(std::int64_t step, std::span<const TensorView> tensors, std::string_view state_json,
+            CheckpointParts* parts) {
     if (step < 0) throw InvalidArgument("the step of a checkpoint must not be negative: {}", step);
     const auto start = std::chrono::steady_clock::now();
     const std::string name = fmt::format("{}-{}", options.basename, step);
     try {
+      if (parts != nullptr && parts->name() != name) {
+        throw InvalidArgument("parts of {} for the checkpoint {}", parts->name(), name);
+      }
       require_same_folder();
-      publish(name, tensors, state_json);
+      publish(name, tensors, state_json, parts);
       enter(name);
       sweep();
     } catch (Error& error) {
@@ -192,21 +196,38 @@ struct CheckpointStore::Impl {
         model_dir.string());
   }
 
-  // Everything is written and synced under names that nobody looks for; the index, without which
-  // there is no checkpoint, is renamed last.
-  void publish(const std::string& name, std::span<const TensorView> tensors,
-               std::string_view state_json) {
-    if (object_store_for(model_dir) != nullptr) return publish_objects(name, tensors, state_json);
-    const Workshop workshop(model_dir, name);
-    const Path prefix = workshop.folder() / name;
-    BundleWriterOptions bundle{.num_shards = options.num_shards};
+  int shards_of(const CheckpointParts* parts) const {
+    return parts != nullptr ? parts->num_shards() : options.num_shards;
+  }
+
+  // The index is written when the others have written theirs.
+  void write_bundle(const Path& prefix, std::span<const TensorView> tensors,
+                    std::string_view state_json, const CheckpointParts* parts) const {
+    BundleWriterOptions bundle{.num_shards = shards_of(parts)};
+    if (parts != nullptr) bundle.shard = 0;
     if (!state_json.empty()) bundle.state_crc = mask_crc(crc32c(state_json));
     BundleWriter writer(prefix, bundle);
     for (const TensorView& tensor : tensors) writer.add(tensor);
+    if (parts != nullptr) {
+      for (const std::string& part : parts->indexes()) writer.merge(part);
+    }
     writer.finish();
+  }
+
+  // Everything is written and synced under names that nobody looks for; the index, without which
+  // there is no checkpoint, is renamed last.
+  void publish(const std::string& name, std::span<const TensorView> tensors,
+               std::string_view state_json, CheckpointParts* parts) {
+    if (object_store_for(model_dir) != nullptr) {
+      return publish_objects(name, tensors, state_json, parts);
+    }
+    const Workshop workshop(model_dir, name);
+    const Path prefix = workshop.folder() / name;
+    write_bundle(prefix, tensors, state_json, parts);
     if (!state_json.empty()) write_synced(checkpoint_state_json_path(prefix), state_json);
     const Path index = bundle_index_path(prefix).filename();
-    std::set<std::string, std::less<>> published;
+    std::set<std::string, std::less<>> published = data_files(name, parts);
+    if (parts != nullptr) parts->publish();
     for (const std::string& file : files.list(workshop.folder())) {
       published.insert(file);
       if (file != index) files.rename(workshop.folder() / file, model_dir / file);
@@ -216,23 +237,26 @@ struct CheckpointStore::Impl {
     files.sync_directory(model_dir);
   }
 
+  std::set<std::string, std::less<>> data_files(const std::string& name,
+                                                const CheckpointParts* parts) const {
+    std::set<std::string, std::less<>> names;
+    const int shards = shards_of(parts);
+    for (int i = 0; i < shards; ++i) names.insert(bundle_data_path(name, i, shards).string());
+    return names;
+  }
+
   // In an object store every file appears whole under its own name, and the index last.
   void publish_objects(const std::string& name, std::span<const TensorView> tensors,
-                       std::string_view state_json) {
+                       std::string_view state_json, CheckpointParts* parts) {
     const Path prefix = model_dir / name;
-    std::set<std::string, std::less<>> published{bundle_index_path(prefix).filename().string()};
-    for (int i = 0; i < options.num_shards; ++i) {
-      published.insert(bundle_data_path(prefix, i, options.num_shards).filename().string());
-    }
-    BundleWriterOptions bundle{.num_shards = options.num_shards};
+    std::set<std::string, std::less<>> published = data_files(name, parts);
+    published.insert(bundle_index_path(prefix).filename().string());
     if (!state_json.empty()) {
-      bundle.state_crc = mask_crc(crc32c(state_json));
       write_synced(checkpoint_state_json_path(prefix), state_json);
       published.insert(checkpoint_state_json_path(prefix).filename().string());
     }
-    BundleWriter writer(prefix, bundle);
-    for (const TensorView& tensor : tensors) writer.add(tensor);
-    writer.finish();
+    write_bundle(prefix, tensors, state_json, parts);
+    if (parts != nullptr) parts->publish();
     remove_files(name, published);
   }
 
@@ -324,8 +348,8 @@ CheckpointStore::CheckpointStore(CheckpointStore&&) noexcept = default;
 CheckpointStore& CheckpointStore::operator=(CheckpointStore&&) noexcept = default;
 
 Path CheckpointStore::save(std::int64_t step, std::span<const TensorView> tensors,
-                           std::string_view state_json) {
-  return impl_->save(step, tensors, state_json);
+                           std::string_view state_json, CheckpointParts* parts) {
+  return impl_->save(step, tensors, state_json, parts);
 }
 
 const Path& CheckpointStore::model_dir() const { return impl_->model_dir; }

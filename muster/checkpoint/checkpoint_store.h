@@ -11,6 +11,7 @@
 
 #include "muster/base/file_system.h"
 #include "muster/checkpoint/checkpoint.h"
+#include "muster/checkpoint/checkpoint_parts.h"
 #include "muster/checkpoint/tensor.h"
 
 namespace muster {
@@ -43,9 +44,10 @@ class CheckpointStore {
   /// deletes down to keep_checkpoint_max, but never one that is pinned. When it throws
   /// (ResourceExhausted for a full disk, FailedPrecondition when the folder was moved away), the
   /// older checkpoints are as they were and nothing of the
-  /// new one is left.
+  /// new one is left. With `parts` it waits for what others write, and throws Unavailable when one
+  /// of them cannot.
   Path save(std::int64_t step, std::span<const TensorView> tensors,
-            std::string_view state_json = {});
+            std::string_view state_json = {}, CheckpointParts* parts = nullptr);
 
   const Path& model_dir() const;
   std::optional<Path> latest() const { return latest_checkpoint(model_dir()); }

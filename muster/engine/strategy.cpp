@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "muster/checkpoint/checkpoint_parts.h"
+
 namespace muster {
 namespace {
 
@@ -27,6 +29,8 @@ class LocalStrategy final : public Strategy {
 };
 
 }  // namespace
+
+std::shared_ptr<CheckpointParts> Strategy::begin_parts(std::int64_t /*step*/) { return nullptr; }
 
 std::optional<StepResult> Strategy::make_on_device(std::int64_t step,
                                                    std::span<const std::optional<Batch>>,

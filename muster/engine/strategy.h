@@ -18,6 +18,7 @@
 
 namespace muster {
 
+class CheckpointParts;
 struct EstimatorOptions;
 
 /// One thing that the numbers of a run depend on, in words: "clipping", "global_norm 0.5".
@@ -179,6 +180,10 @@ class Strategy {
   /// Has the slots written that belong to the variables' values, where they are not here anyway;
   /// the chief calls it before it saves. Throws PeersChanged.
   virtual void fetch_slots() {}
+  /// In the place of fetch_slots(): those who hold variables begin to write their parts of a
+  /// checkpoint of this step, and the slots of the others are written. Null where the chief is to
+  /// write everything. Throws PeersChanged.
+  virtual std::shared_ptr<CheckpointParts> begin_parts(std::int64_t step);
 
   /// The chief has all that it needs of others to save the last step, and takes part in nothing
   /// more: who comes or goes from here on changes nothing, and the others wait for end() as long as

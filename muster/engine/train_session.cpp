@@ -50,10 +50,12 @@ void TrainSession::begin_save() {
   being_copied_ = content();
   // A run that is killed goes on from here, and the summaries of the steps before are not written
   // again: they are there before the checkpoint is. Not in this thread: a store takes its time.
-  checkpointer_->save(step_, being_copied_->tensors, being_copied_->state_json,
-                      [events = event_writer_.get()] {
-                        if (events != nullptr) events->flush();
-                      });
+  checkpointer_->save(
+      step_, being_copied_->tensors, being_copied_->state_json,
+      [events = event_writer_.get()] {
+        if (events != nullptr) events->flush();
+      },
+      being_copied_->parts);
   saved_step_ = step_;
 }
 

@@ -57,6 +57,8 @@ class TrainSession : public Session {
     std::string state_json{};
     /// Keeps what the views see.
     std::shared_ptr<const void> owner{};
+    /// What others write of it; null where all of it is here.
+    std::shared_ptr<CheckpointParts> parts{};
   };
 
   /// Makes what learns, with the values of the latest checkpoint if there is one: then it calls

@@ -15,6 +15,7 @@
 #include "muster/base/random.h"
 #include "muster/base/thread_pool.h"
 #include "muster/checkpoint/checkpoint.h"
+#include "muster/checkpoint/checkpoint_parts.h"
 #include "muster/device/devices.h"
 #include "muster/device/gpu.h"
 #include "muster/engine/arithmetic.h"
@@ -189,6 +190,9 @@ struct Trainer::Impl final : TrainSession, Participant {
 
   RunState run_state() const;
   std::vector<NamedTensor> checkpoint_tensors() const;
+  void fetch_for_checkpoint();
+  bool may_have_parts();
+  void fetch_for_last_checkpoint();
 
   const EstimatorOptions options;
   const InputFn input_fn;
@@ -208,6 +212,11 @@ struct Trainer::Impl final : TrainSession, Participant {
   std::optional<LossScale> scale;
   std::optional<ReplicaInputs> inputs;
   std::unique_ptr<Strategy> strategy;
+  /// What others write of the last checkpoint that was begun, and of which step that is.
+  std::shared_ptr<CheckpointParts> parts;
+  std::int64_t parts_step = -1;
+  /// Whether there is a checkpoint to go back to.
+  bool has_checkpoint = false;
   /// The replicas that this process runs now.
   ReplicaRange mine;
   /// No replica of any process has a batch.
@@ -297,7 +306,7 @@ void Trainer::Impl::gather() {
   if (device_steps) stop_if_bad();
   const auto fetched = [this] {
     try {
-      strategy->fetch_slots();
+      fetch_for_checkpoint();
       return true;
     } catch (const PeersChanged& error) {
       log::warning("slots are asked for again: {}", error.what());
@@ -308,14 +317,51 @@ void Trainer::Impl::gather() {
   inputs->refresh_positions(mine);
 }
 
+// Others write what they have where that is worth it, or it is brought here.
+void Trainer::Impl::fetch_for_checkpoint() {
+  // They were written before, for a save of this step that has failed or is only now made.
+  if (parts && parts_step == global_step() && !parts->failure() && !parts->is_published()) return;
+  parts_step = global_step();
+  auto next = may_have_parts() ? strategy->begin_parts(parts_step) : nullptr;
+  parts = std::move(next);
+  if (!parts) strategy->fetch_slots();
+}
+
+// Whoever is lost while it writes its part of the first checkpoint would leave none to go back to.
+bool Trainer::Impl::may_have_parts() {
+  if (!has_checkpoint && config().is_chief() && is_shared()) {
+    has_checkpoint = latest_checkpoint(config().model_dir).has_value();
+  }
+  return has_checkpoint;
+}
+
+// Afterwards the chief needs nothing of others to save the step that it is at.
+void Trainer::Impl::fetch_for_last_checkpoint() {
+  if (!parts || parts_step != global_step()) fetch_for_checkpoint();
+  if (!parts) return;
+  try {
+    parts->wait();
+  } catch (const Unavailable& error) {
+    log::warning("the last checkpoint is written by the chief alone: {}", error.what());
+    parts.reset();
+    strategy->fetch_slots();
+  }
+}
+
 TrainSession::Content Trainer::Impl::content() const {
   const RunState state = run_state();
   if (!state.input_obstacle.empty() && !saved_any()) {
     log::warning("the input's position is not saved, a resume will restart it: {}",
                  state.input_obstacle);
   }
-  const auto encoded = std::make_shared<EncodedTensors>(encode(checkpoint_tensors(), *layouts));
-  return {.tensors = encoded->views, .state_json = to_json(state), .owner = encoded};
+  auto tensors = checkpoint_tensors();
+  if (parts) {
+    std::erase_if(tensors,
+                  [this](const NamedTensor& named) { return parts->contains(named.name); });
+  }
+  const auto encoded = std::make_shared<EncodedTensors>(encode(std::move(tensors), *layouts));
+  return {
+      .tensors = encoded->views, .state_json = to_json(state), .owner = encoded, .parts = parts};
 }
 
 void Trainer::Impl::log_begin() const {
@@ -512,6 +558,7 @@ void Trainer::Impl::prepare() {
 
 void Trainer::Impl::synchronize() {
   wait_until_copied();
+  parts.reset();
   // Nothing that is captured holds connections of those that are gone.
   if (device_steps) device_steps->begin({});
   if (tower_steps) tower_steps->begin({});
@@ -787,7 +834,7 @@ void Trainer::Impl::after_bad_step(std::string_view what) {
 bool Trainer::Impl::leave() {
   try {
     if (config().is_chief()) {
-      strategy->fetch_slots();
+      fetch_for_last_checkpoint();
       strategy->announce_end();
     } else {
       stop_with_chief(strategy->leave(stop_requested() && !inputs_over));

@@ -81,6 +81,7 @@ void Coordinator::stop() {
   const std::lock_guard lock(mutex_);
   stopped_ = true;
   changed_.notify_all();
+  for (const auto& parts : awaited_parts()) parts->fail_all("the chief leaves the run");
   for (auto& [order, member] : members_) member.connection->close();
 }
 
@@ -161,7 +162,10 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   if (stopped_) return false;
   auto& member = members_[order_of(connection->peer_task(), join)];
   // The task came back before anybody missed it.
-  if (member.connection != nullptr) member.connection->close();
+  if (member.connection != nullptr) {
+    member.connection->close();
+    note_loss(member.task, "it was lost and came back");
+  }
   member = {connection->peer_task(), join.address, connection,
             join.is_server,          Clock::now(), std::nullopt};
   refused_.erase(member.task);
@@ -235,14 +239,15 @@ void Coordinator::handle(const std::shared_ptr<net::Connection>& connection, net
   Member* member = member_of(*connection);
   if (member == nullptr) return;
   member->heard = Clock::now();
-  const bool is_known = dispatch<Heartbeat, Ready, Broken>(
+  const bool is_known = dispatch<Heartbeat, Ready, Broken, PartWritten>(
       frame, Handle{[](const Heartbeat&) {},
                     [&](const Ready& ready) {
                       if (ready.generation != generation_) return;
                       member->ready = ready.progress;
                       choose_source();
                     },
-                    [this](const Broken& broken) { note_broken(broken.generation); }});
+                    [this](const Broken& broken) { note_broken(broken.generation); },
+                    [&](PartWritten part) { note_part(*member, std::move(part)); }});
   if (!is_known) {
     throw DataLoss("{} came where tasks talk about who takes part", describe_message(frame.type));
   }
@@ -252,6 +257,41 @@ void Coordinator::note_broken(std::int64_t generation) {
   if (generation != generation_ || due_ || is_ending_) return;
   due_ = Clock::now() + kBrokenGrace;
   changed_.notify_all();
+}
+
+void Coordinator::expect_parts(const std::shared_ptr<CheckpointParts>& parts,
+                               std::int64_t generation) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(parts_, [](const auto& before) { return before.expired(); });
+  parts_.push_back(parts);
+  // Somebody who was lost since may be one of the writers.
+  if (generation != generation_ || due_ || missing_since_ || stopped_) {
+    parts->fail_all("another generation begins");
+  }
+}
+
+void Coordinator::note_part(const Member& member, PartWritten part) {
+  for (const auto& parts : awaited_parts()) {
+    if (parts->id() != part.id) continue;
+    if (part.failure.empty()) {
+      parts->take(member.task, std::move(part.index));
+    } else {
+      parts->fail(member.task, part.failure);
+    }
+    return;
+  }
+}
+
+void Coordinator::note_loss(const std::string& task, const std::string& why) {
+  for (const auto& parts : awaited_parts()) parts->fail(task, why);
+}
+
+std::vector<std::shared_ptr<CheckpointParts>> Coordinator::awaited_parts() const {
+  std::vector<std::shared_ptr<CheckpointParts>> awaited;
+  for (const auto& parts : parts_) {
+    if (auto alive = parts.lock()) awaited.push_back(std::move(alive));
+  }
+  return awaited;
 }
 
 Coordinator::Member* Coordinator::member_of(const net::Connection& connection) {
@@ -270,6 +310,7 @@ void Coordinator::remove(const std::shared_ptr<net::Connection>& connection,
   // Replaced by another process of the same task.
   if (found == members_.end()) return;
   if (!end_ && !stopped_) log::warning("{} is gone: {}", found->second.task, why);
+  note_loss(found->second.task, why);
   members_.erase(found);
   changed_.notify_all();
   if (started_ && !stopped_ && !is_ending_ && !members_.empty()) begin_generation_soon();

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "muster/checkpoint/checkpoint_parts.h"
 #include "muster/distribution/wire/message_table_internal.h"
 #include "muster/net/connection.h"
 
@@ -76,6 +77,11 @@ class Coordinator {
   /// for them to come.
   void end(std::int64_t step, int signal);
 
+  /// What tasks say that they have written of this checkpoint goes to `parts` while it lives, which
+  /// also hears of those that are lost. Parts that are asked for in a generation which is over
+  /// already fail at once.
+  void expect_parts(const std::shared_ptr<CheckpointParts>& parts, std::int64_t generation);
+
   /// Breaks off with all tasks, so that those who serve them return. No task is served any more.
   void stop();
 
@@ -117,6 +123,9 @@ class Coordinator {
     for (auto& [order, member] : members_) tell(member, kKind<Message>.number, encoded);
   }
   void note_broken(std::int64_t generation);
+  void note_part(const Member& member, PartWritten part);
+  void note_loss(const std::string& task, const std::string& why);
+  std::vector<std::shared_ptr<CheckpointParts>> awaited_parts() const;
   std::size_t count(bool servers) const;
   bool has_chief() const;
   std::string missing_servers() const;
@@ -147,6 +156,8 @@ class Coordinator {
   /// Whether no generation begins any more.
   bool is_ending_ = false;
   std::optional<RunEnded> end_;
+  /// Of checkpoints that are still waited for: the next is begun while one is written.
+  std::vector<std::weak_ptr<CheckpointParts>> parts_;
   /// Tasks that came after the end.
   std::size_t late_ = 0;
   /// When a new generation begins at the latest, if one is to.

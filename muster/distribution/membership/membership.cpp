@@ -526,6 +526,12 @@ bool Membership::check() {
   return true;
 }
 
+void Membership::expect_parts(const std::shared_ptr<CheckpointParts>& parts) {
+  coordinator_->expect_parts(parts, group_->plan().number);
+}
+
+void Membership::tell_written(const PartWritten& part) { tell_coordinator(part); }
+
 void Membership::announce_end() {
   if (coordinator_ != nullptr) coordinator_->announce_end();
 }

@@ -65,6 +65,11 @@ class Membership {
   /// false when the run has ended.
   bool check();
 
+  /// In the chief: what tasks write of a checkpoint goes to `parts`, as they tell.
+  void expect_parts(const std::shared_ptr<CheckpointParts>& parts);
+  /// In the others: tells the chief. Any thread.
+  void tell_written(const PartWritten& part);
+
   /// In the chief: as Strategy::announce_end().
   void announce_end();
   /// In the chief: as Strategy::end().

@@ -26,6 +26,8 @@ class AsyncPsStrategy final : public PsStrategy {
   }
   std::optional<StepResult> push(std::int64_t step, PartialSums own) override;
   void pull_slots() override;
+  // Each server is at a step of its own, and the chief counts them when it is sent their state.
+  bool servers_are_at_its_step() const override { return false; }
   // Others have made updates meanwhile: whatever this task has is old.
   Progress progress() const override { return {.step = -1}; }
   bool is_sent_state(const Source& /*source*/) const override { return true; }

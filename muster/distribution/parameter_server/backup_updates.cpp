@@ -55,7 +55,7 @@ void BackupUpdates::on_generation() {
 }
 
 void BackupUpdates::take_meanwhile(std::size_t rank, net::Frame frame) {
-  if (is_message<SlotsRequest>(frame)) return held_.send_slots(rank);
+  if (held_.take_request(rank, frame)) return;
   Group& group = *held_.group;
   const ExpectedTensors due = held_.expected();
   if (is_message<PushArrived>(frame)) {

@@ -1,5 +1,11 @@
 #include "muster/distribution/parameter_server/held_variables_internal.h"
 
+#include <exception>
+
+#include "muster/base/file_system.h"
+#include "muster/base/log.h"
+#include "muster/checkpoint/bundle_writer.h"
+#include "muster/checkpoint/checkpoint_parts.h"
 #include "muster/distribution/membership/snapshot_internal.h"
 #include "muster/distribution/parameter_server/ps_values_internal.h"
 #include "muster/engine/arithmetic.h"
@@ -8,6 +14,12 @@
 #include "muster/engine/towers.h"
 
 namespace muster::internal {
+namespace {
+
+// Longer than what a chief writes to find out whether its folder is seen.
+constexpr std::uint64_t kFolderTextBytes = 1024;
+
+}  // namespace
 
 HeldVariables::HeldVariables(const EstimatorOptions& options, const RunConfig& run_config,
                              const ParameterServerOptions& server_options)
@@ -20,7 +32,8 @@ HeldVariables::HeldVariables(const EstimatorOptions& options, const RunConfig& r
       layout(variables, static_cast<std::size_t>(config.cluster.task.num_ps_replicas)),
       number(static_cast<std::size_t>(config.cluster.task.task.index)),
       buffers(model->buffers()),
-      gradients(variables.make_gradients()) {
+      gradients(variables.make_gradients()),
+      parts(layout, variables, updater) {
   set_cpu_threads(update_threads(layout.flat_size(number)));
 }
 
@@ -41,6 +54,7 @@ RunSnapshot HeldVariables::snapshot() const {
 }
 
 void HeldVariables::take_snapshot(std::size_t from) {
+  wait_until_copied();
   const RunSnapshot taken = receive_snapshot(*group, from, snapshot());
   state = parse_run_state(taken.state_json, "the state of the chief");
   step = taken.step;
@@ -74,10 +88,65 @@ void HeldVariables::put_new_values(Values& message, std::vector<RowGradient> row
   if (number == 0) message.buffers.tensors = buffers;
 }
 
-void HeldVariables::send_slots(std::size_t to) {
-  for (const at::Tensor& piece : slot_pieces(layout, number, variables, updater)) {
+void HeldVariables::send_slots(std::size_t to, const SlotsRequest& request) {
+  const ServerParts* const except = request.without_parts ? &parts : nullptr;
+  for (const at::Tensor& piece : slot_pieces(layout, number, variables, updater, except)) {
     if (piece.numel() == 0) continue;
     group->send(to, SlotPiece{{.bytes = bytes_of(piece)}});
+  }
+}
+
+bool HeldVariables::take_request(std::size_t from, net::Frame& frame) {
+  return dispatch<SlotsRequest, FolderQuestion, PartRequest>(
+      frame, Handle{[&](const SlotsRequest& request) { send_slots(from, request); },
+                    [&](const FolderQuestion& question) { answer(from, question); },
+                    [this](const PartRequest& request) { write_part(request); }});
+}
+
+// Another folder of that name, or a disk that only reads, is none that is shared.
+void HeldVariables::answer(std::size_t to, const FolderQuestion& question) {
+  FolderAnswer told;
+  const auto is_plain = [](const std::string& name) {
+    return !name.empty() && name.find('/') == std::string::npos;
+  };
+  try {
+    if (!config.model_dir.empty() && is_plain(question.file) && is_plain(question.reply) &&
+        question.reply.starts_with(question.file) &&
+        read_file(config.model_dir / question.file, kFolderTextBytes) == question.text) {
+      write_file_atomically(config.model_dir / question.reply, question.text, /*durable=*/false);
+      told.is_seen = true;
+    }
+  } catch (const Error& error) {
+    log::info("{} is not shared with {}: {}", config.model_dir.string(), group->task(to),
+              error.what());
+  }
+  group->send(to, told);
+}
+
+void HeldVariables::write_part(const PartRequest& request) {
+  // Waits for a part of an earlier checkpoint that is still being written.
+  part_writer.flush();
+  const auto encoded = std::make_shared<EncodedTensors>(
+      parts.tensors(number, updater, CheckpointLayouts(variables_of(*model))));
+  const auto write = [this, request, encoded](std::span<const TensorView> copies) {
+    PartWritten told{.id = request.id};
+    try {
+      const PartPlace place = CheckpointParts::place_of(config.model_dir, request.id, request.name,
+                                                        request.shard, request.num_shards);
+      BundleWriter writer(place.prefix, {.num_shards = place.num_shards, .shard = place.shard});
+      for (const TensorView& tensor : copies) writer.add(tensor);
+      told.index = writer.finish_part();
+    } catch (...) {
+      told.failure = describe(std::current_exception()).message;
+      log::error("could not write a part of a checkpoint, training goes on name={} error=\"{}\"",
+                 request.name, told.failure);
+    }
+    membership.tell_written(told);
+  };
+  try {
+    part_writer.begin(fmt::format("a part of {}", request.name), encoded->views, write);
+  } catch (const ResourceExhausted& error) {
+    membership.tell_written({.id = request.id, .failure = error.what()});
   }
 }
 

@@ -7,9 +7,11 @@
 #include <memory>
 #include <vector>
 
+#include "muster/checkpoint/snapshot_writer.h"
 #include "muster/distribution/membership/membership_internal.h"
 #include "muster/distribution/parameter_server.h"
 #include "muster/distribution/parameter_server/ps_layout_internal.h"
+#include "muster/distribution/parameter_server/server_parts_internal.h"
 #include "muster/distribution/wire/messages_internal.h"
 #include "muster/engine/run_state.h"
 #include "muster/optim/updater.h"
@@ -44,7 +46,13 @@ class HeldVariables {
   /// What an update has made new: the dense variables, these rows, and the first server's buffers.
   void put_new_values(Values& message, std::vector<RowGradient> rows) const;
   /// The slots of this task's part, as PsStrategy::take_slots() takes them.
-  void send_slots(std::size_t to);
+  void send_slots(std::size_t to, const SlotsRequest& request = {});
+
+  /// Answers what a chief that saves asks for, which changes nothing here; false for another
+  /// message.
+  bool take_request(std::size_t from, net::Frame& frame);
+  /// Before values change: until then they may be what a checkpoint is copied from.
+  void wait_until_copied() { part_writer.wait_until_copied(); }
 
   const RunConfig config;
   Membership membership;
@@ -67,6 +75,13 @@ class HeldVariables {
   std::int64_t left_out = 0;
   std::int64_t inputs_from = 0;
   RunState state;
+  ServerParts parts;
+  /// Last: what it copies, and whom it tells, is above.
+  SnapshotWriter part_writer;
+
+ private:
+  void answer(std::size_t to, const FolderQuestion& question);
+  void write_part(const PartRequest& request);
 };
 
 }  // namespace muster::internal

@@ -1,9 +1,12 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
+#include "muster/base/file_system.h"
 #include "muster/base/log.h"
+#include "muster/checkpoint/checkpoint_parts.h"
 #include "muster/distribution/membership/snapshot_internal.h"
 #include "muster/distribution/parameter_server/ps_strategy_internal.h"
 #include "muster/engine/arithmetic.h"
@@ -36,6 +39,7 @@ void PsStrategy::attach(Participant& participant) {
   participant_ = &participant;
   variables_ = &participant.run_variables();
   layout_.emplace(*variables_, static_cast<std::size_t>(config_.cluster.task.num_ps_replicas));
+  server_parts_.emplace(*layout_, *variables_, participant.run_updater());
 }
 
 std::optional<StepResult> PsStrategy::apply(std::int64_t step, PartialSums own) {
@@ -114,6 +118,7 @@ bool PsStrategy::join_state(const Source& source) {
 
 void PsStrategy::synchronize() {
   has_slots_ = false;
+  is_folder_shared_.reset();
   const auto take = [this](Group& group, const Source& source) {
     group_ = &group;
     if (!join_state(source)) return false;
@@ -127,9 +132,9 @@ void PsStrategy::synchronize() {
   group_ = &membership_.group();
 }
 
-void PsStrategy::ask_for_slots() {
+void PsStrategy::ask_for_slots(bool without_parts) {
   for (std::size_t server = 0; server < layout_->servers(); ++server) {
-    group_->send(server_rank(server), SlotsRequest{});
+    group_->send(server_rank(server), SlotsRequest{without_parts});
   }
 }
 
@@ -139,10 +144,11 @@ bool PsStrategy::has_slots(std::size_t server) const {
       [](const at::Tensor& piece) { return piece.numel() > 0; });
 }
 
-void PsStrategy::take_slots_of(std::size_t server) {
+void PsStrategy::take_slots_of(std::size_t server, bool without_parts) {
   const torch::NoGradGuard no_grad;
   for (const at::Tensor& piece :
-       slot_pieces(*layout_, server, *variables_, participant_->run_updater())) {
+       slot_pieces(*layout_, server, *variables_, participant_->run_updater(),
+                   without_parts ? &*server_parts_ : nullptr)) {
     if (piece.numel() == 0) continue;
     const auto slot = group_->take<SlotPiece>(server_rank(server), "the slots");
     if (!slot) throw Internal("slots were asked for after the end of the run");
@@ -150,8 +156,79 @@ void PsStrategy::take_slots_of(std::size_t server) {
   }
 }
 
-void PsStrategy::take_slots() {
-  for (std::size_t server = 0; server < layout_->servers(); ++server) take_slots_of(server);
+void PsStrategy::take_slots(bool without_parts) {
+  for (std::size_t server = 0; server < layout_->servers(); ++server) {
+    take_slots_of(server, without_parts);
+  }
+}
+
+// --------------------------------------------------------------------------------- parts
+
+// Whether it is worth it, and possible.
+bool PsStrategy::can_have_parts() {
+  if (!config_.is_chief() || has_slots_ || !servers_are_at_its_step()) return false;
+  if (server_parts_->bytes() / layout_->servers() < part_bytes_) return false;
+  if (const auto last = parts_.lock();
+      last != nullptr && last->failure() && is_folder_shared_.value_or(false)) {
+    log::warning("the chief writes checkpoints alone until tasks come or go: {}", *last->failure());
+    is_folder_shared_ = false;
+  }
+  if (!is_folder_shared_) is_folder_shared_ = do_servers_see_folder();
+  return *is_folder_shared_;
+}
+
+// A folder of the same name may be another one there: each writes what the other has to find.
+bool PsStrategy::do_servers_see_folder() {
+  FileSystem& files = file_system_for(config_.model_dir);
+  std::random_device random;
+  const std::string text =
+      fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+  // By such a name it is removed with what an interrupted save has left.
+  const std::string file = fmt::format(".model.ckpt-shared.tmp-{}", text.substr(0, 8));
+  const auto reply_of = [&](std::size_t server) { return fmt::format("{}.{}", file, server); };
+  write_file_atomically(config_.model_dir / file, text, /*durable=*/false);
+  for (std::size_t server = 0; server < layout_->servers(); ++server) {
+    group_->send(server_rank(server), FolderQuestion{file, reply_of(server), text});
+  }
+  std::string blind;
+  for (std::size_t server = 0; server < layout_->servers(); ++server) {
+    const auto answer =
+        group_->take<FolderAnswer>(server_rank(server), "whether it sees model_dir");
+    const Path reply = config_.model_dir / reply_of(server);
+    const bool is_shared =
+        answer && answer->is_seen && files.status(reply) && read_file(reply) == text;
+    if (!is_shared && blind.empty()) blind = server_name(server);
+    files.remove(reply);
+  }
+  files.remove(config_.model_dir / file);
+  if (blind.empty()) {
+    log::info("servers write their parts of checkpoints: all see {}", config_.model_dir.string());
+  } else {
+    log::info("the chief writes checkpoints alone: {} does not see its {}", blind,
+              config_.model_dir.string());
+  }
+  return blind.empty();
+}
+
+std::shared_ptr<CheckpointParts> PsStrategy::begin_parts(std::int64_t step) {
+  if (!can_have_parts()) return nullptr;
+  std::vector<std::string> writers;
+  for (std::size_t server = 0; server < layout_->servers(); ++server) {
+    writers.push_back(server_name(server));
+  }
+  const auto parts = std::make_shared<CheckpointParts>(
+      config_.model_dir, fmt::format("model.ckpt-{}", step), writers, server_parts_->names());
+  membership_.expect_parts(parts);
+  if (const auto why = parts->failure()) throw PeersChanged("{}", *why);
+  parts_ = parts;
+  for (std::size_t server = 0; server < layout_->servers(); ++server) {
+    group_->send(
+        server_rank(server),
+        PartRequest{parts->id(), parts->name(), static_cast<int>(server) + 1, parts->num_shards()});
+  }
+  ask_for_slots(/*without_parts=*/true);
+  take_slots(/*without_parts=*/true);
+  return parts;
 }
 
 }  // namespace muster::internal

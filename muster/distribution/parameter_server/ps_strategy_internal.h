@@ -9,6 +9,7 @@
 #include "muster/distribution/parameter_server.h"
 #include "muster/distribution/parameter_server/ps_layout_internal.h"
 #include "muster/distribution/parameter_server/ps_values_internal.h"
+#include "muster/distribution/parameter_server/server_parts_internal.h"
 
 namespace muster::internal {
 
@@ -24,11 +25,15 @@ class PsStrategy : public Strategy {
   ReplicaRange replicas() const final { return group_->replicas(); }
   std::optional<StepResult> apply(std::int64_t step, PartialSums own) final;
   void fetch_slots() final;
+  std::shared_ptr<CheckpointParts> begin_parts(std::int64_t step) final;
   void announce_end() final { membership_.announce_end(); }
 
  protected:
   PsStrategy(const RunConfig& config, const ParameterServerOptions& options)
-      : config_(config), membership_(config, options.peers), has_state_(config.is_chief()) {}
+      : config_(config),
+        part_bytes_(options.part_bytes),
+        membership_(config, options.peers),
+        has_state_(config.is_chief()) {}
 
   /// How far the values of this task are, as others are to know it; -1 for no values.
   virtual Progress progress() const = 0;
@@ -42,6 +47,8 @@ class PsStrategy : public Strategy {
   virtual std::optional<StepResult> push(std::int64_t step, PartialSums own) = 0;
   /// Asks for the slots, and has them written.
   virtual void pull_slots() = 0;
+  /// Whether servers have the values of the step that this chief is at, and of no other.
+  virtual bool servers_are_at_its_step() const = 0;
   /// A generation has begun, with the state of the run.
   virtual void on_generation() {}
 
@@ -59,13 +66,16 @@ class PsStrategy : public Strategy {
   static RunSnapshot snapshot_of(const Values& values);
   /// What all servers have, written to the variables; nothing when the run has ended.
   std::optional<RunSnapshot> take_state();
-  void ask_for_slots();
-  void take_slots();
-  void take_slots_of(std::size_t server);
+  /// Both with the same `without_parts`.
+  void ask_for_slots(bool without_parts = false);
+  void take_slots(bool without_parts = false);
+  void take_slots_of(std::size_t server, bool without_parts = false);
   /// Whether the server has any that are not empty.
   bool has_slots(std::size_t server) const;
 
   const RunConfig config_;
+  /// As ParameterServerOptions has it.
+  const std::uint64_t part_bytes_;
   Membership membership_;
   /// The membership's current one.
   Group* group_ = nullptr;
@@ -77,11 +87,18 @@ class PsStrategy : public Strategy {
 
  private:
   bool join_state(const Source& source);
+  bool can_have_parts();
+  bool do_servers_see_folder();
 
   /// Whether it has been in a generation.
   bool was_in_run_ = false;
   /// Whether the slots here are those of the variables' values.
   bool has_slots_ = false;
+  std::optional<ServerParts> server_parts_;
+  /// Whether servers see model_dir, once they were asked in this generation.
+  std::optional<bool> is_folder_shared_;
+  /// Of the last checkpoint in parts.
+  std::weak_ptr<CheckpointParts> parts_;
 };
 
 /// Where all make each step together, with or without RunConfig::cluster.backup_replicas.

@@ -63,7 +63,8 @@ std::vector<at::Tensor> untrained(const Variables& variables) {
 }
 
 std::vector<at::Tensor> slot_pieces(const PsLayout& layout, std::size_t server,
-                                    const Variables& variables, const Updater& updater) {
+                                    const Variables& variables, const Updater& updater,
+                                    const ServerParts* except) {
   std::map<std::string, std::vector<at::Tensor>, std::less<>> by_variable;
   std::vector<at::Tensor> pieces;
   for (const NamedTensor& slot : updater.tensors()) {
@@ -75,6 +76,7 @@ std::vector<at::Tensor> slot_pieces(const PsLayout& layout, std::size_t server,
   }
   for (const VariablePart& part : layout.parts(server)) {
     const Variable& variable = variables.all()[part.variable];
+    if (except != nullptr && except->has(variable.spec.name)) continue;
     for (const at::Tensor& slot : by_variable[variable.spec.name]) {
       pieces.push_back(part.of(slot, variable));
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "muster/distribution/parameter_server/ps_layout_internal.h"
+#include "muster/distribution/parameter_server/server_parts_internal.h"
 #include "muster/distribution/wire/messages_internal.h"
 #include "muster/optim/updater.h"
 
@@ -30,8 +31,9 @@ void write_values(const Values& message, std::size_t server, const PsLayout& lay
 std::vector<at::Tensor> untrained(const Variables& variables);
 
 /// The pieces of all slots that belong to a server's parts, in a fixed order; the scalars of the
-/// optimizers are the first server's.
+/// optimizers are the first server's. `except`: but for those that are in it.
 std::vector<at::Tensor> slot_pieces(const PsLayout& layout, std::size_t server,
-                                    const Variables& variables, const Updater& updater);
+                                    const Variables& variables, const Updater& updater,
+                                    const ServerParts* except = nullptr);
 
 }  // namespace muster::internal

@@ -222,6 +222,7 @@ void StepUpdates::make_update(const SquareSums& sums) {
     ++held_.left_out;
     return;
   }
+  held_.wait_until_copied();
   update_.apply(held_.gradients, held_.step, sums);
   held_.take_buffers(pending_->buffers);
   ++held_.step;

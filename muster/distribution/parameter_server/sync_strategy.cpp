@@ -46,6 +46,7 @@ class SyncPsStrategy final : public PsStrategy {
     ask_for_slots();
     take_slots();
   }
+  bool servers_are_at_its_step() const override { return !has_settled_; }
   bool is_sent_state(const Source& source) const override {
     return std::ranges::find(source.to, group_->rank()) != source.to.end();
   }

@@ -67,10 +67,9 @@ std::optional<std::vector<ReceivedStep>> SyncUpdates::gather() {
 
 // Between steps and within one the slots are those of the step before.
 void SyncUpdates::take_meanwhile(std::size_t rank, net::Frame frame) {
-  if (!is_message<SlotsRequest>(frame)) {
+  if (!held_.take_request(rank, frame)) {
     held_.group->throw_unexpected(rank, frame, fmt::format("step {}", held_.step + 1));
   }
-  held_.send_slots(rank);
 }
 
 // Once, by the first server.

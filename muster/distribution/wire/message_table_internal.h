@@ -40,7 +40,8 @@ using MessageTable = MessageList<
     MessageEntry<1, "join", Join>,      //
     MessageEntry<2, "ready", Ready>,    //
     MessageEntry<3, "broken", Broken>,  //
-    MessageEntry<4, "leave", Leave>,
+    MessageEntry<4, "leave", Leave>,    //
+    MessageEntry<5, "part written", PartWritten>,
     // From the coordinator to a task.
     MessageEntry<16, "admitted", Admitted>,          //
     MessageEntry<17, "refused", Refused>,            //
@@ -67,7 +68,10 @@ using MessageTable = MessageList<
     MessageEntry<67, "push arrived", PushArrived>,    //
     MessageEntry<68, "values", Values>,               //
     MessageEntry<69, "slots request", SlotsRequest>,  //
-    MessageEntry<70, "slot piece", SlotPiece>>;
+    MessageEntry<70, "slot piece", SlotPiece>,        //
+    MessageEntry<71, "folder question", FolderQuestion>,
+    MessageEntry<72, "folder answer", FolderAnswer>,  //
+    MessageEntry<73, "part request", PartRequest>>;
 
 // ---------------------------------------------------------- what follows from it
 

@@ -77,6 +77,17 @@ struct Broken {
 
 struct Leave {};
 
+/// A server has written its part of a checkpoint, or could not.
+struct PartWritten {
+  /// CheckpointParts::id().
+  std::string id{};
+  /// BundleWriter::finish_part(), or why there is none.
+  std::string index{};
+  std::string failure{};
+
+  static auto fields(auto& self) { return std::tie(self.id, self.index, self.failure); }
+};
+
 // ---------------------------------------------------------- from the coordinator to a task
 
 /// It takes part, by these terms.
@@ -377,13 +388,48 @@ struct Values {
 };
 
 /// From a task to a server: it wants the slots.
-struct SlotsRequest {};
+struct SlotsRequest {
+  /// But for those that are in the server's part of a checkpoint.
+  bool without_parts = false;
+
+  static auto fields(auto& self) { return std::tie(self.without_parts); }
+};
 
 /// One of the slots of the server's part; all follow each other.
 struct SlotPiece {
   BodyBytes values{};
 
   static auto fields(auto& self) { return std::tie(self.values); }
+};
+
+// ---------------------------------------------------------- checkpoints in parts
+
+/// From the chief to a server: whether it sees this file of the chief's model_dir, and can write
+/// the same into another one beside it.
+struct FolderQuestion {
+  std::string file{};
+  std::string reply{};
+  std::string text{};
+
+  static auto fields(auto& self) { return std::tie(self.file, self.reply, self.text); }
+};
+struct FolderAnswer {
+  bool is_seen = false;
+
+  static auto fields(auto& self) { return std::tie(self.is_seen); }
+};
+/// From the chief to a server: it writes its part of the checkpoint, with the values that it has
+/// now, and tells the coordinator when that is done (PartWritten).
+struct PartRequest {
+  /// Of CheckpointParts.
+  std::string id{};
+  std::string name{};
+  int shard = 0;
+  int num_shards = 1;
+
+  static auto fields(auto& self) {
+    return std::tie(self.id, self.name, self.shard, self.num_shards);
+  }
 };
 
 // ---------------------------------------------------------- in a server's log
