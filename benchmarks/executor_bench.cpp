@@ -6,14 +6,20 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/types.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "benchmarks/allocations.h"
 #include "benchmarks/report.h"
+#include "muster/base/log.h"
+#include "muster/canned/api.h"
+#include "muster/device/gpu.h"
 #include "muster/executor/executable_model.h"
 #include "muster/export/export_saved_model.h"
+#include "muster/features/census_columns_internal.h"
 #include "muster/model/dense.h"
 #include "muster/model/head.h"
 #include "muster/model/resnet.h"
@@ -51,6 +57,33 @@ struct MnistCnn : muster::Model {
   std::shared_ptr<muster::Dense> logits;
 };
 
+/// An exported model on a GPU, with a CUDA graph for each batch size and operation by operation.
+void compare_on_gpu(muster::bench::Report& report, const std::string& name,
+                    const muster::Path& folder, const at::Tensor& images) {
+  if (muster::gpu_count() == 0) return;
+  const auto load = [&](bool capture) {
+    return muster::executor::ExecutableModel::load(
+        folder, {.device = at::Device(at::kCUDA, 0), .capture = capture});
+  };
+  const auto captured = load(true);
+  const auto one_by_one = load(false);
+  for (const std::int64_t rows : {std::int64_t{1}, images.size(0)}) {
+    const auto row = fmt::format("{}, {} images on a GPU, captured", name, rows);
+    if (!report.wants(row)) continue;
+    const muster::executor::Values inputs{{"image", images.slice(0, 0, rows).contiguous()}};
+    // Captured after the first ones.
+    for (int i = 0; i < 5; ++i) captured.run("serving_default", inputs);
+    const auto times = muster::bench::median_pair(
+        [&] { captured.run("serving_default", inputs); },
+        [&] { one_by_one.run("serving_default", inputs); }, report.effort());
+    report.add({.name = row,
+                .value = times.limit_seconds / times.work_seconds,
+                .unit = "times the speed of operation by operation",
+                .at_least = 1});
+    report.add({.name = row + ", executor", .value = times.work_seconds * 1e3, .unit = "ms"});
+  }
+}
+
 /// Fills a row for each number of rows.
 void compare(muster::bench::Report& report, const std::string& name,
              const std::shared_ptr<muster::Model>& model, std::int64_t classes,
@@ -60,6 +93,7 @@ void compare(muster::bench::Report& report, const std::string& name,
   muster::exporting::write_model(*model, head.get(),
                                  muster::raw_serving_input({{"image", images.slice(0, 0, 2)}}),
                                  folder / "export");
+  compare_on_gpu(report, name, folder / "export", images);
   const auto exported = muster::executor::ExecutableModel::load(folder / "export");
   model->eval();
   const torch::NoGradGuard no_grad;
@@ -78,7 +112,35 @@ void compare(muster::bench::Report& report, const std::string& name,
                 .at_least = 1,
                 .aim = 1.5});
     report.add({.name = row + ", executor", .value = times.work_seconds * 1e3, .unit = "ms"});
+    report.add({.name = row + ", allocations",
+                .value = static_cast<double>(muster::bench::allocations_of(
+                    [&] { exported.run("serving_default", inputs); })),
+                .unit = "a run"});
   }
+}
+
+/// Inputs of a signature of census.
+muster::executor::Values people(const muster::graph::SignatureDef& signature, std::int64_t rows) {
+  const std::map<std::string, std::string> words{{"workclass", "State-gov"},
+                                                 {"education", "Bachelors"},
+                                                 {"marital_status", "Never-married"},
+                                                 {"occupation", "Adm-clerical"},
+                                                 {"relationship", "Not-in-family"},
+                                                 {"race", "White"},
+                                                 {"gender", "Male"},
+                                                 {"native_country", "United-States"}};
+  muster::executor::Values inputs;
+  for (const auto& [name, info] : signature.inputs) {
+    std::vector<std::int64_t> sizes = info.shape.dims;
+    for (auto& size : sizes) size = size < 0 ? rows : size;
+    if (info.dtype == muster::graph::DataType::kString) {
+      std::vector<std::string> values(static_cast<std::size_t>(rows), words.at(name));
+      inputs.emplace(name, muster::executor::StringTensor(std::move(values), sizes));
+    } else {
+      inputs.emplace(name, torch::full(sizes, 39, muster::executor::scalar_type(info.dtype)));
+    }
+  }
+  return inputs;
 }
 
 /// Six element-wise steps on `count` floats, as one step and one by one.
@@ -121,6 +183,40 @@ void compare_chain(muster::bench::Report& report, std::int64_t count) {
   report.add({.name = row + ", executor", .value = together * 1e6, .unit = "us"});
 }
 
+/// The wide and deep model of census, for one person and for several.
+void measure_census(muster::bench::Report& report) {
+  if (!report.wants("census, 1 rows") && !report.wants("census, 64 rows")) return;
+  namespace executor = muster::executor;
+  const muster::testing::TempDir folder;
+  const auto columns = muster::internal::census_columns();
+  muster::log::set_level(muster::log::Level::kWarning);
+  auto estimator =
+      muster::dnn_linear_combined_classifier({.linear_columns = columns.wide,
+                                              .dnn_columns = columns.deep,
+                                              .hidden_units = {100, 70, 48, 34}},
+                                             muster::RunConfig{.model_dir = folder / "job"});
+  const muster::Batch batch = muster::make_batch(muster::internal::census_features(40),
+                                                 torch::randint(0, 2, {40, 1}).to(torch::kFloat));
+  estimator.train(
+      [&](const muster::InputContext&) { return muster::from_vector<muster::Batch>({batch}); });
+  muster::FeatureColumnList all = columns.wide;
+  all.insert(all.end(), columns.deep.begin(), columns.deep.end());
+  const auto exported =
+      muster::export_saved_model(estimator, folder / "census", muster::json_serving_input(all));
+  const auto model = executor::ExecutableModel::load(exported);
+  for (const std::int64_t rows : {1, 64}) {
+    const executor::Values inputs = people(model.signatures().at("serving_default"), rows);
+    const auto run = [&] { model.run("serving_default", inputs); };
+    const auto row = fmt::format("census, {} rows", rows);
+    report.add({.name = row,
+                .value = 1e6 * muster::bench::least_thread_seconds(run, report.effort()),
+                .unit = "us"});
+    report.add({.name = row + ", allocations",
+                .value = static_cast<double>(muster::bench::allocations_of(run)),
+                .unit = "a run"});
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -128,6 +224,7 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   torch::manual_seed(1);
   for (const std::int64_t count : {1, 100, 10'000, 1'000'000}) compare_chain(report, count);
+  measure_census(report);
   compare(report, "mnist CNN", std::make_shared<MnistCnn>(), 10, torch::rand({32, 784}));
   compare(
       report, "ResNet-8",

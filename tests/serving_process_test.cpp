@@ -580,6 +580,8 @@ TEST_F(Serve, SaysWhatIsWrongWithItsCommandLine) {
   EXPECT_THAT(refusal({folder_ / "adder", "--port", "0", "--rest-api-port", "0"}),
               HasSubstr("nothing to listen on"));
   EXPECT_THAT(refusal({folder_ / "adder", "--rest-api-port", "x"}), HasSubstr("--rest-api-port"));
+  EXPECT_THAT(refusal({folder_ / "adder", "--device", "cuda:99"}),
+              AllOf(HasSubstr("--device"), HasSubstr("there are: cpu")));
   std::filesystem::create_directories(folder_ / "bad/1");
   write_bytes(folder_ / "bad/1/saved_model.pb", "half");
   EXPECT_THAT(refusal({folder_ / "bad", "--port", "auto", "--rest-api-port", "auto"}),

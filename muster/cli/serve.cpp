@@ -24,6 +24,7 @@
 #include "muster/cli/saved_model_argument.h"
 #include "muster/cli/serve_flags.h"
 #include "muster/cli/words.h"
+#include "muster/device/devices.h"
 #include "muster/server/config_files.h"
 #include "muster/server/grpc_server.h"
 #include "muster/server/http_server.h"
@@ -163,10 +164,27 @@ void set_priorities(const ServeFlags& flags, server::BatchOptions& batching) {
   }
 }
 
+at::Device device_of(const ServeFlags& flags) {
+  try {
+    const std::vector<c10::Device> devices = resolve_devices({flags.device});
+    if (devices[0].is_cuda()) {
+      // Answers have the same bits every time, in whole float32.
+      choose_gpu_kernels(/*deterministic=*/true);
+      log::info("models compute on {}", describe(devices));
+    }
+    return devices[0];
+  } catch (Error& error) {
+    error.add_context("--device");
+    throw;
+  }
+}
+
 server::StoreOptions store_options(const ServeFlags& flags) {
   server::StoreOptions options;
-  options.load = executable_loader(
-      {.tags = tags_of(flags.saved_model_tags), .declared_shapes = false, .limits = flags.limits});
+  options.load = executable_loader({.tags = tags_of(flags.saved_model_tags),
+                                    .device = device_of(flags),
+                                    .declared_shapes = false,
+                                    .limits = flags.limits});
   if (flags.enable_model_warmup) {
     options.warm_up = [times = std::max(1, flags.num_request_iterations_for_warmup)](
                           const server::ModelVersion& version, const Path& dir) {

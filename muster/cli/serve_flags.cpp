@@ -146,6 +146,9 @@ void add_serve_flags(CLI::App& command, ServeFlags& flags) {
       "Offer load and unload of the Open Inference Protocol (true)");
   add(command, "exit_timeout_secs", flags.exit_timeout_secs,
       "How long requests in flight are waited for on SIGTERM (30)");
+  add(command, "device", flags.device,
+      "Where models compute: cpu, or a GPU such as cuda:0, with a CUDA graph for each batch size "
+      "(cpu)");
   add_limit_flags(command, flags.limits);
   for (const char* name : kWithoutMeaning) {
     // Hidden: they are there so that an existing start line works.

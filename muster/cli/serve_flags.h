@@ -61,6 +61,8 @@ struct ServeFlags {
   bool allow_remote_admin = false;
   bool repository_control = true;
   double exit_timeout_secs = 30;
+  /// "cpu" or "cuda:0".
+  std::string device = "cpu";
   executor::RunLimits limits{};
 
   /// Flags of TensorFlow Serving that were given and have no meaning here.

@@ -98,6 +98,38 @@ StreamScope::~StreamScope() {
   static_cast<void>(cudaStreamSynchronize(impl_->guard.current_stream().stream()));
 }
 
+struct OwnStream::Impl {
+  CUDAStream stream;
+};
+
+struct OwnStream::Use::Impl {
+  explicit Impl(const CUDAStream& stream) : guard(stream) {}
+  c10::cuda::CUDAStreamGuard guard;
+};
+
+OwnStream::OwnStream(c10::Device device) {
+  if (device.is_cpu()) return;
+  getCurrentCUDAStream(device.index()).synchronize();
+  impl_ = std::make_unique<Impl>(
+      Impl{c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())});
+}
+OwnStream::~OwnStream() {
+  if (impl_ != nullptr) static_cast<void>(cudaStreamSynchronize(impl_->stream.stream()));
+}
+
+OwnStream::Use::Use(const OwnStream& stream) {
+  if (stream.impl_ != nullptr) impl_ = std::make_unique<Impl>(stream.impl_->stream);
+}
+OwnStream::Use::~Use() = default;
+
+void OwnStream::wait() const {
+  if (impl_ != nullptr) impl_->stream.synchronize();
+}
+
+at::Tensor empty_for_copies(at::IntArrayRef sizes, at::ScalarType type, c10::Device device) {
+  return at::empty(sizes, at::TensorOptions().dtype(type).pinned_memory(device.is_cuda()));
+}
+
 StreamHandle::StreamHandle(c10::Device device) : device_(device) {
   if (device.is_cuda()) id_ = getCurrentCUDAStream(device.index()).id();
 }

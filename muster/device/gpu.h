@@ -13,7 +13,7 @@
 
 #include "muster/features/batch.h"
 
-/// What the training loop needs of a GPU beyond libtorch's device-independent functions. Without
+/// What training and serving need of a GPU beyond libtorch's device-independent functions. Without
 /// CUDA (no_cuda_gpu.cpp) there are no GPUs, and the CPU stands for one, whose work is done at
 /// once.
 namespace muster {
@@ -37,6 +37,38 @@ class StreamScope {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// A stream of its own that threads give work to in turns, and that can be captured. On the CPU
+/// nothing happens.
+class OwnStream {
+ public:
+  /// Waits for what this thread's stream was given so far.
+  explicit OwnStream(c10::Device device);
+  ~OwnStream();
+
+  /// While it lives, what this thread gives to the device goes to the stream.
+  class Use {
+   public:
+    explicit Use(const OwnStream& stream);
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+  };
+
+  /// Waits for what it was given, without sleeping: for work of microseconds.
+  void wait() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Memory of the host that is copied from and to the device beside its work (pinned).
+at::Tensor empty_for_copies(at::IntArrayRef sizes, at::ScalarType type, c10::Device device);
 
 /// Where this thread's work for a device goes, to be handed to other threads.
 class StreamHandle {
@@ -94,7 +126,7 @@ class DeviceWords {
 };
 
 /// Work captured once and given to the device again as one piece (a CUDA graph). Belongs to the
-/// thread of a StreamScope.
+/// thread of a StreamScope, or to whichever thread uses an OwnStream, always the same one.
 class CapturedWork {
  public:
   explicit CapturedWork(c10::Device device);

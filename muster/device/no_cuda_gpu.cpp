@@ -1,4 +1,5 @@
 #include <ATen/Context.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include "muster/base/error.h"
@@ -27,6 +28,19 @@ std::string why_no_gpu() {
 struct StreamScope::Impl {};
 StreamScope::StreamScope(c10::Device device) { check(device); }
 StreamScope::~StreamScope() = default;
+
+struct OwnStream::Impl {};
+struct OwnStream::Use::Impl {};
+OwnStream::OwnStream(c10::Device device) { check(device); }
+OwnStream::~OwnStream() = default;
+OwnStream::Use::Use(const OwnStream&) {}
+OwnStream::Use::~Use() = default;
+void OwnStream::wait() const {}
+
+at::Tensor empty_for_copies(at::IntArrayRef sizes, at::ScalarType type, c10::Device device) {
+  check(device);
+  return at::empty(sizes, type);
+}
 
 StreamHandle::StreamHandle(c10::Device device) : device_(device) {}
 void StreamHandle::use() const {}

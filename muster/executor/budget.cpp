@@ -29,8 +29,9 @@ bool is_memory_of(const void* memory, std::span<const Slot> slots) {
 
 Budget::Budget(const RunLimits& limits) : limits_(limits), deadline_(deadline_of(limits.time)) {}
 
-void Budget::begin_operation() {
-  if (++operations_ > limits_.operations) {
+void Budget::begin_operations(std::int64_t count) {
+  operations_ += count;
+  if (operations_ > limits_.operations) {
     throw ResourceExhausted(
         "more than {} operations were run; --max-operations (RunLimits::operations) raises the "
         "limit",

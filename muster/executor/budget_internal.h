@@ -16,8 +16,9 @@ class Budget {
  public:
   explicit Budget(const RunLimits& limits);
 
-  /// Counts an operation that is about to run.
-  void begin_operation();
+  /// Counts operations that are about to run.
+  void begin_operation() { begin_operations(1); }
+  void begin_operations(std::int64_t count);
   /// For operations that take long.
   void check_time() const;
   /// Throws when these bytes cannot be held beside what is held now.

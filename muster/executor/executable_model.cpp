@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/log.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/executor/bundle_value_internal.h"
+#include "muster/executor/captured_plan_internal.h"
 #include "muster/executor/fused_layer_internal.h"
 #include "muster/executor/plan_internal.h"
 #include "muster/graph/default_attrs.h"
@@ -64,6 +66,14 @@ struct ExecutableModel::Impl {
     // Of the inputs, by name.
     std::map<std::string, graph::Shape, std::less<>> shapes;
     Plan plan;
+    // Has the plan where it is captured.
+    std::unique_ptr<CapturedPlan> captured{};
+
+    const Plan& any_plan() const { return captured ? captured->plan() : plan; }
+    Slots run(Slots arguments, Budget& budget) const {
+      return captured ? captured->run(std::move(arguments), budget)
+                      : plan.run(std::move(arguments), budget);
+    }
   };
 
   graph::MetaGraph meta;
@@ -80,6 +90,8 @@ struct ExecutableModel::Impl {
     throw NotFound("there is no signature {}; there are {}", signature, keys_of(ready));
   }
 
+  bool captures() const { return options.capture && options.device.is_cuda(); }
+
   Planner planner(const Path& dir, Budget& budget) {
     return Planner({.graph = meta.graph,
                     .ops = OpTable::standard(),
@@ -88,7 +100,8 @@ struct ExecutableModel::Impl {
                     .budget = budget,
                     .variables_prefix = dir.empty() ? Path() : graph::variables_prefix(dir),
                     .assets_dir = dir.empty() ? Path() : dir / "assets",
-                    .layers = options.fuse_layers ? &layers : nullptr});
+                    .layers = options.fuse_layers ? &layers : nullptr,
+                    .captures = captures()});
   }
 
   void add_signature(Planner& planner, const std::string& name,
@@ -152,8 +165,22 @@ struct ExecutableModel::Impl {
       one.plan.fold(stay, budget);
       one.plan.merge();
       if (options.fuse_layers) one.plan.fuse(layers, budget);
+      if (captures()) capture(name, one, stay);
     }
     layers = {};
+  }
+
+  void capture(const std::string& name, Ready& one, bool variables_stay) {
+    std::string obstacle = "variables change";
+    if (variables_stay) {
+      one.captured = std::make_unique<CapturedPlan>(
+          std::move(one.plan),
+          CapturedPlan::Options{
+              .name = "signature " + name, .device = options.device, .limits = options.limits});
+      obstacle = one.captured->obstacle();
+    }
+    if (obstacle.empty()) return;
+    log::info("signature {} is not captured as CUDA graphs: {}", name, obstacle);
   }
 
   void initialize(Planner& planner, const Path& dir, Budget& budget) {
@@ -209,7 +236,12 @@ const std::map<std::string, graph::SignatureDef, std::less<>>& ExecutableModel::
 }
 
 std::vector<std::string> ExecutableModel::planned_operations(std::string_view signature) const {
-  return impl_->find(signature).plan.operations();
+  return impl_->find(signature).any_plan().operations();
+}
+
+std::size_t ExecutableModel::captured_graphs(std::string_view signature) const {
+  const Impl::Ready& ready = impl_->find(signature);
+  return ready.captured ? ready.captured->graphs() : 0;
 }
 
 Values ExecutableModel::run(std::string_view signature, const Values& inputs) const {
@@ -233,11 +265,14 @@ Values ExecutableModel::run(std::string_view signature, const Values& inputs) co
   }
   const at::NoGradGuard no_grad;
   Budget budget(impl_->options.limits);
-  const Slots results = ready.plan.run(std::move(arguments), budget);
+  const Slots results = ready.run(std::move(arguments), budget);
   Values outputs;
   for (std::size_t i = 0; i < results.size(); ++i) {
     try {
-      outputs.emplace(ready.outputs[i], value_of(results[i], i));
+      Value value = value_of(results[i], i);
+      auto* tensor = std::get_if<at::Tensor>(&value);
+      if (tensor != nullptr && !tensor->is_cpu()) *tensor = tensor->cpu();
+      outputs.emplace(ready.outputs[i], std::move(value));
     } catch (Error& error) {
       error.add_context(fmt::format("output {}", ready.outputs[i]));
       throw;

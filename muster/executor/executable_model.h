@@ -31,6 +31,10 @@ struct LoadOptions {
   /// Whether convolutions and dense layers with constant weights are fused with what follows them:
   /// faster, with results that round differently.
   bool fuse_layers = true;
+  /// Whether a GPU gets what it computes as one piece, a CUDA graph for each batch size, as far as
+  /// the host need not look at values on the way: faster, with the same results. Graphs that cannot
+  /// be captured run operation by operation, and the log says why.
+  bool capture = true;
   /// Of each request, and of the load itself.
   RunLimits limits{};
 };
@@ -58,10 +62,13 @@ class ExecutableModel {
   /// ("FusedConv2D", "FusedMatMul") among them. Throws NotFound.
   std::vector<std::string> planned_operations(std::string_view signature) const;
 
+  /// How many batch sizes of a signature are captured as CUDA graphs now. Throws NotFound.
+  std::size_t captured_graphs(std::string_view signature) const;
+
   /// Answers. Only the nodes that the signature's outputs need are run. Throws NotFound for another
   /// signature, InvalidArgument for inputs that are missing, unknown, or of another type or shape;
-  /// ResourceExhausted beyond the limits; errors inside the graph name the node. Results may share
-  /// memory with the model: do not write to them.
+  /// ResourceExhausted beyond the limits; errors inside the graph name the node. Results are in the
+  /// memory of the host, and may share it with the model: do not write to them.
   Values run(std::string_view signature, const Values& inputs) const;
 
  private:

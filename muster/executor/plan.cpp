@@ -8,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/executor/fused_layer_internal.h"
 #include "muster/executor/in_node_internal.h"
+#include "muster/executor/plan_frame_internal.h"
 #include "muster/executor/plan_internal.h"
 
 namespace muster::executor {
@@ -26,9 +27,8 @@ bool calls(std::string_view op) {
          op == "StatelessCase";
 }
 
-// Operations that leave values dead, and the one that takes them.
+// Operations that leave values dead.
 bool may_kill(std::string_view op) { return op == "Switch" || op == "RefSwitch"; }
-bool takes_dead(std::string_view op) { return op == "Merge" || op == "RefMerge"; }
 
 bool assigns(std::string_view op) { return op.starts_with("Assign"); }
 
@@ -88,67 +88,6 @@ std::size_t flat_output(const graph::NodeDef& node, const Op& op, const graph::I
 
 }  // namespace
 
-// The values of one run of a plan, and what of the budget they hold.
-class Plan::Frame {
- public:
-  Frame(const Plan& plan, Slots arguments, Budget& budget)
-      : plan_(plan), budget_(budget), places_(plan.steps_.size() + 1) {
-    if (plan_.has_dead_) dead_.resize(places_.size(), false);
-    places_[0] = std::move(arguments);
-    budget_.hold_free(places_[0]);
-  }
-
-  const Slot& at(const Source& source) const {
-    static const Slot kDead{Dead{}};
-    const bool folded = source.place == kFolded;
-    if (!folded && is_dead(source.place)) return kDead;
-    const Slots& held = folded ? plan_.folded_ : places_[source.place];
-    if (source.output < held.size()) return held[source.output];
-    throw InvalidArgument(
-        "there is no output {} of {}", source.output,
-        source.place == 0 ? "the arguments" : plan_.steps_[source.place - 1].name);
-  }
-
-  // Whether a step's value is dead because one that it needs is.
-  bool inherits_death(const Step& step, std::span<const Slot> inputs) const {
-    if (!plan_.has_dead_) return false;
-    if (std::ranges::any_of(step.controls, [&](auto place) { return is_dead(place); })) return true;
-    const auto dead = [](const Slot& slot) { return std::holds_alternative<Dead>(slot); };
-    return takes_dead(step.op) ? std::ranges::all_of(inputs, dead)
-                               : std::ranges::any_of(inputs, dead);
-  }
-
-  void kill(std::size_t place) { dead_[place] = true; }
-
-  void set(std::size_t place, Slots outputs) { places_[place] = std::move(outputs); }
-
-  void release(std::size_t place) {
-    budget_.release(places_[place]);
-    places_[place].clear();
-  }
-
-  Slots finish() {
-    Slots out;
-    for (const Source& fetch : plan_.fetches_) {
-      out.push_back(at(fetch));
-      if (std::holds_alternative<Dead>(out.back())) {
-        throw InvalidArgument("output {} is in the branch of a conditional that was not taken",
-                              out.size() - 1);
-      }
-    }
-    for (const Slots& held : places_) budget_.release(held);
-    return out;
-  }
-
- private:
-  bool is_dead(std::size_t place) const { return !dead_.empty() && dead_[place]; }
-
-  const Plan& plan_;
-  Budget& budget_;
-  std::vector<Slots> places_;
-  std::vector<bool> dead_;
-};
-
 Slots Plan::run_step(const Step& step, std::span<const Slot> inputs, Budget& budget) const {
   budget.begin_operation();
   // What files hold is no more than they are large.
@@ -166,8 +105,13 @@ Slots Plan::run_step(const Step& step, std::span<const Slot> inputs, Budget& bud
 
 Slots Plan::run(Slots arguments, Budget& budget) const {
   Frame frame(*this, std::move(arguments), budget);
+  run_steps(frame, 0, steps_.size(), budget);
+  return frame.finish();
+}
+
+void Plan::run_steps(Frame& frame, std::size_t begin, std::size_t end, Budget& budget) const {
   Slots inputs;
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
+  for (std::size_t i = begin; i < end; ++i) {
     const Step& step = steps_[i];
     if (step.names_its_errors) {
       run_into(frame, i, inputs, budget);
@@ -176,7 +120,6 @@ Slots Plan::run(Slots arguments, Budget& budget) const {
     }
     for (const auto place : step.release) frame.release(place);
   }
-  return frame.finish();
 }
 
 void Plan::run_into(Frame& frame, std::size_t i, Slots& inputs, Budget& budget) const {
@@ -269,6 +212,25 @@ void Plan::drop(const std::vector<bool>& is_gone) {
   }
   for (Source& fetch : fetches_) move(fetch);
   steps_ = std::move(left);
+  set_releases();
+}
+
+void Plan::reorder(const std::vector<std::size_t>& order) {
+  std::vector<std::size_t> place_of(steps_.size() + 1, 0);
+  std::vector<Step> ordered;
+  for (const std::size_t i : order) {
+    ordered.push_back(std::move(steps_[i]));
+    place_of[i + 1] = ordered.size();
+  }
+  const auto move = [&](Source& source) {
+    if (source.place != kFolded) source.place = place_of[source.place];
+  };
+  for (Step& step : ordered) {
+    std::ranges::for_each(step.inputs, move);
+    for (std::size_t& place : step.controls) place = place_of[place];
+  }
+  std::ranges::for_each(fetches_, move);
+  steps_ = std::move(ordered);
   set_releases();
 }
 
@@ -465,6 +427,7 @@ Plan Planner::compile(const Body& body) {
 
   Plan plan;
   plan.device_ = environment_.device;
+  const bool keeps_nodes = environment_.captures;
   std::vector<std::size_t> place_of(body.nodes.size(), 0);
   std::vector<const Op*> op_of(body.nodes.size(), nullptr);
   const auto source_of = [&](const graph::InputRef& ref) -> Plan::Source {
@@ -485,7 +448,7 @@ Plan Planner::compile(const Body& body) {
                     .op = node.op,
                     .kernel = {},
                     .inputs = {},
-                    .node = may_be_fused(node.op) || may_be_merged(node.op)
+                    .node = may_be_fused(node.op) || may_be_merged(node.op) || keeps_nodes
                                 ? std::make_shared<const graph::NodeDef>(node)
                                 : nullptr,
                     .controls = {},

@@ -50,6 +50,7 @@ class Plan {
   std::vector<std::string> operations() const;
 
  private:
+  friend class CapturedPlan;
   friend class ChainFusion;
   friend class LayerFusion;
   friend class Planner;
@@ -80,11 +81,15 @@ class Plan {
   void fuse_chains();
   // Takes out these steps, by their places, which nothing reads any more.
   void drop(const std::vector<bool>& is_gone);
+  // Puts the steps in this order, in which each still comes after its inputs.
+  void reorder(const std::vector<std::size_t>& order);
   // Says after which step each value is needed no more.
   void set_releases();
   std::optional<Slots> folded(const Step& step, const std::vector<std::optional<Slots>>& known,
                               bool variables_stay, std::int64_t& room, Budget& load) const;
   Slots run_step(const Step& step, std::span<const Slot> inputs, Budget& budget) const;
+  // Some of the steps, on the values of a run.
+  void run_steps(Frame& frame, std::size_t begin, std::size_t end, Budget& budget) const;
   void run_into(Frame& frame, std::size_t i, Slots& inputs, Budget& budget) const;
 
   at::Device device_{at::kCPU};
@@ -109,6 +114,8 @@ class Planner {
     Path assets_dir{};
     /// For layers of functions; none where graphs are not rewritten.
     LaidOutLayers* layers = nullptr;
+    /// Whether plans are to be captured, for which the attributes of all nodes are kept.
+    bool captures = false;
   };
   explicit Planner(Environment environment);
 
