@@ -42,8 +42,8 @@ endfunction()
 
 # Tests are not optimised: that takes much of a build. With MUSTER_CLANG clang compiles them, and libraries and programs
 # likewise, in less than half the time (a unit of muster/jobs: 20 s of processor; 41 with -O1; g++ 51 with -O2). As users
-# have them, by g++ and optimised, are modules with AS_USERS, sources with -O3, and those that run on libtorch's threads, which
-# are g++'s OpenMP's. scripts/users-compiler has g++ compile the other modules where they changed.
+# have them, by g++ and optimised, are modules with AS_USERS, among them the one that runs on libtorch's threads, which are
+# g++'s OpenMP's, and sources with -O3. scripts/users-compiler has g++ compile the other modules where they changed.
 option(MUSTER_CLANG "Compile with clang, where it is installed, and optimise kernels alone" OFF)
 if(MUSTER_CLANG AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT MUSTER_SANITIZE)
   find_program(MUSTER_TEST_COMPILER clang++-19)
@@ -68,13 +68,12 @@ function(muster_optimise target level)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${level}>)
   endif()
 endfunction()
-# compile_with leaves sources to g++ that call at::parallel_for, which it knows by a definition.
-function(muster_leave_threads_to_gcc)
+# Such a source would run on one thread when clang has compiled it.
+function(muster_refuse_threads)
   foreach(source IN LISTS ARGN)
     file(STRINGS "${source}" calls REGEX "at::parallel_for" LIMIT_COUNT 1)
     if(calls)
-      set_source_files_properties("${source}" PROPERTIES
-        COMPILE_DEFINITIONS MUSTER_PARALLEL_FOR COMPILE_OPTIONS -O2 SKIP_PRECOMPILE_HEADERS ON)
+      message(FATAL_ERROR "${source} calls at::parallel_for: kernels::parallel_for() is for other modules")
     endif()
   endforeach()
 endfunction()
@@ -168,7 +167,7 @@ function(muster_module name)
   muster_unity(${target} ${name})
   if(MUSTER_TEST_COMPILER AND NOT arg_AS_USERS)
     muster_compile_as_test(${target})
-    muster_leave_threads_to_gcc(${arg_SOURCES})
+    muster_refuse_threads(${arg_SOURCES})
   endif()
   if(MUSTER_TESTS_OF)
     # Built where a test that was asked for needs it.

@@ -1,6 +1,5 @@
 #include "muster/model/dropout.h"
 
-#include <ATen/Parallel.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <ostream>
 
 #include "muster/base/error.h"
+#include "muster/kernels/parallel_for.h"
 #include "muster/model/device_dropout_internal.h"
 #include "muster/model/philox_fill.h"
 #include "muster/model/random_scope.h"
@@ -35,7 +35,7 @@ template <typename Value>
 void fill_mask(Value* out, std::int64_t count, std::uint64_t key, std::uint32_t dropped,
                Value kept) {
   const auto pieces = (count + kValuesAtATime - 1) / kValuesAtATime;
-  at::parallel_for(0, pieces, 16, [&](std::int64_t begin, std::int64_t end) {
+  kernels::parallel_for(0, pieces, 16, [&](std::int64_t begin, std::int64_t end) {
     std::array<std::uint32_t, kBlocksAtATime * 4> words;
     for (auto piece = begin; piece < end; ++piece) {
       const auto first = piece * kValuesAtATime;

@@ -1,6 +1,5 @@
 #include "muster/model/initializer.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/ranges.h>
 #include <torch/types.h>
 
@@ -11,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/random.h"
+#include "muster/kernels/parallel_for.h"
 #include "muster/model/philox_fill.h"
 
 namespace muster {
@@ -28,13 +28,14 @@ void fill_blocks(at::Tensor& tensor, std::uint64_t key, const Fill& fill) {
   const auto count = tensor.numel();
   auto values = torch::empty({count}, torch::kFloat);
   auto* const data = values.data_ptr<float>();
-  at::parallel_for(0, (count + kBlock - 1) / kBlock, 16, [&](std::int64_t begin, std::int64_t end) {
-    for (auto block = begin; block < end; ++block) {
-      const auto size = std::min(kBlock, count - block * kBlock);
-      fill(derive_key(key, static_cast<std::uint64_t>(block)),
-           std::span(data + block * kBlock, static_cast<std::size_t>(size)));
-    }
-  });
+  kernels::parallel_for(0, (count + kBlock - 1) / kBlock, 16,
+                        [&](std::int64_t begin, std::int64_t end) {
+                          for (auto block = begin; block < end; ++block) {
+                            const auto size = std::min(kBlock, count - block * kBlock);
+                            fill(derive_key(key, static_cast<std::uint64_t>(block)),
+                                 std::span(data + block * kBlock, static_cast<std::size_t>(size)));
+                          }
+                        });
   const torch::NoGradGuard no_grad;
   tensor.copy_(values.view_as(tensor));
 }

@@ -1,10 +1,10 @@
 #include "muster/optim/tensor_kernels_internal.h"
 
-#include <ATen/Parallel.h>
 #include <torch/types.h>
 
 #include <cstdint>
 
+#include "muster/kernels/parallel_for.h"
 #include "muster/optim/flat_kernels_internal.h"
 
 namespace muster::internal {
@@ -13,9 +13,10 @@ namespace {
 /// Calls `work(first, count)` for parts of the tensor.
 template <typename Work>
 void in_parts(const at::Tensor& values, const Work& work) {
-  at::parallel_for(0, values.numel(), kGrainElements, [&](std::int64_t begin, std::int64_t end) {
-    work(begin, static_cast<std::size_t>(end - begin));
-  });
+  kernels::parallel_for(0, values.numel(), kGrainElements,
+                        [&](std::int64_t begin, std::int64_t end) {
+                          work(begin, static_cast<std::size_t>(end - begin));
+                        });
 }
 
 float* data(const at::Tensor& tensor) { return tensor.data_ptr<float>(); }

@@ -1,6 +1,5 @@
 #include "muster/optim/updater.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/types.h>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/kernels/parallel_for.h"
 #include "muster/optim/cuda_launch_internal.h"
 #include "muster/optim/device_update_internal.h"
 #include "muster/optim/flat_kernels_internal.h"
@@ -111,12 +111,12 @@ void update_run(const internal::UpdateRule& rule, const Run& run, const at::Tens
   }
   float* values = run.values.data_ptr<float>();
   const float* gradients = flat.data_ptr<float>() + run.offset;
-  at::parallel_for(first, last, internal::kGrainElements,
-                   [&](std::int64_t begin, std::int64_t end) {
-                     const auto slots = pointers_of(run.slots, begin);
-                     internal::update(rule, static_cast<std::size_t>(end - begin), values + begin,
-                                      gradients + begin, slots);
-                   });
+  kernels::parallel_for(first, last, internal::kGrainElements,
+                        [&](std::int64_t begin, std::int64_t end) {
+                          const auto slots = pointers_of(run.slots, begin);
+                          internal::update(rule, static_cast<std::size_t>(end - begin),
+                                           values + begin, gradients + begin, slots);
+                        });
 }
 
 void update_table(const internal::UpdateRule& rule, const Table& table,
@@ -133,7 +133,7 @@ void update_table(const internal::UpdateRule& rule, const Table& table,
   const float* gradients = gradient.values.data_ptr<float>();
   const std::int64_t grain =
       std::max<std::int64_t>(1, internal::kGrainElements / std::max<std::int64_t>(1, width));
-  at::parallel_for(0, gradient.rows.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+  kernels::parallel_for(0, gradient.rows.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
     internal::update_rows(rule, all.subspan(begin, end - begin), static_cast<std::size_t>(width),
                           values.data_ptr<float>(), gradients + begin * width,
                           pointers_of(table.slots, 0));
