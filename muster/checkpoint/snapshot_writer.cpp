@@ -1,5 +1,7 @@
 #include "muster/checkpoint/snapshot_writer.h"
 
+#include <fmt/core.h>
+
 #include <condition_variable>
 #include <mutex>
 #include <string_view>
