@@ -37,6 +37,7 @@ struct LaunchFlags {
   bool no_training_log = false;
   std::string job_name{};
   std::string hypothesis{};
+  std::string bind = "auto";
   bool dry_run = false;
 };
 
@@ -79,6 +80,7 @@ launch::LaunchOptions to_options(const LaunchFlags& flags) {
   options.cluster.workers = workers.most;
   if (workers.is_elastic()) options.least_workers = workers.least;
   options.has_tls = flags.tls;
+  options.binding = parsed("--bind", flags.bind, launch::parse_binding);
   options.cluster.ps = flags.ps;
   options.cluster.evaluators = flags.evaluator ? 1 : 0;
   if (flags.gpus == "none") {
@@ -169,6 +171,11 @@ void add_cluster_flags(CLI::App& command, LaunchFlags& flags) {
       ->excludes(chief);
   command.add_option("--gpus", flags.gpus,
                      "GPUs such as 0,1, dealt in turn to all tasks but ps; none hides them");
+  command
+      .add_option("--bind", flags.bind,
+                  "Bind tasks to a processor each (processor), or let the system move them (none); "
+                  "auto: where it pays, from eight tasks without ps on")
+      ->capture_default_str();
   command.add_option("--port-range", flags.port_range, "Take ports from FIRST-LAST only");
 }
 

@@ -332,6 +332,56 @@ TEST(RestartPolicy, IsRead) {
   }
 }
 
+TEST(Binding, IsRead) {
+  EXPECT_EQ(parse_binding("auto"), Binding::kAuto);
+  EXPECT_EQ(parse_binding("none"), Binding::kNone);
+  EXPECT_EQ(parse_binding("processor"), Binding::kProcessor);
+  EXPECT_THAT(message_of([] { parse_binding("core"); }), HasSubstr("none or processor: core"));
+}
+
+TEST(Binding, GivesEachTaskAProcessorWhereThatPays) {
+  const std::vector<int> twelve{0, 1, 2, 3, 4, 5, 16, 17, 18, 19, 20, 21};
+  for (const std::size_t tasks : {1U, 6U, 7U, 13U, 24U}) {
+    EXPECT_TRUE(processors_for(Binding::kAuto, tasks, twelve).empty()) << tasks;
+  }
+  EXPECT_EQ(processors_for(Binding::kAuto, 12, twelve), twelve);
+  EXPECT_EQ(processors_for(Binding::kAuto, 8, twelve),
+            std::vector<int>(twelve.begin(), twelve.begin() + 8));
+  EXPECT_TRUE(processors_for(Binding::kAuto, 4, {0, 1, 2, 3}).empty());
+  EXPECT_TRUE(processors_for(Binding::kNone, 12, twelve).empty());
+}
+
+TEST(Binding, TakesTurnsWhereAsked) {
+  EXPECT_EQ(processors_for(Binding::kProcessor, 5, {2, 3}), (std::vector<int>{2, 3, 2, 3, 2}));
+}
+
+TEST(Binding, HoldsForTheProcess) {
+  const TempDir dir;
+  const int last = allowed_processors().back();
+  const pid_t process =
+      start_process({.command = {"grep", "Cpus_allowed_list", "/proc/self/status"},
+                     .log = dir / "log",
+                     .processor = last});
+  while (!reap(process)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_THAT(read_bytes(dir / "log"), HasSubstr(fmt::format("list:\t{}\n", last)));
+}
+
+TEST(DryRun, ShowsWhereTasksAreBound) {
+  const int first = allowed_processors().front();
+  const std::string text = dry_run({.cluster = {.workers = 0, .ps = 0},
+                                    .binding = Binding::kProcessor,
+                                    .command = {"./a"},
+                                    .start_port = std::uint16_t{27182}});
+  EXPECT_THAT(text, HasSubstr(fmt::format("taskset -c {} ./a", first)));
+  EXPECT_THAT(text,
+              HasSubstr(fmt::format("MUSTER_HOST_PROCESSORS={} ", allowed_processors().size())));
+  // The work of a ps is another.
+  EXPECT_THAT(
+      dry_run(
+          {.cluster = {.workers = 1, .ps = 1}, .binding = Binding::kProcessor, .command = {"./a"}}),
+      ::testing::Not(HasSubstr("taskset")));
+}
+
 TEST(DryRun, PrintsLinesForAShell) {
   const std::string text = dry_run({.cluster = {.workers = 0, .ps = 0},
                                     .command = {"./a b", "it's"},

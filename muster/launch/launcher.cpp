@@ -154,7 +154,8 @@ class Launcher {
     running.pid = start_process({.command = options_.command,
                                  .environment = running.task.environment,
                                  .log = file_of(running.task, ".log"),
-                                 .working_directory = options_.working_directory});
+                                 .working_directory = options_.working_directory,
+                                 .processor = running.task.processor});
     guard_.watch(running.pid);
     running.started = Clock::now();
     running.restart_at.reset();
@@ -163,9 +164,10 @@ class Launcher {
     if (const auto process = identify(running.pid)) {
       write_pid_file(file_of(running.task, ".pid"), *process);
     }
-    log::info("started {} pid={} address={} log={}", running.task.task.name(), running.pid,
+    log::info("started {} pid={} address={} log={}{}", running.task.task.name(), running.pid,
               running.task.address.empty() ? "none" : running.task.address,
-              file_of(running.task, ".log").string());
+              file_of(running.task, ".log").string(),
+              running.task.processor ? fmt::format(" processor={}", *running.task.processor) : "");
   }
 
   void start_all() {
@@ -469,9 +471,26 @@ bool has_own_secret() {
   return secret != nullptr && *secret != '\0';
 }
 
+void bind(std::vector<LaunchTask>& tasks, const LaunchOptions& options) {
+  std::vector<LaunchTask*> training;
+  for (LaunchTask& task : tasks) {
+    if (task.is_ps()) return;
+    if (!task.is_evaluator()) training.push_back(&task);
+  }
+  // How many there will be is not known.
+  if (options.least_workers && options.binding == Binding::kAuto) return;
+  const std::vector<int> allowed = allowed_processors();
+  const std::vector<int> processors = processors_for(options.binding, training.size(), allowed);
+  for (std::size_t i = 0; i < processors.size(); ++i) {
+    training[i]->processor = processors[i];
+    training[i]->environment.push_back(fmt::format("MUSTER_HOST_PROCESSORS={}", allowed.size()));
+  }
+}
+
 // With what a launch tells all of them, but for the secret.
 std::vector<LaunchTask> tasks_of(const LaunchOptions& options) {
   auto tasks = local_cluster(options.cluster, choose_ports(options));
+  if (!options.cluster.is_single) bind(tasks, options);
   for (LaunchTask& task : tasks) {
     if (options.cluster.is_single) continue;
     if (options.least_workers) {
@@ -567,6 +586,7 @@ std::string dry_run(const LaunchOptions& options) {
       text += fmt::format("cd {} && ", for_shell(options.working_directory->string()));
     }
     for (const std::string& entry : task.environment) text += assignment(entry) + " ";
+    if (task.processor) text += fmt::format("taskset -c {} ", *task.processor);
     for (const std::string& word : options.command) text += for_shell(word) + " ";
     text +=
         fmt::format("> {} 2>&1 &\n", for_shell((options.log_dir / (task.name + ".log")).string()));

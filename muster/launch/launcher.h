@@ -11,6 +11,7 @@
 #include "muster/base/file_system.h"
 #include "muster/launch/local_cluster.h"
 #include "muster/launch/ports.h"
+#include "muster/launch/processors.h"
 
 namespace muster::launch {
 
@@ -41,6 +42,9 @@ struct LaunchOptions {
   std::optional<std::int64_t> least_workers{};
   /// Tasks encrypt what they send each other: they get MUSTER_TLS=1.
   bool has_tls = false;
+  /// Those that train; never where there are ps, whose work is another. They get
+  /// MUSTER_HOST_PROCESSORS, the number of processors that they are on together.
+  Binding binding = Binding::kAuto;
   /// The program and its arguments, the same for every task.
   std::vector<std::string> command{};
   std::optional<Path> working_directory{};

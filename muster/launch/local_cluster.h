@@ -37,6 +37,8 @@ struct LaunchTask {
   std::string address;
   /// NAME=value, over the launcher's own environment.
   std::vector<std::string> environment;
+  /// Where it runs alone, if so.
+  std::optional<int> processor{};
 
   bool is_chief() const;
   bool is_ps() const { return task.type == job::kPs; }

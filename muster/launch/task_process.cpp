@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -43,6 +44,8 @@ struct Prepared {
   int log;
   int failure;
   pid_t parent;
+  /// Null: all of the parent's.
+  const cpu_set_t* processors;
 };
 
 void restore_signals() {
@@ -58,6 +61,10 @@ void restore_signals() {
   // It may have ended before that call.
   if (::getppid() != prepared.parent) ::_exit(kExitNotStarted);
   restore_signals();
+  // One that was taken away meanwhile is not worth a run.
+  if (prepared.processors != nullptr) {
+    ::sched_setaffinity(0, sizeof(*prepared.processors), prepared.processors);
+  }
   ::dup2(prepared.nothing, STDIN_FILENO);
   ::dup2(prepared.log, STDOUT_FILENO);
   ::dup2(prepared.log, STDERR_FILENO);
@@ -113,13 +120,17 @@ pid_t start_process(const StartOptions& options) {
   const Descriptor failure(ends[0]);
   Descriptor failure_of_child(ends[1]);
   const std::string folder = options.working_directory ? options.working_directory->string() : "";
+  cpu_set_t processors;
+  CPU_ZERO(&processors);
+  if (options.processor) CPU_SET(static_cast<std::size_t>(*options.processor), &processors);
   const Prepared prepared{.argv = argv.data(),
                           .environment = environment.data(),
                           .working_directory = folder.empty() ? nullptr : folder.c_str(),
                           .nothing = nothing.get(),
                           .log = log.get(),
                           .failure = failure_of_child.get(),
-                          .parent = ::getpid()};
+                          .parent = ::getpid(),
+                          .processors = options.processor ? &processors : nullptr};
   const pid_t process = ::fork();
   if (process < 0) throw_errno(errno, "starting " + options.command.front());
   if (process == 0) become(prepared);

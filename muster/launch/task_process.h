@@ -18,6 +18,8 @@ struct StartOptions {
   /// Gets its standard output and error, at the end.
   Path log{};
   std::optional<Path> working_directory{};
+  /// All of its threads run there.
+  std::optional<int> processor{};
 };
 
 /// Starts a process that leads a process group of its own, has no standard input, and gets SIGTERM

@@ -370,6 +370,18 @@ std::size_t Membership::rank_in(const GenerationPlan& plan) const {
   throw Internal("generation {} is without {}, which was told of it", plan.number, self_.task);
 }
 
+// Those that the tasks of this host are on, each bound to one of them or not.
+std::size_t Membership::processors_of_host() {
+  const std::string told = variable_or("MUSTER_HOST_PROCESSORS", "");
+  if (told.empty()) return ThreadPool::available_processors();
+  std::size_t processors = 0;
+  const auto [end, error] = std::from_chars(told.data(), told.data() + told.size(), processors);
+  if (error != std::errc() || end != told.data() + told.size() || processors == 0) {
+    throw InvalidArgument("MUSTER_HOST_PROCESSORS must be a number of processors: {}", told);
+  }
+  return processors;
+}
+
 GroupOptions Membership::group_options(const GenerationPlan& plan, std::size_t rank) const {
   if (self_.tls != nullptr) return {};
   const auto host_of = [](const GenerationMember& member) {
@@ -378,7 +390,7 @@ GroupOptions Membership::group_options(const GenerationPlan& plan, std::size_t r
   const std::string own = host_of(plan.members[rank]);
   const auto on_host = std::ranges::count(plan.members, own, host_of);
   return {// Whether those who wait have a processor to look for messages with.
-          .looks = static_cast<std::size_t>(on_host) <= ThreadPool::available_processors(),
+          .looks = static_cast<std::size_t>(on_host) <= processors_of_host(),
           // Servers and their workers are sent to by several at once.
           .waiters_receive = static_cast<std::size_t>(plan.trainers) == plan.members.size()};
 }

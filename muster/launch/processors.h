@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+namespace muster::launch {
+
+/// Whether tasks are bound to processors.
+enum class Binding {
+  /// Where it was seen to pay: see processors_for().
+  kAuto,
+  kNone,
+  kProcessor,
+};
+/// "auto", "none" or "processor". Throws InvalidArgument.
+Binding parse_binding(std::string_view text);
+
+/// Those that this process may run on, in rising order.
+std::vector<int> allowed_processors();
+
+/// The processor of each of so many tasks that train, in turn; empty where they are not bound. With
+/// kAuto they are where there is one for each but not two, from eight tasks on: threads of tasks
+/// that compute and wait in the same moments are then in each other's way wherever the system moves
+/// them.
+std::vector<int> processors_for(Binding binding, std::size_t tasks,
+                                const std::vector<int>& allowed);
+
+}  // namespace muster::launch
