@@ -60,6 +60,8 @@ struct Flags {
   bool ps_log = false;
   std::uint64_t ps_log_bytes = std::uint64_t{64} << 20;
   std::uint64_t part_bytes = std::uint64_t{64} << 20;
+  std::int64_t words = 50;
+  int embedding = 4;
 };
 
 struct Example {
@@ -159,14 +161,14 @@ void be_a_host() {
 }
 
 muster::Estimator make_estimator(const Flags& flags) {
-  const auto word = muster::categorical_column_with_identity("word", 50);
+  const auto word = muster::categorical_column_with_identity("word", flags.words);
   const auto a = muster::numeric_column("a");
   const auto b = muster::numeric_column("b");
   const muster::WideAndDeepOptions options{
       .linear_columns = std::make_shared<const muster::ColumnSet>(
           muster::FeatureColumnList{word, a}, ColumnUse::kLinear),
       .dnn_columns = std::make_shared<const muster::ColumnSet>(
-          muster::FeatureColumnList{muster::embedding_column(word, 4), a, b},
+          muster::FeatureColumnList{muster::embedding_column(word, flags.embedding), a, b},
           ColumnUse::kInputLayer),
       .hidden_units = {64, 32},
       .dropout = 0.2,
@@ -260,6 +262,8 @@ int run(int argc, char** argv) {
   set.add("--ps-log", &flags.ps_log);
   set.add("--ps-log-bytes", &flags.ps_log_bytes);
   set.add("--part-bytes", &flags.part_bytes, "Of a part of a checkpoint that a ps writes");
+  set.add("--words", &flags.words, "Rows of its tables, of which examples use 50");
+  set.add("--embedding", &flags.embedding, "Columns of the table that is embedded");
   set.add("--sync", &flags.sync, "False: ps apply every push as it comes");
   set.add("--max-staleness", &flags.max_staleness);
   set.add("--backup-replicas", &flags.backup_replicas);

@@ -2,14 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <future>
 #include <memory>
@@ -25,6 +21,7 @@
 #include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/raw_tcp.h"
+#include "muster/testing/tcp_relay.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster::net {
@@ -80,86 +77,6 @@ std::unique_ptr<Connection> knock(const std::string& address, const Identity& se
   return Connection::connect(address, self, "test", Deadline::after(patience));
 }
 
-/// Passes bytes on between a client and a server, keeps those that it saw, and may change one.
-class Wire {
- public:
-  explicit Wire(const std::string& server)
-      : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof at;
-    auto* const address = reinterpret_cast<sockaddr*>(&at);
-    if (::bind(listener_, address, size) != 0 || ::listen(listener_, 4) != 0 ||
-        ::getsockname(listener_, address, &size) != 0) {
-      throw_errno(errno, "listening");
-    }
-    address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
-    to_server_.sin_family = AF_INET;
-    to_server_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    to_server_.sin_port =
-        htons(static_cast<std::uint16_t>(std::stoi(server.substr(server.rfind(':') + 1))));
-    thread_ = std::jthread([this] { run(); });
-  }
-  ~Wire() {
-    ::shutdown(listener_, SHUT_RDWR);
-    for (const int side : {client_.load(), server_side_.load()}) {
-      if (side >= 0) ::shutdown(side, SHUT_RDWR);
-    }
-    thread_.join();
-    for (const int side : {listener_, client_.load(), server_side_.load()}) {
-      if (side >= 0) ::close(side);
-    }
-  }
-  const std::string& address() const { return address_; }
-  std::string seen() {
-    const std::lock_guard lock(mutex_);
-    return seen_;
-  }
-  /// Of what the client sends from here on, the byte so far on is another.
-  void flip(std::int64_t byte) { flip_ = byte; }
-
- private:
-  void run() {
-    client_ = ::accept(listener_, nullptr, nullptr);
-    if (client_ < 0) return;
-    server_side_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (::connect(server_side_, reinterpret_cast<const sockaddr*>(&to_server_),
-                  sizeof to_server_) != 0) {
-      return;
-    }
-    const std::jthread back([this] { pass(server_side_, client_, false); });
-    pass(client_, server_side_, true);
-  }
-  void pass(int from, int to, bool is_changed) {
-    std::vector<char> bytes(4096);
-    for (;;) {
-      const ssize_t count = ::recv(from, bytes.data(), bytes.size(), 0);
-      if (count <= 0) break;
-      if (is_changed && flip_ >= 0) {
-        if (flip_ < count) bytes[static_cast<std::size_t>(flip_.load())] ^= 1;
-        flip_ -= count;
-      }
-      {
-        const std::lock_guard lock(mutex_);
-        seen_.append(bytes.data(), static_cast<std::size_t>(count));
-      }
-      if (::send(to, bytes.data(), static_cast<std::size_t>(count), MSG_NOSIGNAL) != count) break;
-    }
-    ::shutdown(to, SHUT_WR);
-  }
-
-  int listener_;
-  sockaddr_in to_server_{};
-  std::string address_;
-  std::atomic<int> client_ = -1;
-  std::atomic<int> server_side_ = -1;
-  std::atomic<std::int64_t> flip_ = -1;
-  std::mutex mutex_;
-  std::string seen_;
-  std::jthread thread_;
-};
-
 TEST(Tls, FramesOfAllSizesPassBothWaysAtOnce) {
   Door door(with_secret("ps:0"));
   const auto client = knock(door.address(), with_secret("worker:1"));
@@ -197,7 +114,7 @@ TEST(Tls, ARecordedSessionShowsNoPlaintext) {
   for (const bool is_encrypted : {true, false}) {
     const auto tls = is_encrypted ? TlsContext::from_secret("open sesame") : nullptr;
     Door door(identity("ps:0", tls));
-    Wire wire(door.address());
+    testing::TcpRelay wire(door.address());
     const auto client = knock(wire.address(), identity("worker:1", tls));
     const auto server = door.take();
     client->send(7, kPlaintext, in_a_minute());
@@ -211,7 +128,7 @@ TEST(Tls, ARecordedSessionShowsNoPlaintext) {
 
 TEST(Tls, AFlippedByteEndsTheConnectionWithAnErrorThatSaysSo) {
   Door door(with_secret("ps:0"));
-  Wire wire(door.address());
+  testing::TcpRelay wire(door.address());
   const auto client = knock(wire.address(), with_secret("worker:1"));
   const auto server = door.take();
   wire.flip(40'000);

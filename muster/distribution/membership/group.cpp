@@ -94,7 +94,7 @@ bool Group::receive_arrived(Peer& peer) {
   }
   if (why.empty()) return true;
   peer.is_over = true;
-  interrupt(why);
+  note_broken(why);
   return false;
 }
 
@@ -112,11 +112,11 @@ void Group::receive_from(std::size_t rank) {
   }
 }
 
-// What end() and wake() break off; false when the run has ended.
+// What end(), interrupt() and wake() break off; false when there is no point in it any more.
 bool Group::note_receiving(std::optional<std::size_t> from) {
   const std::lock_guard lock(mutex_);
   receives_from_ = from;
-  return !ended_;
+  return !ended_ && broken_.empty();
 }
 
 void Group::receive_if_there(std::size_t rank) {
@@ -159,10 +159,18 @@ void Group::look_for(std::size_t first, std::size_t last, const Done& is_done) {
   } while (Deadline::Clock::now() < end);
 }
 
-void Group::interrupt(const std::string& why) {
+// What others have begun to send is still good.
+void Group::note_broken(const std::string& why) {
   const std::lock_guard lock(mutex_);
   if (broken_.empty()) broken_ = why;
   changed();
+}
+
+void Group::interrupt(const std::string& why) {
+  note_broken(why);
+  const std::lock_guard lock(mutex_);
+  // Whoever waits may receive a message that never comes to its end.
+  if (receives_from_) peers_[*receives_from_].connection->close();
 }
 
 void Group::leave_behind(const GenerationPlan& next) {

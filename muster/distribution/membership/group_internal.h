@@ -148,6 +148,7 @@ class Group {
   std::optional<net::Frame> take_frame(std::size_t from, const std::string& what);
   void receive_ahead(int more);
   void set_sender_waiting(std::size_t rank, bool waits);
+  void note_broken(const std::string& why);
   void receive_from(std::size_t rank);
   bool receive_arrived(Peer& peer);
   bool note_receiving(std::optional<std::size_t> from);

@@ -1,7 +1,9 @@
 #include "muster/distribution/membership/group_internal.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <array>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -11,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "muster/base/signals.h"
 #include "muster/net/listener.h"
+#include "muster/testing/tcp_relay.h"
 
 namespace muster::internal {
 namespace {
@@ -29,17 +33,22 @@ class StoppedWorker {
                     accepted_.set_value(std::move(connection));
                   }) {}
 
-  std::unique_ptr<net::Connection> connect() {
-    auto connection =
-        net::Connection::connect(listener_.address(), {.task = "chief:0", .run_id = "run"},
-                                 "data 1", Deadline::after(std::chrono::seconds(10)));
-    worker_ = accepted_.get_future().get();
-    return connection;
+  std::unique_ptr<net::Connection> connect() { return connect_to(listener_.address()); }
+  std::unique_ptr<net::Connection> connect_through(const testing::TcpRelay& relay) {
+    return connect_to(relay.address());
   }
+  const std::string& address() const { return listener_.address(); }
   /// For a worker that takes something after all.
   std::unique_ptr<net::Connection> take_connection() { return std::move(worker_); }
 
  private:
+  std::unique_ptr<net::Connection> connect_to(const std::string& address) {
+    auto connection = net::Connection::connect(address, {.task = "chief:0", .run_id = "run"},
+                                               "data 1", Deadline::after(std::chrono::seconds(10)));
+    worker_ = accepted_.get_future().get();
+    return connection;
+  }
+
   std::promise<std::unique_ptr<net::Connection>> accepted_;
   std::unique_ptr<net::Connection> worker_;
   net::Listener listener_;
@@ -186,14 +195,76 @@ TEST_P(TwoGroups, EndAWaitWhenTheRunEnds) {
   EXPECT_FALSE(chief_->check());
 }
 
-INSTANTIATE_TEST_SUITE_P(Options, TwoGroups,
-                         ::testing::Values(GroupOptions{}, GroupOptions{.looks = true},
-                                           GroupOptions{.waiters_receive = true},
-                                           GroupOptions{.looks = true, .waiters_receive = true}),
-                         [](const auto& with) {
-                           return fmt::format("{}{}", with.param.looks ? "Look" : "Sleep",
-                                              with.param.waiters_receive ? "AndReceive" : "");
-                         });
+constexpr std::array kAllOptions{GroupOptions{}, GroupOptions{.looks = true},
+                                 GroupOptions{.waiters_receive = true},
+                                 GroupOptions{.looks = true, .waiters_receive = true}};
+
+std::string name_of(const ::testing::TestParamInfo<GroupOptions>& with) {
+  return fmt::format("{}{}", with.param.looks ? "Look" : "Sleep",
+                     with.param.waiters_receive ? "AndReceive" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Options, TwoGroups, ::testing::ValuesIn(kAllOptions), name_of);
+
+/// A chief that waits for a worker which has sent the first half of a message, and then hangs: it
+/// closes nothing.
+class HalfAMessage : public ::testing::TestWithParam<GroupOptions> {
+ protected:
+  HalfAMessage() {
+    std::vector<std::unique_ptr<net::Connection>> to_worker(2);
+    to_worker[1] = meeting_.connect_through(relay_);
+    worker_ = meeting_.take_connection();
+    chief_ = std::make_unique<Group>(both_, 0, std::move(to_worker), GetParam());
+    relay_.hang_server_after(1'000);
+    const std::vector<std::byte> body(4'000);
+    internal::send(*worker_, SnapshotPiece{{.bytes = body}},
+                   Deadline::after(std::chrono::seconds(10)));
+  }
+  /// As a task that is asked to stop; each of its heartbeats lets it look.
+  template <typename Result>
+  void beat_until_done(std::future<Result>& waiting) {
+    while (waiting.wait_for(std::chrono::milliseconds(20)) == std::future_status::timeout) {
+      chief_->wake();
+    }
+  }
+  template <typename Work>
+  auto begin(const Work& work) {
+    auto waiting = std::async(std::launch::async, work);
+    EXPECT_EQ(waiting.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+    return waiting;
+  }
+
+  const GenerationPlan both_{.number = 1, .members = {kChief, kWorker}, .trainers = 2};
+  StoppedWorker meeting_;
+  testing::TcpRelay relay_{meeting_.address()};
+  std::unique_ptr<net::Connection> worker_;
+  std::unique_ptr<Group> chief_;
+};
+
+TEST_P(HalfAMessage, IsNotWaitedForByATaskThatIsAskedToStop) {
+  const StopSignals signals;
+  auto waiting = begin([&] { return chief_->await(1, "a piece").has_value(); });
+  ::raise(SIGTERM);
+  beat_until_done(waiting);
+  EXPECT_FALSE(waiting.get());
+  StopSignals::reset();
+}
+
+TEST_P(HalfAMessage, IsNotWaitedForWhenTheRunEnds) {
+  auto waiting = begin([&] { return chief_->take<SnapshotPiece>(1, "a piece").has_value(); });
+  chief_->end();
+  EXPECT_FALSE(waiting.get());
+}
+
+TEST_P(HalfAMessage, IsNotWaitedForWhenAnotherGenerationBegins) {
+  auto waiting = begin([&] { chief_->take<SnapshotPiece>(1, "a piece"); });
+  chief_->interrupt("generation 2 begins with 2 tasks");
+  EXPECT_THROW(waiting.get(), PeersChanged);
+}
+
+TEST_P(HalfAMessage, IsNotWaitedForByATaskThatLeaves) { chief_.reset(); }
+
+INSTANTIATE_TEST_SUITE_P(Options, HalfAMessage, ::testing::ValuesIn(kAllOptions), name_of);
 
 }  // namespace
 }  // namespace muster::internal
