@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/object_store.h"
 #include "muster/checkpoint/bundle_reader.h"
 #include "muster/checkpoint/bundle_writer.h"
 #include "muster/checkpoint/checkpoint_hash.h"
@@ -204,6 +205,67 @@ TEST(CheckpointParts, RefuseNamesThatLeadElsewhere) {
   EXPECT_THROW(place(".m-3.tmp-parts-7-0/../../x", "m-3"), InvalidArgument);
   EXPECT_THROW(place("..", "m-3"), InvalidArgument);
   EXPECT_THROW(place(".../x.tmp-parts-", "../x"), InvalidArgument);
+}
+
+/// Files of a folder as an object store has them: nothing is renamed.
+class FolderAsStore : public ObjectStore {
+ public:
+  explicit FolderAsStore(Path root) : root_(std::move(root)) {}
+
+  std::unique_ptr<ReadableFile> open(const Path& path) override { return disk().open(at(path)); }
+  std::shared_ptr<const MappedFile> map(const Path& path, Access access) override {
+    return disk().map(at(path), access);
+  }
+  std::unique_ptr<WritableFile> create(const Path& path) override {
+    return disk().create(at(path));
+  }
+  std::unique_ptr<WritableFile> append(const Path& path) override {
+    return disk().append(at(path));
+  }
+  std::optional<FileStatus> status(const Path& path) override { return disk().status(at(path)); }
+  std::vector<std::string> list(const Path& folder) override { return disk().list(at(folder)); }
+  void create_directories(const Path& folder) override { disk().create_directories(at(folder)); }
+  void remove(const Path& path) override { disk().remove(at(path)); }
+  void remove_all(const Path& path) override { disk().remove_all(at(path)); }
+  void rename(const Path& /*from*/, const Path& to) override {
+    throw Unimplemented("{} is renamed", to.string());
+  }
+  void sync_directory(const Path& /*folder*/) override {}
+  std::unique_ptr<WritableFile> create_growing(const Path& path) override { return create(path); }
+  std::shared_ptr<void> claim(const Path& /*folder*/) override { return nullptr; }
+  std::unique_ptr<WritableFile> create_new(const Path& path) override { return create(path); }
+
+ private:
+  FileSystem& disk() const { return file_system_for(root_); }
+  Path at(const Path& path) const {
+    const std::string text = path.string();
+    return root_ / text.substr(text.find("//") + 2);
+  }
+  const Path root_;
+};
+
+TEST(CheckpointParts, GoToWhereTheyStayInAnObjectStore) {
+  const TempDir disk;
+  register_file_system("parts", std::make_shared<FolderAsStore>(disk.path()));
+  const Path folder = "parts://bucket/run";
+  const Tensors tensors;
+  CheckpointStore store(folder);
+  store.save(2, tensors.whole(), "{}");
+  const auto before = files_in(folder);
+  auto lost = parts_of(folder, 3);
+  lost->take("ps:0", write_part(folder, *lost, 1));
+  lost->fail("ps:1", "connection closed by peer");
+  EXPECT_THROW(store.save(3, rest_of(tensors), "{}", lost.get()), Unavailable);
+  EXPECT_EQ(latest_checkpoint(folder), folder / "model.ckpt-2");
+  lost.reset();
+  auto parts = parts_of(folder, 3);
+  parts->take("ps:0", write_part(folder, *parts, 1));
+  parts->take("ps:1", write_part(folder, *parts, 2));
+  const Path prefix = store.save(3, rest_of(tensors), "{}", parts.get());
+  parts.reset();
+  EXPECT_EQ(checkpoint_hash(open_checkpoint(prefix).bundle),
+            checkpoint_hash(BundleReader(folder / "model.ckpt-2")));
+  EXPECT_EQ(files_in(folder).size(), before.size() + 5);
 }
 
 TEST(BundleParts, MergeRefusesATensorTwiceAndPartsOfOtherBundles) {
