@@ -5,7 +5,7 @@
 # comma between them do not at all (scripts/check-includes looks). All TESTS of a module make one program, NAME_test,
 # with GoogleTest's headers precompiled. A module with TORCH links libtorch and shares its
 # precompiled headers. Of HEADERS, those that a user's program can reach are installed. AS_USERS: the preset
-# of the tests, too, compiles it as users do, since it reads bytes from outside or has loops that take time.
+# of the tests, too, compiles it as users do, since all others stand on what it reads, or it has loops that take time.
 include_guard()
 
 # What is installed: the front door, muster/muster.h and each module's api.h, and all that these include. Other headers
