@@ -1,4 +1,4 @@
-# muster_torch: what a target links to use libtorch. muster_torch_pch: its slow headers, parsed once for all of
+# muster_torch: what a target links to use libtorch. ${muster_torch_pch} has its slow headers, parsed once for all of
 # them (muster_use_torch).
 include_guard()
 
@@ -53,22 +53,39 @@ function(muster_make_torch_pch target)
   target_link_libraries(${target} PRIVATE muster_torch muster_warnings)
   target_precompile_headers(${target} PRIVATE ${muster_prelude} <torch/types.h> <torch/nn/module.h>)
 endfunction()
-muster_make_torch_pch(muster_torch_pch)
-muster_compile_for_tests(muster_torch_pch)
-
-# Headers that are compiled alone, as tests are compiled: they fit those of libraries where these are, too.
-if(MUSTER_TEST_COMPILER)
-  set(muster_verify_pch muster_torch_pch)
-else()
-  set(muster_verify_pch muster_verify_pch)
-  muster_make_torch_pch(muster_verify_pch EXCLUDE_FROM_ALL)
-  muster_compile_as_test(muster_verify_pch)
-endif()
-
 if(MUSTER_BUILD_TESTS)
   muster_test_pch(muster_torch_test_headers muster_torch)
   target_precompile_headers(muster_torch_test_headers PRIVATE ${muster_prelude} <torch/types.h> <torch/nn/module.h> ${muster_test_headers})
 endif()
+# Where libraries are compiled as tests are, they take the headers of these, too: clang reads of them what a source uses.
+if(MUSTER_BUILD_TESTS AND MUSTER_TEST_COMPILER)
+  set(muster_torch_pch muster_torch_test_headers)
+else()
+  set(muster_torch_pch muster_torch_pch)
+  muster_make_torch_pch(muster_torch_pch)
+  muster_compile_for_tests(muster_torch_pch)
+endif()
+function(muster_take_torch_pch target)
+  target_precompile_headers(${target} REUSE_FROM ${muster_torch_pch})
+  if(muster_torch_pch STREQUAL muster_torch_test_headers)
+    # GoogleTest's definitions are those of the precompiled headers.
+    target_compile_options(${target} PRIVATE $<TARGET_PROPERTY:GTest::gtest,INTERFACE_COMPILE_OPTIONS>)
+    target_compile_definitions(${target} PRIVATE $<TARGET_PROPERTY:GTest::gtest,INTERFACE_COMPILE_DEFINITIONS>)
+  endif()
+endfunction()
+
+# Headers that are compiled alone, as tests are compiled: they fit those of libraries where these are, too.
+if(NOT MUSTER_TEST_COMPILER)
+  muster_make_torch_pch(muster_verify_pch EXCLUDE_FROM_ALL)
+  muster_compile_as_test(muster_verify_pch)
+endif()
+function(muster_take_verify_pch target)
+  if(MUSTER_TEST_COMPILER)
+    muster_take_torch_pch(${target})
+  else()
+    target_precompile_headers(${target} REUSE_FROM muster_verify_pch)
+  endif()
+endfunction()
 # A program of the tests' own, a test or what tests start.
 function(muster_torch_test_program target)
   muster_compile_as_test(${target})
@@ -88,7 +105,7 @@ function(muster_use_torch target)
   else()
     target_link_libraries(${target} PUBLIC muster_torch)
   endif()
-  target_precompile_headers(${target} REUSE_FROM muster_torch_pch)
+  muster_take_torch_pch(${target})
 endfunction()
 
 # muster_torch_program(TARGET UNOPTIMISED): the same for an example or a benchmark. Unoptimised, it is built as tests are:
