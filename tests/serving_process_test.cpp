@@ -200,6 +200,8 @@ TEST_F(Serve, AnswersGrpcio) {
       "reflection grpc.health.v1.Health grpc.reflection.v1alpha.ServerReflection "
       "inference.GRPCInferenceService tensorflow.serving.ModelService "
       "tensorflow.serving.PredictionService\n"
+      "reflection ModelService PredictionService\n"
+      "watch 1\n"
       "stream (4.0, 7.0)\n"
       "stream Request for unknown model: 'nobody' is not found\n");
   EXPECT_THAT(server.err(), HasSubstr("--tensorflow_session_parallelism has no effect"));
@@ -435,7 +437,7 @@ TEST_F(Serve, StandsHttp2Floods) {
         "empty_data", "priority_flood", "open_streams", "wrong_frames"}) {
     EXPECT_THAT(outcome.out, ::testing::ContainsRegex(fmt::format("{} [a-z]+ ok ok\n", flood)));
   }
-  // The memory of its threads, however many frames there were.
+  // That of 10,000 streams that are open at one time, however many frames there were.
   EXPECT_LT(server.resident_megabytes(), before + 400);
   EXPECT_THAT(server.predict("adder", R"({"instances": [1]})"), HasSubstr("[2.0"));
 }

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "muster/base/random.h"
@@ -126,6 +128,7 @@ TEST(Conversations, DamagedHttpIsRefusedOrAnswered) {
 
 constexpr char kData = 0;
 constexpr char kHeaders = 1;
+constexpr char kResetStream = 3;
 constexpr char kSettings = 4;
 constexpr char kPing = 6;
 constexpr char kWindowUpdate = 8;
@@ -160,18 +163,28 @@ std::string predict_message() {
   return field(1, field(1, "m")) + field(2, field(1, "x") + field(2, tensor));
 }
 
-std::string call(std::size_t stream, const std::string& message) {
+constexpr const char* kPredict = "/tensorflow.serving.PredictionService/Predict";
+
+std::string begun_call(std::size_t stream, const std::string& method) {
   const std::string headers = header(":method", "POST") + header(":scheme", "http") +
-                              header(":path", "/tensorflow.serving.PredictionService/Predict") +
-                              header(":authority", "h") +
+                              header(":path", method) + header(":authority", "h") +
                               header("content-type", "application/grpc") + header("te", "trailers");
-  return frame(kHeaders, kEndOfHeaders, stream, headers) +
+  return frame(kHeaders, kEndOfHeaders, stream, headers);
+}
+
+std::string call(std::size_t stream, const std::string& message) {
+  return begun_call(stream, kPredict) +
          frame(kData, kEndOfStream, stream, '\0' + big_endian(message.size(), 4) + message);
 }
 
+std::string reset_call(std::size_t stream, const std::string& method) {
+  return begun_call(stream, method) + frame(kResetStream, 0, stream, big_endian(8, 4));
+}
+
+const std::string kHello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(kSettings, 0, 0, "");
+
 std::string grpc_conversation() {
-  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(kSettings, 0, 0, "") +
-         call(1, predict_message()) + frame(kPing, 0, 0, "12345678") +
+  return kHello + call(1, predict_message()) + frame(kPing, 0, 0, "12345678") +
          frame(kWindowUpdate, 0, 0, big_endian(1 << 20, 4)) + call(3, predict_message());
 }
 
@@ -211,6 +224,58 @@ TEST(Conversations, DamagedGrpcIsRefusedOrAnswered) {
     if (i % 25 == 24) expect_an_answer(i);
   }
   expect_an_answer(count);
+}
+
+// Calls that are begun and reset at once; whether the server went before all were sent.
+bool is_disconnected(RawTcp& client, const std::string& method, std::size_t calls) {
+  // gRPC reads no more from a client that does not read.
+  const std::jthread reader([&] {
+    char piece[1 << 12];
+    while (::recv(client.descriptor(), piece, sizeof piece, 0) > 0) continue;
+  });
+  constexpr std::size_t kAtOnce = 1'000;
+  std::string bytes;
+  for (std::size_t i = 0; i < calls; ++i) {
+    bytes += reset_call(2 * i + 1, method);
+    if ((i + 1) % kAtOnce == 0 && !client.send(std::exchange(bytes, {}))) return true;
+  }
+  ::shutdown(client.descriptor(), SHUT_RDWR);
+  return false;
+}
+
+TEST(Conversations, AClientThatResetsItsCallsIsDisconnectedWhateverItCalls) {
+  FakeService fake;
+  // So few that a slow client too has more calls than may be left to be done.
+  GrpcServer server(fake.service(), {.address = "127.0.0.1",
+                                     .channel_arguments = {{"grpc.max_concurrent_streams", "5"}}});
+  const std::string address = fmt::format("127.0.0.1:{}", server.port());
+  for (const std::string method :
+       {kPredict, "/tensorflow.serving.ModelService/GetModelStatus",
+        "/inference.GRPCInferenceService/ModelStreamInfer", "/grpc.health.v1.Health/Check",
+        "/grpc.health.v1.Health/Watch",
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "/nobody/Nothing"}) {
+    RawTcp client(address);
+    client.send(kHello);
+    EXPECT_TRUE(is_disconnected(client, method, 200'000)) << method;
+    RawTcp other(address);
+    other.send(grpc_conversation());
+    EXPECT_THAT(answers_of(other, std::chrono::minutes(1), kThree), HasSubstr(kThree)) << method;
+  }
+}
+
+TEST(Conversations, AClientMayResetSomeOfItsCalls) {
+  FakeService fake;
+  GrpcServer server(fake.service(), {.address = "127.0.0.1"});
+  RawTcp client(fmt::format("127.0.0.1:{}", server.port()));
+  client.send(kHello);
+  std::size_t stream = 1;
+  // In all far more than it may have at one time.
+  for (int round = 0; round < 60; ++round) {
+    for (int i = 0; i < 100; ++i, stream += 2) client.send(reset_call(stream, kPredict));
+    client.send(call(stream, predict_message()));
+    stream += 2;
+    ASSERT_THAT(answers_of(client, std::chrono::minutes(1), kThree), HasSubstr(kThree)) << round;
+  }
 }
 
 }  // namespace

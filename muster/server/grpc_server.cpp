@@ -1,9 +1,7 @@
 #include "muster/server/grpc_server.h"
 
 #include <fmt/ranges.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 
 #include <algorithm>
@@ -14,11 +12,14 @@
 
 #include "muster/base/error.h"
 #include "muster/base/thread_pool.h"
-#include "muster/inference.grpc.pb.h"
+#include "muster/inference.pb.h"
+#include "muster/server/grpc_calls_internal.h"
+#include "muster/server/grpc_health_internal.h"
+#include "muster/server/grpc_reflection_internal.h"
 #include "muster/server/inference_protocol.h"
 #include "muster/server/protobuf_log_internal.h"
 #include "muster/server/tensorflow_calls_internal.h"
-#include "muster/serving.grpc.pb.h"
+#include "muster/serving.pb.h"
 #include "muster/serving/signature_choice.h"
 
 namespace muster::server {
@@ -27,7 +28,6 @@ namespace {
 namespace tfs = tensorflow::serving;
 using graph::DataType;
 using graph::TensorValue;
-using grpc::ServerContext;
 using grpc::Status;
 
 // TensorFlow Serving's limit: a status travels in a header, and those are small.
@@ -35,8 +35,13 @@ constexpr std::size_t kMostStatusBytes = 1024;
 constexpr const char* kPushback = "grpc-retry-pushback-ms";
 // Clients that keep connections alive every ten seconds are not sent away.
 constexpr int kLeastPingMilliseconds = 9'000;
+// Of one connection at a time; clients wait with more.
+constexpr std::size_t kMostStreams = 1'000;
+// Calls of a connection that are not done, for each stream that it may have open. Others are of
+// streams that the client has reset.
+constexpr std::size_t kCallsPerStream = 2;
 
-Deadline deadline_of(const ServerContext& context) {
+Deadline deadline_of(const GrpcContext& context) {
   const auto deadline = context.deadline();
   const auto left = deadline - std::chrono::system_clock::now();
   // gRPC's "none" is the end of time.
@@ -50,7 +55,7 @@ bool is_peer_on_this_host(const std::string& peer) {
          peer.starts_with("ipv6:%5B::ffff:127.") || peer.starts_with("unix:");
 }
 
-void check_access(const Service& service, const ServerContext& context, Role role) {
+void check_access(const Service& service, const GrpcContext& context, Role role) {
   const auto found = context.client_metadata().find("authorization");
   const std::string_view given = found == context.client_metadata().end()
                                      ? std::string_view()
@@ -60,7 +65,7 @@ void check_access(const Service& service, const ServerContext& context, Role rol
 
 /// Runs a handler and makes a status of what it throws.
 template <typename Act>
-Status at_edge(ServerContext& context, Act&& act) {
+Status at_edge(GrpcContext& context, Act&& act) {
   try {
     act();
     return Status::OK;
@@ -77,79 +82,69 @@ Status at_edge(ServerContext& context, Act&& act) {
   }
 }
 
-// Without a copy.
-grpc::Slice slice_of(std::string bytes) {
-  auto* const held = new std::string(std::move(bytes));
-  return {held->data(), held->size(), [](void* text) { delete static_cast<std::string*>(text); },
-          held};
+// Calls of both kinds are answered with the status of an Error.
+constexpr GrpcWork kPrediction = GrpcWork::kShort;
+constexpr GrpcWork kAdministration = GrpcWork::kLong;
+
+template <typename Self, typename Request, typename Response>
+auto bound(Self* self, Status (Self::*act)(GrpcContext&, const Request&, Response&)) {
+  return std::function<Status(GrpcContext&, const Request&, Response&)>(
+      [self, act](GrpcContext& context, const Request& request, Response& response) {
+        return (self->*act)(context, request, response);
+      });
 }
 
-/// Written out where others inherit what protoc generates: Predict is answered from bytes.
-class PredictionServiceImpl final : public grpc::Service {
+/// Predict is answered from bytes, the others from messages.
+class PredictionServiceImpl final : public GrpcService {
  public:
-  PredictionServiceImpl(server::Service& service, TensorFlowCallOptions options)
-      : service_(service), options_(options) {
-    add("/tensorflow.serving.PredictionService/Classify", &PredictionServiceImpl::classify_one);
-    add("/tensorflow.serving.PredictionService/Regress", &PredictionServiceImpl::regress_one);
-    add("/tensorflow.serving.PredictionService/Predict", &PredictionServiceImpl::predict_one);
-    add("/tensorflow.serving.PredictionService/MultiInference", &PredictionServiceImpl::infer_many);
-    add("/tensorflow.serving.PredictionService/GetModelMetadata",
-        &PredictionServiceImpl::describe_model);
+  PredictionServiceImpl(GrpcCalls& calls, server::Service& service, TensorFlowCallOptions options)
+      : GrpcService(calls), service_(service), options_(options) {
+    using Self = PredictionServiceImpl;
+    add("/tensorflow.serving.PredictionService/Classify", kPrediction,
+        bound(this, &Self::classify_one));
+    add("/tensorflow.serving.PredictionService/Regress", kPrediction,
+        bound(this, &Self::regress_one));
+    add_bytes("/tensorflow.serving.PredictionService/Predict", kPrediction,
+              bound(this, &Self::predict_one));
+    add("/tensorflow.serving.PredictionService/MultiInference", kPrediction,
+        bound(this, &Self::infer_many));
+    add("/tensorflow.serving.PredictionService/GetModelMetadata", kPrediction,
+        bound(this, &Self::describe_model));
   }
 
  private:
-  template <typename Request, typename Response>
-  using Handle = Status (PredictionServiceImpl::*)(ServerContext& context, const Request& request,
-                                                   Response& response);
-
-  // The name is kept as it is.
-  template <typename Request, typename Response>
-  void add(const char* name, Handle<Request, Response> handle) {
-    using Method = grpc::internal::RpcMethodHandler<PredictionServiceImpl, Request, Response>;
-    AddMethod(new grpc::internal::RpcServiceMethod(
-        name, grpc::internal::RpcMethod::NORMAL_RPC,
-        new Method(
-            [handle](PredictionServiceImpl* self, ServerContext* context, const Request* request,
-                     Response* response) { return (self->*handle)(*context, *request, *response); },
-            this)));
-  }
-
-  Status predict_one(ServerContext& context, const grpc::ByteBuffer& request,
+  Status predict_one(GrpcContext& context, const grpc::ByteBuffer& request,
                      grpc::ByteBuffer& response) {
     return handled(context, [&](const Caller& caller) {
-      grpc::Slice bytes;
-      if (!request.TrySingleSlice(&bytes).ok() && !request.DumpToSingleSlice(&bytes).ok()) {
-        throw ResourceExhausted("the request cannot be held in one piece");
-      }
-      const grpc::Slice answer = slice_of(predict(
+      const grpc::Slice bytes = one_slice(request);
+      response = buffer_of(predict(
           service_, std::string_view(reinterpret_cast<const char*>(bytes.begin()), bytes.size()),
           caller, options_));
-      response = grpc::ByteBuffer(&answer, 1);
     });
   }
-  Status classify_one(ServerContext& context, const tfs::ClassificationRequest& request,
+  Status classify_one(GrpcContext& context, const tfs::ClassificationRequest& request,
                       tfs::ClassificationResponse& response) {
     return handled(context,
                    [&](const Caller& caller) { classify(service_, request, caller, response); });
   }
-  Status regress_one(ServerContext& context, const tfs::RegressionRequest& request,
+  Status regress_one(GrpcContext& context, const tfs::RegressionRequest& request,
                      tfs::RegressionResponse& response) {
     return handled(context,
                    [&](const Caller& caller) { regress(service_, request, caller, response); });
   }
-  Status infer_many(ServerContext& context, const tfs::MultiInferenceRequest& request,
+  Status infer_many(GrpcContext& context, const tfs::MultiInferenceRequest& request,
                     tfs::MultiInferenceResponse& response) {
     return handled(context, [&](const Caller& caller) {
       multi_inference(service_, request, caller, response);
     });
   }
-  Status describe_model(ServerContext& context, const tfs::GetModelMetadataRequest& request,
+  Status describe_model(GrpcContext& context, const tfs::GetModelMetadataRequest& request,
                         tfs::GetModelMetadataResponse& response) {
     return handled(context, [&](const Caller&) { model_metadata(service_, request, response); });
   }
 
   template <typename Act>
-  Status handled(ServerContext& context, Act&& act) {
+  Status handled(GrpcContext& context, Act&& act) {
     return at_edge(context, [&] {
       check_access(service_, context, Role::kPredict);
       act(Caller{.deadline = deadline_of(context)});
@@ -160,26 +155,32 @@ class PredictionServiceImpl final : public grpc::Service {
   TensorFlowCallOptions options_;
 };
 
-class ModelServiceImpl final : public tfs::ModelService::Service {
+class ModelServiceImpl final : public GrpcService {
  public:
-  explicit ModelServiceImpl(server::Service& service) : service_(service) {}
-
-  Status GetModelStatus(ServerContext* context, const tfs::GetModelStatusRequest* request,
-                        tfs::GetModelStatusResponse* response) override {
-    return at_edge(*context, [&] {
-      check_access(service_, *context, Role::kPredict);
-      model_status(service_, *request, *response);
-    });
-  }
-  Status HandleReloadConfigRequest(ServerContext* context, const tfs::ReloadConfigRequest* request,
-                                   tfs::ReloadConfigResponse* response) override {
-    return at_edge(*context, [&] {
-      check_access(service_, *context, Role::kAdmin);
-      reload_config(service_, *request, {.deadline = deadline_of(*context)}, *response);
-    });
+  ModelServiceImpl(GrpcCalls& calls, server::Service& service)
+      : GrpcService(calls), service_(service) {
+    add("/tensorflow.serving.ModelService/GetModelStatus", kPrediction,
+        bound(this, &ModelServiceImpl::get_status));
+    add("/tensorflow.serving.ModelService/HandleReloadConfigRequest", kAdministration,
+        bound(this, &ModelServiceImpl::reload));
   }
 
  private:
+  Status get_status(GrpcContext& context, const tfs::GetModelStatusRequest& request,
+                    tfs::GetModelStatusResponse& response) {
+    return at_edge(context, [&] {
+      check_access(service_, context, Role::kPredict);
+      model_status(service_, request, response);
+    });
+  }
+  Status reload(GrpcContext& context, const tfs::ReloadConfigRequest& request,
+                tfs::ReloadConfigResponse& response) {
+    return at_edge(context, [&] {
+      check_access(service_, context, Role::kAdmin);
+      reload_config(service_, request, {.deadline = deadline_of(context)}, response);
+    });
+  }
+
   server::Service& service_;
 };
 
@@ -457,119 +458,118 @@ void write_tensor_metadata(const std::string& name, const graph::TensorInfo& inf
   for (const std::int64_t size : info.shape.dims) out.add_shape(size);
 }
 
-class InferenceServiceImpl final : public inference::GRPCInferenceService::Service {
+class InferenceServiceImpl final : public GrpcService {
  public:
-  InferenceServiceImpl(server::Service& service, bool repository_control)
-      : service_(service), repository_control_(repository_control) {}
-
-  Status ServerLive(ServerContext*, const inference::ServerLiveRequest*,
-                    inference::ServerLiveResponse* response) override {
-    response->set_live(true);
-    return Status::OK;
-  }
-  Status ServerReady(ServerContext*, const inference::ServerReadyRequest*,
-                     inference::ServerReadyResponse* response) override {
-    response->set_ready(service_.ready());
-    return Status::OK;
-  }
-  Status ModelReady(ServerContext* context, const inference::ModelReadyRequest* request,
-                    inference::ModelReadyResponse* response) override {
-    return checked(*context, Role::kPredict, [&] {
-      try {
-        service_.store().find(request->name(), inference_version(request->version()));
-        response->set_ready(true);
-      } catch (const NotFound&) {
-        response->set_ready(false);
-      }
-    });
-  }
-  Status ServerMetadata(ServerContext* context, const inference::ServerMetadataRequest*,
-                        inference::ServerMetadataResponse* response) override {
-    return checked(*context, Role::kPredict, [&] {
-      response->set_name(oip::kServerName);
-      response->set_version(std::string(server_version()));
-      for (const char* name : {"model_repository", "statistics", "schedule_policy", "parameters"}) {
-        response->add_extensions(name);
-      }
-    });
-  }
-  Status ModelMetadata(ServerContext* context, const inference::ModelMetadataRequest* request,
-                       inference::ModelMetadataResponse* response) override {
-    return checked(*context, Role::kPredict, [&] {
-      const auto version = find_inference_version(service_, request->name(), request->version());
-      const auto& signature = *version->find_signature(inference_signature(*version, ""));
-      response->set_name(request->name());
-      response->set_platform(oip::kPlatform);
-      for (const VersionStatus& one : service_.store().status(request->name())) {
-        if (one.state == VersionState::kAvailable) {
-          response->add_versions(std::to_string(one.number));
-        }
-      }
-      for (const auto& [name, info] : signature.inputs) {
-        write_tensor_metadata(name, info, *response->add_inputs());
-      }
-      for (const auto& [name, info] : signature.outputs) {
-        write_tensor_metadata(name, info, *response->add_outputs());
-      }
-    });
-  }
-  Status ModelInfer(ServerContext* context, const inference::ModelInferRequest* request,
-                    inference::ModelInferResponse* response) override {
-    return checked(*context, Role::kPredict,
-                   [&] { infer(service_, *request, deadline_of(*context), *response); });
-  }
-  Status ModelStreamInfer(ServerContext* context,
-                          grpc::ServerReaderWriter<inference::ModelStreamInferResponse,
-                                                   inference::ModelInferRequest>* stream) override {
-    return checked(*context, Role::kPredict, [&] {
-      inference::ModelInferRequest request;
-      while (stream->Read(&request)) {
-        inference::ModelStreamInferResponse response;
-        // A wrong request is told of; the stream goes on.
-        try {
-          infer(service_, request, deadline_of(*context), *response.mutable_infer_response());
-        } catch (...) {
-          response.mutable_infer_response()->Clear();
-          response.mutable_infer_response()->set_id(request.id());
-          response.set_error_message(muster::describe(std::current_exception()).message);
-        }
-        if (!stream->Write(response)) return;
-      }
-    });
-  }
-  Status ModelStatistics(ServerContext* context, const inference::ModelStatisticsRequest* request,
-                         inference::ModelStatisticsResponse* response) override {
-    return checked(*context, Role::kPredict, [&] { write_statistics(*request, *response); });
-  }
-  Status RepositoryIndex(ServerContext* context, const inference::RepositoryIndexRequest* request,
-                         inference::RepositoryIndexResponse* response) override {
-    return checked(*context, Role::kPredict, [&] { write_index(request->ready(), *response); });
-  }
-  Status RepositoryModelLoad(ServerContext* context,
-                             const inference::RepositoryModelLoadRequest* request,
-                             inference::RepositoryModelLoadResponse* response) override {
-    return checked(*context, Role::kAdmin, [&] {
-      const std::string& model = controlled_model(*request);
-      service_.load(model, deadline_of(*context));
-      // Triton's message has no fields, and its clients skip these.
-      response->set_model_name(model);
-      response->set_is_loaded(true);
-    });
-  }
-  Status RepositoryModelUnload(ServerContext* context,
-                               const inference::RepositoryModelUnloadRequest* request,
-                               inference::RepositoryModelUnloadResponse* response) override {
-    return checked(*context, Role::kAdmin, [&] {
-      const std::string& model = controlled_model(*request);
-      service_.unload(model);
-      response->set_model_name(model);
-      response->set_is_unloaded(true);
-    });
+  InferenceServiceImpl(GrpcCalls& calls, server::Service& service, bool repository_control)
+      : GrpcService(calls), service_(service), repository_control_(repository_control) {
+    using Self = InferenceServiceImpl;
+    add("/inference.GRPCInferenceService/ServerLive", GrpcWork::kNone,
+        bound(this, &Self::server_live));
+    add("/inference.GRPCInferenceService/ServerReady", GrpcWork::kNone,
+        bound(this, &Self::server_ready));
+    add("/inference.GRPCInferenceService/ModelReady", kPrediction, bound(this, &Self::model_ready));
+    add("/inference.GRPCInferenceService/ServerMetadata", kPrediction,
+        bound(this, &Self::server_metadata));
+    add("/inference.GRPCInferenceService/ModelMetadata", kPrediction,
+        bound(this, &Self::model_metadata));
+    add("/inference.GRPCInferenceService/ModelInfer", kPrediction, bound(this, &Self::model_infer));
+    add("/inference.GRPCInferenceService/ModelStatistics", kPrediction,
+        bound(this, &Self::model_statistics));
+    add("/inference.GRPCInferenceService/RepositoryIndex", kAdministration,
+        bound(this, &Self::repository_index));
+    add("/inference.GRPCInferenceService/RepositoryModelLoad", kAdministration,
+        bound(this, &Self::load_model));
+    add("/inference.GRPCInferenceService/RepositoryModelUnload", kAdministration,
+        bound(this, &Self::unload_model));
   }
 
  private:
+  Status server_live(GrpcContext&, const inference::ServerLiveRequest&,
+                     inference::ServerLiveResponse& response) {
+    response.set_live(true);
+    return Status::OK;
+  }
+  Status server_ready(GrpcContext&, const inference::ServerReadyRequest&,
+                      inference::ServerReadyResponse& response) {
+    response.set_ready(service_.ready());
+    return Status::OK;
+  }
+  Status model_ready(GrpcContext& context, const inference::ModelReadyRequest& request,
+                     inference::ModelReadyResponse& response) {
+    return checked(context, Role::kPredict, [&] {
+      try {
+        service_.store().find(request.name(), inference_version(request.version()));
+        response.set_ready(true);
+      } catch (const NotFound&) {
+        response.set_ready(false);
+      }
+    });
+  }
+  Status server_metadata(GrpcContext& context, const inference::ServerMetadataRequest&,
+                         inference::ServerMetadataResponse& response) {
+    return checked(context, Role::kPredict, [&] {
+      response.set_name(oip::kServerName);
+      response.set_version(std::string(server_version()));
+      for (const char* name : {"model_repository", "statistics", "schedule_policy", "parameters"}) {
+        response.add_extensions(name);
+      }
+    });
+  }
+  Status model_metadata(GrpcContext& context, const inference::ModelMetadataRequest& request,
+                        inference::ModelMetadataResponse& response) {
+    return checked(context, Role::kPredict, [&] {
+      const auto version = find_inference_version(service_, request.name(), request.version());
+      const auto& signature = *version->find_signature(inference_signature(*version, ""));
+      response.set_name(request.name());
+      response.set_platform(oip::kPlatform);
+      for (const VersionStatus& one : service_.store().status(request.name())) {
+        if (one.state == VersionState::kAvailable) {
+          response.add_versions(std::to_string(one.number));
+        }
+      }
+      for (const auto& [name, info] : signature.inputs) {
+        write_tensor_metadata(name, info, *response.add_inputs());
+      }
+      for (const auto& [name, info] : signature.outputs) {
+        write_tensor_metadata(name, info, *response.add_outputs());
+      }
+    });
+  }
+  Status model_infer(GrpcContext& context, const inference::ModelInferRequest& request,
+                     inference::ModelInferResponse& response) {
+    return checked(context, Role::kPredict,
+                   [&] { infer(service_, request, deadline_of(context), response); });
+  }
+  Status model_statistics(GrpcContext& context, const inference::ModelStatisticsRequest& request,
+                          inference::ModelStatisticsResponse& response) {
+    return checked(context, Role::kPredict, [&] { write_statistics(request, response); });
+  }
+  Status repository_index(GrpcContext& context, const inference::RepositoryIndexRequest& request,
+                          inference::RepositoryIndexResponse& response) {
+    return checked(context, Role::kPredict, [&] { write_index(request.ready(), response); });
+  }
+  Status load_model(GrpcContext& context, const inference::RepositoryModelLoadRequest& request,
+                    inference::RepositoryModelLoadResponse& response) {
+    return checked(context, Role::kAdmin, [&] {
+      const std::string& model = controlled_model(request);
+      service_.load(model, deadline_of(context));
+      // Triton's message has no fields, and its clients skip these.
+      response.set_model_name(model);
+      response.set_is_loaded(true);
+    });
+  }
+  Status unload_model(GrpcContext& context, const inference::RepositoryModelUnloadRequest& request,
+                      inference::RepositoryModelUnloadResponse& response) {
+    return checked(context, Role::kAdmin, [&] {
+      const std::string& model = controlled_model(request);
+      service_.unload(model);
+      response.set_model_name(model);
+      response.set_is_unloaded(true);
+    });
+  }
+
   template <typename Act>
-  Status checked(ServerContext& context, Role role, Act&& act) {
+  Status checked(GrpcContext& context, Role role, Act&& act) {
     return at_edge(context, [&] {
       check_access(service_, context, role);
       act();
@@ -629,6 +629,72 @@ class InferenceServiceImpl final : public inference::GRPCInferenceService::Servi
   bool repository_control_;
 };
 
+/// ModelStreamInfer: a wrong request is told of, and the stream goes on.
+class InferenceStream final : public GrpcStream {
+ public:
+  InferenceStream(GrpcCalls& calls, GrpcContext& context, server::Service& service)
+      : GrpcStream(calls, context), service_(service) {}
+
+ private:
+  Status answer(const grpc::ByteBuffer& bytes, grpc::ByteBuffer& out) override {
+    inference::ModelInferRequest request;
+    grpc::ByteBuffer copy(bytes);
+    const Status status =
+        grpc::SerializationTraits<inference::ModelInferRequest>::Deserialize(&copy, &request);
+    if (!status.ok()) return status;
+    inference::ModelStreamInferResponse response;
+    try {
+      infer(service_, request, deadline_of(context()), *response.mutable_infer_response());
+    } catch (...) {
+      response.mutable_infer_response()->Clear();
+      response.mutable_infer_response()->set_id(request.id());
+      response.set_error_message(muster::describe(std::current_exception()).message);
+    }
+    bool is_own = false;
+    return grpc::SerializationTraits<inference::ModelStreamInferResponse>::Serialize(response, &out,
+                                                                                     &is_own);
+  }
+
+  server::Service& service_;
+};
+
+const std::vector<std::string>& service_names() {
+  static const std::vector<std::string> kNames{
+      "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection",
+      "inference.GRPCInferenceService", "tensorflow.serving.ModelService",
+      "tensorflow.serving.PredictionService"};
+  return kNames;
+}
+
+/// Streams, and calls of methods that there are not.
+class OtherCalls final : public grpc::CallbackGenericService {
+ public:
+  OtherCalls(GrpcCalls& calls, server::Service& service, GrpcHealth& health, bool reflection)
+      : calls_(calls), service_(service), health_(health), reflection_(reflection) {}
+
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    const std::string& method = context->method();
+    if (method == "/inference.GRPCInferenceService/ModelStreamInfer") {
+      const Status access =
+          at_edge(*context, [&] { check_access(service_, *context, Role::kPredict); });
+      if (!access.ok()) return ended_stream(calls_, *context, access);
+      return new InferenceStream(calls_, *context, service_);
+    }
+    if (method == "/grpc.health.v1.Health/Watch") return health_.watch(*context);
+    if (reflection_ && method == kReflectionMethod) {
+      return reflection_stream(calls_, *context, service_names());
+    }
+    return ended_stream(calls_, *context, {grpc::StatusCode::UNIMPLEMENTED, ""});
+  }
+
+ private:
+  GrpcCalls& calls_;
+  server::Service& service_;
+  GrpcHealth& health_;
+  bool reflection_;
+};
+
 std::shared_ptr<grpc::ServerCredentials> credentials_of(const TlsOptions& tls) {
   if (!tls.enabled()) return grpc::InsecureServerCredentials();
   grpc::SslServerCredentialsOptions options(
@@ -637,6 +703,16 @@ std::shared_ptr<grpc::ServerCredentials> credentials_of(const TlsOptions& tls) {
   options.pem_root_certs = tls.client_ca;
   options.pem_key_cert_pairs.push_back({tls.key, tls.certificate});
   return grpc::SslServerCredentials(options);
+}
+
+std::size_t most_streams(const GrpcServerOptions& options) {
+  std::size_t most = kMostStreams;
+  for (const auto& [name, value] : options.channel_arguments) {
+    if (name == GRPC_ARG_MAX_CONCURRENT_STREAMS) {
+      std::from_chars(value.data(), value.data() + value.size(), most);
+    }
+  }
+  return most;
 }
 
 void add_arguments(const std::vector<std::pair<std::string, std::string>>& arguments,
@@ -655,29 +731,39 @@ void add_arguments(const std::vector<std::pair<std::string, std::string>>& argum
 }  // namespace
 
 struct GrpcServer::Impl {
+  GrpcCalls calls;
   PredictionServiceImpl prediction;
   ModelServiceImpl models;
   InferenceServiceImpl inference;
+  GrpcHealth health;
+  OtherCalls others;
   int port = 0;
   std::unique_ptr<grpc::Server> server{};
 
   Impl(Service& service, const GrpcServerOptions& options)
-      : prediction(service, {options.raw_answers, options.max_message_bytes}),
-        models(service),
-        inference(service, options.repository_control) {}
+      : calls(threads_of(options), kCallsPerStream * most_streams(options)),
+        prediction(calls, service, {options.raw_answers, options.max_message_bytes}),
+        models(calls, service),
+        inference(calls, service, options.repository_control),
+        health(calls),
+        others(calls, service, health, options.reflection) {}
+
+  static std::size_t threads_of(const GrpcServerOptions& options) {
+    return options.max_threads > 0 ? options.max_threads : 64 * ThreadPool::available_processors();
+  }
 };
 
 GrpcServer::GrpcServer(Service& service, GrpcServerOptions options)
     : impl_(std::make_unique<Impl>(service, options)) {
   quiet_protobuf();
-  grpc::EnableDefaultHealthCheckService(true);
-  if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::EnableDefaultHealthCheckService(false);
   grpc::ServerBuilder builder;
   const auto credentials = credentials_of(options.tls);
   // Another server's port must be refused, not shared.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kLeastPingMilliseconds);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(kMostStreams));
   builder.SetMaxReceiveMessageSize(static_cast<int>(
       std::min<std::size_t>(options.max_message_bytes, std::numeric_limits<int>::max())));
   builder.SetMaxSendMessageSize(-1);
@@ -692,19 +778,19 @@ GrpcServer::GrpcServer(Service& service, GrpcServerOptions options)
     builder.AddListeningPort("unix:" + options.socket_path, grpc::InsecureServerCredentials());
   }
   grpc::ResourceQuota quota("muster");
-  const std::size_t threads =
-      options.max_threads > 0 ? options.max_threads : 64 * ThreadPool::available_processors();
-  quota.SetMaxThreads(static_cast<int>(threads));
   quota.Resize(options.max_total_bytes);
-  service.limit_grpc_calls(threads);
+  service.limit_grpc_calls(Impl::threads_of(options));
   builder.SetResourceQuota(quota);
   builder.RegisterService(&impl_->prediction);
   builder.RegisterService(&impl_->models);
   builder.RegisterService(&impl_->inference);
+  builder.RegisterService(&impl_->health);
+  builder.RegisterCallbackGenericService(&impl_->others);
   impl_->server = builder.BuildAndStart();
   if (!impl_->server || impl_->port == 0) {
     throw Unavailable("cannot listen on {} for gRPC: the port may be taken", address);
   }
+  impl_->calls.peers().set_port(port());
   set_serving(true);
 }
 
@@ -713,14 +799,12 @@ GrpcServer::~GrpcServer() { drain(Deadline::after(std::chrono::seconds(0))); }
 std::uint16_t GrpcServer::port() const { return static_cast<std::uint16_t>(impl_->port); }
 
 void GrpcServer::set_serving(bool serving) {
-  auto* const health = impl_->server->GetHealthCheckService();
-  if (health == nullptr) return;
-  health->SetServingStatus(serving);
+  impl_->health.set("", serving);
   // TensorFlow Serving's short names, and the full ones.
   for (const char* name :
        {"PredictionService", "ModelService", "tensorflow.serving.PredictionService",
         "tensorflow.serving.ModelService", "inference.GRPCInferenceService"}) {
-    health->SetServingStatus(name, serving);
+    impl_->health.set(name, serving);
   }
 }
 

@@ -153,10 +153,26 @@ def main():
         answer = next(stream(iter([field(7, "*")]), timeout=60))
         return sorted(get(service, 1).decode() for key, service in fields(get(answer, 6)) if key == 1)
 
+    def watched():
+        stream = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=60)
+        return get(next(stream), 1)
+
+    def reflected_messages():
+        """The services of the files that a client needs to call one of them."""
+        from google.protobuf import descriptor_pb2
+        stream = channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+        answer = next(stream(iter([field(4, "tensorflow.serving.PredictionService")]), timeout=60))
+        files = [descriptor_pb2.FileDescriptorProto.FromString(file) for key, file in fields(get(answer, 4)) if key == 1]
+        names = {file.name for file in files}
+        assert all(name in names for file in files for name in file.dependency)
+        return sorted(service.name for file in files for service in file.service)
+
     try:
         print("reflection", " ".join(reflected()))
+        print("reflection", " ".join(reflected_messages()))
     except grpc.RpcError as error:
         print("reflection", error.code().name)
+    print("watch", watched())
 
     stream = channel.stream_stream(inference + "ModelStreamInfer")
     requests = [infer_request(args.model, args.input, values), infer_request("nobody", args.input, values)]
