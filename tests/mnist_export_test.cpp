@@ -25,7 +25,7 @@
 namespace muster {
 namespace {
 
-constexpr std::size_t kImages = 1000;
+const std::size_t kImages = testing::are_tests_long() ? 1000 : 250;
 constexpr std::int64_t kPixels = 784;
 
 // The first images of a set in MNIST's files, as pixels in [0, 1], and as a file of records.
@@ -88,7 +88,7 @@ void expect_other_engines_agree(const Path& exported, const std::vector<float>& 
                                 const std::vector<float>& probabilities) {
   const testing::TempDir folder;
   // Numpy takes a quarter of a minute for a thousand.
-  const std::size_t count = testing::are_tests_long() ? kImages : 100;
+  const std::size_t count = testing::are_tests_long() ? kImages : 50;
   write_npy(folder / "in.image.npy", {count, kPixels}, images);
   write_npy(folder / "out.probabilities.npy", {count, 10}, probabilities);
   expect_success(MUSTER_PROGRAM, {"export", "onnx", "--saved-model", exported, "--outputs",
@@ -107,13 +107,14 @@ TEST(MnistExport, AnswersAboutRealTestImagesAsTheEstimatorDoes) {
   write_images(data, "train", folder / "train.tfrecords");
   std::vector<float> images = write_images(data, "t10k", folder / "test.tfrecords");
   // Batch norm's averages are corrected for where they began, or it would take 500 steps.
+  const std::string steps = testing::are_tests_long() ? "200" : "100";
   const std::vector<std::string> arguments{
       "--train-files=" + (folder / "train.tfrecords").string(),
       "--eval-files=" + (folder / "test.tfrecords").string(),
       "--test-files=" + (folder / "test.tfrecords").string(),
       "--job-dir=" + (folder / "job").string(),
       "--predictions=" + (folder / "predictions.jsonl").string(),
-      "--train-steps=200",
+      "--train-steps=" + steps,
       "--zero-debias",
       "--train-batch-size=8",
       "--eval-batch-size=250",

@@ -23,6 +23,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
+using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::Outcome;
@@ -144,14 +145,15 @@ INSTANTIATE_TEST_SUITE_P(OneAndFour, MnistReplicas, ::testing::Values(1, 4));
 
 TEST_F(Mnist, FourReplicasGiveOneHashWhether1Or2Or4RunAtATime) {
   std::vector<std::string> hashes;
-  for (const char* concurrent : {"1", "2", "4"}) {
+  // Two at a time are what other tests have on two processors.
+  const bool is_long = testing::are_tests_long();
+  for (const auto& concurrent : is_long ? Words{"1", "4", "2"} : Words{"1", "4"}) {
     const Path job_dir = folder_ / concurrent;
     run_to_the_end(flags(job_dir, 3) +
                    Words{"--replicas", "4", "--concurrent-replicas", concurrent});
     hashes.push_back(hash_of(job_dir));
   }
-  EXPECT_EQ(hashes[0], hashes[1]);
-  EXPECT_EQ(hashes[0], hashes[2]);
+  EXPECT_THAT(hashes, Each(hashes[0]));
   run_to_the_end(flags(folder_ / "one", 3) + Words{"--replicas", "1"});
   EXPECT_NE(hashes[0], hash_of(folder_ / "one"));
 }
