@@ -91,6 +91,13 @@ if(MUSTER_BUILD_TESTS)
   muster_test_pch(muster_test_headers)
   target_precompile_headers(muster_test_headers PRIVATE ${muster_test_headers})
 endif()
+# Where libraries are compiled as tests are, they take the headers of these, too: clang reads of them what a source uses.
+function(muster_take_headers_of_tests target headers)
+  # GoogleTest's definitions are those of the precompiled headers.
+  target_compile_options(${target} PRIVATE $<TARGET_PROPERTY:GTest::gtest,INTERFACE_COMPILE_OPTIONS>)
+  target_compile_definitions(${target} PRIVATE $<TARGET_PROPERTY:GTest::gtest,INTERFACE_COMPILE_DEFINITIONS>)
+  target_precompile_headers(${target} REUSE_FROM ${headers})
+endfunction()
 
 # Every public header is also compiled alone, so that including it needs nothing before it: by its own source, which
 # includes it first, or by a file made for it. Those of a module with TORCH find libtorch's headers precompiled, or the
@@ -177,6 +184,8 @@ function(muster_module name)
   if(arg_TORCH)
     muster_use_torch(${target})
     set(torch TORCH)
+  elseif(MUSTER_TEST_COMPILER AND MUSTER_BUILD_TESTS AND NOT arg_AS_USERS)
+    muster_take_headers_of_tests(${target} muster_test_headers)
   endif()
   if(arg_HEADERS)
     muster_verify_headers(${name} "${torch}" ${arg_HEADERS})
