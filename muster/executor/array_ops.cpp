@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -109,7 +111,7 @@ Slots rank(const Inputs& inputs) {
 }
 
 Slots reshape(const Inputs& inputs) {
-  const auto sizes = inputs.ints(1);
+  const auto sizes = inputs.few_ints(1);
   if (inputs.is_strings(0)) {
     const StringTensor in = inputs.strings(0);
     const auto count = static_cast<std::int64_t>(in.values().size());
@@ -132,7 +134,7 @@ Slots expand_dims(const Inputs& inputs) {
   const at::Tensor in = inputs.tensor(0);
   const auto at = positive_axis(axis, in.dim() + 1);
   if (!is_readable(in)) return {in.unsqueeze(at)};
-  auto sizes = in.sizes().vec();
+  c10::SmallVector<std::int64_t, 8> sizes(in.sizes().begin(), in.sizes().end());
   sizes.insert(sizes.begin() + at, 1);
   return {viewed(in, sizes)};
 }
@@ -160,8 +162,56 @@ Kernel squeeze(const KernelContext& context) {
   };
 }
 
+// The first inputs one behind the other, where they are a few numbers of the host.
+std::optional<at::Tensor> joined_few(const Inputs& inputs, std::size_t count, std::int64_t axis,
+                                     bool is_new) {
+  c10::SmallVector<at::Tensor, 8> parts;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto* tensor = std::get_if<at::Tensor>(&inputs.slots()[i]);
+    if (tensor == nullptr || !tensor->defined() || !is_few(*tensor)) return std::nullopt;
+    parts.push_back(*tensor);
+  }
+  const std::int64_t axes = count == 0 ? 0 : parts[0].dim() + (is_new ? 1 : 0);
+  if (axis < -axes || axis >= axes) return std::nullopt;  // Whose error says so.
+  return join_few(parts, axis < 0 ? axis + axes : axis, is_new);
+}
+
+// A few numbers of the host with axes of size 1 repeated; nothing for others.
+std::optional<at::Tensor> repeated_few(const at::Tensor& in, at::IntArrayRef sizes) {
+  const auto missing = static_cast<std::int64_t>(sizes.size()) - in.dim();
+  if (!is_few(in) || missing < 0 || in.numel() == 0) return std::nullopt;
+  std::int64_t count = 1;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] < 1 || sizes[i] > kFewNumbers) return std::nullopt;
+    count *= sizes[i];
+    if (count > kFewNumbers) return std::nullopt;
+    const auto axis = static_cast<std::int64_t>(i) - missing;
+    if (axis >= 0 && in.size(axis) != 1 && in.size(axis) != sizes[i]) return std::nullopt;
+  }
+  at::Tensor out = empty_on_host(sizes, in.scalar_type());
+  const std::size_t bytes = in.element_size();
+  const auto* const from = static_cast<const char*>(in.data_ptr());
+  auto* to = static_cast<char*>(out.data_ptr());
+  for (std::int64_t i = 0; i < count; ++i, to += bytes) {
+    std::int64_t rest = i;
+    std::int64_t place = 0;
+    std::int64_t stride = 1;
+    for (std::int64_t axis = in.dim() - 1; axis >= 0; --axis) {
+      const std::int64_t index = rest % sizes[static_cast<std::size_t>(axis + missing)];
+      rest /= sizes[static_cast<std::size_t>(axis + missing)];
+      place += in.size(axis) == 1 ? 0 : index * stride;
+      stride *= in.size(axis);
+    }
+    std::memcpy(to, from + static_cast<std::size_t>(place) * bytes, bytes);
+  }
+  return out;
+}
+
 Kernel pack(const KernelContext& context) {
   return [axis = graph::attr_or<std::int64_t>(context.node, "axis", 0)](const Inputs& inputs) {
+    if (auto few = joined_few(inputs, inputs.size(), axis, /*is_new=*/true)) {
+      return Slots{std::move(*few)};
+    }
     return rearrange(inputs, range_of(0, inputs.size()), [&](const Tensors& in) {
       check_room_for_all(inputs, in);
       const auto at = positive_axis(axis, in[0].dim() + 1);
@@ -190,6 +240,9 @@ Kernel unpack(const KernelContext& context) {
 Slots concat(const Inputs& inputs) {
   if (inputs.size() < 2) throw InvalidArgument("there are no inputs");
   const auto axis = inputs.integer(inputs.size() - 1);
+  if (auto few = joined_few(inputs, inputs.size() - 1, axis, /*is_new=*/false)) {
+    return Slots{std::move(*few)};
+  }
   return rearrange(inputs, range_of(0, inputs.size() - 1), [&](const Tensors& in) {
     check_room_for_all(inputs, in);
     const auto at = positive_axis(axis, in[0].dim());
@@ -260,6 +313,7 @@ Slots broadcast_to(const Inputs& inputs) {
   const auto sizes = inputs.ints(1);
   return move_first(inputs, [&](const at::Tensor& in) {
     inputs.check_room(sizes, in);
+    if (auto few = repeated_few(in, sizes)) return std::move(*few);
     // Not as a view, whose size the next operation would have to see through.
     return in.expand(sizes).contiguous();
   });
@@ -453,10 +507,31 @@ Kernel unique(const KernelContext& context) {
   };
 }
 
+// How many boundaries each number reaches; one that is none reaches all, as libtorch has it.
+at::Tensor buckets_of_few(const at::Tensor& in, const std::vector<float>& boundaries) {
+  at::Tensor out = empty_on_host(in.sizes(), at::kInt);
+  auto* to = out.data_ptr<std::int32_t>();
+  const auto count = [&](auto value) {
+    // As libtorch searches: the first boundary that is not at most the value.
+    const auto above = std::partition_point(boundaries.begin(), boundaries.end(),
+                                            [&](float limit) { return !(limit > value); });
+    return static_cast<std::int32_t>(above - boundaries.begin());
+  };
+  for (std::int64_t i = 0; i < in.numel(); ++i) {
+    to[i] = in.scalar_type() == at::kFloat
+                ? count(in.data_ptr<float>()[i])
+                : count(static_cast<double>(in.data_ptr<std::int32_t>()[i]));
+  }
+  return out;
+}
+
 Kernel bucketize(const KernelContext& context) {
   const auto boundaries = graph::attr<graph::AttrList>(context.node, "boundaries").floats;
   return [boundaries](const Inputs& inputs) {
     const at::Tensor in = inputs.tensor(0);
+    if (is_few(in) && (in.scalar_type() == at::kFloat || in.scalar_type() == at::kInt)) {
+      return Slots{buckets_of_few(in, boundaries)};
+    }
     const at::Tensor limits = at::tensor(boundaries, at::kFloat).to(in.device());
     // A value on a boundary belongs to the bucket above it.
     return Slots{at::bucketize(in.is_floating_point() ? in : in.to(at::kDouble),

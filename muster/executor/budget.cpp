@@ -1,3 +1,5 @@
+#include <time.h>
+
 #include <limits>
 
 #include "muster/base/error.h"
@@ -8,17 +10,25 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A time that lies too far ahead for the clock is no limit.
-Clock::time_point deadline_of(std::chrono::milliseconds time) {
-  const auto now = Clock::now();
-  const auto most = std::chrono::floor<std::chrono::milliseconds>(Clock::time_point::max() - now);
-  return time >= most ? Clock::time_point::max() : now + time;
+// The same clock, as of its last tick, some milliseconds ago: asked between all operations.
+Clock::time_point now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+  return Clock::time_point(std::chrono::seconds(time.tv_sec) +
+                           std::chrono::nanoseconds(time.tv_nsec));
 }
 
-bool is_memory_of(const void* memory, std::span<const Slot> slots) {
+// A time that lies too far ahead for the clock is no limit.
+Clock::time_point deadline_of(std::chrono::milliseconds time) {
+  const auto begin = now();
+  const auto most = std::chrono::floor<std::chrono::milliseconds>(Clock::time_point::max() - begin);
+  return time >= most ? Clock::time_point::max() : begin + time;
+}
+
+bool is_memory_of(const void* memory, const SlotRefs& slots) {
   bool found = false;
-  for (const Slot& slot : slots) {
-    each_memory(slot, Variables::kAsTheirValues,
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    each_memory(slots[i], Variables::kAsTheirValues,
                 [&](const void* held, auto&&) { found = found || held == memory; });
     if (found) return true;
   }
@@ -41,7 +51,7 @@ void Budget::begin_operations(std::int64_t count) {
 }
 
 void Budget::check_time() const {
-  if (Clock::now() >= deadline_) {
+  if (now() >= deadline_) {
     throw ResourceExhausted(
         "more than {} ms have passed; --max-seconds (RunLimits::time) raises the limit",
         limits_.time.count());
@@ -68,7 +78,7 @@ void Budget::charge(std::int64_t bytes) {
   total_bytes_ += bytes;
 }
 
-void Budget::hold(std::span<const Slot> values, std::span<const Slot> given) {
+void Budget::hold(std::span<const Slot> values, const SlotRefs& given) {
   for (const Slot& value : values) {
     each_memory(value, Variables::kSkip, [&](const void* memory, auto&& bytes_of) {
       const auto [place, is_new] = held_.try_emplace(memory);

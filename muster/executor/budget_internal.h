@@ -26,7 +26,7 @@ class Budget {
 
   /// Values that are now held. Memory that is not held yet is charged, unless it is that of
   /// `given`: inputs, constants and variables do not count. Each call needs its release().
-  void hold(std::span<const Slot> values, std::span<const Slot> given);
+  void hold(std::span<const Slot> values, const SlotRefs& given);
   /// Values whose memory does not count.
   void hold_free(std::span<const Slot> values);
   void release(std::span<const Slot> values);

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -31,7 +33,9 @@ void check_input(const std::string& name, graph::DataType type, const graph::Sha
                  const Value& value) {
   const auto* tensor = std::get_if<at::Tensor>(&value);
   if (tensor && !tensor->defined()) throw InvalidArgument("the input {} has no value", name);
-  if (graph::without_ref(type) != data_type_of(value) || !graph::fits(shape, shape_of(value))) {
+  const at::IntArrayRef sizes =
+      tensor != nullptr ? tensor->sizes() : at::IntArrayRef(std::get<StringTensor>(value).shape());
+  if (graph::without_ref(type) != data_type_of(value) || !graph::fits(shape, sizes)) {
     throw InvalidArgument("the input {} must be {} {}, but is {}", name, graph::name_of(type),
                           graph::to_string(shape), describe(value));
   }
@@ -56,15 +60,44 @@ std::string keys_of(const Map& map) {
   return fmt::format("{}", fmt::join(keys, ", "));
 }
 
+struct SignatureInput {
+  std::string name{};
+  graph::DataType type{};
+  graph::Shape shape{};
+};
+
+// Says which input is missing, or not one of the signature's.
+[[noreturn]] void refuse(std::string_view signature, std::span<const SignatureInput> wanted,
+                         const Values& given) {
+  const auto name_of = [](const SignatureInput& input) { return input.name; };
+  std::vector<std::string> names;
+  std::ranges::transform(wanted, std::back_inserter(names), name_of);
+  for (const auto& [name, value] : given) {
+    const auto input = std::ranges::find(wanted, name, &SignatureInput::name);
+    if (input == wanted.end()) {
+      throw InvalidArgument("the signature {} has no input {}; it has {}", signature, name,
+                            fmt::join(names, ", "));
+    }
+    check_input(name, input->type, input->shape, value);
+  }
+  for (const auto& name : names) {
+    if (!given.contains(name)) {
+      throw InvalidArgument("the signature {} needs the input {}", signature, name);
+    }
+  }
+  throw Internal("the inputs of the signature {} are not in order", signature);
+}
+
 }  // namespace
 
 struct ExecutableModel::Impl {
+  using Input = SignatureInput;
+
   // A signature with its plan.
   struct Ready {
-    std::vector<std::string> inputs;
+    // By name.
+    std::vector<Input> inputs;
     std::vector<std::string> outputs;
-    // Of the inputs, by name.
-    std::map<std::string, graph::Shape, std::less<>> shapes;
     Plan plan;
     // Has the plan where it is captured.
     std::unique_ptr<CapturedPlan> captured{};
@@ -110,10 +143,12 @@ struct ExecutableModel::Impl {
     std::vector<std::string> feeds;
     std::vector<std::string> fetches;
     for (const auto& [key, info] : signature.inputs) {
-      made.inputs.push_back(key);
       feeds.push_back(tensor_name(info, key));
-      made.shapes.emplace(
-          key, options.declared_shapes ? info.shape : placeholder_shape(meta.graph, feeds.back()));
+      made.inputs.push_back({.name = key,
+                             .type = info.dtype,
+                             .shape = options.declared_shapes
+                                          ? info.shape
+                                          : placeholder_shape(meta.graph, feeds.back())});
     }
     for (const auto& [key, info] : signature.outputs) {
       made.outputs.push_back(key);
@@ -246,23 +281,19 @@ std::size_t ExecutableModel::captured_graphs(std::string_view signature) const {
 
 Values ExecutableModel::run(std::string_view signature, const Values& inputs) const {
   const Impl::Ready& ready = impl_->find(signature);
-  const graph::SignatureDef& definition = impl_->signatures.find(signature)->second;
-  for (const auto& [name, value] : inputs) {
-    const auto info = definition.inputs.find(name);
-    if (info == definition.inputs.end()) {
-      throw InvalidArgument("the signature {} has no input {}; it has {}", signature, name,
-                            keys_of(definition.inputs));
-    }
-    check_input(name, info->second.dtype, ready.shapes.find(name)->second, value);
-  }
   Slots arguments;
-  for (const auto& name : ready.inputs) {
-    const auto given = inputs.find(name);
-    if (given == inputs.end()) {
-      throw InvalidArgument("the signature {} needs the input {}", signature, name);
+  arguments.reserve(ready.inputs.size());
+  // Both are sorted by name.
+  auto given = inputs.begin();
+  for (const Impl::Input& input : ready.inputs) {
+    if (given == inputs.end() || given->first != input.name) {
+      refuse(signature, ready.inputs, inputs);
     }
+    check_input(input.name, input.type, input.shape, given->second);
     arguments.push_back(to_slot(given->second));
+    ++given;
   }
+  if (given != inputs.end()) refuse(signature, ready.inputs, inputs);
   const at::NoGradGuard no_grad;
   Budget budget(impl_->options.limits);
   const Slots results = ready.run(std::move(arguments), budget);

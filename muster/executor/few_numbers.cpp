@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "muster/executor/recycled_tensors_internal.h"
+
 namespace muster::executor {
 namespace {
 
@@ -79,7 +81,8 @@ at::Tensor alias_of(const at::Tensor& tensor) {
 bool is_readable(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.is_contiguous(); }
 
 at::Tensor empty_on_host(at::IntArrayRef sizes, at::ScalarType type) {
-  return at::Tensor(at::detail::empty_cpu(sizes, type));
+  at::Tensor used = recycled(sizes, type);
+  return used.defined() ? used : at::Tensor(at::detail::empty_cpu(sizes, type));
 }
 
 at::Tensor whole_numbers(std::span<const std::int64_t> values, at::ScalarType type) {

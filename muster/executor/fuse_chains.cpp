@@ -49,8 +49,8 @@ class ChainKernel {
   // Nothing where an input is not floats, or has another shape than the result and is not single.
   std::optional<at::Tensor> in_one_loop(const Inputs& inputs) const {
     const at::Tensor* largest = nullptr;
-    for (const Slot& slot : inputs.slots()) {
-      const auto* tensor = std::get_if<at::Tensor>(&slot);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const auto* tensor = std::get_if<at::Tensor>(&inputs.slots()[i]);
       if (tensor == nullptr || !tensor->defined() || tensor->scalar_type() != at::kFloat ||
           !is_readable(*tensor) || tensor->numel() == 0) {
         return std::nullopt;
@@ -59,8 +59,8 @@ class ChainKernel {
       if (largest == nullptr || rank(*tensor) > rank(*largest)) largest = tensor;
     }
     if (largest == nullptr) return std::nullopt;
-    for (const Slot& slot : inputs.slots()) {
-      const auto& tensor = std::get<at::Tensor>(slot);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const auto& tensor = std::get<at::Tensor>(inputs.slots()[i]);
       const bool is_single = tensor.numel() == 1 && tensor.dim() <= largest->dim();
       if (!is_single && tensor.sizes() != largest->sizes()) return std::nullopt;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/in_node_internal.h"
 
 namespace muster::executor {
@@ -36,9 +37,10 @@ class FusedLayerKernel {
       return std::nullopt;
     }
     if (layer_.window) return run_on(inputs, *images);
-    const auto out = run_on(inputs, images->reshape({1, images->size(0), 1, images->size(1)}));
-    return out ? std::optional(out->view({images->size(0), layer_.weights->outputs()}))
-               : std::nullopt;
+    const std::array<std::int64_t, 4> rows{1, images->size(0), 1, images->size(1)};
+    const auto out = run_on(inputs, in_sizes(*images, rows));
+    const std::array<std::int64_t, 2> matrix{images->size(0), layer_.weights->outputs()};
+    return out ? std::optional(viewed(*out, matrix)) : std::nullopt;
   }
 
   std::optional<at::Tensor> run_on(const Inputs& inputs, const at::Tensor& images) const {
@@ -56,11 +58,18 @@ class FusedLayerKernel {
       const bool same = layer_.window ? other->sizes() == at::IntArrayRef(sizes)
                                       : other->sizes() == at::IntArrayRef(matrix);
       if (!same) return std::nullopt;
-      addend = other->reshape(sizes);
+      addend = in_sizes(*other, sizes);
     }
     inputs.check_room(sizes, at::kFloat);
     inputs.check_room(layer_.weights->scratch_bytes(images.sizes(), options), 1);
-    return layer_.weights->run(images, options, addend);
+    at::Tensor out = empty_on_host(sizes, at::kFloat);
+    layer_.weights->run_into(images, options, addend, out);
+    return out;
+  }
+
+  // No copy where the elements are in order.
+  static at::Tensor in_sizes(const at::Tensor& tensor, at::IntArrayRef sizes) {
+    return is_readable(tensor) ? viewed(tensor, sizes) : tensor.reshape(sizes);
   }
 
   kernels::InferenceOptions options_for(at::IntArrayRef images) const {
@@ -87,10 +96,12 @@ Slots run_nodes(std::span<const FusedNode> nodes, const Inputs& inputs) {
   for (const FusedNode& node : nodes) {
     Slots given;
     for (const std::size_t input : node.inputs) {
-      given.push_back(input == FusedNode::kPrevious ? previous.at(0) : inputs.slot(input));
+      given.push_back(input == FusedNode::kPrevious ? previous[0] : inputs.slot(input));
     }
     previous = in_node(node.name, node.op, [&] {
-      return node.kernel(Inputs(given, inputs.device(), inputs.budget()));
+      Slots made = node.kernel(Inputs(given, inputs.device(), inputs.budget()));
+      if (made.empty()) throw Internal("there is no output");
+      return made;
     });
   }
   previous.resize(1);

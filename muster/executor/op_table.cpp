@@ -68,7 +68,8 @@ bool Inputs::is_strings(std::size_t index) const {
 
 at::Device Inputs::place() const {
   if (device_.is_cpu()) return device_;
-  for (const Slot& held : slots_) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& held = slots_[i];
     if (std::holds_alternative<std::shared_ptr<Variable>>(held)) return device_;
     const auto* tensor = std::get_if<at::Tensor>(&held);
     if (tensor && (tensor->is_floating_point() || !tensor->device().is_cpu())) return device_;
@@ -122,22 +123,31 @@ std::string Inputs::string(std::size_t index) const {
   return held.values()[0];
 }
 
-std::vector<std::int64_t> Inputs::ints(std::size_t index) const {
+template <typename Ints>
+Ints Inputs::whole(std::size_t index) const {
   const at::Tensor held = host_tensor(index);
+  if (held.scalar_type() == at::kInt) {
+    const auto* data = held.data_ptr<std::int32_t>();
+    return Ints(data, data + held.numel());
+  }
   if (!at::isIntegralType(held.scalar_type(), /*includeBool=*/false)) {
     throw InvalidArgument("input {} must be whole numbers, but is {}", index, describe(held));
   }
-  if (held.scalar_type() == at::kInt) {
-    const auto* data = held.data_ptr<std::int32_t>();
-    return {data, data + held.numel()};
-  }
-  const at::Tensor wide = held.to(at::kLong);
+  const at::Tensor wide = held.scalar_type() == at::kLong ? held : held.to(at::kLong);
   const auto* data = wide.data_ptr<std::int64_t>();
-  return {data, data + wide.numel()};
+  return Ints(data, data + wide.numel());
+}
+
+std::vector<std::int64_t> Inputs::ints(std::size_t index) const {
+  return whole<std::vector<std::int64_t>>(index);
+}
+
+c10::SmallVector<std::int64_t, 8> Inputs::few_ints(std::size_t index) const {
+  return whole<c10::SmallVector<std::int64_t, 8>>(index);
 }
 
 std::int64_t Inputs::integer(std::size_t index) const {
-  const auto held = ints(index);
+  const auto held = few_ints(index);
   if (held.size() != 1) {
     throw InvalidArgument("input {} must be one whole number, but is {}", index, held.size());
   }

@@ -21,11 +21,11 @@ namespace muster::executor {
 /// its name.
 class Inputs {
  public:
-  Inputs(std::span<const Slot> slots, at::Device device, Budget& budget)
+  Inputs(const SlotRefs& slots, at::Device device, Budget& budget)
       : slots_(slots), device_(device), budget_(budget) {}
 
   std::size_t size() const { return slots_.size(); }
-  std::span<const Slot> slots() const { return slots_; }
+  const SlotRefs& slots() const { return slots_; }
   at::Device device() const { return device_; }
   Budget& budget() const { return budget_; }
 
@@ -54,6 +54,8 @@ class Inputs {
   std::string string(std::size_t index) const;
   /// The whole numbers of an input, such as a shape.
   std::vector<std::int64_t> ints(std::size_t index) const;
+  /// The same where there are mostly a few of them.
+  c10::SmallVector<std::int64_t, 8> few_ints(std::size_t index) const;
   /// An input of exactly one whole number.
   std::int64_t integer(std::size_t index) const;
   const std::shared_ptr<Variable>& variable(std::size_t index) const;
@@ -62,8 +64,10 @@ class Inputs {
 
  private:
   at::Device place() const;
+  template <typename Ints>
+  Ints whole(std::size_t index) const;
 
-  std::span<const Slot> slots_;
+  SlotRefs slots_;
   at::Device device_;
   Budget& budget_;
 };

@@ -88,7 +88,7 @@ std::size_t flat_output(const graph::NodeDef& node, const Op& op, const graph::I
 
 }  // namespace
 
-Slots Plan::run_step(const Step& step, std::span<const Slot> inputs, Budget& budget) const {
+Slots Plan::run_step(const Step& step, const SlotRefs& inputs, Budget& budget) const {
   budget.begin_operation();
   // What files hold is no more than they are large.
   if (step.op == "RestoreV2") {
@@ -110,7 +110,7 @@ Slots Plan::run(Slots arguments, Budget& budget) const {
 }
 
 void Plan::run_steps(Frame& frame, std::size_t begin, std::size_t end, Budget& budget) const {
-  Slots inputs;
+  std::vector<const Slot*> inputs(most_inputs_);
   for (std::size_t i = begin; i < end; ++i) {
     const Step& step = steps_[i];
     if (step.names_its_errors) {
@@ -122,10 +122,11 @@ void Plan::run_steps(Frame& frame, std::size_t begin, std::size_t end, Budget& b
   }
 }
 
-void Plan::run_into(Frame& frame, std::size_t i, Slots& inputs, Budget& budget) const {
+void Plan::run_into(Frame& frame, std::size_t i, std::span<const Slot*> room,
+                    Budget& budget) const {
   const Step& step = steps_[i];
-  inputs.clear();
-  for (const Source& source : step.inputs) inputs.push_back(frame.at(source));
+  for (std::size_t k = 0; k < step.inputs.size(); ++k) room[k] = &frame.at(step.inputs[k]);
+  const SlotRefs inputs(std::span<const Slot* const>(room.data(), step.inputs.size()));
   if (frame.inherits_death(step, inputs)) {
     frame.kill(i + 1);
   } else {
@@ -243,6 +244,8 @@ void Plan::set_releases() {
       if (source.place != kFolded) last_use[source.place] = i + 1;
     }
   }
+  most_inputs_ = 0;
+  for (const Step& step : steps_) most_inputs_ = std::max(most_inputs_, step.inputs.size());
   for (const Source& fetch : fetches_) {
     if (fetch.place != kFolded) kept[fetch.place] = true;
   }

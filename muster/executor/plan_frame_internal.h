@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/executor/plan_internal.h"
+#include "muster/executor/recycled_tensors_internal.h"
 
 namespace muster::executor {
 
@@ -36,12 +37,14 @@ class Plan::Frame {
   }
 
   // Whether a step's value is dead because one that it needs is.
-  bool inherits_death(const Step& step, std::span<const Slot> inputs) const {
+  bool inherits_death(const Step& step, const SlotRefs& inputs) const {
     if (!plan_.has_dead_) return false;
     if (std::ranges::any_of(step.controls, [&](auto place) { return is_dead(place); })) return true;
-    const auto dead = [](const Slot& slot) { return std::holds_alternative<Dead>(slot); };
-    return takes_dead(step.op) ? std::ranges::all_of(inputs, dead)
-                               : std::ranges::any_of(inputs, dead);
+    std::size_t dead = 0;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      dead += std::holds_alternative<Dead>(inputs[i]) ? 1 : 0;
+    }
+    return takes_dead(step.op) ? dead == inputs.size() : dead > 0;
   }
 
   void kill(std::size_t place) { dead_[place] = true; }
@@ -50,6 +53,9 @@ class Plan::Frame {
 
   void release(std::size_t place) {
     budget_.release(places_[place]);
+    for (Slot& slot : places_[place]) {
+      if (auto* tensor = std::get_if<at::Tensor>(&slot)) recycle(std::move(*tensor));
+    }
     places_[place].clear();
   }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -87,10 +88,10 @@ class Plan {
   void set_releases();
   std::optional<Slots> folded(const Step& step, const std::vector<std::optional<Slots>>& known,
                               bool variables_stay, std::int64_t& room, Budget& load) const;
-  Slots run_step(const Step& step, std::span<const Slot> inputs, Budget& budget) const;
+  Slots run_step(const Step& step, const SlotRefs& inputs, Budget& budget) const;
   // Some of the steps, on the values of a run.
   void run_steps(Frame& frame, std::size_t begin, std::size_t end, Budget& budget) const;
-  void run_into(Frame& frame, std::size_t i, Slots& inputs, Budget& budget) const;
+  void run_into(Frame& frame, std::size_t i, std::span<const Slot*> room, Budget& budget) const;
 
   at::Device device_{at::kCPU};
   // Whether a Switch may leave values dead.
@@ -98,6 +99,8 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<Source> fetches_;
   Slots folded_;
+  // Of one step.
+  std::size_t most_inputs_ = 0;
 };
 
 /// Makes plans of one graph. Keeps references to what it is given.

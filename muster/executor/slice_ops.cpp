@@ -61,17 +61,21 @@ struct SliceMasks {
   std::int64_t shrink;
 };
 
+using FewSizes = c10::SmallVector<std::int64_t, 8>;
+
 struct SliceBounds {
-  std::vector<std::int64_t> begin;
-  std::vector<std::int64_t> end;
-  std::vector<std::int64_t> strides;
+  FewSizes begin;
+  FewSizes end;
+  FewSizes strides;
 };
 
 // A part of a tensor while its axes are narrowed one after the other: a view that is made once.
 class PartialView {
  public:
   explicit PartialView(const at::Tensor& in)
-      : in_(in), sizes_(in.sizes().vec()), strides_(in.strides().vec()) {}
+      : in_(in),
+        sizes_(in.sizes().begin(), in.sizes().end()),
+        strides_(in.strides().begin(), in.strides().end()) {}
 
   std::int64_t size(std::int64_t axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
 
@@ -113,8 +117,8 @@ class PartialView {
 
  private:
   at::Tensor in_;
-  std::vector<std::int64_t> sizes_;
-  std::vector<std::int64_t> strides_;
+  FewSizes sizes_;
+  FewSizes strides_;
   std::int64_t first_ = 0;
 };
 
@@ -167,7 +171,7 @@ at::Tensor strided(const at::Tensor& in, const SliceMasks& masks, const SliceBou
 
 Kernel strided_slice(const KernelContext& context) {
   return [masks = SliceMasks(context.node)](const Inputs& inputs) {
-    const SliceBounds bounds{inputs.ints(1), inputs.ints(2), inputs.ints(3)};
+    const SliceBounds bounds{inputs.few_ints(1), inputs.few_ints(2), inputs.few_ints(3)};
     if (bounds.begin.size() != bounds.end.size() || bounds.begin.size() != bounds.strides.size() ||
         bounds.begin.size() > 32) {
       throw InvalidArgument("{} starts, {} ends and {} strides", bounds.begin.size(),
@@ -286,10 +290,10 @@ std::vector<std::int64_t> rows_and_rest(at::IntArrayRef sizes, std::int64_t dept
 // Which rows of a tensor whose first axes have this shape the indices name, one index for each
 // axis.
 template <typename Index>
-std::vector<std::int64_t> row_places(const at::Tensor& indices, at::IntArrayRef shape) {
+FewSizes row_places(const at::Tensor& indices, at::IntArrayRef shape) {
   const auto depth = shape.size();
   const auto* next = indices.data_ptr<Index>();
-  std::vector<std::int64_t> places(static_cast<std::size_t>(indices.numel()) / depth);
+  FewSizes places(static_cast<std::size_t>(indices.numel()) / depth, 0);
   for (auto& place : places) {
     for (std::size_t axis = 0; axis < depth; ++axis, ++next) {
       if (*next < 0 || *next >= shape[axis]) {
@@ -302,15 +306,15 @@ std::vector<std::int64_t> row_places(const at::Tensor& indices, at::IntArrayRef 
 }
 
 template <std::size_t kBytes>
-void copy_elements(const char* from, const std::vector<std::int64_t>& places, char* to) {
+void copy_elements(const char* from, const FewSizes& places, char* to) {
   for (const auto place : places) {
     std::memcpy(to, from + place * static_cast<std::int64_t>(kBytes), kBytes);
     to += kBytes;
   }
 }
 
-void copy_rows(const at::Tensor& from, const std::vector<std::int64_t>& places,
-               std::size_t row_bytes, const at::Tensor& to) {
+void copy_rows(const at::Tensor& from, const FewSizes& places, std::size_t row_bytes,
+               const at::Tensor& to) {
   const auto* source = static_cast<const char*>(from.data_ptr());
   auto* target = static_cast<char*>(to.data_ptr());
   if (row_bytes == 4) return copy_elements<4>(source, places, target);
@@ -321,8 +325,8 @@ void copy_rows(const at::Tensor& from, const std::vector<std::int64_t>& places,
   }
 }
 
-StringTensor strings_at(const Inputs& inputs, const StringTensor& from,
-                        const std::vector<std::int64_t>& places, std::vector<std::int64_t> sizes) {
+StringTensor strings_at(const Inputs& inputs, const StringTensor& from, const FewSizes& places,
+                        std::vector<std::int64_t> sizes) {
   std::int64_t bytes = 0;
   const auto at = [&](std::int64_t place) -> const std::string& {
     return from.values()[static_cast<std::size_t>(place)];
@@ -341,8 +345,9 @@ StringTensor strings_at(const Inputs& inputs, const StringTensor& from,
 // little. This is how exports read what is present in a row.
 std::optional<Slots> gather_on_host(const Inputs& inputs, const at::Tensor& indices) {
   const Value held = inputs.value(0);
-  const auto shape = shape_of(held);
   const auto* tensor = std::get_if<at::Tensor>(&held);
+  const at::IntArrayRef shape =
+      tensor != nullptr ? tensor->sizes() : at::IntArrayRef(std::get<StringTensor>(held).shape());
   const auto type = indices.scalar_type();
   const auto depth = static_cast<std::size_t>(indices.size(-1));
   if (depth == 0 || depth > shape.size() || (tensor == nullptr && depth < shape.size()) ||
@@ -354,11 +359,12 @@ std::optional<Slots> gather_on_host(const Inputs& inputs, const at::Tensor& indi
   const at::IntArrayRef rest(shape.data() + depth, shape.size() - depth);
   const auto places = type == at::kLong ? row_places<std::int64_t>(indices, axes)
                                         : row_places<std::int32_t>(indices, axes);
-  auto sizes = indices.sizes().vec();
-  sizes.pop_back();
   if (tensor == nullptr) {
+    auto sizes = indices.sizes().vec();
+    sizes.pop_back();
     return Slots{strings_at(inputs, std::get<StringTensor>(held), places, std::move(sizes))};
   }
+  FewSizes sizes(indices.sizes().begin(), indices.sizes().end() - 1);
   sizes.insert(sizes.end(), rest.begin(), rest.end());
   inputs.check_room(sizes, *tensor);
   const at::Tensor from = tensor->contiguous();
@@ -395,7 +401,7 @@ std::optional<at::Tensor> scatter_few(const at::Tensor& indices, const at::Tenso
   if (updates.numel() != rows * columns) return std::nullopt;  // Whose error names the shapes.
   const auto targets = type == at::kLong ? row_places<std::int64_t>(indices, axes)
                                          : row_places<std::int32_t>(indices, axes);
-  std::vector<std::int64_t> sources(targets.size());
+  FewSizes sources(targets.size(), 0);
   std::iota(sources.begin(), sources.end(), 0);
   at::Tensor out = empty_on_host(sizes, updates.scalar_type());
   std::memset(out.data_ptr(), 0, out.nbytes());

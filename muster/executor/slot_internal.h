@@ -1,6 +1,10 @@
 #pragma once
 
+#include <c10/util/SmallVector.h>
+
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -18,7 +22,30 @@ struct Dead {};
 /// variable, a table, a list of tensors, or the sign that the value is dead.
 using Slot = std::variant<std::monostate, at::Tensor, StringTensor, std::shared_ptr<Variable>,
                           std::shared_ptr<Table>, TensorList, Dead>;
-using Slots = std::vector<Slot>;
+/// Most steps give one.
+using Slots = c10::SmallVector<Slot, 1>;
+
+/// Slots that lie beside each other or anywhere. Borrows them.
+class SlotRefs {
+ public:
+  SlotRefs() = default;
+  SlotRefs(std::span<const Slot> slots)  // NOLINT(google-explicit-constructor): a view
+      : beside_(slots.data()), size_(slots.size()) {}
+  SlotRefs(const Slots& slots)  // NOLINT(google-explicit-constructor): a view
+      : beside_(slots.data()), size_(slots.size()) {}
+  explicit SlotRefs(std::span<const Slot* const> anywhere)
+      : anywhere_(anywhere.data()), size_(anywhere.size()) {}
+
+  std::size_t size() const { return size_; }
+  const Slot& operator[](std::size_t index) const {
+    return anywhere_ != nullptr ? *anywhere_[index] : beside_[index];
+  }
+
+ private:
+  const Slot* beside_ = nullptr;
+  const Slot* const* anywhere_ = nullptr;
+  std::size_t size_ = 0;
+};
 
 Slot to_slot(Value value);
 

@@ -52,8 +52,8 @@ struct Places {
   std::size_t count = 0;
 };
 
-at::Tensor tensor_of(const std::vector<std::int64_t>& values) {
-  return at::tensor(values, at::kLong);
+at::Tensor tensor_of(std::span<const std::int64_t> values) {
+  return whole_numbers(values, at::kLong);
 }
 
 // The new shape, with the size that was left to us (-1) put in.
@@ -141,9 +141,9 @@ Slots fill_empty_rows(const Inputs& inputs) {
 enum class Combine { kSum, kMean, kSqrtN };
 
 // Rows of `data` added up: row sources[i] into row targets[i] of a tensor of these sizes.
-at::Tensor sum_of_rows(const at::Tensor& data, const std::vector<std::int64_t>& sources,
+at::Tensor sum_of_rows(const at::Tensor& data, std::span<const std::int64_t> sources,
                        const std::vector<std::int64_t>& sizes,
-                       const std::vector<std::int64_t>& targets) {
+                       std::span<const std::int64_t> targets) {
   if (is_readable(data) && static_cast<std::int64_t>(sources.size()) <= kFewNumbers) {
     at::Tensor out = empty_on_host(sizes, data.scalar_type());
     std::memset(out.data_ptr(), 0, out.nbytes());
@@ -155,12 +155,25 @@ at::Tensor sum_of_rows(const at::Tensor& data, const std::vector<std::int64_t>& 
   return out;
 }
 
+// Divides each row of floats in the memory of the host, as libtorch does it; false for others.
+bool divide_rows(const at::Tensor& rows, const std::vector<double>& divisors) {
+  if (!is_readable(rows) || rows.scalar_type() != at::kFloat || rows.numel() > kFewNumbers) {
+    return false;
+  }
+  const std::int64_t columns = c10::multiply_integers(rows.sizes().slice(1));
+  auto* value = rows.data_ptr<float>();
+  for (const double divisor : divisors) {
+    for (std::int64_t i = 0; i < columns; ++i) *value++ /= static_cast<float>(divisor);
+  }
+  return true;
+}
+
 KernelFactory segment(Combine combine) {
   return [combine](const KernelContext&) -> Kernel {
     return [combine](const Inputs& inputs) {
       const at::Tensor data = inputs.tensor(0);
-      const auto indices = inputs.ints(1);
-      const auto segments = inputs.ints(2);
+      const auto indices = inputs.few_ints(1);
+      const auto segments = inputs.few_ints(2);
       if (indices.size() != segments.size() || data.dim() < 1) {
         throw InvalidArgument("{} indices for {} segments of {}", indices.size(), segments.size(),
                               describe(data));
@@ -194,6 +207,7 @@ KernelFactory segment(Combine combine) {
         divisor = std::max(divisor, 1.0);
         if (combine == Combine::kSqrtN) divisor = std::sqrt(divisor);
       }
+      if (divide_rows(out, divisors)) return Slots{out};
       std::vector<std::int64_t> column(sizes.size(), 1);
       column[0] = rows;
       return Slots{out.div(at::tensor(divisors, at::kDouble).to(data.options()).reshape(column))};
@@ -389,8 +403,9 @@ Kernel sparse_cross(const KernelContext& context) {
         places.push_back(i);
       }
     }
-    return Slots{tensor_of(places).reshape({-1, 2}), tensor_of(values),
-                 tensor_of({static_cast<std::int64_t>(rows), longest})};
+    const auto found = static_cast<std::int64_t>(values.size());
+    return Slots{viewed(tensor_of(places), {found, 2}), tensor_of(values),
+                 tensor_of(std::array{static_cast<std::int64_t>(rows), longest})};
   };
 }
 

@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/fingerprint.h"
+#include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
 
 namespace muster::executor {
@@ -19,7 +20,7 @@ Kernel hash_bucket(const KernelContext& context) {
   if (buckets < 1) throw InvalidArgument("num_buckets must be positive: {}", buckets);
   return [buckets](const Inputs& inputs) {
     const StringTensor in = inputs.strings(0);
-    const at::Tensor out = at::empty(in.shape(), at::kLong);
+    const at::Tensor out = empty_on_host(in.shape(), at::kLong);
     auto* ids = out.data_ptr<std::int64_t>();
     for (const auto& word : in.values()) {
       *ids++ = static_cast<std::int64_t>(fingerprint64(word) % static_cast<std::uint64_t>(buckets));
@@ -109,7 +110,7 @@ Kernel as_string(const KernelContext& context) {
         out.push_back(format.filled(format.number(wide.data_ptr<double>()[i])));
       }
     } else {
-      const at::Tensor wide = in.to(at::kLong).contiguous();
+      const at::Tensor wide = in.scalar_type() == at::kLong ? in : in.to(at::kLong).contiguous();
       for (std::int64_t i = 0; i < count; ++i) {
         out.push_back(format.filled(std::to_string(wide.data_ptr<std::int64_t>()[i])));
       }

@@ -43,23 +43,24 @@ at::Tensor empty_tensor(const std::vector<std::int64_t>& shape, at::ScalarType t
 
 StringTensor::StringTensor(std::vector<std::string> values, std::vector<std::int64_t> shape)
     : values_(std::make_shared<const std::vector<std::string>>(std::move(values))),
-      shape_(std::move(shape)) {
-  check_shape(shape_, values_->size());
+      shape_(std::make_shared<const std::vector<std::int64_t>>(std::move(shape))) {
+  check_shape(*shape_, values_->size());
 }
 
 StringTensor::StringTensor(std::vector<std::string> values)
     : values_(std::make_shared<const std::vector<std::string>>(std::move(values))),
-      shape_{static_cast<std::int64_t>(values_->size())} {}
+      shape_(std::make_shared<const std::vector<std::int64_t>>(
+          1, static_cast<std::int64_t>(values_->size()))) {}
 
 StringTensor StringTensor::reshaped(std::vector<std::int64_t> shape) const {
   check_shape(shape, values_->size());
   StringTensor other = *this;
-  other.shape_ = std::move(shape);
+  other.shape_ = std::make_shared<const std::vector<std::int64_t>>(std::move(shape));
   return other;
 }
 
 bool StringTensor::operator==(const StringTensor& other) const {
-  return shape_ == other.shape_ && *values_ == *other.values_;
+  return *shape_ == *other.shape_ && *values_ == *other.values_;
 }
 
 at::ScalarType scalar_type(DataType type) {

@@ -23,7 +23,7 @@ class StringTensor {
   explicit StringTensor(std::vector<std::string> values);
 
   const std::vector<std::string>& values() const { return *values_; }
-  const std::vector<std::int64_t>& shape() const { return shape_; }
+  const std::vector<std::int64_t>& shape() const { return *shape_; }
   /// The same strings in another shape of as many elements.
   StringTensor reshaped(std::vector<std::int64_t> shape) const;
 
@@ -31,7 +31,7 @@ class StringTensor {
 
  private:
   std::shared_ptr<const std::vector<std::string>> values_;
-  std::vector<std::int64_t> shape_;
+  std::shared_ptr<const std::vector<std::int64_t>> shape_;
 };
 
 /// What goes into a model and comes out of it.

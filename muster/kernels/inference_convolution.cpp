@@ -285,14 +285,19 @@ std::int64_t InferenceConvolution::scratch_bytes(at::IntArrayRef images,
 
 at::Tensor InferenceConvolution::run(const at::Tensor& images, const InferenceOptions& options,
                                      const at::Tensor& addend) const {
+  at::Tensor output = at::empty(output_sizes(images.sizes(), options), images.options());
+  run_into(images, options, addend, output);
+  return output;
+}
+
+void InferenceConvolution::run_into(const at::Tensor& images, const InferenceOptions& options,
+                                    const at::Tensor& addend, const at::Tensor& output) const {
+  if (output.numel() == 0) return;
   const at::Tensor from = images.contiguous();
   const at::Tensor added = addend.defined() ? addend.contiguous() : addend;
-  at::Tensor output = at::empty(output_sizes(from.sizes(), options), from.options());
-  if (output.numel() == 0) return output;
   Call(*this, from.sizes(), options)
       .compute(from.data_ptr<float>(), added.defined() ? added.data_ptr<float>() : nullptr,
                output.data_ptr<float>());
-  return output;
 }
 
 }  // namespace muster::kernels

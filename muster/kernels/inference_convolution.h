@@ -45,6 +45,9 @@ class InferenceConvolution {
   /// output.
   at::Tensor run(const at::Tensor& images, const InferenceOptions& options,
                  const at::Tensor& addend) const;
+  /// The same into `output`, contiguous floats of output_sizes().
+  void run_into(const at::Tensor& images, const InferenceOptions& options, const at::Tensor& addend,
+                const at::Tensor& output) const;
 
  private:
   /// Outputs that are computed together.
