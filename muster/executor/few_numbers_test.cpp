@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "muster/base/error.h"
 #include "muster/executor/one_node_internal.h"
 
@@ -161,6 +163,61 @@ TEST(MergeSteps, LeavesRandomNumbersApart) {
                   step_node("b", "RandomUniform", {"s"}, kind), step_node("y", "Sub", {"a", "b"})});
   EXPECT_THAT(model.planned_operations("f"),
               ElementsAre("Shape", "RandomUniform", "RandomUniform", "Sub"));
+}
+
+TEST(FewNumbers, AreSortedIntoBucketsAsManyAre) {
+  const graph::AttrList limits{.floats = {-1.5F, 0, 2.5F, 2.5F, 4}};
+  const at::Tensor with_bounds =
+      at::tensor({-2.0F, -1.5F, -0.0F, 0.1F, 2.5F, 2.4F, 4.0F, 5.0F, NAN, INFINITY, -INFINITY});
+  for (const at::Tensor& few : {with_bounds, at::tensor({-3, -1, 0, 2, 3, 4, 9}, at::kInt)}) {
+    // Beyond what the loop takes.
+    const at::Tensor many = few.repeat({10});
+    const graph::Attrs attrs{{"boundaries", limits}};
+    expect_same(computed("Bucketize", {few}, attrs),
+                computed("Bucketize", {many}, attrs).narrow(0, 0, few.numel()));
+  }
+}
+
+TEST(FewNumbers, AreRepeatedAsManyAre) {
+  const auto repeated = [](const at::Tensor& in, const std::vector<std::int64_t>& sizes) {
+    return computed("BroadcastTo", {in, at::tensor(sizes, at::kLong)});
+  };
+  for (const auto type : {at::kFloat, at::kLong, at::kInt, at::kBool}) {
+    const at::Tensor in = at::arange(6).remainder(5).to(type).reshape({2, 1, 3});
+    for (const std::int64_t rows : {1, 4, 100}) {
+      expect_same(repeated(in, {2, rows, 3}), in.expand({2, rows, 3}));
+      expect_same(repeated(in, {rows, 2, 5, 3}), in.expand({rows, 2, 5, 3}));
+    }
+    expect_same(repeated(in.reshape({-1})[1], {2, 2}), in.reshape({-1})[1].expand({2, 2}));
+    expect_same(repeated(in, {2, 0, 3}), in.expand({2, 0, 3}));
+  }
+  EXPECT_THROW(repeated(at::ones({2, 3}), {3, 3}), InvalidArgument);
+  EXPECT_THROW(repeated(at::ones({2, 3}), {3}), InvalidArgument);
+}
+
+TEST(FewNumbers, AreAveragedBySegmentAsManyAre) {
+  // The same rows, once few and once with columns that are too many for the loop.
+  const at::Tensor wide = at::rand({4, 50}) * 10 - 5;
+  const at::Tensor narrow = wide.narrow(1, 0, 3).contiguous();
+  const at::Tensor indices = at::tensor({0, 2, 3, 1, 1}, at::kInt);
+  const at::Tensor segments = at::tensor({0, 0, 0, 2, 2}, at::kInt);
+  for (const char* op : {"SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"}) {
+    expect_same(computed(op, {narrow, indices, segments}),
+                computed(op, {wide, indices, segments}).narrow(1, 0, 3));
+  }
+}
+
+TEST(FewNumbers, AreJoinedAlongAxesThatAreThereAlone) {
+  const at::Tensor part = at::ones({2, 3});
+  const auto joined = [&](int axis) {
+    return computed("ConcatV2", {part, part, at::full({}, axis, at::kInt)});
+  };
+  expect_same(joined(-1), at::cat({part, part}, -1));
+  expect_same(joined(0), at::cat({part, part}, 0));
+  EXPECT_THROW(joined(2), InvalidArgument);
+  EXPECT_THROW(joined(-3), InvalidArgument);
+  expect_same(computed("Pack", {part, part}, {{"axis", -1}}), at::stack({part, part}, -1));
+  EXPECT_THROW(computed("Pack", {part, part}, {{"axis", 3}}), InvalidArgument);
 }
 
 }  // namespace
