@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "muster/base/log.h"
+#include "muster/checkpoint/checkpoint_parts.h"
 #include "muster/cluster/tf_config.h"
 #include "muster/distribution/collective.h"
 #include "muster/distribution/membership/membership_internal.h"
@@ -26,6 +27,7 @@
 #include "muster/model/model.h"
 #include "muster/net/listener.h"
 #include "muster/testing/message_of.h"
+#include "muster/testing/temp_dir.h"
 
 namespace muster::internal {
 namespace {
@@ -91,6 +93,8 @@ class ThreadTask : public Participant {
   /// Called when the chief has let this task in, and before each step.
   std::function<void()> on_joined{};
   std::function<void(std::int64_t step)> before_step{};
+  /// Called by the chief before it ends the run.
+  std::function<void(Strategy& strategy)> before_end{};
 
   std::int64_t step() const { return step_; }
   std::int64_t steps_made() const { return steps_made_; }
@@ -177,6 +181,7 @@ class ThreadTask : public Participant {
   }
   void finish(Strategy& strategy, std::int64_t leaves_at) {
     if (config_.is_chief()) {
+      if (before_end) before_end(strategy);
       strategy.fetch_slots();
       strategy.announce_end();
       strategy.end(step_, /*signal=*/0);
@@ -405,6 +410,30 @@ TEST(ClusterInThreads, ServersThatWaitForAllComeToTheBitsOfOneProcess) {
   const auto tasks =
       cluster.train([](const RunConfig& config) { return make_parameter_server(config); });
   expect_bits_of_one_process(*tasks.back(), 4);
+}
+
+TEST(ClusterInThreads, ServersWriteTheirPartsOfACheckpoint) {
+  const testing::TempDir folder;
+  RunConfig like = with_replicas(2);
+  like.model_dir = folder.path();
+  ThreadCluster cluster(0, 2, like);
+  cluster.start_servers();
+  const RunConfig config = cluster.config("chief", 0);
+  ThreadTask chief(config);
+  std::vector<std::string> indexes;
+  // Two at once, as when a checkpoint is begun while the one before is written.
+  chief.before_end = [&](Strategy& strategy) {
+    const auto first = strategy.begin_parts(11);
+    const auto second = strategy.begin_parts(kSteps);
+    ASSERT_TRUE(first && second);
+    EXPECT_TRUE(second->contains("second") && !second->contains("first"));
+    first->wait();
+    indexes = second->indexes();
+  };
+  cluster.start([&] { chief.train(*make_parameter_server(config, {.part_bytes = 0})); });
+  cluster.join();
+  EXPECT_EQ(indexes.size(), 2U);
+  expect_bits_of_one_process(chief, 2);
 }
 
 TEST(ClusterInThreads, ServersMakeStepsWithoutTheLastReplicas) {
