@@ -72,24 +72,30 @@ FairQueue::FairQueue(Options options) : impl_(std::make_unique<Impl>()) {
 }
 FairQueue::~FairQueue() = default;
 
-bool FairQueue::run_or_wait(const std::string& owner_name, Job job) {
+FairQueue::Place FairQueue::offer(const std::string& owner_name, Job& job) {
+  Impl& impl = *impl_;
+  const std::lock_guard lock(impl.mutex);
+  if (impl.closed) return Place::kNone;
+  Impl::Owner& owner = impl.owners[owner_name];
+  owner.name = owner_name;
+  if (impl.may_run(owner)) {
+    impl.begin(owner);
+    return Place::kRuns;
+  }
+  if (!impl.has_room(owner)) {
+    if (owner.running == 0 && owner.waiting.empty()) impl.owners.erase(owner_name);
+    return Place::kNone;
+  }
+  if (owner.waiting.empty()) impl.turns.push_back(&owner);
+  owner.waiting.push_back(std::move(job));
+  ++impl.waiting;
+  return Place::kWaits;
+}
+
+void FairQueue::run(const std::string& owner_name, Job job) {
   Impl& impl = *impl_;
   std::unique_lock lock(impl.mutex);
-  if (impl.closed) return false;
-  Impl::Owner* owner = &impl.owners[owner_name];
-  owner->name = owner_name;
-  if (!impl.may_run(*owner)) {
-    const bool has_room = impl.has_room(*owner);
-    if (has_room) {
-      if (owner->waiting.empty()) impl.turns.push_back(owner);
-      owner->waiting.push_back(std::move(job));
-      ++impl.waiting;
-    } else if (owner->running == 0 && owner->waiting.empty()) {
-      impl.owners.erase(owner_name);
-    }
-    return has_room;
-  }
-  impl.begin(*owner);
+  Impl::Owner* owner = &impl.owners.find(owner_name)->second;
   while (owner != nullptr) {
     lock.unlock();
     job();
@@ -98,7 +104,12 @@ bool FairQueue::run_or_wait(const std::string& owner_name, Job job) {
     impl.end(*owner);
     std::tie(owner, job) = impl.next();
   }
-  return true;
+}
+
+bool FairQueue::run_or_wait(const std::string& owner, Job job) {
+  const Place place = offer(owner, job);
+  if (place == Place::kRuns) run(owner, std::move(job));
+  return place != Place::kNone;
 }
 
 void FairQueue::close() {

@@ -26,8 +26,21 @@ class FairQueue {
   FairQueue(const FairQueue&) = delete;
   FairQueue& operator=(const FairQueue&) = delete;
 
-  /// Runs the job now, or leaves it to a thread that runs one. False when there is no room: the
-  /// job is dropped.
+  enum class Place {
+    /// May be run: whoever offered it calls run(), in any thread.
+    kRuns,
+    /// Was taken, and is left to a thread that runs one.
+    kWaits,
+    /// There is no room.
+    kNone,
+  };
+  /// Takes the job when it has to wait, and leaves it as it is otherwise.
+  Place offer(const std::string& owner, Job& job);
+  /// Runs a job that may be, and then those that came to wait.
+  void run(const std::string& owner, Job job);
+
+  /// Both: runs the job now, or leaves it to a thread that runs one. False when there is no room:
+  /// the job is dropped.
   bool run_or_wait(const std::string& owner, Job job);
 
   /// Drops what waits; nothing more is run.

@@ -20,6 +20,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/status.hpp>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -30,6 +31,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/thread_pool.h"
+#include "muster/server/call_threads_internal.h"
 #include "muster/server/fair_queue.h"
 
 namespace muster::server {
@@ -115,6 +117,21 @@ struct Shared {
   HttpServer::QueueOf queue_of{};
   std::atomic<bool> draining{false};
   std::optional<FairQueue> jobs{};
+  // Of the threads that read, all but one may answer at one time.
+  int most_in_place = 1;
+  std::atomic<int> in_place{0};
+  std::optional<CallThreads> workers{};
+
+  /// In this thread, which reads, as long as another is left to read; else in one that answers.
+  void perform(CallThreads::Job job) {
+    if (in_place.fetch_add(1) < most_in_place) {
+      job();
+      in_place.fetch_sub(1);
+      return;
+    }
+    in_place.fetch_sub(1);
+    workers->run(std::move(job));
+  }
 
   std::mutex mutex{};
   std::condition_variable changed{};
@@ -424,15 +441,24 @@ class Session : public std::enable_shared_from_this<Session> {
     auto request = std::make_shared<HttpRequest>(take_request());
     // The time of the model is not the client's to keep.
     expire_never();
-    const auto act = [self = shared_from_this(), request] {
+    FairQueue::Job act = [self = shared_from_this(), request] {
       HttpAnswer answer = self->shared_->handle(std::move(*request));
       *request = {};
       self->held_.release();
       self->write(std::move(answer));
     };
     const auto queue = shared_->queue_of(*request);
-    if (!queue) return act();
-    if (shared_->jobs->run_or_wait(*queue, act)) return;
+    if (!queue) return shared_->perform(std::move(act));
+    switch (shared_->jobs->offer(*queue, act)) {
+      case FairQueue::Place::kRuns:
+        return shared_->perform([shared = shared_, queue = *queue, act = std::move(act)] {
+          shared->jobs->run(queue, act);
+        });
+      case FairQueue::Place::kWaits:
+        return;
+      case FairQueue::Place::kNone:
+        break;
+    }
     held_.release();
     write(error_answer_of(ErrorCode::kResourceExhausted,
                           "too many requests wait to be answered; try again later"));
@@ -725,8 +751,11 @@ HttpServer::HttpServer(HttpServerOptions options, Handle handle, QueueOf queue_o
     const std::lock_guard lock(impl_->mutex);
     impl_->accept();
   }
-  // A thread that has read a request answers it: so many are left to read when all workers answer.
-  for (std::size_t i = 0; i < workers + readers; ++i) {
+  shared.most_in_place = static_cast<int>(readers) - 1;
+  // As many wait as there are connections, at most.
+  shared.workers.emplace(CallThreads::Options{.threads = workers + readers,
+                                              .waiting = std::numeric_limits<std::size_t>::max()});
+  for (std::size_t i = 0; i < readers; ++i) {
     impl_->threads.emplace_back([impl = impl_.get()] { impl->io.run(); });
   }
 }
@@ -736,6 +765,7 @@ HttpServer::~HttpServer() {
   impl_->shared->jobs->close();
   impl_->io.stop();
   impl_->threads.clear();
+  impl_->shared->workers.reset();
   // They go before what their sockets belong to.
   std::set<std::shared_ptr<Session>> streaming;
   {

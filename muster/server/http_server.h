@@ -32,9 +32,11 @@ struct HttpServerOptions {
   /// 0: any that is free.
   std::uint16_t port = 0;
   TlsOptions tls{};
-  /// Threads that only read and write; zero: one per processor, two at least.
+  /// Threads that read, and write; zero: one per processor, two at least. All but one of them also
+  /// answer what they have read, which saves a switch between threads.
   std::size_t io_threads = 0;
-  /// Threads that answer, beside them; zero: four per processor, 32 at least.
+  /// Requests that are answered at one time; zero: four per processor, 32 at least. Threads for
+  /// those beyond the ones that readers answer begin when they are needed.
   std::size_t workers = 0;
   /// Requests that may wait for a worker; more are refused with 429.
   std::size_t max_waiting = 1024;
