@@ -97,6 +97,22 @@ TEST_F(FairQueueTest, KeepsAWorkerForOthers) {
   EXPECT_THAT(order_, ElementsAre("b", "a"));
 }
 
+TEST_F(FairQueueTest, AJobThatMayRunIsRunByAnyThreadAndWithItWhatWaits) {
+  FairQueue queue({.running = 1, .waiting = 1});
+  FairQueue::Job first = noting("first");
+  FairQueue::Job second = noting("second");
+  FairQueue::Job third = noting("third");
+  EXPECT_EQ(queue.offer("a", first), FairQueue::Place::kRuns);
+  EXPECT_EQ(queue.offer("a", second), FairQueue::Place::kWaits);
+  EXPECT_EQ(queue.offer("a", third), FairQueue::Place::kNone);
+  // Nobody has run anything yet, and what has no place is as it was.
+  EXPECT_THAT(order_, ElementsAre());
+  EXPECT_TRUE(third);
+  std::jthread([&] { queue.run("a", first); }).join();
+  EXPECT_THAT(order_, ElementsAre("first", "second"));
+  EXPECT_EQ(queue.offer("a", third), FairQueue::Place::kRuns);
+}
+
 TEST_F(FairQueueTest, DropsWhatWaitsWhenItIsClosed) {
   FairQueue queue({.running = 1});
   hold(queue);

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "muster/base/error.h"
 #include "muster/base/semaphore.h"
@@ -200,6 +201,24 @@ TEST_F(HttpServerTest, AnswersOneQueueWhileAnotherIsInDemand) {
   int refused = 0;
   for (RawTcp& client : many) refused += client.read_to_end().starts_with("HTTP/1.1 429 ") ? 1 : 0;
   EXPECT_EQ(refused, 20 - 3 - 8);
+}
+
+TEST_F(HttpServerTest, ReadsOnWhileMoreRequestsAreAnsweredThanThreadsRead) {
+  open({.io_threads = 2, .workers = 8});
+  std::vector<RawTcp> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(connect());
+    // Some of a queue, some of none.
+    clients.back().send(
+        fmt::format("{} /hold HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n"
+                    "Connection: close\r\n\r\n",
+                    i % 2 == 0 ? "GET" : "POST"));
+    held_.acquire();
+  }
+  EXPECT_THAT(talk("GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"),
+              EndsWith("GET /a 0 here"));
+  go_.release(4);
+  for (RawTcp& client : clients) EXPECT_THAT(client.read_to_end(), HasSubstr("/hold 0 here"));
 }
 
 TEST_F(HttpServerTest, LetsASlowClientGo) {
