@@ -1,6 +1,7 @@
 #include "muster/server/grpc_calls_internal.h"
 
 #include <algorithm>
+#include <exception>
 #include <thread>
 
 #include "muster/base/error.h"
@@ -19,6 +20,16 @@ int threads_to_spare() {
 
 Status refusal() {
   return {StatusCode::RESOURCE_EXHAUSTED, "too many calls wait to be answered; try again later"};
+}
+
+// Handlers make statuses of what they throw; memory may end around them.
+Status status_of(const std::function<Status()>& compute) {
+  try {
+    return compute();
+  } catch (...) {
+    const Description failure = muster::describe(std::current_exception());
+    return {static_cast<StatusCode>(failure.code), failure.message};
+  }
 }
 
 class UnaryCall final : public grpc::ServerUnaryReactor {
@@ -64,17 +75,18 @@ GrpcCalls::GrpcCalls(std::size_t threads, std::size_t most_of_one_connection)
 
 void GrpcCalls::answer(GrpcWork work, std::function<Status()> compute,
                        std::function<void(const Status&)> finish) {
-  if (work == GrpcWork::kNone) return finish(compute());
+  if (work == GrpcWork::kNone) return finish(status_of(compute));
   if (work == GrpcWork::kShort) {
     if (in_place_.fetch_add(1) < most_in_place_) {
-      const Status status = compute();
+      const Status status = status_of(compute);
       // Before the end of the call, after which all this may be gone.
       in_place_.fetch_sub(1);
       return finish(status);
     }
     in_place_.fetch_sub(1);
   }
-  const bool runs = threads_.run([compute = std::move(compute), finish] { finish(compute()); });
+  const bool runs =
+      threads_.run([compute = std::move(compute), finish] { finish(status_of(compute)); });
   if (!runs) finish(refusal());
 }
 

@@ -83,6 +83,9 @@ std::optional<Endpoint> endpoint_by(const Name& name_of, int descriptor) {
   return endpoint_of(storage);
 }
 
+// Clients of a Unix socket are of this host, and all have one name.
+bool is_counted(std::string_view peer) { return peer.starts_with("ipv"); }
+
 std::vector<int> open_descriptors() {
   std::vector<int> out;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
@@ -124,6 +127,7 @@ void PeerCalls::set_port(std::uint16_t port) {
 }
 
 void PeerCalls::begin(const std::string& peer) {
+  if (!is_counted(peer)) return;
   std::uint16_t port = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -138,6 +142,7 @@ void PeerCalls::begin(const std::string& peer) {
 }
 
 void PeerCalls::end(const std::string& peer) {
+  if (!is_counted(peer)) return;
   const std::lock_guard lock(mutex_);
   const auto found = calls_.find(peer);
   if (--found->second == 0) calls_.erase(found);

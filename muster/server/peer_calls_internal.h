@@ -20,7 +20,7 @@ class PeerCalls {
 
   /// The port of this server: connections of others are left alone.
   void set_port(std::uint16_t port);
-  /// `peer` as gRPC names it, "ipv4:127.0.0.1:50000".
+  /// `peer` as gRPC names it, "ipv4:127.0.0.1:50000"; those of Unix sockets are not counted.
   void begin(const std::string& peer);
   void end(const std::string& peer);
   /// Connections that have calls.

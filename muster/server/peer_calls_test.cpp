@@ -77,6 +77,15 @@ TEST(PeerCalls, ResetsAConnectionWithTooManyCallsAtOneTime) {
   EXPECT_TRUE(one.is_open());
   for (int i = 0; i < 3; ++i) calls.begin(one.peer());
   EXPECT_FALSE(one.is_open());
+  for (int i = 0; i < 3; ++i) calls.end(one.peer());
+  EXPECT_EQ(calls.size(), 0);
+}
+
+TEST(PeerCalls, DoesNotCountClientsOfUnixSockets) {
+  PeerCalls calls(2);
+  calls.begin("unix:");
+  EXPECT_EQ(calls.size(), 0);
+  calls.end("unix:");
 }
 
 }  // namespace
