@@ -583,7 +583,7 @@ TEST_F(Serve, SaysWhatIsWrongWithItsCommandLine) {
               HasSubstr("nothing to listen on"));
   EXPECT_THAT(refusal({folder_ / "adder", "--rest-api-port", "x"}), HasSubstr("--rest-api-port"));
   EXPECT_THAT(refusal({folder_ / "adder", "--device", "cuda:99"}),
-              AllOf(HasSubstr("--device"), HasSubstr("there are: cpu")));
+              HasSubstr("--device has \"cuda:99\", which is not there; there are: cpu"));
   std::filesystem::create_directories(folder_ / "bad/1");
   write_bytes(folder_ / "bad/1/saved_model.pb", "half");
   EXPECT_THAT(refusal({folder_ / "bad", "--port", "auto", "--rest-api-port", "auto"}),

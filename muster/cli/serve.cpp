@@ -165,18 +165,13 @@ void set_priorities(const ServeFlags& flags, server::BatchOptions& batching) {
 }
 
 at::Device device_of(const ServeFlags& flags) {
-  try {
-    const std::vector<c10::Device> devices = resolve_devices({flags.device});
-    if (devices[0].is_cuda()) {
-      // Answers have the same bits every time, in whole float32.
-      choose_gpu_kernels(/*deterministic=*/true);
-      log::info("models compute on {}", describe(devices));
-    }
-    return devices[0];
-  } catch (Error& error) {
-    error.add_context("--device");
-    throw;
+  const std::vector<c10::Device> devices = resolve_devices({flags.device}, "--device");
+  if (devices[0].is_cuda()) {
+    // Answers have the same bits every time, in whole float32.
+    choose_gpu_kernels(/*deterministic=*/true);
+    log::info("models compute on {}", describe(devices));
   }
+  return devices[0];
 }
 
 server::StoreOptions store_options(const ServeFlags& flags) {

@@ -30,16 +30,16 @@ std::optional<c10::Device> parse(const std::string& name) {
   }
 }
 
-c10::Device resolve(const std::string& name) {
+c10::Device resolve(const std::string& name, std::string_view where) {
   const auto device = parse(name);
   if (!device || (!device->is_cpu() && !device->is_cuda())) {
-    throw InvalidArgument("RunConfig: devices has \"{}\", which is no device; there are: {}", name,
+    throw InvalidArgument("{} has \"{}\", which is no device; there are: {}", where, name,
                           what_is_there());
   }
   if (device->is_cpu()) return c10::kCPU;
   const int index = device->has_index() ? device->index() : 0;
   if (index >= gpu_count()) {
-    throw InvalidArgument("RunConfig: devices has \"{}\", which is not there; there are: {}", name,
+    throw InvalidArgument("{} has \"{}\", which is not there; there are: {}", where, name,
                           what_is_there());
   }
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
@@ -47,9 +47,10 @@ c10::Device resolve(const std::string& name) {
 
 }  // namespace
 
-std::vector<c10::Device> resolve_devices(const std::vector<std::string>& names) {
+std::vector<c10::Device> resolve_devices(const std::vector<std::string>& names,
+                                         std::string_view where) {
   std::vector<c10::Device> devices;
-  for (const std::string& name : names) devices.push_back(resolve(name));
+  for (const std::string& name : names) devices.push_back(resolve(name, where));
   if (!devices.empty()) return devices;
   for (int i = 0; i < gpu_count(); ++i) {
     devices.emplace_back(c10::kCUDA, static_cast<c10::DeviceIndex>(i));

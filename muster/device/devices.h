@@ -4,14 +4,16 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace muster {
 
 /// The devices of these names, "cpu" or "cuda:0"; "cuda" is the first GPU. Without names: every GPU
 /// of the machine, or the CPU where there is none. Throws InvalidArgument for a name that is none
-/// or a device that is not there, saying what is there.
-std::vector<c10::Device> resolve_devices(const std::vector<std::string>& names);
+/// or a device that is not there, saying what is there; `where` is what named it.
+std::vector<c10::Device> resolve_devices(const std::vector<std::string>& names,
+                                         std::string_view where = "RunConfig: devices");
 
 /// "cpu, cpu", "cuda:0 (NVIDIA H200)": for logs.
 std::string describe(std::span<const c10::Device> devices);

@@ -33,6 +33,8 @@ TEST(ResolveDevices, SaysWhatIsThereWhenADeviceIsNot) {
               AllOf(HasSubstr("\"cuda:99\", which is not there"), HasSubstr("there are: cpu")));
   EXPECT_THAT(testing::message_of([] { resolve_devices({"gpu:0"}); }),
               HasSubstr("\"gpu:0\", which is no device; there are: cpu"));
+  EXPECT_THAT(testing::message_of([] { resolve_devices({"tpu"}, "--device"); }),
+              ::testing::StartsWith("--device has \"tpu\", which is no device"));
   // A device that libtorch knows and we do not.
   EXPECT_THROW(resolve_devices({"meta"}), InvalidArgument);
 }
