@@ -20,6 +20,8 @@ namespace muster::tuning {
 namespace {
 
 constexpr std::chrono::milliseconds kStepNap{100};
+/// A controller that is busy may lose what scancel asks for.
+constexpr std::chrono::seconds kAskAgain{1};
 
 // What a step runs: a program that ignores USR2, and a shell that answers the first one with TERM
 // to it. TERM itself comes from Slurm alone, to all processes of the step; a second one would end
@@ -97,16 +99,21 @@ int signal_for_step(int number) {
 void end_steps(const std::string& name, std::chrono::milliseconds grace) {
   const Deadline polite = Deadline::after(grace);
   const Deadline last = Deadline::after(2 * grace);
-  std::map<std::string, std::string> asked;
+  // By step, until when it has been asked.
+  std::map<std::string, Deadline> asked;
   for (;;) {
     const auto left = steps_named(name);
     if (left.empty()) return;
     for (const std::string& step : left) {
+      const auto [last_time, is_first] = asked.try_emplace(step, Deadline::after(kAskAgain));
+      if (!is_first && !last_time->second.expired()) continue;
+      last_time->second = Deadline::after(kAskAgain);
       const std::string signal = polite.expired() ? "KILL" : "USR2";
-      if (std::exchange(asked[step], signal) == signal) continue;
-      log::info("ending a step that was left without its study step={} signal={}", step, signal);
+      const auto answer =
+          launch::run_captured({.command = {"scancel", "--signal=" + signal, step}});
       // It may have ended by itself.
-      launch::run_captured({.command = {"scancel", "--signal=" + signal, step}});
+      log::info("ending a step that was left without its study step={} signal={}{}", step, signal,
+                answer.status == 0 ? "" : " scancel: " + printable(answer.err));
     }
     if (last.expired()) {
       throw Unavailable("step {}, which an interrupted study started, does not end", left.front());
