@@ -11,8 +11,8 @@ thread_local std::int64_t allocations = 0;
 
 // glibc's own, under the names that it keeps for programs that have functions in their place.
 extern "C" {
-void* __libc_malloc(std::size_t bytes);
-void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+void* __libc_malloc(std::size_t bytes);                           // NOLINT: glibc's name
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);  // NOLINT: glibc's name
 
 // The program's functions are those of all its libraries.
 void* malloc(std::size_t bytes) {

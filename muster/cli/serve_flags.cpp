@@ -35,7 +35,7 @@ constexpr const char* kWithoutMeaning[] = {
 };
 
 // "--model-name,--model_name"
-std::string spellings(std::string name) {
+std::string spellings(const std::string& name) {
   std::string dashes = name;
   std::ranges::replace(dashes, '_', '-');
   return dashes == name ? "--" + name : "--" + dashes + ",--" + name;

@@ -50,6 +50,7 @@ c10::Device resolve(const std::string& name, std::string_view where) {
 std::vector<c10::Device> resolve_devices(const std::vector<std::string>& names,
                                          std::string_view where) {
   std::vector<c10::Device> devices;
+  devices.reserve(names.size());
   for (const std::string& name : names) devices.push_back(resolve(name, where));
   if (!devices.empty()) return devices;
   for (int i = 0; i < gpu_count(); ++i) {

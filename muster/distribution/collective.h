@@ -12,9 +12,9 @@ struct CollectiveOptions {
   PeerOptions peers{};
   /// Gradients of more bytes than this are summed in slices, one for each task, instead of sent
   /// whole. The result is the same to the bit.
-  std::int64_t slice_above = 256 * 1024;
+  std::int64_t slice_above = std::int64_t{256} << 10;
   /// Slices travel in pieces of so many elements: while one is on its way the one before is added.
-  std::int64_t slice_piece = 256 * 1024;
+  std::int64_t slice_piece = std::int64_t{256} << 10;
   /// Slices travel as bfloat16, which are half of the bytes. The weights then depend on the layout.
   /// The same for all tasks.
   bool compresses_slices = false;
