@@ -34,36 +34,25 @@ Status status_of(const std::function<Status()>& compute) {
 
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
-  UnaryCall(PeerCalls& peers, std::string peer) : peers_(peers), peer_(std::move(peer)) {
-    peers_.begin(peer_);
-  }
+  UnaryCall(PeerCalls& peers, std::string peer) : counted_(peers, std::move(peer)) {}
 
  private:
-  void OnDone() override {
-    peers_.end(peer_);
-    delete this;
-  }
+  void OnDone() override { delete this; }
 
-  PeerCalls& peers_;
-  std::string peer_;
+  CountedCall counted_;
 };
 
 class EndedStream final : public grpc::ServerGenericBidiReactor {
  public:
   EndedStream(PeerCalls& peers, std::string peer, const Status& status)
-      : peers_(peers), peer_(std::move(peer)) {
-    peers_.begin(peer_);
+      : counted_(peers, std::move(peer)) {
     Finish(status);
   }
 
  private:
-  void OnDone() override {
-    peers_.end(peer_);
-    delete this;
-  }
+  void OnDone() override { delete this; }
 
-  PeerCalls& peers_;
-  std::string peer_;
+  CountedCall counted_;
 };
 
 }  // namespace
@@ -115,8 +104,7 @@ void GrpcService::add_bytes(const char* name, GrpcWork work, Answer answer) {
 }
 
 GrpcStream::GrpcStream(GrpcCalls& calls, GrpcContext& context)
-    : calls_(calls), context_(context), peer_(context.peer()) {
-  calls_.peers().begin(peer_);
+    : calls_(calls), context_(context), counted_(calls.peers(), context.peer()) {
   StartRead(&request_);
 }
 
@@ -142,11 +130,6 @@ void GrpcStream::OnWriteDone(bool ok) {
   StartRead(&request_);
 }
 
-void GrpcStream::OnDone() {
-  calls_.peers().end(peer_);
-  delete this;
-}
-
 grpc::ServerGenericBidiReactor* ended_stream(GrpcCalls& calls, const GrpcContext& context,
                                              const Status& status) {
   return new EndedStream(calls.peers(), context.peer(), status);
@@ -158,6 +141,10 @@ grpc::Slice one_slice(const grpc::ByteBuffer& message) {
     throw ResourceExhausted("the request cannot be held in one piece");
   }
   return bytes;
+}
+
+std::string_view text_of(const grpc::Slice& bytes) {
+  return {reinterpret_cast<const char*>(bytes.begin()), bytes.size()};
 }
 
 grpc::ByteBuffer buffer_of(std::string bytes) {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "muster/server/call_threads_internal.h"
@@ -103,11 +104,11 @@ class GrpcStream : public grpc::ServerGenericBidiReactor {
  private:
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
-  void OnDone() override;
+  void OnDone() override { delete this; }
 
   GrpcCalls& calls_;
   GrpcContext& context_;
-  std::string peer_;
+  CountedCall counted_;
   grpc::ByteBuffer request_{};
   grpc::ByteBuffer response_{};
 };
@@ -118,6 +119,8 @@ grpc::ServerGenericBidiReactor* ended_stream(GrpcCalls& calls, const GrpcContext
 
 /// The bytes of a message in one piece. Throws ResourceExhausted when they cannot be.
 grpc::Slice one_slice(const grpc::ByteBuffer& message);
+/// A view of them.
+std::string_view text_of(const grpc::Slice& bytes);
 /// Without a copy.
 grpc::ByteBuffer buffer_of(std::string bytes);
 

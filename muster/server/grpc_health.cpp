@@ -15,7 +15,7 @@ enum Health : std::uint64_t { kServing = 1, kNotServing = 2, kServiceUnknown = 3
 
 std::string read_service(const grpc::ByteBuffer& request) {
   const grpc::Slice bytes = one_slice(request);
-  wire::Reader reader({reinterpret_cast<const char*>(bytes.begin()), bytes.size()}, 0);
+  wire::Reader reader(text_of(bytes), 0);
   std::string service;
   while (!reader.done()) {
     const std::uint32_t field = reader.tag();
@@ -47,8 +47,8 @@ Health health_of(const Services& services, std::string_view name) {
 /// Tells of every change until the client goes.
 class GrpcHealth::Watch final : public grpc::ServerGenericBidiReactor {
  public:
-  Watch(GrpcHealth& health, const GrpcContext& context) : health_(health), peer_(context.peer()) {
-    health_.calls_.peers().begin(peer_);
+  Watch(GrpcHealth& health, const GrpcContext& context)
+      : health_(health), counted_(health.calls_.peers(), context.peer()) {
     StartRead(&request_);
   }
 
@@ -89,7 +89,6 @@ class GrpcHealth::Watch final : public grpc::ServerGenericBidiReactor {
       const std::lock_guard lock(health_.mutex_);
       health_.watches_.erase(this);
     }
-    health_.calls_.peers().end(peer_);
     delete this;
   }
 
@@ -98,7 +97,7 @@ class GrpcHealth::Watch final : public grpc::ServerGenericBidiReactor {
   }
 
   GrpcHealth& health_;
-  std::string peer_;
+  CountedCall counted_;
   grpc::ByteBuffer request_{};
   grpc::ByteBuffer response_{};
   std::string service_{};

@@ -134,8 +134,7 @@ class ReflectionStream final : public GrpcStream {
   Status answer(const grpc::ByteBuffer& request, grpc::ByteBuffer& response) override {
     try {
       const grpc::Slice bytes = one_slice(request);
-      response = buffer_of(answer_reflection(
-          {reinterpret_cast<const char*>(bytes.begin()), bytes.size()}, services_));
+      response = buffer_of(answer_reflection(text_of(bytes), services_));
       return Status::OK;
     } catch (const Error& error) {
       return {StatusCode::INVALID_ARGUMENT, error.message()};

@@ -117,9 +117,7 @@ class PredictionServiceImpl final : public GrpcService {
                      grpc::ByteBuffer& response) {
     return handled(context, [&](const Caller& caller) {
       const grpc::Slice bytes = one_slice(request);
-      response = buffer_of(predict(
-          service_, std::string_view(reinterpret_cast<const char*>(bytes.begin()), bytes.size()),
-          caller, options_));
+      response = buffer_of(predict(service_, text_of(bytes), caller, options_));
     });
   }
   Status classify_one(GrpcContext& context, const tfs::ClassificationRequest& request,

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace muster::server {
 
@@ -31,6 +32,21 @@ class PeerCalls {
   mutable std::mutex mutex_{};
   std::uint16_t port_ = 0;
   std::map<std::string, std::size_t, std::less<>> calls_{};
+};
+
+/// One of them, as long as it lives.
+class CountedCall {
+ public:
+  CountedCall(PeerCalls& calls, std::string peer) : calls_(calls), peer_(std::move(peer)) {
+    calls_.begin(peer_);
+  }
+  ~CountedCall() { calls_.end(peer_); }
+  CountedCall(const CountedCall&) = delete;
+  CountedCall& operator=(const CountedCall&) = delete;
+
+ private:
+  PeerCalls& calls_;
+  const std::string peer_;
 };
 
 /// Resets the TCP connections of this process between its `port` and `peer`: what has come and was
