@@ -3,8 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/types.h>
 
-#include <cstring>
-
+#include "muster/kernels/copy_plain.h"
 #include "muster/kernels/torch_compat.h"
 
 namespace muster {
@@ -15,17 +14,6 @@ constexpr std::int64_t kAlignment = 16;
 
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-// Those of batch norms are small and many: libtorch takes longer to begin a copy than to make it.
-void copy_on_host(const at::Tensor& from, const at::Tensor& to) {
-  const bool is_plain = from.scalar_type() == to.scalar_type() && from.is_contiguous() &&
-                        to.is_contiguous() && from.numel() == to.numel();
-  if (!is_plain) {
-    to.copy_(from);
-  } else if (from.numel() > 0) {
-    std::memcpy(to.data_ptr(), from.data_ptr(), from.nbytes());
-  }
 }
 
 }  // namespace
@@ -54,7 +42,9 @@ void copy_tensors(const std::vector<at::Tensor>& from, const std::vector<at::Ten
   const c10::Device source = from[0].device();
   const c10::Device target = to[0].device();
   if (source.is_cpu() && target.is_cpu()) {
-    for (std::size_t i = 0; i < from.size(); ++i) copy_on_host(from[i], to[i]);
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      if (!kernels::copy_plain(from[i], to[i])) to[i].copy_(from[i]);
+    }
     return;
   }
   if (source == target) return compat::copy_all(from, to);

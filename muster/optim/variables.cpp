@@ -6,11 +6,11 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cstring>
 #include <unordered_set>
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/kernels/copy_plain.h"
 #include "muster/model/sparse_tables.h"
 
 namespace muster {
@@ -106,11 +106,7 @@ void copy_gradient(const at::Tensor& from, at::Tensor to) {
   constexpr std::int64_t kSmall = 1 << 15;
   if (!from.defined()) {
     to.zero_();
-  } else if (from.numel() < kSmall && from.device().is_cpu() && from.layout() == at::kStrided &&
-             from.scalar_type() == at::kFloat && from.is_contiguous() &&
-             from.sizes() == to.sizes()) {
-    std::memcpy(to.data_ptr<float>(), from.data_ptr<float>(), from.nbytes());
-  } else {
+  } else if (from.numel() >= kSmall || !kernels::copy_plain(from, to)) {
     const torch::NoGradGuard no_grad;
     to.copy_(from);
   }
