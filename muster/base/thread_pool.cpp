@@ -63,13 +63,20 @@ void ThreadPool::submit(Job job) {
 
 std::size_t ThreadPool::size() const { return impl_->threads.size(); }
 
-std::size_t ThreadPool::available_processors() {
+std::vector<int> ThreadPool::allowed_processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) {
-    return std::max(1U, std::thread::hardware_concurrency());
+  std::vector<int> allowed;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return allowed;
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+    if (CPU_ISSET(static_cast<std::size_t>(processor), &set)) allowed.push_back(processor);
   }
-  return static_cast<std::size_t>(std::max(1, CPU_COUNT(&set)));
+  return allowed;
+}
+
+std::size_t ThreadPool::available_processors() {
+  const std::size_t allowed = allowed_processors().size();
+  return allowed > 0 ? allowed : std::max(1U, std::thread::hardware_concurrency());
 }
 
 }  // namespace muster

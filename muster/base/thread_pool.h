@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <stop_token>
+#include <vector>
 
 namespace muster {
 
@@ -27,6 +28,8 @@ class ThreadPool {
 
   /// The processors this process may use (its affinity mask, not the machine's total).
   static std::size_t available_processors();
+  /// Their numbers, in rising order; empty where the system does not tell.
+  static std::vector<int> allowed_processors();
 
  private:
   struct Impl;

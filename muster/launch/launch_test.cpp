@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "muster/base/error.h"
+#include "muster/base/thread_pool.h"
 #include "muster/cluster/process_environment.h"
 #include "muster/cluster/tf_config.h"
 #include "muster/launch/launcher.h"
@@ -353,11 +354,13 @@ TEST(Binding, GivesEachTaskAProcessorWhereThatPays) {
 
 TEST(Binding, TakesTurnsWhereAsked) {
   EXPECT_EQ(processors_for(Binding::kProcessor, 5, {2, 3}), (std::vector<int>{2, 3, 2, 3, 2}));
+  EXPECT_THROW(processors_for(Binding::kProcessor, 5, {}), FailedPrecondition);
+  EXPECT_TRUE(processors_for(Binding::kAuto, 8, {}).empty());
 }
 
 TEST(Binding, HoldsForTheProcess) {
   const TempDir dir;
-  const int last = allowed_processors().back();
+  const int last = ThreadPool::allowed_processors().back();
   const pid_t process =
       start_process({.command = {"grep", "Cpus_allowed_list", "/proc/self/status"},
                      .log = dir / "log",
@@ -367,14 +370,14 @@ TEST(Binding, HoldsForTheProcess) {
 }
 
 TEST(DryRun, ShowsWhereTasksAreBound) {
-  const int first = allowed_processors().front();
+  const int first = ThreadPool::allowed_processors().front();
   const std::string text = dry_run({.cluster = {.workers = 0, .ps = 0},
                                     .binding = Binding::kProcessor,
                                     .command = {"./a"},
                                     .start_port = std::uint16_t{27182}});
   EXPECT_THAT(text, HasSubstr(fmt::format("taskset -c {} ./a", first)));
-  EXPECT_THAT(text,
-              HasSubstr(fmt::format("MUSTER_HOST_PROCESSORS={} ", allowed_processors().size())));
+  EXPECT_THAT(text, HasSubstr(fmt::format("MUSTER_HOST_PROCESSORS={} ",
+                                          ThreadPool::allowed_processors().size())));
   // The work of a ps is another.
   EXPECT_THAT(
       dry_run(

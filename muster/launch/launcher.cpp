@@ -14,6 +14,7 @@
 #include "muster/base/folder_claim.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
+#include "muster/base/thread_pool.h"
 #include "muster/base/wait.h"
 #include "muster/launch/merged_log.h"
 #include "muster/launch/orphan_guard.h"
@@ -479,7 +480,7 @@ void bind(std::vector<LaunchTask>& tasks, const LaunchOptions& options) {
   }
   // How many there will be is not known.
   if (options.least_workers && options.binding == Binding::kAuto) return;
-  const std::vector<int> allowed = allowed_processors();
+  const std::vector<int> allowed = ThreadPool::allowed_processors();
   const std::vector<int> processors = processors_for(options.binding, training.size(), allowed);
   for (std::size_t i = 0; i < processors.size(); ++i) {
     training[i]->processor = processors[i];

@@ -16,10 +16,9 @@ enum class Binding {
 /// "auto", "none" or "processor". Throws InvalidArgument.
 Binding parse_binding(std::string_view text);
 
-/// Those that this process may run on, in rising order.
-std::vector<int> allowed_processors();
-
-/// The processor of each of so many tasks that train, in turn; empty where they are not bound. With
+/// The processor of each of so many tasks that train, in turn; empty where they are not bound.
+/// `allowed` are ThreadPool::allowed_processors(). Throws FailedPrecondition where they are to be
+/// bound and none is known. With
 /// kAuto they are where there is one for each but not two, from eight tasks on: threads of tasks
 /// that compute and wait in the same moments are then in each other's way wherever the system moves
 /// them.
