@@ -33,17 +33,30 @@ void throw_if_stopped(const std::string& what) {
   }
 }
 
+// The number that a variable is set to, at least `least`; nothing where it is not set.
+std::optional<std::int64_t> number_of(const char* variable, std::int64_t least,
+                                      std::string_view what) {
+  const std::string told = variable_or(variable, "");
+  if (told.empty()) return std::nullopt;
+  std::int64_t number = 0;
+  const char* const end = told.data() + told.size();
+  const auto [stopped, error] = std::from_chars(told.data(), end, number);
+  if (error != std::errc() || stopped != end || number < least) {
+    throw InvalidArgument("{} must be a number of {}: {}", variable, what, told);
+  }
+  return number;
+}
+
+// Those that the tasks of this host are on, each bound to one of them or not.
+std::size_t processors_of_host() {
+  const auto told = number_of("MUSTER_HOST_PROCESSORS", 1, "processors");
+  return told ? static_cast<std::size_t>(*told) : ThreadPool::available_processors();
+}
+
 // The chief among them; 0 where all are waited for.
 std::size_t least_trainers(const ClusterConfig& cluster) {
   std::int64_t least = cluster.min_workers;
-  const std::string told = variable_or("MUSTER_MIN_WORKERS", "");
-  if (least == 0 && !told.empty()) {
-    const char* const end = told.data() + told.size();
-    const auto [stopped, error] = std::from_chars(told.data(), end, least);
-    if (error != std::errc() || stopped != end || least < 0) {
-      throw InvalidArgument("MUSTER_MIN_WORKERS must be a number of workers: {}", told);
-    }
-  }
+  if (least == 0) least = number_of("MUSTER_MIN_WORKERS", 0, "workers").value_or(0);
   const std::int64_t workers = cluster.task.num_worker_replicas - 1;
   if (least > workers) {
     throw InvalidArgument("at least {} workers are asked for, and the cluster has {}", least,
@@ -368,18 +381,6 @@ std::size_t Membership::rank_in(const GenerationPlan& plan) const {
     if (plan.members[r].task == self_.task) return r;
   }
   throw Internal("generation {} is without {}, which was told of it", plan.number, self_.task);
-}
-
-// Those that the tasks of this host are on, each bound to one of them or not.
-std::size_t Membership::processors_of_host() {
-  const std::string told = variable_or("MUSTER_HOST_PROCESSORS", "");
-  if (told.empty()) return ThreadPool::available_processors();
-  std::size_t processors = 0;
-  const auto [end, error] = std::from_chars(told.data(), told.data() + told.size(), processors);
-  if (error != std::errc() || end != told.data() + told.size() || processors == 0) {
-    throw InvalidArgument("MUSTER_HOST_PROCESSORS must be a number of processors: {}", told);
-  }
-  return processors;
 }
 
 GroupOptions Membership::group_options(const GenerationPlan& plan, std::size_t rank) const {

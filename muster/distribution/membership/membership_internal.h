@@ -97,7 +97,6 @@ class Membership {
   Connections connect_group(const GenerationPlan& plan, std::size_t rank, const Deadline& deadline);
   std::unique_ptr<net::Connection> accepted_from(const std::string& task, std::int64_t generation,
                                                  const Deadline& deadline);
-  static std::size_t processors_of_host();
   GroupOptions group_options(const GenerationPlan& plan, std::size_t rank) const;
   void be_alone();
   std::size_t rank_in(const GenerationPlan& plan) const;
