@@ -14,7 +14,8 @@
 namespace muster {
 
 /// One batch of an input ahead of the loop, taken and prepared in a thread of its own: for loops
-/// that wait for something else in every step.
+/// that wait for something else in every step. Not a stage of the dataset, which its positions
+/// would name: a run could then not resume in a layout without it.
 class InputAhead {
  public:
   using Prepare = std::function<Batch(const Batch&)>;
