@@ -13,6 +13,12 @@ find_package(Snappy REQUIRED)
 find_package(leveldb REQUIRED)
 find_package(FarmHash REQUIRED)
 find_package(OpenSSL REQUIRED)
+# Its library is opened when a task encrypts: programs run without it, and encrypt more slowly.
+find_path(MUSTER_IPSEC_MB intel-ipsec-mb.h)
+mark_as_advanced(MUSTER_IPSEC_MB)
+if(NOT MUSTER_IPSEC_MB AND CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
+  message(STATUS "libipsec-mb is not installed: OpenSSL encrypts between tasks, at a third of the speed where there is VAES")
+endif()
 find_package(PNG REQUIRED)
 find_package(Eigen3 3.3 REQUIRED NO_MODULE)
 # Without it, jobs are submitted by flags alone, not by files.

@@ -1,10 +1,13 @@
 #include "muster/net/tls.h"
 
 #include <fmt/core.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
 #include <array>
+#include <charconv>
+#include <string_view>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -60,6 +63,24 @@ int find_key(SSL* ssl, const unsigned char* name, std::size_t name_bytes, SSL_SE
   return 1;
 }
 
+// OpenSSL's way to tell secrets, a line of text each: "CLIENT_TRAFFIC_SECRET_0", the session's
+// random bytes, the secret.
+void keep_secret(const SSL* ssl, const char* line) {
+  auto* const secrets = static_cast<TrafficSecrets*>(SSL_get_app_data(ssl));
+  const std::string_view text(line);
+  const bool is_clients = text.starts_with("CLIENT_TRAFFIC_SECRET_0 ");
+  if (secrets == nullptr || (!is_clients && !text.starts_with("SERVER_TRAFFIC_SECRET_0 "))) return;
+  const std::string_view hex = text.substr(text.rfind(' ') + 1);
+  Sha256::Digest secret;
+  if (hex.size() != 2 * secret.size()) return;
+  for (std::size_t i = 0; i < secret.size(); ++i) {
+    const char* const digits = hex.data() + 2 * i;
+    if (std::from_chars(digits, digits + 2, secret[i], 16).ptr != digits + 2) return;
+  }
+  (is_clients ? secrets->client : secrets->server) = secret;
+  OPENSSL_cleanse(secret.data(), secret.size());
+}
+
 SSL_CTX* make_context() {
   SSL_CTX* const context = SSL_CTX_new(TLS_method());
   const bool is_made =
@@ -69,6 +90,7 @@ SSL_CTX* make_context() {
   if (!is_made) throw Internal("OpenSSL makes no context for TLS 1.3: {}", last_reason());
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_quiet_shutdown(context, 1);
+  SSL_CTX_set_keylog_callback(context, keep_secret);
   return context;
 }
 

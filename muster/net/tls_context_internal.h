@@ -2,10 +2,19 @@
 
 #include <openssl/ssl.h>
 
+#include <optional>
+
 #include "muster/base/sha256.h"
 #include "muster/net/tls.h"
 
 namespace muster::net {
+
+/// What the keys of records are made of, once a handshake has come so far. A session of a
+/// TlsContext writes them to where its app data points.
+struct TrafficSecrets {
+  std::optional<Sha256::Digest> client{};
+  std::optional<Sha256::Digest> server{};
+};
 
 struct TlsContext::Impl {
   Impl();

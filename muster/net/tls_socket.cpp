@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
@@ -6,10 +7,13 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "muster/base/error.h"
 #include "muster/net/tls_context_internal.h"
+#include "muster/net/tls_records_internal.h"
 #include "muster/net/tls_socket_internal.h"
 
 namespace muster::net {
@@ -17,8 +21,8 @@ namespace {
 
 // What one call encrypts, or reads to be decrypted: small enough to stay in a cache.
 constexpr std::size_t kChunk = std::size_t{128} << 10;
-// The largest record of TLS.
-constexpr std::size_t kRecord = std::size_t{16} << 10;
+// What that makes.
+const std::size_t kChunkRecords = RecordWriter::room_for(kChunk);
 
 // A fatal alert of TLS: the protocol version is another.
 constexpr std::array kAlert{std::byte{0x15}, std::byte{0x03}, std::byte{0x03}, std::byte{0x00},
@@ -47,7 +51,7 @@ bool is_wrong_key_reason(int reason) {
   }
 }
 
-std::string describe_reason(int reason, bool is_open) {
+std::string describe_reason(int reason) {
   const char* const words = ERR_reason_error_string(ERR_PACK(ERR_LIB_SSL, 0, reason));
   const std::string said = words == nullptr ? "unknown error" : words;
   if (is_wrong_key_reason(reason)) {
@@ -59,25 +63,34 @@ std::string describe_reason(int reason, bool is_open) {
   if (is_foreign_reason(reason)) {
     return fmt::format("does not speak TLS ({}); give all tasks the same MUSTER_TLS", said);
   }
-  if (is_open) {
-    return fmt::format("sent bytes that were changed on the way (TLS: {})", said);
-  }
   return fmt::format("makes no TLS session ({})", said);
 }
 
 }  // namespace
 
-/// Encrypted bytes between the session and the socket.
+/// Bytes between the socket and those who send and receive.
 struct TlsSocket::Bytes {
-  /// The receiving thread's own; the session takes them from `taken` on.
+  TrafficSecrets secrets{};
+  /// What the handshake made, by whichever thread.
+  std::vector<std::byte> encrypted;
+
+  /// The receiving thread's own: encrypted bytes, taken up to `taken`.
   std::unique_ptr<std::byte[]> in{new std::byte[kChunk]};
   std::size_t taken = 0;
   std::size_t filled = 0;
-  /// What the session made, by whichever thread.
-  std::vector<std::byte> encrypted;
-  /// The sending thread's own: not sent yet, from `sent` on.
-  std::vector<std::byte> out;
+  /// What a record carried beyond what was asked for.
+  std::unique_ptr<std::byte[]> text{new std::byte[kMostRecordBytes]};
+  std::size_t text_taken = 0;
+  std::size_t text_filled = 0;
+  std::optional<RecordReader> reader{};
+
+  /// The sending thread's own: encrypted bytes, sent up to `sent`.
+  std::unique_ptr<std::byte[]> out{new std::byte[kChunkRecords]};
   std::size_t sent = 0;
+  std::size_t made = 0;
+  std::optional<RecordWriter> writer{};
+
+  std::span<const std::byte> come() const { return {in.get() + taken, filled - taken}; }
 
   static int read(BIO* bio, char* to, std::size_t size, std::size_t* count) {
     auto& self = *static_cast<Bytes*>(BIO_get_data(bio));
@@ -114,7 +127,7 @@ struct TlsSocket::Bytes {
 };
 
 TlsSocket::TlsSocket(Socket& connected, const TlsContext& context, Side side)
-    : Socket(connected.release()), bytes_(std::make_unique<Bytes>()) {
+    : Socket(connected.release()), side_(side), bytes_(std::make_unique<Bytes>()) {
   session_ = SSL_new(context.impl_->context);
   BIO* const bio = BIO_new(Bytes::method());
   if (session_ == nullptr || bio == nullptr) {
@@ -125,6 +138,7 @@ TlsSocket::TlsSocket(Socket& connected, const TlsContext& context, Side side)
   BIO_set_data(bio, bytes_.get());
   BIO_set_init(bio, 1);
   SSL_set_bio(session_, bio, bio);
+  SSL_set_app_data(session_, &bytes_->secrets);
   if (side == Side::kClient) {
     SSL_set_connect_state(session_);
   } else {
@@ -138,14 +152,24 @@ TlsSocket::~TlsSocket() { SSL_free(session_); }
 void TlsSocket::fail(int result) {
   const int error = SSL_get_error(session_, result);
   const bool is_waiting = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
-  if (is_waiting || !failure_.empty()) return;
-  const auto code = ERR_peek_error();
-  failure_ = describe_reason(ERR_GET_REASON(code), is_open_);
-  is_wrong_key_ = !is_open_ && is_wrong_key_reason(ERR_GET_REASON(code));
+  if (is_waiting || has_failed_) return;
+  const int reason = ERR_GET_REASON(ERR_peek_error());
+  failure_ = describe_reason(reason);
+  is_wrong_key_ = is_wrong_key_reason(reason);
+  has_failed_ = true;
   // OpenSSL says nothing to a peer that speaks something else; a task without TLS knows an alert.
-  if (is_foreign_reason(ERR_GET_REASON(code)) && bytes_->encrypted.empty()) {
+  if (is_foreign_reason(reason) && bytes_->encrypted.empty()) {
     bytes_->encrypted.assign(kAlert.begin(), kAlert.end());
   }
+}
+
+// Of an open session.
+void TlsSocket::fail_records(std::string why, bool is_wrong_key) {
+  const std::lock_guard lock(mutex_);
+  if (has_failed_) return;
+  failure_ = std::move(why);
+  is_wrong_key_ = is_wrong_key;
+  has_failed_ = true;
 }
 
 std::string TlsSocket::failure() const {
@@ -154,107 +178,128 @@ std::string TlsSocket::failure() const {
 }
 
 bool TlsSocket::has_ahead() const {
-  const std::lock_guard lock(mutex_);
-  if (!failure_.empty()) return false;
-  return bytes_->taken < bytes_->filled || SSL_pending(session_) > 0;
+  if (has_failed_) return false;
+  if (!is_open_) {
+    const std::lock_guard lock(mutex_);
+    return bytes_->taken < bytes_->filled;
+  }
+  if (bytes_->text_taken < bytes_->text_filled) return true;
+  try {
+    return RecordReader::size_of(bytes_->come()).has_value();
+  } catch (const DataLoss&) {
+    return true;  // That it is none is what will be received.
+  }
 }
 
 // With the mutex held; false while it is not over, or when it failed.
 bool TlsSocket::shake_hands() {
   if (is_open_) return true;
+  if (has_failed_) return false;
   ERR_clear_error();
   const int result = SSL_do_handshake(session_);
-  is_open_ = result == 1;
-  if (!is_open_) fail(result);
+  if (result == 1) {
+    open();
+  } else {
+    fail(result);
+  }
   return is_open_;
 }
 
-// With the mutex held: into `out`.
-void TlsSocket::write_record(const void* data, std::size_t size) {
-  ERR_clear_error();
-  std::size_t written = 0;
-  const int result = SSL_write_ex(session_, data, size, &written);
-  if (result == 1) return;
-  fail(result);
-  if (failure_.empty()) failure_ = "takes no more records (TLS)";
+// With the mutex held: from here on records are ours. The session has read its own and not a byte
+// more.
+void TlsSocket::open() {
+  auto& [client, server] = bytes_->secrets;
+  if (!client || !server) throw Internal("OpenSSL tells no secrets of TLS");
+  const bool is_client = side_ == Side::kClient;
+  bytes_->writer.emplace(is_client ? *client : *server);
+  bytes_->reader.emplace(is_client ? *server : *client);
+  OPENSSL_cleanse(client->data(), client->size());
+  OPENSSL_cleanse(server->data(), server->size());
+  SSL_free(std::exchange(session_, nullptr));
+  is_open_ = true;
 }
 
-// With the mutex held: how much of the pieces; small ones share a record.
+// Into `out`, which is empty: how much of the pieces.
 std::size_t TlsSocket::encrypt(std::span<const iovec> pieces) {
-  std::array<std::byte, kRecord> record;
-  std::size_t in_record = 0, total = 0;
-  const auto end_record = [&] {
-    if (in_record > 0) write_record(record.data(), in_record);
-    in_record = 0;
-  };
-  for (const iovec& piece : pieces) {
-    const auto* from = static_cast<const std::byte*>(piece.iov_base);
-    std::size_t left = std::min(piece.iov_len, kChunk - total);
-    total += left;
-    while (left > 0) {
-      if (in_record == 0 && left >= kRecord) {
-        const std::size_t whole = left / kRecord * kRecord;
-        write_record(from, whole);
-        from += whole;
-        left -= whole;
-        continue;
-      }
-      const std::size_t count = std::min(left, kRecord - in_record);
-      std::memcpy(record.data() + in_record, from, count);
-      in_record += count;
-      from += count;
-      left -= count;
-      if (in_record == kRecord) end_record();
-    }
-    if (total == kChunk) break;
-  }
-  end_record();
-  return total;
+  std::size_t size = 0;
+  for (const iovec& piece : pieces) size += piece.iov_len;
+  size = std::min(size, kChunk);
+  bytes_->made = bytes_->writer->write(pieces, size, bytes_->out.get());
+  has_unsent_ = bytes_->made > 0;
+  return size;
 }
 
-// With the mutex held.
 std::size_t TlsSocket::decrypt(std::span<const iovec> pieces) {
   std::size_t total = 0;
   for (const iovec& piece : pieces) {
-    for (std::size_t done = 0; done < piece.iov_len;) {
-      ERR_clear_error();
-      std::size_t count = 0;
-      const int result = SSL_read_ex(session_, static_cast<std::byte*>(piece.iov_base) + done,
-                                     piece.iov_len - done, &count);
-      if (result != 1) {
-        fail(result);
-        return total;
-      }
-      done += count;
-      total += count;
-    }
+    const std::span room(static_cast<std::byte*>(piece.iov_base), piece.iov_len);
+    const std::size_t count = decrypt_into(room);
+    total += count;
+    if (count < room.size()) break;
   }
   return total;
 }
 
-// With the mutex held: what is to be sent.
-void TlsSocket::collect() {
-  if (bytes_->encrypted.empty()) return;
-  if (bytes_->out.empty()) {
-    std::swap(bytes_->out, bytes_->encrypted);
-  } else {
-    bytes_->out.insert(bytes_->out.end(), bytes_->encrypted.begin(), bytes_->encrypted.end());
+std::size_t TlsSocket::decrypt_into(std::span<std::byte> room) {
+  Bytes& bytes = *bytes_;
+  std::size_t done = 0;
+  try {
+    while (done < room.size() && !has_failed_) {
+      const std::size_t left = room.size() - done;
+      if (bytes.text_taken < bytes.text_filled) {
+        const std::size_t count = std::min(left, bytes.text_filled - bytes.text_taken);
+        std::memcpy(room.data() + done, bytes.text.get() + bytes.text_taken, count);
+        bytes.text_taken += count;
+        done += count;
+        continue;
+      }
+      const auto size = RecordReader::size_of(bytes.come());
+      if (!size) break;
+      const auto record = bytes.come().first(*size);
+      bytes.taken += *size;
+      if (RecordReader::most_text(*size) <= left) {
+        done += bytes.reader->read(record, room.data() + done);
+      } else {
+        bytes.text_taken = 0;
+        bytes.text_filled = bytes.reader->read(record, bytes.text.get());
+      }
+    }
+  } catch (const DataLoss& error) {
+    fail_records(fmt::format("sent bytes that were changed on the way (TLS: {})", error.what()),
+                 false);
+  } catch (const PeerAlert& alert) {
+    // OpenSSL's reasons of alerts are their numbers from here on.
+    const int reason = SSL_AD_REASON_OFFSET + alert.description;
+    const bool is_wrong_key = is_wrong_key_reason(reason);
+    fail_records(is_wrong_key ? describe_reason(reason)
+                              : fmt::format("ended the TLS session ({})",
+                                            SSL_alert_desc_string_long(alert.description)),
+                 is_wrong_key);
   }
-  bytes_->encrypted.clear();
-  has_unsent_ = true;
+  return done;
+}
+
+// With the mutex held: what the handshake has to send.
+void TlsSocket::collect() {
+  Bytes& bytes = *bytes_;
+  const std::size_t count = std::min(bytes.encrypted.size(), kChunkRecords - bytes.made);
+  std::copy_n(bytes.encrypted.begin(), count, bytes.out.get() + bytes.made);
+  bytes.encrypted.erase(bytes.encrypted.begin(),
+                        bytes.encrypted.begin() + static_cast<std::ptrdiff_t>(count));
+  bytes.made += count;
+  if (bytes.made > 0) has_unsent_ = true;
 }
 
 // Sends it. The socket is the caller's alone to send at.
 Moved TlsSocket::flush(bool waits) {
-  std::vector<std::byte>& out = bytes_->out;
-  while (bytes_->sent < out.size()) {
-    const iovec rest{.iov_base = out.data() + bytes_->sent, .iov_len = out.size() - bytes_->sent};
+  Bytes& bytes = *bytes_;
+  while (bytes.sent < bytes.made) {
+    const iovec rest{.iov_base = bytes.out.get() + bytes.sent, .iov_len = bytes.made - bytes.sent};
     const Moved moved = waits ? Socket::send_soon({&rest, 1}) : Socket::send({&rest, 1});
-    bytes_->sent += moved.bytes;
+    bytes.sent += moved.bytes;
     if (moved.error != 0) return moved;
   }
-  out.clear();
-  bytes_->sent = 0;
+  bytes.made = bytes.sent = 0;
   has_unsent_ = false;
   return {};
 }
@@ -262,17 +307,21 @@ Moved TlsSocket::flush(bool waits) {
 Moved TlsSocket::send(std::span<const iovec> pieces, bool waits) {
   for (;;) {
     if (const Moved moved = flush(waits); moved.error != 0) return moved;
-    bool is_open = false;
-    std::size_t taken = 0;
-    {
+    bool is_open = is_open_;
+    if (!is_open) {
       const std::lock_guard lock(mutex_);
       is_open = shake_hands();
-      if (is_open) taken = encrypt(pieces);
       collect();
     }
+    // What the handshake left is first.
+    if (is_open && bytes_->made > 0) continue;
+    if (has_failed_) {
+      flush(/*waits=*/false);
+      return {.error = EBADMSG};
+    }
+    const std::size_t taken = is_open ? encrypt(pieces) : 0;
     // What does not fit now is sent by the next call.
     const Moved moved = flush(waits);
-    if (!failure().empty()) return {.error = EBADMSG};
     if (moved.error != 0 && !moved.would_block()) return moved;
     if (is_open) return {.bytes = taken};
     // The peer's part of the handshake.
@@ -282,41 +331,41 @@ Moved TlsSocket::send(std::span<const iovec> pieces, bool waits) {
   }
 }
 
-// Reads encrypted bytes, when those before are used up.
+// Reads encrypted bytes, behind a record that has not come as a whole.
 Moved TlsSocket::fill(bool waits) {
-  const iovec room{.iov_base = bytes_->in.get(), .iov_len = kChunk};
+  Bytes& bytes = *bytes_;
+  {
+    const std::lock_guard lock(mutex_);
+    std::memmove(bytes.in.get(), bytes.in.get() + bytes.taken, bytes.filled - bytes.taken);
+    bytes.filled -= std::exchange(bytes.taken, 0);
+  }
+  const iovec room{.iov_base = bytes.in.get() + bytes.filled, .iov_len = kChunk - bytes.filled};
   const Moved moved = waits ? Socket::receive_soon({&room, 1}) : Socket::receive({&room, 1});
-  if (moved.bytes == 0) return moved;
   const std::lock_guard lock(mutex_);
-  bytes_->taken = 0;
-  bytes_->filled = moved.bytes;
+  bytes.filled += moved.bytes;
   return moved;
 }
 
 Moved TlsSocket::receive(std::span<const iovec> pieces, bool waits) {
   for (;;) {
-    bool was_open = false;
-    {
+    const bool was_open = is_open_;
+    if (!was_open) {
       const std::lock_guard lock(mutex_);
-      was_open = is_open_;
-      if (shake_hands()) {
-        if (const std::size_t count = decrypt(pieces); count > 0) return {.bytes = count};
-      }
+      shake_hands();
       // Until the handshake is over, the thread that receives sends, too.
-      if (!was_open) collect();
+      collect();
+    }
+    if (is_open_) {
+      if (const std::size_t count = decrypt(pieces); count > 0) return {.bytes = count};
     }
     if (!was_open) flush(/*waits=*/false);
-    if (!failure().empty()) return {.error = EBADMSG};
+    if (has_failed_) return {.error = EBADMSG};
     if (const Moved moved = fill(waits); moved.bytes == 0) return moved;
   }
 }
 
 bool TlsSocket::wait(short events, const Deadline& deadline, const WaitReason& reason) {
-  bool is_open = false;
-  {
-    const std::lock_guard lock(mutex_);
-    is_open = is_open_;
-  }
+  const bool is_open = is_open_;
   if (is_open && (events & POLLIN) != 0 && has_ahead()) return true;
   // A handshake goes on when the peer has answered.
   const auto awaited = static_cast<short>(has_unsent_ ? POLLIN | POLLOUT : POLLIN);

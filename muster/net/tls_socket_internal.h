@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ struct ssl_st;
 
 namespace muster::net {
 
-/// A socket whose bytes travel as TLS 1.3. The handshake is part of the first sends and receives,
-/// which would block until it is over. One thread may send while another receives.
+/// A socket whose bytes travel as TLS 1.3. The handshake is OpenSSL's and part of the first sends
+/// and receives, which would block until it is over; records after it are ours
+/// (tls_records_internal.h). One thread may send while another receives.
 class TlsSocket final : public Socket {
  public:
   enum class Side { kClient, kServer };
@@ -41,20 +43,25 @@ class TlsSocket final : public Socket {
   Moved send(std::span<const iovec> pieces, bool waits);
   Moved receive(std::span<const iovec> pieces, bool waits);
   bool shake_hands();
+  void open();
   std::size_t encrypt(std::span<const iovec> pieces);
   std::size_t decrypt(std::span<const iovec> pieces);
-  void write_record(const void* data, std::size_t size);
+  std::size_t decrypt_into(std::span<std::byte> room);
   void collect();
   Moved flush(bool waits);
   Moved fill(bool waits);
   void fail(int result);
+  void fail_records(std::string why, bool is_wrong_key);
 
-  /// Guards the session, what it has encrypted, and why it failed.
+  /// Guards the handshake's session, what it has encrypted, and why anything failed.
   mutable std::mutex mutex_;
+  const Side side_;
   std::unique_ptr<Bytes> bytes_;
+  // Until the handshake is over.
   ssl_st* session_ = nullptr;
-  bool is_open_ = false;
+  std::atomic<bool> is_open_ = false;
   std::string failure_;
+  std::atomic<bool> has_failed_ = false;
   std::atomic<bool> is_wrong_key_ = false;
   std::atomic<bool> has_unsent_ = false;
 };

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <future>
@@ -18,6 +21,7 @@
 #include "muster/base/log.h"
 #include "muster/net/connection.h"
 #include "muster/net/listener.h"
+#include "muster/net/tls_socket_internal.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/raw_tcp.h"
@@ -244,6 +248,97 @@ TEST(TlsFiles, ConnectTasksOfOneAuthorityAndNoOthers) {
   const auto client = knock(door.address(), identity("worker:1", tls));
   client->send(7, "hello", in_a_minute());
   EXPECT_EQ(door.take()->receive(in_a_minute())->header, "hello");
+}
+
+/// OpenSSL's own client at the other end of a pair of sockets, by a thread of the test.
+class OpenSslPeer {
+ public:
+  OpenSslPeer(const TlsFiles& files, int descriptor)
+      : descriptor_(descriptor),
+        context_(SSL_CTX_new(TLS_client_method()), SSL_CTX_free),
+        session_(nullptr, SSL_free) {
+    SSL_CTX_use_certificate_file(context_.get(), files.certificate.c_str(), SSL_FILETYPE_PEM);
+    SSL_CTX_use_PrivateKey_file(context_.get(), files.key.c_str(), SSL_FILETYPE_PEM);
+    SSL_CTX_set_ciphersuites(context_.get(), "TLS_AES_128_GCM_SHA256");
+    session_.reset(SSL_new(context_.get()));
+    SSL_set_fd(session_.get(), descriptor);
+  }
+  ~OpenSslPeer() { ::close(descriptor_); }
+  OpenSslPeer(const OpenSslPeer&) = delete;
+  OpenSslPeer& operator=(const OpenSslPeer&) = delete;
+
+  bool connect() { return SSL_connect(session_.get()) == 1; }
+  bool write(const std::string& text) {
+    return SSL_write(session_.get(), text.data(), static_cast<int>(text.size())) ==
+           static_cast<int>(text.size());
+  }
+  // From the next record on.
+  bool change_key() { return SSL_key_update(session_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1; }
+  std::string read(std::size_t size) {
+    std::string text(size, 0);
+    for (std::size_t done = 0; done < size;) {
+      const int count = SSL_read(session_.get(), text.data() + done, static_cast<int>(size - done));
+      if (count <= 0) return text.substr(0, done);
+      done += static_cast<std::size_t>(count);
+    }
+    return text;
+  }
+  void shut_down() { SSL_shutdown(session_.get()); }
+
+ private:
+  int descriptor_;
+  std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_;
+  std::unique_ptr<SSL, decltype(&SSL_free)> session_;
+};
+
+std::string received(Socket& socket, std::size_t size) {
+  std::string text(size, 0);
+  for (std::size_t done = 0; done < size;) {
+    const iovec room{text.data() + done, size - done};
+    const Moved moved = socket.receive({&room, 1});
+    done += moved.bytes;
+    if (moved.would_block()) {
+      socket.wait(POLLIN, in_a_minute(), [] { return std::string("a test"); });
+    } else if (moved.bytes == 0) {
+      return text.substr(0, done);
+    }
+  }
+  return text;
+}
+
+void send_all(Socket& socket, std::string text) {
+  for (std::size_t done = 0; done < text.size() || socket.has_unsent();) {
+    const iovec rest{text.data() + done, text.size() - done};
+    const Moved moved = socket.send({&rest, 1});
+    done += moved.bytes;
+    if (moved.would_block() || socket.has_unsent())
+      socket.wait(POLLOUT, in_a_minute(), [] { return std::string("a test"); });
+  }
+}
+
+TEST(TlsFiles, LetAClientOfOpenSslSpeakWithUs) {
+  const testing::TempDir folder;
+  const Certificate authority(nullptr), task(&authority);
+  const TlsFiles files = write_files(folder.path(), authority, task);
+  int pair[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  const std::string text = std::string(100'000, 'a') + std::string(50'000, 'b');
+  std::jthread client([&] {
+    OpenSslPeer peer(files, pair[1]);
+    EXPECT_TRUE(peer.connect());
+    EXPECT_TRUE(peer.write(text));
+    EXPECT_TRUE(peer.change_key());
+    EXPECT_TRUE(peer.write("behind a new key"));
+    EXPECT_EQ(peer.read(text.size()), text);
+    peer.shut_down();
+  });
+  Socket plain(pair[0]);
+  TlsSocket socket(plain, *TlsContext::from_files(files), TlsSocket::Side::kServer);
+  EXPECT_EQ(received(socket, text.size()), text);
+  EXPECT_EQ(received(socket, 16), "behind a new key");
+  send_all(socket, text);
+  EXPECT_EQ(received(socket, 1), "");
+  EXPECT_EQ(socket.failure(), "ended the TLS session (close notify)");
 }
 
 TEST(TlsFiles, AreNamedWhenTheyAreNone) {
