@@ -14,6 +14,8 @@
 namespace muster::net {
 namespace {
 
+constexpr int kTagBytes = sizeof(Gcm::Tag);
+
 class OpenSslGcm final : public Gcm {
  public:
   OpenSslGcm(GcmKey key, Direction direction)
@@ -37,11 +39,11 @@ class OpenSslGcm final : public Gcm {
   Tag seal() override {
     Tag tag;
     expect(finish());
-    expect(EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_GET_TAG, tag.size(), tag.data()));
+    expect(EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_GET_TAG, kTagBytes, tag.data()));
     return tag;
   }
   bool check(const Tag& tag) override {
-    expect(EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_SET_TAG, tag.size(),
+    expect(EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_SET_TAG, kTagBytes,
                                const_cast<unsigned char*>(tag.data())));
     return finish() == 1;
   }

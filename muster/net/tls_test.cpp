@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -216,12 +215,12 @@ struct Certificate {
   Certificate& operator=(const Certificate&) = delete;
 
   void write(const Path& certificate_file, const Path& key_file) const {
-    FILE* file = std::fopen(certificate_file.c_str(), "w");
-    PEM_write_X509(file, x509);
-    std::fclose(file);
-    file = std::fopen(key_file.c_str(), "w");
-    PEM_write_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr);
-    std::fclose(file);
+    BIO* file = BIO_new_file(certificate_file.c_str(), "w");
+    PEM_write_bio_X509(file, x509);
+    BIO_free(file);
+    file = BIO_new_file(key_file.c_str(), "w");
+    PEM_write_bio_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr);
+    BIO_free(file);
   }
 
   EVP_PKEY* key;
