@@ -6,6 +6,8 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <iterator>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -13,6 +15,8 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/thread_pool.h"
+#include "muster/server/call_threads_internal.h"
+#include "muster/server/event_loop_internal.h"
 
 namespace muster::server {
 namespace {
@@ -37,32 +41,41 @@ bool can_be_joined(const Tensors& a, const Tensors& b) {
   });
 }
 
-void append_rows(const TensorValue& more, TensorValue& out) {
-  out.bytes += more.bytes;
-  out.strings.insert(out.strings.end(), more.strings.begin(), more.strings.end());
-  out.shape.front() += more.shape.front();
+// Elements of one kind that a row has.
+template <typename Elements>
+std::size_t elements_per_row(const Elements& elements, std::int64_t rows) {
+  return rows == 0 ? 0 : elements.size() / static_cast<std::size_t>(rows);
 }
 
-TensorValue rows_between(const TensorValue& tensor, std::int64_t begin, std::int64_t end) {
+// Rows of a tensor that is not needed any more; its strings are moved.
+TensorValue taken_rows(TensorValue& tensor, std::int64_t begin, std::int64_t end) {
   TensorValue part{.dtype = tensor.dtype, .shape = tensor.shape};
   part.shape.front() = end - begin;
-  const auto rows = static_cast<std::size_t>(tensor.shape.front());
+  const std::int64_t rows = tensor.shape.front();
   const auto from = static_cast<std::size_t>(begin);
   const auto to = static_cast<std::size_t>(end);
   if (tensor.dtype == graph::DataType::kString) {
-    const std::size_t each = rows == 0 ? 0 : tensor.strings.size() / rows;
-    part.strings.assign(tensor.strings.begin() + static_cast<std::ptrdiff_t>(from * each),
-                        tensor.strings.begin() + static_cast<std::ptrdiff_t>(to * each));
+    const std::size_t each = elements_per_row(tensor.strings, rows);
+    const auto first = tensor.strings.begin();
+    part.strings.assign(std::make_move_iterator(first + static_cast<std::ptrdiff_t>(from * each)),
+                        std::make_move_iterator(first + static_cast<std::ptrdiff_t>(to * each)));
   } else {
-    const std::size_t each = rows == 0 ? 0 : tensor.bytes.size() / rows;
+    const std::size_t each = elements_per_row(tensor.bytes, rows);
     part.bytes = tensor.bytes.substr(from * each, (to - from) * each);
   }
   return part;
 }
 
 void repeat_first_row(TensorValue& tensor, std::int64_t times) {
-  const TensorValue row = rows_between(tensor, 0, 1);
-  for (std::int64_t i = 0; i < times; ++i) append_rows(row, tensor);
+  const std::int64_t rows = tensor.shape.front();
+  const std::string bytes = tensor.bytes.substr(0, elements_per_row(tensor.bytes, rows));
+  const auto each = static_cast<std::ptrdiff_t>(elements_per_row(tensor.strings, rows));
+  const std::vector<std::string> strings(tensor.strings.begin(), tensor.strings.begin() + each);
+  for (std::int64_t i = 0; i < times; ++i) {
+    tensor.bytes += bytes;
+    tensor.strings.insert(tensor.strings.end(), strings.begin(), strings.end());
+  }
+  tensor.shape.front() += times;
 }
 
 // The size to compute a batch of so many rows at.
@@ -98,30 +111,51 @@ std::int64_t rows_of(const Tensors& inputs) {
 }
 
 struct BatchQueue::Ticket {
-  const Tensors& inputs;
-  const Deadline& deadline;
+  Tensors inputs;
+  Deadline deadline;
   std::uint64_t level = 0;
+  Done done{};
   std::int64_t rows = 1;
   bool joinable = false;
   Clock::time_point since{};
-  // In a batch that is being computed: no longer waiting.
-  bool taken = false;
-  bool done = false;
-  std::condition_variable changed{};
   BatchAnswer answer{};
   std::exception_ptr failure{};
+
+  // Its failure or answer goes to whoever waits for it. Without the mutex: it may do anything.
+  void finish() { done(std::move(answer), std::move(failure)); }
 };
 
-struct ExecutionSlots::Impl {
-  std::mutex mutex;
+struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl> {
+  using Tickets = std::vector<std::unique_ptr<BatchQueue::Ticket>>;
+
   std::size_t count = 1;
+  EventLoop* loop = nullptr;
+  // For batches beyond those that the loop's threads may compute.
+  CallThreads* threads = nullptr;
+  std::optional<EventLoop::Timer> timer{};
+
+  std::mutex mutex{};
+  // The rest is under the mutex.
   std::size_t free = 1;
   // Those with waiting requests, the next in turn first.
-  std::deque<BatchQueue::Impl*> turns;
+  std::deque<BatchQueue::Impl*> turns{};
+  // Whether the loop was told to lead(), and has not begun.
+  bool is_lead_coming = false;
+  // When the timer is going to look for what is late or ready.
+  Clock::time_point timer_at = Clock::time_point::max();
+
+  void call_lead(bool wake);
+  bool lead();
+  void look_at_times();
+  void wake_at(Clock::time_point time);
+
+ private:
+  std::deque<BatchQueue::Impl*>::iterator next_ready();
+  void lead_here_or_elsewhere();
 };
 
 struct BatchQueue::Impl {
-  using Batch = std::vector<Ticket*>;
+  using Batch = ExecutionSlots::Impl::Tickets;
 
   std::shared_ptr<ExecutionSlots> slots;
   BatchOptions options;
@@ -129,7 +163,7 @@ struct BatchQueue::Impl {
   Run compute;
   // The rest is under the mutex of the slots.
   // By level, then by arrival.
-  std::deque<Ticket*> waiting;
+  std::deque<std::unique_ptr<Ticket>> waiting;
   std::int64_t waiting_rows = 0;
   // What batches take, as a moving average.
   Clock::duration usual{};
@@ -138,9 +172,10 @@ struct BatchQueue::Impl {
 
   // When the waiting requests are to be computed.
   Clock::time_point ready_at() const {
-    if (waiting_rows >= options.max_batch_size) return Clock::time_point::min();
-    if (options.delay == Clock::duration::zero()) return waiting.front()->since;
-    const auto since = [](const Ticket* ticket) { return ticket->since; };
+    if (waiting_rows >= options.max_batch_size || options.delay == Clock::duration::zero()) {
+      return Clock::time_point::min();
+    }
+    const auto since = [](const auto& ticket) { return ticket->since; };
     return (*std::ranges::min_element(waiting, {}, since))->since + options.delay;
   }
 
@@ -160,11 +195,25 @@ struct BatchQueue::Impl {
                                                                : priority;
   }
 
+  std::unique_ptr<Ticket> ticket_of(Tensors inputs, const Deadline& deadline,
+                                    std::uint64_t priority, Done done) const {
+    auto ticket = std::make_unique<Ticket>(
+        Ticket{std::move(inputs), deadline, level_of(priority), std::move(done)});
+    ticket->rows = rows_of(ticket->inputs);
+    ticket->joinable = joinable && !ticket->inputs.empty() && ticket->rows > 0 &&
+                       std::ranges::all_of(ticket->inputs, [&](const auto& row) {
+                         return rows_in(row.second) == ticket->rows;
+                       });
+    ticket->since = Clock::now();
+    return ticket;
+  }
+
   // Batches that are computed before that of a request at this place.
-  std::int64_t batches_before(std::deque<Ticket*>::iterator place) const {
-    if (!joinable) return place - waiting.begin();
+  std::int64_t batches_before(std::ptrdiff_t place) const {
+    if (!joinable) return place;
     std::int64_t rows = waiting_rows;
-    for (auto behind = place; behind != waiting.end(); ++behind) rows -= (*behind)->rows;
+    for (auto i = static_cast<std::size_t>(place); i < waiting.size(); ++i)
+      rows -= waiting[i]->rows;
     return rows / options.max_batch_size;
   }
 
@@ -175,66 +224,89 @@ struct BatchQueue::Impl {
         waiting.size(), options.max_waiting);
   }
 
-  void enter(Ticket& ticket) {
-    const auto level = [](const Ticket* other) { return other->level; };
-    auto place = std::ranges::upper_bound(waiting, ticket.level, {}, level);
-    if (is_too_late(ticket, ticket.since, batches_before(place))) throw late();
-    if (waiting.size() >= options.max_waiting) {
-      if (place == waiting.end()) throw full();
-      refuse(*waiting.back(), full());
-      place = std::ranges::upper_bound(waiting, ticket.level, {}, level);
+  // One of two is refused: this one, or the newest of a lower priority. Nothing when all may wait.
+  std::unique_ptr<Ticket> enter(std::unique_ptr<Ticket> ticket) {
+    const auto level = [](const auto& other) { return other->level; };
+    const auto place =
+        std::ranges::upper_bound(waiting, ticket->level, {}, level) - waiting.begin();
+    if (options.refuse_large && ticket->rows > options.max_batch_size) {
+      const InvalidArgument failure("Task size {} is larger than maximum input batch size {}",
+                                    ticket->rows, options.max_batch_size);
+      return refused(std::move(ticket), failure);
     }
-    waiting.insert(place, &ticket);
-    waiting_rows += ticket.rows;
-    if (waiting.size() == 1) shared().turns.push_back(this);
-  }
-
-  void leave(Ticket& ticket) {
-    waiting.erase(std::find(waiting.begin(), waiting.end(), &ticket));
-    waiting_rows -= ticket.rows;
-    if (waiting.empty()) std::erase(shared().turns, this);
+    if (is_too_late(*ticket, ticket->since, batches_before(place))) {
+      return refused(std::move(ticket), late());
+    }
+    std::unique_ptr<Ticket> dropped;
+    if (waiting.size() >= options.max_waiting) {
+      if (place == std::ssize(waiting)) return refused(std::move(ticket), full());
+      dropped = refused(std::move(waiting.back()), full());
+      waiting_rows -= dropped->rows;
+      waiting.pop_back();
+    }
+    if (waiting.empty()) shared().turns.push_back(this);
+    waiting_rows += ticket->rows;
+    shared().wake_at(ticket->deadline.time());
+    if (options.delay > Clock::duration::zero()) {
+      shared().wake_at(ticket->since + options.delay);
+    }
+    waiting.insert(waiting.begin() + place, std::move(ticket));
+    return dropped;
   }
 
   template <typename Failure>
-  void refuse(Ticket& ticket, const Failure& failure) {
-    leave(ticket);
-    ticket.failure = std::make_exception_ptr(failure);
-    finish(ticket);
+  static std::unique_ptr<Ticket> refused(std::unique_ptr<Ticket> ticket, const Failure& failure) {
+    ticket->failure = std::make_exception_ptr(failure);
+    return ticket;
   }
 
-  // The requests of the next batch. Those that cannot be answered in time are refused here.
-  Batch take() {
+  // Takes out those for which it is true.
+  template <typename Take>
+  void take_out_if(Take&& take) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < waiting.size(); ++i) {
+      const std::int64_t rows = waiting[i]->rows;
+      if (take(waiting[i])) {
+        waiting_rows -= rows;
+      } else if (kept++ != i) {
+        waiting[kept - 1] = std::move(waiting[i]);
+      }
+    }
+    waiting.resize(kept);
+    if (waiting.empty()) std::erase(shared().turns, this);
+  }
+
+  // The requests of the next batch. Those that cannot be answered in time are refused.
+  Batch take(Batch& refusals) {
     Batch batch;
     std::int64_t rows = 0;
     const auto now = Clock::now();
-    for (std::size_t i = 0; i < waiting.size();) {
-      Ticket& ticket = *waiting[i];
-      if (is_too_late(ticket, now, 0)) {
-        refuse(ticket, late());
-        continue;
+    take_out_if([&](std::unique_ptr<Ticket>& ticket) {
+      if (is_too_late(*ticket, now, 0)) {
+        refusals.push_back(refused(std::move(ticket), late()));
+        return true;
       }
-      const bool fits = batch.empty() || (batch.front()->joinable && ticket.joinable &&
-                                          rows + ticket.rows <= options.max_batch_size &&
-                                          can_be_joined(batch.front()->inputs, ticket.inputs));
-      if (!fits) {
-        ++i;
-        continue;
-      }
-      leave(ticket);
-      ticket.taken = true;
-      ticket.answer.queued = now - ticket.since;
-      batch.push_back(&ticket);
-      rows += ticket.rows;
-    }
+      const bool fits = batch.empty() || (batch.front()->joinable && ticket->joinable &&
+                                          rows + ticket->rows <= options.max_batch_size &&
+                                          can_be_joined(batch.front()->inputs, ticket->inputs));
+      if (!fits) return false;
+      ticket->answer.queued = now - ticket->since;
+      rows += ticket->rows;
+      batch.push_back(std::move(ticket));
+      return true;
+    });
     return batch;
   }
 
-  static void finish(Ticket& ticket) {
-    ticket.done = true;
-    ticket.changed.notify_one();
+  void take_late(Clock::time_point now, Batch& refusals) {
+    take_out_if([&](std::unique_ptr<Ticket>& ticket) {
+      if (ticket->deadline.time() > now) return false;
+      refusals.push_back(refused(std::move(ticket), late()));
+      return true;
+    });
   }
 
-  // Without the mutex from here to compute_batch().
+  // Without the mutex from here on.
   void compute_one(Ticket& ticket) const {
     try {
       ticket.answer.outputs = compute(ticket.inputs);
@@ -244,22 +316,59 @@ struct BatchQueue::Impl {
     }
   }
 
-  // False when the outputs are not one row per row of the inputs.
-  bool compute_joined(const Batch& batch, std::int64_t rows) const {
-    Tensors joined = batch.front()->inputs;
-    for (std::size_t i = 1; i < batch.size(); ++i) {
-      for (auto& [name, tensor] : joined) append_rows(batch[i]->inputs.at(name), tensor);
+  // Room for all rows of the requests.
+  static Tensors room_for(const Batch& batch, std::int64_t rows) {
+    Tensors joined;
+    for (const auto& [name, first] : batch.front()->inputs) {
+      TensorValue& all = joined.emplace_hint(joined.end(), name, TensorValue())->second;
+      all.dtype = first.dtype;
+      all.shape = first.shape;
+      all.shape.front() = rows;
+      const auto count = static_cast<std::size_t>(rows);
+      all.bytes.reserve(count * elements_per_row(first.bytes, first.shape.front()));
+      all.strings.reserve(count * elements_per_row(first.strings, first.shape.front()));
     }
-    const std::int64_t size = filled_size(rows, options.allowed_batch_sizes);
-    for (auto& [name, tensor] : joined) repeat_first_row(tensor, size - rows);
-    const Tensors outputs = compute(joined);
+    return joined;
+  }
+
+  // Moves strings. Nothing can fail in it: there is room.
+  static void join_inputs(const Batch& batch, Tensors& joined) {
+    for (const auto& ticket : batch) {
+      auto all = joined.begin();
+      for (auto& [name, tensor] : ticket->inputs) {
+        all->second.bytes += tensor.bytes;
+        std::ranges::move(tensor.strings, std::back_inserter(all->second.strings));
+        ++all;
+      }
+    }
+  }
+
+  static void give_back_strings(Tensors joined, const Batch& batch) {
+    std::int64_t begin = 0;
+    for (const auto& ticket : batch) {
+      auto all = joined.begin();
+      for (auto& [name, tensor] : ticket->inputs) {
+        if (tensor.dtype == graph::DataType::kString) {
+          tensor = taken_rows(all->second, begin, begin + ticket->rows);
+        }
+        ++all;
+      }
+      begin += ticket->rows;
+    }
+  }
+
+  // False when the outputs are not one row per row of the inputs.
+  bool compute_joined(const Tensors& joined, std::int64_t size, const Batch& batch,
+                      std::int64_t rows) const {
+    Tensors outputs = compute(joined);
     const bool has_all_rows =
         std::ranges::all_of(outputs, [&](const auto& row) { return rows_in(row.second) == size; });
     if (!has_all_rows) return false;
     std::int64_t begin = 0;
-    for (Ticket* ticket : batch) {
-      for (const auto& [name, tensor] : outputs) {
-        ticket->answer.outputs.emplace(name, rows_between(tensor, begin, begin + ticket->rows));
+    for (const auto& ticket : batch) {
+      Tensors& its = ticket->answer.outputs;
+      for (auto& [name, tensor] : outputs) {
+        its.emplace_hint(its.end(), name, taken_rows(tensor, begin, begin + ticket->rows));
       }
       ticket->answer.batch_rows = rows;
       begin += ticket->rows;
@@ -269,79 +378,159 @@ struct BatchQueue::Impl {
 
   // Whether the batch was computed as one.
   bool try_joined(const Batch& batch, std::int64_t rows) const {
+    const std::int64_t size = filled_size(rows, options.allowed_batch_sizes);
+    Tensors joined = room_for(batch, rows);
+    join_inputs(batch, joined);
     try {
-      return compute_joined(batch, rows);
+      for (auto& [name, tensor] : joined) repeat_first_row(tensor, size - rows);
+      if (compute_joined(joined, size, batch, rows)) return true;
     } catch (const std::exception&) {
       // One of the requests is wrong, and only that one is to hear of it.
-      return false;
     }
+    give_back_strings(std::move(joined), batch);
+    return false;
   }
 
   void compute_batch(const Batch& batch) const {
     std::int64_t rows = 0;
-    for (const Ticket* ticket : batch) rows += ticket->rows;
+    for (const auto& ticket : batch) rows += ticket->rows;
     const bool fill = batch.front()->joinable && rows > 0 &&
                       filled_size(rows, options.allowed_batch_sizes) != rows;
     if ((batch.size() > 1 || fill) && try_joined(batch, rows)) return;
-    for (Ticket* ticket : batch) {
+    for (const auto& ticket : batch) {
       ticket->answer.outputs.clear();
       compute_one(*ticket);
     }
   }
 };
 
-namespace {
-
-template <typename Shared>
-auto next_ready(Shared& shared) {
-  const auto now = Clock::now();
-  return std::ranges::find_if(shared.turns,
-                              [&](const auto* queue) { return queue->ready_at() <= now; });
+std::deque<BatchQueue::Impl*>::iterator ExecutionSlots::Impl::next_ready() {
+  std::optional<Clock::time_point> now;
+  return std::ranges::find_if(turns, [&](const BatchQueue::Impl* queue) {
+    const auto ready = queue->ready_at();
+    if (ready == Clock::time_point::min()) return true;
+    if (!now) now = Clock::now();
+    return ready <= *now;
+  });
 }
 
-template <typename Shared>
-void wake_next(Shared& shared) {
-  if (shared.free == 0) return;
-  const auto queue = next_ready(shared);
-  if (queue != shared.turns.end()) (*queue)->waiting.front()->changed.notify_one();
+// Has the loop lead(), if there is something to compute and a slot for it. `wake`: in whichever
+// thread is free; else behind what this one has to do. Under the mutex.
+void ExecutionSlots::Impl::call_lead(bool wake) {
+  if (is_lead_coming || loop == nullptr || free == 0 || next_ready() == turns.end()) return;
+  is_lead_coming = true;
+  const auto begin = [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->lead_here_or_elsewhere();
+  };
+  if (wake) {
+    loop->post(begin);
+  } else {
+    loop->defer(begin);
+  }
 }
 
-// Computes the batch of the queue whose turn it is, if one is ready and a slot is free.
-template <typename Shared>
-bool lead(Shared& shared, std::unique_lock<std::mutex>& lock) {
-  if (shared.free == 0) return false;
-  const auto ready = next_ready(shared);
-  if (ready == shared.turns.end()) return false;
-  auto* const queue = *ready;
-  // The queue goes to the end of the line; take() removes it when nothing is left in it.
-  shared.turns.erase(ready);
-  shared.turns.push_back(queue);
-  const auto batch = queue->take();
+void ExecutionSlots::Impl::lead_here_or_elsewhere() {
+  const auto begin = [this] {
+    {
+      const std::lock_guard lock(mutex);
+      is_lead_coming = false;
+    }
+    lead();
+  };
+  {
+    const std::lock_guard lock(mutex);
+    if (loop == nullptr) return;
+  }
+  if (loop->run_here(begin)) return;
+  const std::lock_guard lock(mutex);
+  if (threads == nullptr) return;
+  threads->run([self = shared_from_this(), begin] { begin(); });
+}
+
+// Computes the batch of the queue whose turn it is, and says so to its requests. False when none is
+// ready or no slot is free.
+bool ExecutionSlots::Impl::lead() {
+  Tickets refusals;
+  Tickets batch;
+  BatchQueue::Impl* queue = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    if (free == 0) return false;
+    const auto ready = next_ready();
+    if (ready == turns.end()) return false;
+    queue = *ready;
+    // The queue goes to the end of the line; take() removes it when nothing is left in it.
+    turns.erase(ready);
+    turns.push_back(queue);
+    batch = queue->take(refusals);
+    if (!batch.empty()) --free;
+    call_lead(/*wake=*/true);
+  }
+  for (const auto& ticket : refusals) ticket->finish();
   if (batch.empty()) return true;
-  --shared.free;
-  wake_next(shared);
-  lock.unlock();
   const auto begin = Clock::now();
   queue->compute_batch(batch);
   const auto computed = Clock::now() - begin;
-  lock.lock();
-  ++shared.free;
-  queue->usual += (computed - queue->usual) / 8;
-  for (auto* ticket : batch) {
-    ticket->answer.computed = computed;
-    queue->finish(*ticket);
+  {
+    const std::lock_guard lock(mutex);
+    ++free;
+    queue->usual += (computed - queue->usual) / 8;
+    call_lead(/*wake=*/true);
   }
-  wake_next(shared);
+  // From the first on, the queue may be gone.
+  for (const auto& ticket : batch) {
+    ticket->answer.computed = computed;
+    ticket->finish();
+  }
   return true;
 }
 
-}  // namespace
+// Under the mutex.
+void ExecutionSlots::Impl::wake_at(Clock::time_point time) {
+  if (time >= timer_at || !timer) return;
+  timer_at = time;
+  timer->set(time);
+}
 
-ExecutionSlots::ExecutionSlots(std::size_t count) : impl_(std::make_unique<Impl>()) {
+// One timer for all requests that wait. It is not set back when they are computed before: most are.
+void ExecutionSlots::Impl::look_at_times() {
+  Tickets refusals;
+  {
+    const std::lock_guard lock(mutex);
+    const auto now = Clock::now();
+    timer_at = Clock::time_point::max();
+    const std::vector<BatchQueue::Impl*> queues(turns.begin(), turns.end());
+    for (BatchQueue::Impl* queue : queues) {
+      queue->take_late(now, refusals);
+      for (const auto& ticket : queue->waiting) wake_at(ticket->deadline.time());
+      if (!queue->waiting.empty() && queue->ready_at() > now) wake_at(queue->ready_at());
+    }
+    call_lead(/*wake=*/true);
+  }
+  for (const auto& ticket : refusals) ticket->finish();
+}
+
+ExecutionSlots::ExecutionSlots(std::size_t count, std::shared_ptr<EventLoop> loop)
+    : loop_(loop ? std::move(loop) : std::make_shared<EventLoop>()),
+      impl_(std::make_shared<Impl>()) {
   impl_->count = count > 0 ? count : ThreadPool::available_processors();
   impl_->free = impl_->count;
+  threads_ = std::make_unique<CallThreads>(CallThreads::Options{
+      .threads = impl_->count, .waiting = std::numeric_limits<std::size_t>::max()});
+  impl_->loop = loop_.get();
+  impl_->threads = threads_.get();
+  impl_->timer.emplace(*loop_, [weak = impl_->weak_from_this()] {
+    if (const auto impl = weak.lock()) impl->look_at_times();
+  });
 }
-ExecutionSlots::~ExecutionSlots() = default;
+
+ExecutionSlots::~ExecutionSlots() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->loop = nullptr;
+  impl_->threads = nullptr;
+  impl_->timer.reset();
+}
+
 std::size_t ExecutionSlots::count() const { return impl_->count; }
 
 BatchQueue::BatchQueue(std::shared_ptr<ExecutionSlots> slots, BatchOptions options, bool joinable,
@@ -367,46 +556,48 @@ std::size_t BatchQueue::waiting() const {
   return impl_->waiting.size();
 }
 
+void BatchQueue::start(Tensors inputs, const Deadline& deadline, std::uint64_t priority,
+                       Done done) {
+  auto ticket = impl_->ticket_of(std::move(inputs), deadline, priority, std::move(done));
+  std::unique_ptr<Ticket> refused;
+  {
+    ExecutionSlots::Impl& shared = impl_->shared();
+    const std::lock_guard lock(shared.mutex);
+    refused = impl_->enter(std::move(ticket));
+    shared.call_lead(/*wake=*/false);
+  }
+  if (refused) refused->finish();
+}
+
 BatchAnswer BatchQueue::run(const Tensors& inputs, const Deadline& deadline,
                             std::uint64_t priority) {
-  Ticket ticket{.inputs = inputs,
-                .deadline = deadline,
-                .level = impl_->level_of(priority),
-                .rows = rows_of(inputs)};
-  ticket.joinable = impl_->joinable && !inputs.empty() && ticket.rows > 0 &&
-                    std::ranges::all_of(inputs, [&](const auto& row) {
-                      return rows_in(row.second) == ticket.rows;
-                    });
-  if (impl_->options.refuse_large && ticket.rows > impl_->options.max_batch_size) {
-    throw InvalidArgument("Task size {} is larger than maximum input batch size {}", ticket.rows,
-                          impl_->options.max_batch_size);
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_done = false;
+  BatchAnswer answer;
+  std::exception_ptr failure;
+  auto ticket = impl_->ticket_of(inputs, deadline, priority,
+                                 [&](BatchAnswer its_answer, std::exception_ptr its_failure) {
+                                   const std::lock_guard lock(mutex);
+                                   answer = std::move(its_answer);
+                                   failure = std::move(its_failure);
+                                   is_done = true;
+                                   changed.notify_one();
+                                 });
+  // A queue that is gone when the request is done takes nothing along that lead() still needs.
+  const auto shared = impl_->slots->impl_;
+  std::unique_ptr<Ticket> refused;
+  {
+    const std::lock_guard lock(shared->mutex);
+    refused = impl_->enter(std::move(ticket));
   }
-  auto& shared = impl_->shared();
-  std::unique_lock lock(shared.mutex);
-  ticket.since = Clock::now();
-  impl_->enter(ticket);
-  while (!ticket.done) {
-    if (ticket.taken) {
-      ticket.changed.wait(lock);
-      continue;
-    }
-    if (lead(shared, lock)) continue;
-    if (deadline.expired()) {
-      impl_->leave(ticket);
-      throw late();
-    }
-    auto until = deadline.time();
-    const auto ready = impl_->ready_at();
-    if (ready > Clock::now()) until = std::min(until, ready);
-    if (until == Clock::time_point::max()) {
-      ticket.changed.wait(lock);
-    } else {
-      ticket.changed.wait_until(lock, until);
-    }
-  }
+  if (refused) refused->finish();
+  shared->lead();
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return is_done; });
   lock.unlock();
-  if (ticket.failure) std::rethrow_exception(ticket.failure);
-  return std::move(ticket.answer);
+  if (failure) std::rethrow_exception(failure);
+  return answer;
 }
 
 }  // namespace muster::server

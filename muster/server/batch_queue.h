@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -34,12 +35,16 @@ struct BatchOptions {
   std::uint32_t default_priority_level = 2;
 };
 
-/// How many batches are computed at one time, by all queues of a server together. Queues with work
-/// take turns. Any thread may use it.
+class CallThreads;
+class EventLoop;
+
+/// How many batches are computed at one time, by all queues of a server together, in the threads of
+/// an event loop. Queues with work take turns. Any thread may use it.
 class ExecutionSlots {
  public:
-  /// Zero: one per processor.
-  explicit ExecutionSlots(std::size_t count);
+  /// Zero: one per processor. Without a loop it has one of its own.
+  explicit ExecutionSlots(std::size_t count, std::shared_ptr<EventLoop> loop = nullptr);
+  /// None of the loop's threads may call it.
   ~ExecutionSlots();
   ExecutionSlots(const ExecutionSlots&) = delete;
   ExecutionSlots& operator=(const ExecutionSlots&) = delete;
@@ -49,7 +54,10 @@ class ExecutionSlots {
  private:
   friend class BatchQueue;
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  // In this order: what the slots use goes after them.
+  std::shared_ptr<EventLoop> loop_;
+  std::shared_ptr<Impl> impl_;
+  std::unique_ptr<CallThreads> threads_;
 };
 
 /// What became of a request.
@@ -61,26 +69,34 @@ struct BatchAnswer {
   std::chrono::steady_clock::duration computed{};
 };
 
-/// The requests of one signature of one version. The thread of a request computes: with a free slot
-/// at once, else when one becomes free, together with all requests that wait by then. There are no
-/// other threads, so that a request alone costs no switch between any.
+/// The requests of one signature of one version. No thread waits for one: a request that enters is
+/// left to the event loop, behind what is ready there, so that requests which are read at the same
+/// time share a batch. Whichever thread of the loop comes to it computes all that wait by then, and
+/// says so to each of them.
 class BatchQueue {
  public:
   using Run = std::function<Tensors(const Tensors& inputs)>;
+  /// Either an answer or a failure. It must not throw.
+  using Done = std::function<void(BatchAnswer answer, std::exception_ptr failure)>;
 
   /// `joinable`: each row of the outputs depends on the same row of the inputs alone, so requests
   /// may share a batch.
   BatchQueue(std::shared_ptr<ExecutionSlots> slots, BatchOptions options, bool joinable, Run run);
-  /// No request may be in it.
+  /// No request may be in it: `done` of each has been called.
   ~BatchQueue();
   BatchQueue(const BatchQueue&) = delete;
   BatchQueue& operator=(const BatchQueue&) = delete;
 
-  /// Computes a request. Throws what `run` throws, for this request alone: a batch that fails is
-  /// computed again one by one. Throws ResourceExhausted when too many wait that are not of a lower
-  /// priority, of which the newest makes room, and DeadlineExceeded when the time is over, or is
-  /// going to be by what batches take, before it was computed. `priority` is a level, 0 the
-  /// default's.
+  /// Begins to compute a request. `done` is called once, in the thread that computed the batch, or
+  /// at once with a refusal; the queue is not used after that. Failures are what `run` throws, for
+  /// this request alone: a batch that fails is computed again one by one; ResourceExhausted when
+  /// too many wait that are not of a lower priority, of which the newest makes room; and
+  /// DeadlineExceeded when the time is over, or is going to be by what batches take, before it was
+  /// computed. `priority` is a level, 0 the default's.
+  void start(Tensors inputs, const Deadline& deadline, std::uint64_t priority, Done done);
+
+  /// Computes a request and waits for it, and throws such failures. With a free slot the calling
+  /// thread computes.
   BatchAnswer run(const Tensors& inputs, const Deadline& deadline = Deadline::never(),
                   std::uint64_t priority = 0);
 

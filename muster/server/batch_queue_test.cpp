@@ -5,12 +5,15 @@
 
 #include <atomic>
 #include <latch>
+#include <map>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "muster/base/error.h"
 #include "muster/base/semaphore.h"
+#include "muster/server/event_loop_internal.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"
 
@@ -287,6 +290,130 @@ TEST_F(BatchQueueTest, RefusesLargeRequestsWhereThatIsAsked) {
               open({.max_batch_size = 2, .refuse_large = true}).run(input_of({1, 2, 3}));
             }),
             "Task size 3 is larger than maximum input batch size 2");
+}
+
+/// What became of requests that nobody waits for.
+class Outcomes {
+ public:
+  BatchQueue::Done next() {
+    return [this, i = count_++](BatchAnswer answer, const std::exception_ptr& failure) {
+      {
+        const std::lock_guard lock(mutex_);
+        threads_.insert(std::this_thread::get_id());
+        if (failure) {
+          failures_[i] = muster::describe(failure).code;
+        } else {
+          answers_[i] = output_of(answer);
+          batch_rows_[i] = answer.batch_rows;
+        }
+      }
+      done_.release();
+    };
+  }
+  void wait(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) done_.acquire();
+  }
+
+  std::size_t count_ = 0;
+  std::mutex mutex_;
+  std::set<std::thread::id> threads_;
+  std::map<std::size_t, std::vector<float>> answers_;
+  std::map<std::size_t, std::int64_t> batch_rows_;
+  std::map<std::size_t, ErrorCode> failures_;
+  Semaphore done_{0};
+};
+
+TEST(BatchQueueOnALoop, RequestsThatAThreadReadsTogetherShareABatch) {
+  const auto loop = std::make_shared<EventLoop>(2);
+  Doubler model;
+  BatchQueue queue(std::make_shared<ExecutionSlots>(2, loop), {}, true,
+                   [&](const Tensors& inputs) { return model(inputs); });
+  Outcomes outcomes;
+  loop->post([&] {
+    for (int i = 0; i < 5; ++i) {
+      queue.start(input_of({static_cast<float>(i)}), Deadline::never(), 0, outcomes.next());
+    }
+  });
+  outcomes.wait(5);
+  EXPECT_THAT(model.sizes(), ElementsAre(5));
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_THAT(outcomes.answers_[i], ElementsAre(2.0F * i));
+    EXPECT_EQ(outcomes.batch_rows_[i], 5);
+  }
+  EXPECT_EQ(outcomes.threads_.size(), 1U);
+  EXPECT_FALSE(outcomes.threads_.contains(std::this_thread::get_id()));
+}
+
+TEST_F(BatchQueueTest, RefusesWhatWaitsTooLongAlthoughNobodyComputes) {
+  open();
+  std::jthread first = hold_slot();
+  Outcomes outcomes;
+  const auto soon = [](int milliseconds) {
+    return Deadline::after(std::chrono::milliseconds(milliseconds));
+  };
+  // In no order: the timer is for whichever is next.
+  queue_->start(input_of({1}), soon(30), 0, outcomes.next());
+  queue_->start(input_of({2}), soon(2), 0, outcomes.next());
+  queue_->start(input_of({3}), Deadline::never(), 0, outcomes.next());
+  outcomes.wait(2);
+  EXPECT_EQ(outcomes.failures_[0], ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(outcomes.failures_[1], ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(queue_->waiting(), 1U);
+  model_.let_go();
+  outcomes.wait(1);
+  EXPECT_THAT(outcomes.answers_[2], ElementsAre(6));
+}
+
+TEST_F(BatchQueueTest, ComputesAtTheEndOfTheDelayThoughNobodyWaits) {
+  open({.delay = std::chrono::milliseconds(1)});
+  Outcomes outcomes;
+  queue_->start(input_of({1}), Deadline::never(), 0, outcomes.next());
+  outcomes.wait(1);
+  EXPECT_THAT(outcomes.answers_[0], ElementsAre(2));
+}
+
+TEST(BatchQueueOnALoop, StringsOfABatchThatFailsAreGivenBack) {
+  const auto loop = std::make_shared<EventLoop>(2);
+  BatchQueue queue(std::make_shared<ExecutionSlots>(1, loop), {.allowed_batch_sizes = {4}}, true,
+                   [&](const Tensors& inputs) {
+                     std::vector<float> sizes;
+                     for (const std::string& text : inputs.at("t").strings) {
+                       if (text.empty()) throw InvalidArgument("empty");
+                       sizes.push_back(static_cast<float>(text.size()));
+                     }
+                     return Tensors{{"y", TensorValue::vector<float>(sizes)}};
+                   });
+  Outcomes outcomes;
+  const std::string text(40, 'x');
+  loop->post([&] {
+    for (const std::string& one : {text, std::string(), text + "y"}) {
+      queue.start({{"t", TensorValue::of_strings({1}, {one})}}, Deadline::never(), 0,
+                  outcomes.next());
+    }
+  });
+  outcomes.wait(3);
+  EXPECT_THAT(outcomes.answers_[0], ElementsAre(40));
+  EXPECT_EQ(outcomes.failures_[1], ErrorCode::kInvalidArgument);
+  EXPECT_THAT(outcomes.answers_[2], ElementsAre(41));
+}
+
+TEST(ExecutionSlots, ALongBatchLeavesAThreadToRead) {
+  const auto loop = std::make_shared<EventLoop>(2);
+  Semaphore entered(0);
+  Semaphore go(0);
+  BatchQueue queue(std::make_shared<ExecutionSlots>(3, loop), {}, false,
+                   [&](const Tensors& inputs) {
+                     entered.release();
+                     go.acquire();
+                     return Tensors{{"y", inputs.at("x")}};
+                   });
+  Outcomes outcomes;
+  for (int i = 0; i < 3; ++i) {
+    queue.start(input_of({1}), Deadline::never(), 0, outcomes.next());
+    entered.acquire();
+  }
+  loop->post([&] { go.release(3); });
+  outcomes.wait(3);
 }
 
 TEST(ExecutionSlots, ManyThreadsGetTheirOwnAnswers) {

@@ -13,6 +13,8 @@
 
 #include "muster/base/log.h"
 #include "muster/base/object_store.h"
+#include "muster/base/thread_pool.h"
+#include "muster/server/event_loop_internal.h"
 
 namespace muster::server {
 namespace {
@@ -152,11 +154,20 @@ const graph::SignatureDef* ModelVersion::find_signature(std::string_view name) c
   return found == signatures().end() ? nullptr : &found->second;
 }
 
-BatchAnswer ModelVersion::run(std::string_view signature, const Tensors& inputs,
-                              const Deadline& deadline, std::uint64_t priority) const {
+BatchQueue& ModelVersion::queue_of(std::string_view signature) const {
   const auto queue = queues_.find(signature);
   if (queue == queues_.end()) throw NotFound("Serving signature key \"{}\" not found.", signature);
-  return queue->second->run(inputs, deadline, priority);
+  return *queue->second;
+}
+
+BatchAnswer ModelVersion::run(std::string_view signature, const Tensors& inputs,
+                              const Deadline& deadline, std::uint64_t priority) const {
+  return queue_of(signature).run(inputs, deadline, priority);
+}
+
+void ModelVersion::start(std::string_view signature, Tensors inputs, const Deadline& deadline,
+                         std::uint64_t priority, BatchQueue::Done done) const {
+  queue_of(signature).start(std::move(inputs), deadline, priority, std::move(done));
 }
 
 std::size_t ModelVersion::waiting() const {
@@ -487,7 +498,11 @@ struct ModelStore::Impl {
 };
 
 ModelStore::ModelStore(StoreOptions options) : impl_(std::make_unique<Impl>()) {
-  impl_->slots = std::make_shared<ExecutionSlots>(options.slots);
+  if (!options.loop) {
+    options.loop = std::make_shared<EventLoop>(
+        options.slots > 0 ? std::max(options.slots, ThreadPool::available_processors()) + 1 : 0);
+  }
+  impl_->slots = std::make_shared<ExecutionSlots>(options.slots, options.loop);
   impl_->options = std::move(options);
   impl_->manager =
       std::jthread([impl = impl_.get()](const std::stop_token& stop) { impl->manage(stop); });
@@ -619,5 +634,6 @@ bool ModelStore::ready() const {
 }
 
 std::size_t ModelStore::slots() const { return impl_->slots->count(); }
+const std::shared_ptr<EventLoop>& ModelStore::loop() const { return impl_->options.loop; }
 
 }  // namespace muster::server

@@ -33,10 +33,16 @@ class ModelVersion {
   /// and what BatchQueue::run throws.
   BatchAnswer run(std::string_view signature, const Tensors& inputs,
                   const Deadline& deadline = Deadline::never(), std::uint64_t priority = 0) const;
+  /// The same without waiting, as BatchQueue::start has it. Whoever calls it holds the version
+  /// until `done` is called. Throws NotFound.
+  void start(std::string_view signature, Tensors inputs, const Deadline& deadline,
+             std::uint64_t priority, BatchQueue::Done done) const;
   /// Requests that wait, of all signatures.
   std::size_t waiting() const;
 
  private:
+  BatchQueue& queue_of(std::string_view signature) const;
+
   std::string model_;
   std::int64_t number_;
   std::shared_ptr<const Servable> servable_;
@@ -78,6 +84,9 @@ struct StoreOptions {
   BatchOptions batching{};
   /// Batches that are computed at one time; zero: one per processor.
   std::size_t slots = 0;
+  /// Whose threads compute. None: one that the store makes, with a thread more than there are
+  /// slots.
+  std::shared_ptr<EventLoop> loop{};
   /// How often folders are looked at; zero: only when told.
   std::chrono::milliseconds poll_interval{1000};
   /// How often a load that failed is tried again. After that, only when its files change.
@@ -133,6 +142,8 @@ class ModelStore {
   bool ready() const;
 
   std::size_t slots() const;
+  /// For servers, whose threads then read and compute in turn.
+  const std::shared_ptr<EventLoop>& loop() const;
 
  private:
   struct Impl;

@@ -16,17 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class Counted {
- public:
-  explicit Counted(std::atomic<std::int64_t>& count) : count_(count) { ++count_; }
-  ~Counted() { --count_; }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
-
- private:
-  std::atomic<std::int64_t>& count_;
-};
-
 // What this process holds of memory, by the system's account; 0 where it gives none.
 double resident_bytes() {
   std::FILE* const file = std::fopen("/proc/self/statm", "r");
@@ -47,39 +36,113 @@ Service::Service(ModelStore& store, Access access) : store_(store), access_(std:
   for (ModelConfig& config : store_.models()) known_.emplace(config.name, config);
 }
 
-void Service::run(Call& call, const std::function<void(Call& call)>& prepare, const Steps& steps) {
-  const Counted counted(in_flight_);
-  const auto begin = Clock::now();
-  CallRecord record{.model = call.model, .method = call.method, .entrypoint = call.entrypoint};
-  try {
-    const ModelVersionPtr version = store_.find(call.model, call.version);
-    record.version = version->number();
-    std::optional<FairShare::Part> part;
-    if (grpc_calls_ && call.entrypoint == "GRPC") part.emplace(*grpc_calls_, call.model);
-    // Reading a request costs too.
-    if (call.deadline.expired()) throw DeadlineExceeded("the request came too late to be answered");
-    if (prepare) prepare(call);
-    const graph::SignatureDef* const signature = version->find_signature(call.signature);
-    if (signature == nullptr) {
-      if (steps.no_signature) steps.no_signature(*version);
-      throw NotFound("Serving signature key \"{}\" not found.", call.signature);
+/// A request on its way, and what is counted of it.
+struct Service::Request {
+  std::atomic<std::int64_t>& in_flight;
+  CallRecord record;
+  Clock::time_point began = Clock::now();
+  ModelVersionPtr version{};
+  std::optional<FairShare::Part> part{};
+
+  Request(std::atomic<std::int64_t>& count, const Call& call)
+      : in_flight(count),
+        record{.model = call.model, .method = call.method, .entrypoint = call.entrypoint} {
+    ++in_flight;
+  }
+  ~Request() { --in_flight; }
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+};
+
+Tensors Service::begin(Request& request, Call& call, const Prepare& prepare, const Steps& steps) {
+  request.version = store_.find(call.model, call.version);
+  const ModelVersion& version = *request.version;
+  request.record.version = version.number();
+  if (grpc_calls_ && call.entrypoint == "GRPC") request.part.emplace(*grpc_calls_, call.model);
+  // Reading a request costs too.
+  if (call.deadline.expired()) throw DeadlineExceeded("the request came too late to be answered");
+  if (prepare) prepare(call);
+  const graph::SignatureDef* const signature = version.find_signature(call.signature);
+  if (signature == nullptr) {
+    if (steps.no_signature) steps.no_signature(version);
+    throw NotFound("Serving signature key \"{}\" not found.", call.signature);
+  }
+  request.record.signature = call.signature;
+  Tensors inputs = steps.inputs(version, *signature);
+  request.record.rows = rows_of(inputs);
+  return inputs;
+}
+
+void Service::finish(Request& request, const Steps& steps, BatchAnswer answer) {
+  request.record.batch_rows = answer.batch_rows;
+  request.record.queued = answer.queued;
+  request.record.computed = answer.computed;
+  steps.answer(*request.version, std::move(answer));
+}
+
+void Service::count(Request& request, const std::exception_ptr& failure) {
+  if (failure) request.record.code = muster::describe(failure).code;
+  request.record.latency = Clock::now() - request.began;
+  statistics_.record(request.record);
+}
+
+/// One that nobody waits for.
+struct Service::Pending {
+  Service& service;
+  Call call;
+  Steps steps;
+  Done done;
+  Request request{service.in_flight_, call};
+
+  // Nothing of it is left when `done` is called: whoever is told may end the server.
+  static void end(std::unique_ptr<Pending> pending, const std::exception_ptr& failure) {
+    pending->service.count(pending->request, failure);
+    const Done done = std::move(pending->done);
+    pending.reset();
+    done(failure);
+  }
+
+  static void on_computed(std::unique_ptr<Pending> pending, BatchAnswer answer,
+                          std::exception_ptr failure) {
+    try {
+      if (!failure) pending->service.finish(pending->request, pending->steps, std::move(answer));
+    } catch (...) {
+      failure = std::current_exception();
     }
-    record.signature = call.signature;
-    const Tensors inputs = steps.inputs(*version, *signature);
-    record.rows = rows_of(inputs);
-    BatchAnswer answer = version->run(call.signature, inputs, call.deadline, call.priority);
-    record.batch_rows = answer.batch_rows;
-    record.queued = answer.queued;
-    record.computed = answer.computed;
-    steps.answer(*version, std::move(answer));
+    end(std::move(pending), failure);
+  }
+};
+
+void Service::start(Call call, const Prepare& prepare, Steps steps, Done done) {
+  std::unique_ptr<Pending> pending(
+      new Pending{*this, std::move(call), std::move(steps), std::move(done)});
+  Pending* const begun = pending.get();
+  try {
+    Tensors inputs = begin(begun->request, begun->call, prepare, begun->steps);
+    // A plain pointer: what is called once needs no copies, as a std::function wants them.
+    begun->request.version->start(begun->call.signature, std::move(inputs), begun->call.deadline,
+                                  begun->call.priority,
+                                  [begun](BatchAnswer answer, std::exception_ptr failure) {
+                                    Pending::on_computed(std::unique_ptr<Pending>(begun),
+                                                         std::move(answer), std::move(failure));
+                                  });
+    static_cast<void>(pending.release());
   } catch (...) {
-    record.code = muster::describe(std::current_exception()).code;
-    record.latency = Clock::now() - begin;
-    statistics_.record(record);
+    Pending::end(std::move(pending), std::current_exception());
+  }
+}
+
+void Service::run(Call& call, const Prepare& prepare, const Steps& steps) {
+  Request request(in_flight_, call);
+  try {
+    const Tensors inputs = begin(request, call, prepare, steps);
+    finish(request, steps,
+           request.version->run(call.signature, inputs, call.deadline, call.priority));
+  } catch (...) {
+    count(request, std::current_exception());
     throw;
   }
-  record.latency = Clock::now() - begin;
-  statistics_.record(record);
+  count(request, nullptr);
 }
 
 void Service::configure(std::vector<ModelConfig> models) {

@@ -2,7 +2,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,18 +44,30 @@ class Service {
   Statistics& statistics() { return statistics_; }
   const Access& access() const { return access_; }
 
-  /// Runs one request: finds the version and the signature, has the inputs made, computes, has the
-  /// answer made. Everything is counted, failures too. Throws what these throw, and NotFound,
-  /// InvalidArgument (label), or whatever `no_signature` throws.
+  /// Threads that servers share with the models.
+  const std::shared_ptr<EventLoop>& loop() const { return store_.loop(); }
+
+  /// What an edge does for a request, step by step.
   struct Steps {
     std::function<void(const ModelVersion& version)> no_signature{};
     std::function<Tensors(const ModelVersion& version, const graph::SignatureDef& signature)>
         inputs{};
     std::function<void(const ModelVersion& version, BatchAnswer answer)> answer{};
   };
-  /// `call.signature` may be changed by `inputs` of an edge that reads the name from the body:
-  /// `prepare` does that, first of all.
-  void run(Call& call, const std::function<void(Call& call)>& prepare, const Steps& steps);
+  /// Changes a call that is read from its body, the name of its signature say: first of all, but
+  /// for finding the version.
+  using Prepare = std::function<void(Call& call)>;
+  /// Nothing when the request was answered; else what a step threw, or NotFound, InvalidArgument
+  /// (label), what `no_signature` throws, or a failure of BatchQueue::start.
+  using Done = std::function<void(std::exception_ptr failure)>;
+
+  /// Begins one request: finds the version and the signature, has the inputs made, and leaves them
+  /// to the queue of the signature. When they are computed, in whichever thread that is, the answer
+  /// is made and `done` called, which must not throw; at once, in this thread, when something fails
+  /// before. Everything is counted, failures too.
+  void start(Call call, const Prepare& prepare, Steps steps, Done done);
+  /// The same for callers that wait: throws the failure.
+  void run(Call& call, const Prepare& prepare, const Steps& steps);
 
   /// How many calls of gRPC there may be at one time: models share them. To be said before the
   /// first call; any number when it is not.
@@ -82,6 +97,12 @@ class Service {
   std::string tensorflow_metrics_page();
 
  private:
+  struct Request;
+  struct Pending;
+
+  Tensors begin(Request& request, Call& call, const Prepare& prepare, const Steps& steps);
+  void finish(Request& request, const Steps& steps, BatchAnswer answer);
+  void count(Request& request, const std::exception_ptr& failure);
   void forget_unloaded();
 
   ModelStore& store_;
