@@ -263,9 +263,12 @@ void measure_servers(bench::Report& report, Served& served) {
   const bench::BeastEcho beast_echo(answer, 2);
   server::GrpcServer grpc(served.service, {.address = "127.0.0.1"});
   server::HttpServer http(
-      {.address = "127.0.0.1"},
+      {.address = "127.0.0.1", .loop = served.service.loop()},
       [&](server::HttpRequest one) { return served.api.handle(std::move(one)); },
-      server::RestApi::queue_of);
+      server::RestApi::queue_of,
+      [&](server::HttpRequest& one, const std::shared_ptr<server::HttpReply>& reply) {
+        return served.api.start(one, reply);
+      });
   using Load = std::function<Times(std::size_t)>;
   compare<Load>(
       report, "gRPC",

@@ -336,10 +336,14 @@ class Serving {
     options.body_budget = rest.body_budget;
     options.max_connections = flags_.rest_api_max_connections;
     options.log_requests = flags_.log_requests;
+    options.loop = service_.loop();
     http_.emplace(
         std::move(options),
         [this](server::HttpRequest request) { return api_->handle(std::move(request)); },
-        server::RestApi::queue_of);
+        server::RestApi::queue_of,
+        [this](server::HttpRequest& request, const std::shared_ptr<server::HttpReply>& reply) {
+          return api_->start(request, reply);
+        });
     log::info("Exporting HTTP/REST API at:{}:{} ...", shown_address(), http_->port());
   }
 

@@ -473,15 +473,18 @@ bool ExecutionSlots::Impl::lead() {
   const auto computed = Clock::now() - begin;
   {
     const std::lock_guard lock(mutex);
-    ++free;
     queue->usual += (computed - queue->usual) / 8;
-    call_lead(/*wake=*/true);
   }
-  // From the first on, the queue may be gone.
-  for (const auto& ticket : batch) {
+  // From the first on, the queue may be gone. Answers are made in the slot too: it is a thread's
+  // time.
+  for (auto& ticket : batch) {
     ticket->answer.computed = computed;
     ticket->finish();
+    ticket.reset();
   }
+  const std::lock_guard lock(mutex);
+  ++free;
+  call_lead(/*wake=*/false);
   return true;
 }
 

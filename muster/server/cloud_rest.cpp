@@ -41,44 +41,47 @@ VersionChoice cloud_version(ModelStore& store, const ModelPath& path) {
   return {.label = name};
 }
 
-HttpAnswer predict_instances(RestContext& context, Call call) {
-  std::optional<serving::Instances> instances;
-  HttpAnswer answer;
-  bool computing = false;
-  const auto version = context.service.store().find(call.model, call.version);
-  call.version = {.number = version->number()};
-  const auto prepare = [&](Call& prepared) {
+class PredictInstances final : public RestPrediction {
+ public:
+  PredictInstances(const HttpRequest& request, ModelVersionPtr version, Call call)
+      : RestPrediction(std::move(call)), body_(request.body), version_(std::move(version)) {}
+
+  void prepare(Call& call) override {
     in_cloud_step("Invalid inputs", 1, [&] {
-      instances.emplace(serving::Instances::from_request(context.request.body));
+      instances_.emplace(serving::Instances::from_request(body_));
       graph::MetaGraph meta;
-      meta.signatures = version->signatures();
-      prepared.signature = serving::choose_signature(meta, instances->signature_name());
+      meta.signatures = version_->signatures();
+      call.signature = serving::choose_signature(meta, instances_->signature_name());
     });
-  };
-  const Service::Steps steps{
-      .inputs =
-          [&](const ModelVersion&, const graph::SignatureDef& signature) {
-            Tensors inputs =
-                in_cloud_step("Invalid inputs", 1, [&] { return instances->tensors(signature); });
-            computing = true;
-            return inputs;
-          },
-      .answer =
-          [&](const ModelVersion&, BatchAnswer result) {
-            computing = false;
-            in_cloud_step("There was a problem processing the outputs", 3, [&] {
-              const serving::Predictions checked(result.outputs);
-              answer.body = serving::predict_answer(result.outputs, true);
-            });
-          }};
-  try {
-    context.service.run(call, prepare, steps);
-  } catch (...) {
-    if (!computing) throw;
-    in_cloud_step("Failed to run the provided model", 2, [] { throw; });
   }
-  return answer;
-}
+  Tensors inputs(const ModelVersion&, const graph::SignatureDef& signature) override {
+    Tensors inputs =
+        in_cloud_step("Invalid inputs", 1, [&] { return instances_->tensors(signature); });
+    instances_.reset();  // What they were parsed with is for the next ones.
+    is_computing_ = true;
+    return inputs;
+  }
+  HttpAnswer answer(const ModelVersion&, BatchAnswer result) override {
+    is_computing_ = false;
+    return in_cloud_step("There was a problem processing the outputs", 3, [&] {
+      const serving::Predictions checked(result.outputs);
+      return json_answer(serving::predict_answer(result.outputs, true));
+    });
+  }
+  [[noreturn]] void fail(const std::exception_ptr& failure) override {
+    if (is_computing_) {
+      in_cloud_step("Failed to run the provided model", 2,
+                    [&] { std::rethrow_exception(failure); });
+    }
+    std::rethrow_exception(failure);
+  }
+
+ private:
+  const std::string& body_;
+  ModelVersionPtr version_;
+  std::optional<serving::Instances> instances_{};
+  bool is_computing_ = false;
+};
 
 }  // namespace
 
@@ -90,7 +93,7 @@ HttpAnswer cloud_error(ErrorCode code, std::string_view text) {
           .body = body.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"};
 }
 
-HttpAnswer answer_cloud(RestContext& context) {
+RestResult answer_cloud(RestContext& context) {
   try {
     context.check(Role::kPredict);
   } catch (const Error& error) {
@@ -115,14 +118,17 @@ HttpAnswer answer_cloud(RestContext& context) {
       context.request.method != "POST") {
     return cloud_error(ErrorCode::kNotFound, "Method not found.");
   }
-  Call call{.model = path->model, .deadline = context.deadline()};
+  ModelStore& store = context.service.store();
+  ModelVersionPtr version;
   try {
-    call.version = cloud_version(context.service.store(), *path);
-    context.service.store().find(call.model, call.version);
+    version = store.find(path->model, cloud_version(store, *path));
   } catch (const Error& error) {
     return cloud_error(ErrorCode::kNotFound, error.message());
   }
-  return predict_instances(context, std::move(call));
+  Call call{.model = path->model,
+            .version = {.number = version->number()},
+            .deadline = context.deadline()};
+  return std::make_unique<PredictInstances>(context.request, std::move(version), std::move(call));
 }
 
 }  // namespace muster::server

@@ -100,8 +100,11 @@ TEST(Conversations, DamagedHttpIsRefusedOrAnswered) {
   FakeService fake;
   RestApi api(fake.service(), {.repository_control = false});
   HttpServer server(
-      {.address = "127.0.0.1", .workers = 2},
-      [&](HttpRequest request) { return api.handle(std::move(request)); }, RestApi::queue_of);
+      {.address = "127.0.0.1", .loop = fake.service().loop(), .workers = 2},
+      [&](HttpRequest request) { return api.handle(std::move(request)); }, RestApi::queue_of,
+      [&](HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+        return api.start(request, reply);
+      });
   const std::string address = fmt::format("127.0.0.1:{}", server.port());
   const auto talk = [&](std::string_view bytes) {
     RawTcp client(address);

@@ -52,6 +52,14 @@ struct HttpAnswer {
   std::function<void(std::shared_ptr<HttpStream> stream)> stream{};
 };
 
+/// Where the answer to a request goes when it is there. Any thread may call.
+class HttpReply {
+ public:
+  virtual ~HttpReply() = default;
+  /// Once.
+  virtual void reply(HttpAnswer answer) = 0;
+};
+
 /// The error of a whole call as a JSON body of its status.
 HttpAnswer error_answer_of(ErrorCode code, std::string_view text);
 

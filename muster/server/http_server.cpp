@@ -1,6 +1,6 @@
 #include "muster/server/http_server.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -8,7 +8,6 @@
 #include <atomic>
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/basic_stream_socket.hpp>
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
@@ -20,11 +19,11 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/status.hpp>
 #include <condition_variable>
+#include <iterator>
 #include <limits>
 #include <mutex>
 #include <optional>
 #include <set>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +31,7 @@
 #include "muster/base/log.h"
 #include "muster/base/thread_pool.h"
 #include "muster/server/call_threads_internal.h"
+#include "muster/server/event_loop_internal.h"
 #include "muster/server/fair_queue.h"
 
 namespace muster::server {
@@ -52,6 +52,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMostTargetBytes = 8 << 10;
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::milliseconds kLingerTime{2000};
+constexpr std::chrono::milliseconds kEndAgain{5};
 constexpr std::size_t kMostLingerBytes = std::size_t{16} << 20;
 constexpr std::size_t kFirstReadBytes = 2 << 10;
 // What a connection without a request may keep.
@@ -59,6 +60,9 @@ constexpr std::size_t kMostIdleBytes = 8 << 10;
 constexpr std::size_t kMostReadBytes = 64 << 10;
 // A smaller answer goes out as one piece with its header.
 constexpr std::size_t kJoinedAnswerBytes = 16 << 10;
+constexpr std::size_t kUsualFields = 8;
+constexpr std::size_t kUsualHeaderBytes = 128;
+constexpr std::size_t kMostKeptHeaderBytes = 1 << 10;
 // What may wait for a client that follows a stream.
 constexpr std::size_t kMostStreamBytes = std::size_t{4} << 20;
 // Connections beyond the limit that are told so before they are closed.
@@ -116,26 +120,21 @@ struct Shared {
   HttpServer::Handle handle{};
   HttpServer::QueueOf queue_of{};
   std::atomic<bool> draining{false};
+  HttpServer::Start start{};
   std::optional<FairQueue> jobs{};
-  // Of the threads that read, all but one may answer at one time.
-  int most_in_place = 1;
-  std::atomic<int> in_place{0};
+  EventLoop* loop = nullptr;
   std::optional<CallThreads> workers{};
 
   /// In this thread, which reads, as long as another is left to read; else in one that answers.
   void perform(CallThreads::Job job) {
-    if (in_place.fetch_add(1) < most_in_place) {
-      job();
-      in_place.fetch_sub(1);
-      return;
-    }
-    in_place.fetch_sub(1);
-    workers->run(std::move(job));
+    if (!loop->run_here(job)) workers->run(std::move(job));
   }
 
   std::mutex mutex{};
   std::condition_variable changed{};
   std::set<Session*> sessions{};
+  // What still uses sockets of the loop: sessions, also those that end, and what accepts.
+  std::size_t users = 0;
   // Those whose answers go on: nothing else keeps them between two pieces.
   std::set<std::shared_ptr<Session>> streaming{};
 
@@ -152,6 +151,25 @@ struct Shared {
     const std::lock_guard lock(mutex);
     return sessions.size();
   }
+};
+
+/// Says that the loop is in use, up to its end.
+class LoopUse {
+ public:
+  explicit LoopUse(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {
+    const std::lock_guard lock(shared_->mutex);
+    ++shared_->users;
+  }
+  ~LoopUse() {
+    const std::lock_guard lock(shared_->mutex);
+    --shared_->users;
+    shared_->changed.notify_all();
+  }
+  LoopUse(const LoopUse&) = delete;
+  LoopUse& operator=(const LoopUse&) = delete;
+
+ private:
+  std::shared_ptr<Shared> shared_;
 };
 
 /// What a handler holds of a session whose answer goes on.
@@ -173,11 +191,12 @@ bool is_this_host(const asio::ip::address& address) {
 
 /// One connection: requests one after the other. One operation is under way at a time, in whichever
 /// thread, so nothing in it needs a mutex; what other threads may call besides is said there.
-class Session : public std::enable_shared_from_this<Session> {
+class Session final : public std::enable_shared_from_this<Session>, public HttpReply {
  public:
   /// Without TLS when there is no context.
   Session(Socket socket, std::shared_ptr<asio::ssl::context> tls, std::shared_ptr<Shared> shared)
       : shared_(std::move(shared)),
+        use_(shared_),
         tls_context_(std::move(tls)),
         socket_(std::move(socket)),
         held_(shared_->options.body_budget) {
@@ -189,11 +208,12 @@ class Session : public std::enable_shared_from_this<Session> {
       from_this_host_ = is_this_host(peer.address());
     }
     socket_.set_option(tcp::no_delay(true), error);
+    if (!tls_) socket_.non_blocking(true, error);
     buffer_.max_size(std::max(kMostReadBytes, 2 * shared_->options.max_header_bytes));
     shared_->enter(*this);
   }
   // Leaves before its socket goes: whoever finds it among the sessions may end() it.
-  ~Session() { shared_->leave(*this); }
+  ~Session() override { shared_->leave(*this); }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -212,6 +232,12 @@ class Session : public std::enable_shared_from_this<Session> {
     refuse(503, ErrorCode::kUnavailable,
            fmt::format("there are {} connections already, which is the limit; try again later",
                        shared_->options.max_connections));
+  }
+
+  /// Any thread may call it, once a request.
+  void reply(HttpAnswer answer) override {
+    held_.release();
+    write(std::move(answer));
   }
 
   /// Of a stream; any thread may call them.
@@ -241,13 +267,12 @@ class Session : public std::enable_shared_from_this<Session> {
   void end_if_late(Clock::time_point now) {
     if (now.time_since_epoch().count() >= deadline_.load()) end();
   }
+  // What is under way fails from now on; the descriptor stays, so no other thread's is hit.
+  void end() { ::shutdown(socket_.native_handle(), SHUT_RDWR); }
 
  private:
   enum class State { kBusy, kIdle, kEnded };
   using Step = void (Session::*)(error_code, std::size_t);
-
-  // What is under way fails from now on; the descriptor stays, so no other thread's is hit.
-  void end() { ::shutdown(socket_.native_handle(), SHUT_RDWR); }
 
   void expire_after(std::chrono::milliseconds time) {
     deadline_ = (Clock::now() + time).time_since_epoch().count();
@@ -279,18 +304,22 @@ class Session : public std::enable_shared_from_this<Session> {
     write_more(error_code(), 0);
   }
 
+  // At once as far as the client takes it: what is written needs nobody to be told.
   void write_more(error_code error, std::size_t size) {
     written_ += size;
-    if (error || written_ == header_.size() + body_.size()) {
-      return ((*this).*after_write_)(error, written_);
+    while (!error && written_ < header_.size() + body_.size()) {
+      const std::size_t of_header = std::min(written_, header_.size());
+      const std::size_t of_body = written_ - of_header;
+      const std::array<asio::const_buffer, 2> left{
+          asio::const_buffer(header_.data() + of_header, header_.size() - of_header),
+          asio::const_buffer(body_.data() + of_body, body_.size() - of_body)};
+      if (tls_) return tls_->async_write_some(left, then(&Session::write_more));
+      written_ += socket_.write_some(left, error);
+      if (error == asio::error::would_block || error == asio::error::try_again) {
+        return socket_.async_write_some(left, then(&Session::write_more));
+      }
     }
-    const std::size_t of_header = std::min(written_, header_.size());
-    const std::size_t of_body = written_ - of_header;
-    const std::array<asio::const_buffer, 2> left{
-        asio::const_buffer(header_.data() + of_header, header_.size() - of_header),
-        asio::const_buffer(body_.data() + of_body, body_.size() - of_body)};
-    if (tls_) return tls_->async_write_some(left, then(&Session::write_more));
-    socket_.async_write_some(left, then(&Session::write_more));
+    ((*this).*after_write_)(error, written_);
   }
 
   void read_request() {
@@ -421,9 +450,9 @@ class Session : public std::enable_shared_from_this<Session> {
     HttpRequest request;
     request.method = std::string(message.method_string());
     request.target = std::string(message.target());
-    for (const auto& field : message) {
-      request.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
-    }
+    request.headers.reserve(kUsualFields);
+    for (const auto& field : message)
+      request.headers.emplace_back(field.name_string(), field.value());
     request.body = std::move(message.body());
     request.is_from_this_host = from_this_host_;
     request.received = Clock::now();
@@ -438,14 +467,15 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void answer() {
-    auto request = std::make_shared<HttpRequest>(take_request());
+    HttpRequest taken = take_request();
     // The time of the model is not the client's to keep.
     expire_never();
+    if (shared_->start && shared_->start(taken, shared_from_this())) return;
+    auto request = std::make_shared<HttpRequest>(std::move(taken));
     FairQueue::Job act = [self = shared_from_this(), request] {
       HttpAnswer answer = self->shared_->handle(std::move(*request));
       *request = {};
-      self->held_.release();
-      self->write(std::move(answer));
+      self->reply(std::move(answer));
     };
     const auto queue = shared_->queue_of(*request);
     if (!queue) return shared_->perform(std::move(act));
@@ -459,17 +489,19 @@ class Session : public std::enable_shared_from_this<Session> {
       case FairQueue::Place::kNone:
         break;
     }
-    held_.release();
-    write(error_answer_of(ErrorCode::kResourceExhausted,
+    reply(error_answer_of(ErrorCode::kResourceExhausted,
                           "too many requests wait to be answered; try again later"));
   }
 
   void write(HttpAnswer answer) {
     if (shared_->draining || answer.stream) keep_alive_ = false;
+    std::string header = std::move(header_);
+    header.reserve(kUsualHeaderBytes +
+                   (answer.body.size() <= kJoinedAnswerBytes ? answer.body.size() : 0));
     const auto reason =
         http::obsolete_reason(http::int_to_status(static_cast<unsigned>(answer.status)));
-    std::string header = fmt::format("HTTP/1.{} {} {}\r\n", version_ % 10, answer.status,
-                                     std::string_view(reason.data(), reason.size()));
+    fmt::format_to(std::back_inserter(header), "HTTP/1.{} {} ", version_ % 10, answer.status);
+    header.append(reason.data(), reason.size()).append("\r\n");
     const auto add = [&](std::string_view name, std::string_view value) {
       header.append(name).append(": ").append(value).append("\r\n");
     };
@@ -478,7 +510,7 @@ class Session : public std::enable_shared_from_this<Session> {
     if (keep_alive_ && version_ < 11) add("Connection", "keep-alive");
     if (!keep_alive_ && version_ >= 11) add("Connection", "close");
     // Also where there is nothing: a client would wait for it.
-    if (!answer.stream) add("Content-Length", std::to_string(answer.body.size()));
+    if (!answer.stream) add("Content-Length", fmt::format_int(answer.body.size()).c_str());
     header += "\r\n";
     log(answer);
     expire_after(shared_->options.write_timeout);
@@ -502,10 +534,16 @@ class Session : public std::enable_shared_from_this<Session> {
   void wake_stream() {
     if (std::exchange(stream_is_writing_, true)) return;
     asio::post(socket_.get_executor(),
-               [self = shared_from_this()] { self->on_stream_written(error_code(), 0); });
+               [self = shared_from_this()] { self->send_stream(error_code()); });
   }
 
+  // Not further down the same stack, which would grow as long as there is more to send.
   void on_stream_written(error_code error, std::size_t) {
+    asio::post(socket_.get_executor(),
+               [self = shared_from_this(), error] { self->send_stream(error); });
+  }
+
+  void send_stream(error_code error) {
     std::string next;
     {
       const std::lock_guard lock(stream_mutex_);
@@ -528,10 +566,14 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void on_written(error_code error, std::size_t) {
-    header_ = {};
+    // What is small is used again.
+    header_.clear();
+    if (header_.capacity() > kMostKeptHeaderBytes) header_ = {};
     body_ = {};
     if (error || !keep_alive_) return close();
-    read_request();
+    if (buffer_.size() == 0) return read_request();
+    // The next request is here: not further down the same stack, which would grow with each.
+    asio::post(socket_.get_executor(), [self = shared_from_this()] { self->read_request(); });
   }
 
   void log(const HttpAnswer& answer) {
@@ -563,6 +605,8 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   std::shared_ptr<Shared> shared_;
+  // Before the socket: it goes after it.
+  LoopUse use_;
   std::shared_ptr<asio::ssl::context> tls_context_;
   Socket socket_;
   std::unique_ptr<TlsStream> tls_{};
@@ -635,18 +679,19 @@ std::size_t or_default(std::size_t given, std::size_t value, std::size_t least) 
 }  // namespace
 
 struct HttpServer::Impl {
+  std::shared_ptr<EventLoop> loop;
   std::shared_ptr<Shared> shared = std::make_shared<Shared>();
-  asio::io_context io{};
-  // Threads stay, also when nothing else is left to do.
-  asio::executor_work_guard<Executor> work{io.get_executor()};
-  // Guards what accepts, and the certificates for new connections.
+  // Guards what accepts and watches, and the certificates for new connections.
   std::mutex mutex{};
+  bool is_closed = false;
   std::shared_ptr<asio::ssl::context> tls{};
-  Acceptor acceptor{io};
-  asio::steady_timer pause{io};
-  asio::steady_timer watch{io};
+  Acceptor acceptor{loop->io()};
+  asio::steady_timer pause{loop->io()};
+  asio::steady_timer watch{loop->io()};
   std::uint16_t port = 0;
-  std::vector<std::jthread> threads{};
+
+  // For what the loop calls: it uses this up to its end.
+  std::shared_ptr<LoopUse> use() const { return std::make_shared<LoopUse>(shared); }
 
   void listen() {
     const HttpServerOptions& options = shared->options;
@@ -684,7 +729,7 @@ struct HttpServer::Impl {
 
   // Under the mutex.
   void accept() {
-    acceptor.async_accept([this](error_code error, Socket socket) {
+    acceptor.async_accept([this, used = use()](error_code error, Socket socket) {
       const std::lock_guard lock(mutex);
       if (error == asio::error::operation_aborted || !acceptor.is_open()) return;
       if (error) return accept_later();
@@ -696,7 +741,7 @@ struct HttpServer::Impl {
   // Out of descriptors, most likely: those who are here go first.
   void accept_later() {
     pause.expires_after(kAcceptPause);
-    pause.async_wait([this](error_code stopped) {
+    pause.async_wait([this, used = use()](error_code stopped) {
       const std::lock_guard lock(mutex);
       if (!stopped && acceptor.is_open()) accept();
     });
@@ -711,67 +756,81 @@ struct HttpServer::Impl {
     session->start();
   }
 
-  // One look at all connections now and then: a timer for each would cost every request.
+  // One look at all connections now and then: a timer for each would cost every request. Under the
+  // mutex.
   void watch_deadlines() {
     const HttpServerOptions& options = shared->options;
     const auto shortest = std::min({options.header_timeout, options.body_timeout,
                                     options.write_timeout, options.idle_timeout});
     watch.expires_after(
         std::clamp(shortest / 4, std::chrono::milliseconds(5), std::chrono::milliseconds(500)));
-    watch.async_wait([this](error_code stopped) {
+    watch.async_wait([this, used = use()](error_code stopped) {
       if (stopped) return;
       {
         const auto now = Clock::now();
         const std::lock_guard lock(shared->mutex);
         for (Session* session : shared->sessions) session->end_if_late(now);
       }
-      watch_deadlines();
+      const std::lock_guard lock(mutex);
+      if (!is_closed) watch_deadlines();
     });
+  }
+
+  // Nobody comes from now on.
+  void close() {
+    const std::lock_guard lock(mutex);
+    is_closed = true;
+    error_code ignored;
+    acceptor.close(ignored);
+    pause.cancel();
+    watch.cancel();
   }
 };
 
-HttpServer::HttpServer(HttpServerOptions options, Handle handle, QueueOf queue_of)
-    : impl_(std::make_unique<Impl>()) {
-  const std::size_t processors = ThreadPool::available_processors();
+HttpServer::HttpServer(HttpServerOptions options, Handle handle, QueueOf queue_of, Start start)
+    : impl_(
+          new Impl{options.loop ? options.loop : std::make_shared<EventLoop>(options.io_threads)}) {
   if (options.tls.enabled()) impl_->tls = tls_context(options.tls);
   if (!options.body_budget) {
     options.body_budget = std::make_shared<ByteBudget>(HttpServerOptions::kTotalBodyBytes);
   }
   Shared& shared = *impl_->shared;
+  shared.loop = impl_->loop.get();
   shared.handle = std::move(handle);
   shared.queue_of = std::move(queue_of);
+  shared.start = std::move(start);
   shared.options = std::move(options);
   impl_->listen();
-  const std::size_t workers = or_default(shared.options.workers, 4 * processors, 32);
-  const std::size_t readers = or_default(shared.options.io_threads, processors, 2);
+  const std::size_t workers =
+      or_default(shared.options.workers, 4 * ThreadPool::available_processors(), 32);
   shared.jobs.emplace(
       FairQueue::Options{.running = workers, .waiting = shared.options.max_waiting});
-  impl_->watch_deadlines();
-  {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->accept();
-  }
-  shared.most_in_place = static_cast<int>(readers) - 1;
   // As many wait as there are connections, at most.
-  shared.workers.emplace(CallThreads::Options{.threads = workers + readers,
+  shared.workers.emplace(CallThreads::Options{.threads = workers + impl_->loop->threads(),
                                               .waiting = std::numeric_limits<std::size_t>::max()});
-  for (std::size_t i = 0; i < readers; ++i) {
-    impl_->threads.emplace_back([impl = impl_.get()] { impl->io.run(); });
-  }
+  const std::lock_guard lock(impl_->mutex);
+  impl_->watch_deadlines();
+  impl_->accept();
 }
 
 HttpServer::~HttpServer() {
-  impl_->shared->draining = true;
-  impl_->shared->jobs->close();
-  impl_->io.stop();
-  impl_->threads.clear();
-  impl_->shared->workers.reset();
-  // They go before what their sockets belong to.
-  std::set<std::shared_ptr<Session>> streaming;
+  Shared& shared = *impl_->shared;
+  shared.draining = true;
+  impl_->close();
+  shared.jobs->close();
   {
-    const std::lock_guard lock(impl_->shared->mutex);
-    streaming.swap(impl_->shared->streaming);
+    std::unique_lock lock(shared.mutex);
+    const auto unused = [&] { return shared.users == 0; };
+    // Again, since one that was just accepted may have begun behind the others' end.
+    do {
+      for (Session* session : shared.sessions) session->end();
+      auto streaming = std::exchange(shared.streaming, {});
+      lock.unlock();  // Each of them leaves.
+      streaming.clear();
+      lock.lock();
+    } while (!shared.changed.wait_for(lock, kEndAgain, unused));
   }
+  shared.workers.reset();
 }
 
 std::uint16_t HttpServer::port() const { return impl_->port; }

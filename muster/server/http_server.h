@@ -26,14 +26,18 @@ struct TlsOptions {
   bool enabled() const { return !certificate.empty() || !key.empty(); }
 };
 
+class EventLoop;
+
 struct HttpServerOptions {
   /// Empty: all addresses of this host.
   std::string address{};
   /// 0: any that is free.
   std::uint16_t port = 0;
   TlsOptions tls{};
-  /// Threads that read, and write; zero: one per processor, two at least. All but one of them also
-  /// answer what they have read, which saves a switch between threads.
+  /// Whose threads read, and write. All but one of them also answer what they have read, which
+  /// saves a switch between threads. None: one of its own, of so many threads; zero: as EventLoop
+  /// has it.
+  std::shared_ptr<EventLoop> loop{};
   std::size_t io_threads = 0;
   /// Requests that are answered at one time; zero: four per processor, 32 at least. Threads for
   /// those beyond the ones that readers answer begin when they are needed.
@@ -67,9 +71,15 @@ class HttpServer {
   /// a request that is answered at once.
   using QueueOf = std::function<std::optional<std::string>(const HttpRequest& request)>;
 
+  /// Asked first, in the thread that has read the request: begins to answer without waiting for
+  /// anything, and has the answer sent when it is there. False, with the request as it was, for one
+  /// that is left to `handle`.
+  using Start = std::function<bool(HttpRequest& request, const std::shared_ptr<HttpReply>& reply)>;
+
   /// Listens from now on. Throws Unavailable when the port is taken, InvalidArgument for
   /// certificates that are none.
-  HttpServer(HttpServerOptions options, Handle handle, QueueOf queue_of);
+  HttpServer(HttpServerOptions options, Handle handle, QueueOf queue_of, Start start = {});
+  /// Waits for what is being answered.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

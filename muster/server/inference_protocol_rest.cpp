@@ -305,15 +305,13 @@ std::string signature_wish(const json& request) {
   return name != nullptr && name->is_string() ? name->get<std::string>() : std::string();
 }
 
-Deadline timeout_wish(const RestContext& context, const json& request) {
-  const Deadline usual = context.deadline();
+Deadline timeout_wish(const HttpRequest& http, const Deadline& usual, const json& request) {
   const json* const timeout = parameter(request, "timeout");
   if (timeout == nullptr || !timeout->is_number_unsigned()) return usual;
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
   const auto micros = std::min(timeout->get<std::uint64_t>(), kMost);
   if (micros == 0) return usual;
-  const Deadline wished =
-      Deadline::at(context.request.received + std::chrono::microseconds(micros));
+  const Deadline wished = Deadline::at(http.received + std::chrono::microseconds(micros));
   return usual.is_never() || wished.time() < usual.time() ? wished : usual;
 }
 
@@ -340,34 +338,38 @@ std::string chosen_signature(const ModelVersion& version, const std::string& wis
   return serving::choose_signature(meta, wish);
 }
 
-HttpAnswer infer(RestContext& context, const ModelPath& path) {
-  const ModelVersionPtr version = find_version(context, path);
-  Call call{.model = path.model, .version = {.number = version->number()}};
-  InferBody body;
-  OutputWishes wishes;
-  HttpAnswer answer;
-  context.service.run(call,
-                      [&](Call& prepared) {
-                        body = infer_body(context.request);
-                        wishes = wishes_of(body.request);
-                        prepared.signature =
-                            chosen_signature(*version, signature_wish(body.request));
-                        prepared.deadline = timeout_wish(context, body.request);
-                        prepared.priority = priority_wish(body.request);
-                      },
-                      {.inputs =
-                           [&](const ModelVersion&, const graph::SignatureDef& signature) {
-                             Tensors inputs = infer_inputs(body, path.model);
-                             oip::check_inputs(path.model, signature, inputs);
-                             return inputs;
-                           },
-                       .answer =
-                           [&](const ModelVersion&, BatchAnswer result) {
-                             oip::select_outputs(path.model, wishes.names, result.outputs);
-                             answer = infer_answer(body.request, *version, result.outputs, wishes);
-                           }});
-  return answer;
-}
+class Infer final : public RestPrediction {
+ public:
+  Infer(const RestContext& context, ModelVersionPtr version)
+      : RestPrediction({.model = version->model(), .version = {.number = version->number()}}),
+        request_(context.request),
+        usual_deadline_(context.deadline()),
+        version_(std::move(version)) {}
+
+  void prepare(Call& call) override {
+    body_ = infer_body(request_);
+    wishes_ = wishes_of(body_.request);
+    call.signature = chosen_signature(*version_, signature_wish(body_.request));
+    call.deadline = timeout_wish(request_, usual_deadline_, body_.request);
+    call.priority = priority_wish(body_.request);
+  }
+  Tensors inputs(const ModelVersion& version, const graph::SignatureDef& signature) override {
+    Tensors inputs = infer_inputs(body_, version.model());
+    oip::check_inputs(version.model(), signature, inputs);
+    return inputs;
+  }
+  HttpAnswer answer(const ModelVersion& version, BatchAnswer result) override {
+    oip::select_outputs(version.model(), wishes_.names, result.outputs);
+    return infer_answer(body_.request, version, result.outputs, wishes_);
+  }
+
+ private:
+  const HttpRequest& request_;
+  Deadline usual_deadline_;
+  ModelVersionPtr version_;
+  InferBody body_{};
+  OutputWishes wishes_{};
+};
 
 ordered tensors_metadata(const std::map<std::string, graph::TensorInfo, std::less<>>& infos) {
   ordered list = ordered::array();
@@ -426,14 +428,15 @@ HttpAnswer model_ready(RestContext& context, const ModelPath& path) {
   }
 }
 
-HttpAnswer answer_model(RestContext& context, std::string_view rest) {
+RestResult answer_model(RestContext& context, std::string_view rest) {
   const auto path = parse_model_path(rest, /*numeric_versions=*/true);
   if (!path || path->separator == ':') return error_answer_of(ErrorCode::kNotFound, "Not Found");
   const bool is_get = context.request.method == "GET";
   if (path->separator == 0) return is_get ? metadata(context, *path) : wrong_verb();
   if (path->method == "ready") return is_get ? model_ready(context, *path) : wrong_verb();
   if (path->method == "infer") {
-    return context.request.method == "POST" ? infer(context, *path) : wrong_verb();
+    if (context.request.method != "POST") return wrong_verb();
+    return std::make_unique<Infer>(context, find_version(context, *path));
   }
   if (path->method == "stats") {
     if (!is_get) return wrong_verb();
@@ -499,7 +502,7 @@ HttpAnswer server_health(RestContext& context, std::string_view rest) {
 
 }  // namespace
 
-HttpAnswer answer_inference_protocol(RestContext& context) {
+RestResult answer_inference_protocol(RestContext& context) {
   std::string_view rest = context.path.substr(std::string_view("/v2").size());
   const auto take = [&](std::string_view prefix) {
     if (!rest.starts_with(prefix)) return false;

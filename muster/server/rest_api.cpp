@@ -59,7 +59,17 @@ void compress(const HttpRequest& request, HttpAnswer& answer) {
   answer.headers.emplace_back("Vary", "Accept-Encoding");
 }
 
+// A body up to this size is read while others wait to be: some 100 us.
+constexpr std::size_t kLongToRead = 64 << 10;
+
 std::string_view path_of(std::string_view target) { return target.substr(0, target.find('?')); }
+
+bool is_prediction(const HttpRequest& request) {
+  if (request.method != "POST") return false;
+  const std::string_view path = path_of(request.target);
+  return path.ends_with(":predict") || path.ends_with(":classify") || path.ends_with(":regress") ||
+         path.ends_with("/infer");
+}
 
 }  // namespace
 
@@ -141,44 +151,129 @@ HttpAnswer RestApi::health(const HttpRequest& request, std::string_view path) {
   return answer;
 }
 
-HttpAnswer RestApi::routed(HttpRequest& request) {
+/// A request that is being answered.
+struct RestApi::Exchange {
+  HttpRequest request;
+  // Of what the body became.
+  std::optional<ByteBudget::Hold> hold{};
+  // Where there is a prediction, the answer is made of it.
+  std::unique_ptr<RestPrediction> prediction{};
+  HttpAnswer answer{};
+  // Of one that nobody waits for.
+  std::shared_ptr<HttpReply> reply{};
+
+  // They refer to the exchange, which its caller keeps.
+  Service::Prepare prepare() {
+    return [this](Call& call) { prediction->prepare(call); };
+  }
+  Service::Steps steps() {
+    return {.no_signature = [this](const ModelVersion&) { prediction->no_signature(); },
+            .inputs =
+                [this](const ModelVersion& version, const graph::SignatureDef& signature) {
+                  return prediction->inputs(version, signature);
+                },
+            .answer =
+                [this](const ModelVersion& version, BatchAnswer result) {
+                  answer = prediction->answer(version, std::move(result));
+                }};
+  }
+};
+
+// Leaves an answer or a prediction.
+void RestApi::route(Exchange& exchange) {
+  HttpRequest& request = exchange.request;
   const std::string_view path = path_of(request.target);
-  if (path == "/healthz" || path == "/livez" || path == "/readyz") return health(request, path);
+  const auto answered = [&](HttpAnswer answer) { exchange.answer = std::move(answer); };
+  if (path == "/healthz" || path == "/livez" || path == "/readyz") {
+    return answered(health(request, path));
+  }
   RestContext context{service_, options_, request, path};
   if (path == "/metrics" && request.method == "GET") {
     context.check(Role::kPredict);
-    HttpAnswer answer = plain(200, service_.metrics_page());
-    answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
-    return answer;
+    answered(plain(200, service_.metrics_page()));
+    exchange.answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    return;
   }
   if (!options_.prometheus_path.empty() && path == options_.prometheus_path &&
       request.method == "GET") {
     context.check(Role::kPredict);
-    return {.content_type = "text/plain", .body = service_.tensorflow_metrics_page()};
+    return answered({.content_type = "text/plain", .body = service_.tensorflow_metrics_page()});
   }
   const bool is_v1 = path.size() > 3 && equal_ignoring_case(path.substr(0, 4), "/v1/");
-  if (is_v1 && request.method == "OPTIONS") return preflight(request);
+  if (is_v1 && request.method == "OPTIONS") return answered(preflight(request));
   const bool is_v2 = starts_with_path(path, "/v2");
-  if (!is_v1 && !is_v2) return error_answer_of(ErrorCode::kNotFound, "Not Found");
-  std::optional<ByteBudget::Hold> hold;
-  if (options_.body_budget) hold.emplace(options_.body_budget);
-  inflate_body(request, options_.inflate, hold ? &*hold : nullptr);
-  if (is_v2) return answer_inference_protocol(context);
-  if (path.starts_with("/v1/projects/")) return answer_cloud(context);
-  return answer_tensorflow(context);
+  if (!is_v1 && !is_v2) return answered(error_answer_of(ErrorCode::kNotFound, "Not Found"));
+  if (options_.body_budget) exchange.hold.emplace(options_.body_budget);
+  inflate_body(request, options_.inflate, exchange.hold ? &*exchange.hold : nullptr);
+  RestResult result = is_v2                               ? answer_inference_protocol(context)
+                      : path.starts_with("/v1/projects/") ? answer_cloud(context)
+                                                          : answer_tensorflow(context);
+  if (auto* const answer = std::get_if<HttpAnswer>(&result)) return answered(std::move(*answer));
+  exchange.prediction = std::move(std::get<std::unique_ptr<RestPrediction>>(result));
 }
 
-HttpAnswer RestApi::handle(HttpRequest request) noexcept {
+HttpAnswer RestApi::answer_of(Exchange& exchange, const std::exception_ptr& failure) noexcept {
   HttpAnswer answer;
   try {
-    answer = routed(request);
-    compress(request, answer);
+    if (failure && exchange.prediction) exchange.prediction->fail(failure);
+    if (failure) std::rethrow_exception(failure);
+    answer = std::move(exchange.answer);
+    compress(exchange.request, answer);
   } catch (...) {
-    const Description failure = muster::describe(std::current_exception());
-    answer = error_answer_of(failure.code, failure.message);
+    const Description description = muster::describe(std::current_exception());
+    answer = error_answer_of(description.code, description.message);
   }
   if (options_.cors) add_cors(answer);
   return answer;
+}
+
+void RestApi::run(Exchange& exchange) {
+  route(exchange);
+  if (!exchange.prediction) return;
+  Call call = exchange.prediction->take_call();
+  service_.run(call, exchange.prepare(), exchange.steps());
+}
+
+HttpAnswer RestApi::handle(HttpRequest request) noexcept {
+  Exchange exchange{std::move(request)};
+  try {
+    run(exchange);
+  } catch (...) {
+    return answer_of(exchange, std::current_exception());
+  }
+  return answer_of(exchange, nullptr);
+}
+
+bool RestApi::start(HttpRequest& request, const std::shared_ptr<HttpReply>& reply) noexcept {
+  if (!is_prediction(request) || request.body.size() > kLongToRead ||
+      !request.header("Content-Encoding").empty()) {
+    return false;
+  }
+  auto exchange = std::unique_ptr<Exchange>(new Exchange{std::move(request)});
+  exchange->reply = reply;
+  const auto end = [this](std::unique_ptr<Exchange> ended, const std::exception_ptr& failure) {
+    HttpAnswer answer = answer_of(*ended, failure);
+    const auto to = std::move(ended->reply);
+    ended.reset();
+    to->reply(std::move(answer));
+  };
+  try {
+    route(*exchange);
+  } catch (...) {
+    end(std::move(exchange), std::current_exception());
+    return true;
+  }
+  if (!exchange->prediction) {
+    end(std::move(exchange), nullptr);
+    return true;
+  }
+  // Owned by nobody until it is done: a std::function would copy it.
+  Exchange* const begun = exchange.release();
+  service_.start(begun->prediction->take_call(), begun->prepare(), begun->steps(),
+                 [end, begun](const std::exception_ptr& failure) {
+                   end(std::unique_ptr<Exchange>(begun), failure);
+                 });
+  return true;
 }
 
 }  // namespace muster::server

@@ -40,12 +40,19 @@ class RestApi {
 
   /// Never throws: what goes wrong is the answer.
   HttpAnswer handle(HttpRequest request) noexcept;
+  /// Begins to answer a prediction, without waiting for it. False, with the request as it was, for
+  /// another request, and for one whose body takes long to read.
+  bool start(HttpRequest& request, const std::shared_ptr<HttpReply>& reply) noexcept;
   /// The model, as the path has it, of a request that may take as long as that model does; nothing
   /// for a request that is answered at once.
   static std::optional<std::string> queue_of(const HttpRequest& request);
 
  private:
-  HttpAnswer routed(HttpRequest& request);
+  struct Exchange;
+
+  void route(Exchange& exchange);
+  void run(Exchange& exchange);
+  HttpAnswer answer_of(Exchange& exchange, const std::exception_ptr& failure) noexcept;
   HttpAnswer health(const HttpRequest& request, std::string_view path);
 
   Service& service_;

@@ -46,6 +46,72 @@ class RestApiTest : public ::testing::Test {
   bool from_this_host_ = true;
 };
 
+/// Waits for the answer to a request that was begun.
+class Reply final : public HttpReply {
+ public:
+  void reply(HttpAnswer answer) override {
+    answer_ = std::move(answer);
+    there_.release();
+  }
+  HttpAnswer wait() {
+    there_.acquire();
+    return std::move(answer_);
+  }
+
+ private:
+  HttpAnswer answer_;
+  Semaphore there_{0};
+};
+
+TEST_F(RestApiTest, AnswersPredictionsThatItBeginsAsThoseThatItWaitsFor) {
+  options_.cors = true;
+  RestApi api(service_, options_);
+  const std::string many = fmt::format(R"({{"instances": [{}1]}})", std::string(4000, ' '));
+  const std::pair<std::string, std::string> asked[] = {
+      {"/v1/models/m:predict", R"({"instances": [1, 2.5]})"},
+      {"/v1/models/m:predict", many},
+      {"/v1/models/m:predict", R"({"signature_name": "none", "instances": [1]})"},
+      {"/v1/models/m:predict", "nonsense"},
+      {"/v1/models/none:predict", R"({"instances": [1]})"},
+      {"/v1/models:predict", ""},
+      {"/v1/models/m:classify", R"({"signature_name": "classify", "examples": [{"a": 1}]})"},
+      {"/v1/models/m:regress", R"({"signature_name": "regress", "examples": [{"a": 1}]})"},
+      {"/v1/projects/p/models/m/versions/v1:predict", R"({"instances": [1]})"},
+      {"/v1/projects/p/models/m:predict", R"({"instances": ["text"]})"},
+      {"/v2/models/m/infer",
+       R"({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]})"},
+      {"/v2/models/m/infer", R"({"inputs": []})"}};
+  for (const auto& [target, body] : asked) {
+    const HttpAnswer waited = api.handle({.method = "POST", .target = target, .body = body});
+    const auto reply = std::make_shared<Reply>();
+    HttpRequest request{.method = "POST", .target = target, .body = body};
+    ASSERT_TRUE(api.start(request, reply)) << target;
+    const HttpAnswer begun = reply->wait();
+    EXPECT_EQ(begun.status, waited.status) << target << " " << body;
+    EXPECT_EQ(begun.body, waited.body) << target << " " << body;
+    EXPECT_EQ(begun.content_type, waited.content_type);
+    EXPECT_EQ(begun.headers, waited.headers);
+  }
+}
+
+TEST_F(RestApiTest, BeginsNothingThatTakesLong) {
+  RestApi api(service_, options_);
+  const auto reply = std::make_shared<Reply>();
+  const HttpRequest left[] = {
+      {.method = "GET", .target = "/v1/models/m"},
+      {.method = "POST", .target = "/v2/repository/models/m/load"},
+      {.method = "POST", .target = "/v1/models/m:predict", .body = std::string(1 << 20, ' ')},
+      {.method = "POST",
+       .target = "/v1/models/m:predict",
+       .headers = {{"Content-Encoding", "gzip"}},
+       .body = "x"}};
+  for (HttpRequest request : left) {
+    const std::string body = request.body;
+    EXPECT_FALSE(api.start(request, reply)) << request.target;
+    EXPECT_EQ(request.body, body);
+  }
+}
+
 TEST_F(RestApiTest, PredictsRowsAndColumnsOfAnyVersion) {
   EXPECT_EQ(post("/v1/models/m:predict", R"({"instances": [1, 2.5]})").body,
             "{\n    \"predictions\": [3.0, 4.5\n    ]\n}");

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 
 #include "muster/server/rest_api.h"
 
@@ -20,17 +24,42 @@ struct RestContext {
   void check(Role role) const;
 };
 
+/// A prediction that is asked for, in the words of a protocol: what Service::start() wants of an
+/// edge. It refers to the request that it was made of.
+class RestPrediction {
+ public:
+  explicit RestPrediction(Call call) : call_(std::move(call)) {}
+  virtual ~RestPrediction() = default;
+
+  /// Taken once.
+  Call take_call() { return std::move(call_); }
+  virtual void prepare(Call& call) = 0;
+  virtual void no_signature() {}
+  virtual Tensors inputs(const ModelVersion& version, const graph::SignatureDef& signature) = 0;
+  virtual HttpAnswer answer(const ModelVersion& version, BatchAnswer result) = 0;
+  /// Throws what the client is to be told of a failure.
+  [[noreturn]] virtual void fail(const std::exception_ptr& failure) {
+    std::rethrow_exception(failure);
+  }
+
+ private:
+  Call call_;
+};
+
+/// What a path leads to.
+using RestResult = std::variant<HttpAnswer, std::unique_ptr<RestPrediction>>;
+
 /// /v1/models...
-HttpAnswer answer_tensorflow(RestContext& context);
+RestResult answer_tensorflow(RestContext& context);
 /// /v1/projects/P/models/M[/versions/V]:predict, and the models and versions themselves.
-HttpAnswer answer_cloud(RestContext& context);
+RestResult answer_cloud(RestContext& context);
 /// The latter: `path` is what stands behind "/v1/projects/PROJECT/models".
 HttpAnswer answer_cloud_models(RestContext& context, const std::string& project,
                                std::string_view path);
 /// Errors of the platform are objects; those of a prediction are texts.
 HttpAnswer cloud_error(ErrorCode code, std::string_view text);
 /// /v2...
-HttpAnswer answer_inference_protocol(RestContext& context);
+RestResult answer_inference_protocol(RestContext& context);
 
 /// MODEL[/versions/V or /labels/L] followed by :METHOD or /METHOD or nothing. Nothing where the
 /// text has another form. Names are percent-decoded; throws InvalidArgument for what cannot be, and

@@ -93,23 +93,37 @@ Statistics::TensorFlowSeries::TensorFlowSeries() : latency(tf_latency()), runtim
 
 Statistics::Statistics() : tf_batches_(1, 2, 14), tf_queued_(100, 1.2, 52) {}
 
-void Statistics::record(const CallRecord& given) {
-  const std::lock_guard lock(mutex_);
-  CallRecord call = given;
-  // Names that no model has come from outside: they must not take memory without end.
-  if (call.version < 0 && !tf_requests_.contains({call.model, call.code}) &&
-      tf_requests_.size() >= kMostUnknownModels) {
-    call.model.clear();
-  }
-  ++tf_requests_[{call.model, call.code}];
-  if (call.version < 0) return;
-  const bool ok = call.code == ErrorCode::kOk;
+Statistics::Series& Statistics::series_of(const CallRecord& call) {
+  const std::tuple<std::string_view, std::int64_t, std::string_view, std::string_view,
+                   std::string_view>
+      key(call.model, call.version, call.signature, call.method, call.entrypoint);
+  const auto found = series_.find(key);
+  if (found != series_.end()) return found->second;
   Series& series =
       series_[{call.model, call.version, call.signature, call.method, call.entrypoint}];
+  series.version = &versions_[{call.model, call.version}];
+  series.tf = &tf_latency_[{call.model, call.method, call.entrypoint}];
+  series.tf_examples = &tf_examples_.try_emplace(call.model, tf_counts(), 0).first->second;
+  return series;
+}
+
+void Statistics::record(const CallRecord& call) {
+  const std::lock_guard lock(mutex_);
+  const auto requests =
+      tf_requests_.find(std::tuple<std::string_view, ErrorCode>(call.model, call.code));
+  if (requests != tf_requests_.end()) {
+    ++requests->second;
+  } else {
+    // Names that no model has come from outside: they must not take memory without end.
+    const bool is_kept = call.version >= 0 || tf_requests_.size() < kMostUnknownModels;
+    ++tf_requests_[{is_kept ? call.model : std::string(), call.code}];
+  }
+  if (call.version < 0) return;
+  Series& series = series_of(call);
   ++series.codes[call.code];
   series.latency.add(seconds(call.latency));
-  VersionCounts& version = versions_[{call.model, call.version}];
-  if (!ok) {
+  VersionCounts& version = *series.version;
+  if (call.code != ErrorCode::kOk) {
     ++version.failure;
     version.failure_ns += nanoseconds(call.latency);
     return;
@@ -129,12 +143,10 @@ void Statistics::record(const CallRecord& given) {
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
                                      std::chrono::system_clock::now().time_since_epoch())
                                      .count());
-  auto& tf = tf_latency_[{call.model, call.method, call.entrypoint}];
-  tf.latency.add(microseconds(call.latency));
-  tf.runtime.add(microseconds(call.computed));
-  auto& examples = tf_examples_.try_emplace(call.model, tf_counts(), 0).first->second;
-  examples.first.add(static_cast<double>(call.rows));
-  examples.second += static_cast<std::uint64_t>(call.rows);
+  series.tf->latency.add(microseconds(call.latency));
+  series.tf->runtime.add(microseconds(call.computed));
+  series.tf_examples->first.add(static_cast<double>(call.rows));
+  series.tf_examples->second += static_cast<std::uint64_t>(call.rows);
   tf_batches_.add(static_cast<double>(call.batch_rows));
   tf_queued_.add(microseconds(call.queued));
 }
@@ -160,7 +172,7 @@ std::string Statistics::tensorflow_page() const {
   std::string out = "# TYPE :tensorflow:serving:request_count counter\n";
   for (const auto& [key, count] : tf_requests_) {
     out += fmt::format(":tensorflow:serving:request_count{{model_name=\"{}\",status=\"{}\"}} {}\n",
-                       label_text(key.first), name_of(key.second), count);
+                       label_text(std::get<0>(key)), name_of(std::get<1>(key)), count);
   }
   const auto labels_of = [](const auto& key) {
     return fmt::format("model_name=\"{}\",API=\"{}\"", label_text(std::get<0>(key)),

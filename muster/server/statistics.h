@@ -96,28 +96,35 @@ class Statistics {
  private:
   using SeriesKey = std::tuple<std::string, std::int64_t, std::string, std::string_view,
                                std::string_view>;  // model, version, signature, method, entrypoint
+  struct TensorFlowSeries {
+    Histogram latency;
+    Histogram runtime;
+    TensorFlowSeries();
+  };
+  using Examples = std::pair<Histogram, std::uint64_t>;
   struct Series {
     std::map<ErrorCode, std::uint64_t> codes{};
     Histogram latency;
     Histogram queued;
     Histogram computed;
     Histogram batch_rows;
+    // Where else a request of it counts: looked up once. A version is forgotten with its series.
+    VersionCounts* version = nullptr;
+    TensorFlowSeries* tf = nullptr;
+    Examples* tf_examples = nullptr;
     Series();
   };
-  struct TensorFlowSeries {
-    Histogram latency;
-    Histogram runtime;
-    TensorFlowSeries();
-  };
+
+  Series& series_of(const CallRecord& call);
 
   mutable std::mutex mutex_;
-  std::map<SeriesKey, Series> series_;
+  std::map<SeriesKey, Series, std::less<>> series_;
   std::map<std::pair<std::string, std::int64_t>, VersionCounts> versions_;
   // What TensorFlow Serving counts: by model and status, and by model, method and entrypoint.
-  std::map<std::pair<std::string, ErrorCode>, std::uint64_t> tf_requests_;
+  std::map<std::tuple<std::string, ErrorCode>, std::uint64_t, std::less<>> tf_requests_;
   std::map<std::tuple<std::string, std::string_view, std::string_view>, TensorFlowSeries>
       tf_latency_;
-  std::map<std::string, std::pair<Histogram, std::uint64_t>, std::less<>> tf_examples_;
+  std::map<std::string, Examples, std::less<>> tf_examples_;
   Histogram tf_batches_;
   Histogram tf_queued_;
 };

@@ -82,64 +82,67 @@ HttpAnswer model_metadata(RestContext& context, const ModelPath& path) {
   return json_answer(body.dump(1, ' ', false, ordered::error_handler_t::replace) + "\n");
 }
 
-HttpAnswer predict(RestContext& context, Call call) {
-  std::optional<PredictRequest> request;
-  HttpAnswer answer;
-  context.service.run(
-      call,
-      [&](Call& prepared) {
-        request.emplace(PredictRequest::from_json(context.request.body));
-        prepared.signature = request->signature_name();
-      },
-      {.no_signature =
-           [&](const ModelVersion&) {
-             throw InvalidArgument("Serving signature name: \"{}\" not found in signature def",
-                                   call.signature);
-           },
-       .inputs = [&](const ModelVersion&,
-                     const graph::SignatureDef& signature) { return request->tensors(signature); },
-       .answer =
-           [&](const ModelVersion&, BatchAnswer result) {
-             answer.body = serving::predict_answer(result.outputs, request->is_row_form());
-           }});
-  return answer;
-}
+class Predict final : public RestPrediction {
+ public:
+  Predict(const HttpRequest& request, Call call)
+      : RestPrediction(std::move(call)), body_(request.body) {}
 
-HttpAnswer classify_or_regress(RestContext& context, Call call, bool classify) {
-  ExampleRequest request;
-  HttpAnswer answer;
-  std::int64_t examples = 0;
-  call.method = classify ? "Classify" : "Regress";
-  context.service.run(
-      call,
-      [&](Call& prepared) {
-        request = serving::example_request_from_json(context.request.body,
-                                                     classify ? "classify" : "regress");
-        prepared.signature = request.signature_name;
-        examples = static_cast<std::int64_t>(request.examples.size());
-      },
-      {.no_signature =
-           [&](const ModelVersion&) {
-             throw InvalidArgument("No signature was found with the name: {}", call.signature);
-           },
-       .inputs =
-           [&](const ModelVersion&, const graph::SignatureDef& signature) {
-             return serving::example_inputs(signature, std::move(request.examples));
-           },
-       .answer =
-           [&](const ModelVersion&, const BatchAnswer& result) {
-             answer.body =
-                 classify
-                     ? serving::classify_answer(
-                           serving::classifications_of(result.outputs, examples))
-                     : serving::regress_answer(serving::regressions_of(result.outputs, examples));
-           }});
-  return answer;
-}
+  void prepare(Call& call) override {
+    request_.emplace(PredictRequest::from_json(body_));
+    call.signature = request_->signature_name();
+  }
+  void no_signature() override {
+    throw InvalidArgument("Serving signature name: \"{}\" not found in signature def",
+                          request_->signature_name());
+  }
+  Tensors inputs(const ModelVersion&, const graph::SignatureDef& signature) override {
+    Tensors tensors = request_->tensors(signature);
+    is_row_form_ = request_->is_row_form();
+    request_.reset();  // What it was parsed with is for the next one.
+    return tensors;
+  }
+  HttpAnswer answer(const ModelVersion&, BatchAnswer result) override {
+    return json_answer(serving::predict_answer(result.outputs, is_row_form_));
+  }
+
+ private:
+  const std::string& body_;
+  std::optional<PredictRequest> request_{};
+  bool is_row_form_ = true;
+};
+
+class ClassifyOrRegress final : public RestPrediction {
+ public:
+  ClassifyOrRegress(const HttpRequest& request, Call call, bool classify)
+      : RestPrediction(std::move(call)), body_(request.body), classify_(classify) {}
+
+  void prepare(Call& call) override {
+    request_ = serving::example_request_from_json(body_, classify_ ? "classify" : "regress");
+    call.signature = request_.signature_name;
+    examples_ = static_cast<std::int64_t>(request_.examples.size());
+  }
+  void no_signature() override {
+    throw InvalidArgument("No signature was found with the name: {}", request_.signature_name);
+  }
+  Tensors inputs(const ModelVersion&, const graph::SignatureDef& signature) override {
+    return serving::example_inputs(signature, std::move(request_.examples));
+  }
+  HttpAnswer answer(const ModelVersion&, BatchAnswer result) override {
+    return json_answer(
+        classify_ ? serving::classify_answer(serving::classifications_of(result.outputs, examples_))
+                  : serving::regress_answer(serving::regressions_of(result.outputs, examples_)));
+  }
+
+ private:
+  const std::string& body_;
+  bool classify_;
+  ExampleRequest request_{};
+  std::int64_t examples_ = 0;
+};
 
 }  // namespace
 
-HttpAnswer answer_tensorflow(RestContext& context) {
+RestResult answer_tensorflow(RestContext& context) {
   context.check(Role::kPredict);
   constexpr std::string_view kModels = "/v1/models";
   if (!equal_ignoring_case(context.path.substr(0, kModels.size()), kModels)) {
@@ -162,10 +165,13 @@ HttpAnswer answer_tensorflow(RestContext& context) {
   }
   if (context.request.method != "POST" || path->separator != ':') throw_malformed(context);
   Call call{.model = path->model, .version = path->version, .deadline = context.deadline()};
-  if (path->method == "predict") return predict(context, std::move(call));
-  if (path->method == "classify") return classify_or_regress(context, std::move(call), true);
-  if (path->method == "regress") return classify_or_regress(context, std::move(call), false);
-  throw_malformed(context);
+  if (path->method == "predict") {
+    return std::make_unique<Predict>(context.request, std::move(call));
+  }
+  if (path->method != "classify" && path->method != "regress") throw_malformed(context);
+  const bool classify = path->method == "classify";
+  call.method = classify ? "Classify" : "Regress";
+  return std::make_unique<ClassifyOrRegress>(context.request, std::move(call), classify);
 }
 
 }  // namespace muster::server

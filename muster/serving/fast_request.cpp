@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <mutex>
 #include <span>
 #include <utility>
@@ -221,7 +220,11 @@ class FastFiller {
   std::int64_t parts_ = 0;
 };
 
-using FastFillers = std::map<std::string, FastFiller, std::less<>>;
+/// Of an input, whose name the signature has.
+struct NamedFiller {
+  std::string_view name;
+  FastFiller filler;
+};
 
 bool is_base64_object(const dom::element& value) {
   return value.is_object() && value["b64"].error() == simdjson::SUCCESS;
@@ -238,16 +241,18 @@ struct KeyField {
 class RowFiller {
  public:
   RowFiller(const SignatureDef& signature, std::size_t rows, KeyField& key) : key_(key) {
+    fillers_.reserve(signature.inputs.size());
     for (const auto& [name, info] : signature.inputs) {
-      fillers_.emplace(name, FastFiller(info.dtype)).first->second.reserve(rows);
+      fillers_.push_back({name, FastFiller(info.dtype)});
+      fillers_.back().filler.reserve(rows);
     }
     // In others such a field is one too many.
-    may_have_base64_ = fillers_.contains("b64") || key_.name == "b64";
+    may_have_base64_ = signature.inputs.contains("b64") || key_.name == "b64";
   }
 
   bool add(const dom::element& item) {
     if (count_ == 0 && !begin(item)) return false;
-    if (only_values_) return fillers_.begin()->second.add(item) && ++count_ > 0;
+    if (only_values_) return fillers_.front().filler.add(item) && ++count_ > 0;
     dom::object named;
     return item.get_object().get(named) == simdjson::SUCCESS &&
            !(may_have_base64_ && is_base64_object(item)) && add_named(named) && ++count_ > 0;
@@ -255,7 +260,9 @@ class RowFiller {
 
   Tensors tensors() && {
     Tensors made;
-    for (auto& [name, filler] : fillers_) made.emplace(name, std::move(filler).stacked());
+    for (auto& [name, filler] : fillers_) {
+      made.emplace_hint(made.end(), name, std::move(filler).stacked());
+    }
     return made;
   }
 
@@ -287,16 +294,17 @@ class RowFiller {
   // Of the field that is the `place`-th of its instance; null if there is none of the name.
   // Instances mostly have their fields in the order of the first one.
   FastFiller* find(std::string_view name, std::size_t place) {
-    if (place < seen_.size() && seen_[place]->first == name) return &seen_[place]->second;
-    const auto found = fillers_.find(name);
-    if (found == fillers_.end()) return nullptr;
-    if (place == seen_.size()) seen_.push_back(found);
-    return &found->second;
+    if (place < seen_.size() && seen_[place]->name == name) return &seen_[place]->filler;
+    const auto found = std::ranges::lower_bound(fillers_, name, {}, &NamedFiller::name);
+    if (found == fillers_.end() || found->name != name) return nullptr;
+    if (place == seen_.size()) seen_.push_back(&*found);
+    return &found->filler;
   }
 
   KeyField& key_;
-  FastFillers fillers_{};
-  std::vector<FastFillers::iterator> seen_{};
+  // By name, as the signature has them.
+  std::vector<NamedFiller> fillers_{};
+  std::vector<NamedFiller*> seen_{};
   bool may_have_base64_ = false;
   bool only_values_ = false;
   std::int64_t count_ = 0;
