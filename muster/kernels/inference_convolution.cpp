@@ -28,6 +28,8 @@ constexpr std::int64_t kMinBlockPixels = 32;
 constexpr std::int64_t kGrain = 1 << 18;
 /// The most pixels that a tile of any processor takes.
 constexpr std::size_t kMaxPixelRows = 16;
+/// The most outputs of a panel of any processor.
+constexpr std::int64_t kMaxPanelFloats = 32;
 
 std::int64_t panel_width(std::int64_t outputs) {
   const Tiles& tile = tiles();
@@ -295,9 +297,54 @@ void InferenceConvolution::run_into(const at::Tensor& images, const InferenceOpt
   if (output.numel() == 0) return;
   const at::Tensor from = images.contiguous();
   const at::Tensor added = addend.defined() ? addend.contiguous() : addend;
+  const float* const more = added.defined() ? added.data_ptr<float>() : nullptr;
   Call(*this, from.sizes(), options)
-      .compute(from.data_ptr<float>(), added.defined() ? added.data_ptr<float>() : nullptr,
-               output.data_ptr<float>());
+      .compute(from.data_ptr<float>(), more, output.data_ptr<float>());
+}
+
+void InferenceConvolution::multiply_row(const float* pixel, bool relu, const float* addend,
+                                        float* output) const {
+  const Tiles& kinds = tiles();
+  const std::int64_t wide = kinds.lanes * kinds.pixel_vectors;
+  alignas(64) std::array<float, (kRowPanels + 1) * kMaxPanelFloats> sums;
+  const float* const weights = weights_.data_ptr<float>();
+  const float* const bias = bias_.data_ptr<float>();
+  for (std::size_t first = 0; first < panels_.size();) {
+    RowPanels panels{.wide = weights + panels_[first].place};
+    const std::int64_t begin = panels_[first].first;
+    while (first < panels_.size() && panels_[first].width == wide &&
+           panels.wide_count < kRowPanels) {
+      ++panels.wide_count;
+      ++first;
+    }
+    // Only the last one is narrow, if it is not of the same width as the others.
+    if (first < panels_.size() && panels_[first].width != wide) {
+      panels.narrow = weights + panels_[first].place;
+      ++first;
+    }
+    kinds.row(channels_, pixel, panels, sums.data());
+    const std::int64_t end = first < panels_.size() ? panels_[first].first : outputs_;
+    for (std::int64_t o = begin; o < end; ++o) {
+      float value = sums[static_cast<std::size_t>(o - begin)] + bias[o];
+      if (addend != nullptr) value += addend[o];
+      output[o] = relu && value <= 0.0F ? 0.0F : value;
+    }
+  }
+}
+
+void InferenceConvolution::multiply(const float* pixels, std::int64_t rows, bool relu,
+                                    const float* addend, float* output) const {
+  if (rows == 0) return;
+  const Tiles& kinds = tiles();
+  if (rows < kinds.pixel_rows - 1 && kinds.lanes * kinds.pixel_vectors <= kMaxPanelFloats) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      multiply_row(pixels + i * channels_, relu,
+                   addend == nullptr ? nullptr : addend + i * outputs_, output + i * outputs_);
+    }
+    return;
+  }
+  const std::array<std::int64_t, 4> image{1, rows, 1, channels_};
+  Call(*this, image, {.relu = relu}).compute(pixels, addend, output);
 }
 
 }  // namespace muster::kernels

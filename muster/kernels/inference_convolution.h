@@ -49,6 +49,12 @@ class InferenceConvolution {
   void run_into(const at::Tensor& images, const InferenceOptions& options, const at::Tensor& addend,
                 const at::Tensor& output) const;
 
+  /// The same for `rows` pixels of channels() floats, one behind the other, with a filter of 1x1:
+  /// the product of a matrix with the weights. `addend` is null or as large as the output. For
+  /// a few rows and small weights nothing is allocated.
+  void multiply(const float* pixels, std::int64_t rows, bool relu, const float* addend,
+                float* output) const;
+
  private:
   /// Outputs that are computed together.
   struct Panel {
@@ -58,6 +64,8 @@ class InferenceConvolution {
     std::int64_t place = 0;
   };
   class Call;
+
+  void multiply_row(const float* pixel, bool relu, const float* addend, float* output) const;
 
   std::int64_t height_, width_, channels_, outputs_;
   std::vector<Panel> panels_;

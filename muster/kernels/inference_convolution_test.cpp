@@ -97,6 +97,28 @@ TEST(InferenceConvolution, GivesAnImageTheSameBitsInAnyBatchAndWithAnyThreads) {
   at::set_num_threads(threads);
 }
 
+TEST(InferenceConvolution, GivesARowOfAMatrixTheSameBitsAmongAnyRows) {
+  for (const std::int64_t channels : {1, 66, 192, 193, 400, 3136}) {
+    for (const std::int64_t outputs : {1, 16, 34, 48, 100, 128, 300}) {
+      const auto rows = torch::randn({1, 40, 1, channels});
+      const auto addend = torch::randn({1, 40, 1, outputs});
+      const InferenceConvolution layer(torch::randn({1, 1, channels, outputs}),
+                                       torch::randn({outputs}));
+      const auto all = layer.run(rows, {.relu = true}, addend);
+      for (const std::int64_t count : {1, 2, 5, 7, 8, 9, 17}) {
+        const auto some = layer.run(rows.slice(1, 0, count).contiguous(), {.relu = true},
+                                    addend.slice(1, 0, count).contiguous());
+        EXPECT_TRUE(some.equal(all.slice(1, 0, count)))
+            << count << "x" << channels << "x" << outputs;
+        auto product = torch::empty({1, count, 1, outputs});
+        layer.multiply(rows.data_ptr<float>(), count, /*relu=*/true, addend.data_ptr<float>(),
+                       product.data_ptr<float>());
+        EXPECT_TRUE(product.equal(some)) << count << "x" << channels << "x" << outputs;
+      }
+    }
+  }
+}
+
 // Floats that end where the next page may not be read.
 class GuardedFloats {
  public:

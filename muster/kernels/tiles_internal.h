@@ -55,6 +55,16 @@ struct PixelTile {
   bool relu = false;
 };
 
+/// Weights that row() multiplies one pixel by: panels of pixel_vectors vectors of outputs, and one
+/// of a single vector, or null. Each has the weights of its outputs side by side, channel by
+/// channel.
+struct RowPanels {
+  const float* wide = nullptr;
+  std::int64_t wide_count = 0;
+  const float* narrow = nullptr;
+};
+constexpr std::int64_t kRowPanels = 4;
+
 /// The inner loops that products and convolutions are made of, compiled for one kind of
 /// processor. The order in which the terms of an element are added is fixed by their number
 /// alone, so that neither the place of a tile nor threads show in the bits.
@@ -97,6 +107,11 @@ struct Tiles {
   std::int64_t pixel_vectors;
   void (*pixels)(const PixelTile& tile);
   void (*narrow_pixels)(const PixelTile& tile);
+
+  /// The sums that pixels() has for one pixel of `depth` channels, before the bias, of up to
+  /// kRowPanels panels one behind the other and the narrow one behind them: one pixel would fill an
+  /// eighth of a tile.
+  void (*row)(std::int64_t depth, const float* pixel, const RowPanels& panels, float* sums);
 };
 
 /// The best for the processor this runs on. MUSTER_CPU_TILES=NAME asks for another, for tests.

@@ -197,6 +197,17 @@ struct TileLoops {
 #pragma GCC unroll 8
     for (int i = 0; i < kPixelRows; ++i) from[i] = tile.base + tile.offsets[i];
     Vector sums[kPixelRows][kWide] = {};
+    if (!tile.first) {
+      // Sums go on as if there had been no end: the bits do not depend on where slices end.
+#pragma GCC unroll 8
+      for (int i = 0; i < kPixelRows; ++i) {
+        if (i >= tile.count) break;
+#pragma GCC unroll 4
+        for (int j = 0; j < kWide; ++j) {
+          sums[i][j] = load(tile.out + i * tile.out_stride + j * kLanes);
+        }
+      }
+    }
     const float* weights = tile.weights;
     for (std::int64_t row = 0; row < tile.rows; ++row) {
       const std::int64_t begin = row * tile.row_step;
@@ -218,7 +229,6 @@ struct TileLoops {
       for (int j = 0; j < kWide; ++j) {
         float* const place = tile.out + i * tile.out_stride + j * kLanes;
         Vector sum = sums[i][j];
-        if (!tile.first) sum += load(place);
         if (tile.last) {
           sum += load(tile.bias + j * kLanes);
           if (tile.addend != nullptr) sum += load(tile.addend + i * tile.out_stride + j * kLanes);
@@ -228,6 +238,41 @@ struct TileLoops {
         store(place, sum);
       }
     }
+  }
+
+  template <int kWide, bool kNarrow>
+  static void row_of(std::int64_t depth, const float* pixel, const RowPanels& panels, float* sums) {
+    constexpr int kWidth = kPixelVectors * kLanes;
+    const float* from[kWide + 1];
+#pragma GCC unroll 8
+    for (int p = 0; p < kWide; ++p) from[p] = panels.wide + p * depth * kWidth;
+    Vector wide[kWide + 1][kPixelVectors] = {};
+    Vector narrow = {};
+    for (std::int64_t k = 0; k < depth; ++k) {
+      const float value = pixel[k];
+#pragma GCC unroll 8
+      for (int p = 0; p < kWide; ++p) {
+#pragma GCC unroll 4
+        for (int j = 0; j < kPixelVectors; ++j) {
+          wide[p][j] += value * load(from[p] + k * kWidth + j * kLanes);
+        }
+      }
+      if constexpr (kNarrow) narrow += value * load(panels.narrow + k * kLanes);
+    }
+#pragma GCC unroll 8
+    for (int p = 0; p < kWide; ++p) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kPixelVectors; ++j) store(sums + p * kWidth + j * kLanes, wide[p][j]);
+    }
+    if constexpr (kNarrow) store(sums + kWide * kWidth, narrow);
+  }
+
+  static void row(std::int64_t depth, const float* pixel, const RowPanels& panels, float* sums) {
+    using Row = void (*)(std::int64_t, const float*, const RowPanels&, float*);
+    constexpr Row kRowKinds[2][kRowPanels + 1] = {
+        {row_of<0, false>, row_of<1, false>, row_of<2, false>, row_of<3, false>, row_of<4, false>},
+        {row_of<0, true>, row_of<1, true>, row_of<2, true>, row_of<3, true>, row_of<4, true>}};
+    kRowKinds[panels.narrow == nullptr ? 0 : 1][panels.wide_count](depth, pixel, panels, sums);
   }
 
   static constexpr Tiles table(const char* name) {
@@ -246,7 +291,8 @@ struct TileLoops {
             .pixel_rows = kPixelRows,
             .pixel_vectors = kPixelVectors,
             .pixels = pixels<kPixelVectors>,
-            .narrow_pixels = pixels<1>};
+            .narrow_pixels = pixels<1>,
+            .row = row};
   }
 };
 
