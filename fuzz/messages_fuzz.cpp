@@ -21,8 +21,8 @@ struct Bytes {
 
 template <typename Message>
 Bytes read_and_write(const Bytes& bytes) {
-  auto message = decode<Message>(bytes.header, samples::buffer_of(bytes.body), samples::expected());
-  samples::make_whole(message);
+  const auto message =
+      decode<Message>(bytes.header, samples::buffer_of(bytes.body), samples::expected());
   const EncodedMessage encoded = encode(message);
   return {encoded.header, samples::body_of(encoded)};
 }

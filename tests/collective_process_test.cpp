@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -94,6 +95,53 @@ TEST(Collective, ManyTasksThatLoseSomeEndWithTheWeightsOfOneProcess) {
   cluster.start(12);
   const Outcome chief = cluster.wait(0);
   EXPECT_EQ(chief.status, 0) << chief.err;
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+/// What it starts runs on two processors, or on the one there is.
+class OnTwoProcessors {
+ public:
+  OnTwoProcessors() {
+    EXPECT_EQ(::sched_getaffinity(0, sizeof before_, &before_), 0);
+    cpu_set_t two = before_;
+    for (std::size_t processor = 0; CPU_COUNT(&two) > 2; ++processor) CPU_CLR(processor, &two);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof two, &two), 0);
+  }
+  ~OnTwoProcessors() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  OnTwoProcessors(const OnTwoProcessors&) = delete;
+  OnTwoProcessors& operator=(const OnTwoProcessors&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
+
+// The fourth task adds up what it and the two behind it have, where there are two processors.
+TEST(CollectiveOnSharedProcessors, LosesTasksThatAddUpForOthersAndEndsWithTheWeightsOfOneProcess) {
+  const OnTwoProcessors processors;
+  const Words flags{"--steps", in_long("120", "60"), "--replicas", "7", "--save-steps", "5"};
+  TaskCluster cluster(
+      5, 0, flags + Words{"--step-ms", "10", "--slice-above", "0", "--peer-timeout-ms", "3000"},
+      {.environment = {"MUSTER_STALL_SECONDS=1"}});
+  cluster.wait_for_step(5);
+  cluster.kill_and_start(3);
+  cluster.wait_for_step(15);
+  cluster.kill_and_start(4);
+  cluster.wait_for_step(25);
+  // It hangs: whoever waits for it says so, and it is left behind.
+  cluster.kill(3, SIGSTOP);
+  EXPECT_TRUE(testing::eventually([&] { return cluster.says(0, " s for worker:2: "); }));
+  cluster.wait_for_step(40);
+  cluster.kill(3, SIGCONT);
+  cluster.wait_for_chief_and_end_the_rest();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(CollectiveOnSharedProcessors, EncryptedAndUnevenItGivesTheWeightsOfOneProcess) {
+  const OnTwoProcessors processors;
+  const Words flags{"--steps", "20", "--replicas", "10"};
+  TaskCluster cluster(6, 0, flags,
+                      {.environment = {"MUSTER_TLS=1", "MUSTER_SECRET=a long random text"}});
+  cluster.wait_all();
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 

@@ -172,9 +172,11 @@ void add_cluster_flags(CLI::App& command, LaunchFlags& flags) {
   command.add_option("--gpus", flags.gpus,
                      "GPUs such as 0,1, dealt in turn to all tasks but ps; none hides them");
   command
-      .add_option("--bind", flags.bind,
-                  "Bind tasks to a processor each (processor), or let the system move them (none); "
-                  "auto: where it pays, from eight tasks without ps on")
+      .add_option(
+          "--bind", flags.bind,
+          "Bind tasks to a processor each, or several where there are more tasks "
+          "(processor), or let the system move them (none); auto: where it pays, from eight "
+          "tasks without ps on")
       ->capture_default_str();
   command.add_option("--port-range", flags.port_range, "Take ports from FIRST-LAST only");
 }

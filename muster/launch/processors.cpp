@@ -1,5 +1,7 @@
 #include "muster/launch/processors.h"
 
+#include <algorithm>
+
 #include "muster/base/error.h"
 
 namespace muster::launch {
@@ -14,14 +16,17 @@ Binding parse_binding(std::string_view text) {
 std::vector<int> processors_for(Binding binding, std::size_t tasks,
                                 const std::vector<int>& allowed) {
   constexpr std::size_t kLeastTasks = 8;
-  const bool pays = tasks >= kLeastTasks && tasks <= allowed.size() && 2 * tasks > allowed.size();
+  const bool pays = tasks >= kLeastTasks && !allowed.empty() && 2 * tasks > allowed.size();
   if (binding == Binding::kNone || (binding == Binding::kAuto && !pays)) return {};
   if (allowed.empty()) {
     throw FailedPrecondition("tasks cannot be bound: the system does not tell its processors");
   }
   std::vector<int> processors;
-  for (std::size_t task = 0; task < tasks; ++task) {
-    processors.push_back(allowed[task % allowed.size()]);
+  // Neighbours are on one processor where tasks share them: they exchange gradients first.
+  const std::size_t used = std::min(tasks, allowed.size());
+  for (std::size_t i = 0; i < used; ++i) {
+    const std::size_t sharing = tasks / used + (i < tasks % used ? 1 : 0);
+    processors.insert(processors.end(), sharing, allowed[i]);
   }
   return processors;
 }

@@ -16,12 +16,12 @@ enum class Binding {
 /// "auto", "none" or "processor". Throws InvalidArgument.
 Binding parse_binding(std::string_view text);
 
-/// The processor of each of so many tasks that train, in turn; empty where they are not bound.
-/// `allowed` are ThreadPool::allowed_processors(). Throws FailedPrecondition where they are to be
-/// bound and none is known. With
-/// kAuto they are where there is one for each but not two, from eight tasks on: threads of tasks
-/// that compute and wait in the same moments are then in each other's way wherever the system moves
-/// them.
+/// The processor of each of so many tasks that train; empty where they are not bound. `allowed` are
+/// ThreadPool::allowed_processors(). Where there are more tasks, neighbours share one: they
+/// exchange gradients first. Throws FailedPrecondition where they are to be bound and none is
+/// known. With kAuto they are where there are not two for each, from eight tasks on: threads of
+/// tasks that compute and wait in the same moments are then in each other's way wherever the system
+/// moves them.
 std::vector<int> processors_for(Binding binding, std::size_t tasks,
                                 const std::vector<int>& allowed);
 

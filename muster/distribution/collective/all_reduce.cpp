@@ -37,7 +37,7 @@ AllReduce::AllReduce(Group& group, ExpectedTensors sizes, const SliceOptions& sl
       sizes_(std::move(sizes)),
       slices_(slices),
       what_(std::move(what)),
-      exchange_(exchange_of(group.rank(), group.size())),
+      exchange_(exchange_of(group.plan().members, group.rank())),
       range_{0, whole_.defined() ? whole_.numel() : 0} {
   if (is_sliced()) receiving_ahead_.emplace(group_);
 }
@@ -186,24 +186,29 @@ void AllReduce::add_block(StepGradients other, bool is_left) {
 }
 
 // For a task that takes part in no stage.
-std::optional<StepGradients> AllReduce::sum_by(std::size_t neighbour, const StepGradients& own) {
-  group_.send(neighbour, own);
-  if (is_sliced() && !reduce(neighbour, {}, range_, {}, /*is_last=*/false)) return std::nullopt;
-  auto all = take_block(neighbour, {0, group_.size()}, own);
-  if (!all) return std::nullopt;
-  if (is_sliced() && all->present > 0 && !swap_sums(neighbour, {}, {0, whole_.numel()})) {
-    return std::nullopt;
-  }
-  return all;
+bool AllReduce::be_summed_by(std::size_t neighbour) {
+  group_.send(neighbour, block_);
+  if (is_sliced() && !reduce(neighbour, {}, range_, {}, /*is_last=*/false)) return false;
+  auto all = take_block(neighbour, {0, group_.size()}, block_);
+  if (!all) return false;
+  block_ = std::move(*all);
+  return !is_sliced() || block_.present == 0 || swap_sums(neighbour, {}, {0, whole_.numel()});
 }
 
 // What such a neighbour has.
-bool AllReduce::take_in(std::size_t neighbour) {
-  auto other = take_block(neighbour, {neighbour, neighbour + 1}, block_);
+bool AllReduce::take_in(const Exchange::Stage& neighbour) {
+  auto other = take_block(neighbour.partner, neighbour.others, block_);
   if (!other) return false;
-  if (is_sliced() && !reduce(neighbour, *other, {}, range_, /*is_last=*/false)) return false;
+  if (is_sliced() && !reduce(neighbour.partner, *other, {}, range_, /*is_last=*/false)) {
+    return false;
+  }
   add_block(std::move(*other), /*is_left=*/false);
   return true;
+}
+
+bool AllReduce::give_back_to(std::size_t neighbour) {
+  group_.send(neighbour, block_);
+  return !is_sliced() || block_.present == 0 || swap_sums(neighbour, {0, whole_.numel()}, {});
 }
 
 bool AllReduce::exchange(const Exchange::Stage& stage, bool is_last) {
@@ -218,28 +223,37 @@ bool AllReduce::exchange(const Exchange::Stage& stage, bool is_last) {
   return true;
 }
 
-std::optional<StepGradients> AllReduce::sum(StepGradients own, Parts dense) {
-  dense_ = std::move(dense);
-  if (exchange_.given_to) return sum_by(*exchange_.given_to, own);
-  block_ = std::move(own);
-  if (exchange_.taken_from && !take_in(*exchange_.taken_from)) return std::nullopt;
+bool AllReduce::go_through_stages() {
   // The range at the beginning of each stage.
   std::vector<FlatRange> ranges;
   for (const Exchange::Stage& stage : exchange_.stages) {
     ranges.push_back(range_);
     const bool is_last = &stage == &exchange_.stages.back();
-    if (!exchange(stage, is_last)) return std::nullopt;
+    if (!exchange(stage, is_last)) return false;
   }
   const bool is_summed = is_sliced() && block_.present > 0;
+  // Where one task has added up all there is.
+  if (is_summed && ranges.empty()) whole_.copy_(packed(*dense_.begin()->second));
   for (std::size_t i = ranges.size(); is_summed && i-- > 0;) {
     const Exchange::Stage& stage = exchange_.stages[i];
     const SharedRange shared = share(ranges[i], stage);
     const bool was_sent = i + 1 == ranges.size();
-    if (!was_sent && !swap_sums(stage.partner, shared.kept, shared.given)) return std::nullopt;
+    if (!was_sent && !swap_sums(stage.partner, shared.kept, shared.given)) return false;
   }
-  if (exchange_.taken_from) {
-    group_.send(*exchange_.taken_from, block_);
-    if (is_summed) swap_sums(*exchange_.taken_from, {0, whole_.numel()}, {});
+  return true;
+}
+
+std::optional<StepGradients> AllReduce::sum(StepGradients own, Parts dense) {
+  dense_ = std::move(dense);
+  block_ = std::move(own);
+  for (const Exchange::Stage& neighbour : exchange_.taken_from) {
+    if (!take_in(neighbour)) return std::nullopt;
+  }
+  const bool is_there =
+      exchange_.given_to ? be_summed_by(exchange_.given_to->partner) : go_through_stages();
+  if (!is_there) return std::nullopt;
+  for (const Exchange::Stage& neighbour : exchange_.taken_from) {
+    if (!give_back_to(neighbour.partner)) return std::nullopt;
   }
   return std::move(block_);
 }

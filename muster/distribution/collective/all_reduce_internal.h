@@ -62,8 +62,10 @@ class AllReduce {
   bool is_sliced() const { return whole_.defined(); }
   std::optional<StepGradients> take_block(std::size_t from, const RankRange& block,
                                           const StepGradients& own);
-  std::optional<StepGradients> sum_by(std::size_t neighbour, const StepGradients& own);
-  bool take_in(std::size_t neighbour);
+  bool be_summed_by(std::size_t neighbour);
+  bool take_in(const Exchange::Stage& neighbour);
+  bool go_through_stages();
+  bool give_back_to(std::size_t neighbour);
   bool exchange(const Exchange::Stage& stage, bool is_last);
   void add_block(StepGradients other, bool is_left);
 

@@ -219,14 +219,14 @@ std::string Collective::device_obstacle(c10::Device device) const {
 // The first task makes it, and the others have it the way a state spreads.
 std::string Collective::device_group_id(Group& group) {
   std::string id;
-  if (const auto from = state_sender(group.rank(), 0, group.size())) {
+  if (const auto from = state_sender(group.plan().members, group.rank(), 0)) {
     auto message = group.take<DeviceGroup>(*from, "the id of the GPUs' group");
     if (!message) throw PeersChanged("the run has ended");
     id = std::move(message->id);
   } else {
     id = make_nccl_id();
   }
-  for (const std::size_t to : state_receivers(group.rank(), 0, group.size())) {
+  for (const std::size_t to : state_receivers(group.plan().members, group.rank(), 0)) {
     group.send(to, DeviceGroup{id});
   }
   return id;

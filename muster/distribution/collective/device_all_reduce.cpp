@@ -18,7 +18,7 @@ DeviceAllReduce::DeviceAllReduce(const GenerationPlan& plan, std::size_t rank,
       pieces_(std::move(pieces)),
       link_(link),
       beside_(flat.device()),
-      exchange_(exchange_of(rank, plan.members.size())),
+      exchange_(exchange_of(plan.members, rank)),
       whole_(at::empty_like(flat)),
       losses_(at::zeros({replicas}, flat.options())) {
   const auto runs_first = [](const GenerationMember& one) { return one.replicas.contains(0); };
@@ -121,41 +121,37 @@ void DeviceAllReduce::spread(const Exchange::Stage& stage, const FlatRange& rang
 
 // --------------------------------------------------------------------- tasks without stages
 
-void DeviceAllReduce::be_summed_by(std::size_t neighbour) {
-  const RankRange own{rank_, rank_ + 1};
+void DeviceAllReduce::be_summed_by(const Exchange::Stage& neighbour) {
   link_->begin();
-  send_block(neighbour, own, {neighbour, neighbour + 1}, range_);
+  send_block(neighbour.partner, neighbour.own, neighbour.others, range_);
   link_->end();
   link_->begin();
-  link_->receive(view_of(whole_, 0, piece_), neighbour);
-  if (has_notes_) link_->receive(losses_, neighbour);
-  if (has_notes_ && packed_ && !has_buffers(own)) link_->receive(packed_->memory(), neighbour);
+  link_->receive(view_of(whole_, 0, piece_), neighbour.partner);
+  if (has_notes_) link_->receive(losses_, neighbour.partner);
+  const bool has_them = has_buffers(neighbour.own);
+  if (has_notes_ && packed_ && !has_them) link_->receive(packed_->memory(), neighbour.partner);
   link_->end();
 }
 
-void DeviceAllReduce::take_in(std::size_t neighbour) {
+void DeviceAllReduce::take_in(const Exchange::Stage& neighbour) {
   link_->begin();
-  Parts received = receive_block(neighbour, {rank_, rank_ + 1}, {neighbour, neighbour + 1}, range_);
+  Parts received = receive_block(neighbour.partner, neighbour.own, neighbour.others, range_);
   link_->end();
   add(std::move(received), range_);
 }
 
-void DeviceAllReduce::give_back_to(std::size_t neighbour) {
+void DeviceAllReduce::give_back_to(const Exchange::Stage& neighbour) {
   link_->begin();
-  link_->send(view_of(whole_, 0, piece_), neighbour);
-  if (has_notes_) link_->send(losses_, neighbour);
-  const bool has_them = has_buffers({neighbour, neighbour + 1});
-  if (has_notes_ && packed_ && !has_them) link_->send(packed_->memory(), neighbour);
+  link_->send(view_of(whole_, 0, piece_), neighbour.partner);
+  if (has_notes_) link_->send(losses_, neighbour.partner);
+  const bool has_them = has_buffers(neighbour.others);
+  if (has_notes_ && packed_ && !has_them) link_->send(packed_->memory(), neighbour.partner);
   link_->end();
 }
 
-// --------------------------------------------------------------------- all of a step
-
-void DeviceAllReduce::sum_piece() {
-  if (exchange_.given_to) return be_summed_by(*exchange_.given_to);
-  if (exchange_.taken_from) take_in(*exchange_.taken_from);
-  // The range at the beginning of each stage. In the last one both partners add up all of what is
-  // left, which is as many bytes as half of it to and fro, and one message less to wait for.
+// The range at the beginning of each stage. In the last one both partners add up all of what is
+// left, which is as many bytes as half of it to and fro, and one message less to wait for.
+void DeviceAllReduce::go_through_stages() {
   std::vector<FlatRange> ranges;
   for (const Exchange::Stage& stage : exchange_.stages) {
     const bool is_last = &stage == &exchange_.stages.back();
@@ -164,7 +160,18 @@ void DeviceAllReduce::sum_piece() {
   }
   if (size_of(range_) > 0) view_of(whole_, 0, range_).copy_(*dense_.begin()->second);
   for (std::size_t i = ranges.size(); i-- > 0;) spread(exchange_.stages[i], ranges[i]);
-  if (exchange_.taken_from) give_back_to(*exchange_.taken_from);
+}
+
+// --------------------------------------------------------------------- all of a step
+
+void DeviceAllReduce::sum_piece() {
+  for (const Exchange::Stage& neighbour : exchange_.taken_from) take_in(neighbour);
+  if (exchange_.given_to) {
+    be_summed_by(*exchange_.given_to);
+  } else {
+    go_through_stages();
+  }
+  for (const Exchange::Stage& neighbour : exchange_.taken_from) give_back_to(neighbour);
 }
 
 void DeviceAllReduce::sum_pieces(const PartialSums& own, const std::vector<at::Tensor>& buffers) {

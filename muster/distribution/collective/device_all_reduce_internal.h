@@ -50,9 +50,10 @@ class DeviceAllReduce final : public DeviceSums {
   void add(Parts received, const FlatRange& keep);
   void reduce(const Exchange::Stage& stage, const SharedRange& shared);
   void spread(const Exchange::Stage& stage, const FlatRange& range);
-  void be_summed_by(std::size_t neighbour);
-  void take_in(std::size_t neighbour);
-  void give_back_to(std::size_t neighbour);
+  void be_summed_by(const Exchange::Stage& neighbour);
+  void take_in(const Exchange::Stage& neighbour);
+  void give_back_to(const Exchange::Stage& neighbour);
+  void go_through_stages();
 
   const std::vector<GenerationMember> members_;
   const std::size_t rank_;

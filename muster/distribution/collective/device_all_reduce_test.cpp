@@ -96,13 +96,15 @@ PartialSums sums_of(const ReplicaRange& mine, const std::vector<bool>& has_batch
   return own;
 }
 
-GenerationPlan plan_of(std::size_t tasks, std::int64_t replicas) {
+GenerationPlan plan_of(std::size_t tasks, std::int64_t replicas, std::size_t sharing) {
   GenerationPlan plan{.number = 1, .trainers = tasks};
   for (std::size_t t = 0; t < tasks; ++t) {
     const auto at = [&](std::size_t task) {
       return static_cast<std::int64_t>(task) * replicas / static_cast<std::int64_t>(tasks);
     };
-    plan.members.push_back({.task = std::to_string(t), .replicas = {at(t), at(t + 1)}});
+    plan.members.push_back({.task = std::to_string(t),
+                            .replicas = {at(t), at(t + 1)},
+                            .shares_processor = t % sharing != 0});
   }
   return plan;
 }
@@ -114,9 +116,9 @@ struct Summed {
 
 // Two steps of so many tasks, as threads.
 std::vector<Summed> sum_over(std::size_t tasks, const std::vector<bool>& has_batch,
-                             const std::vector<FlatRange>& pieces) {
+                             const std::vector<FlatRange>& pieces, std::size_t sharing) {
   const auto replicas = static_cast<std::int64_t>(has_batch.size());
-  const GenerationPlan plan = plan_of(tasks, replicas);
+  const GenerationPlan plan = plan_of(tasks, replicas, sharing);
   Mail mail;
   std::vector<Summed> all(tasks);
   std::vector<std::jthread> threads;
@@ -143,11 +145,13 @@ std::vector<Summed> sum_over(std::size_t tasks, const std::vector<bool>& has_bat
 }
 
 void expect_sums_of_one_task(std::size_t tasks, const std::vector<bool>& has_batch,
-                             const std::vector<FlatRange>& pieces = {{0, kFlat}}) {
-  SCOPED_TRACE(::testing::Message() << tasks << " tasks, " << has_batch.size() << " replicas");
+                             const std::vector<FlatRange>& pieces = {{0, kFlat}},
+                             std::size_t sharing = 1) {
+  SCOPED_TRACE(::testing::Message() << tasks << " tasks, " << has_batch.size() << " replicas, "
+                                    << sharing << " tasks a processor");
   const auto replicas = static_cast<std::int64_t>(has_batch.size());
   const PartialSums alone = sums_of({0, replicas}, has_batch);
-  for (const Summed& one : sum_over(tasks, has_batch, pieces)) {
+  for (const Summed& one : sum_over(tasks, has_batch, pieces, sharing)) {
     EXPECT_EQ(one.sums.present, alone.present);
     ASSERT_EQ(one.sums.sums.size(), 1U);
     const auto& sum = one.sums.sums.at({0, replicas});
@@ -179,6 +183,16 @@ TEST(DeviceAllReduce, GivesTheSameBitsPieceByPiece) {
     expect_sums_of_one_task(tasks, {true, false, false, true, true, true, true, false}, pieces);
   }
   expect_sums_of_one_task(3, {true, true}, pieces);
+}
+
+TEST(DeviceAllReduce, GivesTheSameBitsWhereTasksShareProcessors) {
+  const std::vector<FlatRange> pieces{{640, kFlat}, {0, 640}};
+  for (const std::size_t tasks : {2U, 3U, 6U, 8U}) {
+    for (const std::size_t sharing : {2U, 3U, 8U}) {
+      expect_sums_of_one_task(tasks, std::vector<bool>(11, true), pieces, sharing);
+      expect_sums_of_one_task(tasks, {false, false, true, true, true, false}, pieces, sharing);
+    }
+  }
 }
 
 TEST(DeviceAllReduce, SkipsReplicasWithoutABatch) {

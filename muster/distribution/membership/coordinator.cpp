@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
+#include <set>
 #include <utility>
 
 #include "muster/base/log.h"
@@ -97,6 +99,18 @@ std::vector<ReplicaRange> Coordinator::deal(std::int64_t replicas, std::size_t t
   return ranges;
 }
 
+std::vector<bool> Coordinator::share(std::size_t tasks, std::size_t processors) {
+  std::vector<bool> shares(tasks, false);
+  if (processors == 0 || tasks <= processors) return shares;
+  const auto blocks = deal(static_cast<std::int64_t>(tasks), std::bit_floor(processors));
+  for (const ReplicaRange& block : blocks) {
+    for (auto task = block.first + 1; task < block.last; ++task) {
+      shares[static_cast<std::size_t>(task)] = true;
+    }
+  }
+  return shares;
+}
+
 void Coordinator::serve(std::shared_ptr<net::Connection> connection) {
   std::string why = "it left";
   try {
@@ -167,7 +181,8 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
     note_loss(member.task, "it was lost and came back");
   }
   member = {connection->peer_task(), join.address, connection,
-            join.is_server,          Clock::now(), std::nullopt};
+            join.is_server,          Clock::now(), std::nullopt,
+            join.processors};
   refused_.erase(member.task);
   if (member.task == refused_server_) {
     refused_server_since_.reset();
@@ -349,6 +364,25 @@ std::string Coordinator::missing() const {
                      options_.least_trainers - 1);
 }
 
+// The members of a host are neighbours.
+void Coordinator::note_shared_processors(GenerationPlan& plan) const {
+  auto member = members_.begin();
+  for (std::size_t first = 0; first < plan.members.size();) {
+    const std::string host = host_of(plan.members[first].address);
+    std::set<std::int64_t> processors;
+    std::size_t last = first;
+    for (; last < plan.members.size() && host_of(plan.members[last].address) == host; ++last) {
+      processors.insert(member->second.processors.begin(), member->second.processors.end());
+      ++member;
+    }
+    const std::vector<bool> shares = share(last - first, processors.size());
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      plan.members[first + i].shares_processor = shares[i];
+    }
+    first = last;
+  }
+}
+
 // Those that the run cannot do without are waited for; the others are told when all of them are
 // there.
 void Coordinator::begin_generation() {
@@ -382,6 +416,7 @@ void Coordinator::begin_generation() {
     if (!member.is_server) who += fmt::format(" [{}, {})", range.first, range.last);
   }
   log::info("generation {}: replicas of {}", generation_, who);
+  if (plan.trainers == plan.members.size()) note_shared_processors(plan);
   tell_all(plan);
 }
 

@@ -87,6 +87,9 @@ class Coordinator {
 
   /// The replicas that each of `tasks` tasks runs: neighbours, as even as can be.
   static std::vector<ReplicaRange> deal(std::int64_t replicas, std::size_t tasks);
+  /// By task of one host, of more tasks than there are `processors`: whether it takes turns with
+  /// the one before it. Those that do not are a power of two, and no more than the processors.
+  static std::vector<bool> share(std::size_t tasks, std::size_t processors);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -97,6 +100,8 @@ class Coordinator {
     bool is_server = false;
     Clock::time_point heard;
     std::optional<Progress> ready;
+    /// Join::processors
+    std::vector<std::int64_t> processors;
   };
   /// The chief, then workers, those of one host together and the chief's host first, then servers,
   /// each by index. Neighbours exchange gradients first.
@@ -131,6 +136,7 @@ class Coordinator {
   std::string missing_servers() const;
   bool is_short() const;
   std::string missing() const;
+  void note_shared_processors(GenerationPlan& plan) const;
   void begin_generation();
   void begin_generation_soon();
   void begin_generation_if_due();

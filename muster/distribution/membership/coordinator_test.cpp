@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -25,10 +26,12 @@ const net::Identity kCoordinator{.task = "chief:0", .run_id = "run"};
 class ByHand {
  public:
   ByHand(const std::string& address, const std::string& task,
-         const std::string& reached_at = "127.0.0.1:1")
+         const std::string& reached_at = "127.0.0.1:1",
+         const std::vector<std::int64_t>& processors = {})
       : connection_(net::Connection::connect(address, {.task = task, .run_id = "run"},
                                              kControlPurpose, Deadline::after(10s))) {
-    send(*connection_, Join{.address = reached_at, .is_chief = task == "chief:0"},
+    send(*connection_,
+         Join{.address = reached_at, .is_chief = task == "chief:0", .processors = processors},
          Deadline::after(10s));
   }
   void leave() { connection_->close(); }
@@ -46,12 +49,13 @@ class ByHand {
     }
   }
   std::string hear_name() { return describe_message(hear().type); }
+  /// The tasks of a plan, those with "+" that share a processor with the one before.
   std::vector<std::string> hear_members() {
     net::Frame frame = hear();
     if (!is_message<GenerationPlan>(frame)) return {describe_message(frame.type)};
     std::vector<std::string> tasks;
     for (const auto& member : decode<GenerationPlan>(std::move(frame)).members) {
-      tasks.push_back(member.task);
+      tasks.push_back((member.shares_processor ? "+" : "") + member.task);
     }
     return tasks;
   }
@@ -133,6 +137,43 @@ TEST(Coordinator, GivesTasksOfOneHostNeighbouringRanks) {
   join("chief:0", "here:1");
   EXPECT_THAT(tasks.front()->hear_members(),
               ElementsAre("chief:0", "worker:1", "worker:2", "worker:0", "worker:3"));
+  coordinator.stop();
+}
+
+TEST(Coordinator, LetsNeighboursShareAProcessorWhereThereAreMoreTasks) {
+  using Shares = std::vector<bool>;
+  EXPECT_EQ(Coordinator::share(4, 4), Shares(4, false));
+  EXPECT_EQ(Coordinator::share(5, 2), (Shares{false, true, true, false, true}));
+  EXPECT_EQ(Coordinator::share(4, 1), (Shares{false, true, true, true}));
+  // The system does not tell how many processors there are.
+  EXPECT_EQ(Coordinator::share(2, 0), Shares(2, false));
+  EXPECT_EQ(Coordinator::share(10, 4),
+            (Shares{false, true, true, false, true, true, false, true, false, true}));
+  // A power of two goes through the stages without neighbours that wait for another.
+  EXPECT_EQ(std::ranges::count(Coordinator::share(30, 12), false), 8);
+  EXPECT_EQ(std::ranges::count(Coordinator::share(64, 16), false), 16);
+}
+
+TEST(Coordinator, CountsTheProcessorsOfAHostOverItsTasks) {
+  Coordinator coordinator({.chief = "chief:0", .chief_address = "here:1", .trainers = 7});
+  net::Listener listener("127.0.0.1:0", kCoordinator,
+                         [&](auto connection) { coordinator.serve(std::move(connection)); });
+  std::vector<std::unique_ptr<ByHand>> tasks;
+  const auto join = [&](const std::string& task, const std::string& reached_at,
+                        const std::vector<std::int64_t>& processors) {
+    tasks.push_back(std::make_unique<ByHand>(listener.address(), task, reached_at, processors));
+  };
+  // Three of each host on two processors, bound to one of them or not; but one on its own.
+  join("worker:0", "here:2", {0});
+  join("worker:1", "here:3", {1});
+  join("worker:2", "there:1", {0, 1});
+  join("worker:3", "there:2", {0, 1});
+  join("worker:4", "there:3", {0, 1});
+  join("worker:5", "yonder:1", {0});
+  join("chief:0", "here:1", {0});
+  EXPECT_THAT(tasks.front()->hear_members(),
+              ElementsAre("chief:0", "+worker:0", "worker:1", "worker:2", "+worker:3", "worker:4",
+                          "worker:5"));
   coordinator.stop();
 }
 

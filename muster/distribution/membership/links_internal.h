@@ -28,24 +28,30 @@ inline ReplicaRange replicas_of(const std::vector<GenerationMember>& members,
 /// them, then fours. At each stage a task has what the ranks of a block have, which are
 /// neighbours, so that sums go by the tree over replicas; and tasks of one host, whose ranks are
 /// neighbours, exchange before those of several.
+///
+/// Tasks that share a processor (GenerationMember::shares_processor) would take turns at every
+/// stage: the first of them adds up what all of them have, goes through the stages alone, and gives
+/// them the result.
 struct Exchange {
   struct Stage {
     std::size_t partner = 0;
-    /// What this task has when the stage begins, and what its partner has.
+    /// What this task has when the stage begins, and what its partner has or gives.
     RankRange own{};
     RankRange others{};
 
     bool operator==(const Stage&) const = default;
   };
 
-  /// Where N is no power of two, some tasks give what they have to their neighbour, take part in
-  /// no stage, and get the result.
-  std::optional<std::size_t> given_to{};
-  /// The task that does so with this one.
-  std::optional<std::size_t> taken_from{};
+  /// Those that give to this task what they have, one after the other, and get the result.
+  std::vector<Stage> taken_from{};
+  /// The task that this one gives what it has by then to. It takes part in no stage. So it is for
+  /// all but the first of those that share a processor; and for one of some neighbours where those
+  /// that are left are no power of two.
+  std::optional<Stage> given_to{};
   std::vector<Stage> stages{};
 };
-Exchange exchange_of(std::size_t rank, std::size_t ranks);
+/// Of tasks that all train.
+Exchange exchange_of(const std::vector<GenerationMember>& members, std::size_t rank);
 
 /// The ranks that a task is connected with, in rising order. Those that hold variables, and the
 /// chief beside them, are connected with all.
@@ -53,7 +59,9 @@ std::vector<std::size_t> linked_ranks(const GenerationPlan& plan, std::size_t ra
 
 /// The way of a state from the source to all tasks that train, over the connections of an exchange:
 /// from whom a task has it, and to whom it sends it on, those that send it to most others first.
-std::optional<std::size_t> state_sender(std::size_t rank, std::size_t source, std::size_t ranks);
-std::vector<std::size_t> state_receivers(std::size_t rank, std::size_t source, std::size_t ranks);
+std::optional<std::size_t> state_sender(const std::vector<GenerationMember>& members,
+                                        std::size_t rank, std::size_t source);
+std::vector<std::size_t> state_receivers(const std::vector<GenerationMember>& members,
+                                         std::size_t rank, std::size_t source);
 
 }  // namespace muster::internal

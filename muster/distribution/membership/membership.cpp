@@ -294,11 +294,13 @@ void Membership::connect_control(const Deadline& deadline) {
     throw_if_stopped(fmt::format("{} at {}", chief_.task.name(), chief_.address));
     throw;
   }
+  const std::vector<int> processors = ThreadPool::allowed_processors();
   send(*control,
        Join{.terms = terms_,
             .address = reached_at(config_.cluster.task, listener_->address()),
             .is_chief = config_.is_chief(),
-            .is_server = config_.cluster.task.task.type == job::kPs},
+            .is_server = config_.cluster.task.task.type == job::kPs,
+            .processors = {processors.begin(), processors.end()}},
        deadline);
   std::unique_lock lock(mutex_);
   control_ = control;

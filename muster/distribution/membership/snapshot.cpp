@@ -132,12 +132,12 @@ std::optional<RunSnapshot> spread_snapshot(Group& group, const Source& source,
   };
   std::optional<RunSnapshot> taken;
   if (lacks_it(group.rank())) {
-    const auto from = state_sender(group.rank(), source.rank, group.size());
+    const auto from = state_sender(group.plan().members, group.rank(), source.rank);
     if (!from)
       throw Internal("{} lacks the state that it is the source of", group.task(group.rank()));
     taken = receive_snapshot(group, *from, own);
   }
-  for (const std::size_t to : state_receivers(group.rank(), source.rank, group.size())) {
+  for (const std::size_t to : state_receivers(group.plan().members, group.rank(), source.rank)) {
     if (lacks_it(to)) send_snapshot(group, taken ? *taken : own, to);
   }
   return taken;

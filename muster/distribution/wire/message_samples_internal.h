@@ -60,6 +60,11 @@ void fill(T& value) {
 template <typename Message>
 void fit(Message& /*message*/) {}
 template <>
+inline void fit(GenerationPlan& message) {
+  message.members[0].shares_processor = false;
+  message.members[1].shares_processor = true;
+}
+template <>
 inline void fit(StepGradients& message) {
   message.replicas = {0, 2};
   message.sums.resize(1);
@@ -91,21 +96,6 @@ inline net::Buffer buffer_of(std::string_view bytes) {
   net::Buffer buffer(bytes.size());
   if (!bytes.empty()) std::memcpy(buffer.data(), bytes.data(), bytes.size());
   return buffer;
-}
-
-/// Received, with its ranges made whole, so that it can be sent on.
-template <typename T>
-void make_whole(T& value) {
-  using Kind = FieldKind<T>;
-  if constexpr (std::same_as<T, VariableTensors>) {
-    value.ranges = {{0, value.flat.numel()}};
-  } else if constexpr (Kind::is_optional) {
-    if (value) make_whole(*value);
-  } else if constexpr (Kind::is_list) {
-    for (auto& one : value) make_whole(one);
-  } else if constexpr (!std::is_empty_v<T> && !HasBody<T> && HasFields<T>) {
-    std::apply([](auto&... field) { (make_whole(field), ...); }, fields_of(value));
-  }
 }
 
 /// Calls `work` with std::type_identity<Message> for every message of the table.

@@ -18,6 +18,9 @@ void GenerationPlan::check(const ExpectedTensors& /*expected*/) const {
     throw DataLoss("generation {} has {} tasks, of which {} train", number, members.size(),
                    trainers);
   }
+  if (!members.empty() && members.front().shares_processor) {
+    throw DataLoss("generation {} begins with a task that takes turns with one before it", number);
+  }
 }
 
 void StepGradients::check(const ExpectedTensors& expected) const {

@@ -42,9 +42,11 @@ struct Join {
   bool is_chief = false;
   /// Holds variables, and runs no replicas.
   bool is_server = false;
+  /// Those of its host that it may run on, by number; empty where the system does not tell.
+  std::vector<std::int64_t> processors{};
 
   static auto fields(auto& self) {
-    return std::tie(self.terms, self.address, self.is_chief, self.is_server);
+    return std::tie(self.terms, self.address, self.is_chief, self.is_server, self.processors);
   }
 };
 
@@ -108,8 +110,13 @@ struct GenerationMember {
   std::string task{};
   std::string address{};
   ReplicaRange replicas{};
+  /// There are more tasks than processors on its host, and it takes turns with the task of the rank
+  /// before it.
+  bool shares_processor = false;
 
-  static auto fields(auto& self) { return std::tie(self.task, self.address, self.replicas); }
+  static auto fields(auto& self) {
+    return std::tie(self.task, self.address, self.replicas, self.shares_processor);
+  }
 };
 struct GenerationPlan {
   std::int64_t number = 0;

@@ -88,6 +88,8 @@ void VariableTensors::write(MessageWriter& writer) const {
 
 void VariableTensors::read(MessageReader& reader) {
   flat = take_tensor(reader, {reader.expected().flat_size}, at::kFloat);
+  // So that it can be sent on.
+  ranges = {{0, flat.numel()}};
   for (const TableShape& table : reader.expected().tables) rows.push_back(take_rows(reader, table));
 }
 
