@@ -7,8 +7,8 @@ configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/muster-config.cmake.in"
   "${PROJECT_BINARY_DIR}/muster-config.cmake" INSTALL_DESTINATION "${folder}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/muster-config-version.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/muster-config.cmake" "${PROJECT_BINARY_DIR}/muster-config-version.cmake"
-              "${CMAKE_CURRENT_LIST_DIR}/FindFarmHash.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindRE2.cmake"
-              "${CMAKE_CURRENT_LIST_DIR}/FindXGBoost.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/FindFarmHash.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindNGHTTP2.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/FindRE2.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindXGBoost.cmake"
         DESTINATION "${folder}")
 install(EXPORT muster_targets NAMESPACE muster:: DESTINATION "${folder}")
 
@@ -47,6 +47,6 @@ set(CPACK_COMPONENT_DEV_DESCRIPTION "Estimators for libtorch: headers, libraries
 # What projects of `muster new` are built with, and what the static libraries are linked with, as scripts/setup names it.
 set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS mold)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "g++, cmake, ninja-build, libtorch-dev, libopenblas0-pthread, libfmt-dev, libsimdjson-dev, \
-libprotobuf-dev, protobuf-compiler, libgrpc++-dev, protobuf-compiler-grpc, libssl-dev, zlib1g-dev, liblzma-dev, libleveldb-dev, libsnappy-dev, libfarmhash-dev, \
+libprotobuf-dev, protobuf-compiler, libnghttp2-dev, libssl-dev, zlib1g-dev, liblzma-dev, libleveldb-dev, libsnappy-dev, libfarmhash-dev, \
 libre2-dev, libjpeg62-turbo-dev, libpng-dev, libxgboost-dev, libyaml-cpp-dev, libcurl4-openssl-dev, libpugixml-dev")
 include(CPack)

@@ -397,6 +397,8 @@ TEST_F(Serve, SpeaksTlsToWhoeverHasAToken) {
   EXPECT_TRUE(testing::eventually([&] {
     return server.curl("/healthz", {"--cacert", other}, "https").ends_with("200");
   })) << server.err();
+  EXPECT_THAT(server.grpcio({"adder", "x", "y", "3", "--ca", other, "--token", "user"}),
+              StartsWith("predict [4.0, 7.0]\n"));
 }
 
 TEST_F(Serve, StandsHostileClients) {

@@ -12,8 +12,8 @@ void add_console(CLI::App& command) {
   add_console_flags(command, *flags);
   command.callback([flags] {
     throw Unimplemented(
-        "console is not part of this build: gRPC or Boost was not there; install libgrpc++-dev, "
-        "protobuf-compiler-grpc and libboost-dev, and build again");
+        "console is not part of this build: nghttp2 or Boost was not there; install libnghttp2-dev "
+        "and libboost-dev, and build again");
   });
 }
 

@@ -12,8 +12,8 @@ void add_serve(CLI::App& command) {
   add_serve_flags(command, *flags);
   command.callback([flags] {
     throw Unimplemented(
-        "serve is not part of this build: gRPC, Boost or OpenSSL was not there; install "
-        "libgrpc++-dev, protobuf-compiler-grpc, libboost-dev and libssl-dev, and build again");
+        "serve is not part of this build: nghttp2, Boost or OpenSSL was not there; install "
+        "libnghttp2-dev, libboost-dev and libssl-dev, and build again");
   });
 }
 

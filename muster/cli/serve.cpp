@@ -368,16 +368,13 @@ class Serving {
     }
   }
 
-  // gRPC's library takes certificates at the start alone.
   void reload_certificates() {
     try {
       const auto tls =
           from_config_file("--ssl-config-file", flags_.ssl_config_file, server::parse_ssl_config);
       if (http_) http_->set_certificates(tls);
-      log::info(
-          "read {} again: new connections over REST have its certificates; gRPC has them "
-          "after the next start",
-          flags_.ssl_config_file);
+      if (grpc_) grpc_->set_certificates(tls);
+      log::info("read {} again: new connections have its certificates", flags_.ssl_config_file);
     } catch (const Error& error) {
       log::error("the certificates stay: {}", error.what());
     }
@@ -405,11 +402,12 @@ class Serving {
     const Deadline deadline = Deadline::after(to_time(flags_.exit_timeout_secs));
     service_.begin_drain();
     if (grpc_) grpc_->set_serving(false);
-    if (http_ && !http_->drain(deadline)) {
+    const bool is_rest_drained = !http_ || http_->drain(deadline);
+    const bool is_grpc_drained = !grpc_ || grpc_->drain(deadline);
+    if (!is_rest_drained || !is_grpc_drained) {
       log::warning("requests were not answered within --exit-timeout-secs {}",
                    flags_.exit_timeout_secs);
     }
-    if (grpc_) grpc_->drain(deadline);
     log::info("stopped");
   }
 

@@ -16,6 +16,7 @@
 #include "muster/base/random.h"
 #include "muster/server/fake_service_internal.h"
 #include "muster/server/grpc_server.h"
+#include "muster/server/http2_client_internal.h"
 #include "muster/server/http_message.h"
 #include "muster/server/http_server.h"
 #include "muster/server/rest_api.h"
@@ -129,33 +130,9 @@ TEST(Conversations, DamagedHttpIsRefusedOrAnswered) {
 
 // --------------------------------------------------------------------------------- HTTP/2 and gRPC
 
-constexpr char kData = 0;
-constexpr char kHeaders = 1;
-constexpr char kResetStream = 3;
-constexpr char kSettings = 4;
-constexpr char kPing = 6;
-constexpr char kWindowUpdate = 8;
-constexpr char kEndOfStream = 1;
-constexpr char kEndOfHeaders = 4;
-
-std::string big_endian(std::size_t value, std::size_t bytes) {
-  std::string out;
-  for (std::size_t i = bytes; i-- > 0;) out += static_cast<char>(value >> (8 * i));
-  return out;
-}
-
-std::string frame(char kind, char flags, std::size_t stream, const std::string& payload) {
-  return big_endian(payload.size(), 3) + kind + flags + big_endian(stream, 4) + payload;
-}
-
-// As HPACK has it without a table and without Huffman's code.
-std::string header(const std::string& name, const std::string& value) {
-  return '\0' + big_endian(name.size(), 1) + name + big_endian(value.size(), 1) + value;
-}
-
 // A field of a message that has a length.
 std::string field(int number, const std::string& bytes) {
-  return static_cast<char>(number << 3 | 2) + big_endian(bytes.size(), 1) + bytes;
+  return static_cast<char>(number << 3 | 2) + http2::big_endian(bytes.size(), 1) + bytes;
 }
 
 // PredictRequest: model_spec {name: "m"}, inputs {x: DT_FLOAT [1] {1}}.
@@ -168,27 +145,18 @@ std::string predict_message() {
 
 constexpr const char* kPredict = "/tensorflow.serving.PredictionService/Predict";
 
-std::string begun_call(std::size_t stream, const std::string& method) {
-  const std::string headers = header(":method", "POST") + header(":scheme", "http") +
-                              header(":path", method) + header(":authority", "h") +
-                              header("content-type", "application/grpc") + header("te", "trailers");
-  return frame(kHeaders, kEndOfHeaders, stream, headers);
-}
-
 std::string call(std::size_t stream, const std::string& message) {
-  return begun_call(stream, kPredict) +
-         frame(kData, kEndOfStream, stream, '\0' + big_endian(message.size(), 4) + message);
+  return http2::begun_call(stream, kPredict) + http2::message(stream, message);
 }
 
 std::string reset_call(std::size_t stream, const std::string& method) {
-  return begun_call(stream, method) + frame(kResetStream, 0, stream, big_endian(8, 4));
+  return http2::begun_call(stream, method) + http2::reset(stream);
 }
 
-const std::string kHello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(kSettings, 0, 0, "");
-
 std::string grpc_conversation() {
-  return kHello + call(1, predict_message()) + frame(kPing, 0, 0, "12345678") +
-         frame(kWindowUpdate, 0, 0, big_endian(1 << 20, 4)) + call(3, predict_message());
+  return http2::kHello + call(1, predict_message()) + http2::frame(http2::kPing, 0, 0, "12345678") +
+         http2::frame(http2::kWindowUpdate, 0, 0, http2::big_endian(1 << 20, 4)) +
+         call(3, predict_message());
 }
 
 // What version 2 makes of 1, in an answer.
@@ -231,7 +199,7 @@ TEST(Conversations, DamagedGrpcIsRefusedOrAnswered) {
 
 // Calls that are begun and reset at once; whether the server went before all were sent.
 bool is_disconnected(RawTcp& client, const std::string& method, std::size_t calls) {
-  // gRPC reads no more from a client that does not read.
+  // Nothing more is read from a client that does not read.
   const std::jthread reader([&] {
     char piece[1 << 12];
     while (::recv(client.descriptor(), piece, sizeof piece, 0) > 0) continue;
@@ -258,7 +226,7 @@ TEST(Conversations, AClientThatResetsItsCallsIsDisconnectedWhateverItCalls) {
         "/grpc.health.v1.Health/Watch",
         "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "/nobody/Nothing"}) {
     RawTcp client(address);
-    client.send(kHello);
+    client.send(http2::kHello);
     EXPECT_TRUE(is_disconnected(client, method, 200'000)) << method;
     RawTcp other(address);
     other.send(grpc_conversation());
@@ -270,7 +238,7 @@ TEST(Conversations, AClientMayResetSomeOfItsCalls) {
   FakeService fake;
   GrpcServer server(fake.service(), {.address = "127.0.0.1"});
   RawTcp client(fmt::format("127.0.0.1:{}", server.port()));
-  client.send(kHello);
+  client.send(http2::kHello);
   std::size_t stream = 1;
   // In all far more than it may have at one time.
   for (int round = 0; round < 60; ++round) {

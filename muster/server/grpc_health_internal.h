@@ -1,33 +1,29 @@
 #pragma once
 
 #include <map>
-#include <mutex>
-#include <set>
+#include <memory>
 #include <string>
 
-#include "muster/server/grpc_calls_internal.h"
+#include "muster/server/grpc_transport_internal.h"
 
 namespace muster::server {
 
-/// grpc.health.v1.Health: gRPC's own has no place at which calls that are reset could be counted.
-class GrpcHealth final : public GrpcService {
+/// grpc.health.v1.Health: what services answer, asked once or watched. Any thread may call.
+class GrpcHealth {
  public:
-  explicit GrpcHealth(GrpcCalls& calls);
-  ~GrpcHealth() override;
+  GrpcHealth();
+  ~GrpcHealth();
+  GrpcHealth(const GrpcHealth&) = delete;
+  GrpcHealth& operator=(const GrpcHealth&) = delete;
 
   /// The empty name is the whole server. A name that was never set is unknown.
   void set(const std::string& service, bool serving);
-
-  /// A call of Watch.
-  grpc::ServerGenericBidiReactor* watch(GrpcContext& context);
+  /// Check and Watch. The methods outlive this object.
+  void add_methods(GrpcMethods& methods) const;
 
  private:
-  class Watch;
-
-  GrpcCalls& calls_;
-  std::mutex mutex_{};
-  std::map<std::string, bool, std::less<>> services_{};
-  std::set<Watch*> watches_{};
+  struct State;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace muster::server

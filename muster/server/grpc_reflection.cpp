@@ -16,8 +16,6 @@ using google::protobuf::Descriptor;
 using google::protobuf::DescriptorPool;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::FileDescriptor;
-using grpc::Status;
-using grpc::StatusCode;
 
 // The numbers of fields, by message.
 constexpr std::uint32_t kRequestHost = 1;
@@ -52,9 +50,9 @@ void append_number(std::uint32_t field, std::uint64_t number, std::string& out) 
   wire::append_varint(number, out);
 }
 
-void append_error(StatusCode code, std::string_view message, std::string& out) {
+void append_error(ErrorCode code, std::string_view message, std::string& out) {
   std::string error;
-  append_number(kErrorCode, code, error);
+  append_number(kErrorCode, static_cast<std::uint64_t>(code), error);
   append_text(kErrorMessage, message, error);
   append_text(kResponseError, error, out);
 }
@@ -71,7 +69,7 @@ void append_file(const FileDescriptor& file, std::set<const FileDescriptor*>& do
 
 void append_files(const FileDescriptor* file, std::string_view what, std::string& out) {
   if (file == nullptr) {
-    return append_error(StatusCode::NOT_FOUND, fmt::format("{} not found.", what), out);
+    return append_error(ErrorCode::kNotFound, fmt::format("{} not found.", what), out);
   }
   std::set<const FileDescriptor*> done;
   std::string files;
@@ -114,7 +112,7 @@ const FileDescriptor* file_with_extension(std::string_view bytes) {
 
 void append_extension_numbers(const std::string& type, std::string& out) {
   const Descriptor* const message = pool().FindMessageTypeByName(type);
-  if (message == nullptr) return append_error(StatusCode::NOT_FOUND, "Type not found.", out);
+  if (message == nullptr) return append_error(ErrorCode::kNotFound, "Type not found.", out);
   std::vector<const FieldDescriptor*> extensions;
   pool().FindAllExtensions(message, &extensions);
   std::string numbers;
@@ -124,25 +122,6 @@ void append_extension_numbers(const std::string& type, std::string& out) {
   }
   append_text(kResponseExtensionNumbers, numbers, out);
 }
-
-class ReflectionStream final : public GrpcStream {
- public:
-  ReflectionStream(GrpcCalls& calls, GrpcContext& context, const std::vector<std::string>& services)
-      : GrpcStream(calls, context), services_(services) {}
-
- private:
-  Status answer(const grpc::ByteBuffer& request, grpc::ByteBuffer& response) override {
-    try {
-      const grpc::Slice bytes = one_slice(request);
-      response = buffer_of(answer_reflection(text_of(bytes), services_));
-      return Status::OK;
-    } catch (const Error& error) {
-      return {StatusCode::INVALID_ARGUMENT, error.message()};
-    }
-  }
-
-  const std::vector<std::string>& services_;
-};
 
 }  // namespace
 
@@ -183,14 +162,26 @@ std::string answer_reflection(std::string_view request, const std::vector<std::s
       append_services(services, out);
       break;
     default:
-      append_error(StatusCode::UNIMPLEMENTED, "", out);
+      append_error(ErrorCode::kUnimplemented, "", out);
   }
   return out;
 }
 
-grpc::ServerGenericBidiReactor* reflection_stream(GrpcCalls& calls, GrpcContext& context,
-                                                  const std::vector<std::string>& services) {
-  return new ReflectionStream(calls, context, services);
+void add_reflection_methods(std::vector<std::string> services, GrpcMethods& methods) {
+  const GrpcMethod method{
+      .work = GrpcWork::kShort,
+      .converse = [services = std::move(services)](const GrpcContext&, std::string_view message) {
+        try {
+          return answer_reflection(message, services);
+        } catch (const Error& error) {
+          throw InvalidArgument("{}", error.message());
+        }
+      }};
+  // Both have the same messages; the older name is the one that is told.
+  for (const char* version : {"v1alpha", "v1"}) {
+    methods[fmt::format("/grpc.reflection.{}.ServerReflection/ServerReflectionInfo", version)] =
+        method;
+  }
 }
 
 }  // namespace muster::server

@@ -23,15 +23,17 @@ struct GrpcServerOptions {
   TlsOptions tls{};
   /// Of a request, and of the tensors in it.
   std::size_t max_message_bytes = std::size_t{128} << 20;
-  /// What the messages of all calls take together while they come in; more are refused.
+  /// What the messages of all calls take together, until they are answered; more are refused.
   std::size_t max_total_bytes = std::size_t{1} << 30;
-  /// Calls that are answered at one time; zero: 64 per processor.
+  /// Calls that are answered at one time, each by a thread that waits, and predictions that models
+  /// share; zero: 64 per processor.
   std::size_t max_threads = 0;
   /// Answers with tensor_content in the place of lists of values.
   bool raw_answers = false;
   bool reflection = true;
   bool repository_control = true;
-  /// gRPC's own settings by name, such as grpc.max_connection_age_ms.
+  /// gRPC's settings by name, such as grpc.max_connection_age_ms; a warning names those that have
+  /// no meaning here.
   std::vector<std::pair<std::string, std::string>> channel_arguments{};
 };
 
@@ -39,7 +41,8 @@ struct GrpcServerOptions {
 /// GRPCInferenceService, health and reflection.
 class GrpcServer {
  public:
-  /// Listens from now on. Throws Unavailable when the port is taken.
+  /// Listens from now on, by the threads of the service's loop. Throws Unavailable when the port is
+  /// taken, InvalidArgument for certificates or addresses that are none.
   GrpcServer(Service& service, GrpcServerOptions options);
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
@@ -48,9 +51,12 @@ class GrpcServer {
   std::uint16_t port() const;
   /// What health answers for the whole server and for its services.
   void set_serving(bool serving);
-  /// Takes no more calls and waits for those in flight; cancels what is left at the end of the
-  /// time.
-  void drain(const Deadline& deadline);
+  /// For connections from now on. Throws InvalidArgument for certificates that are none,
+  /// FailedPrecondition when the server was started without any.
+  void set_certificates(const TlsOptions& options);
+  /// Takes no more calls and waits for those in flight; closes what is left at the end of the time:
+  /// false then.
+  bool drain(const Deadline& deadline);
 
  private:
   struct Impl;

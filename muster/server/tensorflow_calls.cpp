@@ -269,6 +269,60 @@ std::string predict(Service& service, std::string_view request, const Caller& ca
   return bytes;
 }
 
+void start_predict(Service& service, std::string_view request, const Caller& caller,
+                   const TensorFlowCallOptions& options, PredictDone done) {
+  // What is left of it when the model answers.
+  struct Rest {
+    PredictDone done;
+    std::string signature{};
+    std::set<std::string, std::less<>> wanted{};
+    std::string answer{};
+  };
+  const auto fast = FastPredict::parse(request);
+  std::optional<wire::PredictRequest> message;
+  if (!fast) message = parsed_predict_request(request);
+  Call call;
+  if (fast) {
+    call.model = fast->model();
+    call.version = fast->version();
+    call.entrypoint = caller.entrypoint;
+    call.deadline = caller.deadline;
+    if (!fast->signature_name().empty()) call.signature = fast->signature_name();
+  } else {
+    call = call_of(message->model_spec(), message->has_model_spec(), caller);
+  }
+  const auto rest = std::make_shared<Rest>(Rest{std::move(done), call.signature});
+  const auto inputs = [&](const ModelVersion&, const graph::SignatureDef& signature) {
+    if (!fast) {
+      rest->wanted = wanted_outputs(message->output_filter(), signature);
+      return predict_inputs(*message, signature, options.most_tensor_bytes);
+    }
+    rest->wanted = wanted_outputs(fast->output_filter(), signature);
+    auto tensors = fast->tensors(signature, options.most_tensor_bytes);
+    if (tensors) return std::move(*tensors);
+    return predict_inputs(parsed_predict_request(request), signature, options.most_tensor_bytes);
+  };
+  service.start(
+      std::move(call), {},
+      {.no_signature =
+           [rest](const ModelVersion&) {
+             throw FailedPrecondition("Serving signature key \"{}\" not found.", rest->signature);
+           },
+       .inputs = inputs,
+       .answer =
+           [rest, raw = options.raw_answers](const ModelVersion& version,
+                                             const BatchAnswer& result) {
+             PredictResponseWriter writer(version, rest->signature, raw);
+             for (const auto& [name, tensor] : result.outputs) {
+               if (rest->wanted.empty() || rest->wanted.contains(name)) {
+                 writer.add(name, tensor);
+               }
+             }
+             rest->answer = std::move(writer).bytes();
+           }},
+      [rest](const std::exception_ptr& failure) { rest->done(std::move(rest->answer), failure); });
+}
+
 void classify(Service& service, const wire::ClassificationRequest& request, const Caller& caller,
               wire::ClassificationResponse& response) {
   Call call = call_of(request.model_spec(), request.has_model_spec(), caller);
