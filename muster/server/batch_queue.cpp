@@ -24,6 +24,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using graph::TensorValue;
 
+// A batch that usually takes longer does not belong into a thread that reads.
+constexpr std::chrono::milliseconds kLongBatch{1};
+
 // Rows of one input or output; nothing for a scalar.
 std::optional<std::int64_t> rows_in(const TensorValue& tensor) {
   if (tensor.shape.empty()) return std::nullopt;
@@ -130,7 +133,7 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
 
   std::size_t count = 1;
   EventLoop* loop = nullptr;
-  // For batches beyond those that the loop's threads may compute.
+  // For batches that take too long for the loop's threads.
   CallThreads* threads = nullptr;
   std::optional<EventLoop::Timer> timer{};
 
@@ -139,8 +142,8 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
   std::size_t free = 1;
   // Those with waiting requests, the next in turn first.
   std::deque<BatchQueue::Impl*> turns{};
-  // Whether the loop was told to lead(), and has not begun.
-  bool is_lead_coming = false;
+  // Which threads of the loop were told to lead(), and have not begun; the last: whichever.
+  std::vector<bool> is_lead_coming{};
   // When the timer is going to look for what is late or ready.
   Clock::time_point timer_at = Clock::time_point::max();
 
@@ -150,8 +153,17 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
   void wake_at(Clock::time_point time);
 
  private:
+  /// A batch that has its slot.
+  struct Work {
+    BatchQueue::Impl* queue = nullptr;
+    Tickets batch{};
+    bool is_long = false;
+  };
+
   std::deque<BatchQueue::Impl*>::iterator next_ready();
-  void lead_here_or_elsewhere();
+  bool take(Work& work);
+  void compute(Work& work);
+  void lead_in_loop(std::size_t place);
 };
 
 struct BatchQueue::Impl {
@@ -165,8 +177,9 @@ struct BatchQueue::Impl {
   // By level, then by arrival.
   std::deque<std::unique_ptr<Ticket>> waiting;
   std::int64_t waiting_rows = 0;
-  // What batches take, as a moving average.
+  // What batches take, as a moving average; whether there was one.
   Clock::duration usual{};
+  bool is_usual_known = false;
 
   ExecutionSlots::Impl& shared() const { return *slots->impl_; }
 
@@ -206,6 +219,11 @@ struct BatchQueue::Impl {
                        });
     ticket->since = Clock::now();
     return ticket;
+  }
+
+  void note_time(Clock::duration computed) {
+    usual += (computed - usual) / 8;
+    is_usual_known = true;
   }
 
   // Batches that are computed before that of a request at this place.
@@ -414,70 +432,80 @@ std::deque<BatchQueue::Impl*>::iterator ExecutionSlots::Impl::next_ready() {
   });
 }
 
-// Has the loop lead(), if there is something to compute and a slot for it. `wake`: in whichever
-// thread is free; else behind what this one has to do. Under the mutex.
+// Has the loop lead, if there is something to compute and a slot for it. `wake`: in another thread
+// than this one; else behind what this one has to do. Under the mutex.
 void ExecutionSlots::Impl::call_lead(bool wake) {
-  if (is_lead_coming || loop == nullptr || free == 0 || next_ready() == turns.end()) return;
-  is_lead_coming = true;
-  const auto begin = [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->lead_here_or_elsewhere();
+  if (loop == nullptr || free == 0 || next_ready() == turns.end()) return;
+  const std::size_t anyone = is_lead_coming.size() - 1;
+  const std::size_t place = wake ? anyone : loop->this_thread().value_or(anyone);
+  if (is_lead_coming[place]) return;
+  is_lead_coming[place] = true;
+  const auto begin = [weak = weak_from_this(), place] {
+    if (const auto self = weak.lock()) self->lead_in_loop(place);
   };
-  if (wake) {
+  if (place == anyone) {
     loop->post(begin);
   } else {
     loop->defer(begin);
   }
 }
 
-void ExecutionSlots::Impl::lead_here_or_elsewhere() {
-  const auto begin = [this] {
-    {
-      const std::lock_guard lock(mutex);
-      is_lead_coming = false;
-    }
-    lead();
-  };
+void ExecutionSlots::Impl::lead_in_loop(std::size_t place) {
   {
     const std::lock_guard lock(mutex);
-    if (loop == nullptr) return;
+    is_lead_coming[place] = false;
   }
-  if (loop->run_here(begin)) return;
+  Work work;
+  if (!take(work) || work.batch.empty()) return;
+  if (!work.is_long) return compute(work);
+  const auto kept = std::make_shared<Work>(std::move(work));
   const std::lock_guard lock(mutex);
-  if (threads == nullptr) return;
-  threads->run([self = shared_from_this(), begin] { begin(); });
+  // The threads go after the last request, so they are there.
+  threads->run([self = shared_from_this(), kept] { self->compute(*kept); });
 }
 
 // Computes the batch of the queue whose turn it is, and says so to its requests. False when none is
 // ready or no slot is free.
 bool ExecutionSlots::Impl::lead() {
+  Work work;
+  if (!take(work)) return false;
+  if (!work.batch.empty()) compute(work);
+  return true;
+}
+
+// Takes the batch of the queue whose turn it is; none where all of it came too late. False as
+// lead().
+bool ExecutionSlots::Impl::take(Work& work) {
   Tickets refusals;
-  Tickets batch;
-  BatchQueue::Impl* queue = nullptr;
   {
     const std::lock_guard lock(mutex);
     if (free == 0) return false;
     const auto ready = next_ready();
     if (ready == turns.end()) return false;
-    queue = *ready;
+    work.queue = *ready;
     // The queue goes to the end of the line; take() removes it when nothing is left in it.
     turns.erase(ready);
-    turns.push_back(queue);
-    batch = queue->take(refusals);
-    if (!batch.empty()) --free;
+    turns.push_back(work.queue);
+    work.batch = work.queue->take(refusals);
+    work.is_long = !work.queue->is_usual_known || work.queue->usual > kLongBatch;
+    if (!work.batch.empty()) --free;
     call_lead(/*wake=*/true);
   }
   for (const auto& ticket : refusals) ticket->finish();
-  if (batch.empty()) return true;
+  return true;
+}
+
+void ExecutionSlots::Impl::compute(Work& work) {
   const auto begin = Clock::now();
-  queue->compute_batch(batch);
+  work.queue->compute_batch(work.batch);
   const auto computed = Clock::now() - begin;
   {
     const std::lock_guard lock(mutex);
-    queue->usual += (computed - queue->usual) / 8;
+    work.queue->note_time(computed);
   }
   // From the first on, the queue may be gone. Answers are made in the slot too: it is a thread's
   // time.
-  for (auto& ticket : batch) {
+  for (auto& ticket : work.batch) {
     ticket->answer.computed = computed;
     ticket->finish();
     ticket.reset();
@@ -485,7 +513,6 @@ bool ExecutionSlots::Impl::lead() {
   const std::lock_guard lock(mutex);
   ++free;
   call_lead(/*wake=*/false);
-  return true;
 }
 
 // Under the mutex.
@@ -518,6 +545,7 @@ ExecutionSlots::ExecutionSlots(std::size_t count, std::shared_ptr<EventLoop> loo
       impl_(std::make_shared<Impl>()) {
   impl_->count = count > 0 ? count : ThreadPool::available_processors();
   impl_->free = impl_->count;
+  impl_->is_lead_coming.resize(loop_->threads() + 1);
   threads_ = std::make_unique<CallThreads>(CallThreads::Options{
       .threads = impl_->count, .waiting = std::numeric_limits<std::size_t>::max()});
   impl_->loop = loop_.get();

@@ -39,7 +39,8 @@ class CallThreads;
 class EventLoop;
 
 /// How many batches are computed at one time, by all queues of a server together, in the threads of
-/// an event loop. Queues with work take turns. Any thread may use it.
+/// an event loop and, where that takes long, in others. Queues with work take turns. Any thread may
+/// use it.
 class ExecutionSlots {
  public:
   /// Zero: one per processor. Without a loop it has one of its own.
@@ -72,7 +73,8 @@ struct BatchAnswer {
 /// The requests of one signature of one version. No thread waits for one: a request that enters is
 /// left to the event loop, behind what is ready there, so that requests which are read at the same
 /// time share a batch. Whichever thread of the loop comes to it computes all that wait by then, and
-/// says so to each of them.
+/// says so to each of them; a batch that takes long is computed in another thread, so that the
+/// loop reads on.
 class BatchQueue {
  public:
   using Run = std::function<Tensors(const Tensors& inputs)>;

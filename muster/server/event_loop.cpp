@@ -16,40 +16,75 @@ namespace muster::server {
 
 namespace asio = boost::asio;
 
-struct EventLoop::Impl {
-  asio::io_context io{};
-  // Threads stay, also when nothing is left to do.
+namespace {
+
+// Which thread of which loop this is.
+thread_local const void* t_loop = nullptr;
+thread_local std::size_t t_index = 0;
+
+struct LoopThread {
+  // One thread runs it, so it wakes none.
+  asio::io_context io{1};
+  // Stays, also when nothing is left to do.
   asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
-  int most_here = 1;
-  std::atomic<int> here{0};
-  std::vector<std::jthread> threads{};
+  std::jthread thread{};
+};
+
+}  // namespace
+
+struct EventLoop::Impl {
+  std::vector<std::unique_ptr<LoopThread>> threads{};
+  std::atomic<std::size_t> turn{0};
+
+  asio::io_context& next() { return threads[turn++ % threads.size()]->io; }
 };
 
 EventLoop::EventLoop(std::size_t threads) : impl_(std::make_unique<Impl>()) {
-  if (threads == 0) threads = ThreadPool::available_processors() + 1;
-  threads = std::max<std::size_t>(threads, 2);
-  impl_->most_here = static_cast<int>(threads) - 1;
+  if (threads == 0) threads = std::max<std::size_t>(2, ThreadPool::available_processors());
   for (std::size_t i = 0; i < threads; ++i) {
-    impl_->threads.emplace_back([impl = impl_.get()] { impl->io.run(); });
+    impl_->threads.push_back(std::make_unique<LoopThread>());
+  }
+  for (std::size_t i = 0; i < threads; ++i) {
+    LoopThread& one = *impl_->threads[i];
+    one.thread = std::jthread([&one, i, loop = impl_.get()] {
+      t_loop = loop;
+      t_index = i;
+      one.io.run();
+    });
   }
 }
 
 EventLoop::~EventLoop() {
-  impl_->io.stop();
-  impl_->threads.clear();
+  for (const auto& thread : impl_->threads) thread->io.stop();
+  // All of them, before anything goes that another still uses.
+  for (const auto& thread : impl_->threads) thread->thread.join();
 }
 
-asio::io_context& EventLoop::io() { return impl_->io; }
+asio::io_context& EventLoop::io() { return impl_->next(); }
 std::size_t EventLoop::threads() const { return impl_->threads.size(); }
 
-void EventLoop::post(Job job) { asio::post(impl_->io, std::move(job)); }
-void EventLoop::defer(Job job) { asio::defer(impl_->io, std::move(job)); }
+std::optional<std::size_t> EventLoop::this_thread() const {
+  if (t_loop != impl_.get()) return std::nullopt;
+  return t_index;
+}
+
+void EventLoop::post(Job job) {
+  asio::io_context* io = &impl_->next();
+  const auto here = this_thread();
+  if (here && io == &impl_->threads[*here]->io) io = &impl_->next();
+  asio::post(*io, std::move(job));
+}
+
+void EventLoop::defer(Job job) {
+  const auto here = this_thread();
+  if (!here) return post(std::move(job));
+  asio::defer(impl_->threads[*here]->io, std::move(job));
+}
 
 bool EventLoop::run_here(const Job& job) {
-  const bool is_left = impl_->here.fetch_add(1) < impl_->most_here;
-  if (is_left) job();
-  impl_->here.fetch_sub(1);
-  return is_left;
+  if (this_thread()) return false;
+  job();
+  return true;
 }
 
 struct EventLoop::Timer::State {

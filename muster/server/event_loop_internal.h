@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace boost::asio {
 class io_context;
@@ -11,33 +12,36 @@ class io_context;
 
 namespace muster::server {
 
-/// Threads that wait for sockets and timers, and run what follows. Servers of several protocols and
-/// the queues of models may share one. Any thread may call.
+/// Threads that wait for sockets and timers, and run what follows. Each has sockets of its own and
+/// hands nothing over to another, which would have to be woken for it: so what takes long does not
+/// belong there. Servers of several protocols and the queues of models may share one loop. Any
+/// thread may call.
 class EventLoop {
  public:
   using Job = std::function<void()>;
   using Clock = std::chrono::steady_clock;
 
-  /// Zero: one more than there are processors, so that one is left to read while the others
-  /// compute. Two at least.
+  /// Zero: one per processor, two at least.
   explicit EventLoop(std::size_t threads = 0);
   /// Ends the threads; what has not begun by then is dropped. None of the threads may call it.
   ~EventLoop();
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  /// For sockets, which must be gone before the loop is.
+  /// For a socket, which must be gone before the loop is: that of the thread whose turn it is.
   boost::asio::io_context& io();
   std::size_t threads() const;
+  /// Which of them is the calling one; nothing when it is none.
+  std::optional<std::size_t> this_thread() const;
 
-  /// Has a thread run a job, which must not throw. post(): whichever is free, from now on. defer():
-  /// of a thread of the loop, when what that thread does now is done, behind what is ready already;
-  /// it wakes none, and is as post() elsewhere.
+  /// Has a thread run a job, which must not throw and not take long. post(): another than the
+  /// calling one. defer(): the calling one, when what it does now is done, behind what is ready
+  /// already; as post() where it is none of the loop.
   void post(Job job);
   void defer(Job job);
 
-  /// Runs a job that may take long in the calling thread, which is one of the loop. False, and
-  /// nothing is run, when no thread would be left to wait for sockets.
+  /// Runs a job that may take long here. False, and nothing is run, in a thread of the loop: its
+  /// sockets would have to wait.
   bool run_here(const Job& job);
 
   /// Runs a job at a point in time that can be moved.

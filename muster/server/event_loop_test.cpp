@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include "muster/base/semaphore.h"
@@ -40,35 +41,43 @@ TEST(EventLoop, RunsWhatIsDeferredWhenTheThreadIsDone) {
   EXPECT_EQ(second, 2);
 }
 
-TEST(EventLoop, LeavesAThreadToWaitForSockets) {
-  EventLoop loop(3);
-  Semaphore begun(0);
-  Semaphore go(0);
-  Semaphore ended(0);
-  const auto hold = [&] {
-    begun.release();
-    go.acquire();
-  };
-  for (int i = 0; i < 2; ++i) {
+TEST(EventLoop, RunsInAnotherThreadWhatOneOfThemPosts) {
+  EventLoop loop(2);
+  EXPECT_EQ(loop.this_thread(), std::nullopt);
+  std::optional<std::size_t> first;
+  std::optional<std::size_t> posted;
+  std::optional<std::size_t> deferred;
+  Semaphore done(0);
+  for (int i = 0; i < 4; ++i) {
     loop.post([&] {
-      EXPECT_TRUE(loop.run_here(hold));
-      ended.release();
+      first = loop.this_thread();
+      loop.post([&] {
+        posted = loop.this_thread();
+        done.release();
+      });
+      loop.defer([&] {
+        deferred = loop.this_thread();
+        done.release();
+      });
     });
-    begun.acquire();
+    done.acquire();
+    done.acquire();
+    EXPECT_NE(posted, first);
+    EXPECT_EQ(deferred, first);
   }
+}
+
+TEST(EventLoop, RunsNothingThatTakesLong) {
+  EventLoop loop;
+  Semaphore done(0);
   loop.post([&] {
-    EXPECT_FALSE(loop.run_here(hold));
-    ended.release();
+    EXPECT_FALSE(loop.run_here([] { ADD_FAILURE(); }));
+    done.release();
   });
-  ended.acquire();
-  go.release(2);
-  ended.acquire();
-  ended.acquire();
-  loop.post([&] {
-    EXPECT_TRUE(loop.run_here([] {}));
-    ended.release();
-  });
-  ended.acquire();
+  done.acquire();
+  bool ran = false;
+  EXPECT_TRUE(loop.run_here([&] { ran = true; }));
+  EXPECT_TRUE(ran);
 }
 
 TEST(EventLoop, RunsAJobAtTheTimeThatWasSetLast) {

@@ -122,13 +122,7 @@ struct Shared {
   std::atomic<bool> draining{false};
   HttpServer::Start start{};
   std::optional<FairQueue> jobs{};
-  EventLoop* loop = nullptr;
   std::optional<CallThreads> workers{};
-
-  /// In this thread, which reads, as long as another is left to read; else in one that answers.
-  void perform(CallThreads::Job job) {
-    if (!loop->run_here(job)) workers->run(std::move(job));
-  }
 
   std::mutex mutex{};
   std::condition_variable changed{};
@@ -478,12 +472,16 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
       self->reply(std::move(answer));
     };
     const auto queue = shared_->queue_of(*request);
-    if (!queue) return shared_->perform(std::move(act));
+    if (!queue) {
+      shared_->workers->run(std::move(act));
+      return;
+    }
     switch (shared_->jobs->offer(*queue, act)) {
       case FairQueue::Place::kRuns:
-        return shared_->perform([shared = shared_, queue = *queue, act = std::move(act)] {
+        shared_->workers->run([shared = shared_, queue = *queue, act = std::move(act)] {
           shared->jobs->run(queue, act);
         });
+        return;
       case FairQueue::Place::kWaits:
         return;
       case FairQueue::Place::kNone:
@@ -729,7 +727,7 @@ struct HttpServer::Impl {
 
   // Under the mutex.
   void accept() {
-    acceptor.async_accept([this, used = use()](error_code error, Socket socket) {
+    acceptor.async_accept(loop->io(), [this, used = use()](error_code error, Socket socket) {
       const std::lock_guard lock(mutex);
       if (error == asio::error::operation_aborted || !acceptor.is_open()) return;
       if (error) return accept_later();
@@ -795,7 +793,6 @@ HttpServer::HttpServer(HttpServerOptions options, Handle handle, QueueOf queue_o
     options.body_budget = std::make_shared<ByteBudget>(HttpServerOptions::kTotalBodyBytes);
   }
   Shared& shared = *impl_->shared;
-  shared.loop = impl_->loop.get();
   shared.handle = std::move(handle);
   shared.queue_of = std::move(queue_of);
   shared.start = std::move(start);

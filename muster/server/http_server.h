@@ -34,13 +34,12 @@ struct HttpServerOptions {
   /// 0: any that is free.
   std::uint16_t port = 0;
   TlsOptions tls{};
-  /// Whose threads read, and write. All but one of them also answer what they have read, which
-  /// saves a switch between threads. None: one of its own, of so many threads; zero: as EventLoop
-  /// has it.
+  /// Whose threads read, and write, and begin what can be begun. None: one of its own, of so many
+  /// threads; zero: as EventLoop has it.
   std::shared_ptr<EventLoop> loop{};
   std::size_t io_threads = 0;
-  /// Requests that are answered at one time; zero: four per processor, 32 at least. Threads for
-  /// those beyond the ones that readers answer begin when they are needed.
+  /// Requests that threads answer at one time; zero: four per processor, 32 at least. The threads
+  /// begin when they are needed.
   std::size_t workers = 0;
   /// Requests that may wait for a worker; more are refused with 429.
   std::size_t max_waiting = 1024;

@@ -13,7 +13,6 @@
 
 #include "muster/base/log.h"
 #include "muster/base/object_store.h"
-#include "muster/base/thread_pool.h"
 #include "muster/server/event_loop_internal.h"
 
 namespace muster::server {
@@ -498,10 +497,7 @@ struct ModelStore::Impl {
 };
 
 ModelStore::ModelStore(StoreOptions options) : impl_(std::make_unique<Impl>()) {
-  if (!options.loop) {
-    options.loop = std::make_shared<EventLoop>(
-        options.slots > 0 ? std::max(options.slots, ThreadPool::available_processors()) + 1 : 0);
-  }
+  if (!options.loop) options.loop = std::make_shared<EventLoop>();
   impl_->slots = std::make_shared<ExecutionSlots>(options.slots, options.loop);
   impl_->options = std::move(options);
   impl_->manager =
