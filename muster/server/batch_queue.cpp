@@ -148,7 +148,7 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
   Clock::time_point timer_at = Clock::time_point::max();
 
   void call_lead(bool wake);
-  bool lead();
+  bool lead(BatchQueue::Impl* queue);
   void look_at_times();
   void wake_at(Clock::time_point time);
 
@@ -161,7 +161,7 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
   };
 
   std::deque<BatchQueue::Impl*>::iterator next_ready();
-  bool take(Work& work);
+  bool take(Work& work, BatchQueue::Impl* only);
   void compute(Work& work);
   void lead_in_loop(std::size_t place);
 };
@@ -456,7 +456,7 @@ void ExecutionSlots::Impl::lead_in_loop(std::size_t place) {
     is_lead_coming[place] = false;
   }
   Work work;
-  if (!take(work) || work.batch.empty()) return;
+  if (!take(work, nullptr) || work.batch.empty()) return;
   if (!work.is_long) return compute(work);
   const auto kept = std::make_shared<Work>(std::move(work));
   const std::lock_guard lock(mutex);
@@ -464,24 +464,25 @@ void ExecutionSlots::Impl::lead_in_loop(std::size_t place) {
   threads->run([self = shared_from_this(), kept] { self->compute(*kept); });
 }
 
-// Computes the batch of the queue whose turn it is, and says so to its requests. False when none is
-// ready or no slot is free.
-bool ExecutionSlots::Impl::lead() {
+// Computes a batch of this queue, and says so to its requests. False when it is not ready, or no
+// slot is free. Not of others: the thread may be one of lower priority, which loads a version.
+bool ExecutionSlots::Impl::lead(BatchQueue::Impl* queue) {
   Work work;
-  if (!take(work)) return false;
+  if (!take(work, queue)) return false;
   if (!work.batch.empty()) compute(work);
   return true;
 }
 
-// Takes the batch of the queue whose turn it is; none where all of it came too late. False as
-// lead().
-bool ExecutionSlots::Impl::take(Work& work) {
+// Takes the batch of the queue whose turn it is, or of this one; none where all of it came too
+// late. False when none is ready or no slot is free.
+bool ExecutionSlots::Impl::take(Work& work, BatchQueue::Impl* only) {
   Tickets refusals;
   {
     const std::lock_guard lock(mutex);
     if (free == 0) return false;
-    const auto ready = next_ready();
+    const auto ready = only != nullptr ? std::ranges::find(turns, only) : next_ready();
     if (ready == turns.end()) return false;
+    if (only != nullptr && only->ready_at() > Clock::now()) return false;
     work.queue = *ready;
     // The queue goes to the end of the line; take() removes it when nothing is left in it.
     turns.erase(ready);
@@ -623,7 +624,7 @@ BatchAnswer BatchQueue::run(const Tensors& inputs, const Deadline& deadline,
     refused = impl_->enter(std::move(ticket));
   }
   if (refused) refused->finish();
-  shared->lead();
+  shared->lead(impl_.get());
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return is_done; });
   lock.unlock();

@@ -796,6 +796,8 @@ HttpServer::HttpServer(HttpServerOptions options, Handle handle, QueueOf queue_o
   shared.handle = std::move(handle);
   shared.queue_of = std::move(queue_of);
   shared.start = std::move(start);
+  options.loop
+      .reset();  // Sessions share the options, and may be the last: the loop is not theirs to end.
   shared.options = std::move(options);
   impl_->listen();
   const std::size_t workers =

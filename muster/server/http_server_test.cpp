@@ -362,6 +362,7 @@ TEST_F(HttpServerOnALoop, EndsWithoutTheLoop) {
   RawTcp busy = connect();
   busy.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
   begun.acquire();
+  ASSERT_TRUE(testing::eventually([&] { return server_->connections() == 2; }));
   std::jthread answering([&] {
     EXPECT_EQ(idle.read_to_end(), "");
     std::exchange(reply, nullptr)->reply({});

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -63,6 +66,24 @@ TEST_F(ModelStoreTest, ServesTheNewestVersion) {
             "Servable not found for request: Specific(m, 2)");
   EXPECT_EQ(message_of([&] { store_->find("n"); }), "Servable not found for request: Latest(n)");
   EXPECT_EQ(message_of([&] { store_->status("n"); }), "Could not find any versions of model n");
+}
+
+TEST_F(ModelStoreTest, LoadsBesideRequestsWithALowerPriority) {
+  write_fake(folder_ / "m/1", "1");
+  std::vector<int> priorities;
+  open({.warm_up = [&](const ModelVersion&, const Path&) {
+    priorities.push_back(::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid())));
+  }});
+  for (const char* const number : {"2", "3"}) {
+    write_fake(folder_ / "m" / number, number);
+    store_->poll();
+  }
+  EXPECT_EQ(answer(), 3);
+  ASSERT_EQ(priorities.size(), 3U);
+  const int usual = ::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()));
+  EXPECT_EQ(priorities[0], usual);
+  EXPECT_EQ(priorities[1], std::min(usual + 10, 19));
+  EXPECT_EQ(priorities[2], priorities[1]);
 }
 
 TEST_F(ModelStoreTest, ANewVersionTakesOverAndTheOldOneGoesAfterItsLastRequest) {
