@@ -15,6 +15,7 @@ class ExecutableServable : public server::Servable {
   const server::Signatures& signatures() const override { return model_.signatures(); }
 
   server::Tensors run(std::string_view signature, const server::Tensors& inputs) const override {
+    if (auto answer = model_.run_in_arena(signature, inputs)) return std::move(*answer);
     return run_signature(model_, signature, inputs);
   }
 

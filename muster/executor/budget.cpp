@@ -66,6 +66,12 @@ void Budget::check_room(std::int64_t bytes) const {
       bytes, live_bytes_, limits_.live_bytes);
 }
 
+bool Budget::has_room_for(std::int64_t operations, std::int64_t bytes) const {
+  return operations <= limits_.operations - operations_ &&
+         bytes <= limits_.live_bytes - live_bytes_ && bytes <= limits_.total_bytes - total_bytes_ &&
+         now() < deadline_;
+}
+
 void Budget::charge(std::int64_t bytes) {
   check_room(bytes);
   if (bytes > limits_.total_bytes - total_bytes_) {

@@ -24,6 +24,9 @@ class Budget {
   /// Throws when these bytes cannot be held beside what is held now.
   void check_room(std::int64_t bytes) const;
 
+  /// Whether so many more operations and bytes are within the limits, and time is left.
+  bool has_room_for(std::int64_t operations, std::int64_t bytes) const;
+
   /// Values that are now held. Memory that is not held yet is charged, unless it is that of
   /// `given`: inputs, constants and variables do not count. Each call needs its release().
   void hold(std::span<const Slot> values, const SlotRefs& given);

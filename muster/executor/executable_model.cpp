@@ -11,6 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/checkpoint/bundle_reader.h"
+#include "muster/executor/arena_plan_internal.h"
 #include "muster/executor/bundle_value_internal.h"
 #include "muster/executor/captured_plan_internal.h"
 #include "muster/executor/fused_layer_internal.h"
@@ -66,6 +67,20 @@ struct SignatureInput {
   graph::Shape shape{};
 };
 
+// Whether check_input() would find nothing wrong, and the bytes are as many as the shape wants.
+bool fits_input(const SignatureInput& input, const graph::TensorValue& value) {
+  if (graph::without_ref(input.type) != value.dtype || !graph::fits(input.shape, value.shape)) {
+    return false;
+  }
+  const auto count = graph::element_count(value.shape);
+  if (!count) return false;
+  if (value.dtype == graph::DataType::kString) {
+    return static_cast<std::int64_t>(value.strings.size()) == *count;
+  }
+  const auto bytes = static_cast<std::int64_t>(graph::element_bytes(value.dtype));
+  return bytes > 0 && static_cast<std::int64_t>(value.bytes.size()) == *count * bytes;
+}
+
 // Says which input is missing, or not one of the signature's.
 [[noreturn]] void refuse(std::string_view signature, std::span<const SignatureInput> wanted,
                          const Values& given) {
@@ -101,7 +116,23 @@ struct ExecutableModel::Impl {
     Plan plan;
     // Has the plan where it is captured.
     std::unique_ptr<CapturedPlan> captured{};
+    // Where requests of some rows can be computed so.
+    std::unique_ptr<const ArenaPlan> arena{};
 
+    // Nothing where the plan is to be run. The inputs are checked.
+    std::optional<Values> run_in_arena(const Values& given, Budget& budget) const {
+      if (arena == nullptr) return std::nullopt;
+      ArenaRun run(*arena);
+      for (const auto& [name, value] : given) {
+        if (!run.add(value)) return std::nullopt;
+      }
+      if (!run.run(budget)) return std::nullopt;
+      Values answer;
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        answer.emplace_hint(answer.end(), outputs[i], run.result(i));
+      }
+      return answer;
+    }
     const Plan& any_plan() const { return captured ? captured->plan() : plan; }
     Slots run(Slots arguments, Budget& budget) const {
       return captured ? captured->run(std::move(arguments), budget)
@@ -194,13 +225,21 @@ struct ExecutableModel::Impl {
 
   // What requests do not change is computed once, and what belongs together becomes one step.
   void rewrite(Budget& budget) {
-    const bool stay =
-        std::ranges::none_of(ready, [](const auto& item) { return item.second.plan.may_assign(); });
+    const auto assigns = [](const auto& item) { return item.second.plan.may_assign(); };
+    const auto fills = [](const auto& item) { return item.second.plan.may_fill_tables(); };
+    const bool stay = std::ranges::none_of(ready, assigns);
+    // What functions do is not looked at; plans that call some may assign.
+    const bool tables_stay = stay && std::ranges::none_of(ready, fills);
     for (auto& [name, one] : ready) {
       one.plan.fold(stay, budget);
       one.plan.merge();
       if (options.fuse_layers) one.plan.fuse(layers, budget);
-      if (captures()) capture(name, one, stay);
+      if (options.arena) one.arena = ArenaPlan::make(one.plan, tables_stay);
+      if (!captures()) {
+        one.plan.forget_nodes();
+      } else {
+        capture(name, one, stay);
+      }
     }
     layers = {};
   }
@@ -279,10 +318,35 @@ std::size_t ExecutableModel::captured_graphs(std::string_view signature) const {
   return ready.captured ? ready.captured->graphs() : 0;
 }
 
+bool ExecutableModel::has_arena(std::string_view signature) const {
+  return impl_->find(signature).arena != nullptr;
+}
+
+std::optional<TensorValues> ExecutableModel::run_in_arena(std::string_view signature,
+                                                          const TensorValues& inputs) const {
+  const Impl::Ready& ready = impl_->find(signature);
+  if (ready.arena == nullptr || inputs.size() != ready.inputs.size()) return std::nullopt;
+  ArenaRun run(*ready.arena);
+  auto given = inputs.begin();
+  for (const Impl::Input& input : ready.inputs) {
+    if (given->first != input.name || !fits_input(input, given->second) ||
+        !run.add(given->second)) {
+      return std::nullopt;
+    }
+    ++given;
+  }
+  const at::NoGradGuard no_grad;
+  Budget budget(impl_->options.limits);
+  if (!run.run(budget)) return std::nullopt;
+  TensorValues outputs;
+  for (std::size_t i = 0; i < ready.outputs.size(); ++i) {
+    outputs.emplace_hint(outputs.end(), ready.outputs[i], run.tensor_result(i));
+  }
+  return outputs;
+}
+
 Values ExecutableModel::run(std::string_view signature, const Values& inputs) const {
   const Impl::Ready& ready = impl_->find(signature);
-  Slots arguments;
-  arguments.reserve(ready.inputs.size());
   // Both are sorted by name.
   auto given = inputs.begin();
   for (const Impl::Input& input : ready.inputs) {
@@ -290,12 +354,15 @@ Values ExecutableModel::run(std::string_view signature, const Values& inputs) co
       refuse(signature, ready.inputs, inputs);
     }
     check_input(input.name, input.type, input.shape, given->second);
-    arguments.push_back(to_slot(given->second));
     ++given;
   }
   if (given != inputs.end()) refuse(signature, ready.inputs, inputs);
   const at::NoGradGuard no_grad;
   Budget budget(impl_->options.limits);
+  if (auto answer = ready.run_in_arena(inputs, budget)) return std::move(*answer);
+  Slots arguments;
+  arguments.reserve(ready.inputs.size());
+  for (const auto& [name, value] : inputs) arguments.push_back(to_slot(value));
   const Slots results = ready.run(std::move(arguments), budget);
   Values outputs;
   for (std::size_t i = 0; i < results.size(); ++i) {

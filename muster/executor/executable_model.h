@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,8 @@
 namespace muster::executor {
 
 using Values = std::map<std::string, Value, std::less<>>;
+/// The same as messages have them.
+using TensorValues = std::map<std::string, graph::TensorValue, std::less<>>;
 
 struct LoadOptions {
   /// Which graph of the SavedModel.
@@ -35,6 +38,9 @@ struct LoadOptions {
   /// the host need not look at values on the way: faster, with the same results. Graphs that cannot
   /// be captured run operation by operation, and the log says why.
   bool capture = true;
+  /// Whether requests of some rows are computed in an arena, where the graph is made of operations
+  /// that can be: faster, with the same results.
+  bool arena = true;
   /// Of each request, and of the load itself.
   RunLimits limits{};
 };
@@ -70,6 +76,14 @@ class ExecutableModel {
   /// ResourceExhausted beyond the limits; errors inside the graph name the node. Results are in the
   /// memory of the host, and may share it with the model: do not write to them.
   Values run(std::string_view signature, const Values& inputs) const;
+
+  /// The same without a copy into libtorch's memory, where a request of some rows can be answered
+  /// so. Nothing where it cannot, for bad inputs among them: run() says what is wrong. Throws
+  /// ResourceExhausted.
+  std::optional<TensorValues> run_in_arena(std::string_view signature,
+                                           const TensorValues& inputs) const;
+  /// Whether run() tries that for a signature. Throws NotFound.
+  bool has_arena(std::string_view signature) const;
 
  private:
   struct Impl;

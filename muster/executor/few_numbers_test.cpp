@@ -156,6 +156,24 @@ TEST(MergeSteps, ComputesNothingTwice) {
   expect_same(std::get<at::Tensor>(y), at::tensor({6, 15}, at::kInt));
 }
 
+TEST(MergeSteps, TakesEqualConstantsForOne) {
+  const auto constant = [](const char* name, float value) {
+    return graph::constant_node(name, graph::TensorValue::scalar(value));
+  };
+  const graph::Attrs floats{{"T", DataType::kFloat}};
+  const auto model = model_with(
+      {constant("zero", 0.0F), constant("nought", 0.0F), constant("less", -0.0F),
+       step_node("a", "Greater", {"x", "zero"}, floats),
+       step_node("b", "Greater", {"x", "nought"}, floats),
+       step_node("c", "Greater", {"x", "less"}, floats),
+       step_node("both", "LogicalAnd", {"a", "b"}), step_node("y", "LogicalAnd", {"both", "c"})});
+  // -0 is another constant, though nothing is greater than one of them alone.
+  EXPECT_THAT(model.planned_operations("f"),
+              ElementsAre("Greater", "LogicalAnd", "Greater", "LogicalAnd"));
+  const auto y = model.run("f", {{"x", at::tensor({-1.0F, 0.0F, 2.0F})}}).at("y");
+  expect_same(std::get<at::Tensor>(y), at::tensor({0, 0, 1}, at::kInt).to(at::kBool));
+}
+
 TEST(MergeSteps, LeavesRandomNumbersApart) {
   const graph::Attrs kind{{"dtype", DataType::kFloat}, {"seed", 7}};
   const auto model =

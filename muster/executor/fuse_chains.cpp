@@ -2,12 +2,13 @@
 // stays in the cache, and a request of one row has fewer steps to keep account of.
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
-#include "muster/executor/chain_loops_internal.h"
 #include "muster/executor/few_numbers_internal.h"
-#include "muster/executor/fused_layer_internal.h"
+#include "muster/executor/fused_chain_internal.h"
 #include "muster/executor/in_node_internal.h"
 #include "muster/executor/plan_internal.h"
 
@@ -28,27 +29,27 @@ std::optional<ChainOp> chain_op(std::string_view op) {
 
 std::size_t operands_of(std::string_view op) { return op == "Square" || op == "Neg" ? 1 : 2; }
 
-/// Computes a chain of nodes, each of which goes on with what the one before gives.
+/// Computes a chain in one loop, or node by node what is not floats of one shape.
 class ChainKernel {
  public:
-  explicit ChainKernel(std::vector<FusedNode> nodes) : nodes_(std::move(nodes)) {
-    for (const FusedNode& node : nodes_) ops_.push_back(*chain_op(node.op));
-  }
+  explicit ChainKernel(std::shared_ptr<const FusedChain> chain) : chain_(std::move(chain)) {}
 
   Slots operator()(const Inputs& inputs) const {
-    auto fast = in_node(nodes_.front().name, nodes_.front().op, [&] {
+    const auto& nodes = chain_->nodes;
+    auto fast = in_node(nodes.front().name, nodes.front().op, [&] {
       // The plan has counted one.
-      for (std::size_t i = 1; i < nodes_.size(); ++i) inputs.budget().begin_operation();
+      for (std::size_t i = 1; i < nodes.size(); ++i) inputs.budget().begin_operation();
       return in_one_loop(inputs);
     });
     if (fast) return {std::move(*fast)};
-    return run_nodes(nodes_, inputs);
+    return run_nodes(nodes, inputs);
   }
 
  private:
   // Nothing where an input is not floats, or has another shape than the result and is not single.
   std::optional<at::Tensor> in_one_loop(const Inputs& inputs) const {
     const at::Tensor* largest = nullptr;
+    c10::SmallVector<ChainOperand, 16> operands;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const auto* tensor = std::get_if<at::Tensor>(&inputs.slots()[i]);
       if (tensor == nullptr || !tensor->defined() || tensor->scalar_type() != at::kFloat ||
@@ -57,6 +58,7 @@ class ChainKernel {
       }
       const auto rank = [](const at::Tensor& one) { return std::pair(one.numel(), one.dim()); };
       if (largest == nullptr || rank(*tensor) > rank(*largest)) largest = tensor;
+      operands.push_back({tensor->data_ptr<float>(), tensor->numel() == 1});
     }
     if (largest == nullptr) return std::nullopt;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -66,37 +68,41 @@ class ChainKernel {
     }
     inputs.check_room(largest->sizes(), at::kFloat);
     at::Tensor out = empty_on_host(largest->sizes(), at::kFloat);
-    for (std::int64_t begin = 0; begin < out.numel(); begin += kBlock) {
-      const std::int64_t count = std::min(kBlock, out.numel() - begin);
-      run_block(inputs, begin, static_cast<std::size_t>(count), out.data_ptr<float>() + begin);
-    }
+    chain_->compute({operands.data(), operands.size()}, out.numel(), out.data_ptr<float>());
     return out;
   }
 
-  void run_block(const Inputs& inputs, std::int64_t begin, std::size_t count, float* out) const {
-    std::array<std::array<float, kBlock>, 2> values;
-    const float* previous = nullptr;
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      const auto operand = [&](std::size_t input) -> ChainOperand {
-        if (input == FusedNode::kPrevious) return {previous, false};
-        const auto& tensor = std::get<at::Tensor>(inputs.slots()[input]);
-        const bool is_single = tensor.numel() == 1;
-        return {tensor.data_ptr<float>() + (is_single ? 0 : begin), is_single};
-      };
-      // A square is a product with itself.
-      const ChainOperand left = operand(nodes_[i].inputs.front());
-      const ChainOperand right = operand(nodes_[i].inputs.back());
-      float* const target = i + 1 == nodes_.size() ? out : values[i % 2].data();
-      apply(ops_[i], left, right, target, count);
-      previous = target;
-    }
-  }
-
-  std::vector<FusedNode> nodes_;
-  std::vector<ChainOp> ops_{};
+  std::shared_ptr<const FusedChain> chain_;
 };
 
+void compute_block(const FusedChain& chain, std::span<const ChainOperand> inputs,
+                   std::int64_t begin, std::size_t count, float* out) {
+  std::array<std::array<float, kBlock>, 2> values;
+  const float* previous = nullptr;
+  for (std::size_t i = 0; i < chain.nodes.size(); ++i) {
+    const auto operand = [&](std::size_t input) -> ChainOperand {
+      if (input == FusedNode::kPrevious) return {previous, false};
+      const ChainOperand& given = inputs[input];
+      return {given.values + (given.is_single ? 0 : begin), given.is_single};
+    };
+    // A square is a product with itself.
+    const ChainOperand left = operand(chain.nodes[i].inputs.front());
+    const ChainOperand right = operand(chain.nodes[i].inputs.back());
+    float* const target = i + 1 == chain.nodes.size() ? out : values[i % 2].data();
+    apply(chain.ops[i], left, right, target, count);
+    previous = target;
+  }
+}
+
 }  // namespace
+
+void FusedChain::compute(std::span<const ChainOperand> inputs, std::int64_t count,
+                         float* out) const {
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    compute_block(*this, inputs, begin, static_cast<std::size_t>(std::min(kBlock, count - begin)),
+                  out + begin);
+  }
+}
 
 bool may_be_chained(std::string_view op) { return chain_op(op).has_value(); }
 
@@ -167,7 +173,8 @@ class ChainFusion {
   }
 
   void join(const std::vector<std::size_t>& chain) {
-    std::vector<FusedNode> nodes;
+    auto made = std::make_shared<FusedChain>();
+    std::vector<FusedNode>& nodes = made->nodes;
     std::vector<Source> inputs;
     for (const std::size_t i : chain) {
       Step& step = plan_.steps_[i];
@@ -177,6 +184,7 @@ class ChainFusion {
         node.inputs.push_back(is_previous ? FusedNode::kPrevious : inputs.size());
         if (!is_previous) inputs.push_back(source);
       }
+      made->ops.push_back(*chain_op(node.op));
       nodes.push_back(std::move(node));
       // Of one chain at most.
       step.node = nullptr;
@@ -184,8 +192,8 @@ class ChainFusion {
     Step& last = plan_.steps_[chain.back()];
     last.op = "FusedElementwise";
     last.inputs = std::move(inputs);
-    last.kernel = [kernel = std::make_shared<const ChainKernel>(std::move(nodes))](
-                      const Inputs& given) { return (*kernel)(given); };
+    last.kernel = ChainKernel(made);
+    last.chain = std::move(made);
     last.names_its_errors = true;
   }
 

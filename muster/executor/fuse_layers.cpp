@@ -114,7 +114,8 @@ class LayerFusion {
     for (const std::size_t step : draft->steps) gone_[step] = step != last;
     place.op = draft->layer.window ? "FusedConv2D" : "FusedMatMul";
     place.inputs = std::move(draft->inputs);
-    place.kernel = fused_layer_kernel(std::move(draft->layer));
+    place.layer = std::make_shared<const FusedLayer>(std::move(draft->layer));
+    place.kernel = fused_layer_kernel(place.layer);
     place.names_its_errors = true;
   }
 
@@ -334,7 +335,6 @@ void Plan::fuse(LaidOutLayers& layers, Budget& load) {
   if (!device_.is_cpu() || has_dead_) return;
   LayerFusion(*this, layers, load).run();
   fuse_chains();
-  for (Step& step : steps_) step.node.reset();
 }
 
 }  // namespace muster::executor

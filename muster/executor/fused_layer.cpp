@@ -19,7 +19,8 @@ const at::Tensor* floats_here(const Slot& slot) {
 
 class FusedLayerKernel {
  public:
-  explicit FusedLayerKernel(FusedLayer layer) : layer_(std::move(layer)) {}
+  explicit FusedLayerKernel(std::shared_ptr<const FusedLayer> layer)
+      : held_(std::move(layer)), layer_(*held_) {}
 
   Slots operator()(const Inputs& inputs) const {
     const FusedNode& main = layer_.nodes[layer_.main];
@@ -86,7 +87,8 @@ class FusedLayerKernel {
             .relu = layer_.relu};
   }
 
-  FusedLayer layer_;
+  std::shared_ptr<const FusedLayer> held_;
+  const FusedLayer& layer_;
 };
 
 }  // namespace
@@ -108,9 +110,10 @@ Slots run_nodes(std::span<const FusedNode> nodes, const Inputs& inputs) {
   return previous;
 }
 
-Kernel fused_layer_kernel(FusedLayer layer) {
-  return [kernel = std::make_shared<const FusedLayerKernel>(std::move(layer))](
-             const Inputs& inputs) { return (*kernel)(inputs); };
+Kernel fused_layer_kernel(std::shared_ptr<const FusedLayer> layer) {
+  return [kernel = FusedLayerKernel(std::move(layer))](const Inputs& inputs) {
+    return kernel(inputs);
+  };
 }
 
 }  // namespace muster::executor

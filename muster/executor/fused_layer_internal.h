@@ -63,6 +63,6 @@ struct FusedLayer {
 };
 
 /// Errors name the node that they come from.
-Kernel fused_layer_kernel(FusedLayer layer);
+Kernel fused_layer_kernel(std::shared_ptr<const FusedLayer> layer);
 
 }  // namespace muster::executor

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/executor/arena_kernels_internal.h"
 #include "muster/executor/fused_layer_internal.h"
 #include "muster/executor/in_node_internal.h"
 #include "muster/executor/plan_frame_internal.h"
@@ -138,6 +139,10 @@ std::vector<std::string> Plan::operations() const {
   std::vector<std::string> names;
   for (const Step& step : steps_) names.push_back(step.op);
   return names;
+}
+
+void Plan::forget_nodes() {
+  for (Step& step : steps_) step.node.reset();
 }
 
 bool Plan::may_assign() const {
@@ -346,6 +351,7 @@ void Planner::rewrite(Plan& plan) {
   plan.fold(/*variables_stay=*/false, environment_.budget);
   plan.merge();
   if (environment_.layers != nullptr) plan.fuse(*environment_.layers, environment_.budget);
+  if (!environment_.captures) plan.forget_nodes();
 }
 
 Plan Planner::plan(const std::vector<std::string>& feeds, const std::vector<std::string>& fetches,
@@ -451,7 +457,8 @@ Plan Planner::compile(const Body& body) {
                     .op = node.op,
                     .kernel = {},
                     .inputs = {},
-                    .node = may_be_fused(node.op) || may_be_merged(node.op) || keeps_nodes
+                    .node = may_be_fused(node.op) || may_be_merged(node.op) ||
+                                    may_be_in_arena(node.op) || keeps_nodes
                                 ? std::make_shared<const graph::NodeDef>(node)
                                 : nullptr,
                     .controls = {},

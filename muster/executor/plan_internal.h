@@ -17,6 +17,8 @@
 namespace muster::executor {
 
 class LaidOutLayers;
+struct FusedChain;
+struct FusedLayer;
 
 /// Whether fuse() or merge() want to know the attributes of such a node.
 bool may_be_fused(std::string_view op);
@@ -47,10 +49,16 @@ class Plan {
   /// place of each chain of element-wise steps on floats, with the same results to the bit.
   void fuse(LaidOutLayers& layers, Budget& load);
 
+  /// Whether some step may change what a table holds.
+  bool may_fill_tables() const;
+  /// After fuse() nothing asks for attributes of nodes any more.
+  void forget_nodes();
+
   /// The operations of the steps in their order, those made by fuse() among them.
   std::vector<std::string> operations() const;
 
  private:
+  friend class ArenaPlan;
   friend class CapturedPlan;
   friend class ChainFusion;
   friend class LayerFusion;
@@ -70,6 +78,9 @@ class Plan {
     std::vector<Source> inputs;
     // With its attributes, where fuse() or merge() may need them.
     std::shared_ptr<const graph::NodeDef> node;
+    // What it computes, where fuse() made it.
+    std::shared_ptr<const FusedLayer> layer{};
+    std::shared_ptr<const FusedChain> chain{};
     // Of several nodes, whose names its kernel adds to errors.
     bool names_its_errors = false;
     // Places of what must be done before, though nothing of it is read.

@@ -165,6 +165,11 @@ std::shared_ptr<const Table::Content> Table::content() const {
   return content_;
 }
 
+bool Table::is_filled() const {
+  const std::scoped_lock lock(mutex_);
+  return content_ != nullptr;
+}
+
 std::int64_t Table::size() const { return content()->size; }
 
 Value Table::find(const Value& keys, const Value& default_value, const Budget& budget) const {

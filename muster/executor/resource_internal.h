@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -65,16 +66,27 @@ class Table {
 
   static constexpr std::size_t kMaxEntries = std::size_t{1} << 24;
 
- private:
+  /// Finds strings by views of them.
+  struct HashOfWord {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view word) const {
+      return std::hash<std::string_view>()(word);
+    }
+  };
+  /// Where each key is, and all keys and values in their order, in the memory of the host.
   struct Content {
-    std::unordered_map<std::string, std::int64_t> strings;
+    std::unordered_map<std::string, std::int64_t, HashOfWord, std::equal_to<>> strings;
     std::unordered_map<std::int64_t, std::int64_t> numbers;
     Value keys;
     Value values;
     std::int64_t size = 0;
   };
 
+  bool is_filled() const;
+  /// Stays as it is, whatever becomes of the table. Throws FailedPrecondition before fill().
   std::shared_ptr<const Content> content() const;
+
+ private:
   void check_types(const Value& keys, const Value& values) const;
   std::shared_ptr<const Content> made_of(const Value& keys, const Value& values) const;
 

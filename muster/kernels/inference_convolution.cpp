@@ -26,6 +26,9 @@ constexpr std::int64_t kMinBlockRows = 4;
 constexpr std::int64_t kMinBlockPixels = 32;
 /// Multiplications that are not worth another thread.
 constexpr std::int64_t kGrain = 1 << 18;
+/// The same for the rows of a request, which other requests are beside: a thread that waits for
+/// another to be woken has lost more than it can win.
+constexpr std::int64_t kGrainOfRows = 1 << 23;
 /// The most pixels that a tile of any processor takes.
 constexpr std::size_t kMaxPixelRows = 16;
 /// The most outputs of a panel of any processor.
@@ -115,11 +118,21 @@ class InferenceConvolution::Call {
     return last.first + last.width > layer_.outputs_ ? block_rows_ * out_[2] * last.width : 0;
   }
 
+  /// In this thread alone.
+  void compute_here(const float* from, const float* addend, float* to) {
+    set_tensors(from, addend, to);
+    for (std::int64_t item = 0; item < out_[0] * blocks_; ++item) {
+      compute_block(item, [&](const auto& panel_of) {
+        for (std::size_t p = 0; p < layer_.panels_.size(); ++p) {
+          panel_of(static_cast<std::int64_t>(p));
+        }
+      });
+    }
+  }
+
+  /// By as many threads as ATen has, where it is worth them.
   void compute(const float* from, const float* addend, float* to) {
-    from_ = from;
-    addend_ = addend;
-    to_ = to;
-    set_offsets();
+    set_tensors(from, addend, to);
     const std::int64_t items = out_[0] * blocks_;
     const auto panels = static_cast<std::int64_t>(layer_.panels_.size());
     const std::int64_t cost = block_rows_ * out_[2] * run_ * layer_.height_ * layer_.outputs_;
@@ -143,8 +156,16 @@ class InferenceConvolution::Call {
   }
 
  private:
+  void set_tensors(const float* from, const float* addend, float* to) {
+    from_ = from;
+    addend_ = addend;
+    to_ = to;
+    set_offsets();
+  }
+
   // Where the pixels of a whole block see the image.
   void set_offsets() {
+    offsets_.reserve(static_cast<std::size_t>(block_pixels()));
     const std::int64_t step = options_.stride[1] * layer_.channels_;
     for (std::int64_t y = 0; y < block_rows_; ++y) {
       for (std::int64_t x = 0; x < out_[2]; ++x) {
@@ -344,7 +365,12 @@ void InferenceConvolution::multiply(const float* pixels, std::int64_t rows, bool
     return;
   }
   const std::array<std::int64_t, 4> image{1, rows, 1, channels_};
-  Call(*this, image, {.relu = relu}).compute(pixels, addend, output);
+  Call call(*this, image, {.relu = relu});
+  if (rows * channels_ * outputs_ < kGrainOfRows) {
+    call.compute_here(pixels, addend, output);
+  } else {
+    call.compute(pixels, addend, output);
+  }
 }
 
 }  // namespace muster::kernels
