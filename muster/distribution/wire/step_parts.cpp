@@ -1,6 +1,6 @@
 #include "muster/distribution/wire/step_parts_internal.h"
 
-#include <ATen/ops/full.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <iterator>
@@ -79,6 +79,17 @@ StepGradients merge_steps(StepGradients left, StepGradients right, std::int64_t 
   return merged;
 }
 
+namespace {
+
+// There is one for every replica of the run in each step: written without a dispatch.
+at::Tensor scalar_of(double value) {
+  at::Tensor scalar = at::empty({}, at::kFloat);
+  *scalar.data_ptr<float>() = static_cast<float>(value);
+  return scalar;
+}
+
+}  // namespace
+
 ReceivedStep received_step(StepGradients message, std::int64_t replicas) {
   ReceivedStep received{.replicas = message.replicas};
   received.parts.present = message.present;
@@ -86,7 +97,7 @@ ReceivedStep received_step(StepGradients message, std::int64_t replicas) {
   received.parts.losses.resize(static_cast<std::size_t>(replicas));
   auto next = static_cast<std::size_t>(message.replicas.first);
   for (ReplicaReport& report : message.reports) {
-    if (report.loss) received.parts.losses[next] = at::full({}, *report.loss, at::kFloat);
+    if (report.loss) received.parts.losses[next] = scalar_of(*report.loss);
     received.positions.push_back(std::move(report.position));
     ++next;
   }
