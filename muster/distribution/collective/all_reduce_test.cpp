@@ -155,6 +155,7 @@ void expect_sums_of_one_task(const Layout& layout, const std::vector<bool>& has_
   const auto& expected = alone.sums.at({0, replicas});
   Groups groups(plan_of(layout, replicas));
   std::vector<std::future<PartialSums>> tasks;
+  tasks.reserve(layout.tasks);
   for (std::size_t rank = 0; rank < layout.tasks; ++rank) {
     tasks.push_back(std::async(std::launch::async, [&, rank] {
       return sum_in(groups.of(rank), has_batch, layout.is_sliced);
