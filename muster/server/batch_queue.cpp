@@ -163,6 +163,8 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
   std::deque<BatchQueue::Impl*>::iterator next_ready();
   bool take(Work& work, BatchQueue::Impl* only);
   void compute(Work& work);
+  void give_slot();
+  bool take_next(Work& work);
   void lead_in_loop(std::size_t place);
 };
 
@@ -457,11 +459,19 @@ void ExecutionSlots::Impl::lead_in_loop(std::size_t place) {
   }
   Work work;
   if (!take(work, nullptr) || work.batch.empty()) return;
-  if (!work.is_long) return compute(work);
+  if (!work.is_long) {
+    compute(work);
+    return give_slot();
+  }
   const auto kept = std::make_shared<Work>(std::move(work));
   const std::lock_guard lock(mutex);
-  // The threads go after the last request, so they are there.
-  threads->run([self = shared_from_this(), kept] { self->compute(*kept); });
+  // The threads go after the last request, so they are there. One goes on as long as there is more:
+  // the loop may have much to read before it comes to it.
+  threads->run([self = shared_from_this(), kept] {
+    do {
+      self->compute(*kept);
+    } while (self->take_next(*kept));
+  });
 }
 
 // Computes a batch of this queue, and says so to its requests. False when it is not ready, or no
@@ -469,7 +479,9 @@ void ExecutionSlots::Impl::lead_in_loop(std::size_t place) {
 bool ExecutionSlots::Impl::lead(BatchQueue::Impl* queue) {
   Work work;
   if (!take(work, queue)) return false;
-  if (!work.batch.empty()) compute(work);
+  if (work.batch.empty()) return true;
+  compute(work);
+  give_slot();
   return true;
 }
 
@@ -511,9 +523,25 @@ void ExecutionSlots::Impl::compute(Work& work) {
     ticket->finish();
     ticket.reset();
   }
+}
+
+void ExecutionSlots::Impl::give_slot() {
   const std::lock_guard lock(mutex);
   ++free;
   call_lead(/*wake=*/false);
+}
+
+// Gives the slot of one batch for another; false when there is none that this thread is to compute.
+bool ExecutionSlots::Impl::take_next(Work& work) {
+  {
+    const std::lock_guard lock(mutex);
+    ++free;
+  }
+  work = {};
+  while (take(work, nullptr)) {
+    if (!work.batch.empty()) return true;
+  }
+  return false;
 }
 
 // Under the mutex.

@@ -15,14 +15,17 @@
 namespace muster::server {
 namespace {
 
+std::string cloud_message(const char* step, int code, std::string_view reason) {
+  return fmt::format("{}: {} (Error code: {})", step, reason, code);
+}
+
 template <typename Act>
-auto in_cloud_step(const char* message, int code, Act&& act) {
+auto in_cloud_step(const char* step, int code, Act&& act) {
   try {
     return act();
   } catch (...) {
     const Description failure = muster::describe(std::current_exception());
-    throw Error(failure.code,
-                fmt::format("{}: {} (Error code: {})", message, failure.message, code));
+    throw Error(failure.code, cloud_message(step, code, failure.message));
   }
 }
 
@@ -68,12 +71,12 @@ class PredictInstances final : public RestPrediction {
       return json_answer(serving::predict_answer(result.outputs, true));
     });
   }
-  [[noreturn]] void fail(const std::exception_ptr& failure) override {
+  Description failure(const std::exception_ptr& failure) const override {
+    Description told = muster::describe(failure);
     if (is_computing_) {
-      in_cloud_step("Failed to run the provided model", 2,
-                    [&] { std::rethrow_exception(failure); });
+      told.message = cloud_message("Failed to run the provided model", 2, told.message);
     }
-    std::rethrow_exception(failure);
+    return told;
   }
 
  private:

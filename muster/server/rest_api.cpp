@@ -213,15 +213,20 @@ void RestApi::route(Exchange& exchange) {
 }
 
 HttpAnswer RestApi::answer_of(Exchange& exchange, const std::exception_ptr& failure) noexcept {
+  const auto refusal = [](const Description& told) {
+    return error_answer_of(told.code, told.message);
+  };
   HttpAnswer answer;
   try {
-    if (failure && exchange.prediction) exchange.prediction->fail(failure);
-    if (failure) std::rethrow_exception(failure);
-    answer = std::move(exchange.answer);
-    compress(exchange.request, answer);
+    if (failure) {
+      answer = refusal(exchange.prediction ? exchange.prediction->failure(failure)
+                                           : muster::describe(failure));
+    } else {
+      answer = std::move(exchange.answer);
+      compress(exchange.request, answer);
+    }
   } catch (...) {
-    const Description description = muster::describe(std::current_exception());
-    answer = error_answer_of(description.code, description.message);
+    answer = refusal(muster::describe(std::current_exception()));
   }
   if (options_.cors) add_cors(answer);
   return answer;

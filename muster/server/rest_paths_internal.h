@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "muster/base/error.h"
 #include "muster/server/rest_api.h"
 
 namespace muster::server {
@@ -37,9 +38,9 @@ class RestPrediction {
   virtual void no_signature() {}
   virtual Tensors inputs(const ModelVersion& version, const graph::SignatureDef& signature) = 0;
   virtual HttpAnswer answer(const ModelVersion& version, BatchAnswer result) = 0;
-  /// Throws what the client is to be told of a failure.
-  [[noreturn]] virtual void fail(const std::exception_ptr& failure) {
-    std::rethrow_exception(failure);
+  /// What the client is told of a failure.
+  virtual Description failure(const std::exception_ptr& failure) const {
+    return muster::describe(failure);
   }
 
  private:
