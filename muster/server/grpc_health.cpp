@@ -118,10 +118,10 @@ void GrpcHealth::set(const std::string& service, bool serving) { state_->set(ser
 
 void GrpcHealth::add_methods(GrpcMethods& methods) const {
   methods["/grpc.health.v1.Health/Check"] = {
-      .work = GrpcWork::kNone,
+      .work = GrpcWork::kShort,
       .handle = [state = state_](const GrpcCallPtr& call) { state->check(call); }};
   methods["/grpc.health.v1.Health/Watch"] = {
-      .work = GrpcWork::kNone,
+      .work = GrpcWork::kShort,
       .handle = [state = state_](const GrpcCallPtr& call) { state->watch(call); }};
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <memory>
 
 #include "muster/base/error.h"
 #include "muster/inference.pb.h"
@@ -253,33 +254,70 @@ std::string inference_signature(const ModelVersion& version, const std::string& 
   return serving::choose_signature(meta, wish);
 }
 
-void infer(Service& service, const inference::ModelInferRequest& request, const Deadline& deadline,
-           inference::ModelInferResponse& response) {
-  const std::string& model = request.model_name();
-  const ModelVersionPtr version = find_inference_version(service, model, request.model_version());
-  Call call{.model = model,
-            .version = {.number = version->number()},
-            .entrypoint = "GRPC",
-            .deadline = deadline_with_timeout(request, deadline),
-            .priority = number_parameter(request, "priority")};
-  service.run(call,
-              [&](Call& prepared) {
-                prepared.signature =
-                    inference_signature(*version, string_parameter(request, "signature_name"));
+/// A request, its version and its answer; as long as it is computed.
+struct Inference {
+  inference::ModelInferRequest request{};
+  ModelVersionPtr version{};
+  inference::ModelInferResponse response{};
+};
+
+Call call_of(const Inference& one, const Deadline& deadline) {
+  return {.model = one.request.model_name(),
+          .version = {.number = one.version->number()},
+          .entrypoint = "GRPC",
+          .deadline = deadline_with_timeout(one.request, deadline),
+          .priority = number_parameter(one.request, "priority")};
+}
+
+void choose_signature(const Inference& one, Call& call) {
+  call.signature =
+      inference_signature(*one.version, string_parameter(one.request, "signature_name"));
+}
+
+Service::Steps steps_of(const std::shared_ptr<Inference>& one) {
+  return {.inputs =
+              [one](const ModelVersion&, const graph::SignatureDef& signature) {
+                Tensors inputs = infer_inputs_of(one->request);
+                oip::check_inputs(one->request.model_name(), signature, inputs);
+                return inputs;
               },
-              {.inputs =
-                   [&](const ModelVersion&, const graph::SignatureDef& signature) {
-                     Tensors inputs = infer_inputs_of(request);
-                     oip::check_inputs(model, signature, inputs);
-                     return inputs;
-                   },
-               .answer =
-                   [&](const ModelVersion&, BatchAnswer answer) {
-                     std::vector<std::string> wanted;
-                     for (const auto& output : request.outputs()) wanted.push_back(output.name());
-                     oip::select_outputs(model, wanted, answer.outputs);
-                     write_infer_answer(request, *version, answer.outputs, response);
-                   }});
+          .answer =
+              [one](const ModelVersion&, BatchAnswer answer) {
+                std::vector<std::string> wanted;
+                for (const auto& output : one->request.outputs()) wanted.push_back(output.name());
+                oip::select_outputs(one->request.model_name(), wanted, answer.outputs);
+                write_infer_answer(one->request, *one->version, answer.outputs, one->response);
+              }};
+}
+
+std::shared_ptr<Inference> inference_of(Service& service, inference::ModelInferRequest request) {
+  auto one = std::make_shared<Inference>();
+  one->request = std::move(request);
+  one->version =
+      find_inference_version(service, one->request.model_name(), one->request.model_version());
+  return one;
+}
+
+// Its thread goes on before it is answered.
+void start_infer(Service& service, const GrpcCallPtr& call) {
+  check_access(service, call->context(), Role::kPredict);
+  const auto one = inference_of(service, message_of<inference::ModelInferRequest>(call->request()));
+  service.start(
+      call_of(*one, call->context().deadline),
+      [&](Call& prepared) { choose_signature(*one, prepared); }, steps_of(one),
+      [one, call](const std::exception_ptr& failure) {
+        if (failure) return call->finish(status_of(failure));
+        call->answer(one->response.SerializeAsString());
+      });
+}
+
+inference::ModelInferResponse infer(Service& service, const inference::ModelInferRequest& request,
+                                    const Deadline& deadline) {
+  const auto one = inference_of(service, request);
+  Call call = call_of(*one, deadline);
+  service.run(
+      call, [&](Call& prepared) { choose_signature(*one, prepared); }, steps_of(one));
+  return std::move(one->response);
 }
 
 void write_tensor_metadata(const std::string& name, const graph::TensorInfo& info,
@@ -376,7 +414,7 @@ std::string stream_answer(Service& service, const GrpcContext& context, std::str
   const auto request = message_of<inference::ModelInferRequest>(bytes);
   inference::ModelStreamInferResponse response;
   try {
-    infer(service, request, context.deadline, *response.mutable_infer_response());
+    *response.mutable_infer_response() = infer(service, request, context.deadline);
   } catch (...) {
     response.mutable_infer_response()->Clear();
     response.mutable_infer_response()->set_id(request.id());
@@ -403,10 +441,10 @@ void add_inference_methods(Service& service, bool repository_control, GrpcMethod
   // Anybody may ask these.
   methods["/inference.GRPCInferenceService/ServerLive"] =
       message_method<ServerLiveRequest, ServerLiveResponse>(
-          GrpcWork::kNone, [](const auto&, const auto&, auto& out) { out.set_live(true); });
+          GrpcWork::kShort, [](const auto&, const auto&, auto& out) { out.set_live(true); });
   methods["/inference.GRPCInferenceService/ServerReady"] =
       message_method<ServerReadyRequest, ServerReadyResponse>(
-          GrpcWork::kNone,
+          GrpcWork::kShort,
           [&service](const auto&, const auto&, auto& out) { out.set_ready(service.ready()); });
   add("ModelReady", GrpcWork::kShort, Role::kPredict, ModelReadyRequest(), ModelReadyResponse(),
       [&service](const auto&, const auto& in, auto& out) {
@@ -417,10 +455,9 @@ void add_inference_methods(Service& service, bool repository_control, GrpcMethod
   add("ModelMetadata", GrpcWork::kShort, Role::kPredict, ModelMetadataRequest(),
       ModelMetadataResponse(),
       [&service](const auto&, const auto& in, auto& out) { model_metadata(service, in, out); });
-  add("ModelInfer", GrpcWork::kShort, Role::kPredict, ModelInferRequest(), ModelInferResponse(),
-      [&service](const auto& context, const auto& in, auto& out) {
-        infer(service, in, context.deadline, out);
-      });
+  methods["/inference.GRPCInferenceService/ModelInfer"] = {
+      .work = GrpcWork::kShort,
+      .handle = [&service](const GrpcCallPtr& call) { start_infer(service, call); }};
   add("ModelStatistics", GrpcWork::kShort, Role::kPredict, ModelStatisticsRequest(),
       ModelStatisticsResponse(),
       [&service](const auto&, const auto& in, auto& out) { write_statistics(service, in, out); });
@@ -446,7 +483,7 @@ void add_inference_methods(Service& service, bool repository_control, GrpcMethod
         out.set_is_unloaded(true);
       });
   methods["/inference.GRPCInferenceService/ModelStreamInfer"] = {
-      .work = GrpcWork::kShort,
+      .work = GrpcWork::kLong,
       .converse =
           [&service](const GrpcContext& context, std::string_view message) {
             return stream_answer(service, context, message);

@@ -169,7 +169,7 @@ std::string answer_reflection(std::string_view request, const std::vector<std::s
 
 void add_reflection_methods(std::vector<std::string> services, GrpcMethods& methods) {
   const GrpcMethod method{
-      .work = GrpcWork::kShort,
+      .work = GrpcWork::kLong,
       .converse = [services = std::move(services)](const GrpcContext&, std::string_view message) {
         try {
           return answer_reflection(message, services);

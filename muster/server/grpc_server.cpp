@@ -50,18 +50,18 @@ void add_tensorflow_methods(Service& service, const TensorFlowCallOptions& optio
         });
   };
   methods["/tensorflow.serving.PredictionService/Predict"] = {
-      .work = GrpcWork::kNone, .handle = [&service, options](const GrpcCallPtr& call) {
+      .work = GrpcWork::kShort, .handle = [&service, options](const GrpcCallPtr& call) {
         handle_predict(service, options, call);
       }};
-  add("PredictionService/Classify", GrpcWork::kShort, Role::kPredict, tfs::ClassificationRequest(),
+  add("PredictionService/Classify", GrpcWork::kLong, Role::kPredict, tfs::ClassificationRequest(),
       tfs::ClassificationResponse(), [&service](const auto& caller, const auto& in, auto& out) {
         classify(service, in, caller, out);
       });
-  add("PredictionService/Regress", GrpcWork::kShort, Role::kPredict, tfs::RegressionRequest(),
+  add("PredictionService/Regress", GrpcWork::kLong, Role::kPredict, tfs::RegressionRequest(),
       tfs::RegressionResponse(), [&service](const auto& caller, const auto& in, auto& out) {
         regress(service, in, caller, out);
       });
-  add("PredictionService/MultiInference", GrpcWork::kShort, Role::kPredict,
+  add("PredictionService/MultiInference", GrpcWork::kLong, Role::kPredict,
       tfs::MultiInferenceRequest(), tfs::MultiInferenceResponse(),
       [&service](const auto& caller, const auto& in, auto& out) {
         multi_inference(service, in, caller, out);

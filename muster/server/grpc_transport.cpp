@@ -80,7 +80,7 @@ struct Shared {
   std::optional<asio::steady_timer> pause{};
   bool closed = false;
 
-  void dispatch(std::vector<std::shared_ptr<Call>> calls, bool is_reader);
+  void dispatch(const std::vector<std::shared_ptr<Call>>& calls);
   std::vector<std::shared_ptr<Connection>> all();
 };
 
@@ -197,15 +197,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::shared_ptr<ByteBudget>& budget() const { return shared_->budget; }
   bool is_from_this_host() const { return is_from_this_host_; }
 
-  /// Any thread: does something with the session, and sends what comes of it. In a thread of the
-  /// loop that is when it has done what it does now: the answers of a batch go out together.
+  /// Any thread: does something with the session, and has sent what comes of it, in a thread of the
+  /// loop when that has done what it does now: the answers of a batch go out together.
   template <typename Act>
   void with_session(const Act& act) {
     std::unique_lock lock(mutex_);
-    if (closed_ || !session_) return leave(lock, /*is_reader=*/false);
+    if (closed_ || !session_) return leave(lock);
     act(*session_);
     const bool is_first = !is_sending_ && !std::exchange(is_flush_deferred_, true);
-    leave(lock, /*is_reader=*/false);
+    leave(lock);
     if (is_first) shared_->loop->defer([self = shared_from_this()] { self->flush_deferred(); });
   }
 
@@ -219,18 +219,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void drain() {
     std::unique_lock lock(mutex_);
     if (!closed_) begin_goaway(lock);
-    leave(lock, false);
+    leave(lock);
   }
   void close() {
     std::unique_lock lock(mutex_);
     close_now();
-    leave(lock, false);
+    leave(lock);
   }
   /// Now and then: ends what takes too long.
   void look(Clock::time_point now) {
     std::unique_lock lock(mutex_);
     if (!closed_) check_times(now, lock);
-    leave(lock, false);
+    leave(lock);
   }
 
  private:
@@ -257,7 +257,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       }
     }
     if (goes_on) wait_to_read();
-    leave(lock, /*is_reader=*/true);
+    leave(lock);
   }
 
   // Under the mutex. False when the connection is over.
@@ -287,7 +287,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::unique_lock lock(mutex_);
     is_flush_deferred_ = false;
     flush(lock);
-    leave(lock, /*is_reader=*/false);
+    leave(lock);
   }
 
   // Under the mutex; gives it up while bytes are sent.
@@ -340,7 +340,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       self->is_sending_ = false;
       if (error) self->close_now();
       self->flush(lock);
-      self->leave(lock, false);
+      self->leave(lock);
     });
   }
 
@@ -417,13 +417,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   // Gives up the mutex, and does what calls have left to be done without it.
-  void leave(std::unique_lock<std::mutex>& lock, bool is_reader) {
+  void leave(std::unique_lock<std::mutex>& lock) {
     if (ready_.empty() && cancelled_.empty()) return lock.unlock();
-    auto ready = std::exchange(ready_, {});
+    const auto ready = std::exchange(ready_, {});
     const auto cancelled = std::exchange(cancelled_, {});
     lock.unlock();
     for (const auto& act : cancelled) act();
-    shared_->dispatch(std::move(ready), is_reader);
+    shared_->dispatch(ready);
   }
 
   std::shared_ptr<Shared> shared_;
@@ -720,18 +720,11 @@ void Call::finish(GrpcStatus status) {
 
 // ------------------------------------------------------------------------------------- threads
 
-void Shared::dispatch(std::vector<std::shared_ptr<Call>> calls, bool is_reader) {
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    const auto& call = calls[i];
-    if (call->work() == GrpcWork::kNone) {
+void Shared::dispatch(const std::vector<std::shared_ptr<Call>>& calls) {
+  for (const auto& call : calls) {
+    if (call->work() == GrpcWork::kShort) {
       call->run();
-      continue;
-    }
-    // The last one: those before it should not wait for it.
-    if (is_reader && i + 1 == calls.size() && call->work() == GrpcWork::kShort) {
-      if (loop->run_here([&] { call->run(); })) continue;
-    }
-    if (!threads->run([call] { call->run(); })) {
+    } else if (!threads->run([call] { call->run(); })) {
       call->finish(
           {ErrorCode::kResourceExhausted, "too many calls wait to be answered; try again later"});
     }

@@ -50,16 +50,14 @@ class GrpcCall {
 using GrpcCallPtr = std::shared_ptr<GrpcCall>;
 
 enum class GrpcWork {
-  /// Takes no time: always in the thread that reads.
-  kNone,
-  /// In the thread that reads, as long as another is left to read; needs no thread switch.
+  /// In the thread that reads: takes little time, or has the rest done elsewhere.
   kShort,
-  /// May wait for something that takes long.
+  /// In a thread of its own: computes, or waits for something.
   kLong,
 };
 
 struct GrpcMethod {
-  GrpcWork work = GrpcWork::kShort;
+  GrpcWork work = GrpcWork::kLong;
   /// For calls of one message: answers it, now or later. What it throws is answered as a status.
   std::function<void(const GrpcCallPtr& call)> handle{};
   /// For streams, in place of `handle`: the answer to each message before the next is read. What it
@@ -84,7 +82,7 @@ struct GrpcTransportOptions {
   std::size_t max_message_bytes = std::size_t{128} << 20;
   /// What the messages of all calls take together, until they are answered and sent.
   std::size_t max_total_bytes = std::size_t{1} << 30;
-  /// Threads that answer calls that a reader does not, and how many calls may wait for one.
+  /// Threads for long work, and how many calls may wait for one.
   std::size_t threads = 64;
   /// More are closed as they come.
   std::size_t max_connections = 20'000;

@@ -26,12 +26,12 @@ using http2::Client;
 class GrpcTransportTest : public ::testing::Test {
  protected:
   GrpcTransportTest() {
-    add("/t/Echo", GrpcWork::kNone,
+    add("/t/Echo", GrpcWork::kShort,
         [](const GrpcCallPtr& call) { call->answer(std::string(call->request())); });
-    add("/t/Fail", GrpcWork::kShort,
+    add("/t/Fail", GrpcWork::kLong,
         [](const GrpcCallPtr&) { throw NotFound("no such thing: 100%\n"); });
     add("/t/Full", GrpcWork::kShort, [](const GrpcCallPtr&) { throw ResourceExhausted("full"); });
-    add("/t/Who", GrpcWork::kNone, [](const GrpcCallPtr& call) {
+    add("/t/Who", GrpcWork::kShort, [](const GrpcCallPtr& call) {
       const GrpcContext& context = call->context();
       call->answer(fmt::format(
           "{} {} {}", context.authorization, context.is_from_this_host,
@@ -39,7 +39,7 @@ class GrpcTransportTest : public ::testing::Test {
               ? -1
               : std::chrono::round<std::chrono::hours>(context.deadline.remaining()).count()));
     });
-    add("/t/Later", GrpcWork::kNone, [this](const GrpcCallPtr& call) {
+    add("/t/Later", GrpcWork::kShort, [this](const GrpcCallPtr& call) {
       const std::lock_guard lock(mutex_);
       later_.push_back(call);
     });
@@ -252,7 +252,7 @@ TEST_F(GrpcTransportTest, TakesAnswersFromAnyThread) {
 
 TEST_F(GrpcTransportTest, SendsALargeAnswerAsItsClientReads) {
   const std::string large(5'000'000, 'x');
-  add("/t/Large", GrpcWork::kNone, [&](const GrpcCallPtr& call) { call->answer(large); });
+  add("/t/Large", GrpcWork::kShort, [&](const GrpcCallPtr& call) { call->answer(large); });
   Client client(start());
   client.send(whole_call(1, "/t/Large", "x"));
   std::size_t told = 0;
