@@ -23,6 +23,7 @@
 #include "muster/model/dense.h"
 #include "muster/model/head.h"
 #include "muster/model/resnet.h"
+#include "muster/records/example_builder.h"
 #include "muster/testing/temp_dir.h"
 
 namespace {
@@ -183,9 +184,40 @@ void compare_chain(muster::bench::Report& report, std::int64_t count) {
   report.add({.name = row + ", executor", .value = together * 1e6, .unit = "us"});
 }
 
+/// The same people as serialized tf.Examples.
+muster::executor::Values as_examples(const muster::executor::Values& people, std::int64_t rows) {
+  muster::ExampleBuilder one;
+  for (const auto& [name, value] : people) {
+    if (const auto* words = std::get_if<muster::executor::StringTensor>(&value)) {
+      one.add_bytes(name, words->values()[0]);
+    } else {
+      one.add_float(name, 39);
+    }
+  }
+  const std::vector<std::string> examples(static_cast<std::size_t>(rows), one.serialize());
+  return {{"examples", muster::executor::StringTensor(examples)}};
+}
+
+/// Requests of a signature, by the least time of the thread.
+void measure_rows(muster::bench::Report& report, const std::string& row,
+                  const muster::executor::ExecutableModel& model, const std::string& signature,
+                  const muster::executor::Values& inputs) {
+  if (!report.wants(row)) return;
+  const auto run = [&] { model.run(signature, inputs); };
+  report.add({.name = row,
+              .value = 1e6 * muster::bench::least_thread_seconds(run, report.effort()),
+              .unit = "us"});
+  report.add({.name = row + ", allocations",
+              .value = static_cast<double>(muster::bench::allocations_of(run)),
+              .unit = "a run"});
+}
+
 /// The wide and deep model of census, for one person and for several.
 void measure_census(muster::bench::Report& report) {
-  if (!report.wants("census, 1 rows") && !report.wants("census, 64 rows")) return;
+  if (!report.wants("census, 1 rows") && !report.wants("census, 64 rows") &&
+      !report.wants("census, 1 Examples") && !report.wants("census, 64 Examples")) {
+    return;
+  }
   namespace executor = muster::executor;
   const muster::testing::TempDir folder;
   const auto columns = muster::internal::census_columns();
@@ -201,19 +233,15 @@ void measure_census(muster::bench::Report& report) {
       [&](const muster::InputContext&) { return muster::from_vector<muster::Batch>({batch}); });
   muster::FeatureColumnList all = columns.wide;
   all.insert(all.end(), columns.deep.begin(), columns.deep.end());
-  const auto exported =
-      muster::export_saved_model(estimator, folder / "census", muster::json_serving_input(all));
-  const auto model = executor::ExecutableModel::load(exported);
+  const auto model = executor::ExecutableModel::load(
+      muster::export_saved_model(estimator, folder / "census", muster::json_serving_input(all)));
+  const auto by_examples = executor::ExecutableModel::load(muster::export_saved_model(
+      estimator, folder / "examples", muster::example_serving_input(all)));
   for (const std::int64_t rows : {1, 64}) {
     const executor::Values inputs = people(model.signatures().at("serving_default"), rows);
-    const auto run = [&] { model.run("serving_default", inputs); };
-    const auto row = fmt::format("census, {} rows", rows);
-    report.add({.name = row,
-                .value = 1e6 * muster::bench::least_thread_seconds(run, report.effort()),
-                .unit = "us"});
-    report.add({.name = row + ", allocations",
-                .value = static_cast<double>(muster::bench::allocations_of(run)),
-                .unit = "a run"});
+    measure_rows(report, fmt::format("census, {} rows", rows), model, "serving_default", inputs);
+    measure_rows(report, fmt::format("census, {} Examples", rows), by_examples, "predict",
+                 as_examples(inputs, rows));
   }
 }
 

@@ -193,6 +193,57 @@ ArenaOp strided_slice(const ArenaNode& of) {
   return {[masks](ArenaCall& call) { return strided_slice(call, masks); }};
 }
 
+ArenaOp slice(const ArenaNode&) {
+  return {[](ArenaCall& call) {
+    const ArenaValue& in = call.in(0);
+    Axes begin{};
+    Axes wanted{};
+    if (!read_shape(call.in(1), begin) || !read_shape(call.in(2), wanted) ||
+        call.in(1).count != in.rank || call.in(2).count != in.rank) {
+      return false;
+    }
+    Axes sizes{1, 1, 1, 1};
+    Axes strides{};
+    std::int64_t first = 0;
+    std::int64_t stride = 1;
+    for (std::size_t axis = in.rank; axis-- > 0;) {
+      if (begin[axis] < 0 || begin[axis] > in.sizes[axis]) return false;
+      if (wanted[axis] < 0) wanted[axis] = in.sizes[axis] - begin[axis];
+      if (wanted[axis] > in.sizes[axis] - begin[axis]) return false;
+      const std::size_t place = ArenaValue::kMostAxes - in.rank + axis;
+      sizes[place] = wanted[axis];
+      strides[place] = stride;
+      first += stride * begin[axis];
+      stride *= in.sizes[axis];
+    }
+    void* const to = call.make(in.type, {wanted.data(), in.rank});
+    if (to == nullptr) return false;
+    if (call.out().count > 0) copy_strided(in, first, sizes, strides, to);
+    return true;
+  }};
+}
+
+ArenaOp squeeze(const ArenaNode& of) {
+  auto wanted = graph::attr_or<graph::AttrList>(*of.node, "squeeze_dims", {}).ints;
+  if (wanted.empty()) wanted = graph::attr_or<graph::AttrList>(*of.node, "axis", {}).ints;
+  return {[wanted](ArenaCall& call) {
+    const ArenaValue& in = call.in(0);
+    std::array<bool, ArenaValue::kMostAxes> drop{};
+    if (wanted.empty()) drop.fill(true);
+    for (const auto one : wanted) {
+      const auto axis = axis_of(one, in.rank);
+      if (!axis || in.sizes[*axis] != 1) return false;
+      drop[*axis] = true;
+    }
+    Axes sizes{};
+    std::size_t rank = 0;
+    for (std::size_t i = 0; i < in.rank; ++i) {
+      if (!drop[i] || in.sizes[i] != 1) sizes[rank++] = in.sizes[i];
+    }
+    return call.pass_in_shape({sizes.data(), rank});
+  }};
+}
+
 ArenaOp broadcast_to(const ArenaNode&) {
   return {[](ArenaCall& call) {
     const ArenaValue& in = call.in(0);
@@ -351,6 +402,8 @@ ArenaFactories array_ops() {
       Op{"Pack", 1, pack},
       Op{"Reshape", 2, reshape},
       Op{"Shape", 1, shape},
+      Op{"Slice", 3, slice},
+      Op{"Squeeze", 1, squeeze},
       Op{"StridedSlice", 4, strided_slice},
       Op{"Where", 1, where},
       Op{"ZerosLike", 1, [](const ArenaNode&) { return filled_like(0); }},

@@ -8,7 +8,7 @@ namespace {
 const ArenaEntry* arena_entry(std::string_view op) {
   for (const ArenaFactories family :
        {arena::array_ops(), arena::math_ops(), arena::gather_ops(), arena::column_ops(),
-        arena::cross_ops(), arena::layer_ops()}) {
+        arena::cross_ops(), arena::layer_ops(), arena::sparse_ops(), arena::choice_ops()}) {
     const auto found = std::ranges::find(family, op, &ArenaEntry::op);
     if (found != family.end()) return &*found;
   }

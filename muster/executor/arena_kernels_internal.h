@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "muster/executor/arena_internal.h"
+#include "muster/executor/budget_internal.h"
 #include "muster/executor/fused_chain_internal.h"
 #include "muster/executor/fused_layer_internal.h"
 #include "muster/executor/slot_internal.h"
@@ -22,8 +23,12 @@ class ArenaCall {
   /// A number of an input: of a value, or of a constant counted from -1 downwards.
   using Number = std::int32_t;
 
-  ArenaCall(ArenaValue* values, const ArenaValue* constants, Arena& arena)
-      : values_(values), constants_(constants), arena_(arena) {}
+  /// What memory of others is kept in, until the run ends.
+  using Kept = std::vector<Slot>;
+
+  ArenaCall(ArenaValue* values, const ArenaValue* constants, Arena& arena, Kept& kept,
+            Budget& budget)
+      : values_(values), constants_(constants), arena_(arena), kept_(kept), budget_(budget) {}
   void set(std::span<const Number> inputs, Number output) {
     inputs_ = inputs;
     output_ = output;
@@ -37,7 +42,8 @@ class ArenaCall {
   ArenaValue& out(std::size_t index = 0) {
     return values_[static_cast<std::size_t>(output_) + index];
   }
-  Arena& arena() { return arena_; }
+  Budget& budget() { return budget_; }
+  void keep(Slot slot) { kept_.push_back(std::move(slot)); }
 
   /// Memory for so many elements, or null.
   template <typename T>
@@ -74,6 +80,8 @@ class ArenaCall {
   ArenaValue* values_;
   const ArenaValue* constants_;
   Arena& arena_;
+  Kept& kept_;
+  Budget& budget_;
   std::span<const Number> inputs_{};
   Number output_ = 0;
 };
@@ -120,6 +128,8 @@ ArenaFactories gather_ops();
 ArenaFactories column_ops();
 ArenaFactories cross_ops();
 ArenaFactories layer_ops();
+ArenaFactories sparse_ops();
+ArenaFactories choice_ops();
 }  // namespace arena
 
 }  // namespace muster::executor

@@ -7,31 +7,17 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/executor/arena_bridge_internal.h"
 
 namespace muster::executor {
 namespace {
 
 /// Misses in a row after which a plan is not tried any more.
 constexpr int kMostMisses = 64;
+/// Steps of a plan for each that runs by the operation's own kernel, at least.
+constexpr std::size_t kLeastStepsOfABridge = 4;
 
-std::optional<ArenaType> arena_type_of(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return ArenaType::kFloat;
-    case at::kDouble:
-      return ArenaType::kDouble;
-    case at::kInt:
-      return ArenaType::kInt32;
-    case at::kLong:
-      return ArenaType::kInt64;
-    case at::kBool:
-      return ArenaType::kBool;
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<ArenaType> arena_type_of(graph::DataType type) {
+std::optional<ArenaType> arena_type_of_message(graph::DataType type) {
   switch (type) {
     case graph::DataType::kFloat:
       return ArenaType::kFloat;
@@ -57,22 +43,11 @@ constexpr std::array kDataTypes{graph::DataType::kFloat, graph::DataType::kDoubl
 struct ThreadArena {
   Arena arena{};
   std::vector<ArenaValue> values{};
+  ArenaCall::Kept kept{};
 };
 ThreadArena& thread_arena() {
   thread_local ThreadArena held;
   return held;
-}
-
-/// The tensor may have any number of elements: only its axes count.
-bool set_tensor(const at::Tensor& tensor, ArenaValue& to) {
-  const auto type = arena_type_of(tensor.scalar_type());
-  if (!type || tensor.dim() > static_cast<std::int64_t>(ArenaValue::kMostAxes)) return false;
-  to.data = tensor.data_ptr();
-  to.count = tensor.numel();
-  to.type = *type;
-  to.rank = static_cast<std::uint8_t>(tensor.dim());
-  std::ranges::copy(tensor.sizes(), to.sizes.begin());
-  return true;
 }
 
 std::vector<std::string> copied_strings(const ArenaValue& value) {
@@ -113,6 +88,20 @@ std::optional<ArenaCall::Number> ArenaPlan::number_of(const Plan::Source& source
   return first + static_cast<ArenaCall::Number>(source.output);
 }
 
+// By the operation's own kernel.
+ArenaOp ArenaPlan::bridged(const Plan& plan, const Plan::Step& step) {
+  if (!may_be_bridged(step.op)) return {};
+  std::vector<std::shared_ptr<const Slot>> constants;
+  for (const Plan::Source& source : step.inputs) {
+    const bool is_constant = source.place == Plan::kFolded;
+    constants.push_back(is_constant ? std::make_shared<const Slot>(plan.folded_[source.output])
+                                    : nullptr);
+  }
+  ++bridges_;
+  const std::size_t outputs = plan.outputs_read(places_.size());
+  return {arena_bridge(step.kernel, std::move(constants), outputs), outputs};
+}
+
 bool ArenaPlan::add_step(const Plan& plan, const Plan::Step& step, bool tables_stay) {
   ArenaNode node{.op = step.op,
                  .node = step.node.get(),
@@ -121,7 +110,7 @@ bool ArenaPlan::add_step(const Plan& plan, const Plan::Step& step, bool tables_s
                  .constants = {},
                  .tables_stay = tables_stay};
   const bool is_fused = node.layer != nullptr || node.chain != nullptr;
-  if (node.node == nullptr && !is_fused) return false;
+  if (node.node == nullptr && !is_fused && !may_be_bridged(step.op)) return false;
   Step made;
   for (const Plan::Source& source : step.inputs) {
     const auto number = number_of(source);
@@ -137,6 +126,7 @@ bool ArenaPlan::add_step(const Plan& plan, const Plan::Step& step, bool tables_s
     }
   }
   ArenaOp op = arena_op(node);
+  if (!op.kernel) op = bridged(plan, step);
   if (!op.kernel) return false;
   made.kernel = std::move(op.kernel);
   made.output = static_cast<ArenaCall::Number>(values_);
@@ -162,6 +152,8 @@ std::unique_ptr<const ArenaPlan> ArenaPlan::make(const Plan& plan, bool tables_s
   for (const Plan::Step& step : plan.steps_) {
     if (!made->add_step(plan, step, tables_stay)) return nullptr;
   }
+  // Copies into libtorch's memory and out of it would take what is won.
+  if (made->bridges_ * kLeastStepsOfABridge > made->steps_.size()) return nullptr;
   for (const Plan::Source& fetch : plan.fetches_) {
     const auto number = made->number_of(fetch);
     if (!number) return nullptr;
@@ -179,6 +171,7 @@ std::unique_ptr<const ArenaPlan> ArenaPlan::make(const Plan& plan, bool tables_s
 ArenaRun::ArenaRun(const ArenaPlan& plan) : plan_(plan), arena_(thread_arena().arena) {
   ThreadArena& held = thread_arena();
   held.arena.reset();
+  held.kept.clear();
   if (held.values.size() < plan.values_) held.values.resize(plan.values_);
   values_ = held.values.data();
 }
@@ -209,15 +202,14 @@ bool ArenaRun::add(const Value& value) {
   const auto& tensor = std::get<at::Tensor>(value);
   ArenaValue* const to = next_argument();
   if (to == nullptr) return true;
-  return tensor.is_cpu() && tensor.is_contiguous() && tensor.nbytes() <= Arena::kMostBytes &&
-         set_tensor(tensor, *to);
+  return tensor.is_cpu() && tensor.nbytes() <= Arena::kMostBytes && set_tensor(tensor, *to);
 }
 
 bool ArenaRun::add(const graph::TensorValue& value) {
   if (value.dtype == graph::DataType::kString) return add_strings(value.strings, value.shape);
   ArenaValue* const to = next_argument();
   if (to == nullptr) return true;
-  const auto type = arena_type_of(value.dtype);
+  const auto type = arena_type_of_message(value.dtype);
   if (!type || !to->set_shape(value.shape)) return false;
   const auto is_boolean = [](char byte) { return byte == 0 || byte == 1; };
   if (*type == ArenaType::kBool && !std::ranges::all_of(value.bytes, is_boolean)) return false;
@@ -230,8 +222,10 @@ bool ArenaRun::add(const graph::TensorValue& value) {
   return true;
 }
 
-bool ArenaRun::run_steps() {
-  ArenaCall call(values_, plan_.constants_.data(), arena_);
+ArenaRun::~ArenaRun() { thread_arena().kept.clear(); }
+
+bool ArenaRun::run_steps(Budget& budget) {
+  ArenaCall call(values_, plan_.constants_.data(), arena_, thread_arena().kept, budget);
   for (const ArenaPlan::Step& step : plan_.steps_) {
     call.set(step.inputs, step.output);
     if (!step.kernel(call)) return false;
@@ -246,7 +240,7 @@ bool ArenaRun::run(Budget& budget) {
   }
   bool is_done = false;
   try {
-    is_done = run_steps();
+    is_done = run_steps(budget);
   } catch (const std::exception&) {
     // The plan has the same error, with the name of its node.
   }

@@ -39,12 +39,15 @@ class ArenaPlan {
   ArenaPlan() = default;
   std::optional<ArenaCall::Number> number_of(const Plan::Source& source);
   bool add_constant(const Slot& slot);
+  ArenaOp bridged(const Plan& plan, const Plan::Step& step);
   bool add_step(const Plan& plan, const Plan::Step& step, bool tables_stay);
 
   std::size_t arguments_ = 0;
   std::size_t values_ = 0;
   /// Of the plan's operations, those that were fused among them.
   std::int64_t operations_ = 0;
+  /// Steps that run by the operations' own kernels.
+  std::size_t bridges_ = 0;
   std::vector<Step> steps_{};
   std::vector<ArenaCall::Number> fetches_{};
   /// By the number of the plan's constant; what it keeps alive, and what the steps read.
@@ -61,6 +64,9 @@ class ArenaPlan {
 class ArenaRun {
  public:
   explicit ArenaRun(const ArenaPlan& plan);
+  ~ArenaRun();
+  ArenaRun(const ArenaRun&) = delete;
+  ArenaRun& operator=(const ArenaRun&) = delete;
 
   /// The arguments in their order. False for one that arenas do not take.
   bool add(const Value& value);
@@ -76,7 +82,7 @@ class ArenaRun {
  private:
   ArenaValue* next_argument();
   bool add_strings(std::span<const std::string> strings, std::span<const std::int64_t> shape);
-  bool run_steps();
+  bool run_steps(Budget& budget);
   const ArenaValue& fetched(std::size_t fetch) const;
 
   const ArenaPlan& plan_;

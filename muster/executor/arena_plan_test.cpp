@@ -320,6 +320,73 @@ TEST(ArenaKernels, SumRowsInTheirOrder) {
                InvalidArgument);
 }
 
+TEST(ArenaKernels, HandleSparseTensors) {
+  const Value places = longs({0, 0, 0, 1, 2, 0}, {3, 2});
+  const Value shape = longs({4, 2}, {2});
+  const Value turned = longs({2, 0, 0, 0, 0, 1}, {3, 2});
+  for (const Value& values : {longs({5, 6, 7}, {3}), strings({"a", "b", "c"}, {3})}) {
+    const bool words = std::holds_alternative<StringTensor>(values);
+    const Value otherwise = words ? strings({"x"}, {}) : longs({-1}, {});
+    const auto filled =
+        run_one_node("SparseFillEmptyRows", {places, values, shape, otherwise}, {}, 4);
+    EXPECT_TRUE(same_bits(filled[0], longs({0, 0, 0, 1, 1, 0, 2, 0, 3, 0}, {5, 2})));
+    run_one_node("SparseFillEmptyRows", {turned, values, shape, otherwise}, {}, 4);
+    run_one_node("SparseToDense", {places, shape, values, otherwise}, {}, 1);
+    run_one_node("SparseToDense", {turned, shape, values, otherwise}, {}, 1);
+  }
+  const auto reshaped = run_one_node("SparseReshape", {places, shape, longs({-1, 4}, {2})}, {}, 2);
+  EXPECT_TRUE(same_bits(reshaped[0], longs({0, 0, 0, 1, 1, 0}, {3, 2})));
+  run_one_node("SparseReshape", {places, shape, longs({8}, {1})}, {}, 2);
+  EXPECT_THROW(run_one_node("SparseReshape", {places, shape, longs({-1, 3}, {2})}, {}, 2),
+               InvalidArgument);
+  EXPECT_THROW(run_one_node("SparseReshape", {places, longs({2, 2}, {2}), longs({4}, {1})}, {}, 2),
+               InvalidArgument);
+  std::vector<std::int64_t> many;
+  for (std::int64_t i = 0; i < 300; ++i) many.push_back(i * i % 17);
+  for (const auto type : {DataType::kInt32, DataType::kInt64}) {
+    run_one_node("Unique", {longs({7, 3, 7, 7, -1, 3}, {6})}, {{"out_idx", type}}, 2);
+    run_one_node("Unique", {longs(many, {300})}, {{"out_idx", type}}, 2);
+  }
+}
+
+TEST(ArenaKernels, RepeatAndChooseValues) {
+  const Value a = floats({1, 2, 3, 4, 5, 6}, {3, 2});
+  const Value b = floats({-1, -2, -3, -4, -5, -6}, {3, 2});
+  const Value rows = torch::tensor({1, 0, 1}, torch::kInt).to(torch::kBool);
+  const Value each =
+      torch::tensor({1, 0, 1, 0, 0, 1}, torch::kInt).to(torch::kBool).reshape({3, 2});
+  EXPECT_TRUE(same_bits(run_one_node("Select", {rows, a, b}, {}, 1)[0],
+                        floats({1, 2, -3, -4, 5, 6}, {3, 2})));
+  run_one_node("Select", {each, a, b}, {}, 1);
+  run_one_node("SelectV2", {each, a, b}, {}, 1);
+  EXPECT_THROW(run_one_node("SelectV2", {rows, a, b}, {}, 1), InvalidArgument);
+  run_one_node("Tile", {a, longs({2, 3}, {2})}, {}, 1);
+  run_one_node("Tile", {strings({"a", "b"}, {2}), longs({2}, {1})}, {}, 1);
+  run_one_node("Tile", {a, longs({2, 0}, {2})}, {}, 1);
+  run_one_node("Fill", {longs({2, 3}, {2}), floats({0.5F}, {})}, {}, 1);
+  run_one_node("Fill", {longs({}, {0}), strings({"a"}, {})}, {}, 1);
+  const Value depth = torch::scalar_tensor(4, torch::kInt);
+  run_one_node("OneHot", {longs({0, 3, -1, 4}, {2, 2}), depth, floats({1}, {}), floats({0}, {})},
+               {{"axis", -1}}, 1);
+  run_one_node("OneHot", {longs({0, 3, -1, 4}, {2, 2}), depth, floats({1}, {}), floats({0}, {})},
+               {{"axis", 0}}, 1);
+  run_one_node("Prod", {longs({2, 3, 7}, {3}), torch::tensor({0}, torch::kInt)}, {}, 1);
+  run_one_node("Prod", {longs({}, {0}), torch::tensor({0}, torch::kInt)}, {}, 1);
+  run_one_node("AddN", {a, b, a}, {}, 1);
+  run_one_node("AddN", {a, floats({0.1F}, {1, 1})}, {}, 1);
+  run_one_node("Slice", {a, longs({1, 0}, {2}), longs({-1, 1}, {2})}, {}, 1);
+  EXPECT_THROW(run_one_node("Slice", {a, longs({1, 0}, {2}), longs({3, 1}, {2})}, {}, 1),
+               InvalidArgument);
+  const Value thin = floats({1, 2}, {1, 2, 1});
+  run_one_node("Squeeze", {thin}, {}, 1);
+  run_one_node("Squeeze", {thin},
+               {{"squeeze_dims", graph::AttrValue::list(std::vector<std::int64_t>{-1})}}, 1);
+  EXPECT_THROW(
+      run_one_node("Squeeze", {thin},
+                   {{"squeeze_dims", graph::AttrValue::list(std::vector<std::int64_t>{1})}}, 1),
+      InvalidArgument);
+}
+
 TEST(ArenaKernels, WriteNumbersAsText) {
   run_one_node("AsString", {longs({0, -5, std::numeric_limits<std::int64_t>::min()}, {3})},
                {{"T", DataType::kInt64}}, 1);

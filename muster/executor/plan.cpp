@@ -240,6 +240,16 @@ void Plan::reorder(const std::vector<std::size_t>& order) {
   set_releases();
 }
 
+std::size_t Plan::outputs_read(std::size_t place) const {
+  std::size_t outputs = 0;
+  const auto look = [&](const Source& source) {
+    if (source.place == place) outputs = std::max(outputs, source.output + 1);
+  };
+  for (const Step& step : steps_) std::ranges::for_each(step.inputs, look);
+  std::ranges::for_each(fetches_, look);
+  return outputs;
+}
+
 void Plan::set_releases() {
   std::vector<std::size_t> last_use(steps_.size() + 1, 0);
   std::vector<bool> kept(steps_.size() + 1, false);

@@ -95,6 +95,8 @@ class Plan {
   void drop(const std::vector<bool>& is_gone);
   // Puts the steps in this order, in which each still comes after its inputs.
   void reorder(const std::vector<std::size_t>& order);
+  // How many outputs of a place are looked at, with those before them.
+  std::size_t outputs_read(std::size_t place) const;
   // Says after which step each value is needed no more.
   void set_releases();
   std::optional<Slots> folded(const Step& step, const std::vector<std::optional<Slots>>& known,

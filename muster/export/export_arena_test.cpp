@@ -11,6 +11,7 @@
 #include "muster/executor/executable_model.h"
 #include "muster/export/export_saved_model.h"
 #include "muster/features/census_columns_internal.h"
+#include "muster/records/example_builder.h"
 #include "muster/testing/temp_dir.h"
 
 // An exported wide and deep model answers requests of some rows in an arena, with the same bits.
@@ -23,7 +24,7 @@ using executor::Values;
 
 /// The census model after a step of training, loaded with and without an arena.
 struct CensusExport {
-  CensusExport() {
+  explicit CensusExport(bool by_examples) {
     const auto columns = internal::census_columns(/*embedding_size=*/8, /*cross_size=*/10'000);
     log::set_level(log::Level::kWarning);
     auto estimator = dnn_linear_combined_classifier({.linear_columns = columns.wide,
@@ -35,7 +36,8 @@ struct CensusExport {
     estimator.train([&](const InputContext&) { return from_vector<Batch>({batch}); });
     FeatureColumnList all = columns.wide;
     all.insert(all.end(), columns.deep.begin(), columns.deep.end());
-    path = export_saved_model(estimator, folder / "census", json_serving_input(all));
+    path = export_saved_model(estimator, folder / "census",
+                              by_examples ? example_serving_input(all) : json_serving_input(all));
   }
   ExecutableModel load(bool arena) const { return ExecutableModel::load(path, {.arena = arena}); }
 
@@ -44,7 +46,7 @@ struct CensusExport {
 };
 
 const CensusExport& census() {
-  static const CensusExport held;
+  static const CensusExport held(/*by_examples=*/false);
   return held;
 }
 
@@ -118,6 +120,45 @@ TEST(CensusInAnArena, GivesARowWhatItWouldGetAlone) {
       const auto of_all = std::get<at::Tensor>(together.at(name)).slice(0, row, row + 1);
       EXPECT_EQ(executor::to_tensor_value(of_all), executor::to_tensor_value(alone.at(name)))
           << name << " of row " << row;
+    }
+  }
+}
+
+/// The same people as serialized tf.Examples, in which words that are missing are not there.
+std::vector<std::string> as_examples(const Values& people) {
+  std::vector<ExampleBuilder> builders;
+  for (const auto& [name, value] : people) {
+    builders.resize(static_cast<std::size_t>(executor::shape_of(value)[0]));
+    for (std::size_t i = 0; i < builders.size(); ++i) {
+      if (const auto* strings = std::get_if<StringTensor>(&value)) {
+        if (!strings->values()[i].empty()) builders[i].add_bytes(name, strings->values()[i]);
+      } else {
+        const auto row = static_cast<std::int64_t>(i);
+        builders[i].add_float(name,
+                              std::get<at::Tensor>(value)[row].to(torch::kFloat).item<float>());
+      }
+    }
+  }
+  std::vector<std::string> out;
+  for (const ExampleBuilder& builder : builders) out.push_back(builder.serialize());
+  return out;
+}
+
+TEST(CensusInAnArena, ParsesExamplesByTheOperationsOwnKernel) {
+  const CensusExport exported(/*by_examples=*/true);
+  const auto fast = exported.load(true);
+  const auto plain = exported.load(false);
+  for (const std::int64_t rows : {1, 7, 64}) {
+    const Values inputs{
+        {"examples", StringTensor(as_examples(people(census().load(false), rows)))}};
+    for (const auto& [signature, info] : plain.signatures()) {
+      if (!info.inputs.contains("examples")) continue;
+      ASSERT_TRUE(fast.has_arena(signature)) << signature;
+      const auto wanted = to_tensors(plain.run(signature, inputs));
+      EXPECT_EQ(to_tensors(fast.run(signature, inputs)), wanted) << signature << " " << rows;
+      const auto answer = fast.run_in_arena(signature, to_tensors(inputs));
+      ASSERT_TRUE(answer) << signature;
+      EXPECT_EQ(*answer, wanted) << signature << " " << rows;
     }
   }
 }
