@@ -25,8 +25,6 @@ class ArenaPlan {
   /// `tables_stay`: no signature of the model fills tables.
   static std::unique_ptr<const ArenaPlan> make(const Plan& plan, bool tables_stay);
 
-  std::size_t arguments() const { return arguments_; }
-
  private:
   friend class ArenaRun;
 
