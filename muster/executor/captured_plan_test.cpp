@@ -127,22 +127,22 @@ TEST(CapturedPlan, ResultsAreNotWrittenByLaterRuns) {
 TEST(CapturedPlan, AnswersThreadsAtTheSameTime) {
   OnTheHost made(captured_graph());
   std::vector<int> wrong(4, 0);
+  // Made here: they are drawn from one generator, which threads would seed for each other.
+  std::vector<Slots> inputs;
   std::vector<Slots> wanted;
   for (int i = 0; i < 4; ++i) {
     Budget budget(RunLimits{});
-    wanted.push_back(
-        made.captured().run(made.arguments(captured_graph_inputs(1 + i % 2, i)), budget));
+    inputs.push_back(made.arguments(captured_graph_inputs(1 + i % 2, i)));
+    wanted.push_back(made.captured().run(inputs.back(), budget));
   }
   {
     std::vector<std::jthread> threads;
     for (int i = 0; i < 4; ++i) {
-      threads.emplace_back([&, i] {
-        const auto inputs = made.arguments(captured_graph_inputs(1 + i % 2, i));
+      threads.emplace_back([&, which = static_cast<std::size_t>(i)] {
         for (int times = 0; times < 20; ++times) {
           Budget budget(RunLimits{});
-          const auto found = made.captured().run(inputs, budget);
-          wrong[static_cast<std::size_t>(i)] +=
-              OnTheHost::same(found, wanted[static_cast<std::size_t>(i)]) ? 0 : 1;
+          const auto found = made.captured().run(inputs[which], budget);
+          wrong[which] += OnTheHost::same(found, wanted[which]) ? 0 : 1;
         }
       });
     }
