@@ -401,14 +401,16 @@ struct BatchQueue::Impl {
     const std::int64_t size = filled_size(rows, options.allowed_batch_sizes);
     Tensors joined = room_for(batch, rows);
     join_inputs(batch, joined);
+    bool is_whole = false;
     try {
       for (auto& [name, tensor] : joined) repeat_first_row(tensor, size - rows);
-      if (compute_joined(joined, size, batch, rows)) return true;
+      is_whole = compute_joined(joined, size, batch, rows);
     } catch (const std::exception&) {
       // One of the requests is wrong, and only that one is to hear of it.
+      is_whole = false;
     }
-    give_back_strings(std::move(joined), batch);
-    return false;
+    if (!is_whole) give_back_strings(std::move(joined), batch);
+    return is_whole;
   }
 
   void compute_batch(const Batch& batch) const {
