@@ -61,9 +61,8 @@ std::optional<std::chrono::nanoseconds> parse_grpc_timeout(std::string_view text
   if (text.size() < 2 || text.size() > kMostTimeoutDigits + 1) return std::nullopt;
   const auto unit = unit_of(text.back());
   std::uint64_t number = 0;
-  const char* const last = text.data() + text.size() - 1;
-  const auto [end, error] = std::from_chars(text.data(), last, number);
-  if (!unit || error != std::errc() || end != last) return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size() - 1, number);
+  if (!unit || error != std::errc() || end != &text.back()) return std::nullopt;
   // 99,999,999 hours are more than nanoseconds hold.
   constexpr auto kMost = std::chrono::nanoseconds(std::chrono::hours(24 * 365 * 10));
   if (number > static_cast<std::uint64_t>(kMost / *unit)) return kMost;
