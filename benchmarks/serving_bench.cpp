@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,7 @@
 #include "muster/server/tensorflow_calls_internal.h"
 #include "muster/serving/predict_request.h"
 #include "muster/serving/predictions.h"
+#include "muster/testing/eventually.h"
 #include "muster/testing/http_load.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
@@ -211,6 +213,41 @@ Times rest_load(const std::string& address, const std::string& body, std::size_t
   return {.seconds = result.seconds, .lasted = result.lasted};
 }
 
+constexpr const char* kEchoOnly = "--grpc-echo";
+
+// Answers with these bytes until it is killed.
+int serve_echo(const std::string& answer_file) {
+  std::ifstream file(answer_file, std::ios::binary);
+  const bench::GrpcEcho echo(std::string(std::istreambuf_iterator<char>(file), {}));
+  fmt::print(stderr, "{}\n", echo.address());
+  while (true) ::pause();
+}
+
+/// gRPC's echo in a process of its own, as a server is. Within one process, threads of gRPC's idle
+/// servers take what comes for its clients, which then wait to be woken by them.
+class EchoProcess {
+ public:
+  EchoProcess(const char* self, const std::string& answer)
+      : program_(self, {kEchoOnly, write(answer)}) {
+    const bool says_address =
+        testing::eventually([&] { return program_.err().find('\n') != std::string::npos; });
+    if (!says_address) throw Unavailable("the echo does not start: {}", program_.err());
+    address_ = program_.err().substr(0, program_.err().find('\n'));
+  }
+  const std::string& address() const { return address_; }
+
+ private:
+  std::string write(const std::string& answer) const {
+    const Path file = folder_ / "answer";
+    std::ofstream(file, std::ios::binary) << answer;
+    return file.string();
+  }
+
+  const testing::TempDir folder_{};
+  testing::RunningProgram program_;
+  std::string address_{};
+};
+
 /// `served` and `echo` in turns, so that a busy machine slows both.
 template <typename Load>
 void compare(bench::Report& report, const std::string& name, const Load& served, const Load& echo,
@@ -252,14 +289,15 @@ void compare(bench::Report& report, const std::string& name, const Load& served,
   }
 }
 
-void measure_servers(bench::Report& report, Served& served) {
+void measure_servers(bench::Report& report, const char* self, Served& served) {
+  if (!report.wants("census over gRPC, ") && !report.wants("census over REST, ")) return;
   const std::string body = one_person();
   const std::string answer = served.api.handle(rest_request(body)).body;
   const auto request = grpc_request(served);
   tensorflow::serving::PredictResponse response;
   server::predict(served.service, request, {}, {}, response);
   const std::string bytes = request.SerializeAsString();
-  const bench::GrpcEcho grpc_echo(response.SerializeAsString());
+  const EchoProcess grpc_echo(self, response.SerializeAsString());
   const bench::BeastEcho beast_echo(answer, 2);
   server::GrpcServer grpc(served.service, {.address = "127.0.0.1"});
   server::HttpServer http(
@@ -623,13 +661,16 @@ int main(int argc, char** argv) {
     muster::bench::keep(torch::ones({1}));
     return 0;
   }
+  if (argc == 3 && std::string_view(argv[1]) == muster::kEchoOnly) {
+    return muster::serve_echo(argv[2]);
+  }
   muster::bench::Report report(argc, argv);
   muster::log::set_level(muster::log::Level::kWarning);
   const muster::testing::TempDir folder;
   const muster::Path census = muster::export_census(folder.path());
   {
     muster::Served served(census, muster::cli::executable_loader({}));
-    muster::measure_servers(report, served);
+    muster::measure_servers(report, argv[0], served);
   }
   muster::measure_own_cost(report, census);
   muster::measure_json(report);
