@@ -407,7 +407,11 @@ TEST_F(SlurmStudies, ResumeTrialsThatAreKilledAndWaitForWhatIsLeftOfThem) {
   std::istringstream lines(notes());
   std::multiset<std::string> starts;
   for (std::string line; std::getline(lines, line);) starts.insert(line);
-  EXPECT_EQ(starts, (std::multiset<std::string>{"1", "1", "2", "2", "3", "4", "5"}));
+  // At least: a trial whose srun fails by itself, as on a machine that is too busy for Slurm's
+  // timeouts, is resumed as well.
+  const std::multiset<std::string> least{"1", "1", "2", "2", "3", "4", "5"};
+  EXPECT_TRUE(std::ranges::includes(starts, least)) << notes() << service_log("a");
+  EXPECT_THAT(starts, ::testing::Each(::testing::AnyOf("1", "2", "3", "4", "5")));
   EXPECT_EQ(table_in(dir_ / "out"), local_table());
 }
 
