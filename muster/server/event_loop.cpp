@@ -81,12 +81,6 @@ void EventLoop::defer(Job job) {
   asio::defer(impl_->threads[*here]->io, std::move(job));
 }
 
-bool EventLoop::run_here(const Job& job) {
-  if (this_thread()) return false;
-  job();
-  return true;
-}
-
 struct EventLoop::Timer::State {
   asio::steady_timer timer;
   Job job;

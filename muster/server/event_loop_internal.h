@@ -40,10 +40,6 @@ class EventLoop {
   void post(Job job);
   void defer(Job job);
 
-  /// Runs a job that may take long here. False, and nothing is run, in a thread of the loop: its
-  /// sockets would have to wait.
-  bool run_here(const Job& job);
-
   /// Runs a job at a point in time that can be moved.
   class Timer {
    public:
