@@ -78,33 +78,6 @@ std::set<std::string, std::less<>> wanted_outputs(const Names& filter,
   return wanted;
 }
 
-/// Predict, whatever the request was read from: `inputs(signature)` gives its tensors, and
-/// `answer(version, each_output)` writes what `each_output(write)` hands it, name by name.
-template <typename Filter, typename MakeInputs, typename MakeAnswer>
-void run_predict(Service& service, Call& call, const Filter& filter, const MakeInputs& inputs,
-                 const MakeAnswer& answer) {
-  std::set<std::string, std::less<>> wanted;
-  service.run(call, {},
-              {.no_signature =
-                   [&](const ModelVersion&) {
-                     throw FailedPrecondition("Serving signature key \"{}\" not found.",
-                                              call.signature);
-                   },
-               .inputs =
-                   [&](const ModelVersion&, const graph::SignatureDef& signature) {
-                     wanted = wanted_outputs(filter, signature);
-                     return inputs(signature);
-                   },
-               .answer =
-                   [&](const ModelVersion& version, const BatchAnswer& result) {
-                     answer(version, [&](const auto& write) {
-                       for (const auto& [name, tensor] : result.outputs) {
-                         if (wanted.empty() || wanted.contains(name)) write(name, tensor);
-                       }
-                     });
-                   }});
-}
-
 // What gRPC answers for bytes that are no message.
 wire::PredictRequest parsed_predict_request(std::string_view bytes) {
   wire::PredictRequest request;
@@ -221,63 +194,21 @@ Tensors predict_inputs(const wire::PredictRequest& request, const graph::Signatu
   return inputs;
 }
 
-void predict(Service& service, const wire::PredictRequest& request, const Caller& caller,
-             const TensorFlowCallOptions& options, wire::PredictResponse& response) {
-  Call call = call_of(request.model_spec(), request.has_model_spec(), caller);
-  run_predict(
-      service, call, request.output_filter(),
-      [&](const graph::SignatureDef& signature) {
-        return predict_inputs(request, signature, options.most_tensor_bytes);
-      },
-      [&](const ModelVersion& version, const auto& each_output) {
-        write_spec(version, call.signature, *response.mutable_model_spec());
-        each_output([&](const std::string& name, const graph::TensorValue& tensor) {
-          write_tensor(tensor, options.raw_answers, (*response.mutable_outputs())[name]);
-        });
-      });
-}
+namespace {
 
-std::string predict(Service& service, std::string_view request, const Caller& caller,
-                    const TensorFlowCallOptions& options) {
-  const auto fast = FastPredict::parse(request);
-  if (!fast) {
-    wire::PredictResponse response;
-    predict(service, parsed_predict_request(request), caller, options, response);
-    return response.SerializeAsString();
-  }
-  Call call{.model = std::string(fast->model()),
-            .version = fast->version(),
-            .entrypoint = caller.entrypoint,
-            .deadline = caller.deadline};
-  if (!fast->signature_name().empty()) call.signature = fast->signature_name();
-  std::string bytes;
-  run_predict(
-      service, call, fast->output_filter(),
-      [&](const graph::SignatureDef& signature) {
-        auto inputs = fast->tensors(signature, options.most_tensor_bytes);
-        if (inputs) return std::move(*inputs);
-        return predict_inputs(parsed_predict_request(request), signature,
-                              options.most_tensor_bytes);
-      },
-      [&](const ModelVersion& version, const auto& each_output) {
-        PredictResponseWriter writer(version, call.signature, options.raw_answers);
-        each_output([&](const std::string& name, const graph::TensorValue& tensor) {
-          writer.add(name, tensor);
-        });
-        bytes = std::move(writer).bytes();
-      });
-  return bytes;
-}
+/// What is left of a Predict when the model answers, and the bytes of the answer.
+struct PredictRest {
+  std::string signature{};
+  std::set<std::string, std::less<>> wanted{};
+  std::string answer{};
+};
 
-void start_predict(Service& service, std::string_view request, const Caller& caller,
-                   const TensorFlowCallOptions& options, PredictDone done) {
-  // What is left of it when the model answers.
-  struct Rest {
-    PredictDone done;
-    std::string signature{};
-    std::set<std::string, std::less<>> wanted{};
-    std::string answer{};
-  };
+/// Has `act` run a Predict by its bytes: calls act(call, steps), whose steps write to `rest`. Only
+/// the answer is made when this has returned.
+template <typename Act>
+void with_predict(std::string_view request, const Caller& caller,
+                  const TensorFlowCallOptions& options, const std::shared_ptr<PredictRest>& rest,
+                  const Act& act) {
   const auto fast = FastPredict::parse(request);
   std::optional<wire::PredictRequest> message;
   if (!fast) message = parsed_predict_request(request);
@@ -291,7 +222,7 @@ void start_predict(Service& service, std::string_view request, const Caller& cal
   } else {
     call = call_of(message->model_spec(), message->has_model_spec(), caller);
   }
-  const auto rest = std::make_shared<Rest>(Rest{std::move(done), call.signature});
+  rest->signature = call.signature;
   const auto inputs = [&](const ModelVersion&, const graph::SignatureDef& signature) {
     if (!fast) {
       rest->wanted = wanted_outputs(message->output_filter(), signature);
@@ -302,25 +233,45 @@ void start_predict(Service& service, std::string_view request, const Caller& cal
     if (tensors) return std::move(*tensors);
     return predict_inputs(parsed_predict_request(request), signature, options.most_tensor_bytes);
   };
-  service.start(
-      std::move(call), {},
-      {.no_signature =
-           [rest](const ModelVersion&) {
-             throw FailedPrecondition("Serving signature key \"{}\" not found.", rest->signature);
-           },
-       .inputs = inputs,
-       .answer =
-           [rest, raw = options.raw_answers](const ModelVersion& version,
-                                             const BatchAnswer& result) {
-             PredictResponseWriter writer(version, rest->signature, raw);
-             for (const auto& [name, tensor] : result.outputs) {
-               if (rest->wanted.empty() || rest->wanted.contains(name)) {
-                 writer.add(name, tensor);
-               }
-             }
-             rest->answer = std::move(writer).bytes();
-           }},
-      [rest](const std::exception_ptr& failure) { rest->done(std::move(rest->answer), failure); });
+  act(std::move(call),
+      Service::Steps{.no_signature =
+                         [rest](const ModelVersion&) {
+                           throw FailedPrecondition("Serving signature key \"{}\" not found.",
+                                                    rest->signature);
+                         },
+                     .inputs = inputs,
+                     .answer =
+                         [rest, raw = options.raw_answers](const ModelVersion& version,
+                                                           const BatchAnswer& result) {
+                           PredictResponseWriter writer(version, rest->signature, raw);
+                           for (const auto& [name, tensor] : result.outputs) {
+                             if (rest->wanted.empty() || rest->wanted.contains(name)) {
+                               writer.add(name, tensor);
+                             }
+                           }
+                           rest->answer = std::move(writer).bytes();
+                         }});
+}
+
+}  // namespace
+
+std::string predict(Service& service, std::string_view request, const Caller& caller,
+                    const TensorFlowCallOptions& options) {
+  const auto rest = std::make_shared<PredictRest>();
+  with_predict(request, caller, options, rest,
+               [&](Call call, const Service::Steps& steps) { service.run(call, {}, steps); });
+  return std::move(rest->answer);
+}
+
+void start_predict(Service& service, std::string_view request, const Caller& caller,
+                   const TensorFlowCallOptions& options, PredictDone done) {
+  const auto rest = std::make_shared<PredictRest>();
+  with_predict(request, caller, options, rest, [&](Call call, Service::Steps steps) {
+    service.start(std::move(call), {}, std::move(steps),
+                  [rest, done = std::move(done)](const std::exception_ptr& failure) {
+                    done(std::move(rest->answer), failure);
+                  });
+  });
 }
 
 void classify(Service& service, const wire::ClassificationRequest& request, const Caller& caller,

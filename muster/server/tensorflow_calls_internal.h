@@ -18,19 +18,16 @@ struct Caller {
   Deadline deadline = Deadline::never();
 };
 
-void predict(Service& service, const tensorflow::serving::PredictRequest& request,
-             const Caller& caller, const TensorFlowCallOptions& options,
-             tensorflow::serving::PredictResponse& response);
-/// The same on the bytes of both messages: most requests are read and answered without building any
-/// (fast_predict_internal.h). Also throws Internal for bytes that are no message.
-std::string predict(Service& service, std::string_view request, const Caller& caller,
-                    const TensorFlowCallOptions& options);
-/// The same without waiting: `done` is called once with the answer or a failure, as Service::start
-/// says, and must not throw. `request` is not needed after this returns. Throws what is wrong with
-/// the bytes.
+/// Predict on the bytes of both messages: most requests are read and answered without building any
+/// (fast_predict_internal.h). `done` is called once with the answer or a failure, as Service::start
+/// says, and must not throw. `request` is not needed after this returns. Throws Internal for bytes
+/// that are no message.
 using PredictDone = std::function<void(std::string answer, const std::exception_ptr& failure)>;
 void start_predict(Service& service, std::string_view request, const Caller& caller,
                    const TensorFlowCallOptions& options, PredictDone done);
+/// The same for callers that wait: throws the failure.
+std::string predict(Service& service, std::string_view request, const Caller& caller,
+                    const TensorFlowCallOptions& options);
 void classify(Service& service, const tensorflow::serving::ClassificationRequest& request,
               const Caller& caller, tensorflow::serving::ClassificationResponse& response);
 void regress(Service& service, const tensorflow::serving::RegressionRequest& request,

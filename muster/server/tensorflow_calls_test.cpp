@@ -104,7 +104,7 @@ class TensorFlowCalls : public ::testing::Test {
 
   wire::PredictResponse ask() {
     wire::PredictResponse response;
-    predict(service_, request_, {}, {}, response);
+    response.ParseFromString(predict(service_, request_.SerializeAsString(), {}, {}));
     return response;
   }
   std::string refusal() {
