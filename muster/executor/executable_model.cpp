@@ -339,8 +339,9 @@ std::optional<TensorValues> ExecutableModel::run_in_arena(std::string_view signa
   Budget budget(impl_->options.limits);
   if (!run.run(budget)) return std::nullopt;
   TensorValues outputs;
+  outputs.reserve(ready.outputs.size());
   for (std::size_t i = 0; i < ready.outputs.size(); ++i) {
-    outputs.emplace_hint(outputs.end(), ready.outputs[i], run.tensor_result(i));
+    outputs.emplace(ready.outputs[i], run.tensor_result(i));
   }
   return outputs;
 }

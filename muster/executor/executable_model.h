@@ -14,12 +14,13 @@
 #include "muster/executor/run_limits.h"
 #include "muster/executor/value.h"
 #include "muster/graph/saved_model.h"
+#include "muster/graph/tensor_values.h"
 
 namespace muster::executor {
 
 using Values = std::map<std::string, Value, std::less<>>;
 /// The same as messages have them.
-using TensorValues = std::map<std::string, graph::TensorValue, std::less<>>;
+using graph::TensorValues;
 
 struct LoadOptions {
   /// Which graph of the SavedModel.

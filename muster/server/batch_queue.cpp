@@ -339,8 +339,9 @@ struct BatchQueue::Impl {
   // Room for all rows of the requests.
   static Tensors room_for(const Batch& batch, std::int64_t rows) {
     Tensors joined;
+    joined.reserve(batch.front()->inputs.size());
     for (const auto& [name, first] : batch.front()->inputs) {
-      TensorValue& all = joined.emplace_hint(joined.end(), name, TensorValue())->second;
+      TensorValue& all = joined.emplace(name, TensorValue()).first->second;
       all.dtype = first.dtype;
       all.shape = first.shape;
       all.shape.front() = rows;
@@ -387,8 +388,9 @@ struct BatchQueue::Impl {
     std::int64_t begin = 0;
     for (const auto& ticket : batch) {
       Tensors& its = ticket->answer.outputs;
+      its.reserve(outputs.size());
       for (auto& [name, tensor] : outputs) {
-        its.emplace_hint(its.end(), name, taken_rows(tensor, begin, begin + ticket->rows));
+        its.emplace(name, taken_rows(tensor, begin, begin + ticket->rows));
       }
       ticket->answer.batch_rows = rows;
       begin += ticket->rows;

@@ -332,6 +332,8 @@ bool FastPredict::read(std::string_view bytes) {
         return false;
     }
   }
+  // As tensors are kept: each goes to the end of those that are there.
+  std::ranges::sort(inputs_);
   return !model_.empty();
 }
 
@@ -378,6 +380,7 @@ std::optional<Tensors> FastPredict::tensors(const graph::SignatureDef& signature
   if (inputs_.size() != signature.inputs.size()) return std::nullopt;
   try {
     Tensors made;
+    made.reserve(inputs_.size());
     for (const auto& [name, bytes] : inputs_) {
       FastTensor tensor;
       if (!signature.inputs.contains(name) || !tensor.read(bytes, most_tensor_bytes) ||

@@ -197,7 +197,7 @@ void select_outputs(const std::string& model, const std::vector<std::string>& wa
     }
   }
   const std::set<std::string_view> names(wanted.begin(), wanted.end());
-  std::erase_if(outputs, [&](const auto& row) { return !names.contains(row.first); });
+  erase_if(outputs, [&](const auto& row) { return !names.contains(row.first); });
 }
 
 namespace {

@@ -168,6 +168,7 @@ Tensors predict_inputs(const wire::PredictRequest& request, const graph::Signatu
     throw_wrong_count(request, signature);
   }
   Tensors inputs;
+  inputs.reserve(signature.inputs.size());
   for (const auto& [name, info] : signature.inputs) {
     const auto given = request.inputs().find(name);
     if (given != request.inputs().end()) {

@@ -260,9 +260,8 @@ class RowFiller {
 
   Tensors tensors() && {
     Tensors made;
-    for (auto& [name, filler] : fillers_) {
-      made.emplace_hint(made.end(), name, std::move(filler).stacked());
-    }
+    made.reserve(fillers_.size());
+    for (auto& [name, filler] : fillers_) made.emplace(name, std::move(filler).stacked());
     return made;
   }
 

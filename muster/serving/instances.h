@@ -1,19 +1,19 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "muster/graph/saved_model.h"
+#include "muster/graph/tensor_values.h"
 
 /// From a request to tensors and from tensors to an answer, as Cloud ML Engine and TensorFlow
 /// Serving have it.
 namespace muster::serving {
 
 /// The inputs or outputs of a signature by name.
-using Tensors = std::map<std::string, graph::TensorValue, std::less<>>;
+using Tensors = graph::TensorValues;
 
 /// What a model is asked about, one value an instance: an object of named inputs, or the bare value
 /// of the only input. The texts of errors are those of `gcloud ml-engine local predict` where it

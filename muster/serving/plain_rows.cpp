@@ -158,7 +158,15 @@ struct PlainField {
 class PlainFiller {
  public:
   PlainFiller(const SignatureDef& signature, std::string_view key_field, std::size_t rows)
-      : signature_(signature), key_field_(key_field), rows_(rows) {}
+      : signature_(signature), key_field_(key_field), rows_(rows) {
+    // All at once: fields point at them.
+    rows_of_.inputs.reserve(signature.inputs.size());
+    for (const auto& [name, info] : signature.inputs) {
+      TensorValue& made = rows_of_.inputs.emplace(name, {}).first->second;
+      made.dtype = graph::without_ref(info.dtype);
+      reserve(made);
+    }
+  }
 
   bool add_first(std::string_view line) {
     Scanner scanner(line);
@@ -180,7 +188,9 @@ class PlainFiller {
     if (!scanner.skip('}')) return false;
     scanner.skip_blanks();
     const bool has_key = std::ranges::any_of(fields_, &PlainField::is_key);
-    return scanner.rest().empty() && rows_of_.inputs.size() == signature_.inputs.size() &&
+    const auto inputs = static_cast<std::size_t>(std::ranges::count_if(
+        fields_, [](const PlainField& field) { return field.out != nullptr; }));
+    return scanner.rest().empty() && inputs == signature_.inputs.size() &&
            has_key != key_field_.empty();
   }
 
@@ -202,15 +212,12 @@ class PlainFiller {
   bool add_field(std::string_view name, std::string_view prefix) {
     PlainField field{.prefix = prefix, .is_key = !key_field_.empty() && name == key_field_};
     const bool is_second_key = field.is_key && std::ranges::any_of(fields_, &PlainField::is_key);
-    const auto input = signature_.inputs.find(name);
-    if (is_second_key || (input == signature_.inputs.end() && !field.is_key)) return false;
-    if (input != signature_.inputs.end()) {
-      const auto [made, is_new] = rows_of_.inputs.try_emplace(input->first);
-      if (!is_new) return false;
-      field.out = &made->second;
-      field.out->dtype = graph::without_ref(input->second.dtype);
+    const auto input = rows_of_.inputs.find(name);
+    if (is_second_key || (input == rows_of_.inputs.end() && !field.is_key)) return false;
+    if (input != rows_of_.inputs.end()) {
+      field.out = &input->second;
+      if (std::ranges::count(fields_, field.out, &PlainField::out) > 0) return false;
       field.put = put_of<PlainReader>(field.out->dtype);
-      reserve(*field.out);
     }
     fields_.push_back(field);
     return true;
