@@ -1,8 +1,14 @@
 // Layers and chains of element-wise steps in an arena, and what libtorch rounds in its own way.
-#include <ATen/Functions.h>
+#include <ATen/ops/_softmax_cpu_dispatch.h>
+#include <ATen/ops/exp_cpu_dispatch.h>
+#include <ATen/ops/log_cpu_dispatch.h>
+#include <ATen/ops/relu_cpu_dispatch.h>
+#include <ATen/ops/sigmoid_cpu_dispatch.h>
+#include <ATen/ops/tanh_cpu_dispatch.h>
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "muster/executor/arena_kernels_internal.h"
 #include "muster/executor/few_numbers_internal.h"
@@ -57,37 +63,41 @@ ArenaOp fused_chain(const ArenaNode& of) {
   }};
 }
 
-using Unary = at::Tensor (*)(const at::Tensor&);
+using InPlace = void (*)(at::Tensor&);
 
-/// By libtorch, whose approximations nobody else has.
-bool by_libtorch(ArenaCall& call, Unary compute) {
+/// By libtorch, whose approximations nobody else has: its functions for the CPU, past the
+/// dispatcher, which takes longer than a few numbers.
+bool by_libtorch(ArenaCall& call, InPlace compute) {
   const ArenaValue& in = call.in(0);
   if (in.type != ArenaType::kFloat || in.count == 0) return false;
   const auto bytes = static_cast<std::size_t>(in.count) * sizeof(float);
   const auto shape = in.shape();
-  at::Tensor given = empty_on_host(at::IntArrayRef(shape.data(), shape.size()), at::kFloat);
-  std::memcpy(given.data_ptr(), in.data, bytes);
-  const at::Tensor made = compute(given);
-  recycle(std::move(given));
-  if (made.scalar_type() != at::kFloat || !is_readable(made) || made.numel() != in.count) {
-    return false;
-  }
   void* const to = call.make(ArenaType::kFloat, shape);
-  if (to != nullptr) std::memcpy(to, made.data_ptr(), bytes);
-  return to != nullptr;
+  if (to == nullptr) return false;
+  at::Tensor tensor = empty_on_host(at::IntArrayRef(shape.data(), shape.size()), at::kFloat);
+  std::memcpy(tensor.data_ptr(), in.data, bytes);
+  compute(tensor);
+  std::memcpy(to, tensor.data_ptr(), bytes);
+  recycle(std::move(tensor));
+  return true;
 }
 
-template <Unary kCompute>
+template <InPlace kCompute>
 ArenaOp libtorch_op(const ArenaNode&) {
   return {[](ArenaCall& call) { return by_libtorch(call, kCompute); }};
 }
 
-at::Tensor sigmoid(const at::Tensor& in) { return at::sigmoid(in); }
-at::Tensor tanh_of(const at::Tensor& in) { return at::tanh(in); }
-at::Tensor exp_of(const at::Tensor& in) { return at::exp(in); }
-at::Tensor log_of(const at::Tensor& in) { return at::log(in); }
-at::Tensor relu_of(const at::Tensor& in) { return at::relu(in); }
-at::Tensor softmax(const at::Tensor& in) { return at::softmax(in, -1); }
+void sigmoid(at::Tensor& tensor) { at::cpu::sigmoid_(tensor); }
+void tanh_of(at::Tensor& tensor) { at::cpu::tanh_(tensor); }
+void exp_of(at::Tensor& tensor) { at::cpu::exp_(tensor); }
+void log_of(at::Tensor& tensor) { at::cpu::log_(tensor); }
+void relu_of(at::Tensor& tensor) { at::cpu::relu_(tensor); }
+void softmax(at::Tensor& tensor) {
+  at::Tensor out = empty_on_host(tensor.sizes(), at::kFloat);
+  at::cpu::_softmax_out(out, tensor, -1, /*half_to_float=*/false);
+  std::swap(tensor, out);
+  recycle(std::move(out));
+}
 
 }  // namespace
 

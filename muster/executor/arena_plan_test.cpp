@@ -223,6 +223,19 @@ TEST(ArenaKernels, CompareAndConvertWhatIsNoNumber) {
   run_one_node("Where", {odd}, {{"T", DataType::kFloat}}, 1);
 }
 
+// Vectors of numbers and what is left of them are rounded differently.
+TEST(ArenaKernels, RoundAsLibtorchDoesAtAnyLength) {
+  for (const std::int64_t columns : {1, 2, 3, 7, 8, 9, 16, 31, 32, 33, 70}) {
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < 2 * columns; ++i) {
+      values.push_back(0.37F * static_cast<float>((i * 7919) % 41) - 7);
+    }
+    for (const auto* op : {"Exp", "Log", "Relu", "Sigmoid", "Softmax", "Tanh"}) {
+      run_one_node(op, {floats(values, {2, columns})}, {{"T", DataType::kFloat}}, 1);
+    }
+  }
+}
+
 TEST(ArenaKernels, AddWholeNumbersThatWrapAround) {
   const auto most = std::numeric_limits<std::int64_t>::max();
   const auto out =
