@@ -131,6 +131,16 @@ struct BatchQueue::Ticket {
 struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl> {
   using Tickets = std::vector<std::unique_ptr<BatchQueue::Ticket>>;
 
+  /// What a thread of the loop does between two looks at its sockets.
+  struct Turn {
+    // It was told to lead, and has not begun.
+    bool is_lead_coming = false;
+    // Requests that it has read.
+    std::size_t requests = 0;
+    // Whether there was no more than one in its last.
+    bool was_for_one = false;
+  };
+
   std::size_t count = 1;
   EventLoop* loop = nullptr;
   // For batches that take too long for the loop's threads.
@@ -142,12 +152,14 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
   std::size_t free = 1;
   // Those with waiting requests, the next in turn first.
   std::deque<BatchQueue::Impl*> turns{};
-  // Which threads of the loop were told to lead(), and have not begun; the last: whichever.
-  std::vector<bool> is_lead_coming{};
+  // By thread of the loop; the last: whichever comes.
+  std::vector<Turn> loop_turns{};
   // When the timer is going to look for what is late or ready.
   Clock::time_point timer_at = Clock::time_point::max();
 
   void call_lead(bool wake);
+  bool is_alone();
+  void lead_in_loop();
   bool lead(BatchQueue::Impl* queue);
   void look_at_times();
   void wake_at(Clock::time_point time);
@@ -165,7 +177,7 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
   void compute(Work& work);
   void give_slot();
   bool take_next(Work& work);
-  void lead_in_loop(std::size_t place);
+  void end_turn(std::size_t place);
 };
 
 struct BatchQueue::Impl {
@@ -442,12 +454,14 @@ std::deque<BatchQueue::Impl*>::iterator ExecutionSlots::Impl::next_ready() {
 // than this one; else behind what this one has to do. Under the mutex.
 void ExecutionSlots::Impl::call_lead(bool wake) {
   if (loop == nullptr || free == 0 || next_ready() == turns.end()) return;
-  const std::size_t anyone = is_lead_coming.size() - 1;
+  const std::size_t anyone = loop_turns.size() - 1;
   const std::size_t place = wake ? anyone : loop->this_thread().value_or(anyone);
-  if (is_lead_coming[place]) return;
-  is_lead_coming[place] = true;
+  if (std::exchange(loop_turns[place].is_lead_coming, true)) return;
   const auto begin = [weak = weak_from_this(), place] {
-    if (const auto self = weak.lock()) self->lead_in_loop(place);
+    const auto self = weak.lock();
+    if (!self) return;
+    self->end_turn(place);
+    self->lead_in_loop();
   };
   if (place == anyone) {
     loop->post(begin);
@@ -456,11 +470,22 @@ void ExecutionSlots::Impl::call_lead(bool wake) {
   }
 }
 
-void ExecutionSlots::Impl::lead_in_loop(std::size_t place) {
-  {
-    const std::lock_guard lock(mutex);
-    is_lead_coming[place] = false;
-  }
+void ExecutionSlots::Impl::end_turn(std::size_t place) {
+  const std::lock_guard lock(mutex);
+  Turn& turn = loop_turns[place];
+  turn = {.was_for_one = turn.requests <= 1};
+}
+
+// Whether a request that this thread has just read is likely to be the only one of its turn, as in
+// the last: then it need not wait for others to be read. Under the mutex.
+bool ExecutionSlots::Impl::is_alone() {
+  const auto place = loop == nullptr ? std::nullopt : loop->this_thread();
+  if (!place) return false;
+  Turn& turn = loop_turns[*place];
+  return ++turn.requests == 1 && turn.was_for_one;
+}
+
+void ExecutionSlots::Impl::lead_in_loop() {
   Work work;
   if (!take(work, nullptr) || work.batch.empty()) return;
   if (!work.is_long) {
@@ -578,7 +603,7 @@ ExecutionSlots::ExecutionSlots(std::size_t count, std::shared_ptr<EventLoop> loo
       impl_(std::make_shared<Impl>()) {
   impl_->count = count > 0 ? count : ThreadPool::available_processors();
   impl_->free = impl_->count;
-  impl_->is_lead_coming.resize(loop_->threads() + 1);
+  impl_->loop_turns.resize(loop_->threads() + 1);
   threads_ = std::make_unique<CallThreads>(CallThreads::Options{
       .threads = impl_->count, .waiting = std::numeric_limits<std::size_t>::max()});
   impl_->loop = loop_.get();
@@ -623,14 +648,18 @@ std::size_t BatchQueue::waiting() const {
 void BatchQueue::start(Tensors inputs, const Deadline& deadline, std::uint64_t priority,
                        Done done) {
   auto ticket = impl_->ticket_of(std::move(inputs), deadline, priority, std::move(done));
+  // The queue may be gone when the request is done.
+  const auto shared = impl_->slots->impl_;
   std::unique_ptr<Ticket> refused;
+  bool is_alone = false;
   {
-    ExecutionSlots::Impl& shared = impl_->shared();
-    const std::lock_guard lock(shared.mutex);
+    const std::lock_guard lock(shared->mutex);
     refused = impl_->enter(std::move(ticket));
-    shared.call_lead(/*wake=*/false);
+    shared->call_lead(/*wake=*/false);
+    is_alone = shared->is_alone();
   }
   if (refused) refused->finish();
+  if (is_alone) shared->lead_in_loop();
 }
 
 BatchAnswer BatchQueue::run(const Tensors& inputs, const Deadline& deadline,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <latch>
 #include <map>
 #include <mutex>
@@ -342,6 +343,44 @@ TEST(BatchQueueOnALoop, RequestsThatAThreadReadsTogetherShareABatch) {
   }
   EXPECT_EQ(outcomes.threads_.size(), 1U);
   EXPECT_FALSE(outcomes.threads_.contains(std::this_thread::get_id()));
+}
+
+TEST(BatchQueueOnALoop, ARequestThatComesAloneIsComputedAtOnceUntilOthersComeWithIt) {
+  const auto loop = std::make_shared<EventLoop>(1);
+  Doubler model;
+  BatchQueue queue(std::make_shared<ExecutionSlots>(2, loop), {}, true,
+                   [&](const Tensors& inputs) { return model(inputs); });
+  Outcomes outcomes;
+  const auto start = [&] { queue.start(input_of({1}), Deadline::never(), 0, outcomes.next()); };
+  // Behind what the thread was told to do before, and that it has told itself.
+  const auto in_loop = [&](const std::function<void()>& act) {
+    Semaphore done(0);
+    for (int i = 0; i < 3; ++i) {
+      loop->post([&, i] {
+        if (i == 0) act();
+        done.release();
+      });
+      done.acquire();
+    }
+  };
+  in_loop(start);  // The first of all: nobody knows how long it takes.
+  outcomes.wait(1);
+  in_loop([&] {
+    start();
+    EXPECT_EQ(outcomes.answers_.size(), 2U);
+  });
+  in_loop([&] {
+    start();
+    start();
+    EXPECT_EQ(outcomes.answers_.size(), 3U);
+  });
+  in_loop([&] {
+    start();
+    start();
+    EXPECT_EQ(outcomes.answers_.size(), 4U);
+  });
+  outcomes.wait(5);
+  EXPECT_THAT(model.sizes(), ElementsAre(1, 1, 1, 1, 2));
 }
 
 TEST_F(BatchQueueTest, RefusesWhatWaitsTooLongAlthoughNobodyComputes) {

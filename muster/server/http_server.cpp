@@ -308,7 +308,8 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
           asio::const_buffer(header_.data() + of_header, header_.size() - of_header),
           asio::const_buffer(body_.data() + of_body, body_.size() - of_body)};
       if (tls_) return tls_->async_write_some(left, then(&Session::write_more));
-      written_ += socket_.write_some(left, error);
+      written_ +=
+          body_.empty() ? socket_.write_some(left.front(), error) : socket_.write_some(left, error);
       if (error == asio::error::would_block || error == asio::error::try_again) {
         return socket_.async_write_some(left, then(&Session::write_more));
       }
