@@ -50,32 +50,14 @@ constexpr std::array<std::string_view, 40> kBridged{"Abs",
                                                     "StringToNumber",
                                                     "Sum"};
 
-std::optional<ArenaType> arena_type_of(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return ArenaType::kFloat;
-    case at::kDouble:
-      return ArenaType::kDouble;
-    case at::kInt:
-      return ArenaType::kInt32;
-    case at::kLong:
-      return ArenaType::kInt64;
-    case at::kBool:
-      return ArenaType::kBool;
-    default:
-      return std::nullopt;
-  }
-}
-
 Slot slot_of(const ArenaValue& value) {
   const auto shape = value.shape();
   if (value.type == ArenaType::kStrings) {
     const auto* const words = value.as<std::string_view>();
     return StringTensor({words, words + value.count}, {shape.begin(), shape.end()});
   }
-  constexpr std::array kTypes{at::kFloat, at::kDouble, at::kInt, at::kLong, at::kBool};
-  at::Tensor made = empty_on_host(at::IntArrayRef(shape.data(), shape.size()),
-                                  kTypes[static_cast<std::size_t>(value.type)]);
+  at::Tensor made =
+      empty_on_host(at::IntArrayRef(shape.data(), shape.size()), scalar_type(value.type));
   if (value.count > 0) std::memcpy(made.data_ptr(), value.data, made.nbytes());
   return made;
 }
@@ -111,7 +93,7 @@ bool may_be_bridged(std::string_view op) {
 }
 
 bool set_tensor(const at::Tensor& tensor, ArenaValue& to) {
-  const auto type = arena_type_of(tensor.scalar_type());
+  const auto type = arena_type(tensor.scalar_type());
   if (!type || !tensor.is_contiguous() ||
       tensor.dim() > static_cast<std::int64_t>(ArenaValue::kMostAxes)) {
     return false;

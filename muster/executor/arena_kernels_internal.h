@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,41 @@
 #include "muster/graph/graph_def.h"
 
 namespace muster::executor {
+
+/// The numbers that values in an arena may have, by ArenaType.
+struct ArenaNumber {
+  graph::DataType data;
+  at::ScalarType scalar;
+};
+inline constexpr std::array kArenaNumbers{ArenaNumber{graph::DataType::kFloat, at::kFloat},
+                                          ArenaNumber{graph::DataType::kDouble, at::kDouble},
+                                          ArenaNumber{graph::DataType::kInt32, at::kInt},
+                                          ArenaNumber{graph::DataType::kInt64, at::kLong},
+                                          ArenaNumber{graph::DataType::kBool, at::kBool}};
+static_assert(kArenaNumbers.size() == static_cast<std::size_t>(ArenaType::kStrings));
+
+/// Nothing for what is not among these numbers, strings too.
+constexpr std::optional<ArenaType> arena_type(graph::DataType type) {
+  for (std::size_t i = 0; i < kArenaNumbers.size(); ++i) {
+    if (kArenaNumbers[i].data == type) return static_cast<ArenaType>(i);
+  }
+  return std::nullopt;
+}
+constexpr std::optional<ArenaType> arena_type(at::ScalarType type) {
+  for (std::size_t i = 0; i < kArenaNumbers.size(); ++i) {
+    if (kArenaNumbers[i].scalar == type) return static_cast<ArenaType>(i);
+  }
+  return std::nullopt;
+}
+
+constexpr graph::DataType data_type(ArenaType type) {
+  if (type == ArenaType::kStrings) return graph::DataType::kString;
+  return kArenaNumbers[static_cast<std::size_t>(type)].data;
+}
+/// Of numbers.
+constexpr at::ScalarType scalar_type(ArenaType type) {
+  return kArenaNumbers[static_cast<std::size_t>(type)].scalar;
+}
 
 /// One step of a small run: its inputs, and the room for its outputs.
 class ArenaCall {

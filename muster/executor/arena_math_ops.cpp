@@ -12,23 +12,6 @@ namespace {
 
 using graph::DataType;
 
-std::optional<ArenaType> arena_type(DataType type) {
-  switch (type) {
-    case DataType::kFloat:
-      return ArenaType::kFloat;
-    case DataType::kDouble:
-      return ArenaType::kDouble;
-    case DataType::kInt32:
-      return ArenaType::kInt32;
-    case DataType::kInt64:
-      return ArenaType::kInt64;
-    case DataType::kBool:
-      return ArenaType::kBool;
-    default:
-      return std::nullopt;
-  }
-}
-
 /// Two inputs of one shape, or with a single element on one side, and the shape of the result.
 struct Pair {
   const ArenaValue& left;

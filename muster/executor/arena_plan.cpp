@@ -17,28 +17,6 @@ constexpr int kMostMisses = 64;
 /// Steps of a plan for each that runs by the operation's own kernel, at least.
 constexpr std::size_t kLeastStepsOfABridge = 4;
 
-std::optional<ArenaType> arena_type_of_message(graph::DataType type) {
-  switch (type) {
-    case graph::DataType::kFloat:
-      return ArenaType::kFloat;
-    case graph::DataType::kDouble:
-      return ArenaType::kDouble;
-    case graph::DataType::kInt32:
-      return ArenaType::kInt32;
-    case graph::DataType::kInt64:
-      return ArenaType::kInt64;
-    case graph::DataType::kBool:
-      return ArenaType::kBool;
-    default:
-      return std::nullopt;
-  }
-}
-
-constexpr std::array kScalarTypes{at::kFloat, at::kDouble, at::kInt, at::kLong, at::kBool};
-constexpr std::array kDataTypes{graph::DataType::kFloat, graph::DataType::kDouble,
-                                graph::DataType::kInt32, graph::DataType::kInt64,
-                                graph::DataType::kBool,  graph::DataType::kString};
-
 /// What a thread keeps from run to run.
 struct ThreadArena {
   Arena arena{};
@@ -209,7 +187,7 @@ bool ArenaRun::add(const graph::TensorValue& value) {
   if (value.dtype == graph::DataType::kString) return add_strings(value.strings, value.shape);
   ArenaValue* const to = next_argument();
   if (to == nullptr) return true;
-  const auto type = arena_type_of_message(value.dtype);
+  const auto type = arena_type(value.dtype);
   if (!type || !to->set_shape(value.shape)) return false;
   const auto is_boolean = [](char byte) { return byte == 0 || byte == 1; };
   if (*type == ArenaType::kBool && !std::ranges::all_of(value.bytes, is_boolean)) return false;
@@ -266,15 +244,14 @@ Value ArenaRun::result(std::size_t fetch) const {
     return StringTensor(copied_strings(value), copied_shape(value));
   }
   at::Tensor made = at::detail::empty_cpu(at::IntArrayRef(value.sizes.data(), value.rank),
-                                          kScalarTypes[static_cast<std::size_t>(value.type)]);
+                                          scalar_type(value.type));
   std::memcpy(made.data_ptr(), value.data, made.nbytes());
   return made;
 }
 
 graph::TensorValue ArenaRun::tensor_result(std::size_t fetch) const {
   const ArenaValue& value = fetched(fetch);
-  graph::TensorValue made{.dtype = kDataTypes[static_cast<std::size_t>(value.type)],
-                          .shape = copied_shape(value)};
+  graph::TensorValue made{.dtype = data_type(value.type), .shape = copied_shape(value)};
   if (value.type == ArenaType::kStrings) {
     made.strings = copied_strings(value);
   } else {
