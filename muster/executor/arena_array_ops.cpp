@@ -11,8 +11,6 @@ namespace {
 
 using graph::DataType;
 
-using Axes = std::array<std::int64_t, ArenaValue::kMostAxes>;
-
 /// An axis counted from the front; nothing where there is none.
 std::optional<std::size_t> axis_of(std::int64_t axis, std::size_t rank) {
   const auto axes = static_cast<std::int64_t>(rank);
@@ -23,16 +21,6 @@ std::optional<std::size_t> axis_of(std::int64_t axis, std::size_t rank) {
 std::optional<std::size_t> axis_of(const ArenaValue& axis, std::size_t rank) {
   if (!axis.is_whole_numbers() || axis.count != 1) return std::nullopt;
   return axis_of(axis.whole(0), rank);
-}
-
-/// The whole numbers of a shape. False where there are too many.
-bool read_shape(const ArenaValue& from, Axes& shape) {
-  if (!from.is_whole_numbers() || from.rank > 1 ||
-      from.count > static_cast<std::int64_t>(shape.size())) {
-    return false;
-  }
-  for (std::int64_t i = 0; i < from.count; ++i) shape[static_cast<std::size_t>(i)] = from.whole(i);
-  return true;
 }
 
 ArenaOp shape(const ArenaNode& of) {

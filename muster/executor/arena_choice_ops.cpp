@@ -7,8 +7,6 @@
 namespace muster::executor::arena {
 namespace {
 
-using ChoiceSizes = std::array<std::int64_t, ArenaValue::kMostAxes>;
-
 void copy_element(char* to, const ArenaValue& from, std::int64_t index) {
   const std::size_t bytes = size_of(from.type);
   std::memcpy(to, from.as<char>() + static_cast<std::size_t>(index) * bytes, bytes);
@@ -49,7 +47,7 @@ ArenaOp tile(const ArenaNode&) {
     const ArenaValue& in = call.in(0);
     const ArenaValue& multiples = call.in(1);
     if (!multiples.is_whole_numbers() || multiples.count != in.rank || in.rank == 0) return false;
-    ChoiceSizes sizes{};
+    Axes sizes{};
     for (std::size_t i = 0; i < in.rank; ++i) {
       const std::int64_t times = multiples.whole(static_cast<std::int64_t>(i));
       if (times < 0 || times > static_cast<std::int64_t>(Arena::kMostBytes)) return false;
@@ -77,14 +75,9 @@ ArenaOp fill(const ArenaNode&) {
   return {[](ArenaCall& call) {
     const ArenaValue& wanted = call.in(0);
     const ArenaValue& value = call.in(1);
-    if (!wanted.is_whole_numbers() || value.count != 1 ||
-        wanted.count > static_cast<std::int64_t>(ArenaValue::kMostAxes)) {
-      return false;
-    }
-    ChoiceSizes sizes{};
-    const auto rank = static_cast<std::size_t>(wanted.count);
-    for (std::size_t i = 0; i < rank; ++i) sizes[i] = wanted.whole(static_cast<std::int64_t>(i));
-    auto* to = call.make<char>(value.type, {sizes.data(), rank});
+    Axes sizes{};
+    if (value.count != 1 || !read_shape(wanted, sizes)) return false;
+    auto* to = call.make<char>(value.type, {sizes.data(), static_cast<std::size_t>(wanted.count)});
     if (to == nullptr) return false;
     const std::size_t bytes = size_of(value.type);
     for (std::int64_t i = 0; i < call.out().count; ++i, to += bytes) copy_element(to, value, 0);
@@ -105,7 +98,7 @@ ArenaOp one_hot(const ArenaNode& of) {
         off.rank != 0 || on.type != off.type || on.type == ArenaType::kStrings) {
       return false;
     }
-    ChoiceSizes sizes = in.sizes;
+    Axes sizes = in.sizes;
     sizes[in.rank] = depth.whole(0);
     auto* to = call.make<char>(on.type, {sizes.data(), in.rank + 1U});
     if (to == nullptr) return false;

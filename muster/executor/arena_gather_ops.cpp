@@ -8,8 +8,6 @@
 namespace muster::executor::arena {
 namespace {
 
-using Axes = std::array<std::int64_t, ArenaValue::kMostAxes>;
-
 /// Which rows of a tensor with these first axes the indices name. Null where one is outside.
 template <typename Index>
 std::int64_t* row_places(ArenaCall& call, const ArenaValue& indices,
@@ -141,15 +139,11 @@ ArenaOp scatter_nd(const ArenaNode&) {
     const ArenaValue& indices = call.in(0);
     const ArenaValue& updates = call.in(1);
     const ArenaValue& wanted = call.in(2);
-    if (indices.rank == 0 || !wanted.is_whole_numbers() ||
-        wanted.count > static_cast<std::int64_t>(ArenaValue::kMostAxes)) {
-      return false;
-    }
+    Axes sizes{};
+    if (indices.rank == 0 || !read_shape(wanted, sizes)) return false;
     const auto depth = static_cast<std::size_t>(indices.sizes[indices.rank - 1U]);
     const auto rank = static_cast<std::size_t>(wanted.count);
     if (depth == 0 || depth > rank) return false;
-    Axes sizes{};
-    for (std::size_t i = 0; i < rank; ++i) sizes[i] = wanted.whole(static_cast<std::int64_t>(i));
     void* const to = call.make(updates.type, {sizes.data(), rank});
     if (to == nullptr) return false;
     const std::int64_t columns = product({sizes.data() + depth, rank - depth});

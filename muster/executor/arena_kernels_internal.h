@@ -158,6 +158,20 @@ struct ArenaEntry {
 };
 using ArenaFactories = std::span<const ArenaEntry>;
 namespace arena {
+
+/// The sizes of a shape, or something else for each axis; those behind the last mean nothing.
+using Axes = std::array<std::int64_t, ArenaValue::kMostAxes>;
+
+/// The whole numbers of a shape, one for each axis. False where there are too many.
+inline bool read_shape(const ArenaValue& from, Axes& shape) {
+  if (!from.is_whole_numbers() || from.rank > 1 ||
+      from.count > static_cast<std::int64_t>(shape.size())) {
+    return false;
+  }
+  for (std::int64_t i = 0; i < from.count; ++i) shape[static_cast<std::size_t>(i)] = from.whole(i);
+  return true;
+}
+
 ArenaFactories array_ops();
 ArenaFactories math_ops();
 ArenaFactories gather_ops();

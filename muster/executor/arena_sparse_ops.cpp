@@ -7,29 +7,17 @@
 namespace muster::executor::arena {
 namespace {
 
-using SparseSizes = std::array<std::int64_t, ArenaValue::kMostAxes>;
-
 /// Sizes may be anything: what has more elements than this is left to the operation's own kernel.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
 
 /// The shape of a sparse tensor, and its places, which are inside of it.
 struct SparsePlaces {
-  SparseSizes sizes{};
+  Axes sizes{};
   std::size_t rank = 0;
   std::int64_t elements = 1;
   const std::int64_t* places = nullptr;
   std::int64_t count = 0;
 };
-
-/// The whole numbers of a vector as sizes. False for too many.
-bool read_sizes(const ArenaValue& from, SparseSizes& sizes) {
-  if (!from.is_whole_numbers() || from.rank != 1 ||
-      from.count > static_cast<std::int64_t>(sizes.size())) {
-    return false;
-  }
-  for (std::int64_t i = 0; i < from.count; ++i) sizes[static_cast<std::size_t>(i)] = from.whole(i);
-  return true;
-}
 
 /// How many elements these sizes have; nothing where one is negative or they are too many.
 std::optional<std::int64_t> elements_of(std::span<const std::int64_t> sizes) {
@@ -44,7 +32,8 @@ std::optional<std::int64_t> elements_of(std::span<const std::int64_t> sizes) {
 
 std::optional<SparsePlaces> read_places(const ArenaValue& places, const ArenaValue& shape) {
   SparsePlaces made;
-  if (!read_sizes(shape, made.sizes) || places.type != ArenaType::kInt64 || places.rank != 2) {
+  if (shape.rank != 1 || !read_shape(shape, made.sizes) || places.type != ArenaType::kInt64 ||
+      places.rank != 2) {
     return std::nullopt;
   }
   made.rank = static_cast<std::size_t>(shape.count);
@@ -86,8 +75,8 @@ bool infer(std::int64_t elements, std::span<std::int64_t> sizes) {
 ArenaOp sparse_reshape(const ArenaNode&) {
   return {[](ArenaCall& call) {
             const auto from = read_places(call.in(0), call.in(1));
-            SparseSizes sizes{};
-            if (!from || !read_sizes(call.in(2), sizes)) return false;
+            Axes sizes{};
+            if (!from || call.in(2).rank != 1 || !read_shape(call.in(2), sizes)) return false;
             const std::span<std::int64_t> to(sizes.data(),
                                              static_cast<std::size_t>(call.in(2).count));
             if (!infer(from->elements, to)) return false;
