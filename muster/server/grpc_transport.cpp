@@ -30,6 +30,7 @@
 #include "muster/server/byte_budget.h"
 #include "muster/server/call_threads_internal.h"
 #include "muster/server/http_message.h"
+#include "muster/server/this_host_internal.h"
 #include "muster/server/tls_channel_internal.h"
 
 namespace muster::server {
@@ -840,19 +841,6 @@ std::uint16_t port_of(int descriptor) {
   return ntohs(address.sin_port);
 }
 
-bool is_this_host(const sockaddr_storage& peer) {
-  if (peer.ss_family == AF_UNIX) return true;
-  if (peer.ss_family == AF_INET) {
-    sockaddr_in address{};
-    std::memcpy(&address, &peer, sizeof address);
-    return ntohl(address.sin_addr.s_addr) >> 24 == 127;
-  }
-  sockaddr_in6 address{};
-  std::memcpy(&address, &peer, sizeof address);
-  return IN6_IS_ADDR_LOOPBACK(&address.sin6_addr) ||
-         (IN6_IS_ADDR_V4MAPPED(&address.sin6_addr) && address.sin6_addr.s6_addr[12] == 127);
-}
-
 void accept_some(const std::shared_ptr<Shared>& shared, Descriptor& listener);
 
 // Under the mutex of the shared state.
@@ -889,8 +877,9 @@ void accept_some(const std::shared_ptr<Shared>& shared, Descriptor& listener) {
     const bool is_tcp = peer.ss_family != AF_UNIX;
     set_options(number, is_tcp);
     const auto tls = is_tcp ? shared->tls : nullptr;
+    const bool is_here = is_this_host(reinterpret_cast<const sockaddr&>(peer));
     lock.unlock();
-    begun.push_back(std::make_shared<Connection>(number, tls, is_this_host(peer), shared));
+    begun.push_back(std::make_shared<Connection>(number, tls, is_here, shared));
     begun.back()->start();
     lock.lock();
   }

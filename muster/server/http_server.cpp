@@ -33,6 +33,7 @@
 #include "muster/server/call_threads_internal.h"
 #include "muster/server/event_loop_internal.h"
 #include "muster/server/fair_queue.h"
+#include "muster/server/this_host_internal.h"
 
 namespace muster::server {
 namespace {
@@ -177,12 +178,6 @@ class SessionStream final : public HttpStream {
   std::weak_ptr<Session> session_;
 };
 
-bool is_this_host(const asio::ip::address& address) {
-  if (address.is_loopback()) return true;
-  return address.is_v6() && address.to_v6().is_v4_mapped() &&
-         asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback();
-}
-
 /// One connection: requests one after the other. One operation is under way at a time, in whichever
 /// thread, so nothing in it needs a mutex; what other threads may call besides is said there.
 class Session final : public std::enable_shared_from_this<Session>, public HttpReply {
@@ -199,7 +194,7 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
     const auto peer = socket_.remote_endpoint(error);
     if (!error) {
       peer_ = peer.address().to_string();
-      from_this_host_ = is_this_host(peer.address());
+      from_this_host_ = is_this_host(*peer.data());
     }
     socket_.set_option(tcp::no_delay(true), error);
     if (!tls_) socket_.non_blocking(true, error);
