@@ -34,6 +34,7 @@
 #include "muster/server/event_loop_internal.h"
 #include "muster/server/fair_queue.h"
 #include "muster/server/this_host_internal.h"
+#include "muster/server/tls_context_internal.h"
 
 namespace muster::server {
 namespace {
@@ -640,30 +641,8 @@ void SessionStream::close() {
   if (const auto session = session_.lock()) session->end_stream();
 }
 
-std::shared_ptr<asio::ssl::context> tls_context(const TlsOptions& options) {
-  auto holder = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
-  asio::ssl::context& context = *holder;
-  context.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
-                      asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
-                      asio::ssl::context::no_tlsv1_1);
-  const auto buffer = [](const std::string& text) {
-    return asio::const_buffer(text.data(), text.size());
-  };
-  try {
-    context.use_certificate_chain(buffer(options.certificate));
-    context.use_private_key(buffer(options.key), asio::ssl::context::pem);
-    if (!options.client_ca.empty()) context.add_certificate_authority(buffer(options.client_ca));
-    if (options.require_client) {
-      if (options.client_ca.empty()) {
-        throw InvalidArgument("client certificates are asked for, but there is no custom_ca");
-      }
-      context.set_verify_mode(asio::ssl::verify_peer | asio::ssl::verify_fail_if_no_peer_cert);
-    }
-  } catch (const boost::system::system_error& error) {
-    throw InvalidArgument("the certificate or key for TLS cannot be used: {}",
-                          error.code().message());
-  }
-  return holder;
+std::shared_ptr<asio::ssl::context> asio_context(const TlsOptions& options) {
+  return std::make_shared<asio::ssl::context>(tls_context(options).release());
 }
 
 std::size_t or_default(std::size_t given, std::size_t value, std::size_t least) {
@@ -784,7 +763,7 @@ struct HttpServer::Impl {
 HttpServer::HttpServer(HttpServerOptions options, Handle handle, QueueOf queue_of, Start start)
     : impl_(
           new Impl{options.loop ? options.loop : std::make_shared<EventLoop>(options.io_threads)}) {
-  if (options.tls.enabled()) impl_->tls = tls_context(options.tls);
+  if (options.tls.enabled()) impl_->tls = asio_context(options.tls);
   if (!options.body_budget) {
     options.body_budget = std::make_shared<ByteBudget>(HttpServerOptions::kTotalBodyBytes);
   }
@@ -832,7 +811,7 @@ std::uint16_t HttpServer::port() const { return impl_->port; }
 std::size_t HttpServer::connections() const { return impl_->shared->count(); }
 
 void HttpServer::set_certificates(const TlsOptions& options) {
-  auto context = tls_context(options);
+  auto context = asio_context(options);
   const std::lock_guard lock(impl_->mutex);
   if (!impl_->tls) throw FailedPrecondition("the server was started without TLS");
   impl_->tls = std::move(context);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
 
 #include <atomic>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/base/semaphore.h"
 #include "muster/server/event_loop_internal.h"
+#include "muster/server/tls_identity_internal.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/raw_tcp.h"
@@ -287,6 +289,64 @@ TEST_F(HttpServerTest, SaysWhenItsPortIsTaken) {
   EXPECT_THROW(HttpServer({.address = "127.0.0.1", .port = taken}, {}, {}), Unavailable);
   EXPECT_THROW(HttpServer({.address = "nowhere"}, {}, {}), InvalidArgument);
   EXPECT_THROW(HttpServer({.tls = {.certificate = "x", .key = "y"}}, {}, {}), InvalidArgument);
+}
+
+/// A client with a certificate, one connection after the other.
+class TlsVisitor {
+ public:
+  explicit TlsVisitor(const TlsIdentity& identity) {
+    ::SSL_CTX_use_certificate(context_.get(), identity.certificate.get());
+    ::SSL_CTX_use_PrivateKey(context_.get(), identity.key.get());
+  }
+
+  /// Asks, on a connection that takes up the session of the last one.
+  std::string ask(const RawTcp& tcp) {
+    const std::unique_ptr<SSL, void (*)(SSL*)> ssl(::SSL_new(context_.get()), ::SSL_free);
+    ::SSL_set_fd(ssl.get(), tcp.descriptor());
+    if (session_) ::SSL_set_session(ssl.get(), session_.get());
+    constexpr std::string_view kRequest = "GET /x HTTP/1.1\r\n\r\n";
+    if (::SSL_connect(ssl.get()) != 1) return "";
+    if (::SSL_write(ssl.get(), kRequest.data(), static_cast<int>(kRequest.size())) <= 0) return "";
+    std::string answer;
+    char piece[1 << 10];
+    while (!answer.ends_with("here")) {
+      const int size = ::SSL_read(ssl.get(), piece, sizeof piece);
+      if (size <= 0) return answer;
+      answer.append(piece, static_cast<std::size_t>(size));
+    }
+    ::SSL_shutdown(ssl.get());  // The session of a connection that breaks is not resumed.
+    session_.reset(::SSL_get1_session(ssl.get()));
+    is_resumed_ = ::SSL_session_reused(ssl.get()) == 1;
+    const STACK_OF(X509_NAME)* const names = ::SSL_get0_peer_CA_list(ssl.get());
+    authorities_ = names != nullptr ? sk_X509_NAME_num(names) : 0;
+    return answer;
+  }
+  bool is_resumed() const { return is_resumed_; }
+  /// Whose certificates the server has said to want.
+  int authorities() const { return authorities_; }
+
+ private:
+  std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context_{::SSL_CTX_new(::TLS_client_method()),
+                                                        ::SSL_CTX_free};
+  std::unique_ptr<SSL_SESSION, void (*)(SSL_SESSION*)> session_{nullptr, ::SSL_SESSION_free};
+  bool is_resumed_ = false;
+  int authorities_ = 0;
+};
+
+TEST_F(HttpServerTest, ResumesSessionsOfClientsWithCertificates) {
+  const TlsIdentity identity;
+  const TlsIdentity known;
+  TlsOptions tls = identity.options();
+  tls.client_ca = known.certificate_text();
+  tls.require_client = true;
+  open({.tls = tls});
+  TlsVisitor visitor(known);
+  EXPECT_THAT(visitor.ask(connect()), EndsWith("GET /x 0 here"));
+  EXPECT_FALSE(visitor.is_resumed());
+  EXPECT_EQ(visitor.authorities(), 1);
+  EXPECT_THAT(visitor.ask(connect()), EndsWith("GET /x 0 here"));
+  EXPECT_TRUE(visitor.is_resumed());
+  EXPECT_EQ(TlsVisitor(TlsIdentity()).ask(connect()), "");
 }
 
 /// A server that begins to answer, on a loop that others use too.

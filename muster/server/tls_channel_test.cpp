@@ -1,57 +1,18 @@
 #include "muster/server/tls_channel_internal.h"
 
 #include <gtest/gtest.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509.h>
 
 #include "muster/base/error.h"
+#include "muster/server/tls_identity_internal.h"
 
 namespace muster::server {
 namespace {
 
-template <typename Write>
-std::string pem_of(const Write& write) {
-  const std::unique_ptr<BIO, int (*)(BIO*)> bio(::BIO_new(::BIO_s_mem()), ::BIO_free);
-  write(bio.get());
-  char* text = nullptr;
-  const long size = BIO_get_mem_data(bio.get(), &text);
-  return {text, static_cast<std::size_t>(size)};
-}
-
-/// A key and a certificate that it has signed itself.
-struct Identity {
-  std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> key{EVP_EC_gen("P-256"), ::EVP_PKEY_free};
-  std::unique_ptr<X509, void (*)(X509*)> certificate{::X509_new(), ::X509_free};
-
-  Identity() {
-    X509* const made = certificate.get();
-    ::X509_set_version(made, 2);
-    ::ASN1_INTEGER_set(::X509_get_serialNumber(made), 1);
-    ::X509_gmtime_adj(::X509_getm_notBefore(made), -3600);
-    ::X509_gmtime_adj(::X509_getm_notAfter(made), 3600);
-    ::X509_set_pubkey(made, key.get());
-    X509_NAME* const name = ::X509_get_subject_name(made);
-    ::X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
-                                 reinterpret_cast<const unsigned char*>("h"), -1, -1, 0);
-    ::X509_set_issuer_name(made, name);
-    ::X509_sign(made, key.get(), ::EVP_sha256());
-  }
-  std::string certificate_text() const {
-    return pem_of([&](BIO* bio) { ::PEM_write_bio_X509(bio, certificate.get()); });
-  }
-  std::string key_text() const {
-    return pem_of([&](BIO* bio) {
-      ::PEM_write_bio_PrivateKey(bio, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
-    });
-  }
-};
-
 /// OpenSSL's own client, without a socket.
 class TlsClient {
  public:
-  explicit TlsClient(const std::string& protocols, const Identity* identity = nullptr) {
+  explicit TlsClient(const std::string& protocols, const TlsIdentity* identity = nullptr) {
     if (identity != nullptr) {
       ::SSL_CTX_use_certificate(context_.get(), identity->certificate.get());
       ::SSL_CTX_use_PrivateKey(context_.get(), identity->key.get());
@@ -114,13 +75,9 @@ class TlsClient {
 const std::string kHttp2 = "\x02h2";
 const std::string kHttp1 = "\x08http/1.1";
 
-TlsOptions options_of(const Identity& identity) {
-  return {.certificate = identity.certificate_text(), .key = identity.key_text()};
-}
-
 TEST(TlsChannel, CarriesBytesBothWays) {
-  const Identity identity;
-  TlsChannel server(http2_tls_context(options_of(identity)));
+  const TlsIdentity identity;
+  TlsChannel server(http2_tls_context(identity.options()));
   TlsClient client(kHttp1 + kHttp2);
   std::string plain;
   EXPECT_FALSE(server.is_open());
@@ -135,22 +92,22 @@ TEST(TlsChannel, CarriesBytesBothWays) {
 }
 
 TEST(TlsChannel, RefusesClientsThatDoNotSpeakHttp2) {
-  const Identity identity;
-  TlsChannel server(http2_tls_context(options_of(identity)));
+  const TlsIdentity identity;
+  TlsChannel server(http2_tls_context(identity.options()));
   TlsClient client(kHttp1);
   std::string plain;
   EXPECT_FALSE(client.exchange(server, plain));
 }
 
 TEST(TlsChannel, AsksForTheCertificatesOfClients) {
-  const Identity identity;
-  const Identity known;
-  const Identity stranger;
-  TlsOptions options = options_of(identity);
+  const TlsIdentity identity;
+  const TlsIdentity known;
+  const TlsIdentity stranger;
+  TlsOptions options = identity.options();
   options.client_ca = known.certificate_text();
   options.require_client = true;
   const auto context = http2_tls_context(options);
-  const auto is_taken = [&](const Identity* who) {
+  const auto is_taken = [&](const TlsIdentity* who) {
     TlsChannel server(context);
     TlsClient client(kHttp2, who);
     std::string plain;
@@ -162,16 +119,16 @@ TEST(TlsChannel, AsksForTheCertificatesOfClients) {
 }
 
 TEST(TlsChannel, RefusesWhatIsNoTls) {
-  const Identity identity;
-  TlsChannel server(http2_tls_context(options_of(identity)));
+  const TlsIdentity identity;
+  TlsChannel server(http2_tls_context(identity.options()));
   std::string plain;
   EXPECT_FALSE(server.receive("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", plain));
   EXPECT_EQ(plain, "");
 }
 
 TEST(TlsChannel, SaysWhatIsWrongWithCertificates) {
-  const Identity identity;
-  const Identity other;
+  const TlsIdentity identity;
+  const TlsIdentity other;
   EXPECT_THROW(http2_tls_context({.certificate = "x", .key = identity.key_text()}),
                InvalidArgument);
   EXPECT_THROW(http2_tls_context({.certificate = identity.certificate_text(), .key = ""}),
@@ -179,8 +136,13 @@ TEST(TlsChannel, SaysWhatIsWrongWithCertificates) {
   EXPECT_THROW(
       http2_tls_context({.certificate = identity.certificate_text(), .key = other.key_text()}),
       InvalidArgument);
-  TlsOptions asking = options_of(identity);
+  TlsOptions asking = identity.options();
   asking.require_client = true;
+  EXPECT_THROW(http2_tls_context(asking), InvalidArgument);
+  // One of several is damaged.
+  asking.client_ca = other.certificate_text() + other.certificate_text();
+  EXPECT_NO_THROW(http2_tls_context(asking));
+  asking.client_ca.replace(asking.client_ca.size() - 100, 1, "!");
   EXPECT_THROW(http2_tls_context(asking), InvalidArgument);
 }
 
