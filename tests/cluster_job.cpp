@@ -57,6 +57,7 @@ struct Flags {
   bool tells_batch = true;
   bool evaluates = false;
   bool on_device = false;
+  std::size_t logical_devices = 0;
   bool ps_log = false;
   std::uint64_t ps_log_bytes = std::uint64_t{64} << 20;
   std::uint64_t part_bytes = std::uint64_t{64} << 20;
@@ -178,6 +179,11 @@ muster::Estimator make_estimator(const Flags& flags) {
   config.reproducibility.replicas = flags.replicas;
   config.devices.concurrent_replicas = flags.concurrent;
   config.reproducibility.threads_per_replica = 1;
+  if (flags.logical_devices > 0) {
+    const std::string device = muster::gpu_count() > 0 ? "cuda:0" : "cpu";
+    config.devices.names = std::vector<std::string>(flags.logical_devices, device);
+    config.devices.logical_devices = true;
+  }
   config.checkpoints.save_checkpoints_steps = flags.save_steps;
   if (flags.tells_batch) config.cluster.terms["--batch"] = std::to_string(flags.batch);
   config.cluster.ps_log = flags.ps_log;
@@ -269,6 +275,8 @@ int run(int argc, char** argv) {
   set.add("--backup-replicas", &flags.backup_replicas);
   set.add("--nan-at", &flags.nan_at, "This example is not a number, and its batch is skipped");
   set.add("--on-device", &flags.on_device, "Sum on GPUs, or on CPUs as if they were");
+  set.add("--logical-devices", &flags.logical_devices,
+          "With --on-device: the device is so many, each with a copy of the variables");
   set.add("--evaluate", &flags.evaluates, "Train and evaluate, with evaluators among the tasks");
   if (!set.parse(argc, argv)) return 0;
   if (flags.evaluates) {

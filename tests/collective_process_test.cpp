@@ -156,6 +156,16 @@ TEST(CollectiveOnDevices, GivesTheWeightsOfOneProcess) {
   }
 }
 
+// Each task has two devices and variables on the first; one is lost and comes back.
+TEST(CollectiveOnDevices, WithSeveralInATaskItGivesTheWeightsOfOneProcess) {
+  const Words flags{"--on-device", "--steps", "60", "--replicas", "5", "--save-steps", "10"};
+  TaskCluster cluster(1, 0, flags + Words{"--logical-devices", "2", "--step-ms", "10"});
+  cluster.wait_for_step(10);
+  cluster.kill_and_start(1);
+  cluster.wait_for_chief_and_end_the_rest();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
 TEST(CollectiveOnDevices, EndsTogetherWhenUnevenInputsEnd) {
   // 34, 20 and 34 examples: 5, 3 and 5 batches.
   const Words flags{"--on-device", "--steps", "1000", "--replicas", "3", "--examples", "102"};

@@ -95,6 +95,8 @@ void add_layout_flags(muster::FlagSet& set, Flags& flags) {
           "The same bits every time (the default); =false lets GPU libraries choose");
   set.add("--capture-steps", &flags.capture_steps,
           "On a GPU: record a step once and replay it (the default)");
+  set.add("--logical-devices", &flags.logical_devices,
+          "Each of --devices is one of its own, also where two are the same GPU");
   set.add("--fused-kernels", &flags.fused_kernels,
           "Kernels of our own where there are some (the default); =false: libtorch's");
   set.add("--log-device-placement", &flags.log_device_placement,

@@ -61,6 +61,7 @@ struct Flags {
   int num_inter_threads = 0;
   bool deterministic = true;
   bool capture_steps = true;
+  bool logical_devices = false;
   bool fused_kernels = true;
   bool log_device_placement = false;
 

@@ -179,6 +179,7 @@ muster::RunConfig run_config(const Flags& flags, const Layout& layout,
                                            ? muster::VariableStrategy::kCpu
                                            : muster::VariableStrategy::kDevices,
                   .capture_steps = flags.capture_steps,
+                  .logical_devices = flags.logical_devices,
                   .concurrent_replicas = flags.num_inter_threads},
       .cluster = muster::cluster_config(flags.cluster, environment.cluster.task),
       .hparams = flags.hparams};

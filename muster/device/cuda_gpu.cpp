@@ -11,6 +11,8 @@
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <utility>
 #include <variant>
@@ -77,6 +79,13 @@ std::string gpu_name(c10::Device device) {
   return at::cuda::getDeviceProperties(device.index())->name;
 }
 
+bool has_peer_access(c10::Device from, c10::Device to) {
+  if (!from.is_cuda() || !to.is_cuda() || from == to) return true;
+  int yes = 0;
+  C10_CUDA_CHECK(cudaDeviceCanAccessPeer(&yes, from.index(), to.index()));
+  return yes != 0;
+}
+
 std::string why_no_gpu() { return "CUDA finds no GPU; does nvidia-smi list one?"; }
 
 struct StreamScope::Impl {
@@ -125,6 +134,80 @@ OwnStream::Use::~Use() = default;
 void OwnStream::wait() const {
   if (impl_ != nullptr) impl_->stream.synchronize();
 }
+
+struct BranchStream::Impl {
+  c10::Device device;
+  c10::Device home;
+  CUDAStream stream;
+  /// Where `home` is another device: copies between the two are given to this stream of it.
+  std::optional<CUDAStream> at_home{};
+  CUDAEvent forked{cudaEventDisableTiming};
+  CUDAEvent joined{cudaEventDisableTiming};
+  CUDAEvent joined_at_home{cudaEventDisableTiming};
+};
+
+BranchStream::BranchStream(c10::Device device, c10::Device home) {
+  if (!device.is_cuda() || !home.is_cuda()) return;
+  impl_ = std::make_unique<Impl>(
+      Impl{.device = device,
+           .home = home,
+           .stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())});
+  if (device != home) {
+    impl_->at_home = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, home.index());
+  }
+}
+BranchStream::~BranchStream() {
+  if (impl_ == nullptr) return;
+  static_cast<void>(cudaStreamSynchronize(impl_->stream.stream()));
+  if (impl_->at_home) static_cast<void>(cudaStreamSynchronize(impl_->at_home->stream()));
+}
+BranchStream::BranchStream(BranchStream&&) noexcept = default;
+
+void BranchStream::fork() const {
+  if (impl_ == nullptr) return;
+  impl_->forked.record(getCurrentCUDAStream(impl_->home.index()));
+  impl_->forked.block(impl_->stream);
+  if (impl_->at_home) impl_->forked.block(*impl_->at_home);
+}
+
+void BranchStream::join() const {
+  if (impl_ == nullptr) return;
+  const CUDAStream main = getCurrentCUDAStream(impl_->home.index());
+  impl_->joined.record(impl_->stream);
+  impl_->joined.block(main);
+  if (!impl_->at_home) return;
+  impl_->joined_at_home.record(*impl_->at_home);
+  impl_->joined_at_home.block(main);
+  // What a tower returned may be looked at where it lies. No stream but those of the capture can be
+  // told of it while one is under way, and none needs to.
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  C10_CUDA_CHECK(cudaStreamIsCapturing(main.stream(), &status));
+  if (status == cudaStreamCaptureStatusNone) {
+    impl_->joined.block(getCurrentCUDAStream(impl_->device.index()));
+  }
+}
+
+struct BranchStream::Use::Impl {
+  explicit Impl(const BranchStream::Impl& branch)
+      : at_home_before(getCurrentCUDAStream(branch.home.index())), guard(branch.stream) {
+    if (branch.at_home) c10::cuda::setCurrentCUDAStream(*branch.at_home);
+    has_at_home = branch.at_home.has_value();
+  }
+  ~Impl() {
+    if (has_at_home) c10::cuda::setCurrentCUDAStream(at_home_before);
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  CUDAStream at_home_before;
+  c10::cuda::CUDAStreamGuard guard;
+  bool has_at_home = false;
+};
+
+BranchStream::Use::Use(const BranchStream* stream) {
+  if (stream != nullptr && stream->impl_ != nullptr) impl_ = std::make_unique<Impl>(*stream->impl_);
+}
+BranchStream::Use::~Use() = default;
 
 at::Tensor empty_for_copies(at::IntArrayRef sizes, at::ScalarType type, c10::Device device) {
   return at::empty(sizes, at::TensorOptions().dtype(type).pinned_memory(device.is_cuda()));
@@ -271,32 +354,95 @@ struct CapturedWork::Impl {
   struct Graph : at::cuda::CUDAGraph {
     void give_up() {
       try {
-        capture_end();
-        return;
+        if (graph_ == nullptr) capture_end();
       } catch (...) {
-        // The capture is over, but what libtorch does after a good one is still to be done.
         static_cast<void>(cudaGetLastError());
       }
+      // What could be captured, if not instantiated, libtorch cleans up itself.
+      if (graph_ != nullptr || has_graph_exec_) return;
+      // The capture is over, but what libtorch does after a good one is still to be done.
       c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_);
       c10::cuda::CUDACachingAllocator::releasePool(capture_dev_, mempool_id_);
       for (auto& [state, increment] : captured_generator_states_) state->capturing_ = false;
     }
   };
 
+  /// libtorch's graph keeps memory of its own device alone: here is that of another, whose work is
+  /// captured with it. What is allocated there during the capture is nobody else's until this goes.
+  class PoolElsewhere {
+   public:
+    using CaptureId = std::atomic<unsigned long long>;
+
+    // Before the capture begins, as libtorch does it, so that no thread sees one without the other.
+    PoolElsewhere(c10::Device device, std::shared_ptr<const CaptureId> capture)
+        : device_(device), id_(at::cuda::graph_pool_handle()) {
+      c10::cuda::CUDACachingAllocator::beginAllocateToPool(
+          device_.index(), id_, [capture = std::move(capture)](cudaStream_t stream) {
+            return capture_of(stream) == capture->load() && capture->load() != 0;
+          });
+    }
+    ~PoolElsewhere() {
+      try {
+        end();
+        c10::cuda::CUDACachingAllocator::releasePool(device_.index(), id_);
+      } catch (...) {
+        static_cast<void>(cudaGetLastError());  // The memory stays the pool's.
+      }
+    }
+    PoolElsewhere(const PoolElsewhere&) = delete;
+    PoolElsewhere& operator=(const PoolElsewhere&) = delete;
+
+    /// The capture has ended.
+    void end() {
+      if (!std::exchange(is_capturing_, false)) return;
+      c10::cuda::CUDACachingAllocator::endAllocateToPool(device_.index(), id_);
+    }
+
+    /// 0: none is under way.
+    static unsigned long long capture_of(cudaStream_t stream) {
+      cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+      unsigned long long id = 0;
+      C10_CUDA_CHECK(cudaStreamGetCaptureInfo(stream, &status, &id));
+      return status == cudaStreamCaptureStatusActive ? id : 0;
+    }
+
+   private:
+    c10::Device device_;
+    decltype(at::cuda::graph_pool_handle()) id_;
+    bool is_capturing_ = true;
+  };
+
   c10::Device device;
+  /// Each once, without `device`.
+  std::vector<c10::Device> others;
+  /// Outlive the graph.
+  std::vector<std::unique_ptr<PoolElsewhere>> pools{};
   std::unique_ptr<Graph> graph{};
 };
 
-CapturedWork::CapturedWork(c10::Device device) : impl_(std::make_unique<Impl>(Impl{device})) {}
+CapturedWork::CapturedWork(c10::Device device, std::vector<c10::Device> others)
+    : impl_(std::make_unique<Impl>(Impl{.device = device, .others = {}})) {
+  for (const c10::Device other : others) {
+    const bool is_known = other == device || std::ranges::count(impl_->others, other) > 0;
+    if (!is_known) impl_->others.push_back(other);
+  }
+}
 CapturedWork::~CapturedWork() = default;
 
 std::optional<std::string> CapturedWork::capture(const std::function<void()>& work) {
   const c10::cuda::CUDAGuard on(impl_->device);
   getCurrentCUDAStream(impl_->device.index()).synchronize();
+  auto capture = std::make_shared<Impl::PoolElsewhere::CaptureId>(0);
+  std::vector<std::unique_ptr<Impl::PoolElsewhere>> pools;
+  for (const c10::Device other : impl_->others) {
+    pools.push_back(std::make_unique<Impl::PoolElsewhere>(other, capture));
+  }
   auto graph = std::make_unique<Impl::Graph>();
   // Other threads go on with work of their own meanwhile.
   graph->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
   try {
+    capture->store(
+        Impl::PoolElsewhere::capture_of(getCurrentCUDAStream(impl_->device.index()).stream()));
     work();
     graph->capture_end();
   } catch (...) {
@@ -305,7 +451,9 @@ std::optional<std::string> CapturedWork::capture(const std::function<void()>& wo
     // CUDA's advice for debugging follows.
     return reason.substr(0, reason.find('\n'));
   }
+  for (const auto& pool : pools) pool->end();
   impl_->graph = std::move(graph);
+  impl_->pools = std::move(pools);
   return std::nullopt;
 }
 
@@ -314,7 +462,10 @@ void CapturedWork::replay() {
   impl_->graph->replay();
 }
 
-void CapturedWork::drop() { impl_->graph.reset(); }
+void CapturedWork::drop() {
+  impl_->graph.reset();
+  impl_->pools.clear();
+}
 
 struct DeviceMark::Impl {
   c10::Device device;

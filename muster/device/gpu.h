@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "muster/features/batch.h"
 
@@ -23,6 +24,8 @@ int gpu_count();
 std::string gpu_name(c10::Device device);
 /// Why gpu_count() is 0, for errors.
 std::string why_no_gpu();
+/// Whether copies between the two go from one to the other, and not by way of host memory.
+bool has_peer_access(c10::Device from, c10::Device to);
 
 /// While it lives, what this thread gives to the device goes to a stream of its own, which can be
 /// captured. Waits for the device at both ends. On the CPU nothing happens.
@@ -61,6 +64,42 @@ class OwnStream {
 
   /// Waits for what it was given, without sleeping: for work of microseconds.
   void wait() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A stream beside those of the thread that trains, on the same device as its home or on another.
+/// Between fork() and join() both work at the same time, also where both are captured as one graph.
+/// fork() and join() belong to the thread that trains. On the CPU nothing happens.
+class BranchStream {
+ public:
+  BranchStream(c10::Device device, c10::Device home);
+  /// Waits for what it was given.
+  ~BranchStream();
+  BranchStream(BranchStream&&) noexcept;
+
+  /// What it gets from now on begins when all that this thread's stream of `home` was given so far
+  /// is done.
+  void fork() const;
+  /// What this thread's streams get from now on begins when all that it was given is done.
+  void join() const;
+
+  /// While it lives, what this thread gives to the device goes to the stream, and copies between
+  /// the device and `home` do not meet what other threads give to `home`. May be null: nothing
+  /// happens.
+  class Use {
+   public:
+    explicit Use(const BranchStream* stream);
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+  };
 
  private:
   struct Impl;
@@ -129,12 +168,14 @@ class DeviceWords {
 /// thread of a StreamScope, or to whichever thread uses an OwnStream, always the same one.
 class CapturedWork {
  public:
-  explicit CapturedWork(c10::Device device);
+  /// `others` are the devices of BranchStreams that are captured with it.
+  explicit CapturedWork(c10::Device device, std::vector<c10::Device> others = {});
   ~CapturedWork();
 
-  /// Captures what `work` gives to this thread's stream; nothing of it is done. Tensors that it
-  /// leaves behind are written by every replay(). Returns why it could not be captured, if so: then
-  /// all is as it was, but for what `work` did on the host.
+  /// Captures what `work` gives to this thread's stream, and to those that it forks and joins;
+  /// nothing of it is done. Tensors that it leaves behind are written by every replay(). Returns
+  /// why it could not be captured, if so: then all is as it was, but for what `work` did on the
+  /// host.
   std::optional<std::string> capture(const std::function<void()>& work);
   void replay();
   /// Forgets what was captured.

@@ -20,6 +20,7 @@ void check(c10::Device device) {
 
 int gpu_count() { return 0; }
 std::string gpu_name(c10::Device) { refuse(); }
+bool has_peer_access(c10::Device, c10::Device) { return true; }
 std::string why_no_gpu() {
   return at::globalContext().hasCUDA() ? "muster was built without nvcc"
                                        : "this libtorch is one for CPUs alone";
@@ -36,6 +37,19 @@ OwnStream::~OwnStream() = default;
 OwnStream::Use::Use(const OwnStream&) {}
 OwnStream::Use::~Use() = default;
 void OwnStream::wait() const {}
+
+struct BranchStream::Impl {};
+struct BranchStream::Use::Impl {};
+BranchStream::BranchStream(c10::Device device, c10::Device home) {
+  check(device);
+  check(home);
+}
+BranchStream::~BranchStream() = default;
+BranchStream::BranchStream(BranchStream&&) noexcept = default;
+void BranchStream::fork() const {}
+void BranchStream::join() const {}
+BranchStream::Use::Use(const BranchStream*) {}
+BranchStream::Use::~Use() = default;
 
 at::Tensor empty_for_copies(at::IntArrayRef sizes, at::ScalarType type, c10::Device device) {
   check(device);
@@ -69,7 +83,7 @@ void DeviceWords::send() {}
 const at::Tensor& DeviceWords::tensor() const { return impl_->words; }
 
 struct CapturedWork::Impl {};
-CapturedWork::CapturedWork(c10::Device device) { check(device); }
+CapturedWork::CapturedWork(c10::Device device, std::vector<c10::Device>) { check(device); }
 CapturedWork::~CapturedWork() = default;
 std::optional<std::string> CapturedWork::capture(const std::function<void()>&) {
   return "the CPU has no graphs";

@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <deque>
 #include <mutex>
 #include <utility>
 #include <variant>
@@ -68,8 +69,8 @@ struct CapturedSteps::Impl {
   const Towers& towers;
   const Options options;
   const std::int64_t replicas;
-  /// What every step writes: its number, a key for each replica, constants.
-  DeviceWords words;
+  /// What every step writes: its number, a key for each replica, constants. By place of the towers.
+  std::deque<DeviceWords> words{};
   std::vector<Feed> feeds{};
   /// Those of this process.
   ReplicaRange mine;
@@ -85,11 +86,37 @@ struct CapturedSteps::Impl {
       : towers(run),
         options(std::move(given)),
         replicas(run.options().replicas),
-        words(options.device, first_constant() + options.constants),
         mine{0, replicas},
-        captured(options.device) {
-    for (std::int64_t r = 0; r < replicas; ++r) feeds.emplace_back(options.device);
+        captured(options.device, devices()) {
+    for (std::size_t place = 0; place < run.places(); ++place) {
+      const BranchStream::Use on = run.use(place);
+      words.emplace_back(device_of(place), first_constant() + options.constants);
+    }
+    make_feeds();
     captures = can_capture();
+  }
+
+  // Where variables are in host memory, the loop's stream is not that of their home.
+  c10::Device device_of(std::size_t place) const {
+    return place == 0 ? options.device : towers.device_of_place(place);
+  }
+
+  std::vector<c10::Device> devices() const {
+    std::vector<c10::Device> all;
+    for (std::size_t place = 0; place < towers.places(); ++place) all.push_back(device_of(place));
+    return all;
+  }
+
+  std::size_t place_of(std::size_t replica) const {
+    const auto number = static_cast<std::int64_t>(replica);
+    return mine.contains(number) ? towers.place_of(number, mine) : 0;
+  }
+
+  void make_feeds() {
+    feeds.clear();
+    for (std::size_t r = 0; r < static_cast<std::size_t>(replicas); ++r) {
+      feeds.emplace_back(device_of(place_of(r)));
+    }
   }
 
   std::size_t first_constant() const { return static_cast<std::size_t>(1 + replicas); }
@@ -105,14 +132,18 @@ struct CapturedSteps::Impl {
   }
 
   void write_words(std::int64_t step, const WriteConstants& write_constants) {
-    const std::span<std::int64_t> next = words.next();
-    next[0] = step;
-    for (std::int64_t r = 0; r < replicas; ++r) {
-      next[static_cast<std::size_t>(1 + r)] =
-          static_cast<std::int64_t>(RandomScope::key_of(towers.options().seed, step, r));
+    for (std::size_t place = 0; place < words.size(); ++place) {
+      const BranchStream::Use on = towers.use(place);
+      const std::span<std::int64_t> next = words[place].next();
+      next[0] = step;
+      for (std::int64_t r = 0; r < replicas; ++r) {
+        next[static_cast<std::size_t>(1 + r)] =
+            static_cast<std::int64_t>(RandomScope::key_of(towers.options().seed, step, r));
+      }
+      // Updates are made at home.
+      if (write_constants && place == 0) write_constants(next.subspan(first_constant()));
+      words[place].send();
     }
-    if (write_constants) write_constants(next.subspan(first_constant()));
-    words.send();
   }
 
   Batches place(std::span<std::optional<Batch>> batches) {
@@ -121,9 +152,18 @@ struct CapturedSteps::Impl {
       if (!batches[r] || !mine.contains(static_cast<std::int64_t>(r))) continue;
       // On the device nobody looks at the labels' values.
       if (options.head != nullptr) options.head->check_labels(batches[r]->labels);
+      const BranchStream::Use on = towers.use(place_of(r));
       placed[r] = feeds[r].put(*batches[r]);
     }
     return placed;
+  }
+
+  void mark_used(const Batches& placed) {
+    for (std::size_t r = 0; r < placed.size(); ++r) {
+      if (!placed[r]) continue;
+      const BranchStream::Use on = towers.use(place_of(r));
+      feeds[r].used();
+    }
   }
 
   void forget() {
@@ -138,13 +178,17 @@ struct CapturedSteps::Impl {
     Batches input(batches.size());
     for (std::size_t r = 0; r < batches.size(); ++r) {
       if (!batches[r]) continue;
+      const BranchStream::Use on = towers.use(place_of(r));
       input[r] =
           Batch{.features = clone_of(batches[r]->features), .labels = clone_of(batches[r]->labels)};
     }
     // What changes from step to step is read from `words`.
-    const CapturedInput known{
-        .keys = reinterpret_cast<const std::uint64_t*>(words.tensor().data_ptr<std::int64_t>()) + 1,
-        .capturing = true};
+    std::vector<const std::uint64_t*> keys;
+    for (const DeviceWords& of_place : words) {
+      const auto* first = of_place.tensor().data_ptr<std::int64_t>();
+      keys.push_back(reinterpret_cast<const std::uint64_t*>(first) + 1);
+    }
+    const CapturedInput known{.keys = keys, .capturing = true};
     const auto obstacle = captured.capture([&] { captured_result = work(input, known); });
     if (obstacle) {
       captures = false;
@@ -161,9 +205,11 @@ struct CapturedSteps::Impl {
     const torch::NoGradGuard no_grad;
     for (std::size_t r = 0; r < batches.size(); ++r) {
       if (!batches[r]) continue;
+      const BranchStream::Use on = towers.use(place_of(r));
       copy_into(batches[r]->features, captured_input[r]->features);
       copy_into(batches[r]->labels, captured_input[r]->labels);
     }
+    towers.join();
     captured.replay();
     return captured_result;
   }
@@ -184,7 +230,7 @@ struct CapturedSteps::Impl {
       if (ready && capture(batches, step, work)) return replay(batches);
     }
     ++warm_up_steps;
-    return work(batches, {});
+    return work(batches, {.in_turn = captures});
   }
 };
 
@@ -198,9 +244,15 @@ std::string CapturedSteps::obstacle(const EstimatorOptions& options, const RunCo
   if (std::ranges::any_of(variables_of(model), &ModuleVariable::sparse)) {
     return "the model has gradients by rows";
   }
-  const c10::Device first = towers.devices[0];
-  if (!std::ranges::all_of(towers.devices, [&](c10::Device one) { return one == first; })) {
-    return "towers are on several devices";
+  const auto is_first = [&](c10::Device one) { return one == towers.devices[0]; };
+  const auto is_like_first = [&](c10::Device one) {
+    return one.type() == towers.devices[0].type();
+  };
+  if (!std::ranges::all_of(towers.devices, is_like_first)) return "some towers are on the CPU";
+  // The host waits for what each of them gives.
+  if (towers.variable_strategy == VariableStrategy::kCpu &&
+      !std::ranges::all_of(towers.devices, is_first)) {
+    return "towers are on several GPUs, and variables on the CPU";
   }
   return {};
 }
@@ -211,6 +263,8 @@ CapturedSteps::~CapturedSteps() = default;
 
 void CapturedSteps::begin(ReplicaRange mine) {
   impl_->mine = mine;
+  // Replicas may run elsewhere now.
+  if (impl_->towers.places() > 1) impl_->make_feeds();
   // Captured sums are those with tasks that may be gone.
   impl_->forget();
   impl_->captures = impl_->can_capture();
@@ -219,20 +273,20 @@ void CapturedSteps::begin(ReplicaRange mine) {
 PartialSums CapturedSteps::make(std::span<std::optional<Batch>> batches, std::int64_t step,
                                 bool has_all, const Work& work,
                                 const WriteConstants& write_constants) {
+  // What the last step reads on other devices is written when it has ended.
+  impl_->towers.fork();
   impl_->write_words(step, write_constants);
   Batches placed = impl_->place(batches);
   PartialSums result = impl_->make(placed, step, has_all, work);
-  for (std::size_t r = 0; r < placed.size(); ++r) {
-    if (placed[r]) impl_->feeds[r].used();
-  }
+  impl_->mark_used(placed);
   return result;
 }
 
-at::Tensor CapturedSteps::number() const { return impl_->words.tensor().narrow(0, 0, 1); }
+at::Tensor CapturedSteps::number() const { return impl_->words[0].tensor().narrow(0, 0, 1); }
 
 at::Tensor CapturedSteps::constants() const {
-  return impl_->words.tensor().narrow(0, static_cast<std::int64_t>(impl_->first_constant()),
-                                      static_cast<std::int64_t>(impl_->options.constants));
+  return impl_->words[0].tensor().narrow(0, static_cast<std::int64_t>(impl_->first_constant()),
+                                         static_cast<std::int64_t>(impl_->options.constants));
 }
 
 }  // namespace muster

@@ -19,12 +19,14 @@ namespace muster {
 
 class Head;
 
-/// What one GPU is given for the steps of a run: batches, what changes from step to step, and work.
-/// The work is captured after a few steps, where the step allows it, and from then on given to the
-/// device as one piece. Belongs to the loop's thread, in a StreamScope.
+/// What the GPUs of a process are given for the steps of a run: batches, what changes from step to
+/// step, and work. The work is captured after a few steps, where the step allows it, and from then
+/// on given to the device as one piece, also where it is for several. Belongs to the loop's thread,
+/// in a StreamScope.
 class CapturedSteps {
  public:
   struct Options {
+    /// That of the loop's stream.
     c10::Device device;
     /// Looks at labels before they are out of reach; may be null.
     const Head* head = nullptr;

@@ -13,12 +13,12 @@
 
 namespace muster {
 
-/// The steps of a process that has its variables on one GPU: forward, backward, the sums over other
-/// processes and the update are given to the device and nobody waits for them here. Where
-/// RunConfig::devices.capture_steps says so and the step allows it, all of it is captured after a
-/// few steps and from then on given to the device as one piece. A loss that is not finite is noted
-/// by the device, which then changes no variable any more; whoever looks at a result asks
-/// first_bad_step() before.
+/// The steps of a process that has its variables on a GPU, and its towers there or on several:
+/// forward, backward, the sums over other processes and the update are given to the devices and
+/// nobody waits for them here. Where RunConfig::devices.capture_steps says so and the step allows
+/// it, all of it is captured after a few steps and from then on given away as one piece. A loss
+/// that is not finite is noted by the device of the variables, which then changes no variable any
+/// more; whoever looks at a result asks first_bad_step() before.
 ///
 /// Belongs to the loop's thread, in a StreamScope.
 class DeviceSteps {

@@ -70,8 +70,11 @@ struct DeviceConfig {
   /// there is none.
   std::vector<std::string> names{};
   VariableStrategy variable_strategy = VariableStrategy::kDevices;
-  /// On one GPU: capture the whole step once and replay it, where its shapes allow.
+  /// On GPUs: capture the whole step once and replay it, where its shapes allow.
   bool capture_steps = true;
+  /// Each name is a device of its own, with a stream and a copy of the variables, also where two
+  /// name the same: to try on one GPU what several would do. Weights are the same either way.
+  bool logical_devices = false;
   /// How many replicas of this process run at the same time; 0: as many as processors allow.
   int concurrent_replicas = 0;
 };

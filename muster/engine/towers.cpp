@@ -105,6 +105,9 @@ struct Towers::Tower {
   std::vector<at::Tensor> buffers;
   BatchNorms norms;
   c10::Device device{c10::kCPU};
+  std::size_t place = 0;
+  /// Whether the variables that it reads are a copy of those at home.
+  bool is_away = false;
   /// Brings batches to a GPU.
   std::optional<Feed> feed{};
   /// Where sums over other processes may begin before its backward ends.
@@ -115,6 +118,7 @@ struct Towers::Tower {
 
 struct Towers::Copy {
   c10::Device device;
+  std::size_t place;
   std::shared_ptr<Model> model;
   Variables variables;
 };
@@ -140,6 +144,10 @@ struct Towers::Run {
   StreamHandle stream;
   TreeSum<Gradients> sum;
   PartialSums result{};
+  /// By replica, where there are several places: memory at home for its gradients, and what it
+  /// gave. Each is written by one thread.
+  std::vector<at::Tensor> flats{};
+  std::vector<ReplicaResult> outcomes{};
   std::int64_t spec_of = -1;
   std::mutex mutex{};
   std::condition_variable lane_done{};
@@ -161,8 +169,9 @@ std::shared_ptr<Model> Towers::make_model(const ModelFactory& factory, std::uint
 Towers::Towers(const ModelFactory& factory, const Head* head, TowerOptions options)
     : head_(head), options_(std::move(options)) {
   const auto replicas = static_cast<std::size_t>(options_.replicas);
+  const bool one_each = options_.on_gpus() || options_.logical_devices;
   const auto wanted =
-      options_.on_gpus() ? options_.devices.size() : static_cast<std::size_t>(options_.concurrent);
+      one_each ? options_.devices.size() : static_cast<std::size_t>(options_.concurrent);
   const std::size_t lanes = std::clamp<std::size_t>(wanted, 1, replicas);
   options_.concurrent = static_cast<int>(lanes);
   set_cpu_threads(options_.threads_per_replica);
@@ -173,12 +182,13 @@ Towers::Towers(const ModelFactory& factory, const Head* head, TowerOptions optio
   const bool one_device = std::ranges::all_of(
       options_.devices, [&](c10::Device device) { return device == first_device; });
   sums_on_ = one_device ? first_device : home_;
+  assign_places(lanes);
 
   auto first = make_model(factory, options_.seed);
   module_variables_ = variables_of(*first);
   if (!home_.is_cpu()) first->to(home_);
   for (std::size_t lane = 0; lane < lanes; ++lane) {
-    if (device_of(lane) != home_ && !packed_buffers_) lay_out_buffers(*first);
+    if (is_away(lane) && !packed_buffers_) lay_out_buffers(*first);
   }
   AdoptOptions adopt = adopt_options(module_variables_);
   adopt.for_gpu = options_.on_gpus();
@@ -189,8 +199,8 @@ Towers::Towers(const ModelFactory& factory, const Head* head, TowerOptions optio
   const std::size_t towers = replicas > lanes || options_.shared ? lanes + 1 : lanes;
   for (std::size_t t = 0; t < towers; ++t) {
     const bool is_first = t == 0 && device_of(0) == home_;
-    towers_.push_back(make_tower(is_first ? first : make_model(factory, options_.seed),
-                                 device_of(t == lanes ? 0 : t)));
+    towers_.push_back(
+        make_tower(is_first ? first : make_model(factory, options_.seed), t == lanes ? 0 : t));
   }
   if (packed_buffers_) {
     packed_kept_.emplace(buffers_, home_, options_.on_gpus());
@@ -199,12 +209,64 @@ Towers::Towers(const ModelFactory& factory, const Head* head, TowerOptions optio
   } else {
     for (const auto& buffer : buffers_) kept_buffers_.push_back(buffer.detach().clone());
   }
-  if (lanes > 1 && !(options_.on_gpus() && one_device)) {
+  if (!branches_.empty()) {
+    pool_ = std::make_unique<ThreadPool>(branches_.size());
+  } else if (lanes > 1 && !(options_.on_gpus() && one_device)) {
     pool_ = std::make_unique<ThreadPool>(lanes - 1);
   }
 }
 
-Towers::~Towers() = default;
+Towers::~Towers() {
+  if (branches_.empty()) return;
+  try {
+    // What places gave was allocated for their streams, and may still be read by this thread's.
+    wait_for_device(home_);
+  } catch (...) {
+    // A failure of the device is reported by whoever next asks it for something.
+  }
+}
+
+// Each GPU is one, or each lane where devices are logical. Where variables are in host memory, or
+// some towers, the host waits for gradients anyway.
+void Towers::assign_places(std::size_t lanes) {
+  place_of_lane_.assign(lanes, 0);
+  place_devices_ = {home_};
+  const bool are_gpus = std::ranges::all_of(options_.devices, &c10::Device::is_cuda);
+  const bool has_places =
+      options_.on_gpus() ? home_.is_cuda() && are_gpus : options_.logical_devices;
+  if (!has_places) return;
+  for (std::size_t lane = 1; lane < lanes; ++lane) {
+    const c10::Device device = device_of(lane);
+    const auto known = std::ranges::find(place_devices_, device);
+    const bool is_new = options_.logical_devices || known == place_devices_.end();
+    place_of_lane_[lane] =
+        is_new ? place_devices_.size() : static_cast<std::size_t>(known - place_devices_.begin());
+    if (!is_new) continue;
+    place_devices_.push_back(device);
+    branches_.emplace_back(device, home_);
+  }
+  losses_at_home_.resize(static_cast<std::size_t>(options_.replicas));
+}
+
+bool Towers::is_away(std::size_t lane) const {
+  return place_of_lane_[lane] != 0 || device_of(lane) != home_;
+}
+
+std::size_t Towers::place_of(std::int64_t replica, ReplicaRange replicas) const {
+  return place_of_lane_[static_cast<std::size_t>((replica - replicas.first) % options_.concurrent)];
+}
+
+BranchStream::Use Towers::use(std::size_t place) const {
+  return BranchStream::Use(place == 0 ? nullptr : &branches_[place - 1]);
+}
+
+void Towers::fork() const {
+  for (const BranchStream& branch : branches_) branch.fork();
+}
+
+void Towers::join() const {
+  for (const BranchStream& branch : branches_) branch.join();
+}
 
 // Side by side, so that one copy brings them to a tower elsewhere.
 void Towers::lay_out_buffers(Model& model) {
@@ -226,50 +288,64 @@ void Towers::make_copies(const ModelFactory& factory) {
   const auto lanes = static_cast<std::size_t>(options_.concurrent);
   for (std::size_t lane = 0; lane < lanes; ++lane) {
     const c10::Device device = device_of(lane);
-    const auto has_it = [&](const auto& copy) { return copy->device == device; };
-    if (device == home_ || std::ranges::any_of(copies_, has_it)) continue;
+    const std::size_t place = place_of_lane_[lane];
+    const auto has_it = [&](const auto& copy) {
+      return copy->device == device && copy->place == place;
+    };
+    if (!is_away(lane) || std::ranges::any_of(copies_, has_it)) continue;
+    const BranchStream::Use on = use(place);
     auto model = make_model(factory, options_.seed);
     if (!device.is_cpu()) model->to(device);
     auto variables = Variables::adopt(*model, adopt_options(module_variables_));
-    copies_.push_back(std::make_unique<Copy>(Copy{device, model, std::move(variables)}));
+    copies_.push_back(std::make_unique<Copy>(Copy{device, place, model, std::move(variables)}));
   }
 }
 
-const Variables& Towers::variables_on(c10::Device device) const {
-  if (device == home_) return *variables_;
-  return (*std::ranges::find_if(copies_, [&](const auto& copy) { return copy->device == device; }))
+const Variables& Towers::variables_of_lane(std::size_t lane) const {
+  if (!is_away(lane)) return *variables_;
+  return (*std::ranges::find_if(copies_,
+                                [&](const auto& copy) {
+                                  return copy->device == device_of(lane) &&
+                                         copy->place == place_of_lane_[lane];
+                                }))
       ->variables;
 }
 
 std::unique_ptr<Towers::Tower> Towers::make_tower(const std::shared_ptr<Model>& model,
-                                                  c10::Device device) const {
+                                                  std::size_t lane) const {
+  const c10::Device device = device_of(lane);
+  const BranchStream::Use on = use(place_of_lane_[lane]);
   if (!device.is_cpu()) model->to(device);
   model->train();
-  auto attached = variables_on(device).attach(model);
+  auto attached = variables_of_lane(lane).attach(model);
   auto tower = std::make_unique<Tower>(Tower{.model = model,
                                              .attached = std::move(attached),
                                              .buffers = model->buffers(),
                                              .norms = BatchNorms(*model)});
   tower->device = device;
+  tower->place = place_of_lane_[lane];
+  tower->is_away = is_away(lane);
   if (device.is_cuda()) tower->feed.emplace(device);
-  if (device.is_cuda() && device == home_ && options_.shared) {
+  if (device.is_cuda() && !tower->is_away && options_.shared) {
     tower->pieces = std::make_unique<GradientPieces>(*variables_, tower->attached, device);
   }
-  if (device != home_) tower->packed.emplace(tower->buffers, device, home_.is_cuda());
+  if (tower->is_away) tower->packed.emplace(tower->buffers, device, home_.is_cuda());
   return tower;
 }
 
 // Before a step, copies have the values that the last update left at home.
 void Towers::refresh_copies() {
+  for (const auto& copy : copies_) refresh(*copy);
+}
+
+void Towers::refresh(const Copy& copy) const {
   const torch::NoGradGuard no_grad;
-  for (const auto& copy : copies_) {
-    copy->variables.flat().copy_(variables_->flat(), /*non_blocking=*/true);
-    for (std::size_t i = 0; i < variables_->all().size(); ++i) {
-      const Variable& variable = variables_->all()[i];
-      // Towers have buffers of their own.
-      if (variable.sparse()) {
-        copy->variables.all()[i].value.copy_(variable.value, /*non_blocking=*/true);
-      }
+  copy.variables.flat().copy_(variables_->flat(), /*non_blocking=*/true);
+  for (std::size_t i = 0; i < variables_->all().size(); ++i) {
+    const Variable& variable = variables_->all()[i];
+    // Towers have buffers of their own.
+    if (variable.sparse()) {
+      copy.variables.all()[i].value.copy_(variable.value, /*non_blocking=*/true);
     }
   }
 }
@@ -283,7 +359,7 @@ const std::vector<at::Tensor>& Towers::buffers() const { return buffers_; }
 
 std::shared_ptr<Model> Towers::current_model() {
   Tower& first = *towers_[0];
-  if (first.device != home_) {
+  if (first.is_away) {
     refresh_copies();
     bring_buffers(*packed_buffers_, first);
   }
@@ -324,8 +400,8 @@ std::unique_lock<std::mutex> Towers::seed_generators(std::int64_t step,
 EstimatorSpec Towers::call_model(Tower& tower, std::int64_t replica, const Batch& batch,
                                  const Run& step) {
   std::optional<RandomScope> random;
-  if (step.captured.keys != nullptr) {
-    random.emplace(step.captured.keys + replica);
+  if (!step.captured.keys.empty()) {
+    random.emplace(step.captured.keys[tower.place] + replica);
   } else {
     random.emplace(options_.seed, step.number, replica);
   }
@@ -355,8 +431,7 @@ void Towers::take_buffers(Tower& tower) {
 
 Towers::ReplicaResult Towers::run_replica(Tower& tower, std::int64_t replica, const Batch& batch,
                                           const Run& step) {
-  const bool away = tower.device != home_;
-  if (away) {
+  if (tower.is_away) {
     bring_buffers(replica == 0 ? *packed_buffers_ : *packed_kept_, tower);
   } else if (replica != 0) {
     copy_tensors(kept_buffers_, tower.buffers);
@@ -380,7 +455,7 @@ Towers::ReplicaResult Towers::run_replica(Tower& tower, std::int64_t replica, co
     tower.pieces->end(were_moved);
     outcome.marks = tower.pieces->marks();
   }
-  if (replica == 0 && away) take_buffers(tower);
+  if (replica == 0 && tower.is_away) take_buffers(tower);
   return outcome;
 }
 
@@ -408,9 +483,9 @@ at::Tensor Towers::free_flat(std::vector<at::Tensor>& from, c10::Device device) 
   return flat;
 }
 
-Gradients Towers::copy_of(const Gradients& gradients) {
+Gradients Towers::copy_of(const Gradients& gradients, at::Tensor flat) const {
   const torch::NoGradGuard no_grad;
-  Gradients copy{.flat = free_flat(free_, sums_on_)};
+  Gradients copy{.flat = std::move(flat)};
   copy.flat.copy_(gradients.flat);
   for (const RowGradient& rows : gradients.rows) {
     copy.rows.push_back(
@@ -458,8 +533,9 @@ void Towers::run_lane(std::size_t lane, Run& step) {
       Tower& tower = tower_of(lane, replica);
       outcome = run_or_say_where(tower, replica, *batch, step);
       const std::lock_guard lock(step.mutex);
-      outcome.gradients =
-          step.copies_gradients ? copy_of(tower.attached.gradients()) : tower.attached.gradients();
+      outcome.gradients = step.copies_gradients
+                              ? copy_of(tower.attached.gradients(), free_flat(free_, sums_on_))
+                              : tower.attached.gradients();
       report(step, replica, std::move(outcome));
     } else {
       const std::lock_guard lock(step.mutex);
@@ -468,11 +544,13 @@ void Towers::run_lane(std::size_t lane, Run& step) {
   }
 }
 
-void Towers::run_lanes(Run& step) {
-  const auto guarded = [this, &step](std::size_t lane) {
+// `work` of 0 in this thread, of the others in the pool's.
+void Towers::run_beside(Run& step, std::size_t count,
+                        const std::function<void(std::size_t)>& work) {
+  const auto guarded = [&step, &work](std::size_t number) {
     std::exception_ptr failure;
     try {
-      run_lane(lane, step);
+      work(number);
     } catch (...) {
       failure = std::current_exception();
     }
@@ -481,13 +559,12 @@ void Towers::run_lanes(Run& step) {
     --step.lanes_running;
     step.lane_done.notify_one();
   };
-  const auto lanes = static_cast<std::size_t>(options_.concurrent);
-  step.lanes_running = lanes;
-  for (std::size_t lane = 1; lane < lanes; ++lane) {
-    pool_->submit([this, guarded, lane, &step](const std::stop_token&) {
+  step.lanes_running = count;
+  for (std::size_t number = 1; number < count; ++number) {
+    pool_->submit([this, guarded, number, &step](const std::stop_token&) {
       set_cpu_threads(options_.threads_per_replica);
       step.stream.use();
-      guarded(lane);
+      guarded(number);
     });
   }
   guarded(0);
@@ -499,9 +576,77 @@ void Towers::run_lanes(Run& step) {
   if (step.failure) std::rethrow_exception(step.failure);
 }
 
+// The same memory in every step, since the loop's stream reads it when the tower's goes on.
+at::Tensor Towers::bring_loss(std::int64_t replica, const at::Tensor& loss) {
+  const torch::NoGradGuard no_grad;
+  at::Tensor& there = losses_at_home_[static_cast<std::size_t>(replica)];
+  if (!there.defined() || there.sizes() != loss.sizes() || there.dtype() != loss.dtype()) {
+    there = at::empty(loss.sizes(), loss.options().device(home_));
+  }
+  there.copy_(loss, /*non_blocking=*/true);
+  return there;
+}
+
+// What a place has to do with a round, given to its stream.
+void Towers::run_place(std::size_t place, Run& step, ReplicaRange round) {
+  const auto lanes = std::min(place_of_lane_.size(), static_cast<std::size_t>(round.size()));
+  const auto last = place_of_lane_.begin() + static_cast<std::ptrdiff_t>(lanes);
+  if (std::find(place_of_lane_.begin(), last, place) == last) return;
+  const BranchStream::Use stream = use(place);
+  std::optional<c10::DeviceGuard> on;
+  if (place_devices_[place].is_cuda()) on.emplace(place_devices_[place]);
+  if (round.first == step.replicas.first) {
+    for (const auto& copy : copies_) {
+      if (copy->place == place) refresh(*copy);
+    }
+  }
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    const auto replica = round.first + static_cast<std::int64_t>(lane);
+    const auto index = static_cast<std::size_t>(replica);
+    if (place_of_lane_[lane] != place || !step.batches[index]) continue;
+    Tower& tower = tower_of(lane, replica);
+    ReplicaResult outcome = run_or_say_where(tower, replica, *step.batches[index], step);
+    outcome.gradients = step.copies_gradients
+                            ? copy_of(tower.attached.gradients(), std::move(step.flats[index]))
+                            : tower.attached.gradients();
+    if (tower.is_away) outcome.loss = bring_loss(replica, outcome.loss);
+    step.outcomes[index] = std::move(outcome);
+  }
+}
+
+// One replica of each lane. What they gave is added at home when all have given it, by the loop's
+// stream, so no more gradients are held there than lanes have and the tree needs.
+void Towers::run_round(Run& step, ReplicaRange round) {
+  for (std::int64_t replica = round.first; replica < round.last; ++replica) {
+    const auto index = static_cast<std::size_t>(replica);
+    if (step.batches[index] && step.copies_gradients) step.flats[index] = free_flat(free_, home_);
+  }
+  fork();
+  try {
+    const auto work = [&](std::size_t place) { run_place(place, step, round); };
+    if (step.captured.capturing || step.captured.in_turn) {
+      for (std::size_t place = 0; place < places(); ++place) work(place);
+    } else {
+      run_beside(step, places(), work);
+    }
+  } catch (...) {
+    const std::exception_ptr failure = std::current_exception();
+    try {
+      join();
+    } catch (...) {
+      // A capture that failed has no streams any more: the first failure says why.
+    }
+    std::rethrow_exception(failure);
+  }
+  join();
+  for (std::int64_t replica = round.first; replica < round.last; ++replica) {
+    report(step, replica, std::move(step.outcomes[static_cast<std::size_t>(replica)]));
+  }
+}
+
 PartialSums Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange replicas,
                         std::int64_t number, double loss_scale, const CapturedInput& captured) {
-  if (!copies_.empty()) refresh_copies();
+  if (branches_.empty()) refresh_copies();
   Run step{.batches = batches,
            .replicas = replicas,
            .number = number,
@@ -514,12 +659,17 @@ PartialSums Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange re
                      free_.push_back(std::move(from.flat));
                    }}};
   step.result.losses.resize(static_cast<std::size_t>(options_.replicas));
-  if (pool_ == nullptr) {
-    for (std::size_t lane = 0; lane < static_cast<std::size_t>(options_.concurrent); ++lane) {
-      run_lane(lane, step);
+  const auto lanes = static_cast<std::size_t>(options_.concurrent);
+  if (!branches_.empty()) {
+    step.flats.resize(static_cast<std::size_t>(options_.replicas));
+    step.outcomes.resize(static_cast<std::size_t>(options_.replicas));
+    for (std::int64_t first = replicas.first; first < replicas.last; first += options_.concurrent) {
+      run_round(step, {first, std::min(first + options_.concurrent, replicas.last)});
     }
+  } else if (pool_ == nullptr) {
+    for (std::size_t lane = 0; lane < lanes; ++lane) run_lane(lane, step);
   } else {
-    run_lanes(step);
+    run_beside(step, lanes, [&](std::size_t lane) { run_lane(lane, step); });
   }
   PartialSums result = std::move(step.result);
   result.present = step.sum.present();

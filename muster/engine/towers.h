@@ -47,6 +47,8 @@ struct TowerOptions {
   std::vector<c10::Device> devices{};
   /// Where the variables are. On the CPU they always are where towers run on it alone.
   VariableStrategy variable_strategy = VariableStrategy::kDevices;
+  /// See DeviceConfig.
+  bool logical_devices = false;
   /// See ReproducibilityConfig.
   bool own_cpu_kernels = true;
   /// See EstimatorOptions.
@@ -57,14 +59,23 @@ struct TowerOptions {
 
 /// For a step that is captured: what changes from replay to replay.
 struct CapturedInput {
-  /// By replica of the run, in the memory of the towers' device: see RandomScope.
-  const std::uint64_t* keys = nullptr;
+  /// For each place of the towers: those of the run's replicas, in the memory of its device. See
+  /// RandomScope. Empty where nothing is captured.
+  std::span<const std::uint64_t* const> keys{};
   /// What is given to the device is not done now, and libtorch's generators are seeded already.
   bool capturing = false;
+  /// Such a step is to be captured: the calling thread gives all devices their work, as it will
+  /// then, since libraries have handles by thread.
+  bool in_turn = false;
 };
 
 /// The replicas that one process runs: modules that share the process's variables, side by side or
 /// in turn. How many run at a time changes no bit of the result. Belongs to the loop's thread.
+///
+/// Where the variables are on a GPU and some towers on others, each GPU is a place: a stream, a
+/// copy of the variables that every step writes again, and the towers that run there. Place 0 is
+/// home, whose stream is the loop's. A step forks the others from it and joins them, so nobody
+/// waits and all of it can be captured.
 class Towers {
  public:
   Towers(const ModelFactory& factory, const Head* head, TowerOptions options);
@@ -94,6 +105,18 @@ class Towers {
   /// the process does.
   [[nodiscard]] std::unique_lock<std::mutex> seed_generators(std::int64_t step,
                                                              std::int64_t replica) const;
+  /// 1 where all towers take the loop's stream.
+  std::size_t places() const { return 1 + branches_.size(); }
+  /// Where one of these replicas of this process runs.
+  std::size_t place_of(std::int64_t replica, ReplicaRange replicas) const;
+  c10::Device device_of_place(std::size_t place) const { return place_devices_[place]; }
+  /// While it lives, this thread's work for the place's device goes to its stream.
+  [[nodiscard]] BranchStream::Use use(std::size_t place) const;
+  /// What places are given from now on begins when the loop's stream has come so far.
+  void fork() const;
+  /// The loop's stream goes on when all places have come so far.
+  void join() const;
+
   /// Whether a replica's forward may draw from libtorch's generators.
   bool draws_from_libtorch() const;
 
@@ -122,10 +145,13 @@ class Towers {
   /// The variables once more, on a device that is not their home.
   struct Copy;
 
+  void assign_places(std::size_t lanes);
+  bool is_away(std::size_t lane) const;
   void make_copies(const ModelFactory& factory);
   void refresh_copies();
-  const Variables& variables_on(c10::Device device) const;
-  std::unique_ptr<Tower> make_tower(const std::shared_ptr<Model>& model, c10::Device device) const;
+  void refresh(const Copy& copy) const;
+  const Variables& variables_of_lane(std::size_t lane) const;
+  std::unique_ptr<Tower> make_tower(const std::shared_ptr<Model>& model, std::size_t lane) const;
   c10::Device device_of(std::size_t lane) const;
   EstimatorSpec call_model(Tower& tower, std::int64_t replica, const Batch& batch, const Run& step);
   ReplicaResult run_replica(Tower& tower, std::int64_t replica, const Batch& batch,
@@ -134,19 +160,29 @@ class Towers {
                                  const Run& step);
   Tower& tower_of(std::size_t lane, std::int64_t replica);
   void run_lane(std::size_t lane, Run& step);
-  void run_lanes(Run& step);
+  void run_beside(Run& step, std::size_t count, const std::function<void(std::size_t)>& work);
+  void run_round(Run& step, ReplicaRange round);
+  void run_place(std::size_t place, Run& step, ReplicaRange round);
+  at::Tensor bring_loss(std::int64_t replica, const at::Tensor& loss);
   void report(Run& step, std::int64_t replica, ReplicaResult outcome);
   void lay_out_buffers(Model& model);
   void keep_buffers();
   void bring_buffers(const PackedTensors& from, Tower& tower) const;
   void take_buffers(Tower& tower);
-  Gradients copy_of(const Gradients& gradients);
+  Gradients copy_of(const Gradients& gradients, at::Tensor flat) const;
   at::Tensor free_flat(std::vector<at::Tensor>& from, c10::Device device) const;
   void bring_home(TreeSum<Gradients>::Parts& sums, bool copied);
 
   const Head* head_;
   TowerOptions options_;
   c10::Device home_{c10::kCPU};
+  /// By lane; all are 0 where there is one.
+  std::vector<std::size_t> place_of_lane_;
+  std::vector<c10::Device> place_devices_;
+  /// The streams of the places after the first. Ends after all that it is given work for.
+  std::vector<BranchStream> branches_;
+  /// By replica, those that were made elsewhere, at home.
+  std::vector<at::Tensor> losses_at_home_;
   /// Where the sums of gradients are made: on the GPU of all towers, else at home.
   c10::Device sums_on_{c10::kCPU};
   /// The first is replica 0's, whose buffers are the process's.
@@ -165,7 +201,7 @@ class Towers {
   std::vector<at::Tensor> free_;
   /// The same at home, where that is elsewhere.
   std::vector<at::Tensor> free_at_home_;
-  /// Lanes run side by side; those that share a GPU take turns, as their work does.
+  /// Lanes run side by side; those that share a GPU's stream take turns, as their work does.
   std::unique_ptr<ThreadPool> pool_;
 };
 

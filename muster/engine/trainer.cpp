@@ -45,6 +45,7 @@ TowerOptions resolve(const RunConfig& config, const ModelFactory& model,
                        .precision = config.reproducibility.precision,
                        .devices = tower_devices(config, model),
                        .variable_strategy = config.devices.variable_strategy,
+                       .logical_devices = config.devices.logical_devices,
                        .own_cpu_kernels = config.reproducibility.own_cpu_kernels};
   if (config.reproducibility.precision == ComputeType::kFloat16 && !options.on_gpus()) {
     throw InvalidArgument(
@@ -379,6 +380,12 @@ void Trainer::Impl::log_begin() const {
     log::info("towers on {}, variables on {}", describe(towers->options().devices),
               towers->home().str());
   }
+  for (std::size_t place = 1; place < towers->places(); ++place) {
+    const c10::Device device = towers->device_of_place(place);
+    if (has_peer_access(device, towers->home())) continue;
+    log::warning("{} and {} have no peer access: what they copy goes by way of the host",
+                 towers->home().str(), device.str());
+  }
 }
 
 // ----------------------------------------------------------------------------- how a run begins
@@ -461,7 +468,8 @@ std::string Trainer::Impl::device_obstacle(const TowerOptions& tower_options) co
   if (is_shared()) {
     const std::string why = strategy->device_obstacle(tower_options.devices[0]);
     if (!why.empty()) return why;
-  } else if (!tower_options.devices[0].is_cuda()) {
+  } else if (!tower_options.devices[0].is_cuda() &&
+             !(tower_options.logical_devices && gpu_count() == 0)) {
     return "the host makes its steps itself";
   }
   const auto model = Towers::make_model(options.model, tower_options.seed);

@@ -80,6 +80,33 @@ struct Gpu : ::testing::Test {
     return config;
   }
 
+  /// The GPU as so many logical devices: each has a stream and a copy of the variables.
+  RunConfig logical(const std::string& name, std::size_t devices) const {
+    RunConfig where = config(name, std::vector<std::string>(devices, "cuda:0"));
+    where.devices.logical_devices = true;
+    return where;
+  }
+
+  /// Trains on logical devices, eagerly and captured, and in turn on one: all bits are the same.
+  void expect_logical_as_in_turn(const EstimatorOptions& how, std::size_t devices,
+                                 std::int64_t replicas, const InputFn& input = training_input,
+                                 ComputeType precision = ComputeType::kFloat32) {
+    RunConfig in_turn = config("in_turn");
+    in_turn.reproducibility.replicas = replicas;
+    in_turn.reproducibility.precision = precision;
+    const Values expected = train(how, in_turn, 20, input);
+    for (const bool capture : {false, true}) {
+      RunConfig where = logical(capture ? "captured" : "eager", devices);
+      where.reproducibility.replicas = replicas;
+      where.reproducibility.precision = precision;
+      where.devices.capture_steps = capture;
+      EXPECT_EQ(train(how, where, 20, input), expected) << where.model_dir.string();
+    }
+    for (const char* run : {"in_turn", "captured", "eager"}) {
+      std::filesystem::remove_all((folder / run).string());
+    }
+  }
+
   Values train(const EstimatorOptions& how, const RunConfig& where, std::int64_t steps = 20,
                const InputFn& input = training_input) const {
     Estimator(how, where).train(input, {.max_steps = steps});
@@ -186,6 +213,90 @@ TEST_F(Gpu, TwoTowersGiveTheBitsOfTwoReplicasInTurn) {
   EXPECT_NE(train(options(), config("one")), towers);
 }
 
+TEST_F(Gpu, LogicalDevicesGiveTheBitsOfReplicasInTurn) {
+  expect_logical_as_in_turn(options(), /*devices=*/2, /*replicas=*/2);
+}
+
+TEST_F(Gpu, CapturedStepsOfLogicalDevicesAreThoseOfEagerOnes) {
+  expect_captured_as_eager(options(), logical("", 2));
+}
+
+TEST_F(Gpu, LogicalDevicesTakeMoreReplicasThanThereAreInRounds) {
+  expect_logical_as_in_turn(options(), /*devices=*/3, /*replicas=*/7);
+}
+
+TEST_F(Gpu, LogicalDevicesClipAndAverageLikeOne) {
+  EstimatorOptions how = options();
+  how.clip = {.global_norm = 0.2};
+  how.moving_average = MovingAverageOptions{.decay = 0.9};
+  how.optimizer = adam({.learning_rate = 0.01});
+  expect_logical_as_in_turn(how, /*devices=*/4, /*replicas=*/4);
+}
+
+TEST_F(Gpu, LogicalDevicesTrainInBfloat16LikeOne) {
+  expect_logical_as_in_turn(options(), /*devices=*/2, /*replicas=*/2, training_input,
+                            ComputeType::kBfloat16);
+}
+
+TEST_F(Gpu, LogicalDevicesDrawFromLibtorchsGeneratorLikeOne) {
+  expect_logical_as_in_turn(options<LibtorchDraws>(), /*devices=*/2, /*replicas=*/2);
+}
+
+// 10, 11 and 12 batches, and a small one: such steps are not captured.
+TEST_F(Gpu, LogicalDevicesGoOnWhileSomeReplicasHaveNoBatch) {
+  const auto input = [](const InputContext& in) {
+    const auto batches = 10 + static_cast<std::int64_t>(in.shard_index());
+    return range(8 * batches + 4).map(example).batch(8, collate_examples);
+  };
+  expect_logical_as_in_turn(options(), /*devices=*/3, /*replicas=*/3, input);
+}
+
+TEST_F(Gpu, AStepOfLogicalDevicesThatCannotBeCapturedIsMadeEagerly) {
+  expect_logical_as_in_turn(options<Curious>(), /*devices=*/2, /*replicas=*/2);
+}
+
+/// Every third one that is made begins its forwards some milliseconds late.
+template <int kRemainder>
+struct Late : OwnDraws {
+  torch::Tensor forward(const Features& x) override {
+    const torch::Tensor result = OwnDraws::forward(x);
+    if (number % 3 != kRemainder) return result;
+    torch::Tensor product = torch::full({2048, 2048}, 1.0 / 2048, x.tensor("x").options());
+    for (int i = 0; i < 16; ++i) product = product.matmul(product);
+    return result + product.sum() * 0;
+  }
+  static inline std::atomic<int> made = 0;
+  int number = made++;
+};
+
+// No device reads or writes what another has not finished with, whoever is behind.
+TEST_F(Gpu, LogicalDevicesWaitForEachOther) {
+  expect_logical_as_in_turn(options<Late<0>>(), /*devices=*/2, /*replicas=*/4);
+  expect_logical_as_in_turn(options<Late<1>>(), /*devices=*/2, /*replicas=*/4);
+  expect_logical_as_in_turn(options<Late<2>>(), /*devices=*/2, /*replicas=*/4);
+}
+
+TEST_F(Gpu, LogicalDevicesResumeToTheBit) {
+  const Values whole = train(options(), logical("whole", 2), 41);
+  for (const std::int64_t stop : {7, 19, 26, 41}) train(options(), logical("parts", 2), stop);
+  EXPECT_EQ(latest_values(folder / "parts"), whole);
+}
+
+TEST_F(Gpu, SeveralGpusGiveTheBitsOfReplicasInTurn) {
+  if (gpu_count() < 2) GTEST_SKIP() << "there is one GPU";
+  RunConfig in_turn = config("in_turn");
+  in_turn.reproducibility.replicas = 4;
+  const Values expected = train(options(), in_turn);
+  for (const bool capture : {false, true}) {
+    RunConfig where = config(capture ? "captured" : "eager", {"cuda:0", "cuda:1"});
+    where.reproducibility.replicas = 4;
+    where.devices.capture_steps = capture;
+    forwards = 0;
+    EXPECT_EQ(train(options(), where), expected) << where.model_dir.string();
+    EXPECT_LT(forwards, capture ? 40 : 81);
+  }
+}
+
 TEST_F(Gpu, VariablesOnTheCpuTrainWithTowersOnTheGpu) {
   RunConfig where = config("towers", {"cuda:0", "cuda:0"});
   where.devices.variable_strategy = VariableStrategy::kCpu;
@@ -252,6 +363,34 @@ TEST_F(Gpu, ALossThatIsNotFiniteStopsWithItsStepNamed) {
     EXPECT_THAT(error_of([&] { estimator.train(poisoned_input); }), HasSubstr("loss of step 6"));
     EXPECT_EQ(checkpoint_step(*estimator.latest_checkpoint()), 0);
   }
+}
+
+// The sixth batch of replica 1, which is on the second device, has values that are no numbers.
+Dataset<Batch> poisoned_shard(const InputContext& in) {
+  return range(160).shard(in).map(example).batch(
+      8, [is_second = in.shard_index() == 1](std::span<const Example> examples) {
+        Batch batch = collate_examples(examples);
+        if (is_second && examples[0].x == example(81).x) {
+          batch.features.tensor("x").fill_(std::numeric_limits<float>::quiet_NaN());
+        }
+        return batch;
+      });
+}
+
+TEST_F(Gpu, ALossThatIsNotFiniteOnAnotherDeviceStopsWithItsStepNamed) {
+  for (const bool capture : {true, false}) {
+    RunConfig where = logical(capture ? "captured" : "eager", 2);
+    where.devices.capture_steps = capture;
+    Estimator estimator(options(), where);
+    EXPECT_THAT(error_of([&] { estimator.train(poisoned_shard); }), HasSubstr("loss of step 6"));
+    EXPECT_EQ(checkpoint_step(*estimator.latest_checkpoint()), 0);
+  }
+}
+
+TEST_F(Gpu, LogicalDevicesSkipABadBatchLikeOne) {
+  EstimatorOptions how = options();
+  how.nan_policy.action = NanPolicy::Action::kSkipBatch;
+  expect_logical_as_in_turn(how, /*devices=*/2, /*replicas=*/2, poisoned_shard);
 }
 
 TEST_F(Gpu, NothingBadIsSaved) {
@@ -332,6 +471,15 @@ TEST_F(Gpu, NoStepMakesTheHostWait) {
   how.clip = {.global_norm = 1.0};
   for (const bool capture : {true, false}) {
     RunConfig where = config(capture ? "captured" : "eager");
+    where.devices.capture_steps = capture;
+    EXPECT_EQ(
+        Estimator(how, where)
+            .train(training_input, {.max_steps = 20, .hooks = {std::make_shared<NoWaiting>()}})
+            .steps,
+        20);
+  }
+  for (const bool capture : {true, false}) {
+    RunConfig where = logical(capture ? "captured_logical" : "eager_logical", 3);
     where.devices.capture_steps = capture;
     EXPECT_EQ(
         Estimator(how, where)
