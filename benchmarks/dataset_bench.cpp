@@ -6,6 +6,8 @@
 
 #include "benchmarks/report.h"
 #include "muster/dataset/dataset.h"
+#include "muster/records/synthetic_census.h"
+#include "muster/testing/temp_dir.h"
 
 namespace {
 
@@ -33,6 +35,24 @@ void measure(Report& report, Row row, std::uint64_t elements, const Dataset<Batc
   const double seconds = muster::bench::median_seconds([&] { drain(dataset); }, report.effort());
   row.value = static_cast<double>(elements) / seconds / 1e6;
   report.add(std::move(row));
+}
+
+/// How quickly a part passes over the rows of all parts: what one task of 64 does with a file.
+void measure_parts(Report& report) {
+  Row first{.name = "dataset: csv_rows + shuffle(400) + shard(64, 1), first pass", .unit = kUnit};
+  Row later{.name = "dataset: csv_rows + shuffle(400) + shard(64, 1), later ones", .unit = kUnit};
+  if (!report.wants(first.name) && !report.wants(later.name)) return;
+  const muster::testing::TempDir folder;
+  const auto file = muster::write_synthetic_census(folder.path()).train;
+  const auto part = [&] {
+    return muster::csv_rows({file.path}).shuffle(400, 1).shard(64, 1).batch(40);
+  };
+  if (report.wants(first.name)) {
+    const double seconds = muster::bench::median_seconds([&] { drain(part()); }, report.effort());
+    first.value = static_cast<double>(file.rows) / seconds / 1e6;
+    report.add(std::move(first));
+  }
+  measure(report, std::move(later), file.rows, part());
 }
 
 /// The cost of handing one element from thread to thread, where each is handed over alone.
@@ -64,6 +84,7 @@ int main(int argc, char** argv) {
           range(kElements / 4).global_shuffle(1).batch(kBatch));
   measure(report, {.name = "dataset: prefetch(4096) + batch(128)", .unit = kUnit}, kElements,
           range(kElements).prefetch(4096).batch(kBatch));
+  measure_parts(report);
   measure_hand_off(report);
   return report.finish();
 }

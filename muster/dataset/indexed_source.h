@@ -29,6 +29,9 @@ class IndexedSource final : public Stage<T> {
   AccessOrObstacle<T> random_access(const EpochContext& context) const override {
     return {std::make_unique<Access>(*this, context.epoch), {}};
   }
+  std::unique_ptr<KnownPass<T>> known_pass(const EpochContext& context) const override {
+    return std::make_unique<Access>(*this, context.epoch);
+  }
   std::vector<Element<T>> collect(const EpochContext&,
                                   std::span<const Origin> origins) const override {
     std::vector<Element<T>> elements;
@@ -58,13 +61,7 @@ class IndexedSource final : public Stage<T> {
       for (; next_ < end; ++next_) out.add(source_.at_(next_), Origin{epoch_, next_});
     }
     void do_save(PositionWriter& writer) const override { writer.number(next_); }
-    void do_restore(PositionReader& reader) override {
-      next_ = reader.number();
-      if (next_ > source_.size_) {
-        throw FailedPrecondition("position is at element {} of {}, which has {} now", next_,
-                                 source_.kind_, source_.size_);
-      }
-    }
+    void do_restore(PositionReader& reader) override { next_ = source_.read_place(reader); }
 
    private:
     const IndexedSource& source_;
@@ -72,18 +69,40 @@ class IndexedSource final : public Stage<T> {
     std::uint64_t next_ = 0;
   };
 
-  class Access final : public RandomAccess<T> {
+  class Access final : public KnownPass<T> {
    public:
     Access(const IndexedSource& source, std::uint64_t epoch) : source_(source), epoch_(epoch) {}
     std::uint64_t size() const override { return source_.size_; }
     Element<T> at(std::uint64_t place) override {
       return {source_.at_(place), Origin{epoch_, place}};
     }
+    Origin origin(std::uint64_t place) const override { return {epoch_, place}; }
+    std::uint64_t place(Origin origin) const override {
+      if (origin.ordinal >= source_.size_) throw_missing_element(source_, origin);
+      return origin.ordinal;
+    }
+    void save(PositionWriter& writer, std::uint64_t given) const override {
+      writer.stage(source_.kind_);
+      writer.number(given);
+    }
+    std::uint64_t restore(PositionReader& reader) const override {
+      reader.expect(source_.kind_);
+      return source_.read_place(reader);
+    }
 
    private:
     const IndexedSource& source_;
     std::uint64_t epoch_;
   };
+
+  std::uint64_t read_place(PositionReader& reader) const {
+    const std::uint64_t place = reader.number();
+    if (place > size_) {
+      throw FailedPrecondition("position is at element {} of {}, which has {} now", place, kind_,
+                               size_);
+    }
+    return place;
+  }
 
   std::string_view kind_;
   std::uint64_t size_;

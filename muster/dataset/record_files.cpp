@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <mutex>
 #include <utility>
 
+#include "muster/base/object_store.h"
 #include "muster/dataset/dataset.h"
 #include "muster/records/sharded_files.h"
 
@@ -37,6 +39,61 @@ std::vector<Path> with_patterns_expanded(std::vector<Path> files) {
   return out;
 }
 
+/// Files that one pass has read from the first record to the last, without a failure.
+struct KnownFiles {
+  /// None where a file's source has random access itself, and where a file is empty.
+  std::vector<std::shared_ptr<const RecordTable>> tables{};
+  /// The number of records up to the end of each.
+  std::vector<std::uint64_t> ends{};
+
+  std::uint64_t records() const { return ends.empty() ? 0 : ends.back(); }
+  std::uint64_t begin_of(std::size_t file) const { return file == 0 ? 0 : ends[file - 1]; }
+  std::uint64_t records_of(std::size_t file) const { return ends[file] - begin_of(file); }
+  void add(std::uint64_t file_records, std::shared_ptr<const RecordTable> table) {
+    ends.push_back(records() + file_records);
+    tables.push_back(std::move(table));
+  }
+  /// The record at a place of the pass; behind the last file at its end.
+  FileRecord find(std::uint64_t place) const {
+    const auto end = std::upper_bound(ends.begin(), ends.end(), place);
+    const auto file = static_cast<std::size_t>(end - ends.begin());
+    return {file, place - begin_of(file)};
+  }
+};
+
+/// What passes of a stage have learnt for later ones. Safe to use from any thread.
+class FileMemory {
+ public:
+  /// Who asks once is told when it is known.
+  std::shared_ptr<const KnownFiles> ask() {
+    std::lock_guard lock(mutex_);
+    wanted_ = true;
+    return known_;
+  }
+  /// Whether somebody has asked for what is not known.
+  bool wants_to_learn() const {
+    std::lock_guard lock(mutex_);
+    return wanted_ && known_ == nullptr;
+  }
+  void learn(KnownFiles files) {
+    auto known = std::make_shared<const KnownFiles>(std::move(files));
+    std::lock_guard lock(mutex_);
+    known_ = std::move(known);
+  }
+  void forget() {
+    std::lock_guard lock(mutex_);
+    known_.reset();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  bool wanted_ = false;
+  std::shared_ptr<const KnownFiles> known_;
+};
+
+/// Eight bytes each are kept of the rows of text files: beyond a million rows they are not.
+constexpr std::uint64_t kMostKnownRows = std::uint64_t{1} << 20;
+
 class RecordFilesStage final : public Stage<Record> {
  public:
   RecordFilesStage(std::vector<Path> files, RecordSourceOpener open)
@@ -54,9 +111,12 @@ class RecordFilesStage final : public Stage<Record> {
   std::string where(Origin origin) const override;
   std::unique_ptr<StageIterator<Record>> open(const EpochContext& context) const override;
   AccessOrObstacle<Record> random_access(const EpochContext& context) const override;
+  std::unique_ptr<KnownPass<Record>> known_pass(const EpochContext& context) const override;
   std::vector<Element<Record>> collect(const EpochContext& context,
                                        std::span<const Origin> origins) const override;
 
+  FileMemory& memory() const { return *memory_; }
+  const Path& path(std::size_t file) const { return files_[file]; }
   std::size_t file_count() const { return files_.size(); }
   std::unique_ptr<RecordSource> source(std::size_t file) const { return open_(files_[file]); }
   std::uint64_t pack(FileRecord record) const {
@@ -69,12 +129,33 @@ class RecordFilesStage final : public Stage<Record> {
  private:
   std::vector<Path> files_;
   RecordSourceOpener open_;
+  std::unique_ptr<FileMemory> memory_ = std::make_unique<FileMemory>();
 };
+
+void save_files(PositionWriter& writer, const RecordFilesStage& stage, const FileRecord& place) {
+  writer.number(stage.file_count());
+  writer.number(place.file);
+  writer.number(place.number);
+}
+
+FileRecord restore_files(PositionReader& reader, const RecordFilesStage& stage) {
+  const std::uint64_t files = reader.number();
+  FileRecord place;
+  place.file = reader.number();
+  place.number = reader.number();
+  if (files != stage.file_count() || place.file > files) {
+    throw InvalidArgument("position was saved with {} files, but this pipeline reads {}", files,
+                          stage.file_count());
+  }
+  return place;
+}
 
 class RecordFilesPass final : public StageIterator<Record> {
  public:
   RecordFilesPass(const RecordFilesStage& stage, const EpochContext& context)
-      : StageIterator<Record>(stage, context), stage_(stage), epoch_(context.epoch) {}
+      : StageIterator<Record>(stage, context), stage_(stage), epoch_(context.epoch) {
+    if (stage.memory().wants_to_learn()) learnt_.emplace();
+  }
 
  protected:
   void do_pull(Chunk<Record>& out, std::size_t most) override {
@@ -82,40 +163,66 @@ class RecordFilesPass final : public StageIterator<Record> {
       if (!source_) {
         open_file(out);
       } else if (!read_record(out)) {
+        learn_file();
         next_file();
       }
     }
   }
   void do_save(PositionWriter& writer) const override {
-    writer.number(stage_.file_count());
-    writer.number(file_);
-    writer.number(source_ ? source_->position() : 0);
+    save_files(writer, stage_, {file_, source_ ? source_->position() : 0});
   }
   void do_restore(PositionReader& reader) override {
-    const std::uint64_t files = reader.number();
-    file_ = reader.number();
-    const std::uint64_t number = reader.number();
-    if (files != stage_.file_count() || file_ > files) {
-      throw InvalidArgument("position was saved with {} files, but this pipeline reads {}", files,
-                            stage_.file_count());
-    }
-    if (number == 0 || file_ == files) return;
+    const FileRecord place = restore_files(reader, stage_);
+    learnt_.reset();
+    file_ = place.file;
+    if (place.number == 0 || file_ == stage_.file_count()) return;
     source_ = stage_.source(file_);
-    source_->seek(number);
+    source_->seek(place.number);
   }
 
  private:
   void next_file() {
     source_.reset();
+    records_ = 0;
     ++file_;
+    if (learnt_ && file_ == stage_.file_count()) {
+      stage_.memory().learn(std::move(*learnt_));
+      learnt_.reset();
+    }
   }
   void open_file(Chunk<Record>& out) {
     try {
       source_ = stage_.source(file_);
     } catch (...) {
+      learnt_.reset();
       out.fail(std::current_exception());
       next_file();
+      return;
     }
+    begin_to_learn();
+  }
+  // What cannot be learnt is read again, and nothing else is lost.
+  void begin_to_learn() try {
+    if (!learnt_ || source_->random_access()) return;
+    source_->note_places(kMostKnownRows - std::min(kMostKnownRows, learnt_->records()));
+  } catch (const Error&) {
+    learnt_.reset();
+  }
+  // The source is at its end.
+  void learn_file() try {
+    if (!learnt_) return;
+    const bool by_itself =
+        records_ == 0 || (source_->random_access() && source_->count() == records_ &&
+                          !is_remote(stage_.path(file_)));
+    const auto table = by_itself ? nullptr : source_->table();
+    // A source that has passed over bad records has others behind the numbers.
+    if (source_->position() == records_ && (by_itself || table)) {
+      learnt_->add(records_, table);
+    } else {
+      learnt_.reset();
+    }
+  } catch (const Error&) {
+    learnt_.reset();
   }
   // False when the file is done: at its end, or where it cannot be read on.
   bool read_record(Chunk<Record>& out) {
@@ -125,8 +232,10 @@ class RecordFilesPass final : public StageIterator<Record> {
       if (!source_->next(record)) return false;
       const FileRecord place{file_, source_->position() - 1};
       out.add(std::move(record), Origin{epoch_, stage_.pack(place)});
+      ++records_;
       return true;
     } catch (...) {
+      learnt_.reset();
       out.fail(std::current_exception());
       return source_->position() != before;
     }
@@ -136,6 +245,10 @@ class RecordFilesPass final : public StageIterator<Record> {
   std::uint64_t epoch_;
   std::size_t file_ = 0;
   std::unique_ptr<RecordSource> source_;
+  /// That this pass has given of the file.
+  std::uint64_t records_ = 0;
+  /// As long as nothing stands in the way.
+  std::optional<KnownFiles> learnt_;
 };
 
 class RecordFilesAccess final : public RandomAccess<Record> {
@@ -176,6 +289,64 @@ class RecordFilesAccess final : public RandomAccess<Record> {
   std::vector<std::uint64_t> ends_;
 };
 
+class KnownFilesPass final : public KnownPass<Record> {
+ public:
+  KnownFilesPass(const RecordFilesStage& stage, std::uint64_t epoch,
+                 std::shared_ptr<const KnownFiles> known)
+      : stage_(stage), epoch_(epoch), known_(std::move(known)), sources_(stage.file_count()) {}
+
+  /// Whether the files are as they were when they were read; opens those without a table.
+  bool open() {
+    for (std::size_t file = 0; file < sources_.size(); ++file) {
+      const auto& table = known_->tables[file];
+      if (table == nullptr) sources_[file] = stage_.source(file);
+      if (table ? !table->is_current() : !is_current(*sources_[file], known_->records_of(file))) {
+        return false;
+      }
+    }
+    return true;
+  }
+  std::uint64_t size() const override { return known_->records(); }
+  Element<Record> at(std::uint64_t place) override {
+    const FileRecord found = known_->find(place);
+    const auto& table = known_->tables[found.file];
+    return {table ? table->at(found.number)
+                  : RecordFilesAccess::read_at(*sources_[found.file], found.number),
+            Origin{epoch_, stage_.pack(found)}};
+  }
+  Origin origin(std::uint64_t place) const override {
+    return {epoch_, stage_.pack(known_->find(place))};
+  }
+  std::uint64_t place(Origin origin) const override {
+    const FileRecord wanted = stage_.unpack(origin.ordinal);
+    if (wanted.number >= known_->records_of(wanted.file)) throw_missing_element(stage_, origin);
+    return known_->begin_of(wanted.file) + wanted.number;
+  }
+  void save(PositionWriter& writer, std::uint64_t given) const override {
+    writer.stage(stage_.kind());
+    save_files(writer, stage_, known_->find(given));
+  }
+  std::uint64_t restore(PositionReader& reader) const override {
+    reader.expect(stage_.kind());
+    const FileRecord at = restore_files(reader, stage_);
+    if (at.file == stage_.file_count()) return size();
+    // Beyond the end a reader finds nothing more of this file, and goes on with the next.
+    return known_->begin_of(at.file) + std::min(at.number, known_->records_of(at.file));
+  }
+
+ private:
+  static bool is_current(RecordSource& source, std::uint64_t records) {
+    if (Record first; records == 0) return !source.next(first);
+    return source.random_access() && source.count() == records;
+  }
+
+  const RecordFilesStage& stage_;
+  std::uint64_t epoch_;
+  std::shared_ptr<const KnownFiles> known_;
+  /// Of the files without a table.
+  std::vector<std::unique_ptr<RecordSource>> sources_;
+};
+
 std::optional<std::uint64_t> RecordFilesStage::size() const {
   std::uint64_t all = 0;
   for (std::size_t file = 0; file < files_.size(); ++file) {
@@ -214,6 +385,19 @@ AccessOrObstacle<Record> RecordFilesStage::random_access(const EpochContext& con
     access->add(std::move(one));
   }
   return {std::move(access), {}};
+}
+
+std::unique_ptr<KnownPass<Record>> RecordFilesStage::known_pass(const EpochContext& context) const {
+  auto known = memory_->ask();
+  if (known == nullptr) return nullptr;
+  auto pass = std::make_unique<KnownFilesPass>(*this, context.epoch, std::move(known));
+  try {
+    if (pass->open()) return pass;
+  } catch (const Error&) {
+    // A pass that reads says it where it belongs.
+  }
+  memory_->forget();
+  return nullptr;
 }
 
 std::vector<Element<Record>> RecordFilesStage::collect(const EpochContext&,

@@ -1,5 +1,6 @@
 #include "muster/dataset/shuffle.h"
 
+#include <algorithm>
 #include <array>
 
 #include "muster/base/random.h"
@@ -25,6 +26,50 @@ std::size_t ShuffleDraws::draw(std::size_t size) {
 void ShuffleDraws::go_to(std::uint64_t draw_number) {
   drawn_ = draw_number - draw_number % 2;
   if (draw_number % 2 != 0) draw(1);
+}
+
+void check_held(std::span<const Origin> held, std::size_t buffer_size) {
+  if (held.size() > buffer_size) {
+    throw InvalidArgument("position was saved with {} elements in the buffer of shuffle({})",
+                          held.size(), buffer_size);
+  }
+  std::vector<Origin> sorted(held.begin(), held.end());
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    throw InvalidArgument("position names an element twice at stage shuffle");
+  }
+}
+
+void ShuffledNumbers::fill() {
+  while (taken_ < size_ && held_.size() < buffer_size_) held_.push_back(taken_++);
+}
+
+std::uint32_t ShuffledNumbers::draw() {
+  std::uint32_t& slot = held_[draws_.draw(held_.size())];
+  if (taken_ < size_) return std::exchange(slot, taken_++);
+  const std::uint32_t number = std::exchange(slot, held_.back());
+  held_.pop_back();
+  return number;
+}
+
+std::uint64_t ShuffledNumbers::skip(std::uint64_t numbers) {
+  fill();
+  std::uint64_t skipped = 0;
+  for (; skipped < numbers && !held_.empty(); ++skipped) draw();
+  return skipped;
+}
+
+std::optional<std::uint32_t> ShuffledNumbers::next() {
+  fill();
+  if (held_.empty()) return std::nullopt;
+  return draw();
+}
+
+void ShuffledNumbers::go_to(std::uint64_t drawn, std::uint32_t taken,
+                            std::vector<std::uint32_t> held) {
+  draws_.go_to(drawn);
+  taken_ = taken;
+  held_ = std::move(held);
 }
 
 }  // namespace muster

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +30,109 @@ class ShuffleDraws {
   std::uint64_t spare_ = 0;
 };
 
+/// Throws InvalidArgument unless these can be the elements in a shuffle's buffer.
+void check_held(std::span<const Origin> held, std::size_t buffer_size);
+
+/// The numbers of a stream of known length in the order of a shuffle.
+class ShuffledNumbers {
+ public:
+  ShuffledNumbers(std::uint32_t size, std::size_t buffer_size, const ShuffleDraws& draws)
+      : size_(size), buffer_size_(buffer_size), draws_(draws) {}
+
+  /// Passes over `numbers` of them, or to the end. Returns how many there were.
+  std::uint64_t skip(std::uint64_t numbers);
+  /// Nothing at the end.
+  std::optional<std::uint32_t> next();
+
+  std::uint64_t drawn() const { return draws_.drawn(); }
+  /// How many numbers have come into the buffer, and those that are in it.
+  std::uint32_t taken() const { return taken_; }
+  const std::vector<std::uint32_t>& held() const { return held_; }
+  bool input_ended() const { return taken_ == size_; }
+  void go_to(std::uint64_t drawn, std::uint32_t taken, std::vector<std::uint32_t> held);
+
+ private:
+  void fill();
+  std::uint32_t draw();
+
+  std::uint32_t size_;
+  std::size_t buffer_size_;
+  ShuffleDraws draws_;
+  std::uint32_t taken_ = 0;
+  std::vector<std::uint32_t> held_;
+};
+
+/// A part of the shuffle of a known pass. Its position can be read by ShardByReading over a
+/// shuffle, and the other way round: what is known of files is learnt while a program runs.
+template <typename T>
+class ShardOfKnown final : public StageIterator<T> {
+ public:
+  static constexpr std::uint64_t kMostElements = std::numeric_limits<std::uint32_t>::max();
+
+  ShardOfKnown(const Stage<T>& shuffle, const ShardOf& part, const EpochContext& context,
+               std::unique_ptr<KnownPass<T>> input, std::size_t buffer_size,
+               const ShuffleDraws& draws)
+      : StageIterator<T>(kShardKind, label_of(part), context),
+        shuffle_(shuffle),
+        part_(part),
+        input_(std::move(input)),
+        buffer_size_(buffer_size),
+        numbers_(static_cast<std::uint32_t>(input_->size()), buffer_size, draws) {}
+
+ protected:
+  void do_pull(Chunk<T>& out, std::size_t most) override {
+    for (; out.events() < most; ++given_) {
+      const std::uint64_t gap = given_ == 0 ? part_.index : part_.count - 1;
+      if (numbers_.skip(gap) < gap) return;
+      const std::optional<std::uint32_t> number = numbers_.next();
+      if (!number) return;
+      try {
+        out.add(input_->at(*number));
+      } catch (...) {
+        out.fail(std::current_exception());
+      }
+    }
+  }
+  void do_save(PositionWriter& writer) const override {
+    std::vector<Origin> held;
+    held.reserve(numbers_.held().size());
+    for (const std::uint32_t number : numbers_.held()) held.push_back(input_->origin(number));
+    auto inner = std::make_shared<PositionWriter>();
+    inner->stage(shuffle_.kind());
+    inner->number(numbers_.drawn());
+    inner->number(numbers_.input_ended() ? 1 : 0);
+    inner->origins(std::move(held));
+    input_->save(*inner, numbers_.taken());
+    writer.number(given_);
+    writer.nested(std::move(inner));
+  }
+  void do_restore(PositionReader& reader) override {
+    given_ = reader.number();
+    PositionReader inner = reader.nested();
+    inner.expect(shuffle_.kind());
+    const std::uint64_t drawn = inner.number();
+    const bool input_ended = inner.number() != 0;
+    const std::vector<Origin> origins = inner.origins();
+    check_held(origins, buffer_size_);
+    std::vector<std::uint32_t> held;
+    held.reserve(origins.size());
+    for (const Origin& origin : origins) {
+      held.push_back(static_cast<std::uint32_t>(input_->place(origin)));
+    }
+    const std::uint64_t taken = input_->restore(inner);
+    numbers_.go_to(drawn, static_cast<std::uint32_t>(input_ended ? input_->size() : taken),
+                   std::move(held));
+  }
+
+ private:
+  const Stage<T>& shuffle_;
+  ShardOf part_;
+  std::unique_ptr<KnownPass<T>> input_;
+  std::size_t buffer_size_;
+  ShuffledNumbers numbers_;
+  std::uint64_t given_ = 0;
+};
+
 /// Elements in a random order within a window: each comes out of a buffer that is kept full. A new
 /// order every epoch.
 template <typename T>
@@ -41,6 +147,17 @@ class ShuffleStage final : public PassingStage<T> {
   std::string label() const override { return fmt::format("shuffle({})", buffer_size_); }
   std::unique_ptr<StageIterator<T>> open(const EpochContext& context) const override {
     return std::make_unique<Pass>(*this, context);
+  }
+  // The order does not depend on what the elements are: where they are known, those of other parts
+  // are drawn as numbers and never made.
+  std::unique_ptr<StageIterator<T>> open_shard(const EpochContext& context,
+                                               const ShardOf& part) const override {
+    std::unique_ptr<KnownPass<T>> known = this->input().known_pass(context.input().input());
+    if (known == nullptr || known->size() > ShardOfKnown<T>::kMostElements) {
+      return PassingStage<T>::open_shard(context, part);
+    }
+    return std::make_unique<ShardOfKnown<T>>(*this, part, context, std::move(known), buffer_size_,
+                                             ShuffleDraws(seed_, context.epoch));
   }
   AccessOrObstacle<T> random_access(const EpochContext&) const override {
     return {nullptr, label() + " gives no random access; use global_shuffle(seed)"};
@@ -75,11 +192,9 @@ class ShuffleStage final : public PassingStage<T> {
     void do_restore(PositionReader& reader) override {
       draws_.go_to(reader.number());
       input_ended_ = reader.number() != 0;
-      buffer_ = collect_unsorted(stage_.input(), context_.input(), reader.origins());
-      if (buffer_.size() > stage_.buffer_size_) {
-        throw InvalidArgument("position was saved with {} elements in the buffer of shuffle({})",
-                              buffer_.size(), stage_.buffer_size_);
-      }
+      const std::vector<Origin> held = reader.origins();
+      check_held(held, stage_.buffer_size_);
+      buffer_ = collect_unsorted(stage_.input(), context_.input(), held);
       input_->restore(reader);
     }
 

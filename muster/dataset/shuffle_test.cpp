@@ -132,6 +132,153 @@ TEST(Shuffle, DoesNotCopyRecordsOfAMapping) {
   }
 }
 
+/// As `range`, but only its passes tell what is in it.
+Dataset<std::int64_t> numbers_to_read(std::uint64_t count) {
+  return generate([count](std::uint64_t i) {
+    return i < count ? std::optional(static_cast<std::int64_t>(i)) : std::nullopt;
+  });
+}
+
+template <typename Value>
+std::vector<Value> every_nth(const std::vector<Value>& all, const ShardOf& part) {
+  std::vector<Value> some;
+  for (std::size_t i = part.index; i < all.size(); i += part.count) some.push_back(all[i]);
+  return some;
+}
+
+TEST(Shuffle, HasTheSamePartsWhereElementsAreKnownAndWhereTheyAreRead) {
+  for (const std::uint64_t size : {0, 1, 2, 5, 16, 17, 40, 101}) {
+    for (const std::size_t buffer : {1, 2, 7, 16, 200}) {
+      const auto all = drain(numbers_to_read(size).shuffle(buffer, 5));
+      for (const ShardOf part : {ShardOf{1, 0}, {2, 1}, {3, 0}, {7, 6}, {64, 3}}) {
+        SCOPED_TRACE(fmt::format("{} {} {}/{}", size, buffer, part.index, part.count));
+        const auto read = numbers_to_read(size).shuffle(buffer, 5).shard(part.count, part.index);
+        const auto known = range(size).shuffle(buffer, 5).shard(part.count, part.index);
+        ASSERT_EQ(drain(known), every_nth(all, part));
+        ASSERT_EQ(drain(known.repeat(3)), drain(read.repeat(3)));
+        ASSERT_EQ(drain(known.batch(4)), drain(read.batch(4)));
+      }
+    }
+  }
+}
+
+TEST(Shuffle, MakesOnlyTheElementsOfAPartWhereTheyAreKnown) {
+  /// Counts how often it is copied.
+  struct Counted {
+    explicit Counted(std::atomic<int>& counter) : copies(&counter) {}
+    Counted(const Counted& other) : copies(other.copies) { ++*copies; }
+    Counted(Counted&&) = default;
+    Counted& operator=(const Counted&) = delete;
+    Counted& operator=(Counted&&) = default;
+    ~Counted() = default;
+    std::atomic<int>* copies;
+  };
+  std::atomic<int> copies{0};
+  std::vector<Counted> values;
+  values.reserve(640);
+  for (int i = 0; i < 640; ++i) values.emplace_back(copies);
+  const auto part = from_vector(std::move(values)).shuffle(100, 1).shard(64, 5);
+  copies = 0;
+  auto iterator = part.iterate();
+  int given = 0;
+  while (iterator->next()) ++given;
+  EXPECT_EQ(given, 10);
+  EXPECT_EQ(copies, 10);
+}
+
+/// A part of a shuffle, in either of the two ways.
+struct Parts {
+  std::shared_ptr<const Stage<std::int64_t>> shuffle;
+  ShardOf part{};
+  EpochContext context{.epoch = 3};
+
+  std::unique_ptr<StageIterator<std::int64_t>> open(bool known) const {
+    if (known) return shuffle->open_shard(context, part);
+    return std::make_unique<ShardByReading<std::int64_t>>(part, context,
+                                                          shuffle->open(context.input()));
+  }
+};
+
+std::vector<std::int64_t> pull_up_to(StageIterator<std::int64_t>& from, std::size_t most) {
+  std::vector<std::int64_t> values;
+  for (Chunk<std::int64_t> chunk;
+       values.size() < most && from.pull(chunk, most - values.size()) > 0;) {
+    for (const auto& element : chunk.elements()) {
+      EXPECT_EQ(element.origin, (Origin{3, static_cast<std::uint64_t>(element.value)}));
+      values.push_back(element.value);
+    }
+  }
+  return values;
+}
+
+std::string saved(const StageIterator<std::int64_t>& iterator) {
+  PositionWriter writer;
+  iterator.save(writer);
+  return writer.encode();
+}
+
+void restore(StageIterator<std::int64_t>& iterator, const std::string& position) {
+  PositionReader reader = PositionReader::open(position);
+  iterator.restore(reader);
+  reader.finish();
+}
+
+std::uint64_t draws_of(const std::string& position) {
+  PositionReader reader = PositionReader::open(position);
+  reader.expect("shard");
+  reader.number();
+  PositionReader inner = reader.nested();
+  inner.expect("shuffle");
+  return inner.number();
+}
+
+TEST(Shuffle, ResumesAPartInEitherWayFromEveryPlaceOfBoth) {
+  for (const std::uint64_t size : {0, 3, 20, 47}) {
+    for (const std::size_t buffer : {1, 6, 20, 60}) {
+      for (const ShardOf part : {ShardOf{1, 0}, {2, 0}, {5, 3}}) {
+        const Parts parts{range(size).shuffle(buffer, 9).stage(), part};
+        const auto all = pull_up_to(*parts.open(false), 1000);
+        ASSERT_EQ(pull_up_to(*parts.open(true), 1000), all);
+        // Once more than there are, which is behind the end.
+        for (std::size_t stop = 0; stop <= all.size() + 1; ++stop) {
+          for (const int ways : {0, 1, 2, 3, 4, 5, 6, 7}) {
+            SCOPED_TRACE(
+                fmt::format("{} {} {}/{} {} {}", size, buffer, part.index, part.count, stop, ways));
+            const auto first = parts.open((ways & 1) != 0);
+            auto values = pull_up_to(*first, stop);
+            const auto second = parts.open((ways & 2) != 0);
+            restore(*second, saved(*first));
+            ASSERT_EQ(draws_of(saved(*second)), draws_of(saved(*first)));
+            const auto more = pull_up_to(*second, 2);
+            values.insert(values.end(), more.begin(), more.end());
+            const auto third = parts.open((ways & 4) != 0);
+            restore(*third, saved(*second));
+            const auto rest = pull_up_to(*third, 1000);
+            values.insert(values.end(), rest.begin(), rest.end());
+            ASSERT_EQ(values, all);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Shuffle, RefusesThePositionOfAPartThatItCannotHave) {
+  const auto part = [](std::uint64_t size, std::size_t buffer) {
+    return Parts{range(size).shuffle(buffer, 9).stage(), {2, 1}};
+  };
+  const Parts good = part(40, 10);
+  const Parts narrower = part(40, 9);
+  const Parts shorter = part(30, 10);
+  const auto iterator = good.open(true);
+  pull_up_to(*iterator, 15);
+  const std::string position = saved(*iterator);
+  for (const bool known : {false, true}) {
+    EXPECT_THROW(restore(*narrower.open(known), position), InvalidArgument);
+    EXPECT_THROW(restore(*shorter.open(known), position), Error);
+  }
+}
+
 TEST(Shuffle, RefusesAnEmptyBuffer) { EXPECT_THROW(range(3).shuffle(0, 1), InvalidArgument); }
 
 }  // namespace

@@ -131,6 +131,20 @@ class RandomAccess {
   virtual Element<T> at(std::uint64_t place) = 0;
 };
 
+/// A pass that is known to have `size()` elements and no failure, before any of them is made. Its
+/// elements go by their places, and are made as they are asked for.
+template <typename T>
+class KnownPass : public RandomAccess<T> {
+ public:
+  virtual Origin origin(std::uint64_t place) const = 0;
+  /// Where the element of this origin is. Throws if the pass has none.
+  virtual std::uint64_t place(Origin origin) const = 0;
+  /// The position of the stage's iterator when it has given this many elements: each reads the
+  /// other's.
+  virtual void save(PositionWriter& writer, std::uint64_t given) const = 0;
+  virtual std::uint64_t restore(PositionReader& reader) const = 0;
+};
+
 /// Random access, or what stands in its way and how to change that.
 template <typename T>
 struct AccessOrObstacle {
@@ -152,6 +166,13 @@ class Stage : public StageBase {
   virtual AccessOrObstacle<T> random_access(const EpochContext& context) const {
     (void)context;
     return {nullptr, label() + " gives no random access"};
+  }
+
+  /// The pass with all that is known of it, or nothing while too little is. A stage that is asked
+  /// may learn it from the passes that follow.
+  virtual std::unique_ptr<KnownPass<T>> known_pass(const EpochContext& context) const {
+    (void)context;
+    return nullptr;
   }
 
   /// The elements of these origins (ascending, each once), in their order: how a resumed pass gets

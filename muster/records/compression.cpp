@@ -300,6 +300,13 @@ Compression recognise(std::string_view first) {
   return Compression::kNone;
 }
 
+bool is_plain(const Path& path, Compression compression) {
+  if (compression != Compression::kAuto) return compression == Compression::kNone;
+  std::string first(kMagicBytes, '\0');
+  first.resize(file_input(path)->read(first));
+  return recognise(first) == Compression::kNone;
+}
+
 bool can_be_zlib(std::string_view first) {
   if (first.size() < 2) return false;
   const unsigned method = static_cast<unsigned char>(first[0]);

@@ -29,6 +29,8 @@ std::unique_ptr<PartialInput> prefixed_input(std::string first, std::unique_ptr<
 inline constexpr std::size_t kMagicBytes = 6;
 /// kGzip, kXz, or kNone for anything else.
 Compression recognise(std::string_view first);
+/// Whether the bytes of a file, read so, are the ones that it has.
+bool is_plain(const Path& path, Compression compression);
 /// Whether a zlib stream can begin so: a weak check, one in a thousand random files passes.
 bool can_be_zlib(std::string_view first);
 

@@ -21,18 +21,11 @@ class FileFrom final : public InputStream {
   std::unique_ptr<ReadableFile> file_;
 };
 
-bool is_plain(const Path& path) {
-  namespace internal = compression_internal;
-  std::string first(internal::kMagicBytes, '\0');
-  first.resize(internal::file_input(path)->read(first));
-  return internal::recognise(first) == Compression::kNone;
-}
-
 }  // namespace
 
 std::unique_ptr<LineFile> open_line_file(const Path& path) {
   RowSource::OpenAt open_at;
-  if (is_plain(path)) {
+  if (compression_internal::is_plain(path, Compression::kAuto)) {
     open_at = [path](std::uint64_t offset) { return std::make_unique<FileFrom>(path, offset); };
   }
   return std::make_unique<RowSource>(

@@ -8,6 +8,7 @@
 
 #include "muster/base/file_system.h"
 #include "muster/records/record.h"
+#include "muster/records/record_table.h"
 
 namespace muster {
 
@@ -32,6 +33,13 @@ class RecordSource {
   virtual bool random_access() const = 0;
   /// Where a record is, for messages: "train.csv line 17", "train.tfrecords record 16".
   virtual std::string where(std::uint64_t number) const = 0;
+
+  /// Notes from now on where records lie, up to `most` of them, for table(). Only before the first
+  /// next(); formats that cannot do so leave it.
+  virtual void note_places(std::uint64_t most) { (void)most; }
+  /// All records of the file, once next() has given each of them behind note_places() and come to
+  /// the end; nothing where places were not noted, or the file has changed meanwhile.
+  virtual std::shared_ptr<const RecordTable> table() const { return nullptr; }
 };
 
 /// Opens one file in some format with some options.

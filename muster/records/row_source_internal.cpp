@@ -4,6 +4,8 @@
 
 #include "muster/base/error.h"
 #include "muster/base/lines.h"
+#include "muster/base/object_store.h"
+#include "muster/records/compression_internal.h"
 #include "muster/records/row_source_internal.h"
 
 namespace muster {
@@ -29,6 +31,13 @@ RowSource::RowSource(std::string name, std::function<std::unique_ptr<InputStream
   rewind();
 }
 
+RowSource::RowSource(const Path& path, Compression compression, const RowSourceOptions& options)
+    : RowSource(
+          path.string(), [path, compression] { return open_input(path, compression); }, options) {
+  path_ = path;
+  compression_ = compression;
+}
+
 void RowSource::begin(std::unique_ptr<InputStream> input, std::uint64_t number,
                       std::uint64_t offset) {
   input_ = std::move(input);
@@ -40,6 +49,7 @@ void RowSource::begin(std::unique_ptr<InputStream> input, std::uint64_t number,
   begun_ = offset > 0;
   line_ = number + 1;
   position_ = number;
+  places_.reset();
 }
 
 void RowSource::rewind() {
@@ -64,6 +74,7 @@ bool RowSource::next(Record& out) {
 
 void RowSource::seek(std::uint64_t number) {
   if (number < position_) rewind();
+  places_.reset();
   std::string_view row;
   while (position_ < number && advance(row)) {
   }
@@ -87,9 +98,15 @@ void RowSource::seek(std::uint64_t number, std::uint64_t offset) {
 
 bool RowSource::advance(std::string_view& row) {
   do {
-    if (!read_row(options_.use_quotes, row)) return false;
+    if (!read_row(options_.use_quotes, row)) {
+      if (places_) places_->end(block_offset_ + filled_);
+      return false;
+    }
   } while (row.empty() && options_.empty_rows == EmptyRows::kSkip);
   note_line();
+  if (places_) {
+    places_->add(block_offset_ + static_cast<std::uint64_t>(row.data() - block_.get()), row.size());
+  }
   ++position_;
   return true;
 }
@@ -175,6 +192,18 @@ std::string RowSource::where(std::uint64_t number) const {
   return fmt::format("{} line {}", name_, line_of(number));
 }
 
+void RowSource::note_places(std::uint64_t most) {
+  if (position_ > 0 || path_.empty() || is_remote(path_)) return;
+  // What cannot be read twice, a pipe for one, has no size.
+  const auto status = file_system_for(path_).status(path_);
+  if (!status || status->size_bytes == 0) return;
+  if (compression_internal::is_plain(path_, compression_)) places_.emplace(path_, *status, most);
+}
+
+std::shared_ptr<const RecordTable> RowSource::table() const {
+  return places_ ? places_->table() : nullptr;
+}
+
 void RowSource::fail_unclosed() const {
   throw InvalidArgument(
       "{} line {}: a quote that opens here is not closed before the end of the file", name_, line_);
@@ -182,8 +211,7 @@ void RowSource::fail_unclosed() const {
 
 std::unique_ptr<RecordSource> open_rows(const Path& path, Compression compression,
                                         const RowSourceOptions& options) {
-  return std::make_unique<RowSource>(
-      path.string(), [path, compression] { return open_input(path, compression); }, options);
+  return std::make_unique<RowSource>(path, compression, options);
 }
 
 }  // namespace muster

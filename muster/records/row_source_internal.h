@@ -11,6 +11,7 @@
 #include "muster/records/compression.h"
 #include "muster/records/line_file.h"
 #include "muster/records/record_source.h"
+#include "muster/records/row_table_internal.h"
 
 namespace muster {
 
@@ -35,6 +36,8 @@ class RowSource : public LineFile {
   /// it has no offsets; with it, rows are lines: no quotes, and none is skipped.
   RowSource(std::string name, std::function<std::unique_ptr<InputStream>()> open,
             const RowSourceOptions& options, OpenAt open_at = nullptr);
+  /// A file's rows.
+  RowSource(const Path& path, Compression compression, const RowSourceOptions& options);
 
   bool next(Record& out) override;
   void seek(std::uint64_t number) override;
@@ -44,6 +47,8 @@ class RowSource : public LineFile {
   std::optional<std::uint64_t> count() const override { return std::nullopt; }
   bool random_access() const override { return false; }
   std::string where(std::uint64_t number) const override;
+  void note_places(std::uint64_t most) override;
+  std::shared_ptr<const RecordTable> table() const override;
 
  private:
   void begin(std::unique_ptr<InputStream> input, std::uint64_t number, std::uint64_t offset);
@@ -80,6 +85,10 @@ class RowSource : public LineFile {
   std::uint64_t position_ = 0;
   /// Row number and its line, wherever lines do not go on by one a row.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> line_marks_{};
+  /// Empty for text that is in no file.
+  Path path_{};
+  Compression compression_ = Compression::kAuto;
+  std::optional<RowPlaces> places_{};
 };
 
 std::unique_ptr<RecordSource> open_rows(const Path& path, Compression compression,
