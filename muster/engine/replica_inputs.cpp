@@ -93,7 +93,7 @@ std::optional<std::string> ReplicaInputs::ask(const Input& input) {
 }
 
 InputPositions ReplicaInputs::positions_now(ReplicaRange mine) {
-  InputPositions now = positions_;
+  InputPositions now(positions_.size());
   for (std::int64_t r = mine.first; r < mine.last; ++r) {
     const auto i = static_cast<std::size_t>(r);
     now[i] = ask(inputs_[i]);

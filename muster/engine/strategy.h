@@ -98,8 +98,8 @@ class Participant {
   virtual const Updater& run_updater() const = 0;
   /// Replica 0's. They are sent by the process that runs it, and written to by the others.
   virtual const std::vector<at::Tensor>& buffers() const = 0;
-  /// Where inputs stand after the batches of the step that is being made: those that this process
-  /// runs as they are now, the others as they were last told.
+  /// Where the inputs that this process runs stand after the batches of the step that is being
+  /// made. A place for each replica of the run; those of the others are empty.
   virtual InputPositions positions() = 0;
 
   /// Updates the variables here. All replicas of the step are in `total`.

@@ -35,7 +35,10 @@ void unscale(Gradients& gradients, double loss_scale) {
 
 bool all_finite(std::span<const at::Tensor> losses) {
   return std::ranges::all_of(losses, [](const at::Tensor& loss) {
-    return !loss.defined() || std::isfinite(loss.item<double>());
+    if (!loss.defined()) return true;
+    // There is one for every replica of the run: read without a dispatch.
+    const bool is_plain = loss.is_cpu() && loss.scalar_type() == at::kFloat && loss.numel() == 1;
+    return std::isfinite(is_plain ? *loss.data_ptr<float>() : loss.item<double>());
   });
 }
 

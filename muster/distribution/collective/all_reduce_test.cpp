@@ -169,6 +169,7 @@ void expect_sums_of_one_task(const Layout& layout, const std::vector<bool>& has_
     ASSERT_EQ(sum.has_value(), expected.has_value());
     for (std::size_t r = 0; r < has_batch.size(); ++r) {
       EXPECT_EQ(total.losses[r].defined(), has_batch[r]);
+      if (has_batch[r]) EXPECT_TRUE(total.losses[r].equal(alone.losses[r]));
     }
     if (!sum) continue;
     EXPECT_TRUE(sum->flat.equal(expected->flat)) << "other bits";

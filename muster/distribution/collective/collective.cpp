@@ -199,7 +199,7 @@ std::optional<PartialSums> Collective::sum(std::int64_t step, PartialSums own, S
   total.spec = std::move(own.spec);
   if (whole.defined() && total.present > 0) total.sums.begin()->second->flat = whole;
   // Nothing is written before everything has come.
-  copy_positions(received, notes.positions);
+  take_positions(received, notes.positions);
   if (!group_->replicas().contains(0)) {
     for (std::size_t i = 0; i < received.buffers.size(); ++i) {
       notes.buffers[i].copy_(received.buffers[i]);
@@ -325,9 +325,9 @@ std::optional<StepResult> Collective::make_on_device(std::int64_t step,
                                                      std::span<const std::optional<Batch>> batches,
                                                      const GiveStep& give) {
   InputPositions positions = participant_->positions();
-  const auto all = tell_batches(step, batches, positions);
+  auto all = tell_batches(step, batches, positions);
   if (!all) return std::nullopt;
-  copy_positions(*all, positions);
+  take_positions(*all, positions);
   StepResult result{.present = all->parts.present,
                     .examples = all->parts.examples,
                     .positions = std::move(positions)};

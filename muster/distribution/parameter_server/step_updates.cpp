@@ -118,9 +118,9 @@ void StepUpdates::add_up(std::vector<ReceivedStep> received) {
   PendingStep pending{.positions = held_.state.inputs};
   pending.positions.resize(static_cast<std::size_t>(replicas));
   for (std::size_t rank = 0; rank < received.size(); ++rank) {
-    const ReceivedStep& other = received[rank];
+    ReceivedStep& other = received[rank];
     pending.pushes.push_back({held_.group->task(rank), other.replicas.first, other.replicas.last});
-    copy_positions(other, pending.positions);
+    take_positions(other, pending.positions);
     if (!other.buffers.empty()) pending.buffers = other.buffers;
   }
   PartialSums total = add_parts(replicas, {}, std::move(received));

@@ -81,10 +81,14 @@ StepGradients merge_steps(StepGradients left, StepGradients right, std::int64_t 
 
 namespace {
 
-// There is one for every replica of the run in each step: written without a dispatch.
-at::Tensor scalar_of(double value) {
-  at::Tensor scalar = at::empty({}, at::kFloat);
-  *scalar.data_ptr<float>() = static_cast<float>(value);
+// There is one for every replica of the run in each step, so they share their memory, and are made
+// without a dispatch.
+at::Tensor scalar_in(const at::Tensor& all, std::size_t place, double value) {
+  all.data_ptr<float>()[place] = static_cast<float>(value);
+  auto scalar = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(all.storage()), all.key_set(),
+                                                         all.dtype());
+  scalar.unsafeGetTensorImpl()->set_sizes_contiguous(at::IntArrayRef());
+  scalar.unsafeGetTensorImpl()->set_storage_offset(static_cast<std::int64_t>(place));
   return scalar;
 }
 
@@ -95,9 +99,11 @@ ReceivedStep received_step(StepGradients message, std::int64_t replicas) {
   received.parts.present = message.present;
   received.parts.examples = message.examples;
   received.parts.losses.resize(static_cast<std::size_t>(replicas));
+  const at::Tensor losses = at::empty({replicas}, at::kFloat);
   auto next = static_cast<std::size_t>(message.replicas.first);
+  received.positions.reserve(message.reports.size());
   for (ReplicaReport& report : message.reports) {
-    if (report.loss) received.parts.losses[next] = scalar_of(*report.loss);
+    if (report.loss) received.parts.losses[next] = scalar_in(losses, next, *report.loss);
     received.positions.push_back(std::move(report.position));
     ++next;
   }
@@ -127,8 +133,8 @@ std::string batch_difference(const std::string& task, const PartialSums& parts,
       static_cast<double>(of_other.examples) / static_cast<double>(of_other.present), other);
 }
 
-void copy_positions(const ReceivedStep& from, InputPositions& positions) {
-  std::ranges::copy(from.positions, positions.begin() + from.replicas.first);
+void take_positions(ReceivedStep& from, InputPositions& positions) {
+  std::ranges::move(from.positions, positions.begin() + from.replicas.first);
 }
 
 PartialSums add_parts(std::int64_t replicas, PartialSums own, std::vector<ReceivedStep> received) {

@@ -52,8 +52,8 @@ void check_turn(const StepGradients& message, std::int64_t step, std::int64_t se
 std::string batch_difference(const std::string& task, const PartialSums& parts,
                              const std::string& other, const PartialSums& of_other);
 
-/// Writes the positions of the sender's replicas into those of the run.
-void copy_positions(const ReceivedStep& from, InputPositions& positions);
+/// Moves the positions of the sender's replicas into those of the run.
+void take_positions(ReceivedStep& from, InputPositions& positions);
 
 /// The parts of all tasks together, added in the order of the tree.
 PartialSums add_parts(std::int64_t replicas, PartialSums own, std::vector<ReceivedStep> received);
