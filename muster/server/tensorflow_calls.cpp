@@ -1,12 +1,12 @@
 // TensorFlow Serving's calls, on the messages of gRPC.
 #include <fmt/ranges.h>
 
-#include <limits>
 #include <set>
 
 #include "muster/base/error.h"
 #include "muster/server/config_files_internal.h"
 #include "muster/server/fast_predict_internal.h"
+#include "muster/server/message_of_internal.h"
 #include "muster/server/tensor_proto_internal.h"
 #include "muster/server/tensorflow_calls_internal.h"
 #include "muster/serving/example_request.h"
@@ -76,16 +76,6 @@ std::set<std::string, std::less<>> wanted_outputs(const Names& filter,
     }
   }
   return wanted;
-}
-
-// What gRPC answers for bytes that are no message.
-wire::PredictRequest parsed_predict_request(std::string_view bytes) {
-  wire::PredictRequest request;
-  if (bytes.size() > std::numeric_limits<int>::max() ||
-      !request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    throw Internal("the request cannot be read as a PredictRequest");
-  }
-  return request;
 }
 
 /// Classification and regression differ in what is made of the outputs.
@@ -212,7 +202,7 @@ void with_predict(std::string_view request, const Caller& caller,
                   const Act& act) {
   const auto fast = FastPredict::parse(request);
   std::optional<wire::PredictRequest> message;
-  if (!fast) message = parsed_predict_request(request);
+  if (!fast) message = message_of<wire::PredictRequest>(request);
   Call call;
   if (fast) {
     call.model = fast->model();
@@ -232,7 +222,8 @@ void with_predict(std::string_view request, const Caller& caller,
     rest->wanted = wanted_outputs(fast->output_filter(), signature);
     auto tensors = fast->tensors(signature, options.most_tensor_bytes);
     if (tensors) return std::move(*tensors);
-    return predict_inputs(parsed_predict_request(request), signature, options.most_tensor_bytes);
+    return predict_inputs(message_of<wire::PredictRequest>(request), signature,
+                          options.most_tensor_bytes);
   };
   act(std::move(call),
       Service::Steps{.no_signature =
