@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "muster/server/fake_servable_internal.h"
 #include "muster/server/service.h"
@@ -14,7 +15,9 @@ namespace muster::server {
 /// the label "stable".
 class FakeService {
  public:
-  explicit FakeService(int versions = 2) {
+  explicit FakeService(int versions = 2, LoadServable load = load_fake)
+      : store_(
+            {.load = std::move(load), .slots = 1, .poll_interval = std::chrono::milliseconds(0)}) {
     for (int number = 1; number <= versions; ++number) {
       write_fake(folder_ / fmt::format("m/{}", number), std::to_string(number));
     }
@@ -32,7 +35,7 @@ class FakeService {
 
  private:
   testing::TempDir folder_;
-  ModelStore store_{{.load = load_fake, .slots = 1, .poll_interval = std::chrono::milliseconds(0)}};
+  ModelStore store_;
   Service service_{store_, Access()};
 };
 

@@ -263,7 +263,7 @@ struct Inference {
 
 Call call_of(const Inference& one, const Deadline& deadline) {
   return {.model = one.request.model_name(),
-          .version = {.number = one.version->number()},
+          .found = one.version,
           .entrypoint = "GRPC",
           .deadline = deadline_with_timeout(one.request, deadline),
           .priority = number_parameter(one.request, "priority")};

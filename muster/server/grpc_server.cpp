@@ -26,15 +26,17 @@ using std::chrono::milliseconds;
 
 Caller caller_of(const GrpcContext& context) { return {.deadline = context.deadline}; }
 
-// Its thread goes on before it is answered.
-void handle_predict(Service& service, const TensorFlowCallOptions& options,
-                    const GrpcCallPtr& call) {
-  check_access(service, call->context(), Role::kPredict);
-  start_predict(service, call->request(), caller_of(call->context()), options,
-                [call](std::string answer, const std::exception_ptr& failure) {
-                  if (failure) return call->finish(status_of(failure));
-                  call->answer(std::move(answer));
-                });
+/// A call that start(caller, request, done) begins: its thread goes on before it is answered.
+template <typename Start>
+GrpcMethod started_method(Service& service, GrpcWork work, Start start) {
+  return {.work = work, .handle = [&service, start = std::move(start)](const GrpcCallPtr& call) {
+            check_access(service, call->context(), Role::kPredict);
+            start(caller_of(call->context()), call->request(),
+                  [call](std::string answer, const std::exception_ptr& failure) {
+                    if (failure) return call->finish(status_of(failure));
+                    call->answer(std::move(answer));
+                  });
+          }};
 }
 
 void add_tensorflow_methods(Service& service, const TensorFlowCallOptions& options,
@@ -49,23 +51,22 @@ void add_tensorflow_methods(Service& service, const TensorFlowCallOptions& optio
           act(caller_of(context), request, response);
         });
   };
-  methods["/tensorflow.serving.PredictionService/Predict"] = {
-      .work = GrpcWork::kShort, .handle = [&service, options](const GrpcCallPtr& call) {
-        handle_predict(service, options, call);
-      }};
-  add("PredictionService/Classify", GrpcWork::kLong, Role::kPredict, tfs::ClassificationRequest(),
-      tfs::ClassificationResponse(), [&service](const auto& caller, const auto& in, auto& out) {
-        classify(service, in, caller, out);
-      });
-  add("PredictionService/Regress", GrpcWork::kLong, Role::kPredict, tfs::RegressionRequest(),
-      tfs::RegressionResponse(), [&service](const auto& caller, const auto& in, auto& out) {
-        regress(service, in, caller, out);
-      });
-  add("PredictionService/MultiInference", GrpcWork::kLong, Role::kPredict,
-      tfs::MultiInferenceRequest(), tfs::MultiInferenceResponse(),
-      [&service](const auto& caller, const auto& in, auto& out) {
-        multi_inference(service, in, caller, out);
-      });
+  const auto add_started = [&](const char* name, GrpcWork work, const auto& start) {
+    methods["/tensorflow.serving.PredictionService/" + std::string(name)] =
+        started_method(service, work, start);
+  };
+  add_started("Predict", GrpcWork::kShort,
+              [&service, options](const Caller& caller, std::string_view request, AnswerDone done) {
+                start_predict(service, request, caller, options, std::move(done));
+              });
+  const auto examples = [&service](auto* start) {
+    return [&service, start](const Caller& caller, std::string_view request, AnswerDone done) {
+      start(service, request, caller, std::move(done));
+    };
+  };
+  add_started("Classify", GrpcWork::kBySize, examples(start_classify));
+  add_started("Regress", GrpcWork::kBySize, examples(start_regress));
+  add_started("MultiInference", GrpcWork::kBySize, examples(start_multi_inference));
   add("PredictionService/GetModelMetadata", GrpcWork::kShort, Role::kPredict,
       tfs::GetModelMetadataRequest(), tfs::GetModelMetadataResponse(),
       [&service](const auto&, const auto& in, auto& out) { model_metadata(service, in, out); });

@@ -46,6 +46,8 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kReadBytes = 64 << 10;
 constexpr std::size_t kWriteBytes = 64 << 10;
+// Messages up to this size are read while others wait to be: some 100 us.
+constexpr std::size_t kMostShortBytes = 64 << 10;
 // What a connection without a call may keep.
 constexpr std::size_t kMostIdleBytes = 8 << 10;
 // What a stream costs beside its messages and its header.
@@ -113,7 +115,11 @@ class Call final : public GrpcCall, public Http2Stream, public std::enable_share
   void answer(std::string message) override;
   void finish(GrpcStatus status) override;
 
-  GrpcWork work() const { return method_->work; }
+  /// Whether the thread that reads may run() it.
+  bool is_short() const {
+    if (method_->work != GrpcWork::kBySize) return method_->work == GrpcWork::kShort;
+    return !is_compressed_ && body_.size() <= kMostShortBytes;
+  }
   /// In the thread that answers.
   void run();
 
@@ -723,7 +729,7 @@ void Call::finish(GrpcStatus status) {
 
 void Shared::dispatch(const std::vector<std::shared_ptr<Call>>& calls) {
   for (const auto& call : calls) {
-    if (call->work() == GrpcWork::kShort) {
+    if (call->is_short()) {
       call->run();
     } else if (!threads->run([call] { call->run(); })) {
       call->finish(

@@ -52,6 +52,9 @@ using GrpcCallPtr = std::shared_ptr<GrpcCall>;
 enum class GrpcWork {
   /// In the thread that reads: takes little time, or has the rest done elsewhere.
   kShort,
+  /// As kShort for a small message that is not compressed, else as kLong: reads messages that take
+  /// time to read.
+  kBySize,
   /// In a thread of its own: computes, or waits for something.
   kLong,
 };

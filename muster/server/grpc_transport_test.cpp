@@ -199,6 +199,29 @@ TEST_F(GrpcTransportTest, ReadsCompressedMessagesWithinItsLimits) {
   EXPECT_EQ(client.answer(7).fields.at("grpc-accept-encoding"), "identity,deflate,gzip");
 }
 
+TEST_F(GrpcTransportTest, LeavesWhatTakesLongToReadToOtherThreads) {
+  add("/t/Where", GrpcWork::kBySize, [this](const GrpcCallPtr& call) {
+    call->answer(loop_->this_thread() ? "in the loop" : "elsewhere");
+  });
+  Client client(start());
+  // In frames of the size that is allowed.
+  const auto call_of = [](std::size_t stream, std::size_t size) {
+    std::string message = grpc_prefix(size) + std::string(size, 'x');
+    std::string bytes = http2::begun_call(stream, "/t/Where");
+    for (; message.size() > 16'000; message.erase(0, 16'000)) {
+      bytes += http2::frame(http2::kData, 0, stream, message.substr(0, 16'000));
+    }
+    return bytes + http2::frame(http2::kData, http2::kEndOfStream, stream, message);
+  };
+  client.send(call_of(1, 60'000));
+  EXPECT_EQ(client.answer(1).message(), "in the loop");
+  client.send(call_of(3, 70'000));
+  EXPECT_EQ(client.answer(3).message(), "elsewhere");
+  client.send(http2::begun_call(5, "/t/Where", http2::header("grpc-encoding", "gzip")) +
+              http2::message(5, gzipped("x"), http2::kEndOfStream, 1));
+  EXPECT_EQ(client.answer(5).message(), "elsewhere");
+}
+
 TEST_F(GrpcTransportTest, RefusesAHeaderThatIsTooLarge) {
   Client client(start());
   std::string more;

@@ -18,7 +18,7 @@
 namespace muster::server {
 
 /// A version that is served. Whoever holds it may run it, also while it is being replaced.
-class ModelVersion {
+class ModelVersion : public std::enable_shared_from_this<ModelVersion> {
  public:
   ModelVersion(std::string model, std::int64_t number, std::shared_ptr<const Servable> servable,
                const std::shared_ptr<ExecutionSlots>& slots, const BatchOptions& options);
@@ -55,6 +55,8 @@ using ModelVersionPtr = std::shared_ptr<const ModelVersion>;
 struct VersionChoice {
   std::optional<std::int64_t> number{};
   std::string label{};
+
+  bool operator==(const VersionChoice&) const = default;
 };
 
 /// The numbers are those of TensorFlow Serving's ModelVersionStatus.

@@ -55,7 +55,7 @@ struct Service::Request {
 };
 
 Tensors Service::begin(Request& request, Call& call, const Prepare& prepare, const Steps& steps) {
-  request.version = store_.find(call.model, call.version);
+  request.version = call.found ? std::move(call.found) : store_.find(call.model, call.version);
   const ModelVersion& version = *request.version;
   request.record.version = version.number();
   if (grpc_calls_ && call.entrypoint == "GRPC") request.part.emplace(*grpc_calls_, call.model);

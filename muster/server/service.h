@@ -25,6 +25,8 @@ std::string_view server_version();
 struct Call {
   std::string model{};
   VersionChoice version{};
+  /// The version, where it is found already.
+  ModelVersionPtr found{};
   std::string signature{graph::kDefaultSignature};
   /// As CallRecord has it.
   std::string_view method = "Predict";

@@ -78,29 +78,7 @@ std::set<std::string, std::less<>> wanted_outputs(const Names& filter,
   return wanted;
 }
 
-/// Classification and regression differ in what is made of the outputs.
-template <typename Use>
-void run_examples(Service& service, Call call, const wire::Input& input, const char* no_signature,
-                  const Use& use) {
-  std::int64_t count = 0;
-  service.run(call, {},
-              {.no_signature =
-                   [&](const ModelVersion&) {
-                     throw InvalidArgument("{}{}", no_signature, call.signature);
-                   },
-               .inputs =
-                   [&](const ModelVersion&, const graph::SignatureDef& signature) {
-                     auto examples = examples_of(input);
-                     count = static_cast<std::int64_t>(examples.size());
-                     return serving::example_inputs(signature, std::move(examples));
-                   },
-               .answer =
-                   [&](const ModelVersion& version, const BatchAnswer& answer) {
-                     use(version, call.signature, answer.outputs, count);
-                   }});
-}
-
-void write_classes(const Tensors& outputs, std::int64_t count, wire::ClassificationResult& out) {
+void write_result(const Tensors& outputs, std::int64_t count, wire::ClassificationResult& out) {
   for (const auto& result : serving::classifications_of(outputs, count)) {
     auto* const classes = out.add_classifications();
     for (const serving::ClassScore& one : result) {
@@ -111,7 +89,7 @@ void write_classes(const Tensors& outputs, std::int64_t count, wire::Classificat
   }
 }
 
-void write_regressions(const Tensors& outputs, std::int64_t count, wire::RegressionResult& out) {
+void write_result(const Tensors& outputs, std::int64_t count, wire::RegressionResult& out) {
   for (const float value : serving::regressions_of(outputs, count)) {
     out.add_regressions()->set_value(value);
   }
@@ -256,7 +234,7 @@ std::string predict(Service& service, std::string_view request, const Caller& ca
 }
 
 void start_predict(Service& service, std::string_view request, const Caller& caller,
-                   const TensorFlowCallOptions& options, PredictDone done) {
+                   const TensorFlowCallOptions& options, AnswerDone done) {
   const auto rest = std::make_shared<PredictRest>();
   with_predict(request, caller, options, rest, [&](Call call, Service::Steps steps) {
     service.start(std::move(call), {}, std::move(steps),
@@ -266,38 +244,82 @@ void start_predict(Service& service, std::string_view request, const Caller& cal
   });
 }
 
-void classify(Service& service, const wire::ClassificationRequest& request, const Caller& caller,
-              wire::ClassificationResponse& response) {
-  Call call = call_of(request.model_spec(), request.has_model_spec(), caller);
-  call.method = "Classify";
-  run_examples(service, std::move(call), request.input(), kNoSignature,
-               [&](const ModelVersion& version, const std::string& signature,
-                   const Tensors& outputs, std::int64_t count) {
-                 write_classes(outputs, count, *response.mutable_result());
-                 write_spec(version, signature, *response.mutable_model_spec());
-               });
+namespace {
+
+/// Classification and regression differ in what is made of the outputs, by
+/// use(version, signature, outputs, count of examples). The input is not needed once the inputs of
+/// the model are made.
+template <typename Use>
+Service::Steps example_steps(const Call& call, const wire::Input& input, const char* no_signature,
+                             Use use) {
+  struct Rest {
+    std::string signature;
+    std::int64_t count = 0;
+  };
+  const auto rest = std::make_shared<Rest>(Rest{call.signature});
+  return {.no_signature =
+              [rest, no_signature](const ModelVersion&) {
+                throw InvalidArgument("{}{}", no_signature, rest->signature);
+              },
+          .inputs =
+              [rest, &input](const ModelVersion&, const graph::SignatureDef& signature) {
+                auto examples = examples_of(input);
+                rest->count = static_cast<std::int64_t>(examples.size());
+                return serving::example_inputs(signature, std::move(examples));
+              },
+          .answer =
+              [rest, use = std::move(use)](const ModelVersion& version, const BatchAnswer& answer) {
+                use(version, rest->signature, answer.outputs, rest->count);
+              }};
 }
 
-void regress(Service& service, const wire::RegressionRequest& request, const Caller& caller,
-             wire::RegressionResponse& response) {
+template <typename Request, typename Response>
+void start_examples(Service& service, std::string_view bytes, std::string_view method,
+                    const Caller& caller, AnswerDone done) {
+  const auto request = message_of<Request>(bytes);
   Call call = call_of(request.model_spec(), request.has_model_spec(), caller);
-  call.method = "Regress";
-  run_examples(service, std::move(call), request.input(), kNoSignature,
-               [&](const ModelVersion& version, const std::string& signature,
-                   const Tensors& outputs, std::int64_t count) {
-                 write_regressions(outputs, count, *response.mutable_result());
-                 write_spec(version, signature, *response.mutable_model_spec());
-               });
+  call.method = method;
+  const auto answer = std::make_shared<std::string>();
+  auto steps = example_steps(call, request.input(), kNoSignature,
+                             [answer](const ModelVersion& version, const std::string& signature,
+                                      const Tensors& outputs, std::int64_t count) {
+                               Response response;
+                               write_result(outputs, count, *response.mutable_result());
+                               write_spec(version, signature, *response.mutable_model_spec());
+                               *answer = response.SerializeAsString();
+                             });
+  service.start(std::move(call), {}, std::move(steps),
+                [answer, done = std::move(done)](const std::exception_ptr& failure) {
+                  done(std::move(*answer), failure);
+                });
 }
 
-void multi_inference(Service& service, const wire::MultiInferenceRequest& request,
-                     const Caller& caller, wire::MultiInferenceResponse& response) {
+/// A MultiInference on its way.
+struct MultiInference {
+  Service& service;
+  wire::MultiInferenceRequest request;
+  AnswerDone done;
+  // One per task.
+  std::vector<Call> calls{};
+  // That of the first task.
+  ModelVersionPtr version{};
+  wire::MultiInferenceResponse response{};
+  std::string answer{};
+};
+
+bool is_classification(const wire::InferenceTask& task) {
+  return task.method_name() == graph::kClassifyMethod;
+}
+
+// Throws what is wrong with the tasks.
+std::vector<Call> calls_of(const wire::MultiInferenceRequest& request, const Caller& caller) {
   if (request.tasks().empty()) throw InvalidArgument("Inference request with no tasks");
   std::set<std::string> signatures;
+  std::vector<Call> calls;
   for (const wire::InferenceTask& task : request.tasks()) {
-    Call call = call_of(task.model_spec(), task.has_model_spec(), caller);
+    Call& call = calls.emplace_back(call_of(task.model_spec(), task.has_model_spec(), caller));
     call.method = "MultiInference";
-    if (call.model != request.tasks(0).model_spec().name()) {
+    if (call.model != calls.front().model) {
       throw InvalidArgument(
           "All ModelSpecs in a MultiInferenceRequest must access the same model "
           "name.");
@@ -305,22 +327,68 @@ void multi_inference(Service& service, const wire::MultiInferenceRequest& reques
     if (!signatures.insert(call.signature).second) {
       throw InvalidArgument("Duplicate evaluation of signature: {}", call.signature);
     }
-    const bool is_classify = task.method_name() == graph::kClassifyMethod;
-    if (!is_classify && task.method_name() != graph::kRegressMethod) {
+    if (!is_classification(task) && task.method_name() != graph::kRegressMethod) {
       throw Unimplemented("Unsupported signature method_name: {}", task.method_name());
     }
-    wire::InferenceResult& result = *response.add_results();
-    run_examples(service, std::move(call), request.input(), kNoTaskSignature,
-                 [&](const ModelVersion& version, const std::string& signature,
-                     const Tensors& outputs, std::int64_t count) {
-                   if (is_classify) {
-                     write_classes(outputs, count, *result.mutable_classification_result());
-                   } else {
-                     write_regressions(outputs, count, *result.mutable_regression_result());
-                   }
-                   write_spec(version, signature, *result.mutable_model_spec());
-                 });
   }
+  return calls;
+}
+
+void write_task(const ModelVersion& version, const std::string& signature, const Tensors& outputs,
+                std::int64_t count, bool is_classification, wire::InferenceResult& out) {
+  if (is_classification) {
+    write_result(outputs, count, *out.mutable_classification_result());
+  } else {
+    write_result(outputs, count, *out.mutable_regression_result());
+  }
+  write_spec(version, signature, *out.mutable_model_spec());
+}
+
+// One task after the other, up to the first that fails: together they would take several of the
+// calls that a model may have at one time. What asks for the same version as the first has the
+// same one, whatever is loaded meanwhile.
+void start_task(const std::shared_ptr<MultiInference>& all, std::size_t index) {
+  Call call = all->calls[index];
+  if (call.version == all->calls.front().version) call.found = all->version;
+  const bool is_last = index + 1 == all->calls.size();
+  auto steps =
+      example_steps(call, all->request.input(), kNoTaskSignature,
+                    [all, index, is_last](const ModelVersion& version, const std::string& signature,
+                                          const Tensors& outputs, std::int64_t count) {
+                      if (index == 0) all->version = version.shared_from_this();
+                      write_task(version, signature, outputs, count,
+                                 is_classification(all->request.tasks(static_cast<int>(index))),
+                                 *all->response.add_results());
+                      if (is_last) all->answer = all->response.SerializeAsString();
+                    });
+  all->service.start(std::move(call), {}, std::move(steps),
+                     [all, index, is_last](const std::exception_ptr& failure) {
+                       if (!failure && !is_last) return start_task(all, index + 1);
+                       all->version.reset();  // It may be unloaded once this call is answered.
+                       all->done(std::move(all->answer), failure);
+                     });
+}
+
+}  // namespace
+
+void start_classify(Service& service, std::string_view request, const Caller& caller,
+                    AnswerDone done) {
+  start_examples<wire::ClassificationRequest, wire::ClassificationResponse>(
+      service, request, "Classify", caller, std::move(done));
+}
+
+void start_regress(Service& service, std::string_view request, const Caller& caller,
+                   AnswerDone done) {
+  start_examples<wire::RegressionRequest, wire::RegressionResponse>(service, request, "Regress",
+                                                                    caller, std::move(done));
+}
+
+void start_multi_inference(Service& service, std::string_view request, const Caller& caller,
+                           AnswerDone done) {
+  const auto all = std::make_shared<MultiInference>(
+      MultiInference{service, message_of<wire::MultiInferenceRequest>(request), std::move(done)});
+  all->calls = calls_of(all->request, caller);
+  start_task(all, 0);
 }
 
 void model_metadata(Service& service, const wire::GetModelMetadataRequest& request,

@@ -18,22 +18,25 @@ struct Caller {
   Deadline deadline = Deadline::never();
 };
 
-/// Predict on the bytes of both messages: most requests are read and answered without building any
-/// (fast_predict_internal.h). `done` is called once with the answer or a failure, as Service::start
-/// says, and must not throw. `request` is not needed after this returns. Throws Internal for bytes
-/// that are no message.
-using PredictDone = std::function<void(std::string answer, const std::exception_ptr& failure)>;
+/// Calls of models, on the bytes of both messages. None waits for its model: `done` is called once
+/// with the answer or a failure, as Service::start says, and must not throw. `request` is not
+/// needed after they return. They throw Internal for bytes that are no message, and what is wrong
+/// with its ModelSpecs.
+using AnswerDone = std::function<void(std::string answer, const std::exception_ptr& failure)>;
+/// Most requests are read and answered without building messages (fast_predict_internal.h).
 void start_predict(Service& service, std::string_view request, const Caller& caller,
-                   const TensorFlowCallOptions& options, PredictDone done);
+                   const TensorFlowCallOptions& options, AnswerDone done);
 /// The same for callers that wait: throws the failure.
 std::string predict(Service& service, std::string_view request, const Caller& caller,
                     const TensorFlowCallOptions& options);
-void classify(Service& service, const tensorflow::serving::ClassificationRequest& request,
-              const Caller& caller, tensorflow::serving::ClassificationResponse& response);
-void regress(Service& service, const tensorflow::serving::RegressionRequest& request,
-             const Caller& caller, tensorflow::serving::RegressionResponse& response);
-void multi_inference(Service& service, const tensorflow::serving::MultiInferenceRequest& request,
-                     const Caller& caller, tensorflow::serving::MultiInferenceResponse& response);
+void start_classify(Service& service, std::string_view request, const Caller& caller,
+                    AnswerDone done);
+void start_regress(Service& service, std::string_view request, const Caller& caller,
+                   AnswerDone done);
+/// All tasks that ask for the same version are answered by one.
+void start_multi_inference(Service& service, std::string_view request, const Caller& caller,
+                           AnswerDone done);
+
 void model_metadata(Service& service, const tensorflow::serving::GetModelMetadataRequest& request,
                     tensorflow::serving::GetModelMetadataResponse& response);
 void model_status(Service& service, const tensorflow::serving::GetModelStatusRequest& request,

@@ -1,12 +1,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <thread>
+
+#include "muster/base/semaphore.h"
 #include "muster/records/record_writer.h"
 #include "muster/server/fake_service_internal.h"
 #include "muster/server/protobuf_log_internal.h"
 #include "muster/server/tensor_proto_internal.h"
 #include "muster/server/tensorflow_calls_internal.h"
 #include "muster/server/warm_up.h"
+#include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"
 
 namespace muster::server {
@@ -15,6 +20,7 @@ namespace {
 namespace wire = tensorflow::serving;
 using graph::TensorValue;
 using muster::proto::TensorProto;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
@@ -154,25 +160,162 @@ TEST_F(TensorFlowCalls, PredictRefusesInTheWordsOfTensorFlowServing) {
   EXPECT_EQ(refusal(), "Missing ModelSpec");
 }
 
-TEST_F(TensorFlowCalls, MultiInferenceAnswersEveryTask) {
+/// Waits for what a call answers; throws its failure.
+template <typename Response, typename Request>
+Response answer_of(void (*start)(Service&, std::string_view, const Caller&, AnswerDone),
+                   Service& service, const Request& request) {
+  std::promise<std::string> bytes;
+  start(service, request.SerializeAsString(), {},
+        [&](std::string answer, const std::exception_ptr& failure) {
+          failure ? bytes.set_exception(failure) : bytes.set_value(std::move(answer));
+        });
+  Response response;
+  response.ParseFromString(bytes.get_future().get());
+  return response;
+}
+
+wire::MultiInferenceResponse multi_inference(Service& service,
+                                             const wire::MultiInferenceRequest& request) {
+  return answer_of<wire::MultiInferenceResponse>(start_multi_inference, service, request);
+}
+
+void add_task(const char* signature, std::string_view method,
+              wire::MultiInferenceRequest& request) {
+  auto* const task = request.add_tasks();
+  task->mutable_model_spec()->set_name("m");
+  task->mutable_model_spec()->set_signature_name(signature);
+  task->set_method_name(std::string(method));
+}
+
+wire::MultiInferenceRequest two_tasks() {
   wire::MultiInferenceRequest request;
   request.mutable_input()->mutable_example_list()->add_examples();
-  const auto add = [&](const char* signature, std::string_view method) {
-    auto* const task = request.add_tasks();
-    task->mutable_model_spec()->set_name("m");
-    task->mutable_model_spec()->set_signature_name(signature);
-    task->set_method_name(std::string(method));
-  };
-  add("classify", graph::kClassifyMethod);
-  add("regress", graph::kRegressMethod);
-  wire::MultiInferenceResponse response;
-  multi_inference(service_, request, {}, response);
+  add_task("classify", graph::kClassifyMethod, request);
+  add_task("regress", graph::kRegressMethod, request);
+  return request;
+}
+
+TEST_F(TensorFlowCalls, ClassifyAndRegressAnswerForEveryExample) {
+  wire::ClassificationRequest request;
+  request.mutable_model_spec()->set_name("m");
+  request.mutable_model_spec()->set_signature_name("classify");
+  for (int i = 0; i < 2; ++i) request.mutable_input()->mutable_example_list()->add_examples();
+  const auto classified =
+      answer_of<wire::ClassificationResponse>(start_classify, service_, request);
+  ASSERT_EQ(classified.result().classifications_size(), 2);
+  EXPECT_EQ(classified.result().classifications(1).classes(1).label(), "yes");
+  EXPECT_EQ(classified.model_spec().version().value(), 1);
+  EXPECT_EQ(classified.model_spec().signature_name(), "classify");
+  request.mutable_model_spec()->set_signature_name("regress");
+  const auto regressed = answer_of<wire::RegressionResponse>(start_regress, service_, request);
+  ASSERT_EQ(regressed.result().regressions_size(), 2);
+  EXPECT_EQ(regressed.result().regressions(1).value(), 1);
+  request.mutable_model_spec()->set_signature_name("none");
+  EXPECT_EQ(message_of([&] {
+              answer_of<wire::ClassificationResponse>(start_classify, service_, request);
+            }),
+            "No signature was found with the name: none");
+  request.clear_input();
+  request.mutable_model_spec()->set_signature_name("regress");
+  EXPECT_EQ(
+      message_of([&] { answer_of<wire::RegressionResponse>(start_regress, service_, request); }),
+      "Input is empty.");
+  EXPECT_THAT(service_.tensorflow_metrics_page(),
+              AllOf(HasSubstr("API=\"Classify\",entrypoint=\"GRPC\""),
+                    HasSubstr("API=\"Regress\",entrypoint=\"GRPC\"")));
+}
+
+TEST_F(TensorFlowCalls, MultiInferenceAnswersEveryTask) {
+  const wire::MultiInferenceResponse response = multi_inference(service_, two_tasks());
+  ASSERT_EQ(response.results_size(), 2);
   EXPECT_EQ(response.results(0).classification_result().classifications(0).classes(1).label(),
             "yes");
+  EXPECT_EQ(response.results(0).model_spec().signature_name(), "classify");
   EXPECT_EQ(response.results(1).regression_result().regressions(0).value(), 1);
-  add("regress", graph::kRegressMethod);
-  EXPECT_EQ(message_of([&] { multi_inference(service_, request, {}, response); }),
-            "Duplicate evaluation of signature: regress");
+  EXPECT_EQ(response.results(1).model_spec().signature_name(), "regress");
+  EXPECT_EQ(service_.statistics().counts("m", 1).success, 2U);
+}
+
+TEST_F(TensorFlowCalls, MultiInferenceSaysWhatIsWrongWithATask) {
+  const auto refusal = [&](const wire::MultiInferenceRequest& request) {
+    return message_of([&] { multi_inference(service_, request); });
+  };
+  EXPECT_EQ(refusal({}), "Inference request with no tasks");
+  auto request = two_tasks();
+  add_task("regress", graph::kRegressMethod, request);
+  EXPECT_EQ(refusal(request), "Duplicate evaluation of signature: regress");
+  request = two_tasks();
+  request.mutable_tasks(1)->set_method_name("x");
+  EXPECT_EQ(refusal(request), "Unsupported signature method_name: x");
+  request = two_tasks();
+  request.mutable_tasks(1)->mutable_model_spec()->set_name("n");
+  EXPECT_THAT(refusal(request), HasSubstr("must access the same model name"));
+  EXPECT_EQ(service_.statistics().counts("m", 1).success, 0U);
+  request = two_tasks();
+  request.mutable_tasks(1)->mutable_model_spec()->set_signature_name("none");
+  EXPECT_EQ(refusal(request), "Requested signature not found in model graph: none");
+  EXPECT_EQ(service_.in_flight(), 0);
+}
+
+/// A model whose classifications wait for something.
+class HeldServable final : public FakeServable {
+ public:
+  HeldServable(float added, std::function<void()> hold)
+      : FakeServable(added), hold_(std::move(hold)) {}
+  Tensors run(std::string_view signature, const Tensors& inputs) const override {
+    if (signature == "classify") hold_();
+    return FakeServable::run(signature, inputs);
+  }
+
+ private:
+  std::function<void()> hold_;
+};
+
+class HeldTensorFlowCalls : public ::testing::Test {
+ protected:
+  ~HeldTensorFlowCalls() override { go_.release(); }
+
+  Semaphore held_{0};
+  Semaphore go_{0};
+  FakeService fake_{1, [this](const Path& dir) {
+                      return std::make_shared<HeldServable>(
+                          std::stof(read_file(dir / "saved_model.pb")), [this] {
+                            held_.release();
+                            go_.acquire();
+                          });
+                    }};
+};
+
+TEST_F(HeldTensorFlowCalls, ReturnBeforeTheModelAnswers) {
+  std::promise<std::string> bytes;
+  start_multi_inference(
+      fake_.service(), two_tasks().SerializeAsString(), {},
+      [&](std::string answer, const std::exception_ptr&) { bytes.set_value(std::move(answer)); });
+  held_.acquire();
+  EXPECT_EQ(fake_.service().in_flight(), 1);
+  go_.release();
+  wire::MultiInferenceResponse response;
+  ASSERT_TRUE(response.ParseFromString(bytes.get_future().get()));
+  EXPECT_EQ(response.results_size(), 2);
+}
+
+TEST_F(HeldTensorFlowCalls, MultiInferenceHasOneVersionThoughAnotherIsLoaded) {
+  fake_.store().configure({{.name = "m", .base_path = fake_.folder() / "m"}});
+  auto answer =
+      std::async(std::launch::async, [&] { return multi_inference(fake_.service(), two_tasks()); });
+  held_.acquire();
+  write_fake(fake_.folder() / "m/2", "2");
+  const std::jthread load([&] { fake_.store().poll(); });
+  EXPECT_TRUE(testing::eventually([&] { return fake_.store().find("m")->number() == 2; }));
+  EXPECT_TRUE(testing::eventually([&] {
+    return message_of([&] { fake_.store().find("m", {.number = 1}); }) != "nothing was thrown";
+  }));
+  go_.release();
+  const wire::MultiInferenceResponse response = answer.get();
+  for (const auto& result : response.results()) {
+    EXPECT_EQ(result.model_spec().version().value(), 1);
+  }
+  EXPECT_EQ(response.results(1).regression_result().regressions(0).value(), 1);
 }
 
 TEST_F(TensorFlowCalls, ReloadReplacesTheListOrSaysWhatFails) {
