@@ -290,34 +290,55 @@ Service::Steps steps_of(const std::shared_ptr<Inference>& one) {
               }};
 }
 
-std::shared_ptr<Inference> inference_of(Service& service, inference::ModelInferRequest request) {
+std::shared_ptr<Inference> inference_of(std::string_view bytes) {
   auto one = std::make_shared<Inference>();
-  one->request = std::move(request);
+  one->request = message_of<inference::ModelInferRequest>(bytes);
+  return one;
+}
+
+void start_inference(Service& service, const std::shared_ptr<Inference>& one,
+                     const Deadline& deadline, Service::Done done) {
   one->version =
       find_inference_version(service, one->request.model_name(), one->request.model_version());
-  return one;
+  service.start(
+      call_of(*one, deadline), [&](Call& prepared) { choose_signature(*one, prepared); },
+      steps_of(one), std::move(done));
 }
 
 // Its thread goes on before it is answered.
 void start_infer(Service& service, const GrpcCallPtr& call) {
   check_access(service, call->context(), Role::kPredict);
-  const auto one = inference_of(service, message_of<inference::ModelInferRequest>(call->request()));
-  service.start(
-      call_of(*one, call->context().deadline),
-      [&](Call& prepared) { choose_signature(*one, prepared); }, steps_of(one),
-      [one, call](const std::exception_ptr& failure) {
-        if (failure) return call->finish(status_of(failure));
-        call->answer(one->response.SerializeAsString());
-      });
+  const auto one = inference_of(call->request());
+  start_inference(service, one, call->context().deadline,
+                  [one, call](const std::exception_ptr& failure) {
+                    if (failure) return call->finish(status_of(failure));
+                    call->answer(one->response.SerializeAsString());
+                  });
 }
 
-inference::ModelInferResponse infer(Service& service, const inference::ModelInferRequest& request,
-                                    const Deadline& deadline) {
-  const auto one = inference_of(service, request);
-  Call call = call_of(*one, deadline);
-  service.run(
-      call, [&](Call& prepared) { choose_signature(*one, prepared); }, steps_of(one));
-  return std::move(one->response);
+// A wrong request is told of, and the stream goes on.
+std::string stream_answer(Inference& one, const std::exception_ptr& failure) {
+  inference::ModelStreamInferResponse response;
+  if (failure) {
+    response.mutable_infer_response()->set_id(one.request.id());
+    response.set_error_message(muster::describe(failure).message);
+  } else {
+    *response.mutable_infer_response() = std::move(one.response);
+  }
+  return response.SerializeAsString();
+}
+
+void start_stream_infer(Service& service, const GrpcContext& context, std::string_view message,
+                        const GrpcReply& reply) {
+  const auto one = inference_of(message);
+  const auto end = [one, reply](const std::exception_ptr& failure) {
+    reply(stream_answer(*one, failure), nullptr);
+  };
+  try {
+    start_inference(service, one, context.deadline, end);
+  } catch (...) {
+    end(std::current_exception());
+  }
 }
 
 void write_tensor_metadata(const std::string& name, const graph::TensorInfo& info,
@@ -409,20 +430,6 @@ const std::string& controlled_model(const Request& request, bool is_allowed) {
   return request.model_name().empty() ? request.repository_name() : request.model_name();
 }
 
-// A wrong request is told of, and the stream goes on.
-std::string stream_answer(Service& service, const GrpcContext& context, std::string_view bytes) {
-  const auto request = message_of<inference::ModelInferRequest>(bytes);
-  inference::ModelStreamInferResponse response;
-  try {
-    *response.mutable_infer_response() = infer(service, request, context.deadline);
-  } catch (...) {
-    response.mutable_infer_response()->Clear();
-    response.mutable_infer_response()->set_id(request.id());
-    response.set_error_message(muster::describe(std::current_exception()).message);
-  }
-  return response.SerializeAsString();
-}
-
 }  // namespace
 
 void add_inference_methods(Service& service, bool repository_control, GrpcMethods& methods) {
@@ -483,10 +490,10 @@ void add_inference_methods(Service& service, bool repository_control, GrpcMethod
         out.set_is_unloaded(true);
       });
   methods["/inference.GRPCInferenceService/ModelStreamInfer"] = {
-      .work = GrpcWork::kLong,
+      .work = GrpcWork::kShort,
       .converse =
-          [&service](const GrpcContext& context, std::string_view message) {
-            return stream_answer(service, context, message);
+          [&service](const GrpcContext& context, std::string_view message, const GrpcReply& reply) {
+            start_stream_infer(service, context, message, reply);
           },
       .check = [&service](
                    const GrpcContext& context) { check_access(service, context, Role::kPredict); }};

@@ -170,12 +170,15 @@ std::string answer_reflection(std::string_view request, const std::vector<std::s
 void add_reflection_methods(std::vector<std::string> services, GrpcMethods& methods) {
   const GrpcMethod method{
       .work = GrpcWork::kLong,
-      .converse = [services = std::move(services)](const GrpcContext&, std::string_view message) {
+      .converse = [services = std::move(services)](const GrpcContext&, std::string_view message,
+                                                   const GrpcReply& reply) {
+        std::string answer;
         try {
-          return answer_reflection(message, services);
+          answer = answer_reflection(message, services);
         } catch (const Error& error) {
           throw InvalidArgument("{}", error.message());
         }
+        reply(std::move(answer), nullptr);
       }};
   // Both have the same messages; the older name is the one that is told.
   for (const char* version : {"v1alpha", "v1"}) {

@@ -143,6 +143,8 @@ class Call final : public GrpcCall, public Http2Stream, public std::enable_share
   void finish_here(const GrpcStatus& status);
   void refuse(int http_status);
   void converse();
+  void hand_over(const GrpcReply& reply);
+  bool send_reply(std::string answer, const std::exception_ptr& failure);
   std::string plain(std::string_view bytes, ByteBudget::Hold* hold) const;
 
   struct Message {
@@ -619,44 +621,63 @@ void Call::run() {
   }
 }
 
-// Answers message after message, until there is none or too much waits to be sent.
+// Answers message after message, until there is none, too much waits to be sent, or an answer is
+// still to come: then whoever gives it goes on.
 void Call::converse() {
+  /// Who goes on behind a message: its answer, or whoever has handed it over, if that is later.
+  struct Turn {
+    std::atomic<bool> is_one_done{false};
+    bool goes_on = false;
+  };
   const auto self = shared_from_this();
-  const auto connection = connection_;
   bool goes_on = true;
   while (goes_on) {
-    Message message;
-    {
-      const std::lock_guard lock(connection->mutex());
-      message = std::move(pending_.front());
-      pending_.pop_front();
-    }
-    GrpcStatus status;
-    std::string answer;
-    try {
-      if (message.is_compressed) message.bytes = plain(message.bytes, nullptr);
-      if (!is_cancelled()) answer = method_->converse(context_, message.bytes);
-    } catch (...) {
-      status = status_of(std::current_exception());
-    }
-    goes_on = false;
-    connection->with_session([&](Http2Session& session) {
-      if (is_closed() || finished_) return;
-      if (!status.ok()) return finish_here(status);
-      session.respond(*this, answer_header());
-      session.send(*this, grpc_prefix(answer.size()));
-      session.send(*this, std::move(answer));
-      goes_on = !pending_.empty() && waiting_bytes() < kMostWaitingBytes;
-      if (pending_.empty()) {
-        held_.release();
-        held_.grow_to(kStreamBytes + header_bytes_ + body_.capacity());
-        session.consume(*this, std::exchange(unconsumed_, 0));
-      }
-      if (goes_on) return;
-      is_busy_ = false;
-      if (pending_.empty() && is_request_ended()) finish_here({});
+    const auto turn = std::make_shared<Turn>();
+    hand_over([self, turn](std::string answer, const std::exception_ptr& failure) {
+      turn->goes_on = self->send_reply(std::move(answer), failure);
+      if (turn->is_one_done.exchange(true) && turn->goes_on) self->converse();
     });
+    goes_on = turn->is_one_done.exchange(true) && turn->goes_on;
   }
+}
+
+// Has the next message of a stream answered.
+void Call::hand_over(const GrpcReply& reply) {
+  Message message;
+  {
+    const std::lock_guard lock(connection_->mutex());
+    message = std::move(pending_.front());
+    pending_.pop_front();
+  }
+  try {
+    if (is_cancelled()) return reply("", nullptr);
+    if (message.is_compressed) message.bytes = plain(message.bytes, nullptr);
+    method_->converse(context_, message.bytes, reply);
+  } catch (...) {
+    reply("", std::current_exception());
+  }
+}
+
+// Whether the next message is to be handed over.
+bool Call::send_reply(std::string answer, const std::exception_ptr& failure) {
+  bool goes_on = false;
+  connection_->with_session([&](Http2Session& session) {
+    if (is_closed() || finished_) return;
+    if (failure) return finish_here(status_of(failure));
+    session.respond(*this, answer_header());
+    session.send(*this, grpc_prefix(answer.size()));
+    session.send(*this, std::move(answer));
+    goes_on = !pending_.empty() && waiting_bytes() < kMostWaitingBytes;
+    if (pending_.empty()) {
+      held_.release();
+      held_.grow_to(kStreamBytes + header_bytes_ + body_.capacity());
+      session.consume(*this, std::exchange(unconsumed_, 0));
+    }
+    if (goes_on) return;
+    is_busy_ = false;
+    if (pending_.empty() && is_request_ended()) finish_here({});
+  });
+  return goes_on;
 }
 
 // Under the mutex of the connection.

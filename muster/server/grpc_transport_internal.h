@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -59,13 +60,17 @@ enum class GrpcWork {
   kLong,
 };
 
+/// The answer to a message of a stream, or a failure, which ends the stream.
+using GrpcReply = std::function<void(std::string answer, const std::exception_ptr& failure)>;
+
 struct GrpcMethod {
   GrpcWork work = GrpcWork::kLong;
   /// For calls of one message: answers it, now or later. What it throws is answered as a status.
   std::function<void(const GrpcCallPtr& call)> handle{};
-  /// For streams, in place of `handle`: the answer to each message before the next is read. What it
-  /// throws ends the stream.
-  std::function<std::string(const GrpcContext& context, std::string_view message)> converse{};
+  /// For streams, in place of `handle`: calls `reply` once, now or later, from any thread; only
+  /// then comes the next message. In place of that it may throw. The view holds until it returns.
+  std::function<void(const GrpcContext& context, std::string_view message, GrpcReply reply)>
+      converse{};
   /// For streams: throws when the caller may not call it.
   std::function<void(const GrpcContext& context)> check{};
 };

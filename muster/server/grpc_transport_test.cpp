@@ -47,11 +47,13 @@ class GrpcTransportTest : public ::testing::Test {
       for (const char* text : {"a", "b", "c"}) call->send(text);
       call->finish({});
     });
-    methods_["/t/Talk"] = {.converse = [this](const GrpcContext&, std::string_view message) {
-      ++talked_;
-      if (message == "wrong") throw InvalidArgument("wrong");
-      return std::string(message) + "!";
-    }};
+    methods_["/t/Talk"] = {
+        .converse = [this](const GrpcContext&, std::string_view message, const GrpcReply& reply) {
+          ++talked_;
+          if (message == "wrong") throw InvalidArgument("wrong");
+          if (message == "bad") return reply("", std::make_exception_ptr(InvalidArgument("bad")));
+          reply(std::string(message) + "!", nullptr);
+        }};
   }
   ~GrpcTransportTest() override {
     later_.clear();
@@ -301,15 +303,81 @@ TEST_F(GrpcTransportTest, AnswersTheMessagesOfAStreamInTurn) {
   EXPECT_EQ(client.answer(1).fields.at("grpc-status"), "0");
   client.send(http2::begun_call(3, "/t/Talk") + http2::message(3, "wrong", 0));
   EXPECT_EQ(client.answer(3).fields.at("grpc-status"), "3");
-  client.send(http2::begun_call(5, "/t/Talk") + http2::frame(http2::kData, 1, 5, ""));
-  EXPECT_EQ(client.answer(5).fields.at("grpc-status"), "0");
+  client.send(http2::begun_call(5, "/t/Talk") + http2::message(5, "bad", 0));
+  EXPECT_EQ(client.answer(5).fields.at("grpc-status"), "3");
+  client.send(http2::begun_call(7, "/t/Talk") + http2::frame(http2::kData, 1, 7, ""));
+  EXPECT_EQ(client.answer(7).fields.at("grpc-status"), "0");
+}
+
+TEST_F(GrpcTransportTest, AnswersTheMessagesOfAStreamLaterWithoutAThread) {
+  std::vector<GrpcReply> replies;
+  const auto count = [&] {
+    const std::lock_guard lock(mutex_);
+    return replies.size();
+  };
+  const auto reply = [&](std::size_t index, const std::string& answer) {
+    GrpcReply one;
+    {
+      const std::lock_guard lock(mutex_);
+      one = std::exchange(replies[index], nullptr);
+    }
+    one(answer, nullptr);
+  };
+  methods_["/t/Wait"] = {
+      .work = GrpcWork::kShort,
+      .converse = [&](const GrpcContext&, std::string_view, const GrpcReply& next) {
+        const std::lock_guard lock(mutex_);
+        replies.push_back(next);
+      }};
+  Client client(start({.threads = 1}));
+  const auto waits_for = [&](std::size_t wanted) {
+    return testing::eventually([&] { return count() == wanted; });
+  };
+  // More streams than threads wait for an answer each, and their next messages for that.
+  for (std::size_t stream = 1; stream < 9; stream += 2) {
+    client.send(http2::begun_call(stream, "/t/Wait") + http2::message(stream, "x", 0) +
+                http2::message(stream, "x"));
+  }
+  EXPECT_TRUE(waits_for(4));
+  client.send(http2::frame(http2::kPing, 0, 0, "12345678"));
+  EXPECT_TRUE(client.wait_for(http2::kPing, http2::kAcknowledge));
+  EXPECT_EQ(count(), 4);
+  for (std::size_t i = 0; i < 4; ++i) reply(i, "first");
+  EXPECT_TRUE(waits_for(8));
+  for (std::size_t i = 4; i < 8; ++i) reply(i, "second");
+  for (std::size_t stream = 1; stream < 9; stream += 2) {
+    EXPECT_EQ(client.answer(stream).data.size(), 5 + 5 + 5 + 6);
+    EXPECT_EQ(client.answer(stream).fields.at("grpc-status"), "0");
+  }
+}
+
+TEST_F(GrpcTransportTest, KeepsTheOrderOfAStreamWhoeverAnswers) {
+  methods_["/t/Post"] = {
+      .work = GrpcWork::kShort,
+      .converse = [this](const GrpcContext&, std::string_view message, const GrpcReply& reply) {
+        std::string answer(message);
+        if (talked_++ % 3 == 0) return reply(std::move(answer), nullptr);
+        loop_->post([reply, answer] { reply(answer, nullptr); });
+      }};
+  Client client(start());
+  std::string bytes = http2::begun_call(1, "/t/Post");
+  std::string expected;
+  for (int i = 0; i < 1'000; ++i) {
+    const std::string number = fmt::format("{:04}", i);
+    bytes += http2::message(1, number, i == 999 ? http2::kEndOfStream : '\0');
+    expected += grpc_prefix(number.size()) + number;
+  }
+  client.send(bytes);
+  EXPECT_EQ(client.answer(1).data, expected);
+  EXPECT_EQ(client.answer(1).fields.at("grpc-status"), "0");
 }
 
 TEST_F(GrpcTransportTest, AnswersNoMoreOfAStreamThanItsClientReads) {
-  methods_["/t/Grow"] = {.converse = [this](const GrpcContext&, std::string_view) {
-    ++talked_;
-    return std::string(600'000, 'x');
-  }};
+  methods_["/t/Grow"] = {
+      .converse = [this](const GrpcContext&, std::string_view, const GrpcReply& reply) {
+        ++talked_;
+        reply(std::string(600'000, 'x'), nullptr);
+      }};
   Client client(start());
   std::string bytes = http2::begun_call(1, "/t/Grow");
   for (int i = 0; i < 100; ++i) bytes += http2::message(1, "x", 0);
