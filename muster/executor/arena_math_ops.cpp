@@ -110,7 +110,7 @@ bool converts(From value) {
   if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> &&
                 !std::is_same_v<To, bool>) {
     // NaN compares as false.
-    return std::abs(value) < static_cast<From>(std::numeric_limits<To>::max() / 2);
+    return std::abs(value) < static_cast<From>(std::numeric_limits<To>::max()) / 2;
   } else {
     return true;
   }

@@ -1,6 +1,7 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -84,8 +85,8 @@ Slots stitch(const Inputs& inputs) {
     throw InvalidArgument("there must be as many data as indices");
   }
   const auto sources = stitch_sources(inputs, count);
-  std::vector<std::size_t> data;
-  for (std::size_t i = 0; i < count; ++i) data.push_back(count + i);
+  std::vector<std::size_t> data(count);
+  std::iota(data.begin(), data.end(), count);
   return rearrange(inputs, data, [&](const Tensors& in) {
     const auto rest = rest_sizes(shape_of(inputs.value(0)), in[0].sizes());
     auto sizes = rest;

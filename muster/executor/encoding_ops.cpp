@@ -39,7 +39,7 @@ Kernel decode_raw(const KernelContext& context) {
         std::reverse(next + i, next + i + width);
       }
       // A bool is 0 or 1 and nothing else.
-      for (std::int64_t i = 0; type == at::kBool && i < length; ++i) next[i] = next[i] != 0;
+      for (std::int64_t i = 0; type == at::kBool && i < length; ++i) next[i] = next[i] != 0 ? 1 : 0;
       next += length;
     }
     return Slots{out};

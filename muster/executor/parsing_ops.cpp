@@ -288,6 +288,7 @@ Kernel decode_csv(const KernelContext& context) {
       .na_value = graph::attr_or<std::string>(context.node, "na_value", "")};
   return [types, options](const Inputs& inputs) {
     std::vector<CsvField> fields;
+    fields.reserve(types.size());
     for (std::size_t i = 0; i < types.size(); ++i) {
       fields.push_back(csv_field(inputs, i + 1, types[i]));
     }

@@ -84,7 +84,7 @@ std::size_t flat_output(const graph::NodeDef& node, const Op& op, const graph::I
       offset = static_cast<int>(found - op.outputs.begin());
     }
   }
-  return static_cast<std::size_t>(offset + ref.index);
+  return static_cast<std::size_t>(std::int64_t{offset} + ref.index);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <span>
 
 #include <cstring>
@@ -96,6 +97,7 @@ Value chosen(const Value& first, const Value& second, const std::vector<std::int
     const auto& more = std::get<StringTensor>(second).values();
     const auto split = static_cast<std::int64_t>(strings->values().size());
     std::vector<std::string> out;
+    out.reserve(wanted.size());
     for (const auto i : wanted) {
       out.push_back(i < split ? strings->values()[static_cast<std::size_t>(i)]
                               : more[static_cast<std::size_t>(i - split)]);
@@ -112,6 +114,7 @@ std::vector<std::int64_t> last_of_each(const Keys& keys) {
   std::map<std::decay_t<decltype(keys[0])>, std::int64_t> places;
   for (std::size_t i = 0; i < keys.size(); ++i) places[keys[i]] = static_cast<std::int64_t>(i);
   std::vector<std::int64_t> out;
+  out.reserve(places.size());
   for (const auto& [key, place] : places) out.push_back(place);
   return out;
 }
@@ -125,9 +128,9 @@ std::vector<std::int64_t> last_of_each(const Value& keys) {
 }
 
 Value joined(const Value& first, const Value& second) {
-  std::vector<std::int64_t> all;
   const auto count = shape_of(first)[0] + graph::element_count(shape_of(second)).value_or(0);
-  for (std::int64_t i = 0; i < count; ++i) all.push_back(i);
+  std::vector<std::int64_t> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), std::int64_t{0});
   return chosen(first, second, all);
 }
 
@@ -203,6 +206,7 @@ Value Table::find(const Value& keys, const Value& default_value, const Budget& b
     for (const auto place : places) bytes += found_at(place).size();
     budget.check_room(static_cast<std::int64_t>(bytes));
     std::vector<std::string> out;
+    out.reserve(places.size());
     for (const auto place : places) out.push_back(found_at(place));
     return StringTensor(std::move(out), shape);
   }

@@ -370,6 +370,7 @@ Kernel sparse_cross(const KernelContext& context) {
   const auto key = static_cast<std::uint64_t>(graph::attr<std::int64_t>(node, "hash_key"));
   return [=](const Inputs& inputs) {
     std::vector<CrossRows> columns;
+    columns.reserve(inputs.size());
     for (std::size_t i = 0; i < sparse; ++i) columns.push_back(sparse_rows(inputs, i, sparse));
     for (std::size_t i = 3 * sparse; i < inputs.size(); ++i) {
       columns.push_back(dense_rows(inputs, i));
