@@ -434,7 +434,7 @@ const std::string& controlled_model(const Request& request, bool is_allowed) {
 
 void add_inference_methods(Service& service, bool repository_control, GrpcMethods& methods) {
   const auto add = [&]<typename Request, typename Response, typename Act>(
-                       const char* name, GrpcWork work, Role role, Request, Response,
+                       const char* name, GrpcWork work, Role role, const Request&, const Response&,
                        const Act& act) {
     methods["/inference.GRPCInferenceService/" + std::string(name)] =
         message_method<Request, Response>(

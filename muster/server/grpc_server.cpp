@@ -42,7 +42,7 @@ GrpcMethod started_method(Service& service, GrpcWork work, Start start) {
 void add_tensorflow_methods(Service& service, const TensorFlowCallOptions& options,
                             GrpcMethods& methods) {
   const auto add = [&]<typename Request, typename Response, typename Act>(
-                       const char* name, GrpcWork work, Role role, Request, Response,
+                       const char* name, GrpcWork work, Role role, const Request&, const Response&,
                        const Act& act) {
     methods["/tensorflow.serving." + std::string(name)] = message_method<Request, Response>(
         work, [&service, role, act](const GrpcContext& context, const Request& request,
@@ -161,7 +161,7 @@ struct GrpcServer::Impl {
   std::optional<GrpcTransport> transport{};
 };
 
-GrpcServer::GrpcServer(Service& service, GrpcServerOptions options)
+GrpcServer::GrpcServer(Service& service, const GrpcServerOptions& options)
     : impl_(std::make_unique<Impl>()) {
   quiet_protobuf();
   service.limit_grpc_calls(threads_of(options));

@@ -43,7 +43,7 @@ class GrpcServer {
  public:
   /// Listens from now on, by the threads of the service's loop. Throws Unavailable when the port is
   /// taken, InvalidArgument for certificates or addresses that are none.
-  GrpcServer(Service& service, GrpcServerOptions options);
+  GrpcServer(Service& service, const GrpcServerOptions& options);
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;

@@ -156,6 +156,7 @@ void Service::configure(std::vector<ModelConfig> models) {
 std::vector<std::string> Service::known_models() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> names;
+  names.reserve(known_.size());
   for (const auto& row : known_) names.push_back(row.first);
   return names;
 }

@@ -446,6 +446,7 @@ void reload_config(Service& service, const wire::ReloadConfigRequest& request, c
   }
   std::vector<ModelConfig> models = models_of(request.config());
   std::vector<std::string> names;
+  names.reserve(models.size());
   for (const ModelConfig& model : models) names.push_back(model.name);
   service.configure(std::move(models));
   const Deadline limit = Deadline::after(kReloadTime);

@@ -272,9 +272,10 @@ class HeldServable final : public FakeServable {
 };
 
 class HeldTensorFlowCalls : public ::testing::Test {
- protected:
+ public:
   ~HeldTensorFlowCalls() override { go_.release(); }
 
+ protected:
   Semaphore held_{0};
   Semaphore go_{0};
   FakeService fake_{1, [this](const Path& dir) {
