@@ -134,10 +134,10 @@ bool is_cmyk(const jpeg_decompress_struct& info) {
 
 // What libjpeg takes: some rows of each component, or with several scans all coefficients.
 std::int64_t jpeg_working_bytes(jpeg_decompress_struct& info) {
-  constexpr std::int64_t kBlock = 32;  // 8 pixels, 4 times in the largest sampling
-  const auto wide = (static_cast<std::int64_t>(info.image_width) + kBlock) * info.num_components;
-  const auto high = static_cast<std::int64_t>(info.image_height) + kBlock;
-  constexpr std::int64_t kRows = 4 * kBlock;
+  constexpr std::int64_t kMargin = 32;  // 8 pixels, 4 times in the largest sampling
+  const auto wide = (static_cast<std::int64_t>(info.image_width) + kMargin) * info.num_components;
+  const auto high = static_cast<std::int64_t>(info.image_height) + kMargin;
+  constexpr std::int64_t kRows = 4 * kMargin;
   const bool all = jpeg_has_multiple_scans(&info) != 0;
   return wide * (kRows + (all ? high * static_cast<std::int64_t>(sizeof(JCOEF)) : 0));
 }

@@ -463,7 +463,7 @@ void add_inference_methods(Service& service, bool repository_control, GrpcMethod
       ModelMetadataResponse(),
       [&service](const auto&, const auto& in, auto& out) { model_metadata(service, in, out); });
   methods["/inference.GRPCInferenceService/ModelInfer"] = {
-      .work = GrpcWork::kShort,
+      .work = GrpcWork::kBySize,
       .handle = [&service](const GrpcCallPtr& call) { start_infer(service, call); }};
   add("ModelStatistics", GrpcWork::kShort, Role::kPredict, ModelStatisticsRequest(),
       ModelStatisticsResponse(),

@@ -55,7 +55,7 @@ void add_tensorflow_methods(Service& service, const TensorFlowCallOptions& optio
     methods["/tensorflow.serving.PredictionService/" + std::string(name)] =
         started_method(service, work, start);
   };
-  add_started("Predict", GrpcWork::kShort,
+  add_started("Predict", GrpcWork::kBySize,
               [&service, options](const Caller& caller, std::string_view request, AnswerDone done) {
                 start_predict(service, request, caller, options, std::move(done));
               });
