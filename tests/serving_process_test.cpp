@@ -506,29 +506,35 @@ TEST_F(Serve, ShedsWhatIsTooMuchAndAnswersTheRest) {
 
 TEST_F(Serve, SwapsVersionsUnderLoadWithoutAWrongAnswer) {
   const int swaps = testing::are_tests_long() ? 1000 : 20;
+  // Before anything is measured: on few processors answers would wait for what writes models.
+  for (int version = 2; version <= swaps + 1; ++version) {
+    write_adder(folder_ / "new" / std::to_string(version), 1);
+  }
   const Server server({folder_ / "adder"});
   testing::HttpLoad load{.address = server.rest(),
                          .request = predict_request("adder", R"({"instances": [1]})"),
                          .connections = 8,
                          .rate = 1000,
-                         .time = std::chrono::seconds(testing::are_tests_long() ? 10 : 1)};
-  const auto quiet = testing::run(load);
+                         .time = std::chrono::milliseconds(500)};
+  std::vector<testing::HttpLoadResult> before;
+  for (int i = 0; i < (testing::are_tests_long() ? 20 : 2); ++i) {
+    before.push_back(testing::run(load));
+  }
   std::vector<testing::HttpLoadResult> results;
-  load.time = std::chrono::milliseconds(500);
   std::jthread client([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) results.push_back(testing::run(load));
   });
-  // Writing models and starting programs is not to be what the answers wait for: on few processors
-  // they would be.
+  // Nor for what asks for states, and starting a program for each question all the more.
   std::jthread([&] {
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
     for (int version = 2; version <= swaps + 1; ++version) {
       const std::string number = std::to_string(version);
-      write_adder(folder_ / "new" / number, 1);
       std::filesystem::rename(folder_ / "new" / number, folder_ / "adder" / number);
       ASSERT_TRUE(testing::eventually([&] {
-        const std::string status = server.curl("/v1/models/adder/versions/" + number);
-        return status.find("\"AVAILABLE\"") != std::string::npos;
+        testing::RawTcp connection(server.rest());
+        connection.send("GET /v1/models/adder/versions/" + number +
+                        " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        return connection.read_to_end().find("\"AVAILABLE\"") != std::string::npos;
       })) << server.err();
       std::filesystem::remove_all(folder_ / "adder" / std::to_string(version - 1));
     }
@@ -536,15 +542,21 @@ TEST_F(Serve, SwapsVersionsUnderLoadWithoutAWrongAnswer) {
   client.request_stop();
   client.join();
   testing::HttpLoadResult all;
-  for (auto& result : results) {
+  for (const auto& result : results) {
     EXPECT_EQ(result.broken, 0);
     EXPECT_EQ(result.different, 0);
     for (const auto& [status, count] : result.statuses) all.statuses[status] += count;
-    all.seconds.insert(all.seconds.end(), result.seconds.begin(), result.seconds.end());
   }
-  std::ranges::sort(all.seconds);
-  std::cerr << fmt::format("{} swaps, {} answers: p99 {:.2f} ms, without swaps {:.2f} ms\n", swaps,
-                           all.statuses[200], 1e3 * all.quantile(0.99), 1e3 * quiet.quantile(0.99));
+  // The middle one of all half seconds, in some of which a shared machine does other things.
+  const auto usual_p99 = [](const std::vector<testing::HttpLoadResult>& loads) {
+    std::vector<double> values;
+    for (const auto& one : loads) values.push_back(1e3 * one.quantile(0.99));
+    std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
+    return values[values.size() / 2];
+  };
+  std::cerr << fmt::format(
+      "{} swaps, {} answers: p99 {:.2f} ms, without swaps {:.2f} ms (medians of half seconds)\n",
+      swaps, all.statuses[200], usual_p99(results), usual_p99(before));
   EXPECT_THAT(all.statuses, ElementsAre(::testing::Pair(200, ::testing::Gt(0))));
 }
 
