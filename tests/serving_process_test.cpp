@@ -1,4 +1,5 @@
-// `muster serve` as a process, asked by clients that are not ours: curl, and Debian's grpcio.
+// `muster serve` as a process, asked by clients that are not ours: curl, Debian's grpcio, a
+// browser.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -141,6 +142,11 @@ class Server {
     return std::stod(page.substr(page.find("VmRSS:") + 6)) / 1024;
   }
 
+  Outcome browser(const std::string& model) const {
+    return testing::run_program("/usr/bin/python3",
+                                {std::string(ENGINES_DIR) + "/browser_client.py", rest_, model});
+  }
+
   std::string grpcio(const Words& arguments) const {
     const Outcome outcome = testing::run_program(
         "/usr/bin/python3", Words{std::string(ENGINES_DIR) + "/grpc_client.py", grpc_} + arguments);
@@ -178,6 +184,29 @@ TEST_F(Serve, AnswersCurl) {
   EXPECT_THAT(server.curl("/metrics"), HasSubstr("muster_requests_total{model=\"adder\""));
   EXPECT_EQ(server.curl("/v1/models/..%2f..%2fetc:predict", {"-d", R"({"instances": [1]})"}),
             "{\n    \"error\": \"Servable not found for request: Latest(../../etc)\"\n}\n404");
+}
+
+TEST_F(Serve, AnswersABrowsersFetch) {
+  const Server server({folder_ / "adder", "--rest_api_enable_cors_support"});
+  const Outcome outcome = server.browser("adder");
+  if (outcome.status == 77) GTEST_SKIP() << "there is no chromium";
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(
+      outcome.out,
+      "status 200 { \"model_version_status\": [ { \"version\": \"1\", \"state\": "
+      "\"AVAILABLE\", \"status\": { \"error_code\": \"OK\", \"error_message\": \"\" } } ] "
+      "}\n"
+      "predict 200 { \"predictions\": [2.0, 3.5 ] }\n"
+      "columns 200 { \"outputs\": [4.0] }\n"
+      "unknown-model 404 { \"error\": \"Servable not found for request: Latest(nobody)\" }\n"
+      "no-json 400 { \"error\": \"JSON Parse error: parse error at line 1, column 2: syntax "
+      "error while parsing object key - unexpected end of input; expected string literal\" }\n"
+      "infer 200 {\"model_name\":\"adder\",\"model_version\":\"1\",\"outputs\":[{\"name\":"
+      "\"y\",\"datatype\":\"FP32\",\"shape\":[1],\"data\":[5.0]}]}\n"
+      "cloud 200 { \"predictions\": [8.0 ] }\n");
+  // Without the flag the browser keeps the answer from the page.
+  const Server closed({folder_ / "adder"});
+  EXPECT_THAT(closed.browser("adder").out, HasSubstr("predict TypeError\n"));
 }
 
 TEST_F(Serve, AnswersGrpcio) {

@@ -39,7 +39,8 @@ void inflate_body(HttpRequest& request, InflateLimits limits, ByteBudget::Hold* 
 void add_cors(HttpAnswer& answer) {
   answer.headers.emplace_back("Access-Control-Allow-Origin", "*");
   answer.headers.emplace_back("Access-Control-Allow-Methods", "POST, GET");
-  answer.headers.emplace_back("Access-Control-Allow-Headers", "Content-Type");
+  answer.headers.emplace_back("Access-Control-Allow-Headers",
+                              "Content-Type, Authorization, Inference-Header-Content-Length");
 }
 
 HttpAnswer preflight(const HttpRequest& request) {
@@ -200,8 +201,8 @@ void RestApi::route(Exchange& exchange) {
     return answered({.content_type = "text/plain", .body = service_.tensorflow_metrics_page()});
   }
   const bool is_v1 = path.size() > 3 && equal_ignoring_case(path.substr(0, 4), "/v1/");
-  if (is_v1 && request.method == "OPTIONS") return answered(preflight(request));
   const bool is_v2 = starts_with_path(path, "/v2");
+  if ((is_v1 || is_v2) && request.method == "OPTIONS") return answered(preflight(request));
   if (!is_v1 && !is_v2) return answered(error_answer_of(ErrorCode::kNotFound, "Not Found"));
   if (options_.body_budget) exchange.hold.emplace(options_.body_budget);
   inflate_body(request, options_.inflate, exchange.hold ? &*exchange.hold : nullptr);

@@ -205,6 +205,7 @@ TEST_F(RestApiTest, AnswersPreflightAndCors) {
   const HttpAnswer plain = ask("OPTIONS", "/v1/x", "", {{"Origin", "https://a.example"}});
   EXPECT_EQ(plain.status, 200);
   EXPECT_TRUE(plain.headers.empty());
+  EXPECT_EQ(ask("OPTIONS", "/v2/models/m/infer", "", {{"Origin", "http://a.example"}}).status, 200);
   options_.cors = true;
   EXPECT_THAT(ask("GET", "/v1/models/m").headers,
               ::testing::Contains(::testing::Pair("Access-Control-Allow-Origin", "*")));
