@@ -545,10 +545,8 @@ TEST_F(Serve, SwapsVersionsUnderLoadWithoutAWrongAnswer) {
                          .connections = 8,
                          .rate = 1000,
                          .time = std::chrono::milliseconds(500)};
-  std::vector<testing::HttpLoadResult> before;
-  for (int i = 0; i < (testing::are_tests_long() ? 20 : 2); ++i) {
-    before.push_back(testing::run(load));
-  }
+  std::vector<testing::HttpLoadResult> before(testing::are_tests_long() ? 20 : 2);
+  for (auto& result : before) result = testing::run(load);
   std::vector<testing::HttpLoadResult> results;
   std::jthread client([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) results.push_back(testing::run(load));
@@ -579,6 +577,7 @@ TEST_F(Serve, SwapsVersionsUnderLoadWithoutAWrongAnswer) {
   // The middle one of all half seconds, in some of which a shared machine does other things.
   const auto usual_p99 = [](const std::vector<testing::HttpLoadResult>& loads) {
     std::vector<double> values;
+    values.reserve(loads.size());
     for (const auto& one : loads) values.push_back(1e3 * one.quantile(0.99));
     std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
     return values[values.size() / 2];
