@@ -145,6 +145,16 @@ TEST_F(ConsoleJobsTest, AFolderOfJobsMayComeLater) {
   }));
 }
 
+TEST_F(ConsoleJobsTest, LinesThatCameBeforeTheirFolderWasWatchedAreFollowed) {
+  store_ = jobs::JobStore(store_.folder() / "later" / "jobs");
+  open(false);
+  add_job("census", jobs::State::kRunning);
+  const auto page = std::make_shared<ListeningPage>();
+  ask("GET", "/api/jobs/census/log").stream(page);
+  add_lines("the only line\n");
+  EXPECT_TRUE(testing::eventually([&] { return page->has("the only line"); }));
+}
+
 TEST_F(ConsoleJobsTest, ChangesNeedTheFlagAndTheSecret) {
   open(false);
   EXPECT_EQ(ask("POST", "/api/jobs/census/cancel").status, 403);

@@ -48,6 +48,8 @@ void FileWatch::add(const Path& folder) {
   const int watch = ::inotify_add_watch(inotify_, folder.c_str(), kChanges);
   if (watch >= 0) {
     watched_[watch] = folder;
+    added_.insert(folder);
+    ::eventfd_write(wake_, 1);
     return;
   }
   const int error = errno;
@@ -57,6 +59,13 @@ void FileWatch::add(const Path& folder) {
       "{} is not watched, so pages do not follow it: {}; sysctl fs.inotify.max_user_watches raises "
       "how many folders can be",
       folder.string(), std::generic_category().message(error));
+}
+
+std::set<Path> FileWatch::take_added() {
+  eventfd_t ignored = 0;
+  ::eventfd_read(wake_, &ignored);
+  const std::lock_guard lock(mutex_);
+  return std::exchange(added_, {});
 }
 
 void FileWatch::read_changes(std::set<Path>& changed) {
@@ -87,13 +96,13 @@ void FileWatch::run(const std::stop_token& stop) {
       log::error("folders are no longer watched: {}", std::generic_category().message(errno));
       return;
     }
-    std::set<Path> changed;
+    std::set<Path> changed = take_added();
     read_changes(changed);
     if (changed.empty() || stop.stop_requested()) continue;
     on_change_(changed);
     // What comes meanwhile is told together.
-    pollfd ended{.fd = wake_, .events = POLLIN, .revents = 0};
-    ::poll(&ended, 1, static_cast<int>(pause_.count()));
+    std::unique_lock lock(mutex_);
+    ended_.wait_for(lock, stop, pause_, [] { return false; });
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -14,11 +15,12 @@
 namespace muster::console {
 
 /// Tells when something in some folders has changed, by inotify: while nothing changes, nothing is
-/// done. Folders inside are watched when they are added themselves.
+/// done. Folders inside are watched when they are added themselves. One that is added counts as
+/// changed, too: nobody was told of what came before it was watched.
 class FileWatch {
  public:
-  /// Called in a thread of its own with the folders in which something was created, written,
-  /// renamed or removed.
+  /// Called in a thread of its own with the folders that were added, and those in which something
+  /// was created, written, renamed or removed.
   using OnChange = std::function<void(const std::set<Path>& folders)>;
 
   /// Changes are told together, at most once in `pause`.
@@ -34,6 +36,7 @@ class FileWatch {
 
  private:
   void run(const std::stop_token& stop);
+  std::set<Path> take_added();
   void read_changes(std::set<Path>& changed);
 
   OnChange on_change_;
@@ -43,6 +46,9 @@ class FileWatch {
   std::mutex mutex_;
   std::map<int, Path> watched_;
   std::set<Path> folders_;
+  /// Not told of yet.
+  std::set<Path> added_;
+  std::condition_variable_any ended_;
   bool has_warned_ = false;
   std::jthread thread_;
 };

@@ -21,6 +21,11 @@ class FileWatchTest : public ::testing::Test {
     });
   }
 
+  bool has_told(const Path& folder) {
+    const std::lock_guard lock(mutex_);
+    return told_.contains(folder);
+  }
+
   testing::TempDir folder_;
   std::mutex mutex_;
   std::set<Path> told_;
@@ -33,6 +38,7 @@ class FileWatchTest : public ::testing::Test {
 
 TEST_F(FileWatchTest, TellsOfFilesThatComeGrowAndGo) {
   watch_.add(folder_.path());
+  EXPECT_TRUE(is_told(folder_.path()));
   testing::write_bytes(folder_ / "file", "x");
   EXPECT_TRUE(is_told(folder_.path()));
   std::filesystem::rename(folder_ / "file", folder_ / "other");
@@ -43,17 +49,31 @@ TEST_F(FileWatchTest, TellsOfFilesThatComeGrowAndGo) {
 
 TEST_F(FileWatchTest, WatchesFoldersThatAreAddedLaterAndAgain) {
   watch_.add(folder_.path());
+  EXPECT_TRUE(is_told(folder_.path()));
   const Path inner = folder_ / "inner";
   for (int i = 0; i < 3; ++i) {
     std::filesystem::create_directory(inner);
     EXPECT_TRUE(is_told(folder_.path()));
     watch_.add(inner);
+    EXPECT_TRUE(is_told(inner));
     testing::write_bytes(inner / "file", "x");
     EXPECT_TRUE(is_told(inner));
     std::filesystem::remove_all(inner);
     EXPECT_TRUE(is_told(inner));
     EXPECT_TRUE(is_told(folder_.path()));
   }
+}
+
+TEST_F(FileWatchTest, TellsOnceOfAFolderThatIsAdded) {
+  testing::write_bytes(folder_ / "file", "written before");
+  watch_.add(folder_.path());
+  EXPECT_TRUE(is_told(folder_.path()));
+  watch_.add(folder_.path());
+  std::filesystem::create_directory(folder_ / "inner");
+  EXPECT_TRUE(is_told(folder_.path()));
+  watch_.add(folder_ / "inner");
+  EXPECT_TRUE(is_told(folder_ / "inner"));
+  EXPECT_FALSE(has_told(folder_.path()));
 }
 
 TEST_F(FileWatchTest, AFolderThatIsNotThereIsPassedOver) { watch_.add(folder_ / "none"); }
