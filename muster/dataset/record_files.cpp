@@ -39,26 +39,30 @@ std::vector<Path> with_patterns_expanded(std::vector<Path> files) {
   return out;
 }
 
+/// Where the records of each file lie among those of all.
+class FileEnds {
+ public:
+  void add(std::uint64_t file_records) { ends_.push_back(records() + file_records); }
+  std::uint64_t records() const { return ends_.empty() ? 0 : ends_.back(); }
+  std::uint64_t begin_of(std::size_t file) const { return file == 0 ? 0 : ends_[file - 1]; }
+  std::uint64_t records_of(std::size_t file) const { return ends_[file] - begin_of(file); }
+  /// The record at a place among all; behind the last file at its end.
+  FileRecord find(std::uint64_t place) const {
+    const auto end = std::upper_bound(ends_.begin(), ends_.end(), place);
+    const auto file = static_cast<std::size_t>(end - ends_.begin());
+    return {file, place - begin_of(file)};
+  }
+
+ private:
+  /// The number of records up to the end of each.
+  std::vector<std::uint64_t> ends_;
+};
+
 /// Files that one pass has read from the first record to the last, without a failure.
 struct KnownFiles {
   /// None where a file's source has random access itself, and where a file is empty.
   std::vector<std::shared_ptr<const RecordTable>> tables{};
-  /// The number of records up to the end of each.
-  std::vector<std::uint64_t> ends{};
-
-  std::uint64_t records() const { return ends.empty() ? 0 : ends.back(); }
-  std::uint64_t begin_of(std::size_t file) const { return file == 0 ? 0 : ends[file - 1]; }
-  std::uint64_t records_of(std::size_t file) const { return ends[file] - begin_of(file); }
-  void add(std::uint64_t file_records, std::shared_ptr<const RecordTable> table) {
-    ends.push_back(records() + file_records);
-    tables.push_back(std::move(table));
-  }
-  /// The record at a place of the pass; behind the last file at its end.
-  FileRecord find(std::uint64_t place) const {
-    const auto end = std::upper_bound(ends.begin(), ends.end(), place);
-    const auto file = static_cast<std::size_t>(end - ends.begin());
-    return {file, place - begin_of(file)};
-  }
+  FileEnds ends{};
 };
 
 /// What passes of a stage have learnt for later ones. Safe to use from any thread.
@@ -204,7 +208,7 @@ class RecordFilesPass final : public StageIterator<Record> {
   // What cannot be learnt is read again, and nothing else is lost.
   void begin_to_learn() try {
     if (!learnt_ || source_->random_access()) return;
-    source_->note_places(kMostKnownRows - std::min(kMostKnownRows, learnt_->records()));
+    source_->note_places(kMostKnownRows - std::min(kMostKnownRows, learnt_->ends.records()));
   } catch (const Error&) {
     learnt_.reset();
   }
@@ -217,7 +221,8 @@ class RecordFilesPass final : public StageIterator<Record> {
     const auto table = by_itself ? nullptr : source_->table();
     // A source that has passed over bad records has others behind the numbers.
     if (source_->position() == records_ && (by_itself || table)) {
-      learnt_->add(records_, table);
+      learnt_->ends.add(records_);
+      learnt_->tables.push_back(table);
     } else {
       learnt_.reset();
     }
@@ -257,15 +262,13 @@ class RecordFilesAccess final : public RandomAccess<Record> {
       : stage_(stage), epoch_(epoch) {}
 
   void add(std::unique_ptr<RecordSource> source) {
-    ends_.push_back(size() + source->count().value());
+    ends_.add(source->count().value());
     sources_.push_back(std::move(source));
   }
-  std::uint64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
+  std::uint64_t size() const override { return ends_.records(); }
   Element<Record> at(std::uint64_t place) override {
-    const auto end = std::upper_bound(ends_.begin(), ends_.end(), place);
-    const auto file = static_cast<std::size_t>(end - ends_.begin());
-    const std::uint64_t number = place - (file == 0 ? 0 : ends_[file - 1]);
-    return {read_at(*sources_[file], number), Origin{epoch_, stage_.pack({file, number})}};
+    const FileRecord found = ends_.find(place);
+    return {read_at(*sources_[found.file], found.number), Origin{epoch_, stage_.pack(found)}};
   }
 
   /// The record of this number and no other: a source that passes over bad ones would give the
@@ -286,7 +289,7 @@ class RecordFilesAccess final : public RandomAccess<Record> {
   const RecordFilesStage& stage_;
   std::uint64_t epoch_;
   std::vector<std::unique_ptr<RecordSource>> sources_;
-  std::vector<std::uint64_t> ends_;
+  FileEnds ends_;
 };
 
 class KnownFilesPass final : public KnownPass<Record> {
@@ -300,38 +303,40 @@ class KnownFilesPass final : public KnownPass<Record> {
     for (std::size_t file = 0; file < sources_.size(); ++file) {
       const auto& table = known_->tables[file];
       if (table == nullptr) sources_[file] = stage_.source(file);
-      if (table ? !table->is_current() : !is_current(*sources_[file], known_->records_of(file))) {
+      if (table ? !table->is_current()
+                : !is_current(*sources_[file], known_->ends.records_of(file))) {
         return false;
       }
     }
     return true;
   }
-  std::uint64_t size() const override { return known_->records(); }
+  std::uint64_t size() const override { return known_->ends.records(); }
   Element<Record> at(std::uint64_t place) override {
-    const FileRecord found = known_->find(place);
+    const FileRecord found = known_->ends.find(place);
     const auto& table = known_->tables[found.file];
     return {table ? table->at(found.number)
                   : RecordFilesAccess::read_at(*sources_[found.file], found.number),
             Origin{epoch_, stage_.pack(found)}};
   }
   Origin origin(std::uint64_t place) const override {
-    return {epoch_, stage_.pack(known_->find(place))};
+    return {epoch_, stage_.pack(known_->ends.find(place))};
   }
   std::uint64_t place(Origin origin) const override {
     const FileRecord wanted = stage_.unpack(origin.ordinal);
-    if (wanted.number >= known_->records_of(wanted.file)) throw_missing_element(stage_, origin);
-    return known_->begin_of(wanted.file) + wanted.number;
+    if (wanted.number >= known_->ends.records_of(wanted.file))
+      throw_missing_element(stage_, origin);
+    return known_->ends.begin_of(wanted.file) + wanted.number;
   }
   void save(PositionWriter& writer, std::uint64_t given) const override {
     writer.stage(stage_.kind());
-    save_files(writer, stage_, known_->find(given));
+    save_files(writer, stage_, known_->ends.find(given));
   }
   std::uint64_t restore(PositionReader& reader) const override {
     reader.expect(stage_.kind());
     const FileRecord at = restore_files(reader, stage_);
     if (at.file == stage_.file_count()) return size();
     // Beyond the end a reader finds nothing more of this file, and goes on with the next.
-    return known_->begin_of(at.file) + std::min(at.number, known_->records_of(at.file));
+    return known_->ends.begin_of(at.file) + std::min(at.number, known_->ends.records_of(at.file));
   }
 
  private:
