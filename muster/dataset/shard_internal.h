@@ -115,7 +115,7 @@ class ShardByReading final : public StageIterator<T> {
  protected:
   void do_pull(Chunk<T>& out, std::size_t most) override {
     for (; out.events() < most; ++given_) {
-      const std::uint64_t gap = given_ == 0 ? part_.index : part_.count - 1;
+      const std::uint64_t gap = part_.gap_behind(given_);
       if (gap > 0 && input_->skip(gap) < gap) return;
       if (input_->pull(one_, 1) == 0) return;
       one_.drain([&](Element<T>& element) { out.add(std::move(element)); },

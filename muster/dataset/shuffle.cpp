@@ -1,6 +1,5 @@
 #include "muster/dataset/shuffle.h"
 
-#include <algorithm>
 #include <array>
 
 #include "muster/base/random.h"
@@ -28,16 +27,23 @@ void ShuffleDraws::go_to(std::uint64_t draw_number) {
   if (draw_number % 2 != 0) draw(1);
 }
 
-void check_held(std::span<const Origin> held, std::size_t buffer_size) {
-  if (held.size() > buffer_size) {
-    throw InvalidArgument("position was saved with {} elements in the buffer of shuffle({})",
-                          held.size(), buffer_size);
+void save_shuffle(PositionWriter& writer, ShufflePosition position) {
+  writer.number(position.drawn);
+  writer.number(position.input_ended ? 1 : 0);
+  writer.origins(std::move(position.held));
+}
+
+ShufflePosition restore_shuffle(PositionReader& reader, std::size_t buffer_size) {
+  ShufflePosition position;
+  position.drawn = reader.number();
+  position.input_ended = reader.number() != 0;
+  position.held = reader.origins();
+  if (position.held.size() > buffer_size) {
+    throw InvalidArgument("position was saved with {} elements in the buffer of {}({})",
+                          position.held.size(), kShuffleKind, buffer_size);
   }
-  std::vector<Origin> sorted(held.begin(), held.end());
-  std::sort(sorted.begin(), sorted.end());
-  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    throw InvalidArgument("position names an element twice at stage shuffle");
-  }
+  sorted_once(position.held, kShuffleKind);
+  return position;
 }
 
 void ShuffledNumbers::fill() {

@@ -30,8 +30,19 @@ class ShuffleDraws {
   std::uint64_t spare_ = 0;
 };
 
-/// Throws InvalidArgument unless these can be the elements in a shuffle's buffer.
-void check_held(std::span<const Origin> held, std::size_t buffer_size);
+inline constexpr std::string_view kShuffleKind = "shuffle";
+
+/// What the position of a shuffle has before that of its input.
+struct ShufflePosition {
+  std::uint64_t drawn = 0;
+  bool input_ended = false;
+  /// What is in the buffer.
+  std::vector<Origin> held{};
+};
+
+void save_shuffle(PositionWriter& writer, ShufflePosition position);
+/// Throws InvalidArgument for what cannot be in a buffer of this size.
+ShufflePosition restore_shuffle(PositionReader& reader, std::size_t buffer_size);
 
 /// The numbers of a stream of known length in the order of a shuffle.
 class ShuffledNumbers {
@@ -69,11 +80,10 @@ class ShardOfKnown final : public StageIterator<T> {
  public:
   static constexpr std::uint64_t kMostElements = std::numeric_limits<std::uint32_t>::max();
 
-  ShardOfKnown(const Stage<T>& shuffle, const ShardOf& part, const EpochContext& context,
+  ShardOfKnown(const ShardOf& part, const EpochContext& context,
                std::unique_ptr<KnownPass<T>> input, std::size_t buffer_size,
                const ShuffleDraws& draws)
       : StageIterator<T>(kShardKind, label_of(part), context),
-        shuffle_(shuffle),
         part_(part),
         input_(std::move(input)),
         buffer_size_(buffer_size),
@@ -82,7 +92,7 @@ class ShardOfKnown final : public StageIterator<T> {
  protected:
   void do_pull(Chunk<T>& out, std::size_t most) override {
     for (; out.events() < most; ++given_) {
-      const std::uint64_t gap = given_ == 0 ? part_.index : part_.count - 1;
+      const std::uint64_t gap = part_.gap_behind(given_);
       if (numbers_.skip(gap) < gap) return;
       const std::optional<std::uint32_t> number = numbers_.next();
       if (!number) return;
@@ -98,10 +108,8 @@ class ShardOfKnown final : public StageIterator<T> {
     held.reserve(numbers_.held().size());
     for (const std::uint32_t number : numbers_.held()) held.push_back(input_->origin(number));
     auto inner = std::make_shared<PositionWriter>();
-    inner->stage(shuffle_.kind());
-    inner->number(numbers_.drawn());
-    inner->number(numbers_.input_ended() ? 1 : 0);
-    inner->origins(std::move(held));
+    inner->stage(kShuffleKind);
+    save_shuffle(*inner, {numbers_.drawn(), numbers_.input_ended(), std::move(held)});
     input_->save(*inner, numbers_.taken());
     writer.number(given_);
     writer.nested(std::move(inner));
@@ -109,23 +117,19 @@ class ShardOfKnown final : public StageIterator<T> {
   void do_restore(PositionReader& reader) override {
     given_ = reader.number();
     PositionReader inner = reader.nested();
-    inner.expect(shuffle_.kind());
-    const std::uint64_t drawn = inner.number();
-    const bool input_ended = inner.number() != 0;
-    const std::vector<Origin> origins = inner.origins();
-    check_held(origins, buffer_size_);
+    inner.expect(kShuffleKind);
+    const ShufflePosition position = restore_shuffle(inner, buffer_size_);
     std::vector<std::uint32_t> held;
-    held.reserve(origins.size());
-    for (const Origin& origin : origins) {
+    held.reserve(position.held.size());
+    for (const Origin& origin : position.held) {
       held.push_back(static_cast<std::uint32_t>(input_->place(origin)));
     }
-    const std::uint64_t taken = input_->restore(inner);
-    numbers_.go_to(drawn, static_cast<std::uint32_t>(input_ended ? input_->size() : taken),
-                   std::move(held));
+    const std::uint64_t restored = input_->restore(inner);
+    const std::uint64_t taken = position.input_ended ? input_->size() : restored;
+    numbers_.go_to(position.drawn, static_cast<std::uint32_t>(taken), std::move(held));
   }
 
  private:
-  const Stage<T>& shuffle_;
   ShardOf part_;
   std::unique_ptr<KnownPass<T>> input_;
   std::size_t buffer_size_;
@@ -143,8 +147,8 @@ class ShuffleStage final : public PassingStage<T> {
     if (buffer_size == 0) throw InvalidArgument("shuffle's buffer_size must be positive: 0");
   }
 
-  std::string_view kind() const override { return "shuffle"; }
-  std::string label() const override { return fmt::format("shuffle({})", buffer_size_); }
+  std::string_view kind() const override { return kShuffleKind; }
+  std::string label() const override { return fmt::format("{}({})", kShuffleKind, buffer_size_); }
   std::unique_ptr<StageIterator<T>> open(const EpochContext& context) const override {
     return std::make_unique<Pass>(*this, context);
   }
@@ -156,7 +160,7 @@ class ShuffleStage final : public PassingStage<T> {
     if (known == nullptr || known->size() > ShardOfKnown<T>::kMostElements) {
       return PassingStage<T>::open_shard(context, part);
     }
-    return std::make_unique<ShardOfKnown<T>>(*this, part, context, std::move(known), buffer_size_,
+    return std::make_unique<ShardOfKnown<T>>(part, context, std::move(known), buffer_size_,
                                              ShuffleDraws(seed_, context.epoch));
   }
   AccessOrObstacle<T> random_access(const EpochContext&) const override {
@@ -184,17 +188,14 @@ class ShuffleStage final : public PassingStage<T> {
       std::vector<Origin> held;
       held.reserve(buffer_.size());
       for (const Element<T>& element : buffer_) held.push_back(element.origin);
-      writer.number(draws_.drawn());
-      writer.number(input_ended_ ? 1 : 0);
-      writer.origins(std::move(held));
+      save_shuffle(writer, {draws_.drawn(), input_ended_, std::move(held)});
       input_->save(writer);
     }
     void do_restore(PositionReader& reader) override {
-      draws_.go_to(reader.number());
-      input_ended_ = reader.number() != 0;
-      const std::vector<Origin> held = reader.origins();
-      check_held(held, stage_.buffer_size_);
-      buffer_ = collect_unsorted(stage_.input(), context_.input(), held);
+      const ShufflePosition position = restore_shuffle(reader, stage_.buffer_size_);
+      draws_.go_to(position.drawn);
+      input_ended_ = position.input_ended;
+      buffer_ = collect_unsorted(stage_.input(), context_.input(), position.held);
       input_->restore(reader);
     }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace muster {
 
 EpochContext EpochContext::input(std::size_t index) const {
@@ -31,6 +33,14 @@ void throw_missing_element(const StageBase& stage, Origin origin) {
       "position names an element that its input no longer has: {}, epoch {}; the data or the "
       "pipeline has changed since it was saved",
       stage.where(origin), origin.epoch);
+}
+
+std::vector<Origin> sorted_once(std::vector<Origin> origins, std::string_view kind) {
+  std::sort(origins.begin(), origins.end());
+  if (std::adjacent_find(origins.begin(), origins.end()) != origins.end()) {
+    throw InvalidArgument("position names an element twice at stage {}", kind);
+  }
+  return origins;
 }
 
 std::exception_ptr current_failure(std::string_view doing) {

@@ -36,6 +36,9 @@ struct EpochContext {
 struct ShardOf {
   std::uint64_t count = 1;
   std::uint64_t index = 0;
+
+  /// How many elements of others come before the next of this part.
+  std::uint64_t gap_behind(std::uint64_t given) const { return given == 0 ? index : count - 1; }
 };
 
 /// What all stages have in common, whatever their elements are. Immutable, shared by threads.
@@ -190,6 +193,8 @@ class Stage : public StageBase {
 
 /// Says that an element which a position names is not there any more.
 [[noreturn]] void throw_missing_element(const StageBase& stage, Origin origin);
+/// Throws InvalidArgument where a position names an element twice at a stage of this kind.
+std::vector<Origin> sorted_once(std::vector<Origin> origins, std::string_view kind);
 
 /// The current exception with what was being done added; ours keep their code and type, others
 /// become an Error with their message. Only inside a catch block.
@@ -261,11 +266,7 @@ class PassingStage : public UnaryStage<T> {
 template <typename T>
 std::vector<Element<T>> collect_unsorted(const Stage<T>& stage, const EpochContext& context,
                                          const std::vector<Origin>& origins) {
-  std::vector<Origin> sorted = origins;
-  std::sort(sorted.begin(), sorted.end());
-  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    throw InvalidArgument("position names an element twice at stage {}", stage.kind());
-  }
+  const std::vector<Origin> sorted = sorted_once(origins, stage.kind());
   std::vector<Element<T>> found = stage.collect(context, sorted);
   std::vector<Element<T>> elements;
   elements.reserve(origins.size());
