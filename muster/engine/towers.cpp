@@ -289,10 +289,7 @@ void Towers::make_copies(const ModelFactory& factory) {
   for (std::size_t lane = 0; lane < lanes; ++lane) {
     const c10::Device device = device_of(lane);
     const std::size_t place = place_of_lane_[lane];
-    const auto has_it = [&](const auto& copy) {
-      return copy->device == device && copy->place == place;
-    };
-    if (!is_away(lane) || std::ranges::any_of(copies_, has_it)) continue;
+    if (!is_away(lane) || copy_for(lane) != nullptr) continue;
     const BranchStream::Use on = use(place);
     auto model = make_model(factory, options_.seed);
     if (!device.is_cpu()) model->to(device);
@@ -301,14 +298,15 @@ void Towers::make_copies(const ModelFactory& factory) {
   }
 }
 
+const Towers::Copy* Towers::copy_for(std::size_t lane) const {
+  const auto found = std::ranges::find_if(copies_, [&](const auto& copy) {
+    return copy->device == device_of(lane) && copy->place == place_of_lane_[lane];
+  });
+  return found == copies_.end() ? nullptr : found->get();
+}
+
 const Variables& Towers::variables_of_lane(std::size_t lane) const {
-  if (!is_away(lane)) return *variables_;
-  return (*std::ranges::find_if(copies_,
-                                [&](const auto& copy) {
-                                  return copy->device == device_of(lane) &&
-                                         copy->place == place_of_lane_[lane];
-                                }))
-      ->variables;
+  return is_away(lane) ? copy_for(lane)->variables : *variables_;
 }
 
 std::unique_ptr<Towers::Tower> Towers::make_tower(const std::shared_ptr<Model>& model,

@@ -150,6 +150,8 @@ class Towers {
   void make_copies(const ModelFactory& factory);
   void refresh_copies();
   void refresh(const Copy& copy) const;
+  /// Null where there is none.
+  const Copy* copy_for(std::size_t lane) const;
   const Variables& variables_of_lane(std::size_t lane) const;
   std::unique_ptr<Tower> make_tower(const std::shared_ptr<Model>& model, std::size_t lane) const;
   c10::Device device_of(std::size_t lane) const;
