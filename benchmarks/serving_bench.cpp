@@ -35,7 +35,7 @@
 #include "muster/server/grpc_server.h"
 #include "muster/server/http_server.h"
 #include "muster/server/rest_api.h"
-#include "muster/server/tensorflow_calls_internal.h"
+#include "muster/server/tensorflow_requests_internal.h"
 #include "muster/serving/predict_request.h"
 #include "muster/serving/predictions.h"
 #include "muster/testing/eventually.h"
@@ -350,8 +350,7 @@ void measure_own_cost(bench::Report& report, const Path& census) {
   };
   add_cost(report, name + ", gRPC",
            cost([&] { bench::keep(server::predict(served.service, bytes, {}, {})); }));
-  // With a field that the fast reader does not know, number 100.
-  const std::string unknown = bytes + "\xA0\x06\x01";
+  const std::string unknown = bytes + server::kUnknownField;
   add(name + ", gRPC, by protobuf's messages",
       cost([&] { bench::keep(server::predict(served.service, unknown, {}, {})); }));
   add_cost(report, name + ", REST",

@@ -2,16 +2,13 @@
 // asked of a server with one small model.
 
 #include <cstdlib>
-#include <exception>
-#include <future>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
 #include "muster/server/fake_service_internal.h"
-#include "muster/server/tensorflow_calls_internal.h"
+#include "muster/server/tensorflow_requests_internal.h"
 
 namespace {
 
@@ -31,18 +28,11 @@ void call(std::string_view bytes, const Function& function) {
   }
 }
 
-using Start = void (&)(Service&, std::string_view, const Caller&, AnswerDone);
-
-// Waits for the answer, which is a message.
-template <class Response>
-void call(Service& service, std::string_view bytes, Start start) {
-  std::promise<std::string> answer;
+// What is answered is a message.
+template <class Response, class Start>
+void call(Service& service, std::string_view bytes, const Start& start) {
   try {
-    start(service, bytes, {}, [&](std::string text, const std::exception_ptr& failure) {
-      if (failure) return answer.set_exception(failure);
-      answer.set_value(std::move(text));
-    });
-    if (!Response().ParseFromString(answer.get_future().get())) std::abort();
+    if (!Response().ParseFromString(answer_of(start, service, bytes))) std::abort();
   } catch (const muster::Error&) {
     // Refused, as it should be.
   }
@@ -61,12 +51,11 @@ std::string outcome(Service& service, std::string_view bytes) {
   return response.ShortDebugString();
 }
 
-// Read from bytes and from a message, a request has the same outcome. Field 100 is one that only
-// messages pass over.
+// Read from bytes and from a message, a request has the same outcome.
 void compare_predict(Service& service, std::string_view bytes) {
   const std::string by_bytes = outcome(service, bytes);
   if (!tfs::PredictRequest().ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
-  if (by_bytes != outcome(service, std::string(bytes) + "\xA0\x06\x01")) std::abort();
+  if (by_bytes != outcome(service, std::string(bytes) + kUnknownField)) std::abort();
 }
 
 }  // namespace

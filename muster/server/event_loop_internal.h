@@ -12,6 +12,9 @@ class io_context;
 
 namespace muster::server {
 
+/// A request up to this size is read in a thread of a loop: others wait some 100 us for it.
+inline constexpr std::size_t kMostBytesInLoop = 64 << 10;
+
 /// Threads that wait for sockets and timers, and run what follows. Each has sockets of its own and
 /// hands nothing over to another, which would have to be woken for it: so what takes long does not
 /// belong there. Servers of several protocols and the queues of models may share one loop. Any

@@ -8,7 +8,7 @@
 
 #include "muster/server/fake_service_internal.h"
 #include "muster/server/tensor_proto_internal.h"
-#include "muster/server/tensorflow_calls_internal.h"
+#include "muster/server/tensorflow_requests_internal.h"
 #include "muster/testing/message_of.h"
 
 namespace muster::server {
@@ -187,9 +187,6 @@ class PredictOnBytes : public ::testing::Test {
   tfs::PredictRequest request_;
 
  private:
-  // A newer client's, which only messages pass over: field 100, the number 1.
-  static constexpr const char* kUnknownField = "\xA0\x06\x01";
-
   std::string outcome(const std::string& bytes) {
     std::optional<tfs::PredictResponse> response;
     const std::string refusal = message_of([&] {

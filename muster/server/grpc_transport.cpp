@@ -46,8 +46,6 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kReadBytes = 64 << 10;
 constexpr std::size_t kWriteBytes = 64 << 10;
-// Messages up to this size are read while others wait to be: some 100 us.
-constexpr std::size_t kMostShortBytes = 64 << 10;
 // What a connection without a call may keep.
 constexpr std::size_t kMostIdleBytes = 8 << 10;
 // What a stream costs beside its messages and its header.
@@ -118,7 +116,7 @@ class Call final : public GrpcCall, public Http2Stream, public std::enable_share
   /// Whether the thread that reads may run() it.
   bool is_short() const {
     if (method_->work != GrpcWork::kBySize) return method_->work == GrpcWork::kShort;
-    return !is_compressed_ && body_.size() <= kMostShortBytes;
+    return !is_compressed_ && body_.size() <= kMostBytesInLoop;
   }
   /// In the thread that answers.
   void run();

@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/server/event_loop_internal.h"
 #include "muster/server/rest_paths_internal.h"
 #include "muster/serving/predict_request.h"
 
@@ -59,9 +60,6 @@ void compress(const HttpRequest& request, HttpAnswer& answer) {
   answer.headers.emplace_back("Content-Encoding", "gzip");
   answer.headers.emplace_back("Vary", "Accept-Encoding");
 }
-
-// A body up to this size is read while others wait to be: some 100 us.
-constexpr std::size_t kLongToRead = 64 << 10;
 
 std::string_view path_of(std::string_view target) { return target.substr(0, target.find('?')); }
 
@@ -154,7 +152,7 @@ HttpAnswer RestApi::health(const HttpRequest& request, std::string_view path) {
 
 /// A request that is being answered.
 struct RestApi::Exchange {
-  HttpRequest request;
+  HttpRequest request{};
   // Of what the body became.
   std::optional<ByteBudget::Hold> hold{};
   // Where there is a prediction, the answer is made of it.
@@ -251,11 +249,12 @@ HttpAnswer RestApi::handle(HttpRequest request) noexcept {
 }
 
 bool RestApi::start(HttpRequest& request, const std::shared_ptr<HttpReply>& reply) noexcept {
-  if (!is_prediction(request) || request.body.size() > kLongToRead ||
+  if (!is_prediction(request) || request.body.size() > kMostBytesInLoop ||
       !request.header("Content-Encoding").empty()) {
     return false;
   }
-  auto exchange = std::unique_ptr<Exchange>(new Exchange{std::move(request)});
+  auto exchange = std::make_unique<Exchange>();
+  exchange->request = std::move(request);
   exchange->reply = reply;
   const auto end = [this](std::unique_ptr<Exchange> ended, const std::exception_ptr& failure) {
     HttpAnswer answer = answer_of(*ended, failure);

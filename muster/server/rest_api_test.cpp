@@ -270,7 +270,7 @@ class WaitingServable : public FakeServable {
 };
 
 TEST_F(RestApiTest, InfersByPriority) {
-  const auto servable = std::make_shared<WaitingServable>();
+  auto servable = std::make_shared<WaitingServable>();
   ModelStore store({.load = [&](const Path&) { return servable; },
                     .batching = {.max_batch_size = 1},
                     .slots = 1});

@@ -160,17 +160,10 @@ TEST_F(TensorFlowCalls, PredictRefusesInTheWordsOfTensorFlowServing) {
   EXPECT_EQ(refusal(), "Missing ModelSpec");
 }
 
-/// Waits for what a call answers; throws its failure.
-template <typename Response, typename Request>
-Response answer_of(void (*start)(Service&, std::string_view, const Caller&, AnswerDone),
-                   Service& service, const Request& request) {
-  std::promise<std::string> bytes;
-  start(service, request.SerializeAsString(), {},
-        [&](std::string answer, const std::exception_ptr& failure) {
-          failure ? bytes.set_exception(failure) : bytes.set_value(std::move(answer));
-        });
+template <typename Response, typename Start, typename Request>
+Response answer_of(const Start& start, Service& service, const Request& request) {
   Response response;
-  response.ParseFromString(bytes.get_future().get());
+  response.ParseFromString(server::answer_of(start, service, request.SerializeAsString()));
   return response;
 }
 
