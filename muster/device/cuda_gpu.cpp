@@ -188,20 +188,19 @@ void BranchStream::join() const {
 }
 
 struct BranchStream::Use::Impl {
-  explicit Impl(const BranchStream::Impl& branch)
-      : at_home_before(getCurrentCUDAStream(branch.home.index())), guard(branch.stream) {
-    if (branch.at_home) c10::cuda::setCurrentCUDAStream(*branch.at_home);
-    has_at_home = branch.at_home.has_value();
+  explicit Impl(const BranchStream::Impl& branch) : guard(branch.stream) {
+    if (!branch.at_home) return;
+    at_home_before = getCurrentCUDAStream(branch.home.index());
+    c10::cuda::setCurrentCUDAStream(*branch.at_home);
   }
   ~Impl() {
-    if (has_at_home) c10::cuda::setCurrentCUDAStream(at_home_before);
+    if (at_home_before) c10::cuda::setCurrentCUDAStream(*at_home_before);
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  CUDAStream at_home_before;
   c10::cuda::CUDAStreamGuard guard;
-  bool has_at_home = false;
+  std::optional<CUDAStream> at_home_before{};
 };
 
 BranchStream::Use::Use(const BranchStream* stream) {

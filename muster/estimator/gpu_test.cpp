@@ -470,22 +470,15 @@ TEST_F(Gpu, NoStepMakesTheHostWait) {
   EstimatorOptions how = options();
   how.clip = {.global_norm = 1.0};
   for (const bool capture : {true, false}) {
-    RunConfig where = config(capture ? "captured" : "eager");
-    where.devices.capture_steps = capture;
-    EXPECT_EQ(
-        Estimator(how, where)
-            .train(training_input, {.max_steps = 20, .hooks = {std::make_shared<NoWaiting>()}})
-            .steps,
-        20);
-  }
-  for (const bool capture : {true, false}) {
-    RunConfig where = logical(capture ? "captured_logical" : "eager_logical", 3);
-    where.devices.capture_steps = capture;
-    EXPECT_EQ(
-        Estimator(how, where)
-            .train(training_input, {.max_steps = 20, .hooks = {std::make_shared<NoWaiting>()}})
-            .steps,
-        20);
+    for (RunConfig where : {config(capture ? "captured" : "eager"),
+                            logical(capture ? "captured_logical" : "eager_logical", 3)}) {
+      where.devices.capture_steps = capture;
+      EXPECT_EQ(
+          Estimator(how, where)
+              .train(training_input, {.max_steps = 20, .hooks = {std::make_shared<NoWaiting>()}})
+              .steps,
+          20);
+    }
   }
   // What is looked for: a step whose loss is asked for does wait.
   EXPECT_THROW(
