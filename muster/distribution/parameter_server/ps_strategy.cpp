@@ -13,6 +13,42 @@
 #include "muster/estimator/estimator.h"
 
 namespace muster::internal {
+namespace {
+
+/// The files of questions whether servers see a folder. They are removed when it comes and when it
+/// goes: a task that is lost breaks a question off, and a server may write its reply even then.
+class FolderQuestions {
+ public:
+  explicit FolderQuestions(const Path& folder) : folder_(folder) { remove_files(); }
+  ~FolderQuestions() {
+    try {
+      remove_files();
+    } catch (const Error& error) {
+      log::warning("{}", error.what());
+    }
+  }
+  FolderQuestions(const FolderQuestions&) = delete;
+  FolderQuestions& operator=(const FolderQuestions&) = delete;
+
+  static std::string name_of(std::string_view number) {
+    return fmt::format("{}{}", kPrefix, number);
+  }
+
+ private:
+  // By such a name they are also removed with what an interrupted save has left.
+  static constexpr std::string_view kPrefix = ".model.ckpt-shared.tmp-";
+
+  void remove_files() const {
+    FileSystem& files = file_system_for(folder_);
+    for (const std::string& name : files.list(folder_)) {
+      if (name.starts_with(kPrefix)) files.remove(folder_ / name);
+    }
+  }
+
+  const Path& folder_;
+};
+
+}  // namespace
 
 void PsStrategy::check(const EstimatorOptions& options) const {
   if (options.moving_average) {
@@ -183,8 +219,8 @@ bool PsStrategy::do_servers_see_folder() {
   std::random_device random;
   const std::string text =
       fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-  // By such a name it is removed with what an interrupted save has left.
-  const std::string file = fmt::format(".model.ckpt-shared.tmp-{}", text.substr(0, 8));
+  const FolderQuestions questions(config_.model_dir);
+  const std::string file = FolderQuestions::name_of(text.substr(0, 8));
   const auto reply_of = [&](std::size_t server) { return fmt::format("{}.{}", file, server); };
   write_file_atomically(config_.model_dir / file, text, /*durable=*/false);
   for (std::size_t server = 0; server < layout_->servers(); ++server) {
@@ -198,9 +234,7 @@ bool PsStrategy::do_servers_see_folder() {
     const bool is_shared =
         answer && answer->is_seen && files.status(reply) && read_file(reply) == text;
     if (!is_shared && blind.empty()) blind = server_name(server);
-    files.remove(reply);
   }
-  files.remove(config_.model_dir / file);
   if (blind.empty()) {
     log::info("servers write their parts of checkpoints: all see {}", config_.model_dir.string());
   } else {
