@@ -120,6 +120,14 @@ Clock::duration Deadline::remaining() const {
   return std::max(time_ - Clock::now(), Clock::duration::zero());
 }
 
+bool nap(const std::stop_token& stop, Deadline::Clock::duration span) {
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  stopped.wait_for(lock, stop, span, [] { return false; });
+  return !stop.stop_requested();
+}
+
 void set_stall_after(Clock::duration span) { stall_after_cell() = span; }
 Clock::duration stall_after() { return stall_after_cell(); }
 

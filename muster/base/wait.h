@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -30,6 +31,9 @@ class Deadline {
   explicit Deadline(Clock::time_point time) : time_(time) {}
   Clock::time_point time_;
 };
+
+/// Idles for a span of time, which no stall is reported of. False when a stop is asked for first.
+bool nap(const std::stop_token& stop, Deadline::Clock::duration span);
 
 /// What is waited for, in words, asked for only when the wait is reported or fails:
 /// "ps:0 at host:2222: pull step=120" makes "waits 4.0 s for ps:0 at host:2222: pull step=120".

@@ -125,5 +125,15 @@ TEST(Deadline, SaturatesInsteadOfOverflowing) {
   EXPECT_EQ(Deadline::after(-1s).remaining(), Deadline::Clock::duration::zero());
 }
 
+TEST(Nap, LastsItsTimeUnlessAStopIsAskedFor) {
+  const auto begin = Deadline::Clock::now();
+  EXPECT_TRUE(nap({}, std::chrono::milliseconds(20)));
+  EXPECT_GE(Deadline::Clock::now() - begin, std::chrono::milliseconds(20));
+  std::stop_source source;
+  const std::jthread stopping([&] { source.request_stop(); });
+  EXPECT_FALSE(nap(source.get_token(), std::chrono::hours(1)));
+  EXPECT_FALSE(nap(source.get_token(), std::chrono::hours(1)));
+}
+
 }  // namespace
 }  // namespace muster

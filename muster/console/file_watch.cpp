@@ -11,6 +11,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/wait.h"
 
 namespace muster::console {
 namespace {
@@ -101,8 +102,7 @@ void FileWatch::run(const std::stop_token& stop) {
     if (changed.empty() || stop.stop_requested()) continue;
     on_change_(changed);
     // What comes meanwhile is told together.
-    std::unique_lock lock(mutex_);
-    ended_.wait_for(lock, stop, pause_, [] { return false; });
+    nap(stop, pause_);
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -48,7 +47,6 @@ class FileWatch {
   std::set<Path> folders_;
   /// Not told of yet.
   std::set<Path> added_;
-  std::condition_variable_any ended_;
   bool has_warned_ = false;
   std::jthread thread_;
 };

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <utility>
 
+#include "muster/base/wait.h"
+
 namespace muster::console {
 namespace {
 
@@ -61,12 +63,7 @@ void LiveUpdates::close() {
 }
 
 void LiveUpdates::keep_alive(const std::stop_token& stop) {
-  std::mutex idle;
-  std::unique_lock lock(idle);
-  while (!wake_.wait_for(lock, stop, kKeepAlive, [&] { return stop.stop_requested(); })) {
-    if (stop.stop_requested()) return;
-    send(": still here\n\n");
-  }
+  while (nap(stop, kKeepAlive)) send(": still here\n\n");
 }
 
 }  // namespace muster::console

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -35,7 +34,6 @@ class LiveUpdates {
   void keep_alive(const std::stop_token& stop);
 
   mutable std::mutex mutex_;
-  std::condition_variable_any wake_;
   std::vector<std::shared_ptr<server::HttpStream>> streams_;
   bool is_closed_ = false;
   std::jthread keeper_;

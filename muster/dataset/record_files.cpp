@@ -442,21 +442,18 @@ Dataset<Record> tfrecords(std::vector<Path> files, TFRecordSourceOptions options
 }
 
 Dataset<Record> text_lines(std::vector<Path> files, TextLineOptions options) {
-  return from_files(std::move(files), [options = std::move(options)](const Path& path) {
-    return open_text_lines(path, options);
-  });
+  return from_files(std::move(files),
+                    [options](const Path& path) { return open_text_lines(path, options); });
 }
 
 Dataset<Record> csv_rows(std::vector<Path> files, CsvSourceOptions options) {
-  return from_files(std::move(files), [options = std::move(options)](const Path& path) {
-    return open_csv(path, options);
-  });
+  return from_files(std::move(files),
+                    [options](const Path& path) { return open_csv(path, options); });
 }
 
 Dataset<Record> fixed_length(std::vector<Path> files, FixedLengthOptions options) {
-  return from_files(std::move(files), [options = std::move(options)](const Path& path) {
-    return open_fixed_length(path, options);
-  });
+  return from_files(std::move(files),
+                    [options](const Path& path) { return open_fixed_length(path, options); });
 }
 
 Dataset<Path> list_files(const Path& pattern) {

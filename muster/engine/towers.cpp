@@ -306,7 +306,8 @@ const Towers::Copy* Towers::copy_for(std::size_t lane) const {
 }
 
 const Variables& Towers::variables_of_lane(std::size_t lane) const {
-  return is_away(lane) ? copy_for(lane)->variables : *variables_;
+  const Copy* const copy = copy_for(lane);
+  return copy == nullptr ? *variables_ : copy->variables;
 }
 
 std::unique_ptr<Towers::Tower> Towers::make_tower(const std::shared_ptr<Model>& model,

@@ -150,7 +150,7 @@ class Towers {
   void make_copies(const ModelFactory& factory);
   void refresh_copies();
   void refresh(const Copy& copy) const;
-  /// Null where there is none.
+  /// Null at home.
   const Copy* copy_for(std::size_t lane) const;
   const Variables& variables_of_lane(std::size_t lane) const;
   std::unique_ptr<Tower> make_tower(const std::shared_ptr<Model>& model, std::size_t lane) const;

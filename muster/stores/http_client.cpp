@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cctype>
 #include <charconv>
-#include <condition_variable>
 #include <cstdlib>
 #include <ctime>
 #include <limits>
@@ -366,11 +365,7 @@ HttpResponse HttpClient::send(const std::string& what, const MakeRequest& make,
     if (is_over) return response;
     log::warning("{} failed, retrying in {} ms try={} of={}: {}", what, wait_for.count(), tries,
                  policy.most_tries, why);
-    std::mutex mutex;
-    std::condition_variable_any woken;
-    std::unique_lock lock(mutex);
-    woken.wait_for(lock, stop, wait_for, [] { return false; });
-    if (stop.stop_requested()) throw Cancelled("{} was cancelled", what);
+    if (!nap(stop, wait_for)) throw Cancelled("{} was cancelled", what);
   }
 }
 

@@ -247,6 +247,7 @@ bool PsStrategy::do_servers_see_folder() {
 std::shared_ptr<CheckpointParts> PsStrategy::begin_parts(std::int64_t step) {
   if (!can_have_parts()) return nullptr;
   std::vector<std::string> writers;
+  writers.reserve(layout_->servers());
   for (std::size_t server = 0; server < layout_->servers(); ++server) {
     writers.push_back(server_name(server));
   }
