@@ -20,6 +20,13 @@ using namespace std::chrono_literals;
 
 /// Collects the log lines of a test and sets a short stall time.
 class WaitTest : public ::testing::Test {
+ public:
+  ~WaitTest() override {
+    log::set_sink({});
+    log::set_task("");
+    set_stall_after(30s);
+  }
+
  protected:
   WaitTest() {
     log::set_sink([this](log::Level, std::string_view line) {
@@ -27,11 +34,6 @@ class WaitTest : public ::testing::Test {
       lines_.emplace_back(line);
       seen_.notify_all();
     });
-  }
-  ~WaitTest() override {
-    log::set_sink({});
-    log::set_task("");
-    set_stall_after(30s);
   }
 
   std::string first_line() {

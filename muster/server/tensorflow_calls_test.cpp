@@ -9,7 +9,7 @@
 #include "muster/server/fake_service_internal.h"
 #include "muster/server/protobuf_log_internal.h"
 #include "muster/server/tensor_proto_internal.h"
-#include "muster/server/tensorflow_calls_internal.h"
+#include "muster/server/tensorflow_requests_internal.h"
 #include "muster/server/warm_up.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"

@@ -148,7 +148,7 @@ HeaderList header_list(const HttpHeaders& headers) {
   const auto add = [&list](const std::string& line) {
     curl_slist* longer = curl_slist_append(list.get(), line.c_str());
     if (longer == nullptr) throw ResourceExhausted("no memory for the headers of an HTTP request");
-    list.release();
+    static_cast<void>(list.release());
     list.reset(longer);
   };
   for (const auto& [name, value] : headers) {
