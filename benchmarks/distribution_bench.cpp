@@ -52,7 +52,7 @@ class OtherTask {
  public:
   /// `job` is its job: "worker" or "ps". `what` is the function it runs.
   OtherTask(const std::string& job, const std::string& what) {
-    const auto ports = launch::free_ports(2, {});
+    const launch::ReservedPorts ports(2, {});
     cluster_ = fmt::format(R"({{"chief": ["127.0.0.1:{}"], "{}": ["127.0.0.1:{}"]}})", ports[0],
                            job, ports[1]);
     const std::string config = fmt::format(

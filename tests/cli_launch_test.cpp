@@ -296,6 +296,22 @@ until_there good)",
   EXPECT_THAT(run.err, HasSubstr("starting all tasks again with other ports, 2 of 3"));
 }
 
+TEST_F(Launch, KeepsItsPortsFromOtherLaunches) {
+  // None of the tasks listens: a launch of the first task is kept from their ports by the launcher
+  // alone.
+  const Outcome run =
+      launch(R"(
+[ $type = master ] || exit 0
+ports=$(echo "$TF_CONFIG" | grep -o 'localhost:[0-9]*' | sort | head -1 | sed 's/.*://')
+)" MUSTER_PROGRAM
+             R"( launch --log-dir $dir/inner --workers 0 --ps 0 --port-range $ports -- /bin/true
+note inner $?)",
+             {"--workers", "1", "--ps", "0"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_TRUE(has_note("inner 1")) << run.out;
+  EXPECT_THAT(run.out, HasSubstr("only 0 of the 1 ports needed are free"));
+}
+
 TEST_F(Launch, TriesOtherPortsOnlySoOften) {
   const Outcome run =
       launch("note $task; exit 75", {"--workers", "0", "--ps", "0", "--grace", "0.1"});

@@ -46,7 +46,7 @@ using testing::operator+;
 /// A chief, one worker and perhaps a ps, each started by the test, with folders of their own.
 class Tasks {
  public:
-  explicit Tasks(bool with_ps = false) : ports_(launch::free_ports(3, {})) {
+  explicit Tasks(bool with_ps = false) : ports_(3, {}) {
     cluster_ = fmt::format(R"({{"chief": ["{}"], "worker": ["{}"]{}}})", address("chief"),
                            address("worker"),
                            with_ps ? fmt::format(R"(, "ps": ["{}"])", address("ps")) : "");
@@ -90,7 +90,7 @@ class Tasks {
 
  private:
   TempDir folder_;
-  std::vector<std::uint16_t> ports_;
+  const launch::ReservedPorts ports_;
   std::string cluster_;
   std::map<std::string, std::unique_ptr<RunningProgram>> running_;
 };

@@ -8,11 +8,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "muster/base/error.h"
 #include "muster/base/random.h"
 #include "muster/launch/ports.h"
 #include "muster/testing/eventually.h"
@@ -35,6 +37,7 @@ using testing::operator+;
 
 bool listens(std::uint16_t port) {
   const int handle = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (handle < 0) throw_errno(errno, "making a socket");
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -197,7 +200,7 @@ TEST(Collective, EncryptedItGivesTheWeightsOfOneProcess) {
 TEST(Collective, TasksThatKnowOneAddressAloneFindEachOther) {
   const Words flags{"--steps", in_long("40", "20"), "--replicas", "3"};
   const TempDir folder;
-  const auto port = launch::free_ports(1, {}).front();
+  const launch::ReservedPorts ports(1, {});
   std::vector<std::unique_ptr<RunningProgram>> tasks;
   for (int rank = 0; rank < 3; ++rank) {
     const Path model_dir = folder.path() / std::to_string(rank);
@@ -205,7 +208,7 @@ TEST(Collective, TasksThatKnowOneAddressAloneFindEachOther) {
         CLUSTER_JOB, Words{"--model-dir", model_dir.string()} + flags,
         testing::ProgramOptions{.environment = {fmt::format("RANK={}", rank), "WORLD_SIZE=3",
                                                 "MASTER_ADDR=127.0.0.1",
-                                                fmt::format("MASTER_PORT={}", port)}}));
+                                                fmt::format("MASTER_PORT={}", ports[0])}}));
   }
   for (const auto& task : tasks) {
     const Outcome outcome = task->wait();
@@ -299,7 +302,7 @@ TEST(Collective, AStopSignalToTheChiefEndsAllAtOneStepAndTheRunResumes) {
 
 TEST(Collective, AStopSignalEndsATaskThatWaitsForOthers) {
   const TempDir folder;
-  const auto ports = launch::free_ports(2, {});
+  const launch::ReservedPorts ports(2, {});
   RunningProgram worker(
       CLUSTER_JOB, {"--model-dir", folder.path().string()},
       {.environment = {fmt::format(R"(TF_CONFIG={{"cluster": {{"chief": ["127.0.0.1:{}"], )"

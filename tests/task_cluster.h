@@ -42,9 +42,9 @@ class TaskCluster {
         servers_(servers),
         flags_(std::move(flags)),
         environment_(std::move(options.environment)),
-        shares_folder_(options.shares_folder) {
-    const auto ports = launch::free_ports(1 + workers + servers, {});
-    const std::span all(ports);
+        shares_folder_(options.shares_folder),
+        ports_(1 + workers + servers, {}) {
+    const std::span all(ports_.numbers());
     cluster_ =
         fmt::format(R"({{"chief": [{}], "worker": [{}], "ps": [{}]}})", addresses(all.first(1)),
                     addresses(all.subspan(1, workers)), addresses(all.last(servers)));
@@ -151,6 +151,7 @@ class TaskCluster {
   testing::Words flags_;
   testing::Words environment_;
   bool shares_folder_;
+  launch::ReservedPorts ports_;
   std::string cluster_;
   std::vector<std::unique_ptr<testing::RunningProgram>> tasks_;
 };

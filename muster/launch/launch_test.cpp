@@ -1,4 +1,5 @@
 // The parts of a launch, in one process; whole launches are in tests/cli_launch_test.cpp.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 
 #include <fstream>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -25,6 +27,7 @@
 #include "muster/launch/stop.h"
 #include "muster/launch/task_process.h"
 #include "muster/launch/training_log.h"
+#include "muster/net/listener.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
@@ -69,7 +72,7 @@ class Listener {
 // ----------------------------------------------------------------------------------------- ports
 
 TEST(Ports, AreAllDifferent) {
-  const auto ports = free_ports(20, std::nullopt);
+  const auto ports = ReservedPorts(20, std::nullopt).numbers();
   EXPECT_EQ(std::set<std::uint16_t>(ports.begin(), ports.end()).size(), 20U);
 }
 
@@ -77,15 +80,25 @@ TEST(Ports, AreNotThoseThatConnectionsTake) {
   std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
   int first = 0;
   if (!(file >> first) || first <= 11'000) GTEST_SKIP() << "connections may take any port here";
-  for (const auto port : free_ports(20, std::nullopt)) EXPECT_LT(port, first);
+  const ReservedPorts ports(20, std::nullopt);
+  for (const auto port : ports.numbers()) EXPECT_LT(port, first);
 }
 
 TEST(Ports, OfARangeSkipWhatIsTaken) {
   const Listener taken;
   EXPECT_THAT(message_of([&] {
-                free_ports(1, PortRange{taken.port(), taken.port()});
+                ReservedPorts(1, PortRange{taken.port(), taken.port()});
               }),
               HasSubstr("only 0 of the 1 ports needed are free"));
+}
+
+TEST(Ports, BelongToOneWhoReservesAsLongAsThatLives) {
+  std::optional<ReservedPorts> first(std::in_place, 1, std::nullopt);
+  const PortRange same{(*first)[0], (*first)[0]};
+  EXPECT_THAT(message_of([&] { ReservedPorts(1, same); }),
+              HasSubstr("only 0 of the 1 ports needed are free"));
+  first.reset();
+  EXPECT_EQ(ReservedPorts(1, same)[0], same.first);
 }
 
 TEST(Ports, RangesAreRead) {
@@ -288,11 +301,19 @@ TEST(MergedLog, SeesThatAPortWasTaken) {
   const TempDir dir;
   Pipe pipe;
   MergedLog merged(pipe.in(), false);
+  const Listener taken;
+  const std::string own = message_of([&] {
+    net::Listener(fmt::format("127.0.0.1:{}", taken.port()), {.task = "worker:1", .run_id = "a"},
+                  [](auto) {});
+  });
   merged.follow("worker:0", dir / "a");
+  merged.follow("worker:1", dir / "b");
   write_bytes(dir / "a", "bind: Address already in use\n");
+  write_bytes(dir / "b", own + "\n");
   EXPECT_FALSE(merged.saw_port_in_use(0));
   merged.poll();
   EXPECT_TRUE(merged.saw_port_in_use(0));
+  EXPECT_TRUE(merged.saw_port_in_use(1)) << own;
   merged.forget(0);
   EXPECT_FALSE(merged.saw_port_in_use(0));
   pipe.read_all();

@@ -149,7 +149,7 @@ class Launcher {
 
   // ------------------------------------------------------------------------------------- start
 
-  std::vector<LaunchTask> choose_tasks() const;
+  std::vector<LaunchTask> choose_tasks();
 
   void start(Running& running) {
     running.pid = start_process({.command = options_.command,
@@ -441,6 +441,7 @@ class Launcher {
   MergedLog output_;
   SignalQueue signals_;
   OrphanGuard guard_;
+  std::optional<ReservedPorts> ports_;
   std::vector<Running> tasks_;
   int launches_ = 0;
   bool ending_ = false;
@@ -451,9 +452,14 @@ class Launcher {
   Clock::time_point ps_stop_at_{};
 };
 
-std::vector<std::uint16_t> choose_ports(const LaunchOptions& options) {
+// What a launch takes unless it is told which ports.
+std::optional<ReservedPorts> reserve_ports(const LaunchOptions& options) {
+  if (options.start_port) return std::nullopt;
+  return ReservedPorts(ports_needed(options.cluster), options.port_range);
+}
+
+std::vector<std::uint16_t> ports_in_a_row(const LaunchOptions& options) {
   const std::size_t count = ports_needed(options.cluster);
-  if (!options.start_port) return free_ports(count, options.port_range);
   if (*options.start_port + count > 65536) {
     throw InvalidArgument("{} ports from {} on go beyond 65535; start lower", count,
                           *options.start_port);
@@ -489,8 +495,9 @@ void bind(std::vector<LaunchTask>& tasks, const LaunchOptions& options) {
 }
 
 // With what a launch tells all of them, but for the secret.
-std::vector<LaunchTask> tasks_of(const LaunchOptions& options) {
-  auto tasks = local_cluster(options.cluster, choose_ports(options));
+std::vector<LaunchTask> tasks_of(const LaunchOptions& options,
+                                 const std::optional<ReservedPorts>& ports) {
+  auto tasks = local_cluster(options.cluster, ports ? ports->numbers() : ports_in_a_row(options));
   if (!options.cluster.is_single) bind(tasks, options);
   for (LaunchTask& task : tasks) {
     if (options.cluster.is_single) continue;
@@ -502,8 +509,9 @@ std::vector<LaunchTask> tasks_of(const LaunchOptions& options) {
   return tasks;
 }
 
-std::vector<LaunchTask> Launcher::choose_tasks() const {
-  auto tasks = tasks_of(options_);
+std::vector<LaunchTask> Launcher::choose_tasks() {
+  ports_ = reserve_ports(options_);
+  auto tasks = tasks_of(options_, ports_);
   if (options_.cluster.is_single || has_own_secret()) return tasks;
   for (LaunchTask& task : tasks) {
     task.environment.push_back(fmt::format("{}={}", kSecretVariable, secret_));
@@ -581,7 +589,7 @@ std::string dry_run(const LaunchOptions& options) {
     text +=
         fmt::format("export {}=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')\n", kSecretVariable);
   }
-  for (const LaunchTask& task : tasks_of(options)) {
+  for (const LaunchTask& task : tasks_of(options, reserve_ports(options))) {
     text += fmt::format("# {}\n", task.task.name());
     if (options.working_directory) {
       text += fmt::format("cd {} && ", for_shell(options.working_directory->string()));

@@ -30,7 +30,7 @@ bool contains_word(std::string_view line, std::string_view lower_case) {
 
 bool says_port_in_use(std::string_view line) {
   return contains_word(line, "address already in use") || contains_word(line, "port in use") ||
-         contains_word(line, "eaddrinuse");
+         contains_word(line, "port is in use") || contains_word(line, "eaddrinuse");
 }
 
 // Where in a line of muster's own logger, "2026-03-01T10:04:11.532 I worker:1 saved ...", the task

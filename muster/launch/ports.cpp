@@ -1,17 +1,22 @@
 #include "muster/launch/ports.h"
 
 #include <arpa/inet.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
+#include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstddef>
+#include <deque>
 #include <fstream>
 #include <random>
 #include <string>
 
 #include "muster/base/error.h"
+#include "muster/launch/descriptor_internal.h"
 
 namespace muster::launch {
 namespace {
@@ -19,19 +24,12 @@ namespace {
 // Bound sockets that are closed together.
 class Probes {
  public:
-  Probes() = default;
-  ~Probes() {
-    for (const int probe : sockets_) ::close(probe);
-  }
-  Probes(const Probes&) = delete;
-  Probes& operator=(const Probes&) = delete;
-
   // The port that was bound, any for 0; nothing if somebody has it. On all interfaces, since a
   // server may listen on any of them.
   std::optional<std::uint16_t> bind(std::uint16_t port) {
     const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (probe < 0) throw_errno(errno, "making a socket to look for a free port");
-    sockets_.push_back(probe);
+    sockets_.emplace_back(probe);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_ANY);
@@ -48,7 +46,7 @@ class Probes {
   }
 
  private:
-  std::vector<int> sockets_;
+  std::deque<Descriptor> sockets_;
 };
 
 // Below the ports that Linux gives to connections by itself: one of those could be gone when a task
@@ -87,27 +85,50 @@ PortRange parse_port_range(std::string_view text) {
   return {*first, *last};
 }
 
-std::vector<std::uint16_t> free_ports(std::size_t count, const std::optional<PortRange>& range) {
+/// One socket for each port, whose name says so. Names that begin with a zero byte are no files:
+/// they are those of a network namespace, as ports are, and go with the process.
+class ReservedPorts::Reservations {
+ public:
+  /// Whether nobody else has it.
+  bool take(std::uint16_t port) {
+    const int holder = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (holder < 0) throw_errno(errno, "making a socket to reserve a port");
+    holders_.emplace_back(holder);
+    const std::string name = fmt::format("muster-port-{}", port);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::copy(name.begin(), name.end(), address.sun_path + 1);
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    if (::bind(holder, reinterpret_cast<const sockaddr*>(&address), size) == 0) return true;
+    if (errno != EADDRINUSE) throw_errno(errno, fmt::format("reserving port {}", port));
+    holders_.pop_back();
+    return false;
+  }
+
+ private:
+  std::deque<Descriptor> holders_;
+};
+
+ReservedPorts::ReservedPorts(std::size_t count, const std::optional<PortRange>& range)
+    : reservations_(std::make_shared<Reservations>()) {
   Probes probes;
-  std::vector<std::uint16_t> ports;
+  const auto try_port = [&](std::uint16_t wanted) {
+    const auto port = probes.bind(wanted);
+    if (port && reservations_->take(*port)) numbers_.push_back(*port);
+  };
   if (!range) {
     std::mt19937 random{std::random_device{}()};
-    while (ports.size() < count) {
-      if (const auto port = probes.bind(random_port(random))) ports.push_back(*port);
-    }
-    return ports;
+    while (numbers_.size() < count) try_port(random_port(random));
+    return;
   }
-  for (unsigned port = range->first; port <= range->last && ports.size() < count; ++port) {
-    if (probes.bind(static_cast<std::uint16_t>(port))) {
-      ports.push_back(static_cast<std::uint16_t>(port));
-    }
+  for (unsigned port = range->first; port <= range->last && numbers_.size() < count; ++port) {
+    try_port(static_cast<std::uint16_t>(port));
   }
-  if (ports.size() < count) {
+  if (numbers_.size() < count) {
     throw ResourceExhausted(
-        "only {} of the {} ports needed are free from {} to {}; widen the range", ports.size(),
+        "only {} of the {} ports needed are free from {} to {}; widen the range", numbers_.size(),
         count, range->first, range->last);
   }
-  return ports;
 }
 
 }  // namespace muster::launch

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -17,10 +18,23 @@ struct PortRange {
 /// "27182-27190", or one port alone. Throws InvalidArgument.
 PortRange parse_port_range(std::string_view text);
 
-/// So many different ports on which nobody listens now, from the range, lowest first, or any below
-/// those that the system gives to connections. Each was bound to see, all of them at a time.
-/// Another process may still take one before it is used. Throws ResourceExhausted when the range
-/// has too few.
-std::vector<std::uint16_t> free_ports(std::size_t count, const std::optional<PortRange>& range);
+/// Different ports on which nobody listened when they were chosen, and which no other ReservedPorts
+/// of this host has as long as this lives: two launches never choose the same, and a task that is
+/// started again finds its own. A program that does not ask here may still take one.
+class ReservedPorts {
+ public:
+  /// So many from the range, lowest first, or any below those that the system gives to connections.
+  /// Each is bound for a moment, all of them at a time. Throws ResourceExhausted when the range has
+  /// too few.
+  ReservedPorts(std::size_t count, const std::optional<PortRange>& range);
+
+  const std::vector<std::uint16_t>& numbers() const { return numbers_; }
+  std::uint16_t operator[](std::size_t i) const { return numbers_[i]; }
+
+ private:
+  class Reservations;
+  std::vector<std::uint16_t> numbers_;
+  std::shared_ptr<Reservations> reservations_;
+};
 
 }  // namespace muster::launch
