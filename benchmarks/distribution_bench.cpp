@@ -226,6 +226,8 @@ double seconds_of_push_and_pull(const RunConfig& config) {
 // The same bytes through a plain TCP stream, first one way, then the other.
 double seconds_of_raw_tcp() {
   const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  const int near = ::socket(AF_INET, SOCK_STREAM, 0);
+  if (listener < 0 || near < 0) throw_errno(errno, "making sockets");
   sockaddr_in at{};
   at.sin_family = AF_INET;
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -235,7 +237,6 @@ double seconds_of_raw_tcp() {
       ::getsockname(listener, address, &size) != 0) {
     throw_errno(errno, "listening");
   }
-  const int near = ::socket(AF_INET, SOCK_STREAM, 0);
   if (::connect(near, address, size) != 0) throw_errno(errno, "connecting");
   const int far = ::accept(listener, nullptr, nullptr);
   const std::size_t bytes = static_cast<std::size_t>(kElements) * 4;
@@ -275,7 +276,7 @@ void add_push_and_pull(bench::Report& report) {
     const OtherTask server("ps", "large");
     seconds = seconds_of_push_and_pull(config_of(server.chief_config()));
   }
-  const double gigabytes = 2.0 * kElements * 4 / 1e9;
+  const double gigabytes = 2.0 * static_cast<double>(kElements) * 4 / 1e9;
   report.add({.name = name,
               .value = gigabytes / seconds,
               .unit = "GB/s",
@@ -314,7 +315,7 @@ double seconds_of_step(const RunConfig& config) {
   estimator.train(small_input(), {.steps = kSmallSteps / 10});
   const auto start = Clock::now();
   estimator.train(small_input(), {.steps = kSmallSteps});
-  return seconds_since(start) / kSmallSteps;
+  return seconds_since(start) / static_cast<double>(kSmallSteps);
 }
 
 // In a cluster a run cannot be begun twice, so what it takes to begin is measured too and taken
@@ -333,7 +334,7 @@ double seconds_of_ps_step() {
   };
   const double few = run(kSmallSteps / 10);
   const double many = run(kSmallSteps / 10 + kSmallSteps);
-  return (many - few) / kSmallSteps;
+  return (many - few) / static_cast<double>(kSmallSteps);
 }
 
 void add_small_step(bench::Report& report) {
@@ -348,7 +349,9 @@ void add_small_step(bench::Report& report) {
 // --------------------------------------------------------------------------------------- main
 
 int run_task(std::string_view what) {
-  const RunConfig config = config_of(std::getenv("TF_CONFIG"));
+  const char* const tf_config = std::getenv("TF_CONFIG");
+  if (tf_config == nullptr) throw FailedPrecondition("--task is for the benchmark itself");
+  const RunConfig config = config_of(tf_config);
   if (what == "sum") {
     seconds_of_sum(config);
   } else {

@@ -307,7 +307,8 @@ TEST_F(CensusBatch, ThatIsKilledGivesWhatAnUndisturbedOneGives) {
     for (std::size_t kill = 0; kill < kKills; ++kill) {
       const std::int64_t enough =
           saved_instances(output) +
-          static_cast<std::int64_t>(random.uniform(1, static_cast<double>(rows) / (2.0 * kKills)));
+          static_cast<std::int64_t>(
+              random.uniform(1, static_cast<double>(rows) / static_cast<double>(2 * kKills)));
       held.release(kShardsAKill);
       testing::RunningProgram program(MUSTER_PROGRAM, arguments(output));
       // Workers of a command that was killed alone save what they have, perhaps more than enough.
@@ -464,7 +465,7 @@ TEST_F(CensusBatch, ThatIsAskedToStopSavesAndItsWorkersAreReplacedWhenTheyAreKil
 
 class CensusJobs : public CensusPredict {
  protected:
-  ~CensusJobs() override {
+  void TearDown() override {
     for (const char* name : {"census_1", "batch_1", "batch_2"}) {
       if (!std::filesystem::exists(jobs_dir_ / name)) continue;
       jobs({"cancel", name});

@@ -1,11 +1,13 @@
 // `muster launch`, `muster local train` and `muster cluster explain`, as processes. Their tasks are
 // shell scripts: what a task does is in the script, who it is in TF_CONFIG.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -130,9 +132,8 @@ TEST_F(Launch, OfLaunchesInOneInstantWithOneFolderOneRuns) {
   std::vector<std::unique_ptr<RunningProgram>> all;
   // Written once: a task may read the script while the next launch begins.
   const auto arguments = words("note $task; until_there end", {"--workers", "0", "--ps", "0"});
-  for (int i = 0; i < 4; ++i) {
-    all.push_back(std::make_unique<RunningProgram>(MUSTER_PROGRAM, arguments));
-  }
+  std::generate_n(std::back_inserter(all), 4,
+                  [&] { return std::make_unique<RunningProgram>(MUSTER_PROGRAM, arguments); });
   // Three say that there is another; then the one that runs may end.
   EXPECT_TRUE(eventually([&] {
     return std::count_if(all.begin(), all.end(), [](auto& one) { return one->ended(); }) >= 3;
@@ -162,7 +163,7 @@ i=0; while [ $i -lt 300 ]; do printf '%s ' $task; printf 'line %s\n' $i; i=$((i 
     const std::string name = line.substr(1, line.find(']') - 1);
     std::string plain = name;
     plain.erase(plain.find(':'), 1);
-    ASSERT_THAT(line, StartsWith("[" + name + "] " + plain + " line ")) << line;
+    ASSERT_THAT(line, StartsWith(fmt::format("[{}] {} line ", name, plain))) << line;
   }
   EXPECT_EQ(count, 1200U);
 }

@@ -100,6 +100,7 @@ const Words kShort{"--steps", "20", "--replicas", "4"};
 TEST(ClusterFailure, APortInUseIsNamedAndWorthAnotherTry) {
   Tasks tasks;
   const int taken = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_GE(taken, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(tasks.port("chief"));

@@ -180,6 +180,7 @@ class TendedRun : public WatchedRun {
   Path root() const override { return cluster_.root(); }
   std::vector<Path> server_folders() const override {
     std::vector<Path> folders;
+    folders.reserve(layout_.servers);
     for (std::size_t i = 0; i < layout_.servers; ++i) {
       folders.push_back(cluster_.folder(1 + layout_.workers + i));
     }
@@ -282,7 +283,7 @@ class LaunchedRun : public WatchedRun {
                   Words{"launch", "--workers", std::to_string(layout.workers), "--ps",
                         std::to_string(layout.servers), "--restart", "on-failure:1000", "--log-dir",
                         logs().string(), "--no-training-log", "--",
-                        testing::warm_stand_in(CLUSTER_JOB), "--model-dir", model_dir().string()} +
+                        testing::warm_stand_in(CLUSTER_JOB), "--model-dir", folder_ / "model"} +
                       task_flags(layout)) {
     tasks_.emplace_back("master");
     for (std::size_t i = 0; i < layout.workers; ++i) tasks_.push_back(fmt::format("worker{}", i));

@@ -1,9 +1,6 @@
 // The parts of a launch, in one process; whole launches are in tests/cli_launch_test.cpp.
-#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
@@ -30,6 +27,7 @@
 #include "muster/net/listener.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"
+#include "muster/testing/raw_tcp.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster::launch {
@@ -37,6 +35,7 @@ namespace {
 
 using muster::testing::eventually;
 using muster::testing::message_of;
+using muster::testing::RawTcpServer;
 using muster::testing::read_bytes;
 using muster::testing::TempDir;
 using muster::testing::write_bytes;
@@ -45,29 +44,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-// A socket that listens on a port of its own.
-class Listener {
- public:
-  Listener() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(::bind(socket_, reinterpret_cast<const sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::listen(socket_, 1), 0);
-    EXPECT_EQ(::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    port_ = ntohs(address.sin_port);
-  }
-  ~Listener() { ::close(socket_); }
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
-  std::uint16_t port() const { return port_; }
-
- private:
-  int socket_;
-  std::uint16_t port_ = 0;
-};
 
 // ----------------------------------------------------------------------------------------- ports
 
@@ -85,7 +61,7 @@ TEST(Ports, AreNotThoseThatConnectionsTake) {
 }
 
 TEST(Ports, OfARangeSkipWhatIsTaken) {
-  const Listener taken;
+  const RawTcpServer taken;
   EXPECT_THAT(message_of([&] {
                 ReservedPorts(1, PortRange{taken.port(), taken.port()});
               }),
@@ -117,6 +93,7 @@ TaskEnvironment environment_of(const LaunchTask& task) {
 
 std::vector<std::string> names_of(const std::vector<LaunchTask>& tasks) {
   std::vector<std::string> names;
+  names.reserve(tasks.size());
   for (const LaunchTask& task : tasks) names.push_back(task.name);
   return names;
 }
@@ -146,6 +123,7 @@ TEST(LocalCluster, EvaluatorsGoWithAChiefAndHaveNoPort) {
 TEST(LocalCluster, DealsGpusInTurnAndNoneToPs) {
   const auto tasks = local_cluster({.gpus = std::vector<std::string>{"0", "1"}}, {1, 2, 3, 4});
   std::vector<std::string> seen;
+  seen.reserve(tasks.size());
   for (const LaunchTask& task : tasks) seen.push_back(task.environment.back());
   EXPECT_THAT(seen, ElementsAre("CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=0",
                                 "CUDA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"));
@@ -301,11 +279,9 @@ TEST(MergedLog, SeesThatAPortWasTaken) {
   const TempDir dir;
   Pipe pipe;
   MergedLog merged(pipe.in(), false);
-  const Listener taken;
-  const std::string own = message_of([&] {
-    net::Listener(fmt::format("127.0.0.1:{}", taken.port()), {.task = "worker:1", .run_id = "a"},
-                  [](auto) {});
-  });
+  const RawTcpServer taken;
+  const std::string own = message_of(
+      [&] { net::Listener(taken.address(), {.task = "worker:1", .run_id = "a"}, [](auto) {}); });
   merged.follow("worker:0", dir / "a");
   merged.follow("worker:1", dir / "b");
   write_bytes(dir / "a", "bind: Address already in use\n");

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "muster/base/error.h"
+
 namespace muster::testing {
 namespace {
 
@@ -80,10 +82,12 @@ std::string RawTcp::read_to_end() {
 RawTcpServer::RawTcpServer() : descriptor_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in at = loopback(0);
   socklen_t size = sizeof(at);
+  if (descriptor_ < 0) throw_errno(errno, "making a socket");
   EXPECT_EQ(::bind(descriptor_, reinterpret_cast<const sockaddr*>(&at), size), 0);
   EXPECT_EQ(::listen(descriptor_, 16), 0);
-  ::getsockname(descriptor_, reinterpret_cast<sockaddr*>(&at), &size);
-  address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+  EXPECT_EQ(::getsockname(descriptor_, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  port_ = ntohs(at.sin_port);
+  address_ = "127.0.0.1:" + std::to_string(port_);
 }
 
 RawTcpServer::~RawTcpServer() { ::close(descriptor_); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -38,10 +39,12 @@ class RawTcpServer {
   RawTcpServer& operator=(const RawTcpServer&) = delete;
 
   const std::string& address() const { return address_; }
+  std::uint16_t port() const { return port_; }
   RawTcp accept();
 
  private:
   int descriptor_ = -1;
+  std::uint16_t port_ = 0;
   std::string address_;
 };
 
