@@ -54,6 +54,8 @@ class Socket {
   void send_all(std::string_view bytes) const {
     while (!bytes.empty()) {
       const ssize_t sent = ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      // Stopped and continued by the user's shell.
+      if (sent < 0 && errno == EINTR) continue;
       if (sent <= 0) throw Unavailable("the server went away while it was asked");
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     }
@@ -63,6 +65,7 @@ class Socket {
     char piece[1 << 16];
     while (true) {
       const ssize_t size = ::recv(descriptor_, piece, sizeof piece, 0);
+      if (size < 0 && errno == EINTR) continue;
       if (size < 0) throw Unavailable("the server gave no answer within {} s", kAnswerSeconds);
       if (size == 0) return text;
       text.append(piece, static_cast<std::size_t>(size));

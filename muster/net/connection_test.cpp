@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -523,6 +524,27 @@ TEST(Connect, ReportsAStallWithItsCause) {
   EXPECT_THROW(connection.get(), Cancelled);
   set_stall_after(before);
   log::set_sink({});
+}
+
+TEST(Connection, KeepsADeadlineThoughSignalsComeAllTheTime) {
+  struct sigaction nothing {};
+  struct sigaction before {};
+  nothing.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGUSR2, &nothing, &before), 0);
+  Pair pair;
+  std::atomic<bool> is_over{false};
+  std::thread receiver([&] {
+    EXPECT_THROW(pair.server->receive(Deadline::after(300ms)), DeadlineExceeded);
+    is_over = true;
+  });
+  const Deadline patience = soon();
+  while (!is_over && !patience.expired()) {
+    ::pthread_kill(receiver.native_handle(), SIGUSR2);
+    std::this_thread::sleep_for(5ms);
+  }
+  EXPECT_TRUE(is_over) << "it waits as long as there are signals";
+  receiver.join();
+  ::sigaction(SIGUSR2, &before, nullptr);
 }
 
 TEST(Connection, ReportsAReceiveThatWaitsLong) {
