@@ -1,6 +1,7 @@
 #include "muster/optim/clipping.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include <algorithm>
 #include <cmath>

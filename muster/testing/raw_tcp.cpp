@@ -49,6 +49,7 @@ RawTcp::RawTcp(RawTcp&& other) noexcept : descriptor_(std::exchange(other.descri
 bool RawTcp::send(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
     bytes.remove_prefix(static_cast<std::size_t>(count));
   }
@@ -60,6 +61,7 @@ std::string RawTcp::read(std::size_t size) {
   std::size_t filled = 0;
   while (filled < size) {
     const ssize_t count = ::recv(descriptor_, bytes.data() + filled, size - filled, 0);
+    if (count < 0 && errno == EINTR) continue;
     EXPECT_FALSE(count < 0 && errno == EAGAIN) << "nothing came for a minute";
     if (count <= 0) break;
     filled += static_cast<std::size_t>(count);
@@ -73,6 +75,7 @@ std::string RawTcp::read_to_end() {
   char piece[1 << 14];
   for (;;) {
     const ssize_t count = ::recv(descriptor_, piece, sizeof(piece), 0);
+    if (count < 0 && errno == EINTR) continue;
     EXPECT_FALSE(count < 0 && errno == EAGAIN) << "nothing came for a minute";
     if (count <= 0) return all;
     all.append(piece, static_cast<std::size_t>(count));
