@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <latch>
 #include <map>
@@ -19,6 +21,7 @@
 #include "muster/cluster/tf_config.h"
 #include "muster/distribution/collective.h"
 #include "muster/distribution/membership/membership_internal.h"
+#include "muster/distribution/membership/snapshot_internal.h"
 #include "muster/distribution/parameter_server/ps_strategy_internal.h"
 #include "muster/distribution/parameter_server/update_policy_internal.h"
 #include "muster/engine/arithmetic.h"
@@ -38,9 +41,10 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kSteps = 12;
 
 /// Variables of several blocks, so that every server has some.
+constexpr std::int64_t kSeveralBlocks = 70'000;
 struct TwoKernels : Model {
-  TwoKernels() {
-    first = register_parameter("first", torch::full({70'000}, 0.5F));
+  explicit TwoKernels(std::int64_t size) {
+    first = register_parameter("first", torch::full({size}, 0.5F));
     second = register_parameter("second", torch::full({300}, -0.25F));
   }
   torch::Tensor forward(const Features&) override { return first; }
@@ -48,8 +52,8 @@ struct TwoKernels : Model {
   torch::Tensor second;
 };
 
-EstimatorOptions two_kernels() {
-  return {.model = [] { return std::make_shared<TwoKernels>(); },
+EstimatorOptions two_kernels(std::int64_t size = kSeveralBlocks) {
+  return {.model = [size] { return std::make_shared<TwoKernels>(size); },
           .head = regression_head(),
           .optimizer = adam({.learning_rate = 0.01}),
           .clip = {.global_norm = 20.0}};
@@ -59,9 +63,9 @@ EstimatorOptions two_kernels() {
 /// and the step.
 class ThreadTask : public Participant {
  public:
-  explicit ThreadTask(const RunConfig& config)
+  explicit ThreadTask(const RunConfig& config, std::int64_t size = kSeveralBlocks)
       : config_(config),
-        options_(two_kernels()),
+        options_(two_kernels(size)),
         model_(options_.model()),
         variables_(Variables::adopt(*model_)),
         updater_(variables_, options_.optimizer),
@@ -296,8 +300,9 @@ RunConfig with_replicas(std::int64_t replicas) {
   return config;
 }
 
-void expect_bits_of_one_process(ThreadTask& task, std::int64_t replicas) {
-  ThreadTask alone(with_replicas(replicas));
+void expect_bits_of_one_process(ThreadTask& task, std::int64_t replicas,
+                                std::int64_t size = kSeveralBlocks) {
+  ThreadTask alone(with_replicas(replicas), size);
   alone.train_alone();
   EXPECT_EQ(task.step(), kSteps);
   const auto bytes = task.bytes();
@@ -434,6 +439,88 @@ TEST(ClusterInThreads, ServersWriteTheirPartsOfACheckpoint) {
   cluster.join();
   EXPECT_EQ(indexes.size(), 2U);
   expect_bits_of_one_process(chief, 2);
+}
+
+/// A server whose group breaks when the test wants it to, as by the loss of a worker that this
+/// server hears of first. It tells nobody until `goes_on`.
+class BrokenServer {
+ public:
+  explicit BrokenServer(const RunConfig& config) : config_(config) {}
+
+  void serve(const EstimatorOptions& options, std::latch& goes_on) {
+    HeldVariables held(options, config_, {});
+    const auto policy = make_sync_updates(held, options, {});
+    held.membership.join(policy->terms(held.own_terms()));
+    const torch::NoGradGuard no_grad;
+    policy->prepare();
+    for (bool is_over = false; !is_over;) {
+      is_over = !synchronize(
+          held.membership, synchronize_deadline(config_, held.has_state),
+          [&] { return held.progress(); },
+          [&](Group& group, const Source& source) {
+            held.group = &group;
+            return policy->begin(source);
+          });
+      held.group = &held.membership.group();
+      group_ = held.group;
+      try {
+        while (!is_over && policy->serve_next()) continue;
+        is_over = true;
+      } catch (const PeersChanged&) {
+        is_broken_.count_down();
+        goes_on.wait();
+      }
+    }
+    held.membership.leave(/*early=*/false);
+  }
+  void break_group() {
+    group_.load()->interrupt("a test");
+    is_broken_.wait();
+  }
+
+ private:
+  const RunConfig config_;
+  std::atomic<Group*> group_ = nullptr;
+  std::latch is_broken_{1};
+};
+
+TEST(ClusterInThreads, APartIsAskedForAgainWhenTheRequestWasLostWithItsGeneration) {
+  const testing::TempDir folder;
+  RunConfig like = with_replicas(2);
+  like.model_dir = folder.path();
+  ThreadCluster cluster(0, 2, like);
+  std::latch goes_on{1};
+  BrokenServer broken(cluster.config("ps", 1));
+  // Each is one server's, which sends nothing when it writes its part.
+  constexpr std::int64_t kOneBlock = 300;
+  cluster.start(
+      [config = cluster.config("ps", 0)] { serve_in_thread(two_kernels(kOneBlock), config, {}); });
+  cluster.start([&] { broken.serve(two_kernels(kOneBlock), goes_on); });
+  const RunConfig config = cluster.config("chief", 0);
+  ThreadTask chief(config, kOneBlock);
+  int times = 0;
+  std::vector<std::string> indexes;
+  chief.before_end = [&](Strategy& strategy) {
+    if (++times > 1) {
+      indexes = strategy.begin_parts(kSteps)->indexes();
+      return;
+    }
+    // All see the folder.
+    strategy.begin_parts(11)->wait();
+    broken.break_group();
+    // The request goes out before the chief hears of it.
+    std::jthread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      goes_on.count_down();
+    });
+    EXPECT_THROW(strategy.begin_parts(kSteps), PeersChanged);
+    throw PeersChanged("a test");
+  };
+  cluster.start([&] { chief.train(*make_parameter_server(config, {.part_bytes = 0})); });
+  cluster.join();
+  EXPECT_EQ(times, 2);
+  EXPECT_EQ(indexes.size(), 2U);
+  expect_bits_of_one_process(chief, 2, kOneBlock);
 }
 
 TEST(ClusterInThreads, ServersMakeStepsWithoutTheLastReplicas) {

@@ -16,7 +16,7 @@
 namespace muster::net {
 namespace {
 
-constexpr std::string_view kHandshakeMagic = "MUSTER/6";
+constexpr std::string_view kHandshakeMagic = "MUSTER/7";
 constexpr std::string_view kFamily = "MUSTER/";  // Of all versions.
 constexpr std::size_t kEnvelopeBytes = 12;
 constexpr std::size_t kMaxPayloadBytes = 2048;

@@ -8,7 +8,7 @@
 #include "muster/net/identity.h"
 
 /// How two tasks prove to each other that they belong to one run, as bytes in and bytes out,
-/// without a socket. Six messages, each "MUSTER/6", a kind, a zero, the size of what follows
+/// without a socket. Six messages, each "MUSTER/7", a kind, a zero, the size of what follows
 /// (u16):
 ///
 ///   client: hello      32 drawn bytes

@@ -192,7 +192,7 @@ TEST(Handshake, StrangersAreToldApart) {
   EXPECT_EQ(refusal_of("\x16\x03\x01\x02\x01\x01\x01\xfc\x03\x03\x01\x01"), Refusal::kTls);
   EXPECT_EQ(refusal_of("MUSTER/1\x01\x01\x01\x01"), Refusal::kOtherVersion);
   EXPECT_EQ(refusal_of("\x01"), Refusal::kNoise);
-  EXPECT_EQ(refusal_of("MUSTER/6\x07\x01\x01\x01"), Refusal::kNoise);
+  EXPECT_EQ(refusal_of("MUSTER/7\x07\x01\x01\x01"), Refusal::kNoise);
   EXPECT_EQ(refusal_of("MUST"), Refusal::kNone);
 }
 

@@ -100,7 +100,7 @@ bool HeldVariables::take_request(std::size_t from, net::Frame& frame) {
   return dispatch<SlotsRequest, FolderQuestion, PartRequest>(
       frame, Handle{[&](const SlotsRequest& request) { send_slots(from, request); },
                     [&](const FolderQuestion& question) { answer(from, question); },
-                    [this](const PartRequest& request) { write_part(request); }});
+                    [&](const PartRequest& request) { write_part(from, request); }});
 }
 
 // Another folder of that name, or a disk that only reads, is none that is shared.
@@ -123,7 +123,8 @@ void HeldVariables::answer(std::size_t to, const FolderQuestion& question) {
   group->send(to, told);
 }
 
-void HeldVariables::write_part(const PartRequest& request) {
+void HeldVariables::write_part(std::size_t asked_by, const PartRequest& request) {
+  group->send(asked_by, PartBegun{request.id});
   // Waits for a part of an earlier checkpoint that is still being written.
   part_writer.flush();
   const auto encoded = std::make_shared<EncodedTensors>(
@@ -136,6 +137,10 @@ void HeldVariables::write_part(const PartRequest& request) {
       BundleWriter writer(place.prefix, {.num_shards = place.num_shards, .shard = place.shard});
       for (const TensorView& tensor : copies) writer.add(tensor);
       told.index = writer.finish_part();
+    } catch (const NotFound& error) {
+      // The chief has removed the folder: it asks again in the next generation.
+      told.failure = error.what();
+      log::info("a part of {} is not wanted any more: {}", request.name, told.failure);
     } catch (...) {
       told.failure = describe(std::current_exception()).message;
       log::error("could not write a part of a checkpoint, training goes on name={} error=\"{}\"",

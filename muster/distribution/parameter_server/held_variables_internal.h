@@ -81,7 +81,7 @@ class HeldVariables {
 
  private:
   void answer(std::size_t to, const FolderQuestion& question);
-  void write_part(const PartRequest& request);
+  void write_part(std::size_t asked_by, const PartRequest& request);
 };
 
 }  // namespace muster::internal

@@ -262,7 +262,15 @@ std::shared_ptr<CheckpointParts> PsStrategy::begin_parts(std::int64_t step) {
         PartRequest{parts->id(), parts->name(), static_cast<int>(server) + 1, parts->num_shards()});
   }
   ask_for_slots(/*without_parts=*/true);
-  take_slots(/*without_parts=*/true);
+  for (std::size_t server = 0; server < layout_->servers(); ++server) {
+    const auto begun =
+        group_->take<PartBegun>(server_rank(server), "the beginning of its part of a checkpoint");
+    if (!begun || begun->id != parts->id()) {
+      throw Internal("{} was not asked for the part of a checkpoint that it writes",
+                     server_name(server));
+    }
+    take_slots_of(server, /*without_parts=*/true);
+  }
   return parts;
 }
 

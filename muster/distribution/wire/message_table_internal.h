@@ -71,7 +71,8 @@ using MessageTable = MessageList<
     MessageEntry<70, "slot piece", SlotPiece>,        //
     MessageEntry<71, "folder question", FolderQuestion>,
     MessageEntry<72, "folder answer", FolderAnswer>,  //
-    MessageEntry<73, "part request", PartRequest>>;
+    MessageEntry<73, "part request", PartRequest>,    //
+    MessageEntry<74, "part begun", PartBegun>>;
 
 // ---------------------------------------------------------- what follows from it
 

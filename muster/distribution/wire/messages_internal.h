@@ -426,7 +426,7 @@ struct FolderAnswer {
   static auto fields(auto& self) { return std::tie(self.is_seen); }
 };
 /// From the chief to a server: it writes its part of the checkpoint, with the values that it has
-/// now, and tells the coordinator when that is done (PartWritten).
+/// now, says so at once (PartBegun) and tells the coordinator when that is done (PartWritten).
 struct PartRequest {
   /// Of CheckpointParts.
   std::string id{};
@@ -437,6 +437,13 @@ struct PartRequest {
   static auto fields(auto& self) {
     return std::tie(self.id, self.name, self.shard, self.num_shards);
   }
+};
+/// From a server to the chief: it has the request. One that is under way when a generation ends is
+/// lost with it, and nobody would ever tell of that part.
+struct PartBegun {
+  std::string id{};
+
+  static auto fields(auto& self) { return std::tie(self.id); }
 };
 
 // ---------------------------------------------------------- in a server's log
