@@ -154,6 +154,7 @@ TEST(Connection, FramesOfSeveralThreadsDoNotMix) {
   constexpr int kFrames = 25;
   {
     std::vector<std::jthread> senders;
+    senders.reserve(kThreads);
     for (int t = 0; t < kThreads; ++t) {
       senders.emplace_back([&, t] {
         const std::vector<std::byte> body(70'000, static_cast<std::byte>(t));

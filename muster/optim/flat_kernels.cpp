@@ -94,7 +94,7 @@ void move_average(std::size_t count, std::span<const float> rates, const float* 
   }
 }
 
-void swap(std::size_t count, float* __restrict first, float* __restrict second) {
+void swap_values(std::size_t count, float* __restrict first, float* __restrict second) {
   for (std::size_t i = 0; i < count; ++i) std::swap(first[i], second[i]);
 }
 

@@ -29,7 +29,7 @@ void move_average(std::size_t count, float rate, const float* values, float* ave
 /// The same for each of the rates in turn, which do not rise.
 void move_average(std::size_t count, std::span<const float> rates, const float* values,
                   float* average);
-void swap(std::size_t count, float* first, float* second);
+void swap_values(std::size_t count, float* first, float* second);
 
 /// In double, in a fixed order that depends on `count` only.
 double sum_of_squares(std::size_t count, const float* values);

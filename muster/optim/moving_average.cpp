@@ -106,8 +106,8 @@ void MovingAverage::update(std::int64_t step) {
 
 void MovingAverage::swap() {
   catch_up_all();
-  internal::swap(flat_.value, flat_.average);
-  for (const Table& table : tables_) internal::swap(table.pair.value, table.pair.average);
+  internal::swap_values(flat_.value, flat_.average);
+  for (const Table& table : tables_) internal::swap_values(table.pair.value, table.pair.average);
 }
 
 std::vector<NamedTensor> MovingAverage::tensors() const {

@@ -63,7 +63,7 @@ void move_average(float rate, const at::Tensor& values, const at::Tensor& averag
   });
 }
 
-void swap(const at::Tensor& first, const at::Tensor& second) {
+void swap_values(const at::Tensor& first, const at::Tensor& second) {
   if (!first.is_cpu()) {
     const at::Tensor copy = first.clone();
     first.copy_(second);
@@ -71,7 +71,7 @@ void swap(const at::Tensor& first, const at::Tensor& second) {
     return;
   }
   in_parts(first, [&](std::int64_t begin, std::size_t count) {
-    swap(count, data(first) + begin, data(second) + begin);
+    swap_values(count, data(first) + begin, data(second) + begin);
   });
 }
 

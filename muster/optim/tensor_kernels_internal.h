@@ -15,7 +15,7 @@ void add_scaled(float factor, const at::Tensor& source, const at::Tensor& target
 void scale(float factor, const at::Tensor& values);
 void clamp(float limit, const at::Tensor& values);
 void move_average(float rate, const at::Tensor& values, const at::Tensor& average);
-void swap(const at::Tensor& first, const at::Tensor& second);
+void swap_values(const at::Tensor& first, const at::Tensor& second);
 double sum_of_squares(const at::Tensor& values);
 
 }  // namespace muster::internal
