@@ -192,10 +192,8 @@ void PsStrategy::take_slots_of(std::size_t server, bool without_parts) {
   }
 }
 
-void PsStrategy::take_slots(bool without_parts) {
-  for (std::size_t server = 0; server < layout_->servers(); ++server) {
-    take_slots_of(server, without_parts);
-  }
+void PsStrategy::take_slots() {
+  for (std::size_t server = 0; server < layout_->servers(); ++server) take_slots_of(server);
 }
 
 // --------------------------------------------------------------------------------- parts

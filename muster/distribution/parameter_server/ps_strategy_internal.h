@@ -68,7 +68,7 @@ class PsStrategy : public Strategy {
   std::optional<RunSnapshot> take_state();
   /// Both with the same `without_parts`.
   void ask_for_slots(bool without_parts = false);
-  void take_slots(bool without_parts = false);
+  void take_slots();
   void take_slots_of(std::size_t server, bool without_parts = false);
   /// Whether the server has any that are not empty.
   bool has_slots(std::size_t server) const;
