@@ -66,9 +66,9 @@ class PsStrategy : public Strategy {
   static RunSnapshot snapshot_of(const Values& values);
   /// What all servers have, written to the variables; nothing when the run has ended.
   std::optional<RunSnapshot> take_state();
-  /// Both with the same `without_parts`.
   void ask_for_slots(bool without_parts = false);
   void take_slots();
+  /// `without_parts` as it was asked for.
   void take_slots_of(std::size_t server, bool without_parts = false);
   /// Whether the server has any that are not empty.
   bool has_slots(std::size_t server) const;
