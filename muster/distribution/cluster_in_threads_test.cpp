@@ -453,19 +453,12 @@ class BrokenServer {
     held.membership.join(policy->terms(held.own_terms()));
     const torch::NoGradGuard no_grad;
     policy->prepare();
-    for (bool is_over = false; !is_over;) {
-      is_over = !synchronize(
-          held.membership, synchronize_deadline(config_, held.has_state),
-          [&] { return held.progress(); },
-          [&](Group& group, const Source& source) {
-            held.group = &group;
-            return policy->begin(source);
-          });
-      held.group = &held.membership.group();
+    for (bool going_on = true; going_on;) {
+      going_on = join_generation(held, *policy);
       group_ = held.group;
       try {
-        while (!is_over && policy->serve_next()) continue;
-        is_over = true;
+        while (going_on && policy->serve_next()) continue;
+        going_on = false;
       } catch (const PeersChanged&) {
         is_broken_.count_down();
         goes_on.wait();

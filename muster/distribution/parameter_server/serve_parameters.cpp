@@ -29,19 +29,6 @@ StopSignals outlast_signals() {
   });
 }
 
-// False when the run has ended.
-bool join_generation(HeldVariables& held, UpdatePolicy& policy) {
-  const bool goes_on = synchronize(
-      held.membership, synchronize_deadline(held.config, held.has_state),
-      [&] { return held.progress(); },
-      [&](Group& group, const Source& source) {
-        held.group = &group;
-        return policy.begin(source);
-      });
-  held.group = &held.membership.group();
-  return goes_on;
-}
-
 void serve(HeldVariables& held, UpdatePolicy& policy) {
   held.membership.join(policy.terms(held.own_terms()));
   const torch::NoGradGuard no_grad;
@@ -64,6 +51,18 @@ void serve(HeldVariables& held, UpdatePolicy& policy) {
 }
 
 }  // namespace
+
+bool join_generation(HeldVariables& held, UpdatePolicy& policy) {
+  const bool goes_on = synchronize(
+      held.membership, synchronize_deadline(held.config, held.has_state),
+      [&] { return held.progress(); },
+      [&](Group& group, const Source& source) {
+        held.group = &group;
+        return policy.begin(source);
+      });
+  held.group = &held.membership.group();
+  return goes_on;
+}
 
 void serve_in_thread(const EstimatorOptions& estimator, const RunConfig& config,
                      const ParameterServerOptions& options) {

@@ -42,6 +42,10 @@ std::unique_ptr<UpdatePolicy> make_backup_updates(HeldVariables& held,
 /// values that it made.
 std::unique_ptr<UpdatePolicy> make_async_updates(HeldVariables& held);
 
+/// Takes part in the next generation of the run; a server is in one from then on. False when the
+/// run has ended. Before it, the membership is joined with the policy's terms.
+bool join_generation(HeldVariables& held, UpdatePolicy& policy);
+
 /// serve_parameters() of one of several tasks in a process, which leaves signals to it.
 void serve_in_thread(const EstimatorOptions& estimator, const RunConfig& config,
                      const ParameterServerOptions& options);
