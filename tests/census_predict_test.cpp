@@ -320,7 +320,10 @@ TEST_F(CensusBatch, ThatIsKilledGivesWhatAnUndisturbedOneGives) {
       std::this_thread::sleep_for(std::chrono::milliseconds(
           static_cast<int>(random.uniform(0, testing::are_tests_long() ? 250 : 5))));
       // Workers first, or all at once, or the command alone, whose workers then end by themselves.
-      const std::vector<pid_t> workers = workers_of(program.pid());
+      std::vector<pid_t> workers;
+      while ((workers = workers_of(program.pid())).empty()) {
+        ASSERT_FALSE(program.ended()) << "at kill " << kill << ": " << program.err();
+      }
       if (kill % 3 == 1) program.send(SIGKILL);
       if (kill % 3 != 2) kill_all(workers);
       program.send(SIGKILL);
@@ -350,6 +353,9 @@ TEST_F(CensusBatch, WhoseOutputLiesInAStoreIsResumedAfterAKillWithoutALineLostOr
     }
     return found;
   };
+  const auto puts_result = [](const testing::HttpCall& call) {
+    return call.method == "PUT" && call.path.find("/out/prediction.") != std::string::npos;
+  };
   const auto wait_until = [](testing::RunningProgram& program, const auto& condition) {
     while (!condition()) {
       ASSERT_FALSE(program.ended()) << program.err();
@@ -360,8 +366,7 @@ TEST_F(CensusBatch, WhoseOutputLiesInAStoreIsResumedAfterAKillWithoutALineLostOr
   {
     std::atomic<bool> copies{false};
     store.set_fault([&](const testing::HttpCall& call) -> std::optional<testing::HttpAnswer> {
-      const bool is_result = call.path.find("/out/prediction.") != std::string::npos;
-      if (call.method != "PUT" || !is_result) return std::nullopt;
+      if (!puts_result(call)) return std::nullopt;
       copies = true;
       return testing::HttpAnswer{.delay = std::chrono::milliseconds(20), .hang_up = true};
     });
@@ -382,8 +387,7 @@ TEST_F(CensusBatch, WhoseOutputLiesInAStoreIsResumedAfterAKillWithoutALineLostOr
   {
     std::atomic<bool> is_killed{false}, is_half{false};
     store.set_fault([&](const testing::HttpCall& call) -> std::optional<testing::HttpAnswer> {
-      const bool is_result = call.path.find("/out/prediction.") != std::string::npos;
-      if (is_killed || call.method != "PUT" || !is_result || results().empty()) return std::nullopt;
+      if (is_killed || !puts_result(call) || results().empty()) return std::nullopt;
       is_half = true;
       return testing::HttpAnswer{.delay = std::chrono::milliseconds(20), .hang_up = true};
     });
