@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 
@@ -93,7 +95,7 @@ class Client {
     to.sin_port = htons(
         static_cast<std::uint16_t>(std::stoi(load_.address.substr(load_.address.rfind(':') + 1))));
     if (::connect(connection.descriptor, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {
-      throw std::runtime_error("cannot connect to " + load_.address);
+      throw std::runtime_error("cannot connect to " + load_.address + ": " + std::strerror(errno));
     }
     const int one = 1;
     ::setsockopt(connection.descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
