@@ -30,6 +30,7 @@
 #include "muster/cli/executable_servable.h"
 #include "muster/export/export_saved_model.h"
 #include "muster/features/census_columns_internal.h"
+#include "muster/graph/small_models_internal.h"
 #include "muster/records/csv.h"
 #include "muster/records/synthetic_census.h"
 #include "muster/server/grpc_server.h"
@@ -115,11 +116,11 @@ server::HttpRequest rest_request(std::string body) {
 
 std::string one_person() { return fmt::format("{{\"instances\": [{}]}}", kPerson); }
 
-std::string http_bytes(const std::string& body) {
+std::string http_bytes(std::string_view model, const std::string& body) {
   return fmt::format(
-      "POST /v1/models/census:predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+      "POST /v1/models/{}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
       "application/json\r\nContent-Length: {}\r\n\r\n{}",
-      body.size(), body);
+      model, body.size(), body);
 }
 
 tensorflow::serving::PredictRequest grpc_request(const Served& served) {
@@ -204,7 +205,7 @@ Times grpc_load(const std::string& address, const std::string& method, const std
 
 Times rest_load(const std::string& address, const std::string& body, std::size_t concurrency) {
   const auto result = testing::run(HttpLoad{.address = address,
-                                            .request = http_bytes(body),
+                                            .request = http_bytes("census", body),
                                             .connections = concurrency,
                                             .time = load_time()});
   if (result.statuses.size() != 1 || result.seconds.empty()) {
@@ -576,38 +577,56 @@ void measure_batch_predict(bench::Report& report, const Path& census) {
   compare("the executor alone", executor);
 }
 
-double resident_megabytes(pid_t process) {
-  const std::string page = testing::read_bytes(fmt::format("/proc/{}/status", process));
-  return std::stod(page.substr(page.find("VmRSS:") + 6)) / 1024;
-}
+/// A server as a process of its own.
+class ServerProcess {
+ public:
+  explicit ServerProcess(const std::vector<std::string>& flags)
+      : program_(MUSTER_PROGRAM, arguments_with(flags)) {
+    constexpr std::string_view kAt = "REST API at:127.0.0.1:";
+    while (address_.empty()) {
+      const std::string text = program_.err();
+      const auto at = text.find(kAt);
+      if (at != text.npos && text.find(" ...", at) != text.npos) {
+        const auto port = at + kAt.size();
+        address_ = "127.0.0.1:" + text.substr(port, text.find(' ', port) - port);
+      } else if (seconds_since(begin_) > 60) {
+        throw Unavailable("muster serve does not start: {}", text);
+      } else {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+  }
 
-/// A server as a process of its own, up to its first answer.
+  const std::string& address() const { return address_; }
+  double seconds_since_start() const { return seconds_since(begin_); }
+  double megabytes() const {
+    const std::string page = testing::read_bytes(fmt::format("/proc/{}/status", program_.pid()));
+    return std::stod(page.substr(page.find("VmRSS:") + 6)) / 1024;
+  }
+
+ private:
+  static std::vector<std::string> arguments_with(const std::vector<std::string>& flags) {
+    std::vector<std::string> all{"serve", "--address",       "127.0.0.1", "--port",
+                                 "auto",  "--rest-api-port", "auto"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return all;
+  }
+
+  const Clock::time_point begin_ = Clock::now();
+  testing::RunningProgram program_;
+  std::string address_{};
+};
+
+/// A start up to the first answer.
 struct Started {
   double seconds = 0;
   double megabytes = 0;
 };
 Started start_server(const std::vector<std::string>& flags, const std::string& request) {
-  const auto begin = Clock::now();
-  std::vector<std::string> arguments{"serve", "--address",       "127.0.0.1", "--port",
-                                     "auto",  "--rest-api-port", "auto"};
-  arguments.insert(arguments.end(), flags.begin(), flags.end());
-  const testing::RunningProgram program(MUSTER_PROGRAM, arguments);
-  constexpr std::string_view kAt = "REST API at:127.0.0.1:";
-  std::string port;
-  while (port.empty()) {
-    const std::string text = program.err();
-    const auto at = text.find(kAt);
-    if (at != text.npos && text.find(" ...", at) != text.npos) {
-      port = text.substr(at + kAt.size(), text.find(' ', at + kAt.size()) - at - kAt.size());
-    } else if (seconds_since(begin) > 60) {
-      throw Unavailable("muster serve does not start: {}", text);
-    } else {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
+  const ServerProcess server(flags);
   testing::run(HttpLoad{
-      .address = "127.0.0.1:" + port, .request = request, .time = std::chrono::milliseconds(1)});
-  return {.seconds = seconds_since(begin), .megabytes = resident_megabytes(program.pid())};
+      .address = server.address(), .request = request, .time = std::chrono::milliseconds(1)});
+  return {.seconds = server.seconds_since_start(), .megabytes = server.megabytes()};
 }
 
 constexpr const char* kLoadOnly = "--load-libtorch-and-end";
@@ -622,7 +641,7 @@ void measure_start(bench::Report& report, const char* self, const Path& census) 
   std::vector<double> more;
   for (int i = 0; i < bench::sized(5, 1); ++i) {
     const Started with = start_server({"--model-base-path", census, "--model-name", "census"},
-                                      http_bytes(one_person()));
+                                      http_bytes("census", one_person()));
     const Started without =
         start_server({"--models-dir", folder / "none"}, "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n");
     seconds.push_back(with.seconds);
@@ -644,6 +663,75 @@ void measure_start(bench::Report& report, const char* self, const Path& census) 
               .unit = "times",
               .at_least = 1});
   report.add({.name = "memory of the census model", .value = bench::median(more), .unit = "MB"});
+}
+
+/// Ten times as many requests as a model answers.
+struct Overload {
+  testing::HttpLoadResult result;
+  // Answers a second when there are no more than it answers; the mean of before and after, since
+  // the speed of a machine that others use too changes meanwhile.
+  double peak = 0;
+  double megabytes = 0;
+  // In the second behind it.
+  bool refuses_nothing = false;
+};
+
+Overload overload(const Path& model) {
+  const ServerProcess server({"--model-base-path", model, "--model-name", "busy",
+                              "--enable-batching=false", "--rest-api-timeout-in-ms", "1000",
+                              "--num-batch-threads", "1"});
+  const auto load = [&](std::size_t connections, double rate, int seconds) {
+    return testing::run(
+        HttpLoad{.address = server.address(),
+                 .request = http_bytes("busy", R"({"instances": [1]})"),
+                 .connections = connections,
+                 .rate = rate,
+                 .time = std::chrono::milliseconds(bench::sized(1000, 20) * seconds)});
+  };
+  load(4, 0, 1);
+  const double peak = load(4, 0, 10).goodput();
+  const double before = server.megabytes();
+  Overload over{.result = load(2000, 10 * peak, 60), .megabytes = server.megabytes() - before};
+  over.refuses_nothing = load(4, 0, 1).statuses.size() == 1;
+  over.peak = (peak + load(4, 0, 10).goodput()) / 2;
+  return over;
+}
+
+void measure_overload(bench::Report& report) {
+  const std::string name = "ten times overload, ";
+  if (!report.wants(name)) return;
+  const testing::TempDir folder;
+  internal::write_busy_model(folder / "busy/1", 400);
+  std::map<std::string, std::vector<double>> values;
+  for (int i = 0; i < bench::sized(5, 1); ++i) {
+    Overload over = overload(folder / "busy");
+    testing::HttpLoadResult& result = over.result;
+    const auto in_time = std::ranges::upper_bound(result.seconds, 1.0) - result.seconds.begin();
+    const auto answered = static_cast<double>(result.seconds.size());
+    values["ratio"].push_back(result.goodput() / over.peak);
+    values["goodput"].push_back(result.goodput());
+    values["late"].push_back(static_cast<double>(result.statuses[504]) / answered);
+    values["in time"].push_back(static_cast<double>(in_time) / answered);
+    values["p50"].push_back(1e3 * result.quantile(0.5));
+    values["memory"].push_back(over.megabytes);
+    values["calm"].push_back(over.refuses_nothing ? 1 : 0);
+    log::warning("{:.0f}/s of a peak of {:.0f}/s: {:.2f}", result.goodput(), over.peak,
+                 result.goodput() / over.peak);
+  }
+  const auto add = [&](const char* what, const char* key, const char* unit,
+                       std::optional<double> at_least = {}) {
+    report.add({.name = name + what,
+                .value = bench::median(values[key]),
+                .unit = unit,
+                .at_least = at_least});
+  };
+  add("goodput over the peak", "ratio", "times", 0.9);
+  add("goodput", "goodput", "requests/s");
+  add("p50 of what is answered", "p50", "ms");
+  add("answered within their second", "in time", "of answers");
+  add("504s over answers", "late", "times");
+  add("memory that it takes", "memory", "MB");
+  add("nothing refused in the second behind it", "calm", "of 1", 1);
 }
 
 }  // namespace
@@ -669,5 +757,6 @@ int main(int argc, char** argv) {
   muster::measure_json(report);
   muster::measure_batch_predict(report, census);
   muster::measure_start(report, argv[0], census);
+  muster::measure_overload(report);
   return report.finish();
 }

@@ -15,6 +15,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/thread_pool.h"
+#include "muster/server/batch_times_internal.h"
 #include "muster/server/call_threads_internal.h"
 #include "muster/server/event_loop_internal.h"
 
@@ -184,16 +185,14 @@ struct BatchQueue::Impl {
   using Batch = ExecutionSlots::Impl::Tickets;
 
   std::shared_ptr<ExecutionSlots> slots;
-  BatchOptions options;
-  bool joinable;
-  Run compute;
+  BatchOptions options{};
+  bool joinable = false;
+  Run compute{};
   // The rest is under the mutex of the slots.
   // By level, then by arrival.
-  std::deque<std::unique_ptr<Ticket>> waiting;
+  std::deque<std::unique_ptr<Ticket>> waiting{};
   std::int64_t waiting_rows = 0;
-  // What batches take, as a moving average; whether there was one.
-  Clock::duration usual{};
-  bool is_usual_known = false;
+  BatchTimes times{slots->count()};
 
   ExecutionSlots::Impl& shared() const { return *slots->impl_; }
 
@@ -206,15 +205,10 @@ struct BatchQueue::Impl {
     return (*std::ranges::min_element(waiting, {}, since))->since + options.delay;
   }
 
-  // Whether the time is over before a batch that has so many others before it is done, going by
-  // what they take.
-  bool is_too_late(const Ticket& ticket, Clock::time_point now, std::int64_t batches_before) {
+  // Whether the time is over before the request is computed, if it begins now or so much later.
+  bool is_too_late(const Ticket& ticket, Clock::time_point now, Clock::duration later = {}) const {
     if (ticket.deadline.is_never()) return false;
-    const auto slots_count = static_cast<std::int64_t>(shared().count);
-    if (ticket.deadline.time() >= now + usual * (1 + batches_before / slots_count)) return false;
-    // One slow batch is not to refuse requests for ever: the average must come down without any.
-    if (ticket.deadline.time() > now) usual -= usual / 8;
-    return true;
+    return ticket.deadline.time() < now + later + times.of_one(now);
   }
 
   std::uint64_t level_of(std::uint64_t priority) const {
@@ -235,11 +229,6 @@ struct BatchQueue::Impl {
     return ticket;
   }
 
-  void note_time(Clock::duration computed) {
-    usual += (computed - usual) / 8;
-    is_usual_known = true;
-  }
-
   // Batches that are computed before that of a request at this place.
   std::int64_t batches_before(std::ptrdiff_t place) const {
     if (!joinable) return place;
@@ -256,6 +245,14 @@ struct BatchQueue::Impl {
         waiting.size(), options.max_waiting);
   }
 
+  ResourceExhausted full_for(Clock::duration time) const {
+    return ResourceExhausted(
+        "The batch scheduling queue to which this task was submitted is full; currently {} "
+        "requests wait, which takes {:.0f} ms, and the deadline of this one is before that. Try "
+        "again later.",
+        waiting.size(), std::chrono::duration<double, std::milli>(time).count());
+  }
+
   // One of two is refused: this one, or the newest of a lower priority. Nothing when all may wait.
   std::unique_ptr<Ticket> enter(std::unique_ptr<Ticket> ticket) {
     const auto level = [](const auto& other) { return other->level; };
@@ -266,8 +263,10 @@ struct BatchQueue::Impl {
                                     ticket->rows, options.max_batch_size);
       return refused(std::move(ticket), failure);
     }
-    if (is_too_late(*ticket, ticket->since, batches_before(place))) {
-      return refused(std::move(ticket), late());
+    if (is_too_late(*ticket, ticket->since)) return refused(std::move(ticket), late());
+    const auto wait = times.until_begun(batches_before(place), ticket->since);
+    if (is_too_late(*ticket, ticket->since, wait)) {
+      return refused(std::move(ticket), full_for(wait));
     }
     std::unique_ptr<Ticket> dropped;
     if (waiting.size() >= options.max_waiting) {
@@ -305,7 +304,9 @@ struct BatchQueue::Impl {
       }
     }
     waiting.resize(kept);
-    if (waiting.empty()) std::erase(shared().turns, this);
+    if (!waiting.empty()) return;
+    std::erase(shared().turns, this);
+    times.nothing_waits();
   }
 
   // The requests of the next batch. Those that cannot be answered in time are refused.
@@ -314,7 +315,7 @@ struct BatchQueue::Impl {
     std::int64_t rows = 0;
     const auto now = Clock::now();
     take_out_if([&](std::unique_ptr<Ticket>& ticket) {
-      if (is_too_late(*ticket, now, 0)) {
+      if (is_too_late(*ticket, now)) {
         refusals.push_back(refused(std::move(ticket), late()));
         return true;
       }
@@ -327,6 +328,7 @@ struct BatchQueue::Impl {
       batch.push_back(std::move(ticket));
       return true;
     });
+    if (!batch.empty()) times.begin(now, /*others_wait=*/!waiting.empty());
     return batch;
   }
 
@@ -529,7 +531,8 @@ bool ExecutionSlots::Impl::take(Work& work, BatchQueue::Impl* only) {
     turns.erase(ready);
     turns.push_back(work.queue);
     work.batch = work.queue->take(refusals);
-    work.is_long = !work.queue->is_usual_known || work.queue->usual > kLongBatch;
+    const auto usual = work.queue->times.usual();
+    work.is_long = !usual || *usual > kLongBatch;
     if (!work.batch.empty()) --free;
     call_lead(/*wake=*/true);
   }
@@ -540,15 +543,15 @@ bool ExecutionSlots::Impl::take(Work& work, BatchQueue::Impl* only) {
 void ExecutionSlots::Impl::compute(Work& work) {
   const auto begin = Clock::now();
   work.queue->compute_batch(work.batch);
-  const auto computed = Clock::now() - begin;
+  const auto end = Clock::now();
   {
     const std::lock_guard lock(mutex);
-    work.queue->note_time(computed);
+    work.queue->times.end(end, end - begin);
   }
   // From the first on, the queue may be gone. Answers are made in the slot too: it is a thread's
   // time.
   for (auto& ticket : work.batch) {
-    ticket->answer.computed = computed;
+    ticket->answer.computed = end - begin;
     ticket->finish();
     ticket.reset();
   }
@@ -624,7 +627,7 @@ std::size_t ExecutionSlots::count() const { return impl_->count; }
 
 BatchQueue::BatchQueue(std::shared_ptr<ExecutionSlots> slots, BatchOptions options, bool joinable,
                        Run run)
-    : impl_(std::make_unique<Impl>()) {
+    : impl_(new Impl{.slots = std::move(slots)}) {
   if (options.max_batch_size < 1) {
     throw InvalidArgument("max_batch_size must be positive: {}", options.max_batch_size);
   }
@@ -633,7 +636,6 @@ BatchQueue::BatchQueue(std::shared_ptr<ExecutionSlots> slots, BatchOptions optio
     throw InvalidArgument("default_priority_level must be between 1 and priority_levels ({}): {}",
                           options.priority_levels, options.default_priority_level);
   }
-  impl_->slots = std::move(slots);
   impl_->options = std::move(options);
   impl_->joinable = joinable && impl_->options.join;
   impl_->compute = std::move(run);

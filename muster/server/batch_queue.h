@@ -92,9 +92,9 @@ class BatchQueue {
   /// Begins to compute a request. `done` is called once, in the thread that computed the batch, or
   /// at once with a refusal; the queue is not used after that. Failures are what `run` throws, for
   /// this request alone: a batch that fails is computed again one by one; ResourceExhausted when
-  /// too many wait that are not of a lower priority, of which the newest makes room; and
-  /// DeadlineExceeded when the time is over, or is going to be by what batches take, before it was
-  /// computed. `priority` is a level, 0 the default's.
+  /// too many wait that are not of a lower priority, of which the newest makes room, or when the
+  /// time would be over before their turn; and DeadlineExceeded when it is over, or is going to be
+  /// by what a batch takes. `priority` is a level, 0 the default's.
   void start(Tensors inputs, const Deadline& deadline, std::uint64_t priority, Done done);
 
   /// Computes a request and waits for it, and throws such failures. With a free slot the calling
