@@ -25,8 +25,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using graph::TensorValue;
 
-// A batch that usually takes longer does not belong into a thread that reads.
-constexpr std::chrono::milliseconds kLongBatch{1};
+// A batch that usually takes longer does not belong into a thread that reads: by itself, or where
+// there are more behind it.
+constexpr std::chrono::microseconds kLong{1000};
+constexpr std::chrono::microseconds kLongWhenBehind{100};
 
 // Rows of one input or output; nothing for a scalar.
 std::optional<std::int64_t> rows_in(const TensorValue& tensor) {
@@ -291,53 +293,65 @@ struct BatchQueue::Impl {
     return ticket;
   }
 
-  // Takes out those for which it is true.
-  template <typename Take>
-  void take_out_if(Take&& take) {
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < waiting.size(); ++i) {
-      const std::int64_t rows = waiting[i]->rows;
-      if (take(waiting[i])) {
-        waiting_rows -= rows;
-      } else if (kept++ != i) {
-        waiting[kept - 1] = std::move(waiting[i]);
-      }
-    }
-    waiting.resize(kept);
+  std::unique_ptr<Ticket> take_out(std::unique_ptr<Ticket>& place) {
+    waiting_rows -= place->rows;
+    return std::move(place);
+  }
+
+  // Closes the gaps that take_out() has left among the first so many. Those behind them are not
+  // touched: under overload there are many, and other threads have made them.
+  void close_gaps(std::size_t count) {
+    const auto begin = waiting.begin();
+    const auto is_gap = [](const auto& place) { return place == nullptr; };
+    const auto kept =
+        std::remove_if(std::make_reverse_iterator(begin + static_cast<std::ptrdiff_t>(count)),
+                       std::make_reverse_iterator(begin), is_gap);
+    waiting.erase(begin, kept.base());
     if (!waiting.empty()) return;
     std::erase(shared().turns, this);
     times.nothing_waits();
   }
 
-  // The requests of the next batch. Those that cannot be answered in time are refused.
+  // The requests of the next batch. Those before it that cannot be answered in time are refused.
   Batch take(Batch& refusals) {
     Batch batch;
     std::int64_t rows = 0;
     const auto now = Clock::now();
-    take_out_if([&](std::unique_ptr<Ticket>& ticket) {
+    std::size_t seen = 0;
+    for (; seen < waiting.size(); ++seen) {
+      std::unique_ptr<Ticket>& ticket = waiting[seen];
       if (is_too_late(*ticket, now)) {
-        refusals.push_back(refused(std::move(ticket), late()));
-        return true;
+        refusals.push_back(refused(take_out(ticket), late()));
+        continue;
       }
-      const bool fits = batch.empty() || (batch.front()->joinable && ticket->joinable &&
-                                          rows + ticket->rows <= options.max_batch_size &&
-                                          can_be_joined(batch.front()->inputs, ticket->inputs));
-      if (!fits) return false;
+      if (!batch.empty()) {
+        const Ticket& first = *batch.front();
+        if (!first.joinable || rows + ticket->rows > options.max_batch_size) break;
+        if (!ticket->joinable || !can_be_joined(first.inputs, ticket->inputs)) continue;
+      }
       ticket->answer.queued = now - ticket->since;
       rows += ticket->rows;
-      batch.push_back(std::move(ticket));
-      return true;
-    });
+      batch.push_back(take_out(ticket));
+    }
+    close_gaps(seen);
     if (!batch.empty()) times.begin(now, /*others_wait=*/!waiting.empty());
     return batch;
   }
 
   void take_late(Clock::time_point now, Batch& refusals) {
-    take_out_if([&](std::unique_ptr<Ticket>& ticket) {
-      if (ticket->deadline.time() > now) return false;
-      refusals.push_back(refused(std::move(ticket), late()));
-      return true;
-    });
+    for (std::unique_ptr<Ticket>& ticket : waiting) {
+      if (ticket->deadline.time() > now) continue;
+      refusals.push_back(refused(take_out(ticket), late()));
+    }
+    close_gaps(waiting.size());
+  }
+
+  // A thread of the loop that computes such a batch would keep others waiting for it, or a slot
+  // waiting for the thread, which has to read between two batches.
+  bool is_long() const {
+    const auto usual = times.usual();
+    const bool is_behind = batches_before(std::ssize(waiting)) > 0;
+    return !usual || *usual > (is_behind ? kLongWhenBehind : kLong);
   }
 
   // Without the mutex from here on.
@@ -531,8 +545,7 @@ bool ExecutionSlots::Impl::take(Work& work, BatchQueue::Impl* only) {
     turns.erase(ready);
     turns.push_back(work.queue);
     work.batch = work.queue->take(refusals);
-    const auto usual = work.queue->times.usual();
-    work.is_long = !usual || *usual > kLongBatch;
+    work.is_long = work.queue->is_long();
     if (!work.batch.empty()) --free;
     call_lead(/*wake=*/true);
   }

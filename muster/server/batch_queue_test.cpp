@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <latch>
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "muster/base/error.h"
@@ -141,6 +143,37 @@ TEST_F(BatchQueueTest, KeepsBatchesWithinTheirSize) {
     model_.let_go();
   }
   EXPECT_THAT(model_.sizes(), ElementsAre(1, 2, 2, 1));
+}
+
+TEST_F(BatchQueueTest, RequestsOfAnotherShapeKeepTheirPlaces) {
+  const auto pair_of = [](float value) {
+    const std::array<float, 2> values{value, value};
+    return Tensors{{"x", TensorValue::of<float>({1, 2}, std::span<const float>(values))}};
+  };
+  std::vector<std::vector<float>> batches;
+  Semaphore entered(0);
+  Semaphore go(0);
+  BatchQueue queue(std::make_shared<ExecutionSlots>(1), {}, true, [&](const Tensors& inputs) {
+    batches.push_back(inputs.at("x").values<float>());
+    if (batches.size() == 1) {
+      entered.release();
+      go.acquire();
+    }
+    return Tensors{{"y", inputs.at("x")}};
+  });
+  std::jthread first([&] { queue.run(input_of({100})); });
+  entered.acquire();
+  {
+    std::vector<std::jthread> others;
+    for (const auto& inputs :
+         {input_of({1}), pair_of(2), input_of({3}), pair_of(4), input_of({5})}) {
+      others.emplace_back([&queue, inputs] { queue.run(inputs); });
+      EXPECT_TRUE(testing::eventually([&] { return queue.waiting() == others.size(); }));
+    }
+    go.release();
+  }
+  EXPECT_THAT(batches,
+              ElementsAre(ElementsAre(100), ElementsAre(1, 3, 5), ElementsAre(2, 2, 4, 4)));
 }
 
 TEST_F(BatchQueueTest, DoesNotJoinWhatIsNotRowWise) {
@@ -300,7 +333,7 @@ TEST_F(BatchQueueTest, RefusesLargeRequestsWhereThatIsAsked) {
 class Outcomes {
  public:
   BatchQueue::Done next() {
-    return [this, i = count_++](BatchAnswer answer, const std::exception_ptr& failure) {
+    return [this, i = count_++](const BatchAnswer& answer, const std::exception_ptr& failure) {
       {
         const std::lock_guard lock(mutex_);
         threads_.insert(std::this_thread::get_id());
@@ -458,6 +491,26 @@ TEST(ExecutionSlots, ALongBatchLeavesAThreadToRead) {
   outcomes.wait(3);
 }
 
+TEST(ExecutionSlots, WhereManyWaitAThreadThatDoesNotReadComputesThem) {
+  const auto loop = std::make_shared<EventLoop>(2);
+  std::atomic<int> in_loop{0};
+  BatchQueue queue(std::make_shared<ExecutionSlots>(1, loop), {}, false,
+                   [&](const Tensors& inputs) {
+                     std::this_thread::sleep_for(std::chrono::microseconds(300));
+                     if (loop->this_thread()) ++in_loop;
+                     return Tensors{{"y", inputs.at("x")}};
+                   });
+  for (int i = 0; i < 20; ++i) queue.run(input_of({1}));  // What a batch takes is known now.
+  Outcomes outcomes;
+  loop->post([&] {
+    for (int i = 0; i < 20; ++i) {
+      queue.start(input_of({1}), Deadline::never(), 0, outcomes.next());
+    }
+  });
+  outcomes.wait(20);
+  EXPECT_LE(in_loop, 1);  // The first had nobody behind it.
+}
+
 TEST(ExecutionSlots, ManyThreadsGetTheirOwnAnswers) {
   const auto slots = std::make_shared<ExecutionSlots>(2);
   const auto model = [](const Tensors& inputs) {
@@ -470,6 +523,7 @@ TEST(ExecutionSlots, ManyThreadsGetTheirOwnAnswers) {
   std::atomic<int> wrong{0};
   {
     std::vector<std::jthread> threads;
+    threads.reserve(8);
     for (int t = 0; t < 8; ++t) {
       threads.emplace_back([&, t] {
         for (int i = 0; i < 200; ++i) {
