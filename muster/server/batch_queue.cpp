@@ -176,7 +176,7 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
   };
 
   std::deque<BatchQueue::Impl*>::iterator next_ready();
-  bool take(Work& work, BatchQueue::Impl* only);
+  bool take(Work& work, BatchQueue::Impl* only, std::size_t given = 0);
   void compute(Work& work);
   void give_slot();
   bool take_next(Work& work);
@@ -255,11 +255,17 @@ struct BatchQueue::Impl {
         waiting.size(), std::chrono::duration<double, std::milli>(time).count());
   }
 
+  // Behind all of its level.
+  std::ptrdiff_t place_of(std::uint64_t level) const {
+    // Mostly the last: the others are not looked at, which other threads have made.
+    if (waiting.empty() || waiting.back()->level <= level) return std::ssize(waiting);
+    const auto level_of_ticket = [](const auto& ticket) { return ticket->level; };
+    return std::ranges::upper_bound(waiting, level, {}, level_of_ticket) - waiting.begin();
+  }
+
   // One of two is refused: this one, or the newest of a lower priority. Nothing when all may wait.
   std::unique_ptr<Ticket> enter(std::unique_ptr<Ticket> ticket) {
-    const auto level = [](const auto& other) { return other->level; };
-    const auto place =
-        std::ranges::upper_bound(waiting, ticket->level, {}, level) - waiting.begin();
+    const std::ptrdiff_t place = place_of(ticket->level);
     if (options.refuse_large && ticket->rows > options.max_batch_size) {
       const InvalidArgument failure("Task size {} is larger than maximum input batch size {}",
                                     ticket->rows, options.max_batch_size);
@@ -531,11 +537,13 @@ bool ExecutionSlots::Impl::lead(BatchQueue::Impl* queue) {
 }
 
 // Takes the batch of the queue whose turn it is, or of this one; none where all of it came too
-// late. False when none is ready or no slot is free.
-bool ExecutionSlots::Impl::take(Work& work, BatchQueue::Impl* only) {
+// late. False when none is ready or no slot is free. `given`: slots that are given back before,
+// with no other thread in between.
+bool ExecutionSlots::Impl::take(Work& work, BatchQueue::Impl* only, std::size_t given) {
   Tickets refusals;
   {
     const std::lock_guard lock(mutex);
+    free += given;
     if (free == 0) return false;
     const auto ready = only != nullptr ? std::ranges::find(turns, only) : next_ready();
     if (ready == turns.end()) return false;
@@ -578,12 +586,8 @@ void ExecutionSlots::Impl::give_slot() {
 
 // Gives the slot of one batch for another; false when there is none that this thread is to compute.
 bool ExecutionSlots::Impl::take_next(Work& work) {
-  {
-    const std::lock_guard lock(mutex);
-    ++free;
-  }
   work = {};
-  while (take(work, nullptr)) {
+  for (std::size_t given = 1; take(work, nullptr, given); given = 0) {
     if (!work.batch.empty()) return true;
   }
   return false;

@@ -7,8 +7,10 @@ namespace {
 
 using Clock = BatchTimes::Clock;
 
-// How much a new value moves an average.
+// How much a new value moves an average: of what one batch takes, and of the pace of many, of which
+// the fastest moments would let in too many.
 constexpr int kPart = 8;
+constexpr int kPartOfPace = 64;
 
 }  // namespace
 
@@ -18,9 +20,11 @@ bool BatchTimes::is_old(Clock::time_point measured, Clock::time_point now) const
 }
 
 void BatchTimes::begin(Clock::time_point now, bool others_wait) {
-  if (last_begin_) {
-    const Clock::duration since = now - *last_begin_;
-    pace_ = pace_ ? *pace_ + (since - *pace_) / kPart : since;
+  // Where it is too long, other things than requests were waited for.
+  if (last_begin_ && !is_old(*last_begin_, now)) {
+    if (is_old(pace_at_, now)) paces_ = 0;
+    paces_ = std::min(paces_ + 1, kPartOfPace);
+    pace_ += (now - *last_begin_ - pace_) / paces_;
     pace_at_ = now;
   }
   last_begin_.reset();
@@ -45,8 +49,8 @@ Clock::duration BatchTimes::of_one(Clock::time_point now) const {
 Clock::duration BatchTimes::until_begun(std::int64_t batches, Clock::time_point now) const {
   const Clock::duration one = of_one(now);
   if (one == Clock::duration::zero()) return {};
-  const bool has_pace = pace_ && !is_old(pace_at_, now);
-  const Clock::duration wait = has_pace ? batches * *pace_ : batches / slots_ * one;
+  const bool has_pace = paces_ > 0 && !is_old(pace_at_, now);
+  const Clock::duration wait = has_pace ? batches * pace_ : batches / slots_ * one;
   return wait + wait / 4;
 }
 

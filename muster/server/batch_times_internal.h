@@ -46,7 +46,9 @@ class BatchTimes {
   Clock::time_point usual_at_{};
   // From one beginning to the next while requests wait. That is more than what a batch takes, by
   // slots, where answers are to be sent and other queues and threads have their turns too.
-  std::optional<Clock::duration> pace_{};
+  Clock::duration pace_{};
+  // Those that count in it.
+  int paces_ = 0;
   Clock::time_point pace_at_{};
   // Of the last one, if requests wait since then.
   std::optional<Clock::time_point> last_begin_{};
