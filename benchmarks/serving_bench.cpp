@@ -735,6 +735,42 @@ void measure_overload(bench::Report& report) {
   add("nothing refused in the second behind it", "calm", "of 1", 1);
 }
 
+/// Processors that are divided among the batches at work, over all of them for each.
+void measure_threads(bench::Report& report) {
+  const std::string name = "threads of a batch, ";
+  if (!report.wants(name)) return;
+  const testing::TempDir folder;
+  internal::write_busy_model(folder / "busy/1", 400);
+  const auto server_with = [&](int threads) {
+    return std::make_unique<ServerProcess>(std::vector<std::string>{
+        "--model-base-path", folder / "busy", "--model-name", "busy", "--enable-batching=false",
+        "--tensorflow-intra-op-parallelism", std::to_string(threads)});
+  };
+  const auto divided = server_with(0);
+  const auto whole = server_with(static_cast<int>(ThreadPool::available_processors()));
+  for (const std::size_t connections : {1, 4, 16, 64}) {
+    const auto rate = [&](const ServerProcess& server) {
+      return testing::run(HttpLoad{.address = server.address(),
+                                   .request = http_bytes("busy", R"({"instances": [1]})"),
+                                   .connections = connections,
+                                   .time = std::chrono::milliseconds(bench::sized(1000, 20))})
+          .goodput();
+    };
+    std::vector<double> rates;
+    std::vector<double> ratios;
+    for (int i = 0; i < bench::sized(9, 1); ++i) {
+      rates.push_back(rate(*divided));
+      ratios.push_back(rates.back() / rate(*whole));
+    }
+    const std::string row = fmt::format("{}{} at a time", name, connections);
+    report.add({.name = row + ", over all threads for each",
+                .value = bench::median(ratios),
+                .unit = "times",
+                .at_least = 0.9});
+    report.add({.name = row, .value = bench::median(rates), .unit = "requests/s"});
+  }
+}
+
 }  // namespace
 }  // namespace muster
 
@@ -759,5 +795,6 @@ int main(int argc, char** argv) {
   muster::measure_batch_predict(report, census);
   muster::measure_start(report, argv[0], census);
   muster::measure_overload(report);
+  muster::measure_threads(report);
   return report.finish();
 }

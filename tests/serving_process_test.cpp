@@ -87,10 +87,8 @@ class Server {
     return curl("/v1/models/" + model + ":predict", {"-d", body});
   }
 
-  double resident_megabytes() const {
-    const std::string page = testing::read_bytes(fmt::format("/proc/{}/status", program_.pid()));
-    return std::stod(page.substr(page.find("VmRSS:") + 6)) / 1024;
-  }
+  double resident_megabytes() const { return of_its_status("VmRSS:") / 1024; }
+  int threads() const { return static_cast<int>(of_its_status("Threads:")); }
 
   Outcome browser(const std::string& model) const {
     return testing::run_program("/usr/bin/python3",
@@ -105,6 +103,11 @@ class Server {
   }
 
  private:
+  double of_its_status(const std::string& label) const {
+    const std::string page = testing::read_bytes(fmt::format("/proc/{}/status", program_.pid()));
+    return std::stod(page.substr(page.find(label) + label.size()));
+  }
+
   testing::RunningProgram program_;
   std::string grpc_;
   std::string rest_;
@@ -481,6 +484,16 @@ TEST_F(Serve, ShedsWhatIsTooMuchAndAnswersTheRest) {
   EXPECT_LT(after, before + 200);
   // How much of it there is says serving_bench.
   EXPECT_GE(overload.goodput(), 0.1 * peak.goodput());
+}
+
+TEST_F(Serve, ComputesABatchInAsManyThreadsAsGiven) {
+  write_busy_model(folder_ / "busy/1", 400);
+  const auto threads_with = [&](const char* given) {
+    const Server server({folder_ / "busy", "--tensorflow-intra-op-parallelism", given});
+    EXPECT_THAT(server.predict("busy", R"({"instances": [1]})"), HasSubstr("[1.0"));
+    return server.threads();
+  };
+  EXPECT_GE(threads_with("3"), threads_with("1") + 2);
 }
 
 TEST_F(Serve, SwapsVersionsUnderLoadWithoutAWrongAnswer) {

@@ -1,3 +1,4 @@
+#include <ATen/Parallel.h>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -11,6 +12,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,12 +21,14 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
+#include "muster/base/thread_pool.h"
 #include "muster/cli/command.h"
 #include "muster/cli/executable_servable.h"
 #include "muster/cli/saved_model_argument.h"
 #include "muster/cli/serve_flags.h"
 #include "muster/cli/words.h"
 #include "muster/device/devices.h"
+#include "muster/engine/arithmetic.h"
 #include "muster/server/config_files.h"
 #include "muster/server/grpc_server.h"
 #include "muster/server/http_server.h"
@@ -174,6 +178,21 @@ at::Device device_of(const ServeFlags& flags) {
   return devices[0];
 }
 
+// One per processor. Libtorch takes one per core, but where it was told how many.
+int threads_to_share() {
+  return std::getenv("OMP_NUM_THREADS") != nullptr
+             ? at::get_num_threads()
+             : static_cast<int>(ThreadPool::available_processors());
+}
+
+// So many threads for each batch, or its part of all.
+server::ExecutionSlots::Divide division_of_threads(int given) {
+  if (given > 0) return [given](std::size_t) { use_cpu_threads(given); };
+  return [all = threads_to_share()](std::size_t parts) {
+    use_cpu_threads(std::max(all / static_cast<int>(parts), 1));
+  };
+}
+
 server::StoreOptions store_options(const ServeFlags& flags) {
   server::StoreOptions options;
   options.load = executable_loader({.tags = tags_of(flags.saved_model_tags),
@@ -193,6 +212,7 @@ server::StoreOptions store_options(const ServeFlags& flags) {
     options.batching = file.options;
     if (file.threads > 0) options.slots = file.threads;
   }
+  options.divide = division_of_threads(flags.tensorflow_intra_op_parallelism);
   if (flags.max_batch_size > 0) options.batching.max_batch_size = flags.max_batch_size;
   if (flags.max_queue_delay_microseconds > 0) {
     options.batching.delay = std::chrono::microseconds(flags.max_queue_delay_microseconds);

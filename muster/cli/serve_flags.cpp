@@ -17,7 +17,6 @@ constexpr const char* kWithoutMeaning[] = {
     "enable_profiler",
     "enable_signature_method_name_check",
     "tensorflow_session_parallelism",
-    "tensorflow_intra_op_parallelism",
     "tensorflow_inter_op_parallelism",
     "tensorflow_session_config_file",
     "platform_config_file",
@@ -126,6 +125,9 @@ void add_batch_flags(CLI::App& command, ServeFlags& flags) {
       "Of requests that name none (2)");
   add(command, "num_batch_threads", flags.num_batch_threads,
       "Batches that are computed at one time (one per processor)");
+  add(command, "tensorflow_intra_op_parallelism", flags.tensorflow_intra_op_parallelism,
+      "Threads that compute a batch (0: the processors are divided among the batches at work)")
+      ->check(CLI::Range(0, 1024));
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ struct ServeFlags {
   std::uint32_t priority_levels = 0;
   std::uint32_t default_priority_level = 0;
   std::size_t num_batch_threads = 0;
+  int tensorflow_intra_op_parallelism = 0;
 
   std::string monitoring_config_file{};
   std::string ssl_config_file{};

@@ -13,6 +13,7 @@
 
 #include "muster/base/thread_pool.h"
 #include "muster/kernels/libtorch_kernels.h"
+#include "muster/kernels/parallel_for.h"
 
 namespace muster {
 namespace {
@@ -42,6 +43,13 @@ std::string blas_file() {
   std::error_code unresolved;  // Then the path is shown as it is.
   const auto resolved = std::filesystem::canonical(info.dli_fname, unresolved);
   return unresolved ? info.dli_fname : resolved.string();
+}
+
+void set_openblas_threads(int threads) {
+  static auto* const set = find<void(int)>("openblas_set_num_threads");
+  static auto* const get = find<int()>("openblas_get_num_threads");
+  // Setting it takes OpenBLAS's lock and may start threads: only when it differs.
+  if (set != nullptr && (get == nullptr || get() != threads)) set(threads);
 }
 
 }  // namespace
@@ -77,12 +85,12 @@ int update_threads(std::int64_t elements) {
 
 void set_cpu_threads(int threads) {
   at::set_num_threads(threads);
-  static auto* const set_openblas = find<void(int)>("openblas_set_num_threads");
-  static auto* const get_openblas = find<int()>("openblas_get_num_threads");
-  // Setting it takes OpenBLAS's lock and may start threads: only when it differs.
-  if (set_openblas != nullptr && (get_openblas == nullptr || get_openblas() != threads)) {
-    set_openblas(threads);
-  }
+  set_openblas_threads(threads);
+}
+
+void use_cpu_threads(int threads) {
+  kernels::set_threads_of_this(threads);
+  set_openblas_threads(threads);
 }
 
 }  // namespace muster

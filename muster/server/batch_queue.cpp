@@ -145,6 +145,7 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
   };
 
   std::size_t count = 1;
+  ExecutionSlots::Divide divide{};
   EventLoop* loop = nullptr;
   // For batches that take too long for the loop's threads.
   CallThreads* threads = nullptr;
@@ -173,6 +174,8 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
     BatchQueue::Impl* queue = nullptr;
     Tickets batch{};
     bool is_long = false;
+    // That share the processors with it, itself among them.
+    std::size_t parts = 1;
   };
 
   std::deque<BatchQueue::Impl*>::iterator next_ready();
@@ -555,6 +558,7 @@ bool ExecutionSlots::Impl::take(Work& work, BatchQueue::Impl* only, std::size_t 
     work.batch = work.queue->take(refusals);
     work.is_long = work.queue->is_long();
     if (!work.batch.empty()) --free;
+    work.parts = count - free + (turns.empty() ? 0 : 1);
     call_lead(/*wake=*/true);
   }
   for (const auto& ticket : refusals) ticket->finish();
@@ -562,6 +566,7 @@ bool ExecutionSlots::Impl::take(Work& work, BatchQueue::Impl* only, std::size_t 
 }
 
 void ExecutionSlots::Impl::compute(Work& work) {
+  if (divide) divide(work.parts);
   const auto begin = Clock::now();
   work.queue->compute_batch(work.batch);
   const auto end = Clock::now();
@@ -618,10 +623,11 @@ void ExecutionSlots::Impl::look_at_times() {
   for (const auto& ticket : refusals) ticket->finish();
 }
 
-ExecutionSlots::ExecutionSlots(std::size_t count, std::shared_ptr<EventLoop> loop)
+ExecutionSlots::ExecutionSlots(std::size_t count, std::shared_ptr<EventLoop> loop, Divide divide)
     : loop_(loop ? std::move(loop) : std::make_shared<EventLoop>()),
       impl_(std::make_shared<Impl>()) {
   impl_->count = count > 0 ? count : ThreadPool::available_processors();
+  impl_->divide = std::move(divide);
   impl_->free = impl_->count;
   impl_->loop_turns.resize(loop_->threads() + 1);
   threads_ = std::make_unique<CallThreads>(CallThreads::Options{

@@ -43,8 +43,13 @@ class EventLoop;
 /// use it.
 class ExecutionSlots {
  public:
+  /// Called before a batch, in the thread that computes it, with how many share the processors: the
+  /// batches at work, and the threads that read, as one more, where requests wait.
+  using Divide = std::function<void(std::size_t parts)>;
+
   /// Zero: one per processor. Without a loop it has one of its own.
-  explicit ExecutionSlots(std::size_t count, std::shared_ptr<EventLoop> loop = nullptr);
+  explicit ExecutionSlots(std::size_t count, std::shared_ptr<EventLoop> loop = nullptr,
+                          Divide divide = nullptr);
   /// None of the loop's threads may call it.
   ~ExecutionSlots();
   ExecutionSlots(const ExecutionSlots&) = delete;

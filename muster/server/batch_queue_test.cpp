@@ -511,6 +511,41 @@ TEST(ExecutionSlots, WhereManyWaitAThreadThatDoesNotReadComputesThem) {
   EXPECT_LE(in_loop, 1);  // The first had nobody behind it.
 }
 
+TEST(ExecutionSlots, BatchesAndThoseThatReadShareTheProcessors) {
+  const auto loop = std::make_shared<EventLoop>(2);
+  std::mutex mutex;
+  std::vector<std::size_t> parts;
+  const auto note = [&](std::size_t count) {
+    const std::lock_guard lock(mutex);
+    parts.push_back(count);
+  };
+  Semaphore entered(0);
+  Semaphore go(0);
+  BatchQueue queue(std::make_shared<ExecutionSlots>(2, loop, note), {}, false,
+                   [&](const Tensors& inputs) {
+                     entered.release();
+                     go.acquire();
+                     return Tensors{{"y", inputs.at("x")}};
+                   });
+  Outcomes outcomes;
+  const auto start = [&] { queue.start(input_of({1}), Deadline::never(), 0, outcomes.next()); };
+  for (int i = 0; i < 2; ++i) {
+    start();
+    entered.acquire();
+  }
+  start();
+  start();
+  EXPECT_TRUE(testing::eventually([&] { return queue.waiting() == 2; }));
+  for (int i = 0; i < 2; ++i) {
+    go.release();
+    entered.acquire();
+  }
+  go.release(2);
+  outcomes.wait(4);
+  // One alone, two, two with another that waits, and the last two.
+  EXPECT_THAT(parts, ElementsAre(1, 2, 3, 2));
+}
+
 TEST(ExecutionSlots, ManyThreadsGetTheirOwnAnswers) {
   const auto slots = std::make_shared<ExecutionSlots>(2);
   const auto model = [](const Tensors& inputs) {

@@ -535,7 +535,7 @@ struct ModelStore::Impl {
 
 ModelStore::ModelStore(StoreOptions options) : impl_(std::make_unique<Impl>()) {
   if (!options.loop) options.loop = std::make_shared<EventLoop>();
-  impl_->slots = std::make_shared<ExecutionSlots>(options.slots, options.loop);
+  impl_->slots = std::make_shared<ExecutionSlots>(options.slots, options.loop, options.divide);
   impl_->options = std::move(options);
   impl_->manager =
       std::jthread([impl = impl_.get()](const std::stop_token& stop) { impl->manage(stop); });
