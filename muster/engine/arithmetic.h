@@ -34,7 +34,7 @@ int update_threads(std::int64_t elements);
 /// the arithmetic. OpenBLAS has one number for the process.
 void set_cpu_threads(int threads);
 
-/// The same, and nothing for threads that begin later, which set_cpu_threads() sets it for too. It
+/// The same for this thread alone: set_cpu_threads() also sets it for threads that begin later. It
 /// costs so little that every batch of a server may have its own number.
 void use_cpu_threads(int threads);
 

@@ -10,7 +10,7 @@ void parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, Rang
 }
 
 void set_threads_of_this(int threads) {
-  // By asking for it, since libtorch sets it when it is asked for first.
+  // Asking comes first: the first time, libtorch initializes the number of this thread.
   if (at::get_num_threads() != threads) ::omp_set_num_threads(threads);
 }
 

@@ -29,8 +29,8 @@ class RangeFunction {
 /// threads in it; and the compiler of the tests has another.
 void parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, RangeFunction work);
 
-/// How many threads libtorch's kernels use that are called from this thread, as at::set_num_threads
-/// says it for all that begin after it too; that makes libtorch's other threads anew each time.
+/// Sets the number of intra-op threads of this thread alone. at::set_num_threads sets it for
+/// threads that begin later too, and recreates libtorch's pthreadpool.
 void set_threads_of_this(int threads);
 
 }  // namespace muster::kernels

@@ -86,6 +86,7 @@ struct StoreOptions {
   BatchOptions batching{};
   /// Batches that are computed at one time; zero: one per processor.
   std::size_t slots = 0;
+  /// For kernels with threads of their own: how a batch gets its part of the processors.
   ExecutionSlots::Divide divide{};
   /// Whose threads compute. None: one that the store makes, with a thread more than there are
   /// slots.
