@@ -54,7 +54,7 @@ if(MUSTER_BUILD_BENCHMARKS)
   find_package(GTest QUIET)
   find_package(benchmark QUIET)
   # What muster serve is compared with.
-  find_package(gRPC QUIET)
+  find_package(GrpcPlusPlus QUIET)
   if(NOT GTest_FOUND OR NOT benchmark_FOUND)
     message(STATUS "GoogleTest or Benchmark is not installed: no benchmarks are built")
     set(MUSTER_BUILD_BENCHMARKS OFF)

@@ -98,9 +98,9 @@ bool are(at::IntArrayRef numbers, std::int64_t value) {
   return numbers.size() == 2 && numbers[0] == value && numbers[1] == value;
 }
 
-std::tuple<at::Tensor, at::Tensor> pool(const at::Tensor& input, at::IntArrayRef kernel_size,
-                                        at::IntArrayRef stride, at::IntArrayRef padding,
-                                        at::IntArrayRef dilation, bool ceil_mode) {
+std::tuple<at::Tensor, at::Tensor> max_pool(const at::Tensor& input, at::IntArrayRef kernel_size,
+                                            at::IntArrayRef stride, at::IntArrayRef padding,
+                                            at::IntArrayRef dilation, bool ceil_mode) {
   const bool takes = ours() && input.dim() == 4 && is_float_on_cpu(input) &&
                      input.is_contiguous() && are(kernel_size, 2) &&
                      (stride.empty() || are(stride, 2)) && are(padding, 0) && are(dilation, 1) &&
@@ -138,7 +138,7 @@ void register_kernels() {
   library.impl("_slow_conv2d_backward.output_mask", TORCH_FN(backward));
   library.impl("native_batch_norm", TORCH_FN(normalise));
   library.impl("native_batch_norm_backward", TORCH_FN(normalise_backward));
-  library.impl("max_pool2d_with_indices", TORCH_FN(pool));
+  library.impl("max_pool2d_with_indices", TORCH_FN(max_pool));
 }
 
 /// What the scopes that live have chosen.
