@@ -113,6 +113,39 @@ class Server {
   std::string rest_;
 };
 
+/// A client of HTTP/2 that only reads.
+class Http2Frames {
+ public:
+  static constexpr char kSettings = 4;
+  static constexpr char kGoaway = 7;
+
+  explicit Http2Frames(const std::string& address) : connection_(address) {
+    constexpr std::string_view kEmptySettings("\0\0\0\4\0\0\0\0\0", 9);
+    connection_.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    connection_.send(kEmptySettings);
+  }
+
+  // False when the connection ends before a frame of that type.
+  bool wait_for(char type) {
+    while (true) {
+      const std::string header = connection_.read(9);
+      if (header.size() < 9) return false;
+      std::size_t size = 0;
+      for (int i = 0; i < 3; ++i) size = size << 8 | static_cast<unsigned char>(header[i]);
+      connection_.read(size);
+      if (header[3] == type) return true;
+    }
+  }
+
+ private:
+  testing::RawTcp connection_;
+};
+
+bool refuses_connections(const std::string& address) {
+  return testing::run_program("/usr/bin/curl", {"-sS", "--noproxy", "*", "http://" + address + "/"})
+             .status == 7;  // "Failed to connect to host".
+}
+
 class Serve : public ::testing::Test {
  protected:
   Serve() { write_adder(folder_ / "adder/1", 1); }
@@ -216,6 +249,29 @@ TEST_F(Serve, EndsInOrderOnSigterm) {
   const Outcome outcome = server.wait();
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("stopped"));
+}
+
+TEST_F(Serve, StopsTakingConnectionsOfBothProtocolsAtOnce) {
+  Server server({folder_ / "adder"});
+  testing::RawTcp rest(server.rest());
+  const std::string_view body = R"({"instances": [1]})";
+  rest.send(
+      fmt::format("POST /v1/models/adder:predict HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                  "Expect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+                  body.size()));
+  const std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+  EXPECT_EQ(rest.read(go_on.size()), go_on);
+  Http2Frames grpc(server.grpc());
+  EXPECT_TRUE(grpc.wait_for(Http2Frames::kSettings));
+
+  // The request over REST is in flight, and goes on.
+  server.send(SIGTERM);
+  EXPECT_TRUE(grpc.wait_for(Http2Frames::kGoaway));
+  EXPECT_TRUE(testing::eventually([&] { return refuses_connections(server.grpc()); }));
+  EXPECT_TRUE(testing::eventually([&] { return refuses_connections(server.rest()); }));
+  rest.send(body);
+  EXPECT_THAT(rest.read_to_end(), AllOf(HasSubstr("HTTP/1.1 200"), HasSubstr("[2.0")));
+  EXPECT_EQ(server.wait().status, 0);
 }
 
 TEST_F(Serve, ReadsItsConfigurationAgainOnSighup) {

@@ -422,6 +422,9 @@ class Serving {
     const Deadline deadline = Deadline::after(to_time(flags_.exit_timeout_secs));
     service_.begin_drain();
     if (grpc_) grpc_->set_serving(false);
+    // Both before either is waited for.
+    if (grpc_) grpc_->begin_drain();
+    if (http_) http_->begin_drain();
     const bool is_rest_drained = !http_ || http_->drain(deadline);
     const bool is_grpc_drained = !grpc_ || grpc_->drain(deadline);
     if (!is_rest_drained || !is_grpc_drained) {

@@ -192,6 +192,7 @@ void GrpcServer::set_serving(bool serving) {
   }
 }
 
+void GrpcServer::begin_drain() { impl_->transport->begin_drain(); }
 bool GrpcServer::drain(const Deadline& deadline) { return impl_->transport->drain(deadline); }
 
 }  // namespace muster::server

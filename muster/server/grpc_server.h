@@ -54,8 +54,10 @@ class GrpcServer {
   /// For connections from now on. Throws InvalidArgument for certificates that are none,
   /// FailedPrecondition when the server was started without any.
   void set_certificates(const TlsOptions& options);
-  /// Takes no more calls and waits for those in flight; closes what is left at the end of the time:
-  /// false then.
+  /// Takes no more connections, and sends GOAWAY to those there are. Returns at once.
+  void begin_drain();
+  /// The same, and waits for the calls in flight; closes what is left at the end of the time: false
+  /// then.
   bool drain(const Deadline& deadline);
 
  private:

@@ -1013,11 +1013,15 @@ void GrpcTransport::set_certificates(const TlsOptions& options) {
   impl_->shared->tls = std::move(context);
 }
 
-bool GrpcTransport::drain(const Deadline& deadline) {
-  Shared& shared = *impl_->shared;
-  shared.draining = true;
+void GrpcTransport::begin_drain() {
+  impl_->shared->draining = true;
   impl_->stop_listening();
-  for (const auto& connection : shared.all()) connection->drain();
+  for (const auto& connection : impl_->shared->all()) connection->drain();
+}
+
+bool GrpcTransport::drain(const Deadline& deadline) {
+  begin_drain();
+  Shared& shared = *impl_->shared;
   const auto empty = [&] { return shared.connections.empty(); };
   {
     std::unique_lock lock(shared.mutex);

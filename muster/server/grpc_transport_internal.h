@@ -126,8 +126,11 @@ class GrpcTransport {
   /// FailedPrecondition when it was started without any.
   void set_certificates(const TlsOptions& options);
 
-  /// Takes no more connections and calls, waits for those in flight, and closes what is left at the
-  /// end of the time: false then. Streams that wait for their client are ended.
+  /// Takes no more connections, sends GOAWAY to those there are, and ends streams that wait for
+  /// their client. Returns at once.
+  void begin_drain();
+  /// The same, waits for the calls in flight, and closes what is left at the end of the time: false
+  /// then.
   bool drain(const Deadline& deadline);
 
  private:

@@ -817,7 +817,7 @@ void HttpServer::set_certificates(const TlsOptions& options) {
   impl_->tls = std::move(context);
 }
 
-bool HttpServer::drain(const Deadline& deadline) {
+void HttpServer::begin_drain() {
   Shared& shared = *impl_->shared;
   shared.draining = true;
   {
@@ -825,8 +825,14 @@ bool HttpServer::drain(const Deadline& deadline) {
     error_code ignored;
     impl_->acceptor.close(ignored);
   }
-  std::unique_lock lock(shared.mutex);
+  const std::lock_guard lock(shared.mutex);
   for (Session* session : shared.sessions) session->end_if_idle();
+}
+
+bool HttpServer::drain(const Deadline& deadline) {
+  begin_drain();
+  Shared& shared = *impl_->shared;
+  std::unique_lock lock(shared.mutex);
   const auto empty = [&] { return shared.sessions.empty(); };
   if (!deadline.is_never()) return shared.changed.wait_until(lock, deadline.time(), empty);
   shared.changed.wait(lock, empty);

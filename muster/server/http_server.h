@@ -90,8 +90,10 @@ class HttpServer {
   /// FailedPrecondition when the server was started without any.
   void set_certificates(const TlsOptions& options);
 
-  /// Takes no more connections, closes those without a request and waits for the others. False when
-  /// some are left at the end of the time; the destructor closes them.
+  /// Takes no more connections, and closes those without a request. Returns at once.
+  void begin_drain();
+  /// The same, and waits for the other connections. False when some are left at the end of the
+  /// time; the destructor closes them.
   bool drain(const Deadline& deadline);
 
  private:
