@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "muster/compiler/graph.h"
+
+namespace muster::compiler {
+
+/// Runs a graph operation by operation, below autograd: on a GPU its work is given to this thread's
+/// stream, and may be captured. Memory of a storage is let go behind its last reader.
+class Interpreter {
+ public:
+  explicit Interpreter(Graph graph);
+
+  /// What the step returned, of these inputs. External memory is changed as by the step. Throws
+  /// InvalidArgument where an input is not laid out as the recorded one.
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) const;
+
+  const Graph& graph() const { return graph_; }
+  /// Bytes of computed storages at the fullest point.
+  std::size_t peak_bytes() const;
+
+ private:
+  struct Run;
+  void find_last_uses();
+
+  Graph graph_;
+  /// By node, the storages that nothing needs after it.
+  std::vector<std::vector<StorageId>> freed_;
+};
+
+}  // namespace muster::compiler
