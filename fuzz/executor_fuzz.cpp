@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <string_view>
@@ -343,6 +344,89 @@ void run_graph(std::string_view bytes) {
   ExecutableModel::from(meta, {}, load_options()).run("f", values);
 }
 
+constexpr DataType kExtremeTypes[] = {DataType::kInt32,  DataType::kInt64, DataType::kFloat,
+                                      DataType::kDouble, DataType::kInt8,  DataType::kUint8,
+                                      DataType::kInt16,  DataType::kHalf};
+
+// The smallest and largest numbers of a type and those beside them; what is no number, too large,
+// or on the edge of a type of whole numbers. `skip` leaves one out, which refuses all others.
+at::Tensor extremes(DataType type, std::size_t skip) {
+  const auto scalar = muster::executor::scalar_type(type);
+  std::vector<at::Tensor> values;
+  const auto add = [&](auto value) {
+    if (values.size() != skip)
+      values.push_back(at::scalar_tensor(value, scalar));
+    else
+      skip = static_cast<std::size_t>(-1);
+  };
+  if (at::isFloatingType(scalar)) {
+    for (const double value :
+         {0.0, -0.0, -1.0, 1.5, 2147483648.0, -2147483904.0, 9223372036854775808.0, 1e30, -1e30,
+          1e-45, double(INFINITY), double(-INFINITY), double(NAN)}) {
+      add(scalar == at::kHalf ? std::clamp(value, -60000.0, 60000.0) : value);
+    }
+  } else {
+    const std::int64_t bits = static_cast<std::int64_t>(8 * c10::elementSize(scalar));
+    const bool is_signed = at::isSignedType(scalar);
+    const std::int64_t most =
+        is_signed ? static_cast<std::int64_t>((std::uint64_t{1} << (bits - 1)) - 1) : 255;
+    const std::int64_t least = is_signed ? -most - 1 : 0;
+    for (const std::int64_t value :
+         {std::int64_t{0}, least, is_signed ? std::int64_t{-1} : most, least + 1, std::int64_t{1},
+          std::int64_t{2}, std::int64_t{31}, most - 1, most}) {
+      add(value);
+    }
+  }
+  return at::stack(values);
+}
+
+// One operation on extreme values, each input with each value of the others: the first is a column,
+// the second a row. They come as inputs, or as constants, which are folded when the model is
+// loaded.
+void run_extremes(std::string_view bytes) {
+  Choices choices(bytes);
+  MetaGraph meta = empty_graph();
+  Values values;
+  const std::size_t which = choices.byte() + 256U * choices.byte();
+  NodeDef node{.name = "y", .op = operations()[which % operations().size()]};
+  const std::size_t inputs = 1 + choices.below(4);
+  const DataType type = choices.of(kExtremeTypes);
+  const bool folds = choices.below(2) == 1;
+  const std::size_t skip = choices.byte();
+  for (std::size_t i = 0; i < inputs; ++i) {
+    const auto name = "in" + std::to_string(i);
+    const std::size_t arrangement = choices.byte();
+    at::Tensor value = extremes(type, skip);
+    const std::int64_t count = value.numel();
+    if (arrangement == i) {
+      value = value.reshape(i == 0 ? at::IntArrayRef({count, 1}) : at::IntArrayRef({1, count}));
+    } else if (arrangement > i) {
+      value = value[static_cast<std::int64_t>(arrangement) % count];
+    }
+    const TensorValue tensor = muster::executor::to_tensor_value(value);
+    node.inputs.push_back(name);
+    if (folds) {
+      meta.graph.nodes.push_back(constant_node(name, tensor));
+      continue;
+    }
+    meta.graph.nodes.push_back(placeholder_node(name, type, Shape::any()));
+    meta.signatures["f"].inputs[name] = {.name = name + ":0", .dtype = type, .shape = Shape::any()};
+    values.emplace(name, value);
+  }
+  node.attrs = usual_attrs(inputs);
+  for (const char* name : {"T", "dtype", "SrcT", "Tidx"}) node.attrs.insert_or_assign(name, type);
+  for (const char* name : {"DstT", "out_type", "output_type"}) {
+    node.attrs.insert_or_assign(name, choices.of(kExtremeTypes));
+  }
+  for (auto more = choices.below(3); more > 0; --more) {
+    const char* attr = choices.of(kAttrNames);
+    node.attrs.insert_or_assign(attr, attr_value(choices));
+  }
+  meta.graph.nodes.push_back(node);
+  add_output(meta, "y:0");
+  ExecutableModel::from(meta, {}, load_options()).run("f", values);
+}
+
 // Ones where sizes are not known; strings are empty.
 Value value_for(const TensorInfo& info) {
   std::vector<std::int64_t> shape = info.shape.dims;
@@ -506,6 +590,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       run_models(bytes);
     } else if (data[0] == 'G') {
       run_graph(bytes);
+    } else if (data[0] == 'X') {
+      run_extremes(bytes);
     } else {
       run_operation(bytes);
     }
@@ -533,10 +619,19 @@ std::string chain(std::size_t i) {
          chosen(13 * i + 5, 2) + second + first;
 }
 
+// Every operation on pairs of extreme numbers: of 32 and 64 bits without zero, by which nothing is
+// divided, and of floats that are cast to either.
+std::string extreme_pairs(std::size_t i, char type, char cast_to, bool folds) {
+  const std::string column{0}, row{1}, single{5};
+  const std::string skip = type < 2 ? std::string{0} : std::string("\xff", 1);
+  return "X" + chosen(i, static_cast<char>(i % 3 == 2 ? 2 : 1)) + type + static_cast<char>(folds) +
+         skip + column + row + single + cast_to + cast_to + cast_to;
+}
+
 }  // namespace
 
-// Every operation with a few inputs that the bytes behind it choose, chains of operations, and
-// whole models as often as that a mutant in seven is of one.
+// Every operation with a few inputs that the bytes behind it choose, on extreme numbers, chains of
+// operations, and whole models as often as that a mutant in nine is of one.
 std::vector<std::string> muster::fuzz::seeds() {
   std::vector<std::string> seeds;
   seeds.push_back("M" + encode_saved_model({.meta_graphs = {framed_loop()}}));
@@ -547,6 +642,9 @@ std::vector<std::string> muster::fuzz::seeds() {
       seeds.push_back(seed);
     }
     seeds.push_back(chain(i));
+    seeds.push_back(extreme_pairs(i, 0, 1, i % 2 == 0));
+    seeds.push_back(extreme_pairs(i, 1, 0, i % 2 == 1));
+    seeds.push_back(extreme_pairs(i, 2, static_cast<char>(i % 2), i % 4 < 2));
     const auto models = small_models();
     seeds.push_back("M" + encode_saved_model({.meta_graphs = {models[i % models.size()]}}));
   }

@@ -32,16 +32,18 @@ void Arena::reset() {
 
 bool ArenaValue::set_shape(std::span<const std::int64_t> shape) {
   if (shape.size() > kMostAxes) return false;
+  bool is_empty = false;
+  // Of sizes other than zero, so that strides stay below 64 bits, too.
   std::int64_t elements = 1;
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    // Products of what fits into an arena stay below 64 bits.
     if (shape[i] < 0 || shape[i] > static_cast<std::int64_t>(Arena::kMostBytes)) return false;
-    elements *= shape[i];
+    is_empty = is_empty || shape[i] == 0;
+    elements *= std::max<std::int64_t>(shape[i], 1);
     if (elements > static_cast<std::int64_t>(Arena::kMostBytes)) return false;
     sizes[i] = shape[i];
   }
   rank = static_cast<std::uint8_t>(shape.size());
-  count = elements;
+  count = is_empty ? 0 : elements;
   return true;
 }
 

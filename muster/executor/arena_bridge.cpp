@@ -9,7 +9,7 @@
 namespace muster::executor {
 namespace {
 
-constexpr std::array<std::string_view, 40> kBridged{"Abs",
+constexpr std::array<std::string_view, 43> kBridged{"Abs",
                                                     "All",
                                                     "Any",
                                                     "ArgMax",
@@ -32,6 +32,7 @@ constexpr std::array<std::string_view, 40> kBridged{"Abs",
                                                     "Mean",
                                                     "Min",
                                                     "Minimum",
+                                                    "Mod",
                                                     "Neg",
                                                     "ParseExample",
                                                     "ParseExampleV2",
@@ -48,7 +49,9 @@ constexpr std::array<std::string_view, 40> kBridged{"Abs",
                                                     "Square",
                                                     "StringStrip",
                                                     "StringToNumber",
-                                                    "Sum"};
+                                                    "Sum",
+                                                    "TruncateDiv",
+                                                    "TruncateMod"};
 
 Slot slot_of(const ArenaValue& value) {
   const auto shape = value.shape();

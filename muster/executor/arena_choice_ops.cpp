@@ -50,7 +50,8 @@ ArenaOp tile(const ArenaNode&) {
     Axes sizes{};
     for (std::size_t i = 0; i < in.rank; ++i) {
       const std::int64_t times = multiples.whole(static_cast<std::int64_t>(i));
-      if (times < 0 || times > static_cast<std::int64_t>(Arena::kMostBytes)) return false;
+      constexpr auto kMost = static_cast<std::int64_t>(Arena::kMostBytes);
+      if (times < 0 || times > kMost || in.sizes[i] > kMost) return false;
       sizes[i] = in.sizes[i] * times;
     }
     auto* to = call.make<char>(in.type, {sizes.data(), in.rank});

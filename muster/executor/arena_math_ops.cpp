@@ -1,11 +1,10 @@
 // Element-wise operations on values in an arena: one rounding each, as libtorch has them.
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <limits>
 
 #include "muster/executor/arena_kernels_internal.h"
 #include "muster/executor/value.h"
+#include "muster/executor/whole_arithmetic_internal.h"
 
 namespace muster::executor::arena {
 namespace {
@@ -104,25 +103,9 @@ ArenaOp logical(const ArenaNode&) {
   }};
 }
 
-/// Whether a number becomes a whole one in one way only.
-template <typename To, typename From>
-bool converts(From value) {
-  if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> &&
-                !std::is_same_v<To, bool>) {
-    // NaN compares as false.
-    return std::abs(value) < static_cast<From>(std::numeric_limits<To>::max()) / 2;
-  } else {
-    return true;
-  }
-}
-
 template <typename From, typename To>
 bool convert(const ArenaValue& in, To* to) {
-  const From* const from = in.as<From>();
-  for (std::int64_t i = 0; i < in.count; ++i) {
-    if (!converts<To>(from[i])) return false;
-    to[i] = static_cast<To>(from[i]);
-  }
+  std::transform(in.as<From>(), in.as<From>() + in.count, to, converted<To, From>);
   return true;
 }
 

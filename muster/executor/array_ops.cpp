@@ -11,6 +11,8 @@
 #include "muster/base/error.h"
 #include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/sizes_internal.h"
+#include "muster/executor/whole_arithmetic_internal.h"
 
 namespace muster::executor {
 namespace {
@@ -401,15 +403,22 @@ Slots pad(const Inputs& inputs) {
   return {padded(in, padding, inputs.size() < 3 ? at::Scalar(0) : inputs.host_tensor(2).item())};
 }
 
+at::Tensor whole_input(const Inputs& inputs, std::size_t index) {
+  at::Tensor in = inputs.tensor(index);
+  if (at::isIntegralType(in.scalar_type(), /*includeBool=*/false)) return in;
+  throw InvalidArgument("input {} must be whole numbers, but is {}", index, describe(in));
+}
+
 Kernel one_hot(const KernelContext& context) {
   const auto axis = graph::attr_or<std::int64_t>(context.node, "axis", -1);
   return [axis](const Inputs& inputs) {
-    const at::Tensor indices = inputs.tensor(0).to(at::kLong);
+    const at::Tensor indices = whole_input(inputs, 0).to(at::kLong);
     const auto depth = inputs.integer(1);
     if (depth < 0) throw InvalidArgument("the depth must not be negative: {}", depth);
     const auto at = positive_axis(axis, indices.dim() + 1);
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(indices.dim()) + 1, 1);
     sizes[static_cast<std::size_t>(at)] = depth;
+    inputs.check_room(std::array{depth}, at::kLong);
     inputs.check_room(std::array{indices.numel(), depth}, inputs.tensor(2));
     const at::Tensor classes = at::arange(depth, indices.options()).reshape(sizes);
     const at::Tensor hit = indices.unsqueeze(at).eq(classes);
@@ -456,9 +465,23 @@ Slots filled_like(const Inputs& inputs, int value) {
   return {at::full_like(like, value)};
 }
 
+bool are_whole_numbers(const Inputs& inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!at::isIntegralType(inputs.host_tensor(i).scalar_type(), /*includeBool=*/false)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 Slots range(const Inputs& inputs) {
   const at::Tensor start = inputs.host_tensor(0);
   const at::Tensor step = inputs.host_tensor(2);
+  if (are_whole_numbers(inputs)) {
+    if (inputs.integer(2) == 0) throw InvalidArgument("the step of a range is 0");
+    return {whole_range(inputs, inputs.integer(0), inputs.integer(1), inputs.integer(2),
+                        start.scalar_type())};
+  }
   if (step.item<double>() == 0) throw InvalidArgument("the step of a range is 0");
   const double length = inputs.host_tensor(1).item<double>() - start.item<double>();
   const double count = length / step.item<double>();

@@ -1,10 +1,12 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/sizes_internal.h"
 
 namespace muster::executor {
 namespace {
@@ -70,7 +72,7 @@ Slots space_to_batch(const Inputs& inputs) {
     for (std::size_t i = 0; i < axes; ++i) order.push_back(static_cast<std::int64_t>(2 * i + 1));
     for (auto i = 2 * axes + 1; i < split.size(); ++i)
       order.push_back(static_cast<std::int64_t>(i));
-    Numbers out{sizes[0] * blocks.product};
+    Numbers out{product_of(std::array{sizes[0], blocks.product})};
     for (std::size_t i = 0; i < axes; ++i) out.push_back(sizes[i + 1] / blocks.sizes[i]);
     out.insert(out.end(), sizes.begin() + static_cast<std::ptrdiff_t>(axes) + 1, sizes.end());
     return Tensors{at::constant_pad_nd(in, padding, 0).reshape(split).permute(order).reshape(out)};
@@ -94,7 +96,8 @@ Slots batch_to_space(const Inputs& inputs) {
     Numbers out{in.size(0) / blocks.product};
     for (std::int64_t i = 0; i < axes; ++i) {
       order.insert(order.end(), {axes + 1 + i, i});
-      out.push_back(in.size(i + 1) * blocks.sizes[static_cast<std::size_t>(i)]);
+      out.push_back(
+          product_of(std::array{in.size(i + 1), blocks.sizes[static_cast<std::size_t>(i)]}));
     }
     for (auto i = axes + 1; i < in.dim(); ++i) {
       order.push_back(axes + i);

@@ -28,6 +28,15 @@ bool is_numbers(const graph::NodeDef& node) {
   });
 }
 
+// The host looks at the divisors, and at powers.
+bool divides_whole_numbers(const graph::NodeDef& node) {
+  if (node.op != "Div" && node.op != "FloorDiv" && node.op != "FloorMod" && node.op != "Pow") {
+    return false;
+  }
+  const auto type = graph::attr_or<graph::DataType>(node, "T", graph::DataType::kFloat);
+  return !at::isFloatingType(scalar_type(type));
+}
+
 bool is_cast_to_floats(const graph::NodeDef& node) {
   if (node.op != "Cast") return false;
   const auto type = graph::attr_or<graph::DataType>(node, "DstT", graph::DataType::kInvalid);
@@ -52,9 +61,13 @@ class CapturedPlan::Phases {
       const auto& step = plan.steps_[i];
       if (step.node != nullptr && is_numbers(*step.node)) ops_[i] = find_device_op(step.op);
     }
+    for (std::size_t i = 0; i < plan.steps_.size(); ++i) is_whole_[i] = is_whole(i);
+    for (std::size_t i = 0; i < plan.steps_.size(); ++i) {
+      if (is_whole_[i] || ops_[i] == nullptr) continue;
+      if (divides_whole_numbers(*plan.steps_[i].node)) ops_[i] = nullptr;
+    }
     const auto needed = needed_by_products();
     for (std::size_t i = 0; i < plan.steps_.size(); ++i) {
-      is_whole_[i] = is_whole(i);
       phases_[i] = needed[i] ? kBefore : phase_of(i);
     }
   }

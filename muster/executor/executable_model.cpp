@@ -16,6 +16,7 @@
 #include "muster/executor/captured_plan_internal.h"
 #include "muster/executor/fused_layer_internal.h"
 #include "muster/executor/plan_internal.h"
+#include "muster/executor/sizes_internal.h"
 #include "muster/graph/default_attrs.h"
 
 namespace muster::executor {
@@ -40,6 +41,7 @@ void check_input(const std::string& name, graph::DataType type, const graph::Sha
     throw InvalidArgument("the input {} must be {} {}, but is {}", name, graph::name_of(type),
                           graph::to_string(shape), describe(value));
   }
+  check_countable(sizes);
 }
 
 // What TensorFlow asks of a tensor that is fed: the shape of its placeholder, if it is one. An

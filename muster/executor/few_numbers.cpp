@@ -2,13 +2,14 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/EmptyTensor.h>
-#include <c10/util/TypeCast.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "muster/executor/recycled_tensors_internal.h"
+#include "muster/executor/sizes_internal.h"
+#include "muster/executor/whole_arithmetic_internal.h"
 
 namespace muster::executor {
 namespace {
@@ -120,8 +121,7 @@ std::optional<at::Tensor> cast_few(const at::Tensor& in, at::ScalarType type) {
       using To = decltype(to);
       out = empty_on_host(in.sizes(), type);
       const From* const source = in.data_ptr<From>();
-      std::transform(source, source + in.numel(), out->data_ptr<To>(),
-                     [](From value) { return c10::convert<To, From>(value); });
+      std::transform(source, source + in.numel(), out->data_ptr<To>(), converted<To, From>);
     });
   });
   return out;
@@ -188,9 +188,9 @@ std::optional<at::Tensor> join_few(std::span<const at::Tensor> parts, std::int64
   sizes[at] = length;
   at::Tensor out = empty_on_host(sizes, parts[0].scalar_type());
   const std::size_t inner =
-      static_cast<std::size_t>(c10::multiply_integers(at::IntArrayRef(sizes).slice(at + 1))) *
+      static_cast<std::size_t>(product_of(at::IntArrayRef(sizes).slice(at + 1))) *
       out.element_size();
-  const std::int64_t outer = c10::multiply_integers(at::IntArrayRef(sizes).slice(0, at));
+  const std::int64_t outer = product_of(at::IntArrayRef(sizes).slice(0, at));
   auto* to = static_cast<char*>(out.data_ptr());
   for (std::int64_t i = 0; i < outer; ++i) {
     for (const at::Tensor& part : parts) {
@@ -208,7 +208,7 @@ std::optional<at::Tensor> join_few(std::span<const at::Tensor> parts, std::int64
 bool add_rows(const at::Tensor& from, std::span<const std::int64_t> sources, const at::Tensor& to,
               std::span<const std::int64_t> targets) {
   if (from.scalar_type() == at::kBool) return false;
-  const std::int64_t columns = c10::multiply_integers(from.sizes().slice(1));
+  const std::int64_t columns = product_of(from.sizes().slice(1));
   return for_type(from.scalar_type(), [&](auto kind) {
     using T = decltype(kind);
     const T* const source = from.data_ptr<T>();

@@ -9,6 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/whole_arithmetic_internal.h"
 
 namespace muster::executor {
 namespace {
@@ -105,9 +106,18 @@ Kernel compare(bool equal) {
   };
 }
 
-// Whole numbers are divided towards zero.
-at::Tensor divide(const at::Tensor& left, const at::Tensor& right) {
-  return left.is_floating_point() ? at::div(left, right) : at::div(left, right, "trunc");
+// Whole numbers are combined in one way on every processor, others as libtorch does it.
+void add_binary(OpTable& table, const char* name, WholeOp whole, Binary compute) {
+  table.add_plain(name, [whole, compute](const Inputs& in) {
+    const at::Tensor left = in.tensor(0);
+    const at::Tensor right = in.tensor(1);
+    check_same_type(left, right);
+    if (at::isIntegralType(left.scalar_type(), /*includeBool=*/false)) {
+      return Slots{combine_whole(whole, in, left, right)};
+    }
+    in.check_room(broadcast_sizes(left.sizes(), right.sizes()), left);
+    return Slots{compute(left, right)};
+  });
 }
 
 at::Tensor divide_or_zero(const at::Tensor& left, const at::Tensor& right) {
@@ -126,7 +136,9 @@ Kernel cast(const KernelContext& context) {
     if (held.scalar_type() == type) return Slots{held};
     if (auto few = cast_few(held, type)) return Slots{std::move(*few)};
     in.check_room(held.sizes(), type);
-    return Slots{held.to(type)};
+    const bool is_rounded =
+        held.is_floating_point() && at::isIntegralType(type, /*includeBool=*/false);
+    return Slots{is_rounded ? cast_to_whole(held, type) : held.to(type)};
   };
 }
 
@@ -265,13 +277,20 @@ void add_math_ops(OpTable& table) {
   add_binary(
       table, "Mul", [](T a, T b) { return at::mul(a, b); }, FewOp::kMul);
   add_binary(table, "RealDiv", [](T a, T b) { return at::div(a, b); });
-  add_binary(table, "Div", divide);
+  add_binary(table, "Div", WholeOp::kDivide, [](T a, T b) { return at::div(a, b); });
   add_binary(table, "DivNoNan", divide_or_zero);
-  add_binary(table, "FloorDiv", [](T a, T b) { return at::div(a, b, "floor"); });
-  add_binary(table, "FloorMod", [](T a, T b) { return at::remainder(a, b); });
+  add_binary(table, "FloorDiv", WholeOp::kFloorDivide,
+             [](T a, T b) { return at::div(a, b, "floor"); });
+  add_binary(table, "FloorMod", WholeOp::kFloorModulo,
+             [](T a, T b) { return at::remainder(a, b); });
+  add_binary(table, "TruncateDiv", WholeOp::kDivide,
+             [](T a, T b) { return at::div(a, b, "trunc"); });
+  for (const auto* name : {"Mod", "TruncateMod"}) {
+    add_binary(table, name, WholeOp::kTruncateModulo, [](T a, T b) { return at::fmod(a, b); });
+  }
   add_binary(table, "Maximum", [](T a, T b) { return at::maximum(a, b); });
   add_binary(table, "Minimum", [](T a, T b) { return at::minimum(a, b); });
-  add_binary(table, "Pow", [](T a, T b) { return at::pow(a, b); });
+  add_binary(table, "Pow", WholeOp::kPower, [](T a, T b) { return at::pow(a, b); });
   add_binary(table, "SquaredDifference", squared_difference);
   add_binary(
       table, "Less", [](T a, T b) { return at::lt(a, b); }, FewOp::kLess);

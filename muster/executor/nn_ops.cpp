@@ -80,6 +80,7 @@ void check_convolution_room(const Inputs& inputs, const at::Tensor& in, const at
   std::vector<std::int64_t> columns{in.scalar_type() == at::kFloat ? 1 : in.size(0), in.size(1),
                                     filter.size(0), filter.size(1)};
   for (std::size_t i = 0; i < 2; ++i) {
+    check_shape(std::array{filter.size(static_cast<std::int64_t>(i)), window.dilations[i]});
     const auto reach = (filter.size(static_cast<std::int64_t>(i)) - 1) * window.dilations[i] + 1;
     const auto places = std::max<std::int64_t>((sizes[i + 2] - reach) / window.strides[i] + 1, 0);
     out.push_back(places);
@@ -93,8 +94,8 @@ at::Tensor convolve(const Window& window, const Inputs& inputs, bool depthwise,
                     FilterCache& cache) {
   const at::Tensor in = to_channels_first(inputs.tensor(0), window.layout);
   const at::Tensor filter = inputs.tensor(1, in.scalar_type());
-  if (filter.dim() != 4 || filter.size(2) < 1 || in.size(1) % filter.size(2) != 0 ||
-      (depthwise && filter.size(2) != in.size(1))) {
+  if (filter.dim() != 4 || filter.size(2) < 1 || in.size(1) < 1 ||
+      in.size(1) % filter.size(2) != 0 || (depthwise && filter.size(2) != in.size(1))) {
     throw InvalidArgument("the filter {} does not fit the {} channels of input 0", describe(filter),
                           in.size(1));
   }
@@ -143,6 +144,7 @@ Kernel convolution_input(const KernelContext& context) {
     const auto amounts = window.padding.amounts(sizes, reach, window.strides, {1, 1});
     std::vector<std::int64_t> more;
     for (std::size_t i = 0; i < 2; ++i) {
+      check_shape(std::array{in.sizes()[i + 2], window.strides[i]});
       const auto whole = sizes[i + 2] + amounts[2 * i] + amounts[2 * i + 1];
       const auto reached = (in.sizes()[i + 2] - 1) * window.strides[i] + reach[i];
       more.push_back(whole - reached);
@@ -284,7 +286,11 @@ Kernel resize_bilinear(const KernelContext& context) {
 // Losses of rows of logits by the numbers of the right classes, and their gradients.
 Slots sparse_cross_entropy(const Inputs& inputs) {
   const at::Tensor logits = inputs.tensor(0);
-  const at::Tensor labels = inputs.tensor(1).to(logits.device(), at::kLong);
+  const at::Tensor given = inputs.tensor(1);
+  if (!at::isIntegralType(given.scalar_type(), /*includeBool=*/false)) {
+    throw InvalidArgument("input 1 must be whole numbers, but is {}", describe(given));
+  }
+  const at::Tensor labels = given.to(logits.device(), at::kLong);
   if (logits.dim() != 2 || labels.dim() != 1 || labels.size(0) != logits.size(0)) {
     throw InvalidArgument("{} labels for the logits {}", labels.numel(), describe(logits));
   }

@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/sizes_internal.h"
 
 namespace muster::executor {
 
@@ -224,7 +225,7 @@ void check_shape(std::span<const std::int64_t> sizes) {
     if (size < 0) throw InvalidArgument("[{}] has a negative size", fmt::join(sizes, ", "));
   }
   const auto count = graph::element_count(sizes);
-  if (count && *count <= kMaxElements) return;
+  if (count && *count <= kMaxElements) return check_countable(sizes);
   throw ResourceExhausted("[{}] has more than {} elements", fmt::join(sizes, ", "), kMaxElements);
 }
 

@@ -11,6 +11,7 @@
 #include "muster/executor/in_node_internal.h"
 #include "muster/executor/plan_frame_internal.h"
 #include "muster/executor/plan_internal.h"
+#include "muster/executor/sizes_internal.h"
 
 namespace muster::executor {
 namespace {
@@ -70,6 +71,16 @@ std::int64_t fresh_elements(const Slots& outputs, const Slots& inputs) {
 
 std::string where_is(const graph::NodeDef& node) { return where(node.name, node.op); }
 
+// Sizes that no element is behind may have grown by joining and stacking.
+void check_countable_values(const Slots& values) {
+  for (const Slot& slot : values) {
+    const auto* tensor = std::get_if<at::Tensor>(&slot);
+    if (tensor != nullptr && tensor->defined() && tensor->numel() == 0) {
+      check_countable(tensor->sizes());
+    }
+  }
+}
+
 // Where an output of a node stands among its outputs.
 std::size_t flat_output(const graph::NodeDef& node, const Op& op, const graph::InputRef& ref) {
   int offset = 0;
@@ -100,6 +111,7 @@ Slots Plan::run_step(const Step& step, const SlotRefs& inputs, Budget& budget) c
     return made;
   }
   Slots made = step.kernel(Inputs(inputs, device_, budget));
+  check_countable_values(made);
   budget.hold(made, inputs);
   return made;
 }

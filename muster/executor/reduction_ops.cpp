@@ -5,6 +5,7 @@
 
 #include "muster/base/error.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/sizes_internal.h"
 
 namespace muster::executor {
 namespace {
@@ -49,8 +50,9 @@ at::Tensor one_by_one(at::Tensor in, std::vector<std::int64_t> axes, bool keep, 
 
 at::Tensor mean(const at::Tensor& in, const std::vector<std::int64_t>& axes, bool keep) {
   if (in.is_floating_point()) return at::mean(in, axes, keep);
-  std::int64_t count = 1;
-  for (const auto axis : axes) count *= in.size(axis);
+  std::vector<std::int64_t> sizes;
+  for (const auto axis : axes) sizes.push_back(in.size(axis));
+  const std::int64_t count = product_of(sizes);
   return at::div(at::sum(in, axes, keep, in.scalar_type()), std::max<std::int64_t>(count, 1),
                  "trunc")
       .to(in.scalar_type());

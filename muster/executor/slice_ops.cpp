@@ -9,6 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/sizes_internal.h"
 
 namespace muster::executor {
 namespace {
@@ -103,7 +104,8 @@ class PartialView {
     const auto at = static_cast<std::size_t>(axis);
     sizes_[at] = to <= from ? 0 : (to - from - 1) / step + 1;
     first_ += to <= from ? 0 : from * strides_[at];
-    strides_[at] *= step;
+    // Between fewer than two elements there is no stride, and a step may be anything.
+    if (sizes_[at] > 1) strides_[at] *= step;
   }
 
   at::Tensor view() const { return viewed(in_, sizes_, strides_, first_); }
@@ -184,6 +186,9 @@ Kernel strided_slice(const KernelContext& context) {
 }
 
 void check_range(const at::Tensor& indices, std::int64_t size) {
+  if (!at::isIntegralType(indices.scalar_type(), /*includeBool=*/false)) {
+    throw InvalidArgument("indices must be whole numbers, but are {}", describe(indices));
+  }
   if (indices.numel() == 0) return;
   const auto low = indices.min().item<std::int64_t>();
   const auto high = indices.max().item<std::int64_t>();
@@ -225,10 +230,10 @@ at::Tensor gather_in_batches(const Inputs& inputs, const at::Tensor& in, const a
     sizes.insert(sizes.end(), part.begin(), part.end());
   }
   inputs.check_room(sizes, in);
-  const auto batches = c10::multiply_integers(batch);
-  const auto rows = c10::multiply_integers(before);
-  const auto columns = c10::multiply_integers(behind);
-  const auto count = c10::multiply_integers(wanted);
+  const auto batches = product_of(batch);
+  const auto rows = product_of(before);
+  const auto columns = product_of(behind);
+  const auto count = product_of(wanted);
   const at::Tensor from = in.reshape({batches, rows, in.size(axis), columns});
   const at::Tensor places = indices.to(in.device(), at::kLong)
                                 .reshape({batches, 1, count, 1})
@@ -276,14 +281,9 @@ at::Tensor flat_places(const at::Tensor& indices, at::IntArrayRef sizes) {
 }
 
 std::vector<std::int64_t> rows_and_rest(at::IntArrayRef sizes, std::int64_t depth) {
-  std::vector<std::int64_t> shape{1};
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    if (static_cast<std::int64_t>(i) < depth) {
-      shape[0] *= sizes[i];
-    } else {
-      shape.push_back(sizes[i]);
-    }
-  }
+  const auto first = std::min(sizes.size(), static_cast<std::size_t>(depth));
+  std::vector<std::int64_t> shape{product_of(sizes.slice(0, first))};
+  shape.insert(shape.end(), sizes.begin() + first, sizes.end());
   return shape;
 }
 
@@ -369,7 +369,7 @@ std::optional<Slots> gather_on_host(const Inputs& inputs, const at::Tensor& indi
   inputs.check_room(sizes, *tensor);
   const at::Tensor from = tensor->contiguous();
   at::Tensor out = empty_on_host(sizes, from.scalar_type());
-  const auto columns = static_cast<std::size_t>(c10::multiply_integers(rest));
+  const auto columns = static_cast<std::size_t>(product_of(rest));
   copy_rows(from, places, columns * from.element_size(), out);
   return Slots{out};
 }
@@ -397,7 +397,7 @@ std::optional<at::Tensor> scatter_few(const at::Tensor& indices, const at::Tenso
   }
   const at::IntArrayRef axes(sizes.data(), depth);
   const at::IntArrayRef rest(sizes.data() + depth, sizes.size() - depth);
-  const std::int64_t columns = c10::multiply_integers(rest);
+  const std::int64_t columns = product_of(rest);
   if (updates.numel() != rows * columns) return std::nullopt;  // Whose error names the shapes.
   const auto targets = type == at::kLong ? row_places<std::int64_t>(indices, axes)
                                          : row_places<std::int32_t>(indices, axes);
@@ -406,7 +406,7 @@ std::optional<at::Tensor> scatter_few(const at::Tensor& indices, const at::Tenso
   at::Tensor out = empty_on_host(sizes, updates.scalar_type());
   std::memset(out.data_ptr(), 0, out.nbytes());
   const bool done = add_rows(viewed(updates, {rows, columns}), sources,
-                             viewed(out, {c10::multiply_integers(axes), columns}), targets);
+                             viewed(out, {product_of(axes), columns}), targets);
   return done ? std::optional(out) : std::nullopt;
 }
 

@@ -12,6 +12,7 @@
 #include "muster/base/fingerprint.h"
 #include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/sizes_internal.h"
 
 namespace muster::executor {
 namespace {
@@ -160,7 +161,7 @@ bool divide_rows(const at::Tensor& rows, const std::vector<double>& divisors) {
   if (!is_readable(rows) || rows.scalar_type() != at::kFloat || rows.numel() > kFewNumbers) {
     return false;
   }
-  const std::int64_t columns = c10::multiply_integers(rows.sizes().slice(1));
+  const std::int64_t columns = product_of(rows.sizes().slice(1));
   auto* value = rows.data_ptr<float>();
   for (const double divisor : divisors) {
     for (std::int64_t i = 0; i < columns; ++i) *value++ /= static_cast<float>(divisor);

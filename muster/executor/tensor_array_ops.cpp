@@ -35,6 +35,7 @@ ArrayItems items_with(const Inputs& inputs, const TensorList& array, std::int64_
   if (last < 0 || (last >= size && !grows)) {
     throw InvalidArgument("there is no item {} in a TensorArray of {}", last, size);
   }
+  if (last >= kMaxElements) throw ResourceExhausted("a TensorArray of {} items", last);
   const auto wanted = std::max(size, last + 1);
   inputs.check_room(wanted, sizeof(ArrayItems::value_type));
   ArrayItems items = array.items();

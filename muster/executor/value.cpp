@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/executor/sizes_internal.h"
 
 namespace muster::executor {
 namespace {
@@ -23,6 +24,7 @@ constexpr std::pair<DataType, at::ScalarType> kTypes[] = {
 };
 
 void check_shape(const std::vector<std::int64_t>& shape, std::size_t strings) {
+  check_countable(shape);
   const auto count = graph::element_count(shape);
   if (!count || static_cast<std::size_t>(*count) != strings) {
     throw InvalidArgument("{} strings do not fill the shape [{}]", strings, fmt::join(shape, ", "));
@@ -31,6 +33,7 @@ void check_shape(const std::vector<std::int64_t>& shape, std::size_t strings) {
 
 // libtorch counts the bytes of sizes one by one, and refuses some that hold no element at all.
 at::Tensor empty_tensor(const std::vector<std::int64_t>& shape, at::ScalarType type) {
+  check_countable(shape);
   try {
     return at::empty(shape, type);
   } catch (const c10::Error& error) {

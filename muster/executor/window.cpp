@@ -53,6 +53,7 @@ std::vector<std::int64_t> Padding::amounts(at::IntArrayRef in,
   if (kind_ == "VALID") return amounts;
   for (std::size_t i = 0; i < 2; ++i) {
     const auto size = in[i + 2];
+    check_shape(std::array{window[i], dilations[i]});
     const auto reach = (window[i] - 1) * dilations[i] + 1;
     const auto places = (size + strides[i] - 1) / strides[i];
     const auto total = std::max<std::int64_t>((places - 1) * strides[i] + reach - size, 0);

@@ -142,7 +142,14 @@ int count_from(const NodeDef& node, std::string_view name) {
       return static_cast<int>(list->types.size());
     }
   }
-  return static_cast<int>(attr<std::int64_t>(node, name));
+  const auto count = attr<std::int64_t>(node, name);
+  // As many as a node may have inputs: more outputs than that have no reader.
+  constexpr std::int64_t kMost = 65'536;
+  if (count < 0 || count > kMost) {
+    throw InvalidArgument("node '{}' ({}) has {} outputs by {}; at most {} are allowed", node.name,
+                          node.op, count, name, kMost);
+  }
+  return static_cast<int>(count);
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ Shape concat(const Output& of) {
   for (std::size_t i = 1; i + 1 < of.node.inputs.size(); ++i) {
     const Shape next = of.input(i);
     const bool known = next.dims.size() == shape.dims.size() && next.dims[*place] >= 0;
-    sum = sum < 0 || !known ? -1 : sum + next.dims[*place];
+    if (sum < 0 || !known || __builtin_add_overflow(sum, next.dims[*place], &sum)) sum = -1;
   }
   return shape;
 }
@@ -152,6 +152,7 @@ Shape sparse_cross(const Output& of) {
 // The sparse features' indices, values and shapes, then the dense ones.
 Shape parse_example(const Output& of) {
   const auto sparse = attr_or<std::int64_t>(of.node, "Nsparse", 0);
+  if (sparse < 0 || sparse > static_cast<std::int64_t>(of.node.inputs.size())) return Shape::any();
   if (of.index < sparse) return Shape{-1, 2};
   if (of.index < 2 * sparse) return Shape{-1};
   if (of.index < 3 * sparse) return Shape{2};
