@@ -3,11 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <signal.h>
+
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "muster/checkpoint/bundle_writer.h"
 #include "muster/graph/saved_model.h"
+#include "muster/records/crc32c.h"
 #include "muster/records/npy.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/process.h"
@@ -69,6 +76,38 @@ void write_model(const Path& dir) {
   add("constant", {.outputs = {{"three", info("three:0", DataType::kFloat, {3})}}});
   add("broken", {.inputs = {{"x", x}}, .outputs = {{"z", info("twin:0", DataType::kFloat, {-1})}}});
   add("unknown", {.inputs = {{"x", x}}, .outputs = {{"z", info("odd:0", DataType::kFloat, {-1})}}});
+  graph::write_saved_model(dir, {.meta_graphs = {meta}});
+}
+
+// The rows as they are; one that holds 13 is computed for ever.
+void write_endless_model(const Path& dir) {
+  graph::MetaGraph meta{.tags = {"serve"}};
+  const TensorInfo x = info("x:0", DataType::kFloat, {-1});
+  meta.graph.nodes = {
+      graph::placeholder_node("x", DataType::kFloat, {-1}),
+      {.name = "y",
+       .op = "StatelessWhile",
+       .inputs = {"x"},
+       .attrs = {{"cond", graph::FunctionRef{"holds_13"}}, {"body", graph::FunctionRef{"same"}}}}};
+  const auto function = [](const char* name, DataType result) {
+    graph::FunctionDef made;
+    made.signature = {.name = name,
+                      .inputs = {{.name = "a", .type = DataType::kFloat}},
+                      .outputs = {{.name = "b", .type = result}}};
+    return made;
+  };
+  graph::FunctionDef condition = function("holds_13", DataType::kBool);
+  condition.nodes = {graph::constant_node("thirteen", TensorValue::scalar(13.0F)),
+                     graph::constant_node("axis", TensorValue::vector<std::int32_t>({0})),
+                     {.name = "is", .op = "Equal", .inputs = {"a", "thirteen:output:0"}},
+                     {.name = "any", .op = "Any", .inputs = {"is:z:0", "axis:output:0"}}};
+  condition.ret = {{"b", "any:output:0"}};
+  graph::FunctionDef body = function("same", DataType::kFloat);
+  body.ret = {{"b", "a"}};
+  meta.graph.functions = {condition, body};
+  meta.signatures["serving_default"] = {.inputs = {{"x", x}},
+                                        .outputs = {{"y", info("y:0", DataType::kFloat, {-1})}},
+                                        .method_name = std::string(graph::kPredictMethod)};
   graph::write_saved_model(dir, {.meta_graphs = {meta}});
 }
 
@@ -303,6 +342,49 @@ TEST_F(BatchPredict, SaysOnceThatTheDiskIsFullAndGoesOnWhenItIsNot) {
   const Outcome again = muster_run(flags);
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_EQ(again.out, whole.out);
+}
+
+TEST_F(BatchPredict, AnswersTheInstancesAroundOneThatEndsItsWorkers) {
+  write_endless_model(folder_ / "endless");
+  std::string lines;
+  std::string wanted;
+  for (int i = 0; i < 40; ++i) {
+    lines += fmt::format("{}\n", i);
+    if (i != 13) wanted += fmt::format("{{\"y\": {}.0}}\n", i);
+  }
+  write_bytes(folder_ / "input", lines);
+  testing::RunningProgram program(
+      MUSTER_PROGRAM, {"batch-predict", "--model-dir", folder_ / "endless", "--input-paths",
+                       folder_ / "input", "--data-format", "json", "--output-path", folder_ / "out",
+                       "--batch-size", "16", "--max-worker-count", "1", "--max-operations",
+                       "1000000000000", "--max-calls", "1000000000000"});
+  // Each worker that is at the endless instance dies of it: the first as if from elsewhere.
+  std::vector<std::uint64_t> sizes;
+  std::uint64_t last = 0;
+  while (!program.ended()) {
+    std::array<std::uint64_t, 3> mark{};
+    const Path path = folder_ / "out/.batch_predict/shard-00000.mark";
+    const std::string bytes = std::filesystem::exists(path) ? read_bytes(path) : "";
+    std::memcpy(mark.data(), bytes.data(), std::min(bytes.size(), sizeof mark));
+    const auto& [process, first, count] = mark;
+    if (process != last && first <= 13 && 13 < first + count) {
+      EXPECT_EQ(::kill(static_cast<pid_t>(process), sizes.empty() ? SIGKILL : SIGFPE), 0);
+      last = process;
+      sizes.push_back(count);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(sizes, ::testing::ElementsAre(16, 16, 8, 4, 2, 1));
+  EXPECT_EQ(out("prediction.results-00000-of-00001"), wanted);
+  EXPECT_THAT(out("prediction.errors_stats-00000-of-00001"),
+              AllOf(HasSubstr("input line 14"), HasSubstr("was ended by SIGFPE")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("they are tried again"), HasSubstr("it is left out")));
+  EXPECT_THAT(out(".batch_predict/job.json"),
+              AllOf(HasSubstr("\"name\": \"prediction.results-00000-of-00001\""),
+                    HasSubstr(fmt::format("\"size_bytes\": {}", wanted.size())),
+                    HasSubstr(fmt::format("\"crc32c\": \"{:08x}\"", crc32c(wanted)))));
 }
 
 class ModelRun : public Predict {

@@ -130,7 +130,8 @@ void run_batch_predict(const BatchPredictFlags& flags) {
          .save_every = std::chrono::milliseconds(static_cast<std::int64_t>(1000 * flags.save_secs)),
          .limits = flags.limits},
         worker_program);
-    serving::finish_batch_job(output_path, job, sum_of_shards(output_path, job));
+    serving::finish_batch_job(output_path, job, sum_of_shards(output_path, job),
+                              serving::files_of_shards(output_path, job));
   } else {
     log::info("this batch prediction had ended before: {} has its results", flags.output_path);
   }

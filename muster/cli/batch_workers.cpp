@@ -22,6 +22,7 @@
 #include "muster/base/wait.h"
 #include "muster/cli/progress.h"
 #include "muster/launch/task_process.h"
+#include "muster/serving/batch_deaths.h"
 #include "muster/serving/batch_shard.h"
 
 namespace muster::cli {
@@ -37,6 +38,9 @@ constexpr std::chrono::seconds kStopPatience{60};
 /// For a shard that a worker of a killed command still has: it was sent SIGTERM.
 constexpr std::chrono::seconds kOrphanPatience{60};
 constexpr int kMostCrashes = 3;
+/// Of workers that died while they computed instances.
+constexpr int kMostDeaths = 1000;
+constexpr int kStatusOfSignals = 128;
 constexpr std::size_t kMostLineBytes = std::size_t{1} << 16;
 constexpr std::string_view kFailure = "muster: ";
 
@@ -80,6 +84,7 @@ class BatchWorker {
   BatchWorker& operator=(const BatchWorker&) = delete;
 
   int pipe() const { return pipe_; }
+  pid_t process() const { return worker_.process; }
   void stop() const {
     if (!end_) ::kill(worker_.process, SIGTERM);
   }
@@ -143,7 +148,7 @@ class BatchWorkers {
         options_(options),
         program_(program),
         done_(job.shards, 0),
-        before_(look_at_shards()),
+        before_(look_at_saved_shards()),
         progress_("batch-predict", job.records() - before_, "instances") {
     if (before_ > 0) {
       log::info("resuming a batch prediction done={} of={}", before_, job.records());
@@ -166,6 +171,12 @@ class BatchWorkers {
   }
 
  private:
+  // Before anything is added to them.
+  std::uint64_t look_at_saved_shards() {
+    serving::check_published_shards(output_path_, job_);
+    return look_at_shards();
+  }
+
   // Instances that are done and saved.
   std::uint64_t look_at_shards() {
     std::uint64_t sum = 0;
@@ -244,6 +255,7 @@ class BatchWorkers {
                       ? fmt::format("a worker ended with status {}", end.status)
                       : worker.failure());
     }
+    if (is_death_of_instances(worker.process(), end.status - kStatusOfSignals)) return start();
     const std::uint64_t saved = look_at_shards();
     crashes_ = saved > saved_at_crash_ ? 1 : crashes_ + 1;
     saved_at_crash_ = saved;
@@ -260,6 +272,26 @@ class BatchWorkers {
     log::warning("a worker was ended by signal {}; another goes on from what it saved",
                  end.status - 128);
     start();
+  }
+
+  // Whether the worker was at instances, which the next one answers in smaller groups.
+  bool is_death_of_instances(pid_t process, int signal) {
+    const auto death = serving::add_death(output_path_, job_, process, signal);
+    if (!death) return false;
+    if (++deaths_ > kMostDeaths) {
+      stop_all();
+      throw Aborted(
+          "instances have ended {} workers, the last one by {}; the model is at fault, or there is "
+          "too little memory. Saved are {} of {} instances, and the same command goes on from "
+          "there",
+          kMostDeaths, death->signal, look_at_shards(), job_.records());
+    }
+    log::warning("a worker was ended by signal {} while it computed {} instances from {} on; {}",
+                 signal, death->group.count, death->group.first,
+                 !death->is_deadly         ? "they are tried again"
+                 : death->group.count == 1 ? "it is left out"
+                                           : "they are tried in halves");
+    return true;
   }
 
   // Workers pass over shards that another process has; workers of a command that was killed end
@@ -307,6 +339,7 @@ class BatchWorkers {
   /// Workers at a time.
   std::uint64_t started_ = 0;
   int crashes_ = 0;
+  int deaths_ = 0;
   std::uint64_t saved_at_crash_ = 0;
   std::optional<Deadline> orphan_deadline_{};
 };

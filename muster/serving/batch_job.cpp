@@ -105,6 +105,16 @@ json json_of(const std::vector<BatchFile>& files, bool with_records) {
   return made;
 }
 
+json json_of(const std::vector<WrittenFile>& files) {
+  json made = json::array();
+  for (const WrittenFile& file : files) {
+    made.push_back({{"name", file.name},
+                    {"size_bytes", file.bytes},
+                    {"crc32c", fmt::format("{:08x}", file.crc32c)}});
+  }
+  return made;
+}
+
 // What has to be the same for a job to go on.
 json asked_for(const BatchJob& job) {
   return {{"model_dir", job.model_dir.string()},
@@ -128,6 +138,7 @@ std::string text_of(const BatchJob& job) {
     made["result"] = {{"predictions", job.result->predictions},
                       {"errors", job.result->errors},
                       {"seconds", job.result->seconds}};
+    made["written"] = json_of(job.written);
   }
   return made.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -311,8 +322,10 @@ BatchJob open_batch_job(const Path& output_path, BatchJob job, const SignatureDe
   return job;
 }
 
-void finish_batch_job(const Path& output_path, BatchJob& job, const BatchCounts& result) {
+void finish_batch_job(const Path& output_path, BatchJob& job, const BatchCounts& result,
+                      std::vector<WrittenFile> written) {
   job.result = result;
+  job.written = std::move(written);
   write_file_atomically(job_path(output_path), text_of(job));
   const Path folder = batch_folder(output_path);
   FileSystem& files = file_system_for(folder);
@@ -322,6 +335,10 @@ void finish_batch_job(const Path& output_path, BatchJob& job, const BatchCounts&
 }
 
 Path batch_folder(const Path& output_path) { return output_path / kFolder; }
+
+Path batch_shard_path(const Path& output_path, std::uint64_t shard, std::string_view suffix) {
+  return batch_folder(output_path) / fmt::format("shard-{:05}.{}", shard, suffix);
+}
 
 Path batch_results_path(const Path& output_path, const BatchJob& job, std::uint64_t shard) {
   return output_path / shard_name(kResults, shard, job.shards);

@@ -48,6 +48,15 @@ struct BatchFile {
   bool operator==(const BatchFile&) const = default;
 };
 
+/// A file with this many bytes of this CRC-32C.
+struct WrittenFile {
+  std::string name{};
+  std::uint64_t bytes = 0;
+  std::uint32_t crc32c = 0;
+
+  bool operator==(const WrittenFile&) const = default;
+};
+
 /// What became of a job, or of one shard.
 struct BatchCounts {
   std::uint64_t predictions = 0;
@@ -77,6 +86,8 @@ struct BatchJob {
   std::int64_t threads_per_worker = 1;
   /// Once it has ended.
   std::optional<BatchCounts> result{};
+  /// Then also what it wrote.
+  std::vector<WrittenFile> written{};
 
   std::uint64_t records() const;
   /// The number of the first instance of a shard; of the one behind the last shard, records().
@@ -102,11 +113,15 @@ BatchJob open_batch_job(const Path& output_path, BatchJob job,
                         const graph::SignatureDef& signature);
 /// Throws NotFound, or DataLoss naming the file.
 BatchJob read_batch_job(const Path& output_path);
-/// Notes the result, and removes what is needed no more. All shards are published.
-void finish_batch_job(const Path& output_path, BatchJob& job, const BatchCounts& result);
+/// Notes the result and what was written, and removes what is needed no more. All shards are
+/// published.
+void finish_batch_job(const Path& output_path, BatchJob& job, const BatchCounts& result,
+                      std::vector<WrittenFile> written);
 
 /// Where a job in progress keeps what is not published yet.
 Path batch_folder(const Path& output_path);
+/// There: shard-00000.results, with this suffix.
+Path batch_shard_path(const Path& output_path, std::uint64_t shard, std::string_view suffix);
 /// prediction.results-00000-of-00010, prediction.errors_stats-00000-of-00010.
 Path batch_results_path(const Path& output_path, const BatchJob& job, std::uint64_t shard);
 Path batch_errors_path(const Path& output_path, const BatchJob& job, std::uint64_t shard);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <exception>
 #include <functional>
 #include <future>
@@ -19,6 +20,8 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/open_file.h"
+#include "muster/records/crc32c.h"
+#include "muster/serving/batch_deaths.h"
 #include "muster/serving/batch_instances_internal.h"
 #include "muster/serving/predict_request.h"
 #include "muster/serving/prediction_step.h"
@@ -35,10 +38,6 @@ constexpr std::uint64_t kMostStateBytes = 1 << 16;
 // Lines are handed to the system in pieces of this size.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-Path shard_file(const Path& output_path, std::uint64_t shard, std::string_view suffix) {
-  return batch_folder(output_path) / fmt::format("shard-{:05}.{}", shard, suffix);
-}
-
 // --------------------------------------------------------------------------------- files of a
 // shard
 
@@ -46,8 +45,8 @@ Path shard_file(const Path& output_path, std::uint64_t shard, std::string_view s
 /// it is opened.
 class PartFile {
  public:
-  PartFile(const Path& path, std::uint64_t saved_bytes)
-      : file_(path, O_RDWR | O_CREAT), bytes_(saved_bytes) {
+  PartFile(const Path& path, std::uint64_t saved_bytes, std::uint32_t saved_crc32c)
+      : file_(path, O_RDWR | O_CREAT), bytes_(saved_bytes), crc32c_(saved_crc32c) {
     if (::ftruncate(file_.get(), static_cast<off_t>(saved_bytes)) != 0 ||
         ::lseek(file_.get(), 0, SEEK_END) < 0) {
       throw_errno(errno, "cutting " + path.string());
@@ -76,6 +75,7 @@ class PartFile {
       left.remove_prefix(static_cast<std::size_t>(count));
     }
     bytes_ += pending_.size();
+    crc32c_ = muster::crc32c(pending_, crc32c_);
     pending_.clear();
   }
 
@@ -84,26 +84,65 @@ class PartFile {
     if (::fdatasync(file_.get()) != 0) throw_errno(errno, "syncing " + file_.path().string());
   }
 
-  /// Flushed ones.
+  /// Of flushed lines.
   std::uint64_t bytes() const { return bytes_; }
+  std::uint32_t crc32c() const { return crc32c_; }
 
  private:
   OpenFile file_;
   std::uint64_t bytes_;
+  std::uint32_t crc32c_;
   std::string pending_{};
 };
 
-bool has_bytes(const Path& path, std::uint64_t bytes) {
-  const auto status = file_system_for(path).status(path);
-  return status ? status->size_bytes >= bytes : bytes == 0;
+// The CRC-32C of the first bytes of a file; nothing where it has fewer.
+std::optional<std::uint32_t> crc32c_of(const Path& path, std::uint64_t bytes) {
+  if (bytes == 0) return 0;
+  if (!file_exists(path)) return std::nullopt;
+  const OpenFile file(path, O_RDONLY);
+  std::string piece(kPieceBytes, '\0');
+  std::uint32_t crc = 0;
+  while (bytes > 0) {
+    const ssize_t count =
+        ::read(file.get(), piece.data(), std::min<std::uint64_t>(piece.size(), bytes));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw_errno(errno, "reading " + path.string());
+    if (count == 0) return std::nullopt;
+    crc = crc32c(std::string_view(piece).substr(0, static_cast<std::size_t>(count)), crc);
+    bytes -= static_cast<std::uint64_t>(count);
+  }
+  return crc;
+}
+
+std::string hexadecimal(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
+
+std::uint32_t parse_crc(const json& value) {
+  const auto text = value.get<std::string>();
+  std::uint32_t crc = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), crc, 16);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw DataLoss("\"{}\" is no checksum", text);
+  }
+  return crc;
+}
+
+// Everything but the checksum of it.
+json json_of(const ShardState& state) {
+  return {{"records", state.records},
+          {"result_bytes", state.result_bytes},
+          {"error_bytes", state.error_bytes},
+          {"result_crc32c", hexadecimal(state.result_crc32c)},
+          {"error_crc32c", hexadecimal(state.error_crc32c)},
+          {"predictions", state.counts.predictions},
+          {"errors", state.counts.errors},
+          {"seconds", state.counts.seconds},
+          {"complete", state.complete}};
 }
 
 void write_state(const Path& output_path, std::uint64_t shard, const ShardState& state) {
-  const json made{{"records", state.records},         {"result_bytes", state.result_bytes},
-                  {"error_bytes", state.error_bytes}, {"predictions", state.counts.predictions},
-                  {"errors", state.counts.errors},    {"seconds", state.counts.seconds},
-                  {"complete", state.complete}};
-  write_file_atomically(shard_file(output_path, shard, "json"), made.dump(1) + "\n");
+  json made = json_of(state);
+  made["crc32c"] = hexadecimal(crc32c(made.dump()));
+  write_file_atomically(batch_shard_path(output_path, shard, "json"), made.dump(1) + "\n");
 }
 
 // A move that may have been made before a kill.
@@ -118,8 +157,10 @@ void move_once(const Path& from, const Path& to) {
 }
 
 void publish(const Path& output_path, const BatchJob& job, std::uint64_t shard) {
-  move_once(shard_file(output_path, shard, "errors"), batch_errors_path(output_path, job, shard));
-  move_once(shard_file(output_path, shard, "results"), batch_results_path(output_path, job, shard));
+  move_once(batch_shard_path(output_path, shard, "errors"),
+            batch_errors_path(output_path, job, shard));
+  move_once(batch_shard_path(output_path, shard, "results"),
+            batch_results_path(output_path, job, shard));
   file_system_for(output_path).sync_directory(output_path);
 }
 
@@ -128,7 +169,9 @@ void publish(const Path& output_path, const BatchJob& job, std::uint64_t shard) 
 /// An instance of a batch, and then what became of it.
 struct Slot {
   Record record{};
+  /// In its file, and in the job.
   std::uint64_t number = 0;
+  std::uint64_t place = 0;
   /// What went wrong; else its prediction is written.
   std::optional<std::string> error{};
 };
@@ -217,12 +260,49 @@ class LineWriter {
 /// answered; the same instances are always asked in the same groups, and get the same answers.
 class BatchAnswers {
  public:
-  BatchAnswers(const LineWriter& lines, const AnswerBatch& answer)
-      : lines_(lines), answer_(answer) {}
+  BatchAnswers(const LineWriter& lines, const AnswerBatch& answer, const Path& output_path,
+               std::uint64_t shard)
+      : lines_(lines),
+        answer_(answer),
+        mark_(output_path, shard),
+        deaths_(read_deaths(output_path, shard)) {}
+
+  /// Whether processes have died of some of these.
+  bool are_deadly(const InstanceGroup& group) const {
+    return std::ranges::any_of(deaths_, [&](const GroupDeaths& known) {
+      return known.is_deadly && known.group.first >= group.first &&
+             known.group.first < group.first + group.count;
+    });
+  }
 
   /// Appends the lines of those that are answered, in their order.
   void run(std::span<Slot*> slots, const InstanceDecoder& decoder, std::string& lines) const {
     if (slots.empty()) return;
+    const InstanceGroup group{.first = slots.front()->place, .count = slots.size()};
+    const auto known = std::ranges::find(deaths_, group, &GroupDeaths::group);
+    if (known != deaths_.end() && known->is_deadly) {
+      if (slots.size() > 1) return run_halves(slots, decoder, lines);
+      slots[0]->error = failure_text(
+          kRunStep, fmt::format("the process that computed it was ended by {}", known->signal));
+      return;
+    }
+    mark_.begin(group);
+    const bool is_done = run_together(slots, decoder, lines);
+    mark_.end();
+    if (!is_done) run_halves(slots, decoder, lines);
+  }
+
+ private:
+  void run_halves(std::span<Slot*> slots, const InstanceDecoder& decoder,
+                  std::string& lines) const {
+    const std::size_t half = slots.size() / 2;
+    run(slots.first(half), decoder, lines);
+    run(slots.subspan(half), decoder, lines);
+  }
+
+  // False where some of several fail.
+  bool run_together(std::span<Slot*> slots, const InstanceDecoder& decoder,
+                    std::string& lines) const {
     std::vector<std::string_view> texts;
     for (const Slot* slot : slots) texts.push_back(slot->record.bytes);
     try {
@@ -238,17 +318,12 @@ class BatchAnswers {
       });
       write_lines(slots, predictions, batch.keys, lines);
     } catch (const Error& error) {
-      if (slots.size() == 1) {
-        slots[0]->error = error.what();
-        return;
-      }
-      const std::size_t half = slots.size() / 2;
-      run(slots.first(half), decoder, lines);
-      run(slots.subspan(half), decoder, lines);
+      if (slots.size() > 1) return false;
+      slots[0]->error = error.what();
     }
+    return true;
   }
 
- private:
   void write_lines(std::span<Slot*> slots, const Predictions& predictions,
                    const std::vector<std::string>& keys, std::string& lines) const {
     for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -267,6 +342,8 @@ class BatchAnswers {
 
   const LineWriter& lines_;
   const AnswerBatch& answer_;
+  GroupMark mark_;
+  std::vector<GroupDeaths> deaths_;
 };
 
 std::string error_line(const std::string& instance, const std::string& error) {
@@ -360,7 +437,7 @@ class ShardRun {
         state_(saved),
         files_(std::make_shared<Files>(output_path, shard, saved, std::move(lock))),
         lines_(job, signature),
-        answers_(lines_, answer) {}
+        answers_(lines_, answer, output_path, shard) {}
 
   /// False when it was stopped. The last save may still be under way, and with it what publishes
   /// the shard.
@@ -387,8 +464,10 @@ class ShardRun {
   struct Files {
     Files(const Path& output_path, std::uint64_t shard, const ShardState& saved, ShardLock locked)
         : lock(std::move(locked)),
-          results(shard_file(output_path, shard, "results"), saved.result_bytes),
-          errors(shard_file(output_path, shard, "errors"), saved.error_bytes) {}
+          results(batch_shard_path(output_path, shard, "results"), saved.result_bytes,
+                  saved.result_crc32c),
+          errors(batch_shard_path(output_path, shard, "errors"), saved.error_bytes,
+                 saved.error_crc32c) {}
 
     const ShardLock lock;
     PartFile results;
@@ -401,21 +480,24 @@ class ShardRun {
     OpenInput::Reader& reader = input_.open(file, next - file_begin);
     while (next < end) {
       const std::uint64_t count = std::min(end - next, static_cast<std::uint64_t>(job_.batch_size));
-      run_batch(reader.instances, *reader.decoder, next - file_begin, count);
+      const bool is_deadly = answers_.are_deadly({.first = next, .count = count});
+      run_batch(reader.instances, *reader.decoder, file_begin, {.first = next, .count = count});
       next += count;
       if (options_.on_batch && !options_.on_batch(state_)) return false;
-      if (Clock::now() - last_save_ >= options_.save_every) save();
+      // What took several processes is not to be done again.
+      if (is_deadly || Clock::now() - last_save_ >= options_.save_every) save();
     }
     return true;
   }
 
-  void run_batch(InstanceFile& instances, const InstanceDecoder& decoder, std::uint64_t first,
-                 std::uint64_t count) {
-    std::vector<Slot> slots(count);
+  void run_batch(InstanceFile& instances, const InstanceDecoder& decoder, std::uint64_t file_begin,
+                 const InstanceGroup& group) {
+    std::vector<Slot> slots(group.count);
     std::vector<Slot*> whole;
-    for (std::uint64_t i = 0; i < count; ++i) {
+    for (std::uint64_t i = 0; i < group.count; ++i) {
       Slot& slot = slots[i];
-      slot.number = first + i;
+      slot.place = group.first + i;
+      slot.number = slot.place - file_begin;
       if (!instances.next(slot.record, slot.error)) {
         throw DataLoss("{}: fewer instances than when the job began", instances.where(slot.number));
       }
@@ -436,7 +518,7 @@ class ShardRun {
         ++state_.counts.predictions;
       }
     }
-    state_.records += count;
+    state_.records += group.count;
   }
 
   void save() {
@@ -445,6 +527,8 @@ class ShardRun {
     const auto now = Clock::now();
     state_.result_bytes = files_->results.bytes();
     state_.error_bytes = files_->errors.bytes();
+    state_.result_crc32c = files_->results.crc32c();
+    state_.error_crc32c = files_->errors.crc32c();
     state_.counts.seconds += std::chrono::duration<double>(now - last_save_).count();
     last_save_ = now;
     saver_.begin(
@@ -471,37 +555,92 @@ class ShardRun {
   Clock::time_point last_save_ = Clock::now();
 };
 
-// What a run may go on from: from the beginning where files are shorter than was saved.
-ShardState usable_state(const Path& output_path, std::uint64_t shard) {
+// Where the lines of a shard are: under their name once it is published.
+Path place_of(const Path& unpublished, const Path& published) {
+  return file_exists(unpublished) ? unpublished : published;
+}
+
+bool is_as_saved(const Path& output_path, const BatchJob& job, std::uint64_t shard,
+                 const ShardState& saved) {
+  const Path results = place_of(batch_shard_path(output_path, shard, "results"),
+                                batch_results_path(output_path, job, shard));
+  const Path errors = place_of(batch_shard_path(output_path, shard, "errors"),
+                               batch_errors_path(output_path, job, shard));
+  return crc32c_of(results, saved.result_bytes) == saved.result_crc32c &&
+         crc32c_of(errors, saved.error_bytes) == saved.error_crc32c;
+}
+
+// What a run may go on from: from the beginning where files are not what was saved.
+ShardState usable_state(const Path& output_path, const BatchJob& job, std::uint64_t shard) {
   const auto saved = read_shard_state(output_path, shard);
-  if (!saved || saved->complete) return saved.value_or(ShardState());
-  if (has_bytes(shard_file(output_path, shard, "results"), saved->result_bytes) &&
-      has_bytes(shard_file(output_path, shard, "errors"), saved->error_bytes)) {
-    return *saved;
-  }
-  log::warning("lines of shard {} that were saved are gone; it starts again from its beginning",
-               shard);
+  if (!saved) return {};
+  if (is_as_saved(output_path, job, shard, *saved)) return *saved;
+  log::warning(
+      "lines of shard {} that were saved are gone or differ; it starts again from its beginning",
+      shard);
   return {};
+}
+
+void remove_if_there(const Path& path) {
+  FileSystem& files = file_system_for(path);
+  if (files.status(path)) files.remove(path);
 }
 
 }  // namespace
 
 std::optional<ShardState> read_shard_state(const Path& output_path, std::uint64_t shard) {
-  const Path path = shard_file(output_path, shard, "json");
+  const Path path = batch_shard_path(output_path, shard, "json");
   if (!file_exists(path)) return std::nullopt;
   try {
-    const json value = json::parse(read_file(path, kMostStateBytes));
+    json value = json::parse(read_file(path, kMostStateBytes));
+    const std::uint32_t wanted = parse_crc(value.at("crc32c"));
+    value.erase("crc32c");
+    if (crc32c(value.dump()) != wanted) throw DataLoss("its checksum differs");
     return ShardState{.records = value.at("records").get<std::uint64_t>(),
                       .result_bytes = value.at("result_bytes").get<std::uint64_t>(),
                       .error_bytes = value.at("error_bytes").get<std::uint64_t>(),
+                      .result_crc32c = parse_crc(value.at("result_crc32c")),
+                      .error_crc32c = parse_crc(value.at("error_crc32c")),
                       .counts = {.predictions = value.at("predictions").get<std::uint64_t>(),
                                  .errors = value.at("errors").get<std::uint64_t>(),
                                  .seconds = value.at("seconds").get<double>()},
                       .complete = value.at("complete").get<bool>()};
-  } catch (const json::exception& error) {
+  } catch (const std::exception& error) {
     throw DataLoss("{} is damaged: {}. Remove it, and the shard starts again", path.string(),
-                   error.what());
+                   muster::describe(std::current_exception()).message);
   }
+}
+
+void check_published_shards(const Path& output_path, const BatchJob& job) {
+  for (std::uint64_t shard = 0; shard < job.shards; ++shard) {
+    if (!is_published(output_path, job, shard)) continue;
+    const auto saved = read_shard_state(output_path, shard);
+    if (is_as_saved(output_path, job, shard, *saved)) continue;
+    log::warning(
+        "results of shard {} are not those that were written; it starts again from its "
+        "beginning",
+        shard);
+    // The state goes first: without it nothing else counts.
+    remove_if_there(batch_shard_path(output_path, shard, "json"));
+    remove_if_there(batch_results_path(output_path, job, shard));
+    remove_if_there(batch_errors_path(output_path, job, shard));
+  }
+}
+
+std::vector<WrittenFile> files_of_shards(const Path& output_path, const BatchJob& job) {
+  std::vector<WrittenFile> files;
+  for (std::uint64_t shard = 0; shard < job.shards; ++shard) {
+    const auto state = read_shard_state(output_path, shard);
+    if (!state) throw Internal("shard {} has no state, though it is published", shard);
+    const auto name = [](const Path& path) { return path.filename().string(); };
+    files.push_back({.name = name(batch_results_path(output_path, job, shard)),
+                     .bytes = state->result_bytes,
+                     .crc32c = state->result_crc32c});
+    files.push_back({.name = name(batch_errors_path(output_path, job, shard)),
+                     .bytes = state->error_bytes,
+                     .crc32c = state->error_crc32c});
+  }
+  return files;
 }
 
 bool is_published(const Path& output_path, const BatchJob& job, std::uint64_t shard) {
@@ -528,13 +667,13 @@ BatchShards::~BatchShards() = default;
 ShardOutcome BatchShards::run(std::uint64_t shard, const ShardOptions& options) {
   const Path& output_path = impl_->output_path;
   // Given back by the system when the process ends, however it does.
-  auto lock =
-      std::make_shared<const OpenFile>(shard_file(output_path, shard, "lock"), O_RDWR | O_CREAT);
+  auto lock = std::make_shared<const OpenFile>(batch_shard_path(output_path, shard, "lock"),
+                                               O_RDWR | O_CREAT);
   if (::flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return ShardOutcome::kTakenByAnother;
     throw_errno(errno, "locking " + lock->path().string());
   }
-  const ShardState saved = usable_state(output_path, shard);
+  const ShardState saved = usable_state(output_path, impl_->job, shard);
   if (saved.complete) {
     publish(output_path, impl_->job, shard);
     return ShardOutcome::kPublished;

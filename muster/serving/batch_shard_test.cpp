@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
@@ -12,6 +17,7 @@
 #include "muster/base/lines.h"
 #include "muster/records/example_builder.h"
 #include "muster/records/record_writer.h"
+#include "muster/serving/batch_deaths.h"
 #include "muster/serving/batch_job.h"
 #include "muster/testing/temp_dir.h"
 
@@ -20,6 +26,7 @@ namespace {
 
 using graph::DataType;
 using graph::TensorValue;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::read_bytes;
@@ -270,6 +277,100 @@ TEST_F(BatchShard, PublishesWhatWasCompleteWhenTheProcessWasKilled) {
   EXPECT_FALSE(is_published(output, job, 0));
   run(output, job, doubling(), [](const Tensors&) -> Tensors { throw Internal("asked again"); });
   EXPECT_EQ(read_bytes(results), "{\"y\": 2.0}\n");
+}
+
+TEST_F(BatchShard, AFlippedByteOfWhatWasSavedIsComputedAgain) {
+  write_bytes(folder_ / "in.json", "1\n-2\n3\n4\n5\n-6\n7\n8\n9\n");
+  const Files wanted = predict(doubling(), twice);
+  const auto flip = [](const Path& path) {
+    std::string bytes = read_bytes(path);
+    bytes.at(bytes.size() / 2) ^= 1;
+    write_bytes(path, bytes);
+  };
+  const auto signature = doubling();
+  for (const char* suffix : {"results", "errors"}) {
+    const Path output = folder_ / suffix;
+    const BatchJob job = open(suffix, signature);
+    const ShardOptions one_batch{.on_batch = [](const ShardState&) { return false; }};
+    BatchShards(output, job, signature, twice).run(0, one_batch);
+    flip(batch_shard_path(output, 0, suffix));
+    run(output, job, signature, twice);
+    EXPECT_EQ(files_of(output, job).results, wanted.results) << suffix;
+    EXPECT_EQ(files_of(output, job).errors, wanted.errors) << suffix;
+    // Published ones, too.
+    flip(std::string(suffix) == "results" ? batch_results_path(output, job, 0)
+                                          : batch_errors_path(output, job, 0));
+    check_published_shards(output, job);
+    EXPECT_FALSE(is_published(output, job, 0));
+    run(output, job, signature, twice);
+    check_published_shards(output, job);
+    EXPECT_TRUE(is_published(output, job, 0));
+    EXPECT_EQ(files_of(output, job).results, wanted.results) << suffix;
+    EXPECT_EQ(files_of(output, job).errors, wanted.errors) << suffix;
+  }
+  // What was complete, but had not got its name when the process was killed.
+  const Path output = folder_ / "out";
+  const BatchJob job = open("out", signature);
+  const Path unpublished = batch_shard_path(output, 0, "results");
+  std::filesystem::rename(batch_results_path(output, job, 0), unpublished);
+  flip(unpublished);
+  run(output, job, signature, twice);
+  EXPECT_EQ(files_of(output, job).results, wanted.results);
+}
+
+TEST_F(BatchShard, AStateWithAFlippedDigitIsRefused) {
+  write_bytes(folder_ / "in.json", "1\n2\n3\n4\n5\n");
+  const auto signature = doubling();
+  const BatchJob job = open("out", signature);
+  BatchShards(folder_ / "out", job, signature, twice).run(0, {.on_batch = [](const ShardState&) {
+                                                            return false;
+                                                          }});
+  const Path state = batch_shard_path(folder_ / "out", 0, "json");
+  std::string text = read_bytes(state);
+  text.replace(text.find("\"records\": 4"), 12, "\"records\": 5");
+  write_bytes(state, text);
+  EXPECT_THROW(read_shard_state(folder_ / "out", 0), DataLoss);
+}
+
+TEST_F(BatchShard, InstancesThatEndTheirProcessAreHalvedUntilOneIsLeft) {
+  write_bytes(folder_ / "in.json", "1\n2\n3\n4\n5\n6\n");
+  const auto signature = doubling();
+  const BatchJob job = open("out", signature);
+  const Path output = folder_ / "out";
+  // A process that the number 3 ends with this signal, and the group that it died of.
+  const auto death_by = [&](int signal) -> std::optional<GroupDeaths> {
+    const pid_t process = ::fork();
+    if (process == 0) {
+      run(output, job, signature, [&](const Tensors& inputs) {
+        if (std::ranges::count(inputs.at("x").values<float>(), 3.0F) > 0)
+          ::kill(::getpid(), signal);
+        return twice(inputs);
+      });
+      ::_exit(0);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(process, &status, 0), process);
+    if (WIFEXITED(status)) return std::nullopt;
+    EXPECT_EQ(WTERMSIG(status), signal);
+    EXPECT_EQ(add_death(output, job, process + 1, signal), std::nullopt);
+    return add_death(output, job, process, signal);
+  };
+  const auto group = [](std::uint64_t first, std::uint64_t count) {
+    return InstanceGroup{.first = first, .count = count};
+  };
+  // A signal that anybody may have sent has to come three times.
+  EXPECT_FALSE(death_by(SIGKILL)->is_deadly);
+  EXPECT_FALSE(death_by(SIGKILL)->is_deadly);
+  const auto whole = death_by(SIGKILL);
+  ASSERT_TRUE(whole && whole->is_deadly);
+  EXPECT_EQ(whole->group, group(0, 4));
+  EXPECT_EQ(death_by(SIGSEGV)->group, group(2, 2));
+  EXPECT_EQ(death_by(SIGSEGV)->group, group(2, 1));
+  EXPECT_EQ(death_by(SIGSEGV), std::nullopt);
+  EXPECT_EQ(files_of(output, job).results,
+            "{\"y\": 2.0}\n{\"y\": 4.0}\n{\"y\": 8.0}\n{\"y\": 10.0}\n{\"y\": 12.0}\n");
+  EXPECT_THAT(files_of(output, job).errors,
+              AllOf(HasSubstr("in.json line 3"), HasSubstr("was ended by SIGSEGV")));
 }
 
 TEST_F(BatchShard, KeysOfInstancesComeWithTheirPredictions) {
