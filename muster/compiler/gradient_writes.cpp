@@ -53,10 +53,9 @@ class ZeroedMemory {
     return sums;
   }
 
-  /// Whether these sums, once they are copies, leave nothing but padding of what was zeroed, and
-  /// nothing reads that.
+  /// Whether these sums, once they are copies, leave nothing but padding of what was zeroed.
   bool covers_all(std::int64_t padding) const {
-    if (padding <= 0 || reads_gaps_) return false;
+    if (padding <= 0) return false;
     std::vector<Extent> parts = written_;
     std::ranges::sort(parts, {}, &Extent::first);
     const Extent all = extent_of(graph_.geometry(graph_.nodes[Graph::index(zero_)].writes[0]));
@@ -95,10 +94,7 @@ class ZeroedMemory {
 
   void note(const Node& node) {
     for (const ValueId value : values_read(node)) {
-      if (!is_here(value)) continue;
-      touched_.push_back(extent_of(graph_.geometry(value)));
-      const bool is_sum = added_to(node).has_value();
-      if (!is_sum) reads_gaps_ = true;
+      if (is_here(value)) touched_.push_back(extent_of(graph_.geometry(value)));
     }
   }
 
@@ -108,8 +104,6 @@ class ZeroedMemory {
   at::ScalarType type_;
   std::vector<Extent> touched_{};
   std::vector<Extent> written_{};
-  /// Something but first sums reads or changes the memory.
-  bool reads_gaps_ = false;
 };
 
 bool zeroes_external(const Graph& graph, const Node& node) {

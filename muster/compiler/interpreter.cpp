@@ -140,10 +140,16 @@ void Interpreter::find_last_uses() {
 }
 
 std::vector<at::Tensor> Interpreter::run(const std::vector<at::Tensor>& inputs) const {
+  return run(inputs, {});
+}
+
+std::vector<at::Tensor> Interpreter::run(const std::vector<at::Tensor>& inputs,
+                                         const Observer& observer) const {
   const BelowAutograd below;
   Run run(graph_, inputs);
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-    run.run(graph_.nodes[i]);
+    const Node& node = graph_.nodes[i];
+    observer ? observer(node, [&] { run.run(node); }) : run.run(node);
     for (const StorageId storage : freed_[i]) {
       run.memory[Graph::index(storage)] = {};
       run.there[Graph::index(storage)] = false;

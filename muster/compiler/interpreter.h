@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <vector>
 
 #include "muster/compiler/graph.h"
@@ -17,6 +18,11 @@ class Interpreter {
   /// What the step returned, of these inputs. External memory is changed as by the step. Throws
   /// InvalidArgument where an input is not laid out as the recorded one.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) const;
+
+  /// Called for each node instead of running it: runs it by `execute`, as often as it likes.
+  using Observer = std::function<void(const Node& node, const std::function<void()>& execute)>;
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs,
+                              const Observer& observer) const;
 
   const Graph& graph() const { return graph_; }
   /// Bytes of computed storages at the fullest point.

@@ -12,8 +12,8 @@
 namespace muster::compiler {
 
 struct PassOptions {
-  /// Memory between two tensors that are filled, in elements, that nobody reads: see
-  /// write_gradients().
+  /// Gaps of fewer elements between tensors in external memory are padding, which is zero before a
+  /// step: see write_gradients().
   std::int64_t padding = 0;
 };
 
