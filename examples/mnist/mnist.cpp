@@ -121,32 +121,13 @@ class MnistCnn : public muster::Model, public muster::SeededModule {
 
 // ------------------------------------------------------------------------------------- the input
 
-/// Turns whole batches of records into tensors: `image` [n, 784] and `label` [n].
-class Parser {
- public:
-  explicit Parser(Mode mode)
-      : specs_{{"image", muster::FixedLen{muster::FeatureKind::kFloat, {kPixels}}},
-               {muster::kLabel, muster::FixedLen{muster::FeatureKind::kInt64, {1}}}},
-        decoder_(with_default(mode)) {}
-
-  Batch operator()(std::span<const muster::Record> records) const {
-    std::vector<std::string_view> examples;
-    for (const auto& record : records) examples.push_back(record.bytes);
-    return split_labels(to_features(decoder_.decode(examples), specs_, nullptr));
-  }
-
- private:
-  // Files to predict over need no labels.
-  const muster::FeatureSpecs& with_default(Mode mode) {
-    if (mode == Mode::kPredict) {
-      std::get<muster::FixedLen>(specs_[1].second).default_value = std::vector<std::int64_t>{-1};
-    }
-    return specs_;
-  }
-
-  muster::FeatureSpecs specs_;
-  muster::ExampleDecoder decoder_;
-};
+/// Features of an Example: `image` [784], and `label`, which files to predict over need not have.
+muster::FeatureSpecs specs_of(Mode mode) {
+  muster::FixedLen label{muster::FeatureKind::kInt64, {1}};
+  if (mode == Mode::kPredict) label.default_value = std::vector<std::int64_t>{-1};
+  return {{"image", muster::FixedLen{muster::FeatureKind::kFloat, {kPixels}}},
+          {muster::kLabel, std::move(label)}};
+}
 
 // Turns the picture around its middle, with the pixels between four others as their weighted mean.
 void rotate(std::span<float> image, double radians) {
@@ -233,7 +214,8 @@ muster::InputFn training_input(const std::vector<Path>& files, const Flags& flag
     auto records = muster::tfrecords(files);
     records =
         indexed ? records.global_shuffle(in.seed()) : records.shuffle(kShuffleWindow, in.seed());
-    auto batches = records.shard(in).repeat().batch(flags.train_batch_size, Parser(in.mode()));
+    auto batches = records.shard(in).repeat().batch(flags.train_batch_size,
+                                                    muster::parse_examples(specs_of(in.mode())));
     if (flags.augment) batches = batches.map(Augmenter{flags.flips}, {.seed = in.seed()});
     return batches.prefetch(2);
   };
@@ -241,7 +223,9 @@ muster::InputFn training_input(const std::vector<Path>& files, const Flags& flag
 
 muster::InputFn input_in_order(const std::vector<Path>& files, std::size_t batch_size) {
   return [=](const muster::InputContext& in) {
-    return muster::tfrecords(files).batch(batch_size, Parser(in.mode())).prefetch(2);
+    return muster::tfrecords(files)
+        .batch(batch_size, muster::parse_examples(specs_of(in.mode())))
+        .prefetch(2);
   };
 }
 

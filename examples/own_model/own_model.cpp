@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
                                 muster::RunConfig::from_env().with_model_dir("spiral"));
     const auto result = muster::train_and_evaluate(estimator, {train_input, /*max_steps=*/1000},
                                                    {.input_fn = eval_input});
-    fmt::print("accuracy {:.3f}\n", result.metrics.at("accuracy"));
+    for (const auto& [name, value] : result.metrics) fmt::print("{} {:.4g}\n", name, value);
     return 0;
   });
 }

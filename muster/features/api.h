@@ -8,4 +8,5 @@
 #include "muster/features/feature_column.h"
 #include "muster/features/features.h"
 #include "muster/features/image_augmentation.h"
+#include "muster/features/parse_examples.h"
 #include "muster/features/sequence_input.h"
