@@ -516,6 +516,10 @@ void read_job_file(const Path& file, Submission& submission) {
   JobFileReader(submission).read(read_yaml(file));
 }
 
+void read_job_text(std::string_view text, std::string_view name, Submission& submission) {
+  JobFileReader(submission).read(parse_yaml(text, name));
+}
+
 std::chrono::seconds parse_duration(std::string_view text) {
   std::int64_t seconds = 0;
   const char* const end = text.data() + text.size();

@@ -20,6 +20,8 @@ std::string to_yaml(const Job& job);
 /// for fields that have a meaning in a cloud alone. Throws InvalidArgument with file and line for a
 /// field that nobody knows or a value that does not fit.
 void read_job_file(const Path& file, Submission& submission);
+/// The same of its text; `name` is what places say.
+void read_job_text(std::string_view text, std::string_view name, Submission& submission);
 
 /// "7200s", as durations are written. Throws InvalidArgument.
 std::chrono::seconds parse_duration(std::string_view text);

@@ -223,6 +223,45 @@ TEST_F(JobFile, WithAliasesThatMultiplyIsRefused) {
   EXPECT_THAT(error_of(text), HasSubstr("more than 20000 values"));
 }
 
+TEST_F(JobFile, ThatRefersToItselfIsRefused) {
+  for (const char* text :
+       {"trainingInput: &x {scaleTier: *x}\n", "trainingInput: &x {args: [*x]}\n",
+        "trainingInput: &x {hyperparameters: {params: [1, &y [*x, *y]]}}\n"}) {
+    EXPECT_THAT(error_of(text), AllOf(StartsWith(place(1)), HasSubstr("a value that holds it")))
+        << text;
+  }
+}
+
+// yaml-cpp makes empty documents of it without end.
+TEST_F(JobFile, ThatBeginsWithACommaIsRefused) {
+  EXPECT_THAT(error_of(",labels: {a: b}\n"), HasSubstr("more than one document"));
+}
+
+TEST_F(JobFile, MayUseAnAliasTwice) {
+  const Submission submission =
+      read("labels: {team: &t a, other: *t}\ntrainingInput: {args: [*t, *t]}\n");
+  EXPECT_EQ(submission.job.labels.at("other"), "a");
+  EXPECT_THAT(submission.job.training_input.args, ElementsAre("a", "a"));
+}
+
+TEST_F(JobFile, WithAliasesThatMultiplyATextIsRefused) {
+  std::string text = "labels: {a: &a " + std::string(std::size_t{1} << 19, 'x') + "}\nb: [*a";
+  for (int i = 1; i < 9; ++i) text += ", *a";
+  EXPECT_THAT(error_of(text + "]\n"), HasSubstr("bytes of text"));
+}
+
+TEST_F(JobFile, ThatIsNestedTooDeepIsRefused) {
+  const std::string nested = std::string(70, '[') + std::string(70, ']');
+  EXPECT_THAT(error_of("trainingInput: {hyperparameters: " + nested + "}\n"),
+              AllOf(StartsWith(place(1)), HasSubstr("nested deeper than 62")));
+  std::string chain = "a0: &a0 [1]\n";
+  for (int i = 1; i < 70; ++i) {
+    const std::string number = std::to_string(i);
+    chain += "a" + number + ": &a" + number + " [*a" + std::to_string(i - 1) + "]\n";
+  }
+  EXPECT_THAT(error_of(chain), HasSubstr("nested deeper than 62"));
+}
+
 TEST_F(JobFile, ThatIsMissingIsNotFound) {
   Submission submission;
   EXPECT_THROW(read_job_file(dir_ / "none.yaml", submission), NotFound);
