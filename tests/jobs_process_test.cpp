@@ -310,6 +310,60 @@ TEST_F(Jobs, ThatAreCancelledEndThoughTasksRefuse) {
 }
 
 #ifdef CLUSTER_JOB
+constexpr const char* kLeaveAside =
+    "env -i setsid /bin/sh -c 'echo $$ > $0.new; mv $0.new $0; while :; do sleep 1; done' "
+    "$dir/aside &\n"
+    "setsid /bin/sh -c 'echo $$ > $0.new; mv $0.new $0; while :; do sleep 1; done' $dir/marked &\n"
+    "until_there aside; until_there marked; note up; hold\n";
+
+TEST_F(Jobs, ThatAreCancelledEndWhatTheirTasksStartedInOtherSessions) {
+  submit("daemons", kLeaveAside);
+  ASSERT_TRUE(eventually([&] { return !notes().empty(); }));
+  const auto aside = launch::identify(std::stoi(read_bytes(dir_ / "aside")));
+  const auto marked = launch::identify(std::stoi(read_bytes(dir_ / "marked")));
+  ASSERT_TRUE(aside && marked);
+  EXPECT_EQ(muster({"cancel", "daemons"}).status, 0);
+  EXPECT_EQ(end_of("daemons"), State::kCancelled);
+  EXPECT_FALSE(launch::is_alive(*aside));
+  EXPECT_FALSE(launch::is_alive(*marked));
+}
+
+TEST_F(Jobs, EndWhatWasStartedInOtherSessionsByAProcessThatWasKilled) {
+  submit("daemons", std::string("[ ! -e $dir/marked ] || { note again; exit 0; }\n") + kLeaveAside);
+  ASSERT_TRUE(eventually([&] { return !notes().empty(); }));
+  const auto aside = launch::identify(std::stoi(read_bytes(dir_ / "aside")));
+  const auto marked = launch::identify(std::stoi(read_bytes(dir_ / "marked")));
+  ASSERT_TRUE(aside && marked);
+  EXPECT_TRUE(kill_runner("daemons"));
+  EXPECT_EQ(end_of("daemons"), State::kSucceeded);
+  EXPECT_THAT(notes(), ElementsAre("up", "again"));
+  EXPECT_FALSE(launch::is_alive(*marked));
+  // Without an environment it was only the killed process's to find.
+  ::kill(aside->pid, SIGKILL);
+}
+
+TEST_F(Jobs, WhoseFolderIsDeletedEndBeforeTheirNameIsFree) {
+  submit("gone",
+         "trap 'note asked; until_there may_end; note saved; exit 143' TERM\nnote up; hold\n",
+         {"--scale-tier", "one", "--grace", "60"});
+  ASSERT_TRUE(comes_to("gone", State::kRunning));
+  ASSERT_TRUE(eventually([&] { return !notes().empty(); }));
+  const auto task =
+      launch::read_pid_file(store_.folder_of("gone") / "attempts" / "1" / "master.pid");
+  ASSERT_TRUE(task);
+  std::filesystem::remove_all(store_.folder_of("gone").string());
+  const Outcome refused = submit("gone", "true\n");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("of an earlier job gone"), HasSubstr("still runs")));
+  EXPECT_TRUE(eventually([&] { return notes().size() == 2; }));
+  touch("may_end");
+  EXPECT_TRUE(eventually([&] { return !launch::is_alive(*task); }));
+  EXPECT_THAT(notes(), ElementsAre("up", "asked", "saved"));
+  EXPECT_EQ(submit("gone", "note second\n").status, 0);
+  EXPECT_EQ(end_of("gone"), State::kSucceeded);
+  EXPECT_EQ(store_.read("gone").local.attempts, 1);
+}
+
 TEST_F(Jobs, ThatTrainAreCancelledWithALastCheckpoint) {
   const std::string model_dir = dir_ / "model";
   ASSERT_EQ(

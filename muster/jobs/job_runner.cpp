@@ -15,6 +15,7 @@
 #include "muster/jobs/machines.h"
 #include "muster/launch/launcher.h"
 #include "muster/launch/process_identity.h"
+#include "muster/launch/process_tree.h"
 #include "muster/launch/stop.h"
 
 namespace muster::jobs {
@@ -57,13 +58,24 @@ bool some_task_runs(const Path& folder) {
 
 // The tasks of a launcher that was killed got SIGTERM from the kernel, and may be saving: another
 // signal would cut that short.
-void end_leftovers(const Path& folder, std::chrono::milliseconds grace) {
+void end_left_tasks(const Path& folder, std::chrono::milliseconds grace) {
   if (!file_exists(folder)) return;
   const Deadline deadline = Deadline::after(grace);
   while (some_task_runs(folder) && !deadline.expired()) std::this_thread::sleep_for(kLeftoverNap);
   for (const std::string& line : launch::stop({.log_dir = folder, .grace = grace})) {
     log::warning("{}, which outlived the process that ran the job", line);
   }
+}
+
+// What tasks had started in sessions of its own.
+void end_left_processes(const std::string& entry, std::chrono::milliseconds grace) {
+  launch::end_processes([&] { return launch::processes_with(entry); }, grace, "the job",
+                        [](pid_t process) {
+                          log::warning(
+                              "ending process {}, which outlived the process that ran the "
+                              "job",
+                              process);
+                        });
 }
 
 launch::LaunchOptions launch_options(const Job& job, const Path& logs) {
@@ -81,6 +93,7 @@ launch::LaunchOptions launch_options(const Job& job, const Path& logs) {
   options.log_dir = logs;
   options.restart.most_restarts = run.most_restarts;
   options.grace = run.grace;
+  options.ends_descendants = true;
   return options;
 }
 
@@ -110,20 +123,26 @@ void take_status(Job& job, int status, const std::string& failure) {
 
 class JobRun {
  public:
-  JobRun(const JobStore& store, const std::string& name) : store_(store), name_(name) {}
+  JobRun(const JobStore& store, const std::string& name, const HeldLock& lock)
+      : store_(store), name_(name), lock_(lock) {}
 
   void run() {
     // Before the state says that somebody runs it, so that whoever cancels it then finds whom.
     launch::write_pid_file(run_pid_file(store_, name_), *launch::identify(::getpid()));
     const Job before = store_.read(name_);
     if (!is_final(before.state)) {
-      end_leftovers(attempt_folder(store_, name_, before.local.attempts), before.local.grace);
+      end_left_tasks(attempt_folder(store_, name_, before.local.attempts), before.local.grace);
+      end_left_processes(job_entry(store_, name_), before.local.grace);
       if (const Job job = prepare(); job.state == State::kPreparing) launch_tasks(job);
     }
-    file_system_for(store_.folder()).remove(run_pid_file(store_, name_));
+    if (has_folder()) file_system_for(store_.folder()).remove(run_pid_file(store_, name_));
   }
 
  private:
+  // A user may delete the folder of a job that runs, and submit another one of that name: nothing
+  // of this one is written there.
+  bool has_folder() const { return lock_.is_of(run_lock_of(store_, name_)); }
+
   Job prepare() {
     return store_.change(name_, [](Job& job) {
       if (job.state == State::kCancelling) return finish(job, State::kCancelled, "");
@@ -138,6 +157,11 @@ class JobRun {
     const Path logs = attempt_folder(store_, name_, job.local.attempts);
     launch::LaunchOptions options = launch_options(job, logs);
     options.on_started = [this] { note_started(); };
+    options.must_end = [this] {
+      if (has_folder()) return false;
+      log::warning("the folder of the job {} was deleted: ending its tasks", name_);
+      return true;
+    };
     options.on_failed = [this](const TaskSpec& task, int status) {
       failure_ = failure_text(task.type, task.index, status);
     };
@@ -145,6 +169,7 @@ class JobRun {
               job.local.attempts, job.local.needs.cpus, job.local.needs.memory_gb,
               job.local.gpus.size());
     const auto end = outcome(options);
+    if (!has_folder()) return log::warning("the job {} has ended, without its folder", name_);
     store_.change(name_, [&](Job& changed) {
       end(changed);
       // Before it is known, so that whoever follows the job until then has read this too.
@@ -155,7 +180,9 @@ class JobRun {
   // A value out of the try: what happened, as a change of the job.
   std::function<void(Job&)> outcome(const launch::LaunchOptions& options) {
     try {
-      take_environment(store_.environment_of(name_));
+      std::vector<std::string> variables = store_.environment_of(name_);
+      variables.push_back(job_entry(store_, name_));
+      take_environment(variables);
       const int status = launch::launch(options);
       const std::string failure =
           failure_.empty() ? fmt::format("The job exited with status {}.", status) : failure_;
@@ -170,13 +197,19 @@ class JobRun {
   }
 
   void note_started() {
-    store_.change(name_, [](Job& job) {
-      if (job.state == State::kPreparing) job.state = State::kRunning;
-    });
+    try {
+      store_.change(name_, [](Job& job) {
+        if (job.state == State::kPreparing) job.state = State::kRunning;
+      });
+    } catch (const Error&) {
+      // Without its folder the job is about to be ended in order.
+      if (has_folder()) throw;
+    }
   }
 
   const JobStore& store_;
   const std::string& name_;
+  const HeldLock& lock_;
   std::string failure_;
 };
 
@@ -200,7 +233,7 @@ void run_job(const JobStore& store, const std::string& name) {
     log::info("another process runs the job {}", name);
     return;
   }
-  JobRun(store, name).run();
+  JobRun(store, name, *lock).run();
 }
 
 Job cancel_job(const JobStore& store, const std::string& name, const std::string& reason) {

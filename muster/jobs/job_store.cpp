@@ -25,11 +25,13 @@
 #include "muster/base/wait.h"
 #include "muster/jobs/job_text.h"
 #include "muster/jobs/kept_program_internal.h"
+#include "muster/launch/process_tree.h"
 
 namespace muster::jobs {
 namespace {
 
 constexpr std::uint64_t kMostJobBytes = std::uint64_t{16} << 20;
+constexpr const char* kJobVariable = "MUSTER_JOB";
 constexpr const char* kProgramFolder = "program";
 constexpr std::string_view kTemporary = ".submit-";
 constexpr std::chrono::hours kLeftoverAge{1};
@@ -44,6 +46,17 @@ void make_private_folder(const Path& folder) {
 }
 
 Path job_file(const Path& folder) { return folder / "job.json"; }
+
+// Of a job whose folder was deleted while it ran.
+void check_nothing_runs(const JobStore& store, const std::string& name) {
+  const auto left = launch::processes_with(job_entry(store, name));
+  if (left.empty()) return;
+  throw FailedPrecondition(
+      "process {} of an earlier job {}, whose folder was deleted, still runs; wait for its end, "
+      "end "
+      "it, or choose another name",
+      left.front(), name);
+}
 
 Job read_job(const Path& folder) {
   const Path file = job_file(folder);
@@ -103,6 +116,7 @@ void JobStore::create(const Job& job, const std::vector<std::string>& environmen
         job.job_id, folder_.string(), job.job_id);
   };
   if (files.status(final_folder)) refuse();
+  check_nothing_runs(*this, job.job_id);
   const Path made =
       folder_ / fmt::format("{}{}-{}", kTemporary, job.job_id, static_cast<long>(::getpid()));
   make_private_folder(made);
@@ -254,6 +268,17 @@ bool HeldLock::is_held(const Path& file) {
 
 HeldLock::~HeldLock() {
   if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+bool HeldLock::is_of(const Path& file) const {
+  struct stat held {};
+  struct stat there {};
+  return ::fstat(descriptor_, &held) == 0 && ::stat(file.c_str(), &there) == 0 &&
+         held.st_ino == there.st_ino && held.st_dev == there.st_dev;
+}
+
+std::string job_entry(const JobStore& store, const std::string& name) {
+  return fmt::format("{}={}", kJobVariable, store.folder_of(name).string());
 }
 
 Path run_lock_of(const JobStore& store, const std::string& name) {

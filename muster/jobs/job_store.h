@@ -34,7 +34,8 @@ class JobStore {
   /// then.
   void keep_program(Job& job) const;
 
-  /// The job appears with all its files or not at all. Throws AlreadyExists.
+  /// The job appears with all its files or not at all. Throws AlreadyExists, and
+  /// FailedPrecondition while processes of an earlier job of that name run on this host.
   void create(const Job& job, const std::vector<std::string>& environment) const;
   /// Throws NotFound, with the nearest name there is.
   Job read(const std::string& name) const;
@@ -65,6 +66,8 @@ class HeldLock {
   static std::optional<HeldLock> take(const Path& file);
   /// Whether some process holds it now.
   static bool is_held(const Path& file);
+  /// Whether the file of that name is still the one that is locked.
+  bool is_of(const Path& file) const;
 
   HeldLock(HeldLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   HeldLock& operator=(HeldLock&&) = delete;
@@ -75,6 +78,10 @@ class HeldLock {
 
   int descriptor_ = -1;
 };
+
+/// "MUSTER_JOB=" and the job's folder: in the environment of all that a job starts on this host, by
+/// which it is found when the process that ran it was killed.
+std::string job_entry(const JobStore& store, const std::string& name);
 
 /// That of the process that runs the job.
 Path run_lock_of(const JobStore& store, const std::string& name);

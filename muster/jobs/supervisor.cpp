@@ -19,6 +19,7 @@
 #include "muster/base/wait.h"
 #include "muster/jobs/job_runner.h"
 #include "muster/launch/process_identity.h"
+#include "muster/launch/process_tree.h"
 #include "muster/launch/spawn.h"
 
 namespace muster::jobs {
@@ -320,7 +321,10 @@ bool is_supervised(const JobStore& store) { return HeldLock::is_held(supervisor_
 
 void ensure_supervisor(const JobStore& store, const std::vector<std::string>& command) {
   if (is_supervised(store)) return;
-  spawn_detached(command, store.folder() / "supervisor.log");
+  // It looks after other jobs too: it is no part of a job whose program has called this.
+  std::vector<std::string> words{"env", "-u", "MUSTER_JOB", launch::kOutlivesEntry};
+  words.insert(words.end(), command.begin(), command.end());
+  spawn_detached(words, store.folder() / "supervisor.log");
 }
 
 bool trim_file(const Path& file, std::uint64_t most_bytes) {

@@ -19,6 +19,7 @@
 #include "muster/launch/merged_log.h"
 #include "muster/launch/orphan_guard.h"
 #include "muster/launch/process_identity.h"
+#include "muster/launch/process_tree.h"
 #include "muster/launch/scale.h"
 #include "muster/launch/secret.h"
 #include "muster/launch/signal_queue.h"
@@ -39,6 +40,7 @@ constexpr int kMostLaunches = 3;
 constexpr std::chrono::seconds kStartUp{15};
 constexpr milliseconds kFirstRestartDelay{250};
 constexpr milliseconds kLongestRestartDelay{8000};
+constexpr std::chrono::seconds kAskEvery{1};
 constexpr const char* kLauncherPidFile = "launch.pid";
 
 std::string in_words(const EndOfProcess& end) {
@@ -226,6 +228,8 @@ class Launcher {
 
   void turn() {
     if (const auto signal = signals_.next(kTick)) handle(*signal);
+    ask_whether_to_end();
+    if (options_.ends_descendants) reap_orphans(processes());
     std::vector<Running*> ended;
     for (Running& running : tasks_) {
       if (note_end(running)) ended.push_back(&running);
@@ -245,6 +249,18 @@ class Launcher {
     } else if (scale_requests_) {
       scale(now);
     }
+  }
+
+  void ask_whether_to_end() {
+    if (!options_.must_end || ending_ || Clock::now() < next_question_) return;
+    next_question_ = Clock::now() + kAskEvery;
+    if (options_.must_end()) pass_on(SIGTERM);
+  }
+
+  std::vector<pid_t> processes() const {
+    std::vector<pid_t> all;
+    for (const Running& running : tasks_) all.push_back(running.pid);
+    return all;
   }
 
   bool is_over() const {
@@ -450,6 +466,7 @@ class Launcher {
   std::optional<int> lost_ps_status_;
   int stop_signal_ = SIGTERM;
   Clock::time_point ps_stop_at_{};
+  Clock::time_point next_question_{};
 };
 
 // What a launch takes unless it is told which ports.
@@ -564,6 +581,36 @@ void check(const LaunchOptions& options) {
   }
 }
 
+int run_tasks(const LaunchOptions& options) {
+  const auto start = Clock::now();
+  Launcher launcher(options);
+  std::unique_ptr<TrainingLog> entry;
+  // A program that cannot be started is no run to keep a diary of.
+  const int status = launcher.run([&] {
+    entry = open_training_log(options);
+    if (options.on_started) options.on_started();
+  });
+  const std::chrono::duration<double> seconds = Clock::now() - start;
+  if (entry) entry->add_outcome(outcome(status, seconds.count(), launcher.output()));
+  log::info("finished status={} seconds={:.1f}", status, seconds.count());
+  return status;
+}
+
+// What is left of the tasks, when they have ended.
+void end_descendants(milliseconds grace) {
+  const auto find = [] {
+    reap_orphans({});
+    return descendants();
+  };
+  try {
+    end_processes(find, grace, "a task", [](pid_t process) {
+      log::warning("ending process {}, which a task has left behind", process);
+    });
+  } catch (const Unavailable& error) {
+    log::error("{}", error.what());
+  }
+}
+
 }  // namespace
 
 RestartPolicy parse_restart_policy(std::string_view text) {
@@ -605,18 +652,16 @@ std::string dry_run(const LaunchOptions& options) {
 
 int launch(const LaunchOptions& options) {
   check(options);
-  const auto start = Clock::now();
-  Launcher launcher(options);
-  std::unique_ptr<TrainingLog> entry;
-  // A program that cannot be started is no run to keep a diary of.
-  const int status = launcher.run([&] {
-    entry = open_training_log(options);
-    if (options.on_started) options.on_started();
-  });
-  const std::chrono::duration<double> seconds = Clock::now() - start;
-  if (entry) entry->add_outcome(outcome(status, seconds.count(), launcher.output()));
-  log::info("finished status={} seconds={:.1f}", status, seconds.count());
-  return status;
+  if (!options.ends_descendants) return run_tasks(options);
+  adopt_orphans();
+  try {
+    const int status = run_tasks(options);
+    end_descendants(options.grace);
+    return status;
+  } catch (...) {
+    end_descendants(options.grace);
+    throw;
+  }
 }
 
 }  // namespace muster::launch

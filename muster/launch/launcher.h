@@ -61,6 +61,9 @@ struct LaunchOptions {
   /// How long an evaluator may take over the last checkpoint after the chief's end.
   std::chrono::milliseconds evaluator_grace{600'000};
   EndOfOthers end_of_others = EndOfOthers::kGrace;
+  /// Ends with the tasks, after another grace, whatever they have started, in sessions of its own
+  /// too: this process adopts it.
+  bool ends_descendants = false;
 
   /// A file that gets an entry; none without a name.
   std::optional<Path> training_log{};
@@ -73,6 +76,8 @@ struct LaunchOptions {
   /// Called with a task that failed and is not restarted, and its exit status (128 + n for signal
   /// n), unless the run was ending already.
   std::function<void(const TaskSpec& task, int status)> on_failed{};
+  /// Asked about once a second: once it is true the tasks are ended as by SIGTERM.
+  std::function<bool()> must_end{};
 };
 
 /// What would be started, as lines for a shell.

@@ -8,47 +8,23 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <map>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
-#include "muster/base/wait.h"
+#include "muster/launch/process_tree.h"
 #include "muster/tuning/trial_steps_internal.h"
 
 namespace muster::tuning {
 namespace {
 
-constexpr std::chrono::milliseconds kLeftoverNap{20};
 // In the environment of all that a study starts, so that what outlives it can be found.
 constexpr const char* kStudyVariable = "MUSTER_STUDY";
 
 bool is_status_of_signal(int status) {
   return status > kStatusOfSignals && status < kStatusOfSignals + NSIG;
-}
-
-bool is_started_by(const std::filesystem::path& process, const std::string& entry) {
-  std::ifstream file(process / "environ", std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return ('\0' + text).find('\0' + entry + '\0') != std::string::npos;
-}
-
-std::vector<pid_t> processes_of(const Path& folder) {
-  const std::string entry = fmt::format("{}={}", kStudyVariable, folder.string());
-  std::vector<pid_t> found;
-  std::error_code ignored;
-  for (const auto& item : std::filesystem::directory_iterator("/proc", ignored)) {
-    const std::string name = item.path().filename().string();
-    if (name.find_first_not_of("0123456789") != name.npos) continue;
-    const auto process = static_cast<pid_t>(std::stol(name));
-    if (process != ::getpid() && is_started_by(item.path(), entry)) found.push_back(process);
-  }
-  return found;
 }
 
 }  // namespace
@@ -59,26 +35,12 @@ void end_left_steps(const Path& folder, std::chrono::milliseconds grace) {
 }
 
 void end_leftovers(const Path& folder, std::chrono::milliseconds grace) {
-  const Deadline polite = Deadline::after(grace);
-  const Deadline last = Deadline::after(2 * grace);
-  std::map<pid_t, bool> asked;
-  for (;;) {
-    const auto left = processes_of(folder);
-    if (left.empty()) return;
-    for (const pid_t process : left) {
-      if (polite.expired()) {
-        ::kill(process, SIGKILL);
-      } else if (!std::exchange(asked[process], true)) {
-        log::info("ending what an interrupted study has left pid={}", process);
-        ::kill(process, SIGTERM);
-      }
-    }
-    if (last.expired()) {
-      throw Unavailable("process {}, which an interrupted study of {} started, does not end",
-                        left.front(), folder.string());
-    }
-    std::this_thread::sleep_for(kLeftoverNap);
-  }
+  const std::string entry = fmt::format("{}={}", kStudyVariable, folder.string());
+  launch::end_processes([&] { return launch::processes_with(entry); }, grace,
+                        "an interrupted study of " + folder.string(),
+                        [](pid_t process) {
+                          log::info("ending what an interrupted study has left pid={}", process);
+                        });
 }
 
 TrialProcesses::TrialProcesses(TrialProcessOptions options) : options_(std::move(options)) {
