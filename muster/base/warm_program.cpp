@@ -66,11 +66,19 @@ std::vector<std::string> split(std::string_view text) {
   return words;
 }
 
+constexpr const char* kHasEnded =
+    "it has ended, or has no run_main(argc, argv, body) that could keep it warm";
+
+[[noreturn]] void throw_of_send() {
+  if (errno == EPIPE || errno == ECONNRESET) throw Unavailable("{}", kHasEnded);
+  throw_errno(errno, "telling a warm program");
+}
+
 void send_all(int socket, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw_errno(errno, "telling a warm program");
+    if (count < 0) throw_of_send();
     bytes.remove_prefix(static_cast<std::size_t>(count));
   }
 }
@@ -121,7 +129,7 @@ void send_header(int socket, Header header, const std::array<int, kStreams>& str
   do {
     count = ::sendmsg(socket, &with.message, MSG_NOSIGNAL);
   } while (count < 0 && errno == EINTR);
-  if (count < 0) throw_errno(errno, "telling a warm program");
+  if (count < 0) throw_of_send();
   send_all(socket, {reinterpret_cast<const char*>(&header) + count,
                     sizeof header - static_cast<std::size_t>(count)});
 }
@@ -243,14 +251,28 @@ class Server {
   std::map<pid_t, int> forks_;
 };
 
-[[noreturn]] void become_warm(const Path& program, int socket, const WarmOptions& options) {
+// `failure` closes by itself when exec succeeds.
+[[noreturn]] void become_warm(const Path& program, int socket, int failure,
+                              const WarmOptions& options) {
   if (options.own_group) ::setpgid(0, 0);
   // Behind the ones that every program has.
   const int number = ::fcntl(socket, F_DUPFD, kStreams);
   ::setenv(kSocketVariable, std::to_string(number).c_str(), 1);
   const std::string path = program.string();
   ::execl(path.c_str(), path.c_str(), nullptr);
+  const int error = errno;
+  [[maybe_unused]] const auto written = ::write(failure, &error, sizeof error);
   ::_exit(127);
+}
+
+// The error of exec that a child wrote; 0 where it has become the program.
+int error_of_exec(int failure) {
+  int error = 0;
+  ssize_t count = 0;
+  do {
+    count = ::read(failure, &error, sizeof error);
+  } while (count < 0 && errno == EINTR);
+  return count == static_cast<ssize_t>(sizeof error) ? error : 0;
 }
 
 }  // namespace
@@ -260,11 +282,24 @@ WarmProgram::WarmProgram(Path program, const WarmOptions& options) : program_(st
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     throw_errno(errno, "making a socket for " + program_.string());
   }
+  std::array<int, 2> failure{};
+  if (::pipe2(failure.data(), O_CLOEXEC) != 0) {
+    const int error = errno;
+    for (const int end : ends) ::close(end);
+    throw_errno(error, "making a pipe for " + program_.string());
+  }
   socket_ = ends[0];
   process_ = ::fork();
-  if (process_ == 0) become_warm(program_, ends[1], options);
+  if (process_ == 0) become_warm(program_, ends[1], failure[1], options);
+  const int error_of_fork = process_ < 0 ? errno : 0;
   ::close(ends[1]);
-  if (process_ < 0) throw_errno(errno, "starting " + program_.string());
+  ::close(failure[1]);
+  const int error = error_of_fork != 0 ? error_of_fork : error_of_exec(failure[0]);
+  ::close(failure[0]);
+  if (error == 0) return;
+  ::close(socket_);
+  if (process_ > 0) ::waitpid(process_, nullptr, 0);
+  throw_errno(error, "starting " + program_.string());
 }
 
 WarmProgram::~WarmProgram() {
@@ -291,8 +326,7 @@ std::optional<WarmProgram::Report> WarmProgram::next_report(const Deadline& dead
   if (ready.revents == 0) return std::nullopt;
   Report report{};
   if (!receive_all(socket_, {reinterpret_cast<char*>(&report), sizeof report})) {
-    throw Unavailable("{} has ended, or has no run_main(argc, argv, body) that could keep it warm",
-                      program_.string());
+    throw Unavailable("{}: {}", program_.string(), kHasEnded);
   }
   return report;
 }

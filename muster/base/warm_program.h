@@ -46,6 +46,7 @@ class WarmProgram {
   };
 
   /// Starts the program with the environment of this process. It is not asked for anything yet.
+  /// Throws what the kernel says of a file that it cannot run.
   explicit WarmProgram(Path program, const WarmOptions& options = {});
   /// The program ends, and is killed where it does not, or was never asked for a fork; forks of it
   /// go on.

@@ -96,6 +96,32 @@ TEST(WarmProgram, ThatCannotBeWarmIsNamed) {
   }
 }
 
+TEST(WarmProgram, ThatIsNoProgramSaysWhatTheKernelSays) {
+  const testing::TempDir folder;
+  try {
+    const WarmProgram program(folder.path());
+    FAIL() << "started";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("starting " + folder.path().string() + ": Permission denied"));
+  }
+  EXPECT_THROW(WarmProgram(folder / "none"), NotFound);
+}
+
+TEST(WarmProgram, ThatHasEndedBeforeItIsAskedIsNamed) {
+  WarmProgram program("/bin/true");
+  // Only looks: its end is still to be waited for.
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_ALL, 0, &info, WEXITED | WNOWAIT), 0);
+  try {
+    program.start({.working_directory = "/"});
+    FAIL() << "started";
+  } catch (const Unavailable& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/bin/true"));
+    EXPECT_THAT(error.what(), HasSubstr("has no run_main"));
+  }
+}
+
 TEST(WarmProgram, ThatDoesNotAnswerIsNamedAndEnds) {
   const testing::TempDir folder;
   // Takes no notice of the socket.

@@ -10,6 +10,7 @@
 #include "muster/jobs/job_store.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/tuning/state_checksum.h"
 
 namespace muster::console {
 namespace {
@@ -192,10 +193,10 @@ TEST_F(ConsoleJobsTest, StudiesAreFoundByNameAlone) {
       {"parameterName": "rate", "type": "DOUBLE", "minValue": 0.001, "maxValue": 1, "scaleType": "UNIT_LOG_SCALE"}]},
     "command": ["/bin/true"], "seed": 0})");
   testing::write_bytes(runs_ / "tuned" / "study" / "1.json",
-                       R"({"trialId": "1", "state": "SUCCEEDED",
+                       tuning::with_checksum(R"({"trialId": "1", "state": "SUCCEEDED",
     "hyperparameters": {"rate": "0.1"}, "finalMetric": {"trainingStep": "10", "objectiveValue": 0.5},
     "allMetrics": [{"trainingStep": "10", "objectiveValue": 0.5}], "otherMetrics": {},
-    "startTime": 1.0, "endTime": 2.0})");
+    "startTime": 1.0, "endTime": 2.0})"));
   std::filesystem::create_directories(runs_ / "broken" / "study");
   testing::write_bytes(runs_ / "broken" / "study" / "study.json", "[[[");
   open(false);

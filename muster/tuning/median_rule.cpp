@@ -1,6 +1,7 @@
 #include "muster/tuning/median_rule.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace muster::tuning {
 namespace {
@@ -26,6 +27,7 @@ bool stops_by_median(Goal goal, std::span<const Measurement> running,
     double count = 0;
     for (const Measurement& measurement : trial) {
       if (measurement.step > running.back().step) break;
+      if (!std::isfinite(measurement.value)) continue;
       sum += sign * measurement.value;
       ++count;
     }

@@ -29,6 +29,7 @@
 #include "muster/tuning/median_rule.h"
 #include "muster/tuning/population.h"
 #include "muster/tuning/searcher.h"
+#include "muster/tuning/state_checksum.h"
 #include "muster/tuning/study_hparams_internal.h"
 #include "muster/tuning/trial_folder_internal.h"
 #include "muster/tuning/trial_metric.h"
@@ -70,7 +71,9 @@ std::vector<Trial> read_trials(const Path& job_dir) {
   for (std::int64_t id = 1; file_exists(trial_file(job_dir, id)); ++id) {
     const Path file = trial_file(job_dir, id);
     try {
-      trials.push_back(trial_from_json(read_state(job_dir, file)));
+      const std::string text = read_state(job_dir, file);
+      check_checksum(text);
+      trials.push_back(trial_from_json(text));
       const auto& parent = trials.back().parent;
       if (parent && (*parent < 1 || *parent >= id)) {
         throw DataLoss("no trial before this one: {}", *parent);
@@ -420,7 +423,7 @@ class StudyRun {
   }
 
   void keep(const Trial& trial) const {
-    write_file_atomically(trial_file(job_dir_, trial.id), to_json(trial));
+    write_file_atomically(trial_file(job_dir_, trial.id), with_checksum(to_json(trial)));
   }
 
   Path folder_of(const Trial& trial) const { return job_dir_ / std::to_string(trial.id); }
@@ -533,6 +536,11 @@ class StudyRun {
                       : fmt::format("exited with status {}", end.status);
   }
 
+  std::string last_words(const Trial& trial) const {
+    const std::string said = last_words_of(log_of(trial));
+    return said.empty() ? "" : fmt::format(": {}", said);
+  }
+
   void take_result(Trial& trial, const RunningTrial& run, const launch::EndOfProcess& end) const {
     trial.state = TrialState::kFailed;
     trial.final_metric.reset();
@@ -541,8 +549,8 @@ class StudyRun {
       return;
     }
     if (end.status != 0 && !run.is_stopped_early) {
-      trial.error_message =
-          fmt::format("{}; its lines are in {}", words(end), log_of(trial).string());
+      trial.error_message = fmt::format("{}{}; its lines are in {}", words(end), last_words(trial),
+                                        log_of(trial).string());
       return;
     }
     try {
@@ -566,9 +574,9 @@ class StudyRun {
       return;
     }
     const Measurement& last = trial.measurements.back();
-    if (std::isnan(last.value)) {
-      trial.error_message =
-          fmt::format("the metric {} is NaN at step {}", spec_.metric_tag, last.step);
+    if (!std::isfinite(last.value)) {
+      trial.error_message = fmt::format("the metric {} is {} at step {}: no value to compare",
+                                        spec_.metric_tag, last.value, last.step);
       return;
     }
     // The parent's event files are among its own.
@@ -709,7 +717,8 @@ const Trial* Study::best() const {
   double least_violation = 0;
   for (const Trial& trial : trials) {
     const bool has_result =
-        trial.state == TrialState::kSucceeded || trial.state == TrialState::kPaused;
+        (trial.state == TrialState::kSucceeded || trial.state == TrialState::kPaused) &&
+        trial.final_metric && std::isfinite(trial.final_metric->value);
     if (!has_result) continue;
     const double violation = violation_of(spec, trial);
     const bool is_better = best == nullptr || violation < least_violation ||

@@ -78,6 +78,58 @@ TEST(Study, CountsFailuresAndGoesOn) {
   EXPECT_EQ(study.trials[5].state, TrialState::kSucceeded);
 }
 
+TEST(Study, SaysWhatAProgramSaidThatFailed) {
+  const TempDir folder;
+  const std::string said =
+      failure_of({.hyperparameters = spec_of(3, 1),
+                  .job_dir = folder / "s",
+                  .command = {"/bin/sh", "-c",
+                              "echo starts; echo 'program: --x: unknown flag' >&2; echo; "
+                              "echo 'Run with --help.' >&2; exit 2",
+                              "program"}});
+  EXPECT_THAT(said, AllOf(HasSubstr("exited with status 2: program: --x: unknown flag; Run with "
+                                    "--help.; its lines are in "),
+                          ::testing::Not(HasSubstr("starts"))));
+}
+
+TEST(Study, TakesAMetricThatIsNotFiniteForAFailure) {
+  const TempDir folder;
+  for (const char* value : {"inf", "-inf", "nan"}) {
+    const Study study =
+        run_study({.hyperparameters = R"({"goal": "MAXIMIZE", "hyperparameterMetricTag": "loss",
+             "maxTrials": 4, "maxParallelTrials": 1, "params": [{"parameterName": "x",
+             "type": "DOUBLE", "minValue": 0, "maxValue": 1}]})",
+                   .job_dir = folder / value,
+                   .command = parabola(
+                       "[ $CLOUD_ML_TRIAL_ID != 2 ] || { echo '{\"loss\": \"" + std::string(value) +
+                       "\", \"global_step\": 3}' > $CLOUD_ML_HP_METRIC_FILE; exit 0; }")});
+    EXPECT_EQ(study.trials[1].state, TrialState::kFailed) << value;
+    EXPECT_THAT(study.trials[1].error_message, HasSubstr("at step 3: no value to compare"));
+    ASSERT_NE(study.best(), nullptr);
+    EXPECT_NE(study.best()->id, 2) << value;
+  }
+}
+
+TEST(Study, RefusesATrialWhoseFileIsDamagedAndRunsItAgainWithoutTheFile) {
+  const TempDir folder;
+  const StudyOptions options{
+      .hyperparameters = spec_of(3, 1), .job_dir = folder / "s", .command = parabola()};
+  const Study study = run_study(options);
+  const Path file = folder / "s" / "study" / "3.json";
+  const std::string whole = read_file(file);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    testing::write_bytes(file, damaged);
+    EXPECT_THROW(read_study(folder / "s"), DataLoss) << damaged;
+  }
+  EXPECT_THAT(failure_of(options), AllOf(HasSubstr("3.json"), HasSubstr("these run again")));
+  std::filesystem::remove(file.string());
+  EXPECT_EQ(table_of(run_study(options)), table_of(study));
+  testing::write_bytes(file, whole.substr(0, whole.find(",\"crc32c")) + "}\n");
+  EXPECT_THROW(read_study(folder / "s"), DataLoss);
+}
+
 TEST(Study, EndsWhenTooManyTrialsFail) {
   const TempDir folder;
   EXPECT_THAT(

@@ -3,11 +3,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/printable.h"
 #include "muster/summary/event_reader.h"
 #include "muster/tuning/study_hparams_internal.h"
 
@@ -50,6 +54,22 @@ double number_of(const nlohmann::json& value) {
   return value.is_string() ? std::stod(value.get<std::string>()) : value.get<double>();
 }
 
+// A whole number as JSON or as a text. Through a double the largest would become another one.
+std::int64_t step_of(const nlohmann::json& value) {
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  std::int64_t step = -1;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, step);
+  // "100.0" is what Python makes of a step that was a float.
+  const bool is_whole =
+      error == std::errc() && (rest == end || std::string_view(rest, end) == ".0");
+  if (!is_whole || step < 0) {
+    throw DataLoss("global_step must be a whole number from 0 to {}: {}",
+                   std::numeric_limits<std::int64_t>::max(), printable(text));
+  }
+  return step;
+}
+
 // A line per report: {"global_step": "100", "TAG": "0.91", "timestamp": 1.5e9, "trial": "3"}.
 void read_metric_file(const Path& file, std::map<std::string, Curve>& into) {
   const std::string text = read_file(file, kMostMetricFileBytes);
@@ -61,9 +81,7 @@ void read_metric_file(const Path& file, std::map<std::string, Curve>& into) {
     if (line.find_first_not_of(" \r\t") == line.npos) continue;
     try {
       const auto json = nlohmann::json::parse(line);
-      const auto step = json.contains("global_step")
-                            ? static_cast<std::int64_t>(number_of(json.at("global_step")))
-                            : 0;
+      const auto step = json.contains("global_step") ? step_of(json.at("global_step")) : 0;
       for (const auto& [tag, value] : json.items()) {
         if (tag == "global_step" || tag == "timestamp" || tag == "trial") continue;
         into[tag][step] = number_of(value);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,28 @@ TEST(TrialMetrics, ReadsTheFileOfCloudmlHypertune) {
   EXPECT_THROW(read_trial_metrics(folder.path(), folder / "metrics", "accuracy"), DataLoss);
 }
 
+TEST(TrialMetrics, TakeEveryStepThatThereIsAndNoOther) {
+  const TempDir folder;
+  const auto last_of = [&](const std::string& step) {
+    testing::write_bytes(folder / "metrics",
+                         R"({"loss": 1, "global_step": )" + step + "}\n" + R"({"loss": 2})" + "\n");
+    return read_trial_metrics(folder.path(), folder / "metrics", "loss").measurements.back();
+  };
+  EXPECT_EQ(last_of("9223372036854775807"), (Measurement{9223372036854775807, 1}));
+  EXPECT_EQ(last_of(R"("9007199254740993")"), (Measurement{9007199254740993, 1}));
+  EXPECT_EQ(last_of("100.0"), (Measurement{100, 1}));
+  for (const char* step :
+       {"9223372036854775808", "-1", "1e30", "1.5", R"("nan")", R"("")", "null"}) {
+    try {
+      last_of(step);
+      FAIL() << step;
+    } catch (const DataLoss& error) {
+      EXPECT_THAT(error.what(),
+                  ::testing::AllOf(HasSubstr("metrics:1: "), HasSubstr("global_step")));
+    }
+  }
+}
+
 TEST(TrialMetrics, AreEmptyWhereNothingWasWritten) {
   const TempDir folder;
   EXPECT_TRUE(read_trial_metrics(folder / "1", folder / "none", "loss").measurements.empty());
@@ -80,6 +103,10 @@ TEST(MedianRule, StopsWhatIsStrictlyWorseThanTheMedianOfAverages) {
   EXPECT_FALSE(stops({{1, 2}, {2, 3}}));
   EXPECT_FALSE(stops({{1, 3.5}, {2, 1}}));
   EXPECT_FALSE(stops({}));
+  // What is not finite says nothing of a trial.
+  const std::vector<std::vector<Measurement>> odd{{{1, 1}, {2, INFINITY}}, {{1, NAN}, {2, 1}}};
+  EXPECT_TRUE(stops_by_median(Goal::kMaximize, std::vector<Measurement>{{2, 0.5}}, odd));
+  EXPECT_FALSE(stops_by_median(Goal::kMaximize, std::vector<Measurement>{{2, 1}}, odd));
   EXPECT_FALSE(stops_by_median(Goal::kMaximize, std::vector<Measurement>{{1, 0}}, {}));
   EXPECT_TRUE(stops_by_median(Goal::kMinimize, std::vector<Measurement>{{2, 3.1}}, completed));
 }

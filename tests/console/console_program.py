@@ -120,11 +120,15 @@ def _crc_table():
 _CRC = _crc_table()
 
 
-def _masked_crc(data):
+def _crc(data):
     crc = 0xFFFFFFFF
     for byte in data:
         crc = (crc >> 8) ^ _CRC[(crc ^ byte) & 0xFF]
-    crc ^= 0xFFFFFFFF
+    return crc ^ 0xFFFFFFFF
+
+
+def _masked_crc(data):
+    crc = _crc(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -243,8 +247,9 @@ def write_study(folder, trials):
                "finalMetric": curve[-1], "allMetrics": curve}
         if trial % 3 == 0:
             one["isTrialStoppedEarly"] = True
+        text = json.dumps(one)[:-1] + ',"crc32c":"%s"}\n'
         with open(os.path.join(folder, "study", "%d.json" % trial), "w") as file:
-            json.dump(one, file)
+            file.write(text % ("%08x" % _crc((text % ("0" * 8)).encode())))
 
 
 def keep_versions(program, folder, model, exports):
