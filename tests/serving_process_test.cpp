@@ -185,8 +185,8 @@ TEST_F(Serve, AnswersABrowsersFetch) {
       "predict 200 { \"predictions\": [2.0, 3.5 ] }\n"
       "columns 200 { \"outputs\": [4.0] }\n"
       "unknown-model 404 { \"error\": \"Servable not found for request: Latest(nobody)\" }\n"
-      "no-json 400 { \"error\": \"JSON Parse error: parse error at line 1, column 2: syntax "
-      "error while parsing object key - unexpected end of input; expected string literal\" }\n"
+      "no-json 400 { \"error\": \"JSON Parse error: Missing a name for object member. at offset: "
+      "1\" }\n"
       "infer 200 {\"model_name\":\"adder\",\"model_version\":\"1\",\"outputs\":[{\"name\":"
       "\"y\",\"datatype\":\"FP32\",\"shape\":[1],\"data\":[5.0]}]}\n"
       "cloud 200 { \"predictions\": [8.0 ] }\n");

@@ -19,13 +19,6 @@ using graph::DataType;
 using graph::TensorValue;
 using nlohmann::json;
 
-const char* kind_word(const json& value) {
-  if (value.is_null()) return "Null";
-  if (value.is_object()) return "Object";
-  if (value.is_array()) return "Array";
-  return "value";
-}
-
 enum class FeatureKind { kInt64, kFloat, kBytes };
 
 const char* word_of(FeatureKind kind) {
@@ -51,7 +44,7 @@ FeatureKind feature_kind(const std::string& feature, const json& value) {
   }
   if (value.is_string() || base64_text(value) != nullptr) return FeatureKind::kBytes;
   throw InvalidArgument("Feature: {} has element with unexpected JSON type: {}", feature,
-                        kind_word(value));
+                        json_type_of(value));
 }
 
 void add_element(const std::string& feature, FeatureKind kind, const json& value,
@@ -75,7 +68,7 @@ void add_element(const std::string& feature, FeatureKind kind, const json& value
 
 std::string example_of(const json& value) {
   if (!value.is_object()) {
-    throw InvalidArgument("Example must be JSON object but got JSON {}", kind_word(value));
+    throw InvalidArgument("Example must be JSON object but got JSON {}", json_type_of(value));
   }
   ExampleBuilder builder;
   for (const auto& [feature, content] : value.items()) {
@@ -107,6 +100,9 @@ float float_at(const TensorValue& tensor, std::size_t index) {
 ExampleRequest example_request_from_json(std::string_view text, std::string_view method) {
   const json body = parse_request_object(text);
   ExampleRequest request{.signature_name = signature_name_of(body)};
+  // First, as TensorFlow Serving reads it: what is wrong with it is said before all else.
+  const auto context = body.find("context");
+  const std::string common = context == body.end() ? std::string() : example_of(*context);
   const auto examples = body.find("examples");
   if (examples == body.end()) {
     throw InvalidArgument("When method is {}, key 'examples' is expected and was not found",
@@ -116,8 +112,6 @@ ExampleRequest example_request_from_json(std::string_view text, std::string_view
     throw InvalidArgument("Expecting 'examples' value to be an list/array");
   }
   if (examples->empty()) throw InvalidArgument("'examples' value is an empty array");
-  const auto context = body.find("context");
-  const std::string common = context == body.end() ? std::string() : example_of(*context);
   for (const json& example : *examples) request.examples.push_back(common + example_of(example));
   return request;
 }

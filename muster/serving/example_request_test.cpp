@@ -42,7 +42,10 @@ TEST(ExampleRequest, RefusesInTheWordsOfTensorFlowServing) {
             "When method is classify, key 'examples' is expected and was not found");
   EXPECT_EQ(refusal_of(R"({"examples": 1})"), "Expecting 'examples' value to be an list/array");
   EXPECT_EQ(refusal_of(R"({"examples": []})"), "'examples' value is an empty array");
-  EXPECT_THAT(refusal_of(R"({"examples": [1]})"), HasSubstr("Example must be JSON object"));
+  EXPECT_EQ(refusal_of(R"({"examples": [1]})"), "Example must be JSON object but got JSON Number");
+  EXPECT_EQ(refusal_of(R"({"examples": 1, "context": [{"a": 1}]})"),
+            "Example must be JSON object but got JSON Array");
+  EXPECT_EQ(refusal_of(R"({"context": "a"})"), "Example must be JSON object but got JSON String");
   EXPECT_EQ(refusal_of(R"({"examples": [{"a": [1, 2.5]}]})"),
             "Unexpected element type in feature: a expecting type: int64");
   EXPECT_THAT(refusal_of(R"({"examples": [{"a": null}]})"),

@@ -103,7 +103,7 @@ json parse_json(std::string_view text) {
     const bool special = text.find("NaN") != text.npos || text.find("Inf") != text.npos;
     return special ? json::parse(with_special_numbers(text)) : json::parse(text);
   } catch (const json::exception& error) {
-    throw InvalidArgument("{}", message_of(error));
+    throw JsonSyntaxError("{}", message_of(error));
   }
 }
 
@@ -118,6 +118,16 @@ std::optional<double> special_double(const json& value) {
 }
 
 const std::string* base64_text(const json& value) { return only_text(value, kBase64Key); }
+
+const char* json_type_of(const json& value) {
+  if (special_number(value) != nullptr) return "Number";
+  if (value.is_null()) return "Null";
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (value.is_object()) return "Object";
+  if (value.is_array()) return "Array";
+  if (value.is_string()) return "String";
+  return "Number";
+}
 
 std::string describe(const json& value) {
   if (value.is_array()) return "a list";

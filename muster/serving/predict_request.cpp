@@ -12,6 +12,7 @@
 #include "muster/base/lines.h"
 #include "muster/serving/fast_request_internal.h"
 #include "muster/serving/json.h"
+#include "muster/serving/json_fault_internal.h"
 #include "muster/serving/put_element_internal.h"
 
 namespace muster::serving {
@@ -23,16 +24,6 @@ using graph::TensorValue;
 using nlohmann::json;
 
 constexpr std::size_t kMostShownBytes = 256;
-
-const char* json_type_of(const json& value) {
-  if (special_number(value) != nullptr) return "Number";
-  if (value.is_null()) return "Null";
-  if (value.is_boolean()) return "Bool";
-  if (value.is_object()) return "Object";
-  if (value.is_array()) return "Array";
-  if (value.is_string()) return "String";
-  return "Number";
-}
 
 // "float", as TensorFlow writes a type in messages.
 std::string type_word(DataType type) {
@@ -101,7 +92,8 @@ struct RequestReader {
 
 using Put = void (*)(const json& value, TensorValue& out);
 
-/// Takes nested lists into one tensor. The first element of each depth gives the sizes.
+/// Takes nested lists into one tensor. The first element of each depth gives the sizes of a part,
+/// and all parts have those of the first.
 class Filler {
  public:
   explicit Filler(DataType type) : put_(put_of<RequestReader>(graph::without_ref(type))) {
@@ -113,15 +105,17 @@ class Filler {
       throw Unimplemented("Conversion of JSON Value: {} to type: {}", shown_json(value),
                           type_word(out_.dtype));
     }
-    std::vector<std::int64_t> shape = shape_of(value);
-    if (parts_ == 0) {
-      shape_ = std::move(shape);
-    } else if (shape.size() != shape_.size()) {
+    const std::vector<std::int64_t> shape = shape_of(value);
+    const std::int64_t size = fill(value, shape, 0);
+    if (parts_++ == 0) {
+      shape_ = shape;
+      size_ = size;
+    }
+    if (size != size_) throw InvalidArgument("Expecting tensor size: {} but got: {}", size_, size);
+    if (shape != shape_) {
       throw InvalidArgument("Expecting shape [{}] but got: [{}]", fmt::join(shape_, ","),
                             fmt::join(shape, ","));
     }
-    fill(value, 0);
-    ++parts_;
   }
 
   TensorValue stacked() && {
@@ -144,30 +138,36 @@ class Filler {
     return shape;
   }
 
-  void fill(const json& value, std::size_t level) {
+  // How many elements it has put.
+  std::int64_t fill(const json& value, const std::vector<std::int64_t>& shape, std::size_t level) {
     if (!value.is_array()) {
-      if (level != shape_.size()) {
+      if (level != shape.size()) {
         throw InvalidArgument(
             "JSON Value: {} found at incorrect level: {} in the JSON DOM. Expected at level: {}",
-            shown_json(value), level, shape_.size());
+            shown_json(value), level, shape.size());
       }
-      return put_(value, out_);
+      put_(value, out_);
+      return 1;
     }
-    if (level >= shape_.size()) {
+    if (level >= shape.size()) {
       throw InvalidArgument("Encountered list at unexpected level: {} expected < {}", level,
-                            shape_.size());
+                            shape.size());
     }
-    if (static_cast<std::int64_t>(value.size()) != shape_[level]) {
+    if (static_cast<std::int64_t>(value.size()) != shape[level]) {
       throw InvalidArgument(
           "Encountered list at unexpected size: {} at level: {} expected size: {}", value.size(),
-          level, shape_[level]);
+          level, shape[level]);
     }
-    for (const json& part : value) fill(part, level + 1);
+    std::int64_t size = 0;
+    for (const json& part : value) size += fill(part, shape, level + 1);
+    return size;
   }
 
   Put put_;
   TensorValue out_{};
+  // Those of the first part.
   std::vector<std::int64_t> shape_{};
+  std::int64_t size_ = 0;
   std::int64_t parts_ = 0;
 };
 
@@ -340,6 +340,10 @@ json parse_request_object(std::string_view text) {
   json body;
   try {
     body = parse_json(text);
+  } catch (const JsonSyntaxError& error) {
+    const auto fault = find_json_fault(text);
+    if (!fault) throw InvalidArgument("JSON Parse error: {}", error.message());
+    throw InvalidArgument("JSON Parse error: {} at offset: {}", fault->reason, fault->offset);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument("JSON Parse error: {}", error.message());
   }

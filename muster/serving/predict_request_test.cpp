@@ -84,7 +84,11 @@ TEST(PredictRequest, NamesItsSignature) {
 
 TEST(PredictRequest, RefusesInTheWordsOfTensorFlowServing) {
   EXPECT_EQ(refused(""), "JSON Parse error: The document is empty");
-  EXPECT_THAT(refused("{\"instances\": [1.]}"), StartsWith("JSON Parse error: "));
+  EXPECT_EQ(refused("instances = [1, 2]"), "JSON Parse error: Invalid value. at offset: 0");
+  EXPECT_EQ(refused("{\"instances\": [1.]}"),
+            "JSON Parse error: Miss fraction part in number. at offset: 17");
+  // RapidJSON takes it; JSON is UTF-8.
+  EXPECT_THAT(refused("{\"instances\": [\"\xFF\"]}"), HasSubstr("ill-formed UTF-8"));
   EXPECT_EQ(refused("[1]"), "JSON Value: [1] Is not object");
   EXPECT_EQ(refused("{}"), "Missing 'inputs' or 'instances' key");
   EXPECT_THAT(refused(R"({"instances": [1], "inputs": 1})"), HasSubstr("expecting only one of"));
@@ -109,7 +113,13 @@ TEST(PredictRequest, RefusesInTheWordsOfTensorFlowServing) {
   EXPECT_THAT(refused(R"({"instances": [4294967296]})", kInts), HasSubstr("expected type: int32"));
   EXPECT_THAT(refused(R"({"instances": [null]})"), HasSubstr("Type: Null"));
   EXPECT_THAT(refused(R"({"instances": [[1, 2], [3]]})"),
-              HasSubstr("Encountered list at unexpected size: 1 at level: 0 expected size: 2"));
+              HasSubstr("Expecting tensor size: 2 but got: 1"));
+  EXPECT_THAT(refused(R"({"instances": [[1, 2], [[3, 4]]]})"),
+              HasSubstr("Expecting shape [2] but got: [1,2]"));
+  EXPECT_THAT(refused(R"({"instances": [[1, 2, 3, 4], [[3, 4], [5]]]})"),
+              HasSubstr("Encountered list at unexpected size: 1 at level: 1 expected size: 2"));
+  EXPECT_THAT(refused(R"({"instances": [1, [1]]})"), HasSubstr("Expecting shape [] but got: [1]"));
+  EXPECT_THAT(refused(R"({"instances": [true]})"), HasSubstr("JSON Value: true Type: True is"));
   EXPECT_THAT(refused(R"({"inputs": [[1], 2]})"), HasSubstr("found at incorrect level: 1"));
   EXPECT_THAT(refused(R"({"inputs": [1, [2]]})"), HasSubstr("list at unexpected level: 1"));
   EXPECT_THAT(refused(R"({"instances": [{"b64": 1}]})", kText),
