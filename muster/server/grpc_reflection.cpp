@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/records/wire.h"
+#include "muster/server/grpc_services_internal.h"
 
 namespace muster::server {
 namespace {
@@ -167,19 +168,23 @@ std::string answer_reflection(std::string_view request, const std::vector<std::s
   return out;
 }
 
-void add_reflection_methods(std::vector<std::string> services, GrpcMethods& methods) {
+void add_reflection_methods(const Service& service, std::vector<std::string> services,
+                            GrpcMethods& methods) {
   const GrpcMethod method{
       .work = GrpcWork::kLong,
-      .converse = [services = std::move(services)](const GrpcContext&, std::string_view message,
-                                                   const GrpcReply& reply) {
-        std::string answer;
-        try {
-          answer = answer_reflection(message, services);
-        } catch (const Error& error) {
-          throw InvalidArgument("{}", error.message());
-        }
-        reply(std::move(answer), nullptr);
-      }};
+      .converse =
+          [services = std::move(services)](const GrpcContext&, std::string_view message,
+                                           const GrpcReply& reply) {
+            std::string answer;
+            try {
+              answer = answer_reflection(message, services);
+            } catch (const Error& error) {
+              throw InvalidArgument("{}", error.message());
+            }
+            reply(std::move(answer), nullptr);
+          },
+      .check = [&service](
+                   const GrpcContext& context) { check_access(service, context, Role::kPredict); }};
   // Both have the same messages; the older name is the one that is told.
   for (const char* version : {"v1alpha", "v1"}) {
     methods[fmt::format("/grpc.reflection.{}.ServerReflection/ServerReflectionInfo", version)] =

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "muster/server/grpc_transport_internal.h"
+#include "muster/server/service.h"
 
 namespace muster::server {
 
@@ -13,7 +14,8 @@ namespace muster::server {
 /// Throws DataLoss for bytes that are no message.
 std::string answer_reflection(std::string_view request, const std::vector<std::string>& services);
 
-/// ServerReflectionInfo, which tells of these services.
-void add_reflection_methods(std::vector<std::string> services, GrpcMethods& methods);
+/// ServerReflectionInfo, which tells callers that may ask for predictions of these services.
+void add_reflection_methods(const Service& service, std::vector<std::string> services,
+                            GrpcMethods& methods);
 
 }  // namespace muster::server

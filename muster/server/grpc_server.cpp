@@ -169,7 +169,7 @@ GrpcServer::GrpcServer(Service& service, const GrpcServerOptions& options)
   add_tensorflow_methods(service, {options.raw_answers, options.max_message_bytes}, methods);
   add_inference_methods(service, options.repository_control, methods);
   impl_->health.add_methods(methods);
-  if (options.reflection) add_reflection_methods(service_names(true), methods);
+  if (options.reflection) add_reflection_methods(service, service_names(true), methods);
   set_serving(true);
   impl_->transport.emplace(service.loop(), transport_options(options), std::move(methods));
 }
