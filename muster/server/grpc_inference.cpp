@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <exception>
 #include <memory>
 
@@ -135,81 +134,18 @@ Tensors infer_inputs_of(const inference::ModelInferRequest& request) {
   return inputs;
 }
 
-template <typename T, typename Add>
-void each_number(const TensorValue& tensor, const Add& add) {
-  for (std::size_t at = 0; at + sizeof(T) <= tensor.bytes.size(); at += sizeof(T)) {
-    T value;
-    std::memcpy(&value, tensor.bytes.data() + at, sizeof(T));
-    add(value);
-  }
-}
-
-// False for types that only travel raw.
-bool write_contents(const TensorValue& tensor, inference::InferTensorContents& out) {
-  const auto add_int = [&](auto value) { out.add_int_contents(value); };
-  const auto add_uint = [&](auto value) { out.add_uint_contents(value); };
-  switch (tensor.dtype) {
-    case DataType::kBool:
-      each_number<std::uint8_t>(tensor, [&](auto value) { out.add_bool_contents(value != 0); });
-      return true;
-    case DataType::kInt8:
-      each_number<std::int8_t>(tensor, add_int);
-      return true;
-    case DataType::kInt16:
-      each_number<std::int16_t>(tensor, add_int);
-      return true;
-    case DataType::kInt32:
-      each_number<std::int32_t>(tensor, add_int);
-      return true;
-    case DataType::kInt64:
-      each_number<std::int64_t>(tensor, [&](auto value) { out.add_int64_contents(value); });
-      return true;
-    case DataType::kUint8:
-      each_number<std::uint8_t>(tensor, add_uint);
-      return true;
-    case DataType::kUint16:
-      each_number<std::uint16_t>(tensor, add_uint);
-      return true;
-    case DataType::kUint32:
-      each_number<std::uint32_t>(tensor, add_uint);
-      return true;
-    case DataType::kUint64:
-      each_number<std::uint64_t>(tensor, [&](auto value) { out.add_uint64_contents(value); });
-      return true;
-    case DataType::kFloat:
-      each_number<float>(tensor, [&](auto value) { out.add_fp32_contents(value); });
-      return true;
-    case DataType::kDouble:
-      each_number<double>(tensor, [&](auto value) { out.add_fp64_contents(value); });
-      return true;
-    case DataType::kString:
-      for (const std::string& text : tensor.strings) out.add_bytes_contents(text);
-      return true;
-    default:
-      return false;
-  }
-}
-
 void write_infer_answer(const inference::ModelInferRequest& request, const ModelVersion& version,
                         const Tensors& outputs, inference::ModelInferResponse& response) {
   response.set_model_name(version.model());
   response.set_model_version(std::to_string(version.number()));
   response.set_id(request.id());
-  // Raw to whoever asked so; one answer is either all raw or not at all.
-  bool raw = request.raw_input_contents_size() > 0;
-  for (const auto& [name, tensor] : outputs) {
-    raw = raw || tensor.dtype == DataType::kHalf || tensor.dtype == DataType::kBfloat16;
-  }
   for (const auto& [name, tensor] : outputs) {
     auto* const out = response.add_outputs();
     out->set_name(name);
     out->set_datatype(std::string(oip::datatype_of(tensor.dtype)));
     for (const std::int64_t size : tensor.shape) out->add_shape(size);
-    if (raw) {
-      response.add_raw_output_contents(oip::raw_bytes(tensor));
-    } else if (!write_contents(tensor, *out->mutable_contents())) {
-      throw Unimplemented("output '{}' cannot be written", name);
-    }
+    // As Triton: its clients read no other contents, however they asked.
+    response.add_raw_output_contents(oip::raw_bytes(tensor));
   }
 }
 
@@ -430,6 +366,13 @@ const std::string& controlled_model(const Request& request, bool is_allowed) {
   return request.model_name().empty() ? request.repository_name() : request.model_name();
 }
 
+void check_load_parameters(const std::string& model,
+                           const inference::RepositoryModelLoadRequest& request) {
+  for (const auto& [name, value] : request.parameters()) {
+    oip::check_load_parameter(model, name, value.string_param());
+  }
+}
+
 }  // namespace
 
 void add_inference_methods(Service& service, bool repository_control, GrpcMethods& methods) {
@@ -476,6 +419,7 @@ void add_inference_methods(Service& service, bool repository_control, GrpcMethod
       RepositoryModelLoadResponse(),
       [&service, repository_control](const auto& context, const auto& in, auto& out) {
         const std::string& model = controlled_model(in, repository_control);
+        check_load_parameters(model, in);
         service.load(model, context.deadline);
         // Triton's message has no fields, and its clients skip these.
         out.set_model_name(model);

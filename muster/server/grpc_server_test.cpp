@@ -44,6 +44,16 @@ class GrpcServerTest : public ::testing::Test {
     const auto found = answer.fields.find("grpc-status");
     return found == answer.fields.end() ? "" : found->second;
   }
+  template <typename Response, typename Request>
+  Response ask(const std::string& method, const Request& request) {
+    const http2::Answer answer =
+        call("/inference.GRPCInferenceService/" + method, request.SerializeAsString());
+    Response response;
+    EXPECT_EQ(status_of(answer), kOk) << answer.fields.at("grpc-message");
+    EXPECT_TRUE(response.ParseFromString(answer.message()));
+    return response;
+  }
+
   FakeService fake_{};
   Service service_;
   GrpcServer server_{service_, {.address = "127.0.0.1"}};
@@ -88,6 +98,71 @@ TEST_F(GuardedGrpcServer, TellsItsServicesToThoseWithAToken) {
       call("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", list, "secret");
   EXPECT_EQ(status_of(answer), kOk);
   EXPECT_THAT(answer.message(), HasSubstr("inference.GRPCInferenceService"));
+}
+
+inference::ModelInferRequest infer_request() {
+  inference::ModelInferRequest request;
+  request.set_model_name("m");
+  auto* const x = request.add_inputs();
+  x->set_name("x");
+  x->set_datatype("FP32");
+  x->add_shape(2);
+  return request;
+}
+
+void expect_raw_answer(const inference::ModelInferResponse& response) {
+  ASSERT_EQ(response.outputs_size(), 1);
+  EXPECT_FALSE(response.outputs(0).has_contents());
+  ASSERT_EQ(response.raw_output_contents_size(), 1);
+  ASSERT_EQ(response.raw_output_contents(0).size(), 2 * sizeof(float));
+  float values[2];
+  std::memcpy(values, response.raw_output_contents(0).data(), sizeof values);
+  EXPECT_THAT(values, ElementsAre(3, 4));
+}
+
+TEST_F(GrpcServerTest, AnswersInferencesRawHoweverTheyAreAsked) {
+  inference::ModelInferRequest typed = infer_request();
+  typed.mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);
+  typed.mutable_inputs(0)->mutable_contents()->add_fp32_contents(2);
+  expect_raw_answer(ask<inference::ModelInferResponse>("ModelInfer", typed));
+  inference::ModelInferRequest raw = infer_request();
+  const float values[] = {1, 2};
+  raw.add_raw_input_contents(std::string(reinterpret_cast<const char*>(values), sizeof values));
+  expect_raw_answer(ask<inference::ModelInferResponse>("ModelInfer", raw));
+}
+
+TEST_F(GrpcServerTest, AnswersStringsWithTheirLengths) {
+  inference::ModelInferRequest request = infer_request();
+  request.mutable_inputs(0)->set_shape(0, 1);
+  request.mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);
+  auto* const text = request.add_inputs();
+  text->set_name("text");
+  text->set_datatype("BYTES");
+  text->add_shape(1);
+  text->mutable_contents()->add_bytes_contents("abc");
+  (*request.mutable_parameters())["signature_name"].set_string_param("two");
+  const auto response = ask<inference::ModelInferResponse>("ModelInfer", request);
+  EXPECT_THAT(response.raw_output_contents(),
+              ElementsAre(std::string("\3\0\0\0abc", 7), std::string("\0\0\x40\x40", 4)));
+}
+
+TEST_F(GrpcServerTest, LoadsNoConfigurationAndNoFilesOfItsClients) {
+  inference::RepositoryModelLoadRequest request;
+  request.set_model_name("m");
+  const auto outcome = [&](const char* name, const char* value) {
+    request.clear_parameters();
+    (*request.mutable_parameters())[name].set_string_param(value);
+    const auto answer =
+        call("/inference.GRPCInferenceService/RepositoryModelLoad", request.SerializeAsString());
+    const auto message = answer.fields.find("grpc-message");
+    return status_of(answer) + (message == answer.fields.end() ? "" : " " + message->second);
+  };
+  EXPECT_THAT(outcome("config", R"("parameters": {"config": {{"max_batch_size": "16"}}})"),
+              ::testing::StartsWith("3 failed to load 'm'"));
+  EXPECT_THAT(outcome("config", R"({"max_batch_size": "16"})"),
+              ::testing::StartsWith("12 failed to load 'm'"));
+  EXPECT_THAT(outcome("file:1/model", "x"), ::testing::StartsWith("12 failed to load 'm'"));
+  EXPECT_EQ(outcome("config", "{}"), kOk);
 }
 
 }  // namespace

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "muster/base/error.h"
+#include "muster/serving/json.h"
 
 namespace muster::server::oip {
 namespace {
@@ -237,6 +239,31 @@ std::vector<IndexEntry> repository_index(Service& service, bool only_ready) {
     name_versions(*config, std::span(list).subspan(first));
   }
   return list;
+}
+
+void check_load_parameter(std::string_view model, std::string_view name, std::string_view value) {
+  if (name.starts_with("file:")) {
+    throw Unimplemented(
+        "failed to load '{}': files of a model cannot be sent; put them into its folder", model);
+  }
+  if (name != "config") return;
+  nlohmann::json config;
+  try {
+    config = serving::parse_json(value);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument("failed to load '{}': the parameter config is no JSON: {}", model,
+                          error.message());
+  }
+  if (!config.is_object()) {
+    throw InvalidArgument("failed to load '{}': the parameter config must be a JSON object, not {}",
+                          model, serving::shown_json(config));
+  }
+  if (!config.empty()) {
+    throw Unimplemented(
+        "failed to load '{}': this server has no model configuration that config could override; "
+        "load it without {}",
+        model, serving::shown_json(config));
+  }
 }
 
 std::uint16_t half_bits(float value) {

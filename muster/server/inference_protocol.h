@@ -46,6 +46,11 @@ void check_inputs(const std::string& model, const graph::SignatureDef& signature
 void select_outputs(const std::string& model, const std::vector<std::string>& wanted,
                     Tensors& outputs);
 
+/// Checks a parameter of a load in Triton's protocol: `config` holds a model's configuration as
+/// JSON, `file:PATH` a file of it; others are passed over. Throws InvalidArgument for a `config`
+/// that is no JSON object, Unimplemented for one that is to change something, and for files.
+void check_load_parameter(std::string_view model, std::string_view name, std::string_view value);
+
 /// The bits of a half-precision number nearest to `value`.
 std::uint16_t half_bits(float value);
 

@@ -166,6 +166,17 @@ struct InferBody {
   std::string_view binary{};
 };
 
+json parse_request(std::string_view text) {
+  json request;
+  try {
+    request = serving::parse_json(text);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument("failed to parse the request JSON buffer: {}", error.message());
+  }
+  if (!request.is_object()) throw InvalidArgument("the request must be a JSON object");
+  return request;
+}
+
 InferBody infer_body(const HttpRequest& http) {
   std::string_view text = http.body;
   InferBody body;
@@ -181,12 +192,7 @@ InferBody infer_body(const HttpRequest& http) {
     body.binary = text.substr(size);
     text = text.substr(0, size);
   }
-  try {
-    body.request = serving::parse_json(text);
-  } catch (const InvalidArgument& error) {
-    throw InvalidArgument("failed to parse the request JSON buffer: {}", error.message());
-  }
-  if (!body.request.is_object()) throw InvalidArgument("the request must be a JSON object");
+  body.request = parse_request(text);
   return body;
 }
 
@@ -448,10 +454,15 @@ RestResult answer_model(RestContext& context, std::string_view rest) {
 
 // ------------------------------------------------------------------------------ the repository
 
+// An empty body asks for nothing in particular.
+json repository_wish(const HttpRequest& request) {
+  const bool has_body = request.body.find_first_not_of(" \t\r\n") != std::string::npos;
+  return has_body ? parse_request(request.body) : json::object();
+}
+
 HttpAnswer repository_index(RestContext& context) {
-  const bool has_body = context.request.body.find_first_not_of(" \t\r\n") != std::string::npos;
-  const json wish = has_body ? serving::parse_json(context.request.body) : json::object();
-  const bool only_ready = wish.is_object() && wish.contains("ready") && is_true(&wish["ready"]);
+  const json wish = repository_wish(context.request);
+  const bool only_ready = wish.contains("ready") && is_true(&wish["ready"]);
   ordered list = ordered::array();
   for (const oip::IndexEntry& entry : oip::repository_index(context.service, only_ready)) {
     ordered row{{"name", entry.name}};
@@ -464,6 +475,18 @@ HttpAnswer repository_index(RestContext& context) {
     list.push_back(row);
   }
   return ordered_answer(list);
+}
+
+void check_load_parameters(const std::string& model, const json& wish) {
+  const auto parameters = wish.find("parameters");
+  if (parameters == wish.end()) return;
+  if (!parameters->is_object()) {
+    throw InvalidArgument("failed to load '{}': 'parameters' must be a JSON object", model);
+  }
+  for (const auto& [name, value] : parameters->items()) {
+    oip::check_load_parameter(model, name,
+                              value.is_string() ? value.get<std::string>() : value.dump());
+  }
 }
 
 HttpAnswer answer_repository(RestContext& context, std::string_view rest) {
@@ -483,6 +506,7 @@ HttpAnswer answer_repository(RestContext& context, std::string_view rest) {
     throw Unavailable("explicit model load / unload is not allowed if polling is enabled");
   }
   if (path->method == "load") {
+    check_load_parameters(path->model, repository_wish(context.request));
     context.service.load(path->model, context.deadline());
   } else {
     context.service.unload(path->model);

@@ -362,6 +362,27 @@ TEST_F(RestApiTest, LoadsAndUnloadsForThisHostAlone) {
   EXPECT_EQ(ask("GET", "/v2/models/m/ready").status, 200);
 }
 
+TEST_F(RestApiTest, LoadsNoConfigurationAndNoFilesOfItsClients) {
+  const auto outcome = [&](const std::string& body) {
+    const HttpAnswer answer = post("/v2/repository/models/m/load", body);
+    return answer.status == 200 ? "200" : error_of(answer);
+  };
+  EXPECT_THAT(outcome(R"({"parameters": {"config": "\"parameters\": {\"config\": {{}}}"}})"),
+              StartsWith("400 failed to load 'm': the parameter config is no JSON"));
+  EXPECT_THAT(outcome(R"({"parameters": {"config": "[16]"}})"),
+              StartsWith("400 failed to load 'm': the parameter config must be a JSON object"));
+  EXPECT_THAT(outcome(R"({"parameters": {"config": "{\"max_batch_size\": 16}"}})"),
+              StartsWith("501 failed to load 'm': this server has no model configuration"));
+  EXPECT_THAT(outcome(R"({"parameters": {"file:1/model.onnx": "AAAA"}})"),
+              StartsWith("501 failed to load 'm': files of a model cannot be sent"));
+  EXPECT_THAT(outcome(R"({"parameters": 1})"), StartsWith("400 failed to load 'm'"));
+  EXPECT_THAT(outcome("nonsense"), StartsWith("400 failed to parse the request JSON buffer"));
+  EXPECT_EQ(outcome(R"({"parameters": {"config": "{}", "other": true}})"), "200");
+  EXPECT_EQ(outcome("{}"), "200");
+  EXPECT_EQ(error_of(post("/v2/repository/models/n/load", "")),
+            "404 failed to load 'n': no model of that name is configured");
+}
+
 TEST_F(RestApiTest, AsksForTokensEverywhereButHealth) {
   Service guarded(fake_.store(), Access::from_text("secret predict\nboss admin # all\n"));
   const auto status = [&](const std::string& method, const std::string& target,

@@ -175,7 +175,7 @@ void Service::load(const std::string& model, const Deadline& deadline) {
     const std::lock_guard lock(mutex_);
     const auto config = known_.find(model);
     if (config == known_.end()) {
-      throw NotFound("Request for unknown model: '{}' is not found", model);
+      throw NotFound("failed to load '{}': no model of that name is configured", model);
     }
     std::vector<ModelConfig> all = store_.models();
     const bool is_there =
