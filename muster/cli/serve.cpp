@@ -324,6 +324,7 @@ class Serving {
     options.max_total_bytes = flags_.grpc_max_total_bytes;
     options.max_threads = flags_.grpc_max_threads;
     options.raw_answers = flags_.enable_serialization_as_tensor_content;
+    options.check_method_names = flags_.enable_signature_method_name_check;
     options.reflection = flags_.grpc_reflection;
     options.repository_control = flags_.repository_control;
     options.channel_arguments = channel_arguments(flags_.grpc_channel_arguments);
@@ -337,6 +338,7 @@ class Serving {
     rest.cors = flags_.rest_api_enable_cors_support;
     rest.inflate.most_bytes = flags_.rest_api_max_body_bytes;
     rest.body_budget = std::make_shared<server::ByteBudget>(flags_.rest_api_max_total_body_bytes);
+    rest.check_method_names = flags_.enable_signature_method_name_check;
     rest.repository_control = flags_.repository_control;
     if (!flags_.models_dir.empty()) {
       rest.catalog = std::make_shared<serving::ModelFolder>(flags_.models_dir);

@@ -15,7 +15,6 @@ constexpr const char* kWithoutMeaning[] = {
     "enable_per_model_batching_parameters",
     "enable_grpc_healthcheck_service",
     "enable_profiler",
-    "enable_signature_method_name_check",
     "tensorflow_session_parallelism",
     "tensorflow_inter_op_parallelism",
     "tensorflow_session_config_file",
@@ -96,6 +95,8 @@ void add_port_flags(CLI::App& command, ServeFlags& flags) {
       "Tell clients which calls there are (true)");
   add(command, "enable_serialization_as_tensor_content",
       flags.enable_serialization_as_tensor_content, "Answer with tensor_content");
+  add(command, "enable_signature_method_name_check", flags.enable_signature_method_name_check,
+      "Refuse predict, classify and regress for signatures made for another call");
   add(command, "rest_api_num_threads", flags.rest_api_num_threads,
       "Threads that answer REST (4 per processor)");
   add(command, "rest_api_timeout_in_ms", flags.rest_api_timeout_in_ms,

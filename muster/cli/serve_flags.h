@@ -38,6 +38,7 @@ struct ServeFlags {
   std::size_t grpc_max_total_bytes = std::size_t{1} << 30;
   std::string grpc_channel_arguments{};
   bool enable_serialization_as_tensor_content = false;
+  bool enable_signature_method_name_check = false;
   bool grpc_reflection = true;
   std::size_t rest_api_num_threads = 0;
   std::int64_t rest_api_timeout_in_ms = 30'000;

@@ -55,18 +55,16 @@ void add_tensorflow_methods(Service& service, const TensorFlowCallOptions& optio
     methods["/tensorflow.serving.PredictionService/" + std::string(name)] =
         started_method(service, work, start);
   };
-  add_started("Predict", GrpcWork::kBySize,
-              [&service, options](const Caller& caller, std::string_view request, AnswerDone done) {
-                start_predict(service, request, caller, options, std::move(done));
-              });
-  const auto examples = [&service](auto* start) {
-    return [&service, start](const Caller& caller, std::string_view request, AnswerDone done) {
-      start(service, request, caller, std::move(done));
+  const auto with_options = [&service, options](auto* start) {
+    return [&service, options, start](const Caller& caller, std::string_view request,
+                                      AnswerDone done) {
+      start(service, request, caller, options, std::move(done));
     };
   };
-  add_started("Classify", GrpcWork::kBySize, examples(start_classify));
-  add_started("Regress", GrpcWork::kBySize, examples(start_regress));
-  add_started("MultiInference", GrpcWork::kBySize, examples(start_multi_inference));
+  add_started("Predict", GrpcWork::kBySize, with_options(start_predict));
+  add_started("Classify", GrpcWork::kBySize, with_options(start_classify));
+  add_started("Regress", GrpcWork::kBySize, with_options(start_regress));
+  add_started("MultiInference", GrpcWork::kBySize, with_options(start_multi_inference));
   add("PredictionService/GetModelMetadata", GrpcWork::kShort, Role::kPredict,
       tfs::GetModelMetadataRequest(), tfs::GetModelMetadataResponse(),
       [&service](const auto&, const auto& in, auto& out) { model_metadata(service, in, out); });
@@ -166,7 +164,11 @@ GrpcServer::GrpcServer(Service& service, const GrpcServerOptions& options)
   quiet_protobuf();
   service.limit_grpc_calls(threads_of(options));
   GrpcMethods methods;
-  add_tensorflow_methods(service, {options.raw_answers, options.max_message_bytes}, methods);
+  add_tensorflow_methods(service,
+                         {.raw_answers = options.raw_answers,
+                          .most_tensor_bytes = options.max_message_bytes,
+                          .check_method_names = options.check_method_names},
+                         methods);
   add_inference_methods(service, options.repository_control, methods);
   impl_->health.add_methods(methods);
   if (options.reflection) add_reflection_methods(service, service_names(true), methods);

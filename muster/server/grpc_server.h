@@ -30,6 +30,8 @@ struct GrpcServerOptions {
   std::size_t max_threads = 0;
   /// Answers with tensor_content in the place of lists of values.
   bool raw_answers = false;
+  /// Refuses calls of TensorFlow Serving for signatures that were made for another call.
+  bool check_method_names = false;
   bool reflection = true;
   bool repository_control = true;
   /// gRPC's settings by name, such as grpc.max_connection_age_ms; a warning names those that have

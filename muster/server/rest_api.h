@@ -17,6 +17,8 @@ struct RestOptions {
   std::chrono::milliseconds timeout{30'000};
   /// Adds the headers that let pages of other sites call.
   bool cors = false;
+  /// Refuses calls of TensorFlow Serving for signatures that were made for another call.
+  bool check_method_names = false;
   /// Where TensorFlow Serving's page for Prometheus is; empty: nowhere.
   std::string prometheus_path = "/monitoring/prometheus/metrics";
   InflateLimits inflate{};

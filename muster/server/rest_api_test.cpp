@@ -184,6 +184,63 @@ TEST_F(RestApiTest, ShowsStatusAndMetadata) {
   EXPECT_EQ(json::parse(ask("GET", "/v1/models").body), json::parse(R"({"models": ["m"]})"));
 }
 
+/// Whose signatures have defaults, and odd methods.
+class OddServable : public FakeServable {
+ public:
+  OddServable() : FakeServable(1), signatures_(FakeServable::signatures()) {
+    signatures_["two"].defaults.emplace("x", graph::TensorValue::vector<float>({0.5F}));
+    signatures_["odd"] = signatures_["serving_default"];
+    signatures_["odd"].method_name = "train";
+  }
+  const Signatures& signatures() const override { return signatures_; }
+
+ private:
+  Signatures signatures_;
+};
+
+class RestOfOddModel : public RestApiTest {
+ protected:
+  FakeService odd_{1, [](const Path&) { return std::make_shared<OddServable>(); }};
+  RestApi api() { return {odd_.service(), options_}; }
+  HttpAnswer call(const char* method, const char* body) {
+    return api().handle({.method = "POST",
+                         .target = fmt::format("/v1/models/m:{}", method),
+                         .body = body,
+                         .is_from_this_host = true});
+  }
+};
+
+TEST_F(RestOfOddModel, ShowsDefaultsOfInputs) {
+  const HttpAnswer answer = api().handle({.method = "GET", .target = "/v1/models/m/metadata"});
+  const json signatures = json::parse(answer.body)["metadata"]["signature_def"]["signature_def"];
+  EXPECT_EQ(signatures["serving_default"]["defaults"], json::object());
+  const json& value = signatures["two"]["defaults"]["x"];
+  EXPECT_EQ(value["dtype"], "DT_FLOAT");
+  EXPECT_EQ(value["tensor_shape"]["dim"][0]["size"], "1");
+  EXPECT_EQ(value["float_val"], json::parse("[0.5]"));
+}
+
+TEST_F(RestOfOddModel, ChecksMethodNamesWhereItIsAskedTo) {
+  const char* const rows = R"({"signature_name": "odd", "instances": [1]})";
+  const char* const regressed = R"({"signature_name": "regress", "examples": [{"a": 1}]})";
+  const char* const classified = R"({"signature_name": "classify", "examples": [{"a": 1}]})";
+  EXPECT_EQ(call("predict", rows).status, 200);
+  options_.check_method_names = true;
+  EXPECT_EQ(error_of(call("predict", rows)),
+            "500 Expected prediction signature method_name to be one of "
+            "{tensorflow/serving/predict, tensorflow/serving/classify, "
+            "tensorflow/serving/regress}. Was: train");
+  EXPECT_EQ(call("predict", R"({"instances": [1]})").status, 200);
+  EXPECT_EQ(call("classify", classified).status, 200);
+  EXPECT_EQ(call("regress", regressed).status, 200);
+  EXPECT_EQ(error_of(call("classify", regressed)),
+            "400 Expected classification signature method_name to be tensorflow/serving/classify. "
+            "Was: tensorflow/serving/regress");
+  EXPECT_EQ(error_of(call("regress", classified)),
+            "400 Expected regression signature method_name to be tensorflow/serving/regress. Was: "
+            "tensorflow/serving/classify");
+}
+
 TEST_F(RestApiTest, TakesGzipWithinLimitsAndGivesItWhenAsked) {
   const std::string body = R"({"instances": [1]})";
   const Headers gzip{{"content-encoding", "gzip"}};

@@ -1,4 +1,6 @@
 // Tensors of TensorFlow's clients.
+#include <google/protobuf/util/json_util.h>
+
 #include <cstring>
 #include <optional>
 #include <string>
@@ -196,6 +198,18 @@ void write_tensor(const TensorValue& tensor, bool raw, TensorProto& out) {
     default:
       out.set_tensor_content(tensor.bytes);
   }
+}
+
+std::string tensor_proto_json(const graph::TensorValue& tensor) {
+  TensorProto proto;
+  write_tensor(tensor, /*raw=*/false, proto);
+  google::protobuf::util::JsonPrintOptions options;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(proto, &text, options);
+  if (!status.ok()) throw Internal("a tensor cannot be written as JSON: {}", status.ToString());
+  return text;
 }
 
 }  // namespace muster::server

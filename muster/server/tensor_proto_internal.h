@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "muster/graph/tensor_value.h"
@@ -15,5 +16,9 @@ graph::TensorValue tensor_of(const muster::proto::TensorProto& proto, std::strin
 
 /// The same one by one, as TensorFlow Serving answers, or raw.
 void write_tensor(const graph::TensorValue& tensor, bool raw, muster::proto::TensorProto& out);
+
+/// Such a message with its values one by one, as protobuf writes it in JSON: all fields, by the
+/// names that they have in the file of the message.
+std::string tensor_proto_json(const graph::TensorValue& tensor);
 
 }  // namespace muster::server

@@ -7,6 +7,7 @@
 #include "muster/server/config_files_internal.h"
 #include "muster/server/fast_predict_internal.h"
 #include "muster/server/message_of_internal.h"
+#include "muster/server/method_names_internal.h"
 #include "muster/server/tensor_proto_internal.h"
 #include "muster/server/tensorflow_calls_internal.h"
 #include "muster/serving/example_request.h"
@@ -193,6 +194,7 @@ void with_predict(std::string_view request, const Caller& caller,
   }
   rest->signature = call.signature;
   const auto inputs = [&](const ModelVersion&, const graph::SignatureDef& signature) {
+    if (options.check_method_names) check_predict_method(signature);
     if (!fast) {
       rest->wanted = wanted_outputs(message->output_filter(), signature);
       return predict_inputs(*message, signature, options.most_tensor_bytes);
@@ -246,12 +248,28 @@ void start_predict(Service& service, std::string_view request, const Caller& cal
 
 namespace {
 
+/// What a signature is asked for.
+enum class ExampleCall { kClassify, kRegress };
+
+void check_method(ExampleCall call, const graph::SignatureDef& signature) {
+  call == ExampleCall::kClassify ? check_classify_method(signature)
+                                 : check_regress_method(signature);
+}
+
+/// Throws for a signature that is not meant for the call, if anything.
+using CheckSignature = std::function<void(const graph::SignatureDef& signature)>;
+
+CheckSignature check_of(ExampleCall call, const TensorFlowCallOptions& options) {
+  if (!options.check_method_names) return [](const graph::SignatureDef&) {};
+  return [call](const graph::SignatureDef& signature) { check_method(call, signature); };
+}
+
 /// Classification and regression differ in what is made of the outputs, by
 /// use(version, signature, outputs, count of examples). The input is not needed once the inputs of
 /// the model are made.
 template <typename Use>
 Service::Steps example_steps(const Call& call, const wire::Input& input, const char* no_signature,
-                             Use use) {
+                             CheckSignature check, Use use) {
   struct Rest {
     std::string signature;
     std::int64_t count = 0;
@@ -262,7 +280,9 @@ Service::Steps example_steps(const Call& call, const wire::Input& input, const c
                 throw InvalidArgument("{}{}", no_signature, rest->signature);
               },
           .inputs =
-              [rest, &input](const ModelVersion&, const graph::SignatureDef& signature) {
+              [rest, &input, check = std::move(check)](const ModelVersion&,
+                                                       const graph::SignatureDef& signature) {
+                check(signature);
                 auto examples = examples_of(input);
                 rest->count = static_cast<std::int64_t>(examples.size());
                 return serving::example_inputs(signature, std::move(examples));
@@ -275,12 +295,12 @@ Service::Steps example_steps(const Call& call, const wire::Input& input, const c
 
 template <typename Request, typename Response>
 void start_examples(Service& service, std::string_view bytes, std::string_view method,
-                    const Caller& caller, AnswerDone done) {
+                    const Caller& caller, CheckSignature check, AnswerDone done) {
   const auto request = message_of<Request>(bytes);
   Call call = call_of(request.model_spec(), request.has_model_spec(), caller);
   call.method = method;
   const auto answer = std::make_shared<std::string>();
-  auto steps = example_steps(call, request.input(), kNoSignature,
+  auto steps = example_steps(call, request.input(), kNoSignature, std::move(check),
                              [answer](const ModelVersion& version, const std::string& signature,
                                       const Tensors& outputs, std::int64_t count) {
                                Response response;
@@ -298,6 +318,7 @@ void start_examples(Service& service, std::string_view bytes, std::string_view m
 struct MultiInference {
   Service& service;
   wire::MultiInferenceRequest request;
+  TensorFlowCallOptions options;
   AnswerDone done;
   // One per task.
   std::vector<Call> calls{};
@@ -309,6 +330,10 @@ struct MultiInference {
 
 bool is_classification(const wire::InferenceTask& task) {
   return task.method_name() == graph::kClassifyMethod;
+}
+
+ExampleCall call_in(const wire::InferenceTask& task) {
+  return is_classification(task) ? ExampleCall::kClassify : ExampleCall::kRegress;
 }
 
 // Throws what is wrong with the tasks.
@@ -351,16 +376,17 @@ void start_task(const std::shared_ptr<MultiInference>& all, std::size_t index) {
   Call call = all->calls[index];
   if (call.version == all->calls.front().version) call.found = all->version;
   const bool is_last = index + 1 == all->calls.size();
-  auto steps =
-      example_steps(call, all->request.input(), kNoTaskSignature,
-                    [all, index, is_last](const ModelVersion& version, const std::string& signature,
-                                          const Tensors& outputs, std::int64_t count) {
-                      if (index == 0) all->version = version.shared_from_this();
-                      write_task(version, signature, outputs, count,
-                                 is_classification(all->request.tasks(static_cast<int>(index))),
-                                 *all->response.add_results());
-                      if (is_last) all->answer = all->response.SerializeAsString();
-                    });
+  const wire::InferenceTask& task = all->request.tasks(static_cast<int>(index));
+  auto steps = example_steps(
+      call, all->request.input(), kNoTaskSignature, check_of(call_in(task), all->options),
+      [all, index, is_last](const ModelVersion& version, const std::string& signature,
+                            const Tensors& outputs, std::int64_t count) {
+        if (index == 0) all->version = version.shared_from_this();
+        write_task(version, signature, outputs, count,
+                   is_classification(all->request.tasks(static_cast<int>(index))),
+                   *all->response.add_results());
+        if (is_last) all->answer = all->response.SerializeAsString();
+      });
   all->service.start(std::move(call), {}, std::move(steps),
                      [all, index, is_last](const std::exception_ptr& failure) {
                        if (!failure && !is_last) return start_task(all, index + 1);
@@ -372,21 +398,23 @@ void start_task(const std::shared_ptr<MultiInference>& all, std::size_t index) {
 }  // namespace
 
 void start_classify(Service& service, std::string_view request, const Caller& caller,
-                    AnswerDone done) {
+                    const TensorFlowCallOptions& options, AnswerDone done) {
   start_examples<wire::ClassificationRequest, wire::ClassificationResponse>(
-      service, request, "Classify", caller, std::move(done));
+      service, request, "Classify", caller, check_of(ExampleCall::kClassify, options),
+      std::move(done));
 }
 
 void start_regress(Service& service, std::string_view request, const Caller& caller,
-                   AnswerDone done) {
-  start_examples<wire::RegressionRequest, wire::RegressionResponse>(service, request, "Regress",
-                                                                    caller, std::move(done));
+                   const TensorFlowCallOptions& options, AnswerDone done) {
+  start_examples<wire::RegressionRequest, wire::RegressionResponse>(
+      service, request, "Regress", caller, check_of(ExampleCall::kRegress, options),
+      std::move(done));
 }
 
 void start_multi_inference(Service& service, std::string_view request, const Caller& caller,
-                           AnswerDone done) {
-  const auto all = std::make_shared<MultiInference>(
-      MultiInference{service, message_of<wire::MultiInferenceRequest>(request), std::move(done)});
+                           const TensorFlowCallOptions& options, AnswerDone done) {
+  const auto all = std::make_shared<MultiInference>(MultiInference{
+      service, message_of<wire::MultiInferenceRequest>(request), options, std::move(done)});
   all->calls = calls_of(all->request, caller);
   start_task(all, 0);
 }
@@ -409,6 +437,9 @@ void model_metadata(Service& service, const wire::GetModelMetadataRequest& reque
     for (const auto& [key, info] : signature.inputs) write_info(info, (*out.mutable_inputs())[key]);
     for (const auto& [key, info] : signature.outputs) {
       write_info(info, (*out.mutable_outputs())[key]);
+    }
+    for (const auto& [key, value] : signature.defaults) {
+      write_tensor(value, /*raw=*/false, (*out.mutable_defaults())[key]);
     }
   }
   (*response.mutable_metadata())["signature_def"].PackFrom(map);

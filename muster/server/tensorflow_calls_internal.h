@@ -10,6 +10,8 @@ struct TensorFlowCallOptions {
   /// Answers with tensor_content in the place of lists of values.
   bool raw_answers = false;
   std::size_t most_tensor_bytes = std::size_t{1} << 30;
+  /// Whether a signature must have been made for the call that uses it.
+  bool check_method_names = false;
 };
 
 /// Who asks, and how long the answer may take.
@@ -30,12 +32,12 @@ void start_predict(Service& service, std::string_view request, const Caller& cal
 std::string predict(Service& service, std::string_view request, const Caller& caller,
                     const TensorFlowCallOptions& options);
 void start_classify(Service& service, std::string_view request, const Caller& caller,
-                    AnswerDone done);
+                    const TensorFlowCallOptions& options, AnswerDone done);
 void start_regress(Service& service, std::string_view request, const Caller& caller,
-                   AnswerDone done);
+                   const TensorFlowCallOptions& options, AnswerDone done);
 /// All tasks that ask for the same version are answered by one.
 void start_multi_inference(Service& service, std::string_view request, const Caller& caller,
-                           AnswerDone done);
+                           const TensorFlowCallOptions& options, AnswerDone done);
 
 void model_metadata(Service& service, const tensorflow::serving::GetModelMetadataRequest& request,
                     tensorflow::serving::GetModelMetadataResponse& response);

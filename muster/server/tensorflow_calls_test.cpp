@@ -229,6 +229,35 @@ TEST_F(TensorFlowCalls, MultiInferenceAnswersEveryTask) {
   EXPECT_EQ(service_.statistics().counts("m", 1).success, 2U);
 }
 
+TEST_F(TensorFlowCalls, CheckMethodNamesWhereTheyAreAskedTo) {
+  const TensorFlowCallOptions checking{.check_method_names = true};
+  wire::MultiInferenceRequest request;
+  request.mutable_input()->mutable_example_list()->add_examples();
+  add_task("classify", graph::kClassifyMethod, request);
+  const auto outcome = [&](const TensorFlowCallOptions& options) {
+    return message_of([&] {
+      server::answer_of(start_multi_inference, service_, request.SerializeAsString(), options);
+    });
+  };
+  EXPECT_EQ(outcome(checking), "nothing was thrown");
+  request.mutable_tasks(0)->mutable_model_spec()->set_signature_name("regress");
+  const char* const expected =
+      "Expected classification signature method_name to be tensorflow/serving/classify. Was: "
+      "tensorflow/serving/regress";
+  EXPECT_EQ(outcome(checking), expected);
+  EXPECT_NE(outcome({}), expected);
+  wire::ClassificationRequest classification;
+  *classification.mutable_model_spec() = request.tasks(0).model_spec();
+  *classification.mutable_input() = request.input();
+  EXPECT_EQ(message_of([&] {
+              server::answer_of(start_classify, service_, classification.SerializeAsString(),
+                                checking);
+            }),
+            expected);
+  EXPECT_EQ(message_of([&] { predict(service_, request_.SerializeAsString(), {}, checking); }),
+            "nothing was thrown");
+}
+
 TEST_F(TensorFlowCalls, MultiInferenceSaysWhatIsWrongWithATask) {
   const auto refusal = [&](const wire::MultiInferenceRequest& request) {
     return message_of([&] { multi_inference(service_, request); });
@@ -283,7 +312,7 @@ class HeldTensorFlowCalls : public ::testing::Test {
 TEST_F(HeldTensorFlowCalls, ReturnBeforeTheModelAnswers) {
   std::promise<std::string> bytes;
   start_multi_inference(
-      fake_.service(), two_tasks().SerializeAsString(), {},
+      fake_.service(), two_tasks().SerializeAsString(), {}, {},
       [&](std::string answer, const std::exception_ptr&) { bytes.set_value(std::move(answer)); });
   held_.acquire();
   EXPECT_EQ(fake_.service().in_flight(), 1);

@@ -15,10 +15,12 @@ namespace muster::server {
 inline constexpr const char* kUnknownField = "\xA0\x06\x01";
 
 /// For tests: waits for the answer to a call; throws its failure.
-inline std::string answer_of(void (*start)(Service&, std::string_view, const Caller&, AnswerDone),
-                             Service& service, std::string_view request) {
+inline std::string answer_of(void (*start)(Service&, std::string_view, const Caller&,
+                                           const TensorFlowCallOptions&, AnswerDone),
+                             Service& service, std::string_view request,
+                             const TensorFlowCallOptions& options = {}) {
   std::promise<std::string> bytes;
-  start(service, request, {}, [&](std::string answer, const std::exception_ptr& failure) {
+  start(service, request, {}, options, [&](std::string answer, const std::exception_ptr& failure) {
     failure ? bytes.set_exception(failure) : bytes.set_value(std::move(answer));
   });
   return bytes.get_future().get();

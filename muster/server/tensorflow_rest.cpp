@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "muster/base/error.h"
+#include "muster/server/method_names_internal.h"
 #include "muster/server/rest_paths_internal.h"
+#include "muster/server/tensor_proto_internal.h"
 #include "muster/serving/example_request.h"
 #include "muster/serving/predict_request.h"
 
@@ -65,7 +67,14 @@ ordered signature_json(const graph::SignatureDef& signature) {
   ordered outputs = ordered::object();
   for (const auto& [name, info] : signature.inputs) inputs[name] = tensor_info_json(info);
   for (const auto& [name, info] : signature.outputs) outputs[name] = tensor_info_json(info);
-  return {{"inputs", inputs}, {"outputs", outputs}, {"method_name", signature.method_name}};
+  ordered defaults = ordered::object();
+  for (const auto& [name, value] : signature.defaults) {
+    defaults[name] = ordered::parse(tensor_proto_json(value));
+  }
+  return {{"inputs", inputs},
+          {"outputs", outputs},
+          {"method_name", signature.method_name},
+          {"defaults", defaults}};
 }
 
 HttpAnswer model_metadata(RestContext& context, const ModelPath& path) {
@@ -84,8 +93,10 @@ HttpAnswer model_metadata(RestContext& context, const ModelPath& path) {
 
 class Predict final : public RestPrediction {
  public:
-  Predict(const HttpRequest& request, Call call)
-      : RestPrediction(std::move(call)), body_(request.body) {}
+  Predict(const RestContext& context, Call call)
+      : RestPrediction(std::move(call)),
+        body_(context.request.body),
+        check_method_(context.options.check_method_names) {}
 
   void prepare(Call& call) override {
     request_.emplace(PredictRequest::from_json(body_));
@@ -96,6 +107,7 @@ class Predict final : public RestPrediction {
                           request_->signature_name());
   }
   Tensors inputs(const ModelVersion&, const graph::SignatureDef& signature) override {
+    if (check_method_) check_predict_method(signature);
     Tensors tensors = request_->tensors(signature);
     is_row_form_ = request_->is_row_form();
     request_.reset();  // What it was parsed with is for the next one.
@@ -107,14 +119,18 @@ class Predict final : public RestPrediction {
 
  private:
   const std::string& body_;
+  bool check_method_;
   std::optional<PredictRequest> request_{};
   bool is_row_form_ = true;
 };
 
 class ClassifyOrRegress final : public RestPrediction {
  public:
-  ClassifyOrRegress(const HttpRequest& request, Call call, bool classify)
-      : RestPrediction(std::move(call)), body_(request.body), classify_(classify) {}
+  ClassifyOrRegress(const RestContext& context, Call call, bool classify)
+      : RestPrediction(std::move(call)),
+        body_(context.request.body),
+        check_method_(context.options.check_method_names),
+        classify_(classify) {}
 
   void prepare(Call& call) override {
     request_ = serving::example_request_from_json(body_, classify_ ? "classify" : "regress");
@@ -125,6 +141,9 @@ class ClassifyOrRegress final : public RestPrediction {
     throw InvalidArgument("No signature was found with the name: {}", request_.signature_name);
   }
   Tensors inputs(const ModelVersion&, const graph::SignatureDef& signature) override {
+    if (check_method_) {
+      classify_ ? check_classify_method(signature) : check_regress_method(signature);
+    }
     return serving::example_inputs(signature, std::move(request_.examples));
   }
   HttpAnswer answer(const ModelVersion&, BatchAnswer result) override {
@@ -135,6 +154,7 @@ class ClassifyOrRegress final : public RestPrediction {
 
  private:
   const std::string& body_;
+  bool check_method_;
   bool classify_;
   ExampleRequest request_{};
   std::int64_t examples_ = 0;
@@ -166,12 +186,12 @@ RestResult answer_tensorflow(RestContext& context) {
   if (context.request.method != "POST" || path->separator != ':') throw_malformed(context);
   Call call{.model = path->model, .version = path->version, .deadline = context.deadline()};
   if (path->method == "predict") {
-    return std::make_unique<Predict>(context.request, std::move(call));
+    return std::make_unique<Predict>(context, std::move(call));
   }
   if (path->method != "classify" && path->method != "regress") throw_malformed(context);
   const bool classify = path->method == "classify";
   call.method = classify ? "Classify" : "Regress";
-  return std::make_unique<ClassifyOrRegress>(context.request, std::move(call), classify);
+  return std::make_unique<ClassifyOrRegress>(context, std::move(call), classify);
 }
 
 }  // namespace muster::server
