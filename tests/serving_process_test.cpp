@@ -443,11 +443,12 @@ TEST_F(Serve, SpeaksTlsToWhoeverHasAToken) {
 TEST_F(Serve, StandsHostileClients) {
   const Server server({folder_ / "adder", "--rest-api-max-body-bytes", "100000"});
   for (const std::string& bytes :
-       {std::string("\x16\x03\x01\x02"), std::string("GET / HTTP/1.1\r\n\r\nGET"),
+       {std::string("\x16\x03\x01\x02"), std::string("GET / HTTP/1.1\r\nHost: h\r\n\r\nGET"),
         std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), std::string(100'000, 'A'),
-        "POST /v1/models/adder:predict HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n" +
+        "POST /v1/models/adder:predict HTTP/1.1\r\nHost: h\r\nContent-Length: "
+        "99999999999999999999\r\n\r\n" +
             std::string(10, 'x'),
-        std::string("POST /v1/models/adder:predict HTTP/1.1\r\nTransfer-Encoding: "
+        std::string("POST /v1/models/adder:predict HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
                     "chunked\r\n\r\nffffffffffffffff\r\n")}) {
     testing::RawTcp rest(server.rest());
     rest.send(bytes);

@@ -72,9 +72,7 @@ struct Console::Impl {
     guard.check_origin(request);
     const std::string_view path = path_of(request.target);
     if (path.starts_with(kApi)) return api(request);
-    if (request.method != "GET" && request.method != "HEAD") {
-      throw Unimplemented("pages are read with GET");
-    }
+    if (request.method != "GET") throw Unimplemented("pages are read with GET");
     return pages.answer(request, path);
   }
 

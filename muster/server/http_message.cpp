@@ -149,7 +149,7 @@ std::string inflated(std::string_view bytes, const InflateLimits& limits) {
     const int result = ::inflate(&stream, Z_NO_FLUSH);
     out.append(piece, sizeof piece - stream.avail_out);
     if (out.size() > most) {
-      throw ResourceExhausted(
+      throw BodyTooLarge(
           "the compressed body becomes larger than the {} bytes that are allowed for it", most);
     }
     if (limits.hold != nullptr && !limits.hold->grow_to(out.capacity())) {

@@ -17,6 +17,7 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 
 /// An HTTP request as the edges of REST see it: whole, and with nothing of a socket in it.
 struct HttpRequest {
+  /// HEAD comes as GET: the server leaves out the body of the answer.
   std::string method{};
   /// Path and query as they came.
   std::string target{};
@@ -83,8 +84,14 @@ struct InflateLimits {
   ByteBudget::Hold* hold = nullptr;
 };
 
-/// A gzip or zlib stream, uncompressed. Throws InvalidArgument for damage, ResourceExhausted beyond
-/// a limit, with nothing more than the limit taken.
+/// A compressed body that becomes larger than its limit: HTTP has a status of its own for it, 413.
+class BodyTooLarge : public ResourceExhausted {
+ public:
+  using ResourceExhausted::ResourceExhausted;
+};
+
+/// A gzip or zlib stream, uncompressed. Throws InvalidArgument for damage, BodyTooLarge beyond a
+/// limit, with nothing more than the limit taken, and ResourceExhausted where `hold` cannot grow.
 std::string inflated(std::string_view bytes, const InflateLimits& limits);
 /// As gzip.
 std::string gzipped(std::string_view bytes);

@@ -114,6 +114,38 @@ struct GrowingBody {
   };
 };
 
+// "localhost:8501", "[::1]": nothing but a name or an address and a port, or nothing at all.
+bool is_host(std::string_view text) {
+  const auto is_made_of = [](std::string_view part, std::string_view more) {
+    return std::ranges::all_of(part, [&](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             more.find(c) != more.npos;
+    });
+  };
+  const bool is_in_brackets = text.starts_with('[');
+  const auto end = is_in_brackets ? text.find(']') : std::min(text.find(':'), text.size());
+  if (end == text.npos) return false;
+  const std::string_view name = text.substr(is_in_brackets ? 1 : 0, end - (is_in_brackets ? 1 : 0));
+  const std::string_view port = text.substr(is_in_brackets ? end + 1 : end);
+  const bool is_port =
+      port.empty() || (port.front() == ':' && port.find_first_not_of("0123456789", 1) == port.npos);
+  return is_port && is_made_of(name, is_in_brackets ? ":.%-" : "-._~!$&'()*+,;=%");
+}
+
+// Why the Host of a request is refused, as RFC 9112 wants it; nothing where it is right.
+template <typename Fields>
+const char* wrong_host(const http::header<true, Fields>& header) {
+  const auto count = header.count(http::field::host);
+  if (count > 1) return "the request has more than one Host header; send one";
+  if (count == 0) {
+    return header.version() >= 11 ? "the request has no Host header, which HTTP/1.1 needs"
+                                  : nullptr;
+  }
+  const auto host = header[http::field::host];
+  return is_host({host.data(), host.size()}) ? nullptr
+                                             : "the Host header of the request is no HOST:PORT";
+}
+
 class Session;
 
 /// What all connections of a server share.
@@ -383,22 +415,31 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
       refuse(414, ErrorCode::kInvalidArgument, "the path of the request is too long");
       return false;
     }
+    if (const char* const wrong = wrong_host(message)) {
+      refuse(400, ErrorCode::kInvalidArgument, wrong);
+      return false;
+    }
     const auto length = parser_->content_length();
     if (length && *length > shared_->options.max_body_bytes) {
       refuse_body();
       return false;
     }
     expire_after(shared_->options.body_timeout);
-    if (!beast::iequals(message[http::field::expect], "100-continue")) return true;
+    if (!waits_for_continue()) return true;
     write_all("HTTP/1.1 100 Continue\r\n\r\n", "", &Session::on_continued);
     return false;
   }
 
+  // Clients of HTTP/1.0 know no interim answer, and one whose body is on its way waits for none.
+  bool waits_for_continue() const {
+    const auto& message = parser_->get();
+    return message.version() >= 11 && !parser_->is_done() && buffer_.size() == 0 &&
+           beast::iequals(message[http::field::expect], "100-continue");
+  }
+
   void on_continued(error_code error, std::size_t) {
     if (error) return close();
-    if (parser_->is_done()) return answer();
-    if (buffer_.size() == 0) return read_more();
-    parse();
+    read_more();
   }
 
   void on_wrong_request(error_code error) {
@@ -438,8 +479,11 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
 
   HttpRequest take_request() {
     auto message = parser_->release();
+    keep_alive_ = message.keep_alive();
+    is_head_ = message.method() == http::verb::head;
+    version_ = message.version();
     HttpRequest request;
-    request.method = std::string(message.method_string());
+    request.method = is_head_ ? "GET" : std::string(message.method_string());
     request.target = std::string(message.target());
     request.headers.reserve(kUsualFields);
     for (const auto& field : message)
@@ -447,11 +491,9 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
     request.body = std::move(message.body());
     request.is_from_this_host = from_this_host_;
     request.received = Clock::now();
-    keep_alive_ = message.keep_alive();
-    is_head_ = message.method() == http::verb::head;
-    version_ = message.version();
     if (shared_->options.log_requests) {
-      logged_ = fmt::format("{} {}", request.method, request.target.substr(0, 200));
+      logged_ =
+          fmt::format("{} {}", std::string(message.method_string()), request.target.substr(0, 200));
     }
     received_ = request.received;
     return request;
@@ -491,6 +533,7 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
   void write(HttpAnswer answer) {
     if (shared_->draining || answer.stream) keep_alive_ = false;
     std::string header = std::move(header_);
+    header.clear();  // It may hold an interim answer, which was sent.
     header.reserve(kUsualHeaderBytes +
                    (answer.body.size() <= kJoinedAnswerBytes ? answer.body.size() : 0));
     const auto reason =
@@ -510,7 +553,7 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
     log(answer);
     expire_after(shared_->options.write_timeout);
     if (is_head_) answer.body.clear();
-    if (answer.stream) return begin_stream(std::move(header), std::move(answer));
+    if (answer.stream && !is_head_) return begin_stream(std::move(header), std::move(answer));
     write_all(std::move(header), std::move(answer.body), &Session::on_written);
   }
 

@@ -84,12 +84,70 @@ TEST_F(HttpServerTest, AnswersRequestsOnOneConnectionOneAfterTheOther) {
   EXPECT_THAT(answers, EndsWith("POST /c 3 here"));
 }
 
-TEST_F(HttpServerTest, AnswersHeadWithoutABody) {
+TEST_F(HttpServerTest, AnswersHeadAsGetWithoutABody) {
   open();
   const std::string answer = talk("HEAD /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
-  EXPECT_THAT(answer, HasSubstr("Content-Length: 14\r\n"));
+  EXPECT_THAT(answer, HasSubstr(fmt::format("Content-Length: {}\r\n",
+                                            std::string_view("GET /a 0 here").size())));
   EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
+  EXPECT_THAT(talk("HEAD /stream HTTP/1.1\r\nHost: h\r\n\r\n"),
+              AllOf(HasSubstr("text/event-stream"), EndsWith("\r\n\r\n")));
+}
+
+constexpr const char* kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+
+TEST_F(HttpServerTest, SaysContinueOnceToAClientThatWaits) {
+  open();
+  RawTcp client = connect();
+  client.send("POST /b HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+  EXPECT_EQ(client.read(std::string_view(kContinue).size()), kContinue);
+  client.send("xyzGET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  const std::string answers = client.read_to_end();
+  EXPECT_THAT(answers, AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("POST /b 3 here"),
+                             EndsWith("GET /a 0 here")));
+  EXPECT_THAT(answers, Not(HasSubstr("100 Continue")));
+}
+
+TEST_F(HttpServerTest, SaysNoContinueToAClientThatDoesNotWait) {
+  open();
+  const std::string expect = "Expect: 100-continue\r\nConnection: close\r\n";
+  for (const std::string& request :
+       {"POST /b HTTP/1.1\r\nHost: h\r\n" + expect + "Content-Length: 3\r\n\r\nxyz",
+        "POST /b HTTP/1.1\r\nHost: h\r\n" + expect + "Content-Length: 3\r\n\r\nx",
+        "POST /b HTTP/1.0\r\n" + expect + "Content-Length: 3\r\n\r\n",
+        "POST /b HTTP/1.1\r\nHost: h\r\n" + expect + "Content-Length: 0\r\n\r\n"}) {
+    RawTcp client = connect();
+    client.send(request);
+    if (request.find("Content-Length: 3") != request.npos) {
+      client.send(std::string_view("xyz").substr(request.size() - request.rfind('\n') - 1));
+    }
+    EXPECT_THAT(client.read_to_end(),
+                AllOf(HasSubstr(" 200 OK"), HasSubstr("POST /b "), Not(HasSubstr("100 Continue"))))
+        << request;
+  }
+}
+
+TEST_F(HttpServerTest, RefusesAHostThatIsNone) {
+  open();
+  const auto with = [&](const std::string& headers) {
+    return talk("GET /a HTTP/1.1\r\n" + headers + "Connection: close\r\n\r\n");
+  };
+  for (const char* host :
+       {"h", "H-1.example:8501", "127.0.0.1:80", "[::1]:6800", "[fe80::1%25e0]", "", "a_b:"}) {
+    EXPECT_THAT(with(fmt::format("Host: {}\r\n", host)), StartsWith("HTTP/1.1 200 ")) << host;
+  }
+  for (const char* host : {"localhost:6811@evil", "a@b", "h:80:80", "h:x", "[::1", "a/b", "a b",
+                           "h, evil", "[::1]evil"}) {
+    EXPECT_THAT(with(fmt::format("Host: {}\r\n", host)),
+                AllOf(StartsWith("HTTP/1.1 400 "), HasSubstr("is no HOST:PORT")))
+        << host;
+  }
+  EXPECT_THAT(with("Host: h\r\nHost: evil\r\n"),
+              AllOf(StartsWith("HTTP/1.1 400 "), HasSubstr("more than one Host")));
+  EXPECT_THAT(with("Host: h\r\nhost: h\r\n"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(with(""), AllOf(StartsWith("HTTP/1.1 400 "), HasSubstr("no Host header")));
+  EXPECT_THAT(talk("GET /a HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.0 200 "));
 }
 
 TEST_F(HttpServerTest, SaysWhyItRefusesWhatFollowsARequestForAHeader) {
@@ -112,7 +170,7 @@ TEST_F(HttpServerTest, RefusesWhatIsTooLargeBeforeItIsThere) {
 TEST_F(HttpServerTest, RefusesWhatIsNoHttp) {
   open();
   EXPECT_THAT(talk("\x16\x03\x01 nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
-  EXPECT_THAT(talk("POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx"),
+  EXPECT_THAT(talk("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx"),
               StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(talk("GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"), EndsWith("here"));
 }
@@ -304,7 +362,7 @@ class TlsVisitor {
     const std::unique_ptr<SSL, void (*)(SSL*)> ssl(::SSL_new(context_.get()), ::SSL_free);
     ::SSL_set_fd(ssl.get(), tcp.descriptor());
     if (session_) ::SSL_set_session(ssl.get(), session_.get());
-    constexpr std::string_view kRequest = "GET /x HTTP/1.1\r\n\r\n";
+    constexpr std::string_view kRequest = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
     if (::SSL_connect(ssl.get()) != 1) return "";
     if (::SSL_write(ssl.get(), kRequest.data(), static_cast<int>(kRequest.size())) <= 0) return "";
     std::string answer;
@@ -397,8 +455,8 @@ TEST_F(HttpServerOnALoop, AnswersThousandsOfRequestsThatComeAsOne) {
   });
   constexpr int kRequests = 20'000;
   std::string requests;
-  for (int i = 1; i < kRequests; ++i) requests += "GET / HTTP/1.1\r\n\r\n";
-  requests += "GET / HTTP/1.1\r\nConnection: close\r\n\r\n";
+  for (int i = 1; i < kRequests; ++i) requests += "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+  requests += "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
   RawTcp client = connect();
   std::jthread sender([&] { client.send(requests); });
   const std::string answers = client.read_to_end();

@@ -37,6 +37,13 @@ void inflate_body(HttpRequest& request, InflateLimits limits, ByteBudget::Hold* 
   request.body = inflated(request.body, limits);
 }
 
+// Trying again would not help, so it is not said when.
+HttpAnswer too_large(const BodyTooLarge& error) {
+  HttpAnswer answer = error_answer_of(ErrorCode::kInvalidArgument, error.message());
+  answer.status = 413;
+  return answer;
+}
+
 void add_cors(HttpAnswer& answer) {
   answer.headers.emplace_back("Access-Control-Allow-Origin", "*");
   answer.headers.emplace_back("Access-Control-Allow-Methods", "POST, GET");
@@ -128,9 +135,7 @@ RestApi::RestApi(Service& service, RestOptions options)
     : service_(service), options_(std::move(options)) {}
 
 std::optional<std::string> RestApi::queue_of(const HttpRequest& request) {
-  if (request.method == "GET" || request.method == "HEAD" || request.method == "OPTIONS") {
-    return std::nullopt;
-  }
+  if (request.method == "GET" || request.method == "OPTIONS") return std::nullopt;
   constexpr std::string_view kModels = "/models/";
   std::string_view path = path_of(request.target);
   const auto found = path.find(kModels);
@@ -140,7 +145,7 @@ std::optional<std::string> RestApi::queue_of(const HttpRequest& request) {
 }
 
 HttpAnswer RestApi::health(const HttpRequest& request, std::string_view path) {
-  if (request.method != "GET" && request.method != "HEAD") {
+  if (request.method != "GET") {
     return error_answer_of(ErrorCode::kInvalidArgument, "only GET is of use here");
   }
   if (path != "/readyz" || service_.ready()) return plain(200, "ok\n");
@@ -203,7 +208,11 @@ void RestApi::route(Exchange& exchange) {
   if ((is_v1 || is_v2) && request.method == "OPTIONS") return answered(preflight(request));
   if (!is_v1 && !is_v2) return answered(error_answer_of(ErrorCode::kNotFound, "Not Found"));
   if (options_.body_budget) exchange.hold.emplace(options_.body_budget);
-  inflate_body(request, options_.inflate, exchange.hold ? &*exchange.hold : nullptr);
+  try {
+    inflate_body(request, options_.inflate, exchange.hold ? &*exchange.hold : nullptr);
+  } catch (const BodyTooLarge& error) {
+    return answered(too_large(error));
+  }
   RestResult result = is_v2                               ? answer_inference_protocol(context)
                       : path.starts_with("/v1/projects/") ? answer_cloud(context)
                                                           : answer_tensorflow(context);

@@ -248,7 +248,13 @@ TEST_F(RestApiTest, TakesGzipWithinLimitsAndGivesItWhenAsked) {
   EXPECT_EQ(post("/v1/models/m:predict", gzipped(body).substr(0, 20), gzip).status, 400);
   options_.inflate.most_bytes = 1 << 20;
   const std::string bomb = gzipped(std::string(std::size_t{8} << 20, ' '));
-  EXPECT_EQ(post("/v1/models/m:predict", bomb, gzip).status, 429);
+  const HttpAnswer too_large = post("/v1/models/m:predict", bomb, gzip);
+  EXPECT_THAT(error_of(too_large), HasSubstr("413 the compressed body becomes larger than"));
+  EXPECT_THAT(too_large.headers, ::testing::IsEmpty());  // Trying again would not help.
+  EXPECT_EQ(post("/v2/models/m/infer", bomb, gzip).status, 413);
+  options_.body_budget = std::make_shared<ByteBudget>(1000);
+  EXPECT_EQ(post("/v1/models/m:predict", gzipped(std::string(5000, ' ')), gzip).status, 429);
+  options_.body_budget = nullptr;
   EXPECT_EQ(post("/v1/models/m:predict", body, {{"Content-Encoding", "br"}}).status, 501);
   const HttpAnswer large = ask("GET", "/v1/models/m/metadata", "", {{"Accept-Encoding", "gzip"}});
   EXPECT_THAT(inflated(large.body, {}), HasSubstr("signature_def"));
