@@ -195,6 +195,59 @@ TEST_F(Serve, AnswersABrowsersFetch) {
   EXPECT_THAT(closed.browser("adder").out, HasSubstr("predict TypeError\n"));
 }
 
+TEST_F(Serve, AnswersNode) {
+  const Path node = "/usr/bin/node";
+  if (!file_exists(node)) GTEST_SKIP() << "there is no Node.js";
+  const Server server({folder_ / "adder"});
+  const Outcome outcome = testing::run_program(
+      node, {std::string(ENGINES_DIR) + "/node_client.mjs", server.rest(), "adder"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const std::string answer = " 200 { \"predictions\": [2.0, 3.5 ] }\n";
+  EXPECT_EQ(outcome.out,
+            "plain 0" + answer + "waits 1" + answer + "eager 0" + answer + "chunks 1" + answer);
+}
+
+TEST_F(Serve, AnswersHeadAsGet) {
+  const Server server({folder_ / "adder"});
+  EXPECT_THAT(server.curl("/v1/models/adder", {"--head"}),
+              AllOf(HasSubstr("HTTP/1.1 200 OK"), HasSubstr("Content-Type: application/json"),
+                    ::testing::Not(HasSubstr("AVAILABLE"))));
+}
+
+TEST_F(Serve, NamesTheModelOfATrainingAfterItsFolder) {
+  write_adder(folder_ / "run/export/best/7", 1);
+  const Server server({folder_ / "run/"});
+  EXPECT_THAT(server.predict("run", R"({"instances": [1]})"), HasSubstr("[2.0"));
+  const Server exported({folder_ / "run/export/best"});
+  EXPECT_THAT(exported.predict("best", R"({"instances": [1]})"), HasSubstr("[2.0"));
+}
+
+TEST_F(Serve, SaysThatAPortIsTakenBeforeItLoadsModels) {
+  const Server server({folder_ / "adder"});
+  const auto port_in = [](const std::string& address) {
+    return address.substr(address.find(':') + 1);
+  };
+  const auto refusal = [&](const std::string& grpc, const std::string& rest) {
+    const Outcome outcome =
+        testing::run_program(MUSTER_PROGRAM, {"serve", folder_ / "adder", "--address", "127.0.0.1",
+                                              "--port", grpc, "--rest-api-port", rest});
+    EXPECT_EQ(outcome.status, 75);  // Worth another try.
+    EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("serving model=")));
+    return outcome.err;
+  };
+  EXPECT_THAT(refusal(port_in(server.grpc()), "auto"), HasSubstr("--port: cannot listen on port"));
+  EXPECT_THAT(refusal("auto", port_in(server.rest())),
+              HasSubstr("--rest-api-port: cannot listen on port"));
+}
+
+TEST_F(Serve, ChecksMethodNamesWhereItIsAskedTo) {
+  const Server server({folder_ / "adder", "--enable_signature_method_name_check=true"});
+  EXPECT_THAT(server.predict("adder", R"({"instances": [1]})"), HasSubstr("[2.0"));
+  EXPECT_THAT(server.curl("/v1/models/adder:regress", {"-d", R"({"examples": [{"x": 1.0}]})"}),
+              HasSubstr("Expected regression signature method_name to be"));
+  EXPECT_THAT(server.err(), ::testing::Not(HasSubstr("signature_method_name_check")));
+}
+
 TEST_F(Serve, AnswersGrpcio) {
   const Server server({"--model_base_path=" + (folder_ / "adder").string(), "--model_name=m",
                        "--tensorflow_session_parallelism=2", "--enable_batching"});

@@ -115,21 +115,25 @@ auto from_config_file(const char* flag, const std::string& path, const Parse& pa
   }
 }
 
+// "census" for census, census/ and census/1; a training's, too, whatever its exporter is called.
+std::string name_of_folder(const Path& folder) {
+  Path path = std::filesystem::absolute(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  const bool is_number =
+      path.filename().string().find_first_not_of("0123456789") == std::string::npos;
+  if (is_number && path.has_parent_path()) path = path.parent_path();
+  return path.filename().string();
+}
+
 ModelConfig single_model(const ServeFlags& flags) {
   const std::string& given = flags.folder.empty() ? flags.model_base_path : flags.folder;
   const char* const flag = flags.folder.empty() ? "--model-base-path" : "the folder";
-  const Path base = server::serving_folder(strip_file_scheme(given));
+  const Path folder = strip_file_scheme(given);
+  const Path base = server::serving_folder(folder);
   if (!file_exists(base)) throw NotFound("{}: there is no folder {}", flag, given);
   if (server::versions_in(base).empty()) find_saved_model(base);  // Throws, and says what is there.
   std::string name = flags.model_name;
-  if (name.empty() && !flags.model_base_path.empty()) name = "default";
-  if (name.empty()) {
-    Path path = base.has_filename() ? base : base.parent_path();
-    const bool is_number =
-        path.filename().string().find_first_not_of("0123456789") == std::string::npos;
-    if (is_number && path.has_parent_path()) path = path.parent_path();
-    name = std::filesystem::absolute(path).lexically_normal().filename().string();
-  }
+  if (name.empty()) name = flags.model_base_path.empty() ? name_of_folder(folder) : "default";
   return {.name = name, .base_path = base};
 }
 
@@ -232,6 +236,34 @@ server::StoreOptions store_options(const ServeFlags& flags) {
   return options;
 }
 
+/// Where it listens; nothing for a protocol that is off.
+struct Ports {
+  std::optional<std::uint16_t> grpc{};
+  std::optional<std::uint16_t> rest{};
+};
+
+// Also whether they are free: models may take long to load, and their server is not to end then.
+Ports ports_of(const ServeFlags& flags) {
+  const Ports ports{.grpc = port_of("--port", flags.port),
+                    .rest = port_of("--rest-api-port", flags.rest_api_port)};
+  if (!ports.grpc && !ports.rest && flags.grpc_socket_path.empty()) {
+    throw UsageError("--port and --rest-api-port are both 0: there is nothing to listen on");
+  }
+  if (ports.grpc && ports.rest && *ports.grpc != 0 && *ports.grpc == *ports.rest) {
+    throw UsageError("--port and --rest-api-port must differ: {}", *ports.grpc);
+  }
+  for (const auto& [flag, port] :
+       {std::pair("--port", ports.grpc), std::pair("--rest-api-port", ports.rest)}) {
+    try {
+      if (port) server::check_port(flags.address, *port);
+    } catch (Error& error) {
+      error.add_context(flag);
+      throw;
+    }
+  }
+  return ports;
+}
+
 server::Access access_of(const ServeFlags& flags) {
   server::Access access;
   if (!flags.tokens_file.empty()) access = server::Access::from_file(flags.tokens_file);
@@ -273,10 +305,15 @@ class Serving {
     if (!flags.ssl_config_file.empty()) {
       tls_ = from_config_file("--ssl-config-file", flags.ssl_config_file, server::parse_ssl_config);
     }
+    // All that flags say is read before models are loaded, which may take long.
+    const Ports ports = ports_of(flags);
+    server::GrpcServerOptions grpc = grpc_options(ports.grpc.value_or(0));
+    server::RestOptions rest = rest_options();
     service_.configure(models_);
     store_.wait_until_settled(Deadline::never());
     if (flags.model_config_file.empty() && flags.models_dir.empty()) check_loaded(store_);
-    open_ports();
+    if (ports.grpc) open_grpc(std::move(grpc));
+    if (ports.rest) open_rest(*ports.rest, std::move(rest));
   }
 
   void run() {
@@ -301,20 +338,7 @@ class Serving {
   }
 
  private:
-  void open_ports() {
-    const auto grpc_port = port_of("--port", flags_.port);
-    const auto rest_port = port_of("--rest-api-port", flags_.rest_api_port);
-    if (!grpc_port && !rest_port && flags_.grpc_socket_path.empty()) {
-      throw UsageError("--port and --rest-api-port are both 0: there is nothing to listen on");
-    }
-    if (grpc_port && rest_port && *grpc_port != 0 && *grpc_port == *rest_port) {
-      throw UsageError("--port and --rest-api-port must differ: {}", *grpc_port);
-    }
-    if (grpc_port) open_grpc(*grpc_port);
-    if (rest_port) open_rest(*rest_port);
-  }
-
-  void open_grpc(std::uint16_t port) {
+  server::GrpcServerOptions grpc_options(std::uint16_t port) const {
     server::GrpcServerOptions options;
     options.address = flags_.address;
     options.port = port;
@@ -328,11 +352,15 @@ class Serving {
     options.reflection = flags_.grpc_reflection;
     options.repository_control = flags_.repository_control;
     options.channel_arguments = channel_arguments(flags_.grpc_channel_arguments);
-    grpc_.emplace(service_, std::move(options));
+    return options;
+  }
+
+  void open_grpc(server::GrpcServerOptions options) {
+    grpc_.emplace(service_, options);
     log::info("Running gRPC ModelServer at {}:{} ...", shown_address(), grpc_->port());
   }
 
-  void open_rest(std::uint16_t port) {
+  server::RestOptions rest_options() const {
     server::RestOptions rest;
     rest.timeout = milliseconds(flags_.rest_api_timeout_in_ms);
     rest.cors = flags_.rest_api_enable_cors_support;
@@ -348,6 +376,10 @@ class Serving {
           from_config_file("--monitoring-config-file", flags_.monitoring_config_file,
                            server::parse_monitoring_config);
     }
+    return rest;
+  }
+
+  void open_rest(std::uint16_t port, server::RestOptions rest) {
     api_.emplace(service_, rest);
     server::HttpServerOptions options;
     options.address = flags_.address;

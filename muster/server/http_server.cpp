@@ -692,7 +692,46 @@ std::size_t or_default(std::size_t given, std::size_t value, std::size_t least) 
   return given > 0 ? given : std::max(value, least);
 }
 
+void bind_at(const tcp::endpoint& endpoint, Acceptor& acceptor, error_code& error) {
+  acceptor.close(error);
+  acceptor.open(endpoint.protocol(), error);
+  if (error) return;
+  acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (endpoint.address().is_v6() && endpoint.address().is_unspecified()) {
+    acceptor.set_option(asio::ip::v6_only(false), error);
+  }
+  if (!error) acceptor.bind(endpoint, error);
+}
+
+[[noreturn]] void throw_no_port(const std::string& address, std::uint16_t port,
+                                const error_code& error) {
+  throw Unavailable("cannot listen on port {}{}{}: {}", port, address.empty() ? "" : " of ",
+                    address, error.message());
+}
+
+void bind_to(const std::string& address, std::uint16_t port, Acceptor& acceptor) {
+  error_code error;
+  if (address.empty()) {
+    bind_at({asio::ip::address_v6::any(), port}, acceptor, error);
+    // A host without IPv6.
+    if (error && error != asio::error::address_in_use) {
+      bind_at({asio::ip::address_v4::any(), port}, acceptor, error);
+    }
+  } else {
+    const auto ip = asio::ip::make_address(address, error);
+    if (error) throw InvalidArgument("\"{}\" is no IP address", address);
+    bind_at({ip, port}, acceptor, error);
+  }
+  if (error) throw_no_port(address, port, error);
+}
+
 }  // namespace
+
+void check_port(const std::string& address, std::uint16_t port) {
+  asio::io_context io;
+  Acceptor acceptor(io);
+  bind_to(address, port, acceptor);
+}
 
 struct HttpServer::Impl {
   std::shared_ptr<EventLoop> loop;
@@ -711,36 +750,11 @@ struct HttpServer::Impl {
 
   void listen() {
     const HttpServerOptions& options = shared->options;
+    bind_to(options.address, options.port, acceptor);
     error_code error;
-    if (options.address.empty()) {
-      listen_at(asio::ip::address_v6::any(), error);
-      // A host without IPv6.
-      if (error && error != asio::error::address_in_use) {
-        listen_at(asio::ip::address_v4::any(), error);
-      }
-    } else {
-      const auto address = asio::ip::make_address(options.address, error);
-      if (error) throw InvalidArgument("\"{}\" is no IP address", options.address);
-      listen_at(address, error);
-    }
-    if (error) {
-      throw Unavailable("cannot listen on port {}{}{}: {}", options.port,
-                        options.address.empty() ? "" : " of ", options.address, error.message());
-    }
+    acceptor.listen(asio::socket_base::max_listen_connections, error);
+    if (error) throw_no_port(options.address, options.port, error);
     port = acceptor.local_endpoint().port();
-  }
-
-  void listen_at(const asio::ip::address& address, error_code& error) {
-    const tcp::endpoint endpoint(address, shared->options.port);
-    acceptor.close(error);
-    acceptor.open(endpoint.protocol(), error);
-    if (error) return;
-    acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-    if (address.is_v6() && address.is_unspecified()) {
-      acceptor.set_option(asio::ip::v6_only(false), error);
-    }
-    if (!error) acceptor.bind(endpoint, error);
-    if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
   }
 
   // Under the mutex.

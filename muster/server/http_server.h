@@ -61,6 +61,10 @@ struct HttpServerOptions {
   bool log_requests = false;
 };
 
+/// Throws as a server does that cannot listen there now: for programs with much to do before they
+/// open a port.
+void check_port(const std::string& address, std::uint16_t port);
+
 /// HTTP/1.1, also over TLS: connections, limits and threads. What requests mean is the business of
 /// `handle`.
 class HttpServer {

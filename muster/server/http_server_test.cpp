@@ -345,6 +345,10 @@ TEST_F(HttpServerTest, SaysWhenItsPortIsTaken) {
   open();
   const std::uint16_t taken = server_->port();
   EXPECT_THROW(HttpServer({.address = "127.0.0.1", .port = taken}, {}, {}), Unavailable);
+  EXPECT_THROW(check_port("127.0.0.1", taken), Unavailable);
+  EXPECT_THROW(check_port("", taken), Unavailable);
+  EXPECT_THROW(check_port("nowhere", 0), InvalidArgument);
+  EXPECT_NO_THROW(check_port("127.0.0.1", 0));
   EXPECT_THROW(HttpServer({.address = "nowhere"}, {}, {}), InvalidArgument);
   EXPECT_THROW(HttpServer({.tls = {.certificate = "x", .key = "y"}}, {}, {}), InvalidArgument);
 }
