@@ -204,6 +204,19 @@ TEST_F(RunsCommand, ListsRunsOfAFolderAndThoseInside) {
   EXPECT_THAT(outcome.out, ContainsRegex("/more/b +[^ ]+ +ended +20 +- +0.25 +0.75\n"));
 }
 
+TEST_F(RunsCommand, ShowsTheMetricsThatAreNamed) {
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--metric", "auc", "--metric", "loss"},
+        {"--metric", "auc,loss"}}) {
+    std::vector<std::string> words{"list"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.push_back(folder_.path());  // No further metric.
+    const Outcome outcome = runs(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, ContainsRegex("^RUN +STARTED +STATE +STEP +COMMIT +AUC +LOSS\n"));
+  }
+}
+
 TEST_F(RunsCommand, SortsByAnyMetric) {
   using ::testing::ElementsAre;
   EXPECT_THAT(names_of({}), ElementsAre("a#1", "a#2", "b"));

@@ -17,6 +17,7 @@
 #include "muster/cli/http_call.h"
 #include "muster/cli/jobs.h"
 #include "muster/console/console.h"
+#include "muster/server/access.h"
 #include "muster/server/http_server.h"
 
 namespace muster::cli {
@@ -57,6 +58,24 @@ server::TlsOptions tls_of(const ConsoleFlags& flags) {
           .key = read_file(flags.tls_key, kMostPemBytes)};
 }
 
+server::Access access_of(const ConsoleFlags& flags) {
+  server::Access access;
+  if (!flags.tokens_file.empty()) access = server::Access::from_file(flags.tokens_file);
+  if (is_loopback(flags.address)) return access;
+  if (!access.has_tokens()) {
+    throw UsageError(
+        "--address {}: other hosts can reach this console, so --tokens-file must say who may look",
+        flags.address);
+  }
+  if (access.has_short_token()) {
+    throw UsageError(
+        "--tokens-file {} has a token that can be guessed, and other hosts can reach this console "
+        "(--address {}): give each {} characters or more, such as openssl rand -base64 24 prints",
+        flags.tokens_file, flags.address, server::Access::kSafeTokenCharacters);
+  }
+  return access;
+}
+
 console::ConsoleOptions console_options(const ConsoleFlags& flags) {
   console::ConsoleOptions options;
   for (const std::string& folder : flags.log_folders) options.log_folders.emplace_back(folder);
@@ -74,13 +93,7 @@ console::ConsoleOptions console_options(const ConsoleFlags& flags) {
   options.guard.host_names.push_back(flags.address);
   options.guard.is_tls = !flags.tls_key.empty();
   options.guard.allow_changes = flags.allow_changes;
-  if (!flags.tokens_file.empty()) {
-    options.guard.access = server::Access::from_file(flags.tokens_file);
-  } else if (!is_loopback(flags.address)) {
-    throw UsageError(
-        "--address {}: other hosts can reach this console, so --tokens-file must say who may look",
-        flags.address);
-  }
+  options.guard.access = access_of(flags);
   return options;
 }
 

@@ -1,29 +1,29 @@
 #include "muster/cli/console_flags.h"
 
+#include "muster/cli/repeatable.h"
+
 namespace muster::cli {
 
 void add_console_flags(CLI::App& command, ConsoleFlags& flags) {
-  command
-      .add_option("--logdir", flags.log_folders,
-                  "A folder with runs and studies below it (.); may be repeated")
-      ->expected(1);
+  repeatable(command.add_option("--logdir", flags.log_folders,
+                                "A folder with runs and studies below it (.); may be repeated"));
   command.add_option(
       "--jobs-dir", flags.jobs_folder,
       "The folder of the jobs (MUSTER_JOBS_DIR; default: ~/.local/state/muster/jobs)");
-  command.add_option("--server", flags.servers, "HOST:PORT of a muster serve; may be repeated")
-      ->expected(1);
+  repeatable(command.add_option("--server", flags.servers,
+                                "HOST:PORT of a muster serve; may be repeated"));
   command.add_option("--port", flags.port, "Where pages are; 0: any port that is free")
       ->capture_default_str();
   command
       .add_option("--address", flags.address,
                   "Of this host; another than loopback's needs --tokens-file")
       ->capture_default_str();
-  command
-      .add_option("--host-name", flags.host_names,
-                  "A name that browsers reach it by, beside localhost; may be repeated")
-      ->expected(1);
+  repeatable(
+      command.add_option("--host-name", flags.host_names,
+                         "A name that browsers reach it by, beside localhost; may be repeated"));
   command.add_option("--tokens-file", flags.tokens_file,
-                     "A token and its role, predict (to look) or admin (to change), a line");
+                     "A token and its role, predict (to look) or admin (to change), a line; 16 "
+                     "characters or more where other hosts can reach it");
   command.add_option("--tls-certificate", flags.tls_certificate, "The certificate, as PEM");
   command.add_option("--tls-key", flags.tls_key, "Its key, as PEM");
   command.add_flag("--allow-changes", flags.allow_changes,

@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/cli/command.h"
+#include "muster/cli/repeatable.h"
 #include "muster/jobs/back_end.h"
 #include "muster/jobs/kubernetes.h"
 #include "muster/jobs/kubernetes_client.h"
@@ -53,8 +54,11 @@ jobs::KubernetesPod pod_of(const KubernetesFlags& flags) {
 
 void add_pod_flags(CLI::App& command, KubernetesFlags& flags) {
   command.add_option("--image", flags.image, "The container image with the program");
-  command.add_option("--volume", flags.volumes, "CLAIM:/PATH, a volume claim and where it is seen");
-  command.add_option("--env", flags.variables, "NAME=VALUE, a variable of every container");
+  repeatable(
+      command.add_option("--volume", flags.volumes,
+                         "CLAIM:/PATH, a volume claim and where it is seen; may be repeated"));
+  repeatable(command.add_option("--env", flags.variables,
+                                "NAME=VALUE, a variable of every container; may be repeated"));
   command.add_option("--kubernetes-service-account", flags.service_account,
                      "The account that pods run as");
   command.add_option("--gpu-resource", flags.gpu_resource, "The resource that is a GPU there")

@@ -17,6 +17,7 @@
 #include "muster/cli/jobs.h"
 #include "muster/cli/jobs_kubernetes.h"
 #include "muster/cli/program_arguments.h"
+#include "muster/cli/repeatable.h"
 #include "muster/cli/words.h"
 #include "muster/jobs/back_end.h"
 #include "muster/jobs/job_text.h"
@@ -374,8 +375,9 @@ void add_training_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& f
           "--backend", flags->backend,
           "local, this host; slurm, its queue; or kubernetes, a cluster that kubectl talks to")
       ->capture_default_str();
-  command.add_option("--slurm-option", flags->slurm_options,
-                     "An option of sbatch in one word, as in --slurm-option=--partition=gpu");
+  repeatable(command.add_option(
+      "--slurm-option", flags->slurm_options,
+      "An option of sbatch in one word, as in --slurm-option=--partition=gpu; may be repeated"));
   add_kubernetes_flags(command, flags->kubernetes);
   command.add_option("--scale-tier", flags->scale_tier,
                      "basic, standard-1, premium-1, basic-gpu, custom, or one of the site's");

@@ -18,6 +18,7 @@
 #include "muster/base/local_time.h"
 #include "muster/base/printable.h"
 #include "muster/cli/command.h"
+#include "muster/cli/repeatable.h"
 #include "muster/summary/recorded_runs.h"
 
 namespace muster::cli {
@@ -387,9 +388,8 @@ void add_runs_list(CLI::App& command) {
   const auto flags = std::make_shared<RunsFlags>();
   flags->folders = {"."};
   command.add_option("FOLDER", flags->folders, "Where to look, also in folders inside (.)");
-  command.add_option("--metric", flags->metrics, "Show this one; may be repeated")
-      ->delimiter(',')
-      ->expected(1);
+  repeatable(command.add_option("--metric", flags->metrics, "Show this one; may be repeated"))
+      ->delimiter(',');
   command.add_option("--sort", flags->sort, "By this metric, smallest first (by when they began)");
   command.add_flag("--reverse", flags->reverse, "The other way round");
   add_format(command, *flags);

@@ -267,6 +267,11 @@ Ports ports_of(const ServeFlags& flags) {
 server::Access access_of(const ServeFlags& flags) {
   server::Access access;
   if (!flags.tokens_file.empty()) access = server::Access::from_file(flags.tokens_file);
+  if (access.has_short_token()) {
+    log::warning(
+        "--tokens-file {} has a token that can be guessed: give each {} characters or more",
+        flags.tokens_file, server::Access::kSafeTokenCharacters);
+  }
   if (flags.allow_remote_admin) access.allow_remote_admin();
   return access;
 }

@@ -10,10 +10,12 @@
 namespace muster::console {
 namespace {
 
-// "localhost:6800" without the port; "[::1]:6800" keeps its brackets.
+// "localhost:6800" without the port; "[::1]:6800" keeps its brackets. What is behind the colon must
+// be a number: in "localhost:6800@evil", the host is another.
 std::string_view without_port(std::string_view host) {
   const auto colon = host.rfind(':');
   if (colon == host.npos || host.find(']', colon) != host.npos) return host;
+  if (host.find_first_not_of("0123456789", colon + 1) != host.npos) return host;
   return host.substr(0, colon);
 }
 

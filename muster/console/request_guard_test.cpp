@@ -22,8 +22,9 @@ TEST(RequestGuard, AnswersToItsOwnNamesAlone) {
     EXPECT_NO_THROW(guard.check_origin(from({{"Host", own}}))) << own;
   }
   // A name that somebody else's DNS leads to 127.0.0.1, among others.
-  for (const char* other : {"evil.example:6800", "localhost.evil.example", "",
-                            "127.0.0.1.evil.example", "[::2]:6800"}) {
+  for (const char* other :
+       {"evil.example:6800", "localhost.evil.example", "", "127.0.0.1.evil.example", "[::2]:6800",
+        "localhost:6811@evil", "localhost:6811@evil.example:80", "localhost:6800,evil.example"}) {
     EXPECT_THROW(guard.check_origin(from({{"Host", other}})), PermissionDenied) << other;
   }
 }

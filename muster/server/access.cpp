@@ -1,5 +1,7 @@
 #include "muster/server/access.h"
 
+#include <algorithm>
+
 #include "muster/base/error.h"
 #include "muster/base/lines.h"
 #include "muster/base/sha256.h"
@@ -44,8 +46,9 @@ Access Access::from_text(std::string_view text) {
       throw InvalidArgument("line {}: a token and its role, predict or admin, are expected",
                             number);
     }
-    access.roles_[sha256_hex(content.substr(0, space))] =
-        role == "admin" ? Role::kAdmin : Role::kPredict;
+    const std::string_view token = content.substr(0, space);
+    access.roles_[sha256_hex(token)] = role == "admin" ? Role::kAdmin : Role::kPredict;
+    access.shortest_ = std::min(access.shortest_, token.size());
   }
   if (access.roles_.empty()) {
     throw InvalidArgument("there is no token; write one and its role, predict or admin, on a line");

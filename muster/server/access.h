@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -24,6 +26,10 @@ class Access {
   /// Lets other hosts change what is served without a token. For networks that are trusted.
   void allow_remote_admin() { remote_admin_ = true; }
   bool has_tokens() const { return !roles_.empty(); }
+  /// Whether a token is so short that it can be guessed over a network: fewer than
+  /// kSafeTokenCharacters.
+  bool has_short_token() const { return shortest_ < kSafeTokenCharacters; }
+  static constexpr std::size_t kSafeTokenCharacters = 16;
 
   /// `authorization` is the value of that header, "Bearer TOKEN" or empty. Throws an Error of
   /// UNAUTHENTICATED without a token that is known, PermissionDenied for one that is not enough.
@@ -32,6 +38,7 @@ class Access {
  private:
   // By the SHA-256 of a token: how long a comparison takes says nothing of the token.
   std::map<std::string, Role, std::less<>> roles_;
+  std::size_t shortest_ = std::numeric_limits<std::size_t>::max();
   bool remote_admin_ = false;
 };
 
