@@ -25,6 +25,7 @@ using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::read_bytes;
 using testing::TempDir;
+using testing::Words;
 using testing::write_bytes;
 using testing::operator+;
 
@@ -121,6 +122,46 @@ TEST_F(CliFs, ShowsOnATerminalHowFarALargeFileIs) {
   EXPECT_THAT(out, HasSubstr("copying: 4.19 million B, 33 %, "));
   EXPECT_THAT(out, HasSubstr("\r\x1b[K1 files, 12582912 bytes, 0 were there already"));
   EXPECT_EQ(fs({"cp", large, "s3://bucket/"}).err, "") << "elsewhere nothing is drawn";
+}
+
+// What a bucket holds must not decide where on this host files are written.
+TEST_F(CliFs, CopiesNothingOutOfItsTarget) {
+  s3_.set_bytes("bucket/d/good", "good");
+  for (const char* key :
+       {"d/../../../../escaped", "d/inner/../../../../../escaped", "d//escaped"}) {
+    s3_.set_bytes("bucket/" + std::string(key), "attack");
+    const std::string target = folder_ / "a/b/c/target";
+    for (const Words& arguments : {Words{"cp", "-r"}, Words{"mv"}}) {
+      const Outcome outcome = fs(arguments + Words{"s3://bucket/d", target});
+      EXPECT_EQ(outcome.status, 1) << key;
+      EXPECT_THAT(outcome.err, HasSubstr("can be no name of a file or folder")) << key;
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "a")) << "not even what is good: " << key;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "escaped"));
+    out_of({"rm", "s3://bucket/" + std::string(key)});
+  }
+  EXPECT_EQ(fs({"cp", "s3://bucket/d/..", folder_.path().string() + "/"}).status, 1);
+  out_of({"cp", "-r", "s3://bucket/d", folder_ / "target"});
+  EXPECT_EQ(read_bytes(folder_ / "target/good"), "good");
+}
+
+TEST_F(CliFs, SpellsOutNamesThatWouldActOnATerminal) {
+  s3_.set_bytes("bucket/d/a\x1b[2J\nb\xff", "x");
+  EXPECT_EQ(out_of({"ls", "s3://bucket/d"}), "a\\x1b[2J\\x0ab\\xff\n");
+  EXPECT_THAT(out_of({"ls", "-l", "s3://bucket/d"}), HasSubstr("  a\\x1b[2J\\x0ab\\xff\n"));
+  EXPECT_THAT(out_of({"stat", "s3://bucket/d/*"}), HasSubstr("d/a\\x1b[2J\\x0ab\\xff\n"));
+  EXPECT_THAT(out_of({"du", "s3://bucket/d/*"}), HasSubstr("d/a\\x1b[2J\\x0ab\\xff\n"));
+  EXPECT_THAT(out_of({"ls", "--json", "s3://bucket/d"}),
+              HasSubstr("\"s3://bucket/d/a\\u001b[2J\\nb\xEF\xBF\xBD\""));
+}
+
+TEST_F(CliFs, CopiesWhatIsInTheCurrentFolder) {
+  testing::run_program(
+      "/bin/sh",
+      {"-c", "cd '" + folder_.path().string() + "/tree' && exec \"$0\" fs cp -r . s3://bucket/x/",
+       MUSTER_PROGRAM},
+      environment());
+  EXPECT_EQ(out_of({"ls", "s3://bucket/x"}), "a\ninner\n");
 }
 
 TEST_F(CliFs, MovesAndRemoves) {

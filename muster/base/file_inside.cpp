@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "muster/base/error.h"
+#include "muster/base/path_below.h"
 
 namespace muster {
 namespace {
@@ -77,7 +78,10 @@ bool is_on_this_host(const Path& path) {
 }  // namespace
 
 void check_file_inside(const Path& folder, const Path& name) {
-  if (!is_on_this_host(folder)) return;
+  if (!is_on_this_host(folder)) {
+    path_below(folder, name.native());
+    return;
+  }
   const Path local = strip_file_scheme(folder);
   const Path path = local / name;
   const OpenFile file(path);
@@ -86,7 +90,7 @@ void check_file_inside(const Path& folder, const Path& name) {
 }
 
 std::string read_file_inside(const Path& folder, const Path& name, std::uint64_t limit_bytes) {
-  if (!is_on_this_host(folder)) return read_file(folder / name, limit_bytes);
+  if (!is_on_this_host(folder)) return read_file(path_below(folder, name.native()), limit_bytes);
   const Path local = strip_file_scheme(folder);
   const Path path = local / name;
   const OpenFile file(path);

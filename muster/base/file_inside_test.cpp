@@ -57,6 +57,14 @@ TEST_F(FileInside, RefusesLinksThatLeadOut) {
   EXPECT_NO_THROW(check_file_inside(folder_, "assets/words.txt"));
 }
 
+// A path that is absolute would take the place of the store's, and be read from this host.
+TEST_F(FileInside, RefusesNamesThatLeadOutOfAFolderInAStore) {
+  for (const Path& name : {dir_ / "secret.txt", Path("../secret.txt")}) {
+    EXPECT_THROW(read_file_inside("s3://bucket/model", name), InvalidArgument) << name;
+    EXPECT_THROW(check_file_inside("s3://bucket/model", name), InvalidArgument) << name;
+  }
+}
+
 TEST_F(FileInside, RefusesWhatIsNoRegularFileWithoutWaiting) {
   ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
   std::filesystem::create_symlink("/dev/zero", folder_ / "zero");

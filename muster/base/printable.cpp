@@ -35,21 +35,19 @@ Character first_character(std::string_view text) {
 }
 
 bool is_harmless(std::uint32_t code) {
-  if (code == '\n' || code == '\t') return true;
   if (code < 0x20 || (code >= 0x7F && code <= 0x9F)) return false;
   const bool turns = (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
   return !turns && code != 0xFEFF;
 }
 
-}  // namespace
-
-std::string printable(std::string_view text) {
+std::string spelled_out(std::string_view text, std::string_view kept) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
     const auto [bytes, code] = first_character(text);
     const std::size_t count = bytes == 0 ? 1 : bytes;
-    if (bytes != 0 && is_harmless(code)) {
+    const bool is_kept = kept.find(text.front()) != std::string_view::npos;
+    if (is_kept || (bytes != 0 && is_harmless(code))) {
       out += text.substr(0, count);
     } else {
       for (std::size_t i = 0; i < count; ++i) out += fmt::format("\\x{:02x}", byte_at(text, i));
@@ -58,5 +56,11 @@ std::string printable(std::string_view text) {
   }
   return out;
 }
+
+}  // namespace
+
+std::string printable(std::string_view text) { return spelled_out(text, "\n\t"); }
+
+std::string printable_line(std::string_view text) { return spelled_out(text, ""); }
 
 }  // namespace muster

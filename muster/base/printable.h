@@ -11,4 +11,7 @@ namespace muster {
 /// them came out of a file; a text that has been through it comes out the same.
 std::string printable(std::string_view text);
 
+/// The same on one line: line feeds and tabs are spelled out too. For names in lists.
+std::string printable_line(std::string_view text);
+
 }  // namespace muster

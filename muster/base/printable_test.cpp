@@ -22,6 +22,11 @@ TEST(Printable, SpellsOutWhatWouldActOnATerminal) {
   EXPECT_EQ(printable("\uFEFFname"), "\\xef\\xbb\\xbfname");
 }
 
+TEST(Printable, SpellsOutLineFeedsAndTabsWhereALineIsWanted) {
+  EXPECT_EQ(printable_line("a\nb\tc\x1b"), "a\\x0ab\\x09c\\x1b");
+  EXPECT_EQ(printable_line("Grüße, 世界 🙂"), "Grüße, 世界 🙂");
+}
+
 TEST(Printable, SpellsOutWhatIsNoCharacter) {
   EXPECT_EQ(printable({"a\0b", 3}), "a\\x00b");
   EXPECT_EQ(printable("\xff\xc3"), "\\xff\\xc3");

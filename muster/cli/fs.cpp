@@ -19,6 +19,8 @@
 #include "muster/base/file_system.h"
 #include "muster/base/local_time.h"
 #include "muster/base/object_store.h"
+#include "muster/base/path_below.h"
+#include "muster/base/printable.h"
 #include "muster/cli/command.h"
 #include "muster/cli/progress.h"
 
@@ -65,15 +67,24 @@ std::string name_of(const Path& path) {
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
-void collect(const Path& path, const std::string& below, std::vector<TreeFile>& files) {
+// Where a source goes that is put into a folder; what is in "." goes there itself, as cp has it.
+Path place_in(const Path& folder, const Path& source) {
+  const std::string name = name_of(source);
+  return name == "." ? folder : path_below(folder, name);
+}
+
+// What lies below `root` in its folder `below`. A tree that is deeper than names may be long is
+// refused.
+void collect(const Path& root, const std::string& below, std::vector<TreeFile>& files) {
+  const Path path = below.empty() ? root : path_below(root, below);
   FileSystem& system = file_system_for(path);
   for (const std::string& name : system.list(path)) {
-    const Path inner = path / name;
+    const Path inner = path_below(path, name);
     const auto status = system.status(inner);
     if (!status) continue;  // Gone meanwhile.
     const std::string place = below.empty() ? name : below + "/" + name;
     if (status->is_directory) {
-      collect(inner, place, files);
+      collect(root, place, files);
     } else {
       files.push_back({inner, place, *status});
     }
@@ -96,6 +107,11 @@ std::string time_of(const FileStatus& status) {
           std::chrono::nanoseconds(status.modified_ns))));
 }
 
+// Names need not be UTF-8, which JSON is.
+void print_json_row(const nlohmann::json& row) {
+  fmt::print("{}\n", row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
 nlohmann::json to_json_row(const Path& path, const FileStatus& status) {
   return {{"path", path.string()},
           {"bytes", status.size_bytes},
@@ -106,7 +122,8 @@ nlohmann::json to_json_row(const Path& path, const FileStatus& status) {
 void print_row(const std::string& name, const FileStatus& status) {
   fmt::print("{:>14}  {:<19}  {}{}\n",
              status.is_directory ? "-" : std::to_string(status.size_bytes),
-             status.is_directory ? "-" : time_of(status), name, status.is_directory ? "/" : "");
+             status.is_directory ? "-" : time_of(status), printable_line(name),
+             status.is_directory ? "/" : "");
 }
 
 void run_ls(const FsOptions& options) {
@@ -121,13 +138,13 @@ void run_ls(const FsOptions& options) {
     }
     for (const auto& row : rows) {
       if (!options.is_long && !options.as_json) {
-        fmt::print("{}\n", row.first);
+        fmt::print("{}\n", printable_line(row.first));
         continue;
       }
       const auto found = file_system_for(row.second).status(row.second);
       if (!found) continue;
       if (options.as_json) {
-        fmt::print("{}\n", to_json_row(row.second, *found).dump());
+        print_json_row(to_json_row(row.second, *found));
       } else {
         print_row(row.first, *found);
       }
@@ -139,7 +156,7 @@ void run_stat(const FsOptions& options) {
   for (const Path& path : expand(options.paths)) {
     const FileStatus status = status_or_throw(path);
     if (options.as_json) {
-      fmt::print("{}\n", to_json_row(path, status).dump());
+      print_json_row(to_json_row(path, status));
     } else {
       print_row(path.string(), status);
     }
@@ -165,11 +182,9 @@ void run_du(const FsOptions& options) {
     const auto files = files_of(path);
     for (const TreeFile& file : files) bytes += file.status.size_bytes;
     if (options.as_json) {
-      fmt::print("{}\n",
-                 nlohmann::json{{"path", path.string()}, {"bytes", bytes}, {"files", files.size()}}
-                     .dump());
+      print_json_row({{"path", path.string()}, {"bytes", bytes}, {"files", files.size()}});
     } else {
-      fmt::print("{:>14}  {:>8} files  {}\n", bytes, files.size(), path.string());
+      fmt::print("{:>14}  {:>8} files  {}\n", bytes, files.size(), printable_line(path.string()));
     }
   }
 }
@@ -263,9 +278,9 @@ std::vector<Copy> copies_of(const std::vector<Path>& sources, const FsOptions& o
     if (folder && !options.recursive) {
       throw UsageError("{} is a folder: give --recursive to copy what is in it", source.string());
     }
-    const Path root = into ? target / name_of(source) : target;
+    const Path root = into ? place_in(target, source) : target;
     for (TreeFile& file : files_of(source)) {
-      const Path to = file.below.empty() ? root : root / file.below;
+      const Path to = file.below.empty() ? root : path_below(root, file.below);
       if (absolute_path(to) == absolute_path(file.path)) {
         throw UsageError("{} cannot be copied to itself", file.path.string());
       }
@@ -287,7 +302,7 @@ void run_mv(const FsOptions& options) {
     if (sources.size() > 1 && !into) {
       throw UsageError("{} is no folder, and several files cannot become one", options.target);
     }
-    const Path to = into ? Path(options.target) / name_of(source) : Path(options.target);
+    const Path to = into ? place_in(options.target, source) : Path(options.target);
     FileSystem& here = file_system_for(source);
     const bool in_one_step =
         &here == &there && (object_store_for(source) == nullptr || !is_folder(source));

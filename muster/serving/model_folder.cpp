@@ -17,6 +17,7 @@
 #include "muster/base/folder_claim.h"
 #include "muster/base/object_store.h"
 #include "muster/base/open_file.h"
+#include "muster/base/path_below.h"
 #include "muster/graph/export_folder.h"
 #include "muster/graph/saved_model.h"
 
@@ -86,10 +87,11 @@ void copy_folder(const Path& from, const Path& to) {
   for (const std::string& name : names) {
     const auto status = source.status(from / name);
     if (!status) continue;  // Gone meanwhile.
+    const Path target = path_below(to, name);
     if (status->is_directory) {
-      copy_folder(from / name, to / name);
+      copy_folder(from / name, target);
     } else {
-      copy_whole_file(from / name, to / name);
+      copy_whole_file(from / name, target);
     }
   }
 }

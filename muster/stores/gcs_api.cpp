@@ -15,6 +15,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/printable.h"
+#include "muster/stores/list_pages.h"
 #include "muster/stores/s3_signature.h"
 
 namespace muster::stores {
@@ -427,6 +428,7 @@ ObjectPage GcsApi::list(const ObjectName& prefix, const std::string& delimiter,
                          {"fields", "nextPageToken,prefixes,items(name,size,updated,generation)"}}};
   if (!delimiter.empty()) list.query.emplace_back("delimiter", delimiter);
   ObjectPage page{.next = from};
+  ListProgress progress(list.what);
   // A page may be empty although there are more.
   do {
     GcsCall one = list;
@@ -445,6 +447,7 @@ ObjectPage GcsApi::list(const ObjectName& prefix, const std::string& delimiter,
       }
     }
     page.next = field_text(parsed, "nextPageToken");
+    progress.add_page(page.objects.size() + page.prefixes.size(), page.next);
   } while (page.objects.empty() && page.prefixes.empty() && !page.next.empty());
   return page;
 }

@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/path_below.h"
 #include "muster/base/printable.h"
 
 namespace muster::stores {
@@ -69,8 +70,13 @@ std::uint64_t hdfs_number(const HdfsJson& json, const char* name) {
 HdfsEntry parse_hdfs_entry(const std::string& what, const HdfsJson& json) {
   const std::string type = hdfs_text(json, "type");
   HdfsEntry entry{.name = hdfs_text(json, "pathSuffix")};
-  if (type.empty() || entry.name.find('/') != std::string::npos || entry.name == "..") {
-    throw DataLoss("{}: the answer has an entry that is none", what);
+  if (type.empty()) throw DataLoss("{}: the answer has an entry that is none", what);
+  // Empty where it was asked for by its path.
+  std::string flaw = entry.name.empty() ? "" : flaw_of_name_below(entry.name);
+  if (flaw.empty() && entry.name.find('/') != std::string::npos) flaw = "it lies deeper";
+  if (!flaw.empty()) {
+    throw DataLoss("{}: the answer has \"{}\", which can be no name in a folder: {}", what,
+                   entry.name, flaw);
   }
   entry.status = {
       .size_bytes = hdfs_number(json, "length"),

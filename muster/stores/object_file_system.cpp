@@ -10,15 +10,16 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/path_below.h"
 #include "muster/stores/cached_ranges.h"
 #include "muster/stores/held_claims.h"
 #include "muster/stores/large_buffer.h"
+#include "muster/stores/list_pages.h"
 #include "muster/stores/range_file.h"
 
 namespace muster::stores {
 namespace {
 
-constexpr int kPageKeys = 1000;
 constexpr int kMostAppendTries = 20;
 /// Parts double after so many of one size, so that a large file has not too many.
 constexpr int kPartsOfOneSize = 1000;
@@ -27,6 +28,24 @@ constexpr std::size_t kSmallFileBytes = std::size_t{64} << 10;
 std::string folder_key(std::string key) {
   if (!key.empty() && !key.ends_with('/')) key.push_back('/');
   return key;
+}
+
+// The name of an entry in the folder whose keys begin with `prefix`.
+std::string name_in_folder(const Path& folder, const std::string& prefix, std::string_view key) {
+  if (!key.starts_with(prefix)) {
+    throw DataLoss("listing {}: the store names \"{}\", which does not begin with \"{}\"",
+                   folder.string(), key, prefix);
+  }
+  const std::string_view name = key.substr(prefix.size());
+  std::string flaw = flaw_of_name_below(name);
+  if (flaw.empty() && name.find('/') != std::string_view::npos) flaw = "it lies deeper";
+  if (!flaw.empty()) {
+    throw InvalidArgument(
+        "listing {}: the store has a key \"{}\" there, of which \"{}\" can be no name of a file or "
+        "folder: {}; remove or rename what has such keys",
+        folder.string(), key, name, flaw);
+  }
+  return std::string(name);
 }
 
 /// A file that is whole or not there.
@@ -210,10 +229,10 @@ class ObjectFileSystem : public ObjectStore {
     return uploaded(path, Precondition::absent());
   }
   std::unique_ptr<WritableFile> create_growing(const Path& path) override {
-    return std::make_unique<GrowingFile>(api(), file_name(path), permit_of(path), false);
+    return std::make_unique<GrowingFile>(api(), new_name(path), permit_of(path), false);
   }
   std::unique_ptr<WritableFile> append(const Path& path) override {
-    return std::make_unique<GrowingFile>(api(), file_name(path), permit_of(path), true);
+    return std::make_unique<GrowingFile>(api(), new_name(path), permit_of(path), true);
   }
 
   std::optional<FileStatus> status(const Path& path) override {
@@ -232,19 +251,11 @@ class ObjectFileSystem : public ObjectStore {
     const std::string prefix = folder_key(name.key);
     std::set<std::string> names;
     bool is_there = name.key.empty();
-    std::string from;
-    do {
-      const ObjectPage page = api()->list({name.bucket, prefix}, "/", from, kPageKeys);
-      is_there |= !page.objects.empty() || !page.prefixes.empty();
-      for (const auto& object : page.objects) {
-        if (object.first.size() > prefix.size()) names.insert(object.first.substr(prefix.size()));
-      }
-      for (const std::string& inner : page.prefixes) {
-        if (inner.size() < prefix.size() + 2) continue;
-        names.insert(inner.substr(prefix.size(), inner.size() - prefix.size() - 1));
-      }
-      from = page.next;
-    } while (!from.empty());
+    for_each_page(*api(), {name.bucket, prefix}, "/", "listing " + folder.string(),
+                  [&](const ObjectPage& page) {
+                    is_there |= !page.objects.empty() || !page.prefixes.empty();
+                    add_names(page, folder, prefix, names);
+                  });
     if (!is_there) throw NotFound("listing {}: no such folder", folder.string());
     return {names.begin(), names.end()};
   }
@@ -252,7 +263,7 @@ class ObjectFileSystem : public ObjectStore {
   void create_directories(const Path& folder) override {
     const ObjectName name = name_of(folder);
     if (name.key.empty()) return;
-    const std::string key = folder_key(name.key);
+    const std::string key = folder_key(new_name(folder).key);
     if (!api()->list({name.bucket, key}, "", "", 1).objects.empty()) return;
     api()->put({name.bucket, key}, "", Precondition::none());
   }
@@ -272,19 +283,17 @@ class ObjectFileSystem : public ObjectStore {
     const ObjectName name = file_name(path);
     std::vector<std::string> keys;
     if (api()->head(name)) keys.push_back(name.key);
-    std::string from;
-    do {
-      const ObjectPage page = api()->list({name.bucket, folder_key(name.key)}, "", from, kPageKeys);
-      for (const auto& object : page.objects) keys.push_back(object.first);
-      from = page.next;
-    } while (!from.empty());
+    for_each_page(*api(), {name.bucket, folder_key(name.key)}, "", "listing " + path.string(),
+                  [&](const ObjectPage& page) {
+                    for (const auto& object : page.objects) keys.push_back(object.first);
+                  });
     if (keys.size() == 1) return api()->remove({name.bucket, keys.front()});
     if (!keys.empty()) api()->remove_all(name.bucket, keys);
   }
 
   void rename(const Path& from, const Path& to) override {
     const ObjectName source = file_name(from);
-    const ObjectName target = file_name(to);
+    const ObjectName target = new_name(to);
     if (!api()->head(source)) {
       const auto found = status(from);
       if (!found) throw NotFound("renaming {}: no such file", from.string());
@@ -301,7 +310,7 @@ class ObjectFileSystem : public ObjectStore {
   void sync_directory(const Path&) override {}
 
   std::shared_ptr<void> claim(const Path& folder) override {
-    const ObjectName name = file_name(folder);
+    const ObjectName name = new_name(folder);
     const std::string prefix = folder_key(name.key);
     const ObjectName object{name.bucket, prefix + ObjectClaim::kObjectName};
     auto claim = std::make_shared<ObjectClaim>(
@@ -317,6 +326,18 @@ class ObjectFileSystem : public ObjectStore {
   }
 
  private:
+  static void add_names(const ObjectPage& page, const Path& folder, const std::string& prefix,
+                        std::set<std::string>& names) {
+    for (const auto& object : page.objects) {
+      // The folder itself may be an object.
+      if (object.first != prefix) names.insert(name_in_folder(folder, prefix, object.first));
+    }
+    for (std::string_view inner : page.prefixes) {
+      if (inner.ends_with('/')) inner.remove_suffix(1);
+      names.insert(name_in_folder(folder, prefix, inner));
+    }
+  }
+
   // Of whoever had the claim before, and was killed. Nobody else writes directly into the folder.
   void remove_old_uploads(const ObjectName& prefix, const ObjectName& claim) {
     try {
@@ -365,6 +386,17 @@ class ObjectFileSystem : public ObjectStore {
     return name;
   }
 
+  // Of something that is to be written: what no folder could list again is not made.
+  ObjectName new_name(const Path& path) const {
+    ObjectName name = file_name(path);
+    const std::string flaw = flaw_of_name_below(name.key);
+    if (!flaw.empty()) {
+      throw InvalidArgument("{} cannot be written: \"{}\" can be no name of a file: {}",
+                            path.string(), name.key, flaw);
+    }
+    return name;
+  }
+
   // What the settings are refused for is thrown at every use.
   std::shared_ptr<ObjectApi> api() {
     const std::lock_guard lock(making_);
@@ -399,7 +431,7 @@ class ObjectFileSystem : public ObjectStore {
   }
 
   std::unique_ptr<WritableFile> uploaded(const Path& path, Precondition precondition) {
-    return std::make_unique<UploadedFile>(api(), file_name(path), std::move(precondition),
+    return std::make_unique<UploadedFile>(api(), new_name(path), std::move(precondition),
                                           permit_of(path));
   }
 

@@ -18,6 +18,7 @@
 namespace muster::stores {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
@@ -116,6 +117,59 @@ TEST_P(ObjectStores, HaveFolders) {
   store_->remove_all(run);
   EXPECT_FALSE(store_->status(run));
   EXPECT_EQ(fake_->objects().size(), 1U);
+}
+
+TEST_P(ObjectStores, RefuseToListWhatCanBeNoName) {
+  const std::pair<std::string, std::string> rows[] = {
+      {"d/../../../../escaped",
+       "\"d/..\" there, of which \"..\" can be no name of a file or folder"},
+      {"d/./x", "it has the part '.'"},
+      {"d//x", "it is empty"},
+      {std::string("d/a\0b", 5), "it has a NUL in it"}};
+  for (const auto& [key, said] : rows) {
+    if (scheme_ == "gs" && key.find('\0') != std::string::npos) continue;  // It allows none such.
+    fake_->set_bytes("bucket/" + key, "x");
+    EXPECT_THAT(message_of([&] { store_->list(at("bucket/d")); }), HasSubstr(said)) << key;
+    EXPECT_THAT(message_of([&] { glob(at("bucket/d/*")); }), HasSubstr(said)) << key;
+    store_->remove_all(at("bucket/d"));
+    EXPECT_TRUE(fake_->objects().empty()) << "and it can be removed: " << key;
+  }
+  fake_->set_bytes("bucket/d/..a", "x");
+  EXPECT_THAT(store_->list(at("bucket/d")), ElementsAre("..a"));
+}
+
+TEST_P(ObjectStores, RefuseToWriteWhatCanBeNoName) {
+  for (const char* name : {"bucket/d/../x", "bucket/d//x", "bucket/./x"}) {
+    EXPECT_THROW(store_->create(at(name)), InvalidArgument) << name;
+    EXPECT_THROW(store_->create_new(at(name)), InvalidArgument) << name;
+    EXPECT_THROW(store_->create_growing(at(name)), InvalidArgument) << name;
+    EXPECT_THROW(store_->append(at(name)), InvalidArgument) << name;
+    EXPECT_THROW(store_->create_directories(at(name)), InvalidArgument) << name;
+    EXPECT_THROW(store_->claim(at(name)), InvalidArgument) << name;
+  }
+  EXPECT_TRUE(fake_->objects().empty());
+}
+
+TEST_P(ObjectStores, EndAListThatHasNoEnd) {
+  for (const bool is_empty : {true, false}) {
+    fake_->set_fault([&](const testing::HttpCall& call) {
+      if (call.path.find("/o/") != std::string::npos) return testing::HttpAnswer{.status = 404};
+      const std::string item =
+          scheme_ == "s3" ? "<Contents><Key>d/x</Key><Size>1</Size></Contents>"
+                          : R"("items": [{"name": "d/x", "size": "1", "generation": "1"}], )";
+      const std::string entry = is_empty ? "" : item;
+      return testing::HttpAnswer{
+          .body = scheme_ == "s3"
+                      ? "<ListBucketResult>" + entry +
+                            "<IsTruncated>true</IsTruncated><NextContinuationToken>again</"
+                            "NextContinuationToken></ListBucketResult>"
+                      : "{" + entry + R"("nextPageToken": "again"})"};
+    });
+    const auto said = AllOf(HasSubstr("listing " + at("bucket/d").string()),
+                            HasSubstr("the store's list does not end"));
+    EXPECT_THAT(message_of([&] { store_->list(at("bucket/d")); }), said);
+    EXPECT_THAT(message_of([&] { store_->remove_all(at("bucket/d")); }), said);
+  }
 }
 
 TEST_P(ObjectStores, RenameFilesAndNoFolders) {

@@ -16,6 +16,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/printable.h"
+#include "muster/stores/list_pages.h"
 #include "muster/stores/s3_xml.h"
 
 namespace muster::stores {
@@ -85,6 +86,10 @@ std::string md5_of_etag(const HttpResponse& response) {
   return is_md5 ? etag : "";
 }
 
+bool has_no_control(std::string_view key) {
+  return std::ranges::none_of(key, [](unsigned char c) { return c < 0x20; });
+}
+
 bool verifies_etags() {
   const char* value = std::getenv("MUSTER_S3_VERIFY_ETAG");
   return value == nullptr || std::string_view(value) != "0";
@@ -147,7 +152,7 @@ class S3Api : public ObjectApi, public std::enable_shared_from_this<S3Api> {
   ObjectPage list(const ObjectName& prefix, const std::string& delimiter, const std::string& from,
                   int most) override;
   void remove(const ObjectName& name) override;
-  void remove_all(const std::string& bucket, const std::vector<std::string>& keys) override;
+  void remove_all(const std::string& bucket, const std::vector<std::string>& all) override;
   void copy(const ObjectName& from, const ObjectName& to) override;
   int abort_uploads(const ObjectName& prefix, std::int64_t before_ns) override;
   std::uint64_t part_bytes() const override { return settings_.part_bytes; }
@@ -524,7 +529,12 @@ void S3Api::remove(const ObjectName& name) {
   if (!response.is_success() && response.status != 404) fail(remove, response);
 }
 
-void S3Api::remove_all(const std::string& bucket, const std::vector<std::string>& keys) {
+void S3Api::remove_all(const std::string& bucket, const std::vector<std::string>& all) {
+  // XML has no control characters.
+  std::vector<std::string> keys = all;
+  const auto unwritable = std::ranges::stable_partition(keys, has_no_control);
+  for (const std::string& key : unwritable) remove({bucket, key});
+  keys.erase(unwritable.begin(), unwritable.end());
   for (std::size_t first = 0; first < keys.size(); first += kMostDeletedAtOnce) {
     const std::size_t last = std::min(keys.size(), first + kMostDeletedAtOnce);
     const std::string body = delete_objects_xml({keys.begin() + static_cast<std::ptrdiff_t>(first),
@@ -579,6 +589,7 @@ void S3Api::copy(const ObjectName& from, const ObjectName& to) {
 int S3Api::abort_uploads(const ObjectName& prefix, std::int64_t before_ns) {
   int count = 0;
   S3UploadPage page;
+  ListProgress progress("listing the uploads of " + shown(prefix));
   do {
     S3Call list{.what = "listing the uploads of " + shown(prefix),
                 .name = {prefix.bucket, ""},
@@ -590,6 +601,7 @@ int S3Api::abort_uploads(const ObjectName& prefix, std::int64_t before_ns) {
     const HttpResponse response = call(list);
     if (!response.is_success()) fail(list, response);
     page = parse_s3_uploads(response.body);
+    progress.add_page(page.uploads.size(), page.next_key + page.next_id);
     for (const S3Upload& upload : page.uploads) {
       const bool is_direct = upload.key.starts_with(prefix.key) &&
                              upload.key.find('/', prefix.key.size()) == std::string::npos;

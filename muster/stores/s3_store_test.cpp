@@ -346,6 +346,16 @@ TEST_F(S3Store, RefusesToWriteToAFolderThatWasTakenOver) {
   EXPECT_EQ(read_file("s3://bucket/run/state"), "mine");
 }
 
+TEST_F(S3Store, RemovesKeysThatXmlCannotHave) {
+  s3_.set_bytes("bucket/d/a\x01", "x");
+  s3_.set_bytes("bucket/d/b\n", "x");
+  s3_.set_bytes("bucket/d/c", "x");
+  s3_.set_bytes("bucket/d/d", "x");
+  store_->remove_all("s3://bucket/d");
+  EXPECT_TRUE(s3_.objects().empty());
+  EXPECT_EQ(s3_.calls("DELETE"), 2);
+}
+
 TEST_F(S3Store, RemovesUploadsOfAWriterThatWasKilled) {
   const auto killed = make_s3_api(settings(), std::make_shared<Transfers>());
   auto upload = killed->begin_upload({"bucket", "run/model.ckpt-1.data-00000-of-00001"}, {});
