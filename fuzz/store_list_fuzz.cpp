@@ -57,6 +57,7 @@ class ListOnly : public muster::stores::ObjectApi {
     return "";
   }
   void remove(const ObjectName&) override {}
+  std::string impossible_version() const override { return ""; }
   std::unique_ptr<muster::stores::ObjectUpload> begin_upload(
       const ObjectName&, const muster::stores::Precondition&) override {
     return nullptr;

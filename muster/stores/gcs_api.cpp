@@ -164,6 +164,7 @@ class GcsApi : public ObjectApi, public std::enable_shared_from_this<GcsApi> {
   int abort_uploads(const ObjectName&, std::int64_t) override { return 0; }
 
   std::uint64_t part_bytes() const override { return settings_.part_bytes; }
+  std::string impossible_version() const override { return "1"; }
 
   std::string start_session(const ObjectName& name, const Precondition& precondition);
   std::optional<std::string> send_chunk(const std::string& what, const std::string& session,

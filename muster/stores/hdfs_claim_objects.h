@@ -27,6 +27,8 @@ class HdfsClaimObjects : public VersionedObjects {
   std::string put(const ObjectName& name, std::string_view bytes,
                   const Precondition& precondition) override;
   void remove(const ObjectName& name) override;
+  /// None: files are made and renamed by the namenode, in one step.
+  std::string impossible_version() const override { return ""; }
 
  private:
   bool is_own(const std::string& version);

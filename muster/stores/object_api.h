@@ -82,6 +82,9 @@ class VersionedObjects {
                           const Precondition& precondition) = 0;
   /// One that is not there is no error.
   virtual void remove(const ObjectName& name) = 0;
+  /// A version as the store writes them that no object has, to see whether the store obeys
+  /// preconditions. Empty where it is known to.
+  virtual std::string impossible_version() const = 0;
 };
 
 /// What an object store can do. Calls retry what is worth it. Any thread may make them.

@@ -79,6 +79,11 @@ Owner parse_owner(const std::string& bytes) {
   return owner;
 }
 
+// What a write throws whose precondition does not hold.
+bool is_refusal(const Error& error) {
+  return error.code() == ErrorCode::kAlreadyExists || error.code() == ErrorCode::kAborted;
+}
+
 }  // namespace
 
 ClaimOptions ClaimOptions::from_environment() {
@@ -100,6 +105,7 @@ ObjectClaim::ObjectClaim(std::shared_ptr<VersionedObjects> api, ObjectName objec
       options_(options),
       token_(random_token()) {
   acquire();
+  probe();
   renewed_ = Clock::now();
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
@@ -128,12 +134,22 @@ std::string ObjectClaim::content() {
   return json.dump(1) + "\n";
 }
 
+// It is looked at first: a store that ignores preconditions would let the claim of another process
+// be overwritten.
 void ObjectClaim::acquire() {
+  if (api_->head(object_) || !take_free()) wait_for_end_of_other();
+}
+
+bool ObjectClaim::take_free() {
   try {
     version_ = api_->put(object_, content(), Precondition::absent());
-    return;
+    return true;
   } catch (const AlreadyExists&) {
+    return false;
   }
+}
+
+void ObjectClaim::wait_for_end_of_other() {
   std::string version;
   Owner owner;
   Clock::time_point since;
@@ -164,16 +180,63 @@ void ObjectClaim::acquire() {
 
 void ObjectClaim::take_over(const std::string& version, const std::string& why) {
   try {
-    version_ =
-        api_->put(object_, content(),
-                  version.empty() ? Precondition::absent() : Precondition::unchanged(version));
+    version_ = put_if(version.empty() ? Precondition::absent() : Precondition::unchanged(version));
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kAlreadyExists && error.code() != ErrorCode::kAborted) throw;
-    throw FailedPrecondition(
-        "another process has just claimed {}; wait for its end, stop it, or take another folder",
-        shown_);
+    if (!is_refusal(error)) throw;
+    throw_just_claimed();
   }
   log::info("took over the claim of {}: {}", shown_, why);
+}
+
+void ObjectClaim::throw_just_claimed() const {
+  throw FailedPrecondition(
+      "another process has just claimed {}; wait for its end, stop it, or take another folder",
+      shown_);
+}
+
+// Writes over the own claim whose preconditions do not hold: a store that takes one of them ignores
+// preconditions, as several do that speak S3.
+void ObjectClaim::probe() {
+  const std::string impossible = api_->impossible_version();
+  if (impossible.empty()) return;
+  for (const Precondition& wrong : {Precondition::absent(), Precondition::unchanged(impossible)}) {
+    try {
+      version_ = api_->put(object_, content(), wrong);
+      ignores_preconditions_ = true;
+    } catch (const Error& error) {
+      if (!is_refusal(error)) throw;
+    }
+  }
+  if (!ignores_preconditions_) return;
+  log::warning(
+      "the store of {} ignores If-None-Match or If-Match: that no other process writes there is "
+      "looked at every {} s, and is not certain; start no second one there, or use a store that "
+      "obeys them, as Amazon S3, Google Cloud Storage, MinIO and Ceph do",
+      shown_, std::chrono::duration<double>(options_.lease / 3).count());
+  settle();
+}
+
+// Of two processes that began in the same moment, the one that wrote first finds the other's claim.
+void ObjectClaim::settle() {
+  std::mutex mutex;
+  std::condition_variable never;
+  std::unique_lock lock(mutex);
+  wait_until(
+      never, lock, Deadline::after(options_.lease / 10),
+      [this] { return "others that claim " + shown_ + " in the same moment"; },
+      [] { return false; });
+  const auto info = api_->head(object_);
+  if (!info || info->version != version_) throw_just_claimed();
+}
+
+std::string ObjectClaim::put_if(const Precondition& precondition) {
+  if (ignores_preconditions_) {
+    const auto info = api_->head(object_);
+    const bool holds =
+        precondition.must_be_absent ? !info : info && info->version == precondition.version;
+    if (!holds) throw_precondition("claiming " + shown_, precondition);
+  }
+  return api_->put(object_, content(), precondition);
 }
 
 void ObjectClaim::run(const std::stop_token& stop) {
@@ -193,7 +256,7 @@ void ObjectClaim::run(const std::stop_token& stop) {
 // The lock is held meanwhile: nobody may write before the outcome is known.
 void ObjectClaim::renew(std::unique_lock<std::mutex>&) {
   try {
-    version_ = api_->put(object_, content(), Precondition::unchanged(version_));
+    version_ = put_if(Precondition::unchanged(version_));
     renewed_ = Clock::now();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kAborted) throw;

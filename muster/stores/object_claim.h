@@ -22,7 +22,9 @@ struct ClaimOptions {
 /// Who writes to a folder of an object store: the object ".muster-writer" in it, made under the
 /// precondition that there is none, and renewed under the precondition that it is still ours. No
 /// clock is compared: a claim is over when it has not changed for the time of its lease as seen
-/// from here, or at once when its process was one of this host that is gone.
+/// from here, or at once when its process was one of this host that is gone. Where the store turns
+/// out to ignore preconditions, a warning says so, and the claim is looked at before each write to
+/// it: a second process is still refused, unless it writes in the same moment.
 class ObjectClaim {
  public:
   static constexpr const char* kObjectName = ".muster-writer";
@@ -44,6 +46,12 @@ class ObjectClaim {
   using Clock = std::chrono::steady_clock;
 
   void acquire();
+  bool take_free();
+  void wait_for_end_of_other();
+  void probe();
+  void settle();
+  std::string put_if(const Precondition& precondition);
+  [[noreturn]] void throw_just_claimed() const;
   void take_over(const std::string& version, const std::string& why);
   void run(const std::stop_token& stop);
   void renew(std::unique_lock<std::mutex>& lock);
@@ -60,6 +68,7 @@ class ObjectClaim {
   std::string version_;
   Clock::time_point renewed_;
   bool is_lost_ = false;
+  bool ignores_preconditions_ = false;
   std::jthread thread_;
 };
 

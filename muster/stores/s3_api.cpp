@@ -26,6 +26,7 @@ constexpr std::chrono::minutes kDataTimeout{10};
 constexpr std::size_t kMostDeletedAtOnce = 1000;
 constexpr std::size_t kPartsInFlight = 4;
 constexpr int kMostParts = 10'000;
+constexpr const char* kCopyIfMatch = "x-amz-copy-source-if-match";
 constexpr std::uint64_t kMostCopiedBytes = std::uint64_t{5} << 30;
 
 using Query = std::vector<std::pair<std::string, std::string>>;
@@ -72,6 +73,12 @@ std::string bare_etag(std::string_view etag) {
   return bare;
 }
 
+// As headers have it: some stores have it bare in XML.
+std::string quoted_etag(std::string_view etag) {
+  return etag.starts_with('"') || etag.starts_with("W/") ? std::string(etag)
+                                                         : fmt::format("\"{}\"", etag);
+}
+
 // An ETag of 32 hexadecimal letters is the content's MD5, unless a key of KMS or of the client
 // encrypts it.
 std::string md5_of_etag(const HttpResponse& response) {
@@ -95,7 +102,7 @@ bool verifies_etags() {
   return value == nullptr || std::string_view(value) != "0";
 }
 
-// The ETag that S3 gives an object of parts.
+// The ETag that S3 gives an object of parts, and that Ceph leaves out of its answer.
 std::string etag_of_parts(const std::vector<S3Part>& parts) {
   std::string digests;
   for (const S3Part& part : parts) {
@@ -156,6 +163,7 @@ class S3Api : public ObjectApi, public std::enable_shared_from_this<S3Api> {
   void copy(const ObjectName& from, const ObjectName& to) override;
   int abort_uploads(const ObjectName& prefix, std::int64_t before_ns) override;
   std::uint64_t part_bytes() const override { return settings_.part_bytes; }
+  std::string impossible_version() const override { return quoted_etag(std::string(32, '0')); }
 
   /// An upload that has begun.
   struct Started {
@@ -175,10 +183,12 @@ class S3Api : public ObjectApi, public std::enable_shared_from_this<S3Api> {
 
  private:
   HttpResponse call(const S3Call& call);
+  HttpResponse call_matching(S3Call call, const std::string& header, const ObjectName& object,
+                             const std::string& version);
+  HttpResponse call_if(S3Call call, const Precondition& precondition);
   HttpRequest request_of(const S3Call& call, const std::string& payload_hash);
   bool put_right(const S3Call& call, const HttpResponse& response, const S3Error& error);
   [[noreturn]] void fail(const S3Call& call, const HttpResponse& response) const;
-  static void add_precondition(HttpHeaders& headers, const Precondition& precondition);
 
   std::string region_of(const std::string& bucket) {
     const std::lock_guard lock(mutex_);
@@ -197,6 +207,8 @@ class S3Api : public ObjectApi, public std::enable_shared_from_this<S3Api> {
   std::map<std::string, std::string> regions_;
   /// What the store's clock is ahead of ours, in seconds; 0 until a signature was refused for it.
   std::atomic<std::int64_t> clock_ahead_{0};
+  /// Whether the store was found to refuse quoted ETags in preconditions.
+  std::atomic<bool> takes_bare_etags_{false};
 };
 
 HttpRequest S3Api::request_of(const S3Call& call, const std::string& payload_hash) {
@@ -324,7 +336,6 @@ ObjectRange S3Api::get(const ObjectName& name, std::uint64_t offset, std::uint64
              .expected_bytes = length,
              .timeout = kDataTimeout,
              .stop = stop};
-  if (!version.empty()) get.headers.emplace_back("If-Match", version);
   return read_range(
       {.name = name,
        .what = get.what,
@@ -333,7 +344,7 @@ ObjectRange S3Api::get(const ObjectName& name, std::uint64_t offset, std::uint64
        .send =
            [&](const HttpClient::IsFlawed& is_flawed) {
              get.is_flawed = is_flawed;
-             return call(get);
+             return call_if(get, Precondition::unchanged(version));
            },
        .flaw_of_whole = [](const HttpResponse& response) -> std::string {
          const std::string digest = md5_of_etag(response);
@@ -347,9 +358,31 @@ ObjectRange S3Api::get(const ObjectName& name, std::uint64_t offset, std::uint64
        .version_header = "etag"});
 }
 
-void S3Api::add_precondition(HttpHeaders& headers, const Precondition& precondition) {
-  if (precondition.must_be_absent) headers.emplace_back("If-None-Match", "*");
-  if (!precondition.version.empty()) headers.emplace_back("If-Match", precondition.version);
+// A call for an object that still has this version. Ceph (16 and others) refuses writes whose ETag
+// is quoted, as RFC 9110 wants it, also when it is the object's, and takes the bare one: so a
+// refusal counts where the object has another version, or where both spellings are refused. Which
+// one the store takes is remembered.
+HttpResponse S3Api::call_matching(S3Call call, const std::string& header, const ObjectName& object,
+                                  const std::string& version) {
+  const bool bare = takes_bare_etags_;
+  call.headers.emplace_back(header, bare ? bare_etag(version) : version);
+  HttpResponse response = this->call(call);
+  if (response.status != 412) return response;
+  const auto info = head(object);
+  if (!info || bare_etag(info->version) != bare_etag(version)) return response;
+  call.headers.back().second = bare ? quoted_etag(version) : bare_etag(version);
+  HttpResponse other = this->call(call);
+  if (other.status == 412 || takes_bare_etags_.exchange(!bare) != bare) return other;
+  log::info("this store refuses {} ETags in {} (as Ceph does); giving {} ones from now on",
+            bare ? "bare" : "quoted", header, bare ? "quoted" : "bare");
+  return other;
+}
+
+HttpResponse S3Api::call_if(S3Call call, const Precondition& precondition) {
+  if (precondition.must_be_absent) call.headers.emplace_back("If-None-Match", "*");
+  if (precondition.version.empty()) return this->call(call);
+  const ObjectName name = call.name;
+  return call_matching(std::move(call), "If-Match", name, precondition.version);
 }
 
 std::string S3Api::put(const ObjectName& name, std::string_view bytes,
@@ -360,12 +393,11 @@ std::string S3Api::put(const ObjectName& name, std::string_view bytes,
              .headers = {{"Content-MD5", base64_encode(md5(bytes))}},
              .body = bytes,
              .timeout = kDataTimeout};
-  add_precondition(put.headers, precondition);
   // Two that write in one instant: the store cannot say yet which of them was first.
   put.is_flawed = [&](const HttpResponse& response) {
     return (response.status == 409 && !precondition.is_none()) || was_damaged(response);
   };
-  const HttpResponse response = call(put);
+  const HttpResponse response = call_if(put, precondition);
   if (response.status == 412 || (response.status == 404 && !precondition.version.empty())) {
     // An answer that was lost on its way may have told of success.
     const auto version = response.status == 412 ? version_with(name, bytes) : std::nullopt;
@@ -423,9 +455,8 @@ S3Part S3Api::copy_part(const ObjectName& name, const std::string& id, int numbe
               .headers = {{"x-amz-copy-source", "/" + percent_encoded(from.bucket) + "/" +
                                                     percent_encoded(from.key, true)}},
               .timeout = kDataTimeout};
-  if (!version.empty()) copy.headers.emplace_back("x-amz-copy-source-if-match", version);
   if (!range.empty()) copy.headers.emplace_back("x-amz-copy-source-range", range);
-  const HttpResponse response = call(copy);
+  const HttpResponse response = call_matching(copy, kCopyIfMatch, from, version);
   if (response.status == 412) throw Aborted("{}: somebody else has changed it", copy.what);
   S3Part part{.etag = parse_etag(response.body)};
   // A copy answers 200 before it is done, and may say in the body that it failed.
@@ -444,16 +475,20 @@ std::string S3Api::complete_upload(const ObjectName& name, const std::string& id
                   .headers = {{"Content-Type", "application/xml"}},
                   .body = body,
                   .timeout = kDataTimeout};
-  add_precondition(complete.headers, precondition);
   complete.is_flawed = [](const HttpResponse& response) {
     const std::string code = parse_s3_error(response.body).code;
     return response.status == 200 && (code == "InternalError" || code == "SlowDown");
   };
-  const HttpResponse response = call(complete);
+  // Ceph completes whatever is there.
+  if (precondition.must_be_absent && head(name)) throw_precondition(complete.what, precondition);
+  const HttpResponse response = call_if(complete, precondition);
   const S3Error error = parse_s3_error(response.body);
   if (response.is_success() && error.code.empty()) {
-    const std::string etag = parse_etag(response.body);
-    return etag.empty() ? response.header("etag") : etag;
+    for (const std::string& etag :
+         {parse_etag(response.body), response.header("etag"), etag_of_parts(parts)}) {
+      if (!etag.empty()) return quoted_etag(etag);
+    }
+    throw DataLoss("{}: the answer has no ETag", complete.what);
   }
   // It may have been completed by a try whose answer was lost.
   if (error.code == "NoSuchUpload" || response.status == 404 || response.status == 412) {
@@ -477,7 +512,7 @@ void S3Api::abort_upload(const ObjectName& name, const std::string& id) {
 std::string S3Api::extend(const ObjectName& name, const std::string& version,
                           std::string_view tail) {
   const auto info = head(name);
-  if (!info || info->version != version) {
+  if (!info || bare_etag(info->version) != bare_etag(version)) {
     throw Aborted("extending {}: somebody else has changed it", shown(name));
   }
   // Without checksums: the object that is copied may have none.
@@ -578,10 +613,9 @@ void S3Api::copy(const ObjectName& from, const ObjectName& to) {
                     .method = "PUT",
                     .name = to,
                     .headers = {{"x-amz-copy-source", "/" + percent_encoded(from.bucket) + "/" +
-                                                          percent_encoded(from.key, true)},
-                                {"x-amz-copy-source-if-match", info->version}},
+                                                          percent_encoded(from.key, true)}},
                     .timeout = kDataTimeout};
-  const HttpResponse response = call(copy);
+  const HttpResponse response = call_matching(copy, kCopyIfMatch, from, info->version);
   if (response.status == 412) throw Aborted("{}: it has changed meanwhile", copy.what);
   if (!response.is_success() || parse_etag(response.body).empty()) fail(copy, response);
 }

@@ -346,6 +346,98 @@ TEST_F(S3Store, RefusesToWriteToAFolderThatWasTakenOver) {
   EXPECT_EQ(read_file("s3://bucket/run/state"), "mine");
 }
 
+// Ceph refuses If-Match with the ETag as it gave it, and takes it without its quotes.
+TEST_F(S3Store, GrowsFilesInCeph) {
+  s3_.set_is_ceph(true);
+  const auto log = store_->create_growing("s3://bucket/events");
+  const auto metrics = store_->append("s3://bucket/metrics.jsonl");
+  std::string all, lines;
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const std::string piece = random_bytes(3 * kMiB, i);
+    log->write(piece);
+    log->sync();
+    all += piece;
+    metrics->write("line\n");
+    metrics->sync();
+    lines += "line\n";
+    EXPECT_EQ(s3_.bytes_of("bucket/events").value_or(""), all);
+    EXPECT_EQ(s3_.bytes_of("bucket/metrics.jsonl"), lines);
+  }
+  EXPECT_EQ(s3_.open_uploads(), 0U);
+}
+
+TEST_F(S3Store, AsksOnceHowCephWantsETags) {
+  s3_.set_is_ceph(true);
+  const auto file = store_->append("s3://bucket/metrics.jsonl");
+  for (int i = 0; i < 5; ++i) {
+    file->write("line\n");
+    file->sync();
+  }
+  EXPECT_EQ(s3_.calls("PUT"), 5 + 1);
+  EXPECT_EQ(s3_.calls("HEAD"), 1);
+}
+
+TEST_F(S3Store, BelievesCephWhereTheObjectHasChanged) {
+  s3_.set_is_ceph(true);
+  const auto api = make_s3_api(settings(), std::make_shared<Transfers>());
+  const ObjectName name{"bucket", "x"};
+  const std::string first = api->put(name, "first", Precondition::absent());
+  EXPECT_THROW(api->put(name, "other", Precondition::absent()), AlreadyExists);
+  api->put(name, "second", Precondition::unchanged(first));
+  EXPECT_THROW(api->put(name, "third", Precondition::unchanged(first)), Aborted);
+  EXPECT_EQ(s3_.bytes_of("bucket/x"), "second");
+  api->remove(name);
+  EXPECT_THROW(api->put(name, "third", Precondition::unchanged(first)), Aborted);
+}
+
+TEST_F(S3Store, LetsOneProcessWriteToAFolderInCeph) {
+  s3_.set_is_ceph(true);
+  const auto lease = std::chrono::seconds(3);
+  register_file_system("s3", make_store(lease));
+  ::testing::internal::CaptureStderr();
+  const FolderClaim mine("s3://bucket/run");
+  const auto other = make_store(lease);
+  EXPECT_THAT(message_of([&] { other->claim("s3://bucket/run"); }),
+              HasSubstr("writes to s3://bucket/run; wait for its end"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), Not(HasSubstr("ignores")));
+}
+
+TEST_F(S3Store, RefusesASecondWriterWhereTheStoreIgnoresPreconditions) {
+  s3_.set_ignores_preconditions(true);
+  const auto lease = std::chrono::seconds(3);
+  register_file_system("s3", make_store(lease));
+  ::testing::internal::CaptureStderr();
+  const FolderClaim mine("s3://bucket/run");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("the store of s3://bucket/run ignores If-None-Match or If-Match"));
+  const auto other = make_store(lease);
+  EXPECT_THAT(message_of([&] { other->claim("s3://bucket/run"); }),
+              HasSubstr("writes to s3://bucket/run; wait for its end"));
+  write_file_atomically("s3://bucket/run/state", "mine");
+}
+
+TEST_F(S3Store, FindsTheOtherOfTwoThatClaimAtOnceWherePreconditionsAreIgnored) {
+  s3_.set_ignores_preconditions(true);
+  std::atomic<int> heads{0};
+  // The first look finds nothing; before the second one the other process has written.
+  s3_.set_fault([&](const HttpCall& call) -> std::optional<HttpAnswer> {
+    if (call.method == "HEAD" && ++heads == 2) s3_.set_bytes("bucket/run/.muster-writer", "{}");
+    return std::nullopt;
+  });
+  EXPECT_THAT(message_of([&] { store_->claim("s3://bucket/run"); }),
+              HasSubstr("another process has just claimed s3://bucket/run"));
+  EXPECT_EQ(s3_.bytes_of("bucket/run/.muster-writer"), "{}") << "it is left to the other";
+}
+
+TEST_F(S3Store, GivesAFolderUpThatAnotherTookWherePreconditionsAreIgnored) {
+  s3_.set_ignores_preconditions(true);
+  const FolderClaim claim("s3://bucket/run");
+  s3_.set_bytes("bucket/run/.muster-writer", "{}");
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  EXPECT_THAT(message_of([&] { write_file_atomically("s3://bucket/run/state", "still mine"); }),
+              HasSubstr("another process has taken over s3://bucket/run"));
+}
+
 TEST_F(S3Store, RemovesKeysThatXmlCannotHave) {
   s3_.set_bytes("bucket/d/a\x01", "x");
   s3_.set_bytes("bucket/d/b\n", "x");

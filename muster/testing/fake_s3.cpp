@@ -140,7 +140,8 @@ HttpAnswer FakeS3::get(const HttpCall& call, const std::string& name) {
   if (found == objects_.end()) return error_answer(404, "NoSuchKey");
   const Object& object = found->second;
   const std::string match = call.header("if-match");
-  if (!match.empty() && match != object.version) return error_answer(412, "PreconditionFailed");
+  const bool matches = replaced(match, "\"", "") == replaced(object.version, "\"", "");
+  if (!match.empty() && !matches) return error_answer(412, "PreconditionFailed");
   HttpAnswer answer{.headers = {{"ETag", object.version}, {"Last-Modified", kDate}}};
   if (call.method == "HEAD") {
     answer.headers.emplace_back("Content-Length", std::to_string(object.bytes.size()));
@@ -151,16 +152,24 @@ HttpAnswer FakeS3::get(const HttpCall& call, const std::string& name) {
   return answer;
 }
 
+std::string FakeS3::etag_in_xml(const std::string& etag) const {
+  return replaced(etag, "\"", is_ceph_ ? "" : "&quot;");
+}
+
 std::optional<HttpAnswer> FakeS3::refused(const HttpCall& call, const std::string& name) const {
+  if (ignores_preconditions_) return std::nullopt;
   const auto found = objects_.find(name);
   const bool is_there = found != objects_.end();
   const std::string match = call.header("if-match");
   if (call.header("if-none-match") == "*" && is_there) {
     return error_answer(412, "PreconditionFailed");
   }
-  if (!match.empty() && !is_there) return error_answer(404, "NoSuchKey");
-  if (!match.empty() && found->second.version != match)
-    return error_answer(412, "PreconditionFailed");
+  if (match.empty()) return std::nullopt;
+  if (!is_there)
+    return is_ceph_ ? error_answer(412, "PreconditionFailed") : error_answer(404, "NoSuchKey");
+  const std::string& version = found->second.version;
+  const std::string wanted = is_ceph_ ? replaced(version, "\"", "") : version;
+  if (match != wanted) return error_answer(412, "PreconditionFailed");
   return std::nullopt;
 }
 
@@ -178,7 +187,7 @@ HttpAnswer FakeS3::copy(const HttpCall& call, const std::string& name) {
   const auto source = objects_.find(percent_decoded(call.header("x-amz-copy-source")).substr(1));
   if (source == objects_.end()) return error_answer(404, "NoSuchKey");
   const std::string match = call.header("x-amz-copy-source-if-match");
-  if (!match.empty() && match != source->second.version) {
+  if (!match.empty() && match != source->second.version && !is_ceph_) {
     return error_answer(412, "PreconditionFailed");
   }
   const Object copied{source->second.bytes, etag_of(source->second.bytes)};
@@ -189,8 +198,8 @@ HttpAnswer FakeS3::copy(const HttpCall& call, const std::string& name) {
   } else {
     objects_[name] = copied;
   }
-  return xml_answer(fmt::format("<CopyResult><ETag>{}</ETag></CopyResult>",
-                                replaced(copied.version, "\"", "&quot;")));
+  return xml_answer(
+      fmt::format("<CopyResult><ETag>{}</ETag></CopyResult>", etag_in_xml(copied.version)));
 }
 
 HttpAnswer FakeS3::begin(const HttpCall& call, const std::string& name) {
@@ -230,7 +239,8 @@ HttpAnswer FakeS3::complete(const HttpCall& call, const std::string& name) {
   const std::string id = call.parameter("uploadId").value_or("");
   const auto upload = uploads_.find(id);
   if (upload == uploads_.end()) return error_answer(404, "NoSuchUpload");
-  if (const auto no = refused(call, name)) return *no;
+  const auto no = is_ceph_ ? std::nullopt : refused(call, name);
+  if (no) return *no;
   std::string bytes, digests;
   const auto numbers = texts_of(call.body, "PartNumber");
   const auto etags = texts_of(call.body, "ETag");
@@ -243,7 +253,8 @@ HttpAnswer FakeS3::complete(const HttpCall& call, const std::string& name) {
     }
     const auto part = upload->second.parts.find(std::stoi(numbers[i]));
     if (part == upload->second.parts.end() ||
-        replaced(etags[i], "&quot;", "\"") != part->second.version) {
+        replaced(replaced(etags[i], "&quot;", ""), "\"", "") !=
+            replaced(part->second.version, "\"", "")) {
       return error_answer(400, "InvalidPart");
     }
     const bool is_last = i + 1 == numbers.size();
@@ -258,7 +269,7 @@ HttpAnswer FakeS3::complete(const HttpCall& call, const std::string& name) {
   objects_[name] = {std::move(bytes), etag};
   return xml_answer(
       fmt::format("<CompleteMultipartUploadResult><ETag>{}</ETag></CompleteMultipartUploadResult>",
-                  replaced(etag, "\"", "&quot;")));
+                  is_ceph_ ? "" : etag_in_xml(etag)));
 }
 
 HttpAnswer FakeS3::list(const HttpCall& call, const std::string& bucket) {

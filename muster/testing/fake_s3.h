@@ -17,6 +17,11 @@ class FakeS3 : public FakeStore {
   HttpTestServer& server() { return server_; }
   /// Whether uploads may have checksums of CRC32C, as older stores' may not.
   void set_knows_checksums(bool knows) { knows_checksums_ = knows; }
+  /// Behaves as the object gateway of Ceph 16 does: writes want the ETag of If-Match bare, copies
+  /// and completions of uploads look at no precondition, and answer with a bare ETag and with none.
+  void set_is_ceph(bool is_ceph) { is_ceph_ = is_ceph; }
+  /// Takes every write, whatever If-None-Match and If-Match say.
+  void set_ignores_preconditions(bool ignores) { ignores_preconditions_ = ignores; }
   /// What each GET of an object asked for.
   std::vector<std::string> ranges() const;
 
@@ -40,11 +45,14 @@ class FakeS3 : public FakeStore {
   HttpAnswer put_part(const HttpCall& call);
   HttpAnswer remove_many(const HttpCall& call, const std::string& bucket);
   std::optional<HttpAnswer> refused(const HttpCall& call, const std::string& name) const;
+  std::string etag_in_xml(const std::string& etag) const;
 
   std::map<std::string, Upload> uploads_;
   std::vector<std::string> ranges_;
   int next_upload_ = 1;
   std::atomic<bool> knows_checksums_{true};
+  std::atomic<bool> is_ceph_{false};
+  std::atomic<bool> ignores_preconditions_{false};
   // Last: its threads use all of the above.
   HttpTestServer server_;
 };
