@@ -179,6 +179,17 @@ TEST_F(CliFs, SaysWhatIsNotThere) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("s3://bucket/none: no such file or folder"));
   EXPECT_THAT(fs({"cp", folder_ / "tree", "s3://bucket/x"}).err, HasSubstr("give --recursive"));
+  s3_.set_fault([](const testing::HttpCall& call) {
+    const bool is_head = call.method == "HEAD";
+    return testing::HttpAnswer{.status = 404,
+                               .body = is_head ? "" : "<Error><Code>NoSuchBucket</Code></Error>"};
+  });
+  for (const char* path : {"s3://nowhere", "s3://nowhere/x", "s3://nowhere/*"}) {
+    const Outcome missing = fs({"ls", path});
+    EXPECT_EQ(missing.status, 1) << path;
+    EXPECT_THAT(missing.err, HasSubstr("there is no bucket s3://nowhere")) << path;
+  }
+  s3_.set_fault({});
   EXPECT_EQ(fs({"cp", folder_ / "tree"}).status, 2);
 }
 

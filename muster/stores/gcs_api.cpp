@@ -213,6 +213,13 @@ class GcsApi : public ObjectApi, public std::enable_shared_from_this<GcsApi> {
     }
   }
 
+  // Of a bucket's list or of an upload, where 404 says that there is no bucket.
+  [[noreturn]] static void fail_in_bucket(const GcsCall& call, const std::string& bucket,
+                                          const HttpResponse& response) {
+    if (response.status == 404) throw_no_bucket(call.what, "gs://" + bucket, "status 404");
+    fail(call, response);
+  }
+
   [[noreturn]] static void fail(const GcsCall& call, const HttpResponse& response) {
     const Json parsed = Json::parse(response.body, nullptr, /*allow_exceptions=*/false);
     const auto error = parsed.is_object() ? parsed.find("error") : parsed.end();
@@ -288,7 +295,7 @@ std::string GcsApi::put(const ObjectName& name, std::string_view bytes,
     if (const auto version = version_with(name, bytes)) return *version;
     throw_precondition(put.what, precondition);
   }
-  if (!response.is_success()) fail(put, response);
+  if (!response.is_success()) fail_in_bucket(put, name.bucket, response);
   return info_of(parse_answer(put.what, response)).version;
 }
 
@@ -303,7 +310,7 @@ std::string GcsApi::start_session(const ObjectName& name, const Precondition& pr
   add_match(start.query, precondition);
   const HttpResponse response = call(start);
   if (response.status == 412) throw_precondition(start.what, precondition);
-  if (!response.is_success()) fail(start, response);
+  if (!response.is_success()) fail_in_bucket(start, name.bucket, response);
   std::string session = response.header("location");
   if (session.empty()) throw DataLoss("{}: the answer has no Location", start.what);
   return session;
@@ -435,7 +442,7 @@ ObjectPage GcsApi::list(const ObjectName& prefix, const std::string& delimiter,
     GcsCall one = list;
     if (!page.next.empty()) one.query.emplace_back("pageToken", page.next);
     const HttpResponse response = call(one);
-    if (!response.is_success()) fail(one, response);
+    if (!response.is_success()) fail_in_bucket(one, prefix.bucket, response);
     const Json parsed = parse_answer(list.what, response);
     if (const auto items = parsed.find("items"); items != parsed.end() && items->is_array()) {
       for (const Json& item : *items) {

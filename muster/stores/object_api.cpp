@@ -71,6 +71,13 @@ void throw_refusal(const std::string& what, int status, const std::string& why,
   throw FailedPrecondition("{}: refused ({})", what, why);
 }
 
+void throw_no_bucket(const std::string& what, const std::string& bucket, const std::string& why) {
+  throw NotFound(
+      "{}: there is no bucket {} ({}); make it with the store's own tools, or check its "
+      "name and the store's address",
+      what, bucket, why);
+}
+
 void throw_precondition(const std::string& what, const Precondition& precondition) {
   if (precondition.must_be_absent) throw AlreadyExists("{}: it is there already", what);
   throw Aborted("{}: somebody else has changed it meanwhile", what);

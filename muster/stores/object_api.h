@@ -141,6 +141,11 @@ std::string crc32c_base64(std::string_view bytes);
 [[noreturn]] void throw_refusal(const std::string& what, int status, const std::string& why,
                                 std::string_view credentials);
 
+/// Throws NotFound, saying that the bucket ("s3://NAME") is missing and not something in it. `why`
+/// is what the store said.
+[[noreturn]] void throw_no_bucket(const std::string& what, const std::string& bucket,
+                                  const std::string& why);
+
 /// What a write throws whose precondition did not hold.
 [[noreturn]] void throw_precondition(const std::string& what, const Precondition& precondition);
 

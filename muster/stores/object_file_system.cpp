@@ -352,13 +352,9 @@ class ObjectFileSystem : public ObjectStore {
     }
   }
 
-  std::optional<FileStatus> bucket_status(const ObjectName& name) {
-    try {
-      api()->list(name, "", "", 1);
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::kNotFound) return std::nullopt;
-      throw;
-    }
+  // Throws NotFound where there is no such bucket: "no such file" would not say so.
+  FileStatus bucket_status(const ObjectName& name) {
+    api()->list(name, "", "", 1);
     return FileStatus{.is_directory = true};
   }
 

@@ -172,6 +172,21 @@ TEST_P(ObjectStores, EndAListThatHasNoEnd) {
   }
 }
 
+TEST_P(ObjectStores, SayThatABucketIsMissing) {
+  fake_->set_fault([](const testing::HttpCall& call) {
+    const bool has_body = call.method != "HEAD";
+    return testing::HttpAnswer{.status = 404,
+                               .body = has_body ? "<Error><Code>NoSuchBucket</Code></Error>" : ""};
+  });
+  const auto said = HasSubstr("there is no bucket " + at("nowhere").string());
+  EXPECT_THAT(message_of([&] { store_->status(at("nowhere")); }), said);
+  EXPECT_THAT(message_of([&] { store_->status(at("nowhere/x")); }), said);
+  EXPECT_THAT(message_of([&] { store_->list(at("nowhere/x")); }), said);
+  EXPECT_THAT(message_of([&] { store_->create_directories(at("nowhere/x")); }), said);
+  EXPECT_THAT(message_of([&] { store_->create(at("nowhere/x"))->close(); }), said);
+  EXPECT_THAT(message_of([&] { glob(at("nowhere/*.csv")); }), said);
+}
+
 TEST_P(ObjectStores, RenameFilesAndNoFolders) {
   write_file_atomically(at("bucket/a/x"), "x");
   store_->rename(at("bucket/a/x"), at("bucket/b/y"));

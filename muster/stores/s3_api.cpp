@@ -306,6 +306,8 @@ void S3Api::fail(const S3Call& call, const HttpResponse& response) const {
   if (response.status == 412) {
     throw FailedPrecondition("{}: the object has changed meanwhile ({})", call.what, why);
   }
+  if (error.code == "NoSuchBucket")
+    throw_no_bucket(call.what, "s3://" + call.name.bucket, error.code);
   if (response.status == 301 || response.status == 307) {
     throw InvalidArgument("{}: the bucket is elsewhere ({}); set AWS_REGION or the endpoint",
                           call.what, why);
