@@ -1,9 +1,15 @@
 #include "muster/engine/tensor_codec.h"
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
+#include <set>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "muster/base/error.h"
 
@@ -71,11 +77,51 @@ at::Tensor decode(const BundleReader& bundle, const std::string& name, VariableL
   return from_checkpoint_layout(tensor, layout);
 }
 
+namespace {
+
+constexpr std::size_t kNamesShown = 3;
+
+// Variables before their slots: what an optimizer keeps of a variable is missing with it.
+std::vector<std::string_view> variables_first(std::vector<std::string_view> names) {
+  const std::set<std::string_view> all(names.begin(), names.end());
+  const auto is_variable = [&](std::string_view name) {
+    for (auto slash = name.rfind('/'); slash != name.npos; slash = name.rfind('/')) {
+      name = name.substr(0, slash);
+      if (all.contains(name)) return false;
+    }
+    return true;
+  };
+  std::stable_partition(names.begin(), names.end(), is_variable);
+  return names;
+}
+
+// In one line, however many there are.
+[[noreturn]] void throw_missing(const std::vector<std::string_view>& missing, std::size_t all,
+                                const BundleReader& bundle) {
+  const auto names = variables_first(missing);
+  const std::size_t shown = std::min(names.size(), kNamesShown);
+  const std::string more =
+      shown < names.size() ? fmt::format(" and {} more", names.size() - shown) : "";
+  throw NotFound(
+      "the checkpoint {} has no {}{}, of the {} tensors that this model and its optimizer keep: it "
+      "is of another model or optimizer; use another model_dir, or warm-start the variables that "
+      "fit",
+      bundle.prefix().string(),
+      fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "), more,
+      all);
+}
+
+}  // namespace
+
 void restore_from(const BundleReader& bundle, std::span<const NamedTensor> targets,
                   const CheckpointLayouts& layouts) {
   std::vector<NamedTensor> sources;
+  std::vector<std::string_view> missing;
   for (const auto& target : targets) {
-    if (!bundle.contains(target.name)) continue;
+    if (!bundle.contains(target.name)) {
+      missing.push_back(target.name);
+      continue;
+    }
     const VariableLayout layout = layouts.of(target.name);
     const auto found = bundle.spec(target.name).shape;
     const auto wanted = checkpoint_shape(target.tensor.sizes(), layout);
@@ -87,6 +133,7 @@ void restore_from(const BundleReader& bundle, std::span<const NamedTensor> targe
     }
     sources.push_back({target.name, decode(bundle, target.name, layout)});
   }
+  if (!missing.empty()) throw_missing(missing, targets.size(), bundle);
   try {
     restore(targets, sources);
   } catch (Error& error) {
