@@ -209,6 +209,50 @@ TEST_F(Jobs, GetTheEnvironmentFolderAndArgumentsOfWhoSubmits) {
 
 // -------------------------------------------------------------------------------------- queue
 
+TEST_F(Jobs, TakeTheNameOfAModuleForTheProgramInItsPackage) {
+  std::filesystem::create_directories((dir_ / "trainer").string());
+  write_bytes(dir_ / "trainer" / "task", "#!/bin/sh\necho \"task $*\"\n");
+  std::filesystem::permissions((dir_ / "trainer" / "task").string(),
+                               std::filesystem::perms::owner_all);
+  const Words flags{"submit",
+                    "training",
+                    "a",
+                    "--scale-tier",
+                    "one",
+                    "--module-name",
+                    "trainer.task",
+                    "--package-path",
+                    dir_ / "trainer",
+                    "--stream-logs"};
+  const Outcome run = muster(flags + Words{"--", "--steps", "2"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("\ttask --steps 2\n"));
+  const Outcome local = testing::run_program(
+      MUSTER_PROGRAM, {"local", "train", "--module-name", "trainer.task", "--package-path",
+                       dir_ / "trainer", "--log-dir", dir_ / "logs", "--", "here"});
+  EXPECT_EQ(local.status, 0) << local.err;
+  EXPECT_THAT(local.out, HasSubstr("task here"));
+  const Outcome none = muster({"submit", "training", "b", "--module-name", "trainer.tsak",
+                               "--package-path", dir_ / "trainer"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, AllOf(HasSubstr("there is no program \"trainer.tsak\""),
+                              HasSubstr((dir_ / "trainer" / "tsak").string())));
+}
+
+TEST_F(Jobs, AreListedAndDescribedAsJson) {
+  EXPECT_EQ(submit("a", "true\n").status, 0);
+  EXPECT_EQ(end_of("a"), State::kSucceeded);
+  EXPECT_EQ(submit("b", "true\n").status, 0);
+  EXPECT_EQ(end_of("b"), State::kSucceeded);
+  std::istringstream lines(muster({"list", "--json"}).out);
+  std::vector<std::string> names;
+  for (std::string line; std::getline(lines, line);) {
+    names.push_back(jobs::job_from_json(line).job_id);
+  }
+  EXPECT_THAT(names, ElementsAre("b", "a"));
+  EXPECT_EQ(jobs::job_from_json(muster({"describe", "a", "--json"}).out), store_.read("a"));
+}
+
 TEST_F(Jobs, WaitForTheirTurnAsTheHostAllows) {
   submit("a", "note a; until_there go_a");
   submit("b", "note b; until_there go_b");
@@ -839,11 +883,23 @@ TEST_F(KubernetesJobs, ThatCannotBeMadeLeaveNothing) {
     EXPECT_THAT(store_.names(), IsEmpty());
     std::filesystem::remove(cluster_ / "error");
   };
-  refused(
-      "The connection to the server localhost:8080 was refused - did you specify the right "
-      "host or port?",
-      75, "the cluster cannot be reached");
-  refused("Unable to connect to the server: dial tcp 10.0.0.1:6443: i/o timeout", 75,
+  // Nothing can have been made: there is nothing to be deleted.
+  for (const char* words :
+       {"The connection to the server localhost:8080 was refused - did you specify the right host "
+        "or port?",
+        "error: error validating \"STDIN\": error validating data: failed to download openapi: Get "
+        "\"https://10.0.0.1:6443/openapi/v2?timeout=20s\": dial tcp 10.0.0.1:6443: connect: "
+        "connection refused; if you choose to ignore these errors, turn validation off with "
+        "--validate=false"}) {
+    write_bytes(cluster_ / "error", words);
+    const Outcome away = submit_there("a");
+    EXPECT_EQ(away.status, 75) << away.err;
+    EXPECT_THAT(away.err, AllOf(HasSubstr("the cluster cannot be reached"), HasSubstr("refused"),
+                                Not(HasSubstr("delete it with"))));
+    EXPECT_THAT(store_.names(), IsEmpty());
+    std::filesystem::remove(cluster_ / "error");
+  }
+  refused("Unable to connect to the server: net/http: TLS handshake timeout", 75,
           "the cluster cannot be reached");
   refused("error: You must be logged in to the server (Unauthorized)", 1, "does not know you");
   // What was made before is deleted.
@@ -983,6 +1039,29 @@ TEST_F(Jobs, AreListedByTheThousand) {
   fmt::print("list of 1000 jobs {:.0f} ms, submit {:.0f} ms\n", ms(listed - begin),
              ms(submitted - listed));
   EXPECT_EQ(end_of("another"), State::kSucceeded);
+}
+
+TEST_F(KubernetesJobs, ThatPredictRunInOnePod) {
+  const Words flags{"submit",  "prediction",    "p",        "--backend",     "kubernetes",
+                    "--image", "census:1",      "--volume", "data:/data",    "--max-worker-count",
+                    "3",       "--data-format", "json",     "--output-path", "gs://b/out"};
+  const Outcome dry = kubernetes(
+      flags + Words{"--model-dir", "/data/model", "--input-paths", "/data/a.json", "--dry-run"});
+  EXPECT_EQ(dry.status, 0) << dry.err;
+  EXPECT_THAT(dry.out, AllOf(HasSubstr("- batch-predict"), HasSubstr("- --model-dir=/data/model"),
+                             HasSubstr("- --input-paths=/data/a.json"),
+                             HasSubstr("- --output-path=gs://b/out"), HasSubstr("claimName: data"),
+                             HasSubstr("memory: '3000M'"), HasSubstr("type: RuntimeDefault")));
+  EXPECT_THAT(store_.names(), IsEmpty());
+  const Outcome here = kubernetes(
+      flags + Words{"--model-dir", "model", "--input-paths", "/data/a.json", "--dry-run"});
+  EXPECT_EQ(here.status, 2);
+  EXPECT_THAT(here.err, HasSubstr("--model-dir: in Kubernetes a path is one of a store"));
+  EXPECT_EQ(kubernetes(flags + Words{"--model-dir", "/data/model", "--input-paths", "/data/a.json"})
+                .status,
+            0);
+  EXPECT_THAT(objects(), ElementsAre("Job-p-master"));
+  says(job("master", "Complete") + pod("master", "Succeeded"));
 }
 
 TEST_F(KubernetesJobs, WithHyperparametersAreStudiesInOnePod) {

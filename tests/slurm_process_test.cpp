@@ -24,6 +24,7 @@
 
 #include "latest_hash.h"
 #include "muster/base/file_system.h"
+#include "muster/graph/saved_model.h"
 #include "muster/jobs/job_store.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/long_tests.h"
@@ -190,7 +191,8 @@ class SlurmCluster {
         "SchedulerParameters=sched_interval=1,bf_interval=1\nSlurmdParameters=config_overrides\n"
         "NodeName=n[0-{3}] NodeHostname={0} NodeAddr=127.0.0.1 Port=[26820-{4}] CPUs=2 "
         "RealMemory=1000 State=UNKNOWN\n"
-        "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
+        "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
+        "PartitionName=short Nodes=ALL MaxTime=1 State=UP\n",
         host, folder, port, kNodes - 1, 26820 + kNodes - 1);
   }
 
@@ -295,6 +297,9 @@ TEST_F(SlurmJobs, ThatFailSayWhichReplicaAndHow) {
   EXPECT_EQ(end_of("a"), State::kFailed);
   EXPECT_EQ(store_.read("a").error_message,
             "The replica master 0 exited with a non-zero status of 3.");
+  // Each line has a stamp of its own, those of Slurm's commands too.
+  EXPECT_THAT(service_log("a"), HasSubstr(" W service srun: error: "));
+  EXPECT_THAT(service_log("a"), Not(HasSubstr("\nsrun")));
 }
 
 TEST_F(SlurmJobs, AreRestartedAndQueuedAgainAsTheirStatusSays) {
@@ -462,6 +467,27 @@ TEST_F(SlurmStudies, ThatAreCancelledSaveTheirTrialsAndGoOnInAnotherAllocation) 
   EXPECT_EQ(table_in(dir_ / "out"), local_table());
 }
 
+TEST_F(SlurmJobs, ThatCanNeverFitAreTakenWithAWarning) {
+  const auto warning_of = [&](const std::string& name, const Words& flags) {
+    const Outcome outcome =
+        submit(name, Words{"--scale-tier", "ONE"} + flags, script("touch $dir/started"));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const auto place = outcome.err.find("it cannot start");
+    return place == std::string::npos ? "" : outcome.err.substr(place);
+  };
+  EXPECT_THAT(warning_of("tasks", {"--slurm-option=--ntasks=20"}),
+              AllOf(HasSubstr("Requested node configuration is not available"),
+                    HasSubstr("--slurm-option=--partition=NAME")));
+  EXPECT_THAT(warning_of("time", {"--slurm-option=--partition=short", "--slurm-option=--time=60"}),
+              HasSubstr("(reason Partition"));
+  // One that only waits its turn.
+  EXPECT_EQ(warning_of("later", {"--slurm-option=--begin=now+1hour"}), "");
+  for (const char* name : {"tasks", "time", "later"}) {
+    EXPECT_EQ(muster({"cancel", name}).status, 0);
+    EXPECT_EQ(end_of(name), State::kCancelled);
+  }
+}
+
 TEST_F(SlurmJobs, ThatAreCancelledInTheQueueNeverStart) {
   submit("a", {"--scale-tier", "ONE", "--slurm-option=--begin=now+1hour"},
          script("touch $dir/started"));
@@ -492,6 +518,47 @@ TEST_F(SlurmJobs, AreNotSubmittedWithoutAController) {
 }
 
 #ifdef CLUSTER_JOB
+TEST_F(SlurmJobs, ThatPredictAnswerTheirFilesInAnAllocation) {
+  graph::MetaGraph meta{.tags = {"serve"}};
+  const graph::TensorInfo x{.name = "x:0", .dtype = DataType::kFloat, .shape = {-1}};
+  meta.graph.nodes = {
+      graph::placeholder_node("x", DataType::kFloat, {-1}),
+      {.name = "y", .op = "Relu", .inputs = {"x"}, .attrs = {{"T", DataType::kFloat}}}};
+  meta.signatures["serving_default"] = {
+      .inputs = {{"x", x}},
+      .outputs = {{"y", {.name = "y:0", .dtype = DataType::kFloat, .shape = {-1}}}},
+      .method_name = std::string(graph::kPredictMethod)};
+  graph::write_saved_model(dir_ / "model", {.meta_graphs = {meta}});
+  write_bytes(dir_ / "input", "1.5\n-2\n");
+  const Words flags{"submit",
+                    "prediction",
+                    "a",
+                    "--backend",
+                    "slurm",
+                    "--max-worker-count",
+                    "1",
+                    "--model-dir",
+                    dir_ / "model",
+                    "--machine-type",
+                    "tiny",
+                    "--data-format",
+                    "json",
+                    "--input-paths",
+                    dir_ / "input",
+                    "--output-path",
+                    dir_ / "out",
+                    "--stream-logs",
+                    "--slurm-option=--partition=main"};
+  const Outcome run = muster(flags);
+  EXPECT_EQ(run.status, 0) << run.out << run.err << service_log("a");
+  EXPECT_EQ(read_bytes(dir_ / "out/prediction.results-00000-of-00001"),
+            "{\"y\": 1.5}\n{\"y\": 0.0}\n");
+  EXPECT_THAT(read_bytes(store_.folder_of("a") / "job.sbatch"),
+              AllOf(HasSubstr("--ntasks=1\n"), HasSubstr("--cpus-per-task=1\n"),
+                    HasSubstr("--mem-per-cpu=52M\n"), HasSubstr("--partition=main\n")));
+  EXPECT_THAT(muster({"describe", "a"}).out, HasSubstr("predictionCount: '2'"));
+}
+
 class SlurmTraining : public SlurmJobs {
  protected:
   std::string hash_of_one_process() const {

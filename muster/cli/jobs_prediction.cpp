@@ -8,10 +8,10 @@
 #include <string>
 
 #include "muster/base/error.h"
-#include "muster/base/log.h"
 #include "muster/base/object_store.h"
 #include "muster/cli/command.h"
 #include "muster/cli/jobs.h"
+#include "muster/cli/jobs_back_end.h"
 #include "muster/cli/saved_model_argument.h"
 #include "muster/cli/torch_program.h"
 #include "muster/jobs/machines.h"
@@ -23,10 +23,13 @@ namespace {
 
 using jobs::Job;
 using jobs::PredictionInput;
+using jobs::Submission;
 
 struct PredictionFlags {
   SharedJobsFlags common{};
+  BackEndFlags back_end{};
   std::string name{};
+  std::string machine_type{};
   std::string model_dir{};
   std::string model{};
   std::string version{};
@@ -68,12 +71,27 @@ Path version_folder(const PredictionFlags& flags) {
          std::to_string(folder.version(flags.model, name).number);
 }
 
+// Of a store, or as pods see it: nothing of it need be on this host.
+std::string path_of_pods(const char* flag, const std::string& word) {
+  if (word.find("://") == std::string::npos && !word.starts_with('/')) {
+    throw UsageError("{}: in Kubernetes a path is one of a store or of a --volume, /data/...: {}",
+                     flag, word);
+  }
+  return word;
+}
+
 Path model_of(const PredictionFlags& flags) {
   if (flags.model_dir.empty() == flags.model.empty()) {
     throw UsageError("give one of --model-dir, a SavedModel, and --model, a name in --models-dir");
   }
   if (!flags.version.empty() && flags.model.empty()) {
     throw UsageError("--version goes with --model");
+  }
+  if (flags.back_end.is_kubernetes()) {
+    if (flags.model_dir.empty()) {
+      throw UsageError("--model is a name on this host; give pods the SavedModel by --model-dir");
+    }
+    return path_of_pods("--model-dir", flags.model_dir);
   }
   const Path folder = flags.model.empty() ? Path(flags.model_dir) : version_folder(flags);
   return absolute_path(find_saved_model(folder));
@@ -93,11 +111,15 @@ PredictionInput input_of(const PredictionFlags& flags) {
   input.data_format = api_word(std::string(name_of(serving::parse_batch_input(flags.data_format))));
   input.output_data_format =
       api_word(std::string(name_of(serving::parse_batch_output(flags.output_format))));
+  const bool is_here = !flags.back_end.is_kubernetes();
+  const auto path_of = [&](const char* flag, const std::string& word) {
+    return is_here ? absolute_word(word) : path_of_pods(flag, word);
+  };
   for (const std::string& path : flags.input_paths) {
-    input.input_paths.push_back(absolute_word(path));
+    input.input_paths.push_back(path_of("--input-paths", path));
   }
-  serving::input_files_of(input.input_paths);
-  input.output_path = absolute_word(flags.output_path);
+  if (is_here) serving::input_files_of(input.input_paths);
+  input.output_path = path_of("--output-path", flags.output_path);
   input.region = flags.region;
   input.runtime_version = flags.runtime_version;
   input.signature_name = flags.signature_name;
@@ -107,8 +129,9 @@ PredictionInput input_of(const PredictionFlags& flags) {
 }
 
 std::vector<std::string> command_of(const PredictionInput& input, const PredictionFlags& flags) {
+  // In an image the program is where the image has it.
   std::vector<std::string> command{
-      own_program(),
+      flags.back_end.is_kubernetes() ? "muster" : own_program(),
       "batch-predict",
       "--model-dir=" + input.uri,
       "--data-format=" + input.data_format,
@@ -127,8 +150,23 @@ std::vector<std::string> command_of(const PredictionInput& input, const Predicti
   return command;
 }
 
-Job job_of(const PredictionFlags& flags) {
-  Job job;
+// As many processes as it has at a time, each with a model of a size that nobody knows here.
+jobs::Resources machine_of(const PredictionFlags& flags, const jobs::MachineTable& machines) {
+  if (!flags.machine_type.empty()) {
+    const auto type = machines.type(flags.machine_type);
+    if (!type) throw UsageError("--machine-type: there is no machine type {}", flags.machine_type);
+    return *type;
+  }
+  const double cpus = std::min(static_cast<double>(flags.max_worker_count), machines.host.cpus);
+  return {.cpus = cpus, .memory_gb = std::min(cpus, machines.host.memory_gb)};
+}
+
+Submission submission_of(const PredictionFlags& flags) {
+  Submission submission;
+  for (const std::string& flag : flags.ignored) {
+    submission.warnings.push_back(flag + " has no meaning on this host");
+  }
+  Job& job = submission.job;
   jobs::check_job_name(flags.name);
   job.job_id = flags.name;
   job.labels = parse_labels("--labels", flags.labels);
@@ -136,25 +174,18 @@ Job job_of(const PredictionFlags& flags) {
   job.prediction_input = input_of(flags);
   job.local.command = command_of(*job.prediction_input, flags);
   job.local.working_directory = std::filesystem::current_path();
-  // As many processes as it has at a time, each with a model of a size that nobody knows here.
-  const jobs::Resources host = jobs::site_machines(flags.common->machines).host;
-  job.local.needs.cpus = std::min(static_cast<double>(flags.max_worker_count), host.cpus);
-  job.local.needs.memory_gb = std::min(job.local.needs.cpus, host.memory_gb);
-  job.create_time =
-      std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
-  return job;
+  job.local.needs = machine_of(flags, machines_of(flags.back_end, *flags.common));
+  submission.roles = {{.type = job.local.chief, .count = 1, .each = job.local.needs}};
+  lay_back_end(flags.back_end, submission);
+  return submission;
 }
 
 void submit_prediction(const PredictionFlags& flags) {
-  torch_program("jobs submit prediction");
-  const jobs::JobStore store = job_store(*flags.common);
-  const Job job = job_of(flags);
-  for (const std::string& flag : flags.ignored) {
-    log::warning("{} has no meaning on this host", flag);
-  }
-  store.create(job, own_environment());
-  tend_jobs(store, *flags.common, {job});
-  tell_submitted(store, *flags.common, flags.name, flags.stream_logs);
+  check_back_end(flags.back_end);
+  if (!flags.back_end.is_kubernetes()) torch_program("jobs submit prediction");
+  Submission submission = submission_of(flags);
+  if (!hand_over(flags.back_end, *flags.common, submission)) return;
+  tell_submitted(job_store(*flags.common), *flags.common, flags.name, flags.stream_logs);
 }
 
 void add_input_flags(CLI::App& command, PredictionFlags& flags) {
@@ -258,6 +289,9 @@ void add_submit_prediction(CLI::App& command) {
   command.add_option("job", flags->name, "Its name: a letter, then letters, digits, underscores")
       ->required();
   add_input_flags(command, *flags);
+  add_back_end_flags(command, flags->back_end);
+  command.add_option("--machine-type", flags->machine_type,
+                     "What the job takes of its host (a processor and 1 GB for each worker)");
   command.add_option("--labels", flags->labels, "KEY=VALUE,...");
   command.add_flag("--stream-logs", flags->stream_logs, "Print its lines until it is over");
   add_cloud_flags(command, flags);

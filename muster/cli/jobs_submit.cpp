@@ -1,9 +1,6 @@
 // `muster jobs submit training`: gcloud's flags, for a program.
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,12 +11,11 @@
 #include "muster/base/log.h"
 #include "muster/base/printable.h"
 #include "muster/cli/command.h"
+#include "muster/cli/found_program.h"
 #include "muster/cli/jobs.h"
-#include "muster/cli/jobs_kubernetes.h"
+#include "muster/cli/jobs_back_end.h"
 #include "muster/cli/program_arguments.h"
-#include "muster/cli/repeatable.h"
 #include "muster/cli/words.h"
-#include "muster/jobs/back_end.h"
 #include "muster/jobs/job_text.h"
 #include "muster/jobs/machines.h"
 #include "muster/tuning/hyperparameter_spec.h"
@@ -41,7 +37,7 @@ struct RoleFlags {
 struct SubmitFlags {
   SharedJobsFlags common{};
   std::string name{};
-  std::string backend = "local";
+  BackEndFlags back_end{};
   std::string scale_tier{};
   std::string config{};
   std::string job_dir{};
@@ -62,14 +58,7 @@ struct SubmitFlags {
   bool stream_logs = false;
   bool is_async = false;
   std::vector<std::string> ignored{};
-  KubernetesFlags kubernetes{};
-  std::vector<std::string> slurm_options{};
 };
-
-constexpr const char* kSlurm = "slurm";
-constexpr const char* kKubernetes = "kubernetes";
-
-constexpr jobs::Resources kAnyHost{1e6, 1e9, 1'000'000};
 
 // Flags of gcloud that choose something of a cloud.
 constexpr const char* kFlagsOfACloud[] = {
@@ -79,24 +68,6 @@ constexpr const char* kFlagsOfACloud[] = {
     "--kms-keyring",      "--kms-location",     "--kms-project",
     "--master-image-uri", "--worker-image-uri", "--parameter-server-image-uri",
 };
-
-void check_back_end(const SubmitFlags& flags) {
-  if (flags.backend != "local" && flags.backend != kSlurm && flags.backend != kKubernetes) {
-    throw UsageError(
-        "--backend {}: there is no such back end in this version; there are local, slurm and "
-        "kubernetes",
-        flags.backend);
-  }
-  if (flags.backend != kSlurm && !flags.slurm_options.empty()) {
-    throw UsageError("--slurm-option goes with --backend slurm");
-  }
-  if (flags.backend != jobs::kLocalBackEnd && flags.keeps_program) {
-    throw UsageError("--keep-program goes with --backend local");
-  }
-  if (flags.backend != kKubernetes && flags.kubernetes.is_dry_run) {
-    throw UsageError("--dry-run goes with --backend kubernetes");
-  }
-}
 
 // -------------------------------------------------------------------------- flags over the file
 
@@ -158,31 +129,6 @@ void lay_flags(const SubmitFlags& flags, Submission& submission) {
 
 // --------------------------------------------------------------------------------- the program
 
-bool is_program(const Path& path) {
-  std::error_code error;
-  return std::filesystem::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
-}
-
-// The file that a shell would start, so that it is the same one whenever the job runs.
-std::string found_program(const std::string& word, const std::string& package_path) {
-  if (word.find('/') != std::string::npos) {
-    const Path path = std::filesystem::absolute(word).lexically_normal();
-    if (is_program(path)) return path.string();
-  } else {
-    if (!package_path.empty()) {
-      const Path path = std::filesystem::absolute(Path(package_path) / word).lexically_normal();
-      if (is_program(path)) return path.string();
-    }
-    const char* const folders = std::getenv("PATH");
-    for (const std::string& folder : split(folders == nullptr ? "" : folders, ':')) {
-      const Path path = Path(folder.empty() ? "." : folder) / word;
-      if (is_program(path)) return std::filesystem::absolute(path).lexically_normal().string();
-    }
-  }
-  throw UsageError("there is no program \"{}\" that can be executed{}", word,
-                   package_path.empty() ? "" : " in " + package_path + " or on the PATH");
-}
-
 // With a module all words behind -- are arguments; without, the first is the program.
 void choose_command(const SubmitFlags& flags, Job& job) {
   TrainingInput& input = job.training_input;
@@ -205,7 +151,7 @@ void choose_command(const SubmitFlags& flags, Job& job) {
     }
   }
   // In an image the program is where the image has it.
-  const bool is_here = flags.backend != kKubernetes;
+  const bool is_here = !flags.back_end.is_kubernetes();
   job.local.command = {is_here ? found_program(program, flags.package_path) : program};
   job.local.command.insert(job.local.command.end(), input.args.begin(), input.args.end());
   if (!input.job_dir.empty()) {
@@ -213,16 +159,14 @@ void choose_command(const SubmitFlags& flags, Job& job) {
   }
   job.local.working_directory = std::filesystem::current_path();
   if (!flags.package_path.empty()) {
-    const Path package = std::filesystem::absolute(flags.package_path).lexically_normal();
-    job.local.working_directory =
-        package.has_filename() ? package.parent_path() : package.parent_path().parent_path();
+    job.local.working_directory = folder_of_package(flags.package_path);
   }
 }
 
 // Of a study in Slurm: one allocation with the machine of the tier for each trial that runs at the
 // same time. Forks of a warm program share one.
 bool are_job_steps(const Job& job, const tuning::HyperparameterSpec& spec, bool is_warm) {
-  return job.back_end == kSlurm && spec.max_parallel_trials > 1 && !is_warm;
+  return job.back_end == "slurm" && spec.max_parallel_trials > 1 && !is_warm;
 }
 
 void ask_for_parallel_trials(Submission& submission, const tuning::HyperparameterSpec& spec) {
@@ -262,7 +206,7 @@ void make_study(Submission& submission, bool is_warm) {
   // The study gives each trial one of its own.
   command.resize(command.size() - 2);
   // In an image the program is where the image has it.
-  const std::string program = job.back_end == kKubernetes ? "muster" : own_program();
+  const std::string program = job.back_end == "kubernetes" ? "muster" : own_program();
   std::vector<std::string> study{program,       "tune",      "--hyperparameters",
                                  block->dump(), "--job-dir", job_dir};
   if (is_warm) study.emplace_back("--warm");
@@ -288,18 +232,6 @@ void warn_of_checkpoint(const Job& job) {
 
 // -------------------------------------------------------------------------------------- submit
 
-void lay_slurm(const SubmitFlags& flags, Submission& submission) {
-  if (flags.backend != kSlurm) return;
-  submission.job.slurm = jobs::SlurmRun{.options = flags.slurm_options};
-  const TrainingInput& input = submission.job.training_input;
-  if (input.priority != 0) {
-    submission.warnings.emplace_back("scheduling.priority has no meaning in Slurm");
-  }
-  if (input.max_wait_time) {
-    submission.warnings.emplace_back("scheduling.maxWaitTime has no meaning in Slurm");
-  }
-}
-
 Submission submission_of(const SubmitFlags& flags) {
   Submission submission;
   for (const std::string& flag : flags.ignored) {
@@ -308,50 +240,34 @@ Submission submission_of(const SubmitFlags& flags) {
   if (!flags.config.empty()) jobs::read_job_file(flags.config, submission);
   // The name that is typed wins.
   submission.job.job_id = flags.name;
-  submission.job.back_end = flags.backend;
+  submission.job.back_end = flags.back_end.name;
   jobs::check_job_name(flags.name);
   lay_flags(flags, submission);
   jobs::check_labels(submission.job.labels);
-  jobs::MachineTable machines = jobs::site_machines(flags.common->machines);
-  // This host says nothing of what a cluster has.
-  if (flags.backend != jobs::kLocalBackEnd) machines.host = kAnyHost;
-  jobs::resolve_machines(submission, machines);
+  jobs::resolve_machines(submission, machines_of(flags.back_end, *flags.common));
   choose_command(flags, submission.job);
   make_study(submission, flags.is_warm);
   submission.job.local.most_restarts = flags.restarts;
   submission.job.local.grace = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(flags.grace_seconds));
   submission.job.local.log_bytes = flags.log_bytes;
-  lay_slurm(flags, submission);
+  lay_back_end(flags.back_end, submission);
   return submission;
 }
 
-void print_kubernetes(const SubmitFlags& flags) {
-  const Submission submission = submission_of(flags);
-  for (const std::string& warning : submission.warnings) log::warning("{}", warning);
-  print_manifests(submission, flags.kubernetes);
-}
-
 void submit(const SubmitFlags& flags) {
-  check_back_end(flags);
-  const bool is_kubernetes = flags.backend == kKubernetes;
-  if (is_kubernetes && flags.kubernetes.is_dry_run) return print_kubernetes(flags);
-  const jobs::JobStore store = job_store(*flags.common);
-  Submission submission = submission_of(flags);
-  for (const std::string& warning : submission.warnings) log::warning("{}", warning);
-  if (flags.is_async) log::warning("--async is what happens without --stream-logs too");
-  if (!is_kubernetes) warn_of_checkpoint(submission.job);
-  submission.job.create_time =
-      std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
-  if (is_kubernetes) {
-    submit_to_cluster(store, submission, flags.kubernetes);
-  } else if (!submission.job.is_local()) {
-    submit_to(*jobs::make_back_end(flags.backend), store, submission, own_environment());
-  } else {
-    if (flags.keeps_program) store.keep_program(submission.job);
-    store.create(submission.job, own_environment());
-    tend_jobs(store, *flags.common, {submission.job});
+  check_back_end(flags.back_end);
+  if (!flags.back_end.is_local() && flags.keeps_program) {
+    throw UsageError("--keep-program goes with --backend local");
   }
+  Submission submission = submission_of(flags);
+  if (flags.is_async) {
+    submission.warnings.emplace_back("--async is what happens without --stream-logs too");
+  }
+  if (!flags.back_end.is_kubernetes()) warn_of_checkpoint(submission.job);
+  const jobs::JobStore store = job_store(*flags.common);
+  if (flags.keeps_program) store.keep_program(submission.job);
+  if (!hand_over(flags.back_end, *flags.common, submission)) return;
   tell_submitted(store, *flags.common, flags.name, flags.stream_logs);
 }
 
@@ -370,22 +286,16 @@ void add_role_flags(CLI::App& command, const std::string& role, const std::strin
 void add_training_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& flags) {
   command.add_option("job", flags->name, "Its name: a letter, then letters, digits, underscores")
       ->required();
-  command
-      .add_option(
-          "--backend", flags->backend,
-          "local, this host; slurm, its queue; or kubernetes, a cluster that kubectl talks to")
-      ->capture_default_str();
-  repeatable(command.add_option(
-      "--slurm-option", flags->slurm_options,
-      "An option of sbatch in one word, as in --slurm-option=--partition=gpu; may be repeated"));
-  add_kubernetes_flags(command, flags->kubernetes);
+  add_back_end_flags(command, flags->back_end);
   command.add_option("--scale-tier", flags->scale_tier,
                      "basic, standard-1, premium-1, basic-gpu, custom, or one of the site's");
   command.add_option("--config", flags->config, "A job as YAML or JSON; flags win over it");
   command.add_option("--job-dir", flags->job_dir, "Handed to the program as --job-dir, at the end");
   command.add_option("--labels", flags->labels, "KEY=VALUE,...");
-  command.add_option("--module-name", flags->module_name,
-                     "The program; all words behind -- are its arguments then");
+  command.add_option(
+      "--module-name", flags->module_name,
+      "The program, or trainer.task for the program trainer/task; all words behind -- are "
+      "its arguments then");
   command.add_option("--package-path", flags->package_path,
                      "The folder of the program; tasks run in the folder that holds it");
   add_role_flags(command, "master", "the master", flags->master, false);

@@ -62,6 +62,22 @@ std::string words_of(const launch::CapturedOutput& output) {
   return words.empty() ? fmt::format("nothing, and exited with status {}", output.status) : words;
 }
 
+// No connection to the cluster: nothing of the call has reached it.
+constexpr std::initializer_list<std::string_view> kNoConnection{
+    "connection refused", "was refused", "no such host",           "failed to download openapi",
+    "no route to host",   "dial tcp",    "network is unreachable", "server misbehaving"};
+// The cluster does not answer, or not in time.
+constexpr std::initializer_list<std::string_view> kNoAnswer{"Unable to connect to the server",
+                                                            "i/o timeout",
+                                                            "TLS handshake timeout",
+                                                            "(ServiceUnavailable)",
+                                                            "(Timeout)",
+                                                            "context deadline",
+                                                            "Client.Timeout exceeded",
+                                                            "(TooManyRequests)",
+                                                            "etcdserver",
+                                                            "connection reset"};
+
 [[noreturn]] void throw_kubectl(const launch::CapturedOutput& output, const std::string& doing) {
   const std::string words = words_of(output);
   if (has_any(words, {"(AlreadyExists)"})) {
@@ -75,9 +91,7 @@ std::string words_of(const launch::CapturedOutput& output) {
   if (has_any(words, {"Unauthorized", "must be logged in", "provide credentials"})) {
     throw PermissionDenied("{}: the cluster does not know you; log in to it: {}", doing, words);
   }
-  if (has_any(words, {"Unable to connect to the server", "was refused", "i/o timeout",
-                      "no such host", "TLS handshake timeout", "(ServiceUnavailable)", "(Timeout)",
-                      "context deadline", "(TooManyRequests)", "etcdserver", "connection reset"})) {
+  if (has_any(words, kNoConnection) || has_any(words, kNoAnswer)) {
     throw Unavailable("{}: the cluster cannot be reached: {}", doing, words);
   }
   if (has_any(words, {"the server doesn't have a resource type", "no matches for kind"})) {
@@ -402,14 +416,16 @@ class KubernetesBackEnd final : public BackEnd {
     const KubernetesRun& run = *submission.job.kubernetes;
     // Who looks meanwhile leaves it alone.
     const auto lock = HeldLock::take(run_lock_of(store, name));
+    bool may_be_there = true;
     try {
-      kubectl(run, fmt::format("submitting the job {}", name), {"create", "--filename=-"},
-              manifests_);
+      const auto output = call_kubectl(run, {"create", "--filename=-"}, manifests_);
+      may_be_there = output.status == 0 || !has_reached_nothing(output);
+      if (output.status != 0) throw_kubectl(output, fmt::format("submitting the job {}", name));
       store.change(name, [](Job& made) { made.kubernetes->is_submitted = true; });
       say(store, name, 'I', fmt::format("job {} is QUEUED in the cluster", name));
     } catch (Error& error) {
-      // Without the program or the namespace nothing was made.
-      if (error.code() != ErrorCode::kNotFound) take_back(run, error);
+      // Without the program, the namespace or a connection nothing was made.
+      if (error.code() != ErrorCode::kNotFound && may_be_there) take_back(run, error);
       throw;
     }
   }
@@ -444,6 +460,11 @@ class KubernetesBackEnd final : public BackEnd {
   }
 
  private:
+  // kubectl names each object that it has made.
+  static bool has_reached_nothing(const launch::CapturedOutput& output) {
+    return has_any(output.err, kNoConnection) && output.out.find(" created") == std::string::npos;
+  }
+
   static void take_back(const KubernetesRun& run, Error& error) {
     try {
       delete_all(run, "deleting what was made");

@@ -116,7 +116,10 @@ Manifest pod_spec_of(const KubernetesPod& pod, Manifest container) {
   }
   Manifest spec;
   if (!pod.service_account.empty()) spec["serviceAccountName"] = pod.service_account;
-  spec["securityContext"] = {{"runAsNonRoot", true}, {"runAsUser", kUser}, {"fsGroup", kUser}};
+  spec["securityContext"] = {{"runAsNonRoot", true},
+                             {"runAsUser", kUser},
+                             {"fsGroup", kUser},
+                             {"seccompProfile", {{"type", "RuntimeDefault"}}}};
   spec["containers"] = Manifest::array({std::move(container)});
   spec["volumes"] = volumes;
   return spec;

@@ -275,7 +275,9 @@ const std::map<std::string, std::string> kApiTypes{
      "volumes:[Volume"},
     {"LocalReference", "name"},
     {"PodSecurityContext",
-     "fsGroup fsGroupChangePolicy runAsGroup runAsNonRoot runAsUser supplementalGroups"},
+     "fsGroup fsGroupChangePolicy runAsGroup runAsNonRoot runAsUser seccompProfile:SeccompProfile "
+     "supplementalGroups"},
+    {"SeccompProfile", "type localhostProfile"},
     {"Container",
      "args command env:[EnvVar image imagePullPolicy lifecycle:Lifecycle livenessProbe:Probe name "
      "ports:[ContainerPort readinessProbe:Probe resources:Resources restartPolicy "

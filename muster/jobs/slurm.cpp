@@ -47,6 +47,10 @@ constexpr std::array<std::pair<std::string_view, State>, 25> kSlurmStates{{
     {"CANCELLED", State::kCancelled},
 }};
 
+// Why a job waits that no end of other jobs lets start.
+constexpr std::array<std::string_view, 4> kLastingReasons{"PartitionConfig", "PartitionTimeLimit",
+                                                          "PartitionNodeLimit", "BadConstraints"};
+
 // What Slurm says of a job.
 struct SlurmView {
   std::string id{};
@@ -278,7 +282,9 @@ class SlurmBackEnd final : public BackEnd {
     write_private(folder / "secret", launch::draw_secret());
     write_private(folder / "task.sh", slurm_task_script(submission, folder));
     write_private(folder / "job.sbatch", slurm_batch_script(submission, folder));
+    const std::string refusal = refusal_of_a_test(submission.job, folder);
     const std::string id = hand_over(submission.job, folder);
+    warn_if_it_cannot_start(submission.job, id, refusal);
     try {
       store.change(name, [&](Job& job) { job.slurm->id = id; });
     } catch (const Error&) {
@@ -321,13 +327,42 @@ class SlurmBackEnd final : public BackEnd {
   }
 
   // Paths are words of their own: a line of the script would be cut at spaces.
-  static std::string hand_over(const Job& job, const Path& folder) {
+  static std::vector<std::string> sbatch_of(const char* how, const Job& job, const Path& folder) {
     std::string log = (folder / "service.log").string();
     for (std::size_t i = 0; (i = log.find('%', i)) != std::string::npos; i += 2)
       log.insert(i, 1, '%');
-    const launch::CapturedOutput answer = ask_slurm(
-        {"sbatch", "--parsable", "--output=" + log, "--comment=" + comment_of(folder),
-         "--chdir=" + job.local.working_directory.string(), (folder / "job.sbatch").string()});
+    return {"sbatch",
+            how,
+            "--output=" + log,
+            "--comment=" + comment_of(folder),
+            "--chdir=" + job.local.working_directory.string(),
+            (folder / "job.sbatch").string()};
+  }
+
+  // sbatch takes jobs that no node or partition will ever have room for, and lets them wait. Empty
+  // where it sees when the job might start.
+  static std::string refusal_of_a_test(const Job& job, const Path& folder) {
+    const launch::CapturedOutput answer = ask_slurm(sbatch_of("--test-only", job, folder));
+    return answer.status == 0 ? "" : in_short(answer.err);
+  }
+
+  // Of what the test does not look at, the queue says the reason.
+  static void warn_if_it_cannot_start(const Job& job, const std::string& id, std::string refusal) {
+    const launch::CapturedOutput answer =
+        ask_slurm({"squeue", "--noheader", "--jobs=" + id, "--format=%r"});
+    const std::string reason = answer.out.substr(0, answer.out.find('\n'));
+    const bool is_for_good =
+        std::find(kLastingReasons.begin(), kLastingReasons.end(), reason) != kLastingReasons.end();
+    if (is_for_good) refusal += (refusal.empty() ? "reason " : "; reason ") + reason;
+    if (refusal.empty()) return;
+    log::warning(
+        "Slurm took the job {}, but it cannot start with the nodes and partitions that there are "
+        "({}): ask for less, or choose another partition with --slurm-option=--partition=NAME",
+        job.job_id, refusal);
+  }
+
+  static std::string hand_over(const Job& job, const Path& folder) {
+    const launch::CapturedOutput answer = ask_slurm(sbatch_of("--parsable", job, folder));
     if (answer.status != 0) {
       const std::string reason = in_short(answer.err);
       if (is_of_no_controller(answer.err)) {

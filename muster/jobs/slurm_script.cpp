@@ -108,6 +108,19 @@ mkdir -p "$job/attempts" || exit 1
 attempt=$(($(ls "$job/attempts" | wc -l) + 1))
 folder=$job/attempts/$attempt
 mkdir "$folder" || exit 1
+
+# What Slurm's commands say gets a stamp too: without, it would seem as old as the line before.
+stamp() {
+  trap '' TERM USR1 USR2
+  while IFS= read -r line || [ -n "$line" ]; do say W "$line"; done
+}
+mkfifo "$folder/said" || exit 1
+stamp < "$folder/said" &
+stamper=$!
+exec 2> "$folder/said"
+rm "$folder/said"
+trap 'exec 2>&-; wait "$stamper"' EXIT
+
 [ -n "$MUSTER_SECRET" ] || export MUSTER_SECRET="$(cat "$job/secret")"
 # Where Slurm itself finds the nodes: their names need not resolve.
 MUSTER_NODE_ADDRESSES=$(scontrol show node -o "$SLURM_JOB_NODELIST" |
