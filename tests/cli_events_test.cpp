@@ -183,7 +183,7 @@ class RunsCommand : public ::testing::Test {
   }
 
   std::vector<std::string> names_of(const std::vector<std::string>& flags) const {
-    std::vector<std::string> words{"list", folder_.path(), "--format", "json"};
+    std::vector<std::string> words{"list", folder_.path(), "--json"};
     words.insert(words.end(), flags.begin(), flags.end());
     std::vector<std::string> names;
     for (const auto& run : nlohmann::json::parse(runs(words).out)) {

@@ -36,5 +36,56 @@ TEST(ManualPages, AreOnePerCommandAndNameItsFlags) {
   EXPECT_THAT(testing::read_bytes(folder / "muster.1"), HasSubstr("muster\\-records(1)"));
 }
 
+TEST(Help, IsACommandToo) {
+  const auto help = [](const std::vector<std::string>& words) {
+    const auto outcome = testing::run_program(MUSTER_PROGRAM, words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_EQ(help({"help"}), help({"--help"}));
+  EXPECT_EQ(help({"help", "records", "write"}), help({"records", "write", "--help"}));
+  const auto wrong = testing::run_program(MUSTER_PROGRAM, {"help", "records", "wriet"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("records has no command wriet; did you mean write?"));
+}
+
+// One rule for all commands that print data for programs.
+TEST(Flags, ForJsonAreTheSameEverywhere) {
+  const std::string all = testing::run_program(MUSTER_PROGRAM, {"--help-all"}).out;
+  EXPECT_THAT(all, ::testing::Not(HasSubstr("--format")));
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"jobs", "list"},
+                                                {"jobs", "describe"},
+                                                {"models", "list"},
+                                                {"models", "describe"},
+                                                {"versions", "list"},
+                                                {"versions", "describe"},
+                                                {"runs", "list"},
+                                                {"predict"},
+                                                {"batch-predict"},
+                                                {"tune", "show"},
+                                                {"checkpoint", "show"}}) {
+    std::vector<std::string> help = words;
+    help.emplace_back("--help");
+    EXPECT_THAT(testing::run_program(MUSTER_PROGRAM, help).out, HasSubstr("  --json "))
+        << words.front() << " " << words.back();
+  }
+}
+
+TEST(Models, AreListedAndDescribedAsJson) {
+  const testing::TempDir folder;
+  const auto models = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--models-dir", folder / "models"});
+    const auto outcome = testing::run_program(MUSTER_PROGRAM, words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  models({"models", "create", "census", "--description", "a \"b\""});
+  EXPECT_THAT(models({"models", "list", "--json"}),
+              ::testing::StartsWith(R"({"name":"models/census",)"));
+  EXPECT_THAT(models({"models", "describe", "census", "--json"}),
+              HasSubstr(R"("description":"a \"b\""})"));
+  EXPECT_EQ(models({"versions", "list", "--model", "census", "--json"}), "");
+}
+
 }  // namespace
 }  // namespace muster

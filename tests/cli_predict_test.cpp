@@ -144,6 +144,17 @@ TEST_F(Predict, PrintsATableWithOneColumnAnOutput) {
   EXPECT_THAT(outcome.err, HasSubstr("--framework tensorflow is ignored"));
 }
 
+TEST_F(Predict, IsWhatGcloudCallsLocalPredict) {
+  write_bytes(folder_ / "input", "[1.0, 2.0]\n");
+  const std::vector<std::string> words{"predict", "--model-dir", folder_ / "7", "--json-instances",
+                                       folder_ / "input"};
+  std::vector<std::string> local{"--log-level", "error", "local"};
+  local.insert(local.end(), words.begin(), words.end());
+  const Outcome outcome = muster_run(local);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, muster_run(words).out);
+}
+
 TEST_F(Predict, TakesTextAndGivesBytesInBase64) {
   const Outcome outcome =
       predict("--text-instances", "caf\xC3\xA9\n39, x\n", {"--signature-name", "text"});
@@ -152,8 +163,8 @@ TEST_F(Predict, TakesTextAndGivesBytesInBase64) {
             "caf\xC3\xA9   {'b64': 'Y2Fmw6k='}\n"
             "39, x  {'b64': 'MzksIHg='}\n")
       << outcome.err;
-  const Outcome bytes = predict("--json-instances", "{\"b64\": \"/wA=\"}",
-                                {"--signature-name", "bytes", "--format", "json"});
+  const Outcome bytes =
+      predict("--json-instances", "{\"b64\": \"/wA=\"}", {"--signature-name", "bytes", "--json"});
   EXPECT_EQ(bytes.out, "{\"predictions\": [\n  {\"copy_bytes\": {\"b64\": \"/wA=\"}}\n]}\n")
       << bytes.err;
 }
@@ -162,7 +173,7 @@ TEST_F(Predict, TakesARequestWithItsSignatureFromStandardInput) {
   write_bytes(folder_ / "request",
               R"({"signature_name": "both", "instances": [{"text": "a", "x": [NaN, 2]}]})");
   const Outcome outcome = testing::run_program(
-      "/bin/sh", {"-c", std::string(MUSTER_PROGRAM) + " predict --format json --model-dir '" +
+      "/bin/sh", {"-c", std::string(MUSTER_PROGRAM) + " predict --json --model-dir '" +
                             folder_.path().string() + "' --json-request - < '" +
                             (folder_ / "request").string() + "'"});
   EXPECT_EQ(outcome.out, "{\"predictions\": [\n  {\"copy\": \"a\", \"x\": [NaN, 2.0]}\n]}\n")
@@ -198,7 +209,7 @@ TEST_F(Predict, SaysWhatIsWrongWithTheFile) {
               HasSubstr("Invalid JSON request: missing \"instances\" attribute"));
   EXPECT_EQ(muster_run({"predict", "--model-dir", folder_ / "7"}).status, 2);
   EXPECT_EQ(predict("--json-instances", "1", {"--text-instances", "x"}).status, 2);
-  EXPECT_EQ(predict("--json-instances", "1", {"--format", "xml"}).status, 2);
+  EXPECT_EQ(predict("--json-instances", "1", {"--format", "json"}).status, 2);
   EXPECT_THAT(
       muster_run({"predict", "--model-dir", folder_ / "7", "--json-instances", folder_ / "nothing"})
           .err,

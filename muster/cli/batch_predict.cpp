@@ -194,11 +194,7 @@ void add_batch_predict(CLI::App& command) {
       ->check(CLI::Range(0.0, 3600.0));
   command.add_option("--region", flags->region, "Ignored; this host predicts");
   command.add_option("--runtime-version", flags->runtime_version, "Ignored");
-  command
-      .add_option_function<std::string>(
-          "--format", [flags](const std::string& word) { flags->as_json = word == "json"; },
-          "Of the summary: text or json")
-      ->check(CLI::IsMember({"text", "json"}));
+  add_json_flag(command, flags->as_json, "The counts as one JSON object");
   add_limit_flags(command, flags->limits);
   command.callback([flags] { run_batch_predict(*flags); });
 }

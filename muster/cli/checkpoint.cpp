@@ -79,7 +79,7 @@ void hash(const CheckpointOptions& options) {
 void add_show(CLI::App& command) {
   const auto options = std::make_shared<CheckpointOptions>();
   command.add_option("PATH", options->path, kPathHelp)->required();
-  command.add_flag("--json", options->as_json, "One JSON object");
+  add_json_flag(command, options->as_json, "One JSON object");
   command.callback([options] { show(*options); });
 }
 

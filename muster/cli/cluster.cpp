@@ -34,7 +34,7 @@ void add_explain(CLI::App& command) {
   CLI::Option* given =
       command.add_option("--tf-config", options->tf_config,
                          "Explain this TF_CONFIG, a JSON text or a file that holds one");
-  command.add_flag("--json", options->as_json, "One JSON object");
+  add_json_flag(command, options->as_json, "One JSON object");
   command.callback([options, given] {
     const EnvironmentVariables variables =
         given->count() == 0

@@ -19,6 +19,10 @@ void add_commands(CLI::App& parent, const Table& table) {
   parent.require_subcommand(1);
 }
 
+/// --json, which all commands that print data have: JSON for programs in the place of text for
+/// people. `what` says what an object is, as in "One JSON object per job".
+void add_json_flag(CLI::App& command, bool& as_json, const char* what);
+
 void add_new(CLI::App& command);
 void add_fs(CLI::App& command);
 void add_records(CLI::App& command);
@@ -36,9 +40,11 @@ void add_cluster(CLI::App& command);
 void add_kubernetes(CLI::App& command);
 void add_launch(CLI::App& command);
 void add_local(CLI::App& command);
+void add_local_predict(CLI::App& command);
 void add_jobs(CLI::App& command);
 void add_tune(CLI::App& command);
 void add_console(CLI::App& command);
+void add_help(CLI::App& command);
 void add_completion(CLI::App& command);
 void add_man(CLI::App& command);
 void add_version(CLI::App& command);

@@ -323,7 +323,7 @@ void add_events_show(CLI::App& command) {
       .add_option("--limit", options->limit,
                   "At most this many rows, of values the latest; 0 for all")
       ->capture_default_str();
-  command.add_flag("--json", options->as_json, "One JSON object a row, values in full");
+  add_json_flag(command, options->as_json, "One JSON object a row, values in full");
   command.callback([options] { run(*options); });
 }
 

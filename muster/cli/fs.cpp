@@ -353,7 +353,7 @@ template <RunFs kRun>
 void add_listing(CLI::App& command) {
   const auto options = std::make_shared<FsOptions>();
   add_paths(command, *options);
-  command.add_flag("--json", options->as_json, "Print one JSON object per line");
+  add_json_flag(command, options->as_json, "One JSON object per line");
   if (kRun == run_ls) command.add_flag("-l,--long", options->is_long, "Show sizes and times too");
   command.callback([options] { kRun(*options); });
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 
@@ -43,6 +44,7 @@ std::string next_commands(const std::string& name) {
 using jobs::Job;
 using jobs::JobStore;
 using jobs::State;
+using nlohmann::ordered_json;
 using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kTendJobsEvery{2};
@@ -129,6 +131,10 @@ void print_job_table(const std::vector<TableRow>& rows) {
   }
 }
 
+std::string compact(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
 bool has_open_remote(const std::vector<Job>& all) {
   return std::any_of(all.begin(), all.end(),
                      [](const Job& job) { return !job.is_local() && !is_final(job.state); });
@@ -137,7 +143,9 @@ bool has_open_remote(const std::vector<Job>& all) {
 void add_list(CLI::App& command) {
   const auto flags = add_jobs_flags(command);
   const auto limit = std::make_shared<std::size_t>(0);
+  const auto as_json = std::make_shared<bool>(false);
   command.add_option("--limit", *limit, "The newest so many; 0: all")->capture_default_str();
+  add_json_flag(command, *as_json, "One JSON object per job, a line each");
   command.callback([=] {
     const JobStore store = job_store(*flags);
     std::vector<TableRow> rows{{"JOB_ID", "STATUS", "CREATED"}};
@@ -146,8 +154,10 @@ void add_list(CLI::App& command) {
     if (has_open_remote(all)) all = store.list();
     for (const Job& job : all) {
       if (*limit > 0 && rows.size() > *limit) continue;
+      if (*as_json) fmt::print("{}\n", compact(ordered_json::parse(jobs::to_json(job))));
       rows.push_back({job.job_id, std::string(name_of(job.state)), local_time(job.create_time)});
     }
+    if (*as_json) return;
     if (rows.size() == 1) {
       fmt::print(stderr, "Listed 0 items.\n");
     } else {
@@ -224,16 +234,42 @@ void summarize(const Job& job, const std::optional<jobs::Progress>& progress) {
   }
 }
 
+// What YAML shows, as numbers and texts.
+void print_job_json(const Job& job, const std::optional<jobs::Progress>& progress) {
+  ordered_json json = ordered_json::parse(jobs::to_json(job));
+  if (progress) {
+    ordered_json& shown = json["progress"];
+    shown["step"] = progress->step;
+    const auto add = [&](const char* name, const auto& value) {
+      if (value) shown[name] = *value;
+    };
+    add("maxSteps", progress->max_steps);
+    add("loss", progress->loss);
+    add("stepsPerSecond", progress->steps_per_second);
+    add("secondsLeft", progress->seconds_left());
+  }
+  if (job.prediction_input) {
+    for (const auto& [name, value] : prediction_output_fields(job)) {
+      json["predictionOutput"][name] = value;
+    }
+  }
+  fmt::print("{}\n", json.dump(2, ' ', false, ordered_json::error_handler_t::replace));
+}
+
 void add_describe(CLI::App& command) {
   const auto flags = add_jobs_flags(command);
   const auto name = std::make_shared<std::string>();
   const auto short_form = std::make_shared<bool>(false);
+  const auto as_json = std::make_shared<bool>(false);
   command.add_option("job", *name, "The name of the job")->required();
-  command.add_flag("--summarize", *short_form, "Tables of what matters, in the place of YAML");
+  add_json_flag(command, *as_json, "One JSON object");
+  command.add_flag("--summarize", *short_form, "Tables of what matters, in the place of YAML")
+      ->excludes("--json");
   command.callback([=] {
     const JobStore store = job_store(*flags);
     const Job job = read_and_tend(store, *flags, *name);
     const auto progress = jobs::progress_of(job, store.folder_of(*name));
+    if (*as_json) return print_job_json(job, progress);
     if (*short_form) {
       summarize(job, progress);
     } else {

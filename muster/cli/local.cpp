@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/cli/command.h"
+#include "muster/cli/found_program.h"
 #include "muster/cli/program_arguments.h"
 #include "muster/launch/launcher.h"
 
@@ -29,15 +29,9 @@ struct LocalFlags {
   std::string log_dir = "runlogs";
 };
 
-// A path with a slash is taken from here, whatever the working directory of the tasks is.
-std::string program_of(const std::string& module_name) {
-  if (module_name.find('/') == std::string::npos) return module_name;
-  return std::filesystem::absolute(module_name).string();
-}
-
 launch::LaunchOptions to_options(const LocalFlags& flags) {
   launch::LaunchOptions options;
-  options.command.push_back(program_of(flags.module_name));
+  options.command.push_back(found_program(flags.module_name, flags.package_path));
   for (const std::string& argument : program_arguments()) options.command.push_back(argument);
   if (!flags.job_dir.empty()) {
     options.command.insert(options.command.end(), {"--job-dir", flags.job_dir});
@@ -52,9 +46,7 @@ launch::LaunchOptions to_options(const LocalFlags& flags) {
   options.cluster.evaluators = flags.evaluators;
   options.start_port = flags.start_port;
   if (!flags.package_path.empty()) {
-    const Path package = std::filesystem::absolute(flags.package_path).lexically_normal();
-    options.working_directory =
-        package.has_filename() ? package.parent_path() : package.parent_path().parent_path();
+    options.working_directory = folder_of_package(flags.package_path);
   }
   options.log_dir = flags.log_dir;
   options.end_of_others = launch::EndOfOthers::kKill;
@@ -63,7 +55,10 @@ launch::LaunchOptions to_options(const LocalFlags& flags) {
 
 void add_train(CLI::App& command) {
   const auto flags = std::make_shared<LocalFlags>();
-  command.add_option("--module-name", flags->module_name, "The program to run")->required();
+  command
+      .add_option("--module-name", flags->module_name,
+                  "The program to run, or trainer.task for the program trainer/task")
+      ->required();
   command.add_option("--package-path", flags->package_path,
                      "Tasks run in the folder that holds this one");
   command.add_flag("--distributed", flags->distributed, "Run a cluster on this host");
@@ -103,6 +98,8 @@ void add_train(CLI::App& command) {
 
 constexpr Command kLocalCommands[] = {
     {"train", "run a training program here, as gcloud's local train does", add_train},
+    {"predict", "answer instances with a SavedModel, as gcloud's local predict does",
+     add_local_predict},
 };
 
 }  // namespace

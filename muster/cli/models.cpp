@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct ModelsFlags {
   std::string origin{};
   std::string description{};
   bool quiet = false;
+  bool as_json = false;
   std::vector<std::string> ignored{};
 };
 
@@ -99,6 +101,42 @@ void print_columns(std::vector<std::vector<std::string>> rows) {
   }
 }
 
+void add_json(CLI::App& command, const Flags& flags, const char* what) {
+  add_json_flag(command, flags->as_json, what);
+}
+
+using nlohmann::ordered_json;
+
+void set_text(ordered_json& json, const char* name, const std::string& value) {
+  if (!value.empty()) json[name] = value;
+}
+
+// As Cloud ML Engine's API has them.
+ordered_json json_of(const std::string& model, const VersionRecord& version) {
+  ordered_json json{{"name", fmt::format("models/{}/versions/{}", model, version.name)}};
+  set_text(json, "createTime", version.create_time);
+  set_text(json, "deploymentUri", version.deployment_uri);
+  set_text(json, "description", version.description);
+  if (version.is_default) json["isDefault"] = true;
+  json["state"] = version.state;
+  return json;
+}
+
+ordered_json json_of(const ModelRecord& model) {
+  ordered_json json{{"name", "models/" + model.name}};
+  set_text(json, "createTime", model.create_time);
+  if (!model.default_version.empty()) {
+    json["defaultVersion"] = {
+        {"name", fmt::format("models/{}/versions/{}", model.name, model.default_version)}};
+  }
+  set_text(json, "description", model.description);
+  return json;
+}
+
+void print_json(const ordered_json& json) {
+  fmt::print("{}\n", json.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+}
+
 void print_field(const char* name, const std::string& value) {
   if (!value.empty()) fmt::print("{}: {}\n", name, value);
 }
@@ -109,6 +147,11 @@ void print_version_record(const std::string& model, const VersionRecord& version
   print_field("description", version.description);
   if (version.is_default) fmt::print("isDefault: true\n");
   fmt::print("name: models/{}/versions/{}\nstate: {}\n", model, version.name, version.state);
+}
+
+void print_version(const ModelsFlags& given, const VersionRecord& version) {
+  if (given.as_json) return print_json(json_of(given.model, version));
+  print_version_record(given.model, version);
 }
 
 // Asks only somebody who can answer.
@@ -132,11 +175,14 @@ void add_models_create(CLI::App& command) {
 
 void add_models_list(CLI::App& command) {
   const Flags flags = add_common(command);
-  set_action(command, flags, [](const ModelsFlags&, ModelCatalog& models) {
+  add_json(command, flags, "One JSON object per model, a line each");
+  set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
     std::vector<std::vector<std::string>> rows{{"NAME", "DEFAULT_VERSION_NAME"}};
     for (const ModelRecord& model : models.list()) {
+      if (given.as_json) print_json(json_of(model));
       rows.push_back({model.name, model.default_version});
     }
+    if (given.as_json) return;
     if (rows.size() == 1) {
       fmt::print(stderr, "Listed 0 items.\n");
     } else {
@@ -148,8 +194,10 @@ void add_models_list(CLI::App& command) {
 void add_models_describe(CLI::App& command) {
   const Flags flags = add_common(command);
   add_name(command, flags, "The model");
+  add_json(command, flags, "One JSON object");
   set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
     const ModelRecord model = models.model(given.name);
+    if (given.as_json) return print_json(json_of(model));
     print_field("createTime", model.create_time);
     if (!model.default_version.empty()) {
       fmt::print("defaultVersion:\n  name: models/{}/versions/{}\n", model.name,
@@ -189,11 +237,14 @@ void add_versions_create(CLI::App& command) {
 void add_versions_list(CLI::App& command) {
   const Flags flags = add_common(command);
   add_model_flag(command, flags);
+  add_json(command, flags, "One JSON object per version, a line each");
   set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
     std::vector<std::vector<std::string>> rows{{"NAME", "DEPLOYMENT_URI", "STATE"}};
     for (const VersionRecord& version : models.model(given.model).versions) {
+      if (given.as_json) print_json(json_of(given.model, version));
       rows.push_back({version.name, version.deployment_uri, version.state});
     }
+    if (given.as_json) return;
     if (rows.size() == 1) {
       fmt::print(stderr, "Listed 0 items.\n");
     } else {
@@ -206,8 +257,9 @@ void add_versions_describe(CLI::App& command) {
   const Flags flags = add_common(command);
   add_name(command, flags, "The version");
   add_model_flag(command, flags);
+  add_json(command, flags, "One JSON object");
   set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
-    print_version_record(given.model, models.version(given.model, given.name));
+    print_version(given, models.version(given.model, given.name));
   });
 }
 
@@ -215,8 +267,9 @@ void add_versions_set_default(CLI::App& command) {
   const Flags flags = add_common(command);
   add_name(command, flags, "The version");
   add_model_flag(command, flags);
+  add_json(command, flags, "One JSON object");
   set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
-    print_version_record(given.model, models.set_default(given.model, given.name));
+    print_version(given, models.set_default(given.model, given.name));
   });
 }
 

@@ -1,5 +1,6 @@
 #include "muster/cli/predict_flags.h"
 
+#include "muster/cli/command.h"
 #include "muster/cli/limit_flags.h"
 
 namespace muster::cli {
@@ -27,11 +28,7 @@ void add_predict_flags(CLI::App& command, PredictFlags& flags) {
   command.add_option("--tag_set,--tag-set,--tag", flags.tag_set,
                      "The tags of the graph, separated by commas (serve); '' is none");
   command.add_option("--framework", flags.framework, "Ignored; every model is a SavedModel");
-  command
-      .add_option_function<std::string>(
-          "--format", [&flags](const std::string& word) { flags.as_json = word == "json"; },
-          "table or json")
-      ->check(CLI::IsMember({"table", "json"}));
+  add_json_flag(command, flags.as_json, "One JSON object, {\"predictions\": [...]}");
   add_limit_flags(command, flags.limits);
 }
 

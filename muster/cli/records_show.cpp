@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/cli/command.h"
 #include "muster/cli/records.h"
 #include "muster/records/example_parser.h"
 #include "muster/records/tfrecord_source.h"
@@ -171,7 +172,7 @@ void add_records_show(CLI::App& command) {
   command.add_option("--skip", options->skip, "Records to pass over first")->capture_default_str();
   command.add_option("--values", options->values, "Values to print of each feature")
       ->capture_default_str();
-  command.add_flag("--json", options->as_json, "One JSON object a record, with all values");
+  add_json_flag(command, options->as_json, "One JSON object a record, with all values");
   command.callback([options] { run(*options); });
 }
 

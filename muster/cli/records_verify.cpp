@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/cli/command.h"
 #include "muster/cli/progress.h"
 #include "muster/cli/records.h"
 #include "muster/records/record_index.h"
@@ -132,7 +133,7 @@ void run(const RecordsVerifyOptions& options) {
 void add_records_verify(CLI::App& command) {
   const auto options = std::make_shared<RecordsVerifyOptions>();
   command.add_option("FILE", options->files, "TFRecord files, globs or NAME@N")->required();
-  command.add_flag("--json", options->json, "One JSON object a file");
+  add_json_flag(command, options->json, "One JSON object a file");
   command.add_option("--max-errors", options->max_errors, "Errors printed a file")
       ->capture_default_str();
   command.callback([options] { run(*options); });

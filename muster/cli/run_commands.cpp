@@ -55,6 +55,10 @@ int parse_and_run(int argc, char** argv, std::span<const Command> commands,
 
 }  // namespace
 
+void add_json_flag(CLI::App& command, bool& as_json, const char* what) {
+  command.add_flag("--json", as_json, what);
+}
+
 int run_commands(int argc, char** argv, std::span<const Command> commands,
                  void (*add_flags)(CLI::App& app)) {
   fail_writes_beyond_file_limit();

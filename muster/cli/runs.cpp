@@ -376,12 +376,8 @@ void compare_runs(const std::string& first_word, const std::string& second_word,
   print_rows(rows);
 }
 
-void add_format(CLI::App& command, RunsFlags& flags) {
-  command
-      .add_option_function<std::string>(
-          "--format", [&flags](const std::string& word) { flags.as_json = word == "json"; },
-          "table or json")
-      ->check(CLI::IsMember({"table", "json"}));
+void add_json(CLI::App& command, RunsFlags& flags) {
+  add_json_flag(command, flags.as_json, "JSON in the place of a table");
 }
 
 void add_runs_list(CLI::App& command) {
@@ -392,7 +388,7 @@ void add_runs_list(CLI::App& command) {
       ->delimiter(',');
   command.add_option("--sort", flags->sort, "By this metric, smallest first (by when they began)");
   command.add_flag("--reverse", flags->reverse, "The other way round");
-  add_format(command, *flags);
+  add_json(command, *flags);
   command.callback([flags] { list_runs(*flags); });
 }
 
@@ -403,7 +399,7 @@ void add_runs_show(CLI::App& command) {
                   "A model folder; FOLDER#2 is its second run, else the last")
       ->required()
       ->expected(1);
-  add_format(command, *flags);
+  add_json(command, *flags);
   command.callback([flags] { show_run(flags->folders[0], flags->as_json); });
 }
 
@@ -412,7 +408,7 @@ void add_runs_compare(CLI::App& command) {
   command.add_option("RUN", flags->folders, "Two model folders, or FOLDER#1 FOLDER#2")
       ->required()
       ->expected(2);
-  add_format(command, *flags);
+  add_json(command, *flags);
   command.callback([flags] { compare_runs(flags->folders[0], flags->folders[1], flags->as_json); });
 }
 

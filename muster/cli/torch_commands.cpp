@@ -21,6 +21,15 @@ void add_predict(CLI::App& command) {
   });
 }
 
+void add_local_predict(CLI::App& command) {
+  const auto flags = std::make_shared<PredictFlags>();
+  add_predict_flags(command, *flags);
+  command.callback([flags] {
+    if (!flags->model.empty()) return predict_remotely(*flags);
+    continue_in_torch_program("predict", /*without=*/"local");
+  });
+}
+
 void add_serve(CLI::App& command) {
   const auto flags = std::make_shared<ServeFlags>();
   add_serve_flags(command, *flags);

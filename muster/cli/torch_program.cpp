@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
@@ -43,9 +44,11 @@ bool exec_torch_program(const std::vector<std::string>& arguments) {
   throw_errno(errno, fmt::format("starting {}", program.string()));
 }
 
-void continue_in_torch_program(const char* command) {
+void continue_in_torch_program(const char* command, const std::string& without) {
   std::vector<std::string> arguments = command_line();
   if (!arguments.empty()) arguments.erase(arguments.begin());
+  const auto word = std::find(arguments.begin(), arguments.end(), without);
+  if (word != arguments.end() && !without.empty()) arguments.erase(word);
   exec_torch_program(arguments);
   throw_not_built(command);
 }

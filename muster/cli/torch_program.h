@@ -16,7 +16,8 @@ Path torch_program(const char* command);
 bool exec_torch_program(const std::vector<std::string>& arguments);
 
 /// The same with this process's own arguments, for a command that both programs know: this one its
-/// flags, that one what it does. Throws Unimplemented, naming `command`, if it was not built.
-[[noreturn]] void continue_in_torch_program(const char* command);
+/// flags, that one what it does. A first word `without` is one that only this program knows. Throws
+/// Unimplemented, naming `command`, if it was not built.
+[[noreturn]] void continue_in_torch_program(const char* command, const std::string& without = "");
 
 }  // namespace muster::cli

@@ -21,6 +21,7 @@
 #include "muster/base/log.h"
 #include "muster/base/printable.h"
 #include "muster/cli/command.h"
+#include "muster/cli/found_program.h"
 #include "muster/cli/program_arguments.h"
 #include "muster/jobs/job_text.h"
 #include "muster/jobs/machines.h"
@@ -165,6 +166,7 @@ tuning::StudyOptions study_options(const TuneFlags& flags) {
   }
   tuning::StudyOptions options;
   options.command = program_arguments();
+  options.command.front() = found_program(options.command.front());
   options.hyperparameters = flags.hyperparameters;
   if (!flags.config.empty()) read_config(flags, options);
   set_stopping(flags.stop, options.hyperparameters);
@@ -295,7 +297,7 @@ void add_tune_show(CLI::App& command) {
   const auto as_json = std::make_shared<bool>(false);
   const auto picture = std::make_shared<std::string>();
   command.add_option("JOB_DIR", *job_dir, "The --job-dir of the study")->required();
-  command.add_flag("--json", *as_json, "All that is known of every trial, by number");
+  add_json_flag(command, *as_json, "All that is known of every trial, by number");
   command.add_option("--picture", *picture,
                      "Also draw them into this file, as SVG: the metric by trial, parallel "
                      "coordinates, and the metric over each parameter");
