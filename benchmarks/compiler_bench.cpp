@@ -268,24 +268,28 @@ void run(const std::string& kind, const Sizes& sizes, c10::Device device, const 
   say("captured", captured(
                       device, [&] { step(inputs); }, times));
 
-  compiler::CompiledStep compiled({.passes = {.padding = 16}, .name = kind});
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 3; ++i) compiled.run(inputs, step);
-  wait_for_device(device);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  fmt::print("{}: three compiled steps, recording and checks included, took {:.2f} s\n", kind,
-             seconds.count());
-  say("compiled", milliseconds(
-                      device, [&] { compiled.run(inputs, step); }, times));
-  say("compiled, captured", captured(
-                                device, [&] { compiled.run(inputs, step); }, times));
-  fmt::print("{}\n", compiled.explain());
+  for (const bool fuses : {false, true}) {
+    const char* const how = fuses ? "fused" : "rewritten";
+    compiler::CompiledStep compiled({.passes = {.padding = 16}, .may_fuse = fuses, .name = kind});
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < 3; ++i) compiled.run(inputs, step);
+    wait_for_device(device);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    fmt::print("{} {}: three steps, recording, compiling and checks included, took {:.2f} s\n",
+               kind, how, seconds.count());
+    say(how, milliseconds(
+                 device, [&] { compiled.run(inputs, step); }, times));
+    say(fmt::format("{}, captured", how).c_str(),
+        captured(
+            device, [&] { compiled.run(inputs, step); }, times));
+    fmt::print("{}\n", compiled.explain());
+  }
   if (dump.empty()) return;
   const compiler::Recording recording = compiler::record(step, inputs);
   compiler::Graph graph = recording.graph;
   std::ofstream(dump + "/" + kind + "_before.txt") << compiler::to_text(graph);
   profile(compiler::Interpreter(graph), inputs, device, dump + "/" + kind + "_before_times.txt");
-  compiler::rewrite(graph, {.padding = 16});
+  compiler::rewrite(graph, {.padding = 16, .fuses = device.is_cuda()});
   std::ofstream(dump + "/" + kind + "_after.txt") << compiler::to_text(graph);
   profile(compiler::Interpreter(graph), inputs, device, dump + "/" + kind + "_after_times.txt");
 }

@@ -23,12 +23,14 @@ class Copies {
  public:
   explicit Copies(const Graph& graph) : graph_(graph), uses_(graph) {}
 
-  /// What a node copies.
+  /// What a node copies, where nothing changes it behind the node.
   std::optional<ValueId> source(const Node& node) const {
     if (!is_copy(node)) return std::nullopt;
     const auto from = tensor_at(node, 0);
-    if (!from || !uses_.is_constant(graph_.storage_of(*from))) return std::nullopt;
-    return from;
+    if (!from) return std::nullopt;
+    const auto& writers = uses_.of_value(*from).writers;
+    const bool settled = writers.empty() || &graph_.nodes[Graph::index(writers.back())] < &node;
+    return settled ? from : std::nullopt;
   }
 
   /// The value that was there before this copy, and has the same bits, or nothing.
@@ -80,6 +82,24 @@ bool remove_one_copy(Graph& graph) {
   return false;
 }
 
+// The same elements of what a cast read, where its result lies as that does.
+std::optional<ValueId> before_cast(Graph& graph, const Copies& copies, ValueId cast) {
+  const Node* const maker = copies.uses().maker(cast);
+  if (maker == nullptr || !copies.tensor_result(*maker)) return std::nullopt;
+  const auto from = copies.source(*maker);
+  if (!from) return std::nullopt;
+  const Geometry& whole = graph.geometry(*copies.tensor_result(*maker));
+  const Geometry& before = graph.geometry(*from);
+  if (before.sizes != whole.sizes || before.strides != whole.strides ||
+      before.device != whole.device || !whole.is_dense()) {
+    return std::nullopt;
+  }
+  Geometry part = graph.geometry(cast);
+  part.type = before.type;
+  part.offset += before.offset - whole.offset;
+  return graph.value(graph.storage_of(*from), part);
+}
+
 // copy_(place, cast(x)) casts x itself.
 void join_with_copies(Graph& graph) {
   const Copies copies(graph);
@@ -87,16 +107,10 @@ void join_with_copies(Graph& graph) {
     if (!is(node, "aten::copy_")) continue;
     const auto cast = tensor_at(node, 1);
     const auto place = tensor_at(node, 0);
-    if (!cast || !place) continue;
-    const Node* const maker = copies.uses().maker(*cast);
-    if (maker == nullptr || copies.tensor_result(*maker) != cast) continue;
-    const auto from = copies.source(*maker);
-    const bool casts_alike = graph.geometry(*cast).type == graph.geometry(*place).type &&
-                             graph.geometry(*cast).device == graph.geometry(*place).device;
-    if (!from || !casts_alike || graph.geometry(*from).device != graph.geometry(*cast).device) {
-      continue;
+    if (!cast || !place || graph.geometry(*cast).type != graph.geometry(*place).type) continue;
+    if (const auto before = before_cast(graph, copies, *cast)) {
+      node.arguments[1] = tensor(*before);
     }
-    node.arguments[1] = tensor(*from);
   }
 }
 

@@ -165,10 +165,15 @@ struct CompiledStep::Impl {
                                     "off by {:.3g}): something else writes",
                                     raw.value, raw.ratio));
     }
-    Graph rewritten = recording.graph;
-    plan.passes = rewrite(rewritten, options.passes);
-    plan.compiled.emplace(std::move(rewritten));
-    Outcome ours = from_start(*plan.compiled, recording, inputs, seed);
+    Outcome ours;
+    try {
+      Graph rewritten = recording.graph;
+      plan.passes = rewrite(rewritten, pass_options(recording.graph));
+      plan.compiled.emplace(std::move(rewritten));
+      ours = from_start(*plan.compiled, recording, inputs, seed);
+    } catch (const std::exception& error) {
+      return stay_eager(plan, recording, eager, fmt::format("it fails compiled: {}", error.what()));
+    }
     const Difference off = difference(ours, eager);
     if (!(off.ratio <= options.tolerance)) {
       return stay_eager(plan, recording, eager,
@@ -179,6 +184,14 @@ struct CompiledStep::Impl {
               plan.compiled->graph().nodes.size(), recording.graph.nodes.size());
     plan.recorded = std::move(recording.graph);
     return std::move(ours.outputs);
+  }
+
+  PassOptions pass_options(const Graph& graph) const {
+    PassOptions passes = options.passes;
+    const bool on_gpu = std::ranges::any_of(
+        graph.values, [](const Value& value) { return value.geometry.device.is_cuda(); });
+    passes.fuses = passes.fuses || (on_gpu && options.may_fuse);
+    return passes;
   }
 
   Tensors stay_eager(Plan& plan, const Recording& recording, const Outcome& eager,

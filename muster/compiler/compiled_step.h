@@ -23,7 +23,9 @@ namespace muster::compiler {
 class CompiledStep {
  public:
   struct Options {
+    /// Where the step is on a GPU it is also fused: see may_fuse.
     PassOptions passes{};
+    bool may_fuse = true;
     /// What it is, for the log.
     std::string name = "a step";
     /// The largest relative error, as a ratio of norms, between what the eager step and the

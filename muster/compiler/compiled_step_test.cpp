@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using Tensors = std::vector<at::Tensor>;
 
 // Steps of two layouts in turns, compiled, beside eager ones from the same start.
-void expect_trains_as_eager(const Network& network, double tolerance) {
+void expect_trains_as_eager(const Network& network, bool fuses, double tolerance) {
   SCOPED_TRACE(network.name);
   Trained trained(network, false);
   const auto start = trained.copies();
@@ -32,7 +32,7 @@ void expect_trains_as_eager(const Network& network, double tolerance) {
   }
   const auto wanted = trained.copies();
   trained.set(start);
-  CompiledStep compiled({.name = network.name});
+  CompiledStep compiled({.passes = {.fuses = fuses}, .name = network.name});
   for (std::size_t i = 0; i < batches.size(); ++i) {
     compiled.run(batches[i], step, [i] { torch::manual_seed(i); });
     EXPECT_TRUE(compiled.is_compiled(batches[i])) << compiled.explain();
@@ -45,7 +45,12 @@ void expect_trains_as_eager(const Network& network, double tolerance) {
 
 TEST(CompiledStep, TrainsAsEagerSteps) {
   torch::manual_seed(8);
-  for (const Network& network : networks::all()) expect_trains_as_eager(network, 1e-4);
+  for (const Network& network : networks::all()) expect_trains_as_eager(network, false, 1e-4);
+}
+
+TEST(CompiledStep, FusedStepsTrainAsEagerOnes) {
+  torch::manual_seed(8);
+  for (const Network& network : networks::all()) expect_trains_as_eager(network, true, 1e-4);
 }
 
 TEST(CompiledStep, BitsDoNotDependOnWhereItBegan) {

@@ -15,6 +15,9 @@ struct PassOptions {
   /// Gaps of fewer elements between tensors in external memory are padding, which is zero before a
   /// step: see write_gradients().
   std::int64_t padding = 0;
+  /// Whether operations become programs. On a GPU their kernels are generated; on the CPU programs
+  /// are evaluated one element after the other, for tests.
+  bool fuses = false;
 };
 
 /// Removes nodes whose results nothing needs, and views, which values already are. Same bits.
@@ -43,6 +46,24 @@ void write_slices(Graph& graph);
 /// Gradients that are added to memory that the step has zeroed are written there. The zeroing goes
 /// where nothing but padding is left of it. Same but for the sign of zeros.
 void write_gradients(Graph& graph, const PassOptions& options);
+
+/// Casts of weights of convolutions over channels last lay them out likewise, so that no
+/// convolution has to. Of GPUs, or `everywhere`, for tests. Same values to the convolution, which
+/// may take another kernel.
+void lay_out_weights(Graph& graph, bool everywhere = false);
+
+/// Operations on single elements become programs, which fuse() joins. Differs by rounding: a
+/// program computes in float32.
+void lower_elements(Graph& graph);
+
+/// Sums over all but the innermost dimensions, and batch norm with channels innermost, forward and
+/// backward, become programs: sums by blocks of rows, what is done with each column's, and
+/// elements. Differs by rounding and the order of sums, which is fixed by the sizes.
+void lower_sums(Graph& graph);
+
+/// Programs that read what another makes become one with it. Differs by rounding: what is not
+/// written in between is not rounded to its type.
+void fuse(Graph& graph);
 
 /// All of them, in their order.
 struct PassReport {

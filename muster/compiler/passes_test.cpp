@@ -209,6 +209,18 @@ TEST(Bias, ThatIsAddedToAProductWhichIsReadAloneStays) {
   EXPECT_EQ(count_of(both.after, "aten::add.Tensor"), 1);
 }
 
+TEST(Weights, OfConvolutionsOverChannelsLastLieLikewise) {
+  const auto x = torch::randn({2, 8, 6, 6}).contiguous(at::MemoryFormat::ChannelsLast);
+  const auto w = torch::randn({4, 8, 3, 3});
+  const auto b = x.to(at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
+  const auto both = rewritten(
+      [&](const Tensors& in) { return Tensors{torch::conv2d(in[0], w.to(at::kBFloat16))}; }, {b},
+      [](Graph& graph) { lay_out_weights(graph, /*everywhere=*/true); });
+  const ValueId cast = *both.after.nodes[0].results[0].value;
+  EXPECT_EQ(both.after.geometry(cast).strides, (std::vector<std::int64_t>{72, 1, 24, 8}));
+  EXPECT_EQ(both.before.geometry(cast).strides, (std::vector<std::int64_t>{72, 9, 3, 1}));
+}
+
 // The gradients of an indexed tensor, as backward makes them.
 Tensors indexed_step(const Tensors& in) {
   const auto x = in[0].detach().requires_grad_();
@@ -292,7 +304,7 @@ void expect_rewritten_step(const Network& network, bool bf16, double tolerance) 
   torch::manual_seed(3);
   const auto inputs = network.make_inputs();
   const auto both = rewritten([&](const Tensors& in) { return trained.step(in); }, inputs,
-                              [](Graph& graph) { rewrite(graph); });
+                              [](Graph& graph) { rewrite(graph, {.fuses = true}); });
   EXPECT_LT(both.after.nodes.size(), both.before.nodes.size());
   torch::manual_seed(5);
   const Tensors wanted = results(both.before, inputs, trained.values());

@@ -19,6 +19,13 @@ std::vector<PassReport> rewrite(Graph& graph, const PassOptions& options) {
   pass("gradients", [&] { write_gradients(graph, options); });
   pass("casts", [&] { remove_casts(graph); });
   pass("dead work", [&] { remove_dead_work(graph); });
+  if (options.fuses) {
+    pass("weights", [&] { lay_out_weights(graph); });
+    pass("elements", [&] { lower_elements(graph); });
+    pass("sums", [&] { lower_sums(graph); });
+    pass("fuse", [&] { fuse(graph); });
+    pass("dead work", [&] { remove_dead_work(graph); });
+  }
   return reports;
 }
 
