@@ -8,8 +8,21 @@ foreach(library grpc++ grpc gpr absl_synchronization)
 endforeach()
 mark_as_advanced(GRPCPLUSPLUS_INCLUDE_DIR ${grpcplusplus_libraries})
 
+# A gRPC of another make wants more libraries than these, and nothing else may fail for that.
+include(CheckCXXSourceCompiles)
+if(GRPCPLUSPLUS_INCLUDE_DIR)
+  set(CMAKE_REQUIRED_INCLUDES "${GRPCPLUSPLUS_INCLUDE_DIR}")
+  foreach(variable IN LISTS grpcplusplus_libraries)
+    list(APPEND CMAKE_REQUIRED_LIBRARIES "${${variable}}")
+  endforeach()
+  check_cxx_source_compiles("#include <grpc/grpc.h>\nint main() { grpc_init(); }" GRPCPLUSPLUS_LINKS)
+  unset(CMAKE_REQUIRED_INCLUDES)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+endif()
+
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(GrpcPlusPlus REQUIRED_VARS ${grpcplusplus_libraries} GRPCPLUSPLUS_INCLUDE_DIR
+find_package_handle_standard_args(GrpcPlusPlus
+  REQUIRED_VARS ${grpcplusplus_libraries} GRPCPLUSPLUS_INCLUDE_DIR GRPCPLUSPLUS_LINKS
   REASON_FAILURE_MESSAGE "install libgrpc++-dev, as scripts/setup does")
 
 if(GrpcPlusPlus_FOUND AND NOT TARGET gRPC::grpc++)

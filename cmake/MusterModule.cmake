@@ -44,14 +44,18 @@ endfunction()
 # likewise, in less than half the time (a unit of muster/jobs: 20 s of processor; 41 with -O1; g++ 51 with -O2). As users
 # have them, by g++ and optimised, are modules with AS_USERS, among them the one that runs on libtorch's threads, which are
 # g++'s OpenMP's, and sources with -O3. scripts/users-compiler has g++ compile the other modules where they changed.
-option(MUSTER_CLANG "Compile with clang, where it is installed, and optimise kernels alone" OFF)
+option(MUSTER_CLANG "Compile with clang, where it is installed, and optimise kernels and loops alone" OFF)
 if(MUSTER_CLANG AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT MUSTER_SANITIZE)
   find_program(MUSTER_TEST_COMPILER clang++-19)
   mark_as_advanced(MUSTER_TEST_COMPILER)
 endif()
+# The preset quickstart has clang compile, too, and optimise.
+set(MUSTER_CLANG_LEVEL -O0 CACHE STRING "Optimisation of what MUSTER_CLANG has clang compile")
 function(muster_compile_as_test target)
-  target_compile_options(${target} PRIVATE -O0)
-  if(MUSTER_TEST_COMPILER)
+  if(NOT MUSTER_TEST_COMPILER)
+    target_compile_options(${target} PRIVATE -O0)
+  else()
+    target_compile_options(${target} PRIVATE ${MUSTER_CLANG_LEVEL})
     set_target_properties(${target} PROPERTIES
       CXX_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/cmake/compile_with;${MUSTER_TEST_COMPILER}")
   endif()
@@ -150,6 +154,27 @@ function(muster_test target)
   set_tests_properties(${target} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 1200)
 endfunction()
 
+# A program that has every library of others that modules ask for, and nothing of ours: does it link, does it start?
+# scripts/check-setup asks where nothing is installed but what a list of scripts/setup names.
+function(muster_add_link_check)
+  get_property(libraries GLOBAL PROPERTY MUSTER_LIBRARIES)
+  list(REMOVE_DUPLICATES libraries)
+  list(FILTER libraries EXCLUDE REGEX "muster")
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/link_check.cpp" CONTENT "int main() {}\n")
+  add_executable(link_check EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/link_check.cpp")
+  target_link_options(link_check PRIVATE -Wl,--no-as-needed)
+  target_link_libraries(link_check PRIVATE ${libraries} $<TARGET_NAME_IF_EXISTS:muster_torch>
+    $<TARGET_NAME_IF_EXISTS:GTest::gmock> $<TARGET_NAME_IF_EXISTS:benchmark::benchmark> $<TARGET_NAME_IF_EXISTS:gRPC::grpc++>)
+  if(MUSTER_TEST_COMPILER)
+    # With clang's sanitizers, which are linked with the executor's mutants.
+    set(clang "${PROJECT_SOURCE_DIR}/cmake/compile_with;${MUSTER_TEST_COMPILER}")
+    add_executable(sanitized_link_check EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/link_check.cpp")
+    set_target_properties(sanitized_link_check PROPERTIES CXX_COMPILER_LAUNCHER "${clang}" CXX_LINKER_LAUNCHER "${clang}")
+    target_compile_options(sanitized_link_check PRIVATE -fsanitize=address,undefined)
+    target_link_options(sanitized_link_check PRIVATE -fsanitize=address,undefined)
+  endif()
+endfunction()
+
 function(muster_module name)
   cmake_parse_arguments(arg "TORCH;AS_USERS" "" "HEADERS;FOLDERS;SOURCES;TESTS;TEST_DEPS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target muster_${name})
@@ -170,6 +195,7 @@ function(muster_module name)
     PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${public}
     PRIVATE FILE_SET private_headers TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${private})
   target_link_libraries(${target} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS} $<BUILD_INTERFACE:muster_warnings>)
+  set_property(GLOBAL APPEND PROPERTY MUSTER_LIBRARIES ${arg_DEPS} ${arg_PRIVATE_DEPS})
   target_compile_features(${target} PUBLIC cxx_std_20)
   muster_unity(${target} ${name})
   if(MUSTER_TEST_COMPILER AND NOT arg_AS_USERS)

@@ -113,5 +113,7 @@ function(muster_torch_program target unoptimised)
     muster_torch_test_program(${target})
   else()
     muster_use_torch(${target})
+    # The precompiled headers are clang's where libraries are.
+    muster_compile_for_tests(${target})
   endif()
 endfunction()
