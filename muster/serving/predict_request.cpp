@@ -173,6 +173,7 @@ class Filler {
 
 std::string input_names(const SignatureDef& signature) {
   std::vector<std::string> names;
+  names.reserve(signature.inputs.size());
   for (const auto& row : signature.inputs) names.push_back(row.first);
   return fmt::format("{}", fmt::join(names, ","));
 }
