@@ -54,10 +54,9 @@ TEST(RestoreFrom, NamesTheSlotsOfAnotherOptimizer) {
   const std::vector<NamedTensor> plain{{"global_step", at::zeros({}, at::kLong)},
                                        {"a/kernel", at::ones({2})}};
   const BundleReader bundle(write_state(folder, plain));
-  EXPECT_THAT(message_of([&] {
-                restore_from(bundle, state_of({"a/kernel"}), CheckpointLayouts({}));
-              }),
-              HasSubstr("has no a/kernel/Adam, a/kernel/Adam_1, of the 4 tensors"));
+  EXPECT_THAT(
+      message_of([&] { restore_from(bundle, state_of({"a/kernel"}), CheckpointLayouts({})); }),
+      HasSubstr("has no a/kernel/Adam, a/kernel/Adam_1, of the 4 tensors"));
 }
 
 }  // namespace
