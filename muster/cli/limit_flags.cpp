@@ -27,7 +27,7 @@ void add_limit_flags(CLI::App& command, executor::RunLimits& limits) {
       ->add_option_function<std::int64_t>(
           "--max-seconds,--max_seconds",
           [&limits](const std::int64_t& seconds) { limits.time = std::chrono::seconds(seconds); },
-          "Time, looked at between operations (600)")
+          "Time, looked at between operations and inside of long ones (600)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
 }
 

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/host_memory.h"
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
 #include "muster/base/thread_pool.h"
@@ -197,12 +198,19 @@ server::ExecutionSlots::Divide division_of_threads(int given) {
   };
 }
 
+// What requests of all models hold together.
+std::shared_ptr<executor::MemoryPool> memory_pool(const ServeFlags& flags) {
+  const auto half = static_cast<std::int64_t>(memory_of_process() / 2);
+  return std::make_shared<executor::MemoryPool>(flags.max_server_live_bytes.value_or(half));
+}
+
 server::StoreOptions store_options(const ServeFlags& flags) {
   server::StoreOptions options;
   options.load = executable_loader({.tags = tags_of(flags.saved_model_tags),
                                     .device = device_of(flags),
                                     .declared_shapes = false,
-                                    .limits = flags.limits});
+                                    .limits = flags.limits,
+                                    .memory = memory_pool(flags)});
   if (flags.enable_model_warmup) {
     options.warm_up = [times = std::max(1, flags.num_request_iterations_for_warmup)](
                           const server::ModelVersion& version, const Path& dir) {

@@ -153,6 +153,9 @@ void add_serve_flags(CLI::App& command, ServeFlags& flags) {
       "Where models compute: cpu, or a GPU such as cuda:0, with a CUDA graph for each batch size "
       "(cpu)");
   add_limit_flags(command, flags.limits);
+  add(command, "max_server_live_bytes", flags.max_server_live_bytes,
+      "Bytes of values of all requests at one time (half of the memory of this host)")
+      ->check(CLI::NonNegativeNumber);
   for (const char* name : kWithoutMeaning) {
     // Hidden: they are there so that an existing start line works.
     command

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
@@ -67,6 +69,8 @@ struct ServeFlags {
   /// "cpu" or "cuda:0".
   std::string device = "cpu";
   executor::RunLimits limits{};
+  /// Of all requests together; nothing: half of the memory that this process may use.
+  std::optional<std::int64_t> max_server_live_bytes{};
 
   /// Flags of TensorFlow Serving that were given and have no meaning here.
   std::vector<std::string> ignored{};

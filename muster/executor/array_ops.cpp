@@ -11,6 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/paced_internal.h"
 #include "muster/executor/sizes_internal.h"
 #include "muster/executor/whole_arithmetic_internal.h"
 
@@ -164,6 +165,51 @@ Kernel squeeze(const KernelContext& context) {
   };
 }
 
+// Elements of a result above which it is made piece by piece.
+constexpr std::int64_t kLarge = std::int64_t{1} << 23;
+
+at::Tensor contiguous_copy(const Inputs& inputs, const at::Tensor& view) {
+  if (view.numel() <= kLarge) return view.contiguous();
+  const at::Tensor out = at::empty(view.sizes(), view.options());
+  paced_copy(view, out, inputs.budget());
+  return out;
+}
+
+// The parts one behind the other along an axis, which each has; libtorch refuses others.
+at::Tensor joined_parts(const Inputs& inputs, const Tensors& parts, std::int64_t axis) {
+  std::vector<std::int64_t> sizes = parts[0].sizes().vec();
+  auto& length = sizes[static_cast<std::size_t>(axis)];
+  bool fits = true;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    fits = fits && parts[i].dim() == parts[0].dim();
+    if (fits) length += parts[i].size(axis);
+  }
+  if (!fits || graph::element_count(sizes).value_or(0) <= kLarge) return at::cat(parts, axis);
+  for (const at::Tensor& part : parts) {
+    auto wanted = sizes;
+    wanted[static_cast<std::size_t>(axis)] = part.size(axis);
+    if (part.sizes() != at::IntArrayRef(wanted)) return at::cat(parts, axis);
+  }
+  const at::Tensor out = at::empty(sizes, parts[0].options());
+  std::int64_t begin = 0;
+  for (const at::Tensor& part : parts) {
+    paced_copy(part, out.narrow(axis, begin, part.size(axis)), inputs.budget());
+    begin += part.size(axis);
+  }
+  return out;
+}
+
+at::Tensor stacked_parts(const Inputs& inputs, const Tensors& parts, std::int64_t axis) {
+  const bool fits = std::ranges::all_of(
+      parts, [&](const at::Tensor& part) { return part.sizes() == parts[0].sizes(); });
+  if (!fits || parts[0].numel() * static_cast<std::int64_t>(parts.size()) <= kLarge) {
+    return at::stack(parts, axis);
+  }
+  Tensors rows;
+  for (const at::Tensor& part : parts) rows.push_back(part.unsqueeze(axis));
+  return joined_parts(inputs, rows, axis);
+}
+
 // The first inputs one behind the other, where they are a few numbers of the host.
 std::optional<at::Tensor> joined_few(const Inputs& inputs, std::size_t count, std::int64_t axis,
                                      bool is_new) {
@@ -218,7 +264,7 @@ Kernel pack(const KernelContext& context) {
       check_room_for_all(inputs, in);
       const auto at = positive_axis(axis, in[0].dim() + 1);
       if (auto few = join_few(in, at, /*is_new=*/true)) return Tensors{std::move(*few)};
-      return Tensors{at::stack(in, at)};
+      return Tensors{stacked_parts(inputs, in, at)};
     });
   };
 }
@@ -249,7 +295,7 @@ Slots concat(const Inputs& inputs) {
     check_room_for_all(inputs, in);
     const auto at = positive_axis(axis, in[0].dim());
     if (auto few = join_few(in, at, /*is_new=*/false)) return Tensors{std::move(*few)};
-    return Tensors{at::cat(in, at)};
+    return Tensors{joined_parts(inputs, in, at)};
   });
 }
 
@@ -299,7 +345,15 @@ Slots tile(const Inputs& inputs) {
       sizes[i] *= multiples[i];
     }
     inputs.check_room(sizes, in);
-    return in.repeat(multiples);
+    if (*graph::element_count(sizes) <= kLarge) return in.repeat(multiples);
+    // Of each axis the repeats, and what is repeated.
+    std::vector<std::int64_t> once;
+    std::vector<std::int64_t> repeated;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      once.insert(once.end(), {1, in.size(static_cast<std::int64_t>(i))});
+      repeated.insert(repeated.end(), {multiples[i], in.size(static_cast<std::int64_t>(i))});
+    }
+    return contiguous_copy(inputs, in.reshape(once).expand(repeated)).reshape(sizes);
   });
 }
 
@@ -307,7 +361,7 @@ Slots fill(const Inputs& inputs) {
   const auto sizes = inputs.ints(0);
   return rearrange(inputs, range_of(1, 2), [&](const Tensors& in) {
     inputs.check_room(sizes, in[0]);
-    return Tensors{in[0].reshape({}).expand(sizes).contiguous()};
+    return Tensors{contiguous_copy(inputs, in[0].reshape({}).expand(sizes))};
   });
 }
 
@@ -317,7 +371,7 @@ Slots broadcast_to(const Inputs& inputs) {
     inputs.check_room(sizes, in);
     if (auto few = repeated_few(in, sizes)) return std::move(*few);
     // Not as a view, whose size the next operation would have to see through.
-    return in.expand(sizes).contiguous();
+    return contiguous_copy(inputs, in.expand(sizes));
   });
 }
 
@@ -334,7 +388,9 @@ Kernel select(bool by_row) {
       }
       const auto both = broadcast_sizes(in[0].sizes(), in[1].sizes());
       inputs.check_room(broadcast_sizes(both, chosen.sizes()), in[0]);
-      return Tensors{at::where(chosen, in[0], in[1])};
+      return Tensors{paced_map(
+          std::array{chosen, in[0], in[1]}, inputs.budget(),
+          [](auto operands) { return at::where(operands[0], operands[1], operands[2]); })};
     });
   };
 }
@@ -502,7 +558,9 @@ Kernel unique(const KernelContext& context) {
       std::map<std::decay_t<decltype(values[0])>, std::int64_t> seen;
       std::vector<std::int64_t> firsts;
       std::vector<std::int64_t> places;
+      Pace pace(inputs.budget());
       for (std::size_t i = 0; i < values.size(); ++i) {
+        pace.add(64);  // A node of the map.
         const auto [place, is_new] =
             seen.emplace(values[i], static_cast<std::int64_t>(firsts.size()));
         if (is_new) firsts.push_back(static_cast<std::int64_t>(i));

@@ -1,7 +1,9 @@
 #include <time.h>
 
+#include <algorithm>
 #include <limits>
 
+#include "muster/base/compute_deadline.h"
 #include "muster/base/error.h"
 #include "muster/executor/budget_internal.h"
 
@@ -37,7 +39,15 @@ bool is_memory_of(const void* memory, const SlotRefs& slots) {
 
 }  // namespace
 
-Budget::Budget(const RunLimits& limits) : limits_(limits), deadline_(deadline_of(limits.time)) {}
+Budget::Budget(const RunLimits& limits, MemoryPool* pool)
+    : limits_(limits),
+      pool_(pool),
+      deadline_(deadline_of(limits.time)),
+      compute_deadline_(ComputeDeadline::current().time()) {}
+
+Budget::~Budget() {
+  if (drawn_bytes_ > 0) pool_->give_back(drawn_bytes_);
+}
 
 void Budget::begin_operations(std::int64_t count) {
   operations_ += count;
@@ -51,15 +61,26 @@ void Budget::begin_operations(std::int64_t count) {
 }
 
 void Budget::check_time() const {
-  if (now() >= deadline_) {
+  const auto time = now();
+  if (time >= compute_deadline_) {
+    throw DeadlineExceeded("the deadline of the request has passed while it was computed");
+  }
+  if (time >= deadline_) {
     throw ResourceExhausted(
         "more than {} ms have passed; --max-seconds (RunLimits::time) raises the limit",
         limits_.time.count());
   }
 }
 
-void Budget::check_room(std::int64_t bytes) const {
-  if (bytes <= limits_.live_bytes - live_bytes_) return;
+void Budget::check_room(std::int64_t bytes) {
+  if (bytes <= limits_.live_bytes - live_bytes_) {
+    const std::int64_t more = bytes - step_bytes_;
+    if (more <= 0) return;
+    draw(live_bytes_ + reserved_bytes_ + more);
+    reserved_bytes_ += more;
+    step_bytes_ = bytes;
+    return;
+  }
   throw ResourceExhausted(
       "{} bytes are needed beside {} that are held, but {} may be held; --max-live-bytes "
       "(RunLimits::live_bytes) raises the limit",
@@ -69,19 +90,48 @@ void Budget::check_room(std::int64_t bytes) const {
 bool Budget::has_room_for(std::int64_t operations, std::int64_t bytes) const {
   return operations <= limits_.operations - operations_ &&
          bytes <= limits_.live_bytes - live_bytes_ && bytes <= limits_.total_bytes - total_bytes_ &&
-         now() < deadline_;
+         now() < std::min(deadline_, compute_deadline_);
 }
 
 void Budget::charge(std::int64_t bytes) {
-  check_room(bytes);
+  if (bytes > limits_.live_bytes - live_bytes_) check_room(bytes);
   if (bytes > limits_.total_bytes - total_bytes_) {
     throw ResourceExhausted(
         "{} bytes after {} before them are more than the {} that may be made; --max-total-bytes "
         "(RunLimits::total_bytes) raises the limit",
         bytes, total_bytes_, limits_.total_bytes);
   }
+  // What was reserved for it, has become it.
+  const std::int64_t reserved = std::min(bytes, step_bytes_);
+  draw(live_bytes_ + bytes + reserved_bytes_ - reserved);
+  step_bytes_ -= reserved;
+  reserved_bytes_ -= reserved;
   live_bytes_ += bytes;
   total_bytes_ += bytes;
+}
+
+void Budget::draw(std::int64_t needed) {
+  if (pool_ == nullptr) return;
+  // In larger pieces than most steps need: other threads draw, too.
+  constexpr std::int64_t kPiece = std::int64_t{1} << 20;
+  constexpr std::int64_t kMostIdle = 16 * kPiece;
+  const std::int64_t more = needed - drawn_bytes_;
+  if (more > 0) {
+    std::int64_t taken = (more + kPiece - 1) / kPiece * kPiece;
+    if (!pool_->take(taken)) {
+      taken = more;
+      if (!pool_->take(more)) {
+        throw ResourceExhausted(
+            "{} bytes are needed beside {} that all requests hold, but {} may be held; "
+            "--max-server-live-bytes (LoadOptions::memory) raises the limit",
+            more, pool_->taken(), pool_->limit());
+      }
+    }
+    drawn_bytes_ += taken;
+  } else if (-more > kMostIdle) {
+    pool_->give_back(-more);
+    drawn_bytes_ = needed;
+  }
 }
 
 void Budget::hold(std::span<const Slot> values, const SlotRefs& given) {
@@ -113,6 +163,7 @@ void Budget::release(std::span<const Slot> values) {
       held_.erase(place);
     });
   }
+  draw(live_bytes_ + reserved_bytes_);
 }
 
 Budget::Call::Call(Budget& budget) : budget_(budget) {

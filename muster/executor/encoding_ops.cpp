@@ -8,6 +8,7 @@
 #include "muster/base/base64.h"
 #include "muster/base/error.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/paced_internal.h"
 
 namespace muster::executor {
 namespace {
@@ -30,7 +31,9 @@ Kernel decode_raw(const KernelContext& context) {
     inputs.check_room(sizes, type);
     const at::Tensor out = at::empty(sizes, type);
     auto* next = static_cast<char*>(out.data_ptr());
+    Pace pace(inputs.budget());
     for (const auto& text : in.values()) {
+      pace.add(sizeof(std::string) + text.size());
       if (static_cast<std::int64_t>(text.size()) != length) {
         throw InvalidArgument("the strings differ in length: {} and {} bytes", length, text.size());
       }
@@ -59,7 +62,9 @@ Kernel encode_base64(const KernelContext& context) {
     const StringTensor in = inputs.strings(0);
     inputs.check_room(2 * bytes_of(in.values()), 1);
     std::vector<std::string> out;
+    Pace pace(inputs.budget());
     for (const auto& text : in.values()) {
+      pace.add(sizeof(std::string) + text.size());
       out.push_back(web_safe(base64_encode(text)));
       if (!pad) out.back().resize(out.back().find_last_not_of('=') + 1);
     }
@@ -70,7 +75,9 @@ Kernel encode_base64(const KernelContext& context) {
 Slots decode_base64(const Inputs& inputs) {
   const StringTensor in = inputs.strings(0);
   std::vector<std::string> out;
+  Pace pace(inputs.budget());
   for (std::string text : in.values()) {
+    pace.add(sizeof(std::string) + text.size());
     if (text.find_first_of("+/") != std::string::npos) {
       throw InvalidArgument("\"{}\" is not in the web-safe alphabet of base64",
                             text.substr(0, 100));
@@ -135,6 +142,7 @@ Kernel string_split(const KernelContext& context) {
       const std::string& text = in.values()[row];
       inputs.check_room(static_cast<std::int64_t>(values.size() + text.size() + 1), kBytesEach);
       const auto parts = split_at(text, separator, most);
+      inputs.budget().check_time();
       for (std::size_t i = 0; i < parts.size(); ++i) {
         values.emplace_back(parts[i]);
         places.insert(places.end(), {static_cast<std::int64_t>(row), static_cast<std::int64_t>(i)});

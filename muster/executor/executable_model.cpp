@@ -296,7 +296,7 @@ ExecutableModel ExecutableModel::from(graph::MetaGraph meta, const Path& dir,
   impl->meta = std::move(meta);
   graph::add_default_attrs(impl->meta.graph);
   impl->options = options;
-  Budget budget(options.limits);
+  Budget budget(options.limits, options.memory.get());
   Planner planner = impl->planner(dir, budget);
   impl->add_signatures(planner);
   impl->restore(planner, dir, budget);
@@ -338,7 +338,7 @@ std::optional<TensorValues> ExecutableModel::run_in_arena(std::string_view signa
     ++given;
   }
   const at::NoGradGuard no_grad;
-  Budget budget(impl_->options.limits);
+  Budget budget(impl_->options.limits, impl_->options.memory.get());
   if (!run.run(budget)) return std::nullopt;
   TensorValues outputs;
   outputs.reserve(ready.outputs.size());
@@ -361,7 +361,7 @@ Values ExecutableModel::run(std::string_view signature, const Values& inputs) co
   }
   if (given != inputs.end()) refuse(signature, ready.inputs, inputs);
   const at::NoGradGuard no_grad;
-  Budget budget(impl_->options.limits);
+  Budget budget(impl_->options.limits, impl_->options.memory.get());
   if (auto answer = ready.run_in_arena(inputs, budget)) return std::move(*answer);
   Slots arguments;
   arguments.reserve(ready.inputs.size());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "muster/base/file_system.h"
+#include "muster/executor/memory_pool.h"
 #include "muster/executor/run_limits.h"
 #include "muster/executor/value.h"
 #include "muster/graph/saved_model.h"
@@ -42,8 +43,11 @@ struct LoadOptions {
   /// Whether requests of some rows are computed in an arena, where the graph is made of operations
   /// that can be: faster, with the same results.
   bool arena = true;
-  /// Of each request, and of the load itself.
+  /// Of each request, and of the load itself. A thread whose ComputeDeadline passes gives up, too.
   RunLimits limits{};
+  /// What requests and loads may hold together, of this model and of others with the same pool.
+  /// None: as much as each may.
+  std::shared_ptr<MemoryPool> memory{};
 };
 
 /// A SavedModel that is ready to answer: its variables are read, its tables filled, its signatures

@@ -5,6 +5,7 @@
 
 #include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/in_node_internal.h"
+#include "muster/executor/paced_internal.h"
 
 namespace muster::executor {
 namespace {
@@ -64,8 +65,30 @@ class FusedLayerKernel {
     inputs.check_room(sizes, at::kFloat);
     inputs.check_room(layer_.weights->scratch_bytes(images.sizes(), options), 1);
     at::Tensor out = empty_on_host(sizes, at::kFloat);
-    layer_.weights->run_into(images, options, addend, out);
+    run_in_parts(inputs, images, options, addend, out);
     return out;
+  }
+
+  // Image by image, or by rows of a matrix, where there is much to do: the time is looked at
+  // between.
+  void run_in_parts(const Inputs& inputs, const at::Tensor& images,
+                    const kernels::InferenceOptions& options, const at::Tensor& addend,
+                    const at::Tensor& out) const {
+    const std::int64_t axis = layer_.window ? 0 : 1;
+    double products = static_cast<double>(out.numel()) * static_cast<double>(images.size(3));
+    for (const auto size : layer_.filter_sizes) products *= static_cast<double>(size);
+    const auto parts = static_cast<std::int64_t>(products / static_cast<double>(kMostProducts)) + 1;
+    const std::int64_t length = images.size(axis);
+    const std::int64_t each = std::max<std::int64_t>(length / parts, 1);
+    if (parts == 1) return layer_.weights->run_into(images, options, addend, out);
+    for (std::int64_t begin = 0; begin < length; begin += each) {
+      inputs.budget().check_time();
+      const std::int64_t count = std::min(each, length - begin);
+      const auto part = [&](const at::Tensor& whole) {
+        return whole.defined() ? whole.narrow(axis, begin, count) : whole;
+      };
+      layer_.weights->run_into(part(images), options, part(addend), part(out));
+    }
   }
 
   // No copy where the elements are in order.

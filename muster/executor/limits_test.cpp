@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/compute_deadline.h"
 #include "muster/base/error.h"
 #include "muster/executor/executable_model.h"
 #include "muster/executor/one_node_internal.h"
+#include "muster/executor/op_table_internal.h"
 #include "muster/testing/message_of.h"
 
 namespace muster::executor {
@@ -249,6 +251,141 @@ TEST(Limits, EndALoopThatDoesNotEnd) {
   meta.graph.functions[1].ret = {{"b", "a"}};
   EXPECT_THAT(message_of([&] { answer(meta, at::ones({1}), {.calls = 100}); }),
               HasSubstr("--max-calls"));
+}
+
+// Runs the kernel of an operation with no time left, which nobody looks at before it.
+void expect_to_look_at_the_time(const std::string& op, const std::vector<Value>& inputs,
+                                graph::Attrs attrs = {}) {
+  Resources resources;
+  const NodeDef node = make_node("y", op, {}, std::move(attrs));
+  const Kernel kernel = OpTable::standard().find(op)->make(
+      {.node = node, .device = at::kCPU, .resources = resources});
+  Slots slots;
+  for (const Value& input : inputs) slots.push_back(to_slot(input));
+  Budget budget({.time = std::chrono::milliseconds(0)});
+  EXPECT_THAT(message_of([&] { kernel(Inputs(slots, at::kCPU, budget)); }),
+              HasSubstr("--max-seconds"))
+      << op;
+}
+
+TEST(Limits, TheTimeIsLookedAtInsideOfLongOperations) {
+  const StringTensor text({std::string(3 << 20, 'x')}, {1});
+  const StringTensor empty({std::string()}, {1});
+  expect_to_look_at_the_time("StringJoin", {text, text});
+  expect_to_look_at_the_time("StringLower", {text});
+  expect_to_look_at_the_time("StringStrip", {text});
+  expect_to_look_at_the_time("EncodeBase64", {text});
+  expect_to_look_at_the_time("DecodeRaw", {text}, {{"out_type", DataType::kUint8}});
+  expect_to_look_at_the_time("StringToHashBucketFast", {text}, {{"num_buckets", 9}});
+  expect_to_look_at_the_time("StringSplitV2", {text, StringTensor({","}, {})});
+  expect_to_look_at_the_time("StaticRegexReplace", {text}, {{"pattern", "a"}, {"rewrite", "b"}});
+  expect_to_look_at_the_time("StaticRegexFullMatch", {text}, {{"pattern", "a"}});
+  expect_to_look_at_the_time("Equal", {text, text});
+  expect_to_look_at_the_time("GatherV2", {text, at::zeros({1}, at::kInt), int_scalar(0)});
+  expect_to_look_at_the_time("Tile", {text, int_vector({2})});
+  // Views of one element: what is made of them is large, and they are not.
+  const at::Tensor one = at::zeros({1, 1}, at::kByte);
+  const at::Tensor large = one.expand({1 << 13, 1 << 13});
+  expect_to_look_at_the_time("Neg", {large});
+  expect_to_look_at_the_time("AddV2", {large, one});
+  expect_to_look_at_the_time("Less", {large, one});
+  expect_to_look_at_the_time("Equal", {large, one});
+  expect_to_look_at_the_time("Cast", {large}, {{"DstT", DataType::kBool}});
+  expect_to_look_at_the_time("SelectV2", {large.to(at::kBool), one, one});
+  const at::Tensor half = one.expand({1 << 11, 1 << 12});
+  expect_to_look_at_the_time("ConcatV2", {half, half, int_scalar(0)});
+  expect_to_look_at_the_time("Pack", {half, half});
+  expect_to_look_at_the_time("Tile", {one, int_vector({1 << 12, 1 << 12})});
+  expect_to_look_at_the_time("Fill", {int_vector({1 << 12, 1 << 12}), at::scalar_tensor(1.0F)});
+  expect_to_look_at_the_time("BroadcastTo", {one, int_vector({1 << 12, 1 << 12})});
+  expect_to_look_at_the_time("GatherV2", {one, at::zeros({1 << 24}, at::kInt), int_scalar(0)});
+  const at::Tensor matrix = at::zeros({1, 1}).expand({1 << 12, 1 << 12});
+  expect_to_look_at_the_time("MatMul", {matrix, matrix});
+  expect_to_look_at_the_time("BatchMatMulV2", {matrix.unsqueeze(0), matrix});
+  expect_to_look_at_the_time(
+      "Conv2D", {at::zeros({1}).expand({2, 64, 64, 512}), at::zeros({3, 3, 512, 512})},
+      {{"strides", AttrValue::list(Sizes{1, 1, 1, 1})}, {"padding", "SAME"}});
+}
+
+TEST(Limits, WhatIsMadePieceByPieceIsTheSame) {
+  const at::Tensor column = at::arange(9000, at::kInt).reshape({-1, 1});
+  const at::Tensor row = at::arange(5000, at::kInt).reshape({1, -1});
+  const auto made = [](const std::string& op, const std::vector<Value>& inputs) {
+    return std::get<at::Tensor>(run_one_node(op, inputs, {}, 1)[0]);
+  };
+  EXPECT_TRUE(at::equal(made("AddV2", {column, row}), column + row));
+  EXPECT_TRUE(at::equal(made("Neg", {column + row}), -(column + row)));
+  EXPECT_TRUE(at::equal(made("Less", {column, row}), column < row));
+  const at::Tensor some = (column + row).narrow(0, 0, 1000).to(at::kByte);
+  EXPECT_TRUE(at::equal(made("ConcatV2", {some, some.narrow(1, 0, 4000), int_scalar(1)}),
+                        at::cat({some, some.narrow(1, 0, 4000)}, 1)));
+  EXPECT_TRUE(at::equal(made("Tile", {some, int_vector({2, 3})}), some.repeat({2, 3})));
+  const at::Tensor places = at::arange(2500, at::kInt).remainder(1000);
+  EXPECT_TRUE(at::equal(made("GatherV2", {some, places, int_scalar(0)}),
+                        some.index_select(0, places.to(at::kLong))));
+}
+
+TEST(Limits, ARequestEndsAtItsDeadline) {
+  const auto meta = doubling(3, "ConcatV2");
+  const auto model = ExecutableModel::from(meta, {});
+  const at::Tensor x = at::ones({1});
+  {
+    const ComputeDeadline passed(Deadline::at(Deadline::Clock::now() - std::chrono::hours(1)));
+    EXPECT_THROW(model.run("f", {{"x", x}}), DeadlineExceeded);
+    const ComputeDeadline later(Deadline::after(std::chrono::hours(1)));
+    EXPECT_NO_THROW(model.run("f", {{"x", x}}));
+  }
+  EXPECT_NO_THROW(model.run("f", {{"x", x}}));
+}
+
+TEST(Limits, RequestsOfAllModelsShareAPool) {
+  const auto pool = std::make_shared<MemoryPool>(8 * kMegabyte);
+  std::vector<NodeDef> nodes{
+      graph::constant_node("size", TensorValue::vector<std::int32_t>({6 << 20})),
+      make_node("value", "Cast", {"x"}, {{"DstT", DataType::kUint8}}),
+      make_node("all", "Fill", {"size", "value"}),
+      make_node("axes", "Const", {}, {{"value", TensorValue::vector<std::int32_t>({0})}}),
+      make_node("max", "Max", {"all", "axes"}),
+      make_node("y", "Cast", {"max"}, {{"DstT", DataType::kFloat}})};
+  const auto meta = model_of(nodes);
+  const auto first = ExecutableModel::from(meta, {}, {.memory = pool});
+  const auto second = ExecutableModel::from(meta, {}, {.memory = pool});
+  const at::Tensor x = at::scalar_tensor(3.0F);
+  EXPECT_NO_THROW(first.run("f", {{"x", x}}));
+  EXPECT_NO_THROW(second.run("f", {{"x", x}}));
+  EXPECT_EQ(pool->taken(), 0);
+  // What another request holds.
+  ASSERT_TRUE(pool->take(3 * kMegabyte));
+  EXPECT_THAT(message_of([&] {
+                first.run("f", {{"x", x}});
+              }),
+              AllOf(HasSubstr("node all (Fill)"), HasSubstr("--max-server-live-bytes")));
+  EXPECT_EQ(pool->taken(), 3 * kMegabyte);
+  pool->give_back(3 * kMegabyte);
+  EXPECT_NO_THROW(second.run("f", {{"x", x}}));
+}
+
+TEST(Limits, AStepTakesWhatItNeedsFromThePoolBeforeItIsMade) {
+  MemoryPool pool(8 * kMegabyte);
+  {
+    Budget budget({}, &pool);
+    {
+      const Budget::Step step(budget);
+      budget.check_room(3 * kMegabyte);
+      budget.check_room(2 * kMegabyte);
+      EXPECT_EQ(pool.taken(), 3 * kMegabyte);
+      EXPECT_FALSE(pool.take(6 * kMegabyte));
+      // What was reserved becomes what is held.
+      budget.hold(Slots{at::empty({3 * kMegabyte}, at::kByte)}, {});
+      EXPECT_EQ(pool.taken(), 3 * kMegabyte);
+      const Budget::Step inner(budget);
+      EXPECT_THROW(budget.check_room(6 * kMegabyte), ResourceExhausted);
+      budget.check_room(5 * kMegabyte);
+      EXPECT_EQ(pool.taken(), 8 * kMegabyte);
+    }
+    EXPECT_EQ(budget.live_bytes(), 3 * kMegabyte);
+  }
+  EXPECT_EQ(pool.taken(), 0);
 }
 
 TEST(Limits, HoldForTheLoadToo) {

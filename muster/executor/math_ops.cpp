@@ -1,6 +1,7 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/paced_internal.h"
 #include "muster/executor/whole_arithmetic_internal.h"
 
 namespace muster::executor {
@@ -34,8 +36,24 @@ void add_unary(OpTable& table, const char* name, Unary compute) {
   table.add_plain(name, [compute](const Inputs& in) {
     const at::Tensor held = in.tensor(0);
     in.check_room(held.sizes(), widest(held));
+    return Slots{paced_map(std::array{held}, in.budget(),
+                           [compute](auto operands) { return compute(operands[0]); })};
+  });
+}
+
+// Not element by element.
+void add_softmax(OpTable& table, const char* name, Unary compute) {
+  table.add_plain(name, [compute](const Inputs& in) {
+    const at::Tensor held = in.tensor(0);
+    in.check_room(held.sizes(), widest(held));
     return Slots{compute(held)};
   });
+}
+
+at::Tensor paced_pair(const Inputs& in, Binary compute, const at::Tensor& left,
+                      const at::Tensor& right) {
+  return paced_map(std::array{left, right}, in.budget(),
+                   [compute](auto operands) { return compute(operands[0], operands[1]); });
 }
 
 void add_binary(OpTable& table, const char* name, Binary compute,
@@ -48,7 +66,7 @@ void add_binary(OpTable& table, const char* name, Binary compute,
       if (auto made = combine_few(*few, left, right)) return Slots{std::move(*made)};
     }
     in.check_room(broadcast_sizes(left.sizes(), right.sizes()), left);
-    return Slots{compute(left, right)};
+    return Slots{paced_pair(in, compute, left, right)};
   });
 }
 
@@ -68,7 +86,9 @@ at::Tensor compare_each(const Inputs& in, const StringTensor& left, const String
   at::Tensor out = at::empty(sizes, at::kBool);
   const auto* of_left = left_numbers.data_ptr<std::int64_t>();
   const auto* of_right = right_numbers.data_ptr<std::int64_t>();
+  Pace pace(in.budget());
   for (std::int64_t i = 0; i < out.numel(); ++i) {
+    pace.add(left.values()[static_cast<std::size_t>(of_left[i])].size() + sizeof(std::string));
     const bool same = left.values()[static_cast<std::size_t>(of_left[i])] ==
                       right.values()[static_cast<std::size_t>(of_right[i])];
     out.data_ptr<bool>()[i] = same == equal;
@@ -86,7 +106,10 @@ Kernel compare(bool equal) {
       const auto few = combine_few(equal ? FewOp::kEqual : FewOp::kNotEqual, left, right);
       if (few) return Slots{*few};
       in.check_room(broadcast_sizes(left.sizes(), right.sizes()), at::kBool);
-      return Slots{equal ? left.eq(right) : left.ne(right)};
+      const Binary compute = equal
+                                 ? [](const at::Tensor& a, const at::Tensor& b) { return a.eq(b); }
+                                 : [](const at::Tensor& a, const at::Tensor& b) { return a.ne(b); };
+      return Slots{paced_pair(in, compute, left, right)};
     }
     const StringTensor left = in.strings(0);
     const StringTensor right = in.strings(1);
@@ -98,7 +121,9 @@ Kernel compare(bool equal) {
     const bool spread_left = one_left && (!one_right || left.shape().size() < right.shape().size());
     const StringTensor& larger = spread_left ? right : left;
     const at::Tensor out = empty_on_host(larger.shape(), at::kBool);
+    Pace pace(in.budget());
     for (std::size_t i = 0; i < larger.values().size(); ++i) {
+      pace.add(sizeof(std::string) + larger.values()[i].size());
       const bool same = left.values()[one_left ? 0 : i] == right.values()[one_right ? 0 : i];
       out.data_ptr<bool>()[i] = same == equal;
     }
@@ -116,7 +141,7 @@ void add_binary(OpTable& table, const char* name, WholeOp whole, Binary compute)
       return Slots{combine_whole(whole, in, left, right)};
     }
     in.check_room(broadcast_sizes(left.sizes(), right.sizes()), left);
-    return Slots{compute(left, right)};
+    return Slots{paced_pair(in, compute, left, right)};
   });
 }
 
@@ -138,7 +163,9 @@ Kernel cast(const KernelContext& context) {
     in.check_room(held.sizes(), type);
     const bool is_rounded =
         held.is_floating_point() && at::isIntegralType(type, /*includeBool=*/false);
-    return Slots{is_rounded ? cast_to_whole(held, type) : held.to(type)};
+    return Slots{paced_map(std::array{held}, in.budget(), [=](auto operands) {
+      return is_rounded ? cast_to_whole(operands[0], type) : operands[0].to(type);
+    })};
   };
 }
 
@@ -237,7 +264,7 @@ KernelFactory product(const char* left_attr, const char* right_attr, bool batche
       const at::Tensor first = left_turned ? left.transpose(-2, -1) : left;
       const at::Tensor second = right_turned ? right.transpose(-2, -1) : right;
       check_product_room(in, first, second);
-      return Slots{at::matmul(first, second)};
+      return Slots{paced_product(first, second, in.budget())};
     };
   };
 }
@@ -332,8 +359,8 @@ void add_math_ops(OpTable& table) {
   add_unary(table, "Elu", [](T x) { return at::elu(x); });
   add_unary(table, "Selu", [](T x) { return at::selu(x); });
   add_unary(table, "Softplus", [](T x) { return at::softplus(x); });
-  add_unary(table, "Softmax", [](T x) { return at::softmax(x, -1); });
-  add_unary(table, "LogSoftmax", [](T x) { return at::log_softmax(x, -1); });
+  add_softmax(table, "Softmax", [](T x) { return at::softmax(x, -1); });
+  add_softmax(table, "LogSoftmax", [](T x) { return at::log_softmax(x, -1); });
   table.add("LeakyRelu", leaky_relu);
   table.add("Cast", cast);
   table.add("MatMul", product("transpose_a", "transpose_b", /*batches=*/false));

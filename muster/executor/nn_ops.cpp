@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/paced_internal.h"
 #include "muster/executor/window_internal.h"
 #include "muster/kernels/max_pool.h"
 
@@ -90,6 +91,27 @@ void check_convolution_room(const Inputs& inputs, const at::Tensor& in, const at
   inputs.check_room(columns, in);
 }
 
+// In parts of the batch, then of the outputs, where it is large.
+at::Tensor paced_convolution(const at::Tensor& in, const at::Tensor& weight, const Window& window,
+                             at::IntArrayRef sides, std::int64_t groups, double products,
+                             const Budget& budget) {
+  const std::int64_t axis = in.size(0) > 1 ? 0 : 1;
+  const std::int64_t length = axis == 0 ? in.size(0) : weight.size(0);
+  const bool can_be_halved = in.is_cpu() && length > 1 && (axis == 0 || groups == 1);
+  if (products <= static_cast<double>(kMostProducts) || !can_be_halved) {
+    budget.check_time();
+    return at::conv2d(in, weight, {}, window.strides, sides, window.dilations, groups);
+  }
+  std::vector<at::Tensor> halves;
+  for (const auto& [begin, count] :
+       {std::pair(std::int64_t{0}, length / 2), std::pair(length / 2, length - length / 2)}) {
+    halves.push_back(paced_convolution(axis == 0 ? in.narrow(0, begin, count) : in,
+                                       axis == 0 ? weight : weight.narrow(0, begin, count), window,
+                                       sides, groups, products / 2, budget));
+  }
+  return at::cat(halves, axis);
+}
+
 at::Tensor convolve(const Window& window, const Inputs& inputs, bool depthwise,
                     FilterCache& cache) {
   const at::Tensor in = to_channels_first(inputs.tensor(0), window.layout);
@@ -103,14 +125,19 @@ at::Tensor convolve(const Window& window, const Inputs& inputs, bool depthwise,
   const auto amounts = window.padding.amounts(in.sizes(), sizes, window.strides, window.dilations);
   const at::Tensor weight =
       cache.get(filter, [&](const at::Tensor& given) { return turned_filter(given, depthwise); });
-  check_convolution_room(inputs, in, filter, padded_sizes(inputs, in, amounts), window, depthwise);
+  const auto around = padded_sizes(inputs, in, amounts);
+  check_convolution_room(inputs, in, filter, around, window, depthwise);
+  // One for each place of the window, channel and weight of it, at most.
+  const double products = static_cast<double>(filter.numel()) * static_cast<double>(in.size(0)) *
+                          static_cast<double>(around[2]) * static_cast<double>(around[3]) /
+                          static_cast<double>(window.strides[0] * window.strides[1]);
   const auto groups = depthwise ? in.size(1) : in.size(1) / filter.size(2);
   // What is the same on both sides libtorch adds without a copy.
   const bool even = amounts[0] == amounts[1] && amounts[2] == amounts[3];
   const std::vector<std::int64_t> sides =
       even ? std::vector{amounts[0], amounts[2]} : std::vector<std::int64_t>{0, 0};
-  return from_channels_first(at::conv2d(even ? in : padded(inputs, in, amounts, 0), weight, {},
-                                        window.strides, sides, window.dilations, groups),
+  return from_channels_first(paced_convolution(even ? in : padded(inputs, in, amounts, 0), weight,
+                                               window, sides, groups, products, inputs.budget()),
                              window.layout);
 }
 

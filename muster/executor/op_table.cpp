@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/paced_internal.h"
 #include "muster/executor/sizes_internal.h"
 
 namespace muster::executor {
@@ -294,11 +295,18 @@ Slots rearrange(
     const std::span data(numbers.data_ptr<std::int64_t>(),
                          static_cast<std::size_t>(numbers.numel()));
     std::int64_t bytes = numbers.numel() * static_cast<std::int64_t>(sizeof(std::string));
-    for (const auto place : data) bytes += static_cast<std::int64_t>(string_at(place).size());
+    Pace pace(inputs.budget());
+    for (const auto place : data) {
+      bytes += static_cast<std::int64_t>(string_at(place).size());
+      pace.add(sizeof(std::string));
+    }
     inputs.check_room(bytes, 1);
     std::vector<std::string> values;
     values.reserve(data.size());
-    for (const auto place : data) values.push_back(string_at(place));
+    for (const auto place : data) {
+      values.push_back(string_at(place));
+      pace.add(sizeof(std::string) + values.back().size());
+    }
     out.emplace_back(StringTensor(std::move(values), numbers.sizes().vec()));
   }
   return out;

@@ -102,6 +102,7 @@ std::size_t flat_output(const graph::NodeDef& node, const Op& op, const graph::I
 
 Slots Plan::run_step(const Step& step, const SlotRefs& inputs, Budget& budget) const {
   budget.begin_operation();
+  const Budget::Step in_step(budget);
   // What files hold is no more than they are large.
   if (step.op == "RestoreV2") {
     const auto begin = std::chrono::steady_clock::now();

@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/paced_internal.h"
 
 namespace muster::executor {
 namespace {
@@ -28,6 +29,15 @@ std::int64_t most_bytes_of(std::size_t text, const std::string& rewrite) {
   return static_cast<std::int64_t>(sizeof(std::string) + size);
 }
 
+// A search cannot be stopped: of so many bytes it takes a second or less.
+constexpr std::size_t kMostSearched = std::size_t{64} << 20;
+
+void check_searched(const std::string& text) {
+  if (text.size() <= kMostSearched) return;
+  throw ResourceExhausted("a text of {} bytes; regular expressions are searched for in at most {}",
+                          text.size(), kMostSearched);
+}
+
 Slots replace(const Inputs& inputs, const RE2& pattern, const std::string& rewrite, bool global) {
   std::string error;
   if (!pattern.CheckRewriteString(rewrite, &error)) {
@@ -37,7 +47,10 @@ Slots replace(const Inputs& inputs, const RE2& pattern, const std::string& rewri
   const StringTensor in = inputs.strings(0);
   std::int64_t made = 0;
   std::vector<std::string> out;
+  Pace pace(inputs.budget());
   for (const auto& text : in.values()) {
+    check_searched(text);
+    pace.add(sizeof(std::string) + 16 * text.size());
     inputs.check_room(made + most_bytes_of(text.size(), rewrite), 1);
     std::string& changed = out.emplace_back(text);
     if (global) {
@@ -54,7 +67,12 @@ Slots full_match(const Inputs& inputs, const RE2& pattern) {
   const StringTensor in = inputs.strings(0);
   const at::Tensor out = at::empty(in.shape(), at::kBool);
   bool* next = out.data_ptr<bool>();
-  for (const auto& text : in.values()) *next++ = RE2::FullMatch(text, pattern);
+  Pace pace(inputs.budget());
+  for (const auto& text : in.values()) {
+    check_searched(text);
+    pace.add(sizeof(std::string) + 16 * text.size());
+    *next++ = RE2::FullMatch(text, pattern);
+  }
   return {out};
 }
 

@@ -175,7 +175,7 @@ bool Table::is_filled() const {
 
 std::int64_t Table::size() const { return content()->size; }
 
-Value Table::find(const Value& keys, const Value& default_value, const Budget& budget) const {
+Value Table::find(const Value& keys, const Value& default_value, Budget& budget) const {
   if (data_type_of(keys) != key_type_ || data_type_of(default_value) != value_type_) {
     throw InvalidArgument("the table {} maps {} to {}, but is asked for {} with the default {}",
                           name_, graph::name_of(key_type_), graph::name_of(value_type_),

@@ -53,7 +53,7 @@ class Table {
   void fill(const Value& keys, const Value& values);
   /// The values of the keys, in the shape of the keys. Throws FailedPrecondition before fill().
   /// Throws ResourceExhausted where the budget has no room for them.
-  Value find(const Value& keys, const Value& default_value, const Budget& budget) const;
+  Value find(const Value& keys, const Value& default_value, Budget& budget) const;
   std::int64_t size() const;
 
   /// For a table that grows while it is used: makes it an empty one, unless it is filled.

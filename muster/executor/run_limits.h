@@ -19,7 +19,8 @@ struct RunLimits {
   std::int64_t calls = 1'000'000;
   /// Functions that may be inside each other's calls.
   std::int64_t call_depth = 64;
-  /// Looked at between operations; reading variables from files does not count.
+  /// Looked at between operations and inside of long ones; reading variables from files does not
+  /// count.
   std::chrono::milliseconds time = std::chrono::minutes(10);
 };
 

@@ -9,6 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/paced_internal.h"
 #include "muster/executor/sizes_internal.h"
 
 namespace muster::executor {
@@ -206,7 +207,21 @@ at::Tensor gather_along(const Inputs& inputs, const at::Tensor& in, const at::Te
   const auto inner = indices.sizes();
   sizes.insert(sizes.begin() + axis, inner.begin(), inner.end());
   inputs.check_room(sizes, in);
-  return in.index_select(axis, flat).reshape(sizes);
+  constexpr std::int64_t kLargeGather = std::int64_t{1} << 23;
+  if (*graph::element_count(sizes) <= kLargeGather) {
+    return in.index_select(axis, flat).reshape(sizes);
+  }
+  auto whole = in.sizes().vec();
+  whole[static_cast<std::size_t>(axis)] = flat.numel();
+  const at::Tensor out = at::empty(whole, in.options());
+  const std::int64_t each = std::max<std::int64_t>(out.numel() / flat.numel(), 1);
+  const std::int64_t piece = std::max<std::int64_t>(kLargeGather / each, 1);
+  for (std::int64_t begin = 0; begin < flat.numel(); begin += piece) {
+    inputs.budget().check_time();
+    const std::int64_t count = std::min(piece, flat.numel() - begin);
+    out.narrow(axis, begin, count).copy_(in.index_select(axis, flat.narrow(0, begin, count)));
+  }
+  return out.reshape(sizes);
 }
 
 // The first axes of both are the same, and each of their elements is gathered from by itself.
@@ -337,7 +352,11 @@ StringTensor strings_at(const Inputs& inputs, const StringTensor& from, const Fe
   inputs.check_room(bytes, 1);
   std::vector<std::string> values;
   values.reserve(places.size());
-  for (const auto place : places) values.push_back(at(place));
+  Pace pace(inputs.budget());
+  for (const auto place : places) {
+    values.push_back(at(place));
+    pace.add(sizeof(std::string) + values.back().size());
+  }
   return StringTensor(std::move(values), std::move(sizes));
 }
 

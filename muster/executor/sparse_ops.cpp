@@ -12,6 +12,7 @@
 #include "muster/base/fingerprint.h"
 #include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/paced_internal.h"
 #include "muster/executor/sizes_internal.h"
 
 namespace muster::executor {
@@ -396,6 +397,7 @@ Kernel sparse_cross(const KernelContext& context) {
     // A value and its place, once while they are collected and once as tensors.
     inputs.check_room(total, 6 * sizeof(std::int64_t));
     for (std::size_t row = 0; row < rows; ++row) {
+      inputs.budget().check_time();
       const auto begin = values.size();
       cross_row(columns, row, key, buckets, values);
       const auto made = static_cast<std::int64_t>(values.size() - begin);

@@ -9,6 +9,7 @@
 #include "muster/base/fingerprint.h"
 #include "muster/executor/few_numbers_internal.h"
 #include "muster/executor/op_table_internal.h"
+#include "muster/executor/paced_internal.h"
 
 namespace muster::executor {
 namespace {
@@ -22,7 +23,9 @@ Kernel hash_bucket(const KernelContext& context) {
     const StringTensor in = inputs.strings(0);
     const at::Tensor out = empty_on_host(in.shape(), at::kLong);
     auto* ids = out.data_ptr<std::int64_t>();
+    Pace pace(inputs.budget());
     for (const auto& word : in.values()) {
+      pace.add(sizeof(std::string) + word.size());
       *ids++ = static_cast<std::int64_t>(fingerprint64(word) % static_cast<std::uint64_t>(buckets));
     }
     return Slots{out};
@@ -40,8 +43,13 @@ std::string_view strip(std::string_view text) {
 Kernel each(std::string (*change)(const std::string&)) {
   return [change](const Inputs& inputs) {
     const StringTensor in = inputs.strings(0);
+    inputs.check_room(bytes_of(in.values()), 1);
     std::vector<std::string> out;
-    for (const auto& text : in.values()) out.push_back(change(text));
+    Pace pace(inputs.budget());
+    for (const auto& text : in.values()) {
+      pace.add(sizeof(std::string) + text.size());
+      out.push_back(change(text));
+    }
     return Slots{StringTensor(std::move(out), in.shape())};
   };
 }
@@ -100,19 +108,24 @@ Kernel as_string(const KernelContext& context) {
     std::vector<std::string> out;
     const auto count = in.numel();
     inputs.check_room(count, format.most_bytes());
+    Pace pace(inputs.budget());
+    const auto add = [&](const std::string& text) {
+      out.push_back(format.filled(text));
+      pace.add(static_cast<std::size_t>(format.most_bytes()));
+    };
     if (in.scalar_type() == at::kBool) {
       for (std::int64_t i = 0; i < count; ++i) {
-        out.push_back(format.filled(in.data_ptr<bool>()[i] ? "true" : "false"));
+        add(in.data_ptr<bool>()[i] ? "true" : "false");
       }
     } else if (in.is_floating_point()) {
       const at::Tensor wide = in.to(at::kDouble).contiguous();
       for (std::int64_t i = 0; i < count; ++i) {
-        out.push_back(format.filled(format.number(wide.data_ptr<double>()[i])));
+        add(format.number(wide.data_ptr<double>()[i]));
       }
     } else {
       const at::Tensor wide = in.scalar_type() == at::kLong ? in : in.to(at::kLong).contiguous();
       for (std::int64_t i = 0; i < count; ++i) {
-        out.push_back(format.filled(std::to_string(wide.data_ptr<std::int64_t>()[i])));
+        add(std::to_string(wide.data_ptr<std::int64_t>()[i]));
       }
     }
     return Slots{StringTensor(std::move(out), in.sizes().vec())};
@@ -120,10 +133,13 @@ Kernel as_string(const KernelContext& context) {
 }
 
 template <typename T>
-at::Tensor parse_numbers(const StringTensor& in, at::ScalarType type) {
+at::Tensor parse_numbers(const Inputs& inputs, at::ScalarType type) {
+  const StringTensor in = inputs.strings(0);
   at::Tensor out = at::empty(in.shape(), type);
   T* next = out.data_ptr<T>();
+  Pace pace(inputs.budget());
   for (const auto& text : in.values()) {
+    pace.add(sizeof(std::string) + text.size());
     std::string_view digits = strip(text);
     // from_chars knows no plus sign.
     if (digits.starts_with('+') && !digits.starts_with("+-")) digits.remove_prefix(1);
@@ -141,20 +157,34 @@ Kernel to_number(const KernelContext& context) {
   const auto type =
       scalar_type(graph::attr_or<DataType>(context.node, "out_type", DataType::kFloat));
   return [type](const Inputs& inputs) -> Slots {
-    const StringTensor in = inputs.strings(0);
     switch (type) {
       case at::kFloat:
-        return {parse_numbers<float>(in, type)};
+        return {parse_numbers<float>(inputs, type)};
       case at::kDouble:
-        return {parse_numbers<double>(in, type)};
+        return {parse_numbers<double>(inputs, type)};
       case at::kInt:
-        return {parse_numbers<std::int32_t>(in, type)};
+        return {parse_numbers<std::int32_t>(inputs, type)};
       case at::kLong:
-        return {parse_numbers<std::int64_t>(in, type)};
+        return {parse_numbers<std::int64_t>(inputs, type)};
       default:
         throw InvalidArgument("out_type {}", graph::name_of(data_type(type)));
     }
   };
+}
+
+// A text may be gigabytes.
+void append(std::string_view text, std::string& to, Pace& pace) {
+  constexpr std::size_t kPiece = std::size_t{1} << 22;
+  // Once, and not each time that it has doubled.
+  if (text.size() > kPiece && to.capacity() < to.size() + text.size()) {
+    to.reserve(to.size() + text.size());
+  }
+  pace.add(sizeof(std::string));
+  for (; !text.empty(); text.remove_prefix(std::min(kPiece, text.size()))) {
+    const std::string_view piece = text.substr(0, kPiece);
+    to += piece;
+    pace.add(piece.size());
+  }
 }
 
 // A scalar is joined to every element of the others.
@@ -181,11 +211,12 @@ Kernel join(const KernelContext& context) {
       inputs.check_room(static_cast<std::int64_t>(bytes), 1);
     }
     std::vector<std::string> out(count);
+    Pace pace(inputs.budget());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const StringTensor part = inputs.strings(i);
       for (std::size_t k = 0; k < count; ++k) {
         if (i > 0) out[k] += separator;
-        out[k] += part.values()[part.shape().empty() ? 0 : k];
+        append(part.values()[part.shape().empty() ? 0 : k], out[k], pace);
       }
     }
     return Slots{StringTensor(std::move(out), shape)};

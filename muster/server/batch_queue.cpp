@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "muster/base/compute_deadline.h"
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/thread_pool.h"
@@ -366,6 +367,7 @@ struct BatchQueue::Impl {
   // Without the mutex from here on.
   void compute_one(Ticket& ticket) const {
     try {
+      const ComputeDeadline scope(ticket.deadline);
       ticket.answer.outputs = compute(ticket.inputs);
       ticket.answer.batch_rows = ticket.rows;
     } catch (...) {
@@ -435,6 +437,11 @@ struct BatchQueue::Impl {
     return true;
   }
 
+  static Deadline latest_deadline(const Batch& batch) {
+    const auto time_of = [](const auto& ticket) { return ticket->deadline.time(); };
+    return Deadline::at(time_of(*std::ranges::max_element(batch, {}, time_of)));
+  }
+
   // Whether the batch was computed as one.
   bool try_joined(const Batch& batch, std::int64_t rows) const {
     const std::int64_t size = filled_size(rows, options.allowed_batch_sizes);
@@ -443,6 +450,7 @@ struct BatchQueue::Impl {
     bool is_whole = false;
     try {
       for (auto& [name, tensor] : joined) repeat_first_row(tensor, size - rows);
+      const ComputeDeadline scope(latest_deadline(batch));
       is_whole = compute_joined(joined, size, batch, rows);
     } catch (const std::exception&) {
       // One of the requests is wrong, and only that one is to hear of it.

@@ -82,6 +82,7 @@ struct BatchAnswer {
 /// loop reads on.
 class BatchQueue {
  public:
+  /// Computes a batch. ComputeDeadline::current() is the latest deadline of its requests.
   using Run = std::function<Tensors(const Tensors& inputs)>;
   /// Either an answer or a failure. It must not throw.
   using Done = std::function<void(BatchAnswer answer, std::exception_ptr failure)>;

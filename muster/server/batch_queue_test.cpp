@@ -14,6 +14,7 @@
 #include <span>
 #include <thread>
 
+#include "muster/base/compute_deadline.h"
 #include "muster/base/error.h"
 #include "muster/base/semaphore.h"
 #include "muster/server/event_loop_internal.h"
@@ -302,6 +303,38 @@ TEST_F(BatchQueueTest, RefusesAtOnceWhatCannotMakeIt) {
   first.join();
   second.join();
   EXPECT_EQ(output_of(queue.run(input_of({1}), deadline)), std::vector<float>{1});
+}
+
+TEST(BatchQueue, WhatComputesABatchKnowsTheLatestDeadlineOfItsRequests) {
+  std::mutex mutex;
+  std::vector<std::pair<std::size_t, Deadline::Clock::time_point>> seen;
+  Semaphore entered{0}, go{0};
+  BatchQueue queue(std::make_shared<ExecutionSlots>(1), {}, /*joinable=*/true,
+                   [&](const Tensors& inputs) -> Tensors {
+                     const auto values = inputs.at("x").values<float>();
+                     {
+                       const std::lock_guard lock(mutex);
+                       seen.emplace_back(values.size(), ComputeDeadline::current().time());
+                     }
+                     if (seen.size() == 1) {
+                       entered.release();
+                       go.acquire();
+                     }
+                     return {{"y", inputs.at("x")}};
+                   });
+  const Deadline first = Deadline::after(std::chrono::hours(1));
+  const Deadline later = Deadline::after(std::chrono::hours(2));
+  std::jthread alone([&] { queue.run(input_of({1}), first); });
+  entered.acquire();
+  std::jthread one([&] { queue.run(input_of({2}), later); });
+  std::jthread other([&] { queue.run(input_of({3}), first); });
+  EXPECT_TRUE(testing::eventually([&] { return queue.waiting() == 2; }));
+  go.release();
+  alone.join();
+  one.join();
+  other.join();
+  EXPECT_THAT(seen, ElementsAre(std::pair(1U, first.time()), std::pair(2U, later.time())));
+  EXPECT_TRUE(ComputeDeadline::current().is_never());
 }
 
 TEST_F(BatchQueueTest, WaitsForOthersAsLongAsItsDelay) {
