@@ -155,6 +155,26 @@ TEST_F(Predict, IsWhatGcloudCallsLocalPredict) {
   EXPECT_EQ(outcome.out, muster_run(words).out);
 }
 
+TEST_F(Predict, AnInputWhoseShapeIsNotToldTakesAny) {
+  std::filesystem::create_directories(folder_ / "any");
+  write_bytes(folder_ / "any/saved_model.pbtxt", R"(
+    saved_model_schema_version: 1
+    meta_graphs {
+      meta_info_def { tags: "serve" }
+      graph_def {
+        node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } }
+        node { name: "y" op: "Neg" input: "x" attr { key: "T" value { type: DT_FLOAT } } } }
+      signature_def { key: "serving_default" value {
+        inputs { key: "x" value { name: "x:0" dtype: DT_FLOAT } }
+        outputs { key: "y" value { name: "y:0" dtype: DT_FLOAT } }
+        method_name: "tensorflow/serving/predict" } } })");
+  write_bytes(folder_ / "input", "[1, 2.5]\n[3, 4]\n");
+  const Outcome outcome = muster_run({"predict", "--model-dir", folder_ / "any", "--json-instances",
+                                      folder_ / "input", "--format", "json"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("-2.5"), HasSubstr("-4.0")));
+}
+
 TEST_F(Predict, TakesTextAndGivesBytesInBase64) {
   const Outcome outcome =
       predict("--text-instances", "caf\xC3\xA9\n39, x\n", {"--signature-name", "text"});

@@ -35,6 +35,7 @@ CooSparse decode_sparse(const Message& message, Decoding& decoding) {
 
 TensorInfo decode_tensor_info(const Message& message, Decoding& decoding) {
   TensorInfo out;
+  bool has_shape = false;
   for_each_field(message, &out.extra, [&](std::uint32_t field, wire::Reader& reader) {
     switch (field) {
       case tag(1, kBytes):
@@ -46,6 +47,7 @@ TensorInfo decode_tensor_info(const Message& message, Decoding& decoding) {
         return true;
       case tag(3, kBytes):
         decode_shape(take_message(reader, decoding), decoding, out.shape);
+        has_shape = true;
         return true;
       case tag(4, kBytes):
         out.sparse = decode_sparse(take_message(reader, decoding), decoding);
@@ -55,6 +57,8 @@ TensorInfo decode_tensor_info(const Message& message, Decoding& decoding) {
         return false;
     }
   });
+  // A tensor of a type has a shape, and one that is not told may be any; an asset has neither.
+  if (!has_shape && out.dtype != DataType::kInvalid) out.shape = Shape::any();
   return out;
 }
 

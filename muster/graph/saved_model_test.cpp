@@ -92,6 +92,22 @@ TEST(SavedModel, PassesThroughAsProtobufWritesIt) {
   EXPECT_EQ(meta.assets.at(0).filename, "words.txt");
 }
 
+TEST(SavedModel, ATensorWithoutAShapeMayHaveAny) {
+  const TempDir dir;
+  write_bytes(dir / "saved_model.pbtxt", R"(
+    saved_model_schema_version: 1
+    meta_graphs { graph_def {} signature_def { key: "s" value {
+      inputs { key: "x" value { name: "x:0" dtype: DT_FLOAT } }
+      outputs { key: "y" value { name: "y:0" dtype: DT_FLOAT tensor_shape {} } } } }
+      asset_file_def { tensor_info { name: "Const:0" } filename: "words.txt" } })");
+  const SavedModel model = read_saved_model(dir.path());
+  const SignatureDef& signature = model.meta_graphs.at(0).signatures.at("s");
+  EXPECT_TRUE(signature.inputs.at("x").shape.unknown_rank);
+  EXPECT_EQ(signature.outputs.at("y").shape, Shape());
+  EXPECT_EQ(model.meta_graphs.at(0).assets.at(0).tensor.shape, Shape());
+  EXPECT_EQ(decode_saved_model(encode_saved_model(model)), model);
+}
+
 TEST(SavedModel, ReadsTheTextForm) {
   const TempDir dir;
   write_bytes(dir / "saved_model.pbtxt", kFullModel);

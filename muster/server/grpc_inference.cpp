@@ -281,7 +281,7 @@ void write_tensor_metadata(const std::string& name, const graph::TensorInfo& inf
                            inference::ModelMetadataResponse::TensorMetadata& out) {
   out.set_name(name);
   out.set_datatype(std::string(oip::datatype_of(info.dtype)));
-  for (const std::int64_t size : info.shape.dims) out.add_shape(size);
+  for (const std::int64_t size : oip::shape_of(info)) out.add_shape(size);
 }
 
 void server_metadata(inference::ServerMetadataResponse& response) {

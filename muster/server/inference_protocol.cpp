@@ -108,6 +108,10 @@ std::string_view datatype_of(DataType type) {
   return {};
 }
 
+std::vector<std::int64_t> shape_of(const graph::TensorInfo& info) {
+  return info.shape.unknown_rank ? std::vector<std::int64_t>{-1} : info.shape.dims;
+}
+
 std::optional<DataType> type_named(std::string_view name) {
   for (const TypeName& row : kTypeNames) {
     if (row.name == name) return row.type;

@@ -16,6 +16,10 @@ namespace muster::server::oip {
 std::string_view datatype_of(graph::DataType type);
 std::optional<graph::DataType> type_named(std::string_view name);
 
+/// The shape of an input or output as metadata has it: [-1] stands for any rank, which the protocol
+/// has no word for.
+std::vector<std::int64_t> shape_of(const graph::TensorInfo& info);
+
 /// A tensor as its bytes: little-endian and row-major; strings each with four bytes of length in
 /// front.
 std::string raw_bytes(const graph::TensorValue& tensor);

@@ -380,8 +380,9 @@ class Infer final : public RestPrediction {
 ordered tensors_metadata(const std::map<std::string, graph::TensorInfo, std::less<>>& infos) {
   ordered list = ordered::array();
   for (const auto& [name, info] : infos) {
-    list.push_back(
-        {{"name", name}, {"datatype", oip::datatype_of(info.dtype)}, {"shape", info.shape.dims}});
+    list.push_back({{"name", name},
+                    {"datatype", oip::datatype_of(info.dtype)},
+                    {"shape", oip::shape_of(info)}});
   }
   return list;
 }

@@ -292,6 +292,13 @@ TEST_F(RestApiTest, SpeaksCloudMlEngine) {
   EXPECT_EQ(none.status, 404);
 }
 
+TEST(InferenceProtocol, TellsAnyRankAsOneOpenSize) {
+  const auto shape = [](graph::Shape of) { return oip::shape_of({.name = "x:0", .shape = of}); };
+  EXPECT_EQ(shape(graph::Shape::any()), (std::vector<std::int64_t>{-1}));
+  EXPECT_EQ(shape({}), std::vector<std::int64_t>());
+  EXPECT_EQ(shape({-1, 3}), (std::vector<std::int64_t>{-1, 3}));
+}
+
 TEST_F(RestApiTest, InfersByTheOpenInferenceProtocol) {
   const HttpAnswer answer = post(
       "/v2/models/m/versions/1/infer",
