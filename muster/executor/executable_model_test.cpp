@@ -350,6 +350,43 @@ TEST(ExecutableModel, DoesNotFollowAnAssetOutOfItsFolder) {
   EXPECT_THAT(refusal(dir / "fifo"), HasSubstr("not a regular file"));
 }
 
+TEST(ExecutableModel, ReadsItsAssetsAndNothingElse) {
+  const testing::TempDir dir;
+  const Path assets = dir / "model" / "assets";
+  std::filesystem::create_directories(assets / "inner");
+  testing::write_bytes(assets / "words.txt", "a\nb\n");
+  testing::write_bytes(assets / "inner" / "more.txt", "c");
+  testing::write_bytes(dir / "model" / "other.txt", "d");
+  testing::write_bytes(dir / "outside.txt", "e");
+  std::filesystem::create_symlink("../../outside.txt", assets / "link.txt");
+  graph::MetaGraph meta;
+  meta.graph.nodes = {graph::placeholder_node("x", DataType::kString, graph::Shape{}),
+                      node("y", "ReadFile", {"x"})};
+  const graph::TensorInfo text{.dtype = DataType::kString, .shape = {}};
+  meta.signatures["f"].inputs["x"] = text;
+  meta.signatures["f"].inputs["x"].name = "x:0";
+  meta.signatures["f"].outputs["y"] = text;
+  meta.signatures["f"].outputs["y"].name = "y:0";
+  const auto model = ExecutableModel::from(meta, dir / "model");
+  const auto read = [&](const Path& path) {
+    const Values out = model.run("f", {{"x", StringTensor({path.string()}, {})}});
+    const auto& read_text = std::get<StringTensor>(out.at("y"));
+    EXPECT_TRUE(read_text.shape().empty());
+    return read_text.values()[0];
+  };
+  EXPECT_EQ(read(assets / "words.txt"), "a\nb\n");
+  EXPECT_EQ(read(assets / "inner" / ".." / "inner" / "more.txt"), "c");
+  for (const Path& path : {Path("/etc/passwd"), dir / "model/other.txt", assets / "../other.txt",
+                           assets, Path("words.txt"), Path()}) {
+    EXPECT_THROW(read(path), PermissionDenied) << path;
+  }
+  EXPECT_THAT(message_of([&] { read(assets / "link.txt"); }),
+              AllOf(HasSubstr("node y (ReadFile)"), HasSubstr("outside of")));
+  EXPECT_THROW(read(assets / "none.txt"), NotFound);
+  EXPECT_THROW(ExecutableModel::from(meta, {}).run("f", {{"x", StringTensor({"/etc/passwd"}, {})}}),
+               PermissionDenied);
+}
+
 TEST(ExecutableModel, LooksUpInATableThatTheGraphFills) {
   const auto model = ExecutableModel::from(
       graph_of({node("t", "HashTableV2", {},

@@ -171,6 +171,27 @@ bool is_inside(const Path& path, const Path& folder) {
   return !rest.empty() && *rest.begin() != ".." && *rest.begin() != ".";
 }
 
+// A file of the model's assets: a graph must not read what it likes on this machine.
+std::string read_asset(const Inputs& inputs, const Path& path, const Path& assets) {
+  if (!is_inside(path, assets)) {
+    throw PermissionDenied("only the model's assets in {} may be read, not {}", assets.string(),
+                           path.string());
+  }
+  if (const auto status = file_system_for(path).status(path)) {
+    inputs.check_room(static_cast<std::int64_t>(status->size_bytes), 1);
+  }
+  // Nor by a symbolic link, be it the folder of the assets itself.
+  const Path model = assets.parent_path();
+  return read_file_inside(model,
+                          path.lexically_normal().lexically_relative(model.lexically_normal()));
+}
+
+Kernel read_file_of_assets(const KernelContext& context) {
+  return [assets = context.assets_dir](const Inputs& inputs) {
+    return Slots{StringTensor({read_asset(inputs, inputs.string(0), assets)}, {})};
+  };
+}
+
 Kernel fill_from_file(const KernelContext& context) {
   const auto& node = context.node;
   const auto key_index = graph::attr<std::int64_t>(node, "key_index");
@@ -185,14 +206,7 @@ Kernel fill_from_file(const KernelContext& context) {
   if (delimiter.size() != 1) throw InvalidArgument("the delimiter must be one byte");
   return [=, assets = context.assets_dir](const Inputs& inputs) {
     const Path path = inputs.string(1);
-    if (!is_inside(path, assets)) {
-      throw PermissionDenied("a table may only be filled from the model's assets in {}, not {}",
-                             assets.string(), path.string());
-    }
-    // Nor by a symbolic link, be it the folder of the assets itself.
-    const Path model = assets.parent_path();
-    const std::string text = read_file_inside(
-        model, path.lexically_normal().lexically_relative(model.lexically_normal()));
+    const std::string text = read_asset(inputs, path, assets);
     auto lines = lines_of(text);
     if (offset > 0) {
       lines.erase(lines.begin(),
@@ -255,6 +269,7 @@ void add_state_ops(OpTable& table) {
   table.add_plain("VarIsInitializedOp", is_initialized);
   table.add_plain("IsVariableInitialized", is_initialized);
   table.add("RestoreV2", restore);
+  table.add("ReadFile", read_file_of_assets);
   for (const auto* name : {"HashTable", "HashTableV2"}) table.add(name, make_table);
   for (const auto* name : {"MutableHashTable", "MutableHashTableV2"}) {
     table.add(name, make_mutable_table);
