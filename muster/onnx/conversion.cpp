@@ -28,9 +28,6 @@ bool is_sparse(std::string_view key) {
 // `rows`: whether the first axis has a row for each example, also if it is the only one.
 std::vector<Dimension> dimensions(const std::string& key, const graph::Shape& shape,
                                   bool rows = false) {
-  if (shape.unknown_rank) {
-    throw InvalidArgument("'{}' has no known rank, which an ONNX model must tell", key);
-  }
   std::vector<Dimension> sizes;
   for (std::size_t i = 0; i < shape.dims.size(); ++i) {
     if (shape.dims[i] >= 0) {
@@ -102,7 +99,8 @@ TensorValue permuted(const TensorValue& value, const Order& order) {
 
 // -------------------------------------------------------------------------------- Conversion
 
-Conversion::Conversion(const graph::FrozenGraph& from) : from_(from) {
+Conversion::Conversion(const graph::FrozenGraph& from, bool is_inside)
+    : from_(from), is_inside_(is_inside) {
   for (const auto& [key, info] : from.signature.inputs) names_.insert(key);
   for (const auto& [key, info] : from.signature.outputs) {
     // An input and an output of one name would be one value.
@@ -122,12 +120,20 @@ Conversion::Conversion(const graph::FrozenGraph& from) : from_(from) {
 
 void Conversion::add_inputs() {
   for (const auto& [key, info] : from_.signature.inputs) {
-    model_.inputs.push_back(
-        {.name = key,
-         .type = info.dtype,
-         .shape = dimensions(key, info.shape, /*rows=*/!from_.columns.contains(key))});
-    hold(canonical(info.name),
-         {.type = info.dtype, .rank = info.shape.dims.size(), .forms = {{Order{}, key}}});
+    const std::string tensor = canonical(info.name);
+    graph::Shape shape = info.shape;
+    if (shape.unknown_rank && !is_inside_) {
+      // A model has to tell the ranks of its inputs.
+      shape = graph::Shape(std::vector<std::int64_t>(usual_rank(from_.graph, tensor), -1));
+    }
+    ValueInfo input{.name = key, .type = info.dtype, .shape = std::nullopt};
+    Held held{.type = info.dtype, .forms = {{Order{}, key}}};
+    if (!shape.unknown_rank) {
+      input.shape = dimensions(key, shape, /*rows=*/!from_.columns.contains(key));
+      held.rank = shape.dims.size();
+    }
+    model_.inputs.push_back(std::move(input));
+    hold(tensor, std::move(held));
   }
 }
 
@@ -303,7 +309,16 @@ void Conversion::add_output(const std::string& key, const graph::TensorInfo& inf
   } else {
     model_.nodes.push_back({.name = key, .op = "Identity", .inputs = {value}, .outputs = {key}});
   }
-  model_.outputs.push_back({.name = key, .type = info.dtype, .shape = dimensions(key, info.shape)});
+  ValueInfo output{.name = key, .type = info.dtype, .shape = std::nullopt};
+  const auto rank = held(canonical(info.name)).rank;
+  if (!info.shape.unknown_rank) {
+    output.shape = dimensions(key, info.shape);
+  } else if (rank) {
+    output.shape = dimensions(key, graph::Shape(std::vector<std::int64_t>(*rank, -1)));
+  } else if (!is_inside_) {
+    throw InvalidArgument("'{}' has no known rank, which an ONNX model must tell", key);
+  }
+  model_.outputs.push_back(std::move(output));
 }
 
 void Conversion::drop_unread() {

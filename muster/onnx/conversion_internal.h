@@ -54,7 +54,8 @@ struct Held {
 /// where a node asks for an order that none gives.
 class Conversion {
  public:
-  explicit Conversion(const graph::FrozenGraph& from);
+  /// `is_inside`: for a graph inside of another, whose inputs need have no known rank.
+  explicit Conversion(const graph::FrozenGraph& from, bool is_inside = false);
 
   /// Adds a node with one output and returns the value. The name is made unique.
   std::string add(std::string_view name, std::string_view op, std::vector<std::string> inputs,
@@ -73,6 +74,7 @@ class Conversion {
   /// Says that the tensor is this constant, of which nothing is written before somebody asks.
   void hold_constant(const std::string& tensor, graph::TensorValue value);
   const Held& held(const std::string& tensor) const;
+  const std::vector<graph::FunctionDef>& functions() const { return from_.graph.functions; }
   /// What the table of this node holds. Throws Unimplemented where that is not known.
   const graph::LookupTable& table(const std::string& node) const;
   /// A value that holds the tensor in this order.
@@ -99,6 +101,7 @@ class Conversion {
   void drop_unread();
 
   const graph::FrozenGraph& from_;
+  const bool is_inside_;
   Model model_;
   std::set<std::string, std::less<>> names_;
   std::map<std::string, Held, std::less<>> held_;
@@ -184,6 +187,18 @@ std::span<const OpConversion> reduction_conversions();
 std::span<const OpConversion> shape_conversions();
 std::span<const OpConversion> lookup_conversions();
 std::span<const OpConversion> column_conversions();
+std::span<const OpConversion> loop_conversions();
+
+/// The graph with a further input for each loop: whether there is a first round. Nothing for a
+/// graph without loops.
+std::optional<graph::FrozenGraph> with_first_conditions(const graph::FrozenGraph& frozen);
+/// A graph that stands inside of another.
+Model convert_part(const graph::FrozenGraph& frozen);
+/// Puts this in front of all names of values, those of graphs inside too.
+void add_prefix(Model& model, const std::string& prefix);
+/// How many axes an input of any rank gets, going by what reads it: matrices and images have
+/// theirs, and what is computed element by element gets rows.
+std::size_t usual_rank(const graph::GraphDef& graph, const std::string& tensor);
 
 /// Whether the call compares words; converts it if so. `equal`: Equal, else NotEqual.
 bool compares_words(Call& call, bool equal);

@@ -16,7 +16,8 @@ namespace muster::onnx {
 /// the order.
 ///
 /// Throws Unimplemented for an operation that has no conversion, naming it and its node, and
-/// InvalidArgument for an input or output without a known rank.
+/// InvalidArgument for an output without a known rank. An input of any rank gets two axes where it
+/// is multiplied by a matrix, four where it is an image, else one.
 Model convert(const graph::FrozenGraph& frozen);
 
 /// The operations of TensorFlow that convert() knows, each with the operators it becomes.

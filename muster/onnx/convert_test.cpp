@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "muster/onnx.pb.h"
@@ -210,9 +211,80 @@ TEST(Convert, NamesAnOperationWithoutConversionAndItsNode) {
   frozen.graph.nodes[8].inputs[1] = "x";
   EXPECT_THAT(message_of([&] { convert(frozen); }),
               AllOf(HasSubstr("converting ArgMax (node 'ArgMax')"), HasSubstr("axis")));
-  frozen = dense();
+}
+
+TEST(Convert, GivesAnInputOfAnyRankTheAxesThatItsReadersWant) {
+  FrozenGraph frozen = dense();
   frozen.signature.inputs["x"].shape = Shape::any();
-  EXPECT_THAT(message_of([&] { convert(frozen); }), HasSubstr("'x' has no known rank"));
+  EXPECT_THAT(to_text(convert(frozen)), HasSubstr("input x: float[batch, x_1]\n"));
+  // As of a model that halves numbers, whatever their shape.
+  FrozenGraph halves{.graph = {.nodes = {placeholder_node("x", kFloat, Shape::any()),
+                                         constant_node("half", TensorValue::scalar(0.5F)),
+                                         node("y", "Mul", {"x", "half"})}},
+                     .signature = {.inputs = {{"x", tensor("x:0", Shape::any())}},
+                                   .outputs = {{"y", tensor("y:0", Shape::any())}}}};
+  EXPECT_EQ(to_text(convert(halves)), R"(input x: float[batch]
+constant half: float[] = [0.5]
+y = Mul(x, half)
+output y: float[y_0]
+)");
+}
+
+// Doubles x and counts until the count is 3, or what `x` is then.
+FrozenGraph doubling() {
+  const auto argument = [](const char* name, DataType type) {
+    return graph::ArgDef{.name = name, .type = type};
+  };
+  graph::FunctionDef condition;
+  condition.signature = {.name = "condition",
+                         .inputs = {argument("count", kInt32), argument("v", kFloat)},
+                         .outputs = {argument("more", DataType::kBool)}};
+  condition.nodes = {number("three", 3),
+                     node("less", "Less", {"count", "three:output:0"}, {{"T", kInt32}})};
+  condition.nodes[1].attrs.insert_or_assign("T", kInt32);
+  condition.ret = {{"more", "less:z:0"}};
+  graph::FunctionDef body;
+  body.signature = {.name = "body",
+                    .inputs = {argument("count", kInt32), argument("v", kFloat)},
+                    .outputs = {argument("next", kInt32), argument("twice", kFloat)}};
+  body.nodes = {number("one", 1), node("add", "AddV2", {"count", "one:output:0"}),
+                node("double", "AddV2", {"v", "v"})};
+  body.nodes[1].attrs.insert_or_assign("T", kInt32);
+  body.ret = {{"next", "add:z:0"}, {"twice", "double:z:0"}};
+  NodeDef loop{.name = "loop",
+               .op = "StatelessWhile",
+               .inputs = {"zero", "x"},
+               .attrs = {{"T", AttrValue::list(std::vector{kInt32, kFloat})},
+                         {"cond", graph::FunctionRef{"condition"}},
+                         {"body", graph::FunctionRef{"body"}}}};
+  return {.graph = {.nodes = {placeholder_node("x", kFloat, {-1}), number("zero", 0), loop},
+                    .functions = {condition, body}},
+          .signature = {
+              .inputs = {{"x", tensor("x:0", {-1})}},
+              .outputs = {{"count", tensor("loop:0", {}, kInt32)}, {"y", tensor("loop:1", {-1})}}}};
+}
+
+TEST(Convert, WritesALoopWithItsRoundInside) {
+  const std::string text = to_text(convert(doubling()));
+  EXPECT_THAT(text, HasSubstr("input x: float[batch]\n"));
+  // Whether there is a first round is computed before.
+  EXPECT_THAT(text, HasSubstr("loop/first_condition/less"));
+  EXPECT_THAT(text, HasSubstr("= Loop(, loop/first_condition/less, zero, x, body={\n"));
+  EXPECT_THAT(text, HasSubstr("input loop/round: int64[]\ninput loop/goes_on_before: bool[]\n"
+                              "input loop/value_0: int32\ninput loop/value_1: float\n"));
+  EXPECT_THAT(text, HasSubstr("loop/next_1 = Add(loop/value_1, loop/value_1)\n"));
+  EXPECT_THAT(text, HasSubstr("output loop/goes_on: bool[]\noutput loop/next_0: int32\n"
+                              "output loop/next_1: float\n"));
+  EXPECT_THAT(text, HasSubstr("output y: float[y_0]\n"));
+  ModelProto written;
+  ASSERT_TRUE(written.ParseFromString(encode_model(convert(doubling()))));
+  const auto& nodes = written.graph().node();
+  const auto loop = std::find_if(nodes.begin(), nodes.end(),
+                                 [](const auto& each) { return each.op_type() == "Loop"; });
+  ASSERT_NE(loop, nodes.end());
+  EXPECT_EQ(loop->attribute(0).g().input_size(), 4);
+  EXPECT_EQ(loop->attribute(0).g().output_size(), 3);
+  EXPECT_FALSE(loop->attribute(0).g().input(2).type().tensor_type().has_shape());
 }
 
 std::string operations_page() {

@@ -15,6 +15,8 @@ namespace {
 using graph::DataType;
 using graph::TensorValue;
 
+void put_graph(const Model& model, GraphProto& out);
+
 void put_attribute(const std::string& name, const Attribute& value, AttributeProto& out) {
   out.set_name(name);
   if (const auto* number = std::get_if<std::int64_t>(&value)) {
@@ -29,6 +31,9 @@ void put_attribute(const std::string& name, const Attribute& value, AttributePro
   } else if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&value)) {
     out.set_type(AttributeProto::INTS);
     for (const auto each : *numbers) out.add_ints(each);
+  } else if (const auto* inner = std::get_if<std::shared_ptr<const Model>>(&value)) {
+    out.set_type(AttributeProto::GRAPH);
+    put_graph(**inner, *out.mutable_g());
   } else {
     out.set_type(AttributeProto::STRINGS);
     for (const auto& each : std::get<std::vector<std::string>>(value)) out.add_strings(each);
@@ -50,8 +55,9 @@ void put_value(const ValueInfo& value, ValueInfoProto& out) {
   out.set_name(value.name);
   auto& type = *out.mutable_type()->mutable_tensor_type();
   type.set_elem_type(element_type(value.type));
+  if (!value.shape) return;
   auto& shape = *type.mutable_shape();
-  for (const auto& size : value.shape) {
+  for (const auto& size : *value.shape) {
     auto& dimension = *shape.add_dim();
     if (const auto* known = std::get_if<std::int64_t>(&size)) {
       dimension.set_dim_value(*known);
@@ -68,6 +74,24 @@ void put_initializer(const Initializer& initializer, TensorProto& out) {
   out.set_raw_data(initializer.value.bytes);
 }
 
+void put_graph(const Model& model, GraphProto& out) {
+  out.set_name(model.graph_name);
+  for (const auto& node : model.nodes) put_node(node, *out.add_node());
+  for (const auto& each : model.initializers) put_initializer(each, *out.add_initializer());
+  for (const auto& input : model.inputs) put_value(input, *out.add_input());
+  for (const auto& output : model.outputs) put_value(output, *out.add_output());
+}
+
+bool has_words(const Model& model) {
+  return std::any_of(model.nodes.begin(), model.nodes.end(), [](const Node& node) {
+    if (node.domain == kWordsDomain) return true;
+    return std::any_of(node.attributes.begin(), node.attributes.end(), [](const auto& attribute) {
+      const auto* inner = std::get_if<std::shared_ptr<const Model>>(&attribute.second);
+      return inner != nullptr && has_words(**inner);
+    });
+  });
+}
+
 std::string_view type_name(DataType type) {
   constexpr std::string_view kNames[] = {"undefined",  "float",   "uint8",  "int8",   "uint16",
                                          "int16",      "int32",   "int64",  "string", "bool",
@@ -77,8 +101,9 @@ std::string_view type_name(DataType type) {
 }
 
 std::string text_of(const ValueInfo& value) {
+  if (!value.shape) return fmt::format("{}: {}", value.name, type_name(value.type));
   std::vector<std::string> sizes;
-  for (const auto& size : value.shape) {
+  for (const auto& size : *value.shape) {
     const auto* known = std::get_if<std::int64_t>(&size);
     sizes.push_back(known != nullptr ? std::to_string(*known) : std::get<std::string>(size));
   }
@@ -107,6 +132,9 @@ std::string text_of(const Attribute& value) {
   if (const auto* real = std::get_if<float>(&value)) return fmt::format("{}", *real);
   if (const auto* words = std::get_if<std::vector<std::string>>(&value)) {
     return fmt::format("{}", *words);
+  }
+  if (const auto* inner = std::get_if<std::shared_ptr<const Model>>(&value)) {
+    return fmt::format("{{\n{}}}", to_text(**inner));
   }
   return fmt::format("{}", std::get<std::vector<std::int64_t>>(value));
 }
@@ -175,8 +203,7 @@ std::string encode_model(const Model& model) {
   auto& opset = *out.add_opset_import();
   opset.set_domain("");
   opset.set_version(kOpset);
-  if (std::any_of(model.nodes.begin(), model.nodes.end(),
-                  [](const Node& node) { return node.domain == kWordsDomain; })) {
+  if (has_words(model)) {
     auto& words = *out.add_opset_import();
     words.set_domain(std::string(kWordsDomain));
     words.set_version(kWordsOpset);
@@ -186,12 +213,7 @@ std::string encode_model(const Model& model) {
     entry.set_key(key);
     entry.set_value(value);
   }
-  auto& graph = *out.mutable_graph();
-  graph.set_name(model.graph_name);
-  for (const auto& node : model.nodes) put_node(node, *graph.add_node());
-  for (const auto& each : model.initializers) put_initializer(each, *graph.add_initializer());
-  for (const auto& input : model.inputs) put_value(input, *graph.add_input());
-  for (const auto& output : model.outputs) put_value(output, *graph.add_output());
+  put_graph(model, *out.mutable_graph());
   if (out.ByteSizeLong() > kMost) {
     throw InvalidArgument("the model takes {} bytes, an ONNX file at most {}", out.ByteSizeLong(),
                           kMost);

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -20,9 +22,12 @@ inline constexpr std::int64_t kIrVersion = 8;
 inline constexpr std::string_view kWordsDomain = "ai.onnx.ml";
 inline constexpr std::int64_t kWordsOpset = 2;
 
-/// The value of an attribute.
+struct Model;
+
+/// The value of an attribute. A model is a graph inside of the graph: its version and metadata do
+/// not count.
 using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>,
-                               std::vector<std::string>>;
+                               std::vector<std::string>, std::shared_ptr<const Model>>;
 /// Attributes in the order of their names.
 using Attributes = std::map<std::string, Attribute, std::less<>>;
 
@@ -44,7 +49,8 @@ using Dimension = std::variant<std::int64_t, std::string>;
 struct ValueInfo {
   std::string name{};
   graph::DataType type = graph::DataType::kFloat;
-  std::vector<Dimension> shape{};
+  /// Nothing where the rank is not known, which only a graph inside of another may leave open.
+  std::optional<std::vector<Dimension>> shape = std::vector<Dimension>{};
 };
 
 /// A constant that nodes name as an input.

@@ -290,18 +290,36 @@ def has_type(value, value_info):
     return value.dtype.kind == "S" if number == STRING else value.dtype == TYPES[number]
 
 
+def loop(node, most, goes_on, *carried):
+    """As often as the condition holds; no value of the graph outside is used inside."""
+    assert most is None
+    graph, rounds = attributes(node)["body"], 0
+    while goes_on:
+        given = [np.array(rounds, np.int64), np.array(True), *carried]
+        outputs = run_graph(graph, {each.name: value for each, value in zip(graph.input, given)})
+        goes_on, *carried = (outputs[each.name] for each in graph.output)
+        rounds += 1
+    return carried
+
+
 def run(model, inputs):
     """The outputs of the model by name."""
-    values = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
-    for each in model.graph.input:
+    return run_graph(model.graph, inputs)
+
+
+def run_graph(graph, inputs):
+    values = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    for each in graph.input:
         given = inputs[each.name]
         assert has_type(given, each), f"{each.name} is {given.dtype}"
         values[each.name] = given
-    for node in model.graph.node:
+    for node in graph.node:
         arguments = [values[name] if name else None for name in node.input]
         try:
             if node.op_type == "Split":
                 results = split(attributes(node), len(node.output), *arguments)
+            elif node.op_type == "Loop":
+                results = loop(node, *arguments)
             else:
                 results = OPERATORS[node.op_type](attributes(node), *arguments)
                 results = results if node.op_type in SEVERAL else [results]
@@ -310,7 +328,7 @@ def run(model, inputs):
         for name, result in itertools.zip_longest(node.output, results):
             values[name] = np.asarray(result)
     outputs = {}
-    for each in model.graph.output:
+    for each in graph.output:
         value = values[each.name]
         assert has_type(value, each), f"{each.name} comes out as {value.dtype}"
         outputs[each.name] = value
