@@ -121,6 +121,7 @@ class Run {
         eval_steps_(eval_steps) {}
 
   void train_then_evaluate() {
+    exporter_->rehearse(estimator_);
     fmt::print("Starting to train...\n");
     std::fflush(stdout);
     auto all = hooks(estimator_.config());

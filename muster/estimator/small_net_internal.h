@@ -2,6 +2,7 @@
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/rnn.h>
 #include <torch/types.h>
 
 #include <map>
@@ -41,6 +42,15 @@ struct SmallNet : Model {
   torch::nn::BatchNorm1d norm{nullptr};
   std::shared_ptr<Dropout> dropout;
   torch::nn::Linear logits{nullptr};
+};
+
+// Of what has no operations of TensorFlow's yet.
+struct RecurrentNet : Model {
+  RecurrentNet() { lstm = register_module("lstm", torch::nn::LSTM(kInputs, kClasses)); }
+  torch::Tensor forward(const Features& x) override {
+    return std::get<0>(lstm->forward(x.tensor("x").unsqueeze(0))).squeeze(0);
+  }
+  torch::nn::LSTM lstm{nullptr};
 };
 
 struct Example {

@@ -32,6 +32,9 @@ class Exporter {
 
   /// Names the folder under model_dir/export.
   virtual const std::string& name() const = 0;
+  /// Called before the first step of a training: throws what publish() would throw for this model,
+  /// whatever its values will be.
+  virtual void rehearse(const Estimator& estimator) const { (void)estimator; }
   /// Exports `checkpoint` into `export_path`, or does nothing if its rule says so; what it wrote,
   /// if anything.
   virtual std::optional<Path> publish(const Estimator& estimator, const Path& export_path,

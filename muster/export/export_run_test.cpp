@@ -115,6 +115,26 @@ TEST(ExportedModel, AnswersAboutRowsAsTheModelDoes) {
   expect_same_answers(std::make_shared<Rows>(), regression_head(4), example);
 }
 
+struct Linear : Model {
+  explicit Linear(std::int64_t logits_dimension) {
+    logits = register_module("logits", nn::Linear(4, logits_dimension));
+  }
+  torch::Tensor forward(const Features& x) override { return logits->forward(x.tensor("x")); }
+  nn::Linear logits{nullptr};
+};
+
+// The words of two heads begin alike, so only their own are right.
+TEST(ExportedModel, AnswersAsEveryHeadOfAMultiHeadDoes) {
+  torch::manual_seed(6);
+  const auto head =
+      multi_head({multi_class_head(3, {.name = "kind", .label_vocabulary = {"a", "b", "c"}}),
+                  multi_class_head(4, {.name = "colour", .label_vocabulary = {"a", "b", "d", "e"}}),
+                  multi_class_head(3, {.name = "size"}), binary_class_head({.name = "click"}),
+                  regression_head(2, {.name = "place"})});
+  expect_same_answers(std::make_shared<Linear>(head->logits_dimension()), head,
+                      {{"x", torch::randn({9, 4})}});
+}
+
 // Its moving statistics are those of some images, and not a new model's.
 std::shared_ptr<ResNet> used_resnet(const at::Tensor& images) {
   const auto model = std::make_shared<ResNet>(

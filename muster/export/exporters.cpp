@@ -11,6 +11,7 @@
 #include "muster/estimator/estimator.h"
 #include "muster/estimator/model_notes.h"
 #include "muster/export/export_saved_model.h"
+#include "muster/export/inference_graph.h"
 #include "muster/graph/export_folder.h"
 #include "muster/graph/saved_model.h"
 
@@ -82,6 +83,8 @@ class RuledExporter : public SavedModelExporter {
   const std::string& name() const override { return name_; }
   const ServingInput& serving_input() const override { return input_; }
 
+  void rehearse(const Estimator& estimator) const override { inference_graph(estimator, input_); }
+
   std::optional<Path> publish(const Estimator& estimator, const Path& export_path,
                               const Path& checkpoint, const EvaluationResult& result,
                               bool is_the_final_export) override {
@@ -140,9 +143,14 @@ class RuledExporter : public SavedModelExporter {
     ExportOptions options = options_;
     options.checkpoint_path = checkpoint;
     options.assets_extra.emplace_back(kNoteName, file);
-    Path dir = export_saved_model(estimator, export_path, input_, options);
-    file_system_for(file).remove(file);
-    return dir;
+    try {
+      Path dir = export_saved_model(estimator, export_path, input_, options);
+      file_system_for(file).remove(file);
+      return dir;
+    } catch (...) {
+      graph::remove_unfinished_exports(export_path);
+      throw;
+    }
   }
 
   std::string name_;

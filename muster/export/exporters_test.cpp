@@ -101,6 +101,23 @@ TEST_F(Exporters, FinalExportsWhenTrainingIsOverAndKeepsOlderOnes) {
   EXPECT_THAT(graph::exports_in(export_path()), ElementsAre(*first, *second));
 }
 
+TEST_F(Exporters, ARehearsalSaysWhatCannotBeExportedAndWritesNothing) {
+  const auto exporter = final_exporter("it", small_input());
+  exporter->rehearse(Estimator(small_options(), quiet_config(folder_.path())));
+  EstimatorOptions options = small_options();
+  options.model = [] { return std::make_shared<RecurrentNet>(); };
+  const Estimator recurrent(options, quiet_config(folder_.path()));
+  EXPECT_THAT(error_of([&] { exporter->rehearse(recurrent); }), HasSubstr("aten::lstm"));
+  EXPECT_FALSE(std::filesystem::exists(export_path()));
+}
+
+TEST_F(Exporters, AnExportThatFailsLeavesNothingBehind) {
+  const auto exporter =
+      final_exporter("it", small_input(), {.assets_extra = {{"words.txt", folder_ / "nowhere"}}});
+  EXPECT_THAT(error_of([&] { publish(*exporter, 2, 1, /*is_final=*/true); }), HasSubstr("nowhere"));
+  EXPECT_TRUE(std::filesystem::is_empty(export_path()));
+}
+
 TEST_F(Exporters, AnExportIsOfTheCheckpointThatWasEvaluated) {
   const auto exporter = latest_exporter("it", small_input());
   Estimator estimator(small_options(), quiet_config(folder_.path()));

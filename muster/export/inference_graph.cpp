@@ -78,10 +78,12 @@ std::vector<ExportOutput> with_default(std::vector<ExportOutput> outputs,
       outputs, [](const ExportOutput& output) { return output.name == kServingDefault; });
   if (there) return outputs;
   ExportOutput added;
+  // Of a multi-head that is what all heads predict.
+  const auto predict = std::ranges::find(outputs, "predict", &ExportOutput::name);
   if (outputs.empty()) {
     for (const auto& item : predictions) added.outputs.emplace_back(item.first, item.first);
   } else {
-    added = outputs.front();
+    added = predict != outputs.end() ? *predict : outputs.front();
   }
   added.name = kServingDefault;
   outputs.push_back(std::move(added));

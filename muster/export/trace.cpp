@@ -447,9 +447,12 @@ bool are_decimals_of(const StringColumn& words, const at::Tensor& ids) {
   return true;
 }
 
-std::vector<std::string> words_of(const std::vector<ExportOutput>& outputs) {
+// The classes of the head whose predictions begin with `head`.
+std::vector<std::string> words_of(const std::vector<ExportOutput>& outputs, std::string_view head) {
   for (const auto& output : outputs) {
-    if (!output.classes.empty()) return output.classes;
+    const bool is_of_head = std::ranges::any_of(
+        output.outputs, [&](const auto& item) { return item.second.starts_with(head); });
+    if (is_of_head && !output.classes.empty()) return output.classes;
   }
   return {};
 }
@@ -469,9 +472,12 @@ bool are_words_of(const StringColumn& words, const at::Tensor& ids,
 // Which ids a head made these words of: the head does not tell, so its answers are compared.
 StringOutput string_output(const std::string& name, const StringColumn& words,
                            const Features& predictions, const std::vector<ExportOutput>& outputs) {
-  const auto vocabulary = words_of(outputs);
-  const std::string ids_name =
-      name.find("all_classes") != std::string::npos ? "all_class_ids" : "class_ids";
+  // A multi-head's predictions are named "HEAD/classes".
+  const auto slash = name.rfind('/');
+  const std::string head = slash == std::string::npos ? "" : name.substr(0, slash + 1);
+  const bool is_all = name.find("all_classes", head.size()) != std::string::npos;
+  const std::string ids_name = head + (is_all ? "all_class_ids" : "class_ids");
+  const auto vocabulary = words_of(outputs, head);
   const FeatureValue* value = predictions.find(ids_name);
   if (value != nullptr && std::holds_alternative<at::Tensor>(*value)) {
     const auto& ids = std::get<at::Tensor>(*value);
@@ -482,8 +488,8 @@ StringOutput string_output(const std::string& name, const StringColumn& words,
   }
   throw Unimplemented(
       "prediction '{}' is strings, which can be exported only where they are the words of "
-      "'class_ids': leave it out of the predictions",
-      name);
+      "'{}': leave it out of the predictions",
+      name, ids_name);
 }
 
 /// Eval mode until the end of the scope.

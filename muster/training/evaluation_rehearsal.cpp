@@ -1,6 +1,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "muster/base/error.h"
 #include "muster/estimator/evaluation_model.h"
@@ -36,6 +37,20 @@ EvaluationRehearsal rehearse_evaluation(const Estimator& estimator, const EvalSp
   } catch (Error& error) {
     error.add_context("looking at the evaluation before training begins");
     throw;
+  }
+}
+
+void rehearse_exports(const Estimator& estimator, const EvalSpec& spec) {
+  for (const auto& exporter : spec.exporters) {
+    try {
+      exporter->rehearse(estimator);
+    } catch (const std::exception&) {
+      const Description why = describe(std::current_exception());
+      throw Error(why.code,
+                  fmt::format("nothing is trained, since the exporter {} cannot export the model: "
+                              "{}; to train all the same, leave the exporter out",
+                              exporter->name(), why.message));
+    }
   }
 }
 

@@ -22,4 +22,8 @@ struct EvaluationRehearsal {
 /// the first evaluation would throw.
 EvaluationRehearsal rehearse_evaluation(const Estimator& estimator, const EvalSpec& spec);
 
+/// Looks whether every exporter can export the model. Throws what the first export would throw,
+/// naming the exporter.
+void rehearse_exports(const Estimator& estimator, const EvalSpec& spec);
+
 }  // namespace muster::internal

@@ -11,6 +11,7 @@
 #include "muster/base/wait.h"
 #include "muster/estimator/model_notes.h"
 #include "muster/training/checkpoint_evaluator_internal.h"
+#include "muster/training/evaluation_rehearsal_internal.h"
 #include "muster/training/evaluator_task_internal.h"
 
 namespace muster::internal {
@@ -150,6 +151,7 @@ void follow_training(const RunConfig& config, CheckpointUse& use, const FollowOp
 TrainAndEvaluateResult evaluate_training(
     Estimator& estimator, const TrainSpec& train_spec, const EvalSpec& eval_spec,
     const std::function<bool(const EvaluationResult&)>& goes_on) {
+  rehearse_exports(estimator, eval_spec);
   CheckpointEvaluator evaluator(estimator, eval_spec);
   FollowOptions options{.start_delay = eval_spec.start_delay_secs,
                         .max_steps = train_spec.max_steps};

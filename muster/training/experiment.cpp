@@ -12,6 +12,7 @@
 #include "muster/checkpoint/checkpoint.h"
 #include "muster/training/checkpoint_evaluator_internal.h"
 #include "muster/training/cluster_member_internal.h"
+#include "muster/training/evaluation_rehearsal_internal.h"
 #include "muster/training/evaluator_task_internal.h"
 #include "muster/training/train_and_evaluate_internal.h"
 #include "muster/training/training_task_internal.h"
@@ -180,6 +181,7 @@ TrainAndEvaluateResult Experiment::continuous_train_and_eval(
   const std::int64_t steps = options_.train_steps_per_iteration.value_or(
       end ? std::max<std::int64_t>(1, *end / kIterations) : kStepsOfAnIteration);
   const EvalSpec spec = eval_spec();
+  internal::rehearse_exports(estimator_, spec);
   internal::CheckpointEvaluator evaluator(estimator_, spec,
                                           {.exports_between = options_.checkpoint_and_export});
   std::int64_t target = saved_step(estimator_.model_dir());
@@ -234,10 +236,11 @@ void Experiment::run_std_server() {
 
 TrainAndEvaluateResult Experiment::test() {
   require_alone("test");
+  EvalSpec spec = eval_spec();
+  internal::rehearse_exports(estimator_, spec);
   estimator_.train(
       options_.train_input_fn,
       {.steps = 1, .hooks = options_.train_hooks, .saving_listeners = options_.saving_listeners});
-  EvalSpec spec = eval_spec();
   spec.steps = 1;
   internal::CheckpointEvaluator evaluator(estimator_, spec);
   const auto latest = estimator_.latest_checkpoint();

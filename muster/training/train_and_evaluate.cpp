@@ -73,9 +73,15 @@ struct Run {
     return {internal::make_graph_hook(estimator, eval_spec, std::nullopt),
             std::make_shared<HParamsHook>(estimator, train_spec.max_steps)};
   }
+  /// A trial that goes on from a pause was looked at when it began.
+  void rehearse_exports_once() const {
+    if (trial_pauses() && estimator.latest_checkpoint()) return;
+    internal::rehearse_exports(estimator, eval_spec);
+  }
   /// Of one that does: what would keep it from evaluating is found before training. A trial that
   /// pauses evaluates soon, and the study has its row of the table of hyperparameters.
   Hooks rehearsed_event_hooks() const {
+    rehearse_exports_once();
     if (trial_pauses()) return {};
     auto [examples, metrics] = internal::rehearse_evaluation(estimator, eval_spec);
     const std::string folder = estimator.eval_dir(eval_spec.name).filename().string();
@@ -130,6 +136,7 @@ TrainAndEvaluateResult train_as_master(const Run& run) {
 }
 
 void train_as_chief(const Run& run) {
+  internal::rehearse_exports(run.estimator, run.eval_spec);
   log::info(
       "evaluations and exports are left to a task of type evaluator; a task of type master in the "
       "place of this one would do them");
