@@ -121,6 +121,33 @@ TEST(Muster, VersionTellsLibtorchAndBlas) {
   EXPECT_THAT(outcome.out, HasSubstr(MUSTER_HAS_TORCH ? "BLAS: " : "not part of this build"));
 }
 
+// Without `muster` before it, which sets the variable for what it starts.
+TEST(MusterTorch, LimitsHowLongThreadsSpinUnlessItIsTold) {
+  const Path program = Path(MUSTER_PROGRAM).parent_path() / "muster-torch";
+  if (!MUSTER_HAS_TORCH) GTEST_SKIP() << "there is no libtorch";
+  // Not warm, so that it loads libgomp itself.
+  const auto version = [&](const std::vector<std::string>& environment) {
+    return testing::run_program(program, {"version"}, {.environment = environment}).out;
+  };
+  const std::string limited = version({"OMP_NUM_THREADS=1"});
+  EXPECT_THAT(limited, HasSubstr("threads: 1, waiting by GOMP_SPINCOUNT=1000\n"));
+  EXPECT_THAT(version({"OMP_NUM_THREADS=1", "OMP_WAIT_POLICY=active"}),
+              HasSubstr("waiting by OMP_WAIT_POLICY=active\n"));
+  EXPECT_THAT(version({"OMP_NUM_THREADS=1", "GOMP_SPINCOUNT=7"}),
+              HasSubstr("waiting by GOMP_SPINCOUNT=7\n"));
+}
+
+TEST(MusterTorch, NoticesAnOpenBlasWithoutTheInstructionsOfTheProcessor) {
+  const std::string processor = testing::read_bytes("/proc/cpuinfo");
+  const Outcome outcome = testing::run_program(MUSTER_PROGRAM, {"version", "--all"},
+                                               {.environment = {"OPENBLAS_CORETYPE=Prescott"}});
+  if (outcome.out.find("core Prescott") == std::string::npos ||
+      processor.find(" avx2 ") == std::string::npos) {
+    GTEST_SKIP() << "there is no OpenBLAS that was told wrong: " << outcome.out;
+  }
+  EXPECT_THAT(outcome.err, HasSubstr("warning: OpenBLAS computes with kernels for Prescott"));
+}
+
 // libtorch takes half a second to load: the program must not name it among the libraries it needs.
 TEST(Muster, LinksNoLibtorch) {
   const std::string program = testing::read_bytes(MUSTER_PROGRAM);

@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "muster/base/blas_core.h"
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/spinning.h"
 #include "muster/base/warm_program.h"
 
 namespace muster {
@@ -64,7 +66,9 @@ int run_main(const std::function<int()>& body) {
 }
 
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
+  internal::limit_spinning();
   return run_main([&] {
+    internal::choose_blas_core(argv);
     auto words = internal::warm_arguments(argv[0]);
     if (!words) return body(argc, argv);
     given_command_line() = *words;
@@ -87,7 +91,9 @@ std::vector<std::string> command_line() {
 }
 
 int run_main(int argc, char** argv, const std::function<int()>& body) {
+  internal::limit_spinning();
   return run_main([&] {
+    internal::choose_blas_core(argv);
     if (argc < 2) return body();
     const std::string_view word = argv[1];
     if (word != "--help" && word != "-h") {

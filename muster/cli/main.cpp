@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "muster/base/spinning.h"
 #include "muster/cli/command.h"
 #include "muster/cli/program_arguments.h"
 #include "muster/cli/run_commands.h"
@@ -53,6 +54,7 @@ void add_flags(CLI::App& app) {
 }  // namespace muster::cli
 
 int main(int argc, char** argv) {
+  muster::limit_spinning_of_children();
   muster::register_stores();
   argc = muster::cli::take_program_arguments(argc, argv);
   return muster::cli::run_commands(argc, argv, muster::cli::kCommands, muster::cli::add_flags);

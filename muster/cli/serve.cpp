@@ -1,4 +1,3 @@
-#include <ATen/Parallel.h>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -183,17 +182,10 @@ at::Device device_of(const ServeFlags& flags) {
   return devices[0];
 }
 
-// One per processor. Libtorch takes one per core, but where it was told how many.
-int threads_to_share() {
-  return std::getenv("OMP_NUM_THREADS") != nullptr
-             ? at::get_num_threads()
-             : static_cast<int>(ThreadPool::available_processors());
-}
-
 // So many threads for each batch, or its part of all.
 server::ExecutionSlots::Divide division_of_threads(int given) {
   if (given > 0) return [given](std::size_t) { use_cpu_threads(given); };
-  return [all = threads_to_share()](std::size_t parts) {
+  return [all = default_cpu_threads()](std::size_t parts) {
     use_cpu_threads(std::max(all / static_cast<int>(parts), 1));
   };
 }

@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "muster/base/blas_core.h"
 #include "muster/base/program.h"
+#include "muster/base/spinning.h"
 #include "muster/cli/batch_workers.h"
 #include "muster/cli/command.h"
 #include "muster/cli/model.h"
@@ -14,11 +16,27 @@
 
 namespace {
 
+// What libgomp was told of it when it was loaded.
+std::string how_threads_wait() {
+  for (const char* variable : {muster::kSpinCountVariable, "OMP_WAIT_POLICY"}) {
+    const char* const value = std::getenv(variable);
+    if (value != nullptr) return fmt::format("{}={}", variable, value);
+  }
+  return "libgomp's default";
+}
+
 int print_version() {
   const muster::Arithmetic numbers = muster::arithmetic(/*own_cpu_kernels=*/false);
   fmt::print("libtorch {}, CPU capability {}\n", numbers.libtorch, numbers.cpu_capability);
   fmt::print("BLAS: {}{}{}\n", numbers.blas, numbers.blas_core.empty() ? "" : ", core ",
              numbers.blas_core);
+  fmt::print("threads: {}, waiting by {}\n", muster::default_cpu_threads(), how_threads_wait());
+  if (const std::string core = muster::better_blas_core(); !core.empty()) {
+    fmt::print(stderr,
+               "muster: warning: OpenBLAS computes with kernels for {}, and this processor has "
+               "those of {}: unset OPENBLAS_CORETYPE\n",
+               numbers.blas_core, core);
+  }
   if (numbers.reference_blas) {
     fmt::print(stderr,
                "muster: warning: this is the reference BLAS, many times slower than OpenBLAS: "

@@ -7,6 +7,7 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -75,6 +76,30 @@ Arithmetic arithmetic(bool own_cpu_kernels) {
     result.reference_blas = result.blas.find("/blas/libblas") != std::string::npos;
   }
   return result;
+}
+
+int default_cpu_threads() {
+  auto threads = static_cast<int>(ThreadPool::available_processors());
+  for (const char* variable : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
+    // Of a list, one number a level of nesting, the first counts.
+    const char* const text = std::getenv(variable);
+    const int told = text == nullptr ? 0 : std::atoi(text);
+    if (told > 0) threads = std::min(threads, told);
+  }
+  return threads;
+}
+
+int threads_for_model(std::span<const ModuleVariable> variables, int most) {
+  constexpr std::int64_t kProductsPerThread = std::int64_t{1} << 17;
+  // A filter is used at every place of an image; so many at the least make it worth a thread.
+  constexpr std::int64_t kPlaces = 64;
+  std::int64_t products = 0;
+  for (const ModuleVariable& variable : variables) {
+    const at::Tensor& tensor = variable.tensor;
+    if (!variable.trainable || variable.sparse || tensor.dim() < 2) continue;
+    products += tensor.numel() * (tensor.dim() > 2 ? kPlaces : 1);
+  }
+  return static_cast<int>(std::clamp<std::int64_t>(products / kProductsPerThread, 1, most));
 }
 
 int update_threads(std::int64_t elements) {

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
+
+#include "muster/model/module_variables.h"
 
 namespace muster {
 
@@ -24,6 +28,15 @@ struct Arithmetic {
 
 /// Of a run with this value of RunConfig::reproducibility.own_cpu_kernels.
 Arithmetic arithmetic(bool own_cpu_kernels);
+
+/// How many threads a process takes where it is not told: one a processor that it may use, or the
+/// least that OMP_NUM_THREADS, MKL_NUM_THREADS and OPENBLAS_NUM_THREADS name.
+int default_cpu_threads();
+
+/// How many of `most` threads the steps of a model with these variables are worth, by how often an
+/// example multiplies with each: small layers are computed before a second thread has begun. It
+/// does not depend on the batch, so a run and its resumes decide alike.
+int threads_for_model(std::span<const ModuleVariable> variables, int most);
 
 /// How many threads an update of so many elements is worth: those that wait for each other in every
 /// small operation take longer than one that does all.

@@ -53,7 +53,8 @@ struct ReproducibilityConfig {
   /// cluster.
   std::int64_t replicas = 0;
   /// CPU threads of each replica, which change the bits of some kernels; 0 takes the checkpoint's,
-  /// else all processors for R = 1 and 1 for more.
+  /// else 1 for R > 1, and as many as the size of the model is worth for R = 1: at most one a
+  /// processor, or as OMP_NUM_THREADS says.
   int threads_per_replica = 0;
   ComputeType precision = ComputeType::kFloat32;
   /// Kernels that give the same bits every time. False lets a GPU's libraries try their kernels out
@@ -162,6 +163,8 @@ struct RunConfig {
   /// "{'_model_dir': 'runs/census', '_tf_random_seed': None, ...}": tf.estimator's fields in its
   /// order, as far as they mean something here, then muster's own.
   std::string to_string() const;
+  /// The same with model_dir, the seed, and those fields that are not as in RunConfig{}.
+  std::string to_short_string() const;
 
   /// Batches between two values of the global step, to count epochs with: `replicas`, else one for
   /// each tower that is named, or each task that trains. Without sync, those of one task.

@@ -37,6 +37,13 @@
 namespace muster {
 namespace {
 
+// A GPU leaves its processors to updates and inputs, whatever the model is.
+int threads_by_size(const ModelFactory& model, const TowerOptions& options) {
+  const int most = default_cpu_threads();
+  if (most == 1 || options.on_gpus()) return most;
+  return threads_for_model(variables_of(*Towers::make_model(model, options.seed)), most);
+}
+
 // What R and threads_per_replica are, from the flags, the checkpoint and the machine, in this
 // order.
 TowerOptions resolve(const RunConfig& config, const ModelFactory& model,
@@ -57,15 +64,14 @@ TowerOptions resolve(const RunConfig& config, const ModelFactory& model,
   options.replicas = config.reproducibility.replicas > 0 ? config.reproducibility.replicas
                      : saved                             ? saved->replicas
                                                          : devices;
-  const auto processors = static_cast<int>(ThreadPool::available_processors());
   // With a GPU, a task's processors have little to do but to speak with other tasks, whose threads
   // would be in the way.
   const bool has_gpu_and_peers = options.on_gpus() && config.cluster.train_distribute;
-  const int default_threads = options.replicas > 1 || has_gpu_and_peers ? 1 : processors;
-  options.threads_per_replica = config.reproducibility.threads_per_replica > 0
-                                    ? config.reproducibility.threads_per_replica
-                                : saved ? saved->threads_per_replica
-                                        : default_threads;
+  options.threads_per_replica =
+      config.reproducibility.threads_per_replica > 0 ? config.reproducibility.threads_per_replica
+      : saved                                        ? saved->threads_per_replica
+      : options.replicas > 1 || has_gpu_and_peers    ? 1
+                                                     : threads_by_size(model, options);
   return options;
 }
 
