@@ -228,7 +228,7 @@ void summarize(const Job& job, const std::optional<jobs::Progress>& progress) {
       return value ? fmt::format("{:.6g}", *value) : std::string();
     };
     print_fields("Training Output Summary", {{"step", std::to_string(progress->step)},
-                                             {"loss", number(progress->loss)},
+                                             {"loss", progress->loss_text()},
                                              {"stepsPerSecond", number(progress->steps_per_second)},
                                              {"secondsLeft", number(progress->seconds_left())}});
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "muster/dataset/stage.h"
+#include "muster/records/row_names.h"
 
 namespace muster {
 
@@ -31,6 +32,28 @@ auto collate(const Collate& function, std::vector<T>&& values) {
     return std::invoke(function, std::span<const T>(values));
   }
 }
+
+/// What a collate function makes that wants to know where its rows come from.
+template <typename T>
+concept NamesItsRows = requires(T& batch, RowNamesPtr names) {
+  batch.row_names = names;
+};
+
+/// The rows of a batch by the elements that they were made of, one each.
+template <typename T>
+class NamesOfElements final : public RowNames {
+ public:
+  NamesOfElements(std::shared_ptr<const Stage<T>> input, std::vector<Origin> origins)
+      : input_(std::move(input)), origins_(std::move(origins)) {}
+
+  std::string of(std::int64_t row) const override {
+    return input_->where(origins_.at(static_cast<std::size_t>(row)));
+  }
+
+ private:
+  std::shared_ptr<const Stage<T>> input_;
+  std::vector<Origin> origins_;
+};
 
 /// A row of elements as one. A failed element is reported before the batch it would have been in,
 /// and the elements after it fill that batch. Batches are numbered within the pass.
@@ -129,7 +152,12 @@ class BatchStage final
     void emit(Chunk<Out>& out) {
       const Origin origin{context_.epoch, number_++};
       try {
-        out.add(collate<T>(stage_.collate_, std::move(values_)), origin);
+        Out batch = collate<T>(stage_.collate_, std::move(values_));
+        if constexpr (NamesItsRows<Out>) {
+          batch.row_names =
+              std::make_shared<NamesOfElements<T>>(stage_.shared_input(), std::move(held_));
+        }
+        out.add(std::move(batch), origin);
       } catch (...) {
         out.fail(current_failure(fmt::format("batch {}, from {} to {}", origin.ordinal,
                                              stage_.input().where(held_.front()),

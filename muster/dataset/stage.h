@@ -245,6 +245,7 @@ class UnaryStage : public Stage<Out> {
 
  protected:
   const Stage<In>& input() const { return *input_; }
+  const std::shared_ptr<const Stage<In>>& shared_input() const { return input_; }
 
  private:
   std::shared_ptr<const Stage<In>> input_;

@@ -304,7 +304,9 @@ void Feed::used() {
 
 Batch pinned(const Batch& batch) {
   const at::NoGradGuard no_grad;
-  return {.features = pinned(batch.features), .labels = pinned(batch.labels)};
+  return {.features = pinned(batch.features),
+          .labels = pinned(batch.labels),
+          .row_names = batch.row_names};
 }
 
 struct DeviceWords::Impl {

@@ -22,6 +22,7 @@
 #include "muster/engine/captured_steps.h"
 #include "muster/engine/device_steps.h"
 #include "muster/engine/loss_scale.h"
+#include "muster/engine/not_finite.h"
 #include "muster/engine/replica_inputs.h"
 #include "muster/engine/run_state.h"
 #include "muster/engine/run_terms.h"
@@ -192,6 +193,7 @@ struct Trainer::Impl final : TrainSession, Participant {
   void take_result(StepResult result);
   void stop_if_bad() const;
   [[noreturn]] void stop_for(std::string_view what, std::int64_t step) const;
+  std::string cause_of_bad_step() const;
   void after_bad_step(std::string_view what);
   void roll_back();
 
@@ -238,6 +240,8 @@ struct Trainer::Impl final : TrainSession, Participant {
   std::int64_t bad_steps = 0;
   /// Batches that were taken from the inputs, of each replica one, since they began.
   std::int64_t batches_taken = 0;
+  /// What is not finite in the batches of the last step that was not, where it is in them.
+  std::string bad_input;
   /// By number, those that are skipped whenever they come again after a roll-back.
   std::set<std::int64_t> skipped;
 };
@@ -672,6 +676,7 @@ StepResult Trainer::Impl::prepare_own(PartialSums& own) {
     host_update->clip(mean, norms);
   }
   const bool stops = options.nan_policy.action == NanPolicy::Action::kStop;
+  if (!result.not_finite.empty()) bad_input = first_not_finite(inputs->batches());
   if (!result.not_finite.empty() && stops) stop_for(result.not_finite, global_step() + 1);
   own.sums[{mine.first, mine.last}] =
       result.not_finite.empty() ? std::optional(std::move(mean)) : std::nullopt;
@@ -777,6 +782,7 @@ bool Trainer::Impl::make_step() {
   auto result = or_synchronize([&] { return strategy->apply(global_step(), std::move(own)); });
   if (!result) return true;
   if (result->positions) inputs->set_positions(std::move(*result->positions));
+  if (!result->not_finite.empty()) bad_input = first_not_finite(inputs->batches());
   inputs->use_up();
   inputs_over = result->present == 0;
   if (inputs_over) {
@@ -807,13 +813,20 @@ void Trainer::Impl::roll_back() {
 
 void Trainer::Impl::stop_for(std::string_view what, std::int64_t step) const {
   const NanPolicy& policy = options.nan_policy;
-  throw Aborted(
-      "the {} of step {} is not finite; lower the learning rate, clip the gradients, look at the "
-      "input, or set a nan_policy that goes on{}",
-      what, step,
-      policy.action == NanPolicy::Action::kStop
-          ? ""
-          : fmt::format(" ({} such steps are allowed)", policy.limit));
+  throw Aborted("the {} of step {} is not finite{}, or set a nan_policy that goes on{}", what, step,
+                cause_of_bad_step(),
+                policy.action == NanPolicy::Action::kStop
+                    ? ""
+                    : fmt::format(" ({} such steps are allowed)", policy.limit));
+}
+
+// What may have made it so, and what to do about that.
+std::string Trainer::Impl::cause_of_bad_step() const {
+  if (!bad_input.empty()) return fmt::format(", since {}; mend the input", bad_input);
+  if (device_steps)
+    return "; look for bad values in the input, lower the learning rate, clip the gradients";
+  return fmt::format(", and all numbers of {} are: lower the learning rate, clip the gradients",
+                     is_shared() ? "this task's input (other tasks tell of theirs)" : "its input");
 }
 
 void Trainer::Impl::stop_if_bad() const {
@@ -823,6 +836,7 @@ void Trainer::Impl::stop_if_bad() const {
 // The variables have not been touched by the step.
 void Trainer::Impl::after_bad_step(std::string_view what) {
   const NanPolicy& policy = options.nan_policy;
+  const std::string since = bad_input.empty() ? "" : ", since " + bad_input;
   ++bad_steps;
   if (policy.action == NanPolicy::Action::kStop || bad_steps > policy.limit) {
     stop_for(what, global_step() + 1);
@@ -830,14 +844,13 @@ void Trainer::Impl::after_bad_step(std::string_view what) {
   if (policy.action == NanPolicy::Action::kRollBack) {
     log::warning(
         "the {} of step {} is not finite: going back to the last checkpoint, and leaving its batch "
-        "out "
-        "({} of {})",
-        what, global_step() + 1, bad_steps, policy.limit);
+        "out ({} of {}){}",
+        what, global_step() + 1, bad_steps, policy.limit, since);
     roll_back();
   } else {
     towers->discard();
-    log::warning("the {} of step {} is not finite: its batch is skipped ({} of {})", what,
-                 global_step() + 1, bad_steps, policy.limit);
+    log::warning("the {} of step {} is not finite: its batch is skipped ({} of {}){}", what,
+                 global_step() + 1, bad_steps, policy.limit, since);
   }
 }
 

@@ -390,6 +390,49 @@ TEST(NanPolicy, RollsBackBehindTheCheckpointThatItBeganWith) {
   EXPECT_EQ(result.global_step, 7);
 }
 
+Batch numbers_of(std::span<const std::int64_t> numbers) {
+  std::vector<float> x;
+  for (const std::int64_t number : numbers) {
+    x.insert(x.end(), kInputs, number == 21 ? std::numeric_limits<float>::infinity() : 1.0F);
+  }
+  const auto rows = static_cast<std::int64_t>(numbers.size());
+  return make_batch({{"x", tensor_of(std::move(x), {rows, kInputs})}},
+                    torch::zeros({rows, 1}, torch::kLong));
+}
+
+TEST(NanPolicy, NamesTheFeatureAndTheElementBeforeTheLearningRate) {
+  const TempDir folder;
+  const auto input = [](const InputContext& in) {
+    return range(40).shuffle(10, 3).shard(in).batch(4, numbers_of).prefetch(1);
+  };
+  RunConfig config = quiet_config(folder.path());
+  config.reproducibility.replicas = 2;
+  const std::string message = error_of([&] { Estimator(small_options(), config).train(input); });
+  EXPECT_THAT(message,
+              HasSubstr("is not finite, since the feature \"x\" of replica 1 is inf in row"));
+  EXPECT_THAT(message, HasSubstr("of its batch, which is range element 21"));
+  EXPECT_THAT(message, ::testing::Not(HasSubstr("learning rate")));
+}
+
+TEST(Summaries, HaveTheLossOfAllReplicas) {
+  const TempDir folder;
+  RunConfig config = quiet_config(folder.path());
+  config.reproducibility.replicas = 3;
+  config.save_summary_steps = 1;
+  const auto trained = Estimator(small_options(), config).train(training_input, {.max_steps = 1});
+  std::optional<double> written;
+  EventReader reader(folder.path());
+  while (const auto event = reader.next()) {
+    const auto* summary = std::get_if<Summary>(&event->what);
+    if (summary == nullptr) continue;
+    for (const SummaryValue& value : *summary) {
+      if (value.tag == "loss") written = scalar_of(value);
+    }
+  }
+  ASSERT_TRUE(written && trained.loss);
+  EXPECT_FLOAT_EQ(static_cast<float>(*written), static_cast<float>(*trained.loss));
+}
+
 TEST(NanPolicy, EndsAfterItsLimit) {
   const TempDir folder;
   EstimatorOptions options = small_options();

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "muster/features/features.h"
+#include "muster/records/row_names.h"
 
 namespace muster {
 
@@ -14,6 +15,8 @@ inline constexpr const char* kLabel = "label";
 struct Batch {
   Features features{};
   Features labels{};
+  /// Where its examples come from, as Dataset::batch() knows it; null where nothing is known.
+  RowNamesPtr row_names{};
 
   /// The number of examples. Throws InvalidArgument when features and labels disagree.
   std::int64_t size() const;

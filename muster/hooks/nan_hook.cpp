@@ -11,8 +11,8 @@ void NanHook::after_run(Session& session) {
   if (!std::isnan(session.loss())) return;
   if (fail_on_nan_loss_) {
     throw FailedPrecondition(
-        "NaN loss during training: step={}; lower the learning rate, clip the gradients, or look "
-        "for bad values in the input",
+        "NaN loss during training: step={}; look for bad values in the input, lower the learning "
+        "rate, or clip the gradients",
         session.global_step());
   }
   log::warning("model diverged with loss = NaN: step={}", session.global_step());

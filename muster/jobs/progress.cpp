@@ -20,6 +20,13 @@ constexpr std::string_view kStepFlags[] = {"--train-steps", "--max-steps", "--tr
 // A log is read from here before its end.
 constexpr std::uint64_t kTailBytes = std::uint64_t{1} << 18;
 
+// The newest counts, wherever it is read.
+void take_loss(double loss, std::int64_t step, Progress& progress) {
+  if (progress.loss && step < progress.loss_step) return;
+  progress.loss = loss;
+  progress.loss_step = step;
+}
+
 void take(const Event& event, std::optional<Progress>& progress) {
   const auto* summary = std::get_if<Summary>(&event.what);
   if (summary == nullptr) return;
@@ -27,7 +34,7 @@ void take(const Event& event, std::optional<Progress>& progress) {
   for (const SummaryValue& value : *summary) {
     const auto scalar = scalar_of(value);
     if (!scalar) continue;
-    if (value.tag == "loss") progress->loss = *scalar;
+    if (value.tag == "loss") take_loss(*scalar, event.step, *progress);
     if (value.tag == "global_step/sec") progress->steps_per_second = *scalar;
   }
   progress->step = std::max(progress->step, event.step);
@@ -75,6 +82,12 @@ std::optional<double> leading_number(std::string_view text) {
 
 }  // namespace
 
+std::string Progress::loss_text() const {
+  if (!loss) return "";
+  return fmt::format("{:.6g}", *loss) +
+         (loss_step == step ? "" : fmt::format(" at step {}", loss_step));
+}
+
 std::optional<double> Progress::seconds_left() const {
   if (!max_steps || !steps_per_second || *steps_per_second <= 0) return std::nullopt;
   return static_cast<double>(std::max<std::int64_t>(*max_steps - step, 0)) / *steps_per_second;
@@ -114,13 +127,18 @@ void take_line(std::string_view line, std::optional<Progress>& progress) {
   const auto loss = leading_number(behind("loss = "));
   if (step && loss) {
     note_step(*step);
-    progress->loss = loss;
+    take_loss(*loss, static_cast<std::int64_t>(*step), *progress);
   }
   if (const auto rate = leading_number(behind("global_step/sec: "))) {
     if (!progress) progress.emplace();
     progress->steps_per_second = rate;
   }
   if (const auto saved = leading_number(behind("Saving checkpoints for "))) note_step(*saved);
+  // That step was saved before.
+  if (const auto last = leading_number(behind("Loss for final step: "))) {
+    if (!progress) progress.emplace();
+    take_loss(*last, progress->step, *progress);
+  }
 }
 
 std::optional<Progress> progress_of(const Job& job, const Path& folder) {
@@ -140,6 +158,9 @@ std::string to_yaml(const Progress& progress) {
   std::string text = fmt::format("progress:\n  step: {}\n", progress.step);
   if (progress.max_steps) text += fmt::format("  maxSteps: {}\n", *progress.max_steps);
   if (progress.loss) text += fmt::format("  loss: {:.6g}\n", *progress.loss);
+  if (progress.loss && progress.loss_step != progress.step) {
+    text += fmt::format("  lossStep: {}\n", progress.loss_step);
+  }
   if (progress.steps_per_second) {
     text += fmt::format("  stepsPerSecond: {:.6g}\n", *progress.steps_per_second);
   }

@@ -15,12 +15,17 @@ namespace muster::jobs {
 struct Progress {
   std::int64_t step = 0;
   std::optional<double> loss{};
+  /// The step that the loss is of, which may be one long before `step`.
+  std::int64_t loss_step = 0;
   std::optional<double> steps_per_second{};
   /// Where the program's arguments say how many steps there will be.
   std::optional<std::int64_t> max_steps{};
 
   /// How long it will take at this rate.
   std::optional<double> seconds_left() const;
+
+  /// "24.5", and " at step 101" behind it where that is not `step`; empty without a loss.
+  std::string loss_text() const;
 
   bool operator==(const Progress&) const = default;
 };
@@ -30,7 +35,7 @@ struct Progress {
 std::optional<Progress> progress_of(const Job& job, const Path& folder);
 
 /// Takes what a line of a log tells: "loss = 24.5, step = 101", "global_step/sec: 97.2", "Saving
-/// checkpoints for 200 into".
+/// checkpoints for 200 into", "Loss for final step: 24.5.".
 void take_line(std::string_view line, std::optional<Progress>& progress);
 
 /// The progress as lines of YAML, the key `progress` among them.

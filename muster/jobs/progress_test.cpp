@@ -54,7 +54,18 @@ TEST(Progress, IsReadFromTheLastLinesOfTheChief) {
       "2026-03-01T10:00:00.200 I master:0 Saving checkpoints for 150 into out/model.ckpt.\n"
       "loss = 42.9\n");
   EXPECT_EQ(progress_of(job, dir.path()),
-            (Progress{.step = 150, .loss = 24.5, .steps_per_second = 97.5}));
+            (Progress{.step = 150, .loss = 24.5, .loss_step = 101, .steps_per_second = 97.5}));
+}
+
+TEST(Progress, HasTheLossOfTheLastStepAndTheStepOfAnEarlierOne) {
+  std::optional<Progress> progress;
+  take_line("2026-03-01T10:00:00.100 I loss = 2.5, step = 1", progress);
+  take_line("2026-03-01T10:00:00.200 I Saving checkpoints for 50 into out/model.ckpt.", progress);
+  EXPECT_EQ(progress->loss_text(), "2.5 at step 1");
+  EXPECT_EQ(to_yaml(*progress), "progress:\n  step: 50\n  loss: 2.5\n  lossStep: 1\n");
+  take_line("2026-03-01T10:00:00.300 I Loss for final step: 0.25.", progress);
+  EXPECT_EQ(progress->loss_text(), "0.25");
+  EXPECT_EQ(to_yaml(*progress), "progress:\n  step: 50\n  loss: 0.25\n");
 }
 
 TEST(Progress, WithoutARateOrAnEndHasNoTimeLeft) {

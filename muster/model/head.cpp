@@ -56,7 +56,8 @@ EstimatorSpec Head::spec(const Batch& batch, Mode mode, const at::Tensor& model_
   }
   spec.summaries = summaries(head_loss, logits.size(0));
   auto& scalars = spec.summaries.scalars;
-  scalars.emplace_back(suffixed("loss", name()), spec.loss.detach());
+  // Without a name it is the loss of the step, which the loop knows of all replicas.
+  if (!name().empty()) scalars.emplace_back(suffixed("loss", name()), spec.loss.detach());
   if (regularized) {
     scalars.emplace_back(suffixed("regularization_loss", name()), regularization_loss.detach());
   }
