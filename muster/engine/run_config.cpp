@@ -74,6 +74,18 @@ ConfigFields fields_of_muster(const RunConfig& config) {
           {"_sync", python_bool(config.cluster.sync)}};
 }
 
+ConfigFields fields_of(const RunConfig& config) {
+  ConfigFields fields = fields_of_tf_estimator(config);
+  for (auto& field : fields_of_muster(config)) fields.push_back(std::move(field));
+  return fields;
+}
+
+std::string as_dictionary(const ConfigFields& fields) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : fields) parts.push_back(fmt::format("'{}': {}", name, value));
+  return fmt::format("{{{}}}", fmt::join(parts, ", "));
+}
+
 // "runs/a" and "runs/./a/" are one.
 bool is_same_folder(const Path& a, const Path& b) {
   const auto plain = [](const Path& path) {
@@ -85,12 +97,16 @@ bool is_same_folder(const Path& a, const Path& b) {
 
 }  // namespace
 
-std::string RunConfig::to_string() const {
-  ConfigFields fields = fields_of_tf_estimator(*this);
-  for (auto& field : fields_of_muster(*this)) fields.push_back(std::move(field));
-  std::vector<std::string> parts;
-  for (const auto& [name, value] : fields) parts.push_back(fmt::format("'{}': {}", name, value));
-  return fmt::format("{{{}}}", fmt::join(parts, ", "));
+std::string RunConfig::to_string() const { return as_dictionary(fields_of(*this)); }
+
+std::string RunConfig::to_short_string() const {
+  const ConfigFields usual = fields_of(RunConfig{});
+  ConfigFields fields = fields_of(*this);
+  std::erase_if(fields, [&](const auto& field) {
+    const bool is_always_told = field.first == "_model_dir" || field.first == "_tf_random_seed";
+    return !is_always_told && std::ranges::find(usual, field) != usual.end();
+  });
+  return as_dictionary(fields);
 }
 
 RunConfig RunConfig::from_env() { return from_env({}); }

@@ -113,5 +113,13 @@ TEST(RunConfig, ModelDirOfTfConfigMustAgree) {
   EXPECT_THROW(RunConfig().with_model_dir(""), InvalidArgument);
 }
 
+TEST(RunConfig, IsShortWhereItIsAsUsual) {
+  EXPECT_EQ(RunConfig({.model_dir = "a"}).to_short_string(),
+            "{'_model_dir': 'a', '_tf_random_seed': None}");
+  EXPECT_EQ(RunConfig({.model_dir = "a", .reproducibility = {.tf_random_seed = 5, .replicas = 3}})
+                .to_short_string(),
+            "{'_model_dir': 'a', '_tf_random_seed': 5, '_replicas': 3}");
+}
+
 }  // namespace
 }  // namespace muster

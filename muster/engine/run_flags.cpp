@@ -1,12 +1,60 @@
 #include "muster/engine/run_flags.h"
 
+#include <fmt/ranges.h>
+
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/engine/run_terms.h"
 #include "muster/flags/flags.h"
 
 namespace muster {
 namespace {
+
+constexpr const char* kPrecisions[] = {"float32", "bfloat16", "float16"};
+
+ComputeType compute_type(const std::string& precision) {
+  for (const ComputeType type :
+       {ComputeType::kFloat32, ComputeType::kBfloat16, ComputeType::kFloat16}) {
+    if (name_of(type) == precision) return type;
+  }
+  throw UsageError("--precision {}: it is one of {}", precision, fmt::join(kPrecisions, ", "));
+}
+
+void add_saving_flags(FlagSet& set, RunFlags& flags) {
+  set.add_standard("--save-checkpoints-steps", &flags.save_checkpoints_steps,
+                   "A checkpoint every so many steps")
+      .positive()
+      .not_in_hparams();
+  set.add_standard("--save-checkpoints-secs", &flags.save_checkpoints_secs,
+                   "A checkpoint every so many seconds; 600 where neither is given")
+      .not_negative()
+      .not_in_hparams();
+  set.add_standard("--keep-checkpoint-max", &flags.keep_checkpoint_max,
+                   "The newest so many checkpoints stay; 0: all")
+      .not_negative()
+      .not_in_hparams();
+  set.add_standard("--save-summary-steps", &flags.save_summary_steps,
+                   "Summaries every so many steps; 0: none")
+      .not_negative()
+      .not_in_hparams();
+  set.add_standard("--log-step-count-steps", &flags.log_step_count_steps,
+                   "Loss and rate are logged every so many steps; 0: never")
+      .not_negative()
+      .not_in_hparams();
+}
+
+CheckpointConfig checkpoint_config(const RunFlags& flags) {
+  if (flags.save_checkpoints_steps && flags.save_checkpoints_secs) {
+    throw UsageError("--save-checkpoints-steps and --save-checkpoints-secs: give one of them");
+  }
+  CheckpointConfig config{.save_checkpoints_steps = flags.save_checkpoints_steps,
+                          .keep_checkpoint_max = flags.keep_checkpoint_max};
+  if (flags.save_checkpoints_secs) {
+    config.save_checkpoints_secs = std::chrono::seconds(*flags.save_checkpoints_secs);
+  }
+  return config;
+}
 
 // The first flag that is for ps tasks alone.
 const char* flag_for_ps(const ClusterFlags& flags) {
@@ -92,17 +140,29 @@ void add_run_flags(FlagSet& set, RunFlags& flags) {
   set.add("--threads-per-replica", &flags.threads_per_replica, "0: decide").not_negative();
   set.add("--concurrent-replicas", &flags.concurrent_replicas, "How many run at a time; 0: decide")
       .not_negative();
+  set.add_standard("--devices", &flags.devices,
+                   "A tower on each: cuda:0,cuda:1 or cpu; by default on every GPU, or on the CPU "
+                   "where there is none")
+      .separated_by(',');
+  set.add_standard("--precision", &flags.precision,
+                   "Of forward and backward; variables and updates are float32")
+      .one_of({kPrecisions[0], kPrecisions[1], kPrecisions[2]});
+  add_saving_flags(set, flags);
   add_cluster_flags(set, flags.cluster);
   set.add_verbosity();
 }
 
 RunConfig run_config(const RunFlags& flags) {
-  RunConfig config =
-      RunConfig::from_env({.model_dir = flags.job_dir,
-                           .reproducibility = {.tf_random_seed = flags.seed,
-                                               .replicas = flags.replicas,
-                                               .threads_per_replica = flags.threads_per_replica},
-                           .devices = {.concurrent_replicas = flags.concurrent_replicas}});
+  RunConfig config = RunConfig::from_env(
+      {.model_dir = flags.job_dir,
+       .save_summary_steps = flags.save_summary_steps,
+       .log_step_count_steps = flags.log_step_count_steps,
+       .checkpoints = checkpoint_config(flags),
+       .reproducibility = {.tf_random_seed = flags.seed,
+                           .replicas = flags.replicas,
+                           .threads_per_replica = flags.threads_per_replica,
+                           .precision = compute_type(flags.precision)},
+       .devices = {.names = flags.devices, .concurrent_replicas = flags.concurrent_replicas}});
   config.cluster = cluster_config(flags.cluster, std::move(config.cluster.task));
   return config;
 }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "muster/engine/run_config.h"
 
@@ -57,15 +59,30 @@ struct RunFlags {
   int threads_per_replica = 0;
   /// --concurrent-replicas
   int concurrent_replicas = 0;
+  /// --devices, DeviceConfig::names
+  std::vector<std::string> devices{};
+  /// --precision: "float32", "bfloat16" or "float16"
+  std::string precision = "float32";
+  /// --save-checkpoints-steps and --save-checkpoints-secs, as in CheckpointConfig
+  std::optional<std::int64_t> save_checkpoints_steps{};
+  std::optional<std::int64_t> save_checkpoints_secs{};
+  /// --keep-checkpoint-max, CheckpointConfig::keep_checkpoint_max
+  std::int64_t keep_checkpoint_max = 5;
+  /// --save-summary-steps, RunConfig::save_summary_steps
+  std::int64_t save_summary_steps = 100;
+  /// --log-step-count-steps, RunConfig::log_step_count_steps
+  std::int64_t log_step_count_steps = 100;
   ClusterFlags cluster{};
 };
 
 /// Adds these flags, --job-dir as a required one, and --verbosity to those of a program. `flags`
-/// must live as long as the set.
+/// must live as long as the set. A flag of the program's own takes the place of one from --devices
+/// on that has its name.
 void add_run_flags(FlagSet& set, RunFlags& flags);
 
 /// The run that they ask for, as the task of a cluster that the environment makes this process.
-/// Throws as check_cluster_flags() and RunConfig::from_env() do.
+/// Throws as check_cluster_flags() and RunConfig::from_env() do, and UsageError for two periods of
+/// checkpoints.
 RunConfig run_config(const RunFlags& flags);
 
 }  // namespace muster

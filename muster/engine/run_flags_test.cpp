@@ -88,6 +88,44 @@ TEST(RunFlags, BecomeARunConfig) {
   EXPECT_EQ(config.cluster.join_timeout, std::chrono::seconds(7));
 }
 
+TEST(RunFlags, SayWhereItRunsHowPreciselyAndHowOftenItIsSaved) {
+  RunFlags flags;
+  FlagSet set("Trains.");
+  add_run_flags(set, flags);
+  set.parse({"--job-dir", "runs/a", "--devices", "cpu,cpu", "--precision", "bfloat16",
+             "--save-checkpoints-secs", "30", "--keep-checkpoint-max", "2", "--save-summary-steps",
+             "7", "--log-step-count-steps", "0"});
+  const RunConfig config = run_config(flags);
+  EXPECT_EQ(config.devices.names, (std::vector<std::string>{"cpu", "cpu"}));
+  EXPECT_EQ(config.reproducibility.precision, ComputeType::kBfloat16);
+  EXPECT_EQ(config.checkpoints.save_checkpoints_secs, std::chrono::seconds(30));
+  EXPECT_EQ(config.checkpoints.keep_checkpoint_max, 2);
+  EXPECT_EQ(config.save_summary_steps, 7);
+  EXPECT_EQ(config.log_step_count_steps, 0);
+  EXPECT_FALSE(set.hparams().contains("save_summary_steps"));
+  flags.save_checkpoints_steps = 5;
+  EXPECT_THROW(run_config(flags), UsageError);
+}
+
+TEST(RunFlags, ThatWereNotGivenAreTheDefaultsOfARunConfig) {
+  EXPECT_EQ(run_config({.job_dir = "a"}).to_string(),
+            RunConfig({.model_dir = "a", .reproducibility = {.tf_random_seed = 0}}).to_string());
+}
+
+TEST(RunFlags, AreReplacedByTheProgramsOwn) {
+  RunFlags flags;
+  std::string own = "best";
+  std::int64_t steps = 0;
+  FlagSet set("Trains.");
+  set.add("--precision", &own);
+  add_run_flags(set, flags);
+  set.add("--save-checkpoints-steps", &steps).not_negative();
+  set.parse({"--job-dir", "runs/a", "--precision", "high", "--save-checkpoints-steps", "0"});
+  EXPECT_EQ(own, "high");
+  EXPECT_EQ(run_config(flags).checkpoints.save_checkpoints_steps, std::nullopt);
+  EXPECT_THROW(set.add("--seed", &steps), InvalidArgument);
+}
+
 TEST(RunConfig, KnowsHowManyBatchesAStepHas) {
   RunConfig config;
   EXPECT_EQ(config.batches_per_step(), 1);

@@ -4,6 +4,8 @@
 #include <torch/types.h>
 
 #include <cerrno>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -65,6 +67,16 @@ void require_role(const RunConfig& config) {
 void check_training(const RunConfig& config, const InputFn& input_fn) {
   require_role(config);
   if (!input_fn) throw InvalidArgument("train: input_fn is not set");
+}
+
+// Estimators of the same run, such as those of a cluster's tasks, need not tell it again.
+void log_once(const RunConfig& config) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  const std::lock_guard lock(mutex);
+  if (!told.insert(config.to_string()).second) return;
+  log::info("Using config: {}", config.to_short_string());
+  log::debug("All of it: {}", config.to_string());
 }
 
 }  // namespace
@@ -153,7 +165,7 @@ Estimator::Estimator(EstimatorOptions options, RunConfig config) : impl_(std::ma
   check(options);
   config.check();
   if (config.model_dir.empty()) config.model_dir = temporary_model_dir();
-  log::info("Using config: {}", config.to_string());
+  log_once(config);
   impl_->options = std::move(options);
   impl_->config = std::move(config);
 }

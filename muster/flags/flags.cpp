@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <list>
 #include <set>
 #include <string_view>
 
@@ -17,8 +18,6 @@ namespace muster {
 namespace {
 
 using Words = std::vector<std::string>;
-
-CLI::Option& as_option(void* option) { return *static_cast<CLI::Option*>(option); }
 
 Words split_names(const std::string& names) {
   Words split;
@@ -88,35 +87,52 @@ std::optional<std::string> text_of_value(const std::optional<Value>& value) {
   return value ? text_of_value(*value) : std::nullopt;
 }
 
+std::optional<std::string> text_of_target(const FlagTarget& target) {
+  return std::visit([](const auto* value) { return text_of_value(*value); }, target);
+}
+
 }  // namespace
 
+struct Flag::Entry {
+  std::string name{};
+  FlagTarget target;
+  CLI::Option* option = nullptr;
+  bool is_standard = false;
+  bool is_hparam = true;
+};
+
 Flag& Flag::required() {
-  as_option(option_).required();
+  if (entry_ != nullptr) entry_->option->required();
   return *this;
 }
 
 Flag& Flag::positive() {
-  as_option(option_).check(CLI::PositiveNumber);
+  if (entry_ != nullptr) entry_->option->check(CLI::PositiveNumber);
   return *this;
 }
 
 Flag& Flag::not_negative() {
-  as_option(option_).check(CLI::NonNegativeNumber);
+  if (entry_ != nullptr) entry_->option->check(CLI::NonNegativeNumber);
   return *this;
 }
 
 Flag& Flag::between(double low, double high) {
-  as_option(option_).check(CLI::Range(low, high));
+  if (entry_ != nullptr) entry_->option->check(CLI::Range(low, high));
   return *this;
 }
 
 Flag& Flag::one_of(std::initializer_list<const char*> words) {
-  as_option(option_).check(CLI::IsMember(Words(words.begin(), words.end())));
+  if (entry_ != nullptr) entry_->option->check(CLI::IsMember(Words(words.begin(), words.end())));
   return *this;
 }
 
 Flag& Flag::separated_by(char separator) {
-  as_option(option_).delimiter(separator);
+  if (entry_ != nullptr) entry_->option->delimiter(separator);
+  return *this;
+}
+
+Flag& Flag::not_in_hparams() {
+  if (entry_ != nullptr) entry_->is_hparam = false;
   return *this;
 }
 
@@ -129,6 +145,47 @@ struct FlagSet::Impl {
   std::string note_names(const Words& names, bool is_switch) {
     if (is_switch) switches.insert(names.begin(), names.end());
     return fmt::format("{}", fmt::join(names, ","));
+  }
+
+  bool has_any(const Words& names) const {
+    return std::ranges::any_of(names, [this](const std::string& name) {
+      return app.get_option_no_throw(name) != nullptr;
+    });
+  }
+
+  // Those of the program come first.
+  void remove_standard(const Words& names) {
+    std::erase_if(entries, [&](const Flag::Entry& entry) {
+      const bool is_taken =
+          entry.is_standard && std::ranges::any_of(names, [&](const std::string& name) {
+            return entry.option->check_name(name);
+          });
+      if (is_taken) app.remove_option(entry.option);
+      return is_taken;
+    });
+  }
+
+  Flag::Entry& add(const Words& all, FlagTarget target, const std::string& text) {
+    CLI::Option* const option = std::visit(
+        [&](auto* value) {
+          const bool is_switch = std::is_same_v<decltype(value), bool*>;
+          return add_to(app, note_names(all, is_switch), text, *value);
+        },
+        target);
+    return entries.emplace_back(
+        Flag::Entry{.name = all.front().substr(all.front().find_first_not_of('-')),
+                    .target = target,
+                    .option = option});
+  }
+
+  // Unless the program has one.
+  void add_version() {
+    if (app.get_option_no_throw("--version") != nullptr) return;
+    const auto version = [this] {
+      return fmt::format("{}muster {}", app.get_name().empty() ? "" : app.get_name() + ", of ",
+                         MUSTER_VERSION);
+    };
+    app.set_version_flag("--version", version, "Print the version of muster");
   }
 
   Words joined_switches(const Words& words) const {
@@ -145,7 +202,8 @@ struct FlagSet::Impl {
 
   CLI::App app;
   std::set<std::string> switches;
-  std::vector<std::pair<std::string, FlagTarget>> targets;
+  /// In the order in which they were added; each stays where it is.
+  std::list<Flag::Entry> entries;
   std::optional<std::string> verbosity;
 };
 
@@ -154,18 +212,20 @@ FlagSet::~FlagSet() = default;
 
 Flag FlagSet::add(const std::string& names, FlagTarget target, const std::string& text) {
   const Words all = both_spellings(names);
+  impl_->remove_standard(all);
   try {
-    CLI::Option* const option = std::visit(
-        [&](auto* value) {
-          const bool is_switch = std::is_same_v<decltype(value), bool*>;
-          return add_to(impl_->app, impl_->note_names(all, is_switch), text, *value);
-        },
-        target);
-    impl_->targets.emplace_back(all.front().substr(all.front().find_first_not_of('-')), target);
-    return Flag(option);
+    return Flag(&impl_->add(all, target, text));
   } catch (const CLI::ConstructionError& error) {
     throw InvalidArgument("flag {}: {}", names, error.what());
   }
+}
+
+Flag FlagSet::add_standard(const std::string& names, FlagTarget target, const std::string& text) {
+  const Words all = both_spellings(names);
+  if (impl_->has_any(all)) return Flag(nullptr);
+  Flag flag = add(names, target, text);
+  flag.entry_->is_standard = true;
+  return flag;
 }
 
 void FlagSet::add_action(const std::string& names, std::function<void(bool)> act,
@@ -190,6 +250,7 @@ bool FlagSet::parse(int argc, char** argv) {
 }
 
 bool FlagSet::parse(const std::vector<std::string>& words) {
+  impl_->add_version();
   if (!parse_arguments(impl_->app, impl_->joined_switches(words))) return false;
   if (impl_->verbosity) set_verbosity(*impl_->verbosity);
   return true;
@@ -197,21 +258,22 @@ bool FlagSet::parse(const std::vector<std::string>& words) {
 
 std::vector<std::pair<std::string, std::string>> FlagSet::values() const {
   std::vector<std::pair<std::string, std::string>> values;
-  for (const auto& [name, target] : impl_->targets) {
-    const auto text = std::visit([](const auto* value) { return text_of_value(*value); }, target);
-    if (text) values.emplace_back(name, *text);
+  for (const Flag::Entry& entry : impl_->entries) {
+    if (const auto text = text_of_target(entry.target)) values.emplace_back(entry.name, *text);
   }
   return values;
 }
 
 std::map<std::string, std::string> FlagSet::hparams() const {
   std::map<std::string, std::string> hparams;
-  for (auto [name, value] : values()) {
-    const std::string_view text = name;
-    const auto says = [text](std::string_view word) { return text.find(word) != text.npos; };
+  for (const Flag::Entry& entry : impl_->entries) {
+    const auto value = text_of_target(entry.target);
+    std::string name = entry.name;
+    const auto says = [&name](const char* word) { return name.find(word) != name.npos; };
+    if (!value || !entry.is_hparam) continue;
     if (says("file") || says("dir") || says("path") || says("predictions")) continue;
     std::ranges::replace(name, '-', '_');
-    hparams[name] = value;
+    hparams[name] = *value;
   }
   return hparams;
 }

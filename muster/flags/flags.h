@@ -28,11 +28,15 @@ class Flag {
   Flag& one_of(std::initializer_list<const char*> words);
   /// Of a list: one word may hold several values.
   Flag& separated_by(char separator);
+  /// Says nothing about what is trained: FlagSet::hparams() leaves it out.
+  Flag& not_in_hparams();
 
  private:
   friend class FlagSet;
-  explicit Flag(void* option) : option_(option) {}
-  void* option_;
+  struct Entry;
+  explicit Flag(Entry* entry) : entry_(entry) {}
+  /// Null for a standard flag whose name the program has taken.
+  Entry* entry_;
 };
 
 /// The flags of a program. Each has two spellings, --train-steps and --train_steps; the last value
@@ -52,6 +56,9 @@ class FlagSet {
   /// `names` are one name or several with commas between: "--job-dir,--model-dir". The target must
   /// live as long as this. Throws InvalidArgument for a name that is taken.
   Flag add(const std::string& names, FlagTarget target, const std::string& text = {});
+  /// The same for a flag that many programs have: one that the program adds under one of its names,
+  /// before or afterwards, takes its place.
+  Flag add_standard(const std::string& names, FlagTarget target, const std::string& text = {});
   /// Calls `act` with the value of a flag that is a bool.
   void add_action(const std::string& names, std::function<void(bool)> act,
                   const std::string& text = {});
@@ -71,7 +78,7 @@ class FlagSet {
   /// out.
   std::vector<std::pair<std::string, std::string>> values() const;
   /// The same as RunConfig::hparams wants it, "train_batch_size" for --train-batch-size; without
-  /// those that say nothing about what is trained: files, folders, paths.
+  /// those that say nothing about what is trained: files, folders, paths, Flag::not_in_hparams().
   std::map<std::string, std::string> hparams() const;
 
  private:

@@ -103,6 +103,32 @@ TEST(FlagSet, RefusesANameTwice) {
   EXPECT_THROW(flags.add("--sync", &sync), InvalidArgument);
 }
 
+TEST(FlagSet, AStandardFlagMakesWayForTheProgramsOwn) {
+  std::int64_t standard = 1, own = 2, other = 3;
+  FlagSet flags("Tries flags.");
+  flags.add_standard("--steps", &standard).positive().not_in_hparams();
+  flags.add_standard("--rounds", &other).not_in_hparams();
+  flags.add("--steps", &own).not_negative();
+  EXPECT_NO_THROW(flags.add_standard("--steps", &standard).positive());
+  ASSERT_TRUE(flags.parse({"--steps", "0"}));
+  EXPECT_EQ(standard, 1);
+  EXPECT_EQ(own, 0);
+  EXPECT_THAT(flags.values(), ElementsAre(Pair("rounds", "3"), Pair("steps", "0")));
+  EXPECT_THAT(flags.hparams(), ElementsAre(Pair("steps", "0")));
+}
+
+TEST(FlagSet, TellsTheVersionUnlessTheProgramHasOne) {
+  FlagSet flags("Tries flags.");
+  ::testing::internal::CaptureStdout();
+  EXPECT_FALSE(flags.parse({"--version"}));
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), ::testing::StartsWith("muster "));
+  std::string version;
+  FlagSet own("Tries flags.");
+  own.add("--version", &version);
+  EXPECT_TRUE(own.parse({"--version", "3"}));
+  EXPECT_EQ(version, "3");
+}
+
 TEST(FlagSet, CallsActions) {
   std::optional<bool> said;
   FlagSet flags("Tries flags.");
