@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "muster/device/devices.h"
+
 namespace cifar10 {
 namespace {
 
@@ -25,6 +27,8 @@ std::vector<std::string> devices_of(const Flags& flags, std::int64_t gpus, bool 
                                : fmt::format("this machine has {}", gpus),
                      gpus, gpus == 0 ? " to train on the CPU" : "");
   }
+  if (!flags.num_gpus && gpus == 0)
+    muster::resolve_devices({});  // None may be there, or none asked for.
   std::vector<std::string> devices;
   for (std::int64_t i = 0; i < wanted; ++i) devices.push_back(fmt::format("cuda:{}", i));
   if (devices.empty()) devices.push_back("cpu");

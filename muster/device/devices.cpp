@@ -30,6 +30,23 @@ std::optional<c10::Device> parse(const std::string& name) {
   }
 }
 
+// The GPUs that the process was started with, as `muster launch --gpus` and schedulers name them;
+// empty where none are named, or all are hidden.
+std::string named_gpus() {
+  const char* const text = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string names = text == nullptr ? "" : text;
+  return names.starts_with('-') || names == "NoDevFiles" ? "" : names;
+}
+
+void require_named_gpus() {
+  const std::string names = named_gpus();
+  if (names.empty()) return;
+  throw InvalidArgument(
+      "this process was given the GPU {} (CUDA_VISIBLE_DEVICES), but has none: {}; to train on the "
+      "CPU leave it out (muster launch --gpus none), or name the device \"cpu\"",
+      names, why_no_gpu());
+}
+
 c10::Device resolve(const std::string& name, std::string_view where) {
   const auto device = parse(name);
   if (!device || (!device->is_cpu() && !device->is_cuda())) {
@@ -56,7 +73,10 @@ std::vector<c10::Device> resolve_devices(const std::vector<std::string>& names,
   for (int i = 0; i < gpu_count(); ++i) {
     devices.emplace_back(c10::kCUDA, static_cast<c10::DeviceIndex>(i));
   }
-  if (devices.empty()) devices.emplace_back(c10::kCPU);
+  if (devices.empty()) {
+    require_named_gpus();
+    devices.emplace_back(c10::kCPU);
+  }
   return devices;
 }
 

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "muster/base/error.h"
 #include "muster/device/gpu.h"
 #include "muster/testing/message_of.h"
@@ -24,6 +26,19 @@ TEST(ResolveDevices, TakesEveryGpuOrTheCpuWithoutNames) {
   } else {
     EXPECT_THAT(resolve_devices({}), SizeIs(static_cast<std::size_t>(gpu_count())));
   }
+}
+
+TEST(ResolveDevices, DoesNotTakeTheCpuForAGpuThatTheProcessWasGiven) {
+  if (gpu_count() > 0) GTEST_SKIP() << "there is a GPU";
+  ::setenv("CUDA_VISIBLE_DEVICES", "0", 1);
+  EXPECT_THAT(testing::message_of([] { resolve_devices({}); }),
+              AllOf(HasSubstr("this process was given the GPU 0"), HasSubstr("--gpus none")));
+  EXPECT_THAT(resolve_devices({"cpu"}), ElementsAre(c10::kCPU));
+  for (const char* none : {"", "-1"}) {
+    ::setenv("CUDA_VISIBLE_DEVICES", none, 1);
+    EXPECT_THAT(resolve_devices({}), ElementsAre(c10::kCPU));
+  }
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 TEST(ResolveDevices, SaysWhatIsThereWhenADeviceIsNot) {
