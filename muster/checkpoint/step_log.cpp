@@ -379,7 +379,16 @@ std::string step_log_run(const Path& model_dir) {
   }
   std::string text = read_file(file, /*limit_bytes=*/4096);
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
+  const bool is_name = text.size() == 32 && std::ranges::all_of(text, [](unsigned char c) {
+                         return std::isxdigit(c) != 0;
+                       });
+  if (is_name) return text;
+  throw DataLoss(
+      "{} is damaged: it is to name the run with 32 hexadecimal digits, and {}; remove the folder "
+      "{}, and the run goes on from its last checkpoint",
+      file.string(),
+      text.empty() ? "is empty" : fmt::format("has {} bytes of something else", text.size()),
+      file.parent_path().string());
 }
 
 }  // namespace muster

@@ -273,6 +273,20 @@ TEST(StepLog, TheChiefsFolderNamesTheRunOnce) {
   EXPECT_NE(step_log_run(one.path()), step_log_run(other.path()));
 }
 
+TEST(StepLogRun, ThatIsDamagedIsSaidToBeSo) {
+  const testing::TempDir dir;
+  const std::string name = step_log_run(dir.path());
+  for (const std::string& damaged :
+       {std::string(), std::string("\n"), name.substr(1), name + "0"}) {
+    testing::write_bytes(dir / "ps_log/run", damaged);
+    EXPECT_THAT(
+        testing::message_of([&] { step_log_run(dir.path()); }),
+        ::testing::AllOf(HasSubstr("ps_log/run is damaged"), HasSubstr("remove the folder")));
+  }
+  testing::write_bytes(dir / "ps_log/run", name + "\n");
+  EXPECT_EQ(step_log_run(dir.path()), name);
+}
+
 class StepLogCheck : public ::testing::Test {
  protected:
   // Two tasks under one model_dir.
