@@ -67,15 +67,22 @@ struct Columns {
   muster::FeatureColumnList trees{};
 };
 
+/// A number, 0 where there is none: as a blank of the training files is read, so a request without
+/// it is answered alike.
+FeatureColumn plain_number(const char* key) {
+  return muster::numeric_column(key, {.default_value = {0}});
+}
+
 /// A column of numbers as the census sample has it, or moved and scaled for a network: sums of
 /// money, most of them 0 and some 99,999, by their logarithms.
 FeatureColumn number(const char* key, const Flags& flags, double middle, double scale) {
-  if (flags.numbers == "raw") return muster::numeric_column(key);
+  if (flags.numbers == "raw") return plain_number(key);
   const bool money = std::string_view(key).starts_with("capital_");
-  return muster::numeric_column(key, {.normalizer = [=](const at::Tensor& values) {
-                                  const at::Tensor x = values.to(at::kFloat);
-                                  return (money ? x.log1p() : x).sub(middle).div(scale);
-                                }});
+  return muster::numeric_column(key,
+                                {.default_value = {0}, .normalizer = [=](const at::Tensor& values) {
+                                   const at::Tensor x = values.to(at::kFloat);
+                                   return (money ? x.log1p() : x).sub(middle).div(scale);
+                                 }});
 }
 
 Columns make_columns(const Flags& flags) {
@@ -101,7 +108,7 @@ Columns make_columns(const Flags& flags) {
   const auto occupation = muster::categorical_column_with_hash_bucket("occupation", 100);
   const auto native_country = muster::categorical_column_with_hash_bucket("native_country", 100);
 
-  const auto age = muster::numeric_column("age");
+  const auto age = plain_number("age");
   const auto age_buckets = muster::bucketized_column(age, {18, 25, 30, 35, 40, 45, 50, 55, 60, 65});
 
   Columns columns;
@@ -131,7 +138,7 @@ Columns make_columns(const Flags& flags) {
                   number("hours_per_week", flags, 40.4, 12.3)};
   if (flags.numbers == "bucketized") {
     const auto buckets = [](const char* key, std::vector<float> boundaries) {
-      return muster::bucketized_column(muster::numeric_column(key), std::move(boundaries));
+      return muster::bucketized_column(plain_number(key), std::move(boundaries));
     };
     // Tenths of the people in four fifths of the training file; of money, of those who have any.
     columns.deep.insert(
@@ -140,9 +147,8 @@ Columns make_columns(const Flags& flags) {
          buckets("capital_loss", {1, 1504, 1617, 1740, 1876, 1887, 1902, 1977, 2002, 2339}),
          buckets("hours_per_week", {24, 35, 40, 48, 55})});
   }
-  columns.trees = {age, muster::numeric_column("education_num"),
-                   muster::numeric_column("capital_gain"), muster::numeric_column("capital_loss"),
-                   muster::numeric_column("hours_per_week")};
+  columns.trees = {age, plain_number("education_num"), plain_number("capital_gain"),
+                   plain_number("capital_loss"), plain_number("hours_per_week")};
   for (const auto& column : {gender, race, education, marital_status, relationship, workclass,
                              occupation, native_country}) {
     columns.trees.push_back(muster::indicator_column(column));

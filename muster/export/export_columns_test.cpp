@@ -251,6 +251,17 @@ TEST(ExportedColumns, CrossWordsIdsAndBuckets) {
   expect_same_as_json(columns, features);
 }
 
+TEST(ExportedColumns, TellWhatStandsForAMissingNumber) {
+  const Columns columns{.deep = {numeric_column("age", {.default_value = {38}}),
+                                 numeric_column("place", {.shape = {2}, .default_value = {1, 2}}),
+                                 numeric_column("plain")}};
+  const Exported exported(model_of(columns), json_serving_input(columns.all()));
+  const auto& defaults = exported.executable().signatures().at("serving_default").defaults;
+  EXPECT_EQ(defaults.size(), 2U);
+  EXPECT_EQ(defaults.at("age"), graph::TensorValue::vector<float>({38}));
+  EXPECT_EQ(defaults.at("place"), graph::TensorValue::of<float>({1, 2}, std::vector<float>{1, 2}));
+}
+
 TEST(ExportedColumns, ShareTables) {
   const auto first = categorical_column_with_vocabulary_list("first", {"a", "b", "c"});
   const auto second = categorical_column_with_vocabulary_list("second", {"c", "b", "a"});

@@ -51,12 +51,13 @@ GraphTensor add_classes(const std::vector<std::string>& classes, GraphBuilder& b
   return {.name = tiled + ":0", .type = DataType::kString, .shape = {-1, count}};
 }
 
-graph::SignatureDef signature(const ExportOutput& output, const Tensors& inputs,
+graph::SignatureDef signature(const ExportOutput& output, const GraphReceiver& receiver,
                               const Tensors& predictions, Classes& classes, GraphBuilder& builder) {
   graph::SignatureDef made;
   made.method_name = method_name_of(output.kind);
   const bool predicts = output.kind == SignatureKind::kPredict;
-  for (const auto& [name, tensor] : inputs) {
+  if (predicts) made.defaults = receiver.defaults;
+  for (const auto& [name, tensor] : receiver.inputs) {
     made.inputs.emplace(predicts ? name : "inputs", info_of(tensor));
   }
   for (const auto& [key, prediction] : output.outputs) {
@@ -92,8 +93,8 @@ std::vector<ExportOutput> with_default(std::vector<ExportOutput> outputs,
 
 // Signatures that classify or regress need one string input.
 void add_signatures(const Program& program, const ServingInput& input, const std::string& prefix,
-                    const Tensors& inputs, const Tensors& predictions, GraphBuilder& builder,
-                    graph::MetaGraph& meta) {
+                    const GraphReceiver& receiver, const Tensors& predictions,
+                    GraphBuilder& builder, graph::MetaGraph& meta) {
   std::vector<ExportOutput> outputs;
   std::string left_out;
   for (const auto& output : program.export_outputs) {
@@ -109,7 +110,7 @@ void add_signatures(const Program& program, const ServingInput& input, const std
   Classes classes;
   for (const auto& output : with_default(std::move(outputs), predictions)) {
     const std::string name = prefix.empty() ? output.name : prefix + ":" + output.name;
-    meta.signatures.emplace(name, signature(output, inputs, predictions, classes, builder));
+    meta.signatures.emplace(name, signature(output, receiver, predictions, classes, builder));
   }
 }
 
@@ -143,7 +144,7 @@ class ModelGraph {
     ColumnGraph columns(receiver.features, tables_, builder_);
     for (const auto& column : program_.columns) inputs.columns.push_back(columns.nodes_of(column));
     const Tensors predictions = translate_into(program_, inputs, builder_, variables_);
-    add_signatures(program_, input, prefix, receiver.inputs, predictions, builder_, meta);
+    add_signatures(program_, input, prefix, receiver, predictions, builder_, meta);
   }
 
   void finish(BuiltGraph& built) {

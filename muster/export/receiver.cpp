@@ -78,6 +78,7 @@ class Receiver {
         const bool single = fixed->shape == std::vector<std::int64_t>{1};
         add_placeholder(name, type_of(fixed->kind),
                         single ? std::vector<std::int64_t>{} : fixed->shape);
+        if (fixed->default_value) receiver_.defaults.emplace(name, row_of_default(*fixed, single));
       } else {
         add_placeholder(name, type_of(std::get<VarLen>(spec).kind), {});
       }
@@ -253,6 +254,14 @@ class Receiver {
     const auto* text = std::get_if<std::string>(&field.default_value);
     if (text == nullptr) return TensorValue::of_strings({0}, {});
     return TensorValue::of_strings({1}, {*text});
+  }
+
+  // A row as the placeholder takes it.
+  static TensorValue row_of_default(const FixedLen& spec, bool single) {
+    TensorValue row = dense_default(spec);
+    row.shape = single ? std::vector<std::int64_t>{} : spec.shape;
+    row.shape.insert(row.shape.begin(), 1);
+    return row;
   }
 
   // TensorFlow wants as many values as the shape holds; none: the feature is required.

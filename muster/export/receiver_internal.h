@@ -33,6 +33,8 @@ struct GraphReceiver {
   /// What callers feed, by the name they know it by.
   std::vector<std::pair<std::string, GraphTensor>> inputs{};
   GraphFeatures features{};
+  /// One row of what training takes where an input is missing, by the input's name.
+  std::map<std::string, graph::TensorValue, std::less<>> defaults{};
 };
 
 /// Adds the nodes that take examples and make raw features of them, and tells the builder where

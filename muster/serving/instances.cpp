@@ -9,6 +9,7 @@
 #include "muster/base/lines.h"
 #include "muster/serving/json.h"
 #include "muster/serving/json_tensor_internal.h"
+#include "muster/serving/row_default_internal.h"
 
 namespace muster::serving {
 namespace {
@@ -132,6 +133,12 @@ graph::TensorValue tensor_of(const TensorInfo& info, const Column& column) {
   return std::move(builder).stacked();
 }
 
+void fill_up(Column& column, const json& value) {
+  for (const json*& held : column) {
+    if (held == nullptr || held->is_null()) held = &value;
+  }
+}
+
 bool is_absent(const Column& column) {
   for (const json* value : column) {
     if (value != nullptr) return false;
@@ -203,10 +210,13 @@ std::size_t Instances::size() const { return impl_->values.size(); }
 const std::string& Instances::signature_name() const { return impl_->signature_name; }
 
 Tensors Instances::tensors(const SignatureDef& signature) const {
-  const Columns columns = columns_of(impl_->values, signature);
+  Columns columns = columns_of(impl_->values, signature);
+  const auto defaults = row_defaults(signature);
   Tensors tensors;
   for (const auto& [name, info] : signature.inputs) {
-    const Column& column = columns.find(name)->second;
+    Column& column = columns.find(name)->second;
+    const auto row = defaults.find(name);
+    if (row != defaults.end()) fill_up(column, row->second);
     const auto value = signature.defaults.find(name);
     if (value != signature.defaults.end() && is_absent(column)) {
       tensors.emplace(name, value->second);

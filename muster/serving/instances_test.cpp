@@ -106,6 +106,17 @@ TEST(Instances, TakeDefaultsForInputsThatNoneHas) {
   EXPECT_EQ(tensors.at("age"), TensorValue::vector<float>({1}));
 }
 
+TEST(Instances, TakeTheDefaultOfARowWhereOneIsMissingOrNull) {
+  SignatureDef signature = person();
+  signature.defaults["age"] = TensorValue::vector<float>({38});
+  const auto tensors = Instances::from_json_lines(
+                           "{\"workclass\": \"a\"}\n{\"age\": 20, \"workclass\": \"b\"}\n"
+                           "{\"age\": null, \"workclass\": \"c\"}")
+                           .tensors(signature);
+  EXPECT_EQ(tensors.at("age"), TensorValue::vector<float>({38, 20, 38}));
+  EXPECT_THAT(refusal(signature, "{\"age\": 1, \"workclass\": null}"), HasSubstr("workclass"));
+}
+
 TEST(Instances, AreRefusedWhenTheirShapesDiffer) {
   const auto signature = one_input(DataType::kFloat, {-1, 2});
   EXPECT_THAT(refusal(signature, "[1, 2]\n[1, 2, 3]"),

@@ -14,6 +14,7 @@
 #include "muster/serving/json.h"
 #include "muster/serving/json_fault_internal.h"
 #include "muster/serving/put_element_internal.h"
+#include "muster/serving/row_default_internal.h"
 
 namespace muster::serving {
 namespace {
@@ -187,19 +188,38 @@ std::string input_names(const SignatureDef& signature) {
 
 using Fillers = std::map<std::string, Filler, std::less<>>;
 
+using RowDefaults = std::map<std::string, json, std::less<>>;
+
+// An input that the item may leave out, and does, or has null for.
+const json* default_of(const json& item, const std::string& name, const RowDefaults& defaults) {
+  const auto found = defaults.find(name);
+  if (found == defaults.end()) return nullptr;
+  const auto value = item.find(name);
+  return value == item.end() || value->is_null() ? &found->second : nullptr;
+}
+
+bool has_its_keys(const json& item, const SignatureDef& signature, const RowDefaults& defaults) {
+  std::size_t keys = 0;
+  for (const auto& row : signature.inputs) {
+    const bool is_there = item.contains(row.first);
+    if (!is_there && !defaults.contains(row.first)) return false;
+    keys += is_there ? 1 : 0;
+  }
+  return keys == item.size();
+}
+
 void take_named(const json& item, std::size_t index, const SignatureDef& signature,
-                Fillers& fillers) {
-  bool same_keys = item.size() == signature.inputs.size();
-  for (const auto& row : signature.inputs) same_keys = same_keys && item.contains(row.first);
-  if (!same_keys) {
+                const RowDefaults& defaults, Fillers& fillers) {
+  if (!has_its_keys(item, signature, defaults)) {
     throw InvalidArgument(
         "Failed to process element: {} of 'instances' list. JSON object: {} keys must be equal to: "
         "{}",
         index, shown_json(item), input_names(signature));
   }
-  for (const auto& [name, value] : item.items()) {
+  for (auto& [name, filler] : fillers) {
+    const json* const value = default_of(item, name, defaults);
     try {
-      fillers.find(name)->second.add(value);
+      filler.add(value != nullptr ? *value : *item.find(name));
     } catch (const Error& error) {
       throw_element(index, &name, error);
     }
@@ -217,6 +237,7 @@ void take_bare(const json& item, std::size_t index, Filler& filler) {
 Tensors row_tensors(const json& instances, const SignatureDef& signature) {
   Fillers fillers;
   for (const auto& [name, info] : signature.inputs) fillers.emplace(name, Filler(info.dtype));
+  const RowDefaults defaults = row_defaults(signature);
   const bool only_values = is_value(instances.front());
   if (only_values && fillers.size() != 1) {
     throw InvalidArgument(
@@ -232,7 +253,7 @@ Tensors row_tensors(const json& instances, const SignatureDef& signature) {
     if (only_values) {
       take_bare(item, i, fillers.begin()->second);
     } else {
-      take_named(item, i, signature, fillers);
+      take_named(item, i, signature, defaults, fillers);
     }
   }
   Tensors tensors;

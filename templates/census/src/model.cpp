@@ -43,7 +43,11 @@ Columns make_columns(const ModelOptions& options) {
   const auto workclass = muster::categorical_column_with_hash_bucket("workclass", 50);
   const auto occupation = muster::categorical_column_with_hash_bucket("occupation", 100);
   const auto native_country = muster::categorical_column_with_hash_bucket("native_country", 100);
-  const auto age = muster::numeric_column("age");
+  // A number that is missing is 0, as a blank of the training files.
+  const auto number = [](const char* key) {
+    return muster::numeric_column(key, {.default_value = {0}});
+  };
+  const auto age = number("age");
   const auto age_buckets = muster::bucketized_column(age, {18, 25, 30, 35, 40, 45, 50, 55, 60, 65});
 
   Columns columns;
@@ -64,8 +68,8 @@ Columns make_columns(const ModelOptions& options) {
                   muster::embedding_column(native_country, options.embedding_size),
                   muster::embedding_column(occupation, options.embedding_size),
                   age_buckets,
-                  muster::numeric_column("education_num"),
-                  muster::numeric_column("hours_per_week")};
+                  number("education_num"),
+                  number("hours_per_week")};
   return columns;
 }
 
