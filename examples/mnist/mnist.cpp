@@ -319,7 +319,9 @@ int run(const Flags& flags) {
   const auto step_images = static_cast<double>(flags.train_batch_size) * config.batches_per_step();
   const auto epoch_steps = static_cast<std::int64_t>(std::max(1.0, images / step_images));
   const std::int64_t save_steps = flags.save_checkpoints_steps;
-  config.checkpoints.save_checkpoints_steps = save_steps > 0 ? save_steps : epoch_steps;
+  if (save_steps > 0 || !config.checkpoints.save_checkpoints_secs) {
+    config.checkpoints.save_checkpoints_steps = save_steps > 0 ? save_steps : epoch_steps;
+  }
   const std::int64_t max_steps =
       flags.train_steps > 0
           ? flags.train_steps
