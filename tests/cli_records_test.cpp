@@ -127,7 +127,7 @@ TEST(MusterTorch, LimitsHowLongThreadsSpinUnlessItIsTold) {
   if (!MUSTER_HAS_TORCH) GTEST_SKIP() << "there is no libtorch";
   // Not warm, so that it loads libgomp itself.
   const auto version = [&](const std::vector<std::string>& environment) {
-    return testing::run_program(program, {"version"}, {.environment = environment}).out;
+    return testing::run_program(program, {"version"}, environment).out;
   };
   const std::string limited = version({"OMP_NUM_THREADS=1"});
   EXPECT_THAT(limited, HasSubstr("threads: 1, waiting by GOMP_SPINCOUNT=1000\n"));
@@ -139,8 +139,8 @@ TEST(MusterTorch, LimitsHowLongThreadsSpinUnlessItIsTold) {
 
 TEST(MusterTorch, NoticesAnOpenBlasWithoutTheInstructionsOfTheProcessor) {
   const std::string processor = testing::read_bytes("/proc/cpuinfo");
-  const Outcome outcome = testing::run_program(MUSTER_PROGRAM, {"version", "--all"},
-                                               {.environment = {"OPENBLAS_CORETYPE=Prescott"}});
+  const Outcome outcome =
+      testing::run_program(MUSTER_PROGRAM, {"version", "--all"}, {"OPENBLAS_CORETYPE=Prescott"});
   if (outcome.out.find("core Prescott") == std::string::npos ||
       processor.find(" avx2 ") == std::string::npos) {
     GTEST_SKIP() << "there is no OpenBLAS that was told wrong: " << outcome.out;

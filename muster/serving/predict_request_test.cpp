@@ -63,6 +63,19 @@ TEST(PredictRequest, TakesRowsOfSeveralInputsAndBytes) {
               ElementsAre("a"));
 }
 
+TEST(PredictRequest, TakesTheDefaultOfARowWhereItIsMissingOrNull) {
+  SignatureDef signature = kTwo;
+  signature.inputs["a"].shape = graph::Shape{-1, 2};
+  signature.defaults["a"] = TensorValue::of<float>({1, 2}, std::vector<float>{7, 8});
+  const Tensors both = tensors_of(
+      R"({"instances": [{"a": [1, 2], "b": "p"}, {"b": "q"}, {"a": null, "b": "r"}]})", signature);
+  EXPECT_THAT(both.at("a").shape, ElementsAre(3, 2));
+  EXPECT_THAT(both.at("a").values<float>(), ElementsAre(1, 2, 7, 8, 7, 8));
+  EXPECT_THAT(refused(R"({"instances": [{"a": [1, 2]}]})", signature), HasSubstr("keys must be"));
+  EXPECT_THAT(refused(R"({"instances": [{"b": "q", "c": 1}]})", signature),
+              HasSubstr("keys must be"));
+}
+
 TEST(PredictRequest, TakesColumns) {
   EXPECT_THAT(tensors_of(R"({"inputs": [[1], [2]]})", kX).at("x").shape, ElementsAre(2, 1));
   EXPECT_THAT(tensors_of(R"({"inputs": 7})", kX).at("x").shape, ElementsAre());
