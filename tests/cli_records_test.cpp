@@ -125,6 +125,7 @@ TEST(Muster, VersionTellsLibtorchAndBlas) {
 TEST(MusterTorch, LimitsHowLongThreadsSpinUnlessItIsTold) {
   const Path program = Path(MUSTER_PROGRAM).parent_path() / "muster-torch";
   if (!MUSTER_HAS_TORCH) GTEST_SKIP() << "there is no libtorch";
+  if (MUSTER_SANITIZED) GTEST_SKIP() << "sanitizers are not ready so early";
   // Not warm, so that it loads libgomp itself.
   const auto version = [&](const std::vector<std::string>& environment) {
     return testing::run_program(program, {"version"}, environment).out;
