@@ -732,5 +732,37 @@ TEST(ServeStockModels, AnswerThroughEveryProtocol) {
               StartsWith("predict [3.5, 5.0]\nversion 123\n"));
 }
 
+TEST(ServeStockModels, AreServedWhenTheirLastFileIsCopied) {
+  MUSTER_DATA_DIR_OR_SKIP(data);
+  const Path origin = data / "tensorflow/half_plus_two/00000123";
+  const TempDir folder;
+  write_adder(folder / "1", 1);
+  const Server server({folder.path(), "--model_name", "m"});
+  const Path copy = folder / "2";
+  for (const char* const name : {"assets", "variables"}) {
+    std::filesystem::create_directories(copy / name);
+  }
+  // Each time the log names the file that comes next, and the good version goes on.
+  std::string missing = "saved_model.pb";
+  for (const std::string next :
+       {"assets/foo.txt", "variables/variables.index", "variables/variables.data-00000-of-00001"}) {
+    std::filesystem::copy_file(origin / missing, copy / missing);
+    const std::regex told("version 2 could not be loaded: [^\n]*" + (copy / next).string());
+    EXPECT_TRUE(testing::eventually([&] { return std::regex_search(server.err(), told); }))
+        << server.err();
+    EXPECT_THAT(server.predict("m", R"({"instances": [1]})"), HasSubstr("[2.0"));
+    missing = next;
+  }
+  EXPECT_THAT(server.curl("/v1/models/m/versions/2"), HasSubstr(missing));
+  // And the last one, piece by piece.
+  const std::string bytes = testing::read_bytes(origin / missing);
+  write_bytes(copy / missing, bytes.substr(0, bytes.size() - 1));
+  EXPECT_THAT(server.predict("m", R"({"instances": [1]})"), HasSubstr("[2.0"));
+  write_bytes(copy / missing, bytes);
+  EXPECT_TRUE(testing::eventually([&] {
+    return server.predict("m", R"({"instances": [1]})").find("[2.5") != std::string::npos;
+  })) << server.err();
+}
+
 }  // namespace
 }  // namespace muster

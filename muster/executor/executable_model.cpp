@@ -225,6 +225,31 @@ struct ExecutableModel::Impl {
     }
   }
 
+  // What is copied file by file is no model before all of them are there. Those of a bundle are
+  // checked as they are read.
+  void check_whole(const Path& dir) const {
+    if (dir.empty()) return;
+    const Path index = graph::variables_prefix(dir).string() + ".index";
+    const bool restores = meta.saver && !meta.saver->restore_op.empty();
+    const bool assigns =
+        std::ranges::any_of(ready, [](const auto& item) { return item.second.plan.may_assign(); });
+    if ((!restores && assigns) || file_exists(index)) return;
+    for (const auto& [name, variable] : resources.variables()) {
+      if (variable->has_value()) continue;
+      throw NotFound("there is no file {}, which has the values of the variable {}; copy it too",
+                     index.string(), name);
+    }
+  }
+
+  void check_assets(const Path& dir) const {
+    if (dir.empty()) return;
+    for (const auto& asset : graph::asset_files(meta)) {
+      const Path file = graph::asset_path(dir, asset.filename);
+      if (file_exists(file)) continue;
+      throw NotFound("there is no file {}, which the graph reads; copy it too", file.string());
+    }
+  }
+
   // What requests do not change is computed once, and what belongs together becomes one step.
   void rewrite(Budget& budget) {
     const auto assigns = [](const auto& item) { return item.second.plan.may_assign(); };
@@ -299,8 +324,10 @@ ExecutableModel ExecutableModel::from(graph::MetaGraph meta, const Path& dir,
   Budget budget(options.limits, options.memory.get());
   Planner planner = impl->planner(dir, budget);
   impl->add_signatures(planner);
+  impl->check_assets(dir);
   impl->restore(planner, dir, budget);
   impl->initialize(planner, dir, budget);
+  impl->check_whole(dir);
   impl->rewrite(budget);
   // The plans hold what they need of the graph, whose constants would be here twice.
   impl->meta = {};

@@ -234,6 +234,28 @@ TEST(ExecutableModel, RestoresVariablesAsTheSaverSays) {
   EXPECT_THAT(numbers(model.run("f", {{"x", floats({2})}}).at("y")), ElementsAre(6.0F));
 }
 
+TEST(ExecutableModel, NamesTheFileThatAHalfCopiedFolderLacks) {
+  for (const bool has_saver : {true, false}) {
+    const testing::TempDir dir;
+    auto meta = restoring_graph("v");
+    if (!has_saver) meta.saver.reset();
+    meta.assets.push_back({.tensor = {.name = "asset:0"}, .filename = "words.txt"});
+    const auto load = [&] { return ExecutableModel::from(meta, dir.path()); };
+    EXPECT_THAT(testing::message_of(load), HasSubstr((dir / "assets/words.txt").string()));
+    std::filesystem::create_directories(dir / "assets");
+    testing::write_bytes(dir / "assets/words.txt", "a");
+    EXPECT_THAT(testing::message_of(load),
+                AllOf(HasSubstr((dir / "variables/variables.index").string()), HasSubstr("v")));
+    write_variable(dir, "v", 3);
+    const Path data = dir / "variables/variables.data-00000-of-00001";
+    const std::string bytes = testing::read_bytes(data);
+    testing::write_bytes(data, bytes.substr(1));
+    EXPECT_THAT(testing::message_of(load), HasSubstr(data.string()));
+    testing::write_bytes(data, bytes);
+    EXPECT_THAT(numbers(load().run("f", {{"x", floats({2})}}).at("y")), ElementsAre(6.0F));
+  }
+}
+
 // With a saver and without one, and whichever file it is.
 TEST(ExecutableModel, ReadsNoVariablesThatALinkLeadsTo) {
   for (const char* ending : {".index", ".data-00000-of-00001"}) {

@@ -83,6 +83,10 @@ struct VersionEntry {
   int failures = 0;
   Clock::time_point retry_at{};
   std::string failed_fingerprint{};
+  // Of the files that were loaded.
+  std::string loaded_fingerprint{};
+  // The last failure that the log has, so that a copy that grows is not told of with each look.
+  std::string logged{};
 };
 
 struct ModelEntry {
@@ -309,8 +313,17 @@ struct ModelStore::Impl {
     forget_old(name);
   }
 
+  // A version that is served, of which files came or went after it was loaded. What lies in a store
+  // is written as a whole, and asking for it costs requests.
+  static bool has_changed(const VersionEntry& entry) {
+    if (is_remote(entry.dir)) return false;
+    const std::string now = fingerprint_or_empty(entry.dir);
+    return !now.empty() && now != entry.loaded_fingerprint && now != entry.failed_fingerprint;
+  }
+
   bool is_due(const VersionEntry& entry) const {
     if (entry.state == VersionState::kStart) return true;
+    if (is_available(entry)) return has_changed(entry);
     if (entry.state != VersionState::kEnd) return false;
     if (entry.failures == 0) return true;  // It was unloaded, and is wanted again.
     if (entry.failures <= options.max_load_retries && Clock::now() >= entry.retry_at) return true;
@@ -366,12 +379,12 @@ struct ModelStore::Impl {
 
   void load(const std::string& name, const Job& job) {
     const std::string before = fingerprint_or_empty(job.dir);
-    set_state(name, job.number, VersionState::kLoading);
+    begin_load(name, job.number);
     const auto begin = Clock::now();
     try {
       ModelVersionPtr version = loaded_beside(name, job);
       const std::chrono::duration<double> seconds = Clock::now() - begin;
-      if (!publish(name, job.number, std::move(version))) return;
+      if (!publish(name, job.number, std::move(version), before)) return;
       log::info("serving model={} version={} path={} seconds={:.2f}", name, job.number,
                 job.dir.string(), seconds.count());
     } catch (const std::exception&) {
@@ -386,10 +399,12 @@ struct ModelStore::Impl {
     return entry == model->second.versions.end() ? nullptr : &entry->second;
   }
 
-  void set_state(const std::string& name, std::int64_t number, VersionState state) {
+  // One that is served stays so while it is loaded again.
+  void begin_load(const std::string& name, std::int64_t number) {
     const std::lock_guard lock(mutex);
-    if (VersionEntry* entry = entry_of(name, number)) {
-      entry->state = state;
+    VersionEntry* const entry = entry_of(name, number);
+    if (entry != nullptr && !is_available(*entry)) {
+      entry->state = VersionState::kLoading;
       entry->code = ErrorCode::kOk;
       entry->message.clear();
     }
@@ -397,10 +412,15 @@ struct ModelStore::Impl {
   }
 
   // False when the model was taken out of the configuration meanwhile.
-  bool publish(const std::string& name, std::int64_t number, ModelVersionPtr version) {
+  bool publish(const std::string& name, std::int64_t number, ModelVersionPtr version,
+               const std::string& fingerprint) {
     const std::lock_guard lock(mutex);
     VersionEntry* const entry = entry_of(name, number);
     if (entry == nullptr) return false;
+    if (is_available(*entry)) retired.push_back({name, number, std::move(entry->version)});
+    entry->loaded_fingerprint = fingerprint;
+    entry->failed_fingerprint.clear();
+    entry->logged.clear();
     entry->state = VersionState::kAvailable;
     entry->version = std::move(version);
     entry->failures = 0;
@@ -413,15 +433,28 @@ struct ModelStore::Impl {
     const std::lock_guard lock(mutex);
     VersionEntry* const entry = entry_of(name, job.number);
     if (entry == nullptr) return;
+    entry->failed_fingerprint = fingerprint;
+    const bool is_told = std::exchange(entry->logged, failure.message) == failure.message;
+    if (is_available(*entry)) {
+      if (!is_told) {
+        log::error(
+            "model {} version {}: its files have changed and cannot be loaded: {}; what was "
+            "loaded before is served",
+            name, job.number, failure.message);
+      }
+      return;
+    }
     entry->state = VersionState::kEnd;
     entry->code = failure.code;
     entry->message = failure.message;
-    entry->failed_fingerprint = fingerprint;
     entry->retry_at = Clock::now() + options.load_retry_interval;
     ++entry->failures;
     const bool again = entry->failures <= options.max_load_retries;
-    log::error("model {} version {} could not be loaded: {}; {}", name, job.number, failure.message,
-               again ? "it is tried again" : "it is tried again when its files change");
+    if (!is_told || entry->failures == options.max_load_retries + 1) {
+      log::error("model {} version {} could not be loaded: {}; {}", name, job.number,
+                 failure.message,
+                 again ? "it is tried again" : "it is tried again when its files change");
+    }
     changed.notify_all();
   }
 

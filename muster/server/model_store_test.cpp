@@ -118,6 +118,26 @@ TEST_F(ModelStoreTest, AVersionThatFailsToLoadTakesNoGoodOneDown) {
   EXPECT_THAT(states().front(), "2 AVAILABLE");
 }
 
+TEST_F(ModelStoreTest, AServedVersionWhoseFilesChangeIsLoadedAgain) {
+  write_fake(folder_ / "m/1", "1");
+  open({.load_retry_interval = std::chrono::hours(1)});
+  // A file that was longer on its way than the others.
+  write_fake(folder_ / "m/1", "1.25");
+  store_->poll();
+  EXPECT_EQ(answer(), 1.25);
+  write_fake(folder_ / "m/1", "broken");
+  store_->poll();
+  EXPECT_EQ(answer(), 1.25);
+  EXPECT_THAT(states(), ElementsAre("1 AVAILABLE"));
+  write_fake(folder_ / "m/1", "1.5");
+  store_->poll();
+  EXPECT_EQ(answer(), 1.5);
+  const ModelVersionPtr held = store_->find("m");
+  store_->poll();
+  EXPECT_EQ(store_->find("m"), held);
+  EXPECT_THAT(states(), ElementsAre("1 AVAILABLE"));
+}
+
 TEST_F(ModelStoreTest, TriesAFailedLoadAgainSoManyTimes) {
   std::atomic<int> loads{0};
   write_fake(folder_ / "m/1", "1");
