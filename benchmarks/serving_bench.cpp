@@ -771,6 +771,111 @@ void measure_threads(bench::Report& report) {
   }
 }
 
+/// What the clients of one model see.
+struct Seen {
+  double rate = 0;
+  double p50_ms = 0;
+  double p99_ms = 0;
+};
+
+Seen seen(const ServerProcess& server, std::string_view model, std::string_view body,
+          std::size_t connections, std::chrono::milliseconds time) {
+  const auto result = testing::run(HttpLoad{.address = server.address(),
+                                            .request = http_bytes(model, std::string(body)),
+                                            .connections = connections,
+                                            .time = time});
+  if (result.seconds.empty()) throw Unavailable("{}: no answer is 200", model);
+  return {.rate = result.goodput(),
+          .p50_ms = 1e3 * result.quantile(0.5),
+          .p99_ms = 1e3 * result.quantile(0.99)};
+}
+
+/// A model of a few microseconds that is asked beside one of 0.3 s, with the server's own settings.
+class Neighbours {
+ public:
+  explicit Neighbours(const Path& folder) : server_({"--model-config-file", write(folder)}) {
+    slow_alone_ = slow(1, load_time());
+  }
+
+  Seen fast(std::chrono::milliseconds time) const {
+    return seen(server_, "fast", R"({"instances": [1]})", 4, time);
+  }
+  Seen slow(std::size_t clients, std::chrono::milliseconds time) const {
+    return seen(server_, "slow", R"({"inputs": [1]})", clients, time);
+  }
+  const Seen& slow_alone() const { return slow_alone_; }
+
+ private:
+  static std::string write(const Path& folder) {
+    internal::write_adder(folder / "fast/1", 1);
+    internal::write_slow_model(folder / "slow/1", bench::sized(24, 1));
+    std::string list;
+    for (const char* const name : {"fast", "slow"}) {
+      list += fmt::format("config {{ name: '{}' base_path: '{}' model_platform: 'tensorflow' }}\n",
+                          name, (folder / name).string());
+    }
+    std::ofstream(folder / "models.config") << "model_config_list {\n" << list << "}\n";
+    return folder / "models.config";
+  }
+
+  ServerProcess server_;
+  Seen slow_alone_{};
+};
+
+/// What a model in demand loses to a slow one beside it.
+void measure_neighbours(bench::Report& report) {
+  const std::string name = "a fast model beside a slow one, ";
+  if (!report.wants(name)) return;
+  const testing::TempDir folder;
+  const Neighbours both(folder.path());
+  const bool has_few = ThreadPool::available_processors() < 16;
+  for (const std::size_t clients : {1, 8, 64}) {
+    std::map<std::string, std::vector<double>> values;
+    for (int i = 0; i < bench::sized(5, 1); ++i) {
+      const Seen alone = both.fast(load_time());
+      Seen slow;
+      Seen beside;
+      {
+        std::jthread others([&] { slow = both.slow(clients, load_time() + load_time() / 2); });
+        std::this_thread::sleep_for(load_time() / 4);  // They are all at work.
+        beside = both.fast(load_time());
+      }
+      values["rate"].push_back(beside.rate / alone.rate);
+      values["alone"].push_back(alone.rate);
+      values["p50"].push_back(beside.p50_ms);
+      values["p99"].push_back(beside.p99_ms);
+      values["p99 ratio"].push_back(alone.p99_ms / beside.p99_ms);
+      values["5 ms"].push_back(5 / beside.p99_ms);
+      values["slow rate"].push_back(slow.rate);
+      values["slow over alone"].push_back(slow.rate / both.slow_alone().rate);
+      log::warning(
+          "{} slow clients: fast {:.0f}/s of {:.0f}/s, p50 {:.2f} of {:.2f} ms, p99 {:.2f} of "
+          "{:.2f} ms; slow {:.2f}/s of {:.2f}/s",
+          clients, beside.rate, alone.rate, beside.p50_ms, alone.p50_ms, beside.p99_ms,
+          alone.p99_ms, slow.rate, both.slow_alone().rate);
+    }
+    const std::string row = fmt::format("{}{} slow clients", name, clients);
+    const auto add = [&](const char* what, const char* key, const char* unit,
+                         std::optional<double> at_least = {}) {
+      report.add({.name = row + what,
+                  .value = bench::median(values[key]),
+                  .unit = unit,
+                  .at_least = at_least});
+    };
+    add(": rate over that alone", "rate", "times", has_few ? 0.4 : 0.5);
+    add(": rate alone", "alone", "requests/s");
+    add(": p50", "p50", "ms");
+    add(": p99", "p99", "ms");
+    if (has_few) {
+      add(": 5 ms over p99", "5 ms", "times", 1);
+    } else {
+      add(": p99 alone over p99", "p99 ratio", "times", 1.0 / 3);
+    }
+    add(": the slow one's rate", "slow rate", "requests/s");
+    add(": the slow one's rate over that of one client alone", "slow over alone", "times");
+  }
+}
+
 }  // namespace
 }  // namespace muster
 
@@ -796,5 +901,6 @@ int main(int argc, char** argv) {
   muster::measure_start(report, argv[0], census);
   muster::measure_overload(report);
   muster::measure_threads(report);
+  muster::measure_neighbours(report);
   return report.finish();
 }

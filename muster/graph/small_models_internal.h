@@ -2,6 +2,8 @@
 
 // Models of a few nodes, for tests and benchmarks of servers.
 
+#include <fmt/core.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -13,10 +15,11 @@
 namespace muster::internal {
 
 /// A model of these nodes, which make the numbers `y` of the numbers `x`.
-inline void write_model(const Path& dir, std::vector<graph::NodeDef> nodes) {
+inline void write_model(const Path& dir, std::vector<graph::NodeDef> nodes,
+                        const graph::Shape& result = {-1}) {
   using graph::DataType;
   const graph::TensorInfo x{.name = "x:0", .dtype = DataType::kFloat, .shape = {-1}};
-  const graph::TensorInfo y{.name = "y:0", .dtype = DataType::kFloat, .shape = {-1}};
+  const graph::TensorInfo y{.name = "y:0", .dtype = DataType::kFloat, .shape = result};
   graph::MetaGraph meta{.tags = {"serve"}};
   meta.graph.nodes = std::move(nodes);
   meta.signatures["serving_default"] = {.inputs = {{"x", x}},
@@ -63,6 +66,36 @@ inline void write_busy_model(const Path& dir, std::int64_t size) {
     if (one.op == "Sum") one.attrs.emplace("Tidx", DataType::kInt32);
   }
   write_model(dir, std::move(nodes));
+}
+
+/// One number, after so many running sums of four million numbers each: long work, of which no part
+/// is shared between threads. Requests are not joined, so that each is a batch.
+inline void write_slow_model(const Path& dir, int sums) {
+  using graph::DataType;
+  using graph::TensorValue;
+  constexpr std::int32_t kNumbers = 4 << 20;
+  const auto node = [](std::string name, std::string op, std::vector<std::string> inputs) {
+    return graph::NodeDef{.name = std::move(name),
+                          .op = std::move(op),
+                          .inputs = std::move(inputs),
+                          .attrs = {{"T", DataType::kFloat}}};
+  };
+  std::vector<graph::NodeDef> nodes{
+      graph::placeholder_node("x", DataType::kFloat, {-1}),
+      graph::constant_node("axis", TensorValue::scalar<std::int32_t>(0)),
+      graph::constant_node("size", TensorValue::vector<std::int32_t>({kNumbers})),
+      node("number", "Sum", {"x", "axis"}), node("sum0", "Fill", {"size", "number"})};
+  nodes.back().attrs.emplace("index_type", DataType::kInt32);
+  for (int i = 0; i < sums; ++i) {
+    nodes.push_back(node(fmt::format("sum{}", i + 1), "Cumsum", {fmt::format("sum{}", i), "axis"}));
+  }
+  nodes.push_back(node("y", "Max", {fmt::format("sum{}", sums), "axis"}));
+  for (auto& one : nodes) {
+    if (one.op == "Sum" || one.op == "Max" || one.op == "Cumsum") {
+      one.attrs.emplace("Tidx", DataType::kInt32);
+    }
+  }
+  write_model(dir, std::move(nodes), /*result=*/{});
 }
 
 }  // namespace muster::internal

@@ -8,6 +8,7 @@
 #include <exception>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -30,6 +31,15 @@ using graph::TensorValue;
 // there are more behind it.
 constexpr std::chrono::microseconds kLong{1000};
 constexpr std::chrono::microseconds kLongWhenBehind{100};
+// A model that was asked within this time is in demand: the others leave it a part of the slots and
+// processors.
+constexpr std::chrono::milliseconds kInDemand{10};
+// More models than slots may each have a long batch at work, up to so many more.
+constexpr std::size_t kMoreThreads = 64;
+// Of threads with long batches where there are other models: they get a quarter of a processor
+// that both want, and all that the others leave. With more, other programs of a busy host would
+// keep them from being computed.
+constexpr int kLongNiceness = 5;
 
 // Rows of one input or output; nothing for a scalar.
 std::optional<std::int64_t> rows_in(const TensorValue& tensor) {
@@ -145,16 +155,29 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
     bool was_for_one = false;
   };
 
+  /// What a model has of the slots.
+  struct Share {
+    std::size_t running = 0;
+    Clock::time_point asked = Clock::time_point::min();
+    bool is_in_demand = false;
+  };
+
   std::size_t count = 1;
   ExecutionSlots::Divide divide{};
   EventLoop* loop = nullptr;
   // For batches that take too long for the loop's threads.
   CallThreads* threads = nullptr;
+  // And that others are to preempt.
+  CallThreads* background = nullptr;
   std::optional<EventLoop::Timer> timer{};
 
   std::mutex mutex{};
   // The rest is under the mutex.
-  std::size_t free = 1;
+  std::map<std::string, std::weak_ptr<Share>> shares{};
+  std::vector<std::shared_ptr<Share>> in_demand{};
+  // Batches at work that take long, and those in threads beside the loop's.
+  std::size_t slow_running = 0;
+  std::size_t running_beside = 0;
   // Those with waiting requests, the next in turn first.
   std::deque<BatchQueue::Impl*> turns{};
   // By thread of the loop; the last: whichever comes.
@@ -162,6 +185,8 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
   // When the timer is going to look for what is late or ready.
   Clock::time_point timer_at = Clock::time_point::max();
 
+  std::shared_ptr<Share> share_of(const std::string& model);
+  void note_demand(const std::shared_ptr<Share>& share, Clock::time_point now);
   void call_lead(bool wake);
   bool is_alone();
   void lead_in_loop();
@@ -173,16 +198,29 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
   /// A batch that has its slot.
   struct Work {
     BatchQueue::Impl* queue = nullptr;
+    std::shared_ptr<Share> share{};
     Tickets batch{};
-    bool is_long = false;
+    // Whether it takes long, and whether it is not for a thread of the loop.
+    bool is_slow = false;
+    bool is_beside = false;
+    bool is_in_background = false;
     // That share the processors with it, itself among them.
     std::size_t parts = 1;
   };
 
-  std::deque<BatchQueue::Impl*>::iterator next_ready();
-  bool take(Work& work, BatchQueue::Impl* only, std::size_t given = 0);
+  using Place = std::deque<BatchQueue::Impl*>::iterator;
+
+  std::size_t models_in_demand(Clock::time_point now);
+  bool may_begin(const BatchQueue::Impl& queue, Clock::time_point now);
+  Place next_ready();
+  bool is_for_background(const BatchQueue::Impl& queue, Clock::time_point now);
+  Place next_beside(bool in_background);
+  void take(Work& work, Place place, Tickets& refusals);
+  bool take_one(Work& work, BatchQueue::Impl* only);
   void compute(Work& work);
-  void give_slot();
+  void count_in(Work& work, Clock::time_point now);
+  void count_out(const Work& work);
+  void give_slot(const Work& work);
   bool take_next(Work& work);
   void end_turn(std::size_t place);
 };
@@ -194,6 +232,7 @@ struct BatchQueue::Impl {
   BatchOptions options{};
   bool joinable = false;
   Run compute{};
+  std::shared_ptr<ExecutionSlots::Impl::Share> share{};
   // The rest is under the mutex of the slots.
   // By level, then by arrival.
   std::deque<std::unique_ptr<Ticket>> waiting{};
@@ -288,6 +327,7 @@ struct BatchQueue::Impl {
       waiting.pop_back();
     }
     if (waiting.empty()) shared().turns.push_back(this);
+    shared().note_demand(share, ticket->since);
     waiting_rows += ticket->rows;
     shared().wake_at(ticket->deadline.time());
     if (options.delay > Clock::duration::zero()) {
@@ -356,12 +396,14 @@ struct BatchQueue::Impl {
     close_gaps(waiting.size());
   }
 
+  // The next batch takes, or may take, long.
+  bool is_slow(Clock::time_point now) const { return times.may_take(kLong, now); }
+
   // A thread of the loop that computes such a batch would keep others waiting for it, or a slot
   // waiting for the thread, which has to read between two batches.
-  bool is_long() const {
-    const auto usual = times.usual();
+  bool is_beside(Clock::time_point now) const {
     const bool is_behind = batches_before(std::ssize(waiting)) > 0;
-    return !usual || *usual > (is_behind ? kLongWhenBehind : kLong);
+    return times.may_take(is_behind ? Clock::duration(kLongWhenBehind) : kLong, now);
   }
 
   // Without the mutex from here on.
@@ -473,20 +515,68 @@ struct BatchQueue::Impl {
   }
 };
 
-std::deque<BatchQueue::Impl*>::iterator ExecutionSlots::Impl::next_ready() {
-  std::optional<Clock::time_point> now;
+std::shared_ptr<ExecutionSlots::Impl::Share> ExecutionSlots::Impl::share_of(
+    const std::string& model) {
+  if (model.empty()) return std::make_shared<Share>();
+  const std::lock_guard lock(mutex);
+  std::erase_if(shares, [](const auto& row) { return row.second.expired(); });
+  std::weak_ptr<Share>& kept = shares[model];
+  auto share = kept.lock();
+  if (!share) kept = share = std::make_shared<Share>();
+  return share;
+}
+
+// Under the mutex.
+void ExecutionSlots::Impl::note_demand(const std::shared_ptr<Share>& share, Clock::time_point now) {
+  share->asked = now;
+  if (!std::exchange(share->is_in_demand, true)) in_demand.push_back(share);
+}
+
+// Under the mutex.
+std::size_t ExecutionSlots::Impl::models_in_demand(Clock::time_point now) {
+  std::erase_if(in_demand, [&](const std::shared_ptr<Share>& share) {
+    share->is_in_demand = share->running > 0 || now - share->asked <= kInDemand;
+    return !share->is_in_demand;
+  });
+  return std::max<std::size_t>(in_demand.size(), 1);
+}
+
+// Whether the batch of a queue that is in turn has waited for others as long as it should, and its
+// model has a slot for it. Under the mutex.
+bool ExecutionSlots::Impl::may_begin(const BatchQueue::Impl& queue, Clock::time_point now) {
+  if (queue.ready_at() > now) return false;
+  const std::size_t running = queue.share->running;
+  if (running == 0) return running_beside < count + kMoreThreads || !queue.is_beside(now);
+  if (running >= count) return false;
+  return !queue.is_slow(now) || running < count / models_in_demand(now);
+}
+
+// Under the mutex.
+ExecutionSlots::Impl::Place ExecutionSlots::Impl::next_ready() {
+  if (turns.empty()) return turns.end();
+  const auto now = Clock::now();
+  return std::ranges::find_if(
+      turns, [&](const BatchQueue::Impl* queue) { return may_begin(*queue, now); });
+}
+
+// Whether a batch takes long, and may come to be beside those of another model. Under the mutex.
+bool ExecutionSlots::Impl::is_for_background(const BatchQueue::Impl& queue, Clock::time_point now) {
+  return shares.size() > 1 && queue.is_slow(now);
+}
+
+// The next that is not for a thread of the loop, but for one like that which asks. Under the mutex.
+ExecutionSlots::Impl::Place ExecutionSlots::Impl::next_beside(bool in_background) {
+  const auto now = Clock::now();
   return std::ranges::find_if(turns, [&](const BatchQueue::Impl* queue) {
-    const auto ready = queue->ready_at();
-    if (ready == Clock::time_point::min()) return true;
-    if (!now) now = Clock::now();
-    return ready <= *now;
+    return queue->is_beside(now) && is_for_background(*queue, now) == in_background &&
+           may_begin(*queue, now);
   });
 }
 
 // Has the loop lead, if there is something to compute and a slot for it. `wake`: in another thread
 // than this one; else behind what this one has to do. Under the mutex.
 void ExecutionSlots::Impl::call_lead(bool wake) {
-  if (loop == nullptr || free == 0 || next_ready() == turns.end()) return;
+  if (loop == nullptr || next_ready() == turns.end()) return;
   const std::size_t anyone = loop_turns.size() - 1;
   const std::size_t place = wake ? anyone : loop->this_thread().value_or(anyone);
   if (std::exchange(loop_turns[place].is_lead_coming, true)) return;
@@ -520,16 +610,17 @@ bool ExecutionSlots::Impl::is_alone() {
 
 void ExecutionSlots::Impl::lead_in_loop() {
   Work work;
-  if (!take(work, nullptr) || work.batch.empty()) return;
-  if (!work.is_long) {
+  if (!take_one(work, nullptr) || work.batch.empty()) return;
+  if (!work.is_beside) {
     compute(work);
-    return give_slot();
+    return give_slot(work);
   }
   const auto kept = std::make_shared<Work>(std::move(work));
   const std::lock_guard lock(mutex);
   // The threads go after the last request, so they are there. One goes on as long as there is more:
   // the loop may have much to read before it comes to it.
-  threads->run([self = shared_from_this(), kept] {
+  CallThreads& its_threads = kept->is_in_background ? *background : *threads;
+  its_threads.run([self = shared_from_this(), kept] {
     do {
       self->compute(*kept);
     } while (self->take_next(*kept));
@@ -540,34 +631,47 @@ void ExecutionSlots::Impl::lead_in_loop() {
 // slot is free. Not of others: the thread may be one of lower priority, which loads a version.
 bool ExecutionSlots::Impl::lead(BatchQueue::Impl* queue) {
   Work work;
-  if (!take(work, queue)) return false;
+  if (!take_one(work, queue)) return false;
   if (work.batch.empty()) return true;
   compute(work);
-  give_slot();
+  give_slot(work);
   return true;
 }
 
-// Takes the batch of the queue whose turn it is, or of this one; none where all of it came too
-// late. False when none is ready or no slot is free. `given`: slots that are given back before,
-// with no other thread in between.
-bool ExecutionSlots::Impl::take(Work& work, BatchQueue::Impl* only, std::size_t given) {
+// Takes the batch of the queue at this place; none where all of it came too late. Under the mutex.
+void ExecutionSlots::Impl::take(Work& work, Place place, Tickets& refusals) {
+  const auto now = Clock::now();
+  work.queue = *place;
+  work.share = work.queue->share;
+  // The queue goes to the end of the line; take() removes it when nothing is left in it.
+  turns.erase(place);
+  turns.push_back(work.queue);
+  work.is_slow = work.queue->is_slow(now);
+  work.is_in_background = is_for_background(*work.queue, now);
+  work.batch = work.queue->take(refusals);
+  if (!work.batch.empty()) count_in(work, now);
+  call_lead(/*wake=*/true);
+}
+
+// Under the mutex.
+void ExecutionSlots::Impl::count_in(Work& work, Clock::time_point now) {
+  work.is_beside = work.queue->is_beside(now);
+  work.parts = models_in_demand(now) * ++work.share->running + (turns.empty() ? 0 : 1);
+  if (!work.is_slow && slow_running > 0) {
+    work.parts = std::max(work.parts, ThreadPool::available_processors());
+  }
+  slow_running += work.is_slow ? 1 : 0;
+  running_beside += work.is_beside ? 1 : 0;
+}
+
+// The batch of the queue whose turn it is, or of this one. False when none is ready or has a slot.
+bool ExecutionSlots::Impl::take_one(Work& work, BatchQueue::Impl* only) {
   Tickets refusals;
   {
     const std::lock_guard lock(mutex);
-    free += given;
-    if (free == 0) return false;
-    const auto ready = only != nullptr ? std::ranges::find(turns, only) : next_ready();
-    if (ready == turns.end()) return false;
-    if (only != nullptr && only->ready_at() > Clock::now()) return false;
-    work.queue = *ready;
-    // The queue goes to the end of the line; take() removes it when nothing is left in it.
-    turns.erase(ready);
-    turns.push_back(work.queue);
-    work.batch = work.queue->take(refusals);
-    work.is_long = work.queue->is_long();
-    if (!work.batch.empty()) --free;
-    work.parts = count - free + (turns.empty() ? 0 : 1);
-    call_lead(/*wake=*/true);
+    const auto place = only == nullptr ? next_ready() : std::ranges::find(turns, only);
+    if (place == turns.end() || !may_begin(**place, Clock::now())) return false;
+    take(work, place, refusals);
   }
   for (const auto& ticket : refusals) ticket->finish();
   return true;
@@ -591,19 +695,41 @@ void ExecutionSlots::Impl::compute(Work& work) {
   }
 }
 
-void ExecutionSlots::Impl::give_slot() {
+// Under the mutex.
+void ExecutionSlots::Impl::count_out(const Work& work) {
+  --work.share->running;
+  slow_running -= work.is_slow ? 1 : 0;
+  running_beside -= work.is_beside ? 1 : 0;
+}
+
+void ExecutionSlots::Impl::give_slot(const Work& work) {
   const std::lock_guard lock(mutex);
-  ++free;
+  count_out(work);
   call_lead(/*wake=*/false);
 }
 
 // Gives the slot of one batch for another; false when there is none that this thread is to compute.
+// With no other thread in between.
 bool ExecutionSlots::Impl::take_next(Work& work) {
-  work = {};
-  for (std::size_t given = 1; take(work, nullptr, given); given = 0) {
-    if (!work.batch.empty()) return true;
+  const bool in_background = work.is_in_background;
+  bool has_ended = false;
+  while (true) {
+    Tickets refusals;
+    bool has_taken = false;
+    {
+      const std::lock_guard lock(mutex);
+      if (!std::exchange(has_ended, true)) count_out(std::exchange(work, {}));
+      const auto next = next_beside(in_background);
+      has_taken = next != turns.end();
+      if (has_taken) {
+        take(work, next, refusals);
+      } else {
+        call_lead(/*wake=*/true);
+      }
+    }
+    for (const auto& ticket : refusals) ticket->finish();
+    if (!has_taken || !work.batch.empty()) return has_taken;
   }
-  return false;
 }
 
 // Under the mutex.
@@ -636,12 +762,15 @@ ExecutionSlots::ExecutionSlots(std::size_t count, std::shared_ptr<EventLoop> loo
       impl_(std::make_shared<Impl>()) {
   impl_->count = count > 0 ? count : ThreadPool::available_processors();
   impl_->divide = std::move(divide);
-  impl_->free = impl_->count;
   impl_->loop_turns.resize(loop_->threads() + 1);
-  threads_ = std::make_unique<CallThreads>(CallThreads::Options{
-      .threads = impl_->count, .waiting = std::numeric_limits<std::size_t>::max()});
+  CallThreads::Options options{.threads = impl_->count + kMoreThreads,
+                               .waiting = std::numeric_limits<std::size_t>::max()};
+  threads_ = std::make_unique<CallThreads>(options);
+  options.niceness = kLongNiceness;
+  background_ = std::make_unique<CallThreads>(options);
   impl_->loop = loop_.get();
   impl_->threads = threads_.get();
+  impl_->background = background_.get();
   impl_->timer.emplace(*loop_, [weak = impl_->weak_from_this()] {
     if (const auto impl = weak.lock()) impl->look_at_times();
   });
@@ -651,13 +780,14 @@ ExecutionSlots::~ExecutionSlots() {
   const std::lock_guard lock(impl_->mutex);
   impl_->loop = nullptr;
   impl_->threads = nullptr;
+  impl_->background = nullptr;
   impl_->timer.reset();
 }
 
 std::size_t ExecutionSlots::count() const { return impl_->count; }
 
 BatchQueue::BatchQueue(std::shared_ptr<ExecutionSlots> slots, BatchOptions options, bool joinable,
-                       Run run)
+                       Run run, const std::string& model)
     : impl_(new Impl{.slots = std::move(slots)}) {
   if (options.max_batch_size < 1) {
     throw InvalidArgument("max_batch_size must be positive: {}", options.max_batch_size);
@@ -670,6 +800,7 @@ BatchQueue::BatchQueue(std::shared_ptr<ExecutionSlots> slots, BatchOptions optio
   impl_->options = std::move(options);
   impl_->joinable = joinable && impl_->options.join;
   impl_->compute = std::move(run);
+  impl_->share = impl_->shared().share_of(model);
 }
 BatchQueue::~BatchQueue() = default;
 

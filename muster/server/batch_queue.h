@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "muster/base/wait.h"
@@ -38,13 +39,15 @@ struct BatchOptions {
 class CallThreads;
 class EventLoop;
 
-/// How many batches are computed at one time, by all queues of a server together, in the threads of
-/// an event loop and, where that takes long, in others. Queues with work take turns. Any thread may
-/// use it.
+/// How many batches are computed at one time, in the threads of an event loop and, where that takes
+/// long, in others. The models in demand share the slots: one whose batches take long has its part
+/// of them, one at least, and never those of another; one whose batches are short gives them back
+/// at once, and may have all. Queues of a model with work take turns. Any thread may use it.
 class ExecutionSlots {
  public:
   /// Called before a batch, in the thread that computes it, with how many share the processors: the
-  /// batches at work, and the threads that read, as one more, where requests wait.
+  /// batches of its model at work, times the models in demand, and the threads that read, as one
+  /// more, where requests wait. A short batch beside a long one of another model is to have one.
   using Divide = std::function<void(std::size_t parts)>;
 
   /// Zero: one per processor. Without a loop it has one of its own.
@@ -64,6 +67,7 @@ class ExecutionSlots {
   std::shared_ptr<EventLoop> loop_;
   std::shared_ptr<Impl> impl_;
   std::unique_ptr<CallThreads> threads_;
+  std::unique_ptr<CallThreads> background_;
 };
 
 /// What became of a request.
@@ -88,8 +92,10 @@ class BatchQueue {
   using Done = std::function<void(BatchAnswer answer, std::exception_ptr failure)>;
 
   /// `joinable`: each row of the outputs depends on the same row of the inputs alone, so requests
-  /// may share a batch.
-  BatchQueue(std::shared_ptr<ExecutionSlots> slots, BatchOptions options, bool joinable, Run run);
+  /// may share a batch. Queues of the same `model` have one part of the slots; without a name a
+  /// queue has its own.
+  BatchQueue(std::shared_ptr<ExecutionSlots> slots, BatchOptions options, bool joinable, Run run,
+             const std::string& model = "");
   /// No request may be in it: `done` of each has been called.
   ~BatchQueue();
   BatchQueue(const BatchQueue&) = delete;

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -542,6 +544,122 @@ TEST(ExecutionSlots, WhereManyWaitAThreadThatDoesNotReadComputesThem) {
   });
   outcomes.wait(20);
   EXPECT_LE(in_loop, 1);  // The first had nobody behind it.
+}
+
+/// A model whose batches begin, and wait until they are let go.
+class Held {
+ public:
+  BatchQueue::Run run() {
+    return [this](const Tensors& inputs) {
+      most = std::max(most.load(), ++running);
+      std::this_thread::sleep_for(takes);
+      entered.release();
+      go.acquire();
+      --running;
+      return Tensors{{"y", inputs.at("x")}};
+    };
+  }
+
+  std::chrono::milliseconds takes{0};
+  std::atomic<int> running{0};
+  std::atomic<int> most{0};
+  Semaphore entered{0};
+  Semaphore go{0};
+};
+
+TEST(ExecutionSlots, ABatchThatDoesNotEndKeepsNoSlotOfAnotherModel) {
+  const auto slots = std::make_shared<ExecutionSlots>(1, std::make_shared<EventLoop>(2));
+  Held held;
+  Doubler model;
+  BatchQueue stuck(slots, {}, false, held.run(), "stuck");
+  BatchQueue other(
+      slots, {}, true, [&](const Tensors& inputs) { return model(inputs); }, "other");
+  Outcomes of_stuck;
+  Outcomes of_other;
+  const auto is_answered = [&](std::size_t count) {
+    return testing::eventually([&] {
+      const std::lock_guard lock(of_other.mutex_);
+      return of_other.answers_.size() == count;
+    });
+  };
+  for (int i = 0; i < 3; ++i) {
+    stuck.start(input_of({1}), Deadline::never(), 0, of_stuck.next());
+  }
+  held.entered.acquire();
+  // The first of all, and those of which it is known what they take.
+  for (std::size_t i = 1; i <= 5; ++i) {
+    other.start(input_of({1}), Deadline::never(), 0, of_other.next());
+    EXPECT_TRUE(is_answered(i));
+  }
+  EXPECT_EQ(stuck.waiting(), 2U);
+  EXPECT_EQ(held.running, 1);
+  held.go.release(3);
+  of_stuck.wait(3);
+  EXPECT_EQ(held.most, 1);
+}
+
+TEST(ExecutionSlots, ModelsInDemandHavePartsOfTheSlots) {
+  const auto slots = std::make_shared<ExecutionSlots>(4, std::make_shared<EventLoop>(2));
+  Held first{.takes = std::chrono::milliseconds(20)};
+  Held second;
+  BatchQueue a(slots, {}, false, first.run(), "a");
+  BatchQueue b(slots, {}, false, second.run(), "b");
+  Outcomes outcomes;
+  const auto start = [&](BatchQueue& queue) {
+    for (int i = 0; i < 8; ++i) {
+      queue.start(input_of({1}), Deadline::never(), 0, outcomes.next());
+    }
+  };
+  start(a);
+  for (int i = 0; i < 4; ++i) first.entered.acquire();
+  // Half of them belong to the other, although all are taken.
+  start(b);
+  EXPECT_TRUE(testing::eventually([&] { return second.running == 2; }));
+  EXPECT_EQ(b.waiting(), 6U);
+  // And are not given again to the one that had more than its part.
+  first.most = 0;
+  first.go.release(4);
+  EXPECT_TRUE(testing::eventually([&] { return a.waiting() == 2 && first.running == 2; }));
+  EXPECT_EQ(first.most, 2);
+  EXPECT_EQ(second.most, 2);
+  first.go.release(8);
+  second.go.release(8);
+  outcomes.wait(16);
+}
+
+TEST(ExecutionSlots, LongBatchesGiveWayWhereThereAreOtherModels) {
+  const auto priority = [] { return ::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid())); };
+  const auto slots = std::make_shared<ExecutionSlots>(1, std::make_shared<EventLoop>(2));
+  std::atomic<int> seen{0};
+  const auto run = [&](const Tensors& inputs) {
+    seen = priority();
+    return Tensors{{"y", inputs.at("x")}};
+  };
+  const int usual = priority();
+  const auto priority_of_first = [&](BatchQueue& queue) {
+    Outcomes outcomes;
+    queue.start(input_of({1}), Deadline::never(), 0, outcomes.next());
+    outcomes.wait(1);
+    return seen.load();
+  };
+  BatchQueue a(slots, {}, false, run, "a");
+  EXPECT_EQ(priority_of_first(a), usual);
+  BatchQueue b(slots, {}, false, run, "b");
+  EXPECT_EQ(priority_of_first(b), std::min(usual + 5, 19));
+}
+
+TEST(ExecutionSlots, QueuesOfAModelShareItsPart) {
+  const auto slots = std::make_shared<ExecutionSlots>(1, std::make_shared<EventLoop>(2));
+  Held held;
+  BatchQueue a(slots, {}, false, held.run(), "m");
+  BatchQueue b(slots, {}, false, held.run(), "m");
+  Outcomes outcomes;
+  a.start(input_of({1}), Deadline::never(), 0, outcomes.next());
+  held.entered.acquire();
+  b.start(input_of({1}), Deadline::never(), 0, outcomes.next());
+  held.go.release(2);
+  outcomes.wait(2);
+  EXPECT_EQ(held.most, 1);
 }
 
 TEST(ExecutionSlots, BatchesAndThoseThatReadShareTheProcessors) {

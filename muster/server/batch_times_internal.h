@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace muster::server {
 
@@ -31,6 +32,10 @@ class BatchTimes {
 
   /// What a batch usually takes; nothing before the first.
   std::optional<Clock::duration> usual() const { return usual_; }
+  /// Whether one may take this long: they usually do, none was measured, one at work does, or one
+  /// of late did. After one that took so long without warning that is believed for a hundred times
+  /// as long.
+  bool may_take(Clock::duration time, Clock::time_point now) const;
   /// What it is expected to take.
   Clock::duration of_one(Clock::time_point now) const;
   /// What is expected until so many batches that wait have begun, with a quarter to spare: a
@@ -41,9 +46,13 @@ class BatchTimes {
   bool is_old(Clock::time_point measured, Clock::time_point now) const;
 
   std::int64_t slots_;
-  std::size_t running_ = 0;
+  // When those at work began, ascending.
+  std::vector<Clock::time_point> running_{};
   std::optional<Clock::duration> usual_{};
   Clock::time_point usual_at_{};
+  // The longest that is not forgotten yet.
+  Clock::duration longest_{};
+  Clock::time_point longest_at_{};
   // From one beginning to the next while requests wait. That is more than what a batch takes, by
   // slots, where answers are to be sent and other queues and threads have their turns too.
   Clock::duration pace_{};

@@ -5,6 +5,7 @@
 namespace muster::server {
 namespace {
 
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Time = BatchTimes::Clock::time_point;
@@ -92,6 +93,29 @@ TEST(BatchTimes, WhatIsKnownCountsAsLongAsABatchIsComputed) {
   Time now = compute(times, Time(seconds(100)), 100, milliseconds(16), false);
   times.begin(now, false);
   EXPECT_EQ(rounded(times.of_one(now + seconds(1000))), 16);
+}
+
+TEST(BatchTimes, RemembersOneThatTookLongWithoutWarning) {
+  BatchTimes times(1);
+  constexpr milliseconds kLimit(1);
+  EXPECT_TRUE(times.may_take(kLimit, Time(seconds(1))));
+  Time now = compute(times, Time(seconds(1)), 100, microseconds(50), false);
+  EXPECT_FALSE(times.may_take(kLimit, now));
+  now = compute(times, now, 1, milliseconds(300), false);
+  const Time surprised = now;
+  now = compute(times, now, 1000, microseconds(50), false);
+  EXPECT_LT(*times.usual(), kLimit);
+  EXPECT_TRUE(times.may_take(kLimit, now));
+  EXPECT_TRUE(times.may_take(kLimit, surprised + seconds(30)));
+  EXPECT_FALSE(times.may_take(kLimit, surprised + seconds(31)));
+  // A machine that stood still for a moment.
+  now = compute(times, surprised + seconds(31), 1, milliseconds(5), false);
+  EXPECT_FALSE(times.may_take(kLimit, now));
+  times.begin(now, /*others_wait=*/false);
+  times.begin(now + milliseconds(2), /*others_wait=*/false);
+  EXPECT_TRUE(times.may_take(kLimit, now + milliseconds(2)));
+  times.end(now + milliseconds(2), milliseconds(2));
+  EXPECT_FALSE(times.may_take(kLimit, now + milliseconds(2)));
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
 #include "muster/server/call_threads_internal.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <condition_variable>
 #include <deque>
 #include <list>
@@ -9,6 +13,16 @@
 #include <vector>
 
 namespace muster::server {
+namespace {
+
+void be_nicer(int steps) {
+  const auto self = static_cast<id_t>(::gettid());
+  errno = 0;
+  const int now = ::getpriority(PRIO_PROCESS, self);
+  if (errno == 0) ::setpriority(PRIO_PROCESS, self, now + steps);
+}
+
+}  // namespace
 
 struct CallThreads::Impl {
   struct Worker {
@@ -27,6 +41,7 @@ struct CallThreads::Impl {
   std::list<Worker> workers{};
 
   void work(Worker& self) {
+    if (options.niceness != 0) be_nicer(options.niceness);
     std::unique_lock lock(mutex);
     while (true) {
       if (!self.job && !waiting.empty()) {

@@ -1,11 +1,7 @@
 #include "muster/server/model_store.h"
 
 #include <fmt/core.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <condition_variable>
 #include <exception>
@@ -61,17 +57,9 @@ std::string fingerprint_or_empty(const Path& dir) {
   }
 }
 
-// Requests are to preempt this thread. It gets a tenth of a processor at least that both want, so
-// that a version is loaded under any load.
-void give_way() {
-  thread_local bool has_given_way = false;
-  if (std::exchange(has_given_way, true)) return;
-  constexpr int kSteps = 10;
-  const auto self = static_cast<id_t>(::gettid());
-  errno = 0;
-  const int now = ::getpriority(PRIO_PROCESS, self);
-  if (errno == 0) ::setpriority(PRIO_PROCESS, self, now + kSteps);
-}
+// Requests are to preempt the thread that loads. It gets a tenth of a processor at least that both
+// want, so that a version is loaded under any load.
+constexpr int kLoadNiceness = 10;
 
 /// One number of a model, from when it was first wanted.
 struct VersionEntry {
@@ -162,10 +150,11 @@ ModelVersion::ModelVersion(std::string model, std::int64_t number,
                            const BatchOptions& options)
     : model_(std::move(model)), number_(number), servable_(std::move(servable)) {
   for (const auto& [name, signature] : servable_->signatures()) {
-    queues_.emplace(name, std::make_unique<BatchQueue>(slots, options, is_row_wise(signature),
-                                                       [this, key = name](const Tensors& inputs) {
-                                                         return servable_->run(key, inputs);
-                                                       }));
+    queues_.emplace(
+        name, std::make_unique<BatchQueue>(
+                  slots, options, is_row_wise(signature),
+                  [this, key = name](const Tensors& inputs) { return servable_->run(key, inputs); },
+                  model_));
   }
 }
 
@@ -211,7 +200,7 @@ struct ModelStore::Impl {
   };
   std::vector<Retired> retired;
   // Its thread has a lower priority, and so do those that it starts.
-  CallThreads loader{{.threads = 1, .waiting = 1}};
+  CallThreads loader{{.threads = 1, .waiting = 1, .niceness = kLoadNiceness}};
   // Looks at the folders: asked for, and done.
   std::uint64_t asked = 0;
   std::uint64_t done = 0;
@@ -362,10 +351,8 @@ struct ModelStore::Impl {
       });
     }();
     if (!answers) return loaded(name, job);
-    const auto task = std::make_shared<std::packaged_task<ModelVersionPtr()>>([&] {
-      give_way();
-      return loaded(name, job);
-    });
+    const auto task =
+        std::make_shared<std::packaged_task<ModelVersionPtr()>>([&] { return loaded(name, job); });
     loader.run([task] { (*task)(); });
     return task->get_future().get();
   }
