@@ -164,7 +164,8 @@ class Trained {
     loss.backward();
     const torch::NoGradGuard no_grad;
     momentum_.mul_(0.9).add_(gradients_);
-    values_.sub_(momentum_, 0.01);
+    // So slow that hundreds of steps on one batch do not learn it by heart.
+    values_.sub_(momentum_, 1e-5);
     return {loss.detach()};
   }
 

@@ -29,7 +29,8 @@ class CompiledStep {
     /// What it is, for the log.
     std::string name = "a step";
     /// The largest relative error, as a ratio of norms, between what the eager step and the
-    /// compiled one leave in a tensor.
+    /// compiled one leave in a tensor; or four times what rounding alone makes of it, where that is
+    /// more.
     double tolerance = 0.05;
     /// Layouts of inputs that are compiled; those that come later run eagerly.
     std::size_t layouts = 8;

@@ -1,17 +1,46 @@
 #include "muster/compiler/interpreter.h"
 
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty_strided.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/compiler/kernel.h"
 #include "muster/compiler/torch_dispatch.h"
+#include "muster/compiler/uses.h"
 
 namespace muster::compiler {
+namespace {
+
+double rounding_of(at::ScalarType type) {
+  switch (type) {
+    case at::kBFloat16:
+      return std::exp2(-8);
+    case at::kHalf:
+      return std::exp2(-11);
+    case at::kFloat:
+      return std::exp2(-21);
+    default:
+      return 0;
+  }
+}
+
+// By numbers of its own: libtorch's generators belong to the step.
+void perturb(const at::Tensor& tensor, std::size_t node) {
+  const double rounding = rounding_of(tensor.scalar_type());
+  if (rounding == 0 || tensor.numel() == 0 || !geometry_of(tensor).is_dense()) return;
+  const at::Tensor flat = tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
+  at::Tensor noise = at::arange(tensor.numel(), flat.options().dtype(at::kFloat));
+  noise.mul_(12.9898).add_(0.78233 * static_cast<double>(node + 1)).sin_().mul_(43758.5453);
+  flat.mul_(noise.frac_().mul_(rounding).add_(1.0));
+}
+
+}  // namespace
 
 struct Interpreter::Run {
   const Graph& graph;
@@ -145,11 +174,27 @@ std::vector<at::Tensor> Interpreter::run(const std::vector<at::Tensor>& inputs) 
 
 std::vector<at::Tensor> Interpreter::run(const std::vector<at::Tensor>& inputs,
                                          const Observer& observer) const {
+  return run(inputs, observer, {});
+}
+
+std::vector<at::Tensor> Interpreter::run_perturbed(const std::vector<at::Tensor>& inputs) const {
+  const Uses uses(graph_);
+  return run(inputs, {}, [&](Run& run, std::size_t node) {
+    for (const ValueId value : values_made(graph_.nodes[node])) {
+      const bool is_made_here = uses.of_value(value).maker == static_cast<NodeId>(node);
+      if (is_made_here) perturb(run.tensor(value), node);
+    }
+  });
+}
+
+std::vector<at::Tensor> Interpreter::run(const std::vector<at::Tensor>& inputs,
+                                         const Observer& observer, const After& after) const {
   const BelowAutograd below;
   Run run(graph_, inputs);
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
     const Node& node = graph_.nodes[i];
     observer ? observer(node, [&] { run.run(node); }) : run.run(node);
+    if (after) after(run, i);
     for (const StorageId storage : freed_[i]) {
       run.memory[Graph::index(storage)] = {};
       run.there[Graph::index(storage)] = false;

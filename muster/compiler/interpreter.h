@@ -24,12 +24,19 @@ class Interpreter {
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs,
                               const Observer& observer) const;
 
+  /// The same, where every tensor that an operation makes is moved by about what its type rounds:
+  /// how far what a step leaves depends on rounding at all.
+  std::vector<at::Tensor> run_perturbed(const std::vector<at::Tensor>& inputs) const;
+
   const Graph& graph() const { return graph_; }
   /// Bytes of computed storages at the fullest point.
   std::size_t peak_bytes() const;
 
  private:
   struct Run;
+  using After = std::function<void(Run& run, std::size_t node)>;
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const Observer& observer,
+                              const After& after) const;
   void find_last_uses();
 
   Graph graph_;

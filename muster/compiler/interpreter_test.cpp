@@ -75,6 +75,27 @@ TEST(Interpreter, RefusesInputsThatAreLaidOutOtherwise) {
   EXPECT_THROW(interpreter.run({}), InvalidArgument);
 }
 
+TEST(Interpreter, APerturbedRunIsOffByAboutWhatItsTypesRound) {
+  const auto recording = record(
+      [](const auto& in) {
+        const auto x = torch::exp(in[0]);
+        return std::vector<at::Tensor>{x, x.to(at::kBFloat16), x - torch::exp(in[0])};
+      },
+      {torch::randn({1000})});
+  const Interpreter interpreter(recording.graph);
+  const auto x = torch::randn({1000});
+  const auto exact = interpreter.run({x});
+  const auto moved = interpreter.run_perturbed({x});
+  const auto off = [&](std::size_t i) {
+    return ((moved[i] - exact[i]).to(at::kFloat).norm() / exact[0].norm()).item<double>();
+  };
+  EXPECT_GT(off(0), 1e-8);
+  EXPECT_LT(off(0), 1e-6);
+  EXPECT_GT(off(1), 1e-4);
+  EXPECT_LT(off(1), 1e-2);
+  EXPECT_GT(off(2), 0);  // where the exact result is 0, rounding is all there is
+}
+
 TEST(Interpreter, LetsMemoryGoBehindItsLastReader) {
   const auto recording = record(
       [](const auto& in) {
