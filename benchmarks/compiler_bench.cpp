@@ -269,17 +269,19 @@ void run(const std::string& kind, const Sizes& sizes, c10::Device device, const 
   say("captured", captured(
                       device, [&] { step(inputs); }, times));
 
-  for (const bool fuses : {false, true}) {
-    const char* const how = fuses ? "fused" : "rewritten";
-    compiler::CompiledStep compiled({.passes = {.padding = 16}, .may_fuse = fuses, .name = kind});
+  for (const std::string how : {"rewritten", "fused without pooling", "fused"}) {
+    const bool fuses = how != "rewritten";
+    if (how == "fused without pooling" && !images) continue;
+    compiler::CompiledStep compiled(
+        {.passes = {.padding = 16, .pools = how == "fused"}, .may_fuse = fuses, .name = kind});
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < 3; ++i) compiled.run(inputs, step);
     wait_for_device(device);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     fmt::print("{} {}: three steps, recording, compiling and checks included, took {:.2f} s\n",
                kind, how, seconds.count());
-    say(how, milliseconds(
-                 device, [&] { compiled.run(inputs, step); }, times));
+    say(how.c_str(), milliseconds(
+                         device, [&] { compiled.run(inputs, step); }, times));
     say(fmt::format("{}, captured", how).c_str(),
         captured(
             device, [&] { compiled.run(inputs, step); }, times));

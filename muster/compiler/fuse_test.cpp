@@ -134,6 +134,21 @@ TEST(Fuse, BatchNormOfChannelsLastIsThreeProgramsEachWay) {
   }
 }
 
+TEST(Fuse, PoolingOfChannelsLastKeepsPlacesAsBytes) {
+  const auto step = [](const Tensors& in) {
+    const auto x = in[0].detach().requires_grad_();
+    const auto y = torch::max_pool2d(x, 3, 2, 1);
+    (y * in[1]).sum().backward();
+    return Tensors{y.detach(), x.grad()};
+  };
+  const auto last = at::MemoryFormat::ChannelsLast;
+  const Tensors inputs{torch::randn({2, 8, 9, 9}).contiguous(last),
+                       torch::randn({2, 8, 5, 5}).contiguous(last)};
+  const auto both = fused(step, inputs);
+  EXPECT_THAT(to_text(both.after), HasSubstr("max_pool_backward(3 x 3, by 2)"));
+  expect_close(both, inputs, 1e-6);
+}
+
 TEST(Fuse, BatchNormOfALargeMeanKeepsItsDigits) {
   torch::nn::BatchNorm1d norm(8);
   const auto x = torch::randn({256, 8}) * 0.01 + 1000;

@@ -73,21 +73,6 @@ MUSTER_INLINE void put(flag& to, float x) { to.raw = x != 0.0f; }
 template <typename T, int N> struct alignas(N * sizeof(T) > 16 ? 16 : N * sizeof(T)) Some { T at[N]; };
 )";
 
-const char* name_of(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return "f32";
-    case at::kBFloat16:
-      return "bf16";
-    case at::kHalf:
-      return "f16";
-    case at::kBool:
-      return "flag";
-    default:
-      throw Internal("a program has no values of type {}", c10::toString(type));
-  }
-}
-
 /// How an operand's elements that one thread takes at a time lie.
 enum class Access { kVector, kScalar, kEach };
 
@@ -108,10 +93,7 @@ class Writer {
         columns();
         break;
     }
-    source_.text = fmt::format(
-        "#define MUSTER_THREADS_ON_DEVICE {}\n#ifndef MUSTER_ON_HOST\n"
-        "#define MUSTER_THREADS MUSTER_THREADS_ON_DEVICE\n#endif\n{}{}{}",
-        source_.threads, kPrelude, text_, runner());
+    source_.text = kernel_prelude(source_.threads) + text_ + runner();
     return std::move(source_);
   }
 
@@ -153,11 +135,11 @@ class Writer {
       const bool changes = std::ranges::any_of(program_.stores, [&](const Program::Store& store) {
         return store.into_input && store.place == static_cast<int>(i);
       });
-      all.push_back(
-          fmt::format("{}{}* in{}", changes ? "" : "const ", name_of(program_.inputs[i].type), i));
+      all.push_back(fmt::format("{}{}* in{}", changes ? "" : "const ",
+                                element_name(program_.inputs[i].type), i));
     }
     for (std::size_t i = 0; i < program_.outputs.size(); ++i) {
-      all.push_back(fmt::format("{}* out{}", name_of(program_.outputs[i].type), i));
+      all.push_back(fmt::format("{}* out{}", element_name(program_.outputs[i].type), i));
     }
     return fmt::format("{}", fmt::join(all, ", "));
   }
@@ -186,9 +168,10 @@ class Writer {
       const Operand& operand = program_.inputs[i];
       if (access(operand) == Access::kVector) {
         line("    const Some<{0}, {1}> v{2} = *(const Some<{0}, {1}>*)(in{2} + ({3}));",
-             name_of(operand.type), width_, i, place(operand));
+             element_name(operand.type), width_, i, place(operand));
       } else {
-        line("    const {}* const p{} = in{} + ({});", name_of(operand.type), i, i, place(operand));
+        line("    const {}* const p{} = in{} + ({});", element_name(operand.type), i, i,
+             place(operand));
       }
     }
   }
@@ -266,10 +249,10 @@ class Writer {
     for (std::size_t i = 0; i < program_.stores.size(); ++i) {
       const Operand& operand = operand_of(program_.stores[i]);
       if (access(operand) == Access::kVector) {
-        line("    Some<{}, {}> w{};", name_of(operand.type), width_, i);
+        line("    Some<{}, {}> w{};", element_name(operand.type), width_, i);
       } else {
-        line("    {}* const q{} = {} + ({});", name_of(operand.type), i, target(program_.stores[i]),
-             place(operand));
+        line("    {}* const q{} = {} + ({});", element_name(operand.type), i,
+             target(program_.stores[i]), place(operand));
       }
     }
   }
@@ -278,7 +261,7 @@ class Writer {
     for (std::size_t i = 0; i < program_.stores.size(); ++i) {
       const Operand& operand = operand_of(program_.stores[i]);
       if (access(operand) != Access::kVector) continue;
-      line("    *(Some<{}, {}>*)({} + ({})) = w{};", name_of(operand.type), width_,
+      line("    *(Some<{}, {}>*)({} + ({})) = w{};", element_name(operand.type), width_,
            target(program_.stores[i]), place(operand), i);
     }
   }
@@ -411,10 +394,11 @@ class Writer {
   std::string runner() const {
     std::vector<std::string> arguments;
     for (std::size_t i = 0; i < program_.inputs.size(); ++i) {
-      arguments.push_back(fmt::format("({}*)pointers[{}]", name_of(program_.inputs[i].type), i));
+      arguments.push_back(
+          fmt::format("({}*)pointers[{}]", element_name(program_.inputs[i].type), i));
     }
     for (std::size_t i = 0; i < program_.outputs.size(); ++i) {
-      arguments.push_back(fmt::format("({}*)pointers[{}]", name_of(program_.outputs[i].type),
+      arguments.push_back(fmt::format("({}*)pointers[{}]", element_name(program_.outputs[i].type),
                                       program_.inputs.size() + i));
     }
     // One thread a block takes the columns of all that a block of threads has.
@@ -436,6 +420,26 @@ class Writer {
 };
 
 }  // namespace
+
+const char* element_name(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "f32";
+    case at::kBFloat16:
+      return "bf16";
+    case at::kHalf:
+      return "f16";
+    case at::kBool:
+      return "flag";
+    default:
+      throw Internal("a program has no values of type {}", c10::toString(type));
+  }
+}
+
+std::string kernel_prelude(std::int64_t threads) {
+  return fmt::format("#ifndef MUSTER_ON_HOST\n#define MUSTER_THREADS {}\n#endif\n{}", threads,
+                     kPrelude);
+}
 
 KernelSource source_of(const Program& program) { return Writer(program).write(); }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string>
 
@@ -20,5 +22,12 @@ struct KernelSource {
 /// function `muster_run(void** pointers, long grid_x, long grid_y)` that runs it with one thread a
 /// block, for tests.
 KernelSource source_of(const Program& program);
+
+/// What generated kernels begin with: element types `f32`, `bf16`, `f16`, `flag`, get() and put(),
+/// and the words for blocks and threads on a device and on the host. `threads` are those of a
+/// block.
+std::string kernel_prelude(std::int64_t threads);
+/// The name of a type's elements there.
+const char* element_name(at::ScalarType type);
 
 }  // namespace muster::compiler

@@ -15,6 +15,7 @@
 #include "muster/compiler/fused_kernel.h"
 #include "muster/compiler/interpreter.h"
 #include "muster/compiler/passes.h"
+#include "muster/compiler/pool_kernel.h"
 #include "muster/compiler/recorder.h"
 
 namespace muster::compiler {
@@ -140,6 +141,49 @@ TEST(KernelSource, SumsOfColumnsAndWhatFollowsThem) {
   EXPECT_GE(expect_kernels_as_programs(
                 step, {torch::randn({1200, 16}).to(at::kBFloat16), torch::randn({1200, 16})}),
             4);
+}
+
+// The kernel's text, compiled for the CPU, beside the kernel on the CPU.
+void expect_pooling(const PoolKernel& kernel, const Tensors& inputs, const Tensors& results) {
+  Tensors made;
+  for (const at::Tensor& result : results) made.push_back(at::empty_like(result));
+  kernel.run(inputs, results);
+  HostKernel(kernel.source()).run(inputs, made);
+  for (std::size_t i = 0; i < made.size(); ++i) EXPECT_TRUE(at::equal(made[i], results[i])) << i;
+}
+
+void expect_pooling_of_libtorch(at::ScalarType type, std::int64_t channels) {
+  const auto last = at::MemoryFormat::ChannelsLast;
+  const Pooling pooling{.type = type,
+                        .batch = 2,
+                        .channels = channels,
+                        .height = 9,
+                        .width = 7,
+                        .rows = 5,
+                        .columns = 4,
+                        .size = 3,
+                        .stride = 2,
+                        .padding = 1};
+  // Few values, so that windows have equal ones.
+  const auto x = at::randint(-3, 3, {2, channels, 9, 7}).to(type).contiguous(last);
+  const auto y = at::empty({2, channels, 5, 4}, type).contiguous(last);
+  const auto places = at::empty({2, channels, 5, 4}, at::kByte).contiguous(last);
+  expect_pooling(PoolKernel(pooling, false), {x}, {y, places});
+  const auto wide = x.to(at::kFloat).contiguous();
+  const auto wanted = at::max_pool2d_with_indices(wide, {3, 3}, {2, 2}, {1, 1});
+  EXPECT_TRUE(at::equal(y.to(at::kFloat), std::get<0>(wanted)));
+  const auto gradient = at::randint(-4, 4, {2, channels, 5, 4}).to(type).contiguous(last);
+  const auto dx = at::empty_like(x);
+  expect_pooling(PoolKernel(pooling, true), {gradient, places}, {dx});
+  const auto back =
+      at::max_pool2d_with_indices_backward(gradient.to(at::kFloat).contiguous(), wide, {3, 3},
+                                           {2, 2}, {1, 1}, {1, 1}, false, std::get<1>(wanted));
+  EXPECT_TRUE(at::equal(dx.to(at::kFloat), back));
+}
+
+TEST(KernelSource, PoolingIsThatOfLibtorch) {
+  expect_pooling_of_libtorch(at::kFloat, 3);
+  expect_pooling_of_libtorch(at::kBFloat16, 8);
 }
 
 TEST(KernelSource, WideLoadsWhereElementsLieSideBySide) {

@@ -18,6 +18,8 @@ struct PassOptions {
   /// Whether operations become programs. On a GPU their kernels are generated; on the CPU programs
   /// are evaluated one element after the other, for tests.
   bool fuses = false;
+  /// Whether fused steps pool by kernels of our own.
+  bool pools = true;
 };
 
 /// Removes nodes whose results nothing needs, and views, which values already are. Same bits.
@@ -60,6 +62,10 @@ void lower_elements(Graph& graph);
 /// backward, become programs: sums by blocks of rows, what is done with each column's, and
 /// elements. Differs by rounding and the order of sums, which is fixed by the sizes.
 void lower_sums(Graph& graph);
+
+/// Max pooling with channels innermost and its way back become kernels that keep the place of a
+/// maximum as a byte, where its index is eight. Differs by the order of sums where windows overlap.
+void lower_pooling(Graph& graph);
 
 /// Programs that read what another makes become one with it. Differs by rounding: what is not
 /// written in between is not rounded to its type.

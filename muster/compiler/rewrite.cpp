@@ -23,6 +23,7 @@ std::vector<PassReport> rewrite(Graph& graph, const PassOptions& options) {
     pass("weights", [&] { lay_out_weights(graph); });
     pass("elements", [&] { lower_elements(graph); });
     pass("sums", [&] { lower_sums(graph); });
+    if (options.pools) pass("pooling", [&] { lower_pooling(graph); });
     pass("fuse", [&] { fuse(graph); });
     pass("dead work", [&] { remove_dead_work(graph); });
   }
