@@ -169,10 +169,11 @@ KernelSource PoolKernel::source() const {
   const char* const head =
       backward_ ? "MUSTER_KERNEL muster_kernel(const T* in0, const flag* in1, T* out0) {"
                 : "MUSTER_KERNEL muster_kernel(const T* in0, T* out0, flag* out1) {";
-  return {.text = kernel_prelude(kPoolThreads) + pool_constants(pooling_, across, pieces) + head + kLoop +
-                  (backward_ ? kBackward : kForward) + runner,
-          .grid_x = std::clamp<std::int64_t>((pieces + kPoolThreads - 1) / kPoolThreads, 1, 132 * 32),
-          .threads = kPoolThreads};
+  return {
+      .text = kernel_prelude(kPoolThreads) + pool_constants(pooling_, across, pieces) + head +
+              kLoop + (backward_ ? kBackward : kForward) + runner,
+      .grid_x = std::clamp<std::int64_t>((pieces + kPoolThreads - 1) / kPoolThreads, 1, 132 * 32),
+      .threads = kPoolThreads};
 }
 
 void PoolKernel::run(std::span<const at::Tensor> inputs,
