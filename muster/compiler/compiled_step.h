@@ -20,6 +20,10 @@ namespace muster::compiler {
 /// the eager step: the graph as it was recorded, and the compiled one, must leave the same values.
 /// The second step is recorded again, and must make the same operations. Where one of these fails
 /// that layout of inputs runs eagerly from then on, and a warning says why.
+///
+/// Memory that is there before a step (variables, gradients, statistics, constants) is that of the
+/// recording, and kept alive: after a module was given other memory, by to() or set_data(), the
+/// step needs a new one of these.
 class CompiledStep {
  public:
   struct Options {

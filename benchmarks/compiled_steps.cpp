@@ -2,7 +2,7 @@
 // as a CUDA graph, and the same compiled (muster/compiler). benchmarks/anchors/own_models.py is the
 // same in PyTorch.
 //
-//   compiler_bench [--models resnet18,transformer] [--dump FOLDER] [--small]
+//   compiled_steps [--models resnet18,transformer] [--dump FOLDER] [--small]
 //
 // --dump writes each model's graphs before and after, and the time of each operation on the GPU.
 // --small takes small sizes, to see that it runs.
