@@ -170,7 +170,7 @@ TEST_F(Predict, AnInputWhoseShapeIsNotToldTakesAny) {
         method_name: "tensorflow/serving/predict" } } })");
   write_bytes(folder_ / "input", "[1, 2.5]\n[3, 4]\n");
   const Outcome outcome = muster_run({"predict", "--model-dir", folder_ / "any", "--json-instances",
-                                      folder_ / "input", "--format", "json"});
+                                      folder_ / "input", "--json"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("-2.5"), HasSubstr("-4.0")));
 }
