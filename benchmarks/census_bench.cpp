@@ -10,9 +10,9 @@
 #include "benchmarks/report.h"
 #include "benchmarks/training_rate.h"
 #include "muster/base/log.h"
-#include "muster/canned/api.h"
-#include "muster/features/census_columns_internal.h"
-#include "muster/features/column_set.h"
+#include "muster/data/features/census_columns_internal.h"
+#include "muster/data/features/column_set.h"
+#include "muster/train/api.h"
 
 namespace muster {
 namespace {

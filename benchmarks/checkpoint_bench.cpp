@@ -11,9 +11,9 @@
 #include "benchmarks/report.h"
 #include "muster/base/file_system.h"
 #include "muster/base/log.h"
-#include "muster/checkpoint/async_checkpointer.h"
-#include "muster/checkpoint/bundle_reader.h"
-#include "muster/checkpoint/bundle_writer.h"
+#include "muster/data/checkpoint/async_checkpointer.h"
+#include "muster/data/checkpoint/bundle_reader.h"
+#include "muster/data/checkpoint/bundle_writer.h"
 #include "muster/testing/temp_dir.h"
 
 namespace {

@@ -10,9 +10,9 @@
 #include "benchmarks/report.h"
 #include "examples/cifar10/input.h"
 #include "muster/base/thread_pool.h"
-#include "muster/records/example_builder.h"
-#include "muster/records/record_writer.h"
-#include "muster/records/synthetic_images.h"
+#include "muster/data/records/example_builder.h"
+#include "muster/data/records/record_writer.h"
+#include "muster/data/records/synthetic_images.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster {

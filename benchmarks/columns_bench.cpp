@@ -6,9 +6,9 @@
 
 #include "benchmarks/report.h"
 #include "muster/base/fingerprint.h"
-#include "muster/features/census_columns_internal.h"
-#include "muster/features/column_set.h"
-#include "muster/features/vocabulary.h"
+#include "muster/data/features/census_columns_internal.h"
+#include "muster/data/features/column_set.h"
+#include "muster/data/features/vocabulary.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Whole training steps of two models in plain libtorch layers, in bfloat16: eager, the eager step
-// as a CUDA graph, and the same compiled (muster/compiler). benchmarks/anchors/own_models.py is the
-// same in PyTorch.
+// as a CUDA graph, and the same compiled (muster/train/compiler). benchmarks/anchors/own_models.py
+// is the same in PyTorch.
 //
 //   compiled_steps [--models resnet18,transformer] [--dump FOLDER] [--small]
 //
@@ -17,11 +17,11 @@
 #include <string>
 #include <vector>
 
-#include "muster/compiler/compiled_step.h"
-#include "muster/compiler/interpreter.h"
-#include "muster/compiler/recorder.h"
-#include "muster/device/gpu.h"
-#include "muster/kernels/torch_compat.h"
+#include "muster/nn/device/gpu.h"
+#include "muster/nn/kernels/torch_compat.h"
+#include "muster/train/compiler/compiled_step.h"
+#include "muster/train/compiler/interpreter.h"
+#include "muster/train/compiler/recorder.h"
 
 namespace muster {
 namespace {

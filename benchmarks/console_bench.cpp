@@ -8,9 +8,9 @@
 
 #include "benchmarks/report.h"
 #include "muster/console/run_store.h"
-#include "muster/records/record_writer.h"
-#include "muster/records/wire.h"
-#include "muster/summary/event.h"
+#include "muster/data/records/record_writer.h"
+#include "muster/data/records/wire.h"
+#include "muster/data/summary/event.h"
 #include "muster/testing/temp_dir.h"
 
 // How long the console takes for many runs and for a long one, from a warm page cache: rates are

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "benchmarks/report.h"
-#include "muster/dataset/dataset.h"
-#include "muster/records/synthetic_census.h"
+#include "muster/data/dataset/dataset.h"
+#include "muster/data/records/synthetic_census.h"
 #include "muster/testing/temp_dir.h"
 
 namespace {

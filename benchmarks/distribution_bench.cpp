@@ -19,14 +19,14 @@
 #include "muster/base/error.h"
 #include "muster/base/freed_memory.h"
 #include "muster/base/log.h"
-#include "muster/cluster/tf_config.h"
+#include "muster/data/features/column_set.h"
 #include "muster/distribution/collective.h"
 #include "muster/distribution/parameter_server.h"
-#include "muster/engine/arithmetic.h"
-#include "muster/engine/run_state.h"
-#include "muster/features/column_set.h"
-#include "muster/launch/ports.h"
-#include "muster/model/wide_and_deep.h"
+#include "muster/nn/model/wide_and_deep.h"
+#include "muster/orchestration/launch/ports.h"
+#include "muster/platform/cluster/tf_config.h"
+#include "muster/train/engine/arithmetic.h"
+#include "muster/train/engine/run_state.h"
 
 // What it costs to train on several tasks. The other task of each row is this program again, as a
 // process of its own.

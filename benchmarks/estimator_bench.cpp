@@ -12,14 +12,14 @@
 #include "benchmarks/report.h"
 #include "benchmarks/training_rate.h"
 #include "muster/base/log.h"
-#include "muster/engine/arithmetic.h"
-#include "muster/estimator/estimator.h"
-#include "muster/estimator/predictor.h"
-#include "muster/model/dense.h"
-#include "muster/model/dropout.h"
-#include "muster/model/mlp.h"
-#include "muster/model/model.h"
-#include "muster/optim/updater.h"
+#include "muster/nn/model/dense.h"
+#include "muster/nn/model/dropout.h"
+#include "muster/nn/model/mlp.h"
+#include "muster/nn/model/model.h"
+#include "muster/nn/optim/updater.h"
+#include "muster/train/engine/arithmetic.h"
+#include "muster/train/estimator/estimator.h"
+#include "muster/train/estimator/predictor.h"
 
 namespace muster {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "benchmarks/report.h"
 #include "muster/base/random.h"
-#include "muster/records/example_builder.h"
-#include "muster/records/example_parser.h"
-#include "muster/records/parse_spec.h"
+#include "muster/data/records/example_builder.h"
+#include "muster/data/records/example_parser.h"
+#include "muster/data/records/parse_spec.h"
 
 namespace {
 

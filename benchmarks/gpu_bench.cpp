@@ -13,9 +13,9 @@
 #include "benchmarks/report.h"
 #include "benchmarks/training_rate.h"
 #include "muster/base/log.h"
-#include "muster/device/gpu.h"
-#include "muster/estimator/estimator.h"
-#include "muster/model/resnet.h"
+#include "muster/nn/device/gpu.h"
+#include "muster/nn/model/resnet.h"
+#include "muster/train/estimator/estimator.h"
 
 namespace muster {
 namespace {

@@ -19,9 +19,9 @@
 
 #include "benchmarks/report.h"
 #include "muster/base/error.h"
-#include "muster/net/connection.h"
-#include "muster/net/listener.h"
-#include "muster/net/tls.h"
+#include "muster/platform/net/connection.h"
+#include "muster/platform/net/listener.h"
+#include "muster/platform/net/tls.h"
 
 // Messages between two tasks over loopback, over the same bytes through a plain TCP stream.
 

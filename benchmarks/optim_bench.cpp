@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "benchmarks/report.h"
-#include "muster/optim/updater.h"
+#include "muster/nn/optim/updater.h"
 
 namespace {
 

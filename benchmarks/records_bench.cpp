@@ -12,11 +12,11 @@
 #include <string_view>
 
 #include "benchmarks/report.h"
+#include "muster/base/crc32c.h"
 #include "muster/base/error.h"
 #include "muster/base/random.h"
-#include "muster/records/crc32c.h"
-#include "muster/records/record_reader.h"
-#include "muster/records/record_writer.h"
+#include "muster/data/records/record_reader.h"
+#include "muster/data/records/record_writer.h"
 
 // Reading TFRecord files over memcpy of the same bytes, and writing them over write() of the same
 // bytes.

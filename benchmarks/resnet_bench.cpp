@@ -15,9 +15,9 @@
 #include "benchmarks/training_rate.h"
 #include "muster/base/log.h"
 #include "muster/base/thread_pool.h"
-#include "muster/estimator/estimator.h"
-#include "muster/kernels/libtorch_kernels.h"
-#include "muster/model/resnet.h"
+#include "muster/nn/kernels/libtorch_kernels.h"
+#include "muster/nn/model/resnet.h"
+#include "muster/train/estimator/estimator.h"
 
 namespace muster {
 namespace {

@@ -26,29 +26,29 @@
 #include "benchmarks/report.h"
 #include "muster/base/log.h"
 #include "muster/base/thread_pool.h"
-#include "muster/canned/api.h"
-#include "muster/cli/executable_servable.h"
+#include "muster/data/features/census_columns_internal.h"
+#include "muster/data/records/csv.h"
+#include "muster/data/records/synthetic_census.h"
 #include "muster/export/export_saved_model.h"
-#include "muster/features/census_columns_internal.h"
-#include "muster/graph/small_models_internal.h"
-#include "muster/records/csv.h"
-#include "muster/records/synthetic_census.h"
-#include "muster/server/grpc_server.h"
-#include "muster/server/http_server.h"
-#include "muster/server/rest_api.h"
-#include "muster/server/tensorflow_requests_internal.h"
-#include "muster/serving/predict_request.h"
-#include "muster/serving/predictions.h"
+#include "muster/saved_model/graph/small_models_internal.h"
+#include "muster/serving/codec/predict_request.h"
+#include "muster/serving/codec/predictions.h"
+#include "muster/serving/executable/executable_servable.h"
+#include "muster/serving/http/http_server.h"
+#include "muster/serving/protocols/grpc_server.h"
+#include "muster/serving/protocols/rest_api.h"
+#include "muster/serving/protocols/tensorflow/tensorflow_requests_internal.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/http_load.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/train/api.h"
 
 namespace muster {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using server::Tensors;
+using serving::Tensors;
 using testing::HttpLoad;
 
 constexpr const char* kPredict = "/tensorflow.serving.PredictionService/Predict";
@@ -81,11 +81,11 @@ Path export_census(const Path& folder) {
 
 /// A model that is loaded, and answered for.
 struct Served {
-  server::ModelStore store;
-  server::Service service;
-  server::RestApi api;
+  serving::ModelStore store;
+  serving::Service service;
+  serving::RestApi api;
 
-  Served(const Path& base, server::LoadServable load)
+  Served(const Path& base, serving::LoadServable load)
       : store({.load = std::move(load)}), service(store, {}), api(service, {}) {
     service.configure({{.name = "census", .base_path = base}});
     store.wait_until_settled(Deadline::never());
@@ -94,10 +94,10 @@ struct Served {
 };
 
 /// Answers with what was answered once, so that a request costs all but the model.
-class Canned : public server::Servable {
+class Canned : public serving::Servable {
  public:
-  explicit Canned(std::shared_ptr<const server::Servable> model) : model_(std::move(model)) {}
-  const server::Signatures& signatures() const override { return model_->signatures(); }
+  explicit Canned(std::shared_ptr<const serving::Servable> model) : model_(std::move(model)) {}
+  const serving::Signatures& signatures() const override { return model_->signatures(); }
   Tensors run(std::string_view signature, const Tensors& inputs) const override {
     const std::lock_guard lock(mutex_);
     if (answer_.empty()) answer_ = model_->run(signature, inputs);
@@ -105,12 +105,12 @@ class Canned : public server::Servable {
   }
 
  private:
-  std::shared_ptr<const server::Servable> model_;
+  std::shared_ptr<const serving::Servable> model_;
   mutable std::mutex mutex_;
   mutable Tensors answer_;
 };
 
-server::HttpRequest rest_request(std::string body) {
+serving::HttpRequest rest_request(std::string body) {
   return {.method = "POST", .target = "/v1/models/census:predict", .body = std::move(body)};
 }
 
@@ -295,14 +295,14 @@ void measure_servers(bench::Report& report, const char* self, Served& served) {
   const std::string body = one_person();
   const std::string answer = served.api.handle(rest_request(body)).body;
   const std::string bytes = grpc_request(served).SerializeAsString();
-  const EchoProcess grpc_echo(self, server::predict(served.service, bytes, {}, {}));
+  const EchoProcess grpc_echo(self, serving::predict(served.service, bytes, {}, {}));
   const bench::BeastEcho beast_echo(answer, 2);
-  server::GrpcServer grpc(served.service, {.address = "127.0.0.1"});
-  server::HttpServer http(
+  serving::GrpcServer grpc(served.service, {.address = "127.0.0.1"});
+  serving::HttpServer http(
       {.address = "127.0.0.1", .loop = served.service.loop()},
-      [&](server::HttpRequest one) { return served.api.handle(std::move(one)); },
-      server::RestApi::queue_of,
-      [&](server::HttpRequest& one, const std::shared_ptr<server::HttpReply>& reply) {
+      [&](serving::HttpRequest one) { return served.api.handle(std::move(one)); },
+      serving::RestApi::queue_of,
+      [&](serving::HttpRequest& one, const std::shared_ptr<serving::HttpReply>& reply) {
         return served.api.start(one, reply);
       });
   using Load = std::function<Times(std::size_t)>;
@@ -341,7 +341,7 @@ void measure_own_cost(bench::Report& report, const Path& census) {
   const auto version = served.store.find("census");
   const auto& signature = *version->find_signature("serving_default");
   const auto inputs = serving::PredictRequest::from_json(body).tensors(signature);
-  const auto model = load(server::versions_in(census).begin()->second);
+  const auto model = load(serving::versions_in(census).begin()->second);
   const Tensors outputs = model->run("serving_default", inputs);
   const auto cost = [&](const std::function<void()>& work) {
     return bench::least_thread_seconds(work, report.effort());
@@ -350,10 +350,10 @@ void measure_own_cost(bench::Report& report, const Path& census) {
     report.add({.name = what, .value = 1e6 * seconds, .unit = "us"});
   };
   add_cost(report, name + ", gRPC",
-           cost([&] { bench::keep(server::predict(served.service, bytes, {}, {})); }));
-  const std::string unknown = bytes + server::kUnknownField;
+           cost([&] { bench::keep(serving::predict(served.service, bytes, {}, {})); }));
+  const std::string unknown = bytes + serving::kUnknownField;
   add(name + ", gRPC, by protobuf's messages",
-      cost([&] { bench::keep(server::predict(served.service, unknown, {}, {})); }));
+      cost([&] { bench::keep(serving::predict(served.service, unknown, {}, {})); }));
   add_cost(report, name + ", REST",
            cost([&] { bench::keep(served.api.handle(rest_request(body))); }));
   add(name + ", its JSON alone",
@@ -545,7 +545,7 @@ void measure_batch_predict(bench::Report& report, const Path& census) {
     std::ofstream file(folder / "people.json");
     for (const std::string& line : lines) file << line;
   }
-  const InProcess in_process(server::versions_in(census).begin()->second, lines);
+  const InProcess in_process(serving::versions_in(census).begin()->second, lines);
   RowCosts job(lines.size());
   RowCosts whole(lines.size());
   RowCosts executor(lines.size());

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "muster/estimator/estimator.h"
+#include "muster/train/estimator/estimator.h"
 
 namespace muster::bench {
 

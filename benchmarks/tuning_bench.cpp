@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "benchmarks/report.h"
-#include "muster/tuning/searcher.h"
+#include "muster/orchestration/tuning/searcher.h"
 
 // What searchers find in so many trials, over what BoTorch and Optuna find, and how long they take
 // for it. Regret is the best value minus the function's minimum, the median over seeds. Functions

@@ -1,6 +1,6 @@
 # muster_module(NAME [TORCH] [AS_USERS] HEADERS ... FOLDERS ... SOURCES ... TESTS ... TEST_DEPS DEPS ... PRIVATE_DEPS ...)
 #
-# One folder under muster/ is one library target, muster::NAME. DEPS are what its headers need, PRIVATE_DEPS
+# The folder of a CMakeLists.txt under muster/ is one library target, muster::NAME. DEPS are what its headers need, PRIVATE_DEPS
 # what only its sources need. FOLDERS are those inside it, in the order in which they include each other; those with a
 # comma between them do not at all (scripts/check-includes looks). All TESTS of a module make one program, NAME_test,
 # with GoogleTest's headers precompiled. A module with TORCH links libtorch and shares its
@@ -103,22 +103,29 @@ function(muster_take_headers_of_tests target headers)
   target_precompile_headers(${target} REUSE_FROM ${headers})
 endfunction()
 
+# muster_module_folder(VARIABLE): the folder of the module that is being described, as includes name it.
+function(muster_module_folder variable)
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  set(${variable} "${folder}" PARENT_SCOPE)
+endfunction()
+
 # Every public header is also compiled alone, so that including it needs nothing before it: by its own source, which
 # includes it first, or by a file made for it. Those of a module with TORCH find libtorch's headers precompiled, or the
 # check would take as long as the build.
 function(muster_verify_headers name torch)
+  muster_module_folder(folder)
   set(checks "")
   foreach(header IN LISTS ARGN)
     string(REGEX REPLACE "\\.h$" ".cpp" own "${CMAKE_CURRENT_SOURCE_DIR}/${header}")
     if(EXISTS "${own}")
       file(STRINGS "${own}" first REGEX "^#include" LIMIT_COUNT 1)
-      if(first STREQUAL "#include \"muster/${name}/${header}\"")
+      if(first STREQUAL "#include \"${folder}/${header}\"")
         continue()
       endif()
     endif()
     string(MAKE_C_IDENTIFIER "${header}" id)
     set(source "${CMAKE_CURRENT_BINARY_DIR}/verify_${id}.cpp")
-    file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"muster/${name}/${header}\"\n")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"${folder}/${header}\"\n")
     list(APPEND checks "${source}")
   endforeach()
   if(NOT checks)
@@ -178,6 +185,7 @@ endfunction()
 function(muster_module name)
   cmake_parse_arguments(arg "TORCH;AS_USERS" "" "HEADERS;FOLDERS;SOURCES;TESTS;TEST_DEPS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target muster_${name})
+  muster_module_folder(folder)
   add_library(${target} STATIC ${arg_SOURCES})
   add_library(muster::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
@@ -185,7 +193,7 @@ function(muster_module name)
   set(public "")
   set(private "")
   foreach(header IN LISTS arg_HEADERS)
-    if("muster/${name}/${header}" IN_LIST reached)
+    if("${folder}/${header}" IN_LIST reached)
       list(APPEND public "${header}")
     else()
       list(APPEND private "${header}")

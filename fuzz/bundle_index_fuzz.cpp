@@ -2,7 +2,7 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/checkpoint/bundle_content_internal.h"
+#include "muster/data/checkpoint/bundle_content_internal.h"
 
 // The input is an index, without its checksums, so that mutants get past them; the same bytes serve
 // as the data file, so that offsets and sizes have something to point at.

@@ -3,7 +3,7 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/records/compression.h"
+#include "muster/data/records/compression.h"
 
 // The first byte chooses the format and the limits, the rest is the file.
 

@@ -9,7 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/console/media_index.h"
 #include "muster/console/scalar_events.h"
-#include "muster/summary/event.h"
+#include "muster/data/summary/event.h"
 
 namespace {
 

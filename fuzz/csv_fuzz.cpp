@@ -4,7 +4,7 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/records/csv.h"
+#include "muster/data/records/csv.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
 #include "muster/base/lines.h"
-#include "muster/cluster/explanation.h"
-#include "muster/cluster/task_spec_def.h"
+#include "muster/platform/cluster/explanation.h"
+#include "muster/platform/cluster/task_spec_def.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   muster::EnvironmentVariables variables;

@@ -5,8 +5,8 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/summary/event.h"
-#include "muster/summary/hparams.h"
+#include "muster/data/summary/event.h"
+#include "muster/data/summary/hparams.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const google::protobuf::LogSilencer quiet;  // It logs every text that is not UTF-8.

@@ -4,9 +4,9 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/records/example_builder.h"
-#include "muster/records/example_parser.h"
-#include "muster/records/parse_spec.h"
+#include "muster/data/records/example_builder.h"
+#include "muster/data/records/example_parser.h"
+#include "muster/data/records/parse_spec.h"
 
 namespace {
 

@@ -13,8 +13,8 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/executor/executable_model.h"
-#include "muster/graph/saved_model.h"
+#include "muster/saved_model/executor/executable_model.h"
+#include "muster/saved_model/graph/saved_model.h"
 
 namespace {
 

@@ -5,14 +5,14 @@
 #include <string_view>
 
 #include "fuzz/fuzz.h"
-#include "muster/server/grpc_framing_internal.h"
-#include "muster/server/http2_client_internal.h"
-#include "muster/server/http2_session_internal.h"
+#include "muster/serving/grpc/grpc_framing.h"
+#include "muster/serving/grpc/http2_client_fake.h"
+#include "muster/serving/grpc/http2_session.h"
 
 namespace {
 
 using namespace muster;
-using namespace muster::server;
+using namespace muster::serving;
 
 /// Reads messages as calls do, and answers with what came.
 class EchoStream : public Http2Stream {

@@ -1,7 +1,7 @@
 #include "fuzz/fuzz.h"
+#include "muster/base/crc32c.h"
 #include "muster/base/error.h"
-#include "muster/records/crc32c.h"
-#include "muster/records/record_index.h"
+#include "muster/data/records/record_index.h"
 
 // The first byte says whether the checksums are set right before parsing, so that mutants get past
 // them.

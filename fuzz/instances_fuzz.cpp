@@ -4,7 +4,7 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/serving/instances.h"
+#include "muster/serving/codec/instances.h"
 
 namespace {
 

@@ -4,9 +4,9 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/jobs/job_text.h"
-#include "muster/jobs/machines.h"
-#include "muster/tuning/hyperparameter_spec.h"
+#include "muster/orchestration/jobs/job_text.h"
+#include "muster/orchestration/jobs/machines.h"
+#include "muster/orchestration/tuning/hyperparameter_spec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

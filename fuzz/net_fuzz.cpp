@@ -5,8 +5,8 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/net/frame_internal.h"
-#include "muster/net/handshake_internal.h"
+#include "muster/platform/net/frame_internal.h"
+#include "muster/platform/net/handshake_internal.h"
 
 namespace {
 

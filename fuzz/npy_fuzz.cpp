@@ -4,7 +4,7 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/records/npy.h"
+#include "muster/data/records/npy.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

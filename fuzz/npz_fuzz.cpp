@@ -5,7 +5,7 @@
 #include "fuzz/fuzz.h"
 #include "muster/base/base64.h"
 #include "muster/base/error.h"
-#include "muster/records/npz.h"
+#include "muster/data/records/npz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

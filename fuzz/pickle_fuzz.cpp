@@ -4,7 +4,7 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/records/cifar10_pickle.h"
+#include "muster/data/records/cifar10_pickle.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include "fuzz/fuzz.h"
 #include "muster/base/base64.h"
 #include "muster/base/error.h"
-#include "muster/executor/picture_internal.h"
+#include "muster/saved_model/executor/picture_internal.h"
 
 namespace {
 

@@ -5,13 +5,13 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/server/fake_service_internal.h"
-#include "muster/server/rest_api.h"
+#include "muster/serving/core/service_fake.h"
+#include "muster/serving/protocols/rest_api.h"
 
 namespace {
 
 using namespace muster;
-using namespace muster::server;
+using namespace muster::serving;
 
 // Cuts a line off the front of `text`, without its end.
 std::string_view take_line(std::string_view& text) {

@@ -6,9 +6,9 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/graph/check.h"
-#include "muster/graph/op_registry.h"
-#include "muster/graph/saved_model.h"
+#include "muster/saved_model/graph/check.h"
+#include "muster/saved_model/graph/op_registry.h"
+#include "muster/saved_model/graph/saved_model.h"
 
 namespace {
 

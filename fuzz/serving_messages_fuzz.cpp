@@ -7,13 +7,13 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/server/fake_service_internal.h"
-#include "muster/server/tensorflow_requests_internal.h"
+#include "muster/serving/core/service_fake.h"
+#include "muster/serving/protocols/tensorflow/tensorflow_requests_internal.h"
 
 namespace {
 
 using namespace muster;
-using namespace muster::server;
+using namespace muster::serving;
 namespace tfs = tensorflow::serving;
 
 template <class Request, class Response, class Function>

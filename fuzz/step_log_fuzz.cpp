@@ -11,10 +11,10 @@
 #include <string_view>
 
 #include "fuzz/fuzz.h"
+#include "muster/base/crc32c.h"
 #include "muster/base/error.h"
-#include "muster/checkpoint/step_log.h"
-#include "muster/records/crc32c.h"
-#include "muster/records/record_reader.h"
+#include "muster/data/checkpoint/step_log.h"
+#include "muster/data/records/record_reader.h"
 
 namespace {
 

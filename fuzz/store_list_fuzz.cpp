@@ -11,9 +11,9 @@
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
 #include "muster/base/path_below.h"
-#include "muster/stores/object_api.h"
-#include "muster/stores/object_file_system.h"
-#include "muster/stores/s3_xml.h"
+#include "muster/platform/stores/object_api.h"
+#include "muster/platform/stores/object_file_system.h"
+#include "muster/platform/stores/s3_xml.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
-#include "muster/cluster/tf_config.h"
+#include "muster/platform/cluster/tf_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

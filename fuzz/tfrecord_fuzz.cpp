@@ -3,9 +3,9 @@
 #include <string_view>
 
 #include "fuzz/fuzz.h"
+#include "muster/base/crc32c.h"
 #include "muster/base/error.h"
-#include "muster/records/crc32c.h"
-#include "muster/records/record_reader.h"
+#include "muster/data/records/record_reader.h"
 
 // The first byte chooses the reader's options, the rest is the file.
 

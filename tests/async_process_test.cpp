@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "muster/checkpoint/checkpoint.h"
+#include "muster/data/checkpoint/checkpoint.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"

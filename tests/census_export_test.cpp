@@ -11,15 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "muster/canned/api.h"
-#include "muster/executor/executable_model.h"
-#include "muster/features/census_columns_internal.h"
-#include "muster/graph/op_registry.h"
-#include "muster/records/example_builder.h"
-#include "muster/records/record_reader.h"
+#include "muster/data/features/census_columns_internal.h"
+#include "muster/data/records/example_builder.h"
+#include "muster/data/records/record_reader.h"
+#include "muster/saved_model/executor/executable_model.h"
+#include "muster/saved_model/graph/op_registry.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/train/api.h"
 
 namespace muster {
 namespace {

@@ -25,7 +25,7 @@
 #include "muster/base/lines.h"
 #include "muster/base/open_file.h"
 #include "muster/base/random.h"
-#include "muster/graph/export_folder.h"
+#include "muster/saved_model/graph/export_folder.h"
 #include "muster/testing/fake_s3.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"

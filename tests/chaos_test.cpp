@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/checkpoint/step_log_check.h"
+#include "muster/data/checkpoint/step_log_check.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"
 #include "tests/latest_hash.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "muster/base/file_system.h"
-#include "muster/checkpoint/checkpoint.h"
+#include "muster/data/checkpoint/checkpoint.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"

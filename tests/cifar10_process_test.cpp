@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "muster/base/random.h"
-#include "muster/checkpoint/checkpoint.h"
-#include "muster/graph/export_folder.h"
+#include "muster/data/checkpoint/checkpoint.h"
+#include "muster/saved_model/graph/export_folder.h"
 #include "muster/testing/process.h"
 #include "muster/testing/words.h"
 #include "tests/example_job.h"

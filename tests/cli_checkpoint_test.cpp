@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "muster/checkpoint/bundle_writer.h"
-#include "muster/checkpoint/checkpoint_hash.h"
-#include "muster/checkpoint/checkpoint_store.h"
+#include "muster/data/checkpoint/bundle_writer.h"
+#include "muster/data/checkpoint/checkpoint_hash.h"
+#include "muster/data/checkpoint/checkpoint_store.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"

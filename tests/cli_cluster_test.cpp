@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "muster/checkpoint/step_log.h"
+#include "muster/data/checkpoint/step_log.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 

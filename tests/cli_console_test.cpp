@@ -6,7 +6,7 @@
 #include <regex>
 #include <string>
 
-#include "muster/summary/event_writer.h"
+#include "muster/data/summary/event_writer.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/process.h"
 #include "muster/testing/raw_tcp.h"

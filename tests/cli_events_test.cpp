@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "muster/graph/graph_def.h"
-#include "muster/summary/event_writer.h"
+#include "muster/data/summary/event_writer.h"
+#include "muster/saved_model/graph/graph_def.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 

@@ -12,7 +12,7 @@
 #include <set>
 #include <sstream>
 
-#include "muster/launch/process_identity.h"
+#include "muster/orchestration/launch/process_identity.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"

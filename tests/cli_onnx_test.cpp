@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "muster/checkpoint/bundle_writer.h"
-#include "muster/graph/saved_model.h"
+#include "muster/data/checkpoint/bundle_writer.h"
+#include "muster/saved_model/graph/saved_model.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"

@@ -12,10 +12,10 @@
 #include <filesystem>
 #include <thread>
 
-#include "muster/checkpoint/bundle_writer.h"
-#include "muster/graph/saved_model.h"
-#include "muster/records/crc32c.h"
-#include "muster/records/npy.h"
+#include "muster/base/crc32c.h"
+#include "muster/data/checkpoint/bundle_writer.h"
+#include "muster/data/records/npy.h"
+#include "muster/saved_model/graph/saved_model.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
@@ -169,8 +169,8 @@ TEST_F(Predict, AnInputWhoseShapeIsNotToldTakesAny) {
         outputs { key: "y" value { name: "y:0" dtype: DT_FLOAT } }
         method_name: "tensorflow/serving/predict" } } })");
   write_bytes(folder_ / "input", "[1, 2.5]\n[3, 4]\n");
-  const Outcome outcome = muster_run({"predict", "--model-dir", folder_ / "any", "--json-instances",
-                                      folder_ / "input", "--json"});
+  const Outcome outcome = muster_run(
+      {"predict", "--model-dir", folder_ / "any", "--json-instances", folder_ / "input", "--json"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("-2.5"), HasSubstr("-4.0")));
 }

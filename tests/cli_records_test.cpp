@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "muster/records/record_index.h"
-#include "muster/records/record_writer.h"
+#include "muster/data/records/record_index.h"
+#include "muster/data/records/record_writer.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"

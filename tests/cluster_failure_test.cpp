@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "muster/checkpoint/checkpoint.h"
-#include "muster/launch/ports.h"
+#include "muster/data/checkpoint/checkpoint.h"
+#include "muster/orchestration/launch/ports.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/process.h"
 #include "muster/testing/stand_in.h"

@@ -15,19 +15,19 @@
 #include <thread>
 #include <vector>
 
+#include "muster/base/flags/flags.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
 #include "muster/base/random.h"
-#include "muster/device/gpu.h"
+#include "muster/data/features/collate.h"
+#include "muster/data/features/column_set.h"
 #include "muster/distribution/collective.h"
 #include "muster/distribution/parameter_server.h"
-#include "muster/estimator/estimator.h"
-#include "muster/features/collate.h"
-#include "muster/features/column_set.h"
-#include "muster/flags/flags.h"
-#include "muster/model/dropout.h"
-#include "muster/model/wide_and_deep.h"
-#include "muster/training/train_and_evaluate.h"
+#include "muster/nn/device/gpu.h"
+#include "muster/nn/model/dropout.h"
+#include "muster/nn/model/wide_and_deep.h"
+#include "muster/run/train_and_evaluate.h"
+#include "muster/train/estimator/estimator.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-#include "muster/graph/export_folder.h"
+#include "muster/saved_model/graph/export_folder.h"
 #include "muster/testing/process.h"
 #include "muster/testing/stand_in.h"
 #include "muster/testing/words.h"

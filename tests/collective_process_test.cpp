@@ -16,7 +16,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/random.h"
-#include "muster/launch/ports.h"
+#include "muster/orchestration/launch/ports.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"

@@ -1,10 +1,10 @@
 // A small experiment that learn_runner runs as whatever task this process is, for tests.
 #include <string>
 
+#include "muster/base/flags/flags.h"
 #include "muster/base/program.h"
-#include "muster/estimator/small_net_internal.h"
-#include "muster/flags/flags.h"
-#include "muster/training/learn_runner.h"
+#include "muster/run/learn_runner.h"
+#include "muster/train/estimator/small_net_internal.h"
 
 namespace {
 

@@ -16,9 +16,9 @@
 
 #include "latest_hash.h"
 #include "muster/base/random.h"
-#include "muster/jobs/job_store.h"
-#include "muster/jobs/job_text.h"
-#include "muster/launch/process_identity.h"
+#include "muster/orchestration/jobs/job_store.h"
+#include "muster/orchestration/jobs/job_text.h"
+#include "muster/orchestration/launch/process_identity.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"

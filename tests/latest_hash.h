@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "muster/checkpoint/checkpoint.h"
-#include "muster/checkpoint/checkpoint_hash.h"
+#include "muster/data/checkpoint/checkpoint.h"
+#include "muster/data/checkpoint/checkpoint_hash.h"
 
 namespace muster {
 

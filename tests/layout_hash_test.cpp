@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "muster/base/random.h"
-#include "muster/checkpoint/checkpoint.h"
+#include "muster/data/checkpoint/checkpoint.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"
 #include "muster/testing/words.h"

@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "muster/executor/executable_model.h"
-#include "muster/graph/export_folder.h"
-#include "muster/records/example_builder.h"
-#include "muster/records/idx.h"
-#include "muster/records/npy.h"
-#include "muster/records/record_writer.h"
+#include "muster/data/records/example_builder.h"
+#include "muster/data/records/idx.h"
+#include "muster/data/records/npy.h"
+#include "muster/data/records/record_writer.h"
+#include "muster/saved_model/executor/executable_model.h"
+#include "muster/saved_model/graph/export_folder.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "muster/base/random.h"
-#include "muster/checkpoint/checkpoint.h"
-#include "muster/graph/export_folder.h"
+#include "muster/data/checkpoint/checkpoint.h"
+#include "muster/saved_model/graph/export_folder.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "muster/checkpoint/checkpoint.h"
+#include "muster/data/checkpoint/checkpoint.h"
 #include "muster/testing/process.h"
 #include "muster/testing/stand_in.h"
 #include "muster/testing/temp_dir.h"

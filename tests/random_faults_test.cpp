@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "muster/base/random.h"
-#include "muster/checkpoint/step_log_check.h"
+#include "muster/data/checkpoint/step_log_check.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/stand_in.h"
 #include "tests/latest_hash.h"

@@ -3,13 +3,13 @@
 
 #include <memory>
 
-#include "muster/executor/executable_model.h"
+#include "muster/data/records/cifar10.h"
 #include "muster/export/export_saved_model.h"
-#include "muster/graph/op_registry.h"
-#include "muster/graph/saved_model.h"
-#include "muster/model/head.h"
-#include "muster/model/resnet.h"
-#include "muster/records/cifar10.h"
+#include "muster/nn/model/head.h"
+#include "muster/nn/model/resnet.h"
+#include "muster/saved_model/executor/executable_model.h"
+#include "muster/saved_model/graph/op_registry.h"
+#include "muster/saved_model/graph/saved_model.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/temp_dir.h"
 

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "muster/base/file_system.h"
-#include "muster/graph/small_models_internal.h"
+#include "muster/saved_model/graph/small_models_internal.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/http_load.h"

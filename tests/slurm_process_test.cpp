@@ -24,8 +24,8 @@
 
 #include "latest_hash.h"
 #include "muster/base/file_system.h"
-#include "muster/graph/saved_model.h"
-#include "muster/jobs/job_store.h"
+#include "muster/orchestration/jobs/job_store.h"
+#include "muster/saved_model/graph/saved_model.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"

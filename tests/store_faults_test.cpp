@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "muster/base/error.h"
-#include "muster/graph/export_folder.h"
-#include "muster/stores/api.h"
+#include "muster/platform/api.h"
+#include "muster/saved_model/graph/export_folder.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"

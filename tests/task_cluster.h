@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "muster/checkpoint/checkpoint.h"
-#include "muster/launch/ports.h"
+#include "muster/data/checkpoint/checkpoint.h"
+#include "muster/orchestration/launch/ports.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"

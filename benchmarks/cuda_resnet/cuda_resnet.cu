@@ -7,7 +7,7 @@
 ///   ./cuda_resnet kernels    the time of each kernel, too
 ///   ./cuda_resnet checks     small checks alone, for compute-sanitizer
 
-#include "muster/kernels/cuda/platform_cuda.cuh"
+#include "muster/nn/kernels/cuda/platform_cuda.cuh"
 
 #include <algorithm>
 #include <cstdio>
@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "muster/kernels/cuda/cuda_launcher_internal.cuh"
-#include "muster/kernels/cuda/residual_reference_internal.h"
+#include "muster/nn/kernels/cuda/cuda_launcher_internal.cuh"
+#include "muster/nn/kernels/cuda/residual_reference_internal.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "muster/muster.h"
-#include "muster/stores/api.h"
+#include "muster/platform/api.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include "examples/cifar10/network.h"
 #include "examples/cifar10/plan.h"
 #include "muster/muster.h"
-#include "muster/stores/api.h"
+#include "muster/platform/api.h"
 
 namespace {
 

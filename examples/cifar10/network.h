@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "examples/cifar10/flags.h"
-#include "muster/model/api.h"
 #include "muster/muster.h"
+#include "muster/nn/api.h"
 
 namespace cifar10 {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "muster/device/devices.h"
+#include "muster/nn/device/devices.h"
 
 namespace cifar10 {
 namespace {

@@ -2,8 +2,8 @@
 #include <fmt/core.h>
 #include <torch/nn/modules/linear.h>
 
-#include "muster/model/api.h"
 #include "muster/muster.h"
+#include "muster/nn/api.h"
 
 struct DigitNet : muster::Model {
   torch::Tensor forward(const muster::Features& x) override {

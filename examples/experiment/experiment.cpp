@@ -2,8 +2,8 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
-#include "muster/model/api.h"
 #include "muster/muster.h"
+#include "muster/nn/api.h"
 
 struct Line : muster::Model {
   torch::Tensor forward(const muster::Features& x) override {

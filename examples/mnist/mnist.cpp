@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "muster/model/api.h"
 #include "muster/muster.h"
-#include "muster/stores/api.h"
+#include "muster/nn/api.h"
+#include "muster/platform/api.h"
 
 namespace {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "muster/muster.h"
-#include "muster/optim/api.h"
-#include "muster/stores/api.h"
+#include "muster/nn/api.h"
+#include "muster/platform/api.h"
 
 namespace {
 

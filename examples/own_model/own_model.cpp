@@ -4,8 +4,8 @@
 #include <torch/types.h>
 #include <cmath>
 
-#include "muster/model/api.h"
 #include "muster/muster.h"
+#include "muster/nn/api.h"
 
 constexpr std::int64_t kArms = 3;
 

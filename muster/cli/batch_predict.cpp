@@ -17,11 +17,11 @@
 #include "muster/cli/limit_flags.h"
 #include "muster/cli/saved_model_argument.h"
 #include "muster/cli/torch_program.h"
-#include "muster/graph/saved_model.h"
-#include "muster/serving/batch_shard.h"
-#include "muster/serving/predict_request.h"
-#include "muster/serving/prediction_step.h"
-#include "muster/serving/signature_choice.h"
+#include "muster/saved_model/graph/saved_model.h"
+#include "muster/serving/batch/batch_shard.h"
+#include "muster/serving/batch/prediction_step.h"
+#include "muster/serving/codec/predict_request.h"
+#include "muster/serving/codec/signature_choice.h"
 
 namespace muster::cli {
 namespace {

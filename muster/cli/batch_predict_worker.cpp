@@ -13,12 +13,12 @@
 #include "muster/base/signals.h"
 #include "muster/cli/batch_workers.h"
 #include "muster/cli/limit_flags.h"
-#include "muster/cli/run_signature.h"
-#include "muster/engine/arithmetic.h"
-#include "muster/executor/executable_model.h"
-#include "muster/graph/saved_model.h"
-#include "muster/serving/batch_shard.h"
-#include "muster/serving/prediction_step.h"
+#include "muster/saved_model/executor/executable_model.h"
+#include "muster/saved_model/graph/saved_model.h"
+#include "muster/serving/batch/batch_shard.h"
+#include "muster/serving/batch/prediction_step.h"
+#include "muster/serving/executable/run_signature.h"
+#include "muster/train/engine/arithmetic.h"
 
 namespace muster::cli {
 namespace {
@@ -65,7 +65,7 @@ void run_worker(const WorkerFlags& flags) {
   });
   const graph::SignatureDef& signature = model.signatures().find(job.signature)->second;
   serving::BatchShards shards(output_path, job, signature, [&](serving::Tensors inputs) {
-    return run_signature(model, job.signature, std::move(inputs));
+    return serving::run_signature(model, job.signature, std::move(inputs));
   });
   for (std::uint64_t shard = 0; shard < job.shards; ++shard) {
     if (serving::is_published(output_path, job, shard)) continue;

@@ -21,9 +21,9 @@
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
 #include "muster/cli/progress.h"
-#include "muster/launch/task_process.h"
-#include "muster/serving/batch_deaths.h"
-#include "muster/serving/batch_shard.h"
+#include "muster/orchestration/launch/task_process.h"
+#include "muster/serving/batch/batch_deaths.h"
+#include "muster/serving/batch/batch_shard.h"
 
 namespace muster::cli {
 namespace {

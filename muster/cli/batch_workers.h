@@ -6,8 +6,8 @@
 
 #include "muster/base/file_system.h"
 #include "muster/cli/worker_program.h"
-#include "muster/executor/run_limits.h"
-#include "muster/serving/batch_job.h"
+#include "muster/saved_model/executor/run_limits.h"
+#include "muster/serving/batch/batch_job.h"
 
 namespace muster::cli {
 

@@ -12,7 +12,7 @@
 #include "muster/base/fingerprint.h"
 #include "muster/base/log.h"
 #include "muster/base/object_store.h"
-#include "muster/serving/batch_job.h"
+#include "muster/serving/batch/batch_job.h"
 
 namespace muster::cli {
 namespace {

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "muster/checkpoint/bundle_reader.h"
-#include "muster/checkpoint/checkpoint.h"
-#include "muster/checkpoint/checkpoint_hash.h"
 #include "muster/cli/command.h"
 #include "muster/cli/progress.h"
+#include "muster/data/checkpoint/bundle_reader.h"
+#include "muster/data/checkpoint/checkpoint.h"
+#include "muster/data/checkpoint/checkpoint_hash.h"
 
 namespace muster::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include "muster/base/file_system.h"
 #include "muster/cli/cluster.h"
 #include "muster/cli/command.h"
-#include "muster/cluster/explanation.h"
-#include "muster/cluster/tf_config.h"
+#include "muster/platform/cluster/explanation.h"
+#include "muster/platform/cluster/tf_config.h"
 
 namespace muster::cli {
 namespace {

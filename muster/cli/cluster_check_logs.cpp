@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "muster/checkpoint/step_log_check.h"
 #include "muster/cli/cluster.h"
+#include "muster/data/checkpoint/step_log_check.h"
 
 namespace muster::cli {
 namespace {

@@ -17,8 +17,8 @@
 #include "muster/cli/http_call.h"
 #include "muster/cli/jobs.h"
 #include "muster/console/console.h"
-#include "muster/server/access.h"
-#include "muster/server/http_server.h"
+#include "muster/serving/http/http_server.h"
+#include "muster/serving/listener/access.h"
 
 namespace muster::cli {
 namespace {
@@ -49,7 +49,7 @@ console::ServerReply ask_server(const std::string& server, const std::string& me
   return {.status = reply.status, .body = std::move(reply.body)};
 }
 
-server::TlsOptions tls_of(const ConsoleFlags& flags) {
+serving::TlsOptions tls_of(const ConsoleFlags& flags) {
   if (flags.tls_certificate.empty() != flags.tls_key.empty()) {
     throw UsageError("--tls-certificate and --tls-key belong together");
   }
@@ -58,9 +58,9 @@ server::TlsOptions tls_of(const ConsoleFlags& flags) {
           .key = read_file(flags.tls_key, kMostPemBytes)};
 }
 
-server::Access access_of(const ConsoleFlags& flags) {
-  server::Access access;
-  if (!flags.tokens_file.empty()) access = server::Access::from_file(flags.tokens_file);
+serving::Access access_of(const ConsoleFlags& flags) {
+  serving::Access access;
+  if (!flags.tokens_file.empty()) access = serving::Access::from_file(flags.tokens_file);
   if (is_loopback(flags.address)) return access;
   if (!access.has_tokens()) {
     throw UsageError(
@@ -71,7 +71,7 @@ server::Access access_of(const ConsoleFlags& flags) {
     throw UsageError(
         "--tokens-file {} has a token that can be guessed, and other hosts can reach this console "
         "(--address {}): give each {} characters or more, such as openssl rand -base64 24 prints",
-        flags.tokens_file, flags.address, server::Access::kSafeTokenCharacters);
+        flags.tokens_file, flags.address, serving::Access::kSafeTokenCharacters);
   }
   return access;
 }
@@ -97,7 +97,7 @@ console::ConsoleOptions console_options(const ConsoleFlags& flags) {
   return options;
 }
 
-server::HttpServerOptions server_options(const ConsoleFlags& flags) {
+serving::HttpServerOptions server_options(const ConsoleFlags& flags) {
   return {.address = flags.address,
           .port = flags.port,
           .tls = tls_of(flags),
@@ -110,9 +110,9 @@ server::HttpServerOptions server_options(const ConsoleFlags& flags) {
 void run_console(const ConsoleFlags& flags) {
   log::set_task("console");
   console::Console console(console_options(flags));
-  server::HttpServer server(
+  serving::HttpServer server(
       server_options(flags),
-      [&](server::HttpRequest request) { return console.handle(std::move(request)); },
+      [&](serving::HttpRequest request) { return console.handle(std::move(request)); },
       console::Console::queue_of);
   const bool is_six = flags.address.find(':') != std::string::npos;
   log::info("the console is at {}://{}:{}/", flags.tls_key.empty() ? "http" : "https",

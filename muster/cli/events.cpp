@@ -16,8 +16,8 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/cli/command.h"
-#include "muster/graph/graph_def.h"
-#include "muster/summary/event_reader.h"
+#include "muster/data/summary/event_reader.h"
+#include "muster/saved_model/graph/graph_def.h"
 
 namespace muster::cli {
 namespace {

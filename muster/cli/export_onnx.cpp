@@ -8,13 +8,13 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
-#include "muster/checkpoint/checkpoint.h"
 #include "muster/cli/export.h"
 #include "muster/cli/saved_model_argument.h"
-#include "muster/graph/export_folder.h"
-#include "muster/graph/freeze.h"
-#include "muster/graph/join.h"
-#include "muster/onnx/convert.h"
+#include "muster/data/checkpoint/checkpoint.h"
+#include "muster/saved_model/graph/export_folder.h"
+#include "muster/saved_model/graph/freeze.h"
+#include "muster/saved_model/graph/join.h"
+#include "muster/saved_model/onnx/convert.h"
 
 // One signature of a model in one file, for other engines: `muster export onnx` and `muster export
 // graphdef`.

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "muster/base/log.h"
-#include "muster/checkpoint/checkpoint.h"
 #include "muster/cli/export.h"
-#include "muster/graph/export_folder.h"
-#include "muster/graph/join.h"
+#include "muster/data/checkpoint/checkpoint.h"
+#include "muster/saved_model/graph/export_folder.h"
+#include "muster/saved_model/graph/join.h"
 
 namespace muster::cli {
 namespace {

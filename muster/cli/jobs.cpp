@@ -20,13 +20,13 @@
 #include "muster/cli/command.h"
 #include "muster/cli/tune.h"
 #include "muster/cli/words.h"
-#include "muster/jobs/back_end.h"
-#include "muster/jobs/job_log.h"
-#include "muster/jobs/job_runner.h"
-#include "muster/jobs/job_text.h"
-#include "muster/jobs/machines.h"
-#include "muster/jobs/progress.h"
-#include "muster/jobs/supervisor.h"
+#include "muster/orchestration/jobs/back_end.h"
+#include "muster/orchestration/jobs/job_log.h"
+#include "muster/orchestration/jobs/job_runner.h"
+#include "muster/orchestration/jobs/job_text.h"
+#include "muster/orchestration/jobs/machines.h"
+#include "muster/orchestration/jobs/progress.h"
+#include "muster/orchestration/jobs/supervisor.h"
 
 namespace muster::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "muster/jobs/job_store.h"
+#include "muster/orchestration/jobs/job_store.h"
 
 namespace muster::cli {
 

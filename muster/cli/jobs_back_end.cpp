@@ -6,7 +6,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/cli/repeatable.h"
-#include "muster/jobs/back_end.h"
+#include "muster/orchestration/jobs/back_end.h"
 
 namespace muster::cli {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "muster/cli/jobs.h"
 #include "muster/cli/jobs_kubernetes.h"
-#include "muster/jobs/machines.h"
+#include "muster/orchestration/jobs/machines.h"
 
 namespace muster::cli {
 

@@ -11,10 +11,10 @@
 #include "muster/base/error.h"
 #include "muster/cli/command.h"
 #include "muster/cli/repeatable.h"
-#include "muster/jobs/back_end.h"
-#include "muster/jobs/kubernetes.h"
-#include "muster/jobs/kubernetes_client.h"
-#include "muster/launch/secret.h"
+#include "muster/orchestration/jobs/back_end.h"
+#include "muster/orchestration/jobs/kubernetes.h"
+#include "muster/orchestration/jobs/kubernetes_client.h"
+#include "muster/orchestration/launch/secret.h"
 
 namespace muster::cli {
 namespace {

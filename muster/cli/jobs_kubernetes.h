@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "muster/jobs/job_store.h"
-#include "muster/jobs/machines.h"
+#include "muster/orchestration/jobs/job_store.h"
+#include "muster/orchestration/jobs/machines.h"
 
 namespace muster::cli {
 

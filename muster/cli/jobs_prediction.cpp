@@ -14,9 +14,9 @@
 #include "muster/cli/jobs_back_end.h"
 #include "muster/cli/saved_model_argument.h"
 #include "muster/cli/torch_program.h"
-#include "muster/jobs/machines.h"
-#include "muster/serving/batch_shard.h"
-#include "muster/serving/model_folder.h"
+#include "muster/orchestration/jobs/machines.h"
+#include "muster/serving/batch/batch_shard.h"
+#include "muster/serving/codec/model_folder.h"
 
 namespace muster::cli {
 namespace {

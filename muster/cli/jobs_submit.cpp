@@ -16,9 +16,9 @@
 #include "muster/cli/jobs_back_end.h"
 #include "muster/cli/program_arguments.h"
 #include "muster/cli/words.h"
-#include "muster/jobs/job_text.h"
-#include "muster/jobs/machines.h"
-#include "muster/tuning/hyperparameter_spec.h"
+#include "muster/orchestration/jobs/job_text.h"
+#include "muster/orchestration/jobs/machines.h"
+#include "muster/orchestration/tuning/hyperparameter_spec.h"
 
 namespace muster::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "muster/launch/launcher.h"
+#include "muster/orchestration/launch/launcher.h"
 
 #include <fmt/core.h>
 
@@ -11,8 +11,8 @@
 #include "muster/base/log.h"
 #include "muster/cli/command.h"
 #include "muster/cli/program_arguments.h"
-#include "muster/launch/scale.h"
-#include "muster/launch/stop.h"
+#include "muster/orchestration/launch/scale.h"
+#include "muster/orchestration/launch/stop.h"
 
 namespace muster::cli {
 namespace {

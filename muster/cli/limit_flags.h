@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "muster/executor/run_limits.h"
+#include "muster/saved_model/executor/run_limits.h"
 
 namespace muster::cli {
 

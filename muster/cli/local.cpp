@@ -10,7 +10,7 @@
 #include "muster/cli/command.h"
 #include "muster/cli/found_program.h"
 #include "muster/cli/program_arguments.h"
-#include "muster/launch/launcher.h"
+#include "muster/orchestration/launch/launcher.h"
 
 namespace muster::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "muster/cli/program_arguments.h"
 #include "muster/cli/run_commands.h"
 #include "muster/cli/version.h"
-#include "muster/stores/api.h"
+#include "muster/platform/stores/register_stores.h"
 
 namespace muster::cli {
 namespace {

@@ -20,12 +20,12 @@
 #include "muster/cli/python_literal.h"
 #include "muster/cli/saved_model_argument.h"
 #include "muster/cli/words.h"
-#include "muster/executor/executable_model.h"
-#include "muster/graph/saved_model.h"
-#include "muster/records/example_builder.h"
-#include "muster/records/npy.h"
-#include "muster/records/npz.h"
-#include "muster/serving/json_tensor.h"
+#include "muster/data/records/example_builder.h"
+#include "muster/data/records/npy.h"
+#include "muster/data/records/npz.h"
+#include "muster/saved_model/executor/executable_model.h"
+#include "muster/saved_model/graph/saved_model.h"
+#include "muster/serving/codec/json_tensor.h"
 
 // The texts are those of TensorFlow's saved_model_cli, which other programs read.
 

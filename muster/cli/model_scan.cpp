@@ -11,7 +11,7 @@
 #include "muster/cli/saved_model_argument.h"
 #include "muster/cli/used_ops.h"
 #include "muster/cli/words.h"
-#include "muster/graph/saved_model.h"
+#include "muster/saved_model/graph/saved_model.h"
 
 // The texts are those of TensorFlow's saved_model_cli, which other programs read.
 

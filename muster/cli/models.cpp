@@ -14,7 +14,7 @@
 #include "muster/base/log.h"
 #include "muster/cli/command.h"
 #include "muster/cli/remote_models.h"
-#include "muster/serving/model_folder.h"
+#include "muster/serving/codec/model_folder.h"
 
 namespace muster::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "muster/graph/tensor_value.h"
+#include "muster/saved_model/graph/tensor_value.h"
 
 namespace muster::cli {
 

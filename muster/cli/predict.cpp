@@ -11,14 +11,14 @@
 #include "muster/base/log.h"
 #include "muster/cli/command.h"
 #include "muster/cli/predict_flags.h"
-#include "muster/cli/run_signature.h"
 #include "muster/cli/saved_model_argument.h"
-#include "muster/executor/executable_model.h"
-#include "muster/graph/saved_model.h"
-#include "muster/serving/instances.h"
-#include "muster/serving/prediction_step.h"
-#include "muster/serving/predictions.h"
-#include "muster/serving/signature_choice.h"
+#include "muster/saved_model/executor/executable_model.h"
+#include "muster/saved_model/graph/saved_model.h"
+#include "muster/serving/batch/prediction_step.h"
+#include "muster/serving/codec/instances.h"
+#include "muster/serving/codec/predictions.h"
+#include "muster/serving/codec/signature_choice.h"
+#include "muster/serving/executable/run_signature.h"
 
 namespace muster::cli {
 namespace {
@@ -83,7 +83,7 @@ Predictions predict(const PredictFlags& flags, const Instances& instances) {
     return executor::ExecutableModel::from(
         meta, dir, {.tags = tags, .signatures = {name}, .limits = flags.limits});
   });
-  Tensors outputs = in_step(kRunStep, [&] { return run_signature(model, name, inputs); });
+  Tensors outputs = in_step(kRunStep, [&] { return serving::run_signature(model, name, inputs); });
   return in_step(kOutputsStep, [&] { return Predictions(std::move(outputs)); });
 }
 

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "muster/executor/run_limits.h"
+#include "muster/saved_model/executor/run_limits.h"
 
 namespace muster::cli {
 

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/crc32c.h"
 #include "muster/base/error.h"
 #include "muster/base/file_system.h"
 #include "muster/cli/progress.h"
 #include "muster/cli/records.h"
-#include "muster/records/crc32c.h"
-#include "muster/records/record_reader.h"
+#include "muster/data/records/record_reader.h"
 
 namespace muster::cli {
 namespace {

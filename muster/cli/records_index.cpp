@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "muster/cli/records.h"
-#include "muster/records/record_index.h"
-#include "muster/records/sharded_files.h"
+#include "muster/data/records/record_index.h"
+#include "muster/data/records/sharded_files.h"
 
 namespace muster::cli {
 namespace {

@@ -11,8 +11,8 @@
 #include "muster/base/error.h"
 #include "muster/cli/command.h"
 #include "muster/cli/records.h"
-#include "muster/records/example_parser.h"
-#include "muster/records/tfrecord_source.h"
+#include "muster/data/records/example_parser.h"
+#include "muster/data/records/tfrecord_source.h"
 
 namespace muster::cli {
 namespace {

@@ -8,9 +8,9 @@
 #include "muster/base/random.h"
 #include "muster/cli/command.h"
 #include "muster/cli/records.h"
-#include "muster/records/cifar10.h"
-#include "muster/records/synthetic_census.h"
-#include "muster/records/synthetic_images.h"
+#include "muster/data/records/cifar10.h"
+#include "muster/data/records/synthetic_census.h"
+#include "muster/data/records/synthetic_images.h"
 
 namespace muster::cli {
 namespace {

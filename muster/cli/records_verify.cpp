@@ -12,9 +12,9 @@
 #include "muster/cli/command.h"
 #include "muster/cli/progress.h"
 #include "muster/cli/records.h"
-#include "muster/records/record_index.h"
-#include "muster/records/record_reader.h"
-#include "muster/records/sharded_files.h"
+#include "muster/data/records/record_index.h"
+#include "muster/data/records/record_reader.h"
+#include "muster/data/records/sharded_files.h"
 
 namespace muster::cli {
 namespace {

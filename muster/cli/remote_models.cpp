@@ -8,7 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/base/object_store.h"
 #include "muster/cli/http_call.h"
-#include "muster/serving/model_resource.h"
+#include "muster/serving/codec/model_resource.h"
 
 namespace muster::cli {
 namespace {

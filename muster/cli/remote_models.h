@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "muster/serving/model_folder.h"
+#include "muster/serving/codec/model_folder.h"
 
 namespace muster::cli {
 

@@ -14,7 +14,7 @@
 #include "muster/base/file_system.h"
 #include "muster/base/lines.h"
 #include "muster/cli/http_call.h"
-#include "muster/serving/instances.h"
+#include "muster/serving/codec/instances.h"
 
 // The texts are those of gcloud, which other programs read.
 

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "muster/base/error.h"
+#include "muster/base/flags/arguments.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
-#include "muster/flags/arguments.h"
 
 namespace muster::cli {
 namespace {

@@ -19,7 +19,7 @@
 #include "muster/base/printable.h"
 #include "muster/cli/command.h"
 #include "muster/cli/repeatable.h"
-#include "muster/summary/recorded_runs.h"
+#include "muster/data/summary/recorded_runs.h"
 
 namespace muster::cli {
 namespace {

@@ -1,11 +1,11 @@
 #include "muster/cli/saved_model_argument.h"
 
 #include "muster/base/error.h"
-#include "muster/checkpoint/checkpoint.h"
 #include "muster/cli/words.h"
-#include "muster/graph/export_folder.h"
-#include "muster/graph/join.h"
-#include "muster/graph/saved_model.h"
+#include "muster/data/checkpoint/checkpoint.h"
+#include "muster/saved_model/graph/export_folder.h"
+#include "muster/saved_model/graph/join.h"
+#include "muster/saved_model/graph/saved_model.h"
 
 namespace muster::cli {
 namespace {

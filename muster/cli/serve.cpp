@@ -23,25 +23,25 @@
 #include "muster/base/signals.h"
 #include "muster/base/thread_pool.h"
 #include "muster/cli/command.h"
-#include "muster/cli/executable_servable.h"
 #include "muster/cli/saved_model_argument.h"
 #include "muster/cli/serve_flags.h"
 #include "muster/cli/words.h"
-#include "muster/device/devices.h"
-#include "muster/engine/arithmetic.h"
-#include "muster/server/config_files.h"
-#include "muster/server/grpc_server.h"
-#include "muster/server/http_server.h"
-#include "muster/server/model_store.h"
-#include "muster/server/rest_api.h"
-#include "muster/server/service.h"
-#include "muster/server/warm_up.h"
-#include "muster/serving/model_folder.h"
+#include "muster/nn/device/devices.h"
+#include "muster/serving/codec/model_folder.h"
+#include "muster/serving/core/config_files.h"
+#include "muster/serving/core/model_store.h"
+#include "muster/serving/core/service.h"
+#include "muster/serving/executable/executable_servable.h"
+#include "muster/serving/http/http_server.h"
+#include "muster/serving/protocols/grpc_server.h"
+#include "muster/serving/protocols/rest_api.h"
+#include "muster/serving/protocols/tensorflow/warm_up.h"
+#include "muster/train/engine/arithmetic.h"
 
 namespace muster::cli {
 namespace {
 
-using server::ModelConfig;
+using serving::ModelConfig;
 using std::chrono::milliseconds;
 
 constexpr std::uint64_t kMostConfigBytes = std::uint64_t{16} << 20;
@@ -129,9 +129,10 @@ ModelConfig single_model(const ServeFlags& flags) {
   const std::string& given = flags.folder.empty() ? flags.model_base_path : flags.folder;
   const char* const flag = flags.folder.empty() ? "--model-base-path" : "the folder";
   const Path folder = strip_file_scheme(given);
-  const Path base = server::serving_folder(folder);
+  const Path base = serving::serving_folder(folder);
   if (!file_exists(base)) throw NotFound("{}: there is no folder {}", flag, given);
-  if (server::versions_in(base).empty()) find_saved_model(base);  // Throws, and says what is there.
+  if (serving::versions_in(base).empty())
+    find_saved_model(base);  // Throws, and says what is there.
   std::string name = flags.model_name;
   if (name.empty()) name = flags.model_base_path.empty() ? name_of_folder(folder) : "default";
   return {.name = name, .base_path = base};
@@ -150,14 +151,14 @@ std::vector<ModelConfig> models_of(const ServeFlags& flags) {
       throw NotFound("--models-dir: there is no folder {}; muster models create makes one",
                      flags.models_dir);
     }
-    return server::models_in(flags.models_dir);
+    return serving::models_in(flags.models_dir);
   }
   if (flags.model_config_file.empty()) return {single_model(flags)};
   return from_config_file("--model-config-file", flags.model_config_file,
-                          server::parse_model_config);
+                          serving::parse_model_config);
 }
 
-void set_priorities(const ServeFlags& flags, server::BatchOptions& batching) {
+void set_priorities(const ServeFlags& flags, serving::BatchOptions& batching) {
   if (flags.priority_levels > 0) {
     batching.priority_levels = flags.priority_levels;
     batching.default_priority_level =
@@ -183,7 +184,7 @@ at::Device device_of(const ServeFlags& flags) {
 }
 
 // So many threads for each batch, or its part of all.
-server::ExecutionSlots::Divide division_of_threads(int given) {
+serving::ExecutionSlots::Divide division_of_threads(int given) {
   if (given > 0) return [given](std::size_t) { use_cpu_threads(given); };
   return [all = default_cpu_threads()](std::size_t parts) {
     use_cpu_threads(std::max(all / static_cast<int>(parts), 1));
@@ -196,23 +197,23 @@ std::shared_ptr<executor::MemoryPool> memory_pool(const ServeFlags& flags) {
   return std::make_shared<executor::MemoryPool>(flags.max_server_live_bytes.value_or(half));
 }
 
-server::StoreOptions store_options(const ServeFlags& flags) {
-  server::StoreOptions options;
-  options.load = executable_loader({.tags = tags_of(flags.saved_model_tags),
-                                    .device = device_of(flags),
-                                    .declared_shapes = false,
-                                    .limits = flags.limits,
-                                    .memory = memory_pool(flags)});
+serving::StoreOptions store_options(const ServeFlags& flags) {
+  serving::StoreOptions options;
+  options.load = serving::executable_loader({.tags = tags_of(flags.saved_model_tags),
+                                             .device = device_of(flags),
+                                             .declared_shapes = false,
+                                             .limits = flags.limits,
+                                             .memory = memory_pool(flags)});
   if (flags.enable_model_warmup) {
     options.warm_up = [times = std::max(1, flags.num_request_iterations_for_warmup)](
-                          const server::ModelVersion& version, const Path& dir) {
-      server::warm_up(version, dir, times);
+                          const serving::ModelVersion& version, const Path& dir) {
+      serving::warm_up(version, dir, times);
     };
   }
   options.slots = flags.num_batch_threads;
   if (!flags.batching_parameters_file.empty()) {
     const auto file = from_config_file("--batching-parameters-file", flags.batching_parameters_file,
-                                       server::parse_batching_parameters);
+                                       serving::parse_batching_parameters);
     options.batching = file.options;
     if (file.threads > 0) options.slots = file.threads;
   }
@@ -255,7 +256,7 @@ Ports ports_of(const ServeFlags& flags) {
   for (const auto& [flag, port] :
        {std::pair("--port", ports.grpc), std::pair("--rest-api-port", ports.rest)}) {
     try {
-      if (port) server::check_port(flags.address, *port);
+      if (port) serving::check_port(flags.address, *port);
     } catch (Error& error) {
       error.add_context(flag);
       throw;
@@ -264,13 +265,13 @@ Ports ports_of(const ServeFlags& flags) {
   return ports;
 }
 
-server::Access access_of(const ServeFlags& flags) {
-  server::Access access;
-  if (!flags.tokens_file.empty()) access = server::Access::from_file(flags.tokens_file);
+serving::Access access_of(const ServeFlags& flags) {
+  serving::Access access;
+  if (!flags.tokens_file.empty()) access = serving::Access::from_file(flags.tokens_file);
   if (access.has_short_token()) {
     log::warning(
         "--tokens-file {} has a token that can be guessed: give each {} characters or more",
-        flags.tokens_file, server::Access::kSafeTokenCharacters);
+        flags.tokens_file, serving::Access::kSafeTokenCharacters);
   }
   if (flags.allow_remote_admin) access.allow_remote_admin();
   return access;
@@ -290,10 +291,10 @@ std::vector<std::pair<std::string, std::string>> channel_arguments(const std::st
 }
 
 // A model that is named on the command line must answer: whoever made a mistake is to see it now.
-void check_loaded(const server::ModelStore& store) {
+void check_loaded(const serving::ModelStore& store) {
   for (const ModelConfig& model : store.models()) {
-    for (const server::VersionStatus& status : store.status(model.name)) {
-      if (status.state == server::VersionState::kAvailable) return;
+    for (const serving::VersionStatus& status : store.status(model.name)) {
+      if (status.state == serving::VersionState::kAvailable) return;
       if (status.code != ErrorCode::kOk) throw Error(status.code, status.message);
     }
   }
@@ -308,12 +309,13 @@ class Serving {
         store_(store_options(flags)),
         service_(store_, access_of(flags)) {
     if (!flags.ssl_config_file.empty()) {
-      tls_ = from_config_file("--ssl-config-file", flags.ssl_config_file, server::parse_ssl_config);
+      tls_ =
+          from_config_file("--ssl-config-file", flags.ssl_config_file, serving::parse_ssl_config);
     }
     // All that flags say is read before models are loaded, which may take long.
     const Ports ports = ports_of(flags);
-    server::GrpcServerOptions grpc = grpc_options(ports.grpc.value_or(0));
-    server::RestOptions rest = rest_options();
+    serving::GrpcServerOptions grpc = grpc_options(ports.grpc.value_or(0));
+    serving::RestOptions rest = rest_options();
     service_.configure(models_);
     store_.wait_until_settled(Deadline::never());
     if (flags.model_config_file.empty() && flags.models_dir.empty()) check_loaded(store_);
@@ -343,8 +345,8 @@ class Serving {
   }
 
  private:
-  server::GrpcServerOptions grpc_options(std::uint16_t port) const {
-    server::GrpcServerOptions options;
+  serving::GrpcServerOptions grpc_options(std::uint16_t port) const {
+    serving::GrpcServerOptions options;
     options.address = flags_.address;
     options.port = port;
     options.socket_path = flags_.grpc_socket_path;
@@ -360,17 +362,17 @@ class Serving {
     return options;
   }
 
-  void open_grpc(server::GrpcServerOptions options) {
+  void open_grpc(serving::GrpcServerOptions options) {
     grpc_.emplace(service_, options);
     log::info("Running gRPC ModelServer at {}:{} ...", shown_address(), grpc_->port());
   }
 
-  server::RestOptions rest_options() const {
-    server::RestOptions rest;
+  serving::RestOptions rest_options() const {
+    serving::RestOptions rest;
     rest.timeout = milliseconds(flags_.rest_api_timeout_in_ms);
     rest.cors = flags_.rest_api_enable_cors_support;
     rest.inflate.most_bytes = flags_.rest_api_max_body_bytes;
-    rest.body_budget = std::make_shared<server::ByteBudget>(flags_.rest_api_max_total_body_bytes);
+    rest.body_budget = std::make_shared<serving::ByteBudget>(flags_.rest_api_max_total_body_bytes);
     rest.check_method_names = flags_.enable_signature_method_name_check;
     rest.repository_control = flags_.repository_control;
     if (!flags_.models_dir.empty()) {
@@ -379,14 +381,14 @@ class Serving {
     if (!flags_.monitoring_config_file.empty()) {
       rest.prometheus_path =
           from_config_file("--monitoring-config-file", flags_.monitoring_config_file,
-                           server::parse_monitoring_config);
+                           serving::parse_monitoring_config);
     }
     return rest;
   }
 
-  void open_rest(std::uint16_t port, server::RestOptions rest) {
+  void open_rest(std::uint16_t port, serving::RestOptions rest) {
     api_.emplace(service_, rest);
-    server::HttpServerOptions options;
+    serving::HttpServerOptions options;
     options.address = flags_.address;
     options.port = port;
     options.tls = tls_;
@@ -398,9 +400,9 @@ class Serving {
     options.loop = service_.loop();
     http_.emplace(
         std::move(options),
-        [this](server::HttpRequest request) { return api_->handle(std::move(request)); },
-        server::RestApi::queue_of,
-        [this](server::HttpRequest& request, const std::shared_ptr<server::HttpReply>& reply) {
+        [this](serving::HttpRequest request) { return api_->handle(std::move(request)); },
+        serving::RestApi::queue_of,
+        [this](serving::HttpRequest& request, const std::shared_ptr<serving::HttpReply>& reply) {
           return api_->start(request, reply);
         });
     log::info("Exporting HTTP/REST API at:{}:{} ...", shown_address(), http_->port());
@@ -419,7 +421,7 @@ class Serving {
       const std::string text = config_text();
       if (!always && text == last) return;
       last = text;
-      service_.configure(server::parse_model_config(text));
+      service_.configure(serving::parse_model_config(text));
       log::info("read {} again", flags_.model_config_file);
     } catch (const Error& error) {
       log::error("{} is not used, what is served stays: {}", flags_.model_config_file,
@@ -430,7 +432,7 @@ class Serving {
   void reload_certificates() {
     try {
       const auto tls =
-          from_config_file("--ssl-config-file", flags_.ssl_config_file, server::parse_ssl_config);
+          from_config_file("--ssl-config-file", flags_.ssl_config_file, serving::parse_ssl_config);
       if (http_) http_->set_certificates(tls);
       if (grpc_) grpc_->set_certificates(tls);
       log::info("read {} again: new connections have its certificates", flags_.ssl_config_file);
@@ -443,7 +445,7 @@ class Serving {
   void look_at_models_dir() {
     std::string complaint;
     try {
-      std::vector<ModelConfig> models = server::models_in(flags_.models_dir);
+      std::vector<ModelConfig> models = serving::models_in(flags_.models_dir);
       if (models != models_) service_.configure(models);
       models_ = std::move(models);
     } catch (const Error& error) {
@@ -476,12 +478,12 @@ class Serving {
   const ServeFlags& flags_;
   std::vector<ModelConfig> models_;
   std::string complaint_{};
-  server::TlsOptions tls_{};
-  server::ModelStore store_;
-  server::Service service_;
-  std::optional<server::RestApi> api_{};
-  std::optional<server::GrpcServer> grpc_{};
-  std::optional<server::HttpServer> http_{};
+  serving::TlsOptions tls_{};
+  serving::ModelStore store_;
+  serving::Service service_;
+  std::optional<serving::RestApi> api_{};
+  std::optional<serving::GrpcServer> grpc_{};
+  std::optional<serving::HttpServer> http_{};
 };
 
 // Connections are descriptors, and shells start programs with few.

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/executor/run_limits.h"
+#include "muster/saved_model/executor/run_limits.h"
 
 namespace muster::cli {
 

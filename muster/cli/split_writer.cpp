@@ -6,7 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/random.h"
-#include "muster/records/compression.h"
+#include "muster/data/records/compression.h"
 
 namespace muster::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "muster/cli/progress.h"
-#include "muster/records/record_writer.h"
+#include "muster/data/records/record_writer.h"
 
 namespace muster::cli {
 

@@ -11,8 +11,8 @@
 #include "muster/cli/command.h"
 #include "muster/cli/model.h"
 #include "muster/cli/run_commands.h"
-#include "muster/engine/arithmetic.h"
-#include "muster/stores/api.h"
+#include "muster/platform/stores/register_stores.h"
+#include "muster/train/engine/arithmetic.h"
 
 namespace {
 

@@ -23,12 +23,12 @@
 #include "muster/cli/command.h"
 #include "muster/cli/found_program.h"
 #include "muster/cli/program_arguments.h"
-#include "muster/jobs/job_text.h"
-#include "muster/jobs/machines.h"
-#include "muster/tuning/goals.h"
-#include "muster/tuning/importance.h"
-#include "muster/tuning/study.h"
-#include "muster/tuning/study_picture.h"
+#include "muster/orchestration/jobs/job_text.h"
+#include "muster/orchestration/jobs/machines.h"
+#include "muster/orchestration/tuning/goals.h"
+#include "muster/orchestration/tuning/importance.h"
+#include "muster/orchestration/tuning/study.h"
+#include "muster/orchestration/tuning/study_picture.h"
 
 namespace muster::cli {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "muster/tuning/study.h"
+#include "muster/orchestration/tuning/study.h"
 
 namespace muster::cli {
 

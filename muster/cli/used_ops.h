@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/graph/graph_def.h"
+#include "muster/saved_model/graph/graph_def.h"
 
 namespace muster::cli {
 

@@ -9,7 +9,7 @@
 
 #include "muster/base/file_system.h"
 #include "muster/base/warm_program.h"
-#include "muster/launch/task_process.h"
+#include "muster/orchestration/launch/task_process.h"
 
 namespace muster::cli {
 

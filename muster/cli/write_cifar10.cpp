@@ -7,9 +7,9 @@
 #include "muster/base/error.h"
 #include "muster/cli/records_write.h"
 #include "muster/cli/split_writer.h"
-#include "muster/records/cifar10.h"
-#include "muster/records/cifar10_pickle.h"
-#include "muster/records/example_builder.h"
+#include "muster/data/records/cifar10.h"
+#include "muster/data/records/cifar10_pickle.h"
+#include "muster/data/records/example_builder.h"
 
 namespace muster::cli {
 namespace {

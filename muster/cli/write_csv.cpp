@@ -12,9 +12,9 @@
 #include "muster/base/log.h"
 #include "muster/cli/records_write.h"
 #include "muster/cli/split_writer.h"
-#include "muster/records/csv.h"
-#include "muster/records/example_builder.h"
-#include "muster/records/sharded_files.h"
+#include "muster/data/records/csv.h"
+#include "muster/data/records/example_builder.h"
+#include "muster/data/records/sharded_files.h"
 
 namespace muster::cli {
 namespace {

@@ -8,8 +8,8 @@
 #include "muster/base/error.h"
 #include "muster/cli/records_write.h"
 #include "muster/cli/split_writer.h"
-#include "muster/records/example_builder.h"
-#include "muster/records/idx.h"
+#include "muster/data/records/example_builder.h"
+#include "muster/data/records/idx.h"
 
 namespace muster::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include "muster/base/error.h"
 #include "muster/cli/records_write.h"
 #include "muster/cli/split_writer.h"
-#include "muster/records/example_builder.h"
-#include "muster/records/npy.h"
+#include "muster/data/records/example_builder.h"
+#include "muster/data/records/npy.h"
 
 namespace muster::cli {
 namespace {

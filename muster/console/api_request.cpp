@@ -24,17 +24,17 @@ void split_at(std::string_view text, char separator, std::size_t most, const Tak
 std::string decoded_value(std::string_view text) {
   std::string plain(text);
   std::ranges::replace(plain, '+', ' ');
-  return server::percent_decoded(plain);
+  return serving::percent_decoded(plain);
 }
 
 }  // namespace
 
-ApiRequest ApiRequest::parse(server::HttpRequest request) {
+ApiRequest ApiRequest::parse(serving::HttpRequest request) {
   ApiRequest out{.method = std::move(request.method), .body = std::move(request.body)};
   const std::string_view target = request.target;
   const auto mark = target.find('?');
   split_at(target.substr(0, mark), '/', kMostParts,
-           [&](std::string_view part) { out.path.push_back(server::percent_decoded(part)); });
+           [&](std::string_view part) { out.path.push_back(serving::percent_decoded(part)); });
   if (mark == target.npos) return out;
   split_at(target.substr(mark + 1), '&', kMostValues, [&](std::string_view part) {
     const auto equals = part.find('=');

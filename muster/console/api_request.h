@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "muster/server/http_message.h"
+#include "muster/serving/http/http_message.h"
 
 namespace muster::console {
 
@@ -19,7 +19,7 @@ struct ApiRequest {
   std::string body{};
 
   /// Throws InvalidArgument for a target that cannot be decoded.
-  static ApiRequest parse(server::HttpRequest request);
+  static ApiRequest parse(serving::HttpRequest request);
 
   /// All values of that name, in their order.
   std::vector<std::string> all(std::string_view name) const;

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "muster/jobs/job_text.h"
+#include "muster/orchestration/jobs/job_text.h"
 
 namespace muster::console {
 namespace {
@@ -72,7 +72,7 @@ std::shared_ptr<ClusterApi::Followed> ClusterApi::followed(const std::string& na
   return found->second;
 }
 
-server::HttpAnswer ClusterApi::show(const std::string& name) {
+serving::HttpAnswer ClusterApi::show(const std::string& name) {
   jobs::check_job_name(name);
   const jobs::Job job = store_.read(name);
   const std::shared_ptr<Followed> one = followed(name);

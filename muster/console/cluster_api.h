@@ -6,9 +6,9 @@
 #include <string>
 
 #include "muster/console/cluster_report.h"
-#include "muster/jobs/job_log.h"
-#include "muster/jobs/job_store.h"
-#include "muster/server/http_message.h"
+#include "muster/orchestration/jobs/job_log.h"
+#include "muster/orchestration/jobs/job_store.h"
+#include "muster/serving/http/http_message.h"
 
 namespace muster::console {
 
@@ -21,7 +21,7 @@ class ClusterApi {
   explicit ClusterApi(const jobs::JobStore& store) : store_(store) {}
 
   /// Throws NotFound.
-  server::HttpAnswer show(const std::string& name);
+  serving::HttpAnswer show(const std::string& name);
 
  private:
   struct Followed {

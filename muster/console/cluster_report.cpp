@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/jobs/job_log.h"
+#include "muster/orchestration/jobs/job_log.h"
 
 namespace muster::console {
 namespace {

@@ -17,8 +17,8 @@ namespace muster::console {
 namespace {
 
 using nlohmann::json;
-using server::HttpAnswer;
-using server::HttpRequest;
+using serving::HttpAnswer;
+using serving::HttpRequest;
 
 constexpr std::string_view kApi = "/api/";
 const std::string kNothing;
@@ -32,7 +32,7 @@ void compress(bool accepts_gzip, HttpAnswer& answer) {
   for (const auto& [name, value] : answer.headers) {
     if (name == "Content-Encoding") return;
   }
-  answer.body = server::gzipped(answer.body);
+  answer.body = serving::gzipped(answer.body);
   answer.headers.emplace_back("Content-Encoding", "gzip");
   answer.headers.emplace_back("Vary", "Accept-Encoding");
 }
@@ -155,14 +155,14 @@ void Console::close() {
 }
 
 HttpAnswer Console::handle(HttpRequest request) noexcept {
-  const bool accepts_gzip = server::accepts(request.header("Accept-Encoding"), "gzip");
+  const bool accepts_gzip = serving::accepts(request.header("Accept-Encoding"), "gzip");
   HttpAnswer answer;
   try {
     answer = impl_->answer(request);
     compress(accepts_gzip, answer);
   } catch (...) {
     const Description failure = describe(std::current_exception());
-    answer = server::error_answer_of(failure.code, failure.message);
+    answer = serving::error_answer_of(failure.code, failure.message);
   }
   add_security_headers(answer);
   return answer;

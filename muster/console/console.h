@@ -9,7 +9,7 @@
 #include "muster/console/jobs_api.h"
 #include "muster/console/models_api.h"
 #include "muster/console/request_guard.h"
-#include "muster/server/http_message.h"
+#include "muster/serving/http/http_message.h"
 
 namespace muster::console {
 
@@ -34,9 +34,9 @@ class Console {
   Console& operator=(const Console&) = delete;
 
   /// Never throws: what goes wrong is the answer.
-  server::HttpAnswer handle(server::HttpRequest request) noexcept;
+  serving::HttpAnswer handle(serving::HttpRequest request) noexcept;
   /// What a request waits for when all workers are busy; nothing for one that is answered at once.
-  static std::optional<std::string> queue_of(const server::HttpRequest& request);
+  static std::optional<std::string> queue_of(const serving::HttpRequest& request);
 
   /// Ends the streams of all pages: before the server that carries them goes.
   void close();

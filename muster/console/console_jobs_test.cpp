@@ -7,16 +7,16 @@
 #include "muster/base/error.h"
 #include "muster/console/console.h"
 #include "muster/console/listening_page_internal.h"
-#include "muster/jobs/job_store.h"
+#include "muster/orchestration/jobs/job_store.h"
+#include "muster/orchestration/tuning/state_checksum.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/temp_dir.h"
-#include "muster/tuning/state_checksum.h"
 
 namespace muster::console {
 namespace {
 
 using nlohmann::json;
-using server::HttpAnswer;
+using serving::HttpAnswer;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -58,7 +58,7 @@ class ConsoleJobsTest : public ::testing::Test {
   }
   HttpAnswer ask(const std::string& method, const std::string& target, const std::string& body = "",
                  bool with_secret = true) {
-    server::Headers headers{{"Host", "localhost"}};
+    serving::Headers headers{{"Host", "localhost"}};
     if (with_secret) headers.emplace_back(kPageSecretHeader, secret());
     return console_->handle({.method = method,
                              .target = target,

@@ -14,7 +14,7 @@ namespace muster::console {
 namespace {
 
 using nlohmann::json;
-using server::HttpAnswer;
+using serving::HttpAnswer;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -30,7 +30,7 @@ class ConsoleTest : public ::testing::Test {
     console_.emplace(ConsoleOptions{.log_folders = {folder_.path()}});
     return *console_;
   }
-  HttpAnswer get(const std::string& target, server::Headers headers = {}) {
+  HttpAnswer get(const std::string& target, serving::Headers headers = {}) {
     if (!console_) open();
     headers.emplace_back("Host", "localhost:6800");
     return console_->handle({.method = "GET",

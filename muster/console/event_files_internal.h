@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "muster/records/record_writer.h"
-#include "muster/summary/event.h"
+#include "muster/data/records/record_writer.h"
+#include "muster/data/summary/event.h"
 
 namespace muster::console {
 

@@ -12,10 +12,10 @@
 #include <memory>
 #include <optional>
 
+#include "muster/base/crc32c.h"
 #include "muster/base/error.h"
 #include "muster/base/open_file.h"
-#include "muster/records/crc32c.h"
-#include "muster/records/record_reader.h"
+#include "muster/data/records/record_reader.h"
 
 namespace muster::console {
 namespace {

@@ -11,11 +11,11 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
-#include "muster/jobs/back_end.h"
-#include "muster/jobs/job_log.h"
-#include "muster/jobs/job_runner.h"
-#include "muster/jobs/job_text.h"
-#include "muster/jobs/progress.h"
+#include "muster/orchestration/jobs/back_end.h"
+#include "muster/orchestration/jobs/job_log.h"
+#include "muster/orchestration/jobs/job_runner.h"
+#include "muster/orchestration/jobs/job_text.h"
+#include "muster/orchestration/jobs/progress.h"
 
 namespace muster::console {
 namespace {
@@ -106,7 +106,7 @@ Job as_submitted(const Job& job, std::string name) {
 class JobsApi::Follower {
  public:
   Follower(const jobs::JobStore& store, std::string name, std::optional<std::string> task,
-           std::shared_ptr<server::HttpStream> stream)
+           std::shared_ptr<serving::HttpStream> stream)
       : store_(store),
         name_(std::move(name)),
         log_(store, name_, std::move(task)),
@@ -151,7 +151,7 @@ class JobsApi::Follower {
   const jobs::JobStore& store_;
   std::string name_;
   jobs::JobLog log_;
-  std::shared_ptr<server::HttpStream> stream_;
+  std::shared_ptr<serving::HttpStream> stream_;
   bool is_first_ = true;
 };
 
@@ -235,7 +235,7 @@ void JobsApi::feed(const std::set<std::string>& names) {
   });
 }
 
-server::HttpAnswer JobsApi::list() const {
+serving::HttpAnswer JobsApi::list() const {
   json list = json::array();
   for (const Job& job : store_.list()) {
     list.push_back(summary_json(job));
@@ -246,7 +246,7 @@ server::HttpAnswer JobsApi::list() const {
   return {.body = json_text(json{{"jobs", std::move(list)}})};
 }
 
-server::HttpAnswer JobsApi::show(const std::string& name) const {
+serving::HttpAnswer JobsApi::show(const std::string& name) const {
   jobs::check_job_name(name);
   const Job job = store_.read(name);
   json out = summary_json(job);
@@ -256,7 +256,7 @@ server::HttpAnswer JobsApi::show(const std::string& name) const {
   return {.body = json_text(out)};
 }
 
-server::HttpAnswer JobsApi::follow_log(const std::string& name, const ApiRequest& request) {
+serving::HttpAnswer JobsApi::follow_log(const std::string& name, const ApiRequest& request) {
   jobs::check_job_name(name);
   store_.read(name);
   std::optional<std::string> task;
@@ -264,7 +264,7 @@ server::HttpAnswer JobsApi::follow_log(const std::string& name, const ApiRequest
     task = jobs::task_name(*word);
   return {.content_type = "text/event-stream",
           .headers = {{"Cache-Control", "no-store"}},
-          .stream = [this, name, task](std::shared_ptr<server::HttpStream> stream) {
+          .stream = [this, name, task](std::shared_ptr<serving::HttpStream> stream) {
             add_follower(std::make_unique<Follower>(store_, name, task, std::move(stream)));
           }};
 }
@@ -283,7 +283,7 @@ void JobsApi::add_follower(std::unique_ptr<Follower> follower) {
   feed({name});
 }
 
-server::HttpAnswer JobsApi::cancel(const std::string& name) {
+serving::HttpAnswer JobsApi::cancel(const std::string& name) {
   jobs::check_job_name(name);
   constexpr const char* kReason = "The job was cancelled by the user.";
   const Job job = store_.read(name).is_local() ? jobs::cancel_job(store_, name, kReason)
@@ -293,7 +293,7 @@ server::HttpAnswer JobsApi::cancel(const std::string& name) {
   return {.body = json_text(summary_json(job))};
 }
 
-server::HttpAnswer JobsApi::resubmit(const std::string& name) {
+serving::HttpAnswer JobsApi::resubmit(const std::string& name) {
   jobs::check_job_name(name);
   const Job job = store_.read(name);
   if (!job.is_local()) {

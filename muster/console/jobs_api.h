@@ -13,7 +13,7 @@
 #include "muster/console/api_request.h"
 #include "muster/console/file_watch.h"
 #include "muster/console/live_updates.h"
-#include "muster/jobs/job_store.h"
+#include "muster/orchestration/jobs/job_store.h"
 
 namespace muster::console {
 
@@ -36,13 +36,13 @@ class JobsApi {
   JobsApi(JobsOptions options, LiveUpdates& updates);
   ~JobsApi();
 
-  server::HttpAnswer list() const;
+  serving::HttpAnswer list() const;
   /// Throws NotFound.
-  server::HttpAnswer show(const std::string& name) const;
-  server::HttpAnswer follow_log(const std::string& name, const ApiRequest& request);
-  server::HttpAnswer cancel(const std::string& name);
+  serving::HttpAnswer show(const std::string& name) const;
+  serving::HttpAnswer follow_log(const std::string& name, const ApiRequest& request);
+  serving::HttpAnswer cancel(const std::string& name);
   /// The same job once more, under the next free name.
-  server::HttpAnswer resubmit(const std::string& name);
+  serving::HttpAnswer resubmit(const std::string& name);
   const jobs::JobStore& store() const { return store_; }
   /// Ends all streams.
   void close();

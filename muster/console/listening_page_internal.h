@@ -5,12 +5,12 @@
 #include <string>
 #include <string_view>
 
-#include "muster/server/http_message.h"
+#include "muster/serving/http/http_message.h"
 
 namespace muster::console {
 
 /// For tests: a page that listens to a stream.
-class ListeningPage final : public server::HttpStream {
+class ListeningPage final : public serving::HttpStream {
  public:
   bool send(std::string_view bytes) override {
     const std::lock_guard lock(mutex_);

@@ -24,14 +24,15 @@ LiveUpdates::LiveUpdates() : keeper_([this](const std::stop_token& stop) { keep_
 
 LiveUpdates::~LiveUpdates() { close(); }
 
-server::HttpAnswer LiveUpdates::listen() {
-  return {.content_type = "text/event-stream",
-          .body = "retry: 2000\n\n",
-          .headers = {{"Cache-Control", "no-store"}},
-          .stream = [this](std::shared_ptr<server::HttpStream> stream) { add(std::move(stream)); }};
+serving::HttpAnswer LiveUpdates::listen() {
+  return {
+      .content_type = "text/event-stream",
+      .body = "retry: 2000\n\n",
+      .headers = {{"Cache-Control", "no-store"}},
+      .stream = [this](std::shared_ptr<serving::HttpStream> stream) { add(std::move(stream)); }};
 }
 
-void LiveUpdates::add(std::shared_ptr<server::HttpStream> stream) {
+void LiveUpdates::add(std::shared_ptr<serving::HttpStream> stream) {
   const std::lock_guard lock(mutex_);
   if (is_closed_) return stream->close();
   if (streams_.size() >= kMostPages) {

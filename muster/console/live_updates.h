@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "muster/server/http_message.h"
+#include "muster/serving/http/http_message.h"
 
 namespace muster::console {
 
@@ -21,7 +21,7 @@ class LiveUpdates {
   LiveUpdates& operator=(const LiveUpdates&) = delete;
 
   /// The answer to a page that listens.
-  server::HttpAnswer listen();
+  serving::HttpAnswer listen();
   /// To all pages: the name of the event, and its data as JSON.
   void publish(std::string_view name, std::string_view json);
   std::size_t pages() const;
@@ -29,12 +29,12 @@ class LiveUpdates {
   void close();
 
  private:
-  void add(std::shared_ptr<server::HttpStream> stream);
+  void add(std::shared_ptr<serving::HttpStream> stream);
   void send(const std::string& text);
   void keep_alive(const std::stop_token& stop);
 
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<server::HttpStream>> streams_;
+  std::vector<std::shared_ptr<serving::HttpStream>> streams_;
   bool is_closed_ = false;
   std::jthread keeper_;
 };

@@ -6,8 +6,8 @@
 #include <variant>
 
 #include "muster/base/error.h"
-#include "muster/records/wire.h"
-#include "muster/summary/event.h"
+#include "muster/data/records/wire.h"
+#include "muster/data/summary/event.h"
 
 namespace muster::console {
 namespace {

@@ -35,24 +35,25 @@ Pages::Pages() {
   for (const WebFile& file : web_files()) {
     files_.emplace(file.name,
                    File{.bytes = file.bytes,
-                        .compressed = server::gzipped(file.bytes),
+                        .compressed = serving::gzipped(file.bytes),
                         .type = type_of(file.name),
                         .tag = '"' + sha256_hex(file.bytes).substr(0, kTagLetters) + '"'});
   }
 }
 
-server::HttpAnswer Pages::answer(const server::HttpRequest& request, std::string_view path) const {
+serving::HttpAnswer Pages::answer(const serving::HttpRequest& request,
+                                  std::string_view path) const {
   const auto found = files_.find(name_of(path));
   if (found == files_.end()) throw NotFound("there is no such page");
   const File& file = found->second;
-  server::HttpAnswer answer{
+  serving::HttpAnswer answer{
       .content_type = file.type,
       .headers = {{"ETag", file.tag}, {"Cache-Control", "no-cache"}, {"Vary", "Accept-Encoding"}}};
   if (request.header("If-None-Match") == file.tag) {
     answer.status = 304;
     return answer;
   }
-  if (server::accepts(request.header("Accept-Encoding"), "gzip")) {
+  if (serving::accepts(request.header("Accept-Encoding"), "gzip")) {
     answer.body = file.compressed;
     answer.headers.emplace_back("Content-Encoding", "gzip");
   } else {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "muster/server/http_message.h"
+#include "muster/serving/http/http_message.h"
 
 namespace muster::console {
 
@@ -16,7 +16,7 @@ class Pages {
 
   /// Of "/" and the pages' own addresses: the one HTML file; of "/web/NAME": that file. Throws
   /// NotFound for what there is not.
-  server::HttpAnswer answer(const server::HttpRequest& request, std::string_view path) const;
+  serving::HttpAnswer answer(const serving::HttpRequest& request, std::string_view path) const;
 
  private:
   struct File {

@@ -5,7 +5,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/sha256.h"
-#include "muster/launch/secret.h"
+#include "muster/orchestration/launch/secret.h"
 
 namespace muster::console {
 namespace {
@@ -27,14 +27,14 @@ RequestGuard::RequestGuard(GuardOptions options)
 bool RequestGuard::is_own_host(std::string_view host) const {
   const std::string_view name = without_port(host);
   for (const std::string_view own : {"localhost", "127.0.0.1", "[::1]"}) {
-    if (server::equal_ignoring_case(name, own)) return true;
+    if (serving::equal_ignoring_case(name, own)) return true;
   }
   return std::ranges::any_of(options_.host_names, [&](const std::string& own) {
-    return server::equal_ignoring_case(name, own);
+    return serving::equal_ignoring_case(name, own);
   });
 }
 
-void RequestGuard::check_origin(const server::HttpRequest& request) const {
+void RequestGuard::check_origin(const serving::HttpRequest& request) const {
   const std::string_view host = request.header("Host");
   if (!is_own_host(host)) {
     throw PermissionDenied(
@@ -50,12 +50,12 @@ void RequestGuard::check_origin(const server::HttpRequest& request) const {
   }
 }
 
-void RequestGuard::check_read(const server::HttpRequest& request) const {
-  options_.access.check(server::Role::kPredict, request.header("Authorization"),
+void RequestGuard::check_read(const serving::HttpRequest& request) const {
+  options_.access.check(serving::Role::kPredict, request.header("Authorization"),
                         request.is_from_this_host);
 }
 
-void RequestGuard::check_page(const server::HttpRequest& request) const {
+void RequestGuard::check_page(const serving::HttpRequest& request) const {
   check_read(request);
   // By their digests: how long a comparison takes says nothing of the secret.
   if (sha256_hex(request.header(kPageSecretHeader)) != sha256_hex(page_secret_)) {
@@ -63,17 +63,17 @@ void RequestGuard::check_page(const server::HttpRequest& request) const {
   }
 }
 
-void RequestGuard::check_change(const server::HttpRequest& request) const {
+void RequestGuard::check_change(const serving::HttpRequest& request) const {
   check_page(request);
   if (!options_.allow_changes) {
     throw PermissionDenied(
         "this console only shows; start it with --allow-changes to change things");
   }
-  options_.access.check(server::Role::kAdmin, request.header("Authorization"),
+  options_.access.check(serving::Role::kAdmin, request.header("Authorization"),
                         request.is_from_this_host);
 }
 
-void add_security_headers(server::HttpAnswer& answer) {
+void add_security_headers(serving::HttpAnswer& answer) {
   answer.headers.emplace_back("Content-Security-Policy",
                               "default-src 'none'; script-src 'self'; style-src 'self'; "
                               "connect-src 'self'; img-src 'self'; "

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "muster/server/access.h"
-#include "muster/server/http_message.h"
+#include "muster/serving/http/http_message.h"
+#include "muster/serving/listener/access.h"
 
 namespace muster::console {
 
@@ -13,7 +13,7 @@ struct GuardOptions {
   std::vector<std::string> host_names{};
   bool is_tls = false;
   bool allow_changes = false;
-  server::Access access{};
+  serving::Access access{};
 };
 
 /// Who may ask what: pages of other sites, and names that somebody else's DNS leads here, get
@@ -23,13 +23,13 @@ class RequestGuard {
   explicit RequestGuard(GuardOptions options);
 
   /// For all requests. Throws PermissionDenied for a host or origin that is not this console's.
-  void check_origin(const server::HttpRequest& request) const;
+  void check_origin(const serving::HttpRequest& request) const;
   /// For data. Throws an Error of UNAUTHENTICATED without a token that is known, if there are any.
-  void check_read(const server::HttpRequest& request) const;
+  void check_read(const serving::HttpRequest& request) const;
   /// For what a page sends. Throws PermissionDenied without the page's own secret.
-  void check_page(const server::HttpRequest& request) const;
+  void check_page(const serving::HttpRequest& request) const;
   /// For what changes something: all of that, --allow-changes, and a token of an admin.
-  void check_change(const server::HttpRequest& request) const;
+  void check_change(const serving::HttpRequest& request) const;
 
   bool allow_changes() const { return options_.allow_changes; }
   /// What pages send back with all that they send; pages of other sites cannot read it.
@@ -43,7 +43,7 @@ class RequestGuard {
 };
 
 /// The headers that every answer has: no scripts, styles or frames of others.
-void add_security_headers(server::HttpAnswer& answer);
+void add_security_headers(serving::HttpAnswer& answer);
 
 inline constexpr const char* kPageSecretHeader = "X-Muster-Page";
 

@@ -8,7 +8,7 @@
 namespace muster::console {
 namespace {
 
-server::HttpRequest from(server::Headers headers) {
+serving::HttpRequest from(serving::Headers headers) {
   return {.method = "GET",
           .target = "/api/runs",
           .headers = std::move(headers),
@@ -59,7 +59,7 @@ TEST(RequestGuard, ChangesNeedTheFlagAndThePagesSecret) {
 TEST(RequestGuard, TokensSayWhoMayLookAndWhoMayChange) {
   const RequestGuard guard(
       {.allow_changes = true,
-       .access = server::Access::from_text("looker predict\nchanger admin\n")});
+       .access = serving::Access::from_text("looker predict\nchanger admin\n")});
   const auto with = [&](const char* token) {
     return from({{"Authorization", token}, {kPageSecretHeader, guard.page_secret()}});
   };

@@ -7,8 +7,8 @@
 
 #include "muster/base/error.h"
 #include "muster/console/scalar_events.h"
-#include "muster/summary/event.h"
-#include "muster/summary/event_reader.h"
+#include "muster/data/summary/event.h"
+#include "muster/data/summary/event_reader.h"
 
 namespace muster::console {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/summary/recorded_runs.h"
+#include "muster/data/summary/recorded_runs.h"
 
 namespace muster::console {
 namespace {

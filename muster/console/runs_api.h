@@ -29,11 +29,11 @@ class RunsApi {
   RunsApi(std::vector<Path> log_folders, LiveUpdates& updates);
   ~RunsApi();
 
-  server::HttpAnswer list();
-  server::HttpAnswer scalars(const ApiRequest& request);
-  server::HttpAnswer csv(const ApiRequest& request);
-  server::HttpAnswer media(const ApiRequest& request);
-  server::HttpAnswer media_item(const ApiRequest& request);
+  serving::HttpAnswer list();
+  serving::HttpAnswer scalars(const ApiRequest& request);
+  serving::HttpAnswer csv(const ApiRequest& request);
+  serving::HttpAnswer media(const ApiRequest& request);
+  serving::HttpAnswer media_item(const ApiRequest& request);
   /// Where runs are, for what else may lie in their folders.
   const RunStore& store() const { return store_; }
 

@@ -3,8 +3,8 @@
 #include <bit>
 #include <cstring>
 
-#include "muster/records/wire.h"
-#include "muster/summary/event.h"
+#include "muster/data/records/wire.h"
+#include "muster/data/summary/event.h"
 
 namespace muster::console {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/summary/event.h"
+#include "muster/data/summary/event.h"
 
 namespace muster::console {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/tuning/importance.h"
-#include "muster/tuning/study.h"
+#include "muster/orchestration/tuning/importance.h"
+#include "muster/orchestration/tuning/study.h"
 
 namespace muster::console {
 namespace {
@@ -72,7 +72,7 @@ std::vector<StudiesApi::Place> StudiesApi::studies() const {
   return found;
 }
 
-server::HttpAnswer StudiesApi::list() const {
+serving::HttpAnswer StudiesApi::list() const {
   json list = json::array();
   for (const Place& place : studies()) {
     json one;
@@ -87,7 +87,7 @@ server::HttpAnswer StudiesApi::list() const {
   return {.body = dumped_study(json{{"studies", std::move(list)}})};
 }
 
-server::HttpAnswer StudiesApi::show(const std::string& id) const {
+serving::HttpAnswer StudiesApi::show(const std::string& id) const {
   const auto all = studies();
   const auto found = std::ranges::find(all, id, &Place::id);
   if (found == all.end()) throw NotFound("there is no such study");

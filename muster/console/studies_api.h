@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "muster/base/file_system.h"
-#include "muster/server/http_message.h"
+#include "muster/serving/http/http_message.h"
 
 namespace muster::console {
 
@@ -24,9 +24,9 @@ class StudiesApi {
 
   explicit StudiesApi(Places places) : places_(std::move(places)) {}
 
-  server::HttpAnswer list() const;
+  serving::HttpAnswer list() const;
   /// Throws NotFound.
-  server::HttpAnswer show(const std::string& id) const;
+  serving::HttpAnswer show(const std::string& id) const;
 
  private:
   std::vector<Place> studies() const;

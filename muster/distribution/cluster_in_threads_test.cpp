@@ -17,20 +17,20 @@
 #include <vector>
 
 #include "muster/base/log.h"
-#include "muster/checkpoint/checkpoint_parts.h"
-#include "muster/cluster/tf_config.h"
+#include "muster/data/checkpoint/checkpoint_parts.h"
 #include "muster/distribution/collective.h"
 #include "muster/distribution/membership/membership_internal.h"
 #include "muster/distribution/membership/snapshot_internal.h"
 #include "muster/distribution/parameter_server/ps_strategy_internal.h"
 #include "muster/distribution/parameter_server/update_policy_internal.h"
-#include "muster/engine/arithmetic.h"
-#include "muster/engine/run_state.h"
-#include "muster/model/head.h"
-#include "muster/model/model.h"
-#include "muster/net/listener.h"
+#include "muster/nn/model/head.h"
+#include "muster/nn/model/model.h"
+#include "muster/platform/cluster/tf_config.h"
+#include "muster/platform/net/listener.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/train/engine/arithmetic.h"
+#include "muster/train/engine/run_state.h"
 
 namespace muster::internal {
 namespace {

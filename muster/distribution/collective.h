@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "muster/distribution/peer_options.h"
-#include "muster/engine/run_config.h"
-#include "muster/engine/strategy.h"
+#include "muster/train/engine/run_config.h"
+#include "muster/train/engine/strategy.h"
 
 namespace muster {
 

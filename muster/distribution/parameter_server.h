@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "muster/distribution/peer_options.h"
-#include "muster/engine/strategy.h"
-#include "muster/estimator/estimator.h"
+#include "muster/train/engine/strategy.h"
+#include "muster/train/estimator/estimator.h"
 
 namespace muster {
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "muster/data/features/column.h"
 #include "muster/export/graph_tables_internal.h"
 #include "muster/export/receiver_internal.h"
 #include "muster/export/translation_internal.h"
-#include "muster/features/column.h"
 
 namespace muster::exporting {
 

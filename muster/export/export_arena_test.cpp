@@ -7,12 +7,12 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
-#include "muster/canned/api.h"
-#include "muster/executor/executable_model.h"
+#include "muster/data/features/census_columns_internal.h"
+#include "muster/data/records/example_builder.h"
 #include "muster/export/export_saved_model.h"
-#include "muster/features/census_columns_internal.h"
-#include "muster/records/example_builder.h"
+#include "muster/saved_model/executor/executable_model.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/train/canned/canned.h"
 
 // An exported wide and deep model answers requests of some rows in an arena, with the same bits.
 namespace muster::exporting {

@@ -8,11 +8,11 @@
 
 #include <memory>
 
-#include "muster/executor/executable_model.h"
 #include "muster/export/export_saved_model.h"
-#include "muster/model/head.h"
-#include "muster/model/model.h"
-#include "muster/model/resnet.h"
+#include "muster/nn/model/head.h"
+#include "muster/nn/model/model.h"
+#include "muster/nn/model/resnet.h"
+#include "muster/saved_model/executor/executable_model.h"
 #include "muster/testing/temp_dir.h"
 
 // What an export answers is what the model answers.

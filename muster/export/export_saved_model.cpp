@@ -4,14 +4,14 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
-#include "muster/checkpoint/bundle_writer.h"
-#include "muster/checkpoint/checkpoint.h"
-#include "muster/engine/tensor_codec.h"
-#include "muster/estimator/estimator.h"
-#include "muster/estimator/evaluation_model.h"
+#include "muster/data/checkpoint/bundle_writer.h"
+#include "muster/data/checkpoint/checkpoint.h"
 #include "muster/export/inference_graph_internal.h"
-#include "muster/graph/export_folder.h"
-#include "muster/graph/saved_model.h"
+#include "muster/saved_model/graph/export_folder.h"
+#include "muster/saved_model/graph/saved_model.h"
+#include "muster/train/engine/tensor_codec.h"
+#include "muster/train/estimator/estimator.h"
+#include "muster/train/estimator/evaluation_model.h"
 
 namespace muster {
 namespace exporting {

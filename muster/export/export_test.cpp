@@ -12,22 +12,22 @@
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/checkpoint/bundle_reader.h"
-#include "muster/estimator/small_net_internal.h"
+#include "muster/data/checkpoint/bundle_reader.h"
+#include "muster/data/summary/event_reader.h"
 #include "muster/export/export_saved_model.h"
 #include "muster/export/graph_hook.h"
 #include "muster/export/inference_graph.h"
 #include "muster/export/trace.h"
 #include "muster/export/translate.h"
-#include "muster/graph/check.h"
-#include "muster/graph/join.h"
-#include "muster/graph/op_registry.h"
-#include "muster/graph/saved_model.h"
-#include "muster/model/dense.h"
-#include "muster/model/head.h"
-#include "muster/summary/event_reader.h"
+#include "muster/nn/model/dense.h"
+#include "muster/nn/model/head.h"
+#include "muster/saved_model/graph/check.h"
+#include "muster/saved_model/graph/join.h"
+#include "muster/saved_model/graph/op_registry.h"
+#include "muster/saved_model/graph/saved_model.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/train/estimator/small_net_internal.h"
 
 namespace muster::exporting {
 namespace {

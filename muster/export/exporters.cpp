@@ -7,13 +7,13 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
-#include "muster/checkpoint/checkpoint.h"
-#include "muster/estimator/estimator.h"
-#include "muster/estimator/model_notes.h"
+#include "muster/data/checkpoint/checkpoint.h"
 #include "muster/export/export_saved_model.h"
 #include "muster/export/inference_graph.h"
-#include "muster/graph/export_folder.h"
-#include "muster/graph/saved_model.h"
+#include "muster/saved_model/graph/export_folder.h"
+#include "muster/saved_model/graph/saved_model.h"
+#include "muster/train/estimator/estimator.h"
+#include "muster/train/estimator/model_notes.h"
 
 namespace muster {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "muster/base/file_system.h"
-#include "muster/estimator/specs.h"
 #include "muster/export/serving_input.h"
+#include "muster/train/estimator/specs.h"
 
 namespace muster {
 

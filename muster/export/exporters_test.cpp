@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/estimator/model_notes.h"
-#include "muster/estimator/small_net_internal.h"
-#include "muster/executor/executable_model.h"
-#include "muster/graph/export_folder.h"
-#include "muster/graph/saved_model.h"
+#include "muster/saved_model/executor/executable_model.h"
+#include "muster/saved_model/graph/export_folder.h"
+#include "muster/saved_model/graph/saved_model.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
+#include "muster/train/estimator/model_notes.h"
+#include "muster/train/estimator/small_net_internal.h"
 
 namespace muster {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "muster/graph/graph_def.h"
+#include "muster/saved_model/graph/graph_def.h"
 
 namespace muster::exporting {
 

@@ -4,10 +4,10 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/data/summary/event_writer.h"
 #include "muster/export/inference_graph.h"
-#include "muster/graph/default_attrs.h"
-#include "muster/graph/join.h"
-#include "muster/summary/event_writer.h"
+#include "muster/saved_model/graph/default_attrs.h"
+#include "muster/saved_model/graph/join.h"
 
 namespace muster {
 namespace {

@@ -3,8 +3,8 @@
 #include <functional>
 #include <utility>
 
-#include "muster/engine/hook.h"
 #include "muster/export/serving_input.h"
+#include "muster/train/engine/hook.h"
 
 namespace muster {
 

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "muster/data/features/column.h"
 #include "muster/export/graph_builder_internal.h"
-#include "muster/features/column.h"
-#include "muster/graph/saved_model.h"
+#include "muster/saved_model/graph/saved_model.h"
 
 namespace muster::exporting {
 

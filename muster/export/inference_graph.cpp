@@ -6,17 +6,17 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
-#include "muster/estimator/estimator.h"
-#include "muster/estimator/evaluation_model.h"
 #include "muster/export/columns_internal.h"
 #include "muster/export/inference_graph_internal.h"
 #include "muster/export/receiver_internal.h"
 #include "muster/export/saver_internal.h"
 #include "muster/export/trace.h"
 #include "muster/export/translation_internal.h"
-#include "muster/graph/check.h"
-#include "muster/graph/default_attrs.h"
-#include "muster/graph/join.h"
+#include "muster/saved_model/graph/check.h"
+#include "muster/saved_model/graph/default_attrs.h"
+#include "muster/saved_model/graph/join.h"
+#include "muster/train/estimator/estimator.h"
+#include "muster/train/estimator/evaluation_model.h"
 
 namespace muster {
 namespace exporting {

@@ -6,7 +6,7 @@
 
 #include "muster/base/file_system.h"
 #include "muster/export/serving_input.h"
-#include "muster/graph/saved_model.h"
+#include "muster/saved_model/graph/saved_model.h"
 
 namespace muster {
 

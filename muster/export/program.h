@@ -10,9 +10,9 @@
 #include <variant>
 #include <vector>
 
-#include "muster/features/feature_column.h"
-#include "muster/model/export_output.h"
-#include "muster/model/module_variables.h"
+#include "muster/data/features/feature_column.h"
+#include "muster/nn/model/export_output.h"
+#include "muster/nn/model/module_variables.h"
 
 /// A traced model as a list of libtorch's operations, without libtorch's own graph types.
 namespace muster::exporting {

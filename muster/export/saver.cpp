@@ -2,10 +2,10 @@
 #include <utility>
 #include <vector>
 
-#include "muster/estimator/evaluation_model.h"
+#include "muster/data/records/wire.h"
 #include "muster/export/saver_internal.h"
 #include "muster/export/translation_internal.h"
-#include "muster/records/wire.h"
+#include "muster/train/estimator/evaluation_model.h"
 
 namespace muster::exporting {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "muster/export/translate.h"
-#include "muster/graph/saved_model.h"
+#include "muster/saved_model/graph/saved_model.h"
 
 namespace muster::exporting {
 

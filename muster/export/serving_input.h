@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "muster/features/feature_column.h"
-#include "muster/features/features.h"
-#include "muster/records/csv.h"
-#include "muster/records/parse_spec.h"
+#include "muster/data/features/feature_column.h"
+#include "muster/data/features/features.h"
+#include "muster/data/records/csv.h"
+#include "muster/data/records/parse_spec.h"
 
 namespace muster {
 

@@ -12,10 +12,10 @@
 #include <unordered_map>
 
 #include "muster/base/error.h"
-#include "muster/features/column_set.h"
-#include "muster/model/head.h"
-#include "muster/model/input_layer.h"
-#include "muster/model/linear_model.h"
+#include "muster/data/features/column_set.h"
+#include "muster/nn/model/head.h"
+#include "muster/nn/model/input_layer.h"
+#include "muster/nn/model/linear_model.h"
 
 namespace muster::exporting {
 namespace {

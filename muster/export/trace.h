@@ -3,10 +3,10 @@
 #include <functional>
 #include <vector>
 
+#include "muster/data/features/column_set.h"
+#include "muster/data/features/features.h"
 #include "muster/export/program.h"
-#include "muster/features/column_set.h"
-#include "muster/features/features.h"
-#include "muster/model/model.h"
+#include "muster/nn/model/model.h"
 
 namespace muster::exporting {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "muster/export/program.h"
-#include "muster/graph/graph_def.h"
+#include "muster/saved_model/graph/graph_def.h"
 
 namespace muster::exporting {
 

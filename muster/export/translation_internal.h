@@ -10,7 +10,7 @@
 #include "muster/export/graph_builder_internal.h"
 #include "muster/export/program.h"
 #include "muster/export/translate.h"
-#include "muster/graph/graph_def.h"
+#include "muster/saved_model/graph/graph_def.h"
 
 /// How a Program becomes nodes of a graph.
 namespace muster::exporting {

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/executor/executable_model.h"
 #include "muster/export/trace.h"
 #include "muster/export/translate.h"
 #include "muster/export/translation_internal.h"
-#include "muster/graph/check.h"
-#include "muster/graph/default_attrs.h"
-#include "muster/graph/op_registry.h"
-#include "muster/model/model.h"
+#include "muster/nn/model/model.h"
+#include "muster/saved_model/executor/executable_model.h"
+#include "muster/saved_model/graph/check.h"
+#include "muster/saved_model/graph/default_attrs.h"
+#include "muster/saved_model/graph/op_registry.h"
 #include "muster/testing/data_dir.h"
 #include "muster/testing/temp_dir.h"
 

@@ -1,7 +1,7 @@
 #include <cstdio>
 
 #include "muster/base/random.h"
-#include "muster/dataset/dataset.h"
+#include "muster/data/dataset/dataset.h"
 
 int main() {
   long sum = 0;

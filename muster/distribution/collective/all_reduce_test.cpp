@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "muster/net/listener.h"
+#include "muster/platform/net/listener.h"
 
 // Of its own, since tests of one module are compiled together.
 namespace muster::internal::all_reduce_test {

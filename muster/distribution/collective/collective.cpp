@@ -10,14 +10,14 @@
 
 #include "muster/base/log.h"
 #include "muster/base/wait.h"
-#include "muster/device/gpu.h"
 #include "muster/distribution/collective/all_reduce_internal.h"
 #include "muster/distribution/collective/device_all_reduce_internal.h"
 #include "muster/distribution/membership/membership_internal.h"
 #include "muster/distribution/membership/snapshot_internal.h"
 #include "muster/distribution/membership/stop_grace_internal.h"
 #include "muster/distribution/wire/step_parts_internal.h"
-#include "muster/engine/gradient_pieces.h"
+#include "muster/nn/device/gpu.h"
+#include "muster/train/engine/gradient_pieces.h"
 
 namespace muster {
 namespace internal {

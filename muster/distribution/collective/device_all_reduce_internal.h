@@ -6,12 +6,12 @@
 #include <optional>
 #include <vector>
 
-#include "muster/device/gpu.h"
 #include "muster/distribution/collective/all_reduce_internal.h"
 #include "muster/distribution/collective/device_link_internal.h"
 #include "muster/distribution/membership/links_internal.h"
-#include "muster/engine/packed_tensors.h"
-#include "muster/engine/strategy.h"
+#include "muster/nn/device/gpu.h"
+#include "muster/train/engine/packed_tensors.h"
+#include "muster/train/engine/strategy.h"
 
 namespace muster::internal {
 

@@ -7,9 +7,9 @@
 
 #include "muster/base/log.h"
 #include "muster/base/wait.h"
-#include "muster/cluster/task_environment.h"
 #include "muster/distribution/membership/coordinator_internal.h"
-#include "muster/engine/run_terms.h"
+#include "muster/platform/cluster/task_environment.h"
+#include "muster/train/engine/run_terms.h"
 
 namespace muster::internal {
 namespace {

@@ -12,9 +12,9 @@
 #include <tuple>
 #include <vector>
 
-#include "muster/checkpoint/checkpoint_parts.h"
+#include "muster/data/checkpoint/checkpoint_parts.h"
 #include "muster/distribution/wire/message_table_internal.h"
-#include "muster/net/connection.h"
+#include "muster/platform/net/connection.h"
 
 namespace muster::internal {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "muster/base/log.h"
-#include "muster/net/listener.h"
+#include "muster/platform/net/listener.h"
 #include "muster/testing/eventually.h"
 
 namespace muster::internal {

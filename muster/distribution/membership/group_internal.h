@@ -16,8 +16,8 @@
 
 #include "muster/base/wait.h"
 #include "muster/distribution/wire/message_table_internal.h"
-#include "muster/net/connection.h"
-#include "muster/net/waker.h"
+#include "muster/platform/net/connection.h"
+#include "muster/platform/net/waker.h"
 
 namespace muster::internal {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "muster/base/signals.h"
-#include "muster/net/listener.h"
+#include "muster/platform/net/listener.h"
 #include "muster/testing/tcp_relay.h"
 
 namespace muster::internal {

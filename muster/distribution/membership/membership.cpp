@@ -9,11 +9,11 @@
 #include "muster/base/signals.h"
 #include "muster/base/thread_pool.h"
 #include "muster/base/wait.h"
-#include "muster/checkpoint/step_log.h"
+#include "muster/data/checkpoint/step_log.h"
 #include "muster/distribution/membership/links_internal.h"
 #include "muster/distribution/membership/stop_grace_internal.h"
 #include "muster/distribution/membership/task_address_internal.h"
-#include "muster/net/tls.h"
+#include "muster/platform/net/tls.h"
 
 namespace muster::internal {
 namespace {

@@ -16,8 +16,8 @@
 #include "muster/distribution/membership/coordinator_internal.h"
 #include "muster/distribution/membership/group_internal.h"
 #include "muster/distribution/peer_options.h"
-#include "muster/net/connection.h"
-#include "muster/net/listener.h"
+#include "muster/platform/net/connection.h"
+#include "muster/platform/net/listener.h"
 
 namespace muster::internal {
 

@@ -7,7 +7,7 @@
 #include "muster/base/wait.h"
 #include "muster/distribution/membership/group_internal.h"
 #include "muster/distribution/membership/membership_internal.h"
-#include "muster/engine/strategy.h"
+#include "muster/train/engine/strategy.h"
 
 // How the state of a run gets from one task to another.
 namespace muster::internal {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "muster/base/error.h"
-#include "muster/net/listener.h"
+#include "muster/platform/net/listener.h"
 
 namespace muster::internal {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "muster/cluster/task_environment.h"
+#include "muster/platform/cluster/task_environment.h"
 
 // Where the tasks of a cluster are, and who belongs to it.
 namespace muster::internal {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
-#include "muster/cluster/tf_config.h"
+#include "muster/platform/cluster/tf_config.h"
 #include "muster/testing/message_of.h"
 
 namespace muster::internal {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "muster/model/row_gradient.h"
-#include "muster/optim/variables.h"
+#include "muster/nn/model/row_gradient.h"
+#include "muster/nn/optim/variables.h"
 
 namespace muster::internal {
 

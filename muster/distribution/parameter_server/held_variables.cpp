@@ -4,14 +4,14 @@
 
 #include "muster/base/file_system.h"
 #include "muster/base/log.h"
-#include "muster/checkpoint/bundle_writer.h"
-#include "muster/checkpoint/checkpoint_parts.h"
+#include "muster/data/checkpoint/bundle_writer.h"
+#include "muster/data/checkpoint/checkpoint_parts.h"
 #include "muster/distribution/membership/snapshot_internal.h"
 #include "muster/distribution/parameter_server/ps_values_internal.h"
-#include "muster/engine/arithmetic.h"
-#include "muster/engine/packed_tensors.h"
-#include "muster/engine/run_terms.h"
-#include "muster/engine/towers.h"
+#include "muster/train/engine/arithmetic.h"
+#include "muster/train/engine/packed_tensors.h"
+#include "muster/train/engine/run_terms.h"
+#include "muster/train/engine/towers.h"
 
 namespace muster::internal {
 namespace {

@@ -7,15 +7,15 @@
 #include <memory>
 #include <vector>
 
-#include "muster/checkpoint/snapshot_writer.h"
+#include "muster/data/checkpoint/snapshot_writer.h"
 #include "muster/distribution/membership/membership_internal.h"
 #include "muster/distribution/parameter_server.h"
 #include "muster/distribution/parameter_server/ps_layout_internal.h"
 #include "muster/distribution/parameter_server/server_parts_internal.h"
 #include "muster/distribution/wire/messages_internal.h"
-#include "muster/engine/run_state.h"
-#include "muster/optim/updater.h"
-#include "muster/optim/variables.h"
+#include "muster/nn/optim/updater.h"
+#include "muster/nn/optim/variables.h"
+#include "muster/train/engine/run_state.h"
 
 namespace muster::internal {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "muster/distribution/parameter_server/ps_layout_internal.h"
-#include "muster/optim/clipping.h"
+#include "muster/nn/optim/clipping.h"
 
 namespace muster::internal {
 namespace {

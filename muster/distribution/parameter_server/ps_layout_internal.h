@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "muster/optim/update.h"
-#include "muster/optim/updater.h"
-#include "muster/optim/variables.h"
+#include "muster/nn/optim/update.h"
+#include "muster/nn/optim/updater.h"
+#include "muster/nn/optim/variables.h"
 
 namespace muster::internal {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "muster/checkpoint/step_log.h"
+#include "muster/data/checkpoint/step_log.h"
 #include "muster/distribution/parameter_server/ps_layout_internal.h"
 #include "muster/distribution/wire/tensors_internal.h"
-#include "muster/engine/strategy.h"
+#include "muster/train/engine/strategy.h"
 
 // How a server's part of a run gets into a log and back.
 namespace muster::internal {

@@ -6,11 +6,11 @@
 
 #include "muster/base/file_system.h"
 #include "muster/base/log.h"
-#include "muster/checkpoint/checkpoint_parts.h"
+#include "muster/data/checkpoint/checkpoint_parts.h"
 #include "muster/distribution/membership/snapshot_internal.h"
 #include "muster/distribution/parameter_server/ps_strategy_internal.h"
-#include "muster/engine/arithmetic.h"
-#include "muster/estimator/estimator.h"
+#include "muster/train/engine/arithmetic.h"
+#include "muster/train/estimator/estimator.h"
 
 namespace muster::internal {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "muster/engine/packed_tensors.h"
+#include "muster/train/engine/packed_tensors.h"
 
 namespace muster::internal {
 

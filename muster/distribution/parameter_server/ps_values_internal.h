@@ -9,7 +9,7 @@
 #include "muster/distribution/parameter_server/ps_layout_internal.h"
 #include "muster/distribution/parameter_server/server_parts_internal.h"
 #include "muster/distribution/wire/messages_internal.h"
-#include "muster/optim/updater.h"
+#include "muster/nn/optim/updater.h"
 
 // What servers hold, as messages have it and as tasks that train write it.
 namespace muster::internal {

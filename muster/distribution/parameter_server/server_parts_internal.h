@@ -8,12 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "muster/checkpoint/tensor.h"
+#include "muster/data/checkpoint/tensor.h"
 #include "muster/distribution/parameter_server/ps_layout_internal.h"
-#include "muster/engine/tensor_codec.h"
-#include "muster/optim/named_tensor.h"
-#include "muster/optim/updater.h"
-#include "muster/optim/variables.h"
+#include "muster/nn/optim/named_tensor.h"
+#include "muster/nn/optim/updater.h"
+#include "muster/nn/optim/variables.h"
+#include "muster/train/engine/tensor_codec.h"
 
 namespace muster::internal {
 

@@ -8,7 +8,7 @@
 #include "muster/base/log.h"
 #include "muster/distribution/membership/snapshot_internal.h"
 #include "muster/distribution/parameter_server/ps_values_internal.h"
-#include "muster/engine/arithmetic.h"
+#include "muster/train/engine/arithmetic.h"
 
 namespace muster::internal {
 

@@ -10,7 +10,7 @@
 #include "muster/distribution/parameter_server/ps_log_internal.h"
 #include "muster/distribution/parameter_server/update_policy_internal.h"
 #include "muster/distribution/wire/step_parts_internal.h"
-#include "muster/optim/update.h"
+#include "muster/nn/optim/update.h"
 
 namespace muster::internal {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/net/buffer.h"
+#include "muster/platform/net/buffer.h"
 
 // How a struct becomes a message: its fields one behind the other in the header, numbers as 8
 // bytes, little-endian, and texts and lists behind their lengths; tensors in the body. Tasks of a

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "muster/distribution/wire/messages_internal.h"
-#include "muster/net/connection.h"
+#include "muster/platform/net/connection.h"
 
 namespace muster::internal {
 

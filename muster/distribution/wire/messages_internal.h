@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "muster/distribution/wire/tensors_internal.h"
-#include "muster/engine/strategy.h"
+#include "muster/train/engine/strategy.h"
 
 // Everything that tasks say to each other. A message is a struct with its fields() here and a line
 // in the table (wire/message_table_internal.h); encoding, decoding, limits and its name in errors

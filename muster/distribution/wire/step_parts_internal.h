@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "muster/distribution/wire/messages_internal.h"
-#include "muster/engine/strategy.h"
+#include "muster/train/engine/strategy.h"
 
 // What a task tells the others in a step, made of what its replicas gave, and added to theirs.
 namespace muster::internal {

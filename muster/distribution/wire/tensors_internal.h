@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "muster/distribution/wire/codec_internal.h"
-#include "muster/model/row_gradient.h"
-#include "muster/optim/updater.h"
-#include "muster/optim/variables.h"
+#include "muster/nn/model/row_gradient.h"
+#include "muster/nn/optim/updater.h"
+#include "muster/nn/optim/variables.h"
 
 // Tensors as fields of messages. What is sent is the memory of whoever made the message; what was
 // received keeps the message's body.

@@ -2,7 +2,7 @@
 
 #include <torch/types.h>
 
-#include "muster/model/api.h"
+#include "muster/nn/api.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 #include "model.h"
 
 #include "data.h"
-#include "muster/model/api.h"
+#include "muster/nn/api.h"
 
 void add_model_flags(muster::FlagSet& set, ModelOptions& options) {
   set.add("--learning-rate", &options.learning_rate, "Of the first step").positive();

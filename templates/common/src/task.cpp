@@ -1,7 +1,7 @@
 // The program: flags, then train().
 #include <fmt/core.h>
 
-#include "muster/stores/api.h"
+#include "muster/platform/api.h"
 #include "train.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <torch/types.h>
 
 #include "data.h"
-#include "muster/model/api.h"
+#include "muster/nn/api.h"
 
 namespace {
 

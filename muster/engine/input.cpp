@@ -1,9 +1,0 @@
-#include "muster/engine/input.h"
-
-namespace muster {
-
-template class Stage<Batch>;
-template class Iterator<Batch>;
-template class Dataset<Batch>;
-
-}  // namespace muster

@@ -1,0 +1,36 @@
+#pragma once
+
+/// What a model of one's own is made of. It brings torch::nn::Module, which takes seconds to
+/// compile; muster/muster.h does without. Optimizers, learning rates and what stands around them,
+/// also for updates made by hand.
+
+#include "muster/nn/model/dense.h"
+#include "muster/nn/model/dropout.h"
+#include "muster/nn/model/estimator_spec.h"
+#include "muster/nn/model/export_output.h"
+#include "muster/nn/model/head.h"
+#include "muster/nn/model/initializer.h"
+#include "muster/nn/model/input_layer.h"
+#include "muster/nn/model/linear_model.h"
+#include "muster/nn/model/metric.h"
+#include "muster/nn/model/metric_of_sums.h"
+#include "muster/nn/model/metric_set.h"
+#include "muster/nn/model/metrics.h"
+#include "muster/nn/model/mlp.h"
+#include "muster/nn/model/mode.h"
+#include "muster/nn/model/model.h"
+#include "muster/nn/model/model_factory.h"
+#include "muster/nn/model/module_variables.h"
+#include "muster/nn/model/random_scope.h"
+#include "muster/nn/model/resnet.h"
+#include "muster/nn/model/seeded_module.h"
+#include "muster/nn/model/wide_and_deep.h"
+#include "muster/nn/optim/clipping.h"
+#include "muster/nn/optim/learning_rate.h"
+#include "muster/nn/optim/moving_average.h"
+#include "muster/nn/optim/named_tensor.h"
+#include "muster/nn/optim/optimizer.h"
+#include "muster/nn/optim/update.h"
+#include "muster/nn/optim/updater.h"
+#include "muster/nn/optim/variables.h"
+#include "muster/nn/optim/weight_decay.h"

@@ -1,0 +1,667 @@
+#include "muster/orchestration/launch/launcher.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/folder_claim.h"
+#include "muster/base/log.h"
+#include "muster/base/program.h"
+#include "muster/base/thread_pool.h"
+#include "muster/base/wait.h"
+#include "muster/orchestration/launch/merged_log.h"
+#include "muster/orchestration/launch/orphan_guard.h"
+#include "muster/orchestration/launch/process_identity.h"
+#include "muster/orchestration/launch/process_tree.h"
+#include "muster/orchestration/launch/scale.h"
+#include "muster/orchestration/launch/secret.h"
+#include "muster/orchestration/launch/signal_queue.h"
+#include "muster/orchestration/launch/task_process.h"
+#include "muster/orchestration/launch/training_log.h"
+
+namespace muster::launch {
+namespace {
+
+using Clock = Deadline::Clock;
+using std::chrono::milliseconds;
+
+constexpr int kExitMisused = 2;
+constexpr std::int64_t kDefaultRestarts = 3;
+// How often new lines are looked for; the end of a task is seen at once.
+constexpr milliseconds kTick{50};
+constexpr int kMostLaunches = 3;
+constexpr std::chrono::seconds kStartUp{15};
+constexpr milliseconds kFirstRestartDelay{250};
+constexpr milliseconds kLongestRestartDelay{8000};
+constexpr std::chrono::seconds kAskEvery{1};
+constexpr const char* kLauncherPidFile = "launch.pid";
+
+std::string in_words(const EndOfProcess& end) {
+  return end.killed ? fmt::format("signal={}", end.status - kStatusOfSignals)
+                    : fmt::format("status={}", end.status);
+}
+
+milliseconds restart_delay(std::int64_t restarts) {
+  const auto doubled =
+      kFirstRestartDelay * (std::int64_t{1} << std::min<std::int64_t>(restarts, 10));
+  return std::min<milliseconds>(doubled, kLongestRestartDelay);
+}
+
+// A task and its process, over all its starts.
+struct Running {
+  LaunchTask task;
+  std::size_t log = 0;
+  pid_t pid = -1;
+  Clock::time_point started{};
+  std::optional<EndOfProcess> end{};
+  std::int64_t restarts = 0;
+  std::optional<Clock::time_point> restart_at{};
+  std::optional<Clock::time_point> stop_at{};
+  std::optional<Clock::time_point> kill_at{};
+  // To end: then how it ends says nothing.
+  bool was_asked = false;
+  // By scale(), when others had run for a while.
+  bool is_late = false;
+
+  bool runs() const { return pid > 0; }
+  bool is_over() const { return !runs() && !restart_at; }
+};
+
+class Launcher {
+ public:
+  explicit Launcher(const LaunchOptions& options)
+      : options_(options), output_(STDOUT_FILENO, has_colours()), guard_(options.grace) {}
+
+  /// `started` is called when all tasks have been, once.
+  template <typename Started>
+  int run(Started started) {
+    claim_folder();
+    if (is_elastic()) {
+      scale_requests_.emplace(options_.log_dir,
+                              WorkerRange{*options_.least_workers, options_.cluster.workers});
+    }
+    auto tasks = choose_tasks();
+    for (const LaunchTask& task : tasks) remove_old_log(task);
+    for (LaunchTask& task : tasks) {
+      const auto number = output_.follow(task.task.name(), file_of(task, ".log"));
+      tasks_.push_back({.task = std::move(task), .log = number});
+    }
+    try {
+      start_all();
+      started();
+      const auto count = std::ranges::count_if(tasks_, &Running::runs);
+      log::info("Job launched. tasks={} logs={}", count, options_.log_dir.string());
+      while (!is_over()) turn();
+    } catch (...) {
+      kill_all();
+      finish();
+      throw;
+    }
+    finish();
+    return lost_ps_status_.value_or(chief().end->status);
+  }
+
+  const MergedLog& output() const { return output_; }
+
+ private:
+  static bool has_colours() {
+    return ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  }
+
+  // ------------------------------------------------------------------------------------- files
+
+  Path file_of(const LaunchTask& task, const char* ending) const {
+    return options_.log_dir / (task.name + ending);
+  }
+
+  void claim_folder() const {
+    file_system_for(options_.log_dir).create_directories(options_.log_dir);
+    // Of launches that begin in one instant, one looks and writes at a time.
+    const FolderClaim claim(options_.log_dir);
+    const Path file = options_.log_dir / kLauncherPidFile;
+    const auto other = read_pid_file(file);
+    if (other && is_alive(*other)) {
+      throw FailedPrecondition(
+          "another launch (process {}) uses the log folder; stop it with `muster launch stop "
+          "--log-dir {}` or give this one another",
+          other->pid, options_.log_dir.string());
+    }
+    write_pid_file(file, *identify(::getpid()));
+  }
+
+  void finish() {
+    output_.finish();
+    file_system_for(options_.log_dir).remove(options_.log_dir / kLauncherPidFile);
+  }
+
+  void remove_old_log(const LaunchTask& task) const {
+    file_system_for(options_.log_dir).remove(file_of(task, ".log"));
+  }
+
+  void remove_pid_file(const LaunchTask& task) const {
+    file_system_for(options_.log_dir).remove(file_of(task, ".pid"));
+  }
+
+  // ------------------------------------------------------------------------------------- start
+
+  std::vector<LaunchTask> choose_tasks();
+
+  void start(Running& running) {
+    running.pid = start_process({.command = options_.command,
+                                 .environment = running.task.environment,
+                                 .log = file_of(running.task, ".log"),
+                                 .working_directory = options_.working_directory,
+                                 .processor = running.task.processor});
+    guard_.watch(running.pid);
+    running.started = Clock::now();
+    running.restart_at.reset();
+    running.end.reset();
+    running.was_asked = false;
+    if (const auto process = identify(running.pid)) {
+      write_pid_file(file_of(running.task, ".pid"), *process);
+    }
+    log::info("started {} pid={} address={} log={}{}", running.task.task.name(), running.pid,
+              running.task.address.empty() ? "none" : running.task.address,
+              file_of(running.task, ".log").string(),
+              running.task.processor ? fmt::format(" processor={}", *running.task.processor) : "");
+  }
+
+  void start_all() {
+    ++launches_;
+    for (Running& running : tasks_) {
+      if (is_wanted(running)) start(running);
+    }
+  }
+
+  bool is_elastic() const {
+    return options_.least_workers && *options_.least_workers < options_.cluster.workers;
+  }
+
+  bool is_wanted(const Running& running) const {
+    return running.task.task.type != job::kWorker || running.task.task.index < wanted_workers_;
+  }
+
+  // Workers are started and ended, the last ones first, until there are as many as wanted.
+  void scale(Clock::time_point now) {
+    if (const auto wanted = scale_requests_->next()) {
+      log::info("scaling from {} to {} workers", wanted_workers_, *wanted);
+      wanted_workers_ = *wanted;
+    }
+    for (Running& running : tasks_) {
+      if (is_wanted(running)) {
+        const bool was_never_started = !running.end;
+        if (running.is_over() && (running.was_asked || was_never_started)) {
+          running.is_late = true;
+          start(running);
+        }
+      } else if (running.restart_at) {
+        running.restart_at.reset();
+        running.was_asked = true;
+      } else if (running.runs() && !running.was_asked) {
+        ask_to_end(running, now);
+      }
+      if (running.runs() && running.kill_at && now >= *running.kill_at) kill_one(running);
+    }
+  }
+
+  void start_again_with_other_ports(const Running& cause) {
+    log::warning("{} failed at its start {}: starting all tasks again with other ports, {} of {}",
+                 cause.task.task.name(), in_words(*cause.end), launches_ + 1, kMostLaunches);
+    kill_all();
+    if (ending_) return;  // A signal came meanwhile.
+    std::vector<LaunchTask> tasks = choose_tasks();
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      tasks_[i].task = std::move(tasks[i]);
+      output_.forget(tasks_[i].log);
+    }
+    start_all();
+  }
+
+  // --------------------------------------------------------------------------------- main loop
+
+  void turn() {
+    if (const auto signal = signals_.next(kTick)) handle(*signal);
+    ask_whether_to_end();
+    if (options_.ends_descendants) reap_orphans(processes());
+    std::vector<Running*> ended;
+    for (Running& running : tasks_) {
+      if (note_end(running)) ended.push_back(&running);
+    }
+    output_.poll();
+    // Before any other decision: the others may have failed because of it.
+    const auto lost = std::find_if(ended.begin(), ended.end(),
+                                   [&](const Running* running) { return lost_its_port(*running); });
+    if (lost != ended.end()) return start_again_with_other_ports(**lost);
+    for (Running* running : ended) decide(*running);
+    const auto now = Clock::now();
+    for (Running& running : tasks_) {
+      if (running.restart_at && now >= *running.restart_at) start(running);
+    }
+    if (ending_) {
+      advance_end(now);
+    } else if (scale_requests_) {
+      scale(now);
+    }
+  }
+
+  void ask_whether_to_end() {
+    if (!options_.must_end || ending_ || Clock::now() < next_question_) return;
+    next_question_ = Clock::now() + kAskEvery;
+    if (options_.must_end()) pass_on(SIGTERM);
+  }
+
+  std::vector<pid_t> processes() const {
+    std::vector<pid_t> all;
+    for (const Running& running : tasks_) all.push_back(running.pid);
+    return all;
+  }
+
+  bool is_over() const {
+    return ending_ && std::all_of(tasks_.begin(), tasks_.end(),
+                                  [](const Running& running) { return running.is_over(); });
+  }
+
+  Running& chief() {
+    return *std::find_if(tasks_.begin(), tasks_.end(),
+                         [](const Running& running) { return running.task.is_chief(); });
+  }
+
+  bool note_end(Running& running) {
+    if (!running.runs()) return false;
+    const auto end = reap(running.pid);
+    if (!end) return false;
+    guard_.forget(running.pid);
+    remove_pid_file(running.task);
+    running.pid = -1;
+    running.end = end;
+    running.stop_at.reset();
+    running.kill_at.reset();
+    return true;
+  }
+
+  bool was_starting(const Running& running) const {
+    return Clock::now() - running.started < kStartUp;
+  }
+
+  bool may_restart(const Running& running) const {
+    return running.end->status != kExitMisused && running.restarts < options_.restart.most_restarts;
+  }
+
+  // Whether other ports may help: a line says so, or nothing else starts a task again that asks for
+  // it.
+  bool lost_its_port(const Running& running) const {
+    if (ending_ || running.end->status == 0 || launches_ >= kMostLaunches) return false;
+    if (!was_starting(running) || options_.start_port || running.task.address.empty()) return false;
+    // The others train.
+    if (running.is_late) return false;
+    if (output_.saw_port_in_use(running.log)) return true;
+    return running.end->status == kExitTryAgain && options_.restart.most_restarts == 0;
+  }
+
+  // By a signal that it heard, or that its chief heard: nothing failed.
+  static bool was_stopped(const EndOfProcess& end) {
+    return !end.killed &&
+           (end.status == kStatusOfSignals + SIGTERM || end.status == kStatusOfSignals + SIGINT);
+  }
+
+  // What follows from a task's end.
+  void decide(Running& running) {
+    const EndOfProcess end = *running.end;
+    const std::string name = running.task.task.name();
+    if (end.status == 0 || running.was_asked) {
+      log::info("ended {} {}", name, in_words(end));
+    } else if (!ending_ && may_restart(running)) {
+      const milliseconds delay = restart_delay(running.restarts++);
+      running.restart_at = Clock::now() + delay;
+      log::warning("{} failed {}: restart {} of {} in {} ms", name, in_words(end), running.restarts,
+                   options_.restart.most_restarts, delay.count());
+      return;
+    } else if (was_stopped(end) && !running.task.is_chief()) {
+      log::info("stopped {} {}", name, in_words(end));
+    } else {
+      log::error("{} failed {} log={}", name, in_words(end),
+                 file_of(running.task, ".log").string());
+      if (!ending_ && options_.on_failed) options_.on_failed(running.task.task, end.status);
+    }
+    if (running.task.is_chief() && !ending_) begin_end(end.status == 0);
+    if (running.task.is_ps() && end.status != 0 && !ending_) end_without(running);
+  }
+
+  // Nobody brings it back, and the others would only wait for it. One that was stopped in order has
+  // left a run that its chief is about to end.
+  void end_without(const Running& ps) {
+    lost_ps_status_ = ps.end->status;
+    if (was_stopped(*ps.end)) return begin_end(/*is_good=*/true);
+    log::error("the run cannot go on without {}: ending the other tasks", ps.task.task.name());
+    begin_end(/*is_good=*/false);
+  }
+
+  // --------------------------------------------------------------------------------------- end
+
+  void begin_end(bool is_good) {
+    ending_ = true;
+    const auto now = Clock::now();
+    const bool at_once = !is_good || options_.end_of_others == EndOfOthers::kKill;
+    ps_stop_at_ = now + (at_once ? milliseconds(0) : options_.grace);
+    for (Running& running : tasks_) {
+      running.restart_at.reset();
+      if (!running.runs()) continue;
+      if (options_.end_of_others == EndOfOthers::kKill) {
+        running.kill_at = now;
+      } else if (!running.task.is_ps()) {
+        const auto patience =
+            running.task.is_evaluator() ? options_.evaluator_grace : options_.grace;
+        running.stop_at = now + (at_once ? milliseconds(0) : patience);
+        if (!at_once) {
+          log::info("waiting for {} to end seconds={:g}", running.task.task.name(),
+                    std::chrono::duration<double>(patience).count());
+        }
+      }
+    }
+  }
+
+  // Ps come last: workers that still save or hand over need them.
+  bool must_wait(const Running& running) const {
+    return running.task.is_ps() &&
+           std::any_of(tasks_.begin(), tasks_.end(), [](const Running& other) {
+             return other.runs() && !other.task.is_ps() && !other.task.is_evaluator();
+           });
+  }
+
+  void advance_end(Clock::time_point now) {
+    for (Running& running : tasks_) {
+      if (!running.runs()) continue;
+      if (running.kill_at && now >= *running.kill_at) {
+        kill_one(running);
+        continue;
+      }
+      if (must_wait(running)) continue;
+      if (running.task.is_ps() && !running.stop_at && !running.kill_at) {
+        running.stop_at = ps_stop_at_;
+      }
+      if (running.stop_at && now >= *running.stop_at) ask_to_end(running, now);
+    }
+  }
+
+  static void send(Running& running, int signal) {
+    ::kill(-running.pid, signal);
+    running.was_asked = true;
+  }
+
+  void ask_to_end(Running& running, Clock::time_point now) {
+    log::info("asking {} to end pid={} signal={}", running.task.task.name(), running.pid,
+              stop_signal_);
+    send(running, stop_signal_);
+    running.stop_at.reset();
+    running.kill_at = now + options_.grace;
+  }
+
+  void kill_one(Running& running) {
+    if (options_.end_of_others == EndOfOthers::kGrace) {
+      log::warning("killing {} pid={}, which did not end", running.task.task.name(), running.pid);
+    }
+    send(running, SIGKILL);
+    running.kill_at.reset();
+  }
+
+  void kill_all() {
+    for (Running& running : tasks_) {
+      if (running.runs()) send(running, SIGKILL);
+      running.restart_at.reset();
+    }
+    for (Running& running : tasks_) {
+      while (running.runs() && !note_end(running)) {
+        if (const auto signal = signals_.next(kTick)) handle(*signal);
+      }
+    }
+  }
+
+  void handle(int signal) {
+    if (signal == SIGCHLD) return;
+    ++stop_requests_;
+    if (stop_requests_ > 1) {
+      log::warning("signal {} again: killing all tasks", signal);
+      for (Running& running : tasks_) {
+        if (running.runs()) send(running, SIGKILL);
+      }
+    } else {
+      log::warning("signal {}: passing it on; once more kills", signal);
+      pass_on(signal);
+    }
+  }
+
+  void pass_on(int signal) {
+    ending_ = true;
+    stop_signal_ = signal;
+    const auto now = Clock::now();
+    ps_stop_at_ = now;
+    for (Running& running : tasks_) {
+      // Its last end stays its result.
+      running.restart_at.reset();
+      if (running.runs() && !running.task.is_ps()) running.stop_at = now;
+    }
+  }
+
+  const LaunchOptions& options_;
+  /// Workers with an index below run.
+  std::int64_t wanted_workers_ = options_.least_workers.value_or(options_.cluster.workers);
+  std::optional<ScaleRequests> scale_requests_;
+  const std::string secret_ = draw_secret();
+  MergedLog output_;
+  SignalQueue signals_;
+  OrphanGuard guard_;
+  std::optional<ReservedPorts> ports_;
+  std::vector<Running> tasks_;
+  int launches_ = 0;
+  bool ending_ = false;
+  int stop_requests_ = 0;
+  /// Of a ps whose loss ended the run.
+  std::optional<int> lost_ps_status_;
+  int stop_signal_ = SIGTERM;
+  Clock::time_point ps_stop_at_{};
+  Clock::time_point next_question_{};
+};
+
+// What a launch takes unless it is told which ports.
+std::optional<ReservedPorts> reserve_ports(const LaunchOptions& options) {
+  if (options.start_port) return std::nullopt;
+  return ReservedPorts(ports_needed(options.cluster), options.port_range);
+}
+
+std::vector<std::uint16_t> ports_in_a_row(const LaunchOptions& options) {
+  const std::size_t count = ports_needed(options.cluster);
+  if (*options.start_port + count > 65536) {
+    throw InvalidArgument("{} ports from {} on go beyond 65535; start lower", count,
+                          *options.start_port);
+  }
+  std::vector<std::uint16_t> ports;
+  ports.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    ports.push_back(static_cast<std::uint16_t>(*options.start_port + i));
+  }
+  return ports;
+}
+
+// A secret that the user has set is that of the tasks too.
+bool has_own_secret() {
+  const char* const secret = std::getenv(kSecretVariable);
+  return secret != nullptr && *secret != '\0';
+}
+
+void bind(std::vector<LaunchTask>& tasks, const LaunchOptions& options) {
+  std::vector<LaunchTask*> training;
+  for (LaunchTask& task : tasks) {
+    if (task.is_ps()) return;
+    if (!task.is_evaluator()) training.push_back(&task);
+  }
+  // How many there will be is not known.
+  if (options.least_workers && options.binding == Binding::kAuto) return;
+  const std::vector<int> allowed = ThreadPool::allowed_processors();
+  const std::vector<int> processors = processors_for(options.binding, training.size(), allowed);
+  for (std::size_t i = 0; i < processors.size(); ++i) {
+    training[i]->processor = processors[i];
+    training[i]->environment.push_back(fmt::format("MUSTER_HOST_PROCESSORS={}", allowed.size()));
+  }
+}
+
+// With what a launch tells all of them, but for the secret.
+std::vector<LaunchTask> tasks_of(const LaunchOptions& options,
+                                 const std::optional<ReservedPorts>& ports) {
+  auto tasks = local_cluster(options.cluster, ports ? ports->numbers() : ports_in_a_row(options));
+  if (!options.cluster.is_single) bind(tasks, options);
+  for (LaunchTask& task : tasks) {
+    if (options.cluster.is_single) continue;
+    if (options.least_workers) {
+      task.environment.push_back(fmt::format("MUSTER_MIN_WORKERS={}", *options.least_workers));
+    }
+    if (options.has_tls) task.environment.emplace_back("MUSTER_TLS=1");
+  }
+  return tasks;
+}
+
+std::vector<LaunchTask> Launcher::choose_tasks() {
+  ports_ = reserve_ports(options_);
+  auto tasks = tasks_of(options_, ports_);
+  if (options_.cluster.is_single || has_own_secret()) return tasks;
+  for (LaunchTask& task : tasks) {
+    task.environment.push_back(fmt::format("{}={}", kSecretVariable, secret_));
+  }
+  return tasks;
+}
+
+// In single quotes, so that a shell takes it as it is.
+std::string for_shell(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string assignment(const std::string& entry) {
+  const auto equals = entry.find('=');
+  return entry.substr(0, equals + 1) + for_shell(entry.substr(equals + 1));
+}
+
+std::unique_ptr<TrainingLog> open_training_log(const LaunchOptions& options) {
+  if (!options.training_log) return nullptr;
+  const std::string program = Path(options.command.front()).filename().string();
+  const std::string job = options.job_name.empty()
+                              ? job_name("local", program, std::chrono::system_clock::now())
+                              : options.job_name;
+  return std::make_unique<TrainingLog>(
+      *options.training_log,
+      TrainingLogEntry{.job = job, .command = options.command, .hypothesis = options.hypothesis});
+}
+
+std::string outcome(int status, double seconds, const MergedLog& output) {
+  std::string text = fmt::format("Exit status {} after {:.1f} s.", status, seconds);
+  if (!output.final_loss().empty()) text += "\n" + output.final_loss();
+  if (!output.last_evaluation().empty()) {
+    text += fmt::format("\nEvaluation of step {}", output.last_evaluation());
+  }
+  return text;
+}
+
+void check(const LaunchOptions& options) {
+  if (options.command.empty()) throw InvalidArgument("no program to start");
+  if (options.log_dir.empty()) throw InvalidArgument("the folder of the logs has an empty name");
+  ports_needed(options.cluster);  // Throws for counts that make no cluster.
+  if (options.least_workers && *options.least_workers > options.cluster.workers) {
+    throw InvalidArgument("at least {} workers are more than at most {}", *options.least_workers,
+                          options.cluster.workers);
+  }
+}
+
+int run_tasks(const LaunchOptions& options) {
+  const auto start = Clock::now();
+  Launcher launcher(options);
+  std::unique_ptr<TrainingLog> entry;
+  // A program that cannot be started is no run to keep a diary of.
+  const int status = launcher.run([&] {
+    entry = open_training_log(options);
+    if (options.on_started) options.on_started();
+  });
+  const std::chrono::duration<double> seconds = Clock::now() - start;
+  if (entry) entry->add_outcome(outcome(status, seconds.count(), launcher.output()));
+  log::info("finished status={} seconds={:.1f}", status, seconds.count());
+  return status;
+}
+
+// What is left of the tasks, when they have ended.
+void end_descendants(milliseconds grace) {
+  const auto find = [] {
+    reap_orphans({});
+    return descendants();
+  };
+  try {
+    end_processes(find, grace, "a task", [](pid_t process) {
+      log::warning("ending process {}, which a task has left behind", process);
+    });
+  } catch (const Unavailable& error) {
+    log::error("{}", error.what());
+  }
+}
+
+}  // namespace
+
+RestartPolicy parse_restart_policy(std::string_view text) {
+  constexpr std::string_view kOnFailure = "on-failure";
+  if (text == "never") return {};
+  if (text == kOnFailure) return {.most_restarts = kDefaultRestarts};
+  if (text.starts_with(kOnFailure) && text.substr(kOnFailure.size()).starts_with(":")) {
+    const std::string_view number = text.substr(kOnFailure.size() + 1);
+    RestartPolicy policy;
+    const auto [end, error] =
+        std::from_chars(number.data(), number.data() + number.size(), policy.most_restarts);
+    if (error == std::errc() && end == number.data() + number.size() && policy.most_restarts >= 0) {
+      return policy;
+    }
+  }
+  throw InvalidArgument("a restart policy is never, on-failure or on-failure:N: {}", text);
+}
+
+std::string dry_run(const LaunchOptions& options) {
+  check(options);
+  std::string text;
+  if (!options.cluster.is_single && !has_own_secret()) {
+    text +=
+        fmt::format("export {}=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')\n", kSecretVariable);
+  }
+  for (const LaunchTask& task : tasks_of(options, reserve_ports(options))) {
+    text += fmt::format("# {}\n", task.task.name());
+    if (options.working_directory) {
+      text += fmt::format("cd {} && ", for_shell(options.working_directory->string()));
+    }
+    for (const std::string& entry : task.environment) text += assignment(entry) + " ";
+    if (task.processor) text += fmt::format("taskset -c {} ", *task.processor);
+    for (const std::string& word : options.command) text += for_shell(word) + " ";
+    text +=
+        fmt::format("> {} 2>&1 &\n", for_shell((options.log_dir / (task.name + ".log")).string()));
+  }
+  return text;
+}
+
+int launch(const LaunchOptions& options) {
+  check(options);
+  if (!options.ends_descendants) return run_tasks(options);
+  adopt_orphans();
+  try {
+    const int status = run_tasks(options);
+    end_descendants(options.grace);
+    return status;
+  } catch (...) {
+    end_descendants(options.grace);
+    throw;
+  }
+}
+
+}  // namespace muster::launch

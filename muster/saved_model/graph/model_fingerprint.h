@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "muster/base/file_system.h"
+#include "muster/saved_model/graph/saved_model.h"
+
+namespace muster::graph {
+
+/// What tells one SavedModel from another: TensorFlow's FingerprintDef, whose hashes these are, of
+/// the first graph. They say which model a folder holds, not that nobody changed it on purpose.
+struct ModelFingerprint {
+  /// Of all of saved_model.pb.
+  std::uint64_t saved_model_checksum = 0;
+  /// Of the nodes of the graph, less what differs between two exports of one model: numbers at the
+  /// end of functions' names, configurations of calls, constant texts, versions.
+  std::uint64_t graph_def_program_hash = 0;
+  std::uint64_t signature_def_hash = 0;
+  /// Of TensorFlow 2's functions; 0 without them.
+  std::uint64_t saved_object_graph_hash = 0;
+  /// Of variables/variables.index, which has the checksum of every variable; 0 without it.
+  std::uint64_t checkpoint_hash = 0;
+  bool operator==(const ModelFingerprint&) const = default;
+};
+
+/// `encoded` is encode_saved_model(model); the variables lie in `dir`.
+ModelFingerprint fingerprint_of(const SavedModel& model, std::string_view encoded, const Path& dir);
+
+/// The bytes of fingerprint.pb, the same for equal fingerprints: without the random UUID that
+/// TensorFlow adds.
+std::string encode_fingerprint(const ModelFingerprint& fingerprint);
+
+}  // namespace muster::graph

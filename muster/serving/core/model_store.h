@@ -1,0 +1,162 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/wait.h"
+#include "muster/serving/core/batch_queue.h"
+#include "muster/serving/core/model_config.h"
+#include "muster/serving/core/servable.h"
+
+namespace muster::serving {
+
+/// A version that is served. Whoever holds it may run it, also while it is being replaced.
+class ModelVersion : public std::enable_shared_from_this<ModelVersion> {
+ public:
+  ModelVersion(std::string model, std::int64_t number, std::shared_ptr<const Servable> servable,
+               const std::shared_ptr<ExecutionSlots>& slots, const BatchOptions& options);
+
+  const std::string& model() const { return model_; }
+  std::int64_t number() const { return number_; }
+  const Signatures& signatures() const { return servable_->signatures(); }
+  /// Nothing if there is none of that name.
+  const graph::SignatureDef* find_signature(std::string_view name) const;
+
+  /// Computes a request, together with others that wait. Throws NotFound for an unknown signature,
+  /// and what BatchQueue::run throws.
+  BatchAnswer run(std::string_view signature, const Tensors& inputs,
+                  const Deadline& deadline = Deadline::never(), std::uint64_t priority = 0) const;
+  /// The same without waiting, as BatchQueue::start has it. Whoever calls it holds the version
+  /// until `done` is called. Throws NotFound.
+  void start(std::string_view signature, Tensors inputs, const Deadline& deadline,
+             std::uint64_t priority, BatchQueue::Done done) const;
+  /// Requests that wait, of all signatures.
+  std::size_t waiting() const;
+
+ private:
+  BatchQueue& queue_of(std::string_view signature) const;
+
+  std::string model_;
+  std::int64_t number_;
+  std::shared_ptr<const Servable> servable_;
+  std::map<std::string, std::unique_ptr<BatchQueue>, std::less<>> queues_;
+};
+
+using ModelVersionPtr = std::shared_ptr<const ModelVersion>;
+
+/// Which version a request asks for: the newest, a number, or a label.
+struct VersionChoice {
+  std::optional<std::int64_t> number{};
+  std::string label{};
+
+  bool operator==(const VersionChoice&) const = default;
+};
+
+/// The numbers are those of TensorFlow Serving's ModelVersionStatus.
+enum class VersionState {
+  kUnknown = 0,
+  kStart = 10,
+  kLoading = 20,
+  kAvailable = 30,
+  kUnloading = 40,
+  kEnd = 50
+};
+
+/// "AVAILABLE".
+std::string_view name_of(VersionState state);
+
+struct VersionStatus {
+  std::int64_t number = 0;
+  VersionState state = VersionState::kUnknown;
+  ErrorCode code = ErrorCode::kOk;
+  std::string message{};
+};
+
+struct StoreOptions {
+  LoadServable load{};
+  /// Called with a version before it gets requests; what it throws is a failed load.
+  std::function<void(const ModelVersion& version, const Path& dir)> warm_up{};
+  BatchOptions batching{};
+  /// Batches that are computed at one time; zero: one per processor.
+  std::size_t slots = 0;
+  /// For kernels with threads of their own: how a batch gets its part of the processors.
+  ExecutionSlots::Divide divide{};
+  /// Whose threads compute. None: one that the store makes, with a thread more than there are
+  /// slots.
+  std::shared_ptr<EventLoop> loop{};
+  /// How often folders are looked at; zero: only when told.
+  std::chrono::milliseconds poll_interval{1000};
+  /// How often a load that failed is tried again. After that, only when its files change.
+  int max_load_retries = 5;
+  std::chrono::milliseconds load_retry_interval{60'000};
+  /// Whether a new label may name a version that is not loaded.
+  bool allow_labels_for_unavailable = false;
+  /// Whether the old version goes before the new one is loaded. Uses less memory, and there is a
+  /// gap.
+  bool resource_preserving = false;
+};
+
+/// The models of a server and their versions, loaded and replaced by a thread of its own. All
+/// functions may be called from any thread.
+///
+/// A new version is loaded and warmed up before it gets requests; only then does the old one go,
+/// after its last request. One that fails to load is tried again, and takes no good one down. A
+/// folder that is gone or empty takes nothing down either.
+class ModelStore {
+ public:
+  explicit ModelStore(StoreOptions options);
+  ~ModelStore();
+  ModelStore(const ModelStore&) = delete;
+  ModelStore& operator=(const ModelStore&) = delete;
+
+  /// Serves exactly these from now on, and unloads the others. Throws InvalidArgument for a wrong
+  /// list, FailedPrecondition for a label that a served model would move to a version that is not
+  /// available, and changes nothing then.
+  void configure(std::vector<ModelConfig> models);
+  /// What was configured, by name.
+  std::vector<ModelConfig> models() const;
+
+  /// Sets the labels of a model. Throws NotFound, and as configure().
+  void set_labels(const std::string& model,
+                  std::map<std::string, std::int64_t, std::less<>> labels);
+
+  /// Waits until every configured version is available or has failed. False when the time is over.
+  bool wait_until_settled(const Deadline& deadline) const;
+  /// Waits for one look at all folders that begins after this call, with its loads and unloads.
+  void poll();
+
+  /// Throws NotFound for a model or version that is not available, InvalidArgument for an unknown
+  /// label, in the words of TensorFlow Serving.
+  ModelVersionPtr find(std::string_view model, const VersionChoice& choice = {}) const;
+  /// Of all versions of a model that were seen, the newest first; those that are gone for a while
+  /// are forgotten. Throws NotFound for an unknown model.
+  std::vector<VersionStatus> status(std::string_view model) const;
+  /// All that can be asked.
+  std::vector<ModelVersionPtr> available() const;
+  /// The version that a label names now. Throws InvalidArgument.
+  std::int64_t version_of_label(std::string_view model, const std::string& label) const;
+  /// Whether every model has a version that answers.
+  bool ready() const;
+
+  std::size_t slots() const;
+  /// For servers, whose threads then read and compute in turn.
+  const std::shared_ptr<EventLoop>& loop() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The versions in a folder: numbers, with leading zeros or without, and where they are. A folder
+/// that is itself a SavedModel is the version of its name's number, or 1. Throws NotFound when
+/// there is no folder.
+std::map<std::int64_t, Path> versions_in(const Path& base_path);
+
+}  // namespace muster::serving

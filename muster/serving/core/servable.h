@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "muster/base/file_system.h"
+#include "muster/saved_model/graph/saved_model.h"
+#include "muster/serving/codec/instances.h"
+
+/// Models as a service. The core (model_store.h, batch_queue.h, statistics.h) knows models,
+/// versions and batches and no protocol; each protocol is an edge over it. Nothing here needs
+/// libtorch: whoever makes a server supplies what loads a model.
+namespace muster::serving {
+
+using serving::Tensors;
+using Signatures = std::map<std::string, graph::SignatureDef, std::less<>>;
+
+/// One loaded version of a model. All functions may be called from any thread.
+class Servable {
+ public:
+  virtual ~Servable() = default;
+  /// By name.
+  virtual const Signatures& signatures() const = 0;
+  /// Computes all outputs of a signature. Throws InvalidArgument for inputs that do not fit.
+  virtual Tensors run(std::string_view signature, const Tensors& inputs) const = 0;
+};
+
+/// Loads the SavedModel of a folder. Throws when it cannot.
+using LoadServable = std::function<std::shared_ptr<const Servable>(const Path& dir)>;
+
+}  // namespace muster::serving

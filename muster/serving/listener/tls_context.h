@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+
+struct ssl_ctx_st;
+
+namespace muster::serving {
+
+struct TlsOptions;
+
+struct TlsContextFree {
+  void operator()(ssl_ctx_st* context) const;
+};
+/// OpenSSL's SSL_CTX.
+using TlsContext = std::unique_ptr<ssl_ctx_st, TlsContextFree>;
+
+/// What connections of one port share: certificates, whom they trust, sessions. `protocol` is the
+/// only one that is spoken there, by its name in ALPN, and lives as long as the program; null where
+/// clients are not asked. Throws InvalidArgument for certificates that are none.
+TlsContext tls_context(const TlsOptions& options, const char* protocol = nullptr);
+
+}  // namespace muster::serving

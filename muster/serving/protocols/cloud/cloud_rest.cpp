@@ -1,0 +1,137 @@
+// Cloud ML Engine's projects.predict; what its models are is in cloud_models.cpp.
+#include <fmt/core.h>
+
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/serving/codec/instances.h"
+#include "muster/serving/codec/predict_request.h"
+#include "muster/serving/codec/predictions.h"
+#include "muster/serving/codec/signature_choice.h"
+#include "muster/serving/protocols/rest_paths_internal.h"
+
+namespace muster::serving {
+namespace {
+
+std::string cloud_message(const char* step, int code, std::string_view reason) {
+  return fmt::format("{}: {} (Error code: {})", step, reason, code);
+}
+
+template <typename Act>
+auto in_cloud_step(const char* step, int code, Act&& act) {
+  try {
+    return act();
+  } catch (...) {
+    const Description failure = muster::describe(std::current_exception());
+    throw Error(failure.code, cloud_message(step, code, failure.message));
+  }
+}
+
+// A version here is a name, such as v1: a label, or a number with or without a v in front.
+VersionChoice cloud_version(ModelStore& store, const ModelPath& path) {
+  const std::string& name = path.version_text;
+  if (name.empty() || path.version.number) return path.version;
+  if (name.size() > 1 && name.size() < 19 && name.front() == 'v' &&
+      name.find_first_not_of("0123456789", 1) == name.npos) {
+    try {
+      store.version_of_label(path.model, name);
+    } catch (const InvalidArgument&) {
+      return {.number = std::stoll(name.substr(1))};
+    }
+  }
+  return {.label = name};
+}
+
+class PredictInstances final : public RestPrediction {
+ public:
+  PredictInstances(const HttpRequest& request, ModelVersionPtr version, Call call)
+      : RestPrediction(std::move(call)), body_(request.body), version_(std::move(version)) {}
+
+  void prepare(Call& call) override {
+    in_cloud_step("Invalid inputs", 1, [&] {
+      instances_.emplace(serving::Instances::from_request(body_));
+      graph::MetaGraph meta;
+      meta.signatures = version_->signatures();
+      call.signature = serving::choose_signature(meta, instances_->signature_name());
+    });
+  }
+  Tensors inputs(const ModelVersion&, const graph::SignatureDef& signature) override {
+    Tensors inputs =
+        in_cloud_step("Invalid inputs", 1, [&] { return instances_->tensors(signature); });
+    instances_.reset();  // What they were parsed with is for the next ones.
+    is_computing_ = true;
+    return inputs;
+  }
+  HttpAnswer answer(const ModelVersion&, BatchAnswer result) override {
+    is_computing_ = false;
+    return in_cloud_step("There was a problem processing the outputs", 3, [&] {
+      const serving::Predictions checked(result.outputs);
+      return json_answer(serving::predict_answer(result.outputs, true));
+    });
+  }
+  Description failure(const std::exception_ptr& failure) const override {
+    Description told = muster::describe(failure);
+    if (is_computing_) {
+      told.message = cloud_message("Failed to run the provided model", 2, told.message);
+    }
+    return told;
+  }
+
+ private:
+  const std::string& body_;
+  ModelVersionPtr version_;
+  std::optional<serving::Instances> instances_{};
+  bool is_computing_ = false;
+};
+
+}  // namespace
+
+HttpAnswer cloud_error(ErrorCode code, std::string_view text) {
+  const int status = http_status_of(code);
+  const nlohmann::ordered_json body{
+      {"error", {{"code", status}, {"message", text}, {"status", muster::name_of(code)}}}};
+  return {.status = status,
+          .body = body.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"};
+}
+
+RestResult answer_cloud(RestContext& context) {
+  try {
+    context.check(Role::kPredict);
+  } catch (const Error& error) {
+    return cloud_error(error.code(), error.message());
+  }
+  constexpr std::string_view kProjects = "/v1/projects/";
+  constexpr std::string_view kModels = "/models";
+  const std::string_view rest = context.path.substr(kProjects.size());
+  const auto slash = rest.find('/');
+  const std::string_view behind = slash == rest.npos ? std::string_view() : rest.substr(slash);
+  if (slash == 0 || !behind.starts_with(kModels)) {
+    return cloud_error(ErrorCode::kNotFound, "Method not found.");
+  }
+  const std::string_view models = behind.substr(kModels.size());
+  if (!models.ends_with(":predict")) {
+    return answer_cloud_models(context, std::string(rest.substr(0, slash)), models);
+  }
+  const auto path = models.starts_with('/')
+                        ? parse_model_path(models.substr(1), /*numeric_versions=*/false)
+                        : std::nullopt;
+  if (!path || path->separator != ':' || path->method != "predict" ||
+      context.request.method != "POST") {
+    return cloud_error(ErrorCode::kNotFound, "Method not found.");
+  }
+  ModelStore& store = context.service.store();
+  ModelVersionPtr version;
+  try {
+    version = store.find(path->model, cloud_version(store, *path));
+  } catch (const Error& error) {
+    return cloud_error(ErrorCode::kNotFound, error.message());
+  }
+  Call call{.model = path->model,
+            .version = {.number = version->number()},
+            .deadline = context.deadline()};
+  return std::make_unique<PredictInstances>(context.request, std::move(version), std::move(call));
+}
+
+}  // namespace muster::serving

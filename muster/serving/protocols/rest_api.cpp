@@ -1,0 +1,293 @@
+#include "muster/serving/protocols/rest_api.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <exception>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/log.h"
+#include "muster/serving/codec/predict_request.h"
+#include "muster/serving/listener/event_loop.h"
+#include "muster/serving/protocols/rest_paths_internal.h"
+
+namespace muster::serving {
+namespace {
+
+// Smaller answers fit one packet anyway.
+constexpr std::size_t kWorthCompressing = 1400;
+
+HttpAnswer plain(int status, std::string body) {
+  return {.status = status, .content_type = "text/plain; charset=utf-8", .body = std::move(body)};
+}
+
+bool starts_with_path(std::string_view path, std::string_view prefix) {
+  return path == prefix || (path.starts_with(prefix) && path[prefix.size()] == '/');
+}
+
+void inflate_body(HttpRequest& request, InflateLimits limits, ByteBudget::Hold* hold) {
+  const std::string_view encoding = request.header("Content-Encoding");
+  if (encoding.empty() || equal_ignoring_case(encoding, "identity")) return;
+  if (!accepts(encoding, "gzip") && !accepts(encoding, "deflate")) {
+    throw Unimplemented("Content-Encoding {} is not supported: send gzip, deflate or none",
+                        encoding.substr(0, 40));
+  }
+  limits.hold = hold;
+  request.body = inflated(request.body, limits);
+}
+
+// Trying again would not help, so it is not said when.
+HttpAnswer too_large(const BodyTooLarge& error) {
+  HttpAnswer answer = error_answer_of(ErrorCode::kInvalidArgument, error.message());
+  answer.status = 413;
+  return answer;
+}
+
+void add_cors(HttpAnswer& answer) {
+  answer.headers.emplace_back("Access-Control-Allow-Origin", "*");
+  answer.headers.emplace_back("Access-Control-Allow-Methods", "POST, GET");
+  answer.headers.emplace_back("Access-Control-Allow-Headers",
+                              "Content-Type, Authorization, Inference-Header-Content-Length");
+}
+
+HttpAnswer preflight(const HttpRequest& request) {
+  const std::string_view origin = request.header("Origin");
+  const bool is_web =
+      origin.find("http://") != origin.npos || origin.find("https://") != origin.npos;
+  return {.status = is_web ? 200 : 400, .content_type = ""};
+}
+
+void compress(const HttpRequest& request, HttpAnswer& answer) {
+  if (answer.body.size() < kWorthCompressing || answer.content_type == "application/octet-stream" ||
+      !accepts(request.header("Accept-Encoding"), "gzip")) {
+    return;
+  }
+  answer.body = gzipped(answer.body);
+  answer.headers.emplace_back("Content-Encoding", "gzip");
+  answer.headers.emplace_back("Vary", "Accept-Encoding");
+}
+
+std::string_view path_of(std::string_view target) { return target.substr(0, target.find('?')); }
+
+bool is_prediction(const HttpRequest& request) {
+  if (request.method != "POST") return false;
+  const std::string_view path = path_of(request.target);
+  return path.ends_with(":predict") || path.ends_with(":classify") || path.ends_with(":regress") ||
+         path.ends_with("/infer");
+}
+
+}  // namespace
+
+HttpAnswer json_answer(std::string body) { return {.body = std::move(body)}; }
+
+Deadline RestContext::deadline() const {
+  if (options.timeout.count() <= 0) return Deadline::never();
+  return Deadline::at(request.received + options.timeout);
+}
+
+void RestContext::check(Role role) const {
+  service.access().check(role, request.header("Authorization"), request.is_from_this_host);
+}
+
+std::optional<ModelPath> parse_model_path(std::string_view text, bool numeric_versions) {
+  ModelPath path;
+  const auto take_name = [&]() -> std::optional<std::string> {
+    const auto end = text.find_first_of("/:");
+    const std::string_view name = text.substr(0, end);
+    text = end == text.npos ? std::string_view() : text.substr(end);
+    if (name.empty()) return std::nullopt;
+    return percent_decoded(name);
+  };
+  const auto model = take_name();
+  if (!model) return std::nullopt;
+  path.model = *model;
+  for (const std::string_view kind : {"/versions/", "/labels/"}) {
+    if (!text.starts_with(kind)) continue;
+    text.remove_prefix(kind.size());
+    const auto name = take_name();
+    if (!name) return std::nullopt;
+    path.version_text = *name;
+    if (kind == "/labels/") {
+      path.version.label = *name;
+      break;
+    }
+    if (name->find_first_not_of("0123456789") != name->npos) {
+      if (numeric_versions) return std::nullopt;
+      break;
+    }
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(name->data(), name->data() + name->size(), number);
+    if (error != std::errc()) {
+      throw InvalidArgument("Failed to convert version: {} to numeric.", *name);
+    }
+    path.version.number = number;
+    break;
+  }
+  if (text.empty()) return path;
+  path.separator = text.front();
+  path.method = std::string(text.substr(1));
+  if (path.method.empty()) return std::nullopt;
+  return path;
+}
+
+RestApi::RestApi(Service& service, RestOptions options)
+    : service_(service), options_(std::move(options)) {}
+
+std::optional<std::string> RestApi::queue_of(const HttpRequest& request) {
+  if (request.method == "GET" || request.method == "OPTIONS") return std::nullopt;
+  constexpr std::string_view kModels = "/models/";
+  std::string_view path = path_of(request.target);
+  const auto found = path.find(kModels);
+  if (found == path.npos) return std::string();
+  path.remove_prefix(found + kModels.size());
+  return std::string(path.substr(0, path.find_first_of("/:")));
+}
+
+HttpAnswer RestApi::health(const HttpRequest& request, std::string_view path) {
+  if (request.method != "GET") {
+    return error_answer_of(ErrorCode::kInvalidArgument, "only GET is of use here");
+  }
+  if (path != "/readyz" || service_.ready()) return plain(200, "ok\n");
+  HttpAnswer answer = plain(503, service_.draining() ? "the server is stopping\n"
+                                                     : "a model has no version that answers\n");
+  answer.headers.emplace_back("Retry-After", "1");
+  return answer;
+}
+
+/// A request that is being answered.
+struct RestApi::Exchange {
+  HttpRequest request{};
+  // Of what the body became.
+  std::optional<ByteBudget::Hold> hold{};
+  // Where there is a prediction, the answer is made of it.
+  std::unique_ptr<RestPrediction> prediction{};
+  HttpAnswer answer{};
+  // Of one that nobody waits for.
+  std::shared_ptr<HttpReply> reply{};
+
+  // They refer to the exchange, which its caller keeps.
+  Service::Prepare prepare() {
+    return [this](Call& call) { prediction->prepare(call); };
+  }
+  Service::Steps steps() {
+    return {.no_signature = [this](const ModelVersion&) { prediction->no_signature(); },
+            .inputs =
+                [this](const ModelVersion& version, const graph::SignatureDef& signature) {
+                  return prediction->inputs(version, signature);
+                },
+            .answer =
+                [this](const ModelVersion& version, BatchAnswer result) {
+                  answer = prediction->answer(version, std::move(result));
+                }};
+  }
+};
+
+// Leaves an answer or a prediction.
+void RestApi::route(Exchange& exchange) {
+  HttpRequest& request = exchange.request;
+  const std::string_view path = path_of(request.target);
+  const auto answered = [&](HttpAnswer answer) { exchange.answer = std::move(answer); };
+  if (path == "/healthz" || path == "/livez" || path == "/readyz") {
+    return answered(health(request, path));
+  }
+  RestContext context{service_, options_, request, path};
+  if (path == "/metrics" && request.method == "GET") {
+    context.check(Role::kPredict);
+    answered(plain(200, service_.metrics_page()));
+    exchange.answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    return;
+  }
+  if (!options_.prometheus_path.empty() && path == options_.prometheus_path &&
+      request.method == "GET") {
+    context.check(Role::kPredict);
+    return answered({.content_type = "text/plain", .body = service_.tensorflow_metrics_page()});
+  }
+  const bool is_v1 = path.size() > 3 && equal_ignoring_case(path.substr(0, 4), "/v1/");
+  const bool is_v2 = starts_with_path(path, "/v2");
+  if ((is_v1 || is_v2) && request.method == "OPTIONS") return answered(preflight(request));
+  if (!is_v1 && !is_v2) return answered(error_answer_of(ErrorCode::kNotFound, "Not Found"));
+  if (options_.body_budget) exchange.hold.emplace(options_.body_budget);
+  try {
+    inflate_body(request, options_.inflate, exchange.hold ? &*exchange.hold : nullptr);
+  } catch (const BodyTooLarge& error) {
+    return answered(too_large(error));
+  }
+  RestResult result = is_v2                               ? answer_inference_protocol(context)
+                      : path.starts_with("/v1/projects/") ? answer_cloud(context)
+                                                          : answer_tensorflow(context);
+  if (auto* const answer = std::get_if<HttpAnswer>(&result)) return answered(std::move(*answer));
+  exchange.prediction = std::move(std::get<std::unique_ptr<RestPrediction>>(result));
+}
+
+HttpAnswer RestApi::answer_of(Exchange& exchange, const std::exception_ptr& failure) noexcept {
+  const auto refusal = [](const Description& told) {
+    return error_answer_of(told.code, told.message);
+  };
+  HttpAnswer answer;
+  try {
+    if (failure) {
+      answer = refusal(exchange.prediction ? exchange.prediction->failure(failure)
+                                           : muster::describe(failure));
+    } else {
+      answer = std::move(exchange.answer);
+      compress(exchange.request, answer);
+    }
+  } catch (...) {
+    answer = refusal(muster::describe(std::current_exception()));
+  }
+  if (options_.cors) add_cors(answer);
+  return answer;
+}
+
+void RestApi::run(Exchange& exchange) {
+  route(exchange);
+  if (!exchange.prediction) return;
+  Call call = exchange.prediction->take_call();
+  service_.run(call, exchange.prepare(), exchange.steps());
+}
+
+HttpAnswer RestApi::handle(HttpRequest request) noexcept {
+  Exchange exchange{std::move(request)};
+  try {
+    run(exchange);
+  } catch (...) {
+    return answer_of(exchange, std::current_exception());
+  }
+  return answer_of(exchange, nullptr);
+}
+
+bool RestApi::start(HttpRequest& request, const std::shared_ptr<HttpReply>& reply) noexcept {
+  if (!is_prediction(request) || request.body.size() > kMostBytesInLoop ||
+      !request.header("Content-Encoding").empty()) {
+    return false;
+  }
+  auto exchange = std::make_unique<Exchange>();
+  exchange->request = std::move(request);
+  exchange->reply = reply;
+  const auto end = [this](std::unique_ptr<Exchange> ended, const std::exception_ptr& failure) {
+    HttpAnswer answer = answer_of(*ended, failure);
+    const auto to = std::move(ended->reply);
+    ended.reset();
+    to->reply(std::move(answer));
+  };
+  try {
+    route(*exchange);
+  } catch (...) {
+    end(std::move(exchange), std::current_exception());
+    return true;
+  }
+  if (!exchange->prediction) {
+    end(std::move(exchange), nullptr);
+    return true;
+  }
+  // Owned by nobody until it is done: a std::function would copy it.
+  Exchange* const begun = exchange.release();
+  service_.start(begun->prediction->take_call(), begun->prepare(), begun->steps(),
+                 [end, begun](const std::exception_ptr& failure) {
+                   end(std::unique_ptr<Exchange>(begun), failure);
+                 });
+  return true;
+}
+
+}  // namespace muster::serving

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "muster/base/file_system.h"
+#include "muster/serving/core/model_store.h"
+
+namespace muster::serving {
+
+/// Runs the requests that DIR/assets.extra/tf_serving_warmup_requests holds, each so many times: a
+/// TFRecord file of TensorFlow Serving's PredictionLog. Nothing when there is no such file. Throws
+/// what a request throws, DataLoss for a file that is none, InvalidArgument for more than 1000.
+void warm_up(const ModelVersion& version, const Path& dir, int times);
+
+}  // namespace muster::serving

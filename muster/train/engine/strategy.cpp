@@ -1,0 +1,43 @@
+#include "muster/train/engine/strategy.h"
+
+#include <utility>
+
+#include "muster/data/checkpoint/checkpoint_parts.h"
+
+namespace muster {
+namespace {
+
+class LocalStrategy final : public Strategy {
+ public:
+  std::string describe() const override { return "local: one process runs all replicas"; }
+  RunTerms join(const RunTerms& own) override {
+    replicas_ = {0, own.replicas};
+    return own;
+  }
+  void attach(Participant& participant) override { participant_ = &participant; }
+  void synchronize() override {}
+  ReplicaRange replicas() const override { return replicas_; }
+  std::optional<StepResult> apply(std::int64_t step, PartialSums own) override {
+    return participant_->update(step, std::move(own));
+  }
+  void end(std::int64_t /*step*/, int /*signal*/) override {}
+  int leave(bool /*early*/) override { return 0; }
+
+ private:
+  ReplicaRange replicas_;
+  Participant* participant_ = nullptr;
+};
+
+}  // namespace
+
+std::shared_ptr<CheckpointParts> Strategy::begin_parts(std::int64_t /*step*/) { return nullptr; }
+
+std::optional<StepResult> Strategy::make_on_device(std::int64_t step,
+                                                   std::span<const std::optional<Batch>>,
+                                                   const GiveStep&) {
+  throw Internal("step {} is to be made on a device, and there is an obstacle to it", step);
+}
+
+std::unique_ptr<Strategy> make_local_strategy() { return std::make_unique<LocalStrategy>(); }
+
+}  // namespace muster

@@ -1,0 +1,63 @@
+#include "muster/train/engine/tensor_codec.h"
+
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/data/checkpoint/bundle_writer.h"
+#include "muster/testing/message_of.h"
+#include "muster/testing/temp_dir.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::message_of;
+using ::testing::Not;
+using testing::TempDir;
+
+// What Adam keeps of each variable, and the step.
+std::vector<NamedTensor> state_of(const std::vector<std::string>& variables) {
+  std::vector<NamedTensor> state{{"global_step", at::zeros({}, at::kLong)}};
+  for (const char* slot : {"/Adam", "/Adam_1", ""}) {
+    for (const std::string& name : variables) state.push_back({name + slot, at::ones({2})});
+  }
+  return state;
+}
+
+Path write_state(const TempDir& folder, const std::vector<NamedTensor>& state) {
+  BundleWriter writer(folder / "model.ckpt-1");
+  for (const TensorView& view : encode(state, CheckpointLayouts({})).views) writer.add(view);
+  writer.finish();
+  return folder / "model.ckpt-1";
+}
+
+TEST(RestoreFrom, SaysInOneLineWhichVariablesOfAnotherModelAreMissing) {
+  const TempDir folder;
+  const BundleReader bundle(write_state(folder, state_of({"wide/kernel"})));
+  const auto targets = state_of({"a/kernel", "b/kernel", "c/kernel", "d/kernel", "wide/kernel"});
+  const std::string message =
+      message_of([&] { restore_from(bundle, targets, CheckpointLayouts({})); });
+  EXPECT_THAT(message, AllOf(HasSubstr("model.ckpt-1 has no a/kernel, b/kernel, c/kernel and 9 "
+                                       "more, of the 16 tensors"),
+                             HasSubstr("use another model_dir"), Not(HasSubstr("Adam"))));
+  EXPECT_THROW(restore_from(bundle, targets, CheckpointLayouts({})), NotFound);
+}
+
+TEST(RestoreFrom, NamesTheSlotsOfAnotherOptimizer) {
+  const TempDir folder;
+  const std::vector<NamedTensor> plain{{"global_step", at::zeros({}, at::kLong)},
+                                       {"a/kernel", at::ones({2})}};
+  const BundleReader bundle(write_state(folder, plain));
+  EXPECT_THAT(
+      message_of([&] { restore_from(bundle, state_of({"a/kernel"}), CheckpointLayouts({})); }),
+      HasSubstr("has no a/kernel/Adam, a/kernel/Adam_1, of the 4 tensors"));
+}
+
+}  // namespace
+}  // namespace muster
