@@ -88,7 +88,7 @@ RunConfig config_of(const std::string& tf_config) {
   return config;
 }
 
-RunTerms terms_of(const RunConfig& config) {
+RunContract terms_of(const RunConfig& config) {
   return {.replicas = config.reproducibility.replicas,
           .threads_per_replica = 1,
           .seed = config.seed(),
@@ -109,7 +109,7 @@ class BareParticipant : public Participant {
     bench::keep(total);
     return {.present = total.present};
   }
-  StepResult prepare_own(PartialSums& own) override { return {.present = own.present}; }
+  StepResult prepare_local_gradients(PartialSums& own) override { return {.present = own.present}; }
   double decay_loss() const override { return 0; }
   RunSnapshot snapshot() override {
     return {.state_json = to_json(RunState{.inputs = all_inputs()}),

@@ -31,7 +31,7 @@
 namespace {
 
 using muster::bench::Report;
-using muster::testing::HttpAnswer;
+using muster::testing::CannedResponse;
 using muster::testing::HttpCall;
 
 constexpr std::chrono::milliseconds kLatency{20};
@@ -52,13 +52,13 @@ class LateStore {
   std::uint64_t bytes() const { return bytes_; }
 
  private:
-  HttpAnswer answer(const HttpCall& call) const {
-    HttpAnswer late = act(call);
+  CannedResponse answer(const HttpCall& call) const {
+    CannedResponse late = act(call);
     late.delay = kLatency;
     return late;
   }
 
-  HttpAnswer act(const HttpCall& call) const {
+  CannedResponse act(const HttpCall& call) const {
     if (call.method == "GET" && call.parameter("list-type")) {
       // Folders are there, and empty.
       return {.body = fmt::format("<ListBucketResult><Contents><Key>{}</Key><Size>0</Size>"
@@ -83,11 +83,11 @@ class LateStore {
     return {.headers = {{"ETag", "\"e\""}}};
   }
 
-  HttpAnswer get(const HttpCall& call) const {
+  CannedResponse get(const HttpCall& call) const {
     unsigned long long begin = 0, last = 0;
     std::sscanf(call.header("range").c_str(), "bytes=%llu-%llu", &begin, &last);
     last = std::min<unsigned long long>(last, bytes_ - 1);
-    HttpAnswer answer{
+    CannedResponse answer{
         .status = 206,
         .headers = {{"ETag", "\"of-parts-1\""},
                     {"Content-Range", fmt::format("bytes {}-{}/{}", begin, last, bytes_)}}};

@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // Repository calls are refused: a model that is gone answers nothing more.
   static RestApi& api =
       *new RestApi((new FakeService)->service(), {.cors = true, .repository_control = false});
-  const HttpAnswer answer = api.handle(request_of({reinterpret_cast<const char*>(data), size}));
+  const HttpResponse answer = api.handle(request_of({reinterpret_cast<const char*>(data), size}));
   // Whatever was asked, the answer is one of HTTP, and no fault of the server.
   if (answer.status < 200 || answer.status > 599 || answer.status == 500) __builtin_trap();
   return 0;

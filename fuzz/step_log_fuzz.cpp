@@ -45,16 +45,16 @@ void read_all(std::string_view bytes) {
   muster::StepLogReader reader(bytes, "fuzz");
   std::string_view body;
   std::int64_t step = 0;
-  std::int64_t left_out = 0;
+  std::int64_t skipped_batches = 0;
   while (const auto record = reader.next(body)) {
     if (record->kind == muster::StepLogRecord::Kind::kBase) {
       step = record->step;
-      left_out = record->left_out;
+      skipped_batches = record->skipped_batches;
     }
     // Whatever the bytes are, what comes out is in order.
-    if (record->step != step || record->left_out != left_out) __builtin_trap();
+    if (record->step != step || record->skipped_batches != skipped_batches) __builtin_trap();
     if (record->kind == muster::StepLogRecord::Kind::kCommitted) {
-      ++(record->is_left_out ? left_out : step);
+      ++(record->is_left_out ? skipped_batches : step);
     }
     if (body.size() > bytes.size()) __builtin_trap();
   }

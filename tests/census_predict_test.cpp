@@ -365,10 +365,10 @@ TEST_F(CensusBatch, WhoseOutputLiesInAStoreIsResumedAfterAKillWithoutALineLostOr
   // While it predicts, in a folder of this host. If it is faster than the test, nothing gets out.
   {
     std::atomic<bool> copies{false};
-    store.set_fault([&](const testing::HttpCall& call) -> std::optional<testing::HttpAnswer> {
+    store.set_fault([&](const testing::HttpCall& call) -> std::optional<testing::CannedResponse> {
       if (!puts_result(call)) return std::nullopt;
       copies = true;
-      return testing::HttpAnswer{.delay = std::chrono::milliseconds(20), .hang_up = true};
+      return testing::CannedResponse{.delay = std::chrono::milliseconds(20), .hang_up = true};
     });
     testing::RunningProgram program(MUSTER_PROGRAM, arguments("s3://bucket/out"), options);
     wait_until(program, [&] {
@@ -386,10 +386,10 @@ TEST_F(CensusBatch, WhoseOutputLiesInAStoreIsResumedAfterAKillWithoutALineLostOr
   // While it copies what it has made: one is there, the next is on its way.
   {
     std::atomic<bool> is_killed{false}, is_half{false};
-    store.set_fault([&](const testing::HttpCall& call) -> std::optional<testing::HttpAnswer> {
+    store.set_fault([&](const testing::HttpCall& call) -> std::optional<testing::CannedResponse> {
       if (is_killed || !puts_result(call) || results().empty()) return std::nullopt;
       is_half = true;
-      return testing::HttpAnswer{.delay = std::chrono::milliseconds(20), .hang_up = true};
+      return testing::CannedResponse{.delay = std::chrono::milliseconds(20), .hang_up = true};
     });
     testing::RunningProgram program(MUSTER_PROGRAM, arguments("s3://bucket/out"), options);
     wait_until(program, [&] { return is_half.load(); });

@@ -91,9 +91,9 @@ TEST_F(CliFs, ResumesACopyThatWasKilled) {
   const auto copied = [&] { return s3_.objects().size(); };
   // From the tenth on, none is answered before the kill.
   std::atomic<bool> is_killed{false};
-  s3_.set_fault([&](const testing::HttpCall& call) -> std::optional<testing::HttpAnswer> {
+  s3_.set_fault([&](const testing::HttpCall& call) -> std::optional<testing::CannedResponse> {
     if (call.method != "PUT" || copied() < 10 || is_killed) return std::nullopt;
-    return testing::HttpAnswer{.delay = std::chrono::milliseconds(50), .hang_up = true};
+    return testing::CannedResponse{.delay = std::chrono::milliseconds(50), .hang_up = true};
   });
   const std::vector<std::string> flags{
       "cp", "-r", "--resume", "--parallel", "2", folder_ / "many", "s3://bucket/"};
@@ -181,8 +181,8 @@ TEST_F(CliFs, SaysWhatIsNotThere) {
   EXPECT_THAT(fs({"cp", folder_ / "tree", "s3://bucket/x"}).err, HasSubstr("give --recursive"));
   s3_.set_fault([](const testing::HttpCall& call) {
     const bool is_head = call.method == "HEAD";
-    return testing::HttpAnswer{.status = 404,
-                               .body = is_head ? "" : "<Error><Code>NoSuchBucket</Code></Error>"};
+    return testing::CannedResponse{
+        .status = 404, .body = is_head ? "" : "<Error><Code>NoSuchBucket</Code></Error>"};
   });
   for (const char* path : {"s3://nowhere", "s3://nowhere/x", "s3://nowhere/*"}) {
     const Outcome missing = fs({"ls", path});

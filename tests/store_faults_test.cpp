@@ -24,8 +24,8 @@
 namespace muster {
 namespace {
 
+using testing::CannedResponse;
 using ::testing::HasSubstr;
-using testing::HttpAnswer;
 using testing::HttpCall;
 using testing::Outcome;
 using testing::RunningProgram;
@@ -172,13 +172,13 @@ TEST_P(StoreFaults, ATrainingGoesOnWhileTheStoreIsAwayAndCatchesUp) {
   if (is_left_to_long_tests("hdfs")) GTEST_SKIP() << "MUSTER_LONG_TESTS=1 has it";
   // From the first write of one checkpoint until the first of the next.
   std::atomic<bool> is_away{false}, is_back{false};
-  fake_->set_fault([&](const HttpCall& call) -> std::optional<HttpAnswer> {
+  fake_->set_fault([&](const HttpCall& call) -> std::optional<CannedResponse> {
     if (call.method == "GET" || call.method == "HEAD") return std::nullopt;
     const std::string target = call.path + "?" + call.query;
     if (target.find("model.ckpt-10") != std::string::npos) is_away = true;
     if (target.find("model.ckpt-15") != std::string::npos) is_back = true;
     if (!is_away || is_back) return std::nullopt;
-    return HttpAnswer{.hang_up = true};
+    return CannedResponse{.hang_up = true};
   });
   const Outcome outcome =
       testing::run_program(CENSUS_PROGRAM, flags(job_), with_two_tries(scheme_));
@@ -190,9 +190,9 @@ TEST_P(StoreFaults, ATrainingGoesOnWhileTheStoreIsAwayAndCatchesUp) {
 
 TEST_P(StoreFaults, ATrainingWhoseStoreStaysAwayEndsWithAClearError) {
   if (is_left_to_long_tests("gs")) GTEST_SKIP() << "MUSTER_LONG_TESTS=1 has it";
-  fake_->set_fault([&](const HttpCall&) -> std::optional<HttpAnswer> {
+  fake_->set_fault([&](const HttpCall&) -> std::optional<CannedResponse> {
     if (!store_.bytes_of("job/model.ckpt-5.index")) return std::nullopt;
-    return HttpAnswer{.hang_up = true};
+    return CannedResponse{.hang_up = true};
   });
   const Outcome outcome =
       testing::run_program(CENSUS_PROGRAM, flags(job_), with_two_tries(scheme_));

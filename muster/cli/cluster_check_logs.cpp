@@ -14,7 +14,7 @@ std::string words(const StepLogSummary& log) {
   std::string text =
       fmt::format("{} {} steps {} to {}, {} replicas each", log.file.string(), log.identity.task,
                   log.first_step, log.last_step, log.identity.replicas);
-  if (log.left_out > 0) text += fmt::format(", {} batches skipped", log.left_out);
+  if (log.skipped_batches > 0) text += fmt::format(", {} batches skipped", log.skipped_batches);
   if (log.void_attempts > 0) text += fmt::format(", retried: {}", log.void_attempts);
   if (log.torn) text += ", ends inside a record";
   return text + (log.ended ? ", ended" : "");

@@ -84,7 +84,7 @@ console::ConsoleOptions console_options(const ConsoleFlags& flags) {
   options.jobs = {
       .folder = job_store(jobs_flags).folder(),
       .tend = [jobs_flags](const jobs::JobStore& store, const std::vector<jobs::Job>& jobs) {
-        tend_jobs(store, jobs_flags, jobs);
+        ensure_supervised(store, jobs_flags, jobs);
       }};
   for (const std::string& server : flags.servers)
     options.models.servers.push_back(address_of(server));

@@ -92,7 +92,7 @@ void add_supervise(CLI::App& command) {
 // Commands see to it that what they look at goes on.
 Job read_and_tend(const JobStore& store, const JobsFlags& flags, const std::string& name) {
   const Job job = store.read(name);
-  tend_jobs(store, flags, {job});
+  ensure_supervised(store, flags, {job});
   return job.is_local() ? job : store.read(name);
 }
 
@@ -150,7 +150,7 @@ void add_list(CLI::App& command) {
     const JobStore store = job_store(*flags);
     std::vector<TableRow> rows{{"JOB_ID", "STATUS", "CREATED"}};
     std::vector<Job> all = store.list();
-    tend_jobs(store, *flags, all);
+    ensure_supervised(store, *flags, all);
     if (has_open_remote(all)) all = store.list();
     for (const Job& job : all) {
       if (*limit > 0 && rows.size() > *limit) continue;
@@ -334,7 +334,7 @@ void wait_for(const JobStore& store, const JobsFlags& flags, const std::string& 
       throw CLI::RuntimeError(job.state == State::kSucceeded ? 0 : 1);
     }
     if (look_again.expired()) {
-      silence.note(tend_jobs(store, flags, {job}), job);
+      silence.note(ensure_supervised(store, flags, {job}), job);
       look_again = Deadline::after(kTendJobsEvery);
     }
     if (deadline.expired()) {
@@ -366,7 +366,7 @@ void add_cancel(CLI::App& command) {
     const JobStore store = job_store(*flags);
     constexpr const char* kReason = "The job was cancelled by the user.";
     if (store.read(*name).is_local()) {
-      tend_jobs(store, *flags, {jobs::cancel_job(store, *name, kReason)});
+      ensure_supervised(store, *flags, {jobs::cancel_job(store, *name, kReason)});
     } else {
       jobs::cancel_remote_job(store, *name, kReason);
     }
@@ -464,7 +464,8 @@ JobStore job_store(const JobsFlags& flags) {
   return JobStore(flags.jobs_dir.empty() ? JobStore::default_folder() : Path(flags.jobs_dir));
 }
 
-bool tend_jobs(const JobStore& store, const JobsFlags& flags, const std::vector<Job>& jobs) {
+bool ensure_supervised(const JobStore& store, const JobsFlags& flags,
+                       const std::vector<Job>& jobs) {
   if (std::any_of(jobs.begin(), jobs.end(), jobs::needs_supervisor)) {
     jobs::ensure_supervisor(store, supervise_command(store, flags));
   }
@@ -496,7 +497,7 @@ int follow_job(const JobStore& store, const JobsFlags& flags, const std::string&
       return 1;
     }
     if (look_again.expired()) {
-      silence.note(tend_jobs(store, flags, {job}), job);
+      silence.note(ensure_supervised(store, flags, {job}), job);
       look_again = Deadline::after(kTendJobsEvery);
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(options.polling_interval));

@@ -25,8 +25,8 @@ jobs::JobStore job_store(const JobsFlags& flags);
 
 /// Sees to it that jobs go on and that what is kept of them is true: starts a supervisor for those
 /// of this host, unless there is one, and asks the back ends of the others. Whether these answered.
-bool tend_jobs(const jobs::JobStore& store, const JobsFlags& flags,
-               const std::vector<jobs::Job>& jobs);
+bool ensure_supervised(const jobs::JobStore& store, const JobsFlags& flags,
+                       const std::vector<jobs::Job>& jobs);
 
 /// How logs are followed.
 struct FollowOptions {

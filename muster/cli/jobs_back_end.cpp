@@ -76,7 +76,7 @@ bool hand_over(const BackEndFlags& flags, const JobsFlags& common, jobs::Submiss
     jobs::submit_to(*jobs::make_back_end(flags.name), store, submission, own_environment());
   } else {
     store.create(submission.job, own_environment());
-    tend_jobs(store, common, {submission.job});
+    ensure_supervised(store, common, {submission.job});
   }
   return true;
 }

@@ -105,7 +105,7 @@ void lay_role(const char* flag, const char* field, const RoleFlags& given, RoleI
   }
 }
 
-void lay_flags(const SubmitFlags& flags, Submission& submission) {
+void apply_flags(const SubmitFlags& flags, Submission& submission) {
   TrainingInput& input = submission.job.training_input;
   if (!flags.scale_tier.empty()) {
     input.scale_tier = jobs::normalized_tier(flags.scale_tier);
@@ -242,7 +242,7 @@ Submission submission_of(const SubmitFlags& flags) {
   submission.job.job_id = flags.name;
   submission.job.back_end = flags.back_end.name;
   jobs::check_job_name(flags.name);
-  lay_flags(flags, submission);
+  apply_flags(flags, submission);
   jobs::check_labels(submission.job.labels);
   jobs::resolve_machines(submission, machines_of(flags.back_end, *flags.common));
   choose_command(flags, submission.job);

@@ -26,7 +26,7 @@ std::string how_threads_wait() {
 }
 
 int print_version() {
-  const muster::Arithmetic numbers = muster::arithmetic(/*own_cpu_kernels=*/false);
+  const muster::Arithmetic numbers = muster::numerics_fingerprint(/*own_cpu_kernels=*/false);
   fmt::print("libtorch {}, CPU capability {}\n", numbers.libtorch, numbers.cpu_capability);
   fmt::print("BLAS: {}{}{}\n", numbers.blas, numbers.blas_core.empty() ? "" : ", core ",
              numbers.blas_core);

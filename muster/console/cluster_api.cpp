@@ -72,7 +72,7 @@ std::shared_ptr<ClusterApi::Followed> ClusterApi::followed(const std::string& na
   return found->second;
 }
 
-serving::HttpAnswer ClusterApi::show(const std::string& name) {
+serving::HttpResponse ClusterApi::show(const std::string& name) {
   jobs::check_job_name(name);
   const jobs::Job job = store_.read(name);
   const std::shared_ptr<Followed> one = followed(name);

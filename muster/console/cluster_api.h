@@ -21,7 +21,7 @@ class ClusterApi {
   explicit ClusterApi(const jobs::JobStore& store) : store_(store) {}
 
   /// Throws NotFound.
-  serving::HttpAnswer show(const std::string& name);
+  serving::HttpResponse show(const std::string& name);
 
  private:
   struct Followed {

@@ -17,8 +17,8 @@ namespace muster::console {
 namespace {
 
 using nlohmann::json;
-using serving::HttpAnswer;
 using serving::HttpRequest;
+using serving::HttpResponse;
 
 constexpr std::string_view kApi = "/api/";
 const std::string kNothing;
@@ -27,7 +27,7 @@ constexpr std::size_t kWorthCompressing = 1400;
 
 std::string_view path_of(std::string_view target) { return target.substr(0, target.find('?')); }
 
-void compress(bool accepts_gzip, HttpAnswer& answer) {
+void compress(bool accepts_gzip, HttpResponse& answer) {
   if (!accepts_gzip || answer.stream || answer.body.size() < kWorthCompressing) return;
   for (const auto& [name, value] : answer.headers) {
     if (name == "Content-Encoding") return;
@@ -68,7 +68,7 @@ struct Console::Impl {
     return found;
   }
 
-  HttpAnswer answer(HttpRequest& request) {
+  HttpResponse answer(HttpRequest& request) {
     guard.check_origin(request);
     const std::string_view path = path_of(request.target);
     if (path.starts_with(kApi)) return api(request);
@@ -76,14 +76,14 @@ struct Console::Impl {
     return pages.answer(request, path);
   }
 
-  HttpAnswer api(HttpRequest& request) {
+  HttpResponse api(HttpRequest& request) {
     guard.check_read(request);
-    HttpAnswer answer = request.method == "POST" ? post(request) : get(request);
+    HttpResponse answer = request.method == "POST" ? post(request) : get(request);
     if (!answer.stream) answer.headers.emplace_back("Cache-Control", "no-store");
     return answer;
   }
 
-  HttpAnswer get(HttpRequest& request) {
+  HttpResponse get(HttpRequest& request) {
     if (request.method != "GET") throw Unimplemented("there is no such call");
     const ApiRequest call = ApiRequest::parse(std::move(request));
     const std::string& what = call.path.size() > 1 ? call.path[1] : kNothing;
@@ -106,7 +106,7 @@ struct Console::Impl {
     throw NotFound("there is no such call");
   }
 
-  HttpAnswer get_jobs(const ApiRequest& call) {
+  HttpResponse get_jobs(const ApiRequest& call) {
     if (call.path.size() == 2) return jobs->list();
     if (call.path.size() == 3) return jobs->show(call.path[2]);
     if (call.path.size() == 4 && call.path[3] == "log") return jobs->follow_log(call.path[2], call);
@@ -114,7 +114,7 @@ struct Console::Impl {
   }
 
   // Predictions change nothing; all else that pages send does.
-  HttpAnswer post(HttpRequest& request) {
+  HttpResponse post(HttpRequest& request) {
     const bool is_prediction = path_of(request.target).ends_with("/predict");
     is_prediction ? guard.check_page(request) : guard.check_change(request);
     const ApiRequest call = ApiRequest::parse(std::move(request));
@@ -136,7 +136,7 @@ struct Console::Impl {
     throw NotFound("there is no such call");
   }
 
-  HttpAnswer session() const {
+  HttpResponse session() const {
     return {.body = json{{"pageSecret", guard.page_secret()},
                          {"allowChanges", guard.allow_changes()},
                          {"hasJobs", jobs.has_value()},
@@ -154,9 +154,9 @@ void Console::close() {
   if (impl_->jobs) impl_->jobs->close();
 }
 
-HttpAnswer Console::handle(HttpRequest request) noexcept {
+HttpResponse Console::handle(HttpRequest request) noexcept {
   const bool accepts_gzip = serving::accepts(request.header("Accept-Encoding"), "gzip");
-  HttpAnswer answer;
+  HttpResponse answer;
   try {
     answer = impl_->answer(request);
     compress(accepts_gzip, answer);

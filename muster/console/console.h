@@ -34,7 +34,7 @@ class Console {
   Console& operator=(const Console&) = delete;
 
   /// Never throws: what goes wrong is the answer.
-  serving::HttpAnswer handle(serving::HttpRequest request) noexcept;
+  serving::HttpResponse handle(serving::HttpRequest request) noexcept;
   /// What a request waits for when all workers are busy; nothing for one that is answered at once.
   static std::optional<std::string> queue_of(const serving::HttpRequest& request);
 

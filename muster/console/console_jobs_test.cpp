@@ -16,7 +16,7 @@ namespace muster::console {
 namespace {
 
 using nlohmann::json;
-using serving::HttpAnswer;
+using serving::HttpResponse;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -56,8 +56,8 @@ class ConsoleJobsTest : public ::testing::Test {
     options.guard.allow_changes = allow_changes;
     console_.emplace(std::move(options));
   }
-  HttpAnswer ask(const std::string& method, const std::string& target, const std::string& body = "",
-                 bool with_secret = true) {
+  HttpResponse ask(const std::string& method, const std::string& target,
+                   const std::string& body = "", bool with_secret = true) {
     serving::Headers headers{{"Host", "localhost"}};
     if (with_secret) headers.emplace_back(kPageSecretHeader, secret());
     return console_->handle({.method = method,
@@ -67,14 +67,14 @@ class ConsoleJobsTest : public ::testing::Test {
                              .is_from_this_host = true});
   }
   std::string secret() {
-    const HttpAnswer answer = console_->handle({.method = "GET",
-                                                .target = "/api/session",
-                                                .headers = {{"Host", "localhost"}},
-                                                .is_from_this_host = true});
+    const HttpResponse answer = console_->handle({.method = "GET",
+                                                  .target = "/api/session",
+                                                  .headers = {{"Host", "localhost"}},
+                                                  .is_from_this_host = true});
     return json::parse(answer.body)["pageSecret"];
   }
   json data(const std::string& target) {
-    const HttpAnswer answer = ask("GET", target);
+    const HttpResponse answer = ask("GET", target);
     EXPECT_EQ(answer.status, 200) << answer.body;
     return json::parse(answer.body);
   }
@@ -93,7 +93,7 @@ TEST_F(ConsoleJobsTest, ListsAndShowsJobsWithoutTheirEnvironment) {
   ASSERT_EQ(jobs.size(), 1U);
   EXPECT_EQ(jobs[0]["name"], "census");
   EXPECT_EQ(jobs[0]["state"], "RUNNING");
-  const HttpAnswer answer = ask("GET", "/api/jobs/census");
+  const HttpResponse answer = ask("GET", "/api/jobs/census");
   EXPECT_THAT(answer.body, HasSubstr("--train-steps"));
   EXPECT_THAT(answer.body, ::testing::Not(HasSubstr("hidden")));
 }
@@ -119,7 +119,7 @@ TEST_F(ConsoleJobsTest, ADamagedJobHidesNoOther) {
 TEST_F(ConsoleJobsTest, LinesAreFollowedUntilTheJobIsOver) {
   add_lines("first line\n");
   open(false);
-  HttpAnswer answer = ask("GET", "/api/jobs/census/log");
+  HttpResponse answer = ask("GET", "/api/jobs/census/log");
   ASSERT_TRUE(answer.stream);
   const auto page = std::make_shared<ListeningPage>();
   answer.stream(page);
@@ -135,7 +135,7 @@ TEST_F(ConsoleJobsTest, AFolderOfJobsMayComeLater) {
   store_ = jobs::JobStore(store_.folder() / "later" / "jobs");
   open(false);
   EXPECT_EQ(data("/api/jobs")["jobs"].size(), 0U);
-  HttpAnswer answer = ask("GET", "/api/live");
+  HttpResponse answer = ask("GET", "/api/live");
   const auto page = std::make_shared<ListeningPage>();
   answer.stream(page);
   add_job("first", jobs::State::kRunning);
@@ -174,7 +174,7 @@ TEST_F(ConsoleJobsTest, CancelsAndSubmitsAgain) {
   open(true);
   EXPECT_EQ(ask("POST", "/api/jobs/census/cancel").status, 200);
   EXPECT_NE(store_.read("census").state, jobs::State::kRunning);
-  const HttpAnswer answer = ask("POST", "/api/jobs/census/resubmit");
+  const HttpResponse answer = ask("POST", "/api/jobs/census/resubmit");
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_EQ(json::parse(answer.body)["name"], "census_2");
   const jobs::Job again = store_.read("census_2");
@@ -225,7 +225,7 @@ TEST_F(ConsoleJobsTest, ServersAreNamedByTheirPlaceAlone) {
   EXPECT_THAT(calls_,
               ElementsAre("here:8501 GET /v1/models/a%2F%2E%2E%2Fb%20%0D%0A/versions/3/metadata "));
   calls_.clear();
-  const HttpAnswer answer = ask("POST", "/api/models/0/m/3/predict", R"({"instances":[1]})");
+  const HttpResponse answer = ask("POST", "/api/models/0/m/3/predict", R"({"instances":[1]})");
   EXPECT_EQ(json::parse(answer.body)["status"], 200);
   EXPECT_THAT(calls_,
               ElementsAre(R"(here:8501 POST /v1/models/m/versions/3:predict {"instances":[1]})"));

@@ -14,7 +14,7 @@ namespace muster::console {
 namespace {
 
 using nlohmann::json;
-using serving::HttpAnswer;
+using serving::HttpResponse;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -30,7 +30,7 @@ class ConsoleTest : public ::testing::Test {
     console_.emplace(ConsoleOptions{.log_folders = {folder_.path()}});
     return *console_;
   }
-  HttpAnswer get(const std::string& target, serving::Headers headers = {}) {
+  HttpResponse get(const std::string& target, serving::Headers headers = {}) {
     if (!console_) open();
     headers.emplace_back("Host", "localhost:6800");
     return console_->handle({.method = "GET",
@@ -39,7 +39,7 @@ class ConsoleTest : public ::testing::Test {
                              .is_from_this_host = true});
   }
   json data(const std::string& target) {
-    const HttpAnswer answer = get(target);
+    const HttpResponse answer = get(target);
     EXPECT_EQ(answer.status, 200) << answer.body;
     return json::parse(answer.body);
   }
@@ -50,7 +50,7 @@ class ConsoleTest : public ::testing::Test {
 
 TEST_F(ConsoleTest, PagesComeWithAPolicyThatLetsNothingElseIn) {
   for (const char* page : {"/", "/runs"}) {
-    const HttpAnswer answer = get(page);
+    const HttpResponse answer = get(page);
     EXPECT_EQ(answer.status, 200);
     EXPECT_THAT(answer.body, HasSubstr("<muster-app>"));
     EXPECT_THAT(answer.body, Not(HasSubstr("<style")));
@@ -63,7 +63,7 @@ TEST_F(ConsoleTest, PagesComeWithAPolicyThatLetsNothingElseIn) {
 }
 
 TEST_F(ConsoleTest, AFileThatTheBrowserHasIsNotSentAgain) {
-  const HttpAnswer answer = get("/web/app.js");
+  const HttpResponse answer = get("/web/app.js");
   const auto tag =
       std::ranges::find(answer.headers, "ETag", &std::pair<std::string, std::string>::first);
   ASSERT_NE(tag, answer.headers.end());
@@ -88,7 +88,7 @@ TEST_F(ConsoleTest, ListsRunsAndGivesTheirCurves) {
   const json curve = data("/api/scalars?run=census&tag=loss")["curves"][0];
   EXPECT_EQ(curve["steps"], json::array({1, 2}));
   EXPECT_EQ(curve["values"], json::array({4, 3}));
-  const HttpAnswer csv = get("/api/scalars.csv?run=census&tag=loss");
+  const HttpResponse csv = get("/api/scalars.csv?run=census&tag=loss");
   EXPECT_EQ(
       csv.body,
       "run,evaluation,step,wall_time,value\ncensus,,1,101.000000,4\ncensus,,2,102.000000,3\n");
@@ -100,7 +100,7 @@ TEST_F(ConsoleTest, ATagThatIsMarkupOrAFormulaStaysText) {
   write_scalars(folder_ / "=cmd" / kEvents, "<script>alert(1)</script>\r\nX: y", {{1, 1.0F}});
   const std::string query = "run=%3Dcmd&tag=%3Cscript%3Ealert(1)%3C/script%3E%0D%0AX:%20y";
   EXPECT_EQ(data("/api/scalars?" + query)["curves"].size(), 1U);
-  const HttpAnswer csv = get("/api/scalars.csv?" + query);
+  const HttpResponse csv = get("/api/scalars.csv?" + query);
   EXPECT_THAT(csv.body, HasSubstr("\"'=cmd\",,1"));
   for (const auto& [name, value] : csv.headers) EXPECT_THAT(value, Not(HasSubstr("\r"))) << name;
 }
@@ -115,7 +115,7 @@ TEST_F(ConsoleTest, ValuesThatAreNoNumbersAreNull) {
 TEST_F(ConsoleTest, PagesAreToldWhenARunGrowsOrANewOneBegins) {
   open();
   ASSERT_TRUE(testing::eventually([&] { return data("/api/runs")["runs"][0]["isRead"] == true; }));
-  HttpAnswer answer = get("/api/live");
+  HttpResponse answer = get("/api/live");
   EXPECT_EQ(answer.content_type, "text/event-stream");
   const auto page = std::make_shared<ListeningPage>();
   answer.stream(page);

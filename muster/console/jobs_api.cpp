@@ -235,7 +235,7 @@ void JobsApi::feed(const std::set<std::string>& names) {
   });
 }
 
-serving::HttpAnswer JobsApi::list() const {
+serving::HttpResponse JobsApi::list() const {
   json list = json::array();
   for (const Job& job : store_.list()) {
     list.push_back(summary_json(job));
@@ -246,7 +246,7 @@ serving::HttpAnswer JobsApi::list() const {
   return {.body = json_text(json{{"jobs", std::move(list)}})};
 }
 
-serving::HttpAnswer JobsApi::show(const std::string& name) const {
+serving::HttpResponse JobsApi::show(const std::string& name) const {
   jobs::check_job_name(name);
   const Job job = store_.read(name);
   json out = summary_json(job);
@@ -256,7 +256,7 @@ serving::HttpAnswer JobsApi::show(const std::string& name) const {
   return {.body = json_text(out)};
 }
 
-serving::HttpAnswer JobsApi::follow_log(const std::string& name, const ApiRequest& request) {
+serving::HttpResponse JobsApi::follow_log(const std::string& name, const ApiRequest& request) {
   jobs::check_job_name(name);
   store_.read(name);
   std::optional<std::string> task;
@@ -283,7 +283,7 @@ void JobsApi::add_follower(std::unique_ptr<Follower> follower) {
   feed({name});
 }
 
-serving::HttpAnswer JobsApi::cancel(const std::string& name) {
+serving::HttpResponse JobsApi::cancel(const std::string& name) {
   jobs::check_job_name(name);
   constexpr const char* kReason = "The job was cancelled by the user.";
   const Job job = store_.read(name).is_local() ? jobs::cancel_job(store_, name, kReason)
@@ -293,7 +293,7 @@ serving::HttpAnswer JobsApi::cancel(const std::string& name) {
   return {.body = json_text(summary_json(job))};
 }
 
-serving::HttpAnswer JobsApi::resubmit(const std::string& name) {
+serving::HttpResponse JobsApi::resubmit(const std::string& name) {
   jobs::check_job_name(name);
   const Job job = store_.read(name);
   if (!job.is_local()) {

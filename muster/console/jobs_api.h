@@ -36,13 +36,13 @@ class JobsApi {
   JobsApi(JobsOptions options, LiveUpdates& updates);
   ~JobsApi();
 
-  serving::HttpAnswer list() const;
+  serving::HttpResponse list() const;
   /// Throws NotFound.
-  serving::HttpAnswer show(const std::string& name) const;
-  serving::HttpAnswer follow_log(const std::string& name, const ApiRequest& request);
-  serving::HttpAnswer cancel(const std::string& name);
+  serving::HttpResponse show(const std::string& name) const;
+  serving::HttpResponse follow_log(const std::string& name, const ApiRequest& request);
+  serving::HttpResponse cancel(const std::string& name);
   /// The same job once more, under the next free name.
-  serving::HttpAnswer resubmit(const std::string& name);
+  serving::HttpResponse resubmit(const std::string& name);
   const jobs::JobStore& store() const { return store_; }
   /// Ends all streams.
   void close();

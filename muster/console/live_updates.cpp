@@ -24,7 +24,7 @@ LiveUpdates::LiveUpdates() : keeper_([this](const std::stop_token& stop) { keep_
 
 LiveUpdates::~LiveUpdates() { close(); }
 
-serving::HttpAnswer LiveUpdates::listen() {
+serving::HttpResponse LiveUpdates::listen() {
   return {
       .content_type = "text/event-stream",
       .body = "retry: 2000\n\n",

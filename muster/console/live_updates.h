@@ -21,7 +21,7 @@ class LiveUpdates {
   LiveUpdates& operator=(const LiveUpdates&) = delete;
 
   /// The answer to a page that listens.
-  serving::HttpAnswer listen();
+  serving::HttpResponse listen();
   /// To all pages: the name of the event, and its data as JSON.
   void publish(std::string_view name, std::string_view json);
   std::size_t pages() const;

@@ -73,7 +73,7 @@ const std::string& ModelsApi::server_of(const ApiRequest& request) const {
   return options_.servers[place];
 }
 
-serving::HttpAnswer ModelsApi::list() const {
+serving::HttpResponse ModelsApi::list() const {
   json servers = json::array();
   for (const std::string& server : options_.servers) {
     json one{{"server", server}, {"models", json::array()}, {"time", 0}};
@@ -105,13 +105,13 @@ serving::HttpAnswer ModelsApi::list() const {
   return {.body = dumped_models(json{{"servers", std::move(servers)}})};
 }
 
-serving::HttpAnswer ModelsApi::metadata(const ApiRequest& request) const {
+serving::HttpResponse ModelsApi::metadata(const ApiRequest& request) const {
   const ServerReply reply =
       options_.call(server_of(request), "GET", model_path(request) + "/metadata", "");
   return {.status = reply.status, .body = reply.body};
 }
 
-serving::HttpAnswer ModelsApi::predict(const ApiRequest& request) const {
+serving::HttpResponse ModelsApi::predict(const ApiRequest& request) const {
   const std::string& server = server_of(request);
   const std::string path = model_path(request) + ":predict";
   const auto began = std::chrono::steady_clock::now();
@@ -136,7 +136,7 @@ std::string ModelsApi::name_of_version(const std::string& server, const std::str
   return version;
 }
 
-serving::HttpAnswer ModelsApi::set_default(const ApiRequest& request) const {
+serving::HttpResponse ModelsApi::set_default(const ApiRequest& request) const {
   model_path(request);
   const std::string& server = server_of(request);
   const ServerReply reply = options_.call(

@@ -33,10 +33,10 @@ class ModelsApi {
  public:
   explicit ModelsApi(ModelsOptions options) : options_(std::move(options)) {}
 
-  serving::HttpAnswer list() const;
-  serving::HttpAnswer metadata(const ApiRequest& request) const;
-  serving::HttpAnswer predict(const ApiRequest& request) const;
-  serving::HttpAnswer set_default(const ApiRequest& request) const;
+  serving::HttpResponse list() const;
+  serving::HttpResponse metadata(const ApiRequest& request) const;
+  serving::HttpResponse predict(const ApiRequest& request) const;
+  serving::HttpResponse set_default(const ApiRequest& request) const;
 
  private:
   const std::string& server_of(const ApiRequest& request) const;

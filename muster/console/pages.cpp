@@ -41,12 +41,12 @@ Pages::Pages() {
   }
 }
 
-serving::HttpAnswer Pages::answer(const serving::HttpRequest& request,
-                                  std::string_view path) const {
+serving::HttpResponse Pages::answer(const serving::HttpRequest& request,
+                                    std::string_view path) const {
   const auto found = files_.find(name_of(path));
   if (found == files_.end()) throw NotFound("there is no such page");
   const File& file = found->second;
-  serving::HttpAnswer answer{
+  serving::HttpResponse answer{
       .content_type = file.type,
       .headers = {{"ETag", file.tag}, {"Cache-Control", "no-cache"}, {"Vary", "Accept-Encoding"}}};
   if (request.header("If-None-Match") == file.tag) {

@@ -16,7 +16,7 @@ class Pages {
 
   /// Of "/" and the pages' own addresses: the one HTML file; of "/web/NAME": that file. Throws
   /// NotFound for what there is not.
-  serving::HttpAnswer answer(const serving::HttpRequest& request, std::string_view path) const;
+  serving::HttpResponse answer(const serving::HttpRequest& request, std::string_view path) const;
 
  private:
   struct File {

@@ -73,7 +73,7 @@ void RequestGuard::check_change(const serving::HttpRequest& request) const {
                         request.is_from_this_host);
 }
 
-void add_security_headers(serving::HttpAnswer& answer) {
+void add_security_headers(serving::HttpResponse& answer) {
   answer.headers.emplace_back("Content-Security-Policy",
                               "default-src 'none'; script-src 'self'; style-src 'self'; "
                               "connect-src 'self'; img-src 'self'; "

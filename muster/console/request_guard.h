@@ -43,7 +43,7 @@ class RequestGuard {
 };
 
 /// The headers that every answer has: no scripts, styles or frames of others.
-void add_security_headers(serving::HttpAnswer& answer);
+void add_security_headers(serving::HttpResponse& answer);
 
 inline constexpr const char* kPageSecretHeader = "X-Muster-Page";
 

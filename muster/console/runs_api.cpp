@@ -194,13 +194,13 @@ void RunsApi::read_all(const std::stop_token& stop) {
   tell();
 }
 
-serving::HttpAnswer RunsApi::list() {
+serving::HttpResponse RunsApi::list() {
   json list = json::array();
   for (const RunSummary& run : store_.list()) list.push_back(json_of(run));
   return {.body = text_of(json{{"runs", std::move(list)}})};
 }
 
-serving::HttpAnswer RunsApi::scalars(const ApiRequest& request) {
+serving::HttpResponse RunsApi::scalars(const ApiRequest& request) {
   const std::size_t most = request.number("points", kUsualPoints, 2, kMostPoints);
   fmt::memory_buffer out;
   fmt::format_to(std::back_inserter(out), "{{\"curves\":[");
@@ -213,7 +213,7 @@ serving::HttpAnswer RunsApi::scalars(const ApiRequest& request) {
   return {.body = fmt::to_string(out)};
 }
 
-serving::HttpAnswer RunsApi::media(const ApiRequest& request) {
+serving::HttpResponse RunsApi::media(const ApiRequest& request) {
   json list = json::array();
   for (const RunMedia& media : store_.media(runs_of(request))) {
     json steps = json::array();
@@ -232,7 +232,7 @@ serving::HttpAnswer RunsApi::media(const ApiRequest& request) {
   return {.body = text_of(json{{"media", std::move(list)}})};
 }
 
-serving::HttpAnswer RunsApi::media_item(const ApiRequest& request) {
+serving::HttpResponse RunsApi::media_item(const ApiRequest& request) {
   const auto kind = media_kind_of(request.first("kind").value_or(""));
   if (!kind) throw InvalidArgument("kind is image, histogram, text or graph");
   const double step = number_of("step", request.first("step").value_or(""));
@@ -242,7 +242,7 @@ serving::HttpAnswer RunsApi::media_item(const ApiRequest& request) {
   return {.content_type = std::move(item.content_type), .body = std::move(item.bytes)};
 }
 
-serving::HttpAnswer RunsApi::csv(const ApiRequest& request) {
+serving::HttpResponse RunsApi::csv(const ApiRequest& request) {
   const std::string tag = tag_of(request);
   fmt::memory_buffer out;
   fmt::format_to(std::back_inserter(out), "run,evaluation,step,wall_time,value\n");

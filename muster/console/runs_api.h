@@ -29,11 +29,11 @@ class RunsApi {
   RunsApi(std::vector<Path> log_folders, LiveUpdates& updates);
   ~RunsApi();
 
-  serving::HttpAnswer list();
-  serving::HttpAnswer scalars(const ApiRequest& request);
-  serving::HttpAnswer csv(const ApiRequest& request);
-  serving::HttpAnswer media(const ApiRequest& request);
-  serving::HttpAnswer media_item(const ApiRequest& request);
+  serving::HttpResponse list();
+  serving::HttpResponse scalars(const ApiRequest& request);
+  serving::HttpResponse csv(const ApiRequest& request);
+  serving::HttpResponse media(const ApiRequest& request);
+  serving::HttpResponse media_item(const ApiRequest& request);
   /// Where runs are, for what else may lie in their folders.
   const RunStore& store() const { return store_; }
 

@@ -72,7 +72,7 @@ std::vector<StudiesApi::Place> StudiesApi::studies() const {
   return found;
 }
 
-serving::HttpAnswer StudiesApi::list() const {
+serving::HttpResponse StudiesApi::list() const {
   json list = json::array();
   for (const Place& place : studies()) {
     json one;
@@ -87,7 +87,7 @@ serving::HttpAnswer StudiesApi::list() const {
   return {.body = dumped_study(json{{"studies", std::move(list)}})};
 }
 
-serving::HttpAnswer StudiesApi::show(const std::string& id) const {
+serving::HttpResponse StudiesApi::show(const std::string& id) const {
   const auto all = studies();
   const auto found = std::ranges::find(all, id, &Place::id);
   if (found == all.end()) throw NotFound("there is no such study");

@@ -24,9 +24,9 @@ class StudiesApi {
 
   explicit StudiesApi(Places places) : places_(std::move(places)) {}
 
-  serving::HttpAnswer list() const;
+  serving::HttpResponse list() const;
   /// Throws NotFound.
-  serving::HttpAnswer show(const std::string& id) const;
+  serving::HttpResponse show(const std::string& id) const;
 
  private:
   std::vector<Place> studies() const;

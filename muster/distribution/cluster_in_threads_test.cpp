@@ -127,7 +127,7 @@ class ThreadTask : public Participant {
     update_.apply(mean, step, update_.norms(mean));
     return result;
   }
-  StepResult prepare_own(PartialSums& own) override {
+  StepResult prepare_local_gradients(PartialSums& own) override {
     return {.present = own.present, .examples = own.examples};
   }
   double decay_loss() const override { return 0; }
@@ -141,15 +141,15 @@ class ThreadTask : public Participant {
     for (const NamedTensor& slot : updater_.tensors()) snapshot.tensors.push_back(slot);
     return snapshot;
   }
-  void take_over(const RunSnapshot& from) override { step_ = from.step; }
-  void go_back() override { throw Internal("no server is lost in these tests"); }
+  void restore_snapshot(const RunSnapshot& from) override { step_ = from.step; }
+  void roll_back_to_checkpoint() override { throw Internal("no server is lost in these tests"); }
 
  private:
-  RunTerms terms() const {
+  RunContract terms() const {
     return {.replicas = config_.reproducibility.replicas,
             .threads_per_replica = 1,
             .seed = config_.seed(),
-            .arithmetic = arithmetic(true).fingerprint()};
+            .arithmetic = numerics_fingerprint(true).fingerprint()};
   }
   Gradients gradients(std::int64_t replica, std::int64_t step) const {
     Gradients gradients = variables_.make_gradients();
@@ -448,7 +448,7 @@ class BrokenServer {
   explicit BrokenServer(const RunConfig& config) : config_(config) {}
 
   void serve(const EstimatorOptions& options, std::latch& goes_on) {
-    HeldVariables held(options, config_, {});
+    ParameterShard held(options, config_, {});
     const auto policy = make_sync_updates(held, options, {});
     held.membership.join(policy->terms(held.own_terms()));
     const torch::NoGradGuard no_grad;
@@ -563,7 +563,8 @@ TEST(ClusterInThreads, ATaskOfOtherTermsIsRefusedAndTheOthersGoOn) {
     Membership membership(config, {});
     EXPECT_THAT(
         testing::message_of([&] {
-          membership.join({.replicas = 2, .seed = 6, .arithmetic = arithmetic(true).fingerprint()});
+          membership.join(
+              {.replicas = 2, .seed = 6, .arithmetic = numerics_fingerprint(true).fingerprint()});
         }),
         HasSubstr("the chief's seed is 5, this task's 6"));
   });

@@ -13,7 +13,7 @@
 #include "muster/saved_model/graph/export_folder.h"
 #include "muster/saved_model/graph/saved_model.h"
 #include "muster/train/estimator/estimator.h"
-#include "muster/train/estimator/model_notes.h"
+#include "muster/train/estimator/run_metadata.h"
 
 namespace muster {
 namespace {

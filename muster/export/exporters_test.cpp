@@ -15,7 +15,7 @@
 #include "muster/saved_model/graph/saved_model.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
-#include "muster/train/estimator/model_notes.h"
+#include "muster/train/estimator/run_metadata.h"
 #include "muster/train/estimator/small_net_internal.h"
 
 namespace muster {

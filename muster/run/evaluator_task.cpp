@@ -10,9 +10,9 @@
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
 #include "muster/run/checkpoint_evaluator_internal.h"
-#include "muster/run/evaluation_rehearsal_internal.h"
+#include "muster/run/evaluation_dry_run_internal.h"
 #include "muster/run/evaluator_task_internal.h"
-#include "muster/train/estimator/model_notes.h"
+#include "muster/train/estimator/run_metadata.h"
 
 namespace muster::internal {
 namespace {

@@ -12,7 +12,7 @@
 #include "muster/data/checkpoint/checkpoint.h"
 #include "muster/run/checkpoint_evaluator_internal.h"
 #include "muster/run/cluster_member_internal.h"
-#include "muster/run/evaluation_rehearsal_internal.h"
+#include "muster/run/evaluation_dry_run_internal.h"
 #include "muster/run/evaluator_task_internal.h"
 #include "muster/run/train_and_evaluate_internal.h"
 #include "muster/run/training_task_internal.h"

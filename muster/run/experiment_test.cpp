@@ -17,7 +17,7 @@
 #include "muster/platform/cluster/tf_config.h"
 #include "muster/run/learn_runner.h"
 #include "muster/testing/temp_dir.h"
-#include "muster/train/estimator/model_notes.h"
+#include "muster/train/estimator/run_metadata.h"
 #include "muster/train/estimator/small_net_internal.h"
 
 namespace muster {

@@ -75,7 +75,7 @@ RunRecord record_of_this_process(const RunConfig& config) {
   record.host = host_name();
   record.git = git_state_of(program.parent_path());
   record.seed = config.seed();
-  const Arithmetic numbers = arithmetic(config.reproducibility.own_cpu_kernels);
+  const Arithmetic numbers = numerics_fingerprint(config.reproducibility.own_cpu_kernels);
   record.versions = {{"muster", MUSTER_VERSION},
                      {"libtorch", numbers.libtorch},
                      {"BLAS", numbers.blas},

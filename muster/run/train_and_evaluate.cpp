@@ -10,7 +10,7 @@
 #include "muster/run/background_evaluation_internal.h"
 #include "muster/run/checkpoint_evaluator_internal.h"
 #include "muster/run/cluster_member_internal.h"
-#include "muster/run/evaluation_rehearsal_internal.h"
+#include "muster/run/evaluation_dry_run_internal.h"
 #include "muster/run/evaluator_task_internal.h"
 #include "muster/run/hparams_hook.h"
 #include "muster/run/inference_graph_hook_internal.h"
@@ -83,7 +83,7 @@ struct Run {
   Hooks rehearsed_event_hooks() const {
     rehearse_exports_once();
     if (trial_pauses()) return {};
-    auto [examples, metrics] = internal::rehearse_evaluation(estimator, eval_spec);
+    auto [examples, metrics] = internal::dry_run_evaluation(estimator, eval_spec);
     const std::string folder = estimator.eval_dir(eval_spec.name).filename().string();
     std::vector<HParamMetric> columns;
     for (const auto& name : metrics) columns.push_back({.tag = name, .group = folder});

@@ -21,7 +21,7 @@
 #include "muster/distribution/collective.h"
 #include "muster/export/exporters.h"
 #include "muster/platform/cluster/tf_config.h"
-#include "muster/run/evaluation_rehearsal_internal.h"
+#include "muster/run/evaluation_dry_run_internal.h"
 #include "muster/run/training_task_internal.h"
 #include "muster/saved_model/executor/executable_model.h"
 #include "muster/saved_model/graph/default_attrs.h"
@@ -31,7 +31,7 @@
 #include "muster/testing/temp_dir.h"
 #include "muster/train/canned/canned.h"
 #include "muster/train/engine/strategy.h"
-#include "muster/train/estimator/model_notes.h"
+#include "muster/train/estimator/run_metadata.h"
 #include "muster/train/estimator/small_net_internal.h"
 
 namespace muster {
@@ -592,7 +592,7 @@ TEST(TrainAndEvaluate, UpdatesThatDoNotGoWithTheClusterAreRefused) {
 class NobodyElse final : public Strategy {
  public:
   std::string describe() const override { return "nobody else"; }
-  RunTerms join(const RunTerms& own) override {
+  RunContract join(const RunContract& own) override {
     all_ = {0, own.replicas};
     return own;
   }
@@ -792,7 +792,7 @@ TEST(TrainAndEvaluate, RehearsesTheEvaluationOnItsDevice) {
   config.devices.names = {"cuda:99"};
   const Estimator estimator(small_options(), config);
   EXPECT_THAT(
-      error_of([&] { internal::rehearse_evaluation(estimator, {.input_fn = evaluation_input}); }),
+      error_of([&] { internal::dry_run_evaluation(estimator, {.input_fn = evaluation_input}); }),
       AllOf(HasSubstr("cuda:99"), HasSubstr("looking at the evaluation before training begins")));
 }
 

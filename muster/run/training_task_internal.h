@@ -5,7 +5,7 @@
 #include <string>
 
 #include "muster/train/estimator/estimator.h"
-#include "muster/train/estimator/model_notes.h"
+#include "muster/train/estimator/run_metadata.h"
 
 namespace muster::internal {
 

@@ -10,7 +10,7 @@
 namespace muster::testing {
 namespace {
 
-HttpAnswer gcs_error(int status, const std::string& reason) {
+CannedResponse gcs_error(int status, const std::string& reason) {
   return {.status = status,
           .body = fmt::format(R"({{"error": {{"code": {}, "message": "{}"}}}})", status, reason)};
 }
@@ -58,7 +58,7 @@ bool FakeGcs::matches(const std::optional<std::string>& wanted, const std::strin
   return *wanted == (found == objects_.end() ? "0" : found->second.version);
 }
 
-HttpAnswer FakeGcs::act(const HttpCall& call) {
+CannedResponse FakeGcs::act(const HttpCall& call) {
   if (call.path == "/session") return continue_session(call);
   const std::string upload_start = "/upload/storage/v1/b/";
   if (call.path.starts_with(upload_start)) {
@@ -88,12 +88,12 @@ HttpAnswer FakeGcs::act(const HttpCall& call) {
     return {.body = R"({"done": true})"};
   }
   if (call.method == "DELETE") {
-    return objects_.erase(name) > 0 ? HttpAnswer{.status = 204} : gcs_error(404, "notFound");
+    return objects_.erase(name) > 0 ? CannedResponse{.status = 204} : gcs_error(404, "notFound");
   }
   return get(call, name);
 }
 
-HttpAnswer FakeGcs::get(const HttpCall& call, const std::string& name) {
+CannedResponse FakeGcs::get(const HttpCall& call, const std::string& name) {
   const auto found = objects_.find(name);
   const auto generation = call.parameter("generation");
   if (found == objects_.end() || (generation && *generation != found->second.version)) {
@@ -105,15 +105,15 @@ HttpAnswer FakeGcs::get(const HttpCall& call, const std::string& name) {
   }
   ++calls_["GET"];
   const std::string& bytes = found->second.bytes;
-  HttpAnswer answer{.headers = {{"x-goog-generation", found->second.version},
-                                {"Last-Modified", "Wed, 01 Jul 2026 10:00:00 GMT"}}};
+  CannedResponse answer{.headers = {{"x-goog-generation", found->second.version},
+                                    {"Last-Modified", "Wed, 01 Jul 2026 10:00:00 GMT"}}};
   // "hello" is the example that Google gives for its CRC-32C.
   if (bytes == "hello") answer.headers.emplace_back("x-goog-hash", "crc32c=mnG7TA==,md5=x");
   if (!add_range(call, bytes, answer)) return gcs_error(416, "requestedRangeNotSatisfiable");
   return answer;
 }
 
-HttpAnswer FakeGcs::list(const HttpCall& call, const std::string& bucket) {
+CannedResponse FakeGcs::list(const HttpCall& call, const std::string& bucket) {
   const Listing listing{.bucket = bucket,
                         .prefix = call.parameter("prefix").value_or(""),
                         .delimiter = call.parameter("delimiter").value_or(""),
@@ -132,7 +132,7 @@ HttpAnswer FakeGcs::list(const HttpCall& call, const std::string& bucket) {
   return {.body = body + "}"};
 }
 
-HttpAnswer FakeGcs::upload(const HttpCall& call, const std::string& bucket) {
+CannedResponse FakeGcs::upload(const HttpCall& call, const std::string& bucket) {
   const std::string name = bucket + "/" + call.parameter("name").value_or("");
   const auto match = call.parameter("ifGenerationMatch");
   if (!matches(match, name)) return gcs_error(412, "conditionNotMet");
@@ -150,7 +150,7 @@ HttpAnswer FakeGcs::upload(const HttpCall& call, const std::string& bucket) {
   return {.body = text_of(name)};
 }
 
-HttpAnswer FakeGcs::continue_session(const HttpCall& call) {
+CannedResponse FakeGcs::continue_session(const HttpCall& call) {
   const auto found = sessions_.find(call.parameter("upload_id").value_or(""));
   if (found == sessions_.end()) return gcs_error(404, "notFound");
   if (call.method == "DELETE") {
@@ -180,15 +180,15 @@ HttpAnswer FakeGcs::continue_session(const HttpCall& call) {
     session.is_done = true;
     return {.body = text_of(session.name)};
   }
-  HttpAnswer more{.status = 308};
+  CannedResponse more{.status = 308};
   if (!session.bytes.empty()) {
     more.headers.emplace_back("Range", fmt::format("bytes=0-{}", session.bytes.size() - 1));
   }
   return more;
 }
 
-HttpAnswer FakeGcs::compose(const HttpCall& call, const std::string& bucket,
-                            const std::string& name) {
+CannedResponse FakeGcs::compose(const HttpCall& call, const std::string& bucket,
+                                const std::string& name) {
   if (!matches(call.parameter("ifGenerationMatch"), name)) {
     return gcs_error(412, "conditionNotMet");
   }

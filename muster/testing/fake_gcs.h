@@ -25,15 +25,15 @@ class FakeGcs : public FakeStore {
     bool is_done = false;
   };
 
-  HttpAnswer act(const HttpCall& call) override;
+  CannedResponse act(const HttpCall& call) override;
   std::string version_for(const std::string&) override {
     return std::to_string(next_generation_++);
   }
-  HttpAnswer get(const HttpCall& call, const std::string& name);
-  HttpAnswer list(const HttpCall& call, const std::string& bucket);
-  HttpAnswer upload(const HttpCall& call, const std::string& bucket);
-  HttpAnswer continue_session(const HttpCall& call);
-  HttpAnswer compose(const HttpCall& call, const std::string& bucket, const std::string& name);
+  CannedResponse get(const HttpCall& call, const std::string& name);
+  CannedResponse list(const HttpCall& call, const std::string& bucket);
+  CannedResponse upload(const HttpCall& call, const std::string& bucket);
+  CannedResponse continue_session(const HttpCall& call);
+  CannedResponse compose(const HttpCall& call, const std::string& bucket, const std::string& name);
   bool matches(const std::optional<std::string>& wanted, const std::string& name) const;
   std::string text_of(const std::string& name) const;
 

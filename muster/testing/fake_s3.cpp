@@ -53,7 +53,7 @@ std::string crc32c_of(std::string_view bytes) {
   return base64_encode(big_endian);
 }
 
-HttpAnswer error_answer(int status, const std::string& code) {
+CannedResponse error_answer(int status, const std::string& code) {
   return {.status = status,
           .headers = {{"Content-Type", "application/xml"}, {"Date", kDate}},
           .body = fmt::format("<?xml version=\"1.0\"?><Error><Code>{}</Code><Message>said the "
@@ -61,7 +61,7 @@ HttpAnswer error_answer(int status, const std::string& code) {
                               code)};
 }
 
-HttpAnswer xml_answer(std::string body) {
+CannedResponse xml_answer(std::string body) {
   return {.headers = {{"Content-Type", "application/xml"}}, .body = std::move(body)};
 }
 
@@ -111,7 +111,7 @@ std::vector<std::string> FakeS3::ranges() const {
   return ranges_;
 }
 
-HttpAnswer FakeS3::act(const HttpCall& call) {
+CannedResponse FakeS3::act(const HttpCall& call) {
   const std::string path = percent_decoded(call.path).substr(1);
   const auto slash = path.find('/');
   const std::string bucket = path.substr(0, slash);
@@ -135,14 +135,14 @@ HttpAnswer FakeS3::act(const HttpCall& call) {
   return {.status = 204};
 }
 
-HttpAnswer FakeS3::get(const HttpCall& call, const std::string& name) {
+CannedResponse FakeS3::get(const HttpCall& call, const std::string& name) {
   const auto found = objects_.find(name);
   if (found == objects_.end()) return error_answer(404, "NoSuchKey");
   const Object& object = found->second;
   const std::string match = call.header("if-match");
   const bool matches = replaced(match, "\"", "") == replaced(object.version, "\"", "");
   if (!match.empty() && !matches) return error_answer(412, "PreconditionFailed");
-  HttpAnswer answer{.headers = {{"ETag", object.version}, {"Last-Modified", kDate}}};
+  CannedResponse answer{.headers = {{"ETag", object.version}, {"Last-Modified", kDate}}};
   if (call.method == "HEAD") {
     answer.headers.emplace_back("Content-Length", std::to_string(object.bytes.size()));
     return answer;
@@ -156,7 +156,7 @@ std::string FakeS3::etag_in_xml(const std::string& etag) const {
   return replaced(etag, "\"", is_ceph_ ? "" : "&quot;");
 }
 
-std::optional<HttpAnswer> FakeS3::refused(const HttpCall& call, const std::string& name) const {
+std::optional<CannedResponse> FakeS3::refused(const HttpCall& call, const std::string& name) const {
   if (ignores_preconditions_) return std::nullopt;
   const auto found = objects_.find(name);
   const bool is_there = found != objects_.end();
@@ -173,7 +173,7 @@ std::optional<HttpAnswer> FakeS3::refused(const HttpCall& call, const std::strin
   return std::nullopt;
 }
 
-HttpAnswer FakeS3::put(const HttpCall& call, const std::string& name) {
+CannedResponse FakeS3::put(const HttpCall& call, const std::string& name) {
   if (!call.header("x-amz-copy-source").empty()) return copy(call, name);
   const std::string digest = call.header("content-md5");
   if (!digest.empty() && digest != base64_encode(digest_of(call.body))) {
@@ -183,7 +183,7 @@ HttpAnswer FakeS3::put(const HttpCall& call, const std::string& name) {
   return {.headers = {{"ETag", store(name, call.body).version}}};
 }
 
-HttpAnswer FakeS3::copy(const HttpCall& call, const std::string& name) {
+CannedResponse FakeS3::copy(const HttpCall& call, const std::string& name) {
   const auto source = objects_.find(percent_decoded(call.header("x-amz-copy-source")).substr(1));
   if (source == objects_.end()) return error_answer(404, "NoSuchKey");
   const std::string match = call.header("x-amz-copy-source-if-match");
@@ -202,10 +202,10 @@ HttpAnswer FakeS3::copy(const HttpCall& call, const std::string& name) {
       fmt::format("<CopyResult><ETag>{}</ETag></CopyResult>", etag_in_xml(copied.version)));
 }
 
-HttpAnswer FakeS3::begin(const HttpCall& call, const std::string& name) {
+CannedResponse FakeS3::begin(const HttpCall& call, const std::string& name) {
   const std::string id = fmt::format("upload-{}", next_upload_++);
   uploads_[id].name = name;
-  HttpAnswer answer =
+  CannedResponse answer =
       xml_answer(fmt::format("<InitiateMultipartUploadResult><UploadId>{}</UploadId></"
                              "InitiateMultipartUploadResult>",
                              id));
@@ -216,7 +216,7 @@ HttpAnswer FakeS3::begin(const HttpCall& call, const std::string& name) {
   return answer;
 }
 
-HttpAnswer FakeS3::put_part(const HttpCall& call) {
+CannedResponse FakeS3::put_part(const HttpCall& call) {
   if (!call.header("x-amz-copy-source").empty()) return copy(call, "");
   const auto upload = uploads_.find(*call.parameter("uploadId"));
   if (upload == uploads_.end()) return error_answer(404, "NoSuchUpload");
@@ -235,7 +235,7 @@ HttpAnswer FakeS3::put_part(const HttpCall& call) {
   return {.headers = {{"ETag", part.version}}};
 }
 
-HttpAnswer FakeS3::complete(const HttpCall& call, const std::string& name) {
+CannedResponse FakeS3::complete(const HttpCall& call, const std::string& name) {
   const std::string id = call.parameter("uploadId").value_or("");
   const auto upload = uploads_.find(id);
   if (upload == uploads_.end()) return error_answer(404, "NoSuchUpload");
@@ -272,7 +272,7 @@ HttpAnswer FakeS3::complete(const HttpCall& call, const std::string& name) {
                   is_ceph_ ? "" : etag_in_xml(etag)));
 }
 
-HttpAnswer FakeS3::list(const HttpCall& call, const std::string& bucket) {
+CannedResponse FakeS3::list(const HttpCall& call, const std::string& bucket) {
   const Page page = page_of({.bucket = bucket,
                              .prefix = call.parameter("prefix").value_or(""),
                              .delimiter = call.parameter("delimiter").value_or(""),
@@ -296,7 +296,7 @@ HttpAnswer FakeS3::list(const HttpCall& call, const std::string& bucket) {
   return xml_answer(xml + "</ListBucketResult>");
 }
 
-HttpAnswer FakeS3::list_uploads(const HttpCall& call, const std::string& bucket) {
+CannedResponse FakeS3::list_uploads(const HttpCall& call, const std::string& bucket) {
   const std::string prefix = call.parameter("prefix").value_or("");
   std::string xml = "<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>";
   for (const auto& [id, upload] : uploads_) {
@@ -309,7 +309,7 @@ HttpAnswer FakeS3::list_uploads(const HttpCall& call, const std::string& bucket)
   return xml_answer(xml + "</ListMultipartUploadsResult>");
 }
 
-HttpAnswer FakeS3::remove_many(const HttpCall& call, const std::string& bucket) {
+CannedResponse FakeS3::remove_many(const HttpCall& call, const std::string& bucket) {
   if (call.header("content-md5") != base64_encode(digest_of(call.body))) {
     return error_answer(400, "InvalidDigest");
   }

@@ -33,18 +33,18 @@ class FakeS3 : public FakeStore {
     std::optional<std::map<int, std::string>> checksums{};
   };
 
-  HttpAnswer act(const HttpCall& call) override;
+  CannedResponse act(const HttpCall& call) override;
   std::string version_for(const std::string& bytes) override;
-  HttpAnswer get(const HttpCall& call, const std::string& name);
-  HttpAnswer put(const HttpCall& call, const std::string& name);
-  HttpAnswer copy(const HttpCall& call, const std::string& name);
-  HttpAnswer list(const HttpCall& call, const std::string& bucket);
-  HttpAnswer list_uploads(const HttpCall& call, const std::string& bucket);
-  HttpAnswer complete(const HttpCall& call, const std::string& name);
-  HttpAnswer begin(const HttpCall& call, const std::string& name);
-  HttpAnswer put_part(const HttpCall& call);
-  HttpAnswer remove_many(const HttpCall& call, const std::string& bucket);
-  std::optional<HttpAnswer> refused(const HttpCall& call, const std::string& name) const;
+  CannedResponse get(const HttpCall& call, const std::string& name);
+  CannedResponse put(const HttpCall& call, const std::string& name);
+  CannedResponse copy(const HttpCall& call, const std::string& name);
+  CannedResponse list(const HttpCall& call, const std::string& bucket);
+  CannedResponse list_uploads(const HttpCall& call, const std::string& bucket);
+  CannedResponse complete(const HttpCall& call, const std::string& name);
+  CannedResponse begin(const HttpCall& call, const std::string& name);
+  CannedResponse put_part(const HttpCall& call);
+  CannedResponse remove_many(const HttpCall& call, const std::string& bucket);
+  std::optional<CannedResponse> refused(const HttpCall& call, const std::string& name) const;
   std::string etag_in_xml(const std::string& etag) const;
 
   std::map<std::string, Upload> uploads_;

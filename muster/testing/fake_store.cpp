@@ -40,7 +40,7 @@ int FakeStore::calls(const std::string& kind) const {
   return found == calls_.end() ? 0 : found->second;
 }
 
-HttpAnswer FakeStore::handle(const HttpCall& call) {
+CannedResponse FakeStore::handle(const HttpCall& call) {
   Fault fault;
   {
     const std::lock_guard lock(mutex_);
@@ -53,7 +53,7 @@ HttpAnswer FakeStore::handle(const HttpCall& call) {
       call,
       [&] {
         const std::lock_guard lock(mutex_);
-        HttpAnswer answer = act(call);
+        CannedResponse answer = act(call);
         if (call.method == lost_method_) {
           lost_method_.clear();
           answer.hang_up = true;
@@ -93,7 +93,7 @@ FakeStore::Page FakeStore::page_of(const Listing& listing) const {
   return page;
 }
 
-bool FakeStore::add_range(const HttpCall& call, const std::string& bytes, HttpAnswer& answer) {
+bool FakeStore::add_range(const HttpCall& call, const std::string& bytes, CannedResponse& answer) {
   std::size_t begin = 0, end = 0;
   if (std::sscanf(call.header("range").c_str(), "bytes=%zu-%zu", &begin, &end) != 2) {
     answer.body = bytes;

@@ -23,7 +23,7 @@ class FakeStore {
     /// S3's ETag, Google's generation.
     std::string version{};
   };
-  using Fault = std::function<std::optional<HttpAnswer>(const HttpCall&)>;
+  using Fault = std::function<std::optional<CannedResponse>(const HttpCall&)>;
 
   virtual ~FakeStore() = default;
   FakeStore(const FakeStore&) = delete;
@@ -68,12 +68,12 @@ class FakeStore {
   };
 
   /// `busy` is the store's own way to say that it is.
-  explicit FakeStore(HttpAnswer busy) : busy_(std::move(busy)) {}
+  explicit FakeStore(CannedResponse busy) : busy_(std::move(busy)) {}
 
   /// What the server of a store calls.
-  HttpAnswer handle(const HttpCall& call);
+  CannedResponse handle(const HttpCall& call);
   /// Called with the lock held.
-  virtual HttpAnswer act(const HttpCall& call) = 0;
+  virtual CannedResponse act(const HttpCall& call) = 0;
   virtual std::string version_for(const std::string& bytes) = 0;
 
   // The rest wants the lock held.
@@ -81,7 +81,7 @@ class FakeStore {
   Page page_of(const Listing& listing) const;
   /// The bytes that the call's Range asks for, with Content-Range, added to `answer`. False where
   /// there are none.
-  static bool add_range(const HttpCall& call, const std::string& bytes, HttpAnswer& answer);
+  static bool add_range(const HttpCall& call, const std::string& bytes, CannedResponse& answer);
 
   mutable std::mutex mutex_;
   std::map<std::string, Object> objects_;
@@ -89,7 +89,7 @@ class FakeStore {
   std::size_t page_keys_ = 1000;
 
  private:
-  const HttpAnswer busy_;
+  const CannedResponse busy_;
   Fault fault_;
   std::string lost_method_;
   FlakyAnswers flaky_;

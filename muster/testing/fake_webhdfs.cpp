@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kStart = "/webhdfs/v1";
 
-HttpAnswer refusal(int status, const std::string& exception, const std::string& message) {
+CannedResponse refusal(int status, const std::string& exception, const std::string& message) {
   return {
       .status = status,
       .headers = {{"Content-Type", "application/json"}},
@@ -19,15 +19,15 @@ HttpAnswer refusal(int status, const std::string& exception, const std::string& 
           exception, message)};
 }
 
-HttpAnswer no_such(const std::string& path) {
+CannedResponse no_such(const std::string& path) {
   return refusal(404, "FileNotFoundException", "File does not exist: /" + path);
 }
 
-HttpAnswer taken(const std::string& path) {
+CannedResponse taken(const std::string& path) {
   return refusal(403, "FileAlreadyExistsException", "/" + path + " already exists");
 }
 
-HttpAnswer boolean(bool value) { return {.body = fmt::format(R"({{"boolean": {}}})", value)}; }
+CannedResponse boolean(bool value) { return {.body = fmt::format(R"({{"boolean": {}}})", value)}; }
 
 std::string parent_of(const std::string& path) {
   const auto slash = path.rfind('/');
@@ -54,7 +54,7 @@ std::set<std::string> FakeWebHdfs::users() const {
   return users_;
 }
 
-HttpAnswer FakeWebHdfs::act(const HttpCall& call) {
+CannedResponse FakeWebHdfs::act(const HttpCall& call) {
   const std::string op = call.parameter("op").value_or("");
   ++calls_[op];
   users_.insert(
@@ -75,8 +75,8 @@ HttpAnswer FakeWebHdfs::act(const HttpCall& call) {
   return refusal(400, "UnsupportedOperationException", op);
 }
 
-HttpAnswer FakeWebHdfs::redirect(const HttpCall& call, const std::string& op,
-                                 const std::string& path) {
+CannedResponse FakeWebHdfs::redirect(const HttpCall& call, const std::string& op,
+                                     const std::string& path) {
   if (!call.body.empty()) return refusal(400, "IllegalArgumentException", "a body at the namenode");
   if (op != "CREATE" && !objects_.contains(path)) return no_such(path);
   if (op == "CREATE" && objects_.contains(path) && call.parameter("overwrite") != "true") {
@@ -102,12 +102,12 @@ std::string FakeWebHdfs::entry(const std::string& path, const std::string& name)
       is_file ? found->second.version : "16384");
 }
 
-HttpAnswer FakeWebHdfs::status(const std::string& path) const {
+CannedResponse FakeWebHdfs::status(const std::string& path) const {
   if (!exists(path)) return no_such(path);
   return {.body = fmt::format(R"({{"FileStatus": {}}})", entry(path, ""))};
 }
 
-HttpAnswer FakeWebHdfs::list(const std::string& path) const {
+CannedResponse FakeWebHdfs::list(const std::string& path) const {
   if (!exists(path)) return no_such(path);
   std::vector<std::string> rows;
   if (objects_.contains(path)) {
@@ -127,7 +127,7 @@ HttpAnswer FakeWebHdfs::list(const std::string& path) const {
               fmt::format(R"({{"FileStatuses": {{"FileStatus": [{}]}}}})", fmt::join(rows, ", "))};
 }
 
-HttpAnswer FakeWebHdfs::open(const HttpCall& call, const std::string& path) const {
+CannedResponse FakeWebHdfs::open(const HttpCall& call, const std::string& path) const {
   const auto found = objects_.find(path);
   if (found == objects_.end()) return no_such(path);
   const std::size_t offset = std::stoul(call.parameter("offset").value_or("0"));
@@ -142,7 +142,7 @@ void FakeWebHdfs::make_parents(const std::string& path) {
   }
 }
 
-HttpAnswer FakeWebHdfs::create(const HttpCall& call, const std::string& path) {
+CannedResponse FakeWebHdfs::create(const HttpCall& call, const std::string& path) {
   if (is_folder(path)) return taken(path);
   if (objects_.contains(path) && call.parameter("overwrite") != "true") return taken(path);
   make_parents(path);
@@ -150,7 +150,7 @@ HttpAnswer FakeWebHdfs::create(const HttpCall& call, const std::string& path) {
   return {.status = 201};
 }
 
-HttpAnswer FakeWebHdfs::append(const HttpCall& call, const std::string& path) {
+CannedResponse FakeWebHdfs::append(const HttpCall& call, const std::string& path) {
   const auto found = objects_.find(path);
   if (found == objects_.end()) return no_such(path);
   if (!call.body.empty() && cuts_ > 0) {
@@ -162,7 +162,7 @@ HttpAnswer FakeWebHdfs::append(const HttpCall& call, const std::string& path) {
   return {};
 }
 
-HttpAnswer FakeWebHdfs::make_folders(const std::string& path) {
+CannedResponse FakeWebHdfs::make_folders(const std::string& path) {
   if (objects_.contains(path)) return taken(path);
   make_parents(path);
   if (!path.empty()) folders_.insert(path);
@@ -184,7 +184,7 @@ void FakeWebHdfs::move(const std::string& from, const std::string& to) {
   folders_ = std::move(folders);
 }
 
-HttpAnswer FakeWebHdfs::rename(const HttpCall& call, const std::string& from) {
+CannedResponse FakeWebHdfs::rename(const HttpCall& call, const std::string& from) {
   std::string to = call.parameter("destination").value_or("/").substr(1);
   const auto options =
       knows_options_ ? call.parameter("renameoptions") : std::optional<std::string>();
@@ -202,7 +202,7 @@ HttpAnswer FakeWebHdfs::rename(const HttpCall& call, const std::string& from) {
   return {};
 }
 
-HttpAnswer FakeWebHdfs::remove(const HttpCall& call, const std::string& path) {
+CannedResponse FakeWebHdfs::remove(const HttpCall& call, const std::string& path) {
   if (!exists(path)) return boolean(false);
   const auto is_inside = [&](const std::string& name) { return name.starts_with(path + "/"); };
   const bool is_empty =

@@ -23,18 +23,18 @@ class FakeWebHdfs : public FakeStore {
   std::set<std::string> users() const;
 
  private:
-  HttpAnswer act(const HttpCall& call) override;
+  CannedResponse act(const HttpCall& call) override;
   std::string version_for(const std::string&) override { return std::to_string(next_id_++); }
 
-  HttpAnswer redirect(const HttpCall& call, const std::string& op, const std::string& path);
-  HttpAnswer status(const std::string& path) const;
-  HttpAnswer list(const std::string& path) const;
-  HttpAnswer open(const HttpCall& call, const std::string& path) const;
-  HttpAnswer create(const HttpCall& call, const std::string& path);
-  HttpAnswer append(const HttpCall& call, const std::string& path);
-  HttpAnswer make_folders(const std::string& path);
-  HttpAnswer rename(const HttpCall& call, const std::string& from);
-  HttpAnswer remove(const HttpCall& call, const std::string& path);
+  CannedResponse redirect(const HttpCall& call, const std::string& op, const std::string& path);
+  CannedResponse status(const std::string& path) const;
+  CannedResponse list(const std::string& path) const;
+  CannedResponse open(const HttpCall& call, const std::string& path) const;
+  CannedResponse create(const HttpCall& call, const std::string& path);
+  CannedResponse append(const HttpCall& call, const std::string& path);
+  CannedResponse make_folders(const std::string& path);
+  CannedResponse rename(const HttpCall& call, const std::string& from);
+  CannedResponse remove(const HttpCall& call, const std::string& path);
 
   bool is_folder(const std::string& path) const;
   bool exists(const std::string& path) const { return objects_.contains(path) || is_folder(path); }

@@ -10,8 +10,9 @@ void FlakyAnswers::set(int percent, std::uint64_t seed) {
   seed_ = seed;
 }
 
-HttpAnswer FlakyAnswers::answer(const HttpCall& call, const std::function<HttpAnswer()>& act,
-                                const HttpAnswer& refusal) {
+CannedResponse FlakyAnswers::answer(const HttpCall& call,
+                                    const std::function<CannedResponse()>& act,
+                                    const CannedResponse& refusal) {
   std::uint64_t kind = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -33,13 +34,13 @@ HttpAnswer FlakyAnswers::answer(const HttpCall& call, const std::function<HttpAn
       act();
       return refusal;
     case 5: {
-      HttpAnswer answer = act();
+      CannedResponse answer = act();
       answer.cut_after = answer.body.size() / 2;
       if (answer.body.empty() || call.method == "HEAD") answer.hang_up = true;
       return answer;
     }
     default: {
-      HttpAnswer answer = act();
+      CannedResponse answer = act();
       answer.delay = std::chrono::milliseconds(5);
       return answer;
     }

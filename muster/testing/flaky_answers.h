@@ -15,8 +15,8 @@ class FlakyAnswers {
   /// Of a hundred calls.
   void set(int percent, std::uint64_t seed);
   /// `act()` does what was asked for; `refusal` is the store's own way to say that it is busy.
-  HttpAnswer answer(const HttpCall& call, const std::function<HttpAnswer()>& act,
-                    const HttpAnswer& refusal);
+  CannedResponse answer(const HttpCall& call, const std::function<CannedResponse()>& act,
+                        const CannedResponse& refusal);
 
  private:
   std::mutex mutex_;

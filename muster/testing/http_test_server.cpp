@@ -171,7 +171,7 @@ void HttpTestServer::serve(int descriptor) {
 
 // False when the connection is not to be used further.
 bool HttpTestServer::answer(int descriptor, const HttpCall& call) {
-  const HttpAnswer answer = handler_(call);
+  const CannedResponse answer = handler_(call);
   if (answer.delay.count() > 0) std::this_thread::sleep_for(answer.delay);
   if (answer.hang_up) return false;
   std::string header = fmt::format("HTTP/1.1 {} Status\r\n", answer.status);

@@ -31,7 +31,7 @@ struct HttpCall {
 };
 
 /// What to answer, or how to fail.
-struct HttpAnswer {
+struct CannedResponse {
   int status = 200;
   std::vector<std::pair<std::string, std::string>> headers{};
   std::string body{};
@@ -52,7 +52,7 @@ std::string percent_decoded(std::string_view text);
 class HttpTestServer {
  public:
   /// Called from several threads at once.
-  using Handler = std::function<HttpAnswer(const HttpCall&)>;
+  using Handler = std::function<CannedResponse(const HttpCall&)>;
 
   explicit HttpTestServer(Handler handler);
   ~HttpTestServer();

@@ -43,7 +43,7 @@ std::string encode_head(const StepLogRecord& record) {
   proto::StepLogHead head;
   head.set_kind(static_cast<proto::StepLogHead::Kind>(record.kind));
   head.set_step(record.step);
-  head.set_left_out(record.left_out);
+  head.set_left_out(record.skipped_batches);
   if (record.kind == Kind::kBase) {
     head.set_version(kStepLogVersion);
     head.set_run(record.identity.run);
@@ -70,7 +70,7 @@ StepLogRecord decode_head(std::string_view bytes) {
   }
   StepLogRecord record{.kind = static_cast<Kind>(head.kind()),
                        .step = head.step(),
-                       .left_out = head.left_out(),
+                       .skipped_batches = head.left_out(),
                        .is_left_out = head.is_left_out()};
   if (record.kind == Kind::kBase && head.version() != kStepLogVersion) {
     throw DataLoss("it is of version {}, and {} is what can be read", head.version(),
@@ -167,7 +167,7 @@ struct StepLogReader::Impl {
   bool ended = false;
   bool prepared = false;
   std::int64_t step = 0;
-  std::int64_t left_out = 0;
+  std::int64_t skipped_batches = 0;
 
   // The next record, or nothing where the log ends, also if it ends inside one. Returned from
   // within the try: assigned there to a variable outside, g++ 12 loses the variable's first value
@@ -188,19 +188,19 @@ struct StepLogReader::Impl {
     }
     if (!begun) {
       // Steps are counted on from here.
-      if (record.step < 0 || record.left_out < 0 || record.step > kMostSteps ||
-          record.left_out > kMostSteps) {
-        throw DataLoss("the base is of step {} ({} skipped)", record.step, record.left_out);
+      if (record.step < 0 || record.skipped_batches < 0 || record.step > kMostSteps ||
+          record.skipped_batches > kMostSteps) {
+        throw DataLoss("the base is of step {} ({} skipped)", record.step, record.skipped_batches);
       }
       begun = true;
       step = record.step;
-      left_out = record.left_out;
+      skipped_batches = record.skipped_batches;
       return;
     }
     if (ended) throw DataLoss("it comes behind the end");
-    if (record.step != step || record.left_out != left_out) {
+    if (record.step != step || record.skipped_batches != skipped_batches) {
       throw DataLoss("it is about step {} ({} skipped), where step {} ({} skipped) is due",
-                     record.step, record.left_out, step, left_out);
+                     record.step, record.skipped_batches, step, skipped_batches);
     }
     switch (record.kind) {
       case Kind::kPrepared:
@@ -210,7 +210,7 @@ struct StepLogReader::Impl {
         if (!std::exchange(prepared, false)) {
           throw DataLoss("step {} is committed without gradients", step);
         }
-        ++(record.is_left_out ? left_out : step);
+        ++(record.is_left_out ? skipped_batches : step);
         return;
       case Kind::kEnded:
         ended = true;

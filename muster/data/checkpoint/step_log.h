@@ -51,7 +51,7 @@ struct StepLogRecord {
   Kind kind = Kind::kBase;
   /// Updates made before, and batches skipped before.
   std::int64_t step = 0;
-  std::int64_t left_out = 0;
+  std::int64_t skipped_batches = 0;
   /// Of a base.
   StepLogIdentity identity{};
   /// Of a prepared step.

@@ -47,7 +47,7 @@ bool same_bits(const std::vector<double>& left, const std::vector<double>& right
 
 void compare(const StepLogRecord& record, std::vector<StepLogRecord::Push> pushes, const Path& file,
              Steps& steps) {
-  auto [place, is_new] = steps.try_emplace({record.step, record.left_out});
+  auto [place, is_new] = steps.try_emplace({record.step, record.skipped_batches});
   Committed& known = place->second;
   if (is_new) {
     known = {file, record.is_left_out, std::move(pushes), record.squares};
@@ -84,7 +84,7 @@ StepLogSummary check_log(const Path& file, Steps& steps) {
         }
         prepared.reset();
         ++summary.committed;
-        ++(record->is_left_out ? summary.left_out : summary.last_step);
+        ++(record->is_left_out ? summary.skipped_batches : summary.last_step);
         break;
       case Kind::kEnded:
         summary.ended = true;

@@ -18,7 +18,7 @@ struct StepLogSummary {
   std::int64_t last_step = 0;
   /// Committed: updates and batches that were skipped.
   std::int64_t committed = 0;
-  std::int64_t left_out = 0;
+  std::int64_t skipped_batches = 0;
   /// Attempts at a step that came to nothing, and were retried.
   std::int64_t void_attempts = 0;
   bool ended = false;

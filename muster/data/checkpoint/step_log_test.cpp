@@ -44,7 +44,7 @@ class Log {
     write(&StepLog::append,
           {.kind = Kind::kPrepared,
            .step = step_,
-           .left_out = left_out_,
+           .skipped_batches = left_out_,
            .pushes = std::move(pushes),
            .detail = "detail"},
           body);
@@ -53,7 +53,7 @@ class Log {
     write(&StepLog::append,
           {.kind = Kind::kCommitted,
            .step = step_,
-           .left_out = left_out_,
+           .skipped_batches = left_out_,
            .is_left_out = is_left_out,
            .squares = std::move(squares)},
           "");
@@ -316,7 +316,7 @@ TEST_F(StepLogCheck, ProvesThatEveryReplicaIsInEveryStepOnce) {
   EXPECT_EQ(found[0].last_step, 6);
   EXPECT_EQ(found[1].last_step, 5);
   EXPECT_EQ(found[1].committed, 3);
-  EXPECT_EQ(found[1].left_out, 1);
+  EXPECT_EQ(found[1].skipped_batches, 1);
   EXPECT_EQ(found[1].void_attempts, 1);
 }
 

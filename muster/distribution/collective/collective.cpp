@@ -17,7 +17,7 @@
 #include "muster/distribution/membership/stop_grace_internal.h"
 #include "muster/distribution/wire/step_parts_internal.h"
 #include "muster/nn/device/gpu.h"
-#include "muster/train/engine/gradient_pieces.h"
+#include "muster/train/engine/gradient_buckets.h"
 
 namespace muster {
 namespace internal {
@@ -46,14 +46,14 @@ class Collective final : public Strategy {
 
   std::string describe() const override;
   void check(const EstimatorOptions& options) const override;
-  RunTerms join(const RunTerms& own) override;
+  RunContract join(const RunContract& own) override;
   void attach(Participant& participant) override { participant_ = &participant; }
   void synchronize() override;
   std::optional<std::int64_t> last_step() override { return membership_.last_step(); }
   ReplicaRange replicas() const override { return group_->replicas(); }
   std::optional<StepResult> apply(std::int64_t step, PartialSums own) override;
-  std::string device_obstacle(c10::Device device) const override;
-  std::optional<StepResult> make_on_device(std::int64_t step,
+  std::string why_not_on_device(c10::Device device) const override;
+  std::optional<StepResult> step_on_device(std::int64_t step,
                                            std::span<const std::optional<Batch>> batches,
                                            const GiveStep& give) override;
   void announce_end() override { membership_.announce_end(); }
@@ -101,8 +101,8 @@ std::string Collective::describe() const {
                      membership_.chief().address);
 }
 
-RunTerms Collective::join(const RunTerms& own) {
-  RunTerms terms = own;
+RunContract Collective::join(const RunContract& own) {
+  RunContract terms = own;
   terms.others.push_back(
       {"transfer of gradients", options_.compresses_slices ? "bfloat16" : "float32"});
   if (options_.compresses_slices) {
@@ -125,12 +125,14 @@ void Collective::check(const EstimatorOptions& /*options*/) const {
 
 void Collective::synchronize() {
   const RunSnapshot own = participant_->snapshot();
-  const Progress progress = has_state_ ? Progress{own.step, own.left_out} : Progress{.step = -1};
+  const Progress progress =
+      has_state_ ? Progress{own.step, own.skipped_batches} : Progress{.step = -1};
   const auto take = [&](Group& group, const Source& source) {
-    if (const auto taken = spread_snapshot(group, source, own)) participant_->take_over(*taken);
+    if (const auto taken = spread_snapshot(group, source, own))
+      participant_->restore_snapshot(*taken);
     has_state_ = true;
     sequence_ = 0;
-    if (device_obstacle(home()).empty()) link_devices(group);
+    if (why_not_on_device(home()).empty()) link_devices(group);
     return true;
   };
   // Where the run ended while this task was away, it takes part in no step.
@@ -210,7 +212,7 @@ std::optional<PartialSums> Collective::sum(std::int64_t step, PartialSums own, S
 
 // --------------------------------------------------------------------------------- on devices
 
-std::string Collective::device_obstacle(c10::Device device) const {
+std::string Collective::why_not_on_device(c10::Device device) const {
   if (options_.compresses_slices) return "gradients travel as bfloat16";
   if (device.is_cuda()) return nccl_obstacle();
   return options_.host_counts_as_device ? "" : "the CPU is no device of its own";
@@ -248,7 +250,7 @@ void Collective::link_devices(Group& group) {
   }
   device_sums_ = std::make_unique<DeviceAllReduce>(
       group.plan(), group.rank(), membership_.terms().replicas,
-      participant_->run_variables().flat(), gradient_pieces(participant_->run_variables()),
+      participant_->run_variables().flat(), gradient_buckets(participant_->run_variables()),
       link_.get());
   mark_.emplace(device);
 }
@@ -321,7 +323,7 @@ bool Collective::await_device(std::int64_t step) {
   return true;
 }
 
-std::optional<StepResult> Collective::make_on_device(std::int64_t step,
+std::optional<StepResult> Collective::step_on_device(std::int64_t step,
                                                      std::span<const std::optional<Batch>> batches,
                                                      const GiveStep& give) {
   InputPositions positions = participant_->positions();

@@ -39,7 +39,7 @@ bool is_server_name(const std::string& task) {
 
 }  // namespace
 
-std::string difference(const RunTerms& chief, const RunTerms& task, bool is_server) {
+std::string difference(const RunContract& chief, const RunContract& task, bool is_server) {
   if (chief.arithmetic != task.arithmetic) {
     return fmt::format(
         "the chief computes with '{}', this task with '{}'; give all tasks the same libtorch, BLAS "

@@ -34,13 +34,13 @@ inline constexpr std::chrono::seconds kTellTimeout{2};
 /// The first term in which the two differ, in words; empty when they can train together.
 /// Replicas, threads and the seed are the chief's to decide; a task that was told nothing takes
 /// them over. `is_server`: the task holds variables, and need not know all that the others do.
-std::string difference(const RunTerms& chief, const RunTerms& task, bool is_server);
+std::string difference(const RunContract& chief, const RunContract& task, bool is_server);
 
 struct CoordinatorOptions {
   /// The task it lives in, and where that is.
   std::string chief{};
   std::string chief_address{};
-  RunTerms terms{};
+  RunContract terms{};
   /// How many tasks are to train, the chief among them. The run goes on without some of them.
   std::size_t trainers = 1;
   /// So many of them are enough to begin, and needed to go on; 0: the first generation waits for

@@ -99,25 +99,25 @@ TEST(Coordinator, DealsReplicasToNeighboursAsEvenlyAsCanBe) {
 
 // All may have to go back to its checkpoints; its process lives, or there were no coordinator.
 TEST(Coordinator, SaysInWhatATaskDiffersWithBothValuesAndTheCure) {
-  const RunTerms chief{.replicas = 4, .threads_per_replica = 2, .seed = 5, .arithmetic = "one"};
+  const RunContract chief{.replicas = 4, .threads_per_replica = 2, .seed = 5, .arithmetic = "one"};
   const auto reason = [&](const auto& change) {
-    RunTerms task = chief;
+    RunContract task = chief;
     change(task);
     return difference(chief, task, /*is_server=*/false);
   };
-  EXPECT_EQ(reason([](RunTerms&) {}), "");
-  EXPECT_EQ(reason([](RunTerms& task) { task.replicas = task.threads_per_replica = 0; }), "");
-  EXPECT_EQ(reason([](RunTerms& task) { task.replicas = 3; }),
+  EXPECT_EQ(reason([](RunContract&) {}), "");
+  EXPECT_EQ(reason([](RunContract& task) { task.replicas = task.threads_per_replica = 0; }), "");
+  EXPECT_EQ(reason([](RunContract& task) { task.replicas = 3; }),
             "the chief's run has 4 replicas, this task was given 3; give all tasks the same, or 0 "
             "to take the chief's");
-  EXPECT_EQ(reason([](RunTerms& task) { task.threads_per_replica = 1; }),
+  EXPECT_EQ(reason([](RunContract& task) { task.threads_per_replica = 1; }),
             "the chief has 2 threads per replica, this task was given 1; give all tasks the same, "
             "or 0 to take the chief's");
-  EXPECT_EQ(reason([](RunTerms& task) { task.seed = 6; }),
+  EXPECT_EQ(reason([](RunContract& task) { task.seed = 6; }),
             "the chief's seed is 5, this task's 6; give all tasks the same");
-  EXPECT_EQ(reason([](RunTerms& task) { task.precision = ComputeType::kBfloat16; }),
+  EXPECT_EQ(reason([](RunContract& task) { task.precision = ComputeType::kBfloat16; }),
             "the chief's precision is float32, this task's bfloat16; give all tasks the same");
-  EXPECT_EQ(reason([](RunTerms& task) { task.arithmetic = "another"; }),
+  EXPECT_EQ(reason([](RunContract& task) { task.arithmetic = "another"; }),
             "the chief computes with 'one', this task with 'another'; give all tasks the same "
             "libtorch, BLAS and kind of processor");
 }

@@ -348,7 +348,7 @@ void Membership::meet_chief() {
   }
 }
 
-RunTerms Membership::join(const RunTerms& own) {
+RunContract Membership::join(const RunContract& own) {
   terms_ = own;
   if (config_.is_chief()) {
     const bool has_logs = config_.cluster.ps_log && config_.cluster.task.num_ps_replicas > 0;

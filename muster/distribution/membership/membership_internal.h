@@ -36,8 +36,8 @@ class Membership {
   const Peer& chief() const { return chief_; }
   const std::string& task() const { return self_.task; }
   /// The chief's; known after join().
-  const RunTerms& terms() const { return terms_; }
-  /// RunTerms::last_step of the chief that is there now.
+  const RunContract& terms() const { return terms_; }
+  /// RunContract::last_step of the chief that is there now.
   std::int64_t last_step() {
     const std::lock_guard lock(mutex_);
     return chief_terms_ ? chief_terms_->last_step : terms_.last_step;
@@ -50,7 +50,7 @@ class Membership {
   }
 
   /// Meets the chief. Throws FailedPrecondition when the chief does not want this task.
-  RunTerms join(const RunTerms& own);
+  RunContract join(const RunContract& own);
 
   /// Lets go of the generation before, if there was one, and takes part in the next whose tasks are
   /// all connected with those they are linked with, and ready. `progress` is how far this task is.
@@ -111,7 +111,7 @@ class Membership {
   const net::Identity self_;
   /// Whether it may listen where other machines reach it.
   const bool is_open_;
-  RunTerms terms_;
+  RunContract terms_;
   std::int64_t last_generation_ = 0;
 
   // What the threads that receive share with the loop's.
@@ -121,7 +121,7 @@ class Membership {
   std::shared_ptr<net::Connection> control_;
   std::string control_lost_;
   std::chrono::steady_clock::time_point heard_;
-  std::optional<RunTerms> chief_terms_;
+  std::optional<RunContract> chief_terms_;
   std::string log_run_;
   std::string refused_;
   /// Why the run cannot go on.

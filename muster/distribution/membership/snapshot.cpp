@@ -39,7 +39,7 @@ bool synchronize(Membership& membership, const Deadline& deadline,
 void send_snapshot(Group& group, const RunSnapshot& own, std::size_t to) {
   log::info("sending step {} to {}", own.step, group.plan().members[to].task);
   SnapshotHeader header{.step = own.step,
-                        .left_out = own.left_out,
+                        .skipped_batches = own.skipped_batches,
                         .inputs_from = own.inputs_from,
                         .state_json = own.state_json};
   for (const NamedTensor& named : own.tensors) {
@@ -111,7 +111,7 @@ RunSnapshot receive_snapshot(Group& group, std::size_t from, const RunSnapshot& 
   auto header = next_of_state<SnapshotHeader>(group, from);
   check_model(group, from, header, own);
   RunSnapshot snapshot{.step = header.step,
-                       .left_out = header.left_out,
+                       .skipped_batches = header.skipped_batches,
                        .inputs_from = header.inputs_from,
                        .state_json = std::move(header.state_json)};
   for (const NamedTensor& mine : own.tensors) {

@@ -21,7 +21,7 @@ class AsyncPsStrategy final : public PsStrategy {
   int leave(bool early) override { return membership_.leave(early); }
 
  private:
-  RunTerms terms_of_run(RunTerms own) const override {
+  RunContract terms_of_run(RunContract own) const override {
     return asynchronous_terms(std::move(own), config_.cluster.max_staleness);
   }
   std::optional<StepResult> push(std::int64_t step, PartialSums own) override;
@@ -109,7 +109,7 @@ std::optional<std::vector<Values>> AsyncPsStrategy::push_to_all(const AsyncPush&
 std::optional<StepResult> AsyncPsStrategy::push(std::int64_t /*step*/, PartialSums own) {
   // What this process makes alone it decides alone, before anybody hears of it: whoever gets the
   // replica of a batch that ends the run is to stop there too.
-  StepResult mine = participant_->prepare_own(own);
+  StepResult mine = participant_->prepare_local_gradients(own);
   if (!membership_.check()) return std::nullopt;
   const StepNotes notes = notes_of(*participant_);
   auto replies = push_to_all(push_of(own), notes);

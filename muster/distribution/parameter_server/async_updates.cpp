@@ -18,9 +18,9 @@ using Clock = std::chrono::steady_clock;
 /// The first of the servers counts steps, knows where inputs stand, and keeps the bound.
 class AsyncUpdates final : public UpdatePolicy {
  public:
-  explicit AsyncUpdates(HeldVariables& held) : held_(held) {}
+  explicit AsyncUpdates(ParameterShard& held) : held_(held) {}
 
-  RunTerms terms(RunTerms own) const override {
+  RunContract terms(RunContract own) const override {
     return asynchronous_terms(std::move(own), held_.config.cluster.max_staleness);
   }
   bool begin(const Source& source) override;
@@ -68,7 +68,7 @@ class AsyncUpdates final : public UpdatePolicy {
   }
   const std::string& task(std::size_t rank) const { return held_.group->task(rank); }
 
-  HeldVariables& held_;
+  ParameterShard& held_;
   std::vector<Trainer> trainers_;
   StalenessBound bound_{0, 1};
 
@@ -95,7 +95,7 @@ bool AsyncUpdates::begin(const Source& source) {
   // A push that was under way when somebody was lost may have come to other servers alone. It stays
   // lost here, and the count is theirs.
   held_.step = source.progress.step;
-  held_.left_out = source.progress.left_out;
+  held_.skipped_batches = source.progress.skipped_batches;
   forget_trainers();
   for (const std::size_t to : source.to) {
     if (to < trainers_.size()) send_state(to);
@@ -169,7 +169,7 @@ void AsyncUpdates::leave_out(std::size_t rank, const AsyncPush& push) {
     send_new_values(rank, /*dropped=*/true);
     return;
   }
-  ++held_.left_out;
+  ++held_.skipped_batches;
   Values answer = reply();
   answer.positions = held_.state.inputs;
   held_.group->send(rank, answer);
@@ -299,7 +299,7 @@ void AsyncUpdates::send_new_values(std::size_t to, bool dropped) {
 // Everything, for a task that joins or saves.
 void AsyncUpdates::send_state(std::size_t to) {
   // How many batches a replica has had cannot be told from steps that others made too.
-  held_.inputs_from = held_.step + held_.left_out;
+  held_.inputs_from = held_.step + held_.skipped_batches;
   Values answer = held_.state_values();
   answer.notes = reply().notes;
   held_.group->send(to, answer);
@@ -310,7 +310,7 @@ void AsyncUpdates::send_state(std::size_t to) {
 
 }  // namespace
 
-std::unique_ptr<UpdatePolicy> make_async_updates(HeldVariables& held) {
+std::unique_ptr<UpdatePolicy> make_async_updates(ParameterShard& held) {
   return std::make_unique<AsyncUpdates>(held);
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 class BackupUpdates final : public StepUpdates {
  public:
-  BackupUpdates(HeldVariables& held, const EstimatorOptions& options,
+  BackupUpdates(ParameterShard& held, const EstimatorOptions& options,
                 const ParameterServerOptions& server_options)
       : StepUpdates(held, options, server_options) {}
 
@@ -21,7 +21,7 @@ class BackupUpdates final : public StepUpdates {
  private:
   void on_generation() override;
   std::optional<std::vector<ReceivedStep>> gather() override;
-  void take_meanwhile(std::size_t rank, net::Frame frame) override;
+  void handle_out_of_band(std::size_t rank, net::Frame frame) override;
   void answer(const PendingStep& step) override;
   std::optional<StepChoice> choose();
   std::optional<StepChoice> hear_choice();
@@ -54,7 +54,7 @@ void BackupUpdates::on_generation() {
   changed_.assign(held_.trainers(), ChangedRows(held_.variables));
 }
 
-void BackupUpdates::take_meanwhile(std::size_t rank, net::Frame frame) {
+void BackupUpdates::handle_out_of_band(std::size_t rank, net::Frame frame) {
   if (held_.take_request(rank, frame)) return;
   Group& group = *held_.group;
   const ExpectedTensors due = held_.expected();
@@ -80,7 +80,7 @@ std::optional<StepChoice> BackupUpdates::choose() {
   while (!choice) {
     auto arrival = group.take_next(group.size(), Deadline::never(), reason);
     if (!arrival) return std::nullopt;
-    take_meanwhile(arrival->rank, std::move(arrival->frame));
+    handle_out_of_band(arrival->rank, std::move(arrival->frame));
     choice = waiting_.choose(held_.step);
   }
   for (std::size_t rank = held_.trainers() + 1; rank < group.size(); ++rank) {
@@ -104,7 +104,7 @@ std::optional<StepChoice> BackupUpdates::hear_choice() {
     if (is_message<StepChoice>(frame) && rank == first_server) {
       return group.decode_from<StepChoice>(rank, std::move(frame), held_.expected());
     }
-    take_meanwhile(rank, std::move(frame));
+    handle_out_of_band(rank, std::move(frame));
   }
 }
 
@@ -151,7 +151,7 @@ void BackupUpdates::answer(const PendingStep& step) {
 
 }  // namespace
 
-std::unique_ptr<UpdatePolicy> make_backup_updates(HeldVariables& held,
+std::unique_ptr<UpdatePolicy> make_backup_updates(ParameterShard& held,
                                                   const EstimatorOptions& options,
                                                   const ParameterServerOptions& server_options) {
   return std::make_unique<BackupUpdates>(held, options, server_options);

@@ -42,7 +42,7 @@ PendingStep pending_of(const StepLogRecord& record, std::string_view bytes,
 
 PsLog::Base base_of(const StepLogRecord& record) {
   MessageReader detail(record.detail);
-  PsLog::Base base{.step = record.step, .left_out = record.left_out};
+  PsLog::Base base{.step = record.step, .skipped_batches = record.skipped_batches};
   detail.read(base.inputs_from);
   detail.read(base.state_json);
   base.squares = record.squares;
@@ -135,7 +135,7 @@ void PsLog::begin(const Base& base) {
   try {
     log_.begin({.kind = Kind::kBase,
                 .step = base.step,
-                .left_out = base.left_out,
+                .skipped_batches = base.skipped_batches,
                 .identity = identity_,
                 .squares = base.squares,
                 .detail = detail.header()},
@@ -160,28 +160,28 @@ void PsLog::append(const StepLogRecord& record, StepLogBody body) {
   }
 }
 
-void PsLog::prepared(std::int64_t step, std::int64_t left_out, const PendingStep& pending) {
+void PsLog::prepared(std::int64_t step, std::int64_t skipped_batches, const PendingStep& pending) {
   const LoggedStep logged = logged_of(pending);
   EncodedMessage encoded = encode(logged);
   append({.kind = Kind::kPrepared,
           .step = step,
-          .left_out = left_out,
+          .skipped_batches = skipped_batches,
           .pushes = pending.pushes,
           .detail = std::move(encoded.header)},
          encoded.body);
 }
 
-void PsLog::committed(std::int64_t step, std::int64_t left_out, const std::vector<double>& squares,
-                      bool is_left_out) {
+void PsLog::committed(std::int64_t step, std::int64_t skipped_batches,
+                      const std::vector<double>& squares, bool is_left_out) {
   append({.kind = Kind::kCommitted,
           .step = step,
-          .left_out = left_out,
+          .skipped_batches = skipped_batches,
           .is_left_out = is_left_out,
           .squares = squares});
 }
 
-void PsLog::ended(std::int64_t step, std::int64_t left_out) {
-  append({.kind = Kind::kEnded, .step = step, .left_out = left_out});
+void PsLog::ended(std::int64_t step, std::int64_t skipped_batches) {
+  append({.kind = Kind::kEnded, .step = step, .skipped_batches = skipped_batches});
 }
 
 }  // namespace muster::internal

@@ -42,7 +42,7 @@ class PsLog {
   /// A run between two steps, beside the pieces.
   struct Base {
     std::int64_t step = 0;
-    std::int64_t left_out = 0;
+    std::int64_t skipped_batches = 0;
     std::int64_t inputs_from = 0;
     std::string state_json{};
     /// Of the step before.
@@ -62,10 +62,10 @@ class PsLog {
   /// False where there is no log to go on from. Pending steps are read with `expected`.
   bool recover(const ExpectedTensors& expected, const Replay& replay);
   void begin(const Base& base);
-  void prepared(std::int64_t step, std::int64_t left_out, const PendingStep& pending);
-  void committed(std::int64_t step, std::int64_t left_out, const std::vector<double>& squares,
-                 bool is_left_out);
-  void ended(std::int64_t step, std::int64_t left_out);
+  void prepared(std::int64_t step, std::int64_t skipped_batches, const PendingStep& pending);
+  void committed(std::int64_t step, std::int64_t skipped_batches,
+                 const std::vector<double>& squares, bool is_left_out);
+  void ended(std::int64_t step, std::int64_t skipped_batches);
 
   bool is_open() const { return log_.is_open(); }
   bool is_due() const { return log_.is_due(); }

@@ -63,9 +63,9 @@ void PsStrategy::check(const EstimatorOptions& options) const {
 }
 
 // Those who hold the variables have no GPU, and are held to the same words.
-RunTerms PsStrategy::join(const RunTerms& own) {
-  RunTerms terms = own;
-  terms.arithmetic = arithmetic(config_.reproducibility.own_cpu_kernels).fingerprint();
+RunContract PsStrategy::join(const RunContract& own) {
+  RunContract terms = own;
+  terms.arithmetic = numerics_fingerprint(config_.reproducibility.own_cpu_kernels).fingerprint();
   terms = membership_.join(terms_of_run(std::move(terms)));
   log_terms(terms);
   return terms;
@@ -124,7 +124,7 @@ std::optional<RunSnapshot> PsStrategy::take_state() {
 
 RunSnapshot PsStrategy::snapshot_of(const Values& values) {
   return {.step = values.step,
-          .left_out = values.left_out,
+          .skipped_batches = values.skipped_batches,
           .inputs_from = values.inputs_from,
           .state_json = values.state_json};
 }
@@ -136,16 +136,17 @@ bool PsStrategy::join_state(const Source& source) {
     const auto state = take_state();
     if (!state) return false;
     log::info("going on from step {} of the servers", state->step);
-    participant_->take_over(*state);
+    participant_->restore_snapshot(*state);
     return true;
   }
   if (group_->rank() != source.rank) {
-    participant_->take_over(receive_snapshot(*group_, source.rank, participant_->snapshot()));
+    participant_->restore_snapshot(
+        receive_snapshot(*group_, source.rank, participant_->snapshot()));
     return true;
   }
   if (was_in_run_) {
     log::warning("a server has lost its variables: all go back to the last checkpoint");
-    participant_->go_back();
+    participant_->roll_back_to_checkpoint();
   }
   const RunSnapshot own = participant_->snapshot();
   for (const std::size_t to : source.to) send_snapshot(*group_, own, to);
@@ -222,7 +223,7 @@ bool PsStrategy::do_servers_see_folder() {
   const auto reply_of = [&](std::size_t server) { return fmt::format("{}.{}", file, server); };
   write_file_atomically(config_.model_dir / file, text, /*durable=*/false);
   for (std::size_t server = 0; server < layout_->servers(); ++server) {
-    group_->send(server_rank(server), FolderQuestion{file, reply_of(server), text});
+    group_->send(server_rank(server), FolderRequest{file, reply_of(server), text});
   }
   std::string blind;
   for (std::size_t server = 0; server < layout_->servers(); ++server) {

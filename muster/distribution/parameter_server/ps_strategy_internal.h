@@ -18,7 +18,7 @@ namespace muster::internal {
 class PsStrategy : public Strategy {
  public:
   void check(const EstimatorOptions& options) const final;
-  RunTerms join(const RunTerms& own) final;
+  RunContract join(const RunContract& own) final;
   void attach(Participant& participant) final;
   void synchronize() final;
   std::optional<std::int64_t> last_step() final { return membership_.last_step(); }
@@ -40,9 +40,9 @@ class PsStrategy : public Strategy {
   /// Whether the servers send this task their values at the beginning of a generation.
   virtual bool is_sent_state(const Source& source) const = 0;
   /// What these servers must be told of beside the terms of any run.
-  virtual RunTerms terms_of_run(RunTerms own) const = 0;
+  virtual RunContract terms_of_run(RunContract own) const = 0;
   /// Logs what the terms of the run mean for these servers.
-  virtual void log_terms(const RunTerms& /*terms*/) const {}
+  virtual void log_terms(const RunContract& /*terms*/) const {}
   /// Hands over what this process has, and has the variables' next values written.
   virtual std::optional<StepResult> push(std::int64_t step, PartialSums own) = 0;
   /// Asks for the slots, and has them written.

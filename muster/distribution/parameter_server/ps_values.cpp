@@ -11,14 +11,14 @@
 
 namespace muster::internal {
 
-RunTerms terms_with_backups(RunTerms terms, std::int64_t backup_replicas) {
+RunContract terms_with_backups(RunContract terms, std::int64_t backup_replicas) {
   if (backup_replicas > 0) {
     terms.arithmetic += fmt::format(", backup_replicas={}", backup_replicas);
   }
   return terms;
 }
 
-RunTerms asynchronous_terms(RunTerms terms, std::int64_t max_staleness) {
+RunContract asynchronous_terms(RunContract terms, std::int64_t max_staleness) {
   terms.arithmetic += fmt::format(", asynchronous updates, max_staleness={}", max_staleness);
   return terms;
 }

@@ -16,9 +16,9 @@ namespace muster::internal {
 
 /// The terms of a run whose steps are made without the last so many replicas say so: a task that
 /// waits for all of them is refused when it joins.
-RunTerms terms_with_backups(RunTerms terms, std::int64_t backup_replicas);
+RunContract terms_with_backups(RunContract terms, std::int64_t backup_replicas);
 /// The same for a run whose pushes are applied as they come.
-RunTerms asynchronous_terms(RunTerms terms, std::int64_t max_staleness);
+RunContract asynchronous_terms(RunContract terms, std::int64_t max_staleness);
 
 /// Puts all values of a server's part into a message, for a task that lacks them.
 void put_all_values(Values& message, std::size_t server, const PsLayout& layout,

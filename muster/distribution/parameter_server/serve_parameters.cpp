@@ -11,7 +11,7 @@ namespace muster {
 namespace internal {
 namespace {
 
-std::unique_ptr<UpdatePolicy> policy_of(HeldVariables& held, const EstimatorOptions& estimator,
+std::unique_ptr<UpdatePolicy> policy_of(ParameterShard& held, const EstimatorOptions& estimator,
                                         const ParameterServerOptions& options) {
   if (!held.config.cluster.sync) return make_async_updates(held);
   if (held.config.cluster.backup_replicas > 0) return make_backup_updates(held, estimator, options);
@@ -29,7 +29,7 @@ StopSignals outlast_signals() {
   });
 }
 
-void serve(HeldVariables& held, UpdatePolicy& policy) {
+void serve(ParameterShard& held, UpdatePolicy& policy) {
   held.membership.join(policy.terms(held.own_terms()));
   const torch::NoGradGuard no_grad;
   keep_freed_memory();
@@ -52,7 +52,7 @@ void serve(HeldVariables& held, UpdatePolicy& policy) {
 
 }  // namespace
 
-bool join_generation(HeldVariables& held, UpdatePolicy& policy) {
+bool join_generation(ParameterShard& held, UpdatePolicy& policy) {
   const bool goes_on = synchronize(
       held.membership, synchronize_deadline(held.config, held.has_state),
       [&] { return held.progress(); },
@@ -66,7 +66,7 @@ bool join_generation(HeldVariables& held, UpdatePolicy& policy) {
 
 void serve_in_thread(const EstimatorOptions& estimator, const RunConfig& config,
                      const ParameterServerOptions& options) {
-  HeldVariables held(estimator, config, options);
+  ParameterShard held(estimator, config, options);
   const auto policy = policy_of(held, estimator, options);
   serve(held, *policy);
 }

@@ -12,7 +12,7 @@
 
 namespace muster::internal {
 
-StepUpdates::StepUpdates(HeldVariables& held, const EstimatorOptions& options,
+StepUpdates::StepUpdates(ParameterShard& held, const EstimatorOptions& options,
                          const ParameterServerOptions& server_options)
     : held_(held),
       options_(options),
@@ -20,14 +20,14 @@ StepUpdates::StepUpdates(HeldVariables& held, const EstimatorOptions& options,
       update_(held.variables, held.updater, options.update_rules(),
               held.layout.shard(held.number)) {}
 
-RunTerms StepUpdates::terms(RunTerms own) const {
+RunContract StepUpdates::terms(RunContract own) const {
   return terms_with_backups(std::move(own), held_.config.cluster.backup_replicas);
 }
 
 void StepUpdates::log_end() {
   log::info("the run has ended at step {}", held_.step);
   // The chief has saved it: who trains on from here begins with the checkpoint.
-  if (log_ && log_->is_open()) log_->ended(held_.step, held_.left_out);
+  if (log_ && log_->is_open()) log_->ended(held_.step, held_.skipped_batches);
 }
 
 // --------------------------------------------------------------------------------- generations
@@ -100,7 +100,7 @@ bool StepUpdates::serve_next() {
     return true;
   }
   // Before the others hear of it: who has it in its log can make it whenever it comes back.
-  if (log_) log_->prepared(held_.step, held_.left_out, *pending_);
+  if (log_) log_->prepared(held_.step, held_.skipped_batches, *pending_);
   take_gradients();
   SquareSums sums = pending_->outcome.not_finite.empty() ? update_.norms(held_.gradients)
                                                          : SquareSums(held_.variables);
@@ -167,7 +167,7 @@ std::optional<std::vector<Norms>> StepUpdates::take_norms() {
       norms[rank] = group.decode_from<Norms>(rank, std::move(frame));
       came[rank] = true;
     } else {
-      take_meanwhile(rank, std::move(frame));
+      handle_out_of_band(rank, std::move(frame));
     }
   }
   return norms;
@@ -209,7 +209,7 @@ void StepUpdates::commit(SquareSums& sums) {
   last_squares_ = sums.blocks();
   // Before anybody can know of it.
   if (log_) {
-    log_->committed(held_.step, held_.left_out, last_squares_,
+    log_->committed(held_.step, held_.skipped_batches, last_squares_,
                     !pending_->outcome.not_finite.empty());
   }
   make_update(sums);
@@ -219,7 +219,7 @@ void StepUpdates::commit(SquareSums& sums) {
 void StepUpdates::make_update(const SquareSums& sums) {
   held_.state.inputs = pending_->positions;
   if (!pending_->outcome.not_finite.empty()) {
-    ++held_.left_out;
+    ++held_.skipped_batches;
     return;
   }
   held_.wait_until_copied();
@@ -244,7 +244,7 @@ std::vector<std::string> StepUpdates::rules() const {
                               clip.global_norm.value_or(0)));
   rules.push_back(fmt::format("decay {} skip {}", options_.weight_decay.factor,
                               update_.rules().checks_gradients));
-  rules.push_back(arithmetic(held_.config.reproducibility.own_cpu_kernels).fingerprint());
+  rules.push_back(numerics_fingerprint(held_.config.reproducibility.own_cpu_kernels).fingerprint());
   return rules;
 }
 
@@ -292,7 +292,7 @@ void StepUpdates::open_log() {
 void StepUpdates::replay_base(const PsLog::Base& base) {
   held_.state = parse_run_state(base.state_json, "the state in the log");
   held_.step = base.step;
-  held_.left_out = base.left_out;
+  held_.skipped_batches = base.skipped_batches;
   held_.inputs_from = base.inputs_from;
   last_squares_ = base.squares;
   held_.has_state = true;
@@ -322,7 +322,7 @@ void StepUpdates::begin_log() {
   if (log_->run() != held_.membership.log_run()) make_log();
   held_.state.global_step = held_.step;
   log_->begin({.step = held_.step,
-               .left_out = held_.left_out,
+               .skipped_batches = held_.skipped_batches,
                .inputs_from = held_.inputs_from,
                .state_json = to_json(held_.state),
                .squares = last_squares_});

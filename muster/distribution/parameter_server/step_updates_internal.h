@@ -19,14 +19,14 @@ namespace muster::internal {
 /// their gradients, and makes the step. Whose gradients those are is for others to say.
 class StepUpdates : public UpdatePolicy {
  public:
-  RunTerms terms(RunTerms own) const final;
+  RunContract terms(RunContract own) const final;
   void prepare() final { open_log(); }
   bool begin(const Source& source) final;
   bool serve_next() final;
   void log_end() override;
 
  protected:
-  StepUpdates(HeldVariables& held, const EstimatorOptions& options,
+  StepUpdates(ParameterShard& held, const EstimatorOptions& options,
               const ParameterServerOptions& server_options);
 
   /// A generation has begun, with the state of the run.
@@ -34,11 +34,11 @@ class StepUpdates : public UpdatePolicy {
   /// By rank, what the tasks that train have of the next step; nothing when the run has ended.
   virtual std::optional<std::vector<ReceivedStep>> gather() = 0;
   /// What has come while the norms of others are waited for.
-  virtual void take_meanwhile(std::size_t rank, net::Frame frame) = 0;
+  virtual void handle_out_of_band(std::size_t rank, net::Frame frame) = 0;
   /// Tells tasks what became of the step.
   virtual void answer(const PendingStep& step) = 0;
 
-  HeldVariables& held_;
+  ParameterShard& held_;
 
  private:
   bool take_source(const Source& source);

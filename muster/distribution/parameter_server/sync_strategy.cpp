@@ -32,10 +32,10 @@ class SyncPsStrategy final : public PsStrategy {
   int leave(bool early) override { return membership_.leave(early); }
 
  private:
-  RunTerms terms_of_run(RunTerms own) const override {
+  RunContract terms_of_run(RunContract own) const override {
     return terms_with_backups(std::move(own), config_.cluster.backup_replicas);
   }
-  void log_terms(const RunTerms& terms) const override {
+  void log_terms(const RunContract& terms) const override {
     log::info("SyncReplicasV2: replicas_to_aggregate={}; total_num_replicas={}",
               terms.replicas - config_.cluster.backup_replicas, terms.replicas);
   }
@@ -66,7 +66,7 @@ class SyncPsStrategy final : public PsStrategy {
 Progress SyncPsStrategy::progress() const {
   if (!has_state_) return {.step = -1};
   const RunSnapshot own = participant_->snapshot();
-  return {own.step, own.left_out};
+  return {own.step, own.skipped_batches};
 }
 
 // For a chief that stops without waiting for the step: takes the slots that belong to its values.

@@ -11,14 +11,14 @@ namespace {
 
 class SyncUpdates final : public StepUpdates {
  public:
-  SyncUpdates(HeldVariables& held, const EstimatorOptions& options,
+  SyncUpdates(ParameterShard& held, const EstimatorOptions& options,
               const ParameterServerOptions& server_options)
       : StepUpdates(held, options, server_options) {}
 
  private:
   void on_generation() override { sequence_ = 0; }
   std::optional<std::vector<ReceivedStep>> gather() override;
-  void take_meanwhile(std::size_t rank, net::Frame frame) override;
+  void handle_out_of_band(std::size_t rank, net::Frame frame) override;
   void answer(const PendingStep& step) override;
   ReceivedStep take_push(std::size_t rank, net::Frame frame, const ExpectedTensors& due) const;
   void compare_batches(const std::vector<ReceivedStep>& received);
@@ -55,7 +55,7 @@ std::optional<std::vector<ReceivedStep>> SyncUpdates::gather() {
       pushes[rank] = take_push(rank, std::move(frame), due);
       ++came;
     } else {
-      take_meanwhile(rank, std::move(frame));
+      handle_out_of_band(rank, std::move(frame));
     }
   }
   std::vector<ReceivedStep> received;
@@ -66,7 +66,7 @@ std::optional<std::vector<ReceivedStep>> SyncUpdates::gather() {
 }
 
 // Between steps and within one the slots are those of the step before.
-void SyncUpdates::take_meanwhile(std::size_t rank, net::Frame frame) {
+void SyncUpdates::handle_out_of_band(std::size_t rank, net::Frame frame) {
   if (!held_.take_request(rank, frame)) {
     held_.group->throw_unexpected(rank, frame, fmt::format("step {}", held_.step + 1));
   }
@@ -108,7 +108,7 @@ void SyncUpdates::answer(const PendingStep& step) {
 
 }  // namespace
 
-std::unique_ptr<UpdatePolicy> make_sync_updates(HeldVariables& held,
+std::unique_ptr<UpdatePolicy> make_sync_updates(ParameterShard& held,
                                                 const EstimatorOptions& options,
                                                 const ParameterServerOptions& server_options) {
   return std::make_unique<SyncUpdates>(held, options, server_options);

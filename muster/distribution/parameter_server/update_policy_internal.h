@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "muster/distribution/parameter_server/held_variables_internal.h"
+#include "muster/distribution/parameter_server/parameter_shard_internal.h"
 
 namespace muster::internal {
 
@@ -15,7 +15,7 @@ class UpdatePolicy {
 
   /// A task's own terms with what the others must know of this policy: one with another is refused
   /// when it joins.
-  virtual RunTerms terms(RunTerms own) const = 0;
+  virtual RunContract terms(RunContract own) const = 0;
   /// The terms of the run are known.
   virtual void prepare() {}
   /// A generation begins: brings this task to the state of the run, and others that it has to.
@@ -30,21 +30,21 @@ class UpdatePolicy {
 
 /// All replicas of a step count: each step is made of the gradients of all tasks, by all servers or
 /// by none. Weights are those of one process.
-std::unique_ptr<UpdatePolicy> make_sync_updates(HeldVariables& held,
+std::unique_ptr<UpdatePolicy> make_sync_updates(ParameterShard& held,
                                                 const EstimatorOptions& options,
                                                 const ParameterServerOptions& server_options);
 /// RunConfig::cluster.backup_replicas: all but the last so many count, and what comes later is
 /// dropped.
-std::unique_ptr<UpdatePolicy> make_backup_updates(HeldVariables& held,
+std::unique_ptr<UpdatePolicy> make_backup_updates(ParameterShard& held,
                                                   const EstimatorOptions& options,
                                                   const ParameterServerOptions& server_options);
 /// RunConfig::cluster.sync is false: every push is applied as it comes, and answered with the
 /// values that it made.
-std::unique_ptr<UpdatePolicy> make_async_updates(HeldVariables& held);
+std::unique_ptr<UpdatePolicy> make_async_updates(ParameterShard& held);
 
 /// Takes part in the next generation of the run; a server is in one from then on. False when the
 /// run has ended. Before it, the membership is joined with the policy's terms.
-bool join_generation(HeldVariables& held, UpdatePolicy& policy);
+bool join_generation(ParameterShard& held, UpdatePolicy& policy);
 
 /// serve_parameters() of one of several tasks in a process, which leaves signals to it.
 void serve_in_thread(const EstimatorOptions& estimator, const RunConfig& config,

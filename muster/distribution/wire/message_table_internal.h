@@ -69,7 +69,7 @@ using MessageTable = MessageList<
     MessageEntry<68, "values", Values>,               //
     MessageEntry<69, "slots request", SlotsRequest>,  //
     MessageEntry<70, "slot piece", SlotPiece>,        //
-    MessageEntry<71, "folder question", FolderQuestion>,
+    MessageEntry<71, "folder question", FolderRequest>,
     MessageEntry<72, "folder answer", FolderAnswer>,  //
     MessageEntry<73, "part request", PartRequest>,    //
     MessageEntry<74, "part begun", PartBegun>>;

@@ -21,7 +21,7 @@ struct ForeignFields<RunTerm> {
   static auto fields(auto& self) { return std::tie(self.name, self.value); }
 };
 template <>
-struct ForeignFields<RunTerms> {
+struct ForeignFields<RunContract> {
   static auto fields(auto& self) {
     return std::tie(self.replicas, self.threads_per_replica, self.seed, self.precision,
                     self.arithmetic, self.last_step, self.others);
@@ -36,7 +36,7 @@ struct ForeignFields<ReplicaRange> {
 
 /// What a task brings along.
 struct Join {
-  RunTerms terms{};
+  RunContract terms{};
   /// Where others reach it.
   std::string address{};
   bool is_chief = false;
@@ -53,12 +53,12 @@ struct Join {
 /// How far a task is; a step of -1 stands for one that has no state of the run yet.
 struct Progress {
   std::int64_t step = -1;
-  std::int64_t left_out = 0;
+  std::int64_t skipped_batches = 0;
 
-  static auto fields(auto& self) { return std::tie(self.step, self.left_out); }
+  static auto fields(auto& self) { return std::tie(self.step, self.skipped_batches); }
   bool operator==(const Progress&) const = default;
   bool operator<(const Progress& other) const {
-    return step != other.step ? step < other.step : left_out < other.left_out;
+    return step != other.step ? step < other.step : skipped_batches < other.skipped_batches;
   }
 };
 
@@ -94,7 +94,7 @@ struct PartWritten {
 
 /// It takes part, by these terms.
 struct Admitted {
-  RunTerms terms{};
+  RunContract terms{};
 
   static auto fields(auto& self) { return std::tie(self.terms); }
 };
@@ -190,13 +190,14 @@ struct SnapshotTensor {
 /// A RunSnapshot; the bytes of its tensors follow in SnapshotPieces.
 struct SnapshotHeader {
   std::int64_t step = 0;
-  std::int64_t left_out = 0;
+  std::int64_t skipped_batches = 0;
   std::int64_t inputs_from = 0;
   std::string state_json{};
   std::vector<SnapshotTensor> tensors{};
 
   static auto fields(auto& self) {
-    return std::tie(self.step, self.left_out, self.inputs_from, self.state_json, self.tensors);
+    return std::tie(self.step, self.skipped_batches, self.inputs_from, self.state_json,
+                    self.tensors);
   }
 };
 struct SnapshotPiece {
@@ -379,7 +380,7 @@ struct Values {
   /// Of all replicas.
   InputPositions positions{};
   /// What a RunSnapshot has, for a task that joins; else empty.
-  std::int64_t left_out = 0;
+  std::int64_t skipped_batches = 0;
   std::int64_t inputs_from = 0;
   std::string state_json{};
   AsyncNotes notes{};
@@ -389,7 +390,7 @@ struct Values {
   BufferTensors buffers{};
 
   static auto fields(auto& self) {
-    return std::tie(self.step, self.outcome, self.positions, self.left_out, self.inputs_from,
+    return std::tie(self.step, self.outcome, self.positions, self.skipped_batches, self.inputs_from,
                     self.state_json, self.notes, self.values, self.buffers);
   }
 };
@@ -413,7 +414,7 @@ struct SlotPiece {
 
 /// From the chief to a server: whether it sees this file of the chief's model_dir, and can write
 /// the same into another one beside it.
-struct FolderQuestion {
+struct FolderRequest {
   std::string file{};
   std::string reply{};
   std::string text{};

@@ -389,7 +389,7 @@ class ParameterReader {
     for (const ParameterSpec& other : params_) {
       if (other.name != spec.name || are_disjoint(other, spec)) continue;
       throw InvalidArgument(
-          "parameter {}: the name stands twice; children of one name need "
+          "parameter {}: duplicate parameter name; children of one name need "
           "different values of their parent",
           spec.name);
     }

@@ -121,7 +121,7 @@ TEST(HyperparameterSpec, SaysWhatIsWrongWithAStudy) {
   EXPECT_THAT(error_of(R"({"params": [)" + param + R"(], "maxTrials": 0})"),
               HasSubstr("maxTrials must be a whole number from 1"));
   EXPECT_THAT(error_of(R"({"params": [)" + param + "," + param + "]}"),
-              HasSubstr("the name stands twice"));
+              HasSubstr("duplicate parameter name"));
   EXPECT_THAT(error_of(R"({"params": [)" + param + R"(], "goal": "BEST"})"),
               HasSubstr("goal must be one of"));
   EXPECT_THAT(error_of(R"({"params": [{"parameterName": "a b", "type": "DOUBLE"}]})"),

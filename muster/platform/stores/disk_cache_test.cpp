@@ -207,7 +207,7 @@ TEST_F(CachedS3, IsReadAnewWhenItIsReplaced) {
 TEST_F(CachedS3, IsNotMixedWhenItIsReplacedBetweenTheLookAndTheRead) {
   s3_.set_bytes("bucket/x", random_bytes(6 * kMiB, 1));
   std::atomic<bool> done{false};
-  s3_.set_fault([&](const testing::HttpCall& call) -> std::optional<testing::HttpAnswer> {
+  s3_.set_fault([&](const testing::HttpCall& call) -> std::optional<testing::CannedResponse> {
     if (call.method == "GET" && !done.exchange(true)) {
       s3_.set_bytes("bucket/x", random_bytes(7 * kMiB, 2));
     }

@@ -22,9 +22,9 @@ namespace muster::stores {
 namespace {
 
 using ::testing::AllOf;
+using testing::CannedResponse;
 using testing::FakeGcs;
 using ::testing::HasSubstr;
-using testing::HttpAnswer;
 using testing::HttpCall;
 using testing::message_of;
 using testing::TempDir;
@@ -74,9 +74,9 @@ TEST_F(GcsStore, GrowsFilesByComposingThem) {
 TEST_F(GcsStore, ComparesChecksums) {
   gcs_.set_bytes("bucket/x", "hello");  // With the CRC-32C that Google's documentation gives it.
   EXPECT_EQ(read_file("gs://bucket/x"), "hello");
-  gcs_.set_fault([](const HttpCall& call) -> std::optional<HttpAnswer> {
+  gcs_.set_fault([](const HttpCall& call) -> std::optional<CannedResponse> {
     if (call.parameter("alt") != "media") return std::nullopt;
-    return HttpAnswer{
+    return CannedResponse{
         .status = 206,
         .headers = {{"x-goog-hash", "crc32c=mnG7TA=="}, {"Content-Range", "bytes 0-4/5"}},
         .body = "jello"};
@@ -87,8 +87,8 @@ TEST_F(GcsStore, ComparesChecksums) {
 TEST_F(GcsStore, SaysWhatWasRefused) {
   const auto code_of = [&](int status) {
     gcs_.set_fault([=](const HttpCall&) {
-      return HttpAnswer{.status = status,
-                        .body = R"({"error": {"code": 1, "message": "so it is"}})"};
+      return CannedResponse{.status = status,
+                            .body = R"({"error": {"code": 1, "message": "so it is"}})"};
     });
     try {
       read_file("gs://bucket/x");
@@ -154,7 +154,7 @@ class GcsCredentials : public ::testing::Test {
     environment_.set("GCE_METADATA_HOST", server_.url().substr(7));
   }
 
-  HttpAnswer answer(const HttpCall& call) {
+  CannedResponse answer(const HttpCall& call) {
     if (call.path == "/token") {
       asked_ = HttpCall{.query = call.body};
       return {.body = R"({"access_token": "of-a-key", "expires_in": 3600})"};

@@ -19,10 +19,10 @@ namespace muster::stores {
 namespace {
 
 using ::testing::AllOf;
+using testing::CannedResponse;
 using ::testing::ElementsAre;
 using testing::FakeWebHdfs;
 using ::testing::HasSubstr;
-using testing::HttpAnswer;
 using testing::HttpCall;
 using testing::message_of;
 using testing::TempDir;
@@ -265,7 +265,7 @@ TEST_F(HdfsStore, TurnsToTheActiveNamenode) {
   std::atomic<int> asked{0};
   const testing::HttpTestServer standby([&](const HttpCall&) {
     ++asked;
-    return HttpAnswer{
+    return CannedResponse{
         .status = 403,
         .body = R"({"RemoteException": {"exception": "StandbyException", "message": "no"}})"};
   });
@@ -287,7 +287,7 @@ TEST_F(HdfsStore, SaysWhoAsks) {
   read_file("hdfs://namenode/x");
   EXPECT_THAT(hdfs_.users(), ElementsAre("ada", "token the-secret"));
   hdfs_.set_fault([](const HttpCall&) {
-    return HttpAnswer{.status = 401, .body = R"({"RemoteException": {"exception": "S"}})"};
+    return CannedResponse{.status = 401, .body = R"({"RemoteException": {"exception": "S"}})"};
   });
   EXPECT_THAT(message_of([] { read_file("hdfs://namenode/x"); }),
               AllOf(HasSubstr("which may have expired"), Not(HasSubstr("the-secret"))));
@@ -296,10 +296,10 @@ TEST_F(HdfsStore, SaysWhoAsks) {
 TEST_F(HdfsStore, SaysWhatWasRefused) {
   const auto code_of = [&](int status, const std::string& exception) {
     hdfs_.set_fault([=](const HttpCall&) {
-      return HttpAnswer{.status = status,
-                        .body = fmt::format(R"({{"RemoteException": {{"exception": "{}", )"
-                                            R"("message": "so it is\n\tat java"}}}})",
-                                            exception)};
+      return CannedResponse{.status = status,
+                            .body = fmt::format(R"({{"RemoteException": {{"exception": "{}", )"
+                                                R"("message": "so it is\n\tat java"}}}})",
+                                                exception)};
     });
     try {
       read_file("hdfs://namenode/x");
@@ -315,7 +315,7 @@ TEST_F(HdfsStore, SaysWhatWasRefused) {
   EXPECT_EQ(code_of(403, "DSQuotaExceededException"), ErrorCode::kResourceExhausted);
   EXPECT_EQ(code_of(400, "IllegalArgumentException"), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(code_of(500, "RuntimeException"), ErrorCode::kUnavailable);
-  hdfs_.set_fault([](const HttpCall&) { return HttpAnswer{.status = 404, .body = "<html>"}; });
+  hdfs_.set_fault([](const HttpCall&) { return CannedResponse{.status = 404, .body = "<html>"}; });
   EXPECT_THAT(message_of([&] { store_->status("hdfs://namenode:8020/x"); }),
               AllOf(HasSubstr("speaks no WebHDFS"), HasSubstr("MUSTER_WEBHDFS")));
 }

@@ -16,8 +16,8 @@ namespace muster::stores {
 namespace {
 
 using ::testing::AllOf;
+using testing::CannedResponse;
 using ::testing::HasSubstr;
-using testing::HttpAnswer;
 using testing::HttpCall;
 using testing::HttpTestServer;
 using testing::message_of;
@@ -35,7 +35,7 @@ HttpResponse send(HttpClient& client, const std::string& url, const RetryPolicy&
 }
 
 TEST(HttpClient, KeepsConnections) {
-  HttpTestServer server([](const HttpCall& call) { return HttpAnswer{.body = call.path}; });
+  HttpTestServer server([](const HttpCall& call) { return CannedResponse{.body = call.path}; });
   HttpClient client;
   for (int i = 0; i < 5; ++i) EXPECT_EQ(send(client, server.url() + "/a").body, "/a");
   EXPECT_EQ(server.connections(), 1);
@@ -43,8 +43,8 @@ TEST(HttpClient, KeepsConnections) {
 
 TEST(HttpClient, SendsBodiesAndHeaders) {
   HttpTestServer server([](const HttpCall& call) {
-    return HttpAnswer{.headers = {{"X-Seen", call.header("x-given")}},
-                      .body = call.method + " " + call.body};
+    return CannedResponse{.headers = {{"X-Seen", call.header("x-given")}},
+                          .body = call.method + " " + call.body};
   });
   HttpClient client;
   for (const std::string method : {"PUT", "POST"}) {
@@ -65,7 +65,7 @@ TEST(HttpClient, RetriesWhatIsWorthIt) {
   for (const int status : {408, 429, 500, 502, 503, 504}) {
     std::atomic<int> count{0};
     HttpTestServer server([&](const HttpCall&) {
-      return count++ < 3 ? HttpAnswer{.status = status} : HttpAnswer{.body = "at last"};
+      return count++ < 3 ? CannedResponse{.status = status} : CannedResponse{.body = "at last"};
     });
     HttpClient client;
     EXPECT_EQ(send(client, server.url()).body, "at last") << status;
@@ -75,7 +75,7 @@ TEST(HttpClient, RetriesWhatIsWorthIt) {
 
 TEST(HttpClient, ReturnsOtherStatusesAtOnce) {
   for (const int status : {200, 206, 304, 400, 401, 403, 404, 409, 412, 416, 501}) {
-    HttpTestServer server([&](const HttpCall&) { return HttpAnswer{.status = status}; });
+    HttpTestServer server([&](const HttpCall&) { return CannedResponse{.status = status}; });
     HttpClient client;
     EXPECT_EQ(send(client, server.url()).status, status);
     EXPECT_EQ(server.requests(), 1) << status;
@@ -83,7 +83,7 @@ TEST(HttpClient, ReturnsOtherStatusesAtOnce) {
 }
 
 TEST(HttpClient, ReturnsTheLastAnswerWhenTriesRunOut) {
-  HttpTestServer server([](const HttpCall&) { return HttpAnswer{.status = 503}; });
+  HttpTestServer server([](const HttpCall&) { return CannedResponse{.status = 503}; });
   HttpClient client;
   EXPECT_EQ(send(client, server.url()).status, 503);
   EXPECT_EQ(server.requests(), 5);
@@ -92,8 +92,8 @@ TEST(HttpClient, ReturnsTheLastAnswerWhenTriesRunOut) {
 TEST(HttpClient, ObeysRetryAfter) {
   std::atomic<int> count{0};
   HttpTestServer server([&](const HttpCall&) {
-    return count++ == 0 ? HttpAnswer{.status = 503, .headers = {{"Retry-After", "1"}}}
-                        : HttpAnswer{};
+    return count++ == 0 ? CannedResponse{.status = 503, .headers = {{"Retry-After", "1"}}}
+                        : CannedResponse{};
   });
   HttpClient client;
   const auto begin = std::chrono::steady_clock::now();
@@ -103,7 +103,7 @@ TEST(HttpClient, ObeysRetryAfter) {
 
 TEST(HttpClient, GivesUpWhenTheServerAsksForTooMuchPatience) {
   HttpTestServer server([&](const HttpCall&) {
-    return HttpAnswer{.status = 429, .headers = {{"Retry-After", "3000"}}};
+    return CannedResponse{.status = 429, .headers = {{"Retry-After", "3000"}}};
   });
   HttpClient client;
   EXPECT_EQ(send(client, server.url()).status, 429);
@@ -113,7 +113,7 @@ TEST(HttpClient, GivesUpWhenTheServerAsksForTooMuchPatience) {
 TEST(HttpClient, NoticesAnswersThatAreCut) {
   for (const std::size_t cut : {0U, 1U, 9U}) {
     HttpTestServer server(
-        [&](const HttpCall&) { return HttpAnswer{.body = "0123456789", .cut_after = cut}; });
+        [&](const HttpCall&) { return CannedResponse{.body = "0123456789", .cut_after = cut}; });
     HttpClient client;
     EXPECT_THAT(message_of([&] { client.send_once({.url = server.url()}); }),
                 HasSubstr("transfer closed with"))
@@ -126,13 +126,13 @@ TEST(HttpClient, RetriesConnectionsThatBreak) {
   HttpTestServer server([&](const HttpCall&) {
     switch (count++) {
       case 0:
-        return HttpAnswer{.hang_up = true};
+        return CannedResponse{.hang_up = true};
       case 1:
-        return HttpAnswer{.body = "0123456789", .cut_after = 5};
+        return CannedResponse{.body = "0123456789", .cut_after = 5};
       case 2:
-        return HttpAnswer{.body = "0123456789", .claimed_length = 20};
+        return CannedResponse{.body = "0123456789", .claimed_length = 20};
       default:
-        return HttpAnswer{.body = "0123456789"};
+        return CannedResponse{.body = "0123456789"};
     }
   });
   HttpClient client;
@@ -142,7 +142,7 @@ TEST(HttpClient, RetriesConnectionsThatBreak) {
 TEST(HttpClient, NamesWhereNobodyListens) {
   std::string url;
   {
-    url = HttpTestServer([](const HttpCall&) { return HttpAnswer{}; }).url();
+    url = HttpTestServer([](const HttpCall&) { return CannedResponse{}; }).url();
   }
   HttpClient client;
   EXPECT_THAT(message_of([&] { send(client, url + "/a?token=secret"); }),
@@ -151,21 +151,22 @@ TEST(HttpClient, NamesWhereNobodyListens) {
 
 TEST(HttpClient, EndsCallsThatTakeTooLong) {
   HttpTestServer server(
-      [](const HttpCall&) { return HttpAnswer{.delay = std::chrono::milliseconds(300)}; });
+      [](const HttpCall&) { return CannedResponse{.delay = std::chrono::milliseconds(300)}; });
   HttpClient client;
   EXPECT_THROW(client.send_once({.url = server.url(), .timeout = std::chrono::milliseconds(20)}),
                DeadlineExceeded);
 }
 
 TEST(HttpClient, RefusesAnswersThatAreTooLong) {
-  HttpTestServer server([](const HttpCall&) { return HttpAnswer{.body = std::string(1000, 'x')}; });
+  HttpTestServer server(
+      [](const HttpCall&) { return CannedResponse{.body = std::string(1000, 'x')}; });
   HttpClient client;
   EXPECT_THROW(client.send_once({.url = server.url(), .most_answer_bytes = 999}),
                ResourceExhausted);
 }
 
 TEST(HttpClient, CanBeCancelled) {
-  HttpTestServer server([](const HttpCall&) { return HttpAnswer{.status = 503}; });
+  HttpTestServer server([](const HttpCall&) { return CannedResponse{.status = 503}; });
   HttpClient client;
   std::stop_source stop;
   std::jthread stopper([&] {
@@ -190,13 +191,13 @@ TEST(HttpFiles, AreReadInRangesAhead) {
   std::string content;
   for (int i = 0; content.size() < (std::size_t{20} << 20); ++i) content += std::to_string(i) + ",";
   HttpTestServer server([&](const HttpCall& call) {
-    if (call.path != "/file") return HttpAnswer{.status = 404};
+    if (call.path != "/file") return CannedResponse{.status = 404};
     std::size_t begin = 0, end = 0;
     if (std::sscanf(call.header("range").c_str(), "bytes=%zu-%zu", &begin, &end) != 2) {
-      return HttpAnswer{.headers = {{"Content-Length", std::to_string(content.size())}}};
+      return CannedResponse{.headers = {{"Content-Length", std::to_string(content.size())}}};
     }
     end = std::min(end, content.size() - 1);
-    return HttpAnswer{
+    return CannedResponse{
         .status = 206,
         .headers = {{"ETag", "\"one\""},
                     {"Content-Range", fmt::format("bytes {}-{}/{}", begin, end, content.size())}},
@@ -221,7 +222,7 @@ TEST(HttpFiles, AreReadInRangesAhead) {
 }
 
 TEST(HttpFiles, AreReadFromServersWithoutRanges) {
-  HttpTestServer server([&](const HttpCall&) { return HttpAnswer{.body = "all of it"}; });
+  HttpTestServer server([&](const HttpCall&) { return CannedResponse{.body = "all of it"}; });
   const auto files = make_http_file_system(std::make_shared<Transfers>(), fast());
   EXPECT_EQ(files->map(server.url() + "/file", Access::kRandom)->bytes(), "all of it");
 }
@@ -233,7 +234,7 @@ TEST(HttpFiles, AreNotMixedWhenReplaced) {
     std::size_t begin = 0, end = 0;
     std::sscanf(call.header("range").c_str(), "bytes=%zu-%zu", &begin, &end);
     end = std::min(end, content.size() - 1);
-    return HttpAnswer{
+    return CannedResponse{
         .status = 206,
         .headers = {{"ETag", fmt::format("\"{}\"", count++)},
                     {"Content-Range", fmt::format("bytes {}-{}/{}", begin, end, content.size())}},

@@ -153,12 +153,12 @@ TEST_P(ObjectStores, RefuseToWriteWhatCanBeNoName) {
 TEST_P(ObjectStores, EndAListThatHasNoEnd) {
   for (const bool is_empty : {true, false}) {
     fake_->set_fault([&](const testing::HttpCall& call) {
-      if (call.path.find("/o/") != std::string::npos) return testing::HttpAnswer{.status = 404};
+      if (call.path.find("/o/") != std::string::npos) return testing::CannedResponse{.status = 404};
       const std::string item =
           scheme_ == "s3" ? "<Contents><Key>d/x</Key><Size>1</Size></Contents>"
                           : R"("items": [{"name": "d/x", "size": "1", "generation": "1"}], )";
       const std::string entry = is_empty ? "" : item;
-      return testing::HttpAnswer{
+      return testing::CannedResponse{
           .body = scheme_ == "s3"
                       ? "<ListBucketResult>" + entry +
                             "<IsTruncated>true</IsTruncated><NextContinuationToken>again</"
@@ -175,8 +175,8 @@ TEST_P(ObjectStores, EndAListThatHasNoEnd) {
 TEST_P(ObjectStores, SayThatABucketIsMissing) {
   fake_->set_fault([](const testing::HttpCall& call) {
     const bool has_body = call.method != "HEAD";
-    return testing::HttpAnswer{.status = 404,
-                               .body = has_body ? "<Error><Code>NoSuchBucket</Code></Error>" : ""};
+    return testing::CannedResponse{
+        .status = 404, .body = has_body ? "<Error><Code>NoSuchBucket</Code></Error>" : ""};
   });
   const auto said = HasSubstr("there is no bucket " + at("nowhere").string());
   EXPECT_THAT(message_of([&] { store_->status(at("nowhere")); }), said);

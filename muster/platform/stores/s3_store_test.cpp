@@ -19,9 +19,9 @@ namespace muster::stores {
 namespace {
 
 using ::testing::AllOf;
+using testing::CannedResponse;
 using testing::FakeS3;
 using ::testing::HasSubstr;
-using testing::HttpAnswer;
 using testing::HttpCall;
 using testing::message_of;
 using ::testing::Not;
@@ -54,9 +54,9 @@ class S3Store : public ::testing::Test {
   }
 
   // Answers the n-th call of one kind so.
-  void fault_once(const std::string& method, HttpAnswer answer) {
+  void fault_once(const std::string& method, CannedResponse answer) {
     auto done = std::make_shared<std::atomic<bool>>(false);
-    s3_.set_fault([=](const HttpCall& call) -> std::optional<HttpAnswer> {
+    s3_.set_fault([=](const HttpCall& call) -> std::optional<CannedResponse> {
       if (call.method != method || done->exchange(true)) return std::nullopt;
       return answer;
     });
@@ -159,7 +159,7 @@ TEST_F(S3Store, ChecksPartsByCrc32cWhereTheStoreKnowsThat) {
     SCOPED_TRACE(knows);
     s3_.set_knows_checksums(knows);
     std::atomic<int> crcs{0}, digests{0};
-    s3_.set_fault([&](const HttpCall& call) -> std::optional<HttpAnswer> {
+    s3_.set_fault([&](const HttpCall& call) -> std::optional<CannedResponse> {
       if (!call.parameter("partNumber")) return std::nullopt;
       crcs += call.header("x-amz-checksum-crc32c").empty() ? 0 : 1;
       digests += call.header("content-md5").empty() ? 0 : 1;
@@ -196,7 +196,7 @@ TEST_F(S3Store, SignsPayloadsWhereItIsToldOrThatGoToAnotherHostWithoutTls) {
     given.endpoint = "http://" + row.host + s3_.url().substr(s3_.url().rfind(':'));
     given.signs_payloads = row.signs;
     std::string hash;
-    s3_.set_fault([&](const HttpCall& call) -> std::optional<HttpAnswer> {
+    s3_.set_fault([&](const HttpCall& call) -> std::optional<CannedResponse> {
       hash = call.header("x-amz-content-sha256");
       return std::nullopt;
     });
@@ -208,10 +208,10 @@ TEST_F(S3Store, SignsPayloadsWhereItIsToldOrThatGoToAnotherHostWithoutTls) {
 
 TEST_F(S3Store, NoticesBytesThatAreNotTheObjects) {
   s3_.set_bytes("bucket/x", "right");
-  const HttpAnswer wrong{.status = 206,
-                         .headers = {{"ETag", "\"7b9a0c2a5b3b8f8d6c8e0f7b5f1f3d2e\""},
-                                     {"Content-Range", "bytes 0-4/5"}},
-                         .body = "wrong"};
+  const CannedResponse wrong{.status = 206,
+                             .headers = {{"ETag", "\"7b9a0c2a5b3b8f8d6c8e0f7b5f1f3d2e\""},
+                                         {"Content-Range", "bytes 0-4/5"}},
+                             .body = "wrong"};
   fault_once("GET", wrong);
   EXPECT_EQ(read_file("s3://bucket/x"), "right") << "retried";
   s3_.set_fault([&](const HttpCall& call) {
@@ -233,7 +233,7 @@ TEST_F(S3Store, NoticesARangeThatIsNotTheOneAskedFor) {
 TEST_F(S3Store, SaysWhatWasRefused) {
   const auto error_of = [&](int status, const std::string& code) {
     s3_.set_fault([=](const HttpCall&) {
-      return HttpAnswer{
+      return CannedResponse{
           .status = status,
           .body = fmt::format("<Error><Code>{}</Code><Message>so it is</Message></Error>", code)};
     });
@@ -256,34 +256,34 @@ TEST_F(S3Store, SaysWhatWasRefused) {
 TEST_F(S3Store, GoesByTheStoresClock) {
   s3_.set_bytes("bucket/x", "x");
   std::string stamp;
-  s3_.set_fault([&](const HttpCall& call) -> std::optional<HttpAnswer> {
+  s3_.set_fault([&](const HttpCall& call) -> std::optional<CannedResponse> {
     stamp = call.header("x-amz-date");
     if (stamp.starts_with("20200301T")) return std::nullopt;
-    return HttpAnswer{.status = 403,
-                      .headers = {{"Date", "Sun, 01 Mar 2020 10:00:00 GMT"}},
-                      .body = "<Error><Code>RequestTimeTooSkewed</Code></Error>"};
+    return CannedResponse{.status = 403,
+                          .headers = {{"Date", "Sun, 01 Mar 2020 10:00:00 GMT"}},
+                          .body = "<Error><Code>RequestTimeTooSkewed</Code></Error>"};
   });
   EXPECT_EQ(read_file("s3://bucket/x"), "x");
 }
 
 TEST_F(S3Store, GoesToTheRegionOfTheBucket) {
   s3_.set_bytes("bucket/x", "x");
-  s3_.set_fault([](const HttpCall& call) -> std::optional<HttpAnswer> {
+  s3_.set_fault([](const HttpCall& call) -> std::optional<CannedResponse> {
     if (call.header("authorization").find("/eu-west-3/s3/") != std::string::npos) {
       return std::nullopt;
     }
-    return HttpAnswer{.status = 301, .headers = {{"x-amz-bucket-region", "eu-west-3"}}};
+    return CannedResponse{.status = 301, .headers = {{"x-amz-bucket-region", "eu-west-3"}}};
   });
   EXPECT_EQ(read_file("s3://bucket/x"), "x");
 }
 
 TEST_F(S3Store, CompletesAnUploadThatFailsBehindAStatusOf200) {
   auto done = std::make_shared<std::atomic<int>>(0);
-  s3_.set_fault([=](const HttpCall& call) -> std::optional<HttpAnswer> {
+  s3_.set_fault([=](const HttpCall& call) -> std::optional<CannedResponse> {
     if (call.method != "POST" || call.parameter("uploads") || done->fetch_add(1) > 0) {
       return std::nullopt;
     }
-    return HttpAnswer{.body = "<Error><Code>InternalError</Code><Message>x</Message></Error>"};
+    return CannedResponse{.body = "<Error><Code>InternalError</Code><Message>x</Message></Error>"};
   });
   const std::string bytes = random_bytes(11 * kMiB);
   const auto file = store_->create("s3://bucket/x");
@@ -294,9 +294,9 @@ TEST_F(S3Store, CompletesAnUploadThatFailsBehindAStatusOf200) {
 }
 
 TEST_F(S3Store, AbortsAnUploadOfWhichAPartIsRefused) {
-  s3_.set_fault([](const HttpCall& call) -> std::optional<HttpAnswer> {
+  s3_.set_fault([](const HttpCall& call) -> std::optional<CannedResponse> {
     if (call.parameter("partNumber") != "2") return std::nullopt;
-    return HttpAnswer{.status = 403, .body = "<Error><Code>AccessDenied</Code></Error>"};
+    return CannedResponse{.status = 403, .body = "<Error><Code>AccessDenied</Code></Error>"};
   });
   {
     const auto file = store_->create("s3://bucket/x");
@@ -420,7 +420,7 @@ TEST_F(S3Store, FindsTheOtherOfTwoThatClaimAtOnceWherePreconditionsAreIgnored) {
   s3_.set_ignores_preconditions(true);
   std::atomic<int> heads{0};
   // The first look finds nothing; before the second one the other process has written.
-  s3_.set_fault([&](const HttpCall& call) -> std::optional<HttpAnswer> {
+  s3_.set_fault([&](const HttpCall& call) -> std::optional<CannedResponse> {
     if (call.method == "HEAD" && ++heads == 2) s3_.set_bytes("bucket/run/.muster-writer", "{}");
     return std::nullopt;
   });
@@ -506,7 +506,7 @@ TEST(S3Credentials, AreAskedOfAnInstanceAndAContainer) {
   environment.set("AWS_CONFIG_FILE", (none / "none").string());
   environment.set("AWS_SHARED_CREDENTIALS_FILE", (none / "none").string());
   std::atomic<int> given{0};
-  testing::HttpTestServer server([&](const HttpCall& call) -> HttpAnswer {
+  testing::HttpTestServer server([&](const HttpCall& call) -> CannedResponse {
     const std::string credentials = fmt::format(
         R"({{"AccessKeyId": "temporary-{}", "SecretAccessKey": "s", "Token": "t",
             "Expiration": "2020-01-01T00:00:00Z"}})",

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "muster/saved_model/executor/few_numbers_internal.h"
+#include "muster/saved_model/executor/small_tensor_ops_internal.h"
 
 namespace muster::executor {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "muster/base/fingerprint.h"
 #include "muster/saved_model/executor/arena_kernels_internal.h"
-#include "muster/saved_model/executor/few_numbers_internal.h"
+#include "muster/saved_model/executor/small_tensor_ops_internal.h"
 
 namespace muster::executor::arena {
 namespace {

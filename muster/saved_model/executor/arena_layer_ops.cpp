@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "muster/saved_model/executor/arena_kernels_internal.h"
-#include "muster/saved_model/executor/few_numbers_internal.h"
 #include "muster/saved_model/executor/recycled_tensors_internal.h"
+#include "muster/saved_model/executor/small_tensor_ops_internal.h"
 
 namespace muster::executor::arena {
 namespace {

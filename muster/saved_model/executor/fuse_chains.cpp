@@ -7,10 +7,10 @@
 #include <span>
 #include <utility>
 
-#include "muster/saved_model/executor/few_numbers_internal.h"
 #include "muster/saved_model/executor/fused_chain_internal.h"
 #include "muster/saved_model/executor/in_node_internal.h"
 #include "muster/saved_model/executor/plan_internal.h"
+#include "muster/saved_model/executor/small_tensor_ops_internal.h"
 
 namespace muster::executor {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "muster/saved_model/executor/few_numbers_internal.h"
 #include "muster/saved_model/executor/in_node_internal.h"
 #include "muster/saved_model/executor/paced_internal.h"
+#include "muster/saved_model/executor/small_tensor_ops_internal.h"
 
 namespace muster::executor {
 namespace {

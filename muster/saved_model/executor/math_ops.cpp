@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/saved_model/executor/few_numbers_internal.h"
 #include "muster/saved_model/executor/op_table_internal.h"
 #include "muster/saved_model/executor/paced_internal.h"
+#include "muster/saved_model/executor/small_tensor_ops_internal.h"
 #include "muster/saved_model/executor/whole_arithmetic_internal.h"
 
 namespace muster::executor {

@@ -9,8 +9,8 @@
 
 #include "muster/base/error.h"
 #include "muster/saved_model/executor/budget_internal.h"
-#include "muster/saved_model/executor/few_numbers_internal.h"
 #include "muster/saved_model/executor/resource_internal.h"
+#include "muster/saved_model/executor/small_tensor_ops_internal.h"
 
 namespace muster::executor {
 

@@ -10,10 +10,10 @@
 
 #include "muster/base/error.h"
 #include "muster/base/fingerprint.h"
-#include "muster/saved_model/executor/few_numbers_internal.h"
 #include "muster/saved_model/executor/op_table_internal.h"
 #include "muster/saved_model/executor/paced_internal.h"
 #include "muster/saved_model/executor/sizes_internal.h"
+#include "muster/saved_model/executor/small_tensor_ops_internal.h"
 
 namespace muster::executor {
 namespace {

@@ -166,9 +166,9 @@ struct ExecutionSlots::Impl : std::enable_shared_from_this<ExecutionSlots::Impl>
   ExecutionSlots::Divide divide{};
   EventLoop* loop = nullptr;
   // For batches that take too long for the loop's threads.
-  CallThreads* threads = nullptr;
+  BlockingPool* threads = nullptr;
   // And that others are to preempt.
-  CallThreads* background = nullptr;
+  BlockingPool* background = nullptr;
   std::optional<EventLoop::Timer> timer{};
 
   std::mutex mutex{};
@@ -619,7 +619,7 @@ void ExecutionSlots::Impl::lead_in_loop() {
   const std::lock_guard lock(mutex);
   // The threads go after the last request, so they are there. One goes on as long as there is more:
   // the loop may have much to read before it comes to it.
-  CallThreads& its_threads = kept->is_in_background ? *background : *threads;
+  BlockingPool& its_threads = kept->is_in_background ? *background : *threads;
   its_threads.run([self = shared_from_this(), kept] {
     do {
       self->compute(*kept);
@@ -763,11 +763,11 @@ ExecutionSlots::ExecutionSlots(std::size_t count, std::shared_ptr<EventLoop> loo
   impl_->count = count > 0 ? count : ThreadPool::available_processors();
   impl_->divide = std::move(divide);
   impl_->loop_turns.resize(loop_->threads() + 1);
-  CallThreads::Options options{.threads = impl_->count + kMoreThreads,
-                               .waiting = std::numeric_limits<std::size_t>::max()};
-  threads_ = std::make_unique<CallThreads>(options);
+  BlockingPool::Options options{.threads = impl_->count + kMoreThreads,
+                                .waiting = std::numeric_limits<std::size_t>::max()};
+  threads_ = std::make_unique<BlockingPool>(options);
   options.niceness = kLongNiceness;
-  background_ = std::make_unique<CallThreads>(options);
+  background_ = std::make_unique<BlockingPool>(options);
   impl_->loop = loop_.get();
   impl_->threads = threads_.get();
   impl_->background = background_.get();

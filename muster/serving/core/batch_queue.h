@@ -36,7 +36,7 @@ struct BatchOptions {
   std::uint32_t default_priority_level = 2;
 };
 
-class CallThreads;
+class BlockingPool;
 class EventLoop;
 
 /// How many batches are computed at one time, in the threads of an event loop and, where that takes
@@ -66,8 +66,8 @@ class ExecutionSlots {
   // In this order: what the slots use goes after them.
   std::shared_ptr<EventLoop> loop_;
   std::shared_ptr<Impl> impl_;
-  std::unique_ptr<CallThreads> threads_;
-  std::unique_ptr<CallThreads> background_;
+  std::unique_ptr<BlockingPool> threads_;
+  std::unique_ptr<BlockingPool> background_;
 };
 
 /// What became of a request.

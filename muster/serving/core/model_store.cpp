@@ -200,7 +200,7 @@ struct ModelStore::Impl {
   };
   std::vector<Retired> retired;
   // Its thread has a lower priority, and so do those that it starts.
-  CallThreads loader{{.threads = 1, .waiting = 1, .niceness = kLoadNiceness}};
+  BlockingPool loader{{.threads = 1, .waiting = 1, .niceness = kLoadNiceness}};
   // Looks at the folders: asked for, and done.
   std::uint64_t asked = 0;
   std::uint64_t done = 0;

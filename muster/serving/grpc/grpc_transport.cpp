@@ -68,7 +68,7 @@ struct Shared {
   std::shared_ptr<ByteBudget> budget{};
   std::atomic<bool> draining{false};
   EventLoop* loop = nullptr;
-  CallThreads* threads = nullptr;
+  BlockingPool* threads = nullptr;
 
   std::mutex mutex{};
   std::condition_variable changed{};
@@ -935,7 +935,7 @@ void watch(const std::shared_ptr<Shared>& shared) {
 
 struct GrpcTransport::Impl {
   std::shared_ptr<EventLoop> loop{};
-  std::optional<CallThreads> threads{};
+  std::optional<BlockingPool> threads{};
   std::shared_ptr<std::promise<void>> gone = std::make_shared<std::promise<void>>();
   // Held by all connections and by what waits; whoever lets go of it last says so.
   std::shared_ptr<Shared> shared{new Shared, [said = gone](Shared* old) {
@@ -976,7 +976,7 @@ GrpcTransport::GrpcTransport(std::shared_ptr<EventLoop> loop, GrpcTransportOptio
   shared.watch.emplace(impl_->loop->io());
   shared.pause.emplace(impl_->loop->io());
   impl_->threads.emplace(
-      CallThreads::Options{.threads = shared.options.threads, .waiting = shared.options.threads});
+      BlockingPool::Options{.threads = shared.options.threads, .waiting = shared.options.threads});
   shared.threads = &*impl_->threads;
   // What may fail comes before anything waits.
   Socket by_port(listen_on_port(shared.options.address, shared.options.port));

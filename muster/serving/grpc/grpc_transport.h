@@ -122,7 +122,7 @@ class GrpcTransport {
   std::uint16_t port() const;
   std::size_t connections() const;
 
-  /// For connections from now on. Throws InvalidArgument for certificates that are none,
+  /// For connections from now on. Throws InvalidArgument for invalid certificates,
   /// FailedPrecondition when it was started without any.
   void set_certificates(const TlsOptions& options);
 

@@ -103,8 +103,8 @@ int http_status_of(ErrorCode code) {
   }
 }
 
-HttpAnswer error_answer_of(ErrorCode code, std::string_view text) {
-  HttpAnswer answer{.status = http_status_of(code), .body = serving::error_answer(text)};
+HttpResponse error_answer_of(ErrorCode code, std::string_view text) {
+  HttpResponse answer{.status = http_status_of(code), .body = serving::error_answer(text)};
   if (code == ErrorCode::kResourceExhausted || code == ErrorCode::kUnavailable) {
     answer.headers.emplace_back("Retry-After", "1");
   }

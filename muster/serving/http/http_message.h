@@ -43,7 +43,7 @@ class HttpStream {
   virtual void close() = 0;
 };
 
-struct HttpAnswer {
+struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body{};
@@ -58,11 +58,11 @@ class HttpReply {
  public:
   virtual ~HttpReply() = default;
   /// Once.
-  virtual void reply(HttpAnswer answer) = 0;
+  virtual void reply(HttpResponse answer) = 0;
 };
 
 /// The error of a whole call as a JSON body of its status.
-HttpAnswer error_answer_of(ErrorCode code, std::string_view text);
+HttpResponse error_answer_of(ErrorCode code, std::string_view text);
 
 /// The HTTP status of an error, as TensorFlow Serving maps it.
 int http_status_of(ErrorCode code);

@@ -156,7 +156,7 @@ struct Shared {
   std::atomic<bool> draining{false};
   HttpServer::Start start{};
   std::optional<FairQueue> jobs{};
-  std::optional<CallThreads> workers{};
+  std::optional<BlockingPool> workers{};
 
   std::mutex mutex{};
   std::condition_variable changed{};
@@ -257,7 +257,7 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
   }
 
   /// Any thread may call it, once a request.
-  void reply(HttpAnswer answer) override {
+  void reply(HttpResponse answer) override {
     held_.release();
     write(std::move(answer));
   }
@@ -472,7 +472,7 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
     unread_ = true;
     parser_.reset();
     held_.release();
-    HttpAnswer answer = error_answer_of(code, text);
+    HttpResponse answer = error_answer_of(code, text);
     answer.status = status;
     write(std::move(answer));
   }
@@ -506,7 +506,7 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
     if (shared_->start && shared_->start(taken, shared_from_this())) return;
     auto request = std::make_shared<HttpRequest>(std::move(taken));
     FairQueue::Job act = [self = shared_from_this(), request] {
-      HttpAnswer answer = self->shared_->handle(std::move(*request));
+      HttpResponse answer = self->shared_->handle(std::move(*request));
       *request = {};
       self->reply(std::move(answer));
     };
@@ -530,7 +530,7 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
                           "too many requests wait to be answered; try again later"));
   }
 
-  void write(HttpAnswer answer) {
+  void write(HttpResponse answer) {
     if (shared_->draining || answer.stream) keep_alive_ = false;
     std::string header = std::move(header_);
     header.clear();  // It may hold an interim answer, which was sent.
@@ -558,7 +558,7 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
   }
 
   // The end of the connection is the end of the body.
-  void begin_stream(std::string header, HttpAnswer answer) {
+  void begin_stream(std::string header, HttpResponse answer) {
     {
       const std::lock_guard lock(shared_->mutex);
       shared_->streaming.insert(shared_from_this());
@@ -614,7 +614,7 @@ class Session final : public std::enable_shared_from_this<Session>, public HttpR
     asio::post(socket_.get_executor(), [self = shared_from_this()] { self->read_request(); });
   }
 
-  void log(const HttpAnswer& answer) {
+  void log(const HttpResponse& answer) {
     if (!shared_->options.log_requests || logged_.empty()) return;
     const std::chrono::duration<double, std::milli> took = Clock::now() - received_;
     log::info("request {} status={} bytes={} ms={:.3f} peer={}", logged_, answer.status,
@@ -837,8 +837,8 @@ HttpServer::HttpServer(HttpServerOptions options, Handle handle, QueueOf queue_o
   shared.jobs.emplace(
       FairQueue::Options{.running = workers, .waiting = shared.options.max_waiting});
   // As many wait as there are connections, at most.
-  shared.workers.emplace(CallThreads::Options{.threads = workers + impl_->loop->threads(),
-                                              .waiting = std::numeric_limits<std::size_t>::max()});
+  shared.workers.emplace(BlockingPool::Options{.threads = workers + impl_->loop->threads(),
+                                               .waiting = std::numeric_limits<std::size_t>::max()});
   const std::lock_guard lock(impl_->mutex);
   impl_->watch_deadlines();
   impl_->accept();

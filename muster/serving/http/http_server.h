@@ -58,7 +58,7 @@ void check_port(const std::string& address, std::uint16_t port);
 /// `handle`.
 class HttpServer {
  public:
-  using Handle = std::function<HttpAnswer(HttpRequest request)>;
+  using Handle = std::function<HttpResponse(HttpRequest request)>;
   /// Whom a request waits for when all workers are busy, a model say: these take turns. Nothing for
   /// a request that is answered at once.
   using QueueOf = std::function<std::optional<std::string>(const HttpRequest& request)>;
@@ -69,7 +69,7 @@ class HttpServer {
   using Start = std::function<bool(HttpRequest& request, const std::shared_ptr<HttpReply>& reply)>;
 
   /// Listens from now on. Throws Unavailable when the port is taken, InvalidArgument for
-  /// certificates that are none.
+  /// invalid certificates.
   HttpServer(HttpServerOptions options, Handle handle, QueueOf queue_of, Start start = {});
   /// Waits for what is being answered.
   ~HttpServer();
@@ -79,7 +79,7 @@ class HttpServer {
   std::uint16_t port() const;
   std::size_t connections() const;
 
-  /// For connections from now on. Throws InvalidArgument for certificates that are none,
+  /// For connections from now on. Throws InvalidArgument for invalid certificates,
   /// FailedPrecondition when the server was started without any.
   void set_certificates(const TlsOptions& options);
 

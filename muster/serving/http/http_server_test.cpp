@@ -41,15 +41,16 @@ class HttpServerTest : public ::testing::Test {
             go_.acquire();
           }
           if (request.target == "/stream") {
-            return HttpAnswer{.content_type = "text/event-stream",
-                              .body = "begins ",
-                              .stream = [this](std::shared_ptr<HttpStream> stream) {
-                                stream_ = std::move(stream);
-                                held_.release();
-                              }};
+            return HttpResponse{.content_type = "text/event-stream",
+                                .body = "begins ",
+                                .stream = [this](std::shared_ptr<HttpStream> stream) {
+                                  stream_ = std::move(stream);
+                                  held_.release();
+                                }};
           }
-          if (request.target == "/large") return HttpAnswer{.body = std::string(kLargeBytes, 'x')};
-          return HttpAnswer{
+          if (request.target == "/large")
+            return HttpResponse{.body = std::string(kLargeBytes, 'x')};
+          return HttpResponse{
               .content_type = "text/plain",
               .body = fmt::format("{} {} {}{}", request.method, request.target, request.body.size(),
                                   request.is_from_this_host ? " here" : "")};
@@ -417,7 +418,7 @@ class HttpServerOnALoop : public ::testing::Test {
   HttpServer& open(HttpServer::Start start) {
     server_.emplace(
         HttpServerOptions{.address = "127.0.0.1", .loop = loop_},
-        [](const HttpRequest& request) { return HttpAnswer{.body = "handled " + request.body}; },
+        [](const HttpRequest& request) { return HttpResponse{.body = "handled " + request.body}; },
         [](const HttpRequest&) { return std::string("queue"); }, std::move(start));
     return *server_;
   }

@@ -24,7 +24,7 @@ void be_nicer(int steps) {
 
 }  // namespace
 
-struct CallThreads::Impl {
+struct BlockingPool::Impl {
   struct Worker {
     std::condition_variable woken{};
     Job job{};
@@ -62,17 +62,17 @@ struct CallThreads::Impl {
   }
 };
 
-CallThreads::CallThreads(Options options) : impl_(std::make_unique<Impl>()) {
+BlockingPool::BlockingPool(Options options) : impl_(std::make_unique<Impl>()) {
   impl_->options = options;
 }
 
-CallThreads::~CallThreads() {
+BlockingPool::~BlockingPool() {
   const std::lock_guard lock(impl_->mutex);
   impl_->closed = true;
   for (Impl::Worker* worker : impl_->idle) worker->woken.notify_one();
 }
 
-bool CallThreads::run(Job job) {
+bool BlockingPool::run(Job job) {
   Impl& impl = *impl_;
   const std::lock_guard lock(impl.mutex);
   if (!impl.idle.empty()) {

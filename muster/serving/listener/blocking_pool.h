@@ -9,7 +9,7 @@ namespace muster::serving {
 /// Threads that answer calls, as many as are needed at one time up to a limit, and kept from then
 /// on. The one that was last at work is the next to work, since its caches are warm. Any thread may
 /// bring a job.
-class CallThreads {
+class BlockingPool {
  public:
   /// It must not throw.
   using Job = std::function<void()>;
@@ -22,11 +22,11 @@ class CallThreads {
     /// before them where processors are scarce.
     int niceness = 0;
   };
-  explicit CallThreads(Options options);
+  explicit BlockingPool(Options options);
   /// Runs what waits, and ends the threads.
-  ~CallThreads();
-  CallThreads(const CallThreads&) = delete;
-  CallThreads& operator=(const CallThreads&) = delete;
+  ~BlockingPool();
+  BlockingPool(const BlockingPool&) = delete;
+  BlockingPool& operator=(const BlockingPool&) = delete;
 
   /// False when there is no room: the job is dropped.
   bool run(Job job);

@@ -10,8 +10,8 @@
 namespace muster::serving {
 namespace {
 
-TEST(CallThreads, RunsAsManyJobsAtOnceAsItHasThreads) {
-  CallThreads threads({.threads = 3, .waiting = 1});
+TEST(BlockingPool, RunsAsManyJobsAtOnceAsItHasThreads) {
+  BlockingPool threads({.threads = 3, .waiting = 1});
   // Ends only when three jobs run at one time.
   std::latch all(3);
   std::latch done(3);
@@ -24,12 +24,12 @@ TEST(CallThreads, RunsAsManyJobsAtOnceAsItHasThreads) {
   done.wait();
 }
 
-TEST(CallThreads, RefusesWhatHasNoRoom) {
+TEST(BlockingPool, RefusesWhatHasNoRoom) {
   std::latch running(1);
   std::latch go_on(1);
   std::atomic<int> count{0};
   {
-    CallThreads threads({.threads = 1, .waiting = 2});
+    BlockingPool threads({.threads = 1, .waiting = 2});
     EXPECT_TRUE(threads.run([&] {
       running.count_down();
       go_on.wait();
@@ -44,9 +44,9 @@ TEST(CallThreads, RefusesWhatHasNoRoom) {
   EXPECT_EQ(count, 2);
 }
 
-TEST(CallThreads, NeedsNoMoreThreadsThanThereAreJobsAtOnce) {
+TEST(BlockingPool, NeedsNoMoreThreadsThanThereAreJobsAtOnce) {
   std::set<std::thread::id> seen;
-  CallThreads threads({.threads = 64, .waiting = 1});
+  BlockingPool threads({.threads = 64, .waiting = 1});
   for (int i = 0; i < 100; ++i) {
     std::latch done(1);
     ASSERT_TRUE(threads.run([&] {

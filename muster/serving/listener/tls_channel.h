@@ -12,7 +12,7 @@ struct ssl_ctx_st;
 namespace muster::serving {
 
 /// The certificates of a server whose clients speak HTTP/2 (ALPN "h2"). Throws InvalidArgument for
-/// certificates that are none.
+/// invalid certificates.
 std::shared_ptr<ssl_ctx_st> http2_tls_context(const TlsOptions& options);
 
 /// The server's end of TLS without a socket: what came goes in, what is to be sent comes out. One

@@ -53,7 +53,7 @@ class GrpcServer {
   std::uint16_t port() const;
   /// What health answers for the whole server and for its services.
   void set_serving(bool serving);
-  /// For connections from now on. Throws InvalidArgument for certificates that are none,
+  /// For connections from now on. Throws InvalidArgument for invalid certificates,
   /// FailedPrecondition when the server was started without any.
   void set_certificates(const TlsOptions& options);
   /// Takes no more connections, and sends GOAWAY to those there are. Returns at once.

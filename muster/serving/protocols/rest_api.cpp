@@ -18,7 +18,7 @@ namespace {
 // Smaller answers fit one packet anyway.
 constexpr std::size_t kWorthCompressing = 1400;
 
-HttpAnswer plain(int status, std::string body) {
+HttpResponse plain(int status, std::string body) {
   return {.status = status, .content_type = "text/plain; charset=utf-8", .body = std::move(body)};
 }
 
@@ -38,27 +38,27 @@ void inflate_body(HttpRequest& request, InflateLimits limits, ByteBudget::Hold* 
 }
 
 // Trying again would not help, so it is not said when.
-HttpAnswer too_large(const BodyTooLarge& error) {
-  HttpAnswer answer = error_answer_of(ErrorCode::kInvalidArgument, error.message());
+HttpResponse too_large(const BodyTooLarge& error) {
+  HttpResponse answer = error_answer_of(ErrorCode::kInvalidArgument, error.message());
   answer.status = 413;
   return answer;
 }
 
-void add_cors(HttpAnswer& answer) {
+void add_cors(HttpResponse& answer) {
   answer.headers.emplace_back("Access-Control-Allow-Origin", "*");
   answer.headers.emplace_back("Access-Control-Allow-Methods", "POST, GET");
   answer.headers.emplace_back("Access-Control-Allow-Headers",
                               "Content-Type, Authorization, Inference-Header-Content-Length");
 }
 
-HttpAnswer preflight(const HttpRequest& request) {
+HttpResponse preflight(const HttpRequest& request) {
   const std::string_view origin = request.header("Origin");
   const bool is_web =
       origin.find("http://") != origin.npos || origin.find("https://") != origin.npos;
   return {.status = is_web ? 200 : 400, .content_type = ""};
 }
 
-void compress(const HttpRequest& request, HttpAnswer& answer) {
+void compress(const HttpRequest& request, HttpResponse& answer) {
   if (answer.body.size() < kWorthCompressing || answer.content_type == "application/octet-stream" ||
       !accepts(request.header("Accept-Encoding"), "gzip")) {
     return;
@@ -79,7 +79,7 @@ bool is_prediction(const HttpRequest& request) {
 
 }  // namespace
 
-HttpAnswer json_answer(std::string body) { return {.body = std::move(body)}; }
+HttpResponse json_answer(std::string body) { return {.body = std::move(body)}; }
 
 Deadline RestContext::deadline() const {
   if (options.timeout.count() <= 0) return Deadline::never();
@@ -144,13 +144,13 @@ std::optional<std::string> RestApi::queue_of(const HttpRequest& request) {
   return std::string(path.substr(0, path.find_first_of("/:")));
 }
 
-HttpAnswer RestApi::health(const HttpRequest& request, std::string_view path) {
+HttpResponse RestApi::health(const HttpRequest& request, std::string_view path) {
   if (request.method != "GET") {
-    return error_answer_of(ErrorCode::kInvalidArgument, "only GET is of use here");
+    return error_answer_of(ErrorCode::kInvalidArgument, "method not allowed: use GET");
   }
   if (path != "/readyz" || service_.ready()) return plain(200, "ok\n");
-  HttpAnswer answer = plain(503, service_.draining() ? "the server is stopping\n"
-                                                     : "a model has no version that answers\n");
+  HttpResponse answer = plain(503, service_.draining() ? "the server is stopping\n"
+                                                       : "a model has no version that answers\n");
   answer.headers.emplace_back("Retry-After", "1");
   return answer;
 }
@@ -162,7 +162,7 @@ struct RestApi::Exchange {
   std::optional<ByteBudget::Hold> hold{};
   // Where there is a prediction, the answer is made of it.
   std::unique_ptr<RestPrediction> prediction{};
-  HttpAnswer answer{};
+  HttpResponse answer{};
   // Of one that nobody waits for.
   std::shared_ptr<HttpReply> reply{};
 
@@ -187,7 +187,7 @@ struct RestApi::Exchange {
 void RestApi::route(Exchange& exchange) {
   HttpRequest& request = exchange.request;
   const std::string_view path = path_of(request.target);
-  const auto answered = [&](HttpAnswer answer) { exchange.answer = std::move(answer); };
+  const auto answered = [&](HttpResponse answer) { exchange.answer = std::move(answer); };
   if (path == "/healthz" || path == "/livez" || path == "/readyz") {
     return answered(health(request, path));
   }
@@ -216,15 +216,15 @@ void RestApi::route(Exchange& exchange) {
   RestResult result = is_v2                               ? answer_inference_protocol(context)
                       : path.starts_with("/v1/projects/") ? answer_cloud(context)
                                                           : answer_tensorflow(context);
-  if (auto* const answer = std::get_if<HttpAnswer>(&result)) return answered(std::move(*answer));
+  if (auto* const answer = std::get_if<HttpResponse>(&result)) return answered(std::move(*answer));
   exchange.prediction = std::move(std::get<std::unique_ptr<RestPrediction>>(result));
 }
 
-HttpAnswer RestApi::answer_of(Exchange& exchange, const std::exception_ptr& failure) noexcept {
+HttpResponse RestApi::answer_of(Exchange& exchange, const std::exception_ptr& failure) noexcept {
   const auto refusal = [](const Description& told) {
     return error_answer_of(told.code, told.message);
   };
-  HttpAnswer answer;
+  HttpResponse answer;
   try {
     if (failure) {
       answer = refusal(exchange.prediction ? exchange.prediction->failure(failure)
@@ -247,7 +247,7 @@ void RestApi::run(Exchange& exchange) {
   service_.run(call, exchange.prepare(), exchange.steps());
 }
 
-HttpAnswer RestApi::handle(HttpRequest request) noexcept {
+HttpResponse RestApi::handle(HttpRequest request) noexcept {
   Exchange exchange{std::move(request)};
   try {
     run(exchange);
@@ -266,7 +266,7 @@ bool RestApi::start(HttpRequest& request, const std::shared_ptr<HttpReply>& repl
   exchange->request = std::move(request);
   exchange->reply = reply;
   const auto end = [this](std::unique_ptr<Exchange> ended, const std::exception_ptr& failure) {
-    HttpAnswer answer = answer_of(*ended, failure);
+    HttpResponse answer = answer_of(*ended, failure);
     const auto to = std::move(ended->reply);
     ended.reset();
     to->reply(std::move(answer));

@@ -41,7 +41,7 @@ class RestApi {
   RestApi(Service& service, RestOptions options);
 
   /// Never throws: what goes wrong is the answer.
-  HttpAnswer handle(HttpRequest request) noexcept;
+  HttpResponse handle(HttpRequest request) noexcept;
   /// Begins to answer a prediction, without waiting for it. False, with the request as it was, for
   /// another request, and for one whose body takes long to read.
   bool start(HttpRequest& request, const std::shared_ptr<HttpReply>& reply) noexcept;
@@ -54,8 +54,8 @@ class RestApi {
 
   void route(Exchange& exchange);
   void run(Exchange& exchange);
-  HttpAnswer answer_of(Exchange& exchange, const std::exception_ptr& failure) noexcept;
-  HttpAnswer health(const HttpRequest& request, std::string_view path);
+  HttpResponse answer_of(Exchange& exchange, const std::exception_ptr& failure) noexcept;
+  HttpResponse health(const HttpRequest& request, std::string_view path);
 
   Service& service_;
   RestOptions options_;

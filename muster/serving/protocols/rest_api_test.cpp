@@ -22,8 +22,8 @@ using ::testing::StartsWith;
 
 class RestApiTest : public ::testing::Test {
  protected:
-  HttpAnswer ask(const std::string& method, const std::string& target, std::string body = "",
-                 Headers headers = {}) {
+  HttpResponse ask(const std::string& method, const std::string& target, std::string body = "",
+                   Headers headers = {}) {
     RestApi api(service_, options_);
     return api.handle({.method = method,
                        .target = target,
@@ -31,11 +31,11 @@ class RestApiTest : public ::testing::Test {
                        .body = std::move(body),
                        .is_from_this_host = from_this_host_});
   }
-  HttpAnswer post(const std::string& target, std::string body, Headers headers = {}) {
+  HttpResponse post(const std::string& target, std::string body, Headers headers = {}) {
     return ask("POST", target, std::move(body), std::move(headers));
   }
   // "400 Missing model name"
-  static std::string error_of(const HttpAnswer& answer) {
+  static std::string error_of(const HttpResponse& answer) {
     return fmt::format("{} {}", answer.status,
                        json::parse(answer.body).at("error").get<std::string>());
   }
@@ -49,17 +49,17 @@ class RestApiTest : public ::testing::Test {
 /// Waits for the answer to a request that was begun.
 class Reply final : public HttpReply {
  public:
-  void reply(HttpAnswer answer) override {
+  void reply(HttpResponse answer) override {
     answer_ = std::move(answer);
     there_.release();
   }
-  HttpAnswer wait() {
+  HttpResponse wait() {
     there_.acquire();
     return std::move(answer_);
   }
 
  private:
-  HttpAnswer answer_;
+  HttpResponse answer_;
   Semaphore there_{0};
 };
 
@@ -82,11 +82,11 @@ TEST_F(RestApiTest, AnswersPredictionsThatItBeginsAsThoseThatItWaitsFor) {
        R"({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]})"},
       {"/v2/models/m/infer", R"({"inputs": []})"}};
   for (const auto& [target, body] : asked) {
-    const HttpAnswer waited = api.handle({.method = "POST", .target = target, .body = body});
+    const HttpResponse waited = api.handle({.method = "POST", .target = target, .body = body});
     const auto reply = std::make_shared<Reply>();
     HttpRequest request{.method = "POST", .target = target, .body = body};
     ASSERT_TRUE(api.start(request, reply)) << target;
-    const HttpAnswer begun = reply->wait();
+    const HttpResponse begun = reply->wait();
     EXPECT_EQ(begun.status, waited.status) << target << " " << body;
     EXPECT_EQ(begun.body, waited.body) << target << " " << body;
     EXPECT_EQ(begun.content_type, waited.content_type);
@@ -120,7 +120,7 @@ TEST_F(RestApiTest, PredictsRowsAndColumnsOfAnyVersion) {
   EXPECT_THAT(post("/v1/models/m/labels/stable:predict", R"({"instances": [1]})").body,
               HasSubstr("[2.0"));
   EXPECT_THAT(post("/v1/models/%6d:predict?x=1", R"({"instances": [1]})").body, HasSubstr("[3.0"));
-  const HttpAnswer two =
+  const HttpResponse two =
       post("/v1/models/m:predict",
            R"({"signature_name": "two", "instances": [{"x": 1, "text": {"b64": "/w=="}}]})");
   EXPECT_EQ(json::parse(two.body),
@@ -132,7 +132,7 @@ TEST_F(RestApiTest, ClassifiesAndRegresses) {
   const char* const body = R"({"signature_name": "classify", "examples": [{"a": 1.5}]})";
   EXPECT_EQ(json::parse(post("/v1/models/m:classify", body).body),
             json::parse(R"({"results": [[["no", 0.25], ["yes", 0.75]]]})"));
-  const HttpAnswer regressed =
+  const HttpResponse regressed =
       post("/v1/models/m:regress", R"({"signature_name": "regress", "examples": [{}]})");
   EXPECT_EQ(json::parse(regressed.body), json::parse(R"({"results": [4.0]})"));
 }
@@ -202,7 +202,7 @@ class RestOfOddModel : public RestApiTest {
  protected:
   FakeService odd_{1, [](const Path&) { return std::make_shared<OddServable>(); }};
   RestApi api() { return {odd_.service(), options_}; }
-  HttpAnswer call(const char* method, const char* body) {
+  HttpResponse call(const char* method, const char* body) {
     return api().handle({.method = "POST",
                          .target = fmt::format("/v1/models/m:{}", method),
                          .body = body,
@@ -211,7 +211,7 @@ class RestOfOddModel : public RestApiTest {
 };
 
 TEST_F(RestOfOddModel, ShowsDefaultsOfInputs) {
-  const HttpAnswer answer = api().handle({.method = "GET", .target = "/v1/models/m/metadata"});
+  const HttpResponse answer = api().handle({.method = "GET", .target = "/v1/models/m/metadata"});
   const json signatures = json::parse(answer.body)["metadata"]["signature_def"]["signature_def"];
   EXPECT_EQ(signatures["serving_default"]["defaults"], json::object());
   const json& value = signatures["two"]["defaults"]["x"];
@@ -248,7 +248,7 @@ TEST_F(RestApiTest, TakesGzipWithinLimitsAndGivesItWhenAsked) {
   EXPECT_EQ(post("/v1/models/m:predict", gzipped(body).substr(0, 20), gzip).status, 400);
   options_.inflate.most_bytes = 1 << 20;
   const std::string bomb = gzipped(std::string(std::size_t{8} << 20, ' '));
-  const HttpAnswer too_large = post("/v1/models/m:predict", bomb, gzip);
+  const HttpResponse too_large = post("/v1/models/m:predict", bomb, gzip);
   EXPECT_THAT(error_of(too_large), HasSubstr("413 the compressed body becomes larger than"));
   EXPECT_THAT(too_large.headers, ::testing::IsEmpty());  // Trying again would not help.
   EXPECT_EQ(post("/v2/models/m/infer", bomb, gzip).status, 413);
@@ -256,7 +256,7 @@ TEST_F(RestApiTest, TakesGzipWithinLimitsAndGivesItWhenAsked) {
   EXPECT_EQ(post("/v1/models/m:predict", gzipped(std::string(5000, ' ')), gzip).status, 429);
   options_.body_budget = nullptr;
   EXPECT_EQ(post("/v1/models/m:predict", body, {{"Content-Encoding", "br"}}).status, 501);
-  const HttpAnswer large = ask("GET", "/v1/models/m/metadata", "", {{"Accept-Encoding", "gzip"}});
+  const HttpResponse large = ask("GET", "/v1/models/m/metadata", "", {{"Accept-Encoding", "gzip"}});
   EXPECT_THAT(inflated(large.body, {}), HasSubstr("signature_def"));
   EXPECT_THAT(large.headers, ::testing::Contains(::testing::Pair("Content-Encoding", "gzip")));
   EXPECT_THAT(ask("GET", "/v1/models/m/metadata", "", {{"Accept-Encoding", "gzip;q=0"}}).body,
@@ -265,7 +265,7 @@ TEST_F(RestApiTest, TakesGzipWithinLimitsAndGivesItWhenAsked) {
 
 TEST_F(RestApiTest, AnswersPreflightAndCors) {
   EXPECT_EQ(ask("OPTIONS", "/v1/models/m:predict").status, 400);
-  const HttpAnswer plain = ask("OPTIONS", "/v1/x", "", {{"Origin", "https://a.example"}});
+  const HttpResponse plain = ask("OPTIONS", "/v1/x", "", {{"Origin", "https://a.example"}});
   EXPECT_EQ(plain.status, 200);
   EXPECT_TRUE(plain.headers.empty());
   EXPECT_EQ(ask("OPTIONS", "/v2/models/m/infer", "", {{"Origin", "http://a.example"}}).status, 200);
@@ -282,12 +282,12 @@ TEST_F(RestApiTest, SpeaksCloudMlEngine) {
             predictions);
   EXPECT_EQ(json::parse(post("/v1/projects/p/models/m/versions/stable:predict", body).body),
             json::parse(R"({"predictions": [2.0, 3.0]})"));
-  const HttpAnswer wrong = post("/v1/projects/p/models/m:predict",
-                                R"({"instances": ["a"], "signature_name": "serving_default"})");
+  const HttpResponse wrong = post("/v1/projects/p/models/m:predict",
+                                  R"({"instances": ["a"], "signature_name": "serving_default"})");
   EXPECT_EQ(wrong.status, 400);
   EXPECT_THAT(error_of(wrong), HasSubstr("400 Invalid inputs: input x"));
   EXPECT_THAT(error_of(wrong), ::testing::EndsWith("(Error code: 1)"));
-  const HttpAnswer none = post("/v1/projects/p/models/n:predict", body);
+  const HttpResponse none = post("/v1/projects/p/models/n:predict", body);
   EXPECT_EQ(json::parse(none.body)["error"]["status"], "NOT_FOUND");
   EXPECT_EQ(none.status, 404);
 }
@@ -300,7 +300,7 @@ TEST(InferenceProtocol, TellsAnyRankAsOneOpenSize) {
 }
 
 TEST_F(RestApiTest, InfersByTheOpenInferenceProtocol) {
-  const HttpAnswer answer = post(
+  const HttpResponse answer = post(
       "/v2/models/m/versions/1/infer",
       R"({"id": "7", "inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]}]})");
   EXPECT_EQ(answer.body, R"({"id":"7","model_name":"m","model_version":"1","outputs":[{"name":"y",)"
@@ -349,7 +349,7 @@ TEST_F(RestApiTest, InfersByPriority) {
   Service service(store, Access());
   RestApi api(service, options_);
   const auto infer = [&](int row, const std::string& parameters) {
-    const HttpAnswer answer = api.handle(
+    const HttpResponse answer = api.handle(
         {.method = "POST",
          .target = "/v2/models/m/infer",
          .body = fmt::format(R"({{"parameters": {{{}}}, "inputs": [{{"name": "x", "shape": [1], )"
@@ -378,7 +378,7 @@ TEST_F(RestApiTest, InfersWithBinaryTensors) {
   std::string body = request;
   body.append(reinterpret_cast<const char*>(values), sizeof values);
   const Headers headers{{"Inference-Header-Content-Length", std::to_string(request.size())}};
-  const HttpAnswer answer = post("/v2/models/m/infer", body, headers);
+  const HttpResponse answer = post("/v2/models/m/infer", body, headers);
   ASSERT_EQ(answer.status, 200) << answer.body;
   float got[2];
   ASSERT_GT(answer.body.size(), sizeof got);
@@ -434,7 +434,7 @@ TEST_F(RestApiTest, LoadsAndUnloadsForThisHostAlone) {
 
 TEST_F(RestApiTest, LoadsNoConfigurationAndNoFilesOfItsClients) {
   const auto outcome = [&](const std::string& body) {
-    const HttpAnswer answer = post("/v2/repository/models/m/load", body);
+    const HttpResponse answer = post("/v2/repository/models/m/load", body);
     return answer.status == 200 ? "200" : error_of(answer);
   };
   EXPECT_THAT(outcome(R"({"parameters": {"config": "\"parameters\": {\"config\": {{}}}"}})"),

@@ -37,7 +37,7 @@ class RestPrediction {
   virtual void prepare(Call& call) = 0;
   virtual void no_signature() {}
   virtual Tensors inputs(const ModelVersion& version, const graph::SignatureDef& signature) = 0;
-  virtual HttpAnswer answer(const ModelVersion& version, BatchAnswer result) = 0;
+  virtual HttpResponse answer(const ModelVersion& version, BatchAnswer result) = 0;
   /// What the client is told of a failure.
   virtual Description failure(const std::exception_ptr& failure) const {
     return muster::describe(failure);
@@ -48,17 +48,17 @@ class RestPrediction {
 };
 
 /// What a path leads to.
-using RestResult = std::variant<HttpAnswer, std::unique_ptr<RestPrediction>>;
+using RestResult = std::variant<HttpResponse, std::unique_ptr<RestPrediction>>;
 
 /// /v1/models...
 RestResult answer_tensorflow(RestContext& context);
 /// /v1/projects/P/models/M[/versions/V]:predict, and the models and versions themselves.
 RestResult answer_cloud(RestContext& context);
 /// The latter: `path` is what stands behind "/v1/projects/PROJECT/models".
-HttpAnswer answer_cloud_models(RestContext& context, const std::string& project,
-                               std::string_view path);
+HttpResponse answer_cloud_models(RestContext& context, const std::string& project,
+                                 std::string_view path);
 /// Errors of the platform are objects; those of a prediction are texts.
-HttpAnswer cloud_error(ErrorCode code, std::string_view text);
+HttpResponse cloud_error(ErrorCode code, std::string_view text);
 /// /v2...
 RestResult answer_inference_protocol(RestContext& context);
 
@@ -76,6 +76,6 @@ struct ModelPath {
 };
 std::optional<ModelPath> parse_model_path(std::string_view text, bool numeric_versions);
 
-HttpAnswer json_answer(std::string body);
+HttpResponse json_answer(std::string body);
 
 }  // namespace muster::serving

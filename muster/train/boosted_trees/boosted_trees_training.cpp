@@ -226,11 +226,12 @@ bool BoostedTreesSession::make_step() {
 
 RunState BoostedTreesSession::run_state() const {
   // The input has no position: a resume reads all of it again.
-  return {.global_step = global_step(),
-          .threads_per_replica = threads_,
-          .seed = config().seed(),
-          .arithmetic = arithmetic(config().reproducibility.own_cpu_kernels).fingerprint(),
-          .inputs = {std::nullopt}};
+  return {
+      .global_step = global_step(),
+      .threads_per_replica = threads_,
+      .seed = config().seed(),
+      .arithmetic = numerics_fingerprint(config().reproducibility.own_cpu_kernels).fingerprint(),
+      .inputs = {std::nullopt}};
 }
 
 TrainSession::Content BoostedTreesSession::content() const {

@@ -60,7 +60,7 @@ std::string Arithmetic::fingerprint() const {
                      own_kernels ? ", kernels of muster" : "");
 }
 
-Arithmetic arithmetic(bool own_cpu_kernels) {
+Arithmetic numerics_fingerprint(bool own_cpu_kernels) {
   Arithmetic result{.libtorch = TORCH_VERSION,
                     .cpu_capability = cpu_capability(),
                     .own_kernels = own_cpu_kernels && kernels::has_libtorch_kernels()};

@@ -27,7 +27,7 @@ struct Arithmetic {
 };
 
 /// Of a run with this value of RunConfig::reproducibility.own_cpu_kernels.
-Arithmetic arithmetic(bool own_cpu_kernels);
+Arithmetic numerics_fingerprint(bool own_cpu_kernels);
 
 /// How many threads a process takes where it is not told: one a processor that it may use, or the
 /// least that OMP_NUM_THREADS, MKL_NUM_THREADS and OPENBLAS_NUM_THREADS name.

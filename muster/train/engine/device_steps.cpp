@@ -7,7 +7,7 @@
 #include "muster/base/wait.h"
 #include "muster/nn/optim/update.h"
 #include "muster/train/engine/captured_steps.h"
-#include "muster/train/engine/kept_values.h"
+#include "muster/train/engine/step_undo.h"
 
 namespace muster {
 
@@ -19,7 +19,7 @@ struct DeviceSteps::Impl {
   /// Those of this process.
   ReplicaRange mine;
   /// Where a step can be undone.
-  std::optional<KeptValues> kept{};
+  std::optional<StepUndo> kept{};
   bool is_open = false;
 
   Impl(const EstimatorOptions& options, const RunConfig& config, Towers& run, Updater& run_updater,

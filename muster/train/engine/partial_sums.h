@@ -33,8 +33,8 @@ struct PartialSums {
   std::vector<at::Tensor> losses{};
   /// What the model of the first of them that had a batch returned.
   EstimatorSpec spec{};
-  /// By piece (gradient_pieces()), where a device makes them one after the other: where in its work
-  /// each is whole. Empty: the thread's stream has all of them.
+  /// By piece (gradient_buckets()), where a device makes them one after the other: where in its
+  /// work each is whole. Empty: the thread's stream has all of them.
   std::span<const DeviceMark> marks{};
 };
 

@@ -6,7 +6,7 @@
 namespace muster {
 
 ReplicaInputs::ReplicaInputs(InputFn input_fn, std::int64_t replicas, std::uint64_t seed,
-                             InputAhead::Prepare prepare)
+                             BatchPrefetcher::Prepare prepare)
     : input_fn_(std::move(input_fn)),
       seed_(seed),
       prepare_(std::move(prepare)),
@@ -56,7 +56,7 @@ void ReplicaInputs::open(ReplicaRange mine, std::int64_t used) {
     } else if (!inputs_[i].is_open()) {
       auto input = open_one(replica, used);
       if (prepare_) {
-        inputs_[i].ahead = std::make_unique<InputAhead>(std::move(input), prepare_);
+        inputs_[i].ahead = std::make_unique<BatchPrefetcher>(std::move(input), prepare_);
       } else {
         inputs_[i].batches = std::move(input);
       }

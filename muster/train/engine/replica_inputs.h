@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "muster/train/engine/batch_prefetcher.h"
 #include "muster/train/engine/input.h"
-#include "muster/train/engine/input_ahead.h"
 #include "muster/train/engine/run_state.h"
 #include "muster/train/engine/strategy.h"
 
@@ -21,7 +21,7 @@ class ReplicaInputs {
  public:
   /// Where `prepare` is given, threads take a batch ahead of each input and do this to it.
   ReplicaInputs(InputFn input_fn, std::int64_t replicas, std::uint64_t seed,
-                InputAhead::Prepare prepare = {});
+                BatchPrefetcher::Prepare prepare = {});
 
   /// All inputs go on from where they were saved; without a position, from the beginning, where
   /// `first` batches of each were used before. Closes what is open.
@@ -56,7 +56,7 @@ class ReplicaInputs {
   struct Input {
     std::unique_ptr<Iterator<Batch>> batches{};
     /// In its place, where batches are prepared.
-    std::unique_ptr<InputAhead> ahead{};
+    std::unique_ptr<BatchPrefetcher> ahead{};
     /// Whether its next batch is in hand, or it is known to have none.
     bool fetched = false;
 
@@ -69,7 +69,7 @@ class ReplicaInputs {
 
   const InputFn input_fn_;
   const std::uint64_t seed_;
-  const InputAhead::Prepare prepare_;
+  const BatchPrefetcher::Prepare prepare_;
   std::vector<Input> inputs_;
   std::vector<std::optional<Batch>> batches_;
   InputPositions positions_;

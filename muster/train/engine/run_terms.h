@@ -13,11 +13,11 @@ namespace muster {
 /// "float32", "bfloat16", "float16".
 std::string_view name_of(ComputeType type);
 
-/// Everything that the numbers of a run depend on, beside what RunTerms has fields for: optimizers
-/// with their options and learning rates, clipping, weight decay, averages, what is done with bad
-/// batches, the model's variables and layers, the head, and RunConfig::cluster.terms. Tasks compare
-/// them when they join. What a layer does not print of itself, and what an input function does, is
-/// not seen: a program adds that to RunConfig::cluster.terms.
+/// Everything that the numbers of a run depend on, beside what RunContract has fields for:
+/// optimizers with their options and learning rates, clipping, weight decay, averages, what is done
+/// with bad batches, the model's variables and layers, the head, and RunConfig::cluster.terms.
+/// Tasks compare them when they join. What a layer does not print of itself, and what an input
+/// function does, is not seen: a program adds that to RunConfig::cluster.terms.
 std::vector<RunTerm> terms_of(const EstimatorOptions& options, const RunConfig& config,
                               const Model& model);
 

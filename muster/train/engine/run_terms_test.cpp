@@ -37,11 +37,11 @@ std::vector<RunTerm> terms_with(const TermFlags& flags) {
                   config, *model);
 }
 
-TEST(RunTerms, AreEqualForEqualRuns) {
+TEST(RunContract, AreEqualForEqualRuns) {
   EXPECT_EQ(difference(terms_with({}), terms_with({}), false), "");
 }
 
-TEST(RunTerms, NameWhatDiffersWithBothValues) {
+TEST(RunContract, NameWhatDiffersWithBothValues) {
   const auto chief = terms_with({});
   const auto of = [&](const TermFlags& flags) {
     return difference(chief, terms_with(flags), /*is_server=*/true);
@@ -58,14 +58,14 @@ TEST(RunTerms, NameWhatDiffersWithBothValues) {
             "the chief's --train-batch-size is '8', this task's '16'; give all tasks the same");
 }
 
-TEST(RunTerms, MayHaveANameTwice) {
+TEST(RunContract, MayHaveANameTwice) {
   const std::vector<RunTerm> chief{{"head", "of the program"}, {"head", "of the model"}};
   EXPECT_EQ(difference(chief, chief, false), "");
   EXPECT_THAT(difference(chief, {{"head", "of the program"}, {"head", "another"}}, false),
               HasSubstr("the chief's head is 'of the model', this task's 'another'"));
 }
 
-TEST(RunTerms, AServerNeedNotKnowAllOfThem) {
+TEST(RunContract, AServerNeedNotKnowAllOfThem) {
   const std::vector<RunTerm> chief{{"a", "1"}, {"b", "2"}};
   EXPECT_EQ(difference(chief, {{"b", "2"}}, true), "");
   EXPECT_THAT(difference(chief, {{"b", "2"}}, false), HasSubstr("the chief's a is '1'"));

@@ -10,7 +10,7 @@ namespace {
 class LocalStrategy final : public Strategy {
  public:
   std::string describe() const override { return "local: one process runs all replicas"; }
-  RunTerms join(const RunTerms& own) override {
+  RunContract join(const RunContract& own) override {
     replicas_ = {0, own.replicas};
     return own;
   }
@@ -32,7 +32,7 @@ class LocalStrategy final : public Strategy {
 
 std::shared_ptr<CheckpointParts> Strategy::begin_parts(std::int64_t /*step*/) { return nullptr; }
 
-std::optional<StepResult> Strategy::make_on_device(std::int64_t step,
+std::optional<StepResult> Strategy::step_on_device(std::int64_t step,
                                                    std::span<const std::optional<Batch>>,
                                                    const GiveStep&) {
   throw Internal("step {} is to be made on a device, and there is an obstacle to it", step);

@@ -30,7 +30,7 @@ struct RunTerm {
 };
 
 /// What must be the same in all processes of a run for their numbers to be. The chief decides.
-struct RunTerms {
+struct RunContract {
   static constexpr std::int64_t kNoLastStep = std::numeric_limits<std::int64_t>::max();
 
   std::int64_t replicas = 1;
@@ -52,7 +52,7 @@ using InputPositions = std::vector<std::optional<std::string>>;
 struct RunSnapshot {
   std::int64_t step = 0;
   /// Batches that were skipped; of two snapshots of one step, the one with more is further.
-  std::int64_t left_out = 0;
+  std::int64_t skipped_batches = 0;
   /// Steps and skipped batches when inputs without positions were reopened.
   std::int64_t inputs_from = 0;
   /// A RunState.
@@ -107,16 +107,16 @@ class Participant {
   /// Instead: makes of this process's own replicas, as if there were no others, the mean gradients
   /// that the optimizers are to have. They are the one sum of `own` then, or none where something
   /// is not finite. Throws Aborted where that ends the run.
-  virtual StepResult prepare_own(PartialSums& own) = 0;
+  virtual StepResult prepare_local_gradients(PartialSums& own) = 0;
   /// The weight-decay term of the loss, with the values that are here.
   virtual double decay_loss() const = 0;
 
   /// The run as it is here.
   virtual RunSnapshot snapshot() = 0;
   /// The tensors of snapshot() have been written to: the rest is taken over.
-  virtual void take_over(const RunSnapshot& from) = 0;
+  virtual void restore_snapshot(const RunSnapshot& from) = 0;
   /// In the chief: back to the last checkpoint, since a process lost what only it had.
-  virtual void go_back() = 0;
+  virtual void roll_back_to_checkpoint() = 0;
 };
 
 /// Sums over the processes of a run that their devices make, while no host waits.
@@ -145,7 +145,7 @@ class Strategy {
 
   /// Meets the chief. Returns the chief's terms. Throws FailedPrecondition, naming both tasks and
   /// the term, when this process cannot take part.
-  virtual RunTerms join(const RunTerms& own) = 0;
+  virtual RunContract join(const RunContract& own) = 0;
   /// Called once; it outlives the strategy's use of it.
   virtual void attach(Participant& participant) = 0;
 
@@ -153,8 +153,8 @@ class Strategy {
   /// is furthest, or of the last checkpoint where a process lost what only it had. Throws
   /// Unavailable, naming the task, when the chief does not come (back) in time.
   virtual void synchronize() = 0;
-  /// The chief's RunTerms::last_step, which may be another after synchronize(); nothing where every
-  /// process knows it by itself.
+  /// The chief's RunContract::last_step, which may be another after synchronize(); nothing where
+  /// every process knows it by itself.
   virtual std::optional<std::int64_t> last_step() { return std::nullopt; }
   /// Those that this process runs until the next PeersChanged.
   virtual ReplicaRange replicas() const = 0;
@@ -164,8 +164,8 @@ class Strategy {
   /// values as they were.
   virtual std::optional<StepResult> apply(std::int64_t step, PartialSums own) = 0;
   /// Why variables cannot be on that device, and their gradients summed there; empty where they
-  /// can: then steps are made by make_on_device(), and not by apply().
-  virtual std::string device_obstacle(c10::Device /*device*/) const {
+  /// can: then steps are made by step_on_device(), and not by apply().
+  virtual std::string why_not_on_device(c10::Device /*device*/) const {
     return "gradients are summed on the CPU";
   }
   /// Gives a step to the device, where the sums of all processes are made.
@@ -174,7 +174,7 @@ class Strategy {
   /// the run's has, and returns when the device has made it. There is a place for each replica of
   /// the run in `batches`. Nothing when the chief has ended the run. Throws PeersChanged; what was
   /// given is then over, but may have been done in part.
-  virtual std::optional<StepResult> make_on_device(std::int64_t step,
+  virtual std::optional<StepResult> step_on_device(std::int64_t step,
                                                    std::span<const std::optional<Batch>> batches,
                                                    const GiveStep& give);
   /// Has the slots written that belong to the variables' values, where they are not here anyway;

@@ -27,7 +27,7 @@
 #include "muster/nn/model/sparse_tables.h"
 #include "muster/train/engine/arithmetic.h"
 #include "muster/train/engine/batch_norms.h"
-#include "muster/train/engine/gradient_pieces.h"
+#include "muster/train/engine/gradient_buckets.h"
 #include "muster/train/engine/packed_tensors.h"
 #include "muster/train/engine/seed_streams.h"
 
@@ -111,7 +111,7 @@ struct Towers::Tower {
   /// Brings batches to a GPU.
   std::optional<Feed> feed{};
   /// Where sums over other processes may begin before its backward ends.
-  std::unique_ptr<GradientPieces> pieces{};
+  std::unique_ptr<GradientBuckets> pieces{};
   /// Where it is not at home: its buffers side by side, on the way.
   std::optional<PackedTensors> packed{};
 };
@@ -326,7 +326,7 @@ std::unique_ptr<Towers::Tower> Towers::make_tower(const std::shared_ptr<Model>& 
   tower->is_away = is_away(lane);
   if (device.is_cuda()) tower->feed.emplace(device);
   if (device.is_cuda() && !tower->is_away && options_.shared) {
-    tower->pieces = std::make_unique<GradientPieces>(*variables_, tower->attached, device);
+    tower->pieces = std::make_unique<GradientBuckets>(*variables_, tower->attached, device);
   }
   if (tower->is_away) tower->packed.emplace(tower->buffers, device, home_.is_cuda());
   return tower;

@@ -86,7 +86,7 @@ int concurrent_replicas(const RunConfig& config, const TowerOptions& options) {
 // What the bits of the run depend on, beside its options: what kinds of devices compute, not which
 // of a kind.
 std::string arithmetic_of(const TowerOptions& options) {
-  const std::string line = arithmetic(options.own_cpu_kernels).fingerprint();
+  const std::string line = numerics_fingerprint(options.own_cpu_kernels).fingerprint();
   if (!options.on_gpus()) return line;
   std::set<std::string> kinds;
   for (const c10::Device device : options.devices) {
@@ -164,16 +164,16 @@ struct Trainer::Impl final : TrainSession, Participant {
   const std::vector<at::Tensor>& buffers() const override { return towers->buffers(); }
   InputPositions positions() override { return inputs->positions_now(mine); }
   StepResult update(std::int64_t step, PartialSums total) override;
-  StepResult prepare_own(PartialSums& own) override;
+  StepResult prepare_local_gradients(PartialSums& own) override;
   double decay_loss() const override;
   RunSnapshot snapshot() override;
-  void take_over(const RunSnapshot& from) override;
-  void go_back() override;
+  void restore_snapshot(const RunSnapshot& from) override;
+  void roll_back_to_checkpoint() override;
 
   // How a run begins.
   bool is_shared() const { return static_cast<bool>(config().cluster.train_distribute); }
   void prepare_devices(TowerOptions& tower_options);
-  std::string device_obstacle(const TowerOptions& tower_options) const;
+  std::string why_not_on_device(const TowerOptions& tower_options) const;
   bool captures_towers(const TowerOptions& tower_options) const;
   void join(TowerOptions& tower_options, std::int64_t first_step);
   void make_parts(const TowerOptions& tower_options);
@@ -449,14 +449,14 @@ void Trainer::Impl::join(TowerOptions& tower_options, std::int64_t first_step) {
   if (tower_options.on_gpus()) {
     others.push_back({"gradients are summed", is_on_device ? "on the GPUs" : "on the CPU"});
   }
-  const RunTerms terms = strategy->join(
+  const RunContract terms = strategy->join(
       {.replicas = decides ? tower_options.replicas : config().reproducibility.replicas,
        .threads_per_replica = decides ? tower_options.threads_per_replica
                                       : config().reproducibility.threads_per_replica,
        .seed = tower_options.seed,
        .precision = tower_options.precision,
        .arithmetic = arithmetic_of(tower_options),
-       .last_step = own_end.value_or(RunTerms::kNoLastStep),
+       .last_step = own_end.value_or(RunContract::kNoLastStep),
        .others = std::move(others)});
   tower_options.replicas = terms.replicas;
   tower_options.threads_per_replica = terms.threads_per_replica;
@@ -466,17 +466,17 @@ void Trainer::Impl::join(TowerOptions& tower_options, std::int64_t first_step) {
   if (!decides && has_last_step() && *own_end != terms.last_step) {
     log::warning(
         "the chief ends the run {}; that this task was told to end at step {} does not count",
-        terms.last_step == RunTerms::kNoLastStep ? std::string("with its input")
-                                                 : fmt::format("at step {}", terms.last_step),
+        terms.last_step == RunContract::kNoLastStep ? std::string("with its input")
+                                                    : fmt::format("at step {}", terms.last_step),
         *own_end);
   }
   tower_options.shared = true;
   tower_options.may_discard = true;
 }
 
-std::string Trainer::Impl::device_obstacle(const TowerOptions& tower_options) const {
+std::string Trainer::Impl::why_not_on_device(const TowerOptions& tower_options) const {
   if (is_shared()) {
-    const std::string why = strategy->device_obstacle(tower_options.devices[0]);
+    const std::string why = strategy->why_not_on_device(tower_options.devices[0]);
     if (!why.empty()) return why;
   } else if (!tower_options.devices[0].is_cuda() &&
              !(tower_options.logical_devices && gpu_count() == 0)) {
@@ -500,7 +500,7 @@ bool Trainer::Impl::captures_towers(const TowerOptions& tower_options) const {
 void Trainer::Impl::prepare_devices(TowerOptions& tower_options) {
   compat::use_deterministic_algorithms(true);
   if (tower_options.on_gpus()) choose_gpu_kernels(config().reproducibility.deterministic);
-  const std::string obstacle = device_obstacle(tower_options);
+  const std::string obstacle = why_not_on_device(tower_options);
   is_on_device = obstacle.empty();
   if (is_on_device || !is_shared() || !tower_options.on_gpus()) return;
   log::info("the tasks of a cluster exchange values on the CPU, where their variables are: {}",
@@ -531,9 +531,9 @@ void Trainer::Impl::make_parts(const TowerOptions& tower_options) {
   rules.checks_gradients |= scale->enabled();
   host_update.emplace(towers->variables(), *updater, rules, average ? &*average : nullptr);
   // In a cluster a GPU has nothing to do until the others have spoken: batches are ready by then.
-  inputs.emplace(input_fn, tower_options.replicas,
-                 derive_key(tower_options.seed, seed_stream::kTrainInput),
-                 is_shared() && tower_options.on_gpus() ? InputAhead::Prepare(pinned) : nullptr);
+  inputs.emplace(
+      input_fn, tower_options.replicas, derive_key(tower_options.seed, seed_stream::kTrainInput),
+      is_shared() && tower_options.on_gpus() ? BatchPrefetcher::Prepare(pinned) : nullptr);
 }
 
 void Trainer::Impl::prepare() {
@@ -582,7 +582,7 @@ void Trainer::Impl::synchronize() {
   if (tower_steps) tower_steps->begin({});
   strategy->synchronize();
   if (const auto end = strategy->last_step(); end && !config().is_chief()) {
-    end_at(*end == RunTerms::kNoLastStep ? std::nullopt : end);
+    end_at(*end == RunContract::kNoLastStep ? std::nullopt : end);
   }
   mine = strategy->replicas();
   if (device_steps) device_steps->begin(mine);
@@ -594,23 +594,23 @@ void Trainer::Impl::synchronize() {
 
 RunSnapshot Trainer::Impl::snapshot() {
   return {.step = global_step(),
-          .left_out = bad_steps,
+          .skipped_batches = bad_steps,
           .inputs_from = inputs->first(),
           .state_json = to_json(run_state()),
           .tensors = variables()};
 }
 
-void Trainer::Impl::take_over(const RunSnapshot& from) {
+void Trainer::Impl::restore_snapshot(const RunSnapshot& from) {
   const RunState state = parse_run_state(from.state_json, "the state of another task");
   jump_to(from.step);
-  bad_steps = from.left_out;
+  bad_steps = from.skipped_batches;
   scale->restore(state.loss_scale, state.loss_scale_steps);
   towers->commit();
   inputs->resume(state, from.inputs_from);
 }
 
 // To the last checkpoint.
-void Trainer::Impl::go_back() {
+void Trainer::Impl::roll_back_to_checkpoint() {
   if (!config().is_chief()) throw Internal("this task has no checkpoints to go back to");
   flush_checkpoints();
   const auto checkpoint = restore_latest(config().model_dir, check_run_state);
@@ -653,7 +653,7 @@ StepResult Trainer::Impl::update(std::int64_t step, PartialSums total) {
   return result;
 }
 
-StepResult Trainer::Impl::prepare_own(PartialSums& own) {
+StepResult Trainer::Impl::prepare_local_gradients(PartialSums& own) {
   StepResult result{.present = own.present, .examples = own.examples, .losses = own.losses};
   if (own.present == 0) return result;
   std::optional<Gradients> total;
@@ -732,7 +732,7 @@ bool Trainer::Impl::make_shared_device_step() {
   wait_until_copied();
   PartialSums given;
   auto result = or_synchronize([&] {
-    return strategy->make_on_device(
+    return strategy->step_on_device(
         global_step(), inputs->batches(), [&](DeviceSums& sums, bool has_all) {
           given = device_steps->make(inputs->batches(), global_step(), &sums, has_all);
         });
@@ -806,7 +806,7 @@ bool Trainer::Impl::make_step() {
 
 void Trainer::Impl::roll_back() {
   skipped.insert(batches_taken - 1);
-  go_back();
+  roll_back_to_checkpoint();
   open_inputs();
   for_each_hook(&Hook::after_create_session);
 }

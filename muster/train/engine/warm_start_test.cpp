@@ -16,7 +16,7 @@
 #include "muster/testing/data_dir.h"
 #include "muster/testing/fake_gcs.h"
 #include "muster/testing/temp_dir.h"
-#include "muster/train/estimator/model_notes.h"
+#include "muster/train/estimator/run_metadata.h"
 #include "muster/train/estimator/small_net_internal.h"
 
 namespace muster {

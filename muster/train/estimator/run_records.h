@@ -13,7 +13,7 @@
 namespace muster {
 
 /// What a run was made of, and what came out. Kept in MODEL_DIR/muster.json, beside the notes of
-/// model_notes.h; `muster runs` reads it.
+/// run_metadata.h; `muster runs` reads it.
 struct RunRecord {
   /// When it began, in nanoseconds of the system's clock: tells runs apart.
   std::int64_t began_ns = 0;

@@ -48,8 +48,8 @@ std::optional<ResourcePath> parse_resource_path(std::string_view text) {
 }
 
 // Changes here are done when they are answered.
-HttpAnswer done_operation(const std::string& parent, const std::string& name,
-                          std::string_view response) {
+HttpResponse done_operation(const std::string& parent, const std::string& name,
+                            std::string_view response) {
   return json_answer(fmt::format(
       "{{\n  \"name\": \"{}/operations/{}\",\n  \"done\": true,\n  \"response\": {}}}\n", parent,
       name, response.empty() ? "{}" : response));
@@ -62,7 +62,7 @@ class CloudModels {
       : catalog_(catalog), request_(request), parent_(std::move(parent)) {}
 
   /// Nothing where there is no such method.
-  std::optional<HttpAnswer> answer(const ResourcePath& path) {
+  std::optional<HttpResponse> answer(const ResourcePath& path) {
     if (!path.model) return of_models(path);
     if (!path.has_versions) return of_model(path, *path.model);
     if (!path.version) return of_versions(path, *path.model);
@@ -74,7 +74,7 @@ class CloudModels {
     return request_.method == method && path.action == action;
   }
 
-  std::optional<HttpAnswer> of_models(const ResourcePath& path) {
+  std::optional<HttpResponse> of_models(const ResourcePath& path) {
     if (is("GET", path)) return json_answer(serving::models_resource(parent_, catalog_.list()));
     if (!is("POST", path)) return std::nullopt;
     const ModelRecord wish = serving::parse_model_resource(request_.body);
@@ -82,7 +82,7 @@ class CloudModels {
     return json_answer(serving::model_resource(parent_, catalog_.model(wish.name)));
   }
 
-  std::optional<HttpAnswer> of_model(const ResourcePath& path, const std::string& model) {
+  std::optional<HttpResponse> of_model(const ResourcePath& path, const std::string& model) {
     if (is("GET", path))
       return json_answer(serving::model_resource(parent_, catalog_.model(model)));
     if (!is("DELETE", path)) return std::nullopt;
@@ -90,7 +90,7 @@ class CloudModels {
     return done_operation(parent_, "delete_" + model, "");
   }
 
-  std::optional<HttpAnswer> of_versions(const ResourcePath& path, const std::string& model) {
+  std::optional<HttpResponse> of_versions(const ResourcePath& path, const std::string& model) {
     if (is("GET", path)) {
       return json_answer(serving::versions_resource(parent_, catalog_.model(model)));
     }
@@ -106,8 +106,8 @@ class CloudModels {
                           serving::version_resource(parent_, model, made));
   }
 
-  std::optional<HttpAnswer> of_version(const ResourcePath& path, const std::string& model,
-                                       const std::string& name) {
+  std::optional<HttpResponse> of_version(const ResourcePath& path, const std::string& model,
+                                         const std::string& name) {
     const auto shown = [&](const VersionRecord& version) {
       return serving::version_resource(parent_, model, version);
     };
@@ -146,8 +146,8 @@ void check_is_no_page(const HttpRequest& request) {
 
 }  // namespace
 
-HttpAnswer answer_cloud_models(RestContext& context, const std::string& project,
-                               std::string_view path) {
+HttpResponse answer_cloud_models(RestContext& context, const std::string& project,
+                                 std::string_view path) {
   try {
     const auto resource = parse_resource_path(path);
     if (!resource || !is_project(project))

@@ -64,7 +64,7 @@ class PredictInstances final : public RestPrediction {
     is_computing_ = true;
     return inputs;
   }
-  HttpAnswer answer(const ModelVersion&, BatchAnswer result) override {
+  HttpResponse answer(const ModelVersion&, BatchAnswer result) override {
     is_computing_ = false;
     return in_cloud_step("There was a problem processing the outputs", 3, [&] {
       const serving::Predictions checked(result.outputs);
@@ -88,7 +88,7 @@ class PredictInstances final : public RestPrediction {
 
 }  // namespace
 
-HttpAnswer cloud_error(ErrorCode code, std::string_view text) {
+HttpResponse cloud_error(ErrorCode code, std::string_view text) {
   const int status = http_status_of(code);
   const nlohmann::ordered_json body{
       {"error", {{"code", status}, {"message", text}, {"status", muster::name_of(code)}}}};

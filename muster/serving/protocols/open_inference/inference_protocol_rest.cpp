@@ -23,12 +23,12 @@ using ordered = nlohmann::ordered_json;
 
 constexpr std::string_view kHeaderLength = "Inference-Header-Content-Length";
 
-HttpAnswer ordered_answer(const ordered& body) {
+HttpResponse ordered_answer(const ordered& body) {
   return json_answer(body.dump(-1, ' ', false, ordered::error_handler_t::replace));
 }
 
-HttpAnswer wrong_verb() {
-  HttpAnswer answer = error_answer_of(ErrorCode::kInvalidArgument, "Method Not Allowed");
+HttpResponse wrong_verb() {
+  HttpResponse answer = error_answer_of(ErrorCode::kInvalidArgument, "Method Not Allowed");
   answer.status = 405;
   return answer;
 }
@@ -266,8 +266,8 @@ OutputWishes wishes_of(const json& request) {
   return wishes;
 }
 
-HttpAnswer infer_answer(const json& request, const ModelVersion& version, const Tensors& outputs,
-                        const OutputWishes& wishes) {
+HttpResponse infer_answer(const json& request, const ModelVersion& version, const Tensors& outputs,
+                          const OutputWishes& wishes) {
   std::string text = "{";
   const auto id = request.find("id");
   if (id != request.end() && id->is_string() && !id->get_ref<const std::string&>().empty()) {
@@ -296,7 +296,7 @@ HttpAnswer infer_answer(const json& request, const ModelVersion& version, const 
     }
   }
   text += "]}";
-  HttpAnswer answer;
+  HttpResponse answer;
   if (any_binary) {
     answer.content_type = "application/octet-stream";
     answer.headers.emplace_back(kHeaderLength, std::to_string(text.size()));
@@ -364,7 +364,7 @@ class Infer final : public RestPrediction {
     oip::check_inputs(version.model(), signature, inputs);
     return inputs;
   }
-  HttpAnswer answer(const ModelVersion& version, BatchAnswer result) override {
+  HttpResponse answer(const ModelVersion& version, BatchAnswer result) override {
     oip::select_outputs(version.model(), wishes_.names, result.outputs);
     return infer_answer(body_.request, version, result.outputs, wishes_);
   }
@@ -387,7 +387,7 @@ ordered tensors_metadata(const std::map<std::string, graph::TensorInfo, std::les
   return list;
 }
 
-HttpAnswer metadata(RestContext& context, const ModelPath& path) {
+HttpResponse metadata(RestContext& context, const ModelPath& path) {
   const ModelVersionPtr version = find_version(context, path);
   const graph::SignatureDef& signature = *version->find_signature(chosen_signature(*version, ""));
   ordered versions = ordered::array();
@@ -403,7 +403,7 @@ HttpAnswer metadata(RestContext& context, const ModelPath& path) {
 
 ordered duration(std::uint64_t count, std::uint64_t ns) { return {{"count", count}, {"ns", ns}}; }
 
-HttpAnswer statistics(RestContext& context, const std::string& model) {
+HttpResponse statistics(RestContext& context, const std::string& model) {
   ordered list = ordered::array();
   for (const ModelVersionPtr& version : context.service.store().available()) {
     if (!model.empty() && version->model() != model) continue;
@@ -425,12 +425,12 @@ HttpAnswer statistics(RestContext& context, const std::string& model) {
   return ordered_answer({{"model_stats", list}});
 }
 
-HttpAnswer model_ready(RestContext& context, const ModelPath& path) {
+HttpResponse model_ready(RestContext& context, const ModelPath& path) {
   try {
     context.service.store().find(path.model, path.version);
     return ordered_answer({{"name", path.model}, {"ready", true}});
   } catch (const Error&) {
-    HttpAnswer answer = error_answer_of(ErrorCode::kUnavailable, "Model version not ready");
+    HttpResponse answer = error_answer_of(ErrorCode::kUnavailable, "Model version not ready");
     return answer;
   }
 }
@@ -461,7 +461,7 @@ json repository_wish(const HttpRequest& request) {
   return has_body ? parse_request(request.body) : json::object();
 }
 
-HttpAnswer repository_index(RestContext& context) {
+HttpResponse repository_index(RestContext& context) {
   const json wish = repository_wish(context.request);
   const bool only_ready = wish.contains("ready") && is_true(&wish["ready"]);
   ordered list = ordered::array();
@@ -490,7 +490,7 @@ void check_load_parameters(const std::string& model, const json& wish) {
   }
 }
 
-HttpAnswer answer_repository(RestContext& context, std::string_view rest) {
+HttpResponse answer_repository(RestContext& context, std::string_view rest) {
   if (context.request.method != "POST") return wrong_verb();
   if (rest == "index") {
     context.check(Role::kPredict);
@@ -515,12 +515,12 @@ HttpAnswer answer_repository(RestContext& context, std::string_view rest) {
   return {};
 }
 
-HttpAnswer server_health(RestContext& context, std::string_view rest) {
+HttpResponse server_health(RestContext& context, std::string_view rest) {
   if (context.request.method != "GET") return wrong_verb();
   if (rest == "live") return ordered_answer({{"live", true}});
   if (rest != "ready") return error_answer_of(ErrorCode::kNotFound, "Not Found");
   const bool ready = context.service.ready();
-  HttpAnswer answer = ordered_answer({{"ready", ready}});
+  HttpResponse answer = ordered_answer({{"ready", ready}});
   if (!ready) answer.status = 503;
   return answer;
 }

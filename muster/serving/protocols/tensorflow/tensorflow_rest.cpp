@@ -32,7 +32,7 @@ std::string status_body(const std::vector<VersionStatus>& all) {
   return ordered{{"model_version_status", list}}.dump(1) + "\n";
 }
 
-HttpAnswer model_status(RestContext& context, const ModelPath& path) {
+HttpResponse model_status(RestContext& context, const ModelPath& path) {
   std::vector<VersionStatus> all = context.service.store().status(path.model);
   std::optional<std::int64_t> number = path.version.number;
   if (!path.version.label.empty()) {
@@ -77,7 +77,7 @@ ordered signature_json(const graph::SignatureDef& signature) {
           {"defaults", defaults}};
 }
 
-HttpAnswer model_metadata(RestContext& context, const ModelPath& path) {
+HttpResponse model_metadata(RestContext& context, const ModelPath& path) {
   const ModelVersionPtr version = context.service.store().find(path.model, path.version);
   ordered signatures = ordered::object();
   for (const auto& [name, signature] : version->signatures()) {
@@ -113,7 +113,7 @@ class Predict final : public RestPrediction {
     request_.reset();  // What it was parsed with is for the next one.
     return tensors;
   }
-  HttpAnswer answer(const ModelVersion&, BatchAnswer result) override {
+  HttpResponse answer(const ModelVersion&, BatchAnswer result) override {
     return json_answer(serving::predict_answer(result.outputs, is_row_form_));
   }
 
@@ -146,7 +146,7 @@ class ClassifyOrRegress final : public RestPrediction {
     }
     return serving::example_inputs(signature, std::move(request_.examples));
   }
-  HttpAnswer answer(const ModelVersion&, BatchAnswer result) override {
+  HttpResponse answer(const ModelVersion&, BatchAnswer result) override {
     return json_answer(
         classify_ ? serving::classify_answer(serving::classifications_of(result.outputs, examples_))
                   : serving::regress_answer(serving::regressions_of(result.outputs, examples_)));

@@ -1,4 +1,4 @@
-#include "muster/distribution/parameter_server/held_variables_internal.h"
+#include "muster/distribution/parameter_server/parameter_shard_internal.h"
 
 #include <exception>
 
@@ -21,8 +21,8 @@ constexpr std::uint64_t kFolderTextBytes = 1024;
 
 }  // namespace
 
-HeldVariables::HeldVariables(const EstimatorOptions& options, const RunConfig& run_config,
-                             const ParameterServerOptions& server_options)
+ParameterShard::ParameterShard(const EstimatorOptions& options, const RunConfig& run_config,
+                               const ParameterServerOptions& server_options)
     : config(run_config),
       membership(config, server_options.peers),
       model(Towers::make_model(options.model, config.seed())),
@@ -37,33 +37,33 @@ HeldVariables::HeldVariables(const EstimatorOptions& options, const RunConfig& r
   set_cpu_threads(update_threads(layout.flat_size(number)));
 }
 
-RunTerms HeldVariables::own_terms() const {
+RunContract ParameterShard::own_terms() const {
   return {.replicas = 0,
           .threads_per_replica = 0,
           .seed = config.seed(),
           .precision = config.reproducibility.precision,
-          .arithmetic = arithmetic(config.reproducibility.own_cpu_kernels).fingerprint(),
+          .arithmetic = numerics_fingerprint(config.reproducibility.own_cpu_kernels).fingerprint(),
           .others = terms};
 }
 
-RunSnapshot HeldVariables::snapshot() const {
+RunSnapshot ParameterShard::snapshot() const {
   auto tensors = variables.tensors();
   auto slots = updater.tensors();
   tensors.insert(tensors.end(), slots.begin(), slots.end());
-  return {.step = step, .left_out = left_out, .tensors = std::move(tensors)};
+  return {.step = step, .skipped_batches = skipped_batches, .tensors = std::move(tensors)};
 }
 
-void HeldVariables::take_snapshot(std::size_t from) {
+void ParameterShard::take_snapshot(std::size_t from) {
   wait_until_copied();
   const RunSnapshot taken = receive_snapshot(*group, from, snapshot());
   state = parse_run_state(taken.state_json, "the state of the chief");
   step = taken.step;
-  left_out = taken.left_out;
+  skipped_batches = taken.skipped_batches;
   inputs_from = taken.inputs_from;
   has_state = true;
 }
 
-ExpectedTensors HeldVariables::expected() const {
+ExpectedTensors ParameterShard::expected() const {
   return {.replicas = membership.terms().replicas,
           .flat_size = layout.flat_size(number),
           .tables = table_shapes(variables),
@@ -71,24 +71,26 @@ ExpectedTensors HeldVariables::expected() const {
           .trainers = trainers()};
 }
 
-void HeldVariables::take_buffers(const std::vector<at::Tensor>& values) const {
+void ParameterShard::take_buffers(const std::vector<at::Tensor>& values) const {
   copy_tensors(values, buffers);
 }
 
-Values HeldVariables::state_values() {
+Values ParameterShard::state_values() {
   state.global_step = step;
-  Values message{
-      .step = step, .left_out = left_out, .inputs_from = inputs_from, .state_json = to_json(state)};
+  Values message{.step = step,
+                 .skipped_batches = skipped_batches,
+                 .inputs_from = inputs_from,
+                 .state_json = to_json(state)};
   put_all_values(message, number, layout, variables);
   return message;
 }
 
-void HeldVariables::put_new_values(Values& message, std::vector<RowGradient> rows) const {
+void ParameterShard::put_new_values(Values& message, std::vector<RowGradient> rows) const {
   message.values = {variables.flat(), layout.flat(number), std::move(rows)};
   if (number == 0) message.buffers.tensors = buffers;
 }
 
-void HeldVariables::send_slots(std::size_t to, const SlotsRequest& request) {
+void ParameterShard::send_slots(std::size_t to, const SlotsRequest& request) {
   const ServerParts* const except = request.without_parts ? &parts : nullptr;
   for (const at::Tensor& piece : slot_pieces(layout, number, variables, updater, except)) {
     if (piece.numel() == 0) continue;
@@ -96,15 +98,15 @@ void HeldVariables::send_slots(std::size_t to, const SlotsRequest& request) {
   }
 }
 
-bool HeldVariables::take_request(std::size_t from, net::Frame& frame) {
-  return dispatch<SlotsRequest, FolderQuestion, PartRequest>(
+bool ParameterShard::take_request(std::size_t from, net::Frame& frame) {
+  return dispatch<SlotsRequest, FolderRequest, PartRequest>(
       frame, Handle{[&](const SlotsRequest& request) { send_slots(from, request); },
-                    [&](const FolderQuestion& question) { answer(from, question); },
+                    [&](const FolderRequest& question) { answer(from, question); },
                     [&](const PartRequest& request) { write_part(from, request); }});
 }
 
 // Another folder of that name, or a disk that only reads, is none that is shared.
-void HeldVariables::answer(std::size_t to, const FolderQuestion& question) {
+void ParameterShard::answer(std::size_t to, const FolderRequest& question) {
   FolderAnswer told;
   const auto is_plain = [](const std::string& name) {
     return !name.empty() && name.find('/') == std::string::npos;
@@ -123,7 +125,7 @@ void HeldVariables::answer(std::size_t to, const FolderQuestion& question) {
   group->send(to, told);
 }
 
-void HeldVariables::write_part(std::size_t asked_by, const PartRequest& request) {
+void ParameterShard::write_part(std::size_t asked_by, const PartRequest& request) {
   group->send(asked_by, PartBegun{request.id});
   // Waits for a part of an earlier checkpoint that is still being written.
   part_writer.flush();

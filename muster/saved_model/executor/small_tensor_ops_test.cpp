@@ -1,4 +1,4 @@
-#include "muster/saved_model/executor/few_numbers_internal.h"
+#include "muster/saved_model/executor/small_tensor_ops_internal.h"
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ const std::vector<at::ScalarType> kFewTypes{at::kFloat, at::kDouble, at::kInt, a
 // Also beyond what the loops take, so that their way and libtorch's are compared.
 const std::vector<std::int64_t> kFewCounts{0, 1, 3, kFewNumbers, kFewNumbers + 1};
 
-at::Tensor few_numbers(std::int64_t count, at::ScalarType type, int start = -3) {
+at::Tensor small_tensor_ops(std::int64_t count, at::ScalarType type, int start = -3) {
   return (at::arange(count) % 7 + start).to(type);
 }
 
@@ -37,9 +37,9 @@ void expect_same(const at::Tensor& found, const at::Tensor& wanted) {
 TEST(FewNumbers, AreCombinedAsManyAre) {
   for (const auto type : kFewTypes) {
     for (const auto count : kFewCounts) {
-      const at::Tensor a = few_numbers(count, type);
-      const at::Tensor b = few_numbers(count, type, -2).flip(0);
-      const at::Tensor one = few_numbers(1, type, 2).reshape({});
+      const at::Tensor a = small_tensor_ops(count, type);
+      const at::Tensor b = small_tensor_ops(count, type, -2).flip(0);
+      const at::Tensor one = small_tensor_ops(1, type, 2).reshape({});
       expect_same(computed("AddV2", {a, b}), a + b);
       expect_same(computed("Sub", {a, one}), a - one);
       expect_same(computed("Sub", {one, a}), one - a);
@@ -53,10 +53,10 @@ TEST(FewNumbers, AreCombinedAsManyAre) {
       expect_same(computed("OnesLike", {a}), at::ones_like(a));
     }
   }
-  const at::Tensor row = few_numbers(3, at::kFloat).reshape({1, 3});
+  const at::Tensor row = small_tensor_ops(3, at::kFloat).reshape({1, 3});
   expect_same(computed("AddV2", {row, row.t()}), row + row.t());
   expect_same(computed("AddV2", {row, at::ones({1, 1, 1})}), row + at::ones({1, 1, 1}));
-  EXPECT_THROW(computed("AddV2", {few_numbers(3, at::kInt), few_numbers(2, at::kInt)}),
+  EXPECT_THROW(computed("AddV2", {small_tensor_ops(3, at::kInt), small_tensor_ops(2, at::kInt)}),
                InvalidArgument);
 }
 
@@ -73,7 +73,7 @@ TEST(FewNumbers, AreCastAsManyAre) {
                                    {at::kLong, DataType::kInt64},
                                    {at::kBool, DataType::kBool}}) {
       for (const auto count : kFewCounts) {
-        const at::Tensor in = few_numbers(count, from);
+        const at::Tensor in = small_tensor_ops(count, from);
         expect_same(computed("Cast", {in}, {{"DstT", name}}), in.to(to));
         expect_same(computed("Cast", {in.eq(1)}, {{"DstT", name}}), in.eq(1).to(to));
       }
@@ -83,12 +83,12 @@ TEST(FewNumbers, AreCastAsManyAre) {
 
 TEST(FewNumbers, AreJoinedAsManyAre) {
   for (const std::int64_t rows : {1, 2, 40}) {
-    const at::Tensor a = few_numbers(rows * 3, at::kLong).reshape({rows, 3});
-    const at::Tensor b = few_numbers(rows * 3, at::kLong, 5).reshape({rows, 3});
+    const at::Tensor a = small_tensor_ops(rows * 3, at::kLong).reshape({rows, 3});
+    const at::Tensor b = small_tensor_ops(rows * 3, at::kLong, 5).reshape({rows, 3});
     for (const std::int64_t axis : {0, 1, 2}) {
       expect_same(computed("Pack", {a, b}, {{"axis", axis}}), at::stack({a, b}, axis));
     }
-    const at::Tensor wide = few_numbers(rows * 2, at::kLong).reshape({rows, 2});
+    const at::Tensor wide = small_tensor_ops(rows * 2, at::kLong).reshape({rows, 2});
     expect_same(computed("ConcatV2", {a, wide, at::scalar_tensor(1, at::kInt)}),
                 at::cat({a, wide}, 1));
     EXPECT_THROW(computed("ConcatV2", {a, wide, at::scalar_tensor(0, at::kInt)}), InvalidArgument);

@@ -22,15 +22,17 @@ namespace muster::internal {
 /// What a `ps` task has, by whatever policy it is updated: memory for all variables and the
 /// optimizers' slots, of which only its part counts, and its place in the run. Belongs to one
 /// thread.
-class HeldVariables {
+class ParameterShard {
  public:
-  HeldVariables(const EstimatorOptions& options, const RunConfig& run_config,
-                const ParameterServerOptions& server_options);
+  ParameterShard(const EstimatorOptions& options, const RunConfig& run_config,
+                 const ParameterServerOptions& server_options);
 
   /// What this task knows of the others' terms, which the chief decides.
-  RunTerms own_terms() const;
+  RunContract own_terms() const;
   /// How far it is.
-  Progress progress() const { return has_state ? Progress{step, left_out} : Progress{.step = -1}; }
+  Progress progress() const {
+    return has_state ? Progress{step, skipped_batches} : Progress{.step = -1};
+  }
   /// The whole memory, and how far it is.
   RunSnapshot snapshot() const;
   /// Takes over the state that a task of the group sends.
@@ -72,7 +74,7 @@ class HeldVariables {
   bool has_state = false;
   /// Updates that were made here, and batches that were skipped.
   std::int64_t step = 0;
-  std::int64_t left_out = 0;
+  std::int64_t skipped_batches = 0;
   std::int64_t inputs_from = 0;
   RunState state;
   ServerParts parts;
@@ -80,7 +82,7 @@ class HeldVariables {
   SnapshotWriter part_writer;
 
  private:
-  void answer(std::size_t to, const FolderQuestion& question);
+  void answer(std::size_t to, const FolderRequest& question);
   void write_part(std::size_t asked_by, const PartRequest& request);
 };
 

@@ -8,9 +8,9 @@ namespace muster {
 
 /// The values that tensors had before a step, for a step that is void after it began. Memory that
 /// several tensors are parts of is kept once, whole. Belongs to the loop's thread.
-class KeptValues {
+class StepUndo {
  public:
-  explicit KeptValues(const std::vector<at::Tensor>& tensors);
+  explicit StepUndo(const std::vector<at::Tensor>& tensors);
 
   /// Of those in host memory, now.
   void keep_on_host();

@@ -1,4 +1,4 @@
-#include "muster/train/engine/gradient_pieces.h"
+#include "muster/train/engine/gradient_buckets.h"
 
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -13,7 +13,7 @@ using torch::autograd::variable_list;
 
 }  // namespace
 
-std::vector<FlatRange> gradient_pieces(const Variables& variables) {
+std::vector<FlatRange> gradient_buckets(const Variables& variables) {
   constexpr std::int64_t kMost = 8;
   const std::int64_t least = std::max(kLeastGradientPiece, variables.flat().numel() / kMost);
   std::vector<FlatRange> pieces;
@@ -29,9 +29,9 @@ std::vector<FlatRange> gradient_pieces(const Variables& variables) {
 }
 
 /// Of the node that adds to a parameter's gradient.
-class GradientPieces::Hook final : public torch::autograd::FunctionPostHook {
+class GradientBuckets::Hook final : public torch::autograd::FunctionPostHook {
  public:
-  Hook(GradientPieces& pieces, at::Tensor parameter)
+  Hook(GradientBuckets& pieces, at::Tensor parameter)
       : pieces_(pieces), parameter_(std::move(parameter)) {}
 
   variable_list operator()(const variable_list& outputs, const variable_list& gradients) override {
@@ -40,14 +40,14 @@ class GradientPieces::Hook final : public torch::autograd::FunctionPostHook {
   }
 
  private:
-  GradientPieces& pieces_;
+  GradientBuckets& pieces_;
   at::Tensor parameter_;
 };
 
-GradientPieces::GradientPieces(const Variables& variables, AttachedModule& module,
-                               c10::Device device)
+GradientBuckets::GradientBuckets(const Variables& variables, AttachedModule& module,
+                                 c10::Device device)
     : module_(module) {
-  const std::vector<FlatRange> ranges = gradient_pieces(variables);
+  const std::vector<FlatRange> ranges = gradient_buckets(variables);
   for (std::size_t i = 0; i < ranges.size(); ++i) marks_.emplace_back(device);
   pieces_.resize(ranges.size());
   for (const at::Tensor& parameter : module.dense_parameters()) {
@@ -61,15 +61,15 @@ GradientPieces::GradientPieces(const Variables& variables, AttachedModule& modul
   }
 }
 
-GradientPieces::~GradientPieces() { drop_hooks(); }
+GradientBuckets::~GradientBuckets() { drop_hooks(); }
 
-void GradientPieces::drop_hooks() {
+void GradientBuckets::drop_hooks() {
   for (const Hooked& hooked : hooks_) hooked.node->del_post_hook(hooked.hook);
   hooks_.clear();
 }
 
 // Nodes are asked for here and not kept: libtorch runs them on the stream that they were made on.
-void GradientPieces::begin() {
+void GradientBuckets::begin() {
   drop_hooks();
   for (Piece& piece : pieces_) piece.written = 0;
   for (auto& [_, parameter] : parameters_) parameter.is_written = false;
@@ -81,7 +81,7 @@ void GradientPieces::begin() {
 }
 
 // What comes later than all others moves the mark, also where a parameter has several parts.
-void GradientPieces::added_gradient(const at::Tensor& parameter) {
+void GradientBuckets::added_gradient(const at::Tensor& parameter) {
   const auto found = parameters_.find(parameter.unsafeGetTensorImpl());
   if (found == parameters_.end()) return;
   Piece& piece = pieces_[found->second.piece];
@@ -89,12 +89,12 @@ void GradientPieces::added_gradient(const at::Tensor& parameter) {
   if (piece.written == piece.parameters) marks_[found->second.piece].set();
 }
 
-std::size_t GradientPieces::whole() const {
+std::size_t GradientBuckets::whole() const {
   return static_cast<std::size_t>(std::ranges::count_if(
       pieces_, [](const Piece& piece) { return piece.written == piece.parameters; }));
 }
 
-void GradientPieces::end(bool were_moved) {
+void GradientBuckets::end(bool were_moved) {
   drop_hooks();
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     if (were_moved || pieces_[i].written < pieces_[i].parameters) marks_[i].set();

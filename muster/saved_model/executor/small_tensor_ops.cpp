@@ -1,4 +1,4 @@
-#include "muster/saved_model/executor/few_numbers_internal.h"
+#include "muster/saved_model/executor/small_tensor_ops_internal.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/EmptyTensor.h>

@@ -1,4 +1,4 @@
-#include "muster/train/engine/input_ahead.h"
+#include "muster/train/engine/batch_prefetcher.h"
 
 #include <utility>
 
@@ -8,12 +8,12 @@
 
 namespace muster {
 
-InputAhead::InputAhead(std::unique_ptr<Iterator<Batch>> input, Prepare prepare)
+BatchPrefetcher::BatchPrefetcher(std::unique_ptr<Iterator<Batch>> input, Prepare prepare)
     : input_(std::move(input)), prepare_(std::move(prepare)), place_(ask({})), last_(place_) {
   thread_ = std::thread([this] { run(); });
 }
 
-InputAhead::~InputAhead() {
+BatchPrefetcher::~BatchPrefetcher() {
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
@@ -23,7 +23,7 @@ InputAhead::~InputAhead() {
 }
 
 // An input that cannot tell is asked once.
-InputAhead::Place InputAhead::ask(const Place& before) const {
+BatchPrefetcher::Place BatchPrefetcher::ask(const Place& before) const {
   if (!before.obstacle.empty()) return before;
   try {
     return {.position = input_->save()};
@@ -32,7 +32,7 @@ InputAhead::Place InputAhead::ask(const Place& before) const {
   }
 }
 
-InputAhead::Taken InputAhead::take() {
+BatchPrefetcher::Taken BatchPrefetcher::take() {
   Taken taken;
   try {
     taken.batch = input_->next();
@@ -45,7 +45,7 @@ InputAhead::Taken InputAhead::take() {
   return taken;
 }
 
-void InputAhead::run() {
+void BatchPrefetcher::run() {
   // What is prepared here is small, and the processors are others'.
   set_cpu_threads(1);
   std::unique_lock lock(mutex_);
@@ -59,7 +59,7 @@ void InputAhead::run() {
   }
 }
 
-std::optional<Batch> InputAhead::next() {
+std::optional<Batch> BatchPrefetcher::next() {
   std::unique_lock lock(mutex_);
   wait(
       changed_, lock, Deadline::never(), [] { return "the next batch of the input"; },
@@ -72,7 +72,7 @@ std::optional<Batch> InputAhead::next() {
   return std::move(taken.batch);
 }
 
-std::string InputAhead::save() const {
+std::string BatchPrefetcher::save() const {
   if (!place_.obstacle.empty()) throw FailedPrecondition("{}", place_.obstacle);
   return place_.position;
 }

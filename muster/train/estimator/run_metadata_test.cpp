@@ -1,4 +1,4 @@
-#include "muster/train/estimator/model_notes.h"
+#include "muster/train/estimator/run_metadata.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::TempDir;
 
-TEST(ModelNotes, AnExportsNoteComesBackToTheBit) {
+TEST(RunMetadata, AnExportsNoteComesBackToTheBit) {
   const double infinity = std::numeric_limits<double>::infinity();
   const ExportNote note{
       .global_step = 400,
@@ -30,7 +30,7 @@ TEST(ModelNotes, AnExportsNoteComesBackToTheBit) {
   EXPECT_TRUE(std::isnan(nan.metrics.at("loss")));
 }
 
-TEST(ModelNotes, EachExporterHasItsOwnAndTheRestOfTheFileStays) {
+TEST(RunMetadata, EachExporterHasItsOwnAndTheRestOfTheFileStays) {
   const TempDir folder;
   testing::write_bytes(folder / "muster.json", R"({"version": 1, "run_id": "abc"})");
   EXPECT_EQ(read_export_note(folder.path(), "best"), std::nullopt);
@@ -45,12 +45,12 @@ TEST(ModelNotes, EachExporterHasItsOwnAndTheRestOfTheFileStays) {
   EXPECT_EQ(file.at("run_id"), "abc");
 }
 
-TEST(ModelNotes, AFolderWithoutTheFileHasNone) {
+TEST(RunMetadata, AFolderWithoutTheFileHasNone) {
   const TempDir folder;
   EXPECT_EQ(read_export_note(folder.path(), "best"), std::nullopt);
 }
 
-TEST(ModelNotes, DamageIsSetAsideAndEndsNothing) {
+TEST(RunMetadata, DamageIsSetAsideAndEndsNothing) {
   const ExportNote note{.global_step = 3, .metrics = {{"loss", 1}}, .folder = "10"};
   for (const char* text : {"", "{", "[]", "7", R"({"version": "x"})",
                            R"({"version": 1, "exporters": [1], "run": 3})"}) {
@@ -64,7 +64,7 @@ TEST(ModelNotes, DamageIsSetAsideAndEndsNothing) {
   }
 }
 
-TEST(ModelNotes, ADamagedNoteIsNone) {
+TEST(RunMetadata, ADamagedNoteIsNone) {
   const TempDir folder;
   for (const char* text :
        {R"({"version": 1, "exporters": {"best": 3}})",
@@ -74,7 +74,7 @@ TEST(ModelNotes, ADamagedNoteIsNone) {
   }
 }
 
-TEST(ModelNotes, WhatALaterVersionWroteIsLeftAlone) {
+TEST(RunMetadata, WhatALaterVersionWroteIsLeftAlone) {
   const TempDir folder;
   const Path file = folder / "muster.json";
   testing::write_bytes(file, R"({"version": 2})");
@@ -86,7 +86,7 @@ TEST(ModelNotes, WhatALaterVersionWroteIsLeftAlone) {
   EXPECT_EQ(testing::read_bytes(file), R"({"version": 2})");
 }
 
-TEST(ModelNotes, TheEndOfARunComesBackAndExportsStay) {
+TEST(RunMetadata, TheEndOfARunComesBackAndExportsStay) {
   const TempDir folder;
   const Path model_dir = folder / "not there yet";
   EXPECT_EQ(read_run_note(model_dir), std::nullopt);
@@ -135,7 +135,7 @@ TEST(RunRecords, TheOldestOfMoreThanAHundredGoes) {
   EXPECT_EQ(runs[0].at("began_ns"), 4);
 }
 
-TEST(ModelNotes, WhatAKilledWriterLeftIsRemovedByTheNext) {
+TEST(RunMetadata, WhatAKilledWriterLeftIsRemovedByTheNext) {
   const TempDir folder;
   const Path left = folder / ".muster.json.tmp-1-0";
   testing::write_bytes(left, "{");
@@ -144,7 +144,7 @@ TEST(ModelNotes, WhatAKilledWriterLeftIsRemovedByTheNext) {
   EXPECT_EQ(read_run_note(folder.path()), RunNote{.began_ns = 1});
 }
 
-TEST(ModelNotes, WhoeverWritesAtTheSameTimeLosesNothing) {
+TEST(RunMetadata, WhoeverWritesAtTheSameTimeLosesNothing) {
   const TempDir folder;
   constexpr int kTimes = 50;
   const auto write = [&](const std::string& exporter) {

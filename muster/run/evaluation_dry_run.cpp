@@ -4,7 +4,7 @@
 #include <exception>
 
 #include "muster/base/error.h"
-#include "muster/run/evaluation_rehearsal_internal.h"
+#include "muster/run/evaluation_dry_run_internal.h"
 #include "muster/train/estimator/evaluation_model.h"
 
 namespace muster::internal {
@@ -21,7 +21,7 @@ Batch first_examples(const InputFn& input_fn, std::uint64_t seed) {
 
 }  // namespace
 
-EvaluationRehearsal rehearse_evaluation(const Estimator& estimator, const EvalSpec& spec) {
+EvaluationRehearsal dry_run_evaluation(const Estimator& estimator, const EvalSpec& spec) {
   try {
     const std::uint64_t seed = estimator.config().seed();
     EvaluationRehearsal seen{.examples = first_examples(spec.input_fn, seed)};

@@ -1,4 +1,4 @@
-#include "muster/train/engine/kept_values.h"
+#include "muster/train/engine/step_undo.h"
 
 #include <ATen/ops/empty.h>
 #include <torch/types.h>
@@ -21,7 +21,7 @@ at::Tensor whole_memory(const at::Tensor& part) {
 
 }  // namespace
 
-KeptValues::KeptValues(const std::vector<at::Tensor>& tensors) {
+StepUndo::StepUndo(const std::vector<at::Tensor>& tensors) {
   const torch::NoGradGuard no_grad;
   std::set<const void*> seen;
   for (const at::Tensor& tensor : tensors) {
@@ -32,17 +32,17 @@ KeptValues::KeptValues(const std::vector<at::Tensor>& tensors) {
   }
 }
 
-void KeptValues::keep_on_host() {
+void StepUndo::keep_on_host() {
   const torch::NoGradGuard no_grad;
   compat::copy_all(on_host_.now, on_host_.kept);
 }
 
-void KeptValues::keep_on_device() {
+void StepUndo::keep_on_device() {
   const torch::NoGradGuard no_grad;
   compat::copy_all(on_device_.now, on_device_.kept);
 }
 
-void KeptValues::restore() {
+void StepUndo::restore() {
   const torch::NoGradGuard no_grad;
   compat::copy_all(on_host_.kept, on_host_.now);
   compat::copy_all(on_device_.kept, on_device_.now);

@@ -1,4 +1,4 @@
-#include "muster/train/engine/input_ahead.h"
+#include "muster/train/engine/batch_prefetcher.h"
 
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
@@ -30,49 +30,49 @@ Dataset<Batch> four_batches() { return range(4).map(batch_of); }
 
 Batch plus_hundred(const Batch& batch) { return batch_of(number_of(batch) + 100); }
 
-TEST(InputAhead, GivesWhatTheInputGivesPrepared) {
-  InputAhead input(four_batches().iterate(), plus_hundred);
+TEST(BatchPrefetcher, GivesWhatTheInputGivesPrepared) {
+  BatchPrefetcher input(four_batches().iterate(), plus_hundred);
   for (const std::int64_t expected : {100, 101, 102, 103, -1, -1}) {
     EXPECT_EQ(number_of(input.next()), expected);
   }
 }
 
-TEST(InputAhead, IsPlacedBehindWhatItGave) {
-  InputAhead input(four_batches().iterate(), plus_hundred);
+TEST(BatchPrefetcher, IsPlacedBehindWhatItGave) {
+  BatchPrefetcher input(four_batches().iterate(), plus_hundred);
   for (const std::int64_t next : {0, 1, 2, 3, -1}) {
     EXPECT_EQ(number_of(four_batches().iterate(input.save())->next()), next);
     input.next();
   }
 }
 
-TEST(InputAhead, ThrowsWhatItMetInItsTurn) {
+TEST(BatchPrefetcher, ThrowsWhatItMetInItsTurn) {
   const auto broken = range(4).map([](std::int64_t number) {
     if (number == 1) throw DataLoss("a broken picture");
     return batch_of(number);
   });
-  InputAhead input(broken.iterate(), plus_hundred);
+  BatchPrefetcher input(broken.iterate(), plus_hundred);
   EXPECT_EQ(number_of(input.next()), 100);
   EXPECT_THAT(message_of([&] { input.next(); }), HasSubstr("a broken picture"));
   EXPECT_EQ(number_of(input.next()), 102);
 }
 
-TEST(InputAhead, SaysThatItHasNoPlace) {
+TEST(BatchPrefetcher, SaysThatItHasNoPlace) {
   const Dataset<Batch> sealed = from_generator(
       [] { return [n = 0]() mutable { return std::optional<Batch>(batch_of(n++)); }; });
-  InputAhead input(sealed.iterate(), plus_hundred);
+  BatchPrefetcher input(sealed.iterate(), plus_hundred);
   EXPECT_THROW(static_cast<void>(input.save()), FailedPrecondition);
   EXPECT_EQ(number_of(input.next()), 100);
   EXPECT_THROW(static_cast<void>(input.save()), FailedPrecondition);
 }
 
-TEST(InputAhead, TakesOneBatchAheadAndNoMore) {
+TEST(BatchPrefetcher, TakesOneBatchAheadAndNoMore) {
   auto taken = std::make_shared<std::atomic<int>>(0);
   const auto counted = range(9).map([taken](std::int64_t number) {
     taken->fetch_add(1);
     return batch_of(number);
   });
   {
-    InputAhead input(counted.iterate(), plus_hundred);
+    BatchPrefetcher input(counted.iterate(), plus_hundred);
     EXPECT_EQ(number_of(input.next()), 100);
     EXPECT_EQ(number_of(input.next()), 101);
   }

@@ -1,4 +1,4 @@
-#include "muster/train/engine/gradient_pieces.h"
+#include "muster/train/engine/gradient_buckets.h"
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -19,7 +19,7 @@ Ranges pieces_of(std::vector<std::int64_t> sizes) {
     specs.push_back({.name = "v" + std::to_string(i), .shape = {sizes[i]}});
   }
   Ranges ranges;
-  for (const FlatRange& piece : gradient_pieces(Variables(std::move(specs)))) {
+  for (const FlatRange& piece : gradient_buckets(Variables(std::move(specs)))) {
     ranges.emplace_back(piece.first, piece.last);
   }
   return ranges;
@@ -27,27 +27,27 @@ Ranges pieces_of(std::vector<std::int64_t> sizes) {
 
 constexpr std::int64_t kLeast = kLeastGradientPiece;
 
-TEST(GradientPieces, AreWholeVariablesFromTheEnd) {
+TEST(GradientBuckets, AreWholeVariablesFromTheEnd) {
   EXPECT_EQ(pieces_of({10, 20}), (Ranges{{0, 48}}));
   EXPECT_EQ(
       pieces_of({kLeast / 4, kLeast / 2, kLeast / 2, kLeast, kLeast / 4}),
       (Ranges{{5 * kLeast / 4, 5 * kLeast / 2}, {kLeast / 4, 5 * kLeast / 4}, {0, kLeast / 4}}));
 }
 
-TEST(GradientPieces, AreFewOfManyVariables) {
+TEST(GradientBuckets, AreFewOfManyVariables) {
   const Ranges pieces = pieces_of(std::vector<std::int64_t>(640, kLeast / 4));
   ASSERT_EQ(pieces.size(), 8U);
   for (const auto& [first, last] : pieces) EXPECT_EQ(last - first, 20 * kLeast);
 }
 
-TEST(GradientPieces, OfNothingAreNone) { EXPECT_TRUE(pieces_of({}).empty()); }
+TEST(GradientBuckets, OfNothingAreNone) { EXPECT_TRUE(pieces_of({}).empty()); }
 
 /// Four layers, each a piece.
 struct Layers {
   torch::nn::Sequential model;
   std::optional<Variables> variables;
   std::optional<AttachedModule> attached;
-  std::optional<GradientPieces> pieces;
+  std::optional<GradientBuckets> pieces;
 
   Layers() {
     for (int i = 0; i < 4; ++i) {
@@ -77,7 +77,7 @@ struct Layers {
   }
 };
 
-TEST(GradientPieces, AreWholeOneAfterTheOther) {
+TEST(GradientBuckets, AreWholeOneAfterTheOther) {
   Layers layers;
   for (int step = 0; step < 2; ++step) {
     EXPECT_EQ(layers.train({0, 1, 2, 3}), (std::vector<std::size_t>{0, 1, 2, 3, 4}));
@@ -88,16 +88,16 @@ TEST(GradientPieces, AreWholeOneAfterTheOther) {
   }
 }
 
-TEST(GradientPieces, WaitForThoseThatAreUsedAgain) {
+TEST(GradientBuckets, WaitForThoseThatAreUsedAgain) {
   // Libtorch adds up the parts of a parameter that is used twice, and then adds them.
   EXPECT_EQ(Layers().train({3, 0, 1, 2, 3}), (std::vector<std::size_t>{0, 0, 1, 2, 3, 4}));
 }
 
-TEST(GradientPieces, MayNotComeAtAll) {
+TEST(GradientBuckets, MayNotComeAtAll) {
   EXPECT_EQ(Layers().train({0, 3}), (std::vector<std::size_t>{0, 1, 2}));
 }
 
-TEST(GradientPieces, HearOfGradientsThatANodeAdded) {
+TEST(GradientBuckets, HearOfGradientsThatANodeAdded) {
   Layers layers;
   layers.attached->zero();
   layers.pieces->begin();

@@ -16,13 +16,13 @@ namespace muster {
 /// One batch of an input ahead of the loop, taken and prepared in a thread of its own: for loops
 /// that wait for something else in every step. Not a stage of the dataset, which its positions
 /// would name: a run could then not resume in a layout without it.
-class InputAhead {
+class BatchPrefetcher {
  public:
   using Prepare = std::function<Batch(const Batch&)>;
 
-  InputAhead(std::unique_ptr<Iterator<Batch>> input, Prepare prepare);
+  BatchPrefetcher(std::unique_ptr<Iterator<Batch>> input, Prepare prepare);
   /// Waits for the batch that is being taken.
-  ~InputAhead();
+  ~BatchPrefetcher();
 
   /// As the input's own, but prepared.
   std::optional<Batch> next();

@@ -20,7 +20,7 @@ struct EvaluationRehearsal {
 /// Looks before the first step of a training whether it can be evaluated: opens the evaluation's
 /// input and has the model, as it is before training, evaluate an example or two of it. Throws what
 /// the first evaluation would throw.
-EvaluationRehearsal rehearse_evaluation(const Estimator& estimator, const EvalSpec& spec);
+EvaluationRehearsal dry_run_evaluation(const Estimator& estimator, const EvalSpec& spec);
 
 /// Looks whether every exporter can export the model. Throws what the first export would throw,
 /// naming the exporter.

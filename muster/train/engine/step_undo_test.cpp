@@ -1,4 +1,4 @@
-#include "muster/train/engine/kept_values.h"
+#include "muster/train/engine/step_undo.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -8,11 +8,11 @@
 namespace muster {
 namespace {
 
-TEST(KeptValues, RestoresWhatTensorsHad) {
+TEST(StepUndo, RestoresWhatTensorsHad) {
   const at::Tensor flat = at::arange(10, at::kFloat);
   const at::Tensor count = at::full({}, 7, at::kLong);
   const at::Tensor flags = at::full({3}, 1, at::kByte);
-  KeptValues kept({flat, count, flags});
+  StepUndo kept({flat, count, flags});
   kept.keep_on_host();
   flat.add_(1);
   count.fill_(8);
@@ -23,9 +23,9 @@ TEST(KeptValues, RestoresWhatTensorsHad) {
   EXPECT_TRUE(flags.equal(at::full({3}, 1, at::kByte)));
 }
 
-TEST(KeptValues, KeepsTheLastValuesThatItWasToldToKeep) {
+TEST(StepUndo, KeepsTheLastValuesThatItWasToldToKeep) {
   const at::Tensor value = at::full({2}, 1.0F);
-  KeptValues kept({value});
+  StepUndo kept({value});
   value.fill_(2);
   kept.keep_on_host();
   value.fill_(3);
@@ -33,9 +33,9 @@ TEST(KeptValues, KeepsTheLastValuesThatItWasToldToKeep) {
   EXPECT_TRUE(value.equal(at::full({2}, 2.0F)));
 }
 
-TEST(KeptValues, KeepsMemoryOfWhichTensorsArePartsWhole) {
+TEST(StepUndo, KeepsMemoryOfWhichTensorsArePartsWhole) {
   const at::Tensor flat = at::arange(8, at::kFloat);
-  KeptValues kept({flat.narrow(0, 0, 3), flat.narrow(0, 3, 2).view({2, 1})});
+  StepUndo kept({flat.narrow(0, 0, 3), flat.narrow(0, 3, 2).view({2, 1})});
   kept.keep_on_host();
   flat.zero_();
   kept.restore();

@@ -23,7 +23,7 @@ inline constexpr std::int64_t kLeastGradientPiece = 1 << 19;
 /// on, in the order in which it comes by them: from the end, each of whole variables and of at
 /// least kLeastGradientPiece and an eighth of all, but for the last. The same in every process of a
 /// run.
-std::vector<FlatRange> gradient_pieces(const Variables& variables);
+std::vector<FlatRange> gradient_buckets(const Variables& variables);
 
 /// Marks, for one module on a GPU, where in the device's work each piece of its gradients is whole.
 ///
@@ -31,11 +31,11 @@ std::vector<FlatRange> gradient_pieces(const Variables& variables);
 ///   loss = forward();  // In a GradientScope of `pieces`.
 ///   loss.backward();
 ///   pieces.end(attached.collect());
-class GradientPieces final : public GradientListener {
+class GradientBuckets final : public GradientListener {
  public:
   /// The module outlives it.
-  GradientPieces(const Variables& variables, AttachedModule& module, c10::Device device);
-  ~GradientPieces() override;
+  GradientBuckets(const Variables& variables, AttachedModule& module, c10::Device device);
+  ~GradientBuckets() override;
 
   /// Before the forward, on the stream that it is given to.
   void begin();

@@ -1,4 +1,4 @@
-#include "muster/train/estimator/model_notes.h"
+#include "muster/train/estimator/run_metadata.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
