@@ -94,7 +94,7 @@ TEST(Muster, NamesAnUnknownCommandAndTheNearest) {
               StartsWith("muster: unknown command sho of muster records; did you mean show?\n"));
   EXPECT_THAT(error_of({"foo"}),
               StartsWith("muster: unknown command foo of muster; there are records, checkpoint, "));
-  EXPECT_THAT(error_of({"help"}), HasSubstr("Run with --help for more information."));
+  EXPECT_THAT(error_of({"foo"}), HasSubstr("Run with --help for more information."));
   EXPECT_THAT(error_of({"--verison"}),
               StartsWith("muster: unknown flag --verison of muster; did you mean --version?\n"));
   EXPECT_THAT(error_of({"records"}), StartsWith("muster: A subcommand is required\n"));
