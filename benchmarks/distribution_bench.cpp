@@ -92,7 +92,7 @@ RunContract terms_of(const RunConfig& config) {
   return {.replicas = config.reproducibility.replicas,
           .threads_per_replica = 1,
           .seed = config.seed(),
-          .arithmetic = arithmetic(true).fingerprint()};
+          .arithmetic = numerics_fingerprint(true).fingerprint()};
 }
 
 /// What a strategy is measured with: nothing but what it does itself takes time.
@@ -115,8 +115,8 @@ class BareParticipant : public Participant {
     return {.state_json = to_json(RunState{.inputs = all_inputs()}),
             .tensors = variables_.tensors()};
   }
-  void take_over(const RunSnapshot&) override {}
-  void go_back() override {}
+  void restore_snapshot(const RunSnapshot&) override {}
+  void roll_back_to_checkpoint() override {}
 
  private:
   InputPositions all_inputs() const { return InputPositions(static_cast<std::size_t>(replicas_)); }

@@ -334,7 +334,7 @@ void measure_own_cost(bench::Report& report, const Path& census) {
   const std::string name = "own cost of a census request";
   const std::string of_model = "census model, one person";
   if (!report.wants(name) && !report.wants(of_model)) return;
-  const auto load = cli::executable_loader({});
+  const auto load = serving::executable_loader({});
   Served served(census, [&](const Path& dir) { return std::make_shared<Canned>(load(dir)); });
   const std::string bytes = grpc_request(served).SerializeAsString();
   const std::string body = one_person();
@@ -892,7 +892,7 @@ int main(int argc, char** argv) {
   const muster::testing::TempDir folder;
   const muster::Path census = muster::export_census(folder.path());
   {
-    muster::Served served(census, muster::cli::executable_loader({}));
+    muster::Served served(census, muster::serving::executable_loader({}));
     muster::measure_servers(report, argv[0], served);
   }
   muster::measure_own_cost(report, census);
