@@ -63,20 +63,20 @@ std::string words_of(const launch::CapturedOutput& output) {
 }
 
 // No connection to the cluster: nothing of the call has reached it.
-constexpr std::initializer_list<std::string_view> kNoConnection{
+const std::initializer_list<std::string_view> kNoConnection{
     "connection refused", "was refused", "no such host",           "failed to download openapi",
     "no route to host",   "dial tcp",    "network is unreachable", "server misbehaving"};
 // The cluster does not answer, or not in time.
-constexpr std::initializer_list<std::string_view> kNoAnswer{"Unable to connect to the server",
-                                                            "i/o timeout",
-                                                            "TLS handshake timeout",
-                                                            "(ServiceUnavailable)",
-                                                            "(Timeout)",
-                                                            "context deadline",
-                                                            "Client.Timeout exceeded",
-                                                            "(TooManyRequests)",
-                                                            "etcdserver",
-                                                            "connection reset"};
+const std::initializer_list<std::string_view> kNoAnswer{"Unable to connect to the server",
+                                                        "i/o timeout",
+                                                        "TLS handshake timeout",
+                                                        "(ServiceUnavailable)",
+                                                        "(Timeout)",
+                                                        "context deadline",
+                                                        "Client.Timeout exceeded",
+                                                        "(TooManyRequests)",
+                                                        "etcdserver",
+                                                        "connection reset"};
 
 [[noreturn]] void throw_kubectl(const launch::CapturedOutput& output, const std::string& doing) {
   const std::string words = words_of(output);
