@@ -35,7 +35,7 @@ TEST(Base64, RefusesOtherText) {
   EXPECT_EQ(base64_decode("Zg"), "f");
 }
 
-// What OpenSSL takes and the standard does not.
+// Input that OpenSSL takes and the standard does not.
 TEST(Base64, RefusesBlanksAndPaddingInside) {
   for (const char* text :
        {" Zm9", "    Zm9v", "Zm9v    ", "Zm9v\n", "Zm 9", "Zg==Zg==", "Zg=v", "===="}) {

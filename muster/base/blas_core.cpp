@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "muster/base/asks_for_help_internal.h"
 #include "muster/base/error.h"
 #include "muster/base/file_system.h"
 
@@ -56,7 +57,7 @@ std::string better_blas_core() {
 }
 
 void internal::choose_blas_core(char** arguments) {
-  if (std::getenv(kCoreVariable) != nullptr) return;
+  if (std::getenv(kCoreVariable) != nullptr || asks_for_help(arguments)) return;
   const std::string core = better_blas_core();
   if (core.empty()) return;
   ::setenv(kCoreVariable, core.c_str(), /*overwrite=*/1);

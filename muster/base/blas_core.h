@@ -16,7 +16,8 @@ std::string better_blas_core();
 namespace internal {
 
 /// Begins this process anew with OPENBLAS_CORETYPE where that makes OpenBLAS choose better and the
-/// environment does not say what to choose. For main(), before there are threads.
+/// environment does not say what to choose, but not for `--help` and `--version`: libraries would
+/// be loaded a second time. For main(), before there are threads.
 void choose_blas_core(char** arguments);
 
 }  // namespace internal

@@ -12,8 +12,8 @@ std::uint32_t crc32c(std::string_view bytes, std::uint32_t previous = 0);
 /// The same in plain C++, for processors without the instruction.
 std::uint32_t crc32c_portable(std::string_view bytes, std::uint32_t previous = 0);
 
-/// What crc32c() uses on this machine: "armv8-crc", "sse4.2" or "portable", with "+pmull" or
-/// "+pclmul" where carry-less products join its streams.
+/// Implementation of crc32c() on this machine: "armv8-crc", "sse4.2" or "portable", with "+pmull"
+/// or "+pclmul" where carry-less products join its streams.
 std::string_view crc32c_implementation();
 
 /// How TFRecord stores a checksum: the CRC of bytes that hold CRCs would be of little use, so it is

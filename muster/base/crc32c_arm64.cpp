@@ -47,7 +47,7 @@ MUSTER_TARGET_FOLD inline Lane lane_of(std::uint32_t crc) {
 }
 MUSTER_TARGET_FOLD inline Lane plus(Lane a, Lane b) { return veorq_u64(a, b); }
 
-/// What `lane` amounts to when moved on by as many words as the factors stand for.
+/// Value of `lane` when moved on by as many words as the factors stand for.
 MUSTER_TARGET_FOLD inline Lane fold(Lane lane, Factors factors) {
   const poly64x2_t value = vreinterpretq_p64_u64(lane);
   const auto low = vmull_p64(vgetq_lane_p64(value, 0), vgetq_lane_p64(factors, 0));

@@ -16,7 +16,7 @@ struct Hardware {
   std::string_view name;
 };
 
-/// What this processor offers; nothing where it has no CRC instruction. CMake picks the file that
+/// CRC instructions of this processor; nothing where it has none. CMake picks the file that
 /// defines it: crc32c_arm64.cpp, crc32c_x86_64.cpp or crc32c_no_hardware.cpp.
 std::optional<Hardware> hardware();
 

@@ -34,7 +34,7 @@ MUSTER_TARGET_FOLD inline Lane load_lane(const char* data) {
 MUSTER_TARGET_FOLD inline Lane lane_of(std::uint32_t crc) { return _mm_cvtsi64_si128(crc); }
 MUSTER_TARGET_FOLD inline Lane plus(Lane a, Lane b) { return _mm_xor_si128(a, b); }
 
-/// What `lane` amounts to when moved on by as many words as the factors stand for.
+/// Value of `lane` when moved on by as many words as the factors stand for.
 MUSTER_TARGET_FOLD inline Lane fold(Lane lane, Factors factors) {
   return _mm_xor_si128(_mm_clmulepi64_si128(lane, factors, 0x00),
                        _mm_clmulepi64_si128(lane, factors, 0x11));

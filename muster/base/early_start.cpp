@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "muster/base/asks_for_help_internal.h"
 #include "muster/base/spinning.h"
 
 namespace muster::internal {
@@ -29,16 +30,6 @@ bool says_how_to_wait(char** environment) {
   return false;
 }
 
-// It ends before there is anything to wait for.
-bool asks_for_help(char** arguments) {
-  for (; *arguments != nullptr; ++arguments) {
-    for (const char* word : {"--help", "-h", "--version"}) {
-      if (std::strcmp(*arguments, word) == 0) return true;
-    }
-  }
-  return false;
-}
-
 int is_libgomp(dl_phdr_info* library, std::size_t /*size*/, void* /*unused*/) {
   return library->dlpi_name != nullptr && std::strstr(library->dlpi_name, "/libgomp") != nullptr;
 }
@@ -47,7 +38,9 @@ int is_libgomp(dl_phdr_info* library, std::size_t /*size*/, void* /*unused*/) {
 bool can_begin_anew() { return ::getauxval(AT_BASE) != 0 && ::getauxval(AT_SECURE) == 0; }
 
 void begin_anew(int count, char** arguments, char** environment) {
-  if (count < 1 || says_how_to_wait(environment) || asks_for_help(arguments)) return;
+  if (count < 1 || says_how_to_wait(environment)) return;
+  // It ends before there is anything to wait for.
+  if (asks_for_help(arguments)) return;
   if (!can_begin_anew() || ::dl_iterate_phdr(is_libgomp, nullptr) == 0) return;
   std::array<char, 4096> program{};
   if (::readlink("/proc/self/exe", program.data(), program.size() - 1) <= 0) return;

@@ -9,7 +9,7 @@
 
 namespace muster {
 
-/// What kind of failure it was. The numbers are gRPC's, so an error crosses that edge unchanged.
+/// Kind of failure. The numbers are gRPC's, so an error crosses that edge unchanged.
 enum class ErrorCode : int {
   kOk = 0,
   kCancelled = 1,
@@ -88,7 +88,7 @@ class UsageError : public InvalidArgument {
 /// ResourceExhausted. `doing` names the call's object: "opening runs/census/checkpoint".
 [[noreturn]] void throw_errno(int error_number, std::string_view doing);
 
-/// What an edge of the program tells of an exception.
+/// Description of an exception at an edge of the program.
 struct Description {
   ErrorCode code = ErrorCode::kUnknown;
   std::string message;

@@ -18,7 +18,7 @@ namespace {
 /// Closes what it holds.
 class OpenFile {
  public:
-  // Without O_NONBLOCK opening a FIFO would wait for somebody who writes.
+  // Without O_NONBLOCK opening a FIFO would wait for a writer.
   explicit OpenFile(const Path& path)
       : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
     if (fd_ < 0) throw_errno(errno, "opening " + path.string());

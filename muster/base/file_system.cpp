@@ -50,7 +50,7 @@ Path parent_of(const Path& path) { return path.has_parent_path() ? path.parent_p
 // Beside the target, so that the rename stays inside one file system; unique in this process and
 // host.
 Path temporary_beside(const Path& path) {
-  // What is written to an object store is seen when it is whole, under its own name.
+  // A file of an object store is seen when it is whole, under its own name.
   if (object_store_for(path) != nullptr) return path;
   static std::atomic<unsigned> counter{0};
   return parent_of(path) /

@@ -5,11 +5,11 @@
 
 namespace muster {
 
-/// What files of ours have at most, with room.
+/// Greatest depth of files of ours, with room.
 inline constexpr std::size_t kMostJsonFileDepth = 64;
 
 /// Whether lists and objects are nested deeper than `most`, as a look at the text tells. Ask it of
-/// files that somebody else may have written, before they are parsed: the time that a parser takes
+/// files that others may have written, before they are parsed: the time that a parser takes
 /// for a text of nothing but brackets grows with the square of its length.
 inline bool is_json_deeper_than(std::size_t most, std::string_view text) {
   std::size_t depth = 0;

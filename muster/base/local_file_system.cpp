@@ -123,7 +123,7 @@ class LocalWritableFile : public WritableFile {
 class LocalMappedFile : public MappedFile {
  public:
   LocalMappedFile(const Path& path, Access access) {
-    // Not to wait for somebody who writes to a FIFO, which is refused below.
+    // Opens without a wait for a writer of a FIFO, which is refused below.
     const Descriptor descriptor(path, O_RDONLY | O_NONBLOCK, "opening");
     const auto status = stat_of(descriptor.get(), path);
     if (!S_ISREG(status.st_mode)) {

@@ -21,7 +21,7 @@ class SharedFileSystem : public FileSystem {
 
 /// A file system over objects: no folders, no rename that is one step, no append. Where FileSystem
 /// says something that objects cannot do, this holds instead:
-///   - A file of create() is seen by nobody before close() returns, and then whole; destroyed
+///   - A file of create() is not seen before close() returns, and then whole; destroyed
 ///     without close() it leaves no trace. So nothing is written under a temporary name.
 ///   - Folders are what keys have before a '/'. create_directories() leaves an empty object
 ///   "FOLDER/"

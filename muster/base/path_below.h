@@ -14,7 +14,7 @@ namespace muster {
 /// than 4,096 bytes.
 Path path_below(const Path& folder, std::string_view name);
 
-/// What path_below() says of a name: "it has the part '..'". Empty where a file below a folder may
+/// Flaw of a name for path_below(): "it has the part '..'". Empty where a file below a folder may
 /// have it.
 std::string flaw_of_name_below(std::string_view name);
 

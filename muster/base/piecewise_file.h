@@ -7,7 +7,7 @@
 
 namespace muster {
 
-/// Bytes that stay as they are while somebody has the owner.
+/// Bytes that stay as they are while the owner is held.
 struct SharedBytes {
   std::string_view bytes{};
   std::shared_ptr<const void> owner{};

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMostStatus = 255;
 
-// The status that says "worth another try" to whoever started this program: Kubeflow's operator
+// The status that says "worth another try" to this program's parent: Kubeflow's operator
 // retries those from 128 on alone.
 int retry_status() {
   const char* const text = std::getenv("MUSTER_RETRY_STATUS");
@@ -34,7 +34,7 @@ int retry_status() {
   return status;
 }
 
-// Of a fork of a warm program, whose /proc/self/cmdline is its parent's.
+// Command line of a fork of a warm program, whose /proc/self/cmdline is its parent's.
 std::vector<std::string>& given_command_line() {
   static std::vector<std::string> words;
   return words;
@@ -55,7 +55,7 @@ int run_main(const std::function<int()>& body) {
   } catch (...) {
     const Description failure = describe(std::current_exception());
     log::progress("");
-    // An orderly stop is what somebody asked for, no failure.
+    // An orderly stop is what was asked for, no failure.
     if (failure.code == ErrorCode::kCancelled) {
       log::info("{}", failure.message);
     } else {

@@ -61,8 +61,9 @@ TEST(RunMain, AProgramWithoutArgumentsRefusesSome) {
   const auto status_with = [](std::vector<std::string> words) {
     std::vector<char*> argv;
     for (auto& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
     return outcome_of(
-        [&] { return run_main(static_cast<int>(argv.size()), argv.data(), [] { return 7; }); });
+        [&] { return run_main(static_cast<int>(words.size()), argv.data(), [] { return 7; }); });
   };
   EXPECT_EQ(status_with({"own_model"}).first, 7);
   EXPECT_EQ(status_with({"own_model", "--help"}).first, 0);

@@ -6,7 +6,7 @@
 namespace muster {
 
 /// The deleter of memory in which many things lie that go one by one: a range of a file, a block of
-/// decompressed data. The last of them keeps all of it, so whoever keeps some for long copies them.
+/// decompressed data. The last of them keeps all of it, so those kept for long are to be copied.
 struct BlockDeleter {
   std::function<void()> free{};
 

@@ -19,7 +19,7 @@ std::atomic<int> g_received{0};
 std::atomic<int> g_pipe{-1};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may use nothing else");
 
-// Only what is safe in a signal handler. The second signal is somebody who will not wait.
+// Only what is safe in a signal handler. The second signal means that the sender will not wait.
 void handle(int signal) {
   const int saved_errno = errno;
   int none = 0;

@@ -41,7 +41,7 @@ std::size_t typing_errors(const std::string& a, const std::string& b) {
 
 std::optional<std::string> nearest_word(std::string_view word,
                                         const std::vector<std::string>& candidates) {
-  constexpr std::size_t kLongestWord = 100;  // Nobody mistypes a flag into more.
+  constexpr std::size_t kLongestWord = 100;  // No flag is mistyped into more.
   const std::string typed = plain_word(word);
   if (typed.size() > kLongestWord) return std::nullopt;
   std::optional<std::string> nearest;

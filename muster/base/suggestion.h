@@ -7,7 +7,7 @@
 
 namespace muster {
 
-/// The candidate that somebody who typed `word` most likely meant: that with the fewest typing
+/// The candidate that a person who typed `word` most likely meant: that with the fewest typing
 /// errors (a letter too many, too few, another one, two exchanged), the first of equals. Case and
 /// '-' against '_' make no difference. Nothing when even the nearest is another word.
 std::optional<std::string> nearest_word(std::string_view word,

@@ -35,7 +35,7 @@ class Deadline {
 /// Idles for a span of time, which no stall is reported of. False when a stop is asked for first.
 bool nap(const std::stop_token& stop, Deadline::Clock::duration span);
 
-/// What is waited for, in words, asked for only when the wait is reported or fails:
+/// Reason of a wait, in words, asked for only when the wait is reported or fails:
 /// "ps:0 at host:2222: pull step=120" makes "waits 4.0 s for ps:0 at host:2222: pull step=120".
 using WaitReason = std::function<std::string()>;
 

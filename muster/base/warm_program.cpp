@@ -32,7 +32,7 @@ constexpr const char* kSocketVariable = "MUSTER_WARM_SOCKET";
 constexpr std::size_t kStreams = 3;
 // Arguments and environment of a program may have no more on Linux by default.
 constexpr std::uint64_t kMostStartBytes = std::uint64_t{8} << 20;
-// How long a program may take to see that nobody asks for forks any more.
+// How long a program may take to see that no more forks are asked for.
 constexpr std::chrono::seconds kEndGrace{10};
 constexpr std::chrono::milliseconds kEndNap{1};
 constexpr std::chrono::milliseconds kLongestPoll{std::numeric_limits<int>::max()};
@@ -194,7 +194,7 @@ class Server {
   std::optional<std::vector<std::string>> start(const char* program) {
     std::array<int, kStreams> streams{};
     const auto header = receive_header(socket_, streams);
-    // Nobody asks any more. No destructor of the program has anything to do.
+    // No more forks are asked for. No destructor of the program has anything to do.
     if (!header) ::_exit(0);
     if (header->bytes > kMostStartBytes) {
       throw DataLoss("a warm start of {} bytes; at most {}", header->bytes, kMostStartBytes);

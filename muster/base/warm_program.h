@@ -26,7 +26,7 @@ struct WarmOptions {
 /// they were loaded (OMP_NUM_THREADS) is the same for all.
 class WarmProgram {
  public:
-  /// What a fork is started with.
+  /// Parameters that a fork is started with.
   struct Start {
     /// Behind the program's name.
     std::vector<std::string> arguments{};

@@ -25,7 +25,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What this test program does when it is started as a warm program: see the end of this file.
+// Behaviour of this test program when it is started as a warm program: see the end of this file.
 int act(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "exit") return std::atoi(argv[2]);
@@ -37,7 +37,7 @@ int act(int argc, char** argv) {
   return 0;
 }
 
-// Of the system; empty for a process that is gone.
+// Status file of the system; empty for a process that is gone.
 std::string read_status(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/status");
   return {std::istreambuf_iterator<char>(file), {}};
@@ -160,7 +160,7 @@ TEST(WarmProgram, EndsTheForksThatAreToEndWithIt) {
         {.arguments = {"wait"}, .working_directory = folder.path(), .end_signal = SIGTERM});
     EXPECT_EQ(program.ended(fork), std::nullopt);
   }
-  // Whoever adopted it may not have waited for it.
+  // The process that adopted it may not have waited for it.
   EXPECT_TRUE(testing::eventually([&] {
     const std::string status = read_status(fork);
     return status.empty() || status.find("State:\tZ") != status.npos;

@@ -5,7 +5,7 @@
 
 namespace muster {
 
-/// What was wrong with a command line, in one sentence: an unknown command or flag with the nearest
+/// Fault of a command line, in one sentence: an unknown command or flag with the nearest
 /// that there is, else what CLI11 says, without bounds of 300 digits.
 std::string usage_text(const CLI::App& app, const CLI::ParseError& error);
 

@@ -26,7 +26,7 @@ class Flag {
   Flag& not_negative();
   Flag& between(double low, double high);
   Flag& one_of(std::initializer_list<const char*> words);
-  /// Of a list: one word may hold several values.
+  /// Separator of the values of a list: one word may hold several.
   Flag& separated_by(char separator);
   /// Says nothing about what is trained: FlagSet::hparams() leaves it out.
   Flag& not_in_hparams();
