@@ -123,7 +123,7 @@ bool is_loopback(std::string_view address) {
          address.starts_with("[::1]");
 }
 
-// What is legal and yet cannot work, or not on every host.
+// Warnings of settings that are legal and yet cannot work, or not on every host.
 std::vector<std::string> doubts(const TaskEnvironment& environment) {
   std::vector<std::string> found = environment.warnings;
   std::string here;

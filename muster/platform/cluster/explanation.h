@@ -8,11 +8,11 @@
 
 namespace muster {
 
-/// The strategy that a run takes when nobody asks for another: "parameter server, synchronous"
-/// where the cluster has ps, "collective" for several workers without, else "one process".
+/// The strategy that a run takes by default: "parameter server, synchronous" where the cluster
+/// has ps, "collective" for several workers without, else "one process".
 std::string_view default_strategy(const TaskEnvironment& environment);
 
-/// What an environment means, for people: which variables were read and which were not, the cluster
+/// Describes an environment for people: which variables were read and which were not, the cluster
 /// as a table, this task and what it does, its peers, the default number of replicas, the strategy,
 /// and what is odd. Throws as read_task_environment() does.
 std::string explain(const EnvironmentVariables& variables);

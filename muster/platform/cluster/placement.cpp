@@ -99,7 +99,7 @@ bool trains(std::string_view job) {
   return job == job::kChief || job == job::kMaster || job == job::kWorker;
 }
 
-// Parameters live on the ps where there is one: then nobody needs another worker.
+// Parameters live on the ps where there is one: then no task needs another worker.
 bool talks_to(const ClusterSpec& cluster, std::string_view own, std::string_view other) {
   if (own == job::kPs) return other == job::kPs || trains(other);
   if (!trains(own)) return true;
@@ -132,7 +132,7 @@ void derive_in_cluster(TaskEnvironment& environment) {
   environment.peers = peers_of(cluster, task);
 }
 
-// An evaluator follows the checkpoints and talks to nobody.
+// An evaluator follows the checkpoints and talks to no other task.
 void derive_evaluator(TaskEnvironment& environment, std::string_view source) {
   if (environment.cluster.has_job(job::kMaster)) {
     fail(source,

@@ -82,7 +82,7 @@ void warn_of_another_place(const Form& later, const EnvironmentVariables& variab
                     "is not meant",
                     chosen.source, in_words(chosen), later.source, in_words(other)));
   } catch (const UsageError&) {
-    // What is not used need not be right.
+    // An environment that is not used need not be right.
   }
 }
 

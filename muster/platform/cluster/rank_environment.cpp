@@ -13,7 +13,7 @@ namespace muster::internal {
 namespace {
 
 constexpr std::int64_t kMostPort = 65535;
-// Below the 32768 from which on Linux gives ports to whoever asks for any.
+// Below 32768, where Linux's range of ephemeral ports begins.
 constexpr std::int64_t kFirstPort = 12000;
 constexpr std::uint64_t kJobsApart = 300;
 constexpr std::int64_t kPortsAJob = 64;

@@ -116,8 +116,8 @@ std::uint64_t job_number(const EnvironmentVariables& variables) {
 
 }  // namespace
 
-// In the job script itself, or in the shell of salloc, the job's variables are set too, but nobody
-// has started the other tasks.
+// In the job script itself, or in the shell of salloc, the job's variables are set too, but the
+// other tasks have not been started.
 bool means_slurm_place(const EnvironmentVariables& variables) {
   return find_variable(variables, "SLURM_PROCID") &&
          (find_variable(variables, "SLURM_STEP_ID") || find_variable(variables, "SLURM_STEPID"));

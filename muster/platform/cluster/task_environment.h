@@ -41,13 +41,13 @@ struct Peer {
 /// MASTER_PORT). They learn each other's addresses there.
 struct Rendezvous {
   std::string address{};
-  /// The store is somebody else's, such as torchrun's agent: the chief must not start one there.
+  /// Another process runs the store, such as torchrun's agent: the chief must not start one there.
   bool is_running = false;
 
   bool operator==(const Rendezvous&) const = default;
 };
 
-/// What a process knows of its place in a cluster, as RunConfig shows it. The values are those of a
+/// The place of a process in its cluster, as RunConfig shows it. The values are those of a
 /// process whose environment says nothing: a cluster of one. parse_tf_config() and
 /// read_task_environment() make every other one.
 struct TaskEnvironment {
@@ -64,9 +64,9 @@ struct TaskEnvironment {
   std::int64_t num_worker_replicas = 1;
   /// Chief 0, then other jobs by name and index, ps last. An evaluator has none.
   std::optional<std::int64_t> global_id_in_cluster = 0;
-  /// "grpc://host:port" of this task; empty when there is nobody to talk to.
+  /// "grpc://host:port" of this task; empty when it talks to no other task.
   std::string master{};
-  /// Of an evaluator, if TF_CONFIG says so; else empty.
+  /// Master of an evaluator, if TF_CONFIG gives one; else empty.
   std::string evaluation_master{};
   /// The tasks that this one talks to. A worker needs the ps and no other worker, so it starts and
   /// goes on without them. Without ps, workers and chief need each other.
@@ -87,7 +87,7 @@ struct TaskEnvironment {
   std::optional<std::string> service_json{};
   std::optional<std::string> job_json{};
 
-  /// What is odd but no error: unknown keys, an address given twice, variables that contradict.
+  /// Oddities that are no errors: unknown keys, an address given twice, variables that contradict.
   std::vector<std::string> warnings{};
 
   /// Whether this task listens for others: not alone, not an evaluator, and not where the

@@ -59,7 +59,7 @@ class TaskSpecDef {
   std::optional<std::string> target() const;
 
   /// The same task in a cluster without the last worker, which evaluates instead: called on every
-  /// task, it is_evaluator() on that one. Throws FailedPrecondition if nobody would be left to
+  /// task, it is_evaluator() on that one. Throws FailedPrecondition if no task would be left to
   /// train.
   TaskSpecDef use_last_worker_as_evaluator() const;
   /// The name it had up to TensorLayer 1.7.4.

@@ -24,7 +24,7 @@ void release(std::byte* data) noexcept { ::operator delete(data, kAlignment); }
 bool is_pooled(std::size_t size) { return size >= kSmallestPooled && size <= kLargestPooled; }
 
 /// Blocks that wait for their next owner, by power of two. What a block has beyond its buffer's
-/// size is address space, not memory, until somebody touches it.
+/// size is address space, not memory, until it is touched.
 class Pool {
  public:
   /// Leaked on purpose: buffers may be freed while statics are destroyed.

@@ -56,7 +56,7 @@ Failure failure_of(Refusal refusal, const std::string& reason) {
   }
 }
 
-/// Tries to reach one address until somebody who belongs to the run answers there.
+/// Tries to reach one address until a task of the run answers there.
 class Connector {
  public:
   Connector(const std::string& address, const Identity& self, std::string_view purpose,
@@ -108,7 +108,7 @@ class Connector {
   }
 
   void fail(Failure failure) {
-    // Whoever waits for an earlier run to go away wants to know.
+    // A wait for an earlier run to go away is logged once.
     const bool told = failure.code == ErrorCode::kUnavailable || !failure.passing ||
                       std::exchange(told_of_other_run_, true);
     if (!told) log::warning("tries again to connect: {} {}", target(), failure.reason);

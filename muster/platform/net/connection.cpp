@@ -143,7 +143,7 @@ void Connection::State::write_all(std::vector<iovec> pieces, const Deadline& dea
   }
 }
 
-/// What has come; a short wait is part of the call, where there is time for it.
+/// Receives the bytes that have come; waits for a short time, where the deadline leaves it.
 Moved Connection::State::receive_some(std::span<const iovec> pieces, const Deadline& deadline) {
   return deadline.remaining() > kShortWait ? socket->receive_soon(pieces) : socket->receive(pieces);
 }

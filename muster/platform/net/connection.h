@@ -42,7 +42,7 @@ struct FrameLimits {
 };
 
 struct ConnectionOptions {
-  /// Of all frames.
+  /// Limits of all frames.
   FrameLimits limits{};
   /// In their place, for each type of its own.
   std::function<FrameLimits(std::uint32_t type)> limits_by_type{};
@@ -63,13 +63,12 @@ struct ConnectionOptions {
 /// and close; one thread at a time receives.
 class Connection {
  public:
-  /// Connects to "host:port", and tries again every 50 to 200 ms while nobody answers there, until
+  /// Connects to "host:port", and tries again every 50 to 200 ms while no task answers there, until
   /// the deadline; a task of another run with the same secret is waited for too, as one that an
   /// earlier run left behind goes away. `purpose` tells the other side what the connection is for.
-  /// Throws Unavailable when nobody could be reached, FailedPrecondition for another run, another
+  /// Throws Unavailable when no task could be reached, FailedPrecondition for another run, another
   /// task, a cluster without this task or something that is no muster, PermissionDenied for another
-  /// secret. The error names the
-  /// address, the task and the last reason.
+  /// secret. The error names the address, the task and the last reason.
   static std::unique_ptr<Connection> connect(const std::string& address, const Identity& self,
                                              std::string_view purpose, const Deadline& deadline,
                                              const ConnectionOptions& options = {});
@@ -87,9 +86,9 @@ class Connection {
   void send(std::uint32_t type, std::string_view header, std::span<const std::byte> body,
             const Deadline& deadline);
   void send(std::uint32_t type, std::string_view header, const Deadline& deadline);
-  /// What a thread that sends calls when the peer does not take all at once, before it waits: two
-  /// that send each other more than sockets keep get on only when somebody receives meanwhile. Set
-  /// before anybody sends.
+  /// Sets the function that a sending thread calls before it waits for a peer that does not take
+  /// all at once: two peers that send each other more than sockets keep get on only while a thread
+  /// receives. Set before the first send.
   void before_waiting_to_send(std::function<void()> call);
 
   /// The next frame; nothing when the peer closed in order or this side called close() (inside a
@@ -111,14 +110,14 @@ class Connection {
   bool wait_readable(const Deadline& deadline);
   /// Whether the next frame has begun to arrive with the one before. By the thread that receives.
   bool has_begun() const;
-  /// The same, until somebody sets the waker (false). A wait that lasts is reported with the
-  /// reason. Not of an encrypted connection, nor are the two below: what has come of it may be no
-  /// part of a frame, or be here already.
+  /// The same, until the waker is set (false). A wait that lasts is reported with the reason. Not
+  /// of an encrypted connection, nor are the two below: what has come of it may be no part of a
+  /// frame, or be here already.
   bool wait_readable(const Waker& waker, const WaitReason& reason);
-  /// Waits until bytes have come that nobody has received, or the end of the stream. By any thread,
-  /// also while another receives.
+  /// Waits until there are unreceived bytes, or the end of the stream. By any thread, also
+  /// while another receives.
   void wait_for_bytes();
-  /// Waits until the stream has ended, whatever has come before that, or somebody sets the waker.
+  /// Waits until the stream has ended, whatever has come before that, or the waker is set.
   /// Sleeps through bytes that come. By any thread, also while another receives.
   void wait_for_end(const Waker& waker);
 
@@ -131,7 +130,7 @@ class Connection {
   /// For messages: "worker:1 at 127.0.0.1:2222".
   const std::string& peer() const;
   const std::string& peer_task() const { return peer_task_; }
-  /// What the side that connected said it is for.
+  /// Purpose of the connection, as the side that connected gave it.
   const std::string& purpose() const { return purpose_; }
 
  private:

@@ -17,7 +17,7 @@
 
 namespace muster::net {
 
-/// What a connection is made of; the listener keeps a hold on it to close it.
+/// State of a connection; the listener shares it to close the connection.
 struct Connection::State {
   State(std::shared_ptr<Socket> connected, std::string peer_name, const ConnectionOptions& options);
 
@@ -52,7 +52,7 @@ struct Connection::State {
   void wait_for_rest();
   FramePrefix take_prefix();
 
-  /// What a read found that ended the stream. Throws, unless this side has closed.
+  /// Handles the end of the stream, found by a read. Throws, unless this side has closed.
   void ended(int error, bool between_frames);
   /// Nothing more can be sent or received, for this reason, which later calls repeat.
   void give_up(const std::string& reason);

@@ -38,7 +38,7 @@ using testing::RawTcpServer;
 const Identity kConnectionServer{.task = "ps:0", .run_id = "run-a", .secret = "open sesame"};
 const Identity kConnectionClient{.task = "worker:1", .run_id = "run-a", .secret = "open sesame"};
 
-// What a test waits for at most when something is broken.
+// Longest wait of a test when something is broken.
 Deadline soon() { return Deadline::after(60s); }
 
 std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
@@ -232,7 +232,7 @@ TEST(Connection, CallsWhatIsSetBeforeItWaitsToSend) {
   pair.client->send(1, "small", soon());
   const auto body = pattern(std::size_t{64} << 20, 5);
   auto sending = std::async(std::launch::async, [&] { pair.client->send(2, "", body, soon()); });
-  // Nobody receives before that.
+  // No thread receives before that.
   waits.get_future().get();
   EXPECT_EQ(pair.server->receive(soon())->header, "small");
   EXPECT_TRUE(equal(pair.server->receive(soon())->body.bytes(), body));
@@ -324,8 +324,8 @@ RawTcp introduced(const std::string& address) {
 
 enum class Then { kEnd, kStay };
 
-/// What receiving throws when the peer, having proved itself, sends these bytes and then ends or
-/// stays.
+/// The exception of receiving when the peer, having proved itself, sends these bytes and then ends
+/// or stays.
 std::exception_ptr failure_after(std::string_view bytes, Then then = Then::kEnd,
                                  const ConnectionOptions& options = {}) {
   std::promise<std::exception_ptr> failed;
@@ -425,7 +425,7 @@ TEST(Connect, WaitsForAListenerThatComesLater) {
   EXPECT_EQ(purpose.get_future().get(), "test");
 }
 
-/// What connect() says with these options and half a second.
+/// Error message of connect() with these options and half a second.
 std::string connect_error(const std::string& address, const ConnectionOptions& options = {},
                           const Identity& self = kConnectionClient) {
   return message_of(
@@ -478,7 +478,7 @@ TEST(Connect, RefusalsNameTheirReason) {
                FailedPrecondition);
 }
 
-/// What connect() says of a server that answers with these bytes.
+/// Error message of connect() for a server that answers with these bytes.
 std::string error_of_server(std::string_view answer) {
   RawTcpServer server;
   std::jthread stranger([&] {

@@ -7,7 +7,7 @@
 
 namespace muster::net {
 
-/// What stands before every frame on the wire, little-endian:
+/// The prefix of every frame on the wire, little-endian:
 ///
 ///   0  4 bytes  "MFRM"
 ///   4  u16      version, 1

@@ -63,7 +63,7 @@ class OpenSslGcm final : public Gcm {
 
 #ifdef MUSTER_IPSEC_MB
 
-// What is used of the library lies behind pointers in this; any thread may call them.
+// Manager with pointers to the library's functions, which any thread may call; null for none.
 IMB_MGR* make_manager() {
   // Not linked: programs run without it, too.
   void* const library = ::dlopen("libIPSec_MB.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -335,7 +335,7 @@ void ClientHandshake::take_admission(const std::string& message) {
   if (!fields.well_formed()) {
     refuse(Refusal::kNoise, "answered with an admission that is not well formed");
   } else if (run_id != self_.run_id) {
-    // What it says of itself decides, whatever its verdict: this side chooses its peers too.
+    // The peer's own names decide, whatever its verdict: this side chooses its peers too.
     refuse(Refusal::kWrongRun, fmt::format("is {} of run {}, this is run {}; end the other run or "
                                            "give this one other addresses",
                                            peer_task_, run_id, self_.run_id));

@@ -128,7 +128,7 @@ class ClientHandshake {
   std::string reason_;
 };
 
-/// What to tell a web browser or a gRPC client that came to the wrong door.
+/// The answer to a web browser or a gRPC client that connected here by mistake.
 std::string http_answer();
 
 }  // namespace muster::net

@@ -109,7 +109,7 @@ TEST(Handshake, AnotherSecretIsRefusedByTheServer) {
   }
 }
 
-/// Whoever connects or listens, and does not know the secret.
+/// Neither a client nor a server that does not know the secret learns names.
 TEST(Handshake, NoNamesAreSentBeforeBothHaveProvedThemselves) {
   const auto names_in = [](const std::string& bytes) {
     return bytes.find("ps:0") != std::string::npos || bytes.find("worker:1") != std::string::npos ||

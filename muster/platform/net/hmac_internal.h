@@ -6,7 +6,7 @@
 
 namespace muster::net {
 
-/// HMAC-SHA256 (RFC 2104): a hash of `message` that nobody makes or checks without `key`.
+/// HMAC-SHA256 (RFC 2104): a hash of `message` that cannot be made or checked without `key`.
 Sha256::Digest hmac_sha256(std::string_view key, std::string_view message);
 
 /// Compares in a time that does not tell where they differ.

@@ -15,7 +15,7 @@ struct Identity {
   std::string task{};
   /// Tasks of other runs are refused, by name of both runs.
   std::string run_id{};
-  /// What all tasks of the run know and nobody else does; empty is a secret like any other, known
+  /// Secret known to the tasks of the run alone; the empty one is a secret like any other, known
   /// to all. It is never logged and never sent: both sides send a keyed hash (HMAC-SHA256) of what
   /// both have just drawn. It keeps strangers out; what is sent is encrypted with `tls` alone.
   std::string secret{};

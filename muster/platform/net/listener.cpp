@@ -84,7 +84,7 @@ std::string with_port(const std::string& address, int port) {
   return fmt::format("{}:{}", address.substr(0, address.rfind(':')), port);
 }
 
-/// Somebody who has connected and is to prove who it is.
+/// A peer that has connected and has yet to prove its identity.
 struct Guest {
   Guest(std::shared_ptr<Socket> connected, const Identity& self, const Admission& admits,
         const Deadline& until)
@@ -150,7 +150,7 @@ struct Listener::Impl {
     }
   }
 
-  /// The one thread that accepts and hears out whoever comes.
+  /// Loop of the one thread that accepts connections and runs their handshakes.
   void run() {
     while (!stopping) {
       try {

@@ -54,7 +54,7 @@ Moved receive_message(int descriptor, std::span<const iovec> pieces, int flags) 
   return moved_by(::recvmsg(descriptor, &message, flags));
 }
 
-// A port that nobody listens at can be the one that the kernel chose for this very socket: then TCP
+// A port without a listener can be the one that the kernel chose for this very socket: then TCP
 // connects it to itself.
 bool is_connected_to_itself(const Socket& socket) {
   const Endpoint local = socket.local();

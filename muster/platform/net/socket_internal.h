@@ -14,7 +14,7 @@
 
 namespace muster::net {
 
-/// What one call moved.
+/// Result of one send or receive call.
 struct Moved {
   std::size_t bytes = 0;
   /// The errno of a call that failed; EAGAIN where it would have to wait.
@@ -58,7 +58,7 @@ class Socket {
   virtual bool has_unsent() const { return false; }
   /// Whether something that has come can be received though the descriptor has nothing to read.
   virtual bool has_ahead() const { return false; }
-  /// What was wrong with the peer's bytes, after an error EBADMSG: "does not speak TLS".
+  /// The flaw of the peer's bytes, after an error EBADMSG: "does not speak TLS".
   virtual std::string failure() const { return {}; }
   /// Whether that is because it has no key of this run.
   virtual bool is_wrong_key() const { return false; }

@@ -44,7 +44,7 @@ SSL_SESSION* session_of_key(SSL* ssl) {
   return nullptr;
 }
 
-// Of a client that connects: the key that it has.
+// Callback of a connecting client: gives the key that it has.
 int use_key(SSL* ssl, const EVP_MD* digest, const unsigned char** name, std::size_t* name_bytes,
             SSL_SESSION** session) {
   *session = nullptr;
@@ -56,7 +56,7 @@ int use_key(SSL* ssl, const EVP_MD* digest, const unsigned char** name, std::siz
   return *session != nullptr ? 1 : 0;
 }
 
-// Of a server: the key of that name.
+// Callback of a server: finds the key of that name.
 int find_key(SSL* ssl, const unsigned char* name, std::size_t name_bytes, SSL_SESSION** session) {
   const std::string_view asked(reinterpret_cast<const char*>(name), name_bytes);
   *session = asked == kKeyName ? session_of_key(ssl) : nullptr;

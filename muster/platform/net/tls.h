@@ -14,11 +14,11 @@ struct TlsFiles {
   Path authority{};
 };
 
-/// What a task encrypts its connections with: TLS 1.3, both sides proved. Immutable; any thread.
+/// Configuration of a task's encryption: TLS 1.3, both sides proved. Immutable; any thread.
 class TlsContext {
  public:
   /// The key is derived from the run's secret (a pre-shared key, with Diffie-Hellman, so that
-  /// whoever learns the secret later cannot read what was recorded). Throws InvalidArgument for an
+  /// learning the secret later does not reveal recorded traffic). Throws InvalidArgument for an
   /// empty secret.
   static std::shared_ptr<const TlsContext> from_secret(const std::string& secret);
   /// Throws InvalidArgument, naming the file and what is wrong with it.

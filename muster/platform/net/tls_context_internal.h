@@ -9,7 +9,7 @@
 
 namespace muster::net {
 
-/// What the keys of records are made of, once a handshake has come so far. A session of a
+/// Secrets that the keys of records derive from, once a handshake has come so far. A session of a
 /// TlsContext writes them to where its app data points.
 struct TrafficSecrets {
   std::optional<Sha256::Digest> client{};

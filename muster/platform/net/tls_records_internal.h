@@ -18,10 +18,10 @@
 /// it; these are encrypted from where the bytes lie, and decrypted to where they are wanted.
 namespace muster::net {
 
-/// Of what one record carries.
+/// Most bytes of text that one record carries.
 inline constexpr std::size_t kMostRecordText = std::size_t{16} << 10;
 inline constexpr std::size_t kRecordHeaderBytes = 5;
-/// What a record adds to it: the header, the kind of what it carries, the tag.
+/// Bytes that a record adds to its text: the header, the kind of content, the tag.
 inline constexpr std::size_t kRecordExtra = kRecordHeaderBytes + 1 + sizeof(Gcm::Tag);
 /// With what others may add to hide how long it is.
 inline constexpr std::size_t kMostRecordBytes = kRecordHeaderBytes + kMostRecordText + 256;
@@ -60,7 +60,7 @@ class RecordWriter {
                         std::uint64_t records_of_a_key = kRecordsOfAKey)
       : key_(secret, Gcm::Direction::kSeal), records_of_a_key_(records_of_a_key) {}
 
-  /// What write() needs at most for so many bytes, with a new key for each record.
+  /// Most room that write() needs for so many bytes, with a new key for each record.
   static std::size_t room_for(std::size_t size) {
     return size + (size / kMostRecordText + 1) * (2 * kRecordExtra + kKeyUpdateBytes);
   }

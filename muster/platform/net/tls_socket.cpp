@@ -19,9 +19,9 @@
 namespace muster::net {
 namespace {
 
-// What one call encrypts, or reads to be decrypted: small enough to stay in a cache.
+// Bytes that one call encrypts, or reads to be decrypted: small enough to stay in a cache.
 constexpr std::size_t kChunk = std::size_t{128} << 10;
-// What that makes.
+// Bytes of the records made of one chunk.
 const std::size_t kChunkRecords = RecordWriter::room_for(kChunk);
 
 // A fatal alert of TLS: the protocol version is another.
@@ -71,14 +71,14 @@ std::string describe_reason(int reason) {
 /// Bytes between the socket and those who send and receive.
 struct TlsSocket::Bytes {
   TrafficSecrets secrets{};
-  /// What the handshake made, by whichever thread.
+  /// Output of the handshake, made by any thread.
   std::vector<std::byte> encrypted;
 
   /// The receiving thread's own: encrypted bytes, taken up to `taken`.
   std::unique_ptr<std::byte[]> in{new std::byte[kChunk]};
   std::size_t taken = 0;
   std::size_t filled = 0;
-  /// What a record carried beyond what was asked for.
+  /// Text that a record carried beyond the bytes asked for.
   std::unique_ptr<std::byte[]> text{new std::byte[kMostRecordBytes]};
   std::size_t text_taken = 0;
   std::size_t text_filled = 0;
@@ -163,7 +163,7 @@ void TlsSocket::fail(int result) {
   }
 }
 
-// Of an open session.
+// Marks an open session as failed.
 void TlsSocket::fail_records(std::string why, bool is_wrong_key) {
   const std::lock_guard lock(mutex_);
   if (has_failed_) return;
@@ -313,14 +313,14 @@ Moved TlsSocket::send(std::span<const iovec> pieces, bool waits) {
       is_open = shake_hands();
       collect();
     }
-    // What the handshake left is first.
+    // Output of the handshake is sent first.
     if (is_open && bytes_->made > 0) continue;
     if (has_failed_) {
       flush(/*waits=*/false);
       return {.error = EBADMSG};
     }
     const std::size_t taken = is_open ? encrypt(pieces) : 0;
-    // What does not fit now is sent by the next call.
+    // Bytes that do not fit now are sent by the next call.
     const Moved moved = flush(waits);
     if (moved.error != 0 && !moved.would_block()) return moved;
     if (is_open) return {.bytes = taken};

@@ -37,7 +37,7 @@ using testing::RawTcp;
 
 constexpr const char* kPlaintext = "a text that nobody on the way is to read";
 
-// What a test waits for at most when something is broken.
+// Longest wait of a test when something is broken.
 Deadline in_a_minute() { return Deadline::after(60s); }
 
 Identity identity(const std::string& task, std::shared_ptr<const TlsContext> tls) {

@@ -2,7 +2,7 @@
 
 namespace muster::net {
 
-/// Ends waits at sockets from another thread: whoever waits with it wakes while it is set. A
+/// Ends waits at sockets from another thread: threads that wait with it wake while it is set. A
 /// wait that begins then ends at once. One thread at a time sets and resets it.
 class Waker {
  public:

@@ -28,7 +28,7 @@ class CachedRanges {
     try {
       return fetch_stamped(*stamp, offset, length, stop);
     } catch (const FailedPrecondition&) {
-      // Replaced since it was looked at: nobody has a byte of the old one yet.
+      // Replaced since it was looked at: no byte of the old one has been read yet.
       if (!is_first) throw;
       set_stamp(std::nullopt);
       return fetch_(offset, length, "", stop);

@@ -10,7 +10,7 @@
 
 namespace muster::stores {
 
-/// What is known of a file without reading it.
+/// Metadata of a file, known without reading it.
 struct FileStamp {
   ObjectInfo info{};
   /// Changes with the content.

@@ -19,8 +19,8 @@ struct ContentRange {
 /// Nothing for what is no such header, or contradicts itself.
 std::optional<ContentRange> parse_content_range(std::string_view text);
 
-/// What is wrong with the range that a successful answer brought; empty: nothing. An answer that
-/// has no range has all of the file.
+/// The flaw of the range in a successful answer; empty for none. An answer that has no range has
+/// all of the file.
 std::string flaw_of_range(const HttpResponse& response, std::uint64_t offset, std::uint64_t length);
 
 /// Bytes of the whole file, after an answer without a flaw.

@@ -52,7 +52,7 @@ bool is_older(const CacheEntry& a, const CacheEntry& b) {
   return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
 }
 
-// What can be removed, and how much all of it is.
+// Files that can be removed; adds their sizes to `total`.
 std::vector<CacheEntry> entries_of(const Path& folder, std::uint64_t& total) {
   std::vector<CacheEntry> entries;
   const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
@@ -186,7 +186,7 @@ void DiskCache::write(const std::string& key, std::string_view bytes) {
 
 void DiskCache::make_room(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  // What is kept may be secret, but a folder that was there is others' too.
+  // Cached data may be secret, but a folder that was there is others' too.
   if (!written_ && ::access(options_->folder.c_str(), F_OK) != 0) {
     file_system_for(options_->folder).create_directories(options_->folder);
     ::chmod(options_->folder.c_str(), 0700);

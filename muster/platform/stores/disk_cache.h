@@ -12,12 +12,12 @@
 namespace muster::stores {
 
 struct DiskCacheOptions {
-  /// Of MUSTER_STORE_CACHE and MUSTER_STORE_CACHE_BYTES; nothing where the former is not set.
+  /// Options of MUSTER_STORE_CACHE and MUSTER_STORE_CACHE_BYTES; nothing without the former.
   /// Throws InvalidArgument, naming the variable, for a number that is none.
   static std::optional<DiskCacheOptions> from_environment();
 
   Path folder{};
-  /// Of all processes that use the folder. Each may exceed it by a sixty-fourth for a while.
+  /// Size limit for all processes that use the folder. Each may exceed it by 1/64 for a while.
   std::uint64_t most_bytes = std::uint64_t{10} << 30;
 };
 

@@ -53,7 +53,7 @@ std::int64_t parse_rfc3339(const std::string& text) {
   return nanoseconds;
 }
 
-// Of "crc32c=n03x6A==,md5=..."; there may be several such headers.
+// CRC32C of a header "crc32c=n03x6A==,md5=..."; there may be several such headers.
 std::string crc_of(const HttpResponse& response) {
   for (const auto& [name, value] : response.headers) {
     if (name != "x-goog-hash") continue;
@@ -213,7 +213,7 @@ class GcsApi : public ObjectApi, public std::enable_shared_from_this<GcsApi> {
     }
   }
 
-  // Of a bucket's list or of an upload, where 404 says that there is no bucket.
+  // Throws the error of listing or uploading, where 404 says that there is no bucket.
   [[noreturn]] static void fail_in_bucket(const GcsCall& call, const std::string& bucket,
                                           const HttpResponse& response) {
     if (response.status == 404) throw_no_bucket(call.what, "gs://" + bucket, "status 404");

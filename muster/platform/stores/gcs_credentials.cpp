@@ -44,7 +44,7 @@ std::string text_in(const nlohmann::json& json, const char* name) {
   return field != json.end() && field->is_string() ? field->get<std::string>() : std::string();
 }
 
-// Of a variable in microseconds.
+// Value of a variable in microseconds.
 std::chrono::milliseconds wait_variable(const char* name, std::chrono::milliseconds otherwise) {
   using std::chrono::microseconds;
   const std::int64_t given =
@@ -207,7 +207,7 @@ std::optional<GcsCredentialSource::Found> GcsCredentialSource::from_metadata() {
       .headers = {{"Metadata-Flavor", "Google"}},
       .timeout = std::chrono::seconds(1)};
   try {
-    // Elsewhere than on a machine of Google nobody answers under this name.
+    // No server answers under this name elsewhere than on a machine of Google.
     if (http_->send_once(request).header("metadata-flavor") != "Google") return std::nullopt;
   } catch (const Error& error) {
     log::debug("no metadata server of Google: {}", error.what());

@@ -17,7 +17,7 @@ struct GcsSettings {
   static GcsSettings from_environment();
 
   std::string endpoint = "https://storage.googleapis.com";
-  /// Of an emulator: nobody is asked who it is.
+  /// Whether requests go without credentials, as to an emulator.
   bool needs_no_credentials = false;
   /// A header that goes with every request (GCS_ADDITIONAL_REQUEST_HEADER); empty name: none.
   std::pair<std::string, std::string> extra_header{};

@@ -25,7 +25,7 @@ constexpr std::size_t kMostWhyBytes = 500;
 constexpr std::array kPassing{"StandbyException", "RetriableException", "SafeModeException",
                               "AlreadyBeingCreatedException", "RecoveryInProgressException"};
 
-/// What a RemoteException says; empty where the body is none.
+/// Content of a RemoteException; empty where the body is none.
 struct HdfsRefusal {
   std::string exception{};
   std::string message{};
@@ -87,7 +87,7 @@ HdfsEntry parse_hdfs_entry(const std::string& what, const HdfsJson& json) {
   return entry;
 }
 
-/// What renames, deletions and new folders answer; nothing where the body is empty.
+/// Answer to renames, deletions and new folders; nothing where the body is empty.
 std::optional<bool> parse_hdfs_boolean(const HttpResponse& response) {
   const HdfsJson json = HdfsJson::parse(response.body, nullptr, /*allow_exceptions=*/false);
   const auto field = json.is_object() ? json.find("boolean") : json.end();

@@ -49,7 +49,7 @@ class HdfsApi {
   void append(const std::string& path, std::uint64_t base, std::string_view bytes,
               bool was_tried = false);
   void make_directories(const std::string& folder);
-  /// What is not there is no error. Throws FailedPrecondition for a folder with something in it,
+  /// A missing path is no error. Throws FailedPrecondition for a folder with something in it,
   /// unless `all` of it is to go.
   void remove(const std::string& path, bool all);
   /// In one step. Throws NotFound.

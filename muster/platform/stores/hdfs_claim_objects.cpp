@@ -10,7 +10,7 @@
 namespace muster::stores {
 namespace {
 
-// Whoever replaces a claim needs a moment; one that needs longer by the store's clock was killed.
+// Longest time to replace a claim; a process that needs longer by the store's clock was killed.
 constexpr std::int64_t kLongestReplaceNs = 60'000'000'000;
 
 // A file keeps its id when it grows, so the length is a part of what it is.
@@ -61,7 +61,7 @@ std::string HdfsClaimObjects::put(const ObjectName& name, std::string_view bytes
       replace(made, name, precondition);
     }
   } catch (const Error& error) {
-    // Whoever has the folder by now removes what it finds on its way.
+    // The process that has the folder by now may have removed the file on its way.
     if (error.code() != ErrorCode::kAlreadyExists && error.code() != ErrorCode::kNotFound) throw;
     api_->remove(made, /*all=*/false);
     throw_precondition("claiming " + api_->shown(name.key), precondition);

@@ -10,10 +10,10 @@
 
 namespace muster::stores {
 
-/// What a claim needs, of files in HDFS, where no write has a precondition. Keys are paths. A file
-/// appears by a rename that fails where there is one. One of ours is changed by adding a blank to
-/// it; one of another is replaced by whoever has taken the right to, a name that one of all can
-/// take.
+/// Versioned objects of a claim as files in HDFS, where no write has a precondition. Keys are
+/// paths. A file appears by a rename that fails where there is one. This process's own file is
+/// changed by appending a blank; another's is replaced by the process that has taken the right to,
+/// a name that only one can take.
 class HdfsClaimObjects : public VersionedObjects {
  public:
   /// Names of files that are on their way begin with the object's own and this.

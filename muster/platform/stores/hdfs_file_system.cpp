@@ -18,14 +18,14 @@
 namespace muster::stores {
 namespace {
 
-/// Of bytes that could not be sent.
+/// Most bytes that are held because they could not be sent.
 constexpr std::size_t kMostHeldBytes = std::size_t{64} << 20;
 
 /// A file that is sent piece by piece, one on its way while the next is filled. Others see as much
 /// as was sent; sync() and close() send the rest.
 class HdfsFile : public WritableFile {
  public:
-  /// `appends`: behind what is there, whoever wrote that.
+  /// `appends`: behind what is there, by any writer.
   HdfsFile(std::shared_ptr<HdfsApi> api, std::string path, std::shared_ptr<Transfers> transfers,
            Permit permit, bool appends)
       : api_(std::move(api)),
@@ -47,7 +47,7 @@ class HdfsFile : public WritableFile {
     piece_.append(bytes);
     if (piece_.size() < api_->part_bytes()) return;
     settle();
-    // What could not be sent is kept: sync() and close() try again.
+    // Bytes that could not be sent are kept: sync() and close() try again.
     if (failure_ && piece_.size() > kMostHeldBytes) std::rethrow_exception(failure_);
     if (!failure_) start();
   }
@@ -106,7 +106,7 @@ class HdfsFile : public WritableFile {
           api_->create_new(path_, sending_);
           size_ = sending_.size();
           return;
-        } catch (const AlreadyExists&) {  // Of somebody else, or of a call whose answer got lost.
+        } catch (const AlreadyExists&) {  // By another writer, or a call whose answer was lost.
           was_tried = true;
         }
       }
@@ -128,7 +128,7 @@ class HdfsFile : public WritableFile {
   bool was_tried_ = false;
   bool closed_ = false;
   std::exception_ptr failure_;
-  /// What is in the file; nothing before it was first written.
+  /// Size of the file; nothing before it was first written.
   std::optional<std::uint64_t> size_;
   std::future<void> in_flight_;
 };
@@ -230,7 +230,7 @@ class HdfsFileSystem : public SharedFileSystem {
         std::make_shared<HdfsClaimObjects>(place.api),
         ObjectName{.key = place.path + "/" + ObjectClaim::kObjectName}, folder.string(),
         claim_options_ ? *claim_options_ : ClaimOptions::from_environment());
-    // Of those that were killed, or refused just now.
+    // Removes files of processes that were killed, or refused just now.
     const std::string litter = std::string(ObjectClaim::kObjectName) + HdfsClaimObjects::kOnTheWay;
     for (const HdfsEntry& entry : place.api->list(place.path)) {
       if (entry.name.starts_with(litter)) place.api->remove(place.path + "/" + entry.name, false);
@@ -240,7 +240,7 @@ class HdfsFileSystem : public SharedFileSystem {
   }
 
  private:
-  /// What a path leads to.
+  /// Place that a path leads to.
   struct Place {
     std::shared_ptr<HdfsApi> api{};
     std::string path{};

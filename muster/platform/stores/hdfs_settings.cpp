@@ -56,7 +56,7 @@ WebScheme web_scheme(const HdfsSettings& settings, std::string_view scheme) {
   return {"http://", "dfs.namenode.http-address", kHttpPort};
 }
 
-// Of "hdfs:///..." and "hdfs://default/...", as TensorFlow has them.
+// Authority of "hdfs:///..." and "hdfs://default/...", as TensorFlow has them.
 std::string default_authority(const HdfsSettings& settings) {
   const std::string url = property(settings, "fs.defaultFS");
   const auto begin = url.find("://");

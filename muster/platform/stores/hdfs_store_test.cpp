@@ -44,7 +44,7 @@ std::shared_ptr<SharedFileSystem> hdfs_of(const HdfsSettings& settings) {
   return store;
 }
 
-/// What holds of a server of ours and of one of others.
+/// Tests that hold for our fake server and for an emulator that others wrote.
 class AnyHdfs : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {

@@ -70,7 +70,7 @@ class WithoutSigpipe {
   bool was_pending_ = false;
 };
 
-/// What curl's callbacks know of the call that runs.
+/// State of the running call for curl's callbacks.
 struct Transfer {
   const HttpRequest* request = nullptr;
   HttpResponse* response = nullptr;

@@ -14,7 +14,7 @@ namespace muster::stores {
 namespace {
 
 constexpr std::chrono::minutes kReadTimeout{10};
-/// Of servers that send all of a file whatever is asked for.
+/// Largest file from servers that send all of it whatever range is asked for.
 constexpr std::uint64_t kMostWithoutRanges = std::uint64_t{1} << 30;
 
 class HttpFileSystem : public FileSystem {

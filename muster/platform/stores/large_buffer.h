@@ -13,8 +13,8 @@ namespace muster::stores {
 /// SpareBuffers has is taken first.
 void reserve_large(std::string& buffer, std::size_t bytes);
 
-/// Memory of large buffers that are no longer needed, for those to come. There is one while
-/// somebody reads or writes a store; with the last of them it goes. Any thread may call it.
+/// Memory of large buffers that are no longer needed, for those to come. It exists while a
+/// store is read or written; its last owner frees it. Any thread may call it.
 class SpareBuffers {
  public:
   /// The process's own, made where there is none.
@@ -30,7 +30,7 @@ class SpareBuffers {
   std::vector<std::string> kept_;
 };
 
-/// A buffer to be read by whoever has a share. Its memory goes to the spare buffers.
+/// A read-only buffer with shared ownership. Its memory goes to the spare buffers.
 std::shared_ptr<const std::string> shared_buffer(std::string bytes);
 
 }  // namespace muster::stores

@@ -23,7 +23,7 @@ struct ObjectName {
 struct ObjectInfo {
   std::uint64_t size_bytes = 0;
   std::int64_t modified_ns = 0;
-  /// What changes with the content: S3's ETag, Google's generation.
+  /// Version, which changes with the content: S3's ETag, Google's generation.
   std::string version{};
 };
 
@@ -48,13 +48,13 @@ struct ObjectRange {
 
 struct ObjectPage {
   std::vector<std::pair<std::string, ObjectInfo>> objects{};
-  /// Of keys that go on behind the delimiter; with it at their ends.
+  /// Common prefixes of keys that go on behind the delimiter; they end with it.
   std::vector<std::string> prefixes{};
   /// Where the next page begins; empty on the last.
   std::string next{};
 };
 
-/// An object in parts, that nobody sees before complete(). Destroyed before, its parts are removed
+/// An object in parts, not visible before complete(). Destroyed before, its parts are removed
 /// from the store. Belongs to one thread; parts travel in others.
 class ObjectUpload {
  public:
@@ -87,7 +87,7 @@ class VersionedObjects {
   virtual std::string impossible_version() const = 0;
 };
 
-/// What an object store can do. Calls retry what is worth it. Any thread may make them.
+/// Operations of an object store. Calls retry what is worth it. Any thread may make them.
 class ObjectApi : public VersionedObjects {
  public:
   /// The precondition is that of complete(): some stores want it at the beginning, some at the end.
@@ -113,7 +113,7 @@ class ObjectApi : public VersionedObjects {
   std::optional<std::string> version_with(const ObjectName& name, std::string_view bytes);
 
  protected:
-  /// What a store's own get() adds to the reading of a range.
+  /// The part of a ranged read that each store's own get() supplies.
   struct RangeRead {
     ObjectName name{};
     std::string what{};
@@ -146,7 +146,7 @@ std::string crc32c_base64(std::string_view bytes);
 [[noreturn]] void throw_no_bucket(const std::string& what, const std::string& bucket,
                                   const std::string& why);
 
-/// What a write throws whose precondition did not hold.
+/// Throws the error of a write whose precondition did not hold.
 [[noreturn]] void throw_precondition(const std::string& what, const Precondition& precondition);
 
 }  // namespace muster::stores

@@ -58,7 +58,7 @@ std::string random_token() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
-/// What a claim says of its process.
+/// Process that owns a claim, as the claim names it.
 struct Owner {
   std::string name = "an unknown process";
   bool is_gone = false;
@@ -79,7 +79,7 @@ Owner parse_owner(const std::string& bytes) {
   return owner;
 }
 
-// What a write throws whose precondition does not hold.
+// Whether the error is that of a write whose precondition does not hold.
 bool is_refusal(const Error& error) {
   return error.code() == ErrorCode::kAlreadyExists || error.code() == ErrorCode::kAborted;
 }
@@ -216,7 +216,7 @@ void ObjectClaim::probe() {
   settle();
 }
 
-// Of two processes that began in the same moment, the one that wrote first finds the other's claim.
+// Waits: if two processes began in the same moment, the first to write finds the other's claim.
 void ObjectClaim::settle() {
   std::mutex mutex;
   std::condition_variable never;
@@ -253,7 +253,7 @@ void ObjectClaim::run(const std::stop_token& stop) {
   }
 }
 
-// The lock is held meanwhile: nobody may write before the outcome is known.
+// The lock is held meanwhile: no thread may write before the outcome is known.
 void ObjectClaim::renew(std::unique_lock<std::mutex>&) {
   try {
     version_ = put_if(Precondition::unchanged(version_));

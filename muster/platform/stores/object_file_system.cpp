@@ -110,7 +110,7 @@ class UploadedFile : public WritableFile {
 /// small, then only what is new.
 class GrowingFile : public WritableFile {
  public:
-  /// `appends`: behind what is there, whoever wrote that.
+  /// `appends`: behind what is there, by any writer.
   GrowingFile(std::shared_ptr<ObjectApi> api, ObjectName name, Permit permit, bool appends)
       : api_(std::move(api)),
         name_(std::move(name)),
@@ -140,7 +140,7 @@ class GrowingFile : public WritableFile {
         const bool raced =
             error.code() == ErrorCode::kAborted || error.code() == ErrorCode::kAlreadyExists;
         if (!raced || !appends_ || tries >= kMostAppendTries) throw;
-        base_.reset();  // Somebody else has appended: behind that.
+        base_.reset();  // Another writer has appended: behind that.
       }
     }
   }
@@ -152,7 +152,7 @@ class GrowingFile : public WritableFile {
   }
 
  private:
-  /// What the store has, as far as it is known here.
+  /// Content of the object in the store, as far as it is known here.
   struct Base {
     /// Empty where there is no object.
     std::string version{};
@@ -338,7 +338,7 @@ class ObjectFileSystem : public ObjectStore {
     }
   }
 
-  // Of whoever had the claim before, and was killed. Nobody else writes directly into the folder.
+  // Removes uploads of killed owners of the claim. No others write directly into the folder.
   void remove_old_uploads(const ObjectName& prefix, const ObjectName& claim) {
     try {
       const auto info = api()->head(claim);
@@ -382,7 +382,7 @@ class ObjectFileSystem : public ObjectStore {
     return name;
   }
 
-  // Of something that is to be written: what no folder could list again is not made.
+  // Name of an object to be written; throws for a name that no folder could list again.
   ObjectName new_name(const Path& path) const {
     ObjectName name = file_name(path);
     const std::string flaw = flaw_of_name_below(name.key);
@@ -393,7 +393,7 @@ class ObjectFileSystem : public ObjectStore {
     return name;
   }
 
-  // What the settings are refused for is thrown at every use.
+  // Errors of the settings are thrown at every use.
   std::shared_ptr<ObjectApi> api() {
     const std::lock_guard lock(making_);
     if (api_ == nullptr) api_ = make_api_();

@@ -25,7 +25,7 @@ using testing::message_of;
 
 constexpr std::uint64_t kPartBytes = 5 * kMiB;
 
-/// What holds of every object store, whatever its API; the parameter is the scheme of its paths.
+/// Tests for every object store, whatever its API; the parameter is the scheme of its paths.
 class ObjectStores : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -55,7 +55,7 @@ class ObjectStores : public ::testing::TestWithParam<const char*> {
     register_file_system(scheme_, store_);
   }
 
-  /// Of "bucket/key".
+  /// Path of "bucket/key".
   Path at(const std::string& name) const { return Path(scheme_ + "://" + name); }
 
   const std::string scheme_ = GetParam();

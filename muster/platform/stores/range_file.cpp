@@ -30,7 +30,7 @@ class RangeFile : public PiecewiseFile {
     }
   }
 
-  // What is on its way is told to stop, and waited for: it must not outlive the program's
+  // Reads on their way are told to stop, and waited for: they must not outlive the program's
   // libraries.
   ~RangeFile() override { drop_ahead(); }
 
@@ -73,7 +73,7 @@ class RangeFile : public PiecewiseFile {
 
   void pass(std::size_t bytes) {
     place_ += bytes;
-    // Whoever comes so far reads on.
+    // A reader that comes past the middle of a range is expected to read on.
     if (ahead_.empty() && (place_ - begin_) * 2 > current_->size()) {
       fetch_ahead_of(begin_ + current_->size());
     }
@@ -144,7 +144,7 @@ class RangeFile : public PiecewiseFile {
   const std::shared_ptr<SpareBuffers> spare_ = SpareBuffers::shared();
   std::uint64_t size_ = 0;
   std::string version_;
-  /// What is read next.
+  /// Offset of the next byte to read.
   std::uint64_t place_ = 0;
   /// The range that is read, and where it begins in the file.
   std::shared_ptr<const std::string> current_;

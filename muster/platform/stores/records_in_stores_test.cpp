@@ -22,7 +22,7 @@ class RecordsInStores : public ::testing::Test {
   void SetUp() override {
     environment_.set("AWS_ACCESS_KEY_ID", "id");
     environment_.set("AWS_SECRET_ACCESS_KEY", "the-secret");
-    // Whoever copies a file to this host first fails.
+    // A reader that first copies a file to this host fails.
     environment_.set("TMPDIR", "/nonexistent");
     S3Settings settings;
     settings.endpoint = s3_.url();

@@ -54,7 +54,7 @@ std::string default_port_removed(const UrlParts& url) {
   return url.host.ends_with(port) ? url.host.substr(0, url.host.size() - port.size()) : url.host;
 }
 
-// Of a host with or without a port: an address or a name that stands for this host everywhere.
+// Whether a host, with or without a port, is an address or a name of this host everywhere.
 bool is_loopback(std::string_view host) {
   if (host.find('@') != std::string_view::npos) return false;
   if (host.starts_with("[::1]") || host == "localhost" || host.starts_with("localhost:")) {
@@ -197,15 +197,15 @@ class S3Api : public ObjectApi, public std::enable_shared_from_this<S3Api> {
   }
 
   const S3Settings settings_;
-  /// What is sent: neither by TLS nor to this host itself.
+  /// Whether data can be changed in transit: sent neither by TLS nor to this host itself.
   const bool can_be_changed_on_its_way_;
   const std::shared_ptr<Transfers> transfers_;
   const std::shared_ptr<HttpClient> http_;
   S3CredentialSource credentials_;
   std::mutex mutex_;
-  /// Of buckets that turned out to be elsewhere.
+  /// Regions by bucket, for buckets that turned out to be elsewhere.
   std::map<std::string, std::string> regions_;
-  /// What the store's clock is ahead of ours, in seconds; 0 until a signature was refused for it.
+  /// Seconds by which the store's clock is ahead of ours; 0 until a signature was refused for it.
   std::atomic<std::int64_t> clock_ahead_{0};
   /// Whether the store was found to refuse quoted ETags in preconditions.
   std::atomic<bool> takes_bare_etags_{false};
@@ -250,7 +250,7 @@ HttpRequest S3Api::request_of(const S3Call& call, const std::string& payload_has
   return request;
 }
 
-// What a store refuses for a reason that can be taken away: the region, the clock, a token.
+// Corrects the cause of a refusal where it can: the region, the clock, a token.
 bool S3Api::put_right(const S3Call& call, const HttpResponse& response, const S3Error& error) {
   std::string region = response.header("x-amz-bucket-region");
   if (region.empty()) region = error.region;
@@ -284,8 +284,8 @@ bool S3Api::put_right(const S3Call& call, const HttpResponse& response, const S3
 }
 
 // A request may be made twice without our knowing: libcurl sends it again when a kept connection
-// turns out to be closed. Whoever gets an answer that his own success may have caused (a
-// precondition that does not hold, an upload that is gone) looks what is there.
+// turns out to be closed. A caller whose answer its own success may have caused (a precondition
+// that does not hold, an upload that is gone) looks what is there.
 HttpResponse S3Api::call(const S3Call& call) {
   const std::string payload_hash = settings_.signs_payloads.value_or(can_be_changed_on_its_way_)
                                        ? payload_sha256(call.body)

@@ -182,7 +182,7 @@ HttpResponse S3CredentialSource::ask(const std::string& what, const HttpRequest&
 
 namespace {
 
-// Of a container or an instance: the same document.
+// Credentials of a container or an instance, which send the same document.
 std::pair<S3Credentials, std::int64_t> parse_temporary(const std::string& what,
                                                        const std::string& body) {
   const auto json = nlohmann::json::parse(body, nullptr, /*allow_exceptions=*/false);
@@ -270,7 +270,7 @@ std::optional<S3CredentialSource::Found> S3CredentialSource::from_instance() {
   const std::string what = "asking the instance's metadata for credentials";
   HttpResponse token;
   try {
-    // Elsewhere than on an instance nobody answers at this address.
+    // No server answers at this address elsewhere than on an instance.
     token = http_->send_once({.method = "PUT",
                               .url = host + "/latest/api/token",
                               .headers = {{"X-aws-ec2-metadata-token-ttl-seconds", "21600"}},

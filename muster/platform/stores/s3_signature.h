@@ -14,13 +14,13 @@ namespace muster::stores {
 struct S3Credentials {
   std::string access_key_id{};
   std::string secret_access_key{};
-  /// Of temporary credentials; empty for others.
+  /// Session token of temporary credentials; empty for others.
   std::string session_token{};
 
   bool is_anonymous() const { return access_key_id.empty(); }
 };
 
-/// What a signature covers.
+/// The parts of a request that a signature covers.
 struct SignedParts {
   std::string method{};
   /// With the port, as the Host header has it.

@@ -8,11 +8,11 @@
 
 namespace muster::stores {
 
-/// What a store says went wrong; empty where the body is no such document.
+/// Error document of a store; empty where the body is no such document.
 struct S3Error {
   std::string code{};
   std::string message{};
-  /// Of AuthorizationHeaderMalformed: the one to sign for.
+  /// Region to sign for, from AuthorizationHeaderMalformed.
   std::string region{};
 };
 S3Error parse_s3_error(std::string_view body);
@@ -35,7 +35,7 @@ S3Page parse_s3_page(std::string_view body);
 
 /// The UploadId of InitiateMultipartUpload. Throws DataLoss where there is none.
 std::string parse_upload_id(std::string_view body);
-/// What a store said of a part of an upload.
+/// A store's answer to one part of an upload.
 struct S3Part {
   std::string etag{};
   /// In base64; empty in an upload without checksums.

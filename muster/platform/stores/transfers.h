@@ -18,9 +18,9 @@ class Transfers {
  public:
   static constexpr std::size_t kThreads = 16;
 
-  /// What `job()` returns or throws. It runs to its end also when nobody waits for it, so it owns
-  /// what it uses. That is given up before the future is ready: whoever waits has the last of it,
-  /// and these threads are not joined by one of them.
+  /// Returns the future result, or exception, of `job()`. A job runs to its end even if its future
+  /// is dropped, so it owns what it uses. It is destroyed before the future is ready: the waiting
+  /// thread then holds the last reference, and none of these threads has to join them.
   template <typename Job>
   auto run(Job job) -> std::future<std::invoke_result_t<Job&>> {
     using Result = std::invoke_result_t<Job&>;
