@@ -13,6 +13,7 @@
 #include "muster/data/features/feature_column.h"
 #include "muster/data/features/features.h"
 #include "muster/data/features/image_augmentation.h"
+#include "muster/data/features/parse_csv.h"
 #include "muster/data/features/parse_examples.h"
 #include "muster/data/features/sequence_input.h"
 #include "muster/data/records/cifar10.h"
@@ -40,3 +41,5 @@
 #include "muster/data/summary/histogram.h"
 #include "muster/data/summary/hparams.h"
 #include "muster/data/summary/png.h"
+#include "muster/data/weights/weight_map.h"
+#include "muster/data/weights/weights.h"

@@ -31,7 +31,7 @@ struct BundleEntry {
   std::vector<SliceExtents> slices{};
 };
 
-/// What PREFIX.index says: entries by key. Keys of parts begin with a zero byte.
+/// Content of PREFIX.index: entries by key. Keys of parts begin with a zero byte.
 struct BundleIndex {
   int num_shards = 1;
   /// Masked CRC-32C of the state that was saved with the tensors.

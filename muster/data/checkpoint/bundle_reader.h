@@ -19,8 +19,8 @@ class BundleReader {
  public:
   /// Throws NotFound when there is no PREFIX.index, DataLoss when it is damaged.
   explicit BundleReader(const Path& prefix);
-  /// Of a folder that somebody else has written: throws InvalidArgument, now or by a read, for a
-  /// file of the bundle that is not regular or that a symbolic link leads out of the folder.
+  /// Opens a bundle in an untrusted folder: throws InvalidArgument, now or by a read, for a file of
+  /// the bundle that is not regular or that a symbolic link leads out of the folder.
   static BundleReader inside(const Path& folder, const Path& prefix);
   ~BundleReader();
   BundleReader(BundleReader&&) noexcept;

@@ -49,7 +49,7 @@ std::vector<Path> named_by(const CheckpointState& state, const Path& model_dir) 
   return prefixes;
 }
 
-/// What a run may go on from, best first.
+/// Checkpoints that a run may go on from, best first.
 struct Candidates {
   std::vector<Path> prefixes{};
   /// Whether the state file names the first.
@@ -63,7 +63,7 @@ Candidates candidates(const Path& model_dir) {
   if (state && !state->model_checkpoint_path.empty()) {
     found = {named_by(*state, model_dir), true};
     listed = found.prefixes;
-    // Those behind the one that counts are listed too: somebody has set the folder back.
+    // Those behind the one that counts are listed too: the folder has been set back.
     for (const auto& path : state->all_model_checkpoint_paths) {
       listed.push_back(inside(model_dir, path));
     }

@@ -50,7 +50,7 @@ CheckpointParts::~CheckpointParts() {
       files.remove_all(model_dir_ / id_);
       return;
     }
-    // Of a checkpoint that is saved again they may be all that there is.
+    // For a checkpoint that is saved again, these files may be its only data.
     if (is_published() || files.status(bundle_index_path(model_dir_ / name_))) return;
     for (int shard = 1; shard < num_shards(); ++shard) files.remove(data_file(shard));
   } catch (const std::exception& error) {
@@ -112,13 +112,13 @@ void CheckpointParts::wait() const {
     return fmt::format("{}: its part of checkpoint {}",
                        writers_[static_cast<std::size_t>(missing() - written_.begin())], name_);
   };
-  // Whoever knows that a writer is gone calls fail().
+  // No deadline: fail() ends the wait when a writer is gone.
   muster::wait(changed_, lock, Deadline::never(), reason,
                [&] { return !failure_.empty() || missing() == written_.end(); });
   if (!failure_.empty()) throw Unavailable("{}", failure_);
 }
 
-// What the writer says against what is seen here.
+// Checks the size that the writer's index implies against the file that is seen here.
 void CheckpointParts::check_file(int shard, const std::string& index) const {
   std::uint64_t end = 0;
   for (const auto& [key, entry] : parse_bundle_index(index).entries) {

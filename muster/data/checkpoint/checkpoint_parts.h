@@ -21,8 +21,8 @@ struct PartPlace {
   int num_shards = 1;
 };
 
-/// What other processes write of one checkpoint: every writer a data file, whose place in the index
-/// it tells. Parts that are not published are removed with this object. Any thread.
+/// Parts of one checkpoint that other processes write: every writer a data file, whose place in the
+/// index it tells. Parts that are not published are removed with this object. Any thread.
 class CheckpointParts {
  public:
   /// `name` is the checkpoint's, "model.ckpt-7". Creates the folder that the parts are written
@@ -37,7 +37,7 @@ class CheckpointParts {
   const std::string& id() const { return id_; }
   const std::string& name() const { return name_; }
   const std::vector<std::string>& writers() const { return writers_; }
-  /// One for each writer, and one for whoever writes the rest, which is the first.
+  /// Data files: one for each writer, and the first for the process that writes the rest.
   int num_shards() const { return static_cast<int>(writers_.size()) + 1; }
   /// Whether a writer writes the tensor of this name.
   bool contains(std::string_view tensor) const { return tensors_.contains(tensor); }

@@ -26,8 +26,8 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::TempDir;
 
-/// A table of ten rows, of which two writers have some, a tensor of the second, and one of whoever
-/// writes the rest.
+/// A table of ten rows, of which two writers have some, a tensor of the second, and one of the
+/// process that writes the rest.
 struct Tensors {
   Tensors() : table(20), dense(6), rest(3, 9.0F) {
     std::iota(table.begin(), table.end(), 1.0F);

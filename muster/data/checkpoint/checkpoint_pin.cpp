@@ -25,7 +25,7 @@ int open_index(const Path& index) {
   return descriptor;
 }
 
-// False when somebody else has the lock.
+// False when the lock is held elsewhere.
 bool try_to_lock(int descriptor, const Path& index) {
   while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return false;

@@ -8,7 +8,7 @@
 
 namespace muster {
 
-/// What the file `checkpoint` of a model_dir says: which checkpoints there are and which one
+/// Content of the file `checkpoint` of a model_dir: which checkpoints there are and which one
 /// counts. Paths are relative to the folder unless they begin with '/'.
 struct CheckpointState {
   std::string model_checkpoint_path{};

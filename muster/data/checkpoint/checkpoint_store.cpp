@@ -100,8 +100,8 @@ struct CheckpointStore::Impl {
     load_state();
   }
 
-  // What a crash can leave: workshops, half-written state files, and files of a checkpoint that has
-  // no index, because it was being published or deleted.
+  // Removes the leftovers of a crash: workshops, half-written state files, and files of a
+  // checkpoint that has no index, because it was being published or deleted.
   void remove_leftovers() {
     const std::vector<std::string> names = files.list(model_dir);
     const std::set<std::string, std::less<>> present(names.begin(), names.end());
@@ -157,8 +157,8 @@ struct CheckpointStore::Impl {
     }
   }
 
-  // Somebody may have set the folder back to an older checkpoint: those behind it are then the
-  // first to go, and the last to fall back to.
+  // The folder may have been set back to an older checkpoint: those behind it are then the first to
+  // go, and the last to fall back to.
   void make_newest(const std::string& name) {
     const auto place =
         std::find_if(kept.begin(), kept.end(), [&](const Kept& row) { return row.name == name; });
@@ -214,7 +214,7 @@ struct CheckpointStore::Impl {
     writer.finish();
   }
 
-  // Everything is written and synced under names that nobody looks for; the index, without which
+  // Everything is written and synced under names that no reader looks for; the index, without which
   // there is no checkpoint, is renamed last.
   void publish(const std::string& name, std::span<const TensorView> tensors,
                std::string_view state_json, CheckpointParts* parts) {
@@ -299,8 +299,8 @@ struct CheckpointStore::Impl {
     return true;
   }
 
-  // False when the checkpoint stays for now: somebody reads it, or the disk refuses. The next save
-  // tries again.
+  // False when the checkpoint stays for now: a reader has pinned it, or the disk refuses. The next
+  // save tries again.
   bool remove_checkpoint(const std::string& name) {
     try {
       if (!remove_unless_pinned(model_dir / name)) return false;

@@ -19,7 +19,7 @@ namespace muster {
 struct CheckpointStoreOptions {
   /// Older checkpoints beyond this number are deleted after each save; 0 keeps all.
   std::int64_t keep_checkpoint_max = 5;
-  /// Of those to be deleted, one in this time is kept for ever instead.
+  /// Interval in which one of the checkpoints to be deleted is kept for ever instead.
   double keep_checkpoint_every_n_hours = 10000;
   std::string basename = "model.ckpt";
   /// Data files of each checkpoint.

@@ -229,7 +229,7 @@ TEST(CheckpointStore, TakesAStateThatIsNotTheSavedOneForDamage) {
   }
   std::filesystem::remove(state);
   EXPECT_EQ(restore_latest(dir.path())->bundle.prefix(), dir / "model.ckpt-1");
-  // Its tensors are whole: whoever wants nothing else has them.
+  // Its tensors are whole: a reader that needs nothing else has them.
   EXPECT_TRUE(holds_only(open_checkpoint(dir / "model.ckpt-2").bundle, 2));
 }
 

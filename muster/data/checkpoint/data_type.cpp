@@ -9,7 +9,7 @@ struct TypeRow {
   std::string_view name;
   std::string_view ref_name;
   std::size_t bytes;
-  /// Of those that are stored.
+  /// NumPy's name of the type; empty for a type that is not stored.
   std::string_view numpy_name;
 };
 

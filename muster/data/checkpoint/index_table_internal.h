@@ -11,7 +11,7 @@ namespace muster {
 /// uses, so equal rows make equal bytes.
 std::string build_index_table(const std::map<std::string, std::string, std::less<>>& rows);
 
-/// What is told of each row; the views last until it returns.
+/// Callback that receives each row; the views last until it returns.
 using TableRowFn = std::function<void(std::string_view key, std::string_view value)>;
 
 /// Hands over the rows of a table, in the order of their keys. `bytes` may be anything: what is no

@@ -22,8 +22,8 @@ class Snapshot {
   /// Takes memory for so many bytes of values now, and touches it.
   void reserve(std::size_t bytes);
 
-  /// Plans a copy of these tensors; nobody may be copying. Names, shapes and strings are copied at
-  /// once, the values by copy_chunks().
+  /// Plans a copy of these tensors; no thread may be copying. Names, shapes and strings are copied
+  /// at once, the values by copy_chunks().
   void plan(std::span<const TensorView> tensors);
 
   /// Copies chunks until none is left to begin; others may still be at theirs. Any thread.
@@ -45,7 +45,7 @@ class Snapshot {
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t capacity_ = 0;
   std::vector<TensorView> tensors_;
-  /// What the copies' views point to; a deque leaves its elements where they are.
+  /// Strings and lists that the copies' views point to; a deque leaves its elements where they are.
   std::deque<std::string> texts_;
   std::deque<std::vector<std::string_view>> lists_;
   std::vector<Chunk> chunks_;

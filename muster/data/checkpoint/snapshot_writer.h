@@ -10,9 +10,9 @@
 
 namespace muster {
 
-/// Copies tensors into memory of its own, and has the copy written in the background, while whoever
-/// owns them goes on. One copy is under way at a time: the next waits until it has been written.
-/// Calls come from one thread.
+/// Copies tensors into memory of its own, and has the copy written in the background, while their
+/// owner goes on. One copy is under way at a time: the next waits until it has been written. Calls
+/// come from one thread.
 class SnapshotWriter {
  public:
   /// Gets the copies, in the background. It must not throw.

@@ -36,7 +36,7 @@ struct StepLogRecord {
     kPrepared,
     /// That step is made.
     kCommitted,
-    /// The run is over and saved elsewhere: nobody goes on from this log.
+    /// The run is over and saved elsewhere: no run goes on from this log.
     kEnded,
   };
   /// The replicas [first, last) came from this task.
@@ -52,15 +52,15 @@ struct StepLogRecord {
   /// Updates made before, and batches skipped before.
   std::int64_t step = 0;
   std::int64_t skipped_batches = 0;
-  /// Of a base.
+  /// Identity of the log, in a base.
   StepLogIdentity identity{};
-  /// Of a prepared step.
+  /// Pushes of a prepared step.
   std::vector<Push> pushes{};
-  /// Of a committed one: nothing was updated.
+  /// Whether a committed step updated nothing.
   bool is_left_out = false;
   /// By which all tasks decided about a committed step; of a base, those of the step before.
   std::vector<double> squares{};
-  /// What only the task itself reads.
+  /// Details that only the task itself reads.
   std::string detail{};
 };
 
@@ -82,7 +82,7 @@ class StepLogReader {
   std::optional<StepLogRecord> next(std::string_view& body);
   /// After next() gave nothing: where the last whole record ends, if there is more.
   std::optional<std::uint64_t> torn_at() const;
-  /// Of the record that next() looks at.
+  /// Offset of the record that next() looks at.
   std::uint64_t offset() const;
 
  private:
@@ -121,7 +121,7 @@ class StepLog {
   bool is_open() const;
   bool is_due() const;
   const Path& folder() const;
-  /// Of the log that is open.
+  /// Identity of the log that is open.
   const StepLogIdentity& identity() const;
 
  private:
@@ -132,8 +132,8 @@ class StepLog {
 /// The logs in a folder, the newest last.
 std::vector<Path> list_step_logs(const Path& folder);
 
-/// What names the run whose chief keeps its checkpoints in this folder, in the logs of its ps
-/// tasks: MODEL_DIR/ps_log/run, made when it is not there.
+/// Name of the run whose chief keeps its checkpoints in this folder, in the logs of its ps tasks:
+/// MODEL_DIR/ps_log/run, made when it is not there.
 std::string step_log_run(const Path& model_dir);
 
 }  // namespace muster

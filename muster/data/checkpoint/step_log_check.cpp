@@ -17,7 +17,7 @@ namespace {
 
 using Kind = StepLogRecord::Kind;
 
-/// What all tasks must tell alike of a committed step.
+/// Data of a committed step that the logs of all tasks must agree on.
 struct Committed {
   Path file;
   bool is_left_out = false;

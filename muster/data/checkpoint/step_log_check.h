@@ -9,7 +9,7 @@
 
 namespace muster {
 
-/// What one log says, which was found sound.
+/// Summary of one log that was found sound.
 struct StepLogSummary {
   Path file{};
   StepLogIdentity identity{};

@@ -72,7 +72,7 @@ class Log {
   void write(void (StepLog::*how)(const StepLogRecord&, StepLogBody), const StepLogRecord& record,
              const std::string& body) {
     const auto bytes = std::as_bytes(std::span(body));
-    // Two pieces, which are one for whoever reads.
+    // Two pieces, which are one for a reader.
     const std::array pieces{bytes.first(bytes.size() / 2), bytes.subspan(bytes.size() / 2)};
     (log_.*how)(record, pieces);
   }
@@ -82,7 +82,7 @@ class Log {
   std::int64_t left_out_ = 0;
 };
 
-/// What recover() visits, in words.
+/// Records that recover() visits, as text.
 std::vector<std::string> recovered(StepLog& log, const StepLogIdentity& identity = kIdentity) {
   std::vector<std::string> seen;
   const bool found = log.recover(identity, [&](const StepLogRecord& record, std::string_view body) {
@@ -179,7 +179,7 @@ TEST(StepLog, CutAnywhereGoesOnWithTheRecordsThatAreWhole) {
     EXPECT_EQ(reader.torn_at().has_value(), size != 0 && !std::ranges::count(ends, size)) << size;
     EXPECT_EQ(recovered(folder.path()).size(), records) << size;
     if (records == 0) continue;
-    // What was cut is gone, and the next record is found behind what is left.
+    // The torn record is gone, and the next one is found behind the whole ones.
     StepLog log(folder.path());
     EXPECT_EQ(recovered(log).size(), records) << size;
     log.append({.kind = Kind::kPrepared, .step = static_cast<std::int64_t>((records - 1) / 2)});

@@ -13,7 +13,7 @@
 
 namespace muster {
 
-/// What a tensor is, without its values.
+/// Type and shape of a tensor, without its values.
 struct TensorSpec {
   DataType type = DataType::kFloat;
   std::vector<std::int64_t> shape{};

@@ -13,7 +13,7 @@
 
 namespace muster {
 
-/// What becomes of the last elements when they do not fill a batch.
+/// Treatment of the last elements when they do not fill a batch.
 enum class Remainder { kKeep, kDrop };
 
 /// Collates to the elements themselves.
@@ -22,7 +22,7 @@ struct AsVector {
   std::vector<T> operator()(std::vector<T>&& values) const { return std::move(values); }
 };
 
-/// What a collate function makes of the elements of a batch: it takes them as a vector or as a
+/// Result of a collate function for the elements of a batch, which it takes as a vector or as a
 /// span.
 template <typename T, typename Collate>
 auto collate(const Collate& function, std::vector<T>&& values) {
@@ -33,7 +33,7 @@ auto collate(const Collate& function, std::vector<T>&& values) {
   }
 }
 
-/// What a collate function makes that wants to know where its rows come from.
+/// Result of a collate function that records where its rows come from.
 template <typename T>
 concept NamesItsRows = requires(T& batch, RowNamesPtr names) {
   batch.row_names = names;
@@ -80,7 +80,7 @@ class BatchStage final
     if (!all) return std::nullopt;
     return *all / size_ + (remainder_ == Remainder::kKeep && *all % size_ != 0 ? 1 : 0);
   }
-  std::string where(Origin origin) const override { return StageBase::where(origin); }
+  std::string where(Origin origin) const override { return this->place_in_stage(origin); }
   std::uint64_t opening_epoch(Origin origin) const override { return origin.epoch; }
   std::unique_ptr<StageIterator<Out>> open(const EpochContext& context) const override {
     return std::make_unique<Pass>(*this, context);

@@ -61,7 +61,7 @@ class Dataset {
   /// How many elements a pass has, if that is known without making it. Opens files.
   std::optional<std::uint64_t> size() const { return stage_->size(); }
 
-  /// What `fn` makes of each element. It takes an element, or an element and a muster::Random&
+  /// Results of `fn` for each element. `fn` takes an element, or an element and a muster::Random&
   /// whose numbers depend on the seed, the epoch and the element alone.
   template <typename Fn>
   Dataset<Mapped<T, Fn>> map(Fn fn, const MapOptions& options = {}) const {
@@ -204,8 +204,8 @@ auto generate(Fn fn) {
   return Dataset<T>(std::make_shared<GenerateStage<T, Fn>>(std::move(fn)));
 }
 
-/// What a function with a state gives until it gives nothing; `start` makes one for each pass. The
-/// pipeline cannot be resumed.
+/// Elements that a stateful function returns, until it returns none; `start` makes one for each
+/// pass. The pipeline cannot be resumed.
 template <typename Start>
 auto from_generator(Start start) {
   using Next = std::invoke_result_t<const Start&>;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What tests share: whole passes as vectors.
+// Helpers that tests share: whole passes as vectors.
 
 #include <string>
 #include <utility>

@@ -37,8 +37,8 @@ struct Failure {
   std::exception_ptr error{};
 };
 
-/// What stages hand to each other: a row of events, each an element or a failure, in order. Chunks
-/// spread the cost of a virtual call or a queue over many elements.
+/// Unit that stages hand to each other: a row of events, each an element or a failure, in order.
+/// Chunks spread the cost of a virtual call or a queue over many elements.
 template <typename T>
 class Chunk {
  public:

@@ -113,7 +113,7 @@ class GeneratorStage final : public Stage<T> {
             ended_ = true;
           }
         } catch (...) {
-          // What a function with a state gives after a failure is anybody's guess.
+          // The results of a stateful function after a failure are unspecified.
           ended_ = true;
           out.fail(current_failure(stage_.where(origin)));
         }

@@ -52,7 +52,7 @@ class Iterator {
     return writer.encode();
   }
 
-  /// What each stage has done so far. Safe to call from any thread.
+  /// Statistics of each stage so far. Safe to call from any thread.
   PipelineStats stats() const { return stats_->read(); }
 
  private:

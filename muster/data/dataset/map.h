@@ -58,7 +58,7 @@ auto mapped_type() {
     return std::type_identity<std::remove_cvref_t<std::invoke_result_t<const Fn&, In&&>>>{};
   }
 }
-/// What `Fn` makes of an `In`.
+/// Type of the elements that `Fn` makes of an `In`.
 template <typename In, typename Fn>
 using Mapped = typename decltype(mapped_type<In, Fn>())::type;
 
@@ -74,10 +74,11 @@ class FunctionMapper final : public Mapper<In, Mapped<In, Fn>> {
   void map(Chunk<In>& in, Chunk<Out>& out) const override {
     in.drain(
         [&](Element<In>& element) {
+          const Origin origin = element.origin;
           try {
-            out.add(call(std::move(element)), element.origin);
+            out.add(call(std::move(element)), origin);
           } catch (...) {
-            out.fail(failure_at(element.origin));
+            out.fail(failure_at(origin));
           }
         },
         [&](std::exception_ptr error) { out.fail(std::move(error)); });
@@ -123,7 +124,7 @@ class MappedAccess final : public RandomAccess<Out> {
   const Mapper<In, Out>& mapper_;
 };
 
-/// What serial and parallel maps share: all but the pass itself.
+/// Common base of serial and parallel maps: all but the pass itself.
 template <typename In, typename Out>
 class MapStageBase : public UnaryStage<In, Out> {
  public:

@@ -7,7 +7,7 @@
 
 #include "muster/base/thread_pool.h"
 #include "muster/data/dataset/map.h"
-#include "muster/data/dataset/read_ahead_internal.h"
+#include "muster/data/dataset/read_ahead_iterator.h"
 
 namespace muster {
 

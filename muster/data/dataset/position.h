@@ -29,7 +29,7 @@ class PositionWriter {
   /// The position of another iterator, as one piece that a reader may leave aside.
   void nested(std::shared_ptr<const PositionWriter> position);
 
-  /// What a snapshot costs, in bytes copied.
+  /// Cost of a snapshot, in bytes copied.
   std::size_t cost() const { return cost_; }
   /// The position as a string: a header with a version and a checksum, and the parts.
   std::string encode() const;

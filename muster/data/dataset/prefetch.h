@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "muster/data/dataset/read_ahead_internal.h"
+#include "muster/data/dataset/read_ahead_iterator.h"
 #include "muster/data/dataset/stage.h"
 
 namespace muster {

@@ -79,7 +79,7 @@ bool ReadAhead::take_and_work(std::unique_lock<std::mutex>& lock) {
   const auto start = Clock::now();
   std::unique_ptr<Piece> piece = producer_.take(most);
   std::optional<std::uint64_t> number;
-  // A single thread has nobody to hand the input to, and locks once per piece.
+  // A single thread has no other to hand the input to, and locks once per piece.
   if (options_.threads > 1 || piece == nullptr) {
     lock.lock();
     number = enter(piece.get(), most);

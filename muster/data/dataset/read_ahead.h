@@ -23,7 +23,7 @@ namespace muster {
 /// which they were taken (or, unordered, in which they were done).
 ///
 /// Pieces adapt: they hold many elements where elements are cheap, so that handing over costs
-/// little, and few where they are dear, so that nobody waits long for the first.
+/// little, and few where they are dear, so that the consumer soon has the first.
 class ReadAhead {
  public:
   /// A piece of work, and later its result.
@@ -33,8 +33,8 @@ class ReadAhead {
     std::size_t elements = 0;
   };
 
-  /// What the threads do. Failures of elements are part of the results; what these functions throw
-  /// is thrown again at the consumer, and ends the pass.
+  /// Work of the threads. Failures of elements are part of the results; an exception of these
+  /// functions is thrown again at the consumer, and ends the pass.
   class Producer {
    public:
     virtual ~Producer() = default;

@@ -65,7 +65,7 @@ struct KnownFiles {
   FileEnds ends{};
 };
 
-/// What passes of a stage have learnt for later ones. Safe to use from any thread.
+/// Knowledge of files that passes of a stage leave for later ones. Safe to use from any thread.
 class FileMemory {
  public:
   /// Who asks once is told when it is known.
@@ -74,7 +74,7 @@ class FileMemory {
     wanted_ = true;
     return known_;
   }
-  /// Whether somebody has asked for what is not known.
+  /// Whether ask() was called and the files are still not known.
   bool wants_to_learn() const {
     std::lock_guard lock(mutex_);
     return wanted_ && known_ == nullptr;
@@ -205,7 +205,7 @@ class RecordFilesPass final : public StageIterator<Record> {
     }
     begin_to_learn();
   }
-  // What cannot be learnt is read again, and nothing else is lost.
+  // A file that cannot be learnt is read again, and nothing else is lost.
   void begin_to_learn() try {
     if (!learnt_ || source_->random_access()) return;
     source_->note_places(kMostKnownRows - std::min(kMostKnownRows, learnt_->ends.records()));
@@ -348,7 +348,7 @@ class KnownFilesPass final : public KnownPass<Record> {
   const RecordFilesStage& stage_;
   std::uint64_t epoch_;
   std::shared_ptr<const KnownFiles> known_;
-  /// Of the files without a table.
+  /// Sources of the files without a table.
   std::vector<std::unique_ptr<RecordSource>> sources_;
 };
 

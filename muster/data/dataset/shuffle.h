@@ -32,11 +32,11 @@ class ShuffleDraws {
 
 inline constexpr std::string_view kShuffleKind = "shuffle";
 
-/// What the position of a shuffle has before that of its input.
+/// Part of a shuffle's position that stands before that of its input.
 struct ShufflePosition {
   std::uint64_t drawn = 0;
   bool input_ended = false;
-  /// What is in the buffer.
+  /// Origins of the elements in the buffer.
   std::vector<Origin> held{};
 };
 

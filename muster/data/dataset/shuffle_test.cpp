@@ -111,8 +111,8 @@ TEST(Shuffle, KeepsRecordsWithoutTheBlocksThatTheyLieIn) {
     most = std::max(most, blocks.load());
   }
   EXPECT_EQ(values, drain(range(20'000).shuffle(1000, 5)));
-  // What is pulled at once, and no more: a thousand records of all that were read lie in some
-  // fifty.
+  // Blocks of the records pulled at once, and no more: a thousand records of all that were read lie
+  // in some fifty.
   EXPECT_LE(most, 10);
 }
 

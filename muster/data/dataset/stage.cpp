@@ -24,7 +24,7 @@ EpochContext EpochContext::without_stats() const {
   return context;
 }
 
-std::string StageBase::where(Origin origin) const {
+std::string StageBase::place_in_stage(Origin origin) const {
   return fmt::format("{} element {}", kind(), origin.ordinal);
 }
 

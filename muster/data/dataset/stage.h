@@ -18,7 +18,7 @@
 
 namespace muster {
 
-/// What a stage is told when a pass over it begins.
+/// Context that a stage receives when a pass over it begins.
 struct EpochContext {
   std::uint64_t epoch = 0;
   /// Where counters go; none for passes that only look for elements.
@@ -41,7 +41,7 @@ struct ShardOf {
   std::uint64_t gap_behind(std::uint64_t given) const { return given == 0 ? index : count - 1; }
 };
 
-/// What all stages have in common, whatever their elements are. Immutable, shared by threads.
+/// Base of all stages, whatever their elements are. Immutable, shared by threads.
 class StageBase {
  public:
   virtual ~StageBase() = default;
@@ -53,9 +53,13 @@ class StageBase {
   /// How many elements one pass has, if that is known without making it.
   virtual std::optional<std::uint64_t> size() const { return std::nullopt; }
   /// Where an element comes from, for messages: "train.csv line 17".
-  virtual std::string where(Origin origin) const;
+  virtual std::string where(Origin origin) const { return place_in_stage(origin); }
   /// The epoch this stage was opened with when it gave the element.
   virtual std::uint64_t opening_epoch(Origin origin) const { return origin.epoch; }
+
+ protected:
+  /// Where an element is by its number in this stage alone.
+  std::string place_in_stage(Origin origin) const;
 };
 
 /// One pass over a stage. Belongs to one thread at a time.
@@ -130,7 +134,7 @@ class RandomAccess {
  public:
   virtual ~RandomAccess() = default;
   virtual std::uint64_t size() const = 0;
-  /// What the pass has at this place, which must be below size(); throws where it has a failure.
+  /// Element of the pass at this place, which must be below size(); throws where it has a failure.
   virtual Element<T> at(std::uint64_t place) = 0;
 };
 
@@ -280,4 +284,4 @@ std::vector<Element<T>> collect_unsorted(const Stage<T>& stage, const EpochConte
 
 }  // namespace muster
 
-#include "muster/data/dataset/shard_internal.h"  // IWYU pragma: keep, defines Stage<T>::open_shard
+#include "muster/data/dataset/shard_access.h"  // IWYU pragma: keep, defines Stage<T>::open_shard

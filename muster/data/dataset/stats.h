@@ -13,7 +13,7 @@
 
 namespace muster {
 
-/// What one stage of a running pipeline has done so far.
+/// Statistics of one stage of a running pipeline so far.
 struct StageStats {
   /// With its arguments: "shuffle(10000)".
   std::string name;

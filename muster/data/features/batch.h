@@ -10,7 +10,7 @@ namespace muster {
 /// The name of the label where there is only one.
 inline constexpr const char* kLabel = "label";
 
-/// What one step sees: the features and, except for prediction, the labels, by name. With several
+/// Input of one step: the features and, except for prediction, the labels, by name. With several
 /// heads a label has the name of its head.
 struct Batch {
   Features features{};

@@ -65,7 +65,7 @@ FeatureValue ragged_column(ParsedColumn column, const std::shared_ptr<const void
       column.values);
 }
 
-// What string columns hold on to: the caller's buffers and those that parsing made.
+// Buffers that string columns keep alive: the caller's and those that parsing made.
 template <typename Made>
 std::shared_ptr<const void> keep_both(std::shared_ptr<const void> owner, Made made) {
   using Both = std::pair<std::shared_ptr<const void>, Made>;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What stands behind a FeatureColumn: one class a kind, which say all that another module needs to
-// build the same thing, such as a graph. dynamic_cast tells the kinds apart.
+// Classes behind FeatureColumn, one for each kind, which say all that another module needs to build
+// the same thing, such as a graph. dynamic_cast tells the kinds apart.
 
 #include <cstdint>
 #include <optional>
@@ -80,7 +80,7 @@ class Column {
   virtual const IdSource* ids() const { return nullptr; }
   virtual const NumberSource* numbers() const { return nullptr; }
   virtual const EmbeddingTable* embedding() const { return nullptr; }
-  /// Of a sequence column: what it makes of each step.
+  /// Column that a sequence column applies to each step; null for others.
   virtual const Column* step() const { return nullptr; }
 
  private:
@@ -150,7 +150,7 @@ class VocabularyColumn final : public Column, public IdSource {
 
   const std::string& key() const { return name(); }
   CategoryType type() const { return type_; }
-  /// Of numbers: their decimal text.
+  /// Vocabulary; numbers stand in it as decimal text.
   const Vocabulary& vocabulary() const { return vocabulary_; }
   const VocabularyOptions& options() const { return options_; }
   const Path& file() const { return file_; }
@@ -232,6 +232,24 @@ class IndicatorColumn final : public Column, public NumberSource {
 
  private:
   FeatureColumn categorical_;
+};
+
+class FunctionColumn final : public Column, public NumberSource {
+ public:
+  FunctionColumn(std::string name, FunctionColumnOptions options);
+
+  const std::vector<FeatureColumn>& sources() const { return options_.sources; }
+  const std::function<at::Tensor(const at::Tensor&)>& function() const { return options_.function; }
+  /// Numbers per example that the function gets.
+  std::int64_t source_width() const { return source_width_; }
+  FeatureSpecs parse_specs() const override { return make_parse_example_spec(options_.sources); }
+  const NumberSource* numbers() const override { return this; }
+  std::int64_t width() const override { return options_.width; }
+  void fill(ColumnBatch& batch, float* out, std::int64_t stride) const override;
+
+ private:
+  FunctionColumnOptions options_;
+  std::int64_t source_width_ = 0;
 };
 
 class EmbeddingColumn final : public Column {

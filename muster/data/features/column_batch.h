@@ -19,7 +19,7 @@ struct HashedStrings {
   std::span<const std::string_view> words{};
   std::unique_ptr<std::uint64_t[]> fingerprints{};
   RowLayout layout{};
-  /// Of a dense feature, where "" stands for a missing value, whether there is one.
+  /// Whether a dense feature, where "" stands for a missing value, has any.
   bool some_missing = false;
   bool dense = true;
 };

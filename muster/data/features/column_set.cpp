@@ -21,10 +21,10 @@ struct ColumnSet::Plan {
   struct Piece {
     std::size_t first = 0;
     std::size_t count = 1;
-    /// Of ids; null for a block of numbers.
+    /// Source of ids; null for a block of numbers.
     const internal::IdSource* ids = nullptr;
     bool embedded = false;
-    /// Of numbers.
+    /// Sources of a block of numbers.
     std::vector<const internal::NumberSource*> numbers{};
     std::int64_t width = 0;
     /// Under which prepare() leaves it.
@@ -167,7 +167,7 @@ std::vector<ColumnPiece> ColumnSet::pieces(ColumnCache& cache) const {
   ColumnBatch& batch = cache.internal();
   const Features& features = batch.features();
   const bool prepared = features.contains(plan_->pieces[0].feature);
-  // What is computed here leaves no operations: an export would hold the ids of its example.
+  // Computations here leave no operations: an export would hold the ids of its example.
   if (!prepared && at::tracer::impl::is_dispatch_enabled()) {
     throw Unimplemented(
         "column \"{}\" cannot be exported: its model reads feature columns beside its InputLayer "

@@ -11,7 +11,7 @@
 
 namespace muster {
 
-/// What the columns are for.
+/// Use that a model makes of the columns.
 enum class ColumnUse {
   /// A linear model: ids where a column is categorical, else numbers.
   kLinear,
@@ -19,7 +19,7 @@ enum class ColumnUse {
   kInputLayer,
 };
 
-/// What a run of neighbouring columns makes of a batch.
+/// Value of a run of neighbouring columns for a batch.
 struct ColumnPiece {
   /// columns()[first] to columns()[first + count - 1]; one column where the value is ids.
   std::size_t first = 0;

@@ -21,7 +21,7 @@ const std::string& name_of(const CrossKey& key) {
   return feature ? *feature : std::get<FeatureColumn>(key).name();
 }
 
-// What one key brings to a batch: fingerprints of strings, or ids as they are.
+// Values of one key for a batch: fingerprints of strings, or ids as they are.
 struct Input {
   const std::uint64_t* values = nullptr;
   std::size_t size = 0;

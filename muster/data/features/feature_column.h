@@ -22,7 +22,7 @@ class Column;
 /// How the ids of one example become one vector.
 enum class Combiner { kMean, kSqrtN, kSum };
 
-/// What an embedding column says of its table. The table itself belongs to the model.
+/// Description of an embedding column's table. The table itself belongs to the model.
 struct EmbeddingTable {
   std::int64_t rows = 0;
   std::int64_t dimension = 0;
@@ -30,7 +30,7 @@ struct EmbeddingTable {
   /// Stands before `embedding_weights` in the variable's name; columns that share a table give the
   /// same.
   std::string name{};
-  /// Of the truncated normal that fills it; 1 / sqrt(dimension) unless given.
+  /// Standard deviation of the truncated normal that fills it; 1 / sqrt(dimension) unless given.
   double initial_stddev = 0;
   /// Rows longer than this are scaled down to it before they are combined.
   std::optional<double> max_norm{};
@@ -40,9 +40,9 @@ struct EmbeddingTable {
   std::string tensor_name_in_checkpoint{};
 };
 
-/// What a model reads of raw features: a recipe, not data. An immutable handle; copies are cheap.
-/// The functions below make them, with the words of tf.feature_column. They throw InvalidArgument,
-/// naming the column, for arguments that cannot work.
+/// Recipe for what a model reads of raw features, without data. An immutable handle; copies are
+/// cheap. The functions below make them, with the words of tf.feature_column. They throw
+/// InvalidArgument, naming the column, for arguments that cannot work.
 class FeatureColumn {
  public:
   explicit FeatureColumn(std::shared_ptr<const internal::Column> column);
@@ -54,13 +54,13 @@ class FeatureColumn {
   bool is_dense() const;
   /// Gives sequences, for a model that reads steps.
   bool is_sequence() const;
-  /// Of a categorical column: ids are below this.
+  /// Number of ids of a categorical column; all ids are below it.
   std::int64_t num_buckets() const;
-  /// Of a dense column: numbers an example.
+  /// Numbers per example of a dense column.
   std::int64_t width() const;
-  /// Of an embedding column; null for others.
+  /// Table of an embedding column; null for others.
   const EmbeddingTable* embedding() const;
-  /// What it needs of a tf.Example.
+  /// Features of a tf.Example that the column needs.
   FeatureSpecs parse_specs() const;
 
   const internal::Column& internal() const { return *column_; }
@@ -80,6 +80,18 @@ struct NumericColumnOptions {
   std::function<at::Tensor(const at::Tensor&)> normalizer{};
 };
 FeatureColumn numeric_column(std::string key, NumericColumnOptions options = {});
+
+/// Numbers that a function makes of other columns' numbers: how a program adds a kind of column.
+struct FunctionColumnOptions {
+  /// Dense columns without variables; the function gets their numbers side by side.
+  std::vector<FeatureColumn> sources{};
+  /// Numbers per example that it gives; 0 for as many as it gets.
+  std::int64_t width = 0;
+  /// From float [rows, widths of the sources] to [rows, width], each row by itself. An export
+  /// traces it, so it computes with the tensor and does not look at its values.
+  std::function<at::Tensor(const at::Tensor&)> function{};
+};
+FeatureColumn function_column(std::string name, FunctionColumnOptions options);
 
 /// Bucket i holds boundaries[i - 1] <= x < boundaries[i]. The name is `<source>_bucketized`.
 FeatureColumn bucketized_column(const FeatureColumn& source, std::vector<float> boundaries);
@@ -154,8 +166,8 @@ FeatureColumn sequence_categorical_column_with_vocabulary_file(
     std::string key, const Path& file, std::optional<std::int64_t> vocabulary_size = {},
     VocabularyOptions options = {});
 
-/// What all columns need of a tf.Example. Throws InvalidArgument, naming the key and both columns,
-/// where they disagree.
+/// Features of a tf.Example that all columns need. Throws InvalidArgument, naming the key and both
+/// columns, where they disagree.
 FeatureSpecs make_parse_example_spec(const FeatureColumnList& columns);
 
 }  // namespace muster

@@ -19,7 +19,7 @@ struct ImageSize {
 
 /// How parts are cut out of images.
 struct CropOptions {
-  /// What comes in, and what is cut out of it.
+  /// Size of the input, and of the part that is cut out of it.
   ImageSize image{32, 32};
   ImageSize crop{32, 32};
   /// Zeros around the image, on every side, before it is cut.

@@ -8,7 +8,7 @@
 
 namespace muster::internal {
 
-/// What several columns need of a tf.Example, each feature once.
+/// Features of a tf.Example that several columns need, each feature once.
 class MergedSpecs {
  public:
   /// Throws InvalidArgument, naming the feature and both columns, where the column needs a feature

@@ -10,7 +10,8 @@
 namespace muster {
 namespace {
 
-/// What a parsed batch has views into: the records, and the decoder with its default strings.
+/// Memory that a parsed batch has views into: the records, and the decoder with its default
+/// strings.
 struct ParsedFrom {
   std::vector<Record> records{};
   std::shared_ptr<const ExampleDecoder> decoder{};

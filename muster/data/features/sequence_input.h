@@ -4,7 +4,7 @@
 
 namespace muster {
 
-/// What sequence columns make of a batch, padded to the longest example.
+/// Values of sequence columns for a batch, padded to the longest example.
 struct SequenceInput {
   /// float [rows, steps, width]: the numeric columns side by side, in the order of their names.
   /// After an example's end stands the column's default_value, or 0. Undefined without such

@@ -29,7 +29,7 @@ class StringColumn {
 
   std::int64_t rows() const;
   bool is_ragged() const { return splits_ != nullptr; }
-  /// Of a dense column, rows first; empty for a ragged one.
+  /// Shape of a dense column, rows first; empty for a ragged one.
   const std::vector<std::int64_t>& shape() const { return shape_; }
   /// All strings, one row after the other. Valid as long as this column or a copy of it lives.
   std::span<const std::string_view> values() const;

@@ -66,7 +66,7 @@ std::optional<Global> known_global(std::string_view module, std::string_view nam
   return std::nullopt;
 }
 
-/// What can stand in a memo and be fetched again.
+/// Value that can stand in a memo and be fetched again.
 struct Memo {
   std::optional<std::string_view> text{};
   std::optional<Global> global{};

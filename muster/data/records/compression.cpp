@@ -70,13 +70,13 @@ class PrefixedInput final : public PartialInput {
 };
 
 constexpr std::size_t kInputBlockBytes = std::size_t{64} << 10;
-/// What comes out at once, before the limits are looked at again.
+/// Output of one step, before the limits are looked at again.
 constexpr std::size_t kOutputStepBytes = std::size_t{1} << 20;
 /// Below this much output the ratio is not looked at: small files of zeros are no attack.
 constexpr std::uint64_t kRatioFreeBytes = std::uint64_t{16} << 20;
 
-/// What all decoders share: the input block, the counts, the limits, and the error that is kept
-/// back until the good bytes before it are taken.
+/// Base of all decoders: the input block, the counts, the limits, and the error that is kept back
+/// until the good bytes before it are taken.
 class Decoder : public PartialInput {
  public:
   Decoder(std::unique_ptr<PartialInput> input, std::string name, const DecompressionLimits& limits)

@@ -30,7 +30,7 @@ std::string_view name_of(Compression compression);
 /// number.
 std::uint64_t default_max_ratio();
 
-/// What a compressed file may grow to: past either bound reading throws ResourceExhausted.
+/// Bounds on what a compressed file may grow to: past either one, reading throws ResourceExhausted.
 struct DecompressionLimits {
   std::uint64_t max_output_bytes = std::uint64_t{1} << 40;
   /// Output over input, looked at beyond the first 16 MiB of output. Data sets that people train on

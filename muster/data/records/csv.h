@@ -91,7 +91,7 @@ class CsvDecoder {
   CsvColumns decode(std::span<const std::string_view> rows, const CsvRowName& name = {}) const;
   /// Appends one row; on an error `out` stays as it was.
   void append(std::string_view row, CsvColumns& out) const;
-  /// What append() starts from: every column there, with no rows.
+  /// Columns that append() starts from: every column, without rows.
   CsvColumns empty_columns() const;
 
  private:
@@ -103,7 +103,7 @@ class CsvDecoder {
 /// Throws InvalidArgument for quotes that do not close.
 std::vector<std::string> split_csv_row(std::string_view row, const CsvOptions& options = {});
 
-/// What decides where a row of a file ends.
+/// Options that decide where a row of a file ends.
 struct CsvSourceOptions {
   /// Lines passed over at the start of every file.
   std::uint64_t skip_header_lines = 0;

@@ -10,7 +10,7 @@
 
 namespace muster {
 
-/// What a feature holds; kNone for one that is absent or was written without a list.
+/// Type of a feature's values; kNone for one that is absent or was written without a list.
 enum class FeatureKind : std::uint8_t { kNone, kBytes, kFloat, kInt64 };
 
 /// "none", "bytes", "float", "int64".
@@ -46,8 +46,8 @@ class FeatureView {
   std::size_t copy_to(std::span<std::int64_t> out) const;
   std::size_t copy_to(std::span<float> out) const;
 
-  /// What must outlive strings of this feature beside the serialised Example: nothing, unless the
-  /// feature was written in several pieces, which protobuf merges.
+  /// Owner of memory that strings of this feature need beside the serialised Example: null, unless
+  /// the feature was written in several pieces, which protobuf merges.
   std::shared_ptr<const void> owner() const { return merged_; }
 
  private:

@@ -54,7 +54,7 @@ class HeaderScanner {
   HeaderScanner(std::string_view text, std::uint64_t offset, std::string_view name)
       : text_(text), offset_(offset), name_(name) {}
 
-  NpyArray read() {
+  NpyHeader read() {
     expect('{');
     while (!accept('}')) {
       const std::string_view key = quoted();
@@ -68,7 +68,8 @@ class HeaderScanner {
     skip_blanks();
     if (at_ != text_.size()) fail("text behind the dictionary");
     if (!type_ || !fortran_order_ || !has_shape_) fail("descr, fortran_order or shape is missing");
-    return {.type = *type_, .width = width_, .shape = shape_};
+    return {.array = {.type = *type_, .width = width_, .shape = shape_},
+            .is_fortran_order = *fortran_order_};
   }
 
  private:
@@ -77,8 +78,6 @@ class HeaderScanner {
       type_ = type();
     } else if (key == "fortran_order" && !fortran_order_) {
       fortran_order_ = boolean();
-      if (*fortran_order_)
-        throw Unimplemented("{}: Fortran order; save numpy.ascontiguousarray(a)", name_);
     } else if (key == "shape" && !has_shape_) {
       shape();
       has_shape_ = true;
@@ -192,6 +191,29 @@ std::uint64_t data_bytes(const NpyArray& array, std::string_view name) {
   return bytes;
 }
 
+NpyHeader read_header(SizedReader& reader, std::string_view name) {
+  const std::string magic = reader.take(kNpyMagic.size(), "the magic number");
+  if (magic != kNpyMagic)
+    throw DataLoss("{}: not a .npy file: wrong magic number at offset 0", name);
+  const std::string version = reader.take(2, "the version");
+  const int major = static_cast<std::uint8_t>(version[0]);
+  if (major < 1 || major > 3) {
+    throw Unimplemented("{}: .npy format {} at offset 6; known are 1 to 3", name, major);
+  }
+  const std::uint64_t header_bytes =
+      little_endian(reader.take(major == 1 ? 2 : 4, "the header length"));
+  if (header_bytes > kMaxHeaderBytes) {
+    throw DataLoss("{}: .npy header of {} bytes at offset 8; at most {} are read", name,
+                   header_bytes, kMaxHeaderBytes);
+  }
+  const std::uint64_t header_offset = reader.offset();
+  const std::string header = reader.take(header_bytes, "the header");
+  NpyHeader read = HeaderScanner(header, header_offset, name).read();
+  read.data_offset = reader.offset();
+  read.data_bytes = data_bytes(read.array, name);
+  return read;
+}
+
 void append_utf8(std::uint64_t code, std::string& out) {
   if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
     throw DataLoss("the number {} is no character", code);
@@ -224,28 +246,20 @@ std::string_view NpyArray::item(std::size_t i) const {
   return std::string_view(data).substr(i * item_bytes(), item_bytes());
 }
 
+NpyHeader read_npy_header(InputStream& input, std::string_view name) {
+  SizedReader reader(input, name);
+  return read_header(reader, name);
+}
+
 NpyArray read_npy(InputStream& input, std::string_view name) {
   SizedReader reader(input, name);
-  const std::string magic = reader.take(kNpyMagic.size(), "the magic number");
-  if (magic != kNpyMagic)
-    throw DataLoss("{}: not a .npy file: wrong magic number at offset 0", name);
-  const std::string version = reader.take(2, "the version");
-  const int major = static_cast<std::uint8_t>(version[0]);
-  if (major < 1 || major > 3) {
-    throw Unimplemented("{}: .npy format {} at offset 6; known are 1 to 3", name, major);
+  NpyHeader header = read_header(reader, name);
+  if (header.is_fortran_order) {
+    throw Unimplemented("{}: Fortran order; save numpy.ascontiguousarray(a)", name);
   }
-  const std::uint64_t header_bytes =
-      little_endian(reader.take(major == 1 ? 2 : 4, "the header length"));
-  if (header_bytes > kMaxHeaderBytes) {
-    throw DataLoss("{}: .npy header of {} bytes at offset 8; at most {} are read", name,
-                   header_bytes, kMaxHeaderBytes);
-  }
-  const std::uint64_t header_offset = reader.offset();
-  const std::string header = reader.take(header_bytes, "the header");
-  NpyArray array = HeaderScanner(header, header_offset, name).read();
-  array.data = reader.take(data_bytes(array, name), "the data");
+  header.array.data = reader.take(header.data_bytes, "the data");
   reader.expect_end();
-  return array;
+  return std::move(header.array);
 }
 
 NpyArray read_npy(const Path& path) { return read_npy(*open_input(path), path.string()); }

@@ -52,6 +52,19 @@ struct NpyArray {
   std::string_view item(std::size_t i) const;
 };
 
+/// Content of the header of a .npy file.
+struct NpyHeader {
+  /// Without data.
+  NpyArray array{};
+  /// The first dimension is that of neighbours, not the last.
+  bool is_fortran_order = false;
+  /// Where the data begins, and how long it is.
+  std::uint64_t data_offset = 0;
+  std::uint64_t data_bytes = 0;
+};
+/// Reads the header alone, and as read_npy() throws, but takes Fortran order.
+NpyHeader read_npy_header(InputStream& input, std::string_view name);
+
 /// Reads a .npy file of format 1 to 3, also a compressed one. Throws NotFound; Unimplemented,
 /// naming it, for another type (objects, big-endian numbers) or Fortran order; DataLoss, with the
 /// offset, for a damaged header or a size that is not the file's. Memory is taken only for bytes

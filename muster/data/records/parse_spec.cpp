@@ -228,7 +228,7 @@ void append_features(const std::vector<FeatureView>& views, const FeatureSpecs& 
   }
 }
 
-/// What a column held before an Example was appended, to go back to after an error.
+/// Sizes of a column before an Example was appended, to go back to after an error.
 struct Mark {
   explicit Mark(const ParsedColumn& column)
       : values(std::visit([](const auto& list) { return list.size(); }, column.values)),

@@ -39,7 +39,7 @@ struct VarLen {
 /// A feature list of a SequenceExample whose every step has the same number of values.
 struct FixedLenSequence {
   FeatureKind kind = FeatureKind::kInt64;
-  /// Of one step.
+  /// Shape of one step.
   std::vector<std::int64_t> shape{};
   /// A missing list then counts as one of no steps; else it is an error.
   bool allow_missing = false;
@@ -96,7 +96,7 @@ class ExampleDecoder {
                        const ExampleName& name = {}) const;
   /// Appends one Example; on an error `out` stays as it was.
   void append(std::string_view example, ParsedColumns& out) const;
-  /// What append() starts from: every column there, with no rows.
+  /// Columns that append() starts from: every column, without rows.
   ParsedColumns empty_columns() const;
 
  private:

@@ -42,7 +42,7 @@ class RecordIndex {
 
   /// Writes FILE.index in one step.
   void write(const Path& file) const;
-  /// What write() writes.
+  /// Bytes that write() writes.
   std::string_view bytes() const { return bytes_; }
 
   std::uint64_t count() const { return count_; }

@@ -42,7 +42,7 @@ struct RecordReader::Impl {
   const RecordReaderOptions options;
   const std::unique_ptr<RecordSupply> supply;
   const Compression compression;
-  /// What is there and not yet read; record `number` begins with it, at `offset`.
+  /// Bytes that are there and not yet read; record `number` begins with it, at `offset`.
   std::string_view view;
   std::uint64_t offset = 0;
   std::uint64_t number = 0;

@@ -85,7 +85,7 @@ class RecordReader {
   /// Goes on at `offset`, where record `number` begins. Throws OutOfRange beyond the end of the
   /// file, FailedPrecondition if not seekable().
   void seek(std::uint64_t offset, std::uint64_t number);
-  /// What the file turned out to be.
+  /// Compression that the file was found to have.
   Compression compression() const;
 
  private:

@@ -58,7 +58,7 @@ std::vector<std::string> many_records() {
   return records;
 }
 
-/// What next() throws, as its type's message; the test fails if it throws nothing.
+/// Message of the `Failure` that next() throws; the test fails if it throws nothing.
 template <typename Failure>
 std::string next_throws(RecordReader& reader) {
   try {

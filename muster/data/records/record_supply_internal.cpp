@@ -38,8 +38,8 @@ class MemorySupply final : public RecordSupply {
 /// Small enough to be still in the second-level cache when its records are looked at.
 constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
 
-/// Reads into a block; what is left of it moves to the front of the next one. A block that somebody
-/// has a share of is left alone, and a fresh one taken.
+/// Reads into a block; what is left of it moves to the front of the next one. A block of which a
+/// share is held is left alone, and a fresh one taken.
 class StreamSupply final : public RecordSupply {
  public:
   /// `source` is what the input reads from, kept as long as the input.
@@ -167,7 +167,7 @@ class PieceSupply final : public RecordSupply {
 
   PiecewiseFile& file_;
   SharedBytes piece_;
-  /// Of the piece, from its front, in the last view.
+  /// Bytes from the front of the piece that have been given, up to the end of the last view.
   std::size_t given_ = 0;
   std::shared_ptr<const void> share_;
   std::exception_ptr failure_;
@@ -177,7 +177,7 @@ class PieceSupply final : public RecordSupply {
 constexpr std::uint64_t kSmallFileBytes = std::uint64_t{8} << 20;
 /// A longer way than this to another record is counted.
 constexpr std::uint64_t kFarBytes = std::uint64_t{1} << 20;
-/// Whoever goes so far so often reads in no order, and gets the file as a whole.
+/// A reader with more far seeks reads in no order, and gets the file as a whole.
 constexpr int kMostFarSeeks = 4;
 
 /// A plain file of a store, read as it comes, ahead of the reader. It is copied to this host only

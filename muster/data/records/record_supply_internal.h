@@ -31,7 +31,7 @@ class RecordSupply {
   virtual ~RecordSupply() = default;
   /// `rest` is the unread end of the view that was given last, a default one at first. The new view
   /// begins with the same bytes and has at least `want`, or fewer at the end of the data or before
-  /// a failure. Views given earlier stay valid only as far as somebody has a share.
+  /// a failure. Views given earlier stay valid only as far as a share of them is held.
   virtual std::string_view more(std::string_view rest, std::size_t want) = 0;
   /// Throws the failure that ended the bytes before their end, if there was one.
   virtual void check() const {}

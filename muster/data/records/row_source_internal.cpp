@@ -194,7 +194,7 @@ std::string RowSource::where(std::uint64_t number) const {
 
 void RowSource::note_places(std::uint64_t most) {
   if (position_ > 0 || path_.empty() || is_remote(path_)) return;
-  // What cannot be read twice, a pipe for one, has no size.
+  // An input that cannot be read twice, such as a pipe, has no size.
   const auto status = file_system_for(path_).status(path_);
   if (!status || status->size_bytes == 0) return;
   if (compression_internal::is_plain(path_, compression_)) places_.emplace(path_, *status, most);

@@ -79,7 +79,7 @@ class RowSource : public LineFile {
   std::size_t row_start_ = 0;
   bool at_end_ = false;
   bool begun_ = false;
-  /// Of the row that is next, and of the row that was read last, counted from 1.
+  /// Lines of the next row and of the row that was read last, counted from 1.
   std::uint64_t line_ = 1;
   std::uint64_t row_line_ = 1;
   std::uint64_t position_ = 0;

@@ -273,7 +273,8 @@ int capital_part(const Person& person) {
   return person.capital_loss > 1800 ? 14 : 0;
 }
 
-/// What no sum over single columns can say: crosses for the wide part, bends for the deep part.
+/// Log odds that no sum over single columns can express: crosses for the wide part, bends for the
+/// deep part.
 int interaction_part(const Person& person) {
   const bool degree = person.education.number >= 13;
   const bool married = person.marital_status == "Married-civ-spouse";

@@ -75,7 +75,7 @@ constexpr std::array<CifarClass, kClasses> kCifarClasses{{
     {{150, 155, 165}, {105, 100, 95}, 6, 0, 11, 10, false},  // truck
 }};
 
-/// What varies from picture to picture.
+/// Properties that vary from picture to picture.
 struct CifarPose {
   int x, y, phase, light, contrast;
   std::array<int, 3> colour;

@@ -100,7 +100,7 @@ class Reader {
     return value;
   }
 
-  /// Passes over the value of a field that nobody asked for.
+  /// Passes over the value of a field that was not asked for.
   void skip(std::uint32_t tag_of_field, int depth = 0);
 
   [[noreturn]] void fail(std::string_view what) const;

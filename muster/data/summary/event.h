@@ -73,7 +73,7 @@ struct GraphBytes {
   bool operator==(const GraphBytes&) const = default;
 };
 
-/// What the first event of a file says of all.
+/// File version, which the first event of a file states for all of them.
 struct FileVersion {
   std::string version{};
 

@@ -17,7 +17,7 @@ namespace muster {
 struct EventWriterOptions {
   /// Comes behind the host's name in the file's.
   std::string filename_suffix{};
-  /// What was added becomes visible to readers at least this often.
+  /// Longest time until added events become visible to readers.
   std::chrono::milliseconds flush_period = std::chrono::seconds(120);
   /// Events that wait for the writing thread; add() blocks while there are as many.
   std::size_t max_queue = 1000;

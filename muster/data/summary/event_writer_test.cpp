@@ -204,7 +204,7 @@ TEST(EventWriter, AFullDiskIsToldOnceAndTrainingGoesOn) {
   writer.close();
   EXPECT_EQ(log.count("summaries are no longer written, training goes on"), 1);
   EXPECT_EQ(log.count(writer.path().string()), 1);
-  // What was written before stays readable, and every other event is accounted for.
+  // Events written before stay readable, and every other event is accounted for.
   const auto events = read_all_events(writer.path());
   EXPECT_GT(events.size(), 10U);
   EXPECT_EQ(events.size() - 1 + writer.dropped(), 101U);

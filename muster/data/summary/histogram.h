@@ -32,7 +32,7 @@ class Histogram {
   void add(std::span<const double> values);
   /// Values that were NaN or infinite: counted here, and nowhere else.
   std::uint64_t non_finite() const { return non_finite_; }
-  /// What to write, with runs of empty buckets merged into one. Without values, min is the largest
+  /// Data to write, with runs of empty buckets merged into one. Without values, min is the largest
   /// double and max the smallest, as TensorFlow has it.
   HistogramData data() const;
 

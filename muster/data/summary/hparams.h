@@ -6,8 +6,8 @@
 
 #include "muster/data/summary/event.h"
 
-/// What TensorBoard's page "hparams" needs: a table with a row a run, its hyperparameters, and the
-/// last values of its metrics.
+/// Data that TensorBoard's page "hparams" needs: a table with a row a run, its hyperparameters, and
+/// the last values of its metrics.
 namespace muster {
 
 struct HParam {

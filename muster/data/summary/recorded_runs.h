@@ -7,7 +7,7 @@
 
 namespace muster {
 
-/// What of a model folder outlives checkpoints.
+/// File of a model folder that outlives its checkpoints.
 inline constexpr const char* kNotesFile = "muster.json";
 
 /// The records that training left in a model folder, oldest first: each a JSON object, see

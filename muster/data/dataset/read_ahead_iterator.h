@@ -161,7 +161,7 @@ class ReadAheadIterator final : public StageIterator<Out> {
   ReadAhead::Options options_;
 
   std::unique_ptr<Piece> piece_;
-  /// Of the piece's events: how many there are, how many are given, how many of those failures.
+  /// Numbers of the piece's events: all of them, those given, and the failures among these.
   std::size_t piece_events_ = 0;
   std::size_t given_ = 0;
   std::size_t failed_ = 0;
