@@ -1,8 +1,8 @@
 #pragma once
 
-/// What a model of one's own is made of. It brings torch::nn::Module, which takes seconds to
-/// compile; muster/muster.h does without. Optimizers, learning rates and what stands around them,
-/// also for updates made by hand.
+/// Header of the parts of a model of one's own. It brings torch::nn::Module, which takes
+/// seconds to compile; muster/muster.h does without. Optimizers, learning rates and what stands
+/// around them, also for updates made by hand.
 
 #include "muster/nn/model/dense.h"
 #include "muster/nn/model/dropout.h"
@@ -34,3 +34,4 @@
 #include "muster/nn/optim/updater.h"
 #include "muster/nn/optim/variables.h"
 #include "muster/nn/optim/weight_decay.h"
+#include "muster/nn/weights/load_weights.h"

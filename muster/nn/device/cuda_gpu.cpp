@@ -103,7 +103,7 @@ StreamScope::StreamScope(c10::Device device) {
 
 StreamScope::~StreamScope() {
   if (impl_ == nullptr) return;
-  // A failure of the device is reported by whoever next asks it for something.
+  // A failure of the device is reported by the next call that asks it for something.
   static_cast<void>(cudaStreamSynchronize(impl_->guard.current_stream().stream()));
 }
 
@@ -178,7 +178,7 @@ void BranchStream::join() const {
   if (!impl_->at_home) return;
   impl_->joined_at_home.record(*impl_->at_home);
   impl_->joined_at_home.block(main);
-  // What a tower returned may be looked at where it lies. No stream but those of the capture can be
+  // The result of a tower may be looked at where it lies. No stream but those of the capture can be
   // told of it while one is under way, and none needs to.
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   C10_CUDA_CHECK(cudaStreamIsCapturing(main.stream(), &status));
@@ -274,7 +274,7 @@ struct Feed::Impl {
 
 Feed::Feed(c10::Device device, std::size_t depth) : impl_(std::make_unique<Impl>(device, depth)) {}
 Feed::~Feed() {
-  // Their memory goes back when nobody reads it any more.
+  // Their memory goes back when it is no longer read.
   for (auto& slot : impl_ == nullptr ? std::span<Impl::Slot>() : std::span(impl_->slots)) {
     if (slot.in_use) static_cast<void>(cudaEventSynchronize(slot.used.event()));
   }
@@ -359,7 +359,7 @@ struct CapturedWork::Impl {
       } catch (...) {
         static_cast<void>(cudaGetLastError());
       }
-      // What could be captured, if not instantiated, libtorch cleans up itself.
+      // A graph that was captured, if not instantiated, is cleaned up by libtorch itself.
       if (graph_ != nullptr || has_graph_exec_) return;
       // The capture is over, but what libtorch does after a good one is still to be done.
       c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_);
@@ -369,7 +369,7 @@ struct CapturedWork::Impl {
   };
 
   /// libtorch's graph keeps memory of its own device alone: here is that of another, whose work is
-  /// captured with it. What is allocated there during the capture is nobody else's until this goes.
+  /// captured with it. Memory allocated there during the capture has no other use until this goes.
   class PoolElsewhere {
    public:
     using CaptureId = std::atomic<unsigned long long>;

@@ -14,13 +14,13 @@
 
 #include "muster/data/features/batch.h"
 
-/// What training and serving need of a GPU beyond libtorch's device-independent functions. Without
+/// Functions of a GPU for training and serving, beyond libtorch's device-independent ones. Without
 /// CUDA (no_cuda_gpu.cpp) there are no GPUs, and the CPU stands for one, whose work is done at
 /// once.
 namespace muster {
 
 int gpu_count();
-/// What the maker calls it.
+/// Name that its maker gives it.
 std::string gpu_name(c10::Device device);
 /// Why gpu_count() is 0, for errors.
 std::string why_no_gpu();
@@ -80,10 +80,10 @@ class BranchStream {
   ~BranchStream();
   BranchStream(BranchStream&&) noexcept;
 
-  /// What it gets from now on begins when all that this thread's stream of `home` was given so far
+  /// Work it gets from now on begins when all that this thread's stream of `home` was given so far
   /// is done.
   void fork() const;
-  /// What this thread's streams get from now on begins when all that it was given is done.
+  /// Work that this thread's streams get from now on begins when all that it was given is done.
   void join() const;
 
   /// While it lives, what this thread gives to the device goes to the stream, and copies between
@@ -197,7 +197,7 @@ class DeviceMark {
   /// Behind what was given so far.
   void set();
   bool is_passed() const;
-  /// What this thread's stream gets from now on begins when the device has come by.
+  /// Work that this thread's stream gets from now on begins when the device has come by.
   void hold_stream() const;
 
  private:
@@ -211,7 +211,7 @@ class SideStream {
   explicit SideStream(c10::Device device);
   ~SideStream();
 
-  /// What `work` gives to the device goes to this stream, and this thread's own goes on after it.
+  /// Runs `work`, whose device work goes to this stream, and this thread's own goes on after it.
   /// Its beginning is not held by what the thread's stream has: see DeviceMark::hold_stream().
   void run(const std::function<void()>& work);
 

@@ -122,7 +122,7 @@ void apply(const float* from, const Layout& layout, std::int64_t channels, const
   }
 }
 
-/// What the gradient of one channel needs: sums over dy and over dy * (x - mean).
+/// Sums that the gradient of one channel needs: over dy and over dy * (x - mean).
 struct GradientSums {
   double gradient = 0;
   double product = 0;

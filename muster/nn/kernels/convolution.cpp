@@ -120,7 +120,7 @@ float sum_of(const float* values, std::int64_t count) {
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
-/// What the kernels below know of one call.
+/// Sizes and steps of one call, for the kernels below.
 struct Geometry {
   Geometry(const at::Tensor& input, const at::Tensor& weight, const Convolution& convolution)
       : batch(input.size(0)),
@@ -334,7 +334,7 @@ class WeightGradient {
     for (std::int64_t i = 0; i < tile.dot_rows; ++i) a[i] = memory.result + i * stride;
     for (std::int64_t k = 0; k < columns; k += tile.dot_columns, totals += tile_sums) {
       for (std::int64_t j = 0; j < tile.dot_columns; ++j) {
-        // Beyond the last column it is the last once more, and nobody reads the sum.
+        // Beyond the last column it is the last once more, and its sum is not read.
         b[j] = memory.planes + offsets[static_cast<std::size_t>(std::min(k + j, columns - 1))];
       }
       tile.dot(g_.length(), a, b, totals);

@@ -4,7 +4,7 @@
 
 namespace muster::kernels {
 
-/// What decides how fast libtorch computes with bfloat16 on a CPU.
+/// Properties that decide how fast libtorch computes with bfloat16 on a CPU.
 struct CpuBfloat16 {
   bool is_arm64 = false;
   /// Products of bfloat16 in one instruction: `bf16` on arm64, `avx512_bf16` on x86-64.
@@ -14,7 +14,7 @@ struct CpuBfloat16 {
   int libtorch_major = 1;
 };
 
-/// Of this process, as it is now.
+/// Properties of this process, as it is now.
 CpuBfloat16 cpu_bfloat16();
 
 /// Why bfloat16 takes many times as long as float32 there, as a clause; empty where it does not.

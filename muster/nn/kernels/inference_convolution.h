@@ -10,7 +10,7 @@ namespace muster::kernels {
 
 /// How a filter goes over images.
 struct InferenceOptions {
-  /// Of height and width.
+  /// Stride in height and in width.
   std::array<std::int64_t, 2> stride{1, 1};
   /// Zeros above and left of an image, below and right of it.
   std::array<std::int64_t, 2> before{0, 0};
@@ -35,7 +35,7 @@ class InferenceConvolution {
 
   std::int64_t channels() const { return channels_; }
   std::int64_t outputs() const { return outputs_; }
-  /// What run() gives for such images; a size may be 0 or less where the filter is larger.
+  /// Sizes of run()'s output for such images; a size may be 0 or less where the filter is larger.
   std::array<std::int64_t, 4> output_sizes(at::IntArrayRef images,
                                            const InferenceOptions& options) const;
   /// The most bytes that run() takes for each of ATen's threads beside the output.

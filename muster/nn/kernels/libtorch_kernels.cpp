@@ -141,7 +141,7 @@ void register_kernels() {
   library.impl("max_pool2d_with_indices", TORCH_FN(max_pool));
 }
 
-/// What the scopes that live have chosen.
+/// Choice of the scopes that live.
 struct Choice {
   std::mutex mutex{};
   std::condition_variable changed{};

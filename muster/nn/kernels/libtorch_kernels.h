@@ -13,7 +13,7 @@ bool has_libtorch_kernels();
 ///
 /// libtorch has one choice for the whole process, so scopes that choose alike live side by side,
 /// and one that chooses otherwise waits until they are gone: what a run computes does not depend on
-/// other runs of the process. Whoever computes opens one for a forward and a backward pass, not for
+/// other runs of the process. A scope is opened for a forward and a backward pass, not for
 /// longer. Throws FailedPrecondition inside a scope of the same thread that chose otherwise.
 class KernelScope {
  public:

@@ -28,7 +28,7 @@ at::Tensor run_network() {
       .detach();
 }
 
-class LibtorchKernels : public testing::Test {
+class LibtorchKernels : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!has_libtorch_kernels()) GTEST_SKIP() << "this build keeps libtorch's kernels";

@@ -4,8 +4,8 @@
 
 namespace muster::kernels {
 
-/// What parallel_for() calls, with the bounds of a part. It refers to the function that it is made
-/// of, which therefore outlives it: made in a call, as of a lambda, for that call.
+/// Callable of parallel_for(), which takes the bounds of a part. It refers to the function that it
+/// is made of, which therefore outlives it: made in a call, as of a lambda, for that call.
 class RangeFunction {
  public:
   template <typename Work>

@@ -18,9 +18,9 @@ namespace muster::kernels {
 struct ResidualNetwork {
   /// The stem, then two of every unit; epsilon and momentum are those of the first.
   std::vector<NormalisedConvolution> layers{};
-  /// Of every layer, the number of batches that its running statistics have seen: counted on.
+  /// Number of batches that every layer's running statistics have seen: counted on.
   std::vector<at::Tensor> batches{};
-  /// Of the dense layer: [64, classes] and [classes].
+  /// Parameters of the dense layer: [64, classes] and [classes].
   at::Tensor kernel{};
   at::Tensor bias{};
 };
@@ -32,7 +32,7 @@ bool residual_network_takes(const at::Tensor& images, const ResidualNetwork& net
 struct ResidualNetworkForward {
   /// float32 [batch, classes], on the current stream.
   at::Tensor logits{};
-  /// What the way back needs; good for one.
+  /// Values that the backward pass needs; good for one.
   at::Tensor workspace{};
 };
 /// Pixels from 0 to 255 are brought to [-1, 1). Updates the running statistics.

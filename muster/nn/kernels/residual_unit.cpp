@@ -15,7 +15,7 @@
 namespace muster::kernels {
 namespace {
 
-// What every processor has; the products are in tiles_*.cpp.
+// Vectors that every processor has; the products are in tiles_*.cpp.
 typedef float Vector __attribute__((vector_size(16), aligned(4), may_alias));
 constexpr std::int64_t kUnitLanes = kTapLanes;
 
@@ -731,7 +731,7 @@ UnitBackward residual_unit_backward(const at::Tensor& output_gradient, const at:
       finish_gradients(planes, sums_behind_relu(output_gradient, forward.output, forward.second),
                        second, forward.second, result.second);
 
-  // What reaches the first normalisation's result, behind its ReLU.
+  // Gradient that reaches the first normalisation's result, behind its ReLU.
   at::Tensor middle = at::empty_like(forward.first.convolved);
   const Target middle_at(middle);
   ImageSums middle_sums(batch, middle.size(1));

@@ -25,7 +25,7 @@ struct NormalisedConvolution {
   double epsilon = 1e-5;
 };
 
-/// What the way back needs of a forward.
+/// Values of a forward pass that the backward pass needs.
 struct NormalisedImages {
   /// The convolution's result, not normalised.
   at::Tensor convolved{};

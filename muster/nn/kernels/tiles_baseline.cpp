@@ -1,4 +1,4 @@
-// What every processor of the architecture has: NEON on arm64, SSE2 on x86-64.
+// Instructions of every processor of the architecture: NEON on arm64, SSE2 on x86-64.
 #include "muster/nn/kernels/tiles_template_internal.h"
 
 namespace muster::kernels {

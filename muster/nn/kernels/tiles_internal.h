@@ -15,7 +15,7 @@ struct PlaneShape {
   std::int64_t columns = 0;
 };
 
-/// What taps() goes over: the rows of some images, whose gradients and planes lie as far apart as
+/// Extent of taps(): the rows of some images, whose gradients and planes lie as far apart as
 /// the steps say.
 struct TapShape {
   std::int64_t images = 1;
@@ -28,10 +28,10 @@ struct TapShape {
 };
 constexpr std::int64_t kTapLanes = 4;
 
-/// What pixels() computes: some outputs of up to Tiles::pixel_rows pixels of an image whose
+/// Tile that pixels() computes: some outputs of up to Tiles::pixel_rows pixels of an image whose
 /// channels lie side by side.
 struct PixelTile {
-  /// What the first weight of pixel i meets is base[offsets[i]]; there are pixel_rows offsets, also
+  /// The first weight of pixel i meets base[offsets[i]]; there are pixel_rows offsets, also
   /// where fewer pixels count, and all that they lead to is read.
   const float* base = nullptr;
   const std::int64_t* offsets = nullptr;

@@ -38,7 +38,7 @@ at::Tensor add_by_row(const at::Tensor& out, const RaggedColumn& ids, Combiner c
 /// The rows of a table that the ids name, [ids, width]; gradients come as sparse tensors.
 at::Tensor table_rows(const at::Tensor& table, const RaggedColumn& ids);
 
-/// What the ids of each row name in the table, combined: [rows, width]. A trace records it as one
+/// Table rows that the ids of each row name, combined: [rows, width]. A trace records it as one
 /// operation, `muster::lookup`, so the number of ids, which follows the data, meets no traced size.
 at::Tensor lookup(const at::Tensor& table, const RaggedColumn& ids, Combiner combiner,
                   std::optional<double> max_norm = {});

@@ -72,7 +72,7 @@ at::Tensor layer(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor
 struct StackBackward : public torch::autograd::Node {
   SavedVariable input;
   std::vector<SavedVariable> kernels;
-  /// Of all layers, but of the last only where it has a relu.
+  /// Results of all layers, but of the last only where it has a relu.
   std::vector<at::Tensor> activations;
   std::vector<bool> has_bias;
   bool relu_at_end = false;
@@ -138,7 +138,7 @@ variable_list variables_of(const at::Tensor& input, const DenseStack& stack) {
   return variables;
 }
 
-// Null where nobody will ask for gradients.
+// Null where no gradients will be asked for.
 std::unique_ptr<StackBackward> backward_of(const at::Tensor& input, const DenseStack& stack,
                                            const variable_list& variables) {
   if (!at::GradMode::is_enabled() ||

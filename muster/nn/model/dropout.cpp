@@ -1,5 +1,7 @@
 #include "muster/nn/model/dropout.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include <ostream>
 
 #include "muster/base/error.h"
+#include "muster/base/random.h"
 #include "muster/nn/kernels/parallel_for.h"
 #include "muster/nn/model/device_dropout_internal.h"
 #include "muster/nn/model/philox_fill.h"
@@ -45,6 +48,45 @@ void fill_mask(Value* out, std::int64_t count, std::uint64_t key, std::uint32_t 
   });
 }
 
+// As Dropout::mask_for() makes it, by a key that another step writes again.
+at::Tensor draw_mask(const at::Tensor& key, std::int64_t layer, std::int64_t number,
+                     std::int64_t dropped_of_65536, at::IntArrayRef sizes) {
+  const auto dropped = static_cast<std::uint32_t>(dropped_of_65536);
+  const internal::DropoutDraw draw{
+      .scope_on_device = reinterpret_cast<const std::uint64_t*>(key.data_ptr<std::int64_t>()),
+      .layer = static_cast<std::uint64_t>(layer),
+      .number = static_cast<std::uint64_t>(number)};
+  auto mask = at::empty(sizes, at::TensorOptions(at::kByte).device(key.device()));
+  if (key.is_cpu()) {
+    fill_mask(mask.data_ptr<std::uint8_t>(), mask.numel(),
+              derive_key(*draw.scope_on_device, draw.layer, draw.number), dropped, std::uint8_t{1});
+  } else if (!internal::fill_dropout_mask(draw, dropped, mask)) {
+    throw Internal("dropout runs on a GPU in a muster that was built without CUDA");
+  }
+  return mask;
+}
+
+TORCH_LIBRARY_FRAGMENT(muster, library) {
+  library.def(
+      "dropout_mask(Tensor key, int layer, int number, int dropped_of_65536, int[] sizes) -> "
+      "Tensor");
+  // No part of it is an operation by itself.
+  library.impl("dropout_mask",
+               torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &draw_mask));
+}
+
+// The operation, which a recording of the step sees.
+at::Tensor mask_by_operation(RandomScope& scope, std::uint64_t layer, std::uint32_t dropped,
+                             at::IntArrayRef sizes) {
+  static const auto operation = c10::Dispatcher::singleton()
+                                    .findSchemaOrThrow("muster::dropout_mask", "")
+                                    .typed<at::Tensor(const at::Tensor&, std::int64_t, std::int64_t,
+                                                      std::int64_t, at::IntArrayRef)>();
+  const auto number = static_cast<std::int64_t>(scope.next_draw(layer));
+  return operation.call(scope.key_tensor(), static_cast<std::int64_t>(layer), number, dropped,
+                        sizes);
+}
+
 }  // namespace
 
 Dropout::Dropout(double rate)
@@ -65,7 +107,7 @@ torch::Tensor Dropout::forward(const torch::Tensor& input) {
         "as the training loop does, or call eval()");
   }
   const double scale = 65536.0 / (65536.0 - dropped_of_65536_);
-  if (input.is_cpu() && input.scalar_type() == torch::kFloat) {
+  if (input.is_cpu() && input.scalar_type() == torch::kFloat && !scope->key_tensor().defined()) {
     const auto mask = torch::empty(input.sizes(), torch::kFloat);
     fill_mask(mask.data_ptr<float>(), mask.numel(), scope->next_key(layer_), dropped_of_65536_,
               static_cast<float>(scale));
@@ -76,6 +118,9 @@ torch::Tensor Dropout::forward(const torch::Tensor& input) {
 }
 
 torch::Tensor Dropout::mask_for(const torch::Tensor& input, RandomScope& scope) const {
+  if (scope.key_tensor().defined()) {
+    return mask_by_operation(scope, layer_, dropped_of_65536_, input.sizes()).to(input.device());
+  }
   if (input.is_cuda()) {
     const internal::DropoutDraw draw{.scope_on_device = scope.key_on_device(),
                                      .scope = scope.key(),

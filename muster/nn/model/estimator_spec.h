@@ -14,7 +14,7 @@
 
 namespace muster {
 
-/// What a step would show in TensorBoard. Only handles: whoever writes summaries reads them when
+/// Values of a step to show in TensorBoard. Only handles: the writer of summaries reads them when
 /// they are due, so filling these in costs nothing in between. What has to be computed first is
 /// deferred.
 struct Summaries {
@@ -33,7 +33,7 @@ struct Summaries {
   Summaries complete() const;
 };
 
-/// What a model makes of one batch. The update itself is the loop's, so that it can be one for all
+/// Result of a model for one batch. The update itself is the loop's, so that it can be one for all
 /// replicas; hooks are the loop's too.
 struct EstimatorSpec {
   Mode mode = Mode::kTrain;

@@ -7,9 +7,11 @@
 #include <type_traits>
 #include <utility>
 
+#include "muster/nn/kernels/operations_scope.h"
+
 namespace muster::internal {
 
-/// What libtorch holds a node by: std::shared_ptr, in its newest versions c10::intrusive_ptr.
+/// libtorch's pointer to a node: std::shared_ptr, in its newest versions c10::intrusive_ptr.
 using NodePointer = decltype(torch::autograd::Edge::function);
 
 template <typename Pointer, typename Node>
@@ -32,9 +34,10 @@ inline void set_node(at::Tensor& output, std::unique_ptr<torch::autograd::Node> 
 }
 
 /// Whether a kernel of ours may read this tensor's memory as it is: contiguous float32 on the CPU,
-/// without a forward-mode derivative.
+/// without a forward-mode derivative, outside of an OperationsScope.
 inline bool is_plain(const at::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous() &&
+  return !kernels::wants_operations() && tensor.device().is_cpu() &&
+         tensor.scalar_type() == at::kFloat && tensor.is_contiguous() &&
          !tensor._fw_grad(0).defined();
 }
 

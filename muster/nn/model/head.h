@@ -27,11 +27,11 @@ struct HeadLoss {
   at::Tensor unreduced{};
   /// Weights that go with `unreduced`, [batch, 1] or [batch, k]; undefined when all are 1.
   at::Tensor weights{};
-  /// Of a multi-head: the losses of its heads.
+  /// Losses of the heads of a multi-head.
   std::vector<HeadLoss> parts{};
 };
 
-/// What follows the logits: loss, predictions, metrics and signatures of one kind of task.
+/// Head of a model on its logits: loss, predictions, metrics and signatures of one kind of task.
 /// Immutable, so one head serves any number of replicas and threads.
 class Head {
  public:
@@ -53,7 +53,7 @@ class Head {
   virtual MetricSet metrics(const at::Tensor& logits, const Batch& batch,
                             const HeadLoss& loss) const = 0;
   virtual std::vector<ExportOutput> export_outputs() const = 0;
-  /// What there is to show beside the loss itself.
+  /// Summaries to show beside the loss itself.
   virtual Summaries summaries(const HeadLoss& loss, std::int64_t batch_size) const = 0;
 
   /// All of the above that `mode` asks for. `regularization_loss` may be undefined.

@@ -13,7 +13,7 @@
 
 namespace muster::internal {
 
-/// What heads with one label have in common: finding label and weights, weighting and reducing the
+/// Common part of heads with one label: finding label and weights, weighting and reducing the
 /// loss. A kind of head says what its labels are and what they cost.
 class SimpleHead : public Head {
  public:

@@ -63,7 +63,7 @@ struct InputLayer::Table {
   std::size_t number = kNotTrained;
 };
 
-/// What one forward read, which its backward reads again.
+/// Values that one forward read, which its backward reads again.
 struct InputLayer::Batch {
   struct Embedding {
     std::size_t table;

@@ -17,7 +17,7 @@ namespace internal {
 class TableGradients;
 }
 
-/// What feature columns make of a batch, side by side in the order of their names: the input of a
+/// Values of a batch's feature columns, side by side in the order of their names: the input of a
 /// network. The tables of embedding columns are its variables `<table>/embedding_weights` [rows,
 /// dimension], filled from a truncated normal; columns that share a table share the variable, and
 /// one that is not to be trained has no gradient. Gradients of tables come by rows.

@@ -31,7 +31,7 @@ std::size_t size_of(const at::Tensor& tensor, std::int64_t dimension) {
 
 }  // namespace
 
-/// What one forward read, which its backward reads again.
+/// Values that one forward read, which its backward reads again.
 struct LinearModel::Batch {
   struct Ids {
     std::size_t table;
@@ -50,8 +50,8 @@ struct LinearModel::Batch {
   std::vector<Numbers> numbers{};
 };
 
-/// The whole model as one node: dense gradients go on along its edges, rows are left for whoever
-/// takes them.
+/// The whole model as one node: dense gradients go on along its edges, rows are left to be
+/// taken from TableGradients.
 class LinearModel::Node : public torch::autograd::Node {
  public:
   Node(Batch batch, std::shared_ptr<internal::TableGradients> gradients)
@@ -87,7 +87,7 @@ class LinearModel::Node : public torch::autograd::Node {
     for (std::size_t row = 0; row < ids.rows; ++row, gradient += batch_.units) {
       for (auto place = ids.splits[row]; place < ids.splits[row + 1]; ++place) {
         const float factor = ids.factors == nullptr ? 1.0F : ids.factors[place];
-        // What does not count does not touch its row either.
+        // An id that does not count does not touch its row either.
         if (factor != 0) terms.push_back({ids.ids[place], gradient, factor});
       }
     }

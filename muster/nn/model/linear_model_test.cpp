@@ -224,7 +224,7 @@ TEST(InputLayer, GradientsByRowsAreThoseOfLibtorch) {
   expect_same_by_rows(layer, small_batch());
 }
 
-// What a trace of both modules computes for another number of rows.
+// Results of a trace of both modules for another number of rows.
 TEST(InputLayer, ATraceOfOneBatchHoldsForAnother) {
   const auto many = categorical_column_with_identity("many", 9);
   LinearModel model({.columns = linear({many}), .sparse_combiner = Combiner::kMean});

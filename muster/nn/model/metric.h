@@ -14,7 +14,7 @@ class Metric {
  public:
   virtual ~Metric() = default;
 
-  /// What it is, in serialised states: "mean", "auc".
+  /// Kind of the metric in serialised states: "mean", "auc".
   virtual std::string_view kind() const = 0;
   /// The value so far; 0 before anything was seen.
   virtual double compute() const = 0;

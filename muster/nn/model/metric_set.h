@@ -62,4 +62,13 @@ class MetricSet {
   std::map<std::string, std::unique_ptr<Metric>, std::less<>> metrics_;
 };
 
+/// The kinds of these metrics, for MetricSet::from_bytes(). Each has a constructor without
+/// arguments.
+template <typename... M>
+MetricSet::Kinds metric_kinds() {
+  MetricSet::Kinds kinds;
+  (kinds.emplace(M().kind(), [] { return std::make_unique<M>(); }), ...);
+  return kinds;
+}
+
 }  // namespace muster

@@ -174,18 +174,4 @@ double Recall::compute() const {
 
 std::unique_ptr<Metric> Recall::clone() const { return std::make_unique<Recall>(*this); }
 
-const MetricSet::Kinds& built_in_metrics() {
-  static const MetricSet::Kinds kinds{
-      {"mean", [] { return std::make_unique<Mean>(); }},
-      {"accuracy", [] { return std::make_unique<Accuracy>(); }},
-      {"accuracy_baseline", [] { return std::make_unique<AccuracyBaseline>(); }},
-      {"top_k", [] { return std::make_unique<TopK>(); }},
-      {"precision", [] { return std::make_unique<Precision>(); }},
-      {"recall", [] { return std::make_unique<Recall>(); }},
-      {"auc", [] { return std::make_unique<Auc>(); }},
-      {"exact_auc", [] { return std::make_unique<ExactAuc>(); }},
-  };
-  return kinds;
-}
-
 }  // namespace muster

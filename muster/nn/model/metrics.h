@@ -163,7 +163,12 @@ class ExactAuc : public Metric {
   std::vector<Seen> seen_;
 };
 
-/// All metrics of this header, for MetricSet::from_bytes().
-const MetricSet::Kinds& built_in_metrics();
+/// The metrics of this header, for MetricSet::from_bytes(). A program adds
+/// its own: `kinds.merge(metric_kinds<MyMetric>())`.
+inline const MetricSet::Kinds& built_in_metrics() {
+  static const MetricSet::Kinds kinds =
+      metric_kinds<Mean, Accuracy, AccuracyBaseline, TopK, Precision, Recall, Auc, ExactAuc>();
+  return kinds;
+}
 
 }  // namespace muster

@@ -4,7 +4,7 @@
 
 namespace muster {
 
-/// What a model is called for.
+/// Purpose that a model is called for.
 enum class Mode { kTrain, kEval, kPredict };
 
 /// "train", "eval", "infer": the words of tf.estimator.

@@ -23,7 +23,7 @@ class Model : public torch::nn::Module {
   /// The logits [batch, head's logits_dimension()].
   virtual torch::Tensor forward(const Features& features) = 0;
 
-  /// What is added to the loss for the sake of the weights alone; undefined for nothing.
+  /// Term of the loss for the sake of the weights alone; undefined for none.
   virtual torch::Tensor regularization_loss() { return {}; }
 
   /// Whether forward() may draw from libtorch's generator, as torch::nn::Dropout does. Replicas of

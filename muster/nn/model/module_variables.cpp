@@ -17,12 +17,12 @@
 namespace muster {
 namespace {
 
-/// What is special about the variables of one kind of module.
+/// Special properties of the variables of one kind of module.
 struct Convention {
   std::map<std::string, std::string> words;
   VariableLayout weight_layout = VariableLayout::kAsIs;
   bool sparse_weight = false;
-  /// Of a module with SparseTables: their tensors.
+  /// Tensors of the tables of a module with SparseTables.
   std::set<const void*> tables{};
 };
 
@@ -60,7 +60,7 @@ Convention convention_of(const torch::nn::Module& module) {
   return convention;
 }
 
-// What parameter_key() was given.
+// Name that parameter_key() was given.
 std::string name_of_key(std::string key) {
   for (auto at = key.find(kDotInKey); at != std::string::npos; at = key.find(kDotInKey, at + 1)) {
     key.replace(at, kDotInKey.size(), ".");
@@ -138,19 +138,22 @@ std::string parameter_key(std::string_view name) {
 std::vector<ModuleVariable> variables_of(const torch::nn::Module& root) {
   std::vector<ModuleVariable> parameters;
   std::vector<ModuleVariable> buffers;
-  for (const auto& item : root.named_modules("", /*include_self=*/true)) {
-    const torch::nn::Module& module = *item.value();
+  const auto take = [&](const std::string& path, const torch::nn::Module& module) {
     const Convention convention = convention_of(module);
     for (const auto& parameter : module.named_parameters(/*recurse=*/false)) {
       if (!parameter.value().defined()) continue;
-      parameters.push_back(describe_variable(item.key(), convention, parameter.key(),
-                                             parameter.value(), parameter.value().requires_grad()));
+      parameters.push_back(describe_variable(path, convention, parameter.key(), parameter.value(),
+                                             parameter.value().requires_grad()));
     }
     for (const auto& buffer : module.named_buffers(/*recurse=*/false)) {
       if (!buffer.value().defined()) continue;
-      buffers.push_back(
-          describe_variable(item.key(), convention, buffer.key(), buffer.value(), false));
+      buffers.push_back(describe_variable(path, convention, buffer.key(), buffer.value(), false));
     }
+  };
+  // A root that lies on the stack cannot be had as a shared pointer.
+  take("", root);
+  for (const auto& item : root.named_modules("", /*include_self=*/false)) {
+    take(item.key(), *item.value());
   }
   parameters.insert(parameters.end(), std::make_move_iterator(buffers.begin()),
                     std::make_move_iterator(buffers.end()));

@@ -1,6 +1,7 @@
 #include "muster/nn/model/random_scope.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/random.h"
@@ -39,6 +40,11 @@ RandomScope::RandomScope(const std::uint64_t* key_on_device)
   innermost = this;
 }
 
+RandomScope::RandomScope(std::uint64_t key, at::Tensor key_tensor)
+    : key_(key), key_tensor_(std::move(key_tensor)), outer_(innermost) {
+  innermost = this;
+}
+
 RandomScope::~RandomScope() { innermost = outer_; }
 
 RandomScope* RandomScope::current() { return innermost; }
@@ -49,6 +55,7 @@ std::uint64_t RandomScope::next_key(std::uint64_t layer) {
         "a layer draws random numbers on the CPU in a step that is captured; draw them on the "
         "device");
   }
+  is_read_by_host_ = true;
   return derive_key(key_, layer, next_draw(layer));
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string_view>
 #include <unordered_map>
@@ -19,6 +21,9 @@ class RandomScope {
   /// For work that is captured and replayed in other steps: the scope's key lies in device
   /// memory, where every step writes its own.
   explicit RandomScope(const std::uint64_t* key_on_device);
+  /// For work that is recorded and run again in other steps (train/compiler): the scope's key is
+  /// what `key_tensor` holds, int64 [1], in the same place of every recording.
+  RandomScope(std::uint64_t key, at::Tensor key_tensor);
   ~RandomScope();
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
@@ -35,14 +40,23 @@ class RandomScope {
 
   /// The same in two steps, for those who draw on a device: next_key() is derive_key(key(), layer,
   /// next_draw(layer)).
-  std::uint64_t key() const { return key_; }
+  std::uint64_t key() const {
+    is_read_by_host_ = true;
+    return key_;
+  }
   /// Null: key() is it.
   const std::uint64_t* key_on_device() const { return key_on_device_; }
+  /// The key for operations that draw by it (muster::dropout_mask); undefined: key() is it.
+  const at::Tensor& key_tensor() const { return key_tensor_; }
+  /// Whether the host has drawn by the key, so that a recording would draw the same numbers again.
+  bool is_read_by_host() const { return is_read_by_host_; }
   std::uint64_t next_draw(std::uint64_t layer) { return draws_[layer]++; }
 
  private:
   std::uint64_t key_ = 0;
   const std::uint64_t* key_on_device_ = nullptr;
+  at::Tensor key_tensor_;
+  mutable bool is_read_by_host_ = false;
   std::unordered_map<std::uint64_t, std::uint64_t> draws_;
   RandomScope* outer_;
 };

@@ -39,7 +39,7 @@ struct SavedLayer {
   SavedVariable weight, gamma, beta;
 };
 
-/// Of a node whose inputs are the images, then weight, gamma and beta of every layer.
+/// Common part of nodes whose inputs are the images, then weight, gamma and beta of every layer.
 class ResidualNode : public torch::autograd::Node {
  public:
   ResidualNode(const at::Tensor& input, const std::vector<NormalisedConvolution>& layers)

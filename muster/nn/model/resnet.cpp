@@ -76,7 +76,7 @@ std::shared_ptr<nn::BatchNorm2dImpl> normalisation(std::int64_t channels,
 
 using Norm = std::shared_ptr<nn::BatchNorm2dImpl>;
 
-/// What our kernels take in training.
+/// Layer as our kernels take it in training.
 kernels::NormalisedConvolution layer_of(const Convolution& convolution, const Norm& norm) {
   return {.weight = convolution.weight,
           .gamma = norm->weight,

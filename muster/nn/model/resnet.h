@@ -55,7 +55,8 @@ class ResNet : public Model {
   std::shared_ptr<Network> network_;
 };
 
-/// What a part of the network gives for one image: "stage_1/residual_v1/avg_pool/", {16, 16, 16}.
+/// Output shape of a part of the network for one image:
+/// "stage_1/residual_v1/avg_pool/", {16, 16, 16}.
 struct ResNetShape {
   std::string name{};
   /// Channels, height, width; of the last two parts one number.

@@ -135,7 +135,7 @@ TEST(ResNet, KeepsMostOfAMovingAverage) {
     named.at("resnet/conv2d/kernel")[5][0][1][1] = 1;
   }
   const auto logits = model->forward({{"image", torch::full({4, 8, 8, 3}, 384.0)}});
-  logits.sum().backward();  // What the units change in place, no gradient needs.
+  logits.sum().backward();  // No gradient needs what the units change in place.
   EXPECT_NEAR(named.at("resnet/batch_normalization/moving_mean")[5].item<double>(), 0.003 * 2,
               1e-6);
 }

@@ -9,8 +9,8 @@
 namespace muster {
 
 /// A module with tables [rows, width] of which a batch touches a few rows. By default a backward
-/// leaves their gradients where libtorch does, in grad(), as sparse tensors; whoever updates the
-/// tables by rows asks for the rows themselves, which takes microseconds less a table.
+/// leaves their gradients where libtorch does, in grad(), as sparse tensors; code that updates
+/// the tables by rows asks for the rows themselves, which takes microseconds less a table.
 ///
 /// A module implements it beside torch::nn::Module. Calls come from the thread that runs forward
 /// and backward.

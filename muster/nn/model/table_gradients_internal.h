@@ -10,8 +10,8 @@
 
 namespace muster::internal {
 
-/// What backwards leave for SparseTables::take_row_gradients(). A module shares it with the nodes
-/// of its graphs.
+/// Gradients that backwards leave for SparseTables::take_row_gradients(). A module shares them
+/// with the nodes of its graphs.
 class TableGradients {
  public:
   explicit TableGradients(std::size_t tables) : pending_(tables) {}

@@ -19,7 +19,7 @@ void check_limit(double limit, std::string_view what) {
   }
 }
 
-/// What the gradient of a trainable variable consists of; undefined when no row was touched.
+/// Values of the gradient of a trainable variable; undefined when no row was touched.
 at::Tensor values_of(const Variable& variable, const Gradients& gradients) {
   if (variable.dense()) return gradients.of(variable);
   const RowGradient& rows = gradients.rows.at(static_cast<std::size_t>(variable.rows_index));

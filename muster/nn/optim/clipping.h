@@ -11,13 +11,13 @@ namespace muster {
 /// At most one is set. Applied to the mean gradients, after weight decay is added.
 struct ClipOptions {
   std::optional<double> value{};
-  /// Of every variable by itself.
+  /// Limit of the norm of every variable by itself.
   std::optional<double> norm{};
-  /// Of all together.
+  /// Limit of the norm of all together.
   std::optional<double> global_norm{};
 };
 
-/// What a step does to gradients that are too large. Limits must be positive.
+/// Clipping of gradients that are too large. Limits must be positive.
 ///
 /// Norms are summed in double over fixed blocks of each variable, in their order, so where
 /// variables and blocks live does not change a bit. All change the gradients in place.
@@ -26,7 +26,7 @@ struct ClipOptions {
 void clip_by_value(Gradients& gradients, double limit);
 
 /// Every variable's gradient is scaled down to this norm if it is longer; one that is not finite is
-/// left alone, for whoever looks for NaN.
+/// left alone, so that a check for NaN finds it.
 void clip_by_norm(const Variables& variables, Gradients& gradients, double limit);
 
 /// All gradients are scaled by one factor if their norm together is longer. Returns that norm as it
@@ -41,13 +41,13 @@ void clip_by_global_norm_on_device(Gradients& gradients, double limit);
 /// The norm of all gradients together.
 double global_norm(const Variables& variables, const Gradients& gradients);
 
-/// A block of a dense variable: elements. Whoever divides a variable cuts between blocks.
+/// A block of a dense variable: elements. Variables are divided between blocks only.
 inline constexpr std::int64_t kNormBlock = 1 << 15;
 /// A block of a table: rows, of which a gradient has those that were touched.
 inline constexpr std::int64_t kNormRowBlock = 1 << 12;
 
-/// The sums of squares of all blocks, variable after variable; those of blocks that somebody else
-/// holds are 0, so that sums are put together by adding them.
+/// The sums of squares of all blocks, variable after variable; those of blocks that another
+/// holder has are 0, so that sums are put together by adding them.
 class SquareSums {
  public:
   explicit SquareSums(const Variables& variables);
@@ -56,7 +56,7 @@ class SquareSums {
   /// A part begins with a block, and ends with one or with the variable.
   void add(const Gradients& gradients, const VariablePart& part);
 
-  /// Of one variable.
+  /// Norm of one variable's gradient.
   double norm(std::size_t variable) const;
   double global_norm() const;
 
@@ -74,7 +74,7 @@ void clip_by_norm(const Variables& variables, Gradients& gradients, double limit
                   const SquareSums& sums);
 void clip_by_global_norm(Gradients& gradients, double limit, const SquareSums& sums);
 
-/// What a gradient is scaled by so that its norm is at most the limit; 1 where it is or is not
+/// Factor that brings a gradient's norm down to the limit; 1 where it is at most that or is not
 /// finite.
 double clip_factor(double norm, double limit);
 

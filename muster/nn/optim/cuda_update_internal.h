@@ -13,7 +13,7 @@ constexpr std::int64_t kCudaGroupElements = 16;
 
 /// All pointers are to device memory.
 struct CudaUpdate {
-  /// Of the alternatives of UpdateRule.
+  /// Index among the alternatives of UpdateRule.
   int rule = 0;
   /// The rule itself.
   const void* constants = nullptr;

@@ -87,7 +87,7 @@ void move_average(std::size_t count, std::span<const float> rates, const float* 
     for (const float rate : rates) {
       const float last = moved;
       moved -= (moved - value) * rate;
-      // What this rate no longer moves, a smaller one does not move either.
+      // A value that this rate no longer moves is not moved by a smaller one either.
       if (moved == last) break;
     }
     average[i] = moved;

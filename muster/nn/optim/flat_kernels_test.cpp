@@ -18,7 +18,7 @@ using Floats = std::vector<float>;
 /// A variable with its slots, and steps over it.
 struct State {
   State(const Optimizer& recipe, Floats initial) : optimizer(recipe), values(std::move(initial)) {
-    for (const SlotSpec& slot : slots_of(optimizer)) {
+    for (const OptimizerSlot& slot : slots_of(optimizer)) {
       slots.emplace_back(values.size(), slot.initial);
     }
     powers = first_powers(optimizer).value_or(BetaPowers{});

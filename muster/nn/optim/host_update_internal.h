@@ -2,7 +2,7 @@
 
 #include "muster/nn/optim/cuda_update_internal.h"
 
-/// What the kernels of cuda_update_internal.h do, over host memory: so that whatever is captured
+/// The kernels of cuda_update_internal.h over host memory: so that whatever is captured
 /// for a GPU can be tried, and compared with the loops of flat_kernels_internal.h, without one.
 namespace muster::internal {
 

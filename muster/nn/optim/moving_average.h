@@ -63,7 +63,7 @@ class MovingAverage {
   MovingAverageOptions options_;
   Pair flat_;
   std::vector<Table> tables_;
-  /// Of the updates since all rows were up to date.
+  /// Rates of the updates since all rows were up to date.
   mutable std::vector<float> rates_;
   std::vector<NamedTensor> tensors_;
 };

@@ -6,10 +6,12 @@
 #include <cctype>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/suggestion.h"
+#include "muster/nn/optim/named_optimizer_internal.h"
 
 namespace muster {
 namespace {
@@ -74,6 +76,16 @@ struct Check {
     check_not_negative("ftrl", "l2", o.l2);
     check_not_negative("ftrl", "l2_shrinkage", o.l2_shrinkage);
   }
+  void operator()(const CustomOptions& o) const {
+    if (o.name.empty()) throw InvalidArgument("custom_optimizer: the name must not be empty");
+    if (!o.update) throw InvalidArgument("{}: there is no function that updates", o.name);
+    std::set<std::string_view> names;
+    for (const OptimizerSlot& slot : o.slots) {
+      if (slot.name.empty() || !names.insert(slot.name).second) {
+        throw InvalidArgument("{}: slots need names of their own: `{}`", o.name, slot.name);
+      }
+    }
+  }
 };
 
 struct Describe {
@@ -109,6 +121,12 @@ struct Describe {
         "l2_shrinkage = {})",
         rate(o), o.learning_rate_power, o.initial_accumulator, o.l1, o.l2, o.l2_shrinkage);
   }
+  std::string operator()(const CustomOptions& o) const {
+    std::string constants;
+    for (const auto& [name, value] : o.constants)
+      constants += fmt::format(", {} = {}", name, value);
+    return fmt::format("{}({}{})", o.name, rate(o), constants);
+  }
 
   template <typename Options>
   static std::string rate(const Options& options) {
@@ -121,11 +139,7 @@ Optimizer with_rate(LearningRate rate) {
   return Optimizer(Options{.learning_rate = std::move(rate)});
 }
 
-struct NamedOptimizer {
-  std::string_view name;
-  Optimizer (*make)(LearningRate);
-  std::optional<double> default_rate{};
-};
+using internal::NamedOptimizer;
 
 constexpr std::array kOptimizers{
     NamedOptimizer{"adagrad", with_rate<AdagradOptions>},
@@ -155,10 +169,17 @@ std::string plain_optimizer_name(std::string_view name) {
   return plain == "gradientdescent" ? "sgd" : plain;
 }
 
-const NamedOptimizer& named_optimizer(std::string_view name) {
+// Those above, then those of files of their own.
+std::vector<NamedOptimizer> all_named_optimizers() {
+  std::vector<NamedOptimizer> all(kOptimizers.begin(), kOptimizers.end());
+  for (const NamedOptimizer& one : internal::optimizers_of_files()) all.push_back(one);
+  return all;
+}
+
+NamedOptimizer named_optimizer(std::string_view name) {
   const std::string wanted = plain_optimizer_name(name);
   std::vector<std::string> names;
-  for (const NamedOptimizer& one : kOptimizers) {
+  for (const NamedOptimizer& one : all_named_optimizers()) {
     if (plain_optimizer_name(one.name) == wanted) return one;
     names.emplace_back(one.name);
   }
@@ -188,6 +209,7 @@ Optimizer adam(AdamOptions options) { return Optimizer(std::move(options)); }
 Optimizer adamw(AdamWOptions options) { return Optimizer(std::move(options)); }
 Optimizer rmsprop(RmsPropOptions options) { return Optimizer(std::move(options)); }
 Optimizer ftrl(FtrlOptions options) { return Optimizer(std::move(options)); }
+Optimizer custom_optimizer(CustomOptions options) { return Optimizer(std::move(options)); }
 
 Optimizer optimizer_by_name(std::string_view name, LearningRate learning_rate) {
   return named_optimizer(name).make(std::move(learning_rate));

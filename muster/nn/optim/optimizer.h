@@ -1,9 +1,13 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -92,12 +96,45 @@ struct FtrlOptions {
   double l2_shrinkage = 0.0;
 };
 
+/// Neighbouring elements of variables in host memory, for one step of CustomOptions::update.
+struct ElementUpdate {
+  double learning_rate = 0;
+  /// Updates that were made before.
+  std::int64_t step = 0;
+  std::span<float> values{};
+  std::span<const float> gradients{};
+  /// Each as long as the values, in the order of CustomOptions::slots.
+  std::span<const std::span<float>> slots{};
+};
+
+/// A slot of an optimizer: its name after the variable's, and the value that elements start with.
+struct OptimizerSlot {
+  std::string name;
+  float initial = 0;
+};
+
+/// An optimizer that is given as a function: how a program, or a file here, adds one. It computes
+/// on the host: variables of another device are copied there and back in every step, and steps with
+/// it are not captured.
+struct CustomOptions {
+  /// In descriptions and errors, such as "lion".
+  std::string name;
+  LearningRate learning_rate;
+  /// Described beside the learning rate, such as {{"beta1", 0.9}}. Tasks of a cluster must agree.
+  std::vector<std::pair<std::string, double>> constants{};
+  std::vector<OptimizerSlot> slots{};
+  /// One step. Called by several threads at once for ranges that do not overlap; each element's
+  /// result depends on that element alone, so that layouts and threads do not change a bit.
+  std::function<void(const ElementUpdate&)> update{};
+};
+
 /// How gradients become updates: a value without state, cheap to copy. An Updater applies it and
 /// owns the slots.
 class Optimizer {
  public:
-  using Options = std::variant<SgdOptions, MomentumOptions, AdagradOptions, ProximalAdagradOptions,
-                               AdamOptions, AdamWOptions, RmsPropOptions, FtrlOptions>;
+  using Options =
+      std::variant<SgdOptions, MomentumOptions, AdagradOptions, ProximalAdagradOptions, AdamOptions,
+                   AdamWOptions, RmsPropOptions, FtrlOptions, CustomOptions>;
 
   /// Throws InvalidArgument on options out of range, naming the option.
   explicit Optimizer(Options options);
@@ -106,6 +143,8 @@ class Optimizer {
   const LearningRate& learning_rate() const;
   /// Such as "momentum(learning_rate = constant 0.1, momentum = 0.9)".
   std::string description() const;
+  /// Whether it is CustomOptions, which the host computes.
+  bool is_custom() const { return std::holds_alternative<CustomOptions>(*options_); }
 
  private:
   std::shared_ptr<const Options> options_;
@@ -119,6 +158,7 @@ Optimizer adam(AdamOptions options = {});
 Optimizer adamw(AdamWOptions options = {});
 Optimizer rmsprop(RmsPropOptions options);
 Optimizer ftrl(FtrlOptions options);
+Optimizer custom_optimizer(CustomOptions options);
 
 /// By a name: adagrad, adam, adamw, ftrl, momentum, proximal_adagrad, rmsprop or sgd, the rest at
 /// its default. Case and separators do not matter, and torch::optim's and TensorFlow's spellings
@@ -130,7 +170,7 @@ Optimizer optimizer_by_name(std::string_view name, LearningRate learning_rate);
 /// InvalidArgument for the others.
 Optimizer optimizer_by_name(std::string_view name);
 
-/// What stands in a checkpoint between a variable's name and a slot's, and before the name of a
+/// Scopes in a checkpoint: between a variable's name and a slot's, and before the name of a
 /// scalar: `<variable>/<slots><slot>`, `<scalars>beta1_power`. Empty, or ending with '/'.
 struct SlotScopes {
   std::string slots{};
@@ -145,7 +185,7 @@ struct OptimizerFor {
   SlotScopes scopes{};
 };
 
-/// What a model is trained with: one optimizer for all variables, or several by prefix.
+/// Optimizers that a model is trained with: one for all variables, or several by prefix.
 ///
 ///   .optimizer = adam({.learning_rate = 0.01})
 ///   .optimizer = "adam"

@@ -22,7 +22,7 @@ std::int64_t divide_up(std::int64_t value, std::int64_t by) {
 /// The shape as a rule sees it.
 struct Extent {
   std::int64_t rows = 1;
-  /// Of one row.
+  /// Size of one row.
   std::int64_t bytes = 0;
 };
 

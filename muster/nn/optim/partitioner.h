@@ -11,7 +11,7 @@
 namespace muster {
 
 /// Rules by which a variable is cut into parts along one axis, with the words and numbers of
-/// TensorFlow's partitioners. Plain data: whoever places variables applies them. A checkpoint holds
+/// TensorFlow's partitioners. Plain data, applied where variables are placed. A checkpoint holds
 /// the whole variable, so another rule can read it.
 
 /// So many parts, or one a row where there are fewer rows.

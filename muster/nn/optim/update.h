@@ -23,13 +23,13 @@ namespace muster {
 ///   decay     the gradient of the weight-decay term is added
 ///   clamp     elements are clipped by value
 ///   norms     sums of squares by block, where the stages below need them
-///   check     a gradient that is not finite voids the update, where somebody looks
+///   check     a gradient that is not finite voids the update, where gradients are checked
 ///   clip      by the norm of each variable, or of all together
 ///   apply     the optimizers, with the moving average around them
 struct UpdateRules {
   WeightDecay weight_decay{};
   ClipOptions clip{};
-  /// Whether somebody looks at the gradients; where not, only losses void an update.
+  /// Whether gradients are checked; where not, only losses void an update.
   bool checks_gradients = false;
 
   bool decays() const { return weight_decay.factor > 0; }
@@ -39,7 +39,7 @@ struct UpdateRules {
 /// The first stage. Undefined tensors are those of replicas without a batch. Waits for the device.
 bool all_finite(std::span<const at::Tensor> losses);
 
-/// What one of several holders has of the variables.
+/// Share of the variables that one of several holders has.
 struct VariableShard {
   std::span<const VariablePart> parts{};
   /// The same of the dense ones, in rising order.
@@ -54,7 +54,7 @@ struct VariableShard {
 ///   SquareSums norms = update.norms(gradients);   // of shards: added up over all holders
 ///   if (update.is_finite(gradients, norms)) update.apply(gradients, step, norms);
 ///
-/// What a shard does not hold of the gradients is 0 or not there. Belongs to one thread.
+/// Gradients that a shard does not hold are 0 or not there. Belongs to one thread.
 class HostUpdate {
  public:
   /// All outlive it; `average` may be null.
@@ -69,9 +69,9 @@ class HostUpdate {
   /// The stages unscale, decay and clamp, in place. Returns the value of the weight-decay term, for
   /// the reported loss; 0 for a shard, which does not know it.
   double prepare(Gradients& gradients, double loss_scale = 1.0) const;
-  /// Of what is held; zeros where no stage needs them.
+  /// Sums of squares of the gradients held; zeros where no stage needs them.
   SquareSums norms(const Gradients& gradients) const;
-  /// The check, with the norms of all holders. True where nobody looks.
+  /// The check, with the norms of all holders. True where gradients are not checked.
   bool is_finite(const Gradients& gradients, const SquareSums& norms) const;
   /// By norm, in place; for those who hand the gradients to others to apply.
   void clip(Gradients& gradients, const SquareSums& norms) const;
@@ -86,7 +86,7 @@ class HostUpdate {
   std::optional<VariableShard> shard_;
 };
 
-/// An update that is given to the device that has the variables, and that nobody waits for: what
+/// An update that is given to the device that has the variables, without a wait for it: what
 /// changes from step to step lies in the device's memory, so it can be captured once and replayed.
 /// There are no tables, no loss scale and no check of gradients; a loss that is not finite voids
 /// this update and all that follow. Norms are summed in another order than HostUpdate's. Host
@@ -106,7 +106,7 @@ class DeviceUpdate {
 
   /// The first step, counted from 1, whose loss was not finite. Waits for the device.
   std::optional<std::int64_t> first_bad_step() const;
-  /// What it keeps on the device from one update to the next, beside the variables and slots.
+  /// State kept on the device from one update to the next, beside the variables and slots.
   const at::Tensor& state() const { return arguments_.bad_step; }
   /// The weight-decay term of the last step's loss. Waits for the device.
   double decay_loss() const;

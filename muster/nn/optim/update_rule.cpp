@@ -61,10 +61,13 @@ struct MakeRule {
     if (o.learning_rate_power == -0.5) return FtrlRule{to_float(rate), l1, two_l2, shrinkage};
     return FtrlPowerRule{to_float(rate), l1, two_l2, shrinkage, to_float(-o.learning_rate_power)};
   }
+  UpdateRule operator()(const CustomOptions& o) const {
+    throw Internal("{} is a function, which the host calls", o.name);
+  }
 };
 
 struct ListSlots {
-  using Slots = std::vector<SlotSpec>;
+  using Slots = std::vector<OptimizerSlot>;
   Slots operator()(const SgdOptions&) const { return {}; }
   Slots operator()(const MomentumOptions&) const { return {{"Momentum", 0}}; }
   Slots operator()(const AdagradOptions& o) const {
@@ -82,11 +85,12 @@ struct ListSlots {
   Slots operator()(const FtrlOptions& o) const {
     return {{"Ftrl", to_float(o.initial_accumulator)}, {"Ftrl_1", 0}};
   }
+  Slots operator()(const CustomOptions& o) const { return o.slots; }
 };
 
 }  // namespace
 
-std::vector<SlotSpec> slots_of(const Optimizer& optimizer) {
+std::vector<OptimizerSlot> slots_of(const Optimizer& optimizer) {
   return std::visit(ListSlots{}, optimizer.options());
 }
 
@@ -105,6 +109,10 @@ std::optional<BetaPowers> first_powers(const Optimizer& optimizer) {
 BetaPowers next_powers(const Optimizer& optimizer, BetaPowers powers) {
   const BetaPowers betas = first_powers(optimizer).value_or(BetaPowers{});
   return {powers.beta1 * betas.beta1, powers.beta2 * betas.beta2};
+}
+
+const CustomOptions* custom_of(const Optimizer& optimizer) {
+  return std::get_if<CustomOptions>(&optimizer.options());
 }
 
 UpdateRule rule_of(const Optimizer& optimizer, double learning_rate, BetaPowers powers) {

@@ -10,13 +10,8 @@
 
 namespace muster::internal {
 
-/// A slot's name after the variable's, and the value that every element starts with. The order is
-/// the one in which the kernels take them.
-struct SlotSpec {
-  std::string suffix;
-  float initial = 0;
-};
-std::vector<SlotSpec> slots_of(const Optimizer& optimizer);
+/// The order is the one in which the kernels take them.
+std::vector<OptimizerSlot> slots_of(const Optimizer& optimizer);
 
 /// beta1^t and beta2^t of an Adam. Floats multiplied once a step, as TensorFlow keeps them, so
 /// that a checkpoint holds all there is of them.
@@ -27,6 +22,9 @@ struct BetaPowers {
 /// The powers before the first step; nothing for an optimizer that has none.
 std::optional<BetaPowers> first_powers(const Optimizer& optimizer);
 BetaPowers next_powers(const Optimizer& optimizer, BetaPowers powers);
+
+/// Null for the optimizers that have a rule.
+const CustomOptions* custom_of(const Optimizer& optimizer);
 
 UpdateRule rule_of(const Optimizer& optimizer, double learning_rate, BetaPowers powers);
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <variant>
 
-/// What one step does to each element: constants, and the arithmetic with them, which is the same
+/// Update of each element in one step: constants, and the arithmetic with them, which is the same
 /// on every device. The constants are computed in double once a step and rounded to float here, so
 /// that every layout, thread and device uses the same ones. `keep` is what decoupled weight decay
 /// leaves of a weight. Compiled for the CPU and by nvcc, with no contraction into fused

@@ -40,7 +40,7 @@ Gradients gradients_of(const Variables& variables, std::int64_t step) {
     if (variable.dense()) gradients.of(variable).copy_(eighths(variable.spec.shape, step + 1));
   }
   if (!gradients.rows.empty()) {
-    // Of both servers.
+    // Rows of both servers.
     gradients.rows[0] = {torch::tensor({1, 70, 5000, 8195}, at::kLong), eighths({4, 3}, step + 2)};
   }
   return gradients;
@@ -75,7 +75,7 @@ void add_tensors(const Holder& holder, Result& result) {
   result.tensors.insert(result.tensors.end(), slots.begin(), slots.end());
 }
 
-/// What gradients a step has, and its loss.
+/// Kind of gradients that a step has, and its loss.
 struct Input {
   bool has_table = false;
   double loss_scale = 1.0;
@@ -114,7 +114,7 @@ Result on_host(const UpdateRules& rules, const Input& input) {
   return result;
 }
 
-/// What the first or the second of two servers holds: variables are cut between blocks.
+/// Share of the first or the second of two servers: variables are cut between blocks.
 struct Half {
   Half(const Variables& variables, bool is_first) {
     for (const VariablePart& whole : variables.whole()) {
@@ -298,7 +298,7 @@ TEST(Update, ABadLossVoidsTheUpdate) {
   const Result host = on_host({}, input);
   EXPECT_EQ(host.made, (std::vector<bool>{true, false, true}));
   expect_same(host, on_shards({}, input), "shards");
-  // Nobody looks at the device in between: it holds all later ones back too.
+  // The device is not looked at in between: it holds all later ones back too.
   EXPECT_EQ(on_device({}, input).made, (std::vector<bool>{true, false, false}));
 }
 

@@ -16,6 +16,7 @@
 #include "muster/base/error.h"
 #include "muster/nn/kernels/parallel_for.h"
 #include "muster/nn/optim/cuda_launch_internal.h"
+#include "muster/nn/optim/custom_update_internal.h"
 #include "muster/nn/optim/device_update_internal.h"
 #include "muster/nn/optim/flat_kernels_internal.h"
 #include "muster/nn/optim/host_update_internal.h"
@@ -76,6 +77,9 @@ void update_on_gpu(const internal::UpdateRule& rule, const Run& run, const at::T
   internal::launch_update(update, run.values.device());
 }
 
+/// Rule of one optimizer for a step.
+using StepRule = std::variant<internal::UpdateRule, internal::CustomRule>;
+
 std::int64_t block_count(const Run& run) {
   return (run.values.numel() + internal::kCudaBlockElements - 1) / internal::kCudaBlockElements;
 }
@@ -91,13 +95,18 @@ void launch(const internal::CudaUpdate& update, c10::Device device) {
   internal::launch_update(update, device);
 }
 
-// Of the run, the elements that are in `range` too.
-void update_run(const internal::UpdateRule& rule, const Run& run, const at::Tensor& flat,
+// Updates the elements of the run that are in `range` too.
+void update_run(const StepRule& any_rule, const Run& run, const at::Tensor& flat,
                 const FlatRange& range) {
   const std::int64_t size = run.values.numel();
   const std::int64_t first = std::max<std::int64_t>(0, range.first - run.offset);
   const std::int64_t last = std::min(size, range.last - run.offset);
   if (first >= last) return;
+  if (const auto* custom = std::get_if<internal::CustomRule>(&any_rule)) {
+    const at::Tensor gradients = flat.narrow(0, run.offset, size);
+    return internal::custom_update(*custom, run.values, gradients, run.slots, {first, last});
+  }
+  const auto& rule = std::get<internal::UpdateRule>(any_rule);
   if (!run.values.is_cpu()) {
     if (first != 0 || last != size) {
       throw Unimplemented("a part of the variables on {} is updated", run.values.device().str());
@@ -119,10 +128,13 @@ void update_run(const internal::UpdateRule& rule, const Run& run, const at::Tens
                         });
 }
 
-void update_table(const internal::UpdateRule& rule, const Table& table,
-                  const RowGradient& gradient) {
+void update_table(const StepRule& any_rule, const Table& table, const RowGradient& gradient) {
   if (gradient.empty()) return;
   const at::Tensor& values = table.variable.value;
+  if (const auto* custom = std::get_if<internal::CustomRule>(&any_rule)) {
+    return internal::custom_update_rows(*custom, gradient, values, table.slots);
+  }
+  const auto& rule = std::get<internal::UpdateRule>(any_rule);
   if (!values.is_cpu()) {
     internal::device_update_rows(rule, gradient, values, table.slots);
     return;
@@ -251,7 +263,7 @@ struct Updater::Group {
                     std::vector<NamedTensor>& tensors) const {
     const auto specs = internal::slots_of(optimizer);
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      tensors.push_back({variable.spec.name + "/" + scopes.slots + specs[i].suffix,
+      tensors.push_back({variable.spec.name + "/" + scopes.slots + specs[i].name,
                          slots[i]
                              .view({-1})
                              .narrow(0, first, variable.value.numel())
@@ -323,15 +335,19 @@ void Updater::apply(const Gradients& gradients, std::int64_t step,
   check(gradients);
   const at::NoGradGuard no_grad;
   // All rules before the first update: one that a rate does not allow leaves everything as it was.
-  std::vector<internal::UpdateRule> rules;
+  std::vector<StepRule> rules;
   rules.reserve(groups_.size());
   for (const Group& group : groups_) {
     const double rate = group.optimizer.learning_rate().at(step);
-    rules.push_back(internal::rule_of(group.optimizer, rate, group.beta_powers()));
+    if (const CustomOptions* custom = internal::custom_of(group.optimizer)) {
+      rules.emplace_back(internal::CustomRule{*custom, rate, step});
+    } else {
+      rules.emplace_back(internal::rule_of(group.optimizer, rate, group.beta_powers()));
+    }
   }
   auto next_rule = rules.begin();
   for (Group& group : groups_) {
-    const internal::UpdateRule& rule = *next_rule++;
+    const StepRule& rule = *next_rule++;
     for (const Run& run : group.runs) {
       for (const FlatRange& range : only) update_run(rule, run, gradients.flat, range);
     }

@@ -18,7 +18,7 @@ struct FlatRange {
   std::int64_t last = 0;
 };
 
-/// What an update by DeviceUpdate reads and writes, on the variables' device: what changes from
+/// Inputs and outputs of an update by DeviceUpdate, on the variables' device: what changes from
 /// step to step is in its memory, so that it can be captured once and replayed.
 struct DeviceArguments {
   /// int64 [constants_size()], as write_constants() left them.
@@ -62,8 +62,8 @@ class Updater {
   /// and how many sums of squares there are.
   std::size_t constants_size() const;
   std::size_t squares_size() const;
-  /// What apply(gradients, arguments) reads in its step. Counts as the update: Adam's powers
-  /// advance. Throws InvalidArgument as apply() does.
+  /// Writes the constants for apply(gradients, arguments) in its step. Counts as the update:
+  /// Adam's powers advance. Throws InvalidArgument as apply() does.
   void write_constants(std::int64_t step, std::span<std::int64_t> words);
   /// Gives one update to the device and waits for nothing.
   void apply(const Gradients& gradients, const DeviceArguments& arguments);
@@ -71,7 +71,7 @@ class Updater {
   /// them before the rest.
   void add_decay(const Gradients& gradients, const DeviceArguments& arguments) const;
 
-  /// What each optimizer uses at this step, for summaries and logs.
+  /// Learning rate of an optimizer at a step, for summaries and logs.
   struct Rate {
     std::string prefix;
     double learning_rate = 0;

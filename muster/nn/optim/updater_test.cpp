@@ -359,6 +359,45 @@ std::vector<at::Tensor> trained_on(c10::Device device, const Optimizer& optimize
   return values;
 }
 
+/// Momentum, as a program would define it; `factor` is what is kept of the sum.
+Optimizer momentum_as_a_function(double factor) {
+  return custom_optimizer({.name = "mine",
+                           .learning_rate = 0.1,
+                           .constants = {{"factor", factor}},
+                           .slots = {{"Mine", 0}},
+                           .update = [factor](const ElementUpdate& u) {
+                             const auto keep = static_cast<float>(factor);
+                             const auto rate = static_cast<float>(u.learning_rate);
+                             for (std::size_t i = 0; i < u.values.size(); ++i) {
+                               u.slots[0][i] = u.slots[0][i] * keep + u.gradients[i];
+                               u.values[i] -= rate * u.slots[0][i];
+                             }
+                           }});
+}
+
+TEST(CustomOptimizer, UpdatesTablesAndLayersLikeARule) {
+  const auto expected = trained_on(at::kCPU, momentum({.learning_rate = 0.1, .momentum = 0.5}));
+  const auto values = trained_on(at::kCPU, momentum_as_a_function(0.5));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_TRUE(at::allclose(values[i], expected[i], 1e-5, 1e-6)) << i;
+  }
+}
+
+TEST(CustomOptimizer, HasItsNameItsConstantsAndItsSlots) {
+  const Optimizer optimizer = momentum_as_a_function(0.5);
+  EXPECT_EQ(optimizer.description(), "mine(learning_rate = constant 0.1, factor = 0.5)");
+  const Variables variables = wide_and_deep();
+  const Updater updater(variables, {{"", optimizer}});
+  for (const NamedTensor& slot : updater.tensors()) EXPECT_THAT(slot.name, HasSubstr("/Mine"));
+  EXPECT_THROW(custom_optimizer({.name = "none", .learning_rate = 0.1}), InvalidArgument);
+  const auto nothing = [](const ElementUpdate&) {};
+  EXPECT_THROW(custom_optimizer({.name = "twice",
+                                 .learning_rate = 0.1,
+                                 .slots = {{"A", 0}, {"A", 0}},
+                                 .update = nothing}),
+               InvalidArgument);
+}
+
 TEST(Updater, TrainsOnAGpuAsOnTheCpu) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "there is no GPU";
   for (const Optimizer& optimizer : all_optimizers()) {

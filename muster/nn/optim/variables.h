@@ -32,9 +32,9 @@ struct VariableSpec {
 struct Variable {
   VariableSpec spec{};
   at::Tensor value{};
-  /// Of a dense trainable variable: its first element in Variables::flat().
+  /// First element of a dense trainable variable in Variables::flat().
   std::int64_t offset = -1;
-  /// Of a sparse variable: its place in Gradients::rows.
+  /// Place of a sparse variable in Gradients::rows.
   std::int64_t rows_index = -1;
 
   bool dense() const { return offset >= 0; }
@@ -54,9 +54,9 @@ struct VariablePart {
 
 /// The gradients of all trainable variables of one replica, or their sum.
 struct Gradients {
-  /// Of the dense variables, laid out as Variables::flat(); padding is 0.
+  /// Gradients of the dense variables, laid out as Variables::flat(); padding is 0.
   at::Tensor flat{};
-  /// Of the sparse variables, in their order.
+  /// Gradients of the sparse variables, in their order.
   std::vector<RowGradient> rows{};
 
   /// A view of one dense variable's part.
@@ -181,7 +181,7 @@ class AttachedModule {
   /// A module that keeps the gradients of its tables until they are taken.
   struct Keeper {
     SparseTables* module = nullptr;
-    /// Of its tables, in their order.
+    /// Places of its tables in Gradients::rows, in their order.
     std::vector<std::size_t> rows_index{};
   };
   void tie(const Variable& variable, at::Tensor parameter);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the kernels of this folder need of a device, on CUDA. platform_emulated.h gives the same
+/// Names by which the kernels of this folder use a device, on CUDA. platform_emulated.h gives the same
 /// names on a CPU; a file that includes kernels includes one of the two first.
 
 #include <cuda_bf16.h>

@@ -37,7 +37,7 @@ struct NormSums {
   long long values[kMaxChannels];
   long long squares[kMaxChannels];
   long long gradients[kMaxChannels];
-  /// Of gradients times normalised values.
+  /// Sums of gradients times normalised values.
   long long products[kMaxChannels];
   /// Set by a sum that was not finite or left the range; mean and deviation are NaN then.
   int out_of_range;
@@ -222,8 +222,8 @@ MUSTER_DEVICE std::int64_t offset_of(int image, int row, int column) {
          T::kChannels;
 }
 
-/// Of a thread's first vector in a tensor; the others follow at S::kImageStep. It can lie before
-/// the image.
+/// Offset of a thread's first vector in a tensor; the others follow at S::kImageStep. It can lie
+/// before the image.
 template <class T, int kThreadCount>
 MUSTER_DEVICE std::int64_t first_offset(const Share<T, kThreadCount>& share, const Place& place) {
   return offset_of<T>(place.image, place.row + share.first_row, share.column) + share.group * 8;
@@ -296,10 +296,10 @@ struct Lane {
   int lane;
   int warp;
   MUSTER_DEVICE Lane() : lane(thread_index() % 32), warp(thread_index() / 32) {}
-  /// Of the left matrix, whose rows are pixels: the pixel and the channels that this lane names.
+  /// Pixel and channels that this lane names in the left matrix, whose rows are pixels.
   MUSTER_DEVICE int left_row() const { return lane % 8 + lane / 8 % 2 * 8; }
   MUSTER_DEVICE int left_channel() const { return lane / 16 * 8; }
-  /// Of the result: the first of its two pixels (the other is 8 behind) and of its four channels.
+  /// First of the result's two pixels (the other is 8 behind) and of its four channels.
   MUSTER_DEVICE int result_row() const { return lane / 4; }
   MUSTER_DEVICE int result_channel() const { return lane % 4 * 4; }
 };
@@ -371,7 +371,7 @@ MUSTER_DEVICE void add_to_norm(ChannelSums& sums, float* scratch, const Lane& at
   }
 }
 
-/// What lies in shared memory behind a tile: coefficients of 64 channels, and the sums' scratch.
+/// Bytes of shared memory behind a tile: coefficients of 64 channels, and the sums' scratch.
 constexpr int kCoefficientBytes = 4 * kMaxChannels * 4;
 constexpr int kScratchBytes = kWarps * 2 * 16 * 4;
 template <class P>
@@ -381,7 +381,7 @@ constexpr int product_bytes() {
 
 // --- Forward ---------------------------------------------------------------------------------
 
-/// What a convolution reads.
+/// Input that a convolution reads.
 enum class Source {
   kBytes,       // images of bytes, [image, row, column, 3]
   kFloats,      // images of floats
@@ -757,7 +757,7 @@ struct GradientLoader {
   }
 };
 
-/// What the channels of a thread's results need of the norm below.
+/// Values of the norm below for the channels of a thread's results.
 struct BelowLines {
   float mean[4];
   float inverse_deviation[4];
@@ -871,8 +871,8 @@ backward_convolution(BackwardArguments arguments) {
     loader.store_tile(tile, coefficients, place_of<P>(index));
     const std::int64_t target = Target<P>(index, at).first;
     sync_threads();
-    // What the results meet and the next tile are read ahead of the product, where registers are
-    // many; else half of what they meet, and the rest behind the product.
+    // The values that the results meet and the next tile are read ahead of the product, where
+    // registers are many; else half of those values, and the rest behind the product.
     constexpr bool kAhead = P::kBlocks == 1;
     constexpr int kFirst = kAhead ? P::kFragments : (P::kFragments + 1) / 2;
     const bool more = index + block_count() < arguments.tiles;

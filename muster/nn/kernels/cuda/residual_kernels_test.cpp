@@ -48,7 +48,7 @@ struct Trained {
   std::vector<std::int64_t> batches;
   std::vector<uint4> memory;
 
-  /// What was there when backward told of it.
+  /// Gradients as they were when backward called back.
   struct Written {
     int first_layer = -1;
     std::vector<std::vector<float>> weight;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the fused kernels of a residual network take. Plain memory: no libtorch, no CUDA types.
+/// Arguments of the fused kernels of a residual network. Plain memory: no libtorch, no CUDA types.
 
 #include <cstddef>
 #include <cstdint>

@@ -164,7 +164,7 @@ struct InputLoader {
   }
 };
 
-/// What a warp sums: sixteen input channels, sixteen output channels, some taps, some pixels.
+/// Share that a warp sums: sixteen input channels, sixteen output channels, some taps, some pixels.
 template <class W>
 struct WarpShare {
   int in;
