@@ -1,8 +1,8 @@
-// Whole training steps of two models in plain libtorch layers, in bfloat16: eager, the eager step
+// Whole training steps of four models in plain libtorch layers, in bfloat16: eager, the eager step
 // as a CUDA graph, and the same compiled (muster/train/compiler). benchmarks/anchors/own_models.py
 // is the same in PyTorch.
 //
-//   compiled_steps [--models resnet18,transformer] [--dump FOLDER] [--small]
+//   compiled_steps [--models resnet18,transformer,unet,lstm] [--dump FOLDER] [--small]
 //
 // --dump writes each model's graphs before and after, and the time of each operation on the GPU.
 // --small takes small sizes, to see that it runs.
@@ -22,117 +22,18 @@
 #include "muster/train/compiler/compiled_step.h"
 #include "muster/train/compiler/interpreter.h"
 #include "muster/train/compiler/recorder.h"
+#include "own_models.h"
 
 namespace muster {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-struct Sizes {
-  std::int64_t batch, side, width, length, words, layers;
-};
-
-struct BlockImpl : torch::nn::Module {
-  torch::nn::Conv2d c1{nullptr}, c2{nullptr}, cs{nullptr};
-  torch::nn::BatchNorm2d n1{nullptr}, n2{nullptr}, ns{nullptr};
-  BlockImpl(int in, int out, int stride) {
-    const auto conv = [](int from, int to, int size, int step) {
-      return torch::nn::Conv2d(
-          torch::nn::Conv2dOptions(from, to, size).stride(step).padding(size / 2).bias(false));
-    };
-    c1 = register_module("c1", conv(in, out, 3, stride));
-    n1 = register_module("n1", torch::nn::BatchNorm2d(out));
-    c2 = register_module("c2", conv(out, out, 3, 1));
-    n2 = register_module("n2", torch::nn::BatchNorm2d(out));
-    if (stride == 1 && in == out) return;
-    cs = register_module("cs", conv(in, out, 1, stride));
-    ns = register_module("ns", torch::nn::BatchNorm2d(out));
-  }
-  at::Tensor forward(const at::Tensor& x) {
-    const auto y = n2(c2(torch::relu(n1(c1(x)))));
-    return torch::relu(y + (cs.is_empty() ? x : ns(cs(x))));
-  }
-};
-TORCH_MODULE(Block);
-
-struct ResNet18 : torch::nn::Module {
-  torch::nn::Conv2d stem{nullptr};
-  torch::nn::BatchNorm2d norm{nullptr};
-  torch::nn::Sequential blocks;
-  torch::nn::Linear fc{nullptr};
-  ResNet18() {
-    stem = register_module(
-        "stem",
-        torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 64, 7).stride(2).padding(3).bias(false)));
-    norm = register_module("norm", torch::nn::BatchNorm2d(64));
-    int in = 64;
-    for (const int out : {64, 128, 256, 512}) {
-      for (int i = 0; i < 2; ++i) {
-        blocks->push_back(Block(in, out, i == 0 && out != 64 ? 2 : 1));
-        in = out;
-      }
-    }
-    register_module("blocks", blocks);
-    fc = register_module("fc", torch::nn::Linear(512, 1000));
-  }
-  at::Tensor forward(const at::Tensor& image) {
-    auto x = image.to(torch::MemoryFormat::ChannelsLast);
-    x = torch::max_pool2d(torch::relu(norm(stem(x))), 3, 2, 1);
-    return fc(blocks->forward(x).mean({2, 3}));
-  }
-};
-
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-#if MUSTER_TORCH_AT_LEAST(2, 1)
-  return at::scaled_dot_product_attention(q, k, v, {}, 0.0, true);
-#else
-  const auto weights = q.matmul(k.transpose(-2, -1)) / std::sqrt(static_cast<double>(q.size(-1)));
-  return torch::softmax(weights, -1).matmul(v);
-#endif
-}
-
-struct LayerImpl : torch::nn::Module {
-  torch::nn::LayerNorm n1{nullptr}, n2{nullptr};
-  torch::nn::Linear qkv{nullptr}, proj{nullptr}, up{nullptr}, down{nullptr};
-  std::int64_t heads;
-  LayerImpl(std::int64_t d, std::int64_t h) : heads(h) {
-    n1 = register_module("n1", torch::nn::LayerNorm(torch::nn::LayerNormOptions({d})));
-    n2 = register_module("n2", torch::nn::LayerNorm(torch::nn::LayerNormOptions({d})));
-    qkv = register_module("qkv", torch::nn::Linear(d, 3 * d));
-    proj = register_module("proj", torch::nn::Linear(d, d));
-    up = register_module("up", torch::nn::Linear(d, 4 * d));
-    down = register_module("down", torch::nn::Linear(4 * d, d));
-  }
-  at::Tensor forward(at::Tensor x) {
-    const auto b = x.size(0), t = x.size(1), d = x.size(2);
-    const auto p = qkv(n1(x)).view({b, t, 3, heads, d / heads}).permute({2, 0, 3, 1, 4});
-    const auto a = attention(p[0], p[1], p[2]);
-    x = x + proj(a.transpose(1, 2).reshape({b, t, d}));
-    return x + down(torch::gelu(up(n2(x))));
-  }
-};
-TORCH_MODULE(Layer);
-
-struct Transformer : torch::nn::Module {
-  torch::nn::Embedding words{nullptr}, places{nullptr};
-  torch::nn::Sequential layers;
-  torch::nn::Linear out{nullptr};
-  explicit Transformer(const Sizes& sizes) {
-    words = register_module("words", torch::nn::Embedding(sizes.words, sizes.width));
-    places = register_module("places", torch::nn::Embedding(sizes.length, sizes.width));
-    for (std::int64_t i = 0; i < sizes.layers; ++i) layers->push_back(Layer(sizes.width, 8));
-    register_module("layers", layers);
-    out = register_module("out", torch::nn::Linear(sizes.width, 1000));
-  }
-  at::Tensor forward(const at::Tensor& tokens) {
-    return out(layers->forward(words(tokens) + places->weight).mean(1));
-  }
-};
+using own_models::Sizes;
 
 /// A model, its variables and gradients in flat memory, and whole steps of it.
 class Trained {
  public:
-  using Forward = std::function<at::Tensor(const at::Tensor&)>;
+  using Forward = own_models::Forward;
   Trained(torch::nn::Module& module, Forward forward, c10::Device device)
       : forward_(std::move(forward)), device_(device) {
     module.to(device);
@@ -244,19 +145,18 @@ void run(const std::string& kind, const Sizes& sizes, c10::Device device, const 
   const StreamScope stream(device);
   torch::manual_seed(0);
   const auto on = at::TensorOptions().device(device);
-  const auto label = torch::randint(0, 1000, {sizes.batch}, on.dtype(at::kLong));
-  const auto resnet = std::make_shared<ResNet18>();
-  const auto transformer = std::make_shared<Transformer>(sizes);
-  const bool images = kind == "resnet18";
+  const bool pixels = kind == "unet";
+  const bool images = pixels || kind == "resnet18";
+  const std::vector<std::int64_t> label_sizes =
+      pixels ? std::vector<std::int64_t>{sizes.batch, sizes.side, sizes.side}
+             : std::vector<std::int64_t>{sizes.batch};
+  const auto label = torch::randint(0, pixels ? 2 : 1000, label_sizes, on.dtype(at::kLong));
   const Tensors inputs{
       images ? torch::randn({sizes.batch, 3, sizes.side, sizes.side}, on)
              : torch::randint(0, sizes.words, {sizes.batch, sizes.length}, on.dtype(at::kLong)),
       label};
-  torch::nn::Module& module = images ? static_cast<torch::nn::Module&>(*resnet) : *transformer;
-  Trained trained(
-      module,
-      [&](const at::Tensor& x) { return images ? resnet->forward(x) : transformer->forward(x); },
-      device);
+  const auto [module, forward] = own_models::make_model(kind, sizes);
+  Trained trained(*module, forward, device);
   const auto step = [&](const Tensors& in) { return trained.step(in); };
   const auto say = [&](const char* how, double ms) {
     fmt::print("{} batch {} {}: {:.1f} examples/s ({:.3f} ms)\n", kind, sizes.batch, how,
@@ -269,11 +169,9 @@ void run(const std::string& kind, const Sizes& sizes, c10::Device device, const 
   say("captured", captured(
                       device, [&] { step(inputs); }, times));
 
-  for (const std::string how : {"rewritten", "fused without pooling", "fused"}) {
+  for (const std::string how : {"rewritten", "fused"}) {
     const bool fuses = how != "rewritten";
-    if (how == "fused without pooling" && !images) continue;
-    compiler::CompiledStep compiled(
-        {.passes = {.padding = 16, .pools = how == "fused"}, .may_fuse = fuses, .name = kind});
+    compiler::CompiledStep compiled({.passes = {.padding = 16}, .may_fuse = fuses, .name = kind});
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < 3; ++i) compiled.run(inputs, step);
     wait_for_device(device);
@@ -301,7 +199,7 @@ void run(const std::string& kind, const Sizes& sizes, c10::Device device, const 
 }  // namespace muster
 
 int main(int argc, char** argv) {
-  std::string models = "resnet18,transformer";
+  std::string models = "resnet18,transformer,unet,lstm";
   std::string dump;
   bool small = false;
   for (int i = 1; i < argc; ++i) {
@@ -316,13 +214,9 @@ int main(int argc, char** argv) {
   at::globalContext().setAllowTF32CuBLAS(true);
   at::globalContext().setAllowTF32CuDNN(true);
   const int times = small ? 1 : 20;
-  using muster::Sizes;
-  for (const char* kind : {"resnet18", "transformer"}) {
+  for (const char* kind : {"resnet18", "transformer", "unet", "lstm"}) {
     if (models.find(kind) == std::string::npos) continue;
-    const bool images = std::string(kind) == "resnet18";
-    const Sizes sizes =
-        small ? Sizes{2, 32, 32, 8, 50, 2} : Sizes{images ? 128 : 32, 224, 512, 256, 16000, 6};
-    muster::run(kind, sizes, device, dump, times);
+    muster::run(kind, muster::own_models::sizes_of(kind, small), device, dump, times);
   }
   return 0;
 }

@@ -13,7 +13,7 @@ bool is_copy(const Node& node) { return is(node, "aten::_to_copy") || is(node, "
 // Every value of the one is a value of the other.
 bool holds_all_of(at::ScalarType wide, at::ScalarType narrow) {
   if (wide == narrow) return true;
-  const bool narrow_is_short = narrow == at::kHalf || narrow == at::kBFloat16;
+  const bool narrow_is_short = is_short_float(narrow);
   return (wide == at::kFloat && narrow_is_short) ||
          (wide == at::kDouble && (narrow_is_short || narrow == at::kFloat));
 }
@@ -23,7 +23,7 @@ class Copies {
  public:
   explicit Copies(const Graph& graph) : graph_(graph), uses_(graph) {}
 
-  /// What a node copies, where nothing changes it behind the node.
+  /// Value that a node copies, where nothing changes it behind the node.
   std::optional<ValueId> source(const Node& node) const {
     if (!is_copy(node)) return std::nullopt;
     const auto from = tensor_at(node, 0);
@@ -59,7 +59,7 @@ class Copies {
   Uses uses_;
 };
 
-// What a step returns stays memory of its own.
+// Outputs of a step keep memory of their own.
 bool can_be_replaced(const Graph& graph, const Uses& uses, ValueId copied) {
   return uses.is_pure_value(copied) && !uses.of_value(copied).is_output &&
          graph.geometry(copied).offset == 0;

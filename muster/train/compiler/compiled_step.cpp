@@ -1,10 +1,13 @@
 #include "muster/train/compiler/compiled_step.h"
 
 #include <ATen/ops/equal.h>
+#include <ATen/ops/where.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -18,7 +21,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// What a step left: what it returned, and the memory that it changed.
+/// Results of a step: its outputs, and the memory that it changed.
 struct Outcome {
   Tensors outputs;
   /// As float64 or as they are; by output, then by changed memory.
@@ -51,11 +54,15 @@ Outcome outcome_of(Tensors outputs, const Tensors& changed) {
   return outcome;
 }
 
+// Elements that are not finite, as after a bad batch, must be so in the same places.
 double distance(const at::Tensor& one, const at::Tensor& other) {
   if (at::equal(one, other)) return 0;
   if (!at::isFloatingType(one.scalar_type())) return 1;
-  const at::Tensor wanted = other.to(at::kDouble);
-  const double off = (one.to(at::kDouble) - wanted).norm().item<double>();
+  const at::Tensor is_finite = other.isfinite();
+  if (!at::equal(one.isfinite(), is_finite)) return std::numeric_limits<double>::infinity();
+  const at::Tensor wanted = at::where(is_finite, other.to(at::kDouble), 0.0);
+  const double off =
+      (at::where(is_finite, one.to(at::kDouble), 0.0) - wanted).norm().item<double>();
   const double size = wanted.norm().item<double>();
   return off == 0 ? 0 : off / std::max(size, 1e-12);
 }
@@ -98,6 +105,40 @@ std::vector<Geometry> layout_of(const Tensors& inputs) {
   return layout;
 }
 
+at::Tensor bytes_of(const Storage& storage) {
+  const auto size = static_cast<std::int64_t>(storage.memory.nbytes());
+  return tensor_of(storage.memory, keys_of(storage.memory.device()), at::kByte, {size}, {1}, 0);
+}
+
+// Constants that libtorch makes for every step, such as those of masks, are of other memory too.
+bool is_same_constant(const Graph& graph, StorageId storage, const Storage& other) {
+  const BelowAutograd below;
+  const Storage& one = graph.storage(storage);
+  const bool is_changed = std::ranges::any_of(graph.nodes, [&](const Node& node) {
+    return std::ranges::any_of(node.writes,
+                               [&](ValueId value) { return graph.storage_of(value) == storage; });
+  });
+  return !is_changed && one.memory.device() == other.memory.device() &&
+         one.memory.nbytes() == other.memory.nbytes() && at::equal(bytes_of(one), bytes_of(other));
+}
+
+// Two recordings whose lines are the same may be of other memory, such as a state that the model
+// keeps in a tensor of its own.
+std::optional<std::string> other_memory(const Graph& first, const Graph& second) {
+  if (first.storages.size() != second.storages.size()) return "it is of more or less memory";
+  for (std::size_t i = 0; i < first.storages.size(); ++i) {
+    const Storage& one = first.storages[i];
+    const Storage& other = second.storages[i];
+    if (one.kind != Storage::Kind::kExternal || other.kind != Storage::Kind::kExternal) continue;
+    if (one.memory.unsafeGetStorageImpl() == other.memory.unsafeGetStorageImpl()) continue;
+    if (is_same_constant(first, static_cast<StorageId>(i), other)) continue;
+    return fmt::format("external {} is other memory than in its first", i);
+  }
+  return std::nullopt;
+}
+
+bool draws(const Graph& graph) { return std::ranges::any_of(graph.nodes, &Node::random); }
+
 std::string describe(const std::vector<Geometry>& layout) {
   std::string text;
   for (const Geometry& one : layout) text += (text.empty() ? "" : ", ") + describe(one);
@@ -116,11 +157,13 @@ struct CompiledStep::Impl {
     std::optional<Interpreter> compiled{};
     std::vector<PassReport> passes{};
     int steps = 0;
+    bool draws = false;
   };
 
   Options options;
   std::deque<Plan> plans{};
   bool said_full = false;
+  std::size_t revision = 0;
 
   explicit Impl(Options given) : options(std::move(given)) {}
 
@@ -129,15 +172,18 @@ struct CompiledStep::Impl {
     const auto found = std::ranges::find(plans, layout, &Plan::layout);
     if (found != plans.end()) return &*found;
     if (plans.size() < options.layouts) return &plans.emplace_back(Plan{.layout = layout});
-    if (!std::exchange(said_full, true)) {
+    if (!std::exchange(said_full, true) && options.says) {
       log::warning("{} has more than {} layouts of inputs: {} is not compiled", options.name,
                    options.layouts, describe(layout));
     }
     return nullptr;
   }
 
-  void refuse(Plan& plan, std::string why) const {
-    log::warning("{} of {} is not compiled: {}", options.name, describe(plan.layout), why);
+  void refuse(Plan& plan, std::string why) {
+    if (options.says) {
+      log::warning("{} of {} is not compiled: {}", options.name, describe(plan.layout), why);
+    }
+    ++revision;
     plan.obstacle = std::move(why);
     plan.compiled.reset();
     plan.recorded.reset();
@@ -147,7 +193,7 @@ struct CompiledStep::Impl {
     for (const KeptMemory& kept : recording.changed) kept.restore();
   }
 
-  // What a graph leaves when it starts from where the recorded step did.
+  // Outcome of a graph that starts from where the recorded step did.
   static Outcome from_start(const Interpreter& graph, const Recording& recording,
                             const Tensors& inputs, const std::function<void()>& seed) {
     restore(recording);
@@ -186,6 +232,7 @@ struct CompiledStep::Impl {
     try {
       Graph rewritten = recording.graph;
       plan.passes = rewrite(rewritten, pass_options(recording.graph));
+      prepare_kernels(rewritten);
       plan.compiled.emplace(std::move(rewritten));
       ours = from_start(*plan.compiled, recording, inputs, seed);
     } catch (const std::exception& error) {
@@ -196,8 +243,13 @@ struct CompiledStep::Impl {
       return stay_eager(plan, recording, eager,
                         fmt::format("compiled it leaves other values ({})", text_of(*off)));
     }
-    log::info("{} of {} is compiled: {} operations, {} before", options.name, describe(plan.layout),
-              plan.compiled->graph().nodes.size(), recording.graph.nodes.size());
+    if (options.says) {
+      log::info("{} of {} is compiled: {} operations, {} before", options.name,
+                describe(plan.layout), plan.compiled->graph().nodes.size(),
+                recording.graph.nodes.size());
+    }
+    ++revision;
+    plan.draws = draws(plan.compiled->graph());
     plan.recorded = std::move(recording.graph);
     return std::move(ours.outputs);
   }
@@ -211,7 +263,9 @@ struct CompiledStep::Impl {
     Tensors outputs = graph.run_perturbed(inputs);
     std::vector<double> allowed =
         distances(outcome_of(std::move(outputs), views_of_changed(recording.graph)), eager);
-    for (double& one : allowed) one = std::max(options.tolerance, 4 * one);
+    for (double& one : allowed) {
+      one = std::isfinite(one) ? std::max(options.tolerance, 4 * one) : options.tolerance;
+    }
     return allowed;
   }
 
@@ -230,12 +284,16 @@ struct CompiledStep::Impl {
     return eager.outputs;
   }
 
-  // What a step does may depend on how many came before.
+  // The work of a step may depend on how many came before.
   Tensors check_second(Plan& plan, const Tensors& inputs, const Step& step,
                        const std::function<void()>& seed) {
     if (seed) seed();
     const Recording again = record(step, inputs);
-    const auto differs = first_difference(*plan.recorded, again.graph);
+    // Why it cannot be a graph now, though it could before.
+    std::optional<std::string> differs;
+    if (!again.obstacle.empty()) differs = again.obstacle;
+    if (!differs) differs = first_difference(*plan.recorded, again.graph);
+    if (!differs) differs = other_memory(*plan.recorded, again.graph);
     plan.recorded.reset();
     if (differs) {
       refuse(plan, "its second step is another one: " + *differs);
@@ -252,10 +310,14 @@ struct CompiledStep::Impl {
       if (seed) seed();
       return step(inputs);
     }
-    ++plan->steps;
-    if (plan->steps == 1) return compile(*plan, inputs, step, seed);
-    if (plan->steps == 2) return check_second(*plan, inputs, step, seed);
-    if (seed) seed();
+    // A step that throws does not count.
+    if (plan->steps < 2) {
+      Tensors outputs = plan->steps == 0 ? compile(*plan, inputs, step, seed)
+                                         : check_second(*plan, inputs, step, seed);
+      ++plan->steps;
+      return outputs;
+    }
+    if (seed && plan->draws) seed();
     return plan->compiled->run(inputs);
   }
 };
@@ -273,6 +335,15 @@ bool CompiledStep::is_compiled(const std::vector<at::Tensor>& inputs) const {
   const auto found = std::ranges::find(impl_->plans, layout_of(inputs), &Impl::Plan::layout);
   return found != impl_->plans.end() && found->compiled;
 }
+
+bool CompiledStep::is_settled(const std::vector<at::Tensor>& inputs) const {
+  const auto found = std::ranges::find(impl_->plans, layout_of(inputs), &Impl::Plan::layout);
+  if (found == impl_->plans.end()) return impl_->plans.size() >= impl_->options.layouts;
+  return !found->obstacle.empty() || found->steps >= 2;
+}
+
+std::size_t CompiledStep::layouts() const { return impl_->plans.size(); }
+std::size_t CompiledStep::revision() const { return impl_->revision; }
 
 std::string CompiledStep::explain() const {
   std::string text;

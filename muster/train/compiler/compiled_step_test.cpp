@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/base/log.h"
@@ -15,7 +17,7 @@ namespace {
 
 using networks::Network;
 using networks::Trained;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Tensors = std::vector<at::Tensor>;
 
 // Steps of two layouts in turns, compiled, beside eager ones from the same start.
@@ -118,6 +120,66 @@ TEST(CompiledStep, AStepThatIsAnotherOneRunsEagerly) {
   compiled.run({torch::ones({2})}, step);
   EXPECT_EQ(compiled.run({torch::ones({2})}, step)[0][0].item<float>(), -1);
   EXPECT_THAT(compiled.explain(), HasSubstr("its second step is another one"));
+}
+
+TEST(CompiledStep, AStateThatItKeepsInATensorRunsEagerly) {
+  CompiledStep compiled({});
+  at::Tensor kept = torch::zeros({2});
+  const auto step = [&](const Tensors& in) {
+    kept = kept + in[0];
+    return Tensors{kept.clone()};
+  };
+  for (int i = 1; i <= 4; ++i) {
+    EXPECT_TRUE(at::equal(compiled.run({torch::ones({2})}, step)[0], torch::full({2}, i)));
+  }
+  EXPECT_THAT(compiled.explain(), HasSubstr("is other memory than in its first"));
+}
+
+TEST(CompiledStep, WhatIsNotFiniteIsCompiledToo) {
+  CompiledStep compiled({});
+  const auto step = [](const Tensors& in) { return Tensors{in[0].log(), in[0].exp().sum()}; };
+  const auto first = torch::tensor({-1.0F, 0.0F, 1.0F});
+  EXPECT_TRUE(compiled.run({first}, step)[0][0].isnan().item<bool>());
+  EXPECT_TRUE(compiled.is_compiled({first}));
+}
+
+TEST(CompiledStep, MemoryThatItReturnsUnwrittenRunsEagerly) {
+  CompiledStep compiled({});
+  const auto step = [](const Tensors& in) {
+    auto x = torch::empty({1});
+    *x.data_ptr<float>() = in[0].data_ptr<float>()[0];
+    return Tensors{x};
+  };
+  EXPECT_EQ(compiled.run({torch::ones({1})}, step)[0].item<float>(), 1);
+  EXPECT_EQ(compiled.run({torch::ones({1}) * 2}, step)[0].item<float>(), 2);
+  EXPECT_THAT(compiled.explain(), HasSubstr("it returns memory that no operation has written"));
+}
+
+TEST(CompiledStep, SaysItselfWhyItIsNoGraph) {
+  CompiledStep compiled({});
+  const auto step = [](const Tensors& in) {
+    note_obstacle("it is Thursday");
+    return Tensors{in[0].exp()};
+  };
+  compiled.run({torch::ones({1})}, step);
+  EXPECT_TRUE(compiled.is_settled({torch::ones({1})}));
+  EXPECT_THAT(compiled.explain(), HasSubstr("not compiled: it is Thursday"));
+}
+
+TEST(CompiledStep, AFirstStepThatThrowsDoesNotCount) {
+  CompiledStep compiled({});
+  bool fails = true;
+  const auto step = [&](const Tensors& in) {
+    if (std::exchange(fails, false)) throw std::runtime_error("no");
+    return Tensors{in[0].exp()};
+  };
+  EXPECT_THROW(compiled.run({torch::ones({2})}, step), std::runtime_error);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(compiled.is_settled({torch::ones({2})}) && i < 2);
+    compiled.run({torch::ones({2})}, step);
+  }
+  EXPECT_TRUE(compiled.is_compiled({torch::ones({2})}));
+  EXPECT_TRUE(compiled.is_settled({torch::ones({2})}));
 }
 
 }  // namespace

@@ -7,12 +7,14 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
 #include "muster/train/compiler/device_kernel.h"
+#include "muster/train/compiler/kernel_cache.h"
 
 #ifndef MUSTER_NVRTC_LIBRARY
 #define MUSTER_NVRTC_LIBRARY "libnvrtc.so"
@@ -91,16 +93,16 @@ std::string log_of(nvrtcProgram program) {
   return log;
 }
 
-// Sums and products are rounded one by one, as other compilers of the text do it.
-std::string compiled(const std::string& text) {
-  const std::string arch = architecture();
-  const char* const options[] = {arch.c_str(), "--std=c++17", "--fmad=false"};
+constexpr const char* kOptions[] = {"--std=c++17"};
+
+std::string compiled(const std::string& text, const std::string& arch) {
+  const char* const options[] = {arch.c_str(), kOptions[0]};
   nvrtcProgram program = nullptr;
   if (MUSTER_NVRTC(nvrtcCreateProgram)(&program, text.c_str(), "muster_kernel.cu", 0, nullptr,
                                        nullptr) != NVRTC_SUCCESS) {
     throw Internal("a program of the run-time compiler was not created");
   }
-  if (MUSTER_NVRTC(nvrtcCompileProgram)(program, 3, options) != NVRTC_SUCCESS) {
+  if (MUSTER_NVRTC(nvrtcCompileProgram)(program, 2, options) != NVRTC_SUCCESS) {
     const std::string log = log_of(program);
     MUSTER_NVRTC(nvrtcDestroyProgram)(&program);
     throw Internal("a generated kernel does not compile: {}", log);
@@ -110,6 +112,23 @@ std::string compiled(const std::string& text) {
   std::string code(size, '\0');
   MUSTER_NVRTC(nvrtcGetCUBIN)(program, code.data());
   MUSTER_NVRTC(nvrtcDestroyProgram)(&program);
+  return code;
+}
+
+// Compiler's version and options, which decide about a kernel's code beside its text.
+std::string compiler_name(const std::string& arch) {
+  int major = 0;
+  int minor = 0;
+  MUSTER_NVRTC(nvrtcVersion)(&major, &minor);
+  return fmt::format("nvrtc {}.{} {} {}\n", major, minor, arch, kOptions[0]);
+}
+
+// From the cache, or compiled and kept there.
+std::string code_of(const std::string& text, const std::string& arch, const std::string& name) {
+  static const KernelCache cache(KernelCache::default_folder());
+  if (auto found = cache.find(name + text)) return std::move(*found);
+  std::string code = compiled(text, arch);
+  cache.keep(name + text, code);
   return code;
 }
 
@@ -141,19 +160,64 @@ void DeviceKernel::launch(std::span<const at::Tensor> inputs,
         "the launch of a generated kernel");
 }
 
-DeviceKernel device_kernel(const KernelSource& source) {
-  static std::mutex turn;
-  static std::map<std::pair<int, std::string>, std::shared_ptr<const DeviceKernel::Function>> known;
-  const std::lock_guard lock(turn);
-  auto& function = known[{current_device(), source.text}];
-  if (function == nullptr) {
-    const std::string code = compiled(source.text);
+namespace {
+
+/// Kernels of this process, by GPU and text.
+class LoadedKernels {
+ public:
+  using Function = std::shared_ptr<const DeviceKernel::Function>;
+
+  Function find(int device, const std::string& text) {
+    const std::lock_guard lock(turn_);
+    const auto found = known_.find({device, text});
+    return found == known_.end() ? nullptr : found->second;
+  }
+
+  Function load(int device, const std::string& text, const std::string& code) {
     CUmodule module = nullptr;
     check(MUSTER_DRIVER(cuModuleLoadData)(&module, code.data()), "loading a generated kernel");
     auto loaded = std::make_shared<DeviceKernel::Function>();
     check(MUSTER_DRIVER(cuModuleGetFunction)(&loaded->function, module, "muster_kernel"),
           "finding a generated kernel");
-    function = loaded;
+    const std::lock_guard lock(turn_);
+    return known_.try_emplace({device, text}, std::move(loaded)).first->second;
+  }
+
+ private:
+  std::mutex turn_;
+  std::map<std::pair<int, std::string>, Function> known_;
+};
+
+LoadedKernels& loaded_kernels() {
+  static LoadedKernels kernels;
+  return kernels;
+}
+
+}  // namespace
+
+void prepare_device_kernels(const std::vector<KernelSource>& sources) {
+  const int device = current_device();
+  std::set<std::string> texts;
+  for (const KernelSource& source : sources) {
+    if (loaded_kernels().find(device, source.text) == nullptr) texts.insert(source.text);
+  }
+  if (texts.empty()) return;
+  const std::vector<std::string> wanted(texts.begin(), texts.end());
+  const std::string arch = architecture();
+  const std::string name = compiler_name(arch);
+  std::vector<std::string> codes(wanted.size());
+  for_each_in_parallel(wanted.size(),
+                       [&](std::size_t i) { codes[i] = code_of(wanted[i], arch, name); });
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    loaded_kernels().load(device, wanted[i], codes[i]);
+}
+
+DeviceKernel device_kernel(const KernelSource& source) {
+  const int device = current_device();
+  auto function = loaded_kernels().find(device, source.text);
+  if (function == nullptr) {
+    prepare_device_kernels({source});
+    function = loaded_kernels().find(device, source.text);
   }
   return DeviceKernel(function, source);
 }

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "muster/train/compiler/kernel_source.h"
 
@@ -23,6 +24,10 @@ class DeviceKernel {
   std::int64_t grid_y_;
   std::int64_t threads_;
 };
+
+/// Has the kernels ready for the current GPU: those that no process has compiled before are
+/// compiled at once, in as many threads as there are processors. See KernelCache.
+void prepare_device_kernels(const std::vector<KernelSource>& sources);
 
 /// Compiles it for the current GPU; one text is compiled once in a process. Throws Internal with
 /// the compiler's words where it does not take the text.

@@ -21,12 +21,14 @@ std::string FusedKernel::name() const {
   return fmt::format("fused({}; {})", operations_, describe(program_));
 }
 
+std::optional<KernelSource> FusedKernel::source() const { return source_of(program_); }
+
 void FusedKernel::run(std::span<const at::Tensor> inputs,
                       std::span<const at::Tensor> results) const {
   const at::Tensor& first = results.empty() ? inputs[0] : results[0];
   if (first.is_cpu()) return evaluate(program_, inputs, results);
   if (!on_device_) {
-    on_device_ = std::make_shared<OnDevice>(OnDevice{device_kernel(source_of(program_))});
+    on_device_ = std::make_shared<OnDevice>(OnDevice{device_kernel(*source())});
   }
   on_device_->kernel.launch(inputs, results);
 }

@@ -20,6 +20,7 @@ class FusedKernel : public Kernel {
   const std::string& operations() const { return operations_; }
   std::string name() const override;
   void run(std::span<const at::Tensor> inputs, std::span<const at::Tensor> results) const override;
+  std::optional<KernelSource> source() const override;
 
  private:
   struct OnDevice;

@@ -9,26 +9,7 @@
 namespace muster::compiler {
 namespace {
 
-/// Elements [first, last) of a storage.
-struct Extent {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-};
-
-// From the first element to the last; a tensor with gaps covers less than that.
-Extent extent_of(const Geometry& geometry) {
-  Extent extent{geometry.offset, geometry.offset + (geometry.elements() > 0 ? 1 : 0)};
-  for (std::size_t d = 0; d < geometry.sizes.size() && geometry.elements() > 0; ++d) {
-    extent.last += (geometry.sizes[d] - 1) * geometry.strides[d];
-  }
-  return extent;
-}
-
-bool overlap(const Extent& one, const Extent& other) {
-  return one.first < other.last && other.first < one.last;
-}
-
-/// What happens behind a zero_() of external memory.
+/// Writes behind a zero_() of external memory.
 class ZeroedMemory {
  public:
   ZeroedMemory(const Graph& graph, NodeId zero)
@@ -89,7 +70,7 @@ class ZeroedMemory {
   bool is_untouched(ValueId place) const {
     const Extent extent = extent_of(graph_.geometry(place));
     return std::ranges::none_of(touched_,
-                                [&](const Extent& other) { return overlap(extent, other); });
+                                [&](const Extent& other) { return extent.overlaps(other); });
   }
 
   void note(const Node& node) {

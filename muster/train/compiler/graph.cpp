@@ -149,6 +149,8 @@ bool Geometry::is_contiguous() const {
   return true;
 }
 
+bool is_short_float(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
+
 Geometry geometry_of(const at::Tensor& tensor) {
   return {.type = tensor.scalar_type(),
           .device = tensor.device(),

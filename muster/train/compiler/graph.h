@@ -29,12 +29,15 @@ struct Geometry {
 
   bool operator==(const Geometry&) const = default;
   std::int64_t elements() const;
-  /// Of the elements, without gaps between them.
+  /// Size of the elements, without gaps between them.
   std::size_t bytes() const;
   /// Whether no two elements share memory, and there is nothing between them.
   bool is_dense() const;
   bool is_contiguous() const;
 };
+
+/// bfloat16 or float16.
+bool is_short_float(at::ScalarType type);
 
 Geometry geometry_of(const at::Tensor& tensor);
 Geometry contiguous_geometry(at::ScalarType type, c10::Device device,
@@ -68,16 +71,16 @@ struct Argument {
   Kind kind = Kind::kConstant;
   /// Anything but tensors; numbers that libtorch wraps in tensors too.
   c10::IValue constant{};
-  /// Of kTensor one, absent where the tensor is undefined.
+  /// One value for kTensor, absent where the tensor is undefined.
   std::vector<std::optional<ValueId>> tensors{};
-  /// Of kTensorList, whether its element type is Tensor?.
+  /// Whether the element type of a kTensorList is Tensor?.
   bool optional_elements = false;
 };
 
 /// One return of an operation that is a tensor, or an element of one that is a list of them.
 struct Result {
   std::size_t place = 0;
-  /// Of a list.
+  /// Position in a returned list.
   std::optional<std::size_t> element{};
   /// Absent where the tensor was undefined.
   std::optional<ValueId> value{};
@@ -107,9 +110,9 @@ struct Graph {
   std::vector<Storage> storages{};
   std::vector<Value> values{};
   std::vector<Node> nodes{};
-  /// What each run is given, in its order.
+  /// Values that each run is given, in its order.
   std::vector<ValueId> inputs{};
-  /// What each run returns; absent where the tensor is undefined.
+  /// Values that each run returns; absent where the tensor is undefined.
   std::vector<std::optional<ValueId>> outputs{};
 
   const Geometry& geometry(ValueId value) const { return values[index(value)].geometry; }

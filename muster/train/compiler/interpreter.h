@@ -15,8 +15,8 @@ class Interpreter {
  public:
   explicit Interpreter(Graph graph);
 
-  /// What the step returned, of these inputs. External memory is changed as by the step. Throws
-  /// InvalidArgument where an input is not laid out as the recorded one.
+  /// Returns the outputs of the step for these inputs. External memory is changed as by the step.
+  /// Throws InvalidArgument where an input is not laid out as the recorded one.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) const;
 
   /// Called for each node instead of running it: runs it by `execute`, as often as it likes.

@@ -2,8 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <span>
 #include <string>
+
+#include "muster/train/compiler/kernel_source.h"
 
 namespace muster::compiler {
 
@@ -17,6 +20,8 @@ class Kernel {
   /// are a node's tensor arguments, of which it may change those that Node::writes names.
   virtual void run(std::span<const at::Tensor> inputs,
                    std::span<const at::Tensor> results) const = 0;
+  /// Text that is compiled for a GPU before the first run, if any is.
+  virtual std::optional<KernelSource> source() const { return std::nullopt; }
 };
 
 }  // namespace muster::compiler

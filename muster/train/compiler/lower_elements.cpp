@@ -108,10 +108,11 @@ int gelu_backward(Arguments& in) {
         in.multiply(in.multiply(x, 0.5), in.one_minus(in.multiply(inner, inner))), slope);
     return in.multiply(gradient, in.add(left, right));
   }
-  const int erf = in.op(Op::kErf, in.multiply(x, M_SQRT1_2));
+  const int scaled = in.multiply(x, M_SQRT1_2);
+  const int erf = in.op(Op::kErf, scaled);
   const int share = in.multiply(in.add(in.constant(1), erf), 0.5);
-  const int density =
-      in.multiply(in.op(Op::kExp, in.multiply(in.multiply(x, x), -0.5)), 0.3989422804014327);
+  const int power = in.op(Op::kNegate, in.multiply(scaled, scaled));
+  const int density = in.multiply(in.op(Op::kExp, power), 0.3989422804014327);
   return in.multiply(gradient, in.add(share, in.multiply(x, density)));
 }
 

@@ -3,48 +3,13 @@
 #include <utility>
 #include <vector>
 
+#include "muster/train/compiler/column_sums.h"
 #include "muster/train/compiler/passes.h"
 #include "muster/train/compiler/program_builder.h"
 #include "muster/train/compiler/uses.h"
 
 namespace muster::compiler {
 namespace {
-
-/// A tensor as rows and columns of what lies in memory.
-struct Matrix {
-  std::int64_t rows = 1;
-  std::int64_t columns = 1;
-};
-
-// Where the innermost dimensions as they lie are `kept`, and all others rows.
-std::optional<Matrix> matrix_of(const Geometry& geometry, const std::vector<bool>& kept) {
-  if (!geometry.is_dense() || !is_for_programs(geometry)) return std::nullopt;
-  Matrix matrix;
-  bool in_columns = true;
-  const auto order = memory_order(geometry);
-  for (std::size_t i = order.size(); i-- > 0;) {
-    if (!kept[order[i]]) in_columns = false;
-    if (kept[order[i]] && !in_columns) return std::nullopt;
-    (in_columns ? matrix.columns : matrix.rows) *= geometry.sizes[order[i]];
-  }
-  return matrix;
-}
-
-// Enough work for a large GPU, and a number that depends on nothing but the sizes.
-std::int64_t blocks_for(const Matrix& matrix) {
-  const std::int64_t groups = std::max<std::int64_t>(matrix.columns / 8, 1);
-  const std::int64_t across = std::min<std::int64_t>(groups, 32);
-  const std::int64_t wanted = 512 / std::max<std::int64_t>(groups / across, 1);
-  const std::int64_t rows = 4 * std::max<std::int64_t>(256 / across, 1);
-  return std::clamp<std::int64_t>(matrix.rows / rows, 1, std::max<std::int64_t>(wanted, 1));
-}
-
-ValueId new_partials(Graph& graph, const Matrix& matrix, std::int64_t sums, c10::Device device) {
-  return graph.new_value(
-      contiguous_geometry(at::kFloat, device, {blocks_for(matrix), sums, matrix.columns}));
-}
-
-const std::vector<std::int64_t> kOfColumn{0, 1};
 
 // Two nodes: blocks of rows, then all of them.
 std::optional<std::vector<Node>> lower_sum(Graph& graph, const Uses& uses, NodeId id) {
@@ -68,9 +33,9 @@ std::optional<std::vector<Node>> lower_sum(Graph& graph, const Uses& uses, NodeI
   }
   const ValueId partials = new_partials(graph, *matrix, 1, from.device);
   ProgramBuilder sums(graph, Program::Kind::kColumnSums, {matrix->rows, matrix->columns});
-  sums.add_up({sums.load(*summed, {matrix->columns, 1})}, partials, blocks_for(*matrix));
+  sums.add_up({sums.load(*summed, {matrix->columns, 1})}, partials, row_blocks(*matrix));
   ProgramBuilder total(graph, Program::Kind::kColumns, {matrix->columns});
-  total.read_sums(partials, blocks_for(*matrix), 1);
+  total.read_sums(partials, row_blocks(*matrix), 1);
   total.store(total.sum(0), made, {1});
   return std::vector<Node>{sums.take("sum"), total.take("sum")};
 }
@@ -144,10 +109,10 @@ std::optional<std::vector<Node>> lower_batch_norm(Graph& graph, NodeId id) {
   ProgramBuilder sums(graph, Program::Kind::kColumnSums, {matrix.rows, matrix.columns});
   const int off = sums.op(ScalarOp::kSubtract, sums.load(found->x, {matrix.columns, 1}),
                           sums.load(shift, kOfColumn));
-  sums.add_up({off, sums.op(ScalarOp::kMultiply, off, off)}, partials, blocks_for(matrix));
+  sums.add_up({off, sums.op(ScalarOp::kMultiply, off, off)}, partials, row_blocks(matrix));
 
   ProgramBuilder columns(graph, Program::Kind::kColumns, {matrix.columns});
-  columns.read_sums(partials, blocks_for(matrix), 2);
+  columns.read_sums(partials, row_blocks(matrix), 2);
   const auto times = [&](int a, double b) {
     return columns.op(ScalarOp::kMultiply, a, columns.constant(b));
   };
@@ -175,10 +140,11 @@ std::optional<std::vector<Node>> lower_batch_norm(Graph& graph, NodeId id) {
   ProgramBuilder elements(graph, Program::Kind::kElements, {matrix.rows, matrix.columns});
   const int centred = elements.op(ScalarOp::kSubtract, elements.load(found->x, {matrix.columns, 1}),
                                   elements.load(mean, kOfColumn));
-  int value = elements.op(ScalarOp::kMultiply, centred, elements.load(scale, kOfColumn));
+  int factor = elements.load(scale, kOfColumn);
   if (found->weight) {
-    value = elements.op(ScalarOp::kMultiply, value, elements.load(*found->weight, kOfColumn));
+    factor = elements.op(ScalarOp::kMultiply, factor, elements.load(*found->weight, kOfColumn));
   }
+  int value = elements.op(ScalarOp::kMultiply, centred, factor);
   if (bias) value = elements.op(ScalarOp::kAdd, value, elements.load(*bias, kOfColumn));
   elements.store(value, y, {matrix.columns, 1});
   return std::vector<Node>{sums.take("batch_norm"), columns.take("batch_norm"),
@@ -210,19 +176,20 @@ std::optional<std::vector<Node>> lower_batch_norm_backward(Graph& graph, NodeId 
   const ValueId of_weight = made_or_new(1);
   const ValueId of_bias = made_or_new(2);
   const ValueId partials = new_partials(graph, matrix, 2, x_geometry.device);
-  const auto normal = [&](ProgramBuilder& in) {
-    const int centred = in.op(ScalarOp::kSubtract, in.load(found->x, {matrix.columns, 1}),
-                              in.load(*mean, kOfColumn));
-    return in.op(ScalarOp::kMultiply, centred, in.load(*scale, kOfColumn));
+  const auto centred = [&](ProgramBuilder& in) {
+    return in.op(ScalarOp::kSubtract, in.load(found->x, {matrix.columns, 1}),
+                 in.load(*mean, kOfColumn));
   };
 
+  // Factors that belong to a column are applied once for all of its rows.
   ProgramBuilder sums(graph, Program::Kind::kColumnSums, {matrix.rows, matrix.columns});
   const int dy = sums.load(*gradient, {matrix.columns, 1});
-  sums.add_up({dy, sums.op(ScalarOp::kMultiply, dy, normal(sums))}, partials, blocks_for(matrix));
+  sums.add_up({dy, sums.op(ScalarOp::kMultiply, dy, centred(sums))}, partials, row_blocks(matrix));
 
   ProgramBuilder columns(graph, Program::Kind::kColumns, {matrix.columns});
-  columns.read_sums(partials, blocks_for(matrix), 2);
-  columns.store(columns.sum(1), of_weight, {1});
+  columns.read_sums(partials, row_blocks(matrix), 2);
+  columns.store(columns.op(ScalarOp::kMultiply, columns.sum(1), columns.load(*scale, {1})),
+                of_weight, {1});
   columns.store(columns.sum(0), of_bias, {1});
 
   ProgramBuilder elements(graph, Program::Kind::kElements, {matrix.rows, matrix.columns});
@@ -230,15 +197,17 @@ std::optional<std::vector<Node>> lower_batch_norm_backward(Graph& graph, NodeId 
     return elements.op(ScalarOp::kMultiply, elements.load(sum, kOfColumn),
                        elements.constant(1.0 / found->count));
   };
+  const int slope =
+      elements.op(ScalarOp::kMultiply, share(of_weight), elements.load(*scale, kOfColumn));
+  int factor = elements.load(*scale, kOfColumn);
+  if (found->weight) {
+    factor = elements.op(ScalarOp::kMultiply, factor, elements.load(*found->weight, kOfColumn));
+  }
   int value = elements.op(ScalarOp::kSubtract, elements.load(*gradient, {matrix.columns, 1}),
                           share(of_bias));
   value = elements.op(ScalarOp::kSubtract, value,
-                      elements.op(ScalarOp::kMultiply, normal(elements), share(of_weight)));
-  value = elements.op(ScalarOp::kMultiply, value, elements.load(*scale, kOfColumn));
-  if (found->weight) {
-    value = elements.op(ScalarOp::kMultiply, value, elements.load(*found->weight, kOfColumn));
-  }
-  elements.store(value, *dx, {matrix.columns, 1});
+                      elements.op(ScalarOp::kMultiply, centred(elements), slope));
+  elements.store(elements.op(ScalarOp::kMultiply, value, factor), *dx, {matrix.columns, 1});
   return std::vector<Node>{sums.take("batch_norm_backward"), columns.take("batch_norm_backward"),
                            elements.take("batch_norm_backward")};
 }

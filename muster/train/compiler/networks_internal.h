@@ -287,7 +287,7 @@ inline std::vector<Network> all() {
   return networks;
 }
 
-/// What a step reads and changes: parameters, momentum, buffers.
+/// State that a step reads and changes: parameters, momentum, buffers.
 class Trained {
  public:
   Trained(Network network, bool bf16) : network_(std::move(network)), bf16_(bf16) {

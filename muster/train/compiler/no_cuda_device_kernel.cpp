@@ -15,6 +15,10 @@ void DeviceKernel::launch(std::span<const at::Tensor>, std::span<const at::Tenso
   throw Internal("a kernel is launched by a muster that was built without CUDA");
 }
 
+void prepare_device_kernels(const std::vector<KernelSource>&) {
+  throw Internal("kernels are compiled by a muster that was built without CUDA");
+}
+
 DeviceKernel device_kernel(const KernelSource&) {
   throw Internal("a kernel is compiled by a muster that was built without CUDA");
 }

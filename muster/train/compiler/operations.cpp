@@ -9,7 +9,7 @@
 namespace muster::compiler {
 namespace {
 
-// What they return, the host decides by.
+// Operations that return values that the host decides by.
 constexpr std::array kReadByHost{std::string_view("aten::_local_scalar_dense"),
                                  std::string_view("aten::equal"),
                                  std::string_view("aten::is_nonzero"),
@@ -61,6 +61,10 @@ bool changes_argument(const c10::OperatorHandle& operation, std::size_t place) {
   if (changes_layout(operation)) return false;
   const c10::Argument& argument = operation.schema().arguments()[place];
   if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return true;
+  // That of libtorch 2 leaves what it computes in the workspace that its forward made.
+  if (name_of(operation) == "aten::mkldnn_rnn_layer_backward" && argument.name() == "workspace") {
+    return true;
+  }
   const bool is_forward = !name_of(operation).ends_with("_backward");
   return is_forward && argument.alias_info() == nullptr &&
          (argument.name() == "running_mean" || argument.name() == "running_var");

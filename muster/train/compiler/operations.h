@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-/// What the compiler knows of single ATen operations beyond their schemas.
+/// Properties of single ATen operations that the compiler knows beyond their schemas.
 namespace muster::compiler {
 
 /// "aten::add" of "aten::add.Tensor".

@@ -10,6 +10,7 @@
 
 #include "muster/train/compiler/interpreter.h"
 #include "muster/train/compiler/networks_internal.h"
+#include "muster/train/compiler/operations.h"
 #include "muster/train/compiler/recorder.h"
 #include "muster/train/compiler/uses.h"
 
@@ -18,8 +19,8 @@ namespace {
 
 using networks::Network;
 using networks::Trained;
-using testing::Contains;
-using testing::Not;
+using ::testing::Contains;
+using ::testing::Not;
 using Tensors = std::vector<at::Tensor>;
 
 std::vector<std::string> names_of(const Graph& graph) {
@@ -48,7 +49,8 @@ Rewritten rewritten(const Step& step, const Tensors& inputs,
   return both;
 }
 
-// What a graph returns and leaves in these tensors, which are as before afterwards.
+// Outputs of a graph and the values that it leaves in these tensors, which are as before
+// afterwards.
 Tensors results(const Graph& graph, const Tensors& inputs, const Tensors& changed = {}) {
   Tensors kept;
   for (const at::Tensor& one : changed) kept.push_back(one.clone());
@@ -86,8 +88,8 @@ TEST(DeadWork, KeepsWhatDrawsAndWhatStaysBehind) {
         return Tensors{in[0].neg()};
       },
       {torch::ones({3})}, remove_dead_work);
-  EXPECT_THAT(names_of(both.after), testing::IsSupersetOf({"aten::add_.Tensor", "aten::neg"}));
-  EXPECT_THAT(names_of(both.after), Contains(testing::StartsWith("aten::rand")));
+  EXPECT_THAT(names_of(both.after), ::testing::IsSupersetOf({"aten::add_.Tensor", "aten::neg"}));
+  EXPECT_THAT(names_of(both.after), Contains(::testing::StartsWith("aten::rand")));
 }
 
 TEST(Functional, AChangedTensorIsANewOne) {
@@ -101,7 +103,7 @@ TEST(Functional, AChangedTensorIsANewOne) {
       },
       {torch::randn({2, 3})}, make_functional);
   for (const Node& node : both.after.nodes) EXPECT_TRUE(node.writes.empty()) << node.name();
-  EXPECT_THAT(names_of(both.after), testing::IsSupersetOf({"aten::relu", "aten::mul.Tensor"}));
+  EXPECT_THAT(names_of(both.after), ::testing::IsSupersetOf({"aten::relu", "aten::mul.Tensor"}));
   expect_same_bits(both, {torch::randn({2, 3})});
 }
 
@@ -295,6 +297,197 @@ TEST(Gradients, OfAVariableThatTheStepDoesNotTouchAreStillZeroed) {
   EXPECT_EQ(count_of(both.after, "aten::zero_"), 1);
   EXPECT_EQ(count_of(both.after, "aten::copy_"), 1);
   expect_same_bits(both, {torch::randn({12})}, {flat});
+}
+
+TEST(Counters, OfSeveralLayersAreCountedAtOnce) {
+  const auto a = torch::zeros({}, at::kLong);
+  const auto b = torch::full({}, 7, at::kLong);
+  const auto read = torch::zeros({}, at::kLong);
+  const auto both = rewritten(
+      [&](const Tensors& in) {
+        a.add_(1);
+        read.add_(1);
+        b.add_(3);
+        return Tensors{in[0] * read};
+      },
+      {torch::ones({2})}, join_counters);
+  EXPECT_EQ(both.after.nodes.size(), both.before.nodes.size() - 1);
+  EXPECT_THAT(names_of(both.after), Contains("count(2)"));
+  expect_same_bits(both, {torch::ones({2})}, {a, b, read});
+}
+
+// A convolution, and the gradient of its weight.
+Tensors convolved(const at::Tensor& weight, std::int64_t stride, std::int64_t padding,
+                  const Tensors& in) {
+  const auto x = in[0].to(at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
+  const auto w = weight.detach().requires_grad_();
+  const auto y = torch::conv2d(x, w.to(at::kBFloat16), {}, stride, padding);
+  (y.to(at::kFloat) * in[1]).sum().backward();
+  return {y.detach().to(at::kFloat), w.grad()};
+}
+
+void expect_channels_in_blocks(std::int64_t channels, std::int64_t size, std::int64_t stride,
+                               std::int64_t padding, const std::string& name) {
+  SCOPED_TRACE(name + " " + std::to_string(size) + " " + std::to_string(padding));
+  const auto w = torch::randn({4, channels, size, size});
+  const auto x = torch::randn({2, channels, 11, 12});
+  const Tensors inputs{x, torch::randn_like(torch::conv2d(x, w, {}, stride, padding))};
+  const auto both =
+      rewritten([&](const Tensors& in) { return convolved(w, stride, padding, in); }, inputs,
+                [](Graph& graph) {
+                  remove_casts(graph);
+                  pad_channels(graph, /*everywhere=*/true);
+                });
+  EXPECT_EQ(count_of(both.after, name), 2);
+  const Tensors wanted = results(both.before, inputs);
+  const Tensors ours = results(both.after, inputs);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_EQ(ours[i].sizes(), wanted[i].sizes());
+    EXPECT_LT(((ours[i] - wanted[i]).norm() / wanted[i].norm()).item<double>(), 0.02);
+  }
+}
+
+TEST(Channels, ThatAreFewBecomeMore) {
+  expect_channels_in_blocks(3, 3, 1, 1, "3 channels to 8, by 1");
+  expect_channels_in_blocks(2, 5, 1, 0, "2 channels to 8, by 1");
+  expect_channels_in_blocks(3, 7, 2, 3, "3 channels to 16, by 2");
+  expect_channels_in_blocks(4, 3, 2, 1, "4 channels to 16, by 2");
+  expect_channels_in_blocks(2, 4, 2, 0, "2 channels to 8, by 2");
+  expect_channels_in_blocks(3, 6, 2, 2, "3 channels to 16, by 2");
+}
+
+TEST(Channels, OfAPictureWhoseGradientIsWantedStay) {
+  const auto w = torch::randn({4, 3, 3, 3});
+  const auto step = [&](const Tensors& in) {
+    const auto x = in[0].detach().requires_grad_();
+    torch::conv2d(x.to(at::kBFloat16), w.to(at::kBFloat16)).sum().backward();
+    return Tensors{x.grad()};
+  };
+  const auto both = rewritten(step, {torch::randn({2, 3, 9, 9})},
+                              [](Graph& graph) { pad_channels(graph, /*everywhere=*/true); });
+  EXPECT_EQ(count_of(both.after, "3 channels to 8, by 1"), 0);
+}
+
+TEST(Concatenations, AreWrittenByWhatMakesTheirParts) {
+  const auto last = at::MemoryFormat::ChannelsLast;
+  const Tensors inputs{torch::randn({2, 3, 4, 4}).contiguous(last),
+                       torch::randn({2, 5, 4, 4}).contiguous(last)};
+  const auto step = [](const Tensors& in) {
+    const auto a = in[0].neg();
+    const auto b = in[1].abs();
+    const auto both = torch::cat({a, in[1], b}, 1);
+    return Tensors{both.neg(), a};
+  };
+  const auto both = rewritten(step, inputs, write_concatenations);
+  EXPECT_EQ(count_of(both.after, "aten::cat"), 0);
+  EXPECT_EQ(count_of(both.after, "aten::copy_"), 3);
+  expect_same_bits(both, inputs);
+  const auto joined = rewritten(step, inputs, [](Graph& graph) {
+    write_concatenations(graph);
+    lower_elements(graph);
+    fuse(graph);
+  });
+  EXPECT_EQ(count_of(joined.after, "aten::copy_"), 0);
+  EXPECT_LE(joined.after.nodes.size(), 5U);
+  expect_same_bits(joined, inputs);
+}
+
+TEST(Concatenations, ReadWhatIsChangedBeforeThem) {
+  const auto place = torch::randn({2, 3});
+  const auto both = rewritten(
+      [&](const Tensors& in) {
+        auto a = in[0].neg();
+        a.select(0, 0).mul_(2);
+        place.add_(in[0]);
+        return Tensors{torch::cat({a, place}, 0)};
+      },
+      {torch::randn({2, 3})}, write_concatenations);
+  EXPECT_EQ(count_of(both.after, "aten::cat"), 0);
+  expect_same_bits(both, {torch::randn({2, 3})}, {place});
+}
+
+void lower_and_order(Graph& graph) {
+  lower_elements(graph);
+  lower_sums(graph);
+  order_programs(graph);
+}
+
+TEST(Order, ProgramsReadWhatACastRead) {
+  const auto b = torch::randn({4, 6}).to(at::kBFloat16);
+  const auto both = rewritten(
+      [](const Tensors& in) {
+        const auto wide = in[0].to(at::kFloat);
+        return Tensors{wide * 2, wide.narrow(0, 1, 2).neg()};
+      },
+      {b}, lower_and_order);
+  EXPECT_EQ(both.after.nodes.size(), 2U);
+  expect_same_bits(both, {b});
+}
+
+TEST(Order, ACastOfWhatIsChangedBehindItStays) {
+  const auto place = torch::randn({4}).to(at::kBFloat16);
+  const auto both = rewritten(
+      [&](const Tensors& in) {
+        const auto wide = place.to(at::kFloat);
+        place.copy_(in[0]);
+        return Tensors{wide * 2};
+      },
+      {torch::randn({4})}, lower_and_order);
+  EXPECT_EQ(both.after.nodes.size(), both.before.nodes.size());
+  expect_same_bits(both, {torch::randn({4})}, {place});
+}
+
+TEST(Order, ACopyToAPlaceFollowsItsMaker) {
+  const auto place = torch::zeros({4});
+  const auto both = rewritten(
+      [&](const Tensors& in) {
+        const auto made = in[0].neg();
+        const auto product = in[1].mm(in[1]);
+        place.copy_(made);
+        return Tensors{product};
+      },
+      {torch::randn({4}), torch::randn({4, 4})}, lower_and_order);
+  EXPECT_THAT(names_of(both.after).back(), "aten::mm");
+  expect_same_bits(both, {torch::randn({4}), torch::randn({4, 4})}, {place});
+}
+
+TEST(Groups, AreOfProgramsThatDoNotDependOnOneAnother) {
+  const auto place = torch::zeros({6});
+  const auto both = rewritten(
+      [&](const Tensors& in) {
+        const auto a = in[0].to(at::kBFloat16);
+        const auto product = a.mm(a);
+        const auto b = in[1].abs();
+        place.copy_(in[1]);
+        const auto c = place.neg();
+        place.add_(b);
+        return Tensors{product.neg(), b, c};
+      },
+      {torch::randn({4, 4}), torch::randn({6})},
+      [](Graph& graph) {
+        lower_elements(graph);
+        group_programs(graph);
+      });
+  EXPECT_LE(both.after.nodes.size(), both.before.nodes.size() - 3);
+  EXPECT_EQ(count_of(both.after, "aten::mm"), 1);
+  expect_same_bits(both, {torch::randn({4, 4}), torch::randn({6})}, {place});
+}
+
+TEST(Products, AreWrittenInFloatWhereLibtorchCan) {
+  const auto place = torch::zeros({3, 4});
+  const auto step = [&](const Tensors& in) {
+    place.copy_(in[0].mm(in[1]));
+    return Tensors{};
+  };
+  const auto both = rewritten(
+      step, {torch::randn({3, 5}).to(at::kBFloat16), torch::randn({5, 4}).to(at::kBFloat16)},
+      [](Graph& graph) { write_products(graph, /*everywhere=*/true); });
+  if (!find_if_there("aten::mm", "dtype_out")) {
+    EXPECT_EQ(names_of(both.after), names_of(both.before));
+    return;
+  }
+  ASSERT_EQ(names_of(both.after), std::vector<std::string>{"aten::mm.dtype_out"});
+  EXPECT_EQ(both.after.geometry(both.after.nodes[0].writes[0]).type, at::kFloat);
 }
 
 // A whole step by the rewritten graph, against the graph as recorded.

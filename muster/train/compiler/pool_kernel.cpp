@@ -15,19 +15,20 @@ namespace {
 constexpr std::int64_t kPoolThreads = 256;
 
 // Numbers of the pooling, as the kernels name them.
-std::string pool_constants(const Pooling& of, std::int64_t across, std::int64_t pieces) {
+std::string pool_constants(const Pooling& of, std::int64_t across, std::int64_t pieces,
+                           std::int64_t blocks) {
   return fmt::format(
-      "typedef {} T;\n#define ACROSS {}\n#define PIECES {}LL\n#define CHANNELS {}\n#define HEIGHT "
-      "{}\n#define WIDTH {}\n#define ROWS {}\n#define COLUMNS {}\n#define SIZE {}\n#define STRIDE "
-      "{}\n#define PADDING {}\n",
-      element_name(of.type), across, pieces, of.channels, of.height, of.width, of.rows, of.columns,
-      of.size, of.stride, of.padding);
+      "typedef {} T;\ntypedef {} Index;\n#define ACROSS {}\n#define PIECES {}LL\n#define BLOCKS "
+      "{}\n#define CHANNELS {}\n#define HEIGHT {}\n#define WIDTH {}\n#define ROWS {}\n"
+      "#define COLUMNS {}\n#define SIZE {}\n#define STRIDE {}\n#define PADDING {}\n",
+      element_name(of.type), pieces < (1LL << 31) ? "u32" : "long long", across, pieces, blocks,
+      of.channels, of.height, of.width, of.rows, of.columns, of.size, of.stride, of.padding);
 }
 
 constexpr const char* kLoop = R"(
-  for (long long piece = (long long)block_at.x * MUSTER_THREADS + thread_at.x; piece < PIECES;
-       piece += (long long)grid_size.x * MUSTER_THREADS) {
-    long long rest = piece;
+  for (long long piece = (long long)block_index.x * MUSTER_THREADS + thread_at.x; piece < PIECES;
+       piece += (long long)BLOCKS * MUSTER_THREADS) {
+    Index rest = (Index)piece;
     const int channel = rest % (CHANNELS / ACROSS) * ACROSS; rest /= CHANNELS / ACROSS;
 )";
 
@@ -37,9 +38,11 @@ constexpr const char* kForward = R"(
     const int row = rest % ROWS; const long long picture = rest / ROWS;
     float best[ACROSS]; Some<T, ACROSS> made; Some<flag, ACROSS> places;
     for (int j = 0; j < ACROSS; ++j) { best[j] = 0.0f; places.at[j].raw = 255; }
+    #pragma unroll
     for (int down = 0; down < SIZE; ++down) {
       const int y = row * STRIDE - PADDING + down;
       if (y < 0 || y >= HEIGHT) continue;
+      #pragma unroll
       for (int right = 0; right < SIZE; ++right) {
         const int x = column * STRIDE - PADDING + right;
         if (x < 0 || x >= WIDTH) continue;
@@ -66,16 +69,22 @@ constexpr const char* kBackward = R"(
     const int y = rest % HEIGHT; const long long picture = rest / HEIGHT;
     float sum[ACROSS]; Some<T, ACROSS> made;
     for (int j = 0; j < ACROSS; ++j) sum[j] = 0.0f;
-    const int row_first = y + PADDING < SIZE ? 0 : (y + PADDING - SIZE) / STRIDE + 1;
-    const int column_first = x + PADDING < SIZE ? 0 : (x + PADDING - SIZE) / STRIDE + 1;
-    for (int row = row_first; row < ROWS && row * STRIDE <= y + PADDING; ++row) {
-      for (int column = column_first; column < COLUMNS && column * STRIDE <= x + PADDING; ++column) {
-        const int place = (y + PADDING - row * STRIDE) * SIZE + x + PADDING - column * STRIDE;
+    #pragma unroll
+    for (int up = 0; up < (SIZE + STRIDE - 1) / STRIDE; ++up) {
+      const int row = (y + PADDING) / STRIDE - up, down = y + PADDING - row * STRIDE;
+      #pragma unroll
+      for (int left = 0; left < (SIZE + STRIDE - 1) / STRIDE; ++left) {
+        const int column = (x + PADDING) / STRIDE - left, right = x + PADDING - column * STRIDE;
+        const bool is_there = row >= 0 && row < ROWS && column >= 0 && column < COLUMNS &&
+                              down < SIZE && right < SIZE;
+        if (!is_there) continue;
         const long long from = ((picture * ROWS + row) * COLUMNS + column) * CHANNELS + channel;
         const Some<T, ACROSS> some = *(const Some<T, ACROSS>*)(in0 + from);
         const Some<flag, ACROSS> places = *(const Some<flag, ACROSS>*)(in1 + from);
         #pragma unroll
-        for (int j = 0; j < ACROSS; ++j) if (places.at[j].raw == place) sum[j] += get(some.at[j]);
+        for (int j = 0; j < ACROSS; ++j) {
+          if (places.at[j].raw == down * SIZE + right) sum[j] += get(some.at[j]);
+        }
       }
     }
     for (int j = 0; j < ACROSS; ++j) put(made.at[j], sum[j]);
@@ -86,9 +95,8 @@ constexpr const char* kBackward = R"(
 
 constexpr const char* kRunner = R"(
 #ifdef MUSTER_ON_HOST
-extern "C" void muster_run(void** pointers, long grid_x, long grid_y) {
-  grid_size.x = grid_x; grid_size.y = grid_y;
-  for (block_at.x = 0; block_at.x < grid_x; ++block_at.x) muster_kernel(POINTERS);
+extern "C" void muster_run(void** pointers) {
+  for (block_index.x = 0; block_index.x < BLOCKS; ++block_index.x) muster_kernel(POINTERS);
 }
 #endif
 )";
@@ -157,7 +165,7 @@ std::string PoolKernel::name() const {
                      pooling_.size, pooling_.stride);
 }
 
-KernelSource PoolKernel::source() const {
+std::optional<KernelSource> PoolKernel::source() const {
   const std::int64_t across = pooling_.channels % 8 == 0 ? 8 : 1;
   const std::int64_t pixels =
       backward_ ? pooling_.height * pooling_.width : pooling_.rows * pooling_.columns;
@@ -169,17 +177,19 @@ KernelSource PoolKernel::source() const {
   const char* const head =
       backward_ ? "MUSTER_KERNEL muster_kernel(const T* in0, const flag* in1, T* out0) {"
                 : "MUSTER_KERNEL muster_kernel(const T* in0, T* out0, flag* out1) {";
-  return {
-      .text = kernel_prelude(kPoolThreads) + pool_constants(pooling_, across, pieces) + head +
-              kLoop + (backward_ ? kBackward : kForward) + runner,
-      .grid_x = std::clamp<std::int64_t>((pieces + kPoolThreads - 1) / kPoolThreads, 1, 132 * 32),
-      .threads = kPoolThreads};
+  const std::int64_t blocks =
+      std::clamp<std::int64_t>((pieces + kPoolThreads - 1) / kPoolThreads, 1, kMostBlocks);
+  return KernelSource{.text = kernel_prelude(kPoolThreads) +
+                              pool_constants(pooling_, across, pieces, blocks) + head + kLoop +
+                              (backward_ ? kBackward : kForward) + runner,
+                      .grid_x = blocks,
+                      .threads = kPoolThreads};
 }
 
 void PoolKernel::run(std::span<const at::Tensor> inputs,
                      std::span<const at::Tensor> results) const {
   if (!inputs[0].is_cpu()) {
-    if (!on_device_) on_device_ = std::make_shared<OnDevice>(OnDevice{device_kernel(source())});
+    if (!on_device_) on_device_ = std::make_shared<OnDevice>(OnDevice{device_kernel(*source())});
     return on_device_->kernel.launch(inputs, results);
   }
   for (std::int64_t n = 0; n < pooling_.batch; ++n) {

@@ -35,7 +35,7 @@ class PoolKernel : public Kernel {
   std::string name() const override;
   void run(std::span<const at::Tensor> inputs, std::span<const at::Tensor> results) const override;
 
-  KernelSource source() const;
+  std::optional<KernelSource> source() const override;
 
  private:
   struct OnDevice;

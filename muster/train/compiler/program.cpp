@@ -15,7 +15,7 @@
 namespace muster::compiler {
 namespace {
 
-// What is behind each dimension, 1 for the last, and all of them first.
+// Product of the sizes behind each dimension, 1 for the last; that of all sizes comes first.
 std::vector<std::int64_t> suffix_products(const std::vector<std::int64_t>& sizes) {
   std::vector<std::int64_t> products(sizes.size() + 1, 1);
   for (std::size_t i = sizes.size(); i-- > 0;) products[i] = products[i + 1] * sizes[i];
@@ -91,8 +91,8 @@ class Evaluation {
       : program_(program), inputs_(inputs), outputs_(outputs), values_(program.code.size()) {}
 
   void run() {
-    const std::size_t first = outputs_.size() - (program_.kind == Program::Kind::kColumnSums);
-    if (program_.kind == Program::Kind::kColumnSums) outputs_[first].zero_();
+    for (std::size_t i = 0; i < program_.partials.size(); ++i) partial(i).zero_();
+    if (program_.kind == Program::Kind::kRows) return rows();
     std::vector<std::int64_t> at(program_.sizes.size(), 0);
     for (std::int64_t i = 0; i < program_.elements(); ++i) {
       element(at);
@@ -110,22 +110,70 @@ class Evaluation {
 
   void element(const std::vector<std::int64_t>& at) {
     for (std::size_t i = 0; i < program_.code.size(); ++i) values_[i] = value(program_.code[i], at);
+    write(at);
+    add_up(at);
+  }
+
+  void write(const std::vector<std::int64_t>& at) const {
     for (const Program::Store& one : program_.stores) {
       const auto to = static_cast<std::size_t>(one.place);
       const Operand& operand = one.into_input ? program_.inputs[to] : program_.outputs[to];
       store(one.into_input ? inputs_[to] : outputs_[to], place(operand, at), get(one.value));
     }
-    if (program_.kind == Program::Kind::kColumnSums) add_up(at);
   }
 
-  void add_up(const std::vector<std::int64_t>& at) {
+  // One instruction for all columns of a row, then the next.
+  void rows() {
     const std::int64_t columns = program_.sizes[1];
-    const std::int64_t rows = (program_.sizes[0] + program_.blocks - 1) / program_.blocks;
-    float* const sums = outputs_.back().data_ptr<float>();
-    for (std::size_t k = 0; k < program_.sums.size(); ++k) {
-      const std::int64_t block = at[0] / rows * static_cast<std::int64_t>(program_.sums.size()) +
-                                 static_cast<std::int64_t>(k);
-      sums[block * columns + at[1]] += get(program_.sums[k]);
+    std::vector<std::vector<float>> of_columns(static_cast<std::size_t>(columns), values_);
+    for (std::int64_t row = 0; row < program_.sizes[0]; ++row) {
+      for (std::size_t i = 0; i < program_.code.size(); ++i) instruction(i, row, of_columns);
+      for (std::int64_t column = 0; column < columns; ++column) {
+        values_ = of_columns[static_cast<std::size_t>(column)];
+        write({row, column});
+        add_up({row, column});
+      }
+    }
+  }
+
+  void instruction(std::size_t i, std::int64_t row, std::vector<std::vector<float>>& of_columns) {
+    const Instruction& one = program_.code[i];
+    if (is_of_row(one)) {
+      const float all = join_row(one, of_columns);
+      for (std::vector<float>& values : of_columns) values[i] = all;
+      return;
+    }
+    for (std::size_t column = 0; column < of_columns.size(); ++column) {
+      values_.swap(of_columns[column]);
+      const float made = value(one, {row, static_cast<std::int64_t>(column)});
+      values_.swap(of_columns[column]);
+      of_columns[column][i] = made;
+    }
+  }
+
+  static float join_row(const Instruction& one, const std::vector<std::vector<float>>& of_columns) {
+    const auto a = static_cast<std::size_t>(one.a);
+    float all = of_columns[0][a];
+    for (std::size_t column = 1; column < of_columns.size(); ++column) {
+      const float next = of_columns[column][a];
+      all = one.op == ScalarOp::kRowSum ? all + next : (next > all || next != next ? next : all);
+    }
+    return all;
+  }
+
+  const at::Tensor& partial(std::size_t number) const {
+    return outputs_[outputs_.size() - program_.partials.size() + number];
+  }
+
+  void add_up(const std::vector<std::int64_t>& at) const {
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < program_.partials.size(); ++i) {
+      float* const sums = partial(i).data_ptr<float>();
+      for (std::int64_t k = 0; k < program_.partials[i]; ++k) {
+        const std::int64_t rows = (program_.sizes[0] + program_.blocks - 1) / program_.blocks;
+        const std::int64_t column = k * program_.sizes[1] + at[1];
+        sums[column * program_.blocks + at[0] / rows] += get(program_.sums[sum++]);
+      }
     }
   }
 
@@ -135,7 +183,7 @@ class Evaluation {
     float all = 0;
     const float* const sums = inputs_[0].data_ptr<float>();
     for (std::int64_t block = 0; block < program_.blocks; ++block) {
-      all += sums[(block * program_.sum_count + number) * program_.sizes[0] + column];
+      all += sums[(number * program_.sizes[0] + column) * program_.blocks + block];
     }
     return all;
   }
@@ -151,6 +199,9 @@ class Evaluation {
         return load(inputs_[operand], place(program_.inputs[operand], at));
       case ScalarOp::kSum:
         return sum(one.place, at[0]);
+      case ScalarOp::kRowSum:
+      case ScalarOp::kRowMax:
+        throw Internal("a row is joined by no single element");
       case ScalarOp::kAdd:
         return a + b;
       case ScalarOp::kSubtract:
@@ -195,6 +246,14 @@ class Evaluation {
 
 std::int64_t Program::elements() const { return suffix_products(sizes)[0]; }
 
+bool has_rows_and_columns(Program::Kind kind) {
+  return kind == Program::Kind::kRows || kind == Program::Kind::kColumnSums;
+}
+
+bool is_of_row(const Instruction& instruction) {
+  return instruction.op == ScalarOp::kRowSum || instruction.op == ScalarOp::kRowMax;
+}
+
 bool is_linear(const Program& program, const Operand& operand) {
   const auto products = suffix_products(program.sizes);
   return is_looped(program, operand) &&
@@ -202,7 +261,7 @@ bool is_linear(const Program& program, const Operand& operand) {
 }
 
 void collapse(Program& program) {
-  if (program.kind == Program::Kind::kColumnSums) return;
+  if (has_rows_and_columns(program.kind)) return;
   for (std::size_t d = 0; d + 1 < program.sizes.size();) {
     if (can_join(program, d)) {
       join(program, d);
@@ -257,7 +316,7 @@ void evaluate(const Program& program, std::span<const at::Tensor> inputs,
 }
 
 std::string describe(const Program& program) {
-  const char* const kinds[] = {"elements", "sums of columns", "columns"};
+  const char* const kinds[] = {"elements", "rows", "sums of columns", "columns"};
   return fmt::format("{} [{}], {} loads, {} instructions, {} stores, {} sums",
                      kinds[static_cast<std::size_t>(program.kind)], fmt::join(program.sizes, ", "),
                      program.inputs.size(), program.code.size(), program.stores.size(),

@@ -12,12 +12,15 @@
 
 namespace muster::compiler {
 
-/// What happens to one element, in float32.
+/// Operation on one element, in float32.
 enum class ScalarOp {
   kConstant,
   kLoad,
-  /// Of one column over all that kColumnSums left: see Program::Kind.
+  /// Sum of one column over all partial sums that kColumnSums left: see Program::Kind.
   kSum,
+  /// Sum and maximum of a value over the columns of its row: of Program::Kind::kRows.
+  kRowSum,
+  kRowMax,
   kAdd,
   kSubtract,
   kMultiply,
@@ -44,7 +47,7 @@ struct Instruction {
   int b = -1;
   int c = -1;
   float constant = 0;
-  /// Of kLoad its operand; of kSum the number of the sum.
+  /// Operand of a kLoad; number of the sum of a kSum.
   int place = -1;
 
   bool operator==(const Instruction&) const = default;
@@ -65,10 +68,13 @@ struct Program {
   enum class Kind {
     /// For each element by itself.
     kElements,
-    /// Two dimensions, rows and columns: also adds `sums` up over blocks of rows. The last output
-    /// takes them: float [blocks, sums, columns].
+    /// Two dimensions, rows and columns, and values of whole rows between those of elements. May
+    /// also add `sums` up, as kColumnSums does.
+    kRows,
+    /// Two dimensions, rows and columns: also adds `sums` up over blocks of rows. The last outputs
+    /// take them, each float [sums, columns, blocks].
     kColumnSums,
-    /// One dimension, columns: the first input is what kColumnSums left, which kSum adds up.
+    /// One dimension, columns: the first input is one that sums were left in, which kSum adds up.
     kColumns,
   };
   Kind kind = Kind::kElements;
@@ -87,17 +93,24 @@ struct Program {
   };
   std::vector<Store> stores{};
   std::vector<int> sums{};
-  /// Of kColumnSums and kColumns.
+  /// How many of the sums each of the last outputs takes.
+  std::vector<std::int64_t> partials{};
+  /// Blocks of rows, where there are sums and of kColumns.
   std::int64_t blocks = 1;
+  /// Number of sums in the first input of kColumns.
   std::int64_t sum_count = 0;
 
   std::int64_t elements() const;
   bool operator==(const Program&) const = default;
 };
 
+/// Whether a loop of this kind is over rows and columns, which stay apart.
+bool has_rows_and_columns(Program::Kind kind);
+/// Whether the instruction joins the elements of a row.
+bool is_of_row(const Instruction& instruction);
 /// Whether the operand's elements lie in the order of the loop.
 bool is_linear(const Program& program, const Operand& operand);
-/// Joins dimensions that all operands go through as one. Programs of kColumnSums stay as they are.
+/// Joins dimensions that all operands go through as one. Rows and columns stay as they are.
 void collapse(Program& program);
 /// Gives the program these sizes, of which its own are products. False, and nothing is changed,
 /// where they are not.

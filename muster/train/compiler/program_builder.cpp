@@ -6,13 +6,10 @@
 #include "muster/train/compiler/uses.h"
 
 namespace muster::compiler {
-namespace {
 
 bool is_aligned(const Geometry& geometry) {
   return geometry.offset * static_cast<std::int64_t>(c10::elementSize(geometry.type)) % 16 == 0;
 }
-
-}  // namespace
 
 bool is_for_programs(const Geometry& geometry) {
   const bool known = geometry.type == at::kFloat || geometry.type == at::kBFloat16 ||
@@ -110,7 +107,7 @@ void ProgramBuilder::store_into(int value, ValueId place, std::vector<std::int64
 }
 
 void ProgramBuilder::add_up(std::vector<int> values, ValueId partials, std::int64_t blocks) {
-  program_.sum_count = static_cast<std::int64_t>(values.size());
+  program_.partials = {static_cast<std::int64_t>(values.size())};
   program_.sums = std::move(values);
   program_.blocks = blocks;
   program_.outputs.push_back({at::kFloat, {}, true});

@@ -15,6 +15,9 @@ namespace muster::compiler {
 /// empty.
 bool is_for_programs(const Geometry& geometry);
 
+/// Whether the first element's address is a multiple of 16 bytes where the storage's is.
+bool is_aligned(const Geometry& geometry);
+
 /// The dimensions of a tensor by falling stride, and without those of size 1: the order in which
 /// its elements lie.
 std::vector<std::size_t> memory_order(const Geometry& geometry);
@@ -41,9 +44,10 @@ class ProgramBuilder {
   /// Into a tensor that is there, in place.
   void store_into(int value, ValueId place);
   void store_into(int value, ValueId place, std::vector<std::int64_t> strides);
-  /// What kColumnSums adds up, and the result that takes it: float [blocks, sums, columns].
+  /// Values that kColumnSums or kRows adds up, behind its last store, and the result that takes
+  /// them: float [sums, columns, blocks].
   void add_up(std::vector<int> values, ValueId partials, std::int64_t blocks);
-  /// What kColumns reads.
+  /// Sums that kColumns reads.
   void read_sums(ValueId partials, std::int64_t blocks, std::int64_t sums);
 
   Node take(std::string operations);

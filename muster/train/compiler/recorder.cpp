@@ -35,6 +35,7 @@ class Recorder {
   }
 
   void run(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
+    if (makes_view(operation, *stack)) return operation.callBoxed(stack);
     Node node{.operation = operation};
     std::vector<at::Tensor> read;
     {
@@ -53,12 +54,31 @@ class Recorder {
   Recording take(std::vector<at::Tensor> outputs) {
     for (const at::Tensor& output : outputs) {
       recording_.graph.outputs.push_back(value_of(output));
+      const auto value = recording_.graph.outputs.back();
+      if (value && !is_written(*value)) obstacle("it returns memory that no operation has written");
     }
     recording_.outputs = std::move(outputs);
     return std::move(recording_);
   }
 
+  void note(std::string why) {
+    const std::lock_guard lock(mutex_);
+    obstacle(std::move(why));
+  }
+
  private:
+  // An empty tensor of this step that is set to memory becomes a view of it, as cuDNN's recurrent
+  // layers take their weights out of one buffer. Values know their memory, so it is no node.
+  bool makes_view(const c10::OperatorHandle& operation, const torch::jit::Stack& stack) {
+    if (name_of(operation) != "aten::set_") return false;
+    const std::size_t arguments = operation.schema().arguments().size();
+    const at::Tensor& tensor = stack[stack.size() - arguments].toTensor();
+    const std::lock_guard lock(mutex_);
+    const auto found = known_.find(tensor.storage().unsafeGetStorageImpl());
+    return tensor.numel() == 0 && found != known_.end() &&
+           recording_.graph.storage(found->second).kind == Storage::Kind::kComputed;
+  }
+
   void obstacle(std::string why) {
     if (recording_.obstacle.empty()) recording_.obstacle = std::move(why);
   }
@@ -150,11 +170,14 @@ class Recorder {
     written_[Graph::index(storage)] = true;
   }
 
-  // What comes uninitialised and is written by no operation, the host or a kernel of its own wrote.
+  // Uninitialised memory that no operation wrote was written by the host or a custom kernel.
   void check_written(const Node& node, ValueId value) {
-    const auto storage = Graph::index(recording_.graph.storage_of(value));
-    if (written_[storage] || recording_.graph.geometry(value).elements() == 0) return;
-    obstacle(node.name() + " reads memory that no operation has written");
+    if (!is_written(value)) obstacle(node.name() + " reads memory that no operation has written");
+  }
+
+  bool is_written(ValueId value) const {
+    return written_[Graph::index(recording_.graph.storage_of(value))] ||
+           recording_.graph.geometry(value).elements() == 0;
   }
 
   void keep(StorageId storage, const at::Tensor& tensor) {
@@ -280,6 +303,12 @@ std::mutex& recorder_turn() {
 void KeptMemory::restore() const {
   const BelowAutograd below;
   memory.copy_(before);
+}
+
+void note_obstacle(std::string why) {
+  Recorder* const recorder = current_recorder.load();
+  const bool is_recorded = c10::impl::tls_is_dispatch_key_included(kRecorderKey);
+  if (recorder != nullptr && is_recorded) recorder->note(std::move(why));
 }
 
 Recording record(const Step& step, const std::vector<at::Tensor>& inputs,

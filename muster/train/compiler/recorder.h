@@ -24,7 +24,7 @@ struct KeptMemory {
 
 struct Recording {
   Graph graph{};
-  /// What the step returned: it has run.
+  /// Outputs of the step, which has run.
   std::vector<at::Tensor> outputs{};
   /// All external memory that the step changed.
   std::vector<KeptMemory> changed{};
@@ -42,11 +42,15 @@ struct RecordOptions {
 /// this thread and on those of its backward. Only one recording is made at a time in a process:
 /// others wait for it.
 ///
-/// What a graph cannot tell is an obstacle: a value that the host reads, memory that is written
-/// past libtorch, tensors that are not strided, resized or given other memory. What it cannot see,
-/// such as kernels that write past libtorch into memory that an operation has filled, is found by
-/// running the graph beside the step: see CompiledStep.
+/// Anything that a graph cannot express is an obstacle: a value that the host reads, memory that is
+/// written past libtorch, tensors that are not strided, resized or given other memory. What it
+/// cannot see, such as kernels that write past libtorch into memory that an operation has filled,
+/// is found by running the graph beside the step: see CompiledStep.
 Recording record(const Step& step, const std::vector<at::Tensor>& inputs,
                  const RecordOptions& options = {});
+
+/// Called by a step while it is recorded: why its graph is not the whole of it, such as what the
+/// host draws or keeps for later. Does nothing outside of recordings.
+void note_obstacle(std::string why);
 
 }  // namespace muster::compiler

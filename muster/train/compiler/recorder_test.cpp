@@ -7,13 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "muster/train/compiler/interpreter.h"
 #include "muster/train/compiler/operations.h"
 
 namespace muster::compiler {
 namespace {
 
-using testing::HasSubstr;
-using testing::Optional;
+using ::testing::HasSubstr;
+using ::testing::Optional;
 using Tensors = std::vector<at::Tensor>;
 
 std::vector<std::string> names(const Graph& graph) {
@@ -34,8 +35,8 @@ TEST(Recorder, SeesForwardAndBackwardBelowAutograd) {
       {torch::ones({4, 3})});
   EXPECT_EQ(recording.obstacle, "");
   const auto seen = names(recording.graph);
-  EXPECT_THAT(seen, testing::IsSupersetOf({"aten::mm", "aten::relu", "aten::sum",
-                                           "aten::threshold_backward", "aten::add_.Tensor"}));
+  EXPECT_THAT(seen, ::testing::IsSupersetOf({"aten::mm", "aten::relu", "aten::sum",
+                                             "aten::threshold_backward", "aten::add_.Tensor"}));
   EXPECT_EQ(recording.outputs[0].item<float>(), 24.0F);
 }
 
@@ -175,6 +176,29 @@ TEST(Graph, IsReadAsALinePerOperation) {
       "%2: f32[3] in external 2 = aten::add_.Tensor(%2, %1, 1) changes %2: f32[3] in external 2\n"
       "%3: f32[3] in s3 = aten::neg(%2)\n"
       "return %3\n");
+}
+
+TEST(Recorder, AnEmptyTensorThatIsSetToMemoryIsAView) {
+  const auto step = [](const Tensors& in) {
+    const auto buffer = torch::zeros({6});
+    const auto part = torch::empty({0}).set_(buffer.storage(), 2, {3}, {1});
+    part.copy_(in[0]);
+    return Tensors{buffer * 2};
+  };
+  const Recording recording = record(step, {torch::ones({3})});
+  EXPECT_EQ(recording.obstacle, "");
+  const auto in = torch::randn({3});
+  const auto made = Interpreter(recording.graph).run({in})[0];
+  EXPECT_TRUE(at::equal(made, step({in})[0]));
+}
+
+TEST(Recorder, AVariableThatIsSetToOtherMemoryIsNot) {
+  const auto w = torch::zeros({3});
+  const auto step = [&](const Tensors& in) {
+    w.set_(in[0].clone().storage(), 0, {3}, {1});
+    return Tensors{w * 2};
+  };
+  EXPECT_THAT(record(step, {torch::ones({3})}).obstacle, ::testing::HasSubstr("other memory"));
 }
 
 }  // namespace

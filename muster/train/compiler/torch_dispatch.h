@@ -1,7 +1,7 @@
 #pragma once
 
-/// What of libtorch's dispatcher differs between the versions that muster builds with, and what the
-/// recorder takes of it for itself.
+/// Parts of libtorch's dispatcher that differ between the versions that muster builds with, and
+/// those that the recorder takes for itself.
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>

@@ -136,6 +136,55 @@ void remove_nodes(Graph& graph, const std::vector<bool>& dead) {
   graph.nodes = std::move(kept);
 }
 
+Extent extent_of(const Geometry& geometry) {
+  Extent extent{geometry.offset, geometry.offset + (geometry.elements() > 0 ? 1 : 0)};
+  for (std::size_t d = 0; d < geometry.sizes.size() && geometry.elements() > 0; ++d) {
+    extent.last += (geometry.sizes[d] - 1) * geometry.strides[d];
+  }
+  return extent;
+}
+
+namespace {
+
+Footprint::Part part_of(const Graph& graph, ValueId value) {
+  const Geometry& geometry = graph.geometry(value);
+  return {graph.storage_of(value), extent_of(geometry), c10::elementSize(geometry.type)};
+}
+
+// Places of types of other sizes are counted otherwise.
+bool may_share(const Footprint::Part& one, const Footprint::Part& other) {
+  return one.storage == other.storage &&
+         (one.element_size != other.element_size || one.extent.overlaps(other.extent));
+}
+
+bool any_shared(const std::vector<Footprint::Part>& some,
+                const std::vector<Footprint::Part>& more) {
+  return std::ranges::any_of(some, [&](const Footprint::Part& one) {
+    return std::ranges::any_of(more,
+                               [&](const Footprint::Part& other) { return may_share(one, other); });
+  });
+}
+
+}  // namespace
+
+bool may_share_memory(const Graph& graph, ValueId one, ValueId other) {
+  return may_share(part_of(graph, one), part_of(graph, other));
+}
+
+Footprint footprint_of(const Graph& graph, const Node& node) {
+  Footprint all{.random = node.random};
+  for (const ValueId value : values_read(node)) all.read.push_back(part_of(graph, value));
+  for (const ValueId value : values_made(node)) all.left.push_back(part_of(graph, value));
+  for (const ValueId value : node.writes) all.left.push_back(part_of(graph, value));
+  return all;
+}
+
+bool are_independent(const Footprint& one, const Footprint& other) {
+  if (one.random && other.random) return false;
+  return !any_shared(one.left, other.read) && !any_shared(one.left, other.left) &&
+         !any_shared(one.read, other.left);
+}
+
 bool is_whole(const Graph& graph, const Uses& uses, ValueId value) {
   const NodeId maker = uses.of_value(value).maker;
   const Geometry& geometry = graph.geometry(value);

@@ -58,6 +58,33 @@ Node make_node(const char* name, const char* overload, std::vector<Argument> arg
 void rename_storage(Graph& graph, StorageId from, StorageId to, NodeId first = 0);
 void remove_nodes(Graph& graph, const std::vector<bool>& dead);
 
+/// Elements [first, last) of a storage.
+struct Extent {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+
+  bool overlaps(const Extent& other) const { return first < other.last && other.first < last; }
+};
+/// From a tensor's first element to its last; one with gaps covers less than that.
+Extent extent_of(const Geometry& geometry);
+/// Whether an element may belong to both.
+bool may_share_memory(const Graph& graph, ValueId one, ValueId other);
+/// Memory that a node reads, and that it leaves changed or made.
+struct Footprint {
+  struct Part {
+    StorageId storage = -1;
+    Extent extent{};
+    std::size_t element_size = 0;
+  };
+  std::vector<Part> read{};
+  std::vector<Part> left{};
+  bool random = false;
+};
+Footprint footprint_of(const Graph& graph, const Node& node);
+/// Whether the nodes leave the same values in either order: neither makes or changes what the other
+/// reads, makes or changes.
+bool are_independent(const Footprint& one, const Footprint& other);
+
 /// Whether the tensor is all of its storage: it has no offset, and its maker made as many elements.
 bool is_whole(const Graph& graph, const Uses& uses, ValueId value);
 
