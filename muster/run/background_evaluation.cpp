@@ -24,7 +24,7 @@ void BackgroundEvaluation::begin(Session& session) {
 
 void BackgroundEvaluation::run(const std::stop_token& stop, std::int64_t first_step) {
   try {
-    // What it evaluates is never the final model, whatever comes between two looks.
+    // The model that it evaluates is never the final one, whatever comes between two looks.
     CheckpointFollower follower(evaluator_, model_dir_, /*max_steps=*/{});
     std::unique_lock lock(mutex_);
     while (!stop.stop_requested()) {
@@ -32,7 +32,7 @@ void BackgroundEvaluation::run(const std::stop_token& stop, std::int64_t first_s
       const std::int64_t step = latest ? checkpoint_step(*latest).value_or(-1) : -1;
       // The last one is left to the end of train_and_evaluate.
       if (max_steps_ && step >= *max_steps_) return;
-      // Of earlier ones this run is not the first to know.
+      // Earlier ones are from before this run.
       if (step > first_step) follower.look(/*is_last=*/false);
       changed_.wait_for(lock, stop, CheckpointFollower::kLookEvery, [] { return false; });
     }

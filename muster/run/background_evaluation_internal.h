@@ -18,8 +18,8 @@ namespace muster::internal {
 /// left to others.
 class BackgroundEvaluation : public Hook {
  public:
-  /// The evaluator must outlive it, and is nobody else's from the begin of the training to
-  /// finish().
+  /// The evaluator must outlive it, and must not be used elsewhere from the begin of the training
+  /// to finish().
   BackgroundEvaluation(CheckpointEvaluator& evaluator, Path model_dir,
                        std::optional<std::int64_t> max_steps);
   /// Gives up an evaluation that is under way.

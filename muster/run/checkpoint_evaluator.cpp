@@ -11,8 +11,8 @@
 namespace muster::internal {
 namespace {
 
-/// Whoever asks the process to stop does not wait for the rest of an evaluation: there is nothing
-/// to lose, the checkpoint is on the disk.
+/// Ends an evaluation early when the process is asked to stop: there is nothing to lose, the
+/// checkpoint is on the disk.
 class EndEarlyHook : public Hook {
  public:
   explicit EndEarlyHook(const std::atomic<bool>& abandoned) : abandoned_(abandoned) {}

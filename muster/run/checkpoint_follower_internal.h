@@ -8,7 +8,7 @@
 
 namespace muster::internal {
 
-/// What is done with the checkpoints that are followed.
+/// Interface for using the checkpoints that are followed.
 class CheckpointUse {
  public:
   virtual ~CheckpointUse() = default;
@@ -20,8 +20,8 @@ class CheckpointUse {
   virtual void evaluate(const Path& checkpoint, bool is_last) = 0;
 };
 
-/// Has the newest checkpoints of a folder evaluated that somebody else writes, while that goes on.
-/// Checkpoints that come while another is evaluated are skipped, with a line that says so.
+/// Has the newest checkpoints of a folder evaluated while another process writes them. Checkpoints
+/// that come while another is evaluated are skipped, with a line that says so.
 class CheckpointFollower {
  public:
   using Clock = std::chrono::steady_clock;
@@ -38,7 +38,7 @@ class CheckpointFollower {
 
   /// Whether the checkpoint of max_steps is there.
   bool sees_max_steps() const;
-  /// What was evaluated last; -1 if nothing was.
+  /// Step of the checkpoint that was evaluated last; -1 if none was.
   std::int64_t evaluated_step() const { return evaluated_step_; }
   bool is_at_max_steps() const { return max_steps_ && evaluated_step_ >= *max_steps_; }
   /// When a checkpoint was last seen that was not there before, or else when this was made.

@@ -45,7 +45,7 @@ void check_strategy(const RunConfig& config, const std::string& place) {
   }
 }
 
-// What of the configuration does not go together in this cluster.
+// Refuses settings that cannot be combined in this cluster.
 void check_updates(const RunConfig& config, const std::string& place) {
   const bool has_ps = config.cluster.task.num_ps_replicas > 0;
   if (!config.cluster.sync && !has_ps) {

@@ -44,7 +44,7 @@ Dataset<Batch> placed_input(const InputContext& in, const InputFn& input_fn) {
   });
 }
 
-/// What the models of a run share with its session.
+/// State that the models of a run share with its session.
 struct Shared {
   /// While a step is made.
   const StepFn* step = nullptr;
@@ -103,7 +103,7 @@ RunConfig run_config(const DistributedSessionOptions& options) {
   if (options.task_spec) config.cluster.task = options.task_spec->to_task_environment();
   // The program's function is to be called for every step, not to be captured once.
   config.devices.capture_steps = false;
-  // It makes tensors of its own, which are on the CPU where nobody thinks of devices.
+  // It makes tensors of its own, which are on the CPU unless the program names a device.
   if (config.devices.names.empty()) config.devices.names = {"cpu"};
   if (config.cluster.task.is_evaluator()) {
     throw FailedPrecondition(
@@ -199,7 +199,7 @@ struct DistributedSession::Impl {
   std::optional<internal::RunOnDisk> on_disk;
   /// While there are steps to make.
   std::unique_ptr<Trainer> trainer;
-  /// Of the model that trains.
+  /// Module of the model that trains.
   std::shared_ptr<torch::nn::Module> module;
   std::int64_t global_step = 0;
   bool has_loss = false;

@@ -14,7 +14,7 @@
 
 namespace muster {
 
-/// What a training loop written by hand trains: a module of any kind, and how its gradients become
+/// Model of a training loop written by hand: a module of any kind, and how its gradients become
 /// updates.
 struct HandWrittenModel {
   /// Makes the module with its first values; called once for each replica that runs at a time.
@@ -45,7 +45,7 @@ struct DistributedSessionOptions {
   InputFn input_fn{};
 };
 
-/// What a step of one replica is made of.
+/// Input of a step of one replica.
 struct ReplicaBatch {
   std::int64_t replica = 0;
   /// How many the run has: this one's share of the data is part `replica` of `replicas`.
@@ -53,7 +53,7 @@ struct ReplicaBatch {
   /// 0, 1, 2, ...: which of this replica's batches it is. A batch that is a function of this and
   /// of `replica` makes a run that is resumed the same as one that never stopped.
   std::int64_t number = 0;
-  /// What input_fn gave; empty without one.
+  /// Batch that input_fn returned; empty without one.
   Batch batch{};
 };
 
@@ -66,8 +66,9 @@ struct ReplicaBatch {
 ///   session.close();
 ///
 /// All tasks run the same loop. Values come from the chief, or from its checkpoint; every run()
-/// makes one step of all replicas, whoever runs them, and the weights are those of one process. A
-/// ps holds variables while the constructor runs, and then should_stop(). Belongs to one thread.
+/// makes one step of all replicas, in whichever task they run, and the weights are those of one
+/// process. A ps holds variables while the constructor runs, and then should_stop(). Belongs to one
+/// thread.
 class DistributedSession {
  public:
   /// The loss of one replica's batch: a tensor of one element that gradients flow from. It is
@@ -104,7 +105,7 @@ class DistributedSession {
 
   /// Steps made so far, those of earlier runs too.
   std::int64_t global_step() const;
-  /// Of the last step, over all replicas; nothing before the first.
+  /// Loss of the last step, over all replicas; nothing before the first.
   std::optional<double> loss() const;
   const RunConfig& config() const;
   bool is_chief() const { return config().is_chief(); }

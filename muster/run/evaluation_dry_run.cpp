@@ -25,7 +25,7 @@ EvaluationRehearsal dry_run_evaluation(const Estimator& estimator, const EvalSpe
   try {
     const std::uint64_t seed = estimator.config().seed();
     EvaluationRehearsal seen{.examples = first_examples(spec.input_fn, seed)};
-    // What learns otherwise than by gradients has nothing to evaluate before it has learnt.
+    // A model that learns otherwise than by gradients cannot be evaluated before it has learnt.
     if (estimator.options().learner == nullptr) {
       const torch::NoGradGuard no_grad;
       EvaluationModel model(estimator.options(), estimator.config());

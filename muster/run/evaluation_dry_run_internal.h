@@ -9,7 +9,7 @@
 
 namespace muster::internal {
 
-/// What is seen of evaluations before a training.
+/// Result of an evaluation's rehearsal before training.
 struct EvaluationRehearsal {
   /// One or two of the evaluation's input.
   Batch examples{};

@@ -45,7 +45,7 @@ class EvaluatorTask {
   const Clock::time_point start_ = Clock::now();
   const FollowOptions& options_;
   CheckpointFollower follower_;
-  /// What was said of a run when this task began: perhaps of one before ours.
+  /// Note of a run that was there when this task began: perhaps of one before ours.
   const std::optional<RunNote> at_start_;
   std::optional<Clock::time_point> warned_;
   std::mutex mutex_;

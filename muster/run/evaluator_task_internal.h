@@ -21,7 +21,7 @@ struct FollowOptions {
 /// ended, those of max_steps are evaluated, or `goes_on` says no.
 void follow_training(const RunConfig& config, CheckpointUse& use, const FollowOptions& options);
 
-/// What a task of type evaluator does. `goes_on` is asked of each evaluation. See
+/// Runs a task of type evaluator. `goes_on` is called with each evaluation's result. See
 /// train_and_evaluate().
 TrainAndEvaluateResult evaluate_training(
     Estimator& estimator, const TrainSpec& train_spec, const EvalSpec& eval_spec,

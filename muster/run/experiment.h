@@ -35,7 +35,8 @@ struct ExperimentOptions {
   /// was evaluated, and check_interval_secs have passed; not set: only the last checkpoint.
   std::optional<std::int64_t> min_eval_frequency = 1;
   std::chrono::seconds check_interval_secs{5};
-  /// Of continuous_train_and_eval; not set: a tenth of train_steps, or 1,000 without those.
+  /// Steps per iteration of continuous_train_and_eval; if not set, a tenth of train_steps, or 1,000
+  /// without those.
   std::optional<std::int64_t> train_steps_per_iteration{};
   /// Without RunConfig::cluster.sync: worker i begins when step int(8000 ln(i + 1)) is saved
   /// instead of after 5 i seconds.
@@ -78,7 +79,7 @@ class Experiment {
   EvaluationResult evaluate(std::optional<std::chrono::seconds> delay_secs = {},
                             const std::string& name = "one_pass");
 
-  /// Evaluates the newest checkpoint that somebody else's training saves, again and again, and
+  /// Evaluates the newest checkpoint that another process's training saves, again and again, and
   /// exports it: until the one of train_steps is evaluated, the run's chief has said that it is
   /// over, or predicate_fn says so. Throws Unavailable when no checkpoint comes for
   /// session_creation_timeout_secs.
@@ -119,11 +120,11 @@ class Experiment {
 };
 
 /// How long Experiment::train waits by itself: 5 s for each worker before this one, at most 60,
-/// where every task steps on its own. Where all make each step together, one that comes late helps
-/// nobody.
+/// where every task steps on its own. Where all make each step together, a late start has no
+/// benefit.
 std::chrono::seconds worker_start_delay(const RunConfig& config);
 
-/// What a task does where nobody names a schedule: train_and_evaluate alone, as a master, and as a
+/// Schedule of a task for which none is named: train_and_evaluate alone, as a master, and as a
 /// worker that stands in for one; train as a chief or worker; run_std_server as a ps;
 /// continuous_eval as an evaluator. Throws InvalidArgument for a task of another type.
 std::string default_schedule(const TaskEnvironment& environment);

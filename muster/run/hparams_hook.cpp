@@ -11,7 +11,7 @@
 namespace muster {
 namespace {
 
-// What was a number or a truth on the command line is one in the table, which sorts by it.
+// A number or a truth value on the command line is one in the table, too, which sorts by it.
 HParam hparam_of(const std::string& name, const std::string& text) {
   if (text == "true" || text == "false") return {name, text == "true"};
   double number = 0;
@@ -38,7 +38,7 @@ std::vector<HParam> hparams_of(const EstimatorOptions& options, const Session& s
   add("clip_norm", options.clip.norm);
   add("clip_global_norm", options.clip.global_norm);
   for (const auto& [name, text] : session.config().hparams) {
-    // What the estimator knows is what counts.
+    // The estimator's own values take precedence.
     const bool is_known = std::ranges::find(hparams, name, &HParam::name) != hparams.end();
     if (!is_known) hparams.push_back(hparam_of(name, text));
   }

@@ -8,7 +8,7 @@
 #include "muster/export/exporters.h"
 #include "muster/export/graph_hook.h"
 #include "muster/export/trace.h"
-#include "muster/train/engine/towers.h"
+#include "muster/train/engine/seeded_model.h"
 
 namespace muster::internal {
 namespace {
@@ -40,7 +40,7 @@ ServingInput serving_input(const Estimator& estimator, const EvalSpec& spec,
     }
   }
   const std::uint64_t seed = estimator.config().seed();
-  const auto columns = columns_of(*Towers::make_model(estimator.options().model, seed));
+  const auto columns = columns_of(*make_seeded_model(estimator.options().model, seed));
   if (!columns.empty()) return json_serving_input(columns);
   return first_rows(examples ? *examples : first_batch(spec.input_fn, seed));
 }

@@ -9,7 +9,7 @@
 
 namespace muster::internal {
 
-/// What this process and its configuration say of the run that begins now.
+/// Record of the run that begins now, made from this process and its configuration.
 RunRecord record_of_this_process(const RunConfig& config);
 
 /// The files that the words of a command line name: a word, what stands behind its '=', and the

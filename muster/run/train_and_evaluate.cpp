@@ -47,12 +47,12 @@ class EvaluatingListener : public CheckpointSaverListener {
  private:
   internal::CheckpointEvaluator& evaluator_;
   const std::optional<std::int64_t> max_steps_;
-  /// Of the training.
+  /// Hooks of the training.
   const Hooks hooks_;
   std::int64_t first_step_ = -1;
 };
 
-/// What the tasks that train have in common.
+/// State that the tasks that train have in common.
 struct Run {
   Estimator& estimator;
   const TrainSpec& train_spec;
@@ -68,7 +68,8 @@ struct Run {
                                     more_listeners.end());
     return internal::train_as_task(estimator, train_spec.input_fn, options);
   }
-  /// What the events of a chief tell of the run, of one that does not evaluate.
+  /// Hooks that write a run's graph and hyperparameters as events, for a chief that does not
+  /// evaluate.
   Hooks event_hooks() const {
     return {internal::make_graph_hook(estimator, eval_spec, std::nullopt),
             std::make_shared<HParamsHook>(estimator, train_spec.max_steps)};
@@ -78,8 +79,9 @@ struct Run {
     if (trial_pauses() && estimator.latest_checkpoint()) return;
     internal::rehearse_exports(estimator, eval_spec);
   }
-  /// Of one that does: what would keep it from evaluating is found before training. A trial that
-  /// pauses evaluates soon, and the study has its row of the table of hyperparameters.
+  /// The same for one that does: errors that would keep it from evaluating are found before
+  /// training. A trial that pauses evaluates soon, and the study has its row of the table of
+  /// hyperparameters.
   Hooks rehearsed_event_hooks() const {
     rehearse_exports_once();
     if (trial_pauses()) return {};

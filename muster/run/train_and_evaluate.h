@@ -9,7 +9,7 @@
 namespace muster {
 
 struct TrainAndEvaluateResult {
-  /// Of the last checkpoint. Empty in a task that does not evaluate: a worker, a ps, a chief.
+  /// Metrics of the last checkpoint. Empty in a task that does not evaluate: worker, ps, chief.
   EvaluationResult metrics{};
   /// The exports of the last checkpoint, by the exporters' names; one that made none is not there.
   std::map<std::string, Path> exports{};

@@ -5,8 +5,8 @@
 
 namespace muster::internal {
 
-/// What Experiment adds to train_and_evaluate(). The pace is that of tasks that also train: an
-/// evaluator has its own.
+/// Options that Experiment adds to train_and_evaluate(). The pace is that of tasks that also train:
+/// an evaluator has its own.
 struct RunExtras {
   EvaluationPace pace{};
   SavingListeners saving_listeners{};

@@ -223,7 +223,7 @@ ServingInput small_input() {
       evaluation_input(InputContext(Mode::kEval, 1, 0, 0)).iterate()->next()->features.slice(0, 2));
 }
 
-// What the SavedModels of a folder say of themselves, oldest first.
+// Global steps in the notes of a folder's SavedModels, oldest first.
 std::vector<std::int64_t> exported_steps(const Path& folder) {
   std::vector<std::int64_t> steps;
   for (const Path& dir : graph::exports_in(folder)) {
@@ -589,14 +589,18 @@ TEST(TrainAndEvaluate, UpdatesThatDoNotGoWithTheClusterAreRefused) {
 }
 
 /// All replicas of the run are here.
-class NobodyElse final : public Strategy {
+class NobodyElse final : public Strategy, RunMembership, GradientReduction {
  public:
   std::string describe() const override { return "nobody else"; }
+  void attach(Participant& participant) override { participant_ = &participant; }
+  RunMembership& membership() override { return *this; }
+  GradientReduction& reduction() override { return *this; }
+
+ private:
   RunContract join(const RunContract& own) override {
     all_ = {0, own.replicas};
     return own;
   }
-  void attach(Participant& participant) override { participant_ = &participant; }
   void synchronize() override {}
   ReplicaRange replicas() const override { return all_; }
   std::optional<StepResult> apply(std::int64_t step, PartialSums own) override {
@@ -607,7 +611,6 @@ class NobodyElse final : public Strategy {
   void end(std::int64_t, int) override {}
   int leave(bool) override { return 0; }
 
- private:
   ReplicaRange all_;
   Participant* participant_ = nullptr;
 };

@@ -36,7 +36,7 @@ RunOnDisk::RunOnDisk(const RunConfig& config) : model_dir_(config.model_dir) {
 
 void RunOnDisk::end() {
   if (!note_ && !recorded_) return;
-  // With save_checkpoints = false the run may have ended elsewhere, but nobody can see more of it.
+  // With save_checkpoints = false the run may have ended elsewhere, but no more of it is visible.
   const auto latest = latest_checkpoint(model_dir_);
   const std::int64_t step = latest ? checkpoint_step(*latest).value_or(0) : 0;
   if (recorded_) {

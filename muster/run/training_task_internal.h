@@ -21,7 +21,7 @@ class TaskInLog {
   const std::string before_;
 };
 
-/// What a run leaves in the model folder of itself. By its note an evaluator knows when it is over:
+/// Files about a run in its model folder. By its note an evaluator knows when it is over:
 /// the chief of a cluster says so, with the last step that is saved, also a chief without other
 /// tasks, since an evaluator may follow it. Its record, which a process alone leaves too, says what
 /// it was made of.

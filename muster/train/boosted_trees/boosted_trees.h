@@ -22,7 +22,8 @@ enum class PruningMode {
   kPost,
 };
 
-/// What is learnt. Derivatives are those of the loss summed over examples, each times its weight.
+/// Options of boosted trees. Derivatives are those of the loss summed over examples, each times its
+/// weight.
 struct BoostedTreesOptions {
   /// Numeric columns (NaN is a missing value), bucketized ones (one ordered number each) and
   /// indicators. Sorted by name.
@@ -34,11 +35,11 @@ struct BoostedTreesOptions {
   /// A step grows one tree; training ends with this many.
   std::int64_t n_trees = 100;
   std::int64_t max_depth = 6;
-  /// What a tree adds is multiplied by this.
+  /// Factor by which the output of each tree is multiplied.
   double learning_rate = 0.1;
   double l1_regularization = 0;
   double l2_regularization = 0;
-  /// What a leaf costs. Positive if and only if there is pruning.
+  /// Cost of a leaf. Positive if and only if there is pruning.
   double tree_complexity = 0;
   /// The least sum of second derivatives in a leaf.
   double min_node_weight = 0;

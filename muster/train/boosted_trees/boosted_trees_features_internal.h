@@ -10,9 +10,9 @@
 
 namespace muster::internal {
 
-/// What trees see of an example: the numbers of its columns, side by side. A numeric column is its
-/// values, without those that are NaN; a bucketized one the number of the bucket, so that its order
-/// counts; an indicator the ids that occur, the rest being absent. Immutable.
+/// Features of examples as trees see them: the numbers of its columns, side by side. A numeric
+/// column is its values, without those that are NaN; a bucketized one the number of the bucket, so
+/// that its order counts; an indicator the ids that occur, the rest being absent. Immutable.
 class TreeFeatures {
  public:
   /// Where a column's numbers are.

@@ -47,7 +47,7 @@ double sum_of(const at::Tensor& tensor) {
   return sum;
 }
 
-/// What a checkpoint is written from.
+/// Values that a checkpoint is written from.
 struct SavedTrees {
   std::string model;
   std::string_view model_view;
@@ -56,18 +56,27 @@ struct SavedTrees {
   std::int64_t global_step = 0;
 };
 
-class BoostedTreesSession final : public TrainSession {
+int threads_of(const RunConfig& config) {
+  return config.reproducibility.threads_per_replica > 0
+             ? config.reproducibility.threads_per_replica
+             : static_cast<int>(ThreadPool::available_processors());
+}
+
+class BoostedTreesRun final : public TrainRun {
  public:
-  BoostedTreesSession(const BoostedTreesOptions& options, TreeTask task,
-                      const TreeFeatures& features, const Head& head, const RunConfig& config,
-                      const InputFn& input_fn, const TrainOptions& train_options)
-      : TrainSession(config, train_options, default_hooks),
-        options_(options),
+  /// All outlive it.
+  BoostedTreesRun(const BoostedTreesOptions& options, TreeTask task, const TreeFeatures& features,
+                  const Head& head, const InputFn& input_fn, const RunContext& context)
+      : options_(options),
         task_(task),
         features_(features),
         head_(head),
         sum_head_(make_tree_head(options, task, Reduction::kSum)),
-        input_fn_(input_fn) {}
+        input_fn_(input_fn),
+        context_(context),
+        threads_(threads_of(context.config)) {
+    if (const auto checkpoint = restore_latest(context.config.model_dir)) restore(*checkpoint);
+  }
 
   double loss() override { return spec_.loss.item<double>(); }
   const EstimatorSpec& spec() const override { return spec_; }
@@ -76,14 +85,11 @@ class BoostedTreesSession final : public TrainSession {
     return {{"", options_.learning_rate}};
   }
   std::vector<NamedTensor> variables() const override { return {}; }
-
- protected:
-  void prepare() override;
   std::optional<std::int64_t> end_of_learning() const override { return options_.n_trees; }
   void open_input() override;
   void log_begin() const override;
-  bool make_step() override;
-  Content content() const override;
+  StepOutcome make_step(Session& session) override;
+  CheckpointContent content() const override;
 
  private:
   void restore(const OpenCheckpoint& checkpoint);
@@ -100,7 +106,8 @@ class BoostedTreesSession final : public TrainSession {
   /// Its gradients are each example's own, not divided by their number.
   HeadPtr sum_head_;
   const InputFn& input_fn_;
-  int threads_ = 1;
+  const RunContext context_;
+  const int threads_;
   Batch head_batch_;
   /// float [rows, 1]; undefined where all are 1.
   at::Tensor weights_;
@@ -109,15 +116,7 @@ class BoostedTreesSession final : public TrainSession {
   EstimatorSpec spec_;
 };
 
-void BoostedTreesSession::prepare() {
-  const RunConfig& run = config();
-  threads_ = run.reproducibility.threads_per_replica > 0
-                 ? run.reproducibility.threads_per_replica
-                 : static_cast<int>(ThreadPool::available_processors());
-  if (const auto checkpoint = restore_latest(run.model_dir)) restore(*checkpoint);
-}
-
-void BoostedTreesSession::restore(const OpenCheckpoint& checkpoint) {
+void BoostedTreesRun::restore(const OpenCheckpoint& checkpoint) {
   const Path& prefix = checkpoint.bundle.prefix();
   log::info("Restoring parameters from {}", prefix.string());
   booster_ = std::make_unique<TreeBooster>(read_trees(checkpoint.bundle, features_));
@@ -126,10 +125,10 @@ void BoostedTreesSession::restore(const OpenCheckpoint& checkpoint) {
     throw DataLoss("the checkpoint {} is of step {} and holds {} trees", prefix.string(), step,
                    booster_->trees());
   }
-  resume_at(step);
+  context_.progress.resume_at(step);
 }
 
-TreeBooster::Parameters BoostedTreesSession::parameters() const {
+TreeBooster::Parameters BoostedTreesRun::parameters() const {
   const bool post = options_.pruning_mode == PruningMode::kPost;
   const auto bins = std::max(2.0, std::round(1 / options_.quantile_sketch_epsilon));
   return {
@@ -148,9 +147,9 @@ TreeBooster::Parameters BoostedTreesSession::parameters() const {
   };
 }
 
-void BoostedTreesSession::open_input() {
+void BoostedTreesRun::open_input() {
   const InputContext context(Mode::kTrain, 1, 0,
-                             derive_key(config().seed(), seed_stream::kTrainInput));
+                             derive_key(context_.config.seed(), seed_stream::kTrainInput));
   TreeTrainingSet set = read_training_set(input_fn_, context, features_, options_);
   head_batch_ = std::move(set.head_batch);
   rows_ = std::make_unique<BoosterRows>(set.rows);
@@ -165,8 +164,8 @@ void BoostedTreesSession::open_input() {
   }
 }
 
-// What the trees begin from, as libxgboost counts: a probability, or the value itself.
-double BoostedTreesSession::base_score() const {
+// Score that the trees begin from, as libxgboost counts: a probability, or the value itself.
+double BoostedTreesRun::base_score() const {
   const double neutral = task_ == TreeTask::kBinaryClasses ? 0.5 : 0.0;
   if (!options_.center_bias) return neutral;
   const auto [gradients, hessians] = derivatives(at::zeros({rows_->size(), 1}, at::kFloat));
@@ -180,17 +179,17 @@ double BoostedTreesSession::base_score() const {
   return std::clamp(0.5 + newton_step / 4, kLeastProbability, 1 - kLeastProbability);
 }
 
-void BoostedTreesSession::log_begin() const {
+void BoostedTreesRun::log_begin() const {
   log::info("growing trees {} to {} on examples={} columns={} numbers={} threads={}",
-            global_step() + 1, options_.n_trees, rows_->size(), features_.columns().size(),
-            features_.width(), threads_);
+            context_.progress.step() + 1, options_.n_trees, rows_->size(),
+            features_.columns().size(), features_.width(), threads_);
 }
 
-at::Tensor BoostedTreesSession::margins() const {
+at::Tensor BoostedTreesRun::margins() const {
   return to_tensor(booster_->margins(*rows_), rows_->size(), 1);
 }
 
-Derivatives BoostedTreesSession::derivatives(const at::Tensor& margins) const {
+Derivatives BoostedTreesRun::derivatives(const at::Tensor& margins) const {
   const at::Tensor logits = margins.detach().requires_grad_();
   sum_head_->loss(logits, head_batch_, Mode::kTrain).loss.backward();
   const torch::NoGradGuard no_grad;
@@ -208,39 +207,39 @@ Derivatives BoostedTreesSession::derivatives(const at::Tensor& margins) const {
   return result;
 }
 
-bool BoostedTreesSession::make_step() {
+StepOutcome BoostedTreesRun::make_step(Session& session) {
   const at::Tensor before = margins();
   spec_ = checked(head_.spec(head_batch_, Mode::kTrain, before));
   if (!std::isfinite(loss())) {
     throw Aborted("the loss of step {} is not finite; look at the labels and weights of the input",
-                  global_step() + 1);
+                  context_.progress.step() + 1);
   }
   const auto [gradients, hessians] = derivatives(before);
   booster_->boost(*rows_, floats_of(gradients), floats_of(hessians));
-  advance();
-  if (global_step() >= options_.n_trees) {
-    request_stop(fmt::format("all {} trees are grown", options_.n_trees));
+  context_.progress.advance();
+  if (context_.progress.step() >= options_.n_trees) {
+    session.request_stop(fmt::format("all {} trees are grown", options_.n_trees));
   }
-  return true;
+  return StepOutcome::kGoesOn;
 }
 
-RunState BoostedTreesSession::run_state() const {
+RunState BoostedTreesRun::run_state() const {
   // The input has no position: a resume reads all of it again.
-  return {
-      .global_step = global_step(),
-      .threads_per_replica = threads_,
-      .seed = config().seed(),
-      .arithmetic = numerics_fingerprint(config().reproducibility.own_cpu_kernels).fingerprint(),
-      .inputs = {std::nullopt}};
+  return {.global_step = context_.progress.step(),
+          .threads_per_replica = threads_,
+          .seed = context_.config.seed(),
+          .arithmetic =
+              numerics_fingerprint(context_.config.reproducibility.own_cpu_kernels).fingerprint(),
+          .inputs = {std::nullopt}};
 }
 
-TrainSession::Content BoostedTreesSession::content() const {
+CheckpointContent BoostedTreesRun::content() const {
   auto saved = std::make_shared<SavedTrees>();
   saved->model = booster_->to_bytes();
   saved->model_view = saved->model;
   saved->columns = features_.descriptions();
   saved->column_views.assign(saved->columns.begin(), saved->columns.end());
-  saved->global_step = global_step();
+  saved->global_step = context_.progress.step();
   const auto columns = static_cast<std::int64_t>(saved->columns.size());
   return {.tensors = {{.name = kTreesKey,
                        .type = DataType::kString,
@@ -282,7 +281,10 @@ TrainResult train_boosted_trees(const BoostedTreesOptions& options, TreeTask tas
                                 const TreeFeatures& features, const Head& head,
                                 const RunConfig& config, const InputFn& input_fn,
                                 const TrainOptions& train_options) {
-  return BoostedTreesSession(options, task, features, head, config, input_fn, train_options).run();
+  const auto make_run = [&](const RunContext& context) {
+    return std::make_unique<BoostedTreesRun>(options, task, features, head, input_fn, context);
+  };
+  return TrainSession(config, train_options, default_hooks, make_run).run();
 }
 
 }  // namespace muster::internal

@@ -7,7 +7,7 @@
 
 namespace muster::internal {
 
-/// What the trees' margin stands for.
+/// Task of the trees, which decides what their margin stands for.
 enum class TreeTask { kBinaryClasses, kRegression };
 
 /// One call of train(): a step grows a tree over all examples.

@@ -40,13 +40,13 @@ class OptimizerChoice {
 /// `linear/linear_model/bias_weights`.
 struct LinearOptions {
   FeatureColumnList feature_columns{};
-  /// Of a classifier: two classes have one logit, more have one each.
+  /// Number of classes of a classifier: two have one logit, more have one each.
   std::int64_t n_classes = 2;
-  /// Of a regressor: numbers an example's label has.
+  /// Number of values in an example's label, for a regressor.
   std::int64_t label_dimension = 1;
   /// The feature with the examples' weights.
   std::string weight_column{};
-  /// Of a classifier: the words that string labels are made of, in the order of their ids.
+  /// Vocabulary of a classifier's string labels, in the order of their ids.
   std::vector<std::string> label_vocabulary{};
   /// By name: 0.2. With {} the rate is min(0.2, 1 / sqrt(number of columns)).
   OptimizerChoice optimizer{"Ftrl"};
@@ -71,13 +71,13 @@ struct DNNOptions {
   std::vector<std::int64_t> hidden_units{};
   /// Dense columns; categorical ones go into indicator or embedding columns.
   FeatureColumnList feature_columns{};
-  /// Of a classifier: two classes have one logit, more have one each.
+  /// Number of classes of a classifier: two have one logit, more have one each.
   std::int64_t n_classes = 2;
-  /// Of a regressor: numbers an example's label has.
+  /// Number of values in an example's label, for a regressor.
   std::int64_t label_dimension = 1;
   /// The feature with the examples' weights.
   std::string weight_column{};
-  /// Of a classifier: the words that string labels are made of, in the order of their ids.
+  /// Vocabulary of a classifier's string labels, in the order of their ids.
   std::vector<std::string> label_vocabulary{};
   /// By name: 0.05.
   OptimizerChoice optimizer{"Adagrad"};
@@ -114,13 +114,13 @@ struct DNNLinearCombinedOptions {
   /// The fraction dropped after each hidden layer in training.
   double dropout = 0.0;
   bool batch_norm = false;
-  /// Of a classifier: two classes have one logit, more have one each.
+  /// Number of classes of a classifier: two have one logit, more have one each.
   std::int64_t n_classes = 2;
-  /// Of a regressor: numbers an example's label has.
+  /// Number of values in an example's label, for a regressor.
   std::int64_t label_dimension = 1;
   /// The feature with the examples' weights.
   std::string weight_column{};
-  /// Of a classifier: the words that string labels are made of, in the order of their ids.
+  /// Vocabulary of a classifier's string labels, in the order of their ids.
   std::vector<std::string> label_vocabulary{};
   Reduction loss_reduction = Reduction::kSum;
   std::optional<WarmStartSettings> warm_start{};
@@ -134,13 +134,13 @@ Estimator dnn_linear_combined_regressor(DNNLinearCombinedOptions options, RunCon
 /// Looks at no feature and learns what is likely alone, in the variable `baseline/bias`: what any
 /// model has to beat.
 struct BaselineOptions {
-  /// Of a classifier: two classes have one logit, more have one each.
+  /// Number of classes of a classifier: two have one logit, more have one each.
   std::int64_t n_classes = 2;
-  /// Of a regressor: numbers an example's label has.
+  /// Number of values in an example's label, for a regressor.
   std::int64_t label_dimension = 1;
   /// The feature with the examples' weights.
   std::string weight_column{};
-  /// Of a classifier: the words that string labels are made of, in the order of their ids.
+  /// Vocabulary of a classifier's string labels, in the order of their ids.
   std::vector<std::string> label_vocabulary{};
   /// By name: 0.3.
   OptimizerChoice optimizer{"Ftrl"};

@@ -12,10 +12,10 @@
 #include "muster/nn/model/wide_and_deep.h"
 #include "muster/train/estimator/estimator.h"
 
-/// What the canned estimators have in common.
+/// Parts that the canned estimators have in common.
 namespace muster::internal {
 
-/// What the options of a classifier and of a regressor say of labels.
+/// Label options of a classifier and of a regressor.
 struct LabelOptions {
   std::int64_t n_classes = 2;
   std::int64_t label_dimension = 1;
@@ -43,7 +43,8 @@ LabelOptions labels_of(const Options& options) {
 /// all of it; that is what its checkpoints hold.
 OptimizersByPrefix single_optimizer(std::string_view scope, Optimizer optimizer);
 
-/// Of models with several scopes or none, whose slots are made outside: `<variable>/<slot>`.
+/// Slot scopes of models with several scopes or none, whose slots are made outside:
+/// `<variable>/<slot>`.
 SlotScopes outer_slot_scopes();
 
 /// Null for no columns.

@@ -81,7 +81,7 @@ Arithmetic numerics_fingerprint(bool own_cpu_kernels) {
 int default_cpu_threads() {
   auto threads = static_cast<int>(ThreadPool::available_processors());
   for (const char* variable : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
-    // Of a list, one number a level of nesting, the first counts.
+    // The first number of a list, which has one a level of nesting, counts.
     const char* const text = std::getenv(variable);
     const int told = text == nullptr ? 0 : std::atoi(text);
     if (told > 0) threads = std::min(threads, told);

@@ -8,8 +8,8 @@
 
 namespace muster {
 
-/// What the numbers of this process stand on. Which BLAS is loaded is the system's choice at run
-/// time.
+/// Libraries and kernels that decide the numbers of this process. Which BLAS is loaded is the
+/// system's choice at run time.
 struct Arithmetic {
   std::string libtorch{};
   std::string cpu_capability{};
@@ -26,7 +26,7 @@ struct Arithmetic {
   std::string fingerprint() const;
 };
 
-/// Of a run with this value of RunConfig::reproducibility.own_cpu_kernels.
+/// Arithmetic of a run with this value of RunConfig::reproducibility.own_cpu_kernels.
 Arithmetic numerics_fingerprint(bool own_cpu_kernels);
 
 /// How many threads a process takes where it is not told: one a processor that it may use, or the

@@ -21,14 +21,14 @@ class BatchNorms {
   void debias(std::int64_t update) const;
 
   struct FirstValues {
-    /// Of the module, with dots.
+    /// Name of the module, with dots.
     std::string name{};
     double decay = 0;
     std::int64_t updates = 0;
     /// decay^updates
     double share = 0;
   };
-  /// Of the one whose averages hold most of their first values; nothing where none has been
+  /// The batch norm whose averages hold most of their first values; nothing where none has been
   /// updated.
   std::optional<FirstValues> most_biased() const;
 

@@ -46,7 +46,7 @@ BatchPrefetcher::Taken BatchPrefetcher::take() {
 }
 
 void BatchPrefetcher::run() {
-  // What is prepared here is small, and the processors are others'.
+  // Batches that are prepared here are small, and the processors are others'.
   set_cpu_threads(1);
   std::unique_lock lock(mutex_);
   while (!ends_) {

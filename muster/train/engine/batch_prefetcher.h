@@ -36,7 +36,7 @@ class BatchPrefetcher {
     /// Why there is none, if so.
     std::string obstacle{};
   };
-  /// What next() gives, and the place behind it.
+  /// An element that next() returns, and the position behind it.
   struct Taken {
     std::optional<Batch> batch{};
     std::exception_ptr error{};
@@ -54,9 +54,9 @@ class BatchPrefetcher {
   std::condition_variable changed_;
   std::optional<Taken> ahead_;
   bool ends_ = false;
-  /// Of the loop's thread.
+  /// Owned by the loop's thread.
   Place place_;
-  /// Of this thread: behind what it took last.
+  /// Owned by `thread_`: the position behind the element that it took last.
   Place last_;
   std::thread thread_;
 };

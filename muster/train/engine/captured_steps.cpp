@@ -14,6 +14,7 @@
 #include "muster/nn/model/head.h"
 #include "muster/nn/model/module_variables.h"
 #include "muster/nn/model/random_scope.h"
+#include "muster/train/engine/seeded_model.h"
 
 namespace muster {
 namespace {
@@ -66,10 +67,11 @@ void copy_into(const Features& from, const Features& to) {
 }  // namespace
 
 struct CapturedSteps::Impl {
-  const Towers& towers;
+  Towers& towers;
+  const DeviceSlots& slots;
   const Options options;
   const std::int64_t replicas;
-  /// What every step writes: its number, a key for each replica, constants. By place of the towers.
+  /// Words that every step writes: its number, a key for each replica, constants. By slot.
   std::deque<DeviceWords> words{};
   std::vector<Feed> feeds{};
   /// Those of this process.
@@ -82,40 +84,41 @@ struct CapturedSteps::Impl {
   Batches captured_input{};
   PartialSums captured_result{};
 
-  Impl(const Towers& run, Options given)
+  Impl(Towers& run, Options given)
       : towers(run),
+        slots(run.slots()),
         options(std::move(given)),
         replicas(run.options().replicas),
         mine{0, replicas},
         captured(options.device, devices()) {
-    for (std::size_t place = 0; place < run.places(); ++place) {
-      const BranchStream::Use on = run.use(place);
-      words.emplace_back(device_of(place), first_constant() + options.constants);
+    for (std::size_t slot = 0; slot < slots.count(); ++slot) {
+      const BranchStream::Use on = slots.use(slot);
+      words.emplace_back(device_of(slot), first_constant() + options.constants);
     }
     make_feeds();
     captures = can_capture();
   }
 
-  // Where variables are in host memory, the loop's stream is not that of their home.
-  c10::Device device_of(std::size_t place) const {
-    return place == 0 ? options.device : towers.device_of_place(place);
+  // Where variables are in host memory, the loop's stream is not that of the primary.
+  c10::Device device_of(std::size_t slot) const {
+    return slot == 0 ? options.device : slots.device(slot);
   }
 
   std::vector<c10::Device> devices() const {
     std::vector<c10::Device> all;
-    for (std::size_t place = 0; place < towers.places(); ++place) all.push_back(device_of(place));
+    for (std::size_t slot = 0; slot < slots.count(); ++slot) all.push_back(device_of(slot));
     return all;
   }
 
-  std::size_t place_of(std::size_t replica) const {
+  std::size_t slot_of(std::size_t replica) const {
     const auto number = static_cast<std::int64_t>(replica);
-    return mine.contains(number) ? towers.place_of(number, mine) : 0;
+    return mine.contains(number) ? slots.slot_of(number, mine) : 0;
   }
 
   void make_feeds() {
     feeds.clear();
     for (std::size_t r = 0; r < static_cast<std::size_t>(replicas); ++r) {
-      feeds.emplace_back(device_of(place_of(r)));
+      feeds.emplace_back(device_of(slot_of(r)));
     }
   }
 
@@ -132,17 +135,17 @@ struct CapturedSteps::Impl {
   }
 
   void write_words(std::int64_t step, const WriteConstants& write_constants) {
-    for (std::size_t place = 0; place < words.size(); ++place) {
-      const BranchStream::Use on = towers.use(place);
-      const std::span<std::int64_t> next = words[place].next();
+    for (std::size_t slot = 0; slot < words.size(); ++slot) {
+      const BranchStream::Use on = slots.use(slot);
+      const std::span<std::int64_t> next = words[slot].next();
       next[0] = step;
       for (std::int64_t r = 0; r < replicas; ++r) {
         next[static_cast<std::size_t>(1 + r)] =
             static_cast<std::int64_t>(RandomScope::key_of(towers.options().seed, step, r));
       }
-      // Updates are made at home.
-      if (write_constants && place == 0) write_constants(next.subspan(first_constant()));
-      words[place].send();
+      // Updates are made on the primary.
+      if (write_constants && slot == 0) write_constants(next.subspan(first_constant()));
+      words[slot].send();
     }
   }
 
@@ -150,9 +153,9 @@ struct CapturedSteps::Impl {
     Batches placed(batches.size());
     for (std::size_t r = 0; r < batches.size(); ++r) {
       if (!batches[r] || !mine.contains(static_cast<std::int64_t>(r))) continue;
-      // On the device nobody looks at the labels' values.
+      // Operations on the device do not look at the labels' values.
       if (options.head != nullptr) options.head->check_labels(batches[r]->labels);
-      const BranchStream::Use on = towers.use(place_of(r));
+      const BranchStream::Use on = slots.use(slot_of(r));
       placed[r] = feeds[r].put(*batches[r]);
     }
     return placed;
@@ -161,7 +164,7 @@ struct CapturedSteps::Impl {
   void mark_used(const Batches& placed) {
     for (std::size_t r = 0; r < placed.size(); ++r) {
       if (!placed[r]) continue;
-      const BranchStream::Use on = towers.use(place_of(r));
+      const BranchStream::Use on = slots.use(slot_of(r));
       feeds[r].used();
     }
   }
@@ -178,14 +181,14 @@ struct CapturedSteps::Impl {
     Batches input(batches.size());
     for (std::size_t r = 0; r < batches.size(); ++r) {
       if (!batches[r]) continue;
-      const BranchStream::Use on = towers.use(place_of(r));
+      const BranchStream::Use on = slots.use(slot_of(r));
       input[r] =
           Batch{.features = clone_of(batches[r]->features), .labels = clone_of(batches[r]->labels)};
     }
-    // What changes from step to step is read from `words`.
+    // Values that change from step to step are read from `words`.
     std::vector<const std::uint64_t*> keys;
-    for (const DeviceWords& of_place : words) {
-      const auto* first = of_place.tensor().data_ptr<std::int64_t>();
+    for (const DeviceWords& of_slot : words) {
+      const auto* first = of_slot.tensor().data_ptr<std::int64_t>();
       keys.push_back(reinterpret_cast<const std::uint64_t*>(first) + 1);
     }
     const CapturedInput known{.keys = keys, .capturing = true};
@@ -205,11 +208,11 @@ struct CapturedSteps::Impl {
     const torch::NoGradGuard no_grad;
     for (std::size_t r = 0; r < batches.size(); ++r) {
       if (!batches[r]) continue;
-      const BranchStream::Use on = towers.use(place_of(r));
+      const BranchStream::Use on = slots.use(slot_of(r));
       copy_into(batches[r]->features, captured_input[r]->features);
       copy_into(batches[r]->labels, captured_input[r]->labels);
     }
-    towers.join();
+    slots.join();
     captured.replay();
     return captured_result;
   }
@@ -224,9 +227,10 @@ struct CapturedSteps::Impl {
   PartialSums make(Batches& batches, std::int64_t step, bool has_all, const Work& work) {
     if (captures && has_all && has_own(batches) && can_be_captured(batches)) {
       std::unique_lock<std::mutex> turn;
-      if (towers.draws_from_libtorch()) turn = towers.seed_generators(step, 0);
+      if (towers.draws_from_libtorch()) turn = seed_generators(towers.options().seed, step, 0);
       if (!captured_input.empty() && same_shape(batches, captured_input)) return replay(batches);
-      const bool ready = captured_input.empty() && warm_up_steps >= kWarmUpSteps;
+      const bool ready = captured_input.empty() && warm_up_steps >= kWarmUpSteps &&
+                         towers.is_settled(batches, mine);
       if (ready && capture(batches, step, work)) return replay(batches);
     }
     ++warm_up_steps;
@@ -257,14 +261,14 @@ std::string CapturedSteps::obstacle(const EstimatorOptions& options, const RunCo
   return {};
 }
 
-CapturedSteps::CapturedSteps(const Towers& towers, Options options)
+CapturedSteps::CapturedSteps(Towers& towers, Options options)
     : impl_(std::make_unique<Impl>(towers, std::move(options))) {}
 CapturedSteps::~CapturedSteps() = default;
 
 void CapturedSteps::begin(ReplicaRange mine) {
   impl_->mine = mine;
   // Replicas may run elsewhere now.
-  if (impl_->towers.places() > 1) impl_->make_feeds();
+  if (impl_->slots.count() > 1) impl_->make_feeds();
   // Captured sums are those with tasks that may be gone.
   impl_->forget();
   impl_->captures = impl_->can_capture();
@@ -273,8 +277,8 @@ void CapturedSteps::begin(ReplicaRange mine) {
 PartialSums CapturedSteps::make(std::span<std::optional<Batch>> batches, std::int64_t step,
                                 bool has_all, const Work& work,
                                 const WriteConstants& write_constants) {
-  // What the last step reads on other devices is written when it has ended.
-  impl_->towers.fork();
+  // Memory that the last step reads on other devices is written when it has ended.
+  impl_->slots.fork();
   impl_->write_words(step, write_constants);
   Batches placed = impl_->place(batches);
   PartialSums result = impl_->make(placed, step, has_all, work);

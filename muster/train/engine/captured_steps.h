@@ -19,10 +19,10 @@ namespace muster {
 
 class Head;
 
-/// What the GPUs of a process are given for the steps of a run: batches, what changes from step to
-/// step, and work. The work is captured after a few steps, where the step allows it, and from then
-/// on given to the device as one piece, also where it is for several. Belongs to the loop's thread,
-/// in a StreamScope.
+/// Gives the GPUs of a process the steps of a run: batches, values that change from step to step,
+/// and work. The work is captured after a few steps, where the step allows it, and from then on
+/// given to the device as one piece, also where it is for several. Belongs to the loop's thread, in
+/// a StreamScope.
 class CapturedSteps {
  public:
   struct Options {
@@ -46,13 +46,13 @@ class CapturedSteps {
                               const TowerOptions& towers, const Model& model);
 
   /// The towers outlive it.
-  CapturedSteps(const Towers& towers, Options options);
+  CapturedSteps(Towers& towers, Options options);
   ~CapturedSteps();
 
   /// The replicas of this process from here on, all of the run's at first. What was captured is
   /// forgotten.
   void begin(ReplicaRange mine);
-  /// One step. There is a place for each replica of the run in `batches`; `has_all` says whether
+  /// One step. There is an element for each replica of the run in `batches`; `has_all` says whether
   /// all of others have theirs. The result is written again by the next step.
   PartialSums make(std::span<std::optional<Batch>> batches, std::int64_t step, bool has_all,
                    const Work& work, const WriteConstants& write_constants = {});

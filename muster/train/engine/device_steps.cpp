@@ -26,7 +26,7 @@ struct DeviceSteps::Impl {
        MovingAverage* run_average)
       : towers(run),
         updater(run_updater),
-        steps(run, {.device = run.home(),
+        steps(run, {.device = run.slots().primary(),
                     .head = options.head.get(),
                     .may_capture = config.devices.capture_steps,
                     .obstacle = options.moving_average && options.moving_average->ramp
@@ -68,6 +68,9 @@ std::string DeviceSteps::obstacle(const EstimatorOptions& options, const RunConf
     return "RunConfig::devices.variable_strategy keeps variables on the CPU";
   }
   if (options.update_rules().checks_gradients) return "nan_policy looks at every step";
+  for (const OptimizerFor& entry : options.optimizer) {
+    if (entry.optimizer.is_custom()) return "the host computes " + entry.optimizer.description();
+  }
   return CapturedSteps::obstacle(options, config, towers, model);
 }
 

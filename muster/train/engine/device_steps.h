@@ -7,18 +7,18 @@
 
 #include "muster/nn/optim/moving_average.h"
 #include "muster/nn/optim/updater.h"
-#include "muster/train/engine/strategy.h"
+#include "muster/train/engine/gradient_reduction.h"
 #include "muster/train/engine/towers.h"
 #include "muster/train/engine/train_options.h"
 
 namespace muster {
 
 /// The steps of a process that has its variables on a GPU, and its towers there or on several:
-/// forward, backward, the sums over other processes and the update are given to the devices and
-/// nobody waits for them here. Where RunConfig::devices.capture_steps says so and the step allows
-/// it, all of it is captured after a few steps and from then on given away as one piece. A loss
-/// that is not finite is noted by the device of the variables, which then changes no variable any
-/// more; whoever looks at a result asks first_bad_step() before.
+/// forward, backward, the sums over other processes and the update are given to the devices, and
+/// the host does not wait for them here. Where RunConfig::devices.capture_steps says so and the
+/// step allows it, all of it is captured after a few steps and from then on given away as one
+/// piece. A loss that is not finite is noted by the device of the variables, which then changes no
+/// variable any more; callers ask first_bad_step() before they look at a result.
 ///
 /// Belongs to the loop's thread, in a StreamScope.
 class DeviceSteps {

@@ -28,7 +28,7 @@ std::vector<FlatRange> gradient_buckets(const Variables& variables) {
   return pieces;
 }
 
-/// Of the node that adds to a parameter's gradient.
+/// Hook of the node that adds to a parameter's gradient.
 class GradientBuckets::Hook final : public torch::autograd::FunctionPostHook {
  public:
   Hook(GradientBuckets& pieces, at::Tensor parameter)
@@ -80,7 +80,7 @@ void GradientBuckets::begin() {
   }
 }
 
-// What comes later than all others moves the mark, also where a parameter has several parts.
+// A gradient behind all others moves the mark, also where a parameter has several parts.
 void GradientBuckets::added_gradient(const at::Tensor& parameter) {
   const auto found = parameters_.find(parameter.unsafeGetTensorImpl());
   if (found == parameters_.end()) return;

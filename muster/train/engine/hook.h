@@ -48,7 +48,8 @@ class Session {
   /// The loss of the last step, the mean over its replicas. The first call of a step waits for the
   /// device.
   virtual double loss() = 0;
-  /// What replica 0's model returned in the last step; its tensors are valid until the next one.
+  /// Spec that replica 0's model returned in the last step; its tensors are valid until the next
+  /// one.
   virtual const EstimatorSpec& spec() const = 0;
   /// How many examples the last step saw, over all replicas.
   virtual std::int64_t step_examples() const = 0;

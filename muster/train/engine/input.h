@@ -10,7 +10,7 @@
 
 namespace muster {
 
-/// What an input function is told: which part of the data it is to read, and for what.
+/// Argument of an input function: which part of the data it is to read, and for what.
 class InputContext {
  public:
   InputContext(Mode mode, std::int64_t replicas, std::int64_t replica, std::uint64_t seed)

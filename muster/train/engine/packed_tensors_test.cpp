@@ -19,7 +19,7 @@ TEST(PackedTensors, HasAPlaceForEachOfItsTypeAndShape) {
     EXPECT_EQ(packed.tensors()[i].scalar_type(), like[i].scalar_type());
     packed.tensors()[i].fill_(static_cast<int>(i) + 1);
   }
-  // Nobody's place is another's.
+  // No tensor's place is another's.
   EXPECT_TRUE(packed.tensors()[0].equal(at::full({3}, 1.0F)));
   EXPECT_EQ(packed.tensors()[1].item<std::int64_t>(), 2);
   EXPECT_TRUE(packed.tensors()[2].equal(at::full({2, 5}, 3, at::kByte)));

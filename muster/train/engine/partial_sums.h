@@ -21,17 +21,17 @@ struct ReplicaRange {
   bool operator==(const ReplicaRange&) const = default;
 };
 
-/// What some replicas of one step gave: all of the run's, or those of one process.
+/// Results of some replicas of one step: all of the run's, or those of one process.
 struct PartialSums {
-  /// Of gradients, over the largest parts of the tree that the replicas make up; still times the
-  /// loss scale.
+  /// Sums of gradients over the largest parts of the tree that the replicas make up; still times
+  /// the loss scale.
   TreeSum<Gradients>::Parts sums{};
   std::int64_t present = 0;
   std::int64_t examples = 0;
   /// One for each replica of the run, undefined for those of others and those without a batch;
   /// detached, not scaled.
   std::vector<at::Tensor> losses{};
-  /// What the model of the first of them that had a batch returned.
+  /// Spec that the model of the first of them that had a batch returned.
   EstimatorSpec spec{};
   /// By piece (gradient_buckets()), where a device makes them one after the other: where in its
   /// work each is whole. Empty: the thread's stream has all of them.

@@ -10,8 +10,8 @@
 
 #include "muster/train/engine/batch_prefetcher.h"
 #include "muster/train/engine/input.h"
+#include "muster/train/engine/participant.h"
 #include "muster/train/engine/run_state.h"
-#include "muster/train/engine/strategy.h"
 
 namespace muster {
 
@@ -39,7 +39,7 @@ class ReplicaInputs {
   /// The batches in hand are used, or skipped.
   void use_up();
 
-  /// What resume() was given.
+  /// The `first` that resume() was given.
   std::int64_t first() const { return first_; }
   /// Why positions are not known, if so.
   const std::string& obstacle() const { return obstacle_; }
@@ -52,7 +52,7 @@ class ReplicaInputs {
   void refresh_positions(ReplicaRange mine);
 
  private:
-  /// Of one replica of the run.
+  /// Input of one replica of the run.
   struct Input {
     std::unique_ptr<Iterator<Batch>> batches{};
     /// In its place, where batches are prepared.

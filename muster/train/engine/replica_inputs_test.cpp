@@ -31,7 +31,7 @@ Dataset<Batch> sealed_numbers(const InputContext& in) {
   });
 }
 
-/// What is in hand, -1 for nothing.
+/// Numbers of the batches in hand, -1 for none.
 std::vector<std::int64_t> in_hand(ReplicaInputs& inputs) {
   std::vector<std::int64_t> numbers;
   for (const auto& batch : inputs.batches()) {

@@ -68,6 +68,9 @@ ConfigFields fields_of_muster(const RunConfig& config) {
           {"_threads_per_replica", fmt::format("{}", config.reproducibility.threads_per_replica)},
           {"_devices", fmt::format("[{}]", fmt::join(devices, ", "))},
           {"_precision", in_quotes(name_of(config.reproducibility.precision))},
+          {"_compile",
+           in_quotes(config.reproducibility.compile ? name_of(*config.reproducibility.compile)
+                                                    : "default")},
           {"_own_cpu_kernels", python_bool(config.reproducibility.own_cpu_kernels)},
           {"_deterministic", python_bool(config.reproducibility.deterministic)},
           {"_capture_steps", python_bool(config.devices.capture_steps)},

@@ -23,6 +23,16 @@ enum class ComputeType {
   kFloat16,
 };
 
+/// Whether training steps are compiled (train/compiler): another arithmetic, whose bits are its
+/// own.
+enum class CompileMode {
+  kOff,
+  /// Where a step can be; one that cannot runs operation by operation, and the log says why.
+  kOn,
+  /// As kOn, until there are kernels to choose from by measuring.
+  kMax,
+};
+
 /// Where the variables of a process with several devices live.
 enum class VariableStrategy {
   /// On the CPU: every device gets the values and gives its gradients each step.
@@ -43,8 +53,8 @@ struct CheckpointConfig {
   double keep_checkpoint_every_n_hours = 10'000;
 };
 
-/// What the numbers of a run depend on, beside the model and its data. Another value is another
-/// run, to the bit; tasks of a cluster must agree on them.
+/// Settings that the numbers of a run depend on, beside the model and its data. Another value is
+/// another run, to the bit; tasks of a cluster must agree on them.
 struct ReproducibilityConfig {
   /// Every random number of the run is a function of this; the same seed, the same weights. Not
   /// set: 0 for a cluster and for one process alike, so a run can always be had again.
@@ -63,6 +73,9 @@ struct ReproducibilityConfig {
   /// Use muster's CPU kernels in the place of libtorch's own where they are faster. Runs of one
   /// process that choose otherwise take turns, step by step.
   bool own_cpu_kernels = true;
+  /// Unset: that of the checkpoint, else on for a process alone whose towers are on GPUs, where a
+  /// compiled step is faster, and off elsewhere.
+  std::optional<CompileMode> compile{};
 };
 
 /// Where the replicas of this process run. No part of the arithmetic among devices of one kind.
@@ -116,14 +129,14 @@ struct ClusterConfig {
   std::chrono::milliseconds join_timeout{60'000};
   /// So many workers beside the chief are enough to begin, and needed to go on; others, up to those
   /// of the cluster, may come and go meanwhile. 0: the first step waits for all, and the run goes
-  /// on with whoever is left. Also MUSTER_MIN_WORKERS. The chief's counts.
+  /// on with those that are left. Also MUSTER_MIN_WORKERS. The chief's counts.
   std::int64_t min_workers = 0;
   TlsConfig tls{};
-  /// What else must be the same in all tasks, by name, such as the batch size, which only the
-  /// program knows: "--train-batch-size", "128". A task whose values are others than the chief's is
-  /// refused.
+  /// Other settings that must be the same in all tasks, by name, such as the batch size, which only
+  /// the program knows: "--train-batch-size", "128". A task whose values are others than the
+  /// chief's is refused.
   std::map<std::string, std::string> terms{};
-  /// What the chief tells a ps that asks for its arguments: see arguments_of_chief().
+  /// Arguments that the chief gives to a ps that asks for them: see arguments_of_chief().
   std::vector<std::string> arguments{};
 };
 
@@ -143,8 +156,8 @@ struct RunConfig {
   ReproducibilityConfig reproducibility{};
   DeviceConfig devices{};
   ClusterConfig cluster{};
-  /// What TensorBoard's page "hparams" shows of the run beside what the estimator knows: names and
-  /// values of the program's flags, such as "train_batch_size", "128".
+  /// Hyperparameters that TensorBoard's page "hparams" shows of the run beside those that the
+  /// estimator knows: names and values of the program's flags, such as "train_batch_size", "128".
   std::map<std::string, std::string> hparams{};
 
   /// Reads TF_CONFIG; a process without it is a cluster of one. A model_dir in TF_CONFIG is taken

@@ -21,6 +21,16 @@ ComputeType compute_type(const std::string& precision) {
   throw UsageError("--precision {}: it is one of {}", precision, fmt::join(kPrecisions, ", "));
 }
 
+constexpr const char* kCompileModes[] = {"off", "on", "max"};
+
+std::optional<CompileMode> compile_mode(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  for (const CompileMode mode : {CompileMode::kOff, CompileMode::kOn, CompileMode::kMax}) {
+    if (name_of(mode) == name) return mode;
+  }
+  throw UsageError("--compile {}: it is one of {}", name, fmt::join(kCompileModes, ", "));
+}
+
 void add_saving_flags(FlagSet& set, RunFlags& flags) {
   set.add_standard("--save-checkpoints-steps", &flags.save_checkpoints_steps,
                    "A checkpoint every so many steps")
@@ -147,6 +157,10 @@ void add_run_flags(FlagSet& set, RunFlags& flags) {
   set.add_standard("--precision", &flags.precision,
                    "Of forward and backward; variables and updates are float32")
       .one_of({kPrecisions[0], kPrecisions[1], kPrecisions[2]});
+  set.add_standard(
+         "--compile", &flags.compile,
+         "Compile training steps where they can be; compile.txt in --job-dir says what was")
+      .one_of({kCompileModes[0], kCompileModes[1], kCompileModes[2]});
   add_saving_flags(set, flags);
   add_cluster_flags(set, flags.cluster);
   set.add_verbosity();
@@ -161,7 +175,8 @@ RunConfig run_config(const RunFlags& flags) {
        .reproducibility = {.tf_random_seed = flags.seed,
                            .replicas = flags.replicas,
                            .threads_per_replica = flags.threads_per_replica,
-                           .precision = compute_type(flags.precision)},
+                           .precision = compute_type(flags.precision),
+                           .compile = compile_mode(flags.compile)},
        .devices = {.names = flags.devices, .concurrent_replicas = flags.concurrent_replicas}});
   config.cluster = cluster_config(flags.cluster, std::move(config.cluster.task));
   return config;

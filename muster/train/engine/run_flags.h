@@ -11,7 +11,7 @@ namespace muster {
 
 class FlagSet;
 
-/// What the flags of a training program ask of its cluster.
+/// Flags of a training program that describe its cluster.
 struct ClusterFlags {
   /// --sync
   bool sync = true;
@@ -38,10 +38,10 @@ void add_cluster_flags(FlagSet& set, ClusterFlags& flags);
 /// this process is a task of.
 void check_cluster_flags(const ClusterFlags& flags, const TaskEnvironment& task);
 
-/// What they ask for, checked, as this task of a cluster.
+/// The checked configuration that the flags ask for, as this task of a cluster.
 ClusterConfig cluster_config(const ClusterFlags& flags, TaskEnvironment task);
 
-/// What the flags of a training program say of its run, whatever it trains.
+/// Flags of a training program that describe its run, whatever it trains.
 ///
 ///   muster::RunFlags run;
 ///   muster::FlagSet set("Trains a network.");
@@ -63,6 +63,8 @@ struct RunFlags {
   std::vector<std::string> devices{};
   /// --precision: "float32", "bfloat16" or "float16"
   std::string precision = "float32";
+  /// --compile: "off", "on" or "max"; empty: as RunConfig decides
+  std::string compile{};
   /// --save-checkpoints-steps and --save-checkpoints-secs, as in CheckpointConfig
   std::optional<std::int64_t> save_checkpoints_steps{};
   std::optional<std::int64_t> save_checkpoints_secs{};

@@ -23,6 +23,7 @@ std::string to_json(const RunState& state) {
                       {"threads_per_replica", state.threads_per_replica},
                       {"seed", state.seed},
                       {"arithmetic", state.arithmetic},
+                      {"compile", state.compile},
                       {"loss_scale", state.loss_scale},
                       {"loss_scale_steps", state.loss_scale_steps},
                       {"inputs", std::move(inputs)}};
@@ -44,6 +45,9 @@ RunState parse_run_state(std::string_view text, std::string_view name) {
     json.at("threads_per_replica").get_to(state.threads_per_replica);
     json.at("seed").get_to(state.seed);
     json.at("arithmetic").get_to(state.arithmetic);
+    if (const auto compile = json.find("compile"); compile != json.end()) {
+      compile->get_to(state.compile);
+    }
     json.at("loss_scale").get_to(state.loss_scale);
     json.at("loss_scale_steps").get_to(state.loss_scale_steps);
     if (const auto batches = json.find("batches"); batches != json.end()) {

@@ -8,16 +8,19 @@
 
 namespace muster {
 
-/// What a checkpoint keeps beside its tensors, in model.ckpt-N.state.json: what a resumed run needs
-/// to go on to the bit.
+/// State that a checkpoint keeps beside its tensors, in model.ckpt-N.state.json: all that a resumed
+/// run needs to go on to the bit.
 struct RunState {
   std::int64_t global_step = 0;
   std::int64_t replicas = 1;
   int threads_per_replica = 1;
   std::uint64_t seed = 0;
-  /// What the arithmetic stood on: see arithmetic().fingerprint().
+  /// Fingerprint of the run's arithmetic: see arithmetic().fingerprint().
   std::string arithmetic{};
-  /// Of float16: the scale, and steps since it last changed.
+  /// Whether steps were compiled, and by what: see compile_term(). "off" in checkpoints of earlier
+  /// versions.
+  std::string compile = "off";
+  /// Loss scale of float16, and the number of steps since it last changed.
   double loss_scale = 1.0;
   std::int64_t loss_scale_steps = 0;
   /// How many batches were taken from each input, skipped ones included. Nothing in

@@ -14,6 +14,7 @@ TEST(RunState, ComesBackFromJson) {
   state.threads_per_replica = 3;
   state.seed = ~std::uint64_t{0};
   state.arithmetic = "libtorch x";
+  state.compile = "on, compiler 1";
   state.loss_scale = 65536;
   state.inputs = {std::string("\0\xff\x7f", 3), std::nullopt};
   state.input_obstacle = "a generator";
@@ -24,6 +25,7 @@ TEST(RunState, ComesBackFromJson) {
   EXPECT_EQ(back.threads_per_replica, 3);
   EXPECT_EQ(back.seed, ~std::uint64_t{0});
   EXPECT_EQ(back.arithmetic, "libtorch x");
+  EXPECT_EQ(back.compile, "on, compiler 1");
   EXPECT_EQ(back.loss_scale, 65536);
   EXPECT_EQ(back.inputs, state.inputs);
   EXPECT_EQ(back.batches, 402);

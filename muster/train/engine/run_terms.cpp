@@ -9,7 +9,9 @@
 #include <typeinfo>
 
 #include "muster/base/error.h"
+#include "muster/base/log.h"
 #include "muster/nn/model/module_variables.h"
+#include "muster/train/compiler/compiled_step.h"
 
 namespace muster {
 namespace {
@@ -85,7 +87,8 @@ std::string describe(const ModuleVariable& variable) {
                      variable.sparse ? ", by rows" : "");
 }
 
-// What a layer without others inside prints of itself: torch::nn::Dropout(p=0.2, inplace=false).
+// Adds the text that each layer without others inside prints of itself:
+// torch::nn::Dropout(p=0.2, inplace=false).
 void add_layers(const Model& model, std::vector<RunTerm>& terms) {
   for (const auto& layer : model.named_modules("model")) {
     if (!layer.value()->children().empty()) continue;
@@ -107,6 +110,48 @@ std::string_view name_of(ComputeType type) {
       return "float16";
   }
   return "?";
+}
+
+std::string_view name_of(CompileMode mode) {
+  switch (mode) {
+    case CompileMode::kOff:
+      return "off";
+    case CompileMode::kOn:
+      return "on";
+    case CompileMode::kMax:
+      return "max";
+  }
+  return "?";
+}
+
+std::string compile_term(CompileMode mode) {
+  if (mode == CompileMode::kOff) return std::string(name_of(mode));
+  return fmt::format("{}, compiler {}", name_of(mode), compiler::kCompilerVersion);
+}
+
+CompileMode mode_of_term(const std::string& term) {
+  const std::string name = term.substr(0, term.find(','));
+  for (const CompileMode mode : {CompileMode::kOn, CompileMode::kMax}) {
+    if (name_of(mode) == name) return mode;
+  }
+  return CompileMode::kOff;
+}
+
+void check_compile(const std::string& saved, CompileMode now) {
+  const std::string term = compile_term(now);
+  if (saved == term) return;
+  const std::string mode = saved.substr(0, saved.find(','));
+  if (mode != name_of(now)) {
+    throw FailedPrecondition(
+        "the checkpoint was trained with compile={}, and this run has compile={}: the weights "
+        "would "
+        "not be those of an undisturbed run; give compile={}, or another model_dir",
+        mode, name_of(now), mode);
+  }
+  log::warning(
+      "compile changes from '{}' to '{}' with this resume: the weights will not be those of an "
+      "undisturbed run",
+      saved, term);
 }
 
 std::vector<RunTerm> terms_of(const EstimatorOptions& options, const RunConfig& config,

@@ -5,13 +5,23 @@
 #include <vector>
 
 #include "muster/nn/model/model.h"
-#include "muster/train/engine/strategy.h"
+#include "muster/train/engine/participant.h"
 #include "muster/train/engine/train_options.h"
 
 namespace muster {
 
 /// "float32", "bfloat16", "float16".
 std::string_view name_of(ComputeType type);
+/// "off", "on", "max".
+std::string_view name_of(CompileMode mode);
+/// The same with the compiler's version: "on, compiler 1". Equal texts give equal bits.
+std::string compile_term(CompileMode mode);
+/// The mode of such a text; off where it names none.
+CompileMode mode_of_term(const std::string& term);
+
+/// Throws FailedPrecondition where a checkpoint was trained with another CompileMode (`saved` is
+/// its term), and warns where another version of the compiler compiled it.
+void check_compile(const std::string& saved, CompileMode now);
 
 /// Everything that the numbers of a run depend on, beside what RunContract has fields for:
 /// optimizers with their options and learning rates, clipping, weight decay, averages, what is done

@@ -41,6 +41,15 @@ TEST(RunContract, AreEqualForEqualRuns) {
   EXPECT_EQ(difference(terms_with({}), terms_with({}), false), "");
 }
 
+TEST(RunContract, NamesTheCompilerThatTasksDifferIn) {
+  const std::vector<RunTerm> chief{{"compile", compile_term(CompileMode::kOn)}};
+  const std::vector<RunTerm> task{{"compile", compile_term(CompileMode::kOff)}};
+  EXPECT_THAT(difference(chief, task, /*is_server=*/false),
+              HasSubstr("', this task's 'off'; give all tasks the same"));
+  EXPECT_EQ(difference(chief, chief, /*is_server=*/false), "");
+  EXPECT_EQ(difference(chief, {}, /*is_server=*/true), "") << "a ps makes no steps";
+}
+
 TEST(RunContract, NameWhatDiffersWithBothValues) {
   const auto chief = terms_with({});
   const auto of = [&](const TermFlags& flags) {

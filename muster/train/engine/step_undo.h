@@ -12,9 +12,9 @@ class StepUndo {
  public:
   explicit StepUndo(const std::vector<at::Tensor>& tensors);
 
-  /// Of those in host memory, now.
+  /// Keeps the tensors in host memory, now.
   void keep_on_host();
-  /// Of the others: given to this thread's stream, and can be captured.
+  /// Keeps the others: given to this thread's stream, and can be captured.
   void keep_on_device();
   /// All are as they were kept.
   void restore();

@@ -2,39 +2,59 @@
 
 #include <utility>
 
+#include "muster/base/error.h"
 #include "muster/data/checkpoint/checkpoint_parts.h"
 
 namespace muster {
 namespace {
 
-class LocalStrategy final : public Strategy {
+class LocalMembership final : public RunMembership {
  public:
-  std::string describe() const override { return "local: one process runs all replicas"; }
   RunContract join(const RunContract& own) override {
     replicas_ = {0, own.replicas};
     return own;
   }
-  void attach(Participant& participant) override { participant_ = &participant; }
   void synchronize() override {}
   ReplicaRange replicas() const override { return replicas_; }
-  std::optional<StepResult> apply(std::int64_t step, PartialSums own) override {
-    return participant_->update(step, std::move(own));
-  }
   void end(std::int64_t /*step*/, int /*signal*/) override {}
   int leave(bool /*early*/) override { return 0; }
 
  private:
   ReplicaRange replicas_;
+};
+
+class LocalReduction final : public GradientReduction {
+ public:
+  void attach(Participant& participant) { participant_ = &participant; }
+  std::optional<StepResult> apply(std::int64_t step, PartialSums own) override {
+    return participant_->update(step, std::move(own));
+  }
+
+ private:
   Participant* participant_ = nullptr;
+};
+
+class LocalStrategy final : public Strategy {
+ public:
+  std::string describe() const override { return "local: one process runs all replicas"; }
+  void attach(Participant& participant) override { reduction_.attach(participant); }
+  RunMembership& membership() override { return membership_; }
+  GradientReduction& reduction() override { return reduction_; }
+
+ private:
+  LocalMembership membership_;
+  LocalReduction reduction_;
 };
 
 }  // namespace
 
-std::shared_ptr<CheckpointParts> Strategy::begin_parts(std::int64_t /*step*/) { return nullptr; }
+std::shared_ptr<CheckpointParts> GradientReduction::begin_parts(std::int64_t /*step*/) {
+  return nullptr;
+}
 
-std::optional<StepResult> Strategy::step_on_device(std::int64_t step,
-                                                   std::span<const std::optional<Batch>>,
-                                                   const GiveStep&) {
+std::optional<StepResult> GradientReduction::step_on_device(std::int64_t step,
+                                                            std::span<const std::optional<Batch>>,
+                                                            const GiveStep&) {
   throw Internal("step {} is to be made on a device, and there is an obstacle to it", step);
 }
 

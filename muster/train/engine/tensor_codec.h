@@ -16,7 +16,7 @@ namespace muster {
 class CheckpointLayouts {
  public:
   explicit CheckpointLayouts(std::span<const ModuleVariable> variables);
-  /// Of a variable, of a slot `<variable>/...`, or kAsIs for anything else.
+  /// Layout of a variable or of a slot `<variable>/...`; kAsIs for anything else.
   VariableLayout of(const std::string& name) const;
 
  private:

@@ -21,7 +21,7 @@ using testing::message_of;
 using ::testing::Not;
 using testing::TempDir;
 
-// What Adam keeps of each variable, and the step.
+// Slots that Adam keeps of each variable, and the step.
 std::vector<NamedTensor> state_of(const std::vector<std::string>& variables) {
   std::vector<NamedTensor> state{{"global_step", at::zeros({}, at::kLong)}};
   for (const char* slot : {"/Adam", "/Adam_1", ""}) {

@@ -128,7 +128,7 @@ TEST_F(LogicalDevices, TakeMoreReplicasThanThereAreInRounds) {
 }
 
 TEST_F(LogicalDevices, GoOnWhileSomeReplicasHaveNoBatch) {
-  // 3, 4, 5 and 6 batches: that of replica 0, at home, ends first.
+  // 3, 4, 5 and 6 batches: that of replica 0, on the primary, ends first.
   const auto input = [](const InputContext& in) {
     const auto batches = 3 + static_cast<std::int64_t>(in.shard_index());
     return range(4 * batches).map(example).batch(4, collate_examples);

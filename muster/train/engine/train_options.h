@@ -22,7 +22,7 @@
 
 namespace muster {
 
-/// What happens when a step's loss or gradients are not finite.
+/// Policy for steps whose loss or gradients are not finite.
 struct NanPolicy {
   enum class Action {
     /// Ends the training with an error that names the step; the variables are those before the
@@ -64,7 +64,7 @@ struct WarmStartSettings {
   std::map<std::string, std::string> var_name_to_prev_var_name{};
 };
 
-/// What can be warm-started: the live tensor, and how it stands in a checkpoint.
+/// Target of a warm start: the live tensor, and how it stands in a checkpoint.
 struct WarmStartTarget {
   NamedTensor variable{};
   VariableLayout layout = VariableLayout::kAsIs;
@@ -79,7 +79,7 @@ void warm_start(std::span<const WarmStartTarget> targets, const WarmStartSetting
 class Learner;
 struct UpdateRules;
 
-/// What is trained: a model, what follows its logits, and how gradients become updates.
+/// Options of an estimator: the model, the head on its logits, and how gradients become updates.
 struct EstimatorOptions {
   ModelFactory model{};
   /// May be empty for a model that overrides call().
@@ -103,7 +103,7 @@ struct EstimatorOptions {
   /// used.
   std::shared_ptr<const Learner> learner{};
   std::optional<WarmStartSettings> warm_start{};
-  /// What single variables begin with, before warm_start is looked at: the checkpoints that
+  /// Initial values of single variables, before warm_start is looked at: the checkpoints that
   /// embedding columns name.
   std::vector<WarmStartSettings> first_values{};
 
@@ -126,7 +126,7 @@ struct TrainResult {
   std::int64_t global_step = 0;
   /// Updates made by this call.
   std::int64_t steps = 0;
-  /// Of the last step; nothing if there was none.
+  /// Loss of the last step; nothing if there was none.
   std::optional<double> loss{};
 };
 

@@ -9,8 +9,8 @@ namespace muster {
 
 class Model;
 
-/// A run of training by gradients, which whoever has it steps: Estimator::train() does, and loops
-/// written by hand do.
+/// A run of training by gradients, whose steps its caller makes: Estimator::train(), or a loop
+/// written by hand.
 ///
 ///   const auto trainer = estimator.trainer(input_fn, {.max_steps = 1'000});
 ///   trainer->begin();
@@ -45,7 +45,8 @@ class Trainer {
   /// As hooks see it. session().request_stop() ends the run with the next step().
   Session& session();
   const Session& session() const;
-  /// Of this process, with the values as they are between two steps, on the device that trains.
+  /// Model of this process, with the values as they are between two steps, on the device that
+  /// trains.
   std::shared_ptr<Model> current_model();
 
  private:

@@ -9,7 +9,7 @@
 
 namespace muster {
 
-/// The fixed order in which the values of replicas are added, whoever holds them: a binary tree
+/// The fixed order in which the values of replicas are added, wherever they are held: a binary tree
 /// over the replica numbers [0, count) whose left part is the largest power of two below the count,
 /// recursively. Since floating-point addition depends on the order, this is what makes the sum
 /// independent of the layout.
@@ -33,8 +33,8 @@ class TreeSum {
     if (value) ++present_;
     settle({replica, replica + 1}, std::move(value));
   }
-  /// The sum of a part that somebody else made: one of its take_parts(). It does not count towards
-  /// present().
+  /// The sum of a part that another TreeSum made: one of its take_parts(). It does not count
+  /// towards present().
   void report_part(const Node& part, std::optional<T> value) { settle(part, std::move(value)); }
 
   /// Whether all replicas have reported.
@@ -43,7 +43,7 @@ class TreeSum {
   std::int64_t present() const { return present_; }
   /// The sum, or nothing if all were absent. Only once, when complete.
   std::optional<T> take() { return std::move(held_.begin()->second); }
-  /// The largest parts that the replicas which reported make up, for somebody else to go on with.
+  /// The largest parts that the replicas which reported make up, for another TreeSum to go on with.
   /// Only once.
   Parts take_parts() { return std::move(held_); }
   /// Whether the replicas [first, second) are a part of the tree.

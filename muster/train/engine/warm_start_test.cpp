@@ -119,7 +119,7 @@ Dataset<Batch> blank_images(const InputContext&) {
   });
 }
 
-/// What the module's own tensor holds when the first step begins.
+/// Keeps the value of the module's own tensor when the first step begins.
 struct KeepKernel : Hook {
   void after_create_session(Session& session) override {
     for (const auto& variable : session.variables()) {

@@ -17,6 +17,7 @@
 #include "muster/nn/kernels/cpu_bfloat16.h"
 #include "muster/train/engine/seed_streams.h"
 #include "muster/train/engine/tensor_codec.h"
+#include "muster/train/engine/tower_options.h"
 #include "muster/train/engine/trainer.h"
 #include "muster/train/estimator/evaluation.h"
 #include "muster/train/estimator/evaluation_model.h"

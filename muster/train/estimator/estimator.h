@@ -99,7 +99,7 @@ class Estimator {
   std::optional<Path> latest_checkpoint() const;
   /// model_dir/eval, or model_dir/eval_NAME.
   Path eval_dir(std::string_view name = {}) const;
-  /// Of the latest checkpoint. Throw NotFound when there is none, or no such variable.
+  /// Variables of the latest checkpoint. Throw NotFound when there is none, or no such variable.
   std::vector<std::string> get_variable_names() const;
   at::Tensor get_variable_value(const std::string& name) const;
 

@@ -19,7 +19,7 @@ class EvaluationEvents {
   EvaluationEvents& operator=(const EvaluationEvents&) = delete;
 
   /// The writer of this folder, valid until the next call. A new file is begun where there is none
-  /// yet, somebody has removed it, or it has lost events to a failure.
+  /// yet, it was removed, or it has lost events to a failure.
   EventWriter& of(const Path& folder);
 
  private:

@@ -9,7 +9,9 @@
 #include "muster/nn/kernels/libtorch_kernels.h"
 #include "muster/nn/model/head.h"
 #include "muster/train/engine/batch_norms.h"
+#include "muster/train/engine/seeded_model.h"
 #include "muster/train/engine/tensor_codec.h"
+#include "muster/train/engine/tower_options.h"
 #include "muster/train/estimator/estimator.h"
 #include "muster/train/estimator/learner.h"
 
@@ -58,7 +60,7 @@ EvaluationModel::EvaluationModel(const EstimatorOptions& options, std::uint64_t 
     : options_(options),
       device_(device),
       own_cpu_kernels_(own_cpu_kernels),
-      model_(Towers::make_model(options.model, seed)) {
+      model_(make_seeded_model(options.model, seed)) {
   module_variables_ = variables_of(*model_);
   if (!device_.is_cpu()) model_->to(device_);
   variables_.emplace(Variables::adopt(*model_, adopt_options(module_variables_)));
@@ -79,7 +81,7 @@ EstimatorSpec EvaluationModel::call_model(const Batch& batch, Mode mode) {
   const Head* head = options_.head.get();
   const kernels::KernelScope scope(own_cpu_kernels_);
   if (device_.is_cpu()) return checked(model_->call(batch, mode, head));
-  // On the device nobody looks at the labels' values.
+  // Operations on the device do not look at the labels' values.
   if (mode != Mode::kPredict && head != nullptr) head->check_labels(batch.labels);
   EstimatorSpec spec = checked(model_->call(batch.to(device_), mode, head));
   spec.predictions = spec.predictions.to(c10::kCPU);
@@ -90,7 +92,7 @@ std::int64_t EvaluationModel::load(const Path& prefix) {
   const auto status = file_system_for(prefix).status(Path(prefix.string() + ".index"));
   const std::int64_t modified = status ? status->modified_ns : 0;
   if (prefix == loaded_ && modified == loaded_modified_ns_) return global_step_;
-  loaded_.clear();  // Until all of the new values are there, they are nobody's.
+  loaded_.clear();  // Until all new values are there, they are of no checkpoint.
   const torch::NoGradGuard no_grad;
   const OpenCheckpoint checkpoint = open_checkpoint(prefix);
   const CheckpointLayouts layouts(module_variables_);

@@ -8,15 +8,17 @@
 #include <span>
 #include <vector>
 
+#include "muster/base/file_system.h"
 #include "muster/nn/model/model.h"
-#include "muster/train/engine/towers.h"
+#include "muster/nn/model/module_variables.h"
+#include "muster/nn/optim/variables.h"
 
 namespace muster {
 
 struct EstimatorOptions;
 struct RunConfig;
 
-/// What follows a variable's name in the name of its moving average.
+/// Suffix that turns a variable's name into that of its moving average.
 inline constexpr const char* kAverageSuffix = "/ExponentialMovingAverage";
 
 /// A model in eval mode with the values of one checkpoint, or of a run of training: what evaluation
@@ -24,8 +26,8 @@ inline constexpr const char* kAverageSuffix = "/ExponentialMovingAverage";
 /// thousand evaluations take the memory of one.
 class EvaluationModel {
  public:
-  /// Of a run, on its first device (for what learns otherwise than by gradients on the CPU) and
-  /// with its kernels. Throws InvalidArgument for a device that is not there.
+  /// A model of a run, on its first device (on the CPU for a learner without gradients) and with
+  /// its kernels. Throws InvalidArgument for a device that is not there.
   EvaluationModel(const EstimatorOptions& options, const RunConfig& config);
   EvaluationModel(const EstimatorOptions& options, std::uint64_t seed,
                   c10::Device device = c10::kCPU, bool own_cpu_kernels = true);
@@ -39,10 +41,10 @@ class EvaluationModel {
   void load(std::span<const NamedTensor> values, std::int64_t global_step);
 
   Model& model() { return *model_; }
-  /// What the model makes of a batch, wherever that lies; predictions come back to the CPU. Throws
-  /// what Model::call throws.
+  /// Calls the model on a batch, which may lie on any device; predictions come back to the CPU.
+  /// Throws what Model::call throws.
   EstimatorSpec call(const Batch& batch, Mode mode);
-  /// Of the values that are loaded.
+  /// Global step of the values that are loaded.
   std::int64_t global_step() const { return global_step_; }
   /// Where they are from; empty for those of a run.
   const Path& checkpoint() const { return loaded_; }

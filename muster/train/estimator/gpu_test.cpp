@@ -77,6 +77,7 @@ struct Gpu : ::testing::Test {
   RunConfig config(const std::string& name, std::vector<std::string> devices = {"cuda:0"}) const {
     RunConfig config = quiet_config(folder / name);
     config.devices.names = std::move(devices);
+    config.reproducibility.compile = mode;
     return config;
   }
 
@@ -87,10 +88,22 @@ struct Gpu : ::testing::Test {
     return where;
   }
 
-  /// Trains on logical devices, eagerly and captured, and in turn on one: all bits are the same.
+  /// Trains on logical devices, eagerly and captured, and in turn on one: all bits are the same,
+  /// compiled or not.
   void expect_logical_as_in_turn(const EstimatorOptions& how, std::size_t devices,
                                  std::int64_t replicas, const InputFn& input = training_input,
                                  ComputeType precision = ComputeType::kFloat32) {
+    for (const CompileMode each : {CompileMode::kOff, CompileMode::kOn}) {
+      SCOPED_TRACE(each == CompileMode::kOn ? "compiled" : "not compiled");
+      mode = each;
+      expect_logical_as_in_turn_in_mode(how, devices, replicas, input, precision);
+    }
+    mode = CompileMode::kOff;
+  }
+
+  void expect_logical_as_in_turn_in_mode(const EstimatorOptions& how, std::size_t devices,
+                                         std::int64_t replicas, const InputFn& input,
+                                         ComputeType precision) {
     RunConfig in_turn = config("in_turn");
     in_turn.reproducibility.replicas = replicas;
     in_turn.reproducibility.precision = precision;
@@ -113,9 +126,21 @@ struct Gpu : ::testing::Test {
     return latest_values(where.model_dir);
   }
 
-  /// Trains with and without capturing; returns whether the bits are the same.
+  /// Trains with and without capturing, compiled, and then not, which the folders are left of.
   void expect_captured_as_eager(const EstimatorOptions& how, RunConfig where,
                                 const InputFn& input = training_input) {
+    for (const CompileMode each : {CompileMode::kOn, CompileMode::kOff}) {
+      SCOPED_TRACE(each == CompileMode::kOn ? "compiled" : "not compiled");
+      for (const char* run : {"captured", "eager"}) {
+        std::filesystem::remove_all((folder / run).string());
+      }
+      where.reproducibility.compile = each;
+      expect_captured_as_eager_in_mode(how, where, input);
+    }
+  }
+
+  void expect_captured_as_eager_in_mode(const EstimatorOptions& how, RunConfig where,
+                                        const InputFn& input) {
     where.model_dir = folder / "eager";
     where.devices.capture_steps = false;
     const Values eager = train(how, where, 20, input);
@@ -123,10 +148,14 @@ struct Gpu : ::testing::Test {
     where.model_dir = folder / "captured";
     where.devices.capture_steps = true;
     EXPECT_EQ(train(how, where, 20, input), eager);
-    EXPECT_LT(forwards, eager_forwards / 2) << "steps were not captured";
+    // A compiled step needs no forward once it is recorded.
+    if (where.reproducibility.compile == CompileMode::kOff) {
+      EXPECT_LT(forwards, eager_forwards / 2) << "steps were not captured";
+    }
   }
 
   TempDir folder;
+  CompileMode mode = CompileMode::kOff;
 };
 
 TEST_F(Gpu, CapturedStepsGiveTheBitsOfEagerOnesAcrossAScheduleBoundary) {
@@ -269,7 +298,7 @@ struct Late : OwnDraws {
   int number = made++;
 };
 
-// No device reads or writes what another has not finished with, whoever is behind.
+// No device reads or writes memory that another has not finished with, whichever is behind.
 TEST_F(Gpu, LogicalDevicesWaitForEachOther) {
   expect_logical_as_in_turn(options<Late<0>>(), /*devices=*/2, /*replicas=*/4);
   expect_logical_as_in_turn(options<Late<1>>(), /*devices=*/2, /*replicas=*/4);
@@ -334,7 +363,8 @@ TEST_F(Gpu, CapturedTowersGiveTheBitsOfEagerOnesWhereTheCpuHasTheVariables) {
   }
 }
 
-// Batch norm's averages come home with every step, and a step that is skipped leaves them.
+// Batch norm's averages come to the primary with every step, and a step that is skipped leaves
+// them.
 TEST_F(Gpu, CapturedTowersSkipABadBatchWhereTheCpuHasTheVariables) {
   EstimatorOptions how = options();
   how.nan_policy.action = NanPolicy::Action::kSkipBatch;
@@ -480,7 +510,7 @@ TEST_F(Gpu, NoStepMakesTheHostWait) {
           20);
     }
   }
-  // What is looked for: a step whose loss is asked for does wait.
+  // The check finds waits: a step whose loss is asked for does wait.
   EXPECT_THROW(
       Estimator(options<Curious>(), config("curious"))
           .train(training_input, {.max_steps = 20, .hooks = {std::make_shared<NoWaiting>()}}),

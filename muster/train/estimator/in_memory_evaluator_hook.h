@@ -12,7 +12,7 @@ namespace muster {
 struct InMemoryEvaluatorOptions {
   /// Batches; not set: all of the input.
   std::optional<std::int64_t> steps{};
-  /// Of the evaluations.
+  /// Hooks of the evaluations.
   Hooks hooks{};
   /// Results go to model_dir/eval_NAME.
   std::string name{};

@@ -18,7 +18,7 @@ class Learner {
  public:
   virtual ~Learner() = default;
 
-  /// What Estimator::train promises.
+  /// Trains as Estimator::train promises.
   virtual TrainResult train(const EstimatorOptions& options, const RunConfig& config,
                             const InputFn& input_fn, const TrainOptions& train_options) const = 0;
   /// Gives a model that the options' factory made the values of a checkpoint. Throws NotFound,

@@ -119,7 +119,7 @@ void warn_of_damage(const Path& path, std::string_view why) {
   log::warning("{} is damaged, and what it said is lost: {}", path.string(), why);
 }
 
-// What `read` finds in the notes; nothing where they are damaged: nobody's work ends for it.
+// Result of `read` on the notes; nothing where they are damaged, so that damage ends no run.
 template <typename Read>
 auto find_in_notes(const Path& model_dir, Read&& read) -> decltype(read(no_notes())) {
   const Path path = model_dir / kFileName;
@@ -167,7 +167,7 @@ class NotesLock {
   const bool is_held_;
 };
 
-// What a process that was killed while it wrote the notes has left: nobody else writes them now.
+// Removes the files of a process that was killed while it wrote the notes: no other writes now.
 void remove_unfinished(const Path& model_dir) {
   FileSystem& files = file_system_for(model_dir);
   const std::string beginning = fmt::format(".{}.tmp-", kFileName);

@@ -10,7 +10,7 @@
 
 namespace muster {
 
-/// Of which checkpoint an export is, and how that evaluated.
+/// The checkpoint that an export was made of, and its evaluation.
 struct ExportNote {
   std::int64_t global_step = 0;
   EvaluationResult metrics{};
@@ -27,8 +27,8 @@ ExportNote parse_export_note(std::string_view json, std::string_view name);
 
 /// MODEL_DIR/muster.json keeps what outlives checkpoints, also across restarts. Here: the export
 /// that counts of each exporter, its best or its last one; nothing if there is none, or if the file
-/// is damaged: whoever writes to it next says so and sets it aside. Throws DataLoss, naming the
-/// file, for one of a later version.
+/// is damaged: its next writer says so and sets it aside. Throws DataLoss, naming the file, for one
+/// of a later version.
 std::optional<ExportNote> read_export_note(const Path& model_dir, const std::string& exporter);
 /// Replaces the note in one step; everything else in the file stays, also what another process
 /// writes at the same time.
@@ -47,7 +47,7 @@ struct RunNote {
   bool operator==(const RunNote&) const = default;
 };
 
-/// Of the same file; nothing if no cluster has trained here.
+/// The note of the run in the same file; nothing if no cluster has trained here.
 std::optional<RunNote> read_run_note(const Path& model_dir);
 void write_run_note(const Path& model_dir, const RunNote& note);
 

@@ -12,7 +12,7 @@
 
 namespace muster {
 
-/// What a run was made of, and what came out. Kept in MODEL_DIR/muster.json, beside the notes of
+/// Program, settings and results of a run. Kept in MODEL_DIR/muster.json, beside the notes of
 /// run_metadata.h; `muster runs` reads it.
 struct RunRecord {
   /// When it began, in nanoseconds of the system's clock: tells runs apart.
@@ -21,7 +21,7 @@ struct RunRecord {
   std::vector<std::string> arguments{};
   std::string working_directory{};
   std::string host{};
-  /// Of the folder that the program lies in.
+  /// Git state of the folder that the program lies in.
   std::optional<GitState> git{};
   std::uint64_t seed = 0;
   /// By library: "muster", "libtorch", "BLAS".

@@ -44,7 +44,7 @@ struct SmallNet : Model {
   torch::nn::Linear logits{nullptr};
 };
 
-// Of what has no operations of TensorFlow's yet.
+// A model of a layer that has no operations of TensorFlow's yet.
 struct RecurrentNet : Model {
   RecurrentNet() { lstm = register_module("lstm", torch::nn::LSTM(kInputs, kClasses)); }
   torch::Tensor forward(const Features& x) override {

@@ -14,7 +14,7 @@ namespace muster {
 
 class Estimator;
 
-/// What train_and_evaluate trains with.
+/// Training options of train_and_evaluate.
 struct TrainSpec {
   InputFn input_fn{};
   /// Ends at this global step; not set: when the input ends, or never.
@@ -42,7 +42,7 @@ class Exporter {
                                       bool is_the_final_export) = 0;
 };
 
-/// What train_and_evaluate evaluates with.
+/// Evaluation options of train_and_evaluate.
 struct EvalSpec {
   InputFn input_fn{};
   /// Batches of one evaluation; not set: all of the input.

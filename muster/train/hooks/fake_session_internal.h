@@ -61,7 +61,7 @@ class FakeSession : public Session {
   }
   RunConfig& mutable_config() { return config_; }
 
-  /// What the hook has written so far, without the file version.
+  /// Events that the hook has written so far, without the file version.
   std::vector<Event> written_events() {
     events().flush();
     std::vector<Event> found;

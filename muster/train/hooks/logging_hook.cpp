@@ -19,7 +19,7 @@ std::string to_text(const LoggedValue& value) {
 std::string default_format(const LoggedValues& values) {
   std::vector<std::string> parts;
   for (const auto& [name, value] : values) {
-    // What readers look for comes first, as the logs of the samples have it.
+    // The loss, which readers look for, comes first, as the logs of the samples have it.
     const auto place = name == "loss" ? parts.begin() : parts.end();
     parts.insert(place, fmt::format("{} = {}", name, to_text(value)));
   }

@@ -15,7 +15,7 @@ using LoggedValue = std::variant<std::int64_t, double>;
 using LoggedValues = std::map<std::string, LoggedValue>;
 
 struct LoggingOptions {
-  /// What to log, by name. Asked for only when a line is due.
+  /// Values to log, by name. Asked for only when a line is due.
   std::map<std::string, std::function<LoggedValue(Session&)>> values{};
   /// At most one of the two is set; neither only together with at_end. Iterations are those of this
   /// process, whatever the global step does.
@@ -49,7 +49,7 @@ class LoggingHook : public Hook {
   std::int64_t iterations_ = 0;
 };
 
-/// What an estimator logs by itself: `loss = <v>, step = <n>`.
+/// Hook for the line that an estimator logs by itself: `loss = <v>, step = <n>`.
 HookPtr make_loss_logging_hook(std::int64_t every_n_iter);
 
 struct ExamplesPerSecondOptions {

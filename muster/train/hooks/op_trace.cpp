@@ -25,7 +25,7 @@ struct Span {
   /// Forward operators and the backward functions they make have the same number, which counts up
   /// in each thread; -1 without autograd.
   std::int64_t sequence = -1;
-  /// Of a backward function: the thread of its forward operator. Else 0.
+  /// Thread of the forward operator, for a backward function; else 0.
   std::uint64_t forward_thread = 0;
 };
 

@@ -19,7 +19,7 @@ class OpTrace {
 
   /// Records no more.
   void stop();
-  /// What was recorded, in Chrome's trace format, for chrome://tracing or Perfetto. With
+  /// The recorded operators in Chrome's trace format, for chrome://tracing or Perfetto. With
   /// `show_dataflow` an arrow leads from each forward operator to its backward function. Only after
   /// stop().
   std::string chrome_json(bool show_dataflow) const;

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 using testing::FakeSession;
 using ::testing::HasSubstr;
 
-/// What a folder looks like that has a checkpoint of this step, to those who only look for it.
+/// Makes a folder look as with a checkpoint of this step, to those who only look for it.
 void put_checkpoint(const Path& model_dir, std::int64_t step) {
   const std::string prefix = fmt::format("model.ckpt-{}", step);
   testing::write_bytes(model_dir / (prefix + ".index"), "");

@@ -55,7 +55,7 @@ struct StopAtCheckpointStepOptions {
 };
 
 /// Ends a run at a global step: the chief there, every other task when it sees the checkpoint of
-/// that step, or a later one, in the model folder. So nobody leaves while the chief still needs it.
+/// that step, or a later one, in the model folder. So no task leaves while the chief needs it.
 class StopAtCheckpointStepHook : public Hook {
  public:
   /// Throws InvalidArgument unless last_step is positive.
