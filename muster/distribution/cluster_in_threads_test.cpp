@@ -73,12 +73,12 @@ class ThreadTask : public Participant {
 
   /// As a trainer does it. `leaves_at`: this task leaves before that step.
   void train(Strategy& strategy, std::int64_t leaves_at = -1) {
-    strategy.join(terms());
+    strategy.membership().join(terms());
     if (on_joined) on_joined();
     strategy.attach(*this);
     for (;;) {
       try {
-        strategy.synchronize();
+        strategy.membership().synchronize();
         if (make_steps(strategy, leaves_at)) finish(strategy, leaves_at);
         return;
       } catch (const PeersChanged&) {
@@ -86,7 +86,7 @@ class ThreadTask : public Participant {
       }
     }
   }
-  /// What one process would do.
+  /// Makes all steps as one process would.
   void train_alone() {
     while (step_ < kSteps) {
       update(step_, sums(step_, {0, config_.reproducibility.replicas}));
@@ -102,7 +102,7 @@ class ThreadTask : public Participant {
 
   std::int64_t step() const { return step_; }
   std::int64_t steps_made() const { return steps_made_; }
-  /// Of variables and slots.
+  /// Bytes of variables and slots, by name.
   std::map<std::string, std::string> bytes() {
     std::map<std::string, std::string> all;
     for (const NamedTensor& named : snapshot().tensors) {
@@ -176,7 +176,8 @@ class ThreadTask : public Participant {
   bool make_steps(Strategy& strategy, std::int64_t leaves_at) {
     while (step_ < kSteps && step_ != leaves_at) {
       if (before_step) before_step(step_);
-      const auto result = strategy.apply(step_, sums(step_, strategy.replicas()));
+      const auto result =
+          strategy.reduction().apply(step_, sums(step_, strategy.membership().replicas()));
       if (!result) return false;
       step_ = result->step.value_or(step_ + 1);
       ++steps_made_;
@@ -186,11 +187,11 @@ class ThreadTask : public Participant {
   void finish(Strategy& strategy, std::int64_t leaves_at) {
     if (config_.is_chief()) {
       if (before_end) before_end(strategy);
-      strategy.fetch_slots();
-      strategy.announce_end();
-      strategy.end(step_, /*signal=*/0);
+      strategy.reduction().fetch_slots();
+      strategy.membership().announce_end();
+      strategy.membership().end(step_, /*signal=*/0);
     } else {
-      strategy.leave(/*early=*/step_ == leaves_at);
+      strategy.membership().leave(/*early=*/step_ == leaves_at);
     }
   }
 
@@ -428,8 +429,8 @@ TEST(ClusterInThreads, ServersWriteTheirPartsOfACheckpoint) {
   std::vector<std::string> indexes;
   // Two at once, as when a checkpoint is begun while the one before is written.
   chief.before_end = [&](Strategy& strategy) {
-    const auto first = strategy.begin_parts(11);
-    const auto second = strategy.begin_parts(kSteps);
+    const auto first = strategy.reduction().begin_parts(11);
+    const auto second = strategy.reduction().begin_parts(kSteps);
     ASSERT_TRUE(first && second);
     EXPECT_TRUE(second->contains("second") && !second->contains("first"));
     first->wait();
@@ -442,7 +443,7 @@ TEST(ClusterInThreads, ServersWriteTheirPartsOfACheckpoint) {
 }
 
 /// A server whose group breaks when the test wants it to, as by the loss of a worker that this
-/// server hears of first. It tells nobody until `goes_on`.
+/// server hears of first. It tells no other task until `goes_on`.
 class BrokenServer {
  public:
   explicit BrokenServer(const RunConfig& config) : config_(config) {}
@@ -495,18 +496,18 @@ TEST(ClusterInThreads, APartIsAskedForAgainWhenTheRequestWasLostWithItsGeneratio
   std::vector<std::string> indexes;
   chief.before_end = [&](Strategy& strategy) {
     if (++times > 1) {
-      indexes = strategy.begin_parts(kSteps)->indexes();
+      indexes = strategy.reduction().begin_parts(kSteps)->indexes();
       return;
     }
     // All see the folder.
-    strategy.begin_parts(11)->wait();
+    strategy.reduction().begin_parts(11)->wait();
     broken.break_group();
     // The request goes out before the chief hears of it.
     std::jthread later([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
       goes_on.count_down();
     });
-    EXPECT_THROW(strategy.begin_parts(kSteps), PeersChanged);
+    EXPECT_THROW(strategy.reduction().begin_parts(kSteps), PeersChanged);
     throw PeersChanged("a test");
   };
   cluster.start([&] { chief.train(*make_parameter_server(config, {.part_bytes = 0})); });
@@ -541,7 +542,7 @@ TEST_P(AsyncInThreads, EveryPushIsAnUpdate) {
   });
   const auto tasks = cluster.train([](const RunConfig& run) { return make_parameter_server(run); });
   log::set_sink({});
-  // Whoever sees the last step ends; what the two others had under way then may count or not.
+  // The task that sees the last step ends; pushes of the two others under way may count or not.
   std::int64_t made = 0;
   for (const auto& task : tasks) made += task->steps_made();
   EXPECT_GE(tasks.back()->step(), kSteps);

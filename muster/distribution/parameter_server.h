@@ -41,8 +41,8 @@ std::unique_ptr<Strategy> make_parameter_server(const RunConfig& config,
 std::vector<std::string> arguments_of_chief(const RunConfig& config,
                                             const PeerOptions& options = {});
 
-/// What a `ps` task does, until the chief ends the run: holds its part of the estimator's
-/// variables. Throws Unavailable when the chief is lost and does not come back in time.
+/// Runs a `ps` task until the chief ends the run: holds its part of the estimator's variables.
+/// Throws Unavailable when the chief is lost and does not come back in time.
 void serve_parameters(const EstimatorOptions& estimator, const RunConfig& config,
                       const ParameterServerOptions& options = {});
 

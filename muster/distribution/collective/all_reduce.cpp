@@ -52,7 +52,7 @@ FlatRange AllReduce::piece_of(const FlatRange& range, std::int64_t number) const
   return {first, std::min(range.last, first + slices_.piece)};
 }
 
-// What a task has of the replicas of that block. The order of messages is the same on both sides.
+// A task's gradients of that block's replicas. The order of messages is the same on both sides.
 std::optional<StepGradients> AllReduce::take_block(std::size_t from, const RankRange& block,
                                                    const StepGradients& own) {
   ExpectedTensors expected = sizes_;
@@ -146,8 +146,8 @@ bool AllReduce::reduce(std::size_t partner, const StepGradients& other, const Fl
                        const FlatRange& keep, bool is_last) {
   const bool is_summed = is_last && block_.present + other.present > 0;
   Parts next;
-  // Always one piece ahead, so that nobody waits for what is only now being sent. Both sides take
-  // in the order in which the other sends: parts 0, parts 1, sum 0, parts 2, sum 1, ...
+  // Always one piece ahead, so that no side waits for one that is only now being sent. Both sides
+  // take in the order in which the other sends: parts 0, parts 1, sum 0, parts 2, sum 1, ...
   send_parts(partner, piece_of(give, 0));
   const std::int64_t pieces = std::max(pieces_of(give), pieces_of(keep));
   for (std::int64_t number = 0; number < pieces; ++number) {
@@ -195,7 +195,7 @@ bool AllReduce::be_summed_by(std::size_t neighbour) {
   return !is_sliced() || block_.present == 0 || swap_sums(neighbour, {}, {0, whole_.numel()});
 }
 
-// What such a neighbour has.
+// Takes the gradients of such a neighbour and adds them.
 bool AllReduce::take_in(const Exchange::Stage& neighbour) {
   auto other = take_block(neighbour.partner, neighbour.others, block_);
   if (!other) return false;

@@ -25,7 +25,7 @@ struct Halves {
 };
 Halves halves_of(const FlatRange& range);
 
-/// What a task keeps of a range at a stage, and what it gives to its partner.
+/// The part of a range that a task keeps at a stage, and the part that it gives to its partner.
 struct SharedRange {
   FlatRange kept{};
   FlatRange given{};
@@ -45,14 +45,15 @@ struct SliceOptions {
 /// One step's sum over all tasks of a group by recursive doubling (Exchange). Large dense gradients
 /// go by recursive halving: at each stage a task gives half of what it has to its partner, adds up
 /// the other half, and ends with the sum of a slice; the slices then go back the same way.
-/// Additions are those of the tree over replicas, whoever makes them.
+/// Additions are those of the tree over replicas, whichever task makes them.
 class AllReduce {
  public:
   /// `sizes` are those of a message with all gradients. `what` says what is waited for.
   AllReduce(Group& group, ExpectedTensors sizes, const SliceOptions& slices, std::string what);
 
-  /// Of `own`, whose memory is added to, with `dense` for its dense gradients where they go in
-  /// slices. Nothing when the run has ended, or this task is to stop. Throws PeersChanged.
+  /// The sum of `own`, whose memory is added to, and the other tasks' gradients; `dense` has its
+  /// dense gradients where they go in slices. Nothing when the run has ended, or this task is to
+  /// stop. Throws PeersChanged.
   std::optional<StepGradients> sum(StepGradients own, TreeSum<at::Tensor>::Parts dense);
 
  private:
@@ -91,7 +92,7 @@ class AllReduce {
   const at::Tensor& whole_ = slices_.whole;
   const std::string what_;
   const Exchange exchange_;
-  /// What this task has so far, and of dense gradients in slices the elements of range_.
+  /// This task's partial sum so far; of dense gradients in slices, the elements of range_.
   StepGradients block_{};
   Parts dense_;
   FlatRange range_;

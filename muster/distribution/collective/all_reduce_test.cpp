@@ -15,7 +15,7 @@
 
 #include "muster/platform/net/listener.h"
 
-// Of its own, since tests of one module are compiled together.
+// A namespace of its own, since tests of one module are compiled together.
 namespace muster::internal::all_reduce_test {
 namespace {
 

@@ -63,8 +63,8 @@ void DeviceAllReduce::take_losses(const PartialSums& own) {
 
 // --------------------------------------------------------------------- halves to and fro
 
-// What this task has of a range and, with the first piece, the losses of its block and, where the
-// other lacks them, the buffers.
+// Sends this task's sums of a range and, with the first piece, the losses of its block and, where
+// the other lacks them, the buffers.
 void DeviceAllReduce::send_block(std::size_t to, const RankRange& own, const RankRange& others,
                                  const FlatRange& range) {
   for (const auto& [part, values] : dense_) {

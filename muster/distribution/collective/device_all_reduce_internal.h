@@ -17,8 +17,8 @@ namespace muster::internal {
 
 /// AllReduce where gradients stay on devices: the same halves to the same partners, the same
 /// additions in the order of the tree over replicas, given to a stream stage by stage, and this for
-/// one piece of the gradients after the other: while the backward makes the next ones. What the
-/// hosts tell each other in its place is which replicas have a batch.
+/// one piece of the gradients after the other: while the backward makes the next ones. The hosts
+/// tell each other in its place which replicas have a batch.
 class DeviceAllReduce final : public DeviceSums {
  public:
   /// For one generation; `flat` are the variables, and `pieces`, the same in all tasks, make up all
@@ -66,7 +66,7 @@ class DeviceAllReduce final : public DeviceSums {
   std::size_t first_rank_ = 0;
   std::vector<bool> has_batch_;
 
-  // Of the step that is being made. Memory serves step after step, since captured steps know it.
+  // State of the current step. Memory serves step after step, since captured steps know it.
   /// The piece that is being summed, and whether losses and buffers go with it.
   FlatRange piece_;
   bool has_notes_ = false;

@@ -57,7 +57,7 @@ class MailLink final : public DeviceLink {
   void end() override {
     for (const auto& [values, from] : std::exchange(due_, {})) {
       const at::Tensor came = mail_.take(from, rank_);
-      // What was sent is what was due, in this order.
+      // The tensors that were sent are those that were due, in this order.
       ASSERT_EQ(came.sizes(), values.sizes());
       ASSERT_EQ(came.scalar_type(), values.scalar_type());
       values.copy_(came);

@@ -11,13 +11,13 @@
 
 namespace muster::internal {
 
-/// What the tasks of a generation send each other from the memory of one device to that of another.
+/// A link by which the tasks of a generation send tensors from one device's memory to another's.
 /// Everything is given to the calling thread's stream, in the same order on both sides.
 class DeviceLink {
  public:
   virtual ~DeviceLink() = default;
 
-  /// What is between begin() and end() happens at the same time. Tensors are contiguous, and stay
+  /// Transfers between begin() and end() happen at the same time. Tensors are contiguous, and stay
   /// as they are until the device has come by.
   virtual void begin() = 0;
   virtual void send(const at::Tensor& values, std::size_t to) = 0;
@@ -34,7 +34,7 @@ std::unique_ptr<DeviceLink> make_host_link(Group& group, std::string what);
 
 /// Why there is no NCCL; empty where there is.
 std::string nccl_obstacle();
-/// What names a set of tasks to NCCL: one of them makes it, and all have it.
+/// An identifier of a set of tasks for NCCL: one of them makes it, and all have it.
 std::string make_nccl_id();
 /// Over NCCL. All tasks call it with the same id. `check` is called while they are waited for; what
 /// it throws ends the wait, and NCCL is left to itself.

@@ -14,8 +14,8 @@ class HostLink final : public DeviceLink {
   void send(const at::Tensor& values, std::size_t to) override {
     group_.send(to, SlicePart{{.bytes = bytes_of(values)}});
   }
-  // What others send meanwhile is taken by threads of the group when a send waits, so nobody waits
-  // for it to send.
+  // Messages that others send meanwhile are taken by threads of the group when a send waits, so no
+  // task waits for this one before it can send.
   void receive(const at::Tensor& values, std::size_t from) override {
     received_.push_back({values, from});
   }

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A task that says its peers broke off is heard a moment before whoever is really gone is missed.
+// A task that says its peers broke off is heard a moment before the one that is gone is missed.
 constexpr auto kBrokenGrace = 300ms;
 // Tasks often come and go together: one generation is for all of them.
 constexpr auto kGather = 30ms;
@@ -137,12 +137,12 @@ Coordinator::Order Coordinator::order_of(const std::string& task, const Join& jo
   return {join.is_chief ? 0 : join.is_server ? 2 : 1, is_elsewhere ? host : "", padded(task)};
 }
 
-// What cannot be told is lost; the thread that receives from it notices.
+// Messages that cannot be sent are lost; the thread that receives from the task notices.
 void Coordinator::tell(Member& member, std::uint32_t number, const EncodedMessage& message) {
   try {
     member.connection->send(number, message.header, message.body, Deadline::after(kTellTimeout));
   } catch (const Cancelled&) {
-    // Closed on this side, by whoever has said why; the thread that serves it removes it.
+    // Closed on this side, where the reason was given; the thread that serves it removes it.
   } catch (const Error& error) {
     log::warning("{} cannot be reached: {}", member.task, error.what());
     member.connection->close();
@@ -194,7 +194,7 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   }
   log::info("{} joins the run, {} of {} tasks are here", member.task, members_.size(),
             options_.trainers + options_.servers);
-  // First: whoever has the terms goes on.
+  // First: a task that has the terms goes on.
   tell(member, LogRun{options_.log_run});
   tell(member, Admitted{options_.terms});
   if (end_) {
@@ -218,8 +218,8 @@ void Coordinator::begin_generation_soon() {
   changed_.notify_all();
 }
 
-// Nobody waits for a task that was refused. What says that it is a task which is here already, or
-// comes when the run is over, changes nothing for the others.
+// A task that was refused is not waited for. A refused connection that names a task which is here
+// already, or comes when the run is over, changes nothing for the others.
 void Coordinator::note_refusal(const std::string& task, const std::string& why) {
   const std::lock_guard lock(mutex_);
   if (stopped_ || is_ending_) return;
@@ -236,7 +236,7 @@ void Coordinator::note_refusal(const std::string& task, const std::string& why) 
   }
 }
 
-// Whether nobody is to come any more.
+// Whether no more tasks are to come.
 bool Coordinator::is_complete() const {
   return members_.size() + refused_.size() >= options_.trainers + options_.servers;
 }
@@ -279,7 +279,7 @@ void Coordinator::expect_parts(const std::shared_ptr<CheckpointParts>& parts,
   const std::lock_guard lock(mutex_);
   std::erase_if(parts_, [](const auto& before) { return before.expired(); });
   parts_.push_back(parts);
-  // Somebody who was lost since may be one of the writers.
+  // A task that was lost since may be one of the writers.
   if (generation != generation_ || due_ || missing_since_ || stopped_) {
     parts->fail_all("another generation begins");
   }
@@ -434,7 +434,7 @@ Source Coordinator::source_among_trainers() const {
   return source;
 }
 
-// What is on the servers counts. One that has lost it makes all go back.
+// The state on the servers counts. One that has lost it makes all go back.
 Source Coordinator::source_with_servers() const {
   Source source{.generation = generation_};
   std::size_t rank = 0;
@@ -497,7 +497,7 @@ void Coordinator::watch() {
   while (!stopped_) {
     const auto now = Clock::now();
     if (now >= next_beat) {
-      // Who was stopped itself has heard nobody, and says nothing of the others.
+      // A process that was stopped itself has heard no task, and says nothing of the others.
       beat(now, /*was_stopped=*/now - before > options_.peer_timeout);
       before = now;
       next_beat = now + kHeartbeatInterval;

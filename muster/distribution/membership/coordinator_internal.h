@@ -18,7 +18,7 @@
 
 namespace muster::internal {
 
-/// What a connection is for: the purpose that the side which connects names.
+/// Purpose of a connection, named by the side that connects.
 inline constexpr std::string_view kControlPurpose = "control";
 /// A ps that was told nothing asks the chief for its arguments.
 inline constexpr std::string_view kArgumentsPurpose = "arguments";
@@ -27,8 +27,8 @@ inline constexpr std::string_view kDataPurpose = "data ";
 
 /// Both sides of a control connection say so often that they live.
 inline constexpr std::chrono::milliseconds kHeartbeatInterval{500};
-/// Messages about who takes part are small: whoever does not take one in this time is stopped or
-/// gone.
+/// Messages about who takes part are small: a task that does not take one in this time is stopped
+/// or gone.
 inline constexpr std::chrono::seconds kTellTimeout{2};
 
 /// The first term in which the two differ, in words; empty when they can train together.
@@ -44,11 +44,11 @@ struct CoordinatorOptions {
   /// How many tasks are to train, the chief among them. The run goes on without some of them.
   std::size_t trainers = 1;
   /// So many of them are enough to begin, and needed to go on; 0: the first generation waits for
-  /// all, and the run goes on with whoever is left.
+  /// all, and the run goes on with those that are left.
   std::size_t least_trainers = 0;
   /// How many tasks hold variables. The run does not go on without one of them.
   std::size_t servers = 0;
-  /// What names the run in their logs; empty: they keep none.
+  /// Name of the run in their logs; empty: they keep none.
   std::string log_run{};
   /// How long the first generation waits for all, and any generation for those that hold variables.
   std::chrono::milliseconds join_timeout{60'000};
@@ -56,7 +56,7 @@ struct CoordinatorOptions {
 };
 
 /// Knows who takes part. It lives in the chief's process; every task, the chief too, has a
-/// connection to it. Each time somebody comes or goes it begins a generation: it deals the replicas
+/// connection to it. Each time a task joins or leaves it begins a generation: it deals the replicas
 /// to the tasks that are there, waits until all have let go of the generation before, and says
 /// whose state counts. It remembers nothing that the tasks do not: after a restart the tasks tell
 /// it how far they are.
@@ -70,15 +70,15 @@ class Coordinator {
   /// Serves one task until it leaves or is lost. Any thread.
   void serve(std::shared_ptr<net::Connection> connection);
   /// The chief saves the last step, and takes part in nothing more: no generation begins from here
-  /// on, whoever comes or goes. All tasks are told, also those that come later.
+  /// on, whichever tasks come or go. All tasks are told, also those that come later.
   void announce_end();
   /// Tells all tasks, also those that come later, that the run is over at this step, or stopped
   /// there by a signal, and waits a moment for them to leave; where no generation has begun, also
   /// for them to come.
   void end(std::int64_t step, int signal);
 
-  /// What tasks say that they have written of this checkpoint goes to `parts` while it lives, which
-  /// also hears of those that are lost. Parts that are asked for in a generation which is over
+  /// Reports of tasks on what they wrote of this checkpoint go to `parts` while it lives, which
+  /// also hears of tasks that are lost. Parts that are asked for in a generation which is over
   /// already fail at once.
   void expect_parts(const std::shared_ptr<CheckpointParts>& parts, std::int64_t generation);
 
@@ -162,7 +162,7 @@ class Coordinator {
   /// Whether no generation begins any more.
   bool is_ending_ = false;
   std::optional<RunEnded> end_;
-  /// Of checkpoints that are still waited for: the next is begun while one is written.
+  /// Parts of checkpoints that are still waited for: the next is begun while one is written.
   std::vector<std::weak_ptr<CheckpointParts>> parts_;
   /// Tasks that came after the end.
   std::size_t late_ = 0;

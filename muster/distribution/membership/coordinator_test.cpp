@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 
 const net::Identity kCoordinator{.task = "chief:0", .run_id = "run"};
 
-/// What a task says and hears, by hand.
+/// A task whose messages are sent and received by hand.
 class ByHand {
  public:
   ByHand(const std::string& address, const std::string& task,

@@ -11,7 +11,7 @@ namespace muster::internal {
 
 namespace {
 
-/// How long somebody who waits looks before it sleeps.
+/// How long a waiting thread polls before it sleeps.
 constexpr std::chrono::microseconds kLooking{300};
 
 }  // namespace
@@ -101,7 +101,7 @@ bool Group::receive_arrived(Peer& peer) {
 void Group::receive_from(std::size_t rank) {
   Peer& peer = peers_[rank];
   for (;;) {
-    // Whoever waits for messages may take them before this thread does.
+    // A thread that waits for messages may take them before this one does.
     const bool others_receive = options_.looks || options_.waiters_receive;
     if (options_.waiters_receive) peer.connection->wait_for_end(receives_ahead_);
     if (others_receive) peer.connection->wait_for_bytes();
@@ -112,7 +112,8 @@ void Group::receive_from(std::size_t rank) {
   }
 }
 
-// What end(), interrupt() and wake() break off; false when there is no point in it any more.
+// Notes the rank to receive from, which end(), interrupt() and wake() break off; false when there
+// is no point in it any more.
 bool Group::note_receiving(std::optional<std::size_t> from) {
   const std::lock_guard lock(mutex_);
   receives_from_ = from;
@@ -159,7 +160,7 @@ void Group::look_for(std::size_t first, std::size_t last, const Done& is_done) {
   } while (Deadline::Clock::now() < end);
 }
 
-// What others have begun to send is still good.
+// Messages that others have begun to send are still good.
 void Group::note_broken(const std::string& why) {
   const std::lock_guard lock(mutex_);
   if (broken_.empty()) broken_ = why;
@@ -169,7 +170,7 @@ void Group::note_broken(const std::string& why) {
 void Group::interrupt(const std::string& why) {
   note_broken(why);
   const std::lock_guard lock(mutex_);
-  // Whoever waits may receive a message that never comes to its end.
+  // A waiting thread may receive a message that never comes to its end.
   if (receives_from_) peers_[*receives_from_].connection->close();
 }
 
@@ -186,7 +187,7 @@ void Group::leave_behind(const GenerationPlan& next) {
 void Group::end() {
   const std::lock_guard lock(mutex_);
   ended_ = true;
-  // Nobody needs what is under way, and a task that is stopped would never take it.
+  // Messages under way are not needed, and a task that is stopped would never take them.
   for (const auto& rank : {sends_to_, receives_from_}) {
     if (rank) peers_[*rank].connection->close();
   }
@@ -212,7 +213,7 @@ void Group::send_encoded(std::size_t to, std::uint32_t number, const EncodedMess
     set_sender_waiting(to, false);
     const std::lock_guard lock(mutex_);
     sends_to_.reset();
-    // Whoever ends the run closes its connections.
+    // The thread that ends the run closes its connections.
     if (ended_) return;
     throw PeersChanged("{}", error.what());
   }
@@ -269,7 +270,7 @@ std::optional<std::uint32_t> Group::await(std::size_t from, const std::string& w
 std::optional<net::Frame> Group::take_frame(std::size_t from, const std::string& what) {
   Peer& peer = peers_[from];
   const auto lock = wait_for(from, what, [] { return false; });
-  // What has come is good also when the sender is gone by now.
+  // Messages that have come are good also when the sender is gone by now.
   if (!peer.frames.empty()) {
     net::Frame frame = std::move(peer.frames.front());
     peer.frames.pop_front();

@@ -23,11 +23,12 @@ namespace muster::internal {
 
 /// How a group receives; neither is for encrypted connections.
 struct GroupOptions {
-  /// Whoever waits looks for what comes for a moment before it sleeps. Where there are processors
+  /// A waiting thread polls for messages for a moment before it sleeps. Where there are processors
   /// enough: to be woken takes longer than most messages take.
   bool looks = false;
-  /// Whoever waits for a task receives from it, so that a message wakes one thread, and none while
-  /// nobody waits. Threads of the group receive only for a ReceivingAhead and while a send waits.
+  /// A thread that waits for a task receives from it, so that a message wakes one thread, and none
+  /// while no thread waits. The group's threads receive only for a ReceivingAhead and while a send
+  /// waits.
   bool waiters_receive = false;
 };
 
@@ -109,7 +110,7 @@ class Group {
   /// interrupted.
   bool check();
 
-  /// While there is one, what comes is received by the group's threads while nobody waits for it:
+  /// While there is one, the group's threads receive messages that no thread waits for yet:
   /// for messages that are so large that the loop has something to do meanwhile.
   class ReceivingAhead {
    public:
@@ -122,8 +123,8 @@ class Group {
     Group& group_;
   };
 
-  /// Breaks off with those that are not in the next generation: whoever sends to one of them, which
-  /// may be stopped and take nothing, waits no longer. Any thread.
+  /// Breaks off with those that are not in the next generation: a thread that sends to one of them,
+  /// which may be stopped and take nothing, waits no longer. Any thread.
   void leave_behind(const GenerationPlan& next);
   /// Ends all waits with PeersChanged, or quietly because the run has ended. Any thread.
   void interrupt(const std::string& why);
@@ -136,7 +137,7 @@ class Group {
     std::unique_ptr<net::Connection> connection;
     std::deque<net::Frame> frames;
     std::jthread receiver;
-    /// Held by whoever receives: what has begun to arrive is received to its end.
+    /// Held by the thread that receives: a message that has begun to arrive is received to its end.
     std::mutex receiving{};
     /// Nothing more comes.
     bool is_over = false;
@@ -170,17 +171,17 @@ class Group {
   /// Why it is over; empty while it is not.
   std::string broken_;
   bool ended_ = false;
-  /// Where a message is on its way to, and from where one is to whoever looks.
+  /// The rank that a message is being sent to, and the rank that a waiting thread receives from.
   std::optional<std::size_t> sends_to_;
   std::optional<std::size_t> receives_from_;
   /// Since when await() waits, while it does.
   std::optional<std::chrono::steady_clock::time_point> awaits_since_;
   /// It gave up a message that did not come to its end, because a signal has come.
   bool gave_up_ = false;
-  /// How many want that messages are received which nobody waits for; set while there are any.
+  /// Number of live ReceivingAhead objects, and a waker that is set while there are any.
   int receiving_ahead_ = 0;
   net::Waker receives_ahead_;
-  /// Somebody waits at a connection, with this to be woken.
+  /// Whether a thread waits at a connection, and the waker that wakes it.
   bool waits_at_connection_ = false;
   net::Waker waiter_;
   /// The rank that take_next() looks at first.

@@ -172,7 +172,7 @@ TEST_P(TwoGroups, NoticeThatTheOtherIsGoneWhileNobodyWaits) {
 TEST_P(TwoGroups, SayThatTheOtherIsGone) {
   worker_->send(0, DeviceGroup{"the last words"});
   worker_.reset();
-  // What was sent before is good.
+  // Messages that were sent before are good.
   EXPECT_EQ(chief_->take<DeviceGroup>(1, "words")->id, "the last words");
   EXPECT_THROW(chief_->take<DeviceGroup>(1, "more words"), PeersChanged);
   EXPECT_THROW(chief_->check(), PeersChanged);

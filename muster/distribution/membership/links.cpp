@@ -52,7 +52,7 @@ class Places {
   std::size_t pairs_;
 };
 
-// What the first of a block does with those of other blocks.
+// Adds the stages in which the first of a block exchanges with those of other blocks.
 void add_stages(Exchange& exchange, const Blocks& blocks, std::size_t own) {
   const Places places(blocks.count());
   if (places.is_given_away(own)) {

@@ -35,7 +35,7 @@ inline ReplicaRange replicas_of(const std::vector<GenerationMember>& members,
 struct Exchange {
   struct Stage {
     std::size_t partner = 0;
-    /// What this task has when the stage begins, and what its partner has or gives.
+    /// Ranks whose sum this task has when the stage begins, and those its partner has or gives.
     RankRange own{};
     RankRange others{};
 
@@ -50,7 +50,7 @@ struct Exchange {
   std::optional<Stage> given_to{};
   std::vector<Stage> stages{};
 };
-/// Of tasks that all train.
+/// The exchange of the task with this rank, among tasks that all train.
 Exchange exchange_of(const std::vector<GenerationMember>& members, std::size_t rank);
 
 /// The ranks that a task is connected with, in rising order. Those that hold variables, and the

@@ -273,7 +273,7 @@ void Membership::tell_coordinator(const Message& message) {
 void Membership::connect_control(const Deadline& deadline) {
   if (control_thread_.joinable()) control_thread_.join();
   {
-    // Of generations that nobody remembers.
+    // Connections of generations that the coordinator no longer knows.
     const std::lock_guard lock(mutex_);
     accepted_.clear();
   }
@@ -323,7 +323,7 @@ void Membership::connect_control(const Deadline& deadline) {
   }
 }
 
-// Who comes when the run is over finds nobody at the chief's address, and need not look for long.
+// A task that comes when the run is over finds no chief at its address: it need not look for long.
 void Membership::meet_chief() {
   const auto patience =
       config_.is_chief()

@@ -42,8 +42,8 @@ class Membership {
     const std::lock_guard lock(mutex_);
     return chief_terms_ ? chief_terms_->last_step : terms_.last_step;
   }
-  /// What names the run in logs of servers; empty where the chief wants none. Known after join(),
-  /// and another when the chief came back without its model_dir.
+  /// Name of the run in logs of servers; empty where the chief wants none. Known after join(), and
+  /// another when the chief came back without its model_dir.
   std::string log_run() {
     const std::lock_guard lock(mutex_);
     return log_run_;
@@ -56,7 +56,7 @@ class Membership {
   /// all connected with those they are linked with, and ready. `progress` is how far this task is.
   /// The result says whose state counts; nothing when the run has ended. Throws Unavailable when
   /// the chief does not come back by the deadline, or one that the run cannot do without does not
-  /// come in time. Whoever lives is waited for.
+  /// come in time. Tasks that are alive are waited for.
   std::optional<Source> begin_generation(const Progress& progress, const Deadline& deadline);
   /// The current one; after the end of the run, this task alone in a group that has ended.
   Group& group() { return *group_; }
@@ -70,11 +70,11 @@ class Membership {
   /// In the others: tells the chief. Any thread.
   void tell_written(const PartWritten& part);
 
-  /// In the chief: as Strategy::announce_end().
+  /// In the chief: as RunMembership::announce_end().
   void announce_end();
-  /// In the chief: as Strategy::end().
+  /// In the chief: as RunMembership::end().
   void end(std::int64_t step, int signal);
-  /// In the others: as Strategy::leave().
+  /// In the others: as RunMembership::leave().
   int leave(bool early);
 
  private:
@@ -114,7 +114,7 @@ class Membership {
   RunContract terms_;
   std::int64_t last_generation_ = 0;
 
-  // What the threads that receive share with the loop's.
+  // State that the receiving threads share with the loop's.
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;
@@ -131,9 +131,9 @@ class Membership {
   /// The chief saves the last step: there is nothing to wait for but that.
   bool chief_ends_ = false;
   bool ended_ = false;
-  /// What stopped the chief before the last step.
+  /// Signal that stopped the chief before the last step.
   int end_signal_ = 0;
-  /// Of the connections that the current generation's group is made of.
+  /// Stops making the connections of the current generation's group.
   std::stop_source connecting_;
   std::chrono::steady_clock::time_point connecting_since_;
   std::map<std::pair<std::int64_t, std::string>, std::unique_ptr<net::Connection>> accepted_;

@@ -10,7 +10,7 @@
 namespace muster::internal {
 namespace {
 
-// Of a snapshot's tensors: larger ones are sent in several messages.
+// Largest piece of a snapshot's tensors: larger tensors are sent in several messages.
 constexpr std::size_t kTensorPiece = std::size_t{16} << 20;
 
 }  // namespace

@@ -27,8 +27,8 @@ bool synchronize(Membership& membership, const Deadline& deadline,
 
 void send_snapshot(Group& group, const RunSnapshot& own, std::size_t to);
 /// In a group in which all train: brings the source's state to those who lack it, from task to task
-/// over the group's connections. Whoever lacks none sends its own, which is the same to the bit.
-/// What came here; nothing where `own` counts.
+/// over the group's connections. A task that has it sends its own, which is the same to the bit.
+/// Returns the snapshot that came; nothing where `own` counts.
 std::optional<RunSnapshot> spread_snapshot(Group& group, const Source& source,
                                            const RunSnapshot& own);
 /// Writes what comes into the tensors of `own`, when all of it is there: a sender that is lost on

@@ -28,7 +28,7 @@ class AsyncUpdates final : public UpdatePolicy {
   void log_end() override;
 
  private:
-  /// What is known of a task that trains, by rank.
+  /// State of a task that trains, by rank.
   struct Trainer {
     explicit Trainer(const Variables& variables) : changed(variables) {}
 
@@ -92,7 +92,7 @@ bool AsyncUpdates::begin(const Source& source) {
     forget_trainers();
     return true;
   }
-  // A push that was under way when somebody was lost may have come to other servers alone. It stays
+  // A push that was under way when a task was lost may have come to other servers alone. It stays
   // lost here, and the count is theirs.
   held_.step = source.progress.step;
   held_.skipped_batches = source.progress.skipped_batches;
@@ -108,7 +108,7 @@ void AsyncUpdates::forget_trainers() {
   held_.state.inputs.resize(static_cast<std::size_t>(held_.membership.terms().replicas));
   trainers_.assign(trainers, Trainer(held_.variables));
   for (Trainer& trainer : trainers_) trainer.pulled = held_.step;
-  // Of pushes that each go to several servers, one of these says who may.
+  // Pushes each go to several servers, of which the first says which tasks may push.
   bound_ = StalenessBound(held_.number == 0 ? held_.config.cluster.max_staleness : 0, trainers);
   if (bound_.updates() > held_.config.cluster.max_staleness) {
     log::warning(
@@ -243,7 +243,7 @@ std::string AsyncUpdates::waited_for() const {
       task(*slow), held_.step - trainers_[*slow].pulled, bound_.updates());
 }
 
-// Somebody whose push waits is not to wait for longer than tasks wait for each other elsewhere.
+// A task whose push waits is not to wait for longer than tasks wait for each other elsewhere.
 Deadline AsyncUpdates::longest_wait() const {
   Deadline deadline = Deadline::never();
   for (const Trainer& one : trainers_) {

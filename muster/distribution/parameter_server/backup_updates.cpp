@@ -28,7 +28,7 @@ class BackupUpdates final : public StepUpdates {
   void note(const StepChoice& choice);
   bool is_first() const { return held_.number == 0; }
 
-  /// What waits for an answer, and by rank what its task lacks.
+  /// Pushes that wait for an answer, and by rank the changed rows that the task lacks.
   WaitingPushes waiting_;
   std::vector<ChangedRows> changed_;
   StepChoice choice_;
@@ -128,7 +128,7 @@ std::optional<std::vector<ReceivedStep>> BackupUpdates::gather() {
   return waiting_.take(choice_, held_.state.inputs);
 }
 
-// What the step has made new, and for a task that was late what those before it have.
+// Sends the values that the step changed, and to a late task those of the steps before it too.
 void BackupUpdates::answer(const PendingStep& step) {
   const bool is_new = step.outcome.present > 0 && step.outcome.not_finite.empty();
   if (is_new) {

@@ -11,7 +11,7 @@
 #include "muster/train/engine/arithmetic.h"
 #include "muster/train/engine/packed_tensors.h"
 #include "muster/train/engine/run_terms.h"
-#include "muster/train/engine/towers.h"
+#include "muster/train/engine/seeded_model.h"
 
 namespace muster::internal {
 namespace {
@@ -25,7 +25,7 @@ ParameterShard::ParameterShard(const EstimatorOptions& options, const RunConfig&
                                const ParameterServerOptions& server_options)
     : config(run_config),
       membership(config, server_options.peers),
-      model(Towers::make_model(options.model, config.seed())),
+      model(make_seeded_model(options.model, config.seed())),
       terms(terms_of(options, config, *model)),
       variables(Variables::adopt(*model, adopt_options(variables_of(*model)))),
       updater(variables, options.optimizer),

@@ -19,7 +19,7 @@
 
 namespace muster::internal {
 
-/// What a `ps` task has, by whatever policy it is updated: memory for all variables and the
+/// State of a `ps` task, by whatever policy it is updated: memory for all variables and the
 /// optimizers' slots, of which only its part counts, and its place in the run. Belongs to one
 /// thread.
 class ParameterShard {
@@ -27,7 +27,7 @@ class ParameterShard {
   ParameterShard(const EstimatorOptions& options, const RunConfig& run_config,
                  const ParameterServerOptions& server_options);
 
-  /// What this task knows of the others' terms, which the chief decides.
+  /// The run's terms as far as this task knows them; the chief decides the rest.
   RunContract own_terms() const;
   /// How far it is.
   Progress progress() const {
@@ -39,15 +39,15 @@ class ParameterShard {
   void take_snapshot(std::size_t from);
 
   std::size_t trainers() const { return group->plan().trainers; }
-  /// What tasks that train send this one; only the first server gets buffers.
+  /// Sizes of the tensors that training tasks send this one; only the first server gets buffers.
   ExpectedTensors expected() const;
   void take_buffers(const std::vector<at::Tensor>& values) const;
 
   /// Everything, for a task that lacks it.
   Values state_values();
-  /// What an update has made new: the dense variables, these rows, and the first server's buffers.
+  /// Adds values that an update changed: dense variables, these rows, the first server's buffers.
   void put_new_values(Values& message, std::vector<RowGradient> rows) const;
-  /// The slots of this task's part, as PsStrategy::take_slots() takes them.
+  /// The slots of this task's part, as PsServers::take_slots() takes them.
   void send_slots(std::size_t to, const SlotsRequest& request = {});
 
   /// Answers what a chief that saves asks for, which changes nothing here; false for another
@@ -67,9 +67,9 @@ class ParameterShard {
   PsLayout layout;
   /// This task's place among the servers.
   const std::size_t number;
-  /// What replica 0's forward changes.
+  /// Buffers, which replica 0's forward changes.
   std::vector<at::Tensor> buffers;
-  /// What others hold of them is 0 here, and stays it.
+  /// Gradients of this server's part; elements that other servers hold stay 0.
   Gradients gradients;
   bool has_state = false;
   /// Updates that were made here, and batches that were skipped.

@@ -19,7 +19,7 @@ class PsLayout {
 
   std::size_t servers() const { return by_server_.size(); }
   const std::vector<VariablePart>& parts(std::size_t server) const { return by_server_[server]; }
-  /// Of the dense variables, in rising order; neighbours are one range, padding included.
+  /// Ranges of the dense variables, in rising order; neighbours are one range, padding included.
   const std::vector<FlatRange>& flat(std::size_t server) const { return flat_[server]; }
   /// Both of the server.
   VariableShard shard(std::size_t server) const { return {by_server_[server], flat_[server]}; }

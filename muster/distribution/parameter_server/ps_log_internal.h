@@ -45,7 +45,7 @@ class PsLog {
     std::int64_t skipped_batches = 0;
     std::int64_t inputs_from = 0;
     std::string state_json{};
-    /// Of the step before.
+    /// Sums of squares of the step before.
     std::vector<double> squares{};
   };
   /// Told what the log holds, in its order. When `base` is called, the pieces are written.

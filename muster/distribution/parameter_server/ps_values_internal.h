@@ -11,7 +11,7 @@
 #include "muster/distribution/wire/messages_internal.h"
 #include "muster/nn/optim/updater.h"
 
-// What servers hold, as messages have it and as tasks that train write it.
+// Values that servers hold, as messages have them and as tasks that train write them.
 namespace muster::internal {
 
 /// The terms of a run whose steps are made without the last so many replicas say so: a task that
@@ -27,7 +27,7 @@ void put_all_values(Values& message, std::size_t server, const PsLayout& layout,
 void write_values(const Values& message, std::size_t server, const PsLayout& layout,
                   const Variables& variables, const std::vector<at::Tensor>& buffers);
 
-/// What is not trained, in the order of the variables: buffers, and what is frozen.
+/// Tensors that are not trained, in the order of the variables: buffers and frozen variables.
 std::vector<at::Tensor> untrained(const Variables& variables);
 
 /// The pieces of all slots that belong to a server's parts, in a fixed order; the scalars of the

@@ -17,18 +17,18 @@
 
 namespace muster::internal {
 
-/// What servers write of a checkpoint by themselves: the rows of tables that each holds, and the
-/// other variables that one of them holds whole; slots with them. The chief writes the rest. A
+/// The parts of a checkpoint that servers write themselves: the rows of tables that each holds, and
+/// the other variables that one of them holds whole; slots with them. The chief writes the rest. A
 /// function of the variables and the layout, so every task knows it. The layout and the variables
 /// outlive it.
 class ServerParts {
  public:
   ServerParts(const PsLayout& layout, const Variables& variables, const Updater& updater);
 
-  /// Of variables and slots.
+  /// Names of the variables and slots in all parts.
   const std::set<std::string, std::less<>>& names() const { return names_; }
   bool has(std::string_view name) const { return names_.contains(name); }
-  /// Of all of them.
+  /// Size of all parts together.
   std::uint64_t bytes() const { return bytes_; }
 
   /// The server's part, as it stands in a checkpoint; the views are of live values.

@@ -21,7 +21,7 @@ class StalenessBound {
   /// Whether a push may be applied as update number `made` + 1. `pulled` has, for each other task
   /// that will push again, the number of updates in its values: afterwards there must be a turn for
   /// each of them before its values are too old. The push of the task with the oldest values may
-  /// always be applied, so somebody always can.
+  /// always be applied, so some task always can go on.
   bool allows(std::int64_t made, std::span<const std::int64_t> pulled) const;
 
  private:

@@ -27,7 +27,7 @@ TEST(StalenessBound, KeepsATurnForEveryoneWhoseValuesGrowOld) {
   EXPECT_TRUE(bound.allows(3, std::vector<std::int64_t>{0, 3}));
 }
 
-// Tasks of any speed: nobody waits for ever, and no values are older than the bound.
+// Tasks of any speed: no task waits for ever, and no values are older than the bound.
 TEST(StalenessBound, HoldsForTasksOfAnySpeedAndLetsSomebodyGoOn) {
   Random random(5, 0, 0);
   for (std::size_t tasks = 1; tasks <= 6; ++tasks) {

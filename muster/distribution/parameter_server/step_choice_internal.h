@@ -12,7 +12,7 @@
 // Steps that are made without the last replicas (RunConfig::cluster.backup_replicas).
 namespace muster::internal {
 
-/// What the tasks of a generation have pushed and got no answer to.
+/// Pushes of the tasks of a generation that are not answered yet.
 class WaitingPushes {
  public:
   WaitingPushes() = default;

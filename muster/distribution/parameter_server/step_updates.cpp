@@ -144,8 +144,8 @@ void StepUpdates::take_gradients() {
   update_.prepare(held_.gradients);
 }
 
-// Of the other servers, by rank. What else comes meanwhile is for later steps, or a chief that
-// stops asks for the slots, which are still those of the step before.
+// Norms of the other servers, by rank. Other messages that come meanwhile are for later steps, or
+// of a chief that stops and asks for the slots, which are still those of the step before.
 std::optional<std::vector<Norms>> StepUpdates::take_norms() {
   Group& group = *held_.group;
   std::vector<Norms> norms(group.size());
@@ -173,7 +173,7 @@ std::optional<std::vector<Norms>> StepUpdates::take_norms() {
   return norms;
 }
 
-// What all servers need of each other before the step: norms, and that everybody has its gradients.
+// Exchanges what servers need before the step: norms, and that every server has its gradients.
 // False when the run has ended.
 bool StepUpdates::exchange_norms(SquareSums& sums) {
   Group& group = *held_.group;
@@ -190,7 +190,7 @@ bool StepUpdates::exchange_norms(SquareSums& sums) {
     if (theirs.step != held_.step || theirs.squares.values.size() != blocks.size()) {
       throw DataLoss("{} sent norms of another step or model", group.task(rank));
     }
-    // Every block is somebody's, and 0 for the others: the order does not matter.
+    // Every block is one server's, and 0 for the others: the order does not matter.
     for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] += theirs.squares.values[i];
   }
   return true;
@@ -230,7 +230,7 @@ void StepUpdates::make_update(const SquareSums& sums) {
 
 // --------------------------------------------------------------------------------- the log
 
-// What a step is made by: with other rules the steps of a log would come to something else.
+// Rules by which a step is made: with others the steps of a log would give other values.
 std::vector<std::string> StepUpdates::rules() const {
   std::vector<std::string> rules = held_.updater.descriptions();
   // Schedules are functions: they are known by what they give.

@@ -33,7 +33,7 @@ class StepUpdates : public UpdatePolicy {
   virtual void on_generation() = 0;
   /// By rank, what the tasks that train have of the next step; nothing when the run has ended.
   virtual std::optional<std::vector<ReceivedStep>> gather() = 0;
-  /// What has come while the norms of others are waited for.
+  /// Handles a message that has come while the norms of others are waited for.
   virtual void handle_out_of_band(std::size_t rank, net::Frame frame) = 0;
   /// Tells tasks what became of the step.
   virtual void answer(const PendingStep& step) = 0;
@@ -63,7 +63,7 @@ class StepUpdates : public UpdatePolicy {
   HostUpdate update_;
   /// A step whose gradients are added up: others may have made it.
   std::optional<PendingStep> pending_;
-  /// Of the last step that was made: by them another server makes it too.
+  /// Sums of squares of the last step that was made: by them another server makes it too.
   std::vector<double> last_squares_;
   /// Two tasks that wrote to one log would spoil it.
   std::optional<FolderClaim> log_claim_;

@@ -11,49 +11,50 @@
 namespace muster::internal {
 namespace {
 
-/// Where all make each step together.
-class SyncPsStrategy final : public PsStrategy {
+/// Tasks that make each step together.
+class SyncMembership final : public PsMembership {
  public:
-  SyncPsStrategy(const RunConfig& config, const ParameterServerOptions& options)
-      : PsStrategy(config, options) {}
-
-  std::string describe() const override {
-    const std::string backups =
-        config_.cluster.backup_replicas == 0
-            ? std::string()
-            : fmt::format(
-                  "; a step is made without the last {} replicas, and the weights depend on which",
-                  config_.cluster.backup_replicas);
-    return fmt::format("parameter server, synchronous: {} tasks train, {} hold the variables{}",
-                       config_.cluster.task.num_worker_replicas,
-                       config_.cluster.task.num_ps_replicas, backups);
-  }
-  void end(std::int64_t step, int signal) override { membership_.end(step, signal); }
-  int leave(bool early) override { return membership_.leave(early); }
+  SyncMembership(const RunConfig& config, const ParameterServerOptions& options)
+      : PsMembership(config, options) {}
 
  private:
   RunContract terms_of_run(RunContract own) const override {
-    return terms_with_backups(std::move(own), config_.cluster.backup_replicas);
+    return terms_with_backups(std::move(own), config().cluster.backup_replicas);
   }
   void log_terms(const RunContract& terms) const override {
     log::info("SyncReplicasV2: replicas_to_aggregate={}; total_num_replicas={}",
-              terms.replicas - config_.cluster.backup_replicas, terms.replicas);
+              terms.replicas - config().cluster.backup_replicas, terms.replicas);
   }
-  Progress progress() const override;
-  std::optional<StepResult> push(std::int64_t step, PartialSums own) override;
-  void pull_slots() override {
-    if (has_settled_) return;
-    ask_for_slots();
-    take_slots();
+  Progress progress() const override {
+    if (!has_state()) return {.step = -1};
+    const RunSnapshot own = participant().snapshot();
+    return {own.step, own.skipped_batches};
   }
-  bool servers_are_at_its_step() const override { return !has_settled_; }
   bool is_sent_state(const Source& source) const override {
-    return std::ranges::find(source.to, group_->rank()) != source.to.end();
+    return std::ranges::find(source.to, group().rank()) != source.to.end();
   }
-  void on_generation() override {
+};
+
+/// Gradients of all tasks become one update, on all servers or on none.
+class SyncReduction final : public PsReduction {
+ public:
+  SyncReduction(const ParameterServerOptions& options, PsMembership& membership)
+      : PsReduction(options, membership) {}
+
+  void end_generation() override {
+    PsReduction::end_generation();
     sequence_ = 0;
     has_settled_ = false;
   }
+
+ private:
+  std::optional<StepResult> push(std::int64_t step, PartialSums own) override;
+  void pull_slots() override {
+    if (has_settled_) return;
+    servers().ask_for_slots();
+    servers().take_slots();
+  }
+  bool servers_are_at_its_step() const override { return !has_settled_; }
   std::vector<std::size_t> servers_that_made_it();
 
   /// Messages of steps in this generation.
@@ -63,41 +64,35 @@ class SyncPsStrategy final : public PsStrategy {
   bool has_settled_ = false;
 };
 
-Progress SyncPsStrategy::progress() const {
-  if (!has_state_) return {.step = -1};
-  const RunSnapshot own = participant_->snapshot();
-  return {own.step, own.skipped_batches};
-}
-
 // For a chief that stops without waiting for the step: takes the slots that belong to its values.
 // Servers answer while they wait for gradients, and make a step together. Those that made it before
 // they were asked send the values first: the servers that are returned, whose slots come behind. If
 // there are any, the step is taken as ever.
-std::vector<std::size_t> SyncPsStrategy::servers_that_made_it() {
-  ask_for_slots();
-  std::vector<std::size_t> servers;
-  for (std::size_t server = 0; server < layout_->servers(); ++server) {
-    if (!has_slots(server)) continue;
-    const auto type = group_->await(server_rank(server), "the slots");
+std::vector<std::size_t> SyncReduction::servers_that_made_it() {
+  servers().ask_for_slots();
+  std::vector<std::size_t> made_it;
+  for (std::size_t server = 0; server < servers().count(); ++server) {
+    if (!servers().has_slots(server)) continue;
+    const auto type = group().await(servers().rank(server), "the slots");
     if (!type) {
       throw Interrupted(StopSignals::received(),
                         "stopped by signal {} while waiting for {}: the slots",
-                        StopSignals::received(), server_name(server));
+                        StopSignals::received(), servers().name(server));
     }
     if (*type == kKind<SlotPiece>.number) {
-      take_slots_of(server);
+      servers().take_slots_of(server);
     } else {
-      servers.push_back(server);
+      made_it.push_back(server);
     }
   }
-  return servers;
+  return made_it;
 }
 
-std::optional<StepResult> SyncPsStrategy::push(std::int64_t step, PartialSums own) {
-  if (!membership_.check()) return std::nullopt;
-  const StepNotes notes = notes_of(*participant_);
+std::optional<StepResult> SyncReduction::push(std::int64_t step, PartialSums own) {
+  if (!tasks().check()) return std::nullopt;
+  const StepNotes notes = notes_of(participant());
   const std::int64_t sequence = sequence_++;
-  for (std::size_t server = 0; server < layout_->servers(); ++server) {
+  for (std::size_t server = 0; server < servers().count(); ++server) {
     PartialSums part{.present = own.present, .examples = own.examples, .losses = own.losses};
     for (const auto& [node, sum] : own.sums) {
       auto& mine = part.sums[node];
@@ -105,37 +100,51 @@ std::optional<StepResult> SyncPsStrategy::push(std::int64_t step, PartialSums ow
       mine.emplace();
       mine->flat = sum->flat;
       for (std::size_t table = 0; table < sum->rows.size(); ++table) {
-        mine->rows.push_back(layout_->rows_of(server, table, sum->rows[table]));
+        mine->rows.push_back(servers().layout().rows_of(server, table, sum->rows[table]));
       }
     }
     StepNotes said = notes;
     if (server != 0) said.buffers.clear();
-    group_->send(server_rank(server), step_gradients(step, sequence, part, said, group_->replicas(),
-                                                     layout_->flat(server)));
+    servers().send(server, step_gradients(step, sequence, part, said, group().replicas(),
+                                          servers().layout().flat(server)));
   }
   const std::string what = fmt::format("the values after step {}", step + 1);
   std::vector<std::size_t> owing_slots;
-  if (!group_->await(server_rank(0), what)) {
-    if (group_->ended() || !config_.is_chief()) return std::nullopt;
+  if (!group().await(servers().rank(0), what)) {
+    if (group().ended() || !config().is_chief()) return std::nullopt;
     owing_slots = servers_that_made_it();
     has_settled_ = owing_slots.empty();
     if (has_settled_) return std::nullopt;
   }
-  auto values = take_answers(what, notes.buffers);
+  auto values = servers().take_answers(what, notes.buffers);
   if (!values) return std::nullopt;
-  for (const std::size_t server : owing_slots) take_slots_of(server);
+  for (const std::size_t server : owing_slots) servers().take_slots_of(server);
   StepResult result = result_of(values->front().outcome);
   result.positions = std::move(values->front().positions);
   // Others may have made steps without this task.
-  if (config_.cluster.backup_replicas > 0) result.step = values->front().step;
+  if (config().cluster.backup_replicas > 0) result.step = values->front().step;
   return result;
+}
+
+std::string describe_sync(const RunConfig& config) {
+  const std::string backups =
+      config.cluster.backup_replicas == 0
+          ? std::string()
+          : fmt::format(
+                "; a step is made without the last {} replicas, and the weights depend on which",
+                config.cluster.backup_replicas);
+  return fmt::format("parameter server, synchronous: {} tasks train, {} hold the variables{}",
+                     config.cluster.task.num_worker_replicas, config.cluster.task.num_ps_replicas,
+                     backups);
 }
 
 }  // namespace
 
 std::unique_ptr<Strategy> make_sync_strategy(const RunConfig& config,
                                              const ParameterServerOptions& options) {
-  return std::make_unique<SyncPsStrategy>(config, options);
+  auto membership = std::make_unique<SyncMembership>(config, options);
+  auto reduction = std::make_unique<SyncReduction>(options, *membership);
+  return make_ps_strategy(describe_sync(config), std::move(membership), std::move(reduction));
 }
 
 }  // namespace muster::internal

@@ -96,7 +96,7 @@ std::vector<RowGradient> SyncUpdates::touched_rows() const {
   return rows;
 }
 
-// What the step has made new, to all.
+// Sends the values that the step changed to all tasks.
 void SyncUpdates::answer(const PendingStep& step) {
   Values message{
       .step = held_.step, .outcome = outcome_of(step.outcome), .positions = step.positions};

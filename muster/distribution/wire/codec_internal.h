@@ -23,16 +23,16 @@
 // run are of one kind of machine and of one build; what they check is that a message is whole.
 namespace muster::internal {
 
-/// Memory of whoever made it, which must live until it is sent.
+/// Views of memory of the message's creator, which must live until it is sent.
 using Body = std::vector<std::span<const std::byte>>;
 
-/// What is sent.
+/// An encoded message, as it is sent.
 struct EncodedMessage {
   std::string header{};
   Body body{};
 };
 
-/// What a receiver knows of tensors that come (wire/tensors_internal.h).
+/// Sizes that a receiver expects of tensors (wire/tensors_internal.h).
 struct ExpectedTensors;
 
 /// The fields of a type that cannot say so itself, since it is of another module.
@@ -83,7 +83,7 @@ struct FieldKind<std::vector<T>> {
   static constexpr bool is_list = true;
 };
 
-/// What the fields of a type say of the messages that it can be.
+/// Sizes of a type's messages that follow from its fields.
 struct FieldSizes {
   /// A header has no fewer bytes than this.
   std::size_t least_header = 0;
@@ -208,7 +208,7 @@ class MessageReader {
   std::byte* take_piece(std::uint64_t bytes);
   /// How much of the body is left.
   std::uint64_t body_left() const { return body_->size() - next_; }
-  /// What keeps the memory of pieces.
+  /// The buffer that owns the memory of pieces.
   const std::shared_ptr<net::Buffer>& body() const { return body_; }
 
  private:

@@ -12,7 +12,7 @@
 // For tests: a message of every kind, with something in all of its fields.
 namespace muster::internal::samples {
 
-/// What the receiver of such messages knows.
+/// Sizes that the receiver of such messages expects.
 inline ExpectedTensors expected() {
   return {.replicas = 4,
           .flat_size = 5,

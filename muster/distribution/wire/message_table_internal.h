@@ -14,74 +14,12 @@
 
 namespace muster::internal {
 
-/// A text as a template argument.
-template <std::size_t size>
-struct MessageName {
-  // NOLINTNEXTLINE(google-explicit-constructor): a literal stands for it.
-  constexpr MessageName(const char (&literal)[size]) { std::ranges::copy(literal, text.begin()); }
-  constexpr std::string_view view() const { return {text.data(), size - 1}; }
-
-  std::array<char, size> text{};
-};
-
-/// A line of the table.
-template <std::uint32_t number, MessageName name, typename Message>
-struct MessageEntry {
-  static constexpr std::uint32_t kNumber = number;
-  static constexpr std::string_view kName = name.view();
-  using Struct = Message;
-};
-template <typename... Entries>
-struct MessageList {};
-
-/// Every message, by the number that it travels with and its name in errors.
-using MessageTable = MessageList<
-    // From a task to the coordinator.
-    MessageEntry<1, "join", Join>,      //
-    MessageEntry<2, "ready", Ready>,    //
-    MessageEntry<3, "broken", Broken>,  //
-    MessageEntry<4, "leave", Leave>,    //
-    MessageEntry<5, "part written", PartWritten>,
-    // From the coordinator to a task.
-    MessageEntry<16, "admitted", Admitted>,          //
-    MessageEntry<17, "refused", Refused>,            //
-    MessageEntry<18, "generation", GenerationPlan>,  //
-    MessageEntry<19, "source", Source>,              //
-    MessageEntry<20, "run ended", RunEnded>,         //
-    MessageEntry<21, "run failed", RunFailed>,       //
-    MessageEntry<22, "log run", LogRun>,             //
-    MessageEntry<23, "arguments", ChiefArguments>,   //
-    MessageEntry<24, "run ending", RunEnding>,
-    // Both ways.
-    MessageEntry<32, "heartbeat", Heartbeat>,
-    // Between tasks that train, and from the chief to servers.
-    MessageEntry<48, "gradients", StepGradients>,       //
-    MessageEntry<49, "slice part", SlicePart>,          //
-    MessageEntry<50, "slice sum", SliceSum>,            //
-    MessageEntry<51, "snapshot", SnapshotHeader>,       //
-    MessageEntry<52, "snapshot piece", SnapshotPiece>,  //
-    MessageEntry<53, "device group", DeviceGroup>,
-    // Between tasks that train and those that hold variables, and among those.
-    MessageEntry<64, "push", AsyncPush>,              //
-    MessageEntry<65, "norms", Norms>,                 //
-    MessageEntry<66, "choice", StepChoice>,           //
-    MessageEntry<67, "push arrived", PushArrived>,    //
-    MessageEntry<68, "values", Values>,               //
-    MessageEntry<69, "slots request", SlotsRequest>,  //
-    MessageEntry<70, "slot piece", SlotPiece>,        //
-    MessageEntry<71, "folder question", FolderRequest>,
-    MessageEntry<72, "folder answer", FolderAnswer>,  //
-    MessageEntry<73, "part request", PartRequest>,    //
-    MessageEntry<74, "part begun", PartBegun>>;
-
-// ---------------------------------------------------------- what follows from it
-
 /// Headers have texts and positions of inputs in them.
 inline constexpr std::uint64_t kLargestHeader = std::uint64_t{16} << 20;
 /// A server's whole part of the gradients is one message.
 inline constexpr std::uint64_t kLargestBody = std::uint64_t{1} << 36;
 
-/// A message as whoever does not know its struct sees it.
+/// Description of a message for code that does not know its struct.
 struct MessageKind {
   std::uint32_t number = 0;
   std::string_view name{};

@@ -58,7 +58,7 @@ TEST(MessageTable, NoMessageIsTakenThatIsCutOffOrLonger) {
     for (std::size_t size = 0; size < header.size(); ++size) {
       EXPECT_THROW(take(header.substr(0, size), body), DataLoss) << kKind<Message>.name << size;
     }
-    // What is all of the body is looked at by whoever knows how much it is to be.
+    // Fields that take the whole body are checked by the code that knows how large they must be.
     if (sizes_of_fields<Message>().has_body && !body.empty() && body.size() % 64 == 0) {
       EXPECT_THROW(take(header, body.substr(0, body.size() / 2)), DataLoss) << kKind<Message>.name;
       EXPECT_THROW(take(header, body + "x"), DataLoss) << kKind<Message>.name;

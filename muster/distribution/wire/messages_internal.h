@@ -8,12 +8,13 @@
 #include <tuple>
 #include <vector>
 
+#include "muster/distribution/wire/message_entry_internal.h"
 #include "muster/distribution/wire/tensors_internal.h"
 #include "muster/train/engine/strategy.h"
 
 // Everything that tasks say to each other. A message is a struct with its fields() here and a line
-// in the table (wire/message_table_internal.h); encoding, decoding, limits and its name in errors
-// follow. A message whose fields must fit together has a check(), which throws DataLoss.
+// in the table at the end; encoding, decoding, limits and its name in errors follow. A message
+// whose fields must fit together has a check(), which throws DataLoss.
 namespace muster::internal {
 
 template <>
@@ -34,7 +35,7 @@ struct ForeignFields<ReplicaRange> {
 
 // ---------------------------------------------------------- from a task to the coordinator
 
-/// What a task brings along.
+/// Request of a task to join, with its terms, its address and its part in the run.
 struct Join {
   RunContract terms{};
   /// Where others reach it.
@@ -70,7 +71,7 @@ struct Ready {
   static auto fields(auto& self) { return std::tie(self.generation, self.progress); }
 };
 
-/// Somebody of the generation is gone.
+/// A task of the generation is gone.
 struct Broken {
   std::int64_t generation = 0;
 
@@ -135,7 +136,7 @@ struct Source {
   std::vector<std::size_t> to{};
   /// How far the source is.
   Progress progress{};
-  /// Somebody lost what only it had: the chief goes back to its last checkpoint, and all with it.
+  /// A task lost state only it had: the chief goes back to its last checkpoint, and all with it.
   bool go_back = false;
 
   static auto fields(auto& self) {
@@ -158,7 +159,7 @@ struct RunFailed {
   static auto fields(auto& self) { return std::tie(self.why); }
 };
 
-/// What names the run in the logs of servers; empty: they keep none.
+/// Name of the run in the logs of servers; empty: they keep none.
 struct LogRun {
   std::string run{};
 
@@ -172,7 +173,7 @@ struct ChiefArguments {
   static auto fields(auto& self) { return std::tie(self.words); }
 };
 
-/// The chief saves the last step: nobody who comes or goes changes anything any more.
+/// The chief saves the last step: tasks that come or go change nothing any more.
 struct RunEnding {};
 
 /// Both ways: nothing but a sign of life.
@@ -206,7 +207,7 @@ struct SnapshotPiece {
   static auto fields(auto& self) { return std::tie(self.values); }
 };
 
-/// What names the tasks of the generation to NCCL, from the first of them.
+/// NCCL's identifier of the tasks of the generation, from the first of them.
 struct DeviceGroup {
   std::string id{};
 
@@ -215,7 +216,7 @@ struct DeviceGroup {
 
 // ---------------------------------------------------------- gradients
 
-/// Of a replica that the sender runs: its loss, if it had a batch, and where its input stands.
+/// Report on a replica that the sender runs: its loss, if it had a batch, and its input position.
 struct ReplicaReport {
   std::optional<double> loss{};
   std::optional<std::string> position{};
@@ -238,11 +239,11 @@ struct TaskBatches {
 
   static auto fields(auto& self) { return std::tie(self.rank, self.present, self.examples); }
 };
-/// What a task has of a step that all make together: to the others that train, or to a server.
+/// A task's gradients of a step that all make together: to the others that train, or to a server.
 /// Where tasks pass on what others have, its replicas are those of several tasks.
 struct StepGradients {
   std::int64_t step = 0;
-  /// Of such messages in this generation.
+  /// Number of the message among those of its kind in this generation.
   std::int64_t sequence = 0;
   ReplicaRange replicas{};
   std::int64_t present = 0;
@@ -252,7 +253,7 @@ struct StepGradients {
   std::vector<TreePart> sums{};
   /// Replica 0's, if it is one of them.
   BufferTensors buffers{};
-  /// Of the tasks whose gradients these are, in the first such message of a generation; else empty.
+  /// Batches of the tasks behind these gradients, in a generation's first such message; else empty.
   std::vector<TaskBatches> batches{};
 
   static auto fields(auto& self) {
@@ -275,7 +276,7 @@ struct SliceSum {
   static auto fields(auto& self) { return std::tie(self.values); }
 };
 
-/// What a task gives a server that applies every push as it comes: the mean over its replicas that
+/// A task's push to a server that applies every push as it comes: the mean over its replicas that
 /// had a batch.
 struct AsyncPush {
   ReplicaRange replicas{};
@@ -283,7 +284,7 @@ struct AsyncPush {
   std::int64_t present = 0;
   std::int64_t examples = 0;
   double loss = 0;
-  /// Of `replicas`, for the first server; else empty.
+  /// Input positions of `replicas`, for the first server; else empty.
   std::vector<std::optional<std::string>> positions{};
   /// Nothing where there is nothing to apply.
   std::optional<VariableTensors> gradients{};
@@ -361,9 +362,9 @@ struct Staleness {
   }
 };
 
-/// What became of pushes that are applied as they come.
+/// Outcome of pushes that are applied as they come.
 struct AsyncNotes {
-  /// Of all pushes that the server has applied.
+  /// Staleness of all pushes that the server has applied.
   Staleness staleness{};
   /// Pushes that were too old to be applied.
   std::int64_t too_old = 0;
@@ -377,9 +378,9 @@ struct AsyncNotes {
 struct Values {
   std::int64_t step = 0;
   StepOutcome outcome{};
-  /// Of all replicas.
+  /// Input positions of all replicas.
   InputPositions positions{};
-  /// What a RunSnapshot has, for a task that joins; else empty.
+  /// Fields of a RunSnapshot, for a task that joins; else empty.
   std::int64_t skipped_batches = 0;
   std::int64_t inputs_from = 0;
   std::string state_json{};
@@ -429,7 +430,7 @@ struct FolderAnswer {
 /// From the chief to a server: it writes its part of the checkpoint, with the values that it has
 /// now, says so at once (PartBegun) and tells the coordinator when that is done (PartWritten).
 struct PartRequest {
-  /// Of CheckpointParts.
+  /// CheckpointParts::id().
   std::string id{};
   std::string name{};
   int shard = 0;
@@ -440,7 +441,7 @@ struct PartRequest {
   }
 };
 /// From a server to the chief: it has the request. One that is under way when a generation ends is
-/// lost with it, and nobody would ever tell of that part.
+/// lost with it, and no task would ever report that part.
 struct PartBegun {
   std::string id{};
 
@@ -460,5 +461,47 @@ struct LoggedStep {
     return std::tie(self.outcome, self.positions, self.mean, self.buffers);
   }
 };
+
+// ---------------------------------------------------------- the table
+
+/// Every message, by the number that it travels with and its name in errors.
+using MessageTable = MessageList<
+    // From a task to the coordinator.
+    MessageEntry<1, "join", Join>,      //
+    MessageEntry<2, "ready", Ready>,    //
+    MessageEntry<3, "broken", Broken>,  //
+    MessageEntry<4, "leave", Leave>,    //
+    MessageEntry<5, "part written", PartWritten>,
+    // From the coordinator to a task.
+    MessageEntry<16, "admitted", Admitted>,          //
+    MessageEntry<17, "refused", Refused>,            //
+    MessageEntry<18, "generation", GenerationPlan>,  //
+    MessageEntry<19, "source", Source>,              //
+    MessageEntry<20, "run ended", RunEnded>,         //
+    MessageEntry<21, "run failed", RunFailed>,       //
+    MessageEntry<22, "log run", LogRun>,             //
+    MessageEntry<23, "arguments", ChiefArguments>,   //
+    MessageEntry<24, "run ending", RunEnding>,
+    // Both ways.
+    MessageEntry<32, "heartbeat", Heartbeat>,
+    // Between tasks that train, and from the chief to servers.
+    MessageEntry<48, "gradients", StepGradients>,       //
+    MessageEntry<49, "slice part", SlicePart>,          //
+    MessageEntry<50, "slice sum", SliceSum>,            //
+    MessageEntry<51, "snapshot", SnapshotHeader>,       //
+    MessageEntry<52, "snapshot piece", SnapshotPiece>,  //
+    MessageEntry<53, "device group", DeviceGroup>,
+    // Between tasks that train and those that hold variables, and among those.
+    MessageEntry<64, "push", AsyncPush>,              //
+    MessageEntry<65, "norms", Norms>,                 //
+    MessageEntry<66, "choice", StepChoice>,           //
+    MessageEntry<67, "push arrived", PushArrived>,    //
+    MessageEntry<68, "values", Values>,               //
+    MessageEntry<69, "slots request", SlotsRequest>,  //
+    MessageEntry<70, "slot piece", SlotPiece>,        //
+    MessageEntry<71, "folder question", FolderRequest>,
+    MessageEntry<72, "folder answer", FolderAnswer>,  //
+    MessageEntry<73, "part request", PartRequest>,    //
+    MessageEntry<74, "part begun", PartBegun>>;
 
 }  // namespace muster::internal

@@ -8,10 +8,10 @@
 #include "muster/distribution/wire/messages_internal.h"
 #include "muster/train/engine/strategy.h"
 
-// What a task tells the others in a step, made of what its replicas gave, and added to theirs.
+// A step's messages between tasks: made of the sums of own replicas, and added to those of others.
 namespace muster::internal {
 
-/// What a process adds to a step beside gradients.
+/// A process's contribution to a step beside gradients.
 struct StepNotes {
   /// Only those of the replicas that the process runs are sent.
   InputPositions positions{};
@@ -29,20 +29,20 @@ StepGradients step_gradients(std::int64_t step, std::int64_t sequence, const Par
                              const StepNotes& notes, const ReplicaRange& replicas,
                              std::span<const FlatRange> dense);
 
-/// What two tasks have of a step, the replicas of `right` behind those of `left`, added up by the
-/// tree of a run of so many replicas. Sums are made in the memory of either.
+/// The gradients of two tasks for a step, the replicas of `right` behind those of `left`, added up
+/// by the tree of a run of so many replicas. Sums are made in the memory of either.
 StepGradients merge_steps(StepGradients left, StepGradients right, std::int64_t replicas);
 
-/// What another task told. Tensors keep the message's body.
+/// Contribution of another task to a step. Tensors keep the message's body.
 struct ReceivedStep {
   PartialSums parts{};
   /// Those that the sender ran.
   ReplicaRange replicas{};
-  /// Of the sender's replicas, in their order.
+  /// Input positions of the sender's replicas, in their order.
   InputPositions positions{};
   std::vector<at::Tensor> buffers{};
 };
-/// Of a run of so many replicas.
+/// Unpacks the message in a run of so many replicas.
 ReceivedStep received_step(StepGradients message, std::int64_t replicas);
 /// Throws DataLoss for a message about another step.
 void check_turn(const StepGradients& message, std::int64_t step, std::int64_t sequence);

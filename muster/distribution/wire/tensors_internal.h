@@ -13,8 +13,8 @@
 #include "muster/nn/optim/updater.h"
 #include "muster/nn/optim/variables.h"
 
-// Tensors as fields of messages. What is sent is the memory of whoever made the message; what was
-// received keeps the message's body.
+// Tensors as fields of messages. Sent tensors are views of the memory of the message's creator;
+// received tensors keep the message's body.
 namespace muster::internal {
 
 /// Rows and columns of a table.
@@ -23,15 +23,15 @@ struct TableShape {
   std::int64_t width = 0;
 };
 
-/// What a receiver knows of a message before it comes: one with other sizes is refused.
+/// Sizes that a receiver expects of a message: one with other sizes is refused.
 struct ExpectedTensors {
-  /// Of the run.
+  /// Replicas in the run.
   std::int64_t replicas = 0;
   /// Elements of dense gradients or values.
   std::int64_t flat_size = 0;
   /// Those with gradients by rows.
   std::vector<TableShape> tables{};
-  /// Of these types and shapes.
+  /// Tensors with the types and shapes of the buffers.
   std::vector<at::Tensor> buffers{};
   /// How many tasks train: ranks in messages are below.
   std::size_t trainers = 0;
@@ -88,7 +88,7 @@ struct BodyBytes {
 
   void write(MessageWriter& writer) const { writer.add_rest(bytes); }
   void read(MessageReader& reader);
-  /// What was received. Throws DataLoss unless it is as large.
+  /// The received bytes as a tensor. Throws DataLoss unless they are as many.
   at::Tensor as_tensor(at::IntArrayRef sizes, at::ScalarType type) const;
 };
 

@@ -1,0 +1,254 @@
+#include "muster/distribution/collective/collective_reduction_internal.h"
+
+#include <ATen/ops/empty.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "muster/base/log.h"
+#include "muster/base/wait.h"
+#include "muster/distribution/collective/all_reduce_internal.h"
+#include "muster/distribution/membership/snapshot_internal.h"
+#include "muster/distribution/membership/stop_grace_internal.h"
+#include "muster/nn/device/gpu.h"
+#include "muster/train/engine/gradient_buckets.h"
+
+namespace muster::internal {
+namespace {
+
+// Takes the dense gradients out of a message: those that do not travel in it.
+TreeSum<at::Tensor>::Parts take_dense(StepGradients& message) {
+  TreeSum<at::Tensor>::Parts dense;
+  for (TreePart& part : message.sums) {
+    auto& values = dense[{part.first, part.last}];
+    if (!part.sum) continue;
+    values = part.sum->flat;
+    part.sum->flat = part.sum->flat.narrow(0, 0, 0);
+    part.sum->ranges.clear();
+  }
+  return dense;
+}
+
+}  // namespace
+
+void CollectiveReduction::begin_generation(Group& group) {
+  sequence_ = 0;
+  if (why_not_on_device(primary()).empty()) link_devices(group);
+}
+
+// --------------------------------------------------------------------------------- a step
+
+// Once, by the chief.
+void CollectiveReduction::compare_batches(const std::vector<TaskBatches>& all) {
+  if (!membership_.config().is_chief() || all.size() < 2 || has_compared_batches_) return;
+  has_compared_batches_ = true;
+  const auto own = std::ranges::find(all, group().rank(), &TaskBatches::rank);
+  if (own == all.end()) return;
+  for (const TaskBatches& one : all) {
+    if (one.rank >= group().size()) throw DataLoss("batches of task {} were told of", one.rank);
+    const std::string why = batch_difference(
+        tasks().task(), {.present = own->present, .examples = own->examples},
+        group().task(one.rank), {.present = one.present, .examples = one.examples});
+    if (!why.empty()) log::warning("{}", why);
+  }
+}
+
+// Where the sum of dense gradients is made in slices; else not defined. Its memory serves step
+// after step: the sum is read before the next one is made.
+at::Tensor CollectiveReduction::sum_in_slices(const StepNotes& notes) {
+  if (group().size() == 1 || notes.flat_size * 4 <= options_.slice_above) return {};
+  if (!whole_.defined() || whole_.numel() != notes.flat_size) {
+    whole_ = at::empty({notes.flat_size}, at::kFloat);
+  }
+  return whole_;
+}
+
+// Nothing when the run has ended, or when this task is to stop and another may be hung: the step is
+// not made then.
+std::optional<PartialSums> CollectiveReduction::sum(std::int64_t step, PartialSums own,
+                                                    StepNotes& notes) {
+  if (group().size() == 1) {
+    if (!tasks().check()) return std::nullopt;
+    return own;
+  }
+  const torch::NoGradGuard no_grad;
+  const std::int64_t replicas = tasks().terms().replicas;
+  const std::int64_t sequence = sequence_++;
+  const FlatRange all{0, notes.flat_size};
+  StepGradients mine =
+      step_gradients(step, sequence, own, notes, group().replicas(), std::span(&all, 1));
+  if (sequence == 0) mine.batches = {{group().rank(), own.present, own.examples}};
+  const at::Tensor whole = sum_in_slices(notes);
+  TreeSum<at::Tensor>::Parts dense;
+  if (whole.defined()) dense = take_dense(mine);
+  AllReduce reduce(
+      group(),
+      {.replicas = replicas,
+       .flat_size = notes.flat_size,
+       .tables = notes.tables,
+       .buffers = notes.buffers},
+      {.whole = whole, .piece = options_.slice_piece, .is_compressed = options_.compresses_slices},
+      fmt::format("the gradients of step {}", step + 1));
+  auto sum = reduce.sum(std::move(mine), std::move(dense));
+  if (!sum) return std::nullopt;
+  compare_batches(sum->batches);
+  ReceivedStep received = received_step(std::move(*sum), replicas);
+  PartialSums total = std::move(received.parts);
+  total.spec = std::move(own.spec);
+  if (whole.defined() && total.present > 0) total.sums.begin()->second->flat = whole;
+  // Nothing is written before everything has come.
+  take_positions(received, notes.positions);
+  if (!group().replicas().contains(0)) {
+    for (std::size_t i = 0; i < received.buffers.size(); ++i) {
+      notes.buffers[i].copy_(received.buffers[i]);
+    }
+  }
+  return total;
+}
+
+// --------------------------------------------------------------------------------- on devices
+
+std::string CollectiveReduction::why_not_on_device(c10::Device device) const {
+  if (options_.compresses_slices) return "gradients travel as bfloat16";
+  if (device.is_cuda()) return nccl_obstacle();
+  return options_.host_counts_as_device ? "" : "the CPU is no device of its own";
+}
+
+// The first task makes it, and the others have it the way a state spreads.
+std::string CollectiveReduction::device_group_id(Group& group) {
+  std::string id;
+  if (const auto from = state_sender(group.plan().members, group.rank(), 0)) {
+    auto message = group.take<DeviceGroup>(*from, "the id of the GPUs' group");
+    if (!message) throw PeersChanged("the run has ended");
+    id = std::move(message->id);
+  } else {
+    id = make_nccl_id();
+  }
+  for (const std::size_t to : state_receivers(group.plan().members, group.rank(), 0)) {
+    group.send(to, DeviceGroup{id});
+  }
+  return id;
+}
+
+void CollectiveReduction::link_devices(Group& group) {
+  device_sums_.reset();
+  link_.reset();
+  const c10::Device device = primary();
+  if (group.size() > 1 && device.is_cuda()) {
+    const auto start = std::chrono::steady_clock::now();
+    link_ = make_nccl_link(device_group_id(group), group.rank(), group.size(), device, [&group] {
+      if (!group.check()) throw PeersChanged("the run has ended");
+    });
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    log::info("NCCL connects the GPUs of {} tasks seconds={:.2f}", group.size(), took.count());
+  } else if (group.size() > 1) {
+    link_ = make_host_link(group, "gradients");
+  }
+  device_sums_ = std::make_unique<DeviceAllReduce>(
+      group.plan(), group.rank(), tasks().terms().replicas, participant().run_variables().flat(),
+      gradient_buckets(participant().run_variables()), link_.get());
+  mark_.emplace(device);
+}
+
+// Which replicas of the run have a batch, and where their inputs stand. Nothing when the run has
+// ended.
+std::optional<ReceivedStep> CollectiveReduction::tell_batches(
+    std::int64_t step, std::span<const std::optional<Batch>> batches,
+    const InputPositions& positions) {
+  const ReplicaRange replicas = group().replicas();
+  StepGradients mine{.step = step, .sequence = sequence_++, .replicas = replicas};
+  for (std::int64_t r = replicas.first; r < replicas.last; ++r) {
+    const auto& batch = batches[static_cast<std::size_t>(r)];
+    ReplicaReport& report = mine.reports.emplace_back();
+    report.position = positions[static_cast<std::size_t>(r)];
+    if (!batch) continue;
+    // That there will be one; what it is, the devices tell each other.
+    report.loss = 0;
+    ++mine.present;
+    mine.examples += batch->size();
+  }
+  if (group().size() == 1) {
+    if (!tasks().check()) return std::nullopt;
+    return received_step(std::move(mine), tasks().terms().replicas);
+  }
+  if (mine.sequence == 0) mine.batches = {{group().rank(), mine.present, mine.examples}};
+  AllReduce reduce(group(), {.replicas = tasks().terms().replicas}, {},
+                   fmt::format("the batches of step {}", step + 1));
+  auto all = reduce.sum(std::move(mine), {});
+  if (!all) return std::nullopt;
+  compare_batches(all->batches);
+  return received_step(std::move(*all), tasks().terms().replicas);
+}
+
+// The device waits for those of other tasks, which may be gone: then it is made to stop.
+void CollectiveReduction::abort_device_work(std::int64_t step) {
+  constexpr std::chrono::seconds kLongest{60};
+  if (link_ != nullptr) link_->abort();
+  const auto start = std::chrono::steady_clock::now();
+  while (!mark_->is_passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (std::chrono::steady_clock::now() - start > kLongest) {
+      throw Internal("the GPU does not end its part of step {} after NCCL was aborted", step + 1);
+    }
+  }
+}
+
+// False when the run has ended, or this task is to stop and another may be hung.
+bool CollectiveReduction::await_device(std::int64_t step) {
+  constexpr std::chrono::microseconds kAwake{200};
+  mark_->set();
+  const BlockingRegion region([step] { return fmt::format("the GPU: step {}", step + 1); });
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    while (!mark_->is_passed()) {
+      if (!group().check() || stops(start)) {
+        abort_device_work(step);
+        return false;
+      }
+      if (std::chrono::steady_clock::now() - start < kAwake) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+      }
+    }
+  } catch (const PeersChanged&) {
+    abort_device_work(step);
+    throw;
+  }
+  return true;
+}
+
+std::optional<StepResult> CollectiveReduction::step_on_device(
+    std::int64_t step, std::span<const std::optional<Batch>> batches, const GiveStep& give) {
+  InputPositions positions = participant().positions();
+  auto all = tell_batches(step, batches, positions);
+  if (!all) return std::nullopt;
+  take_positions(*all, positions);
+  StepResult result{.present = all->parts.present,
+                    .examples = all->parts.examples,
+                    .positions = std::move(positions)};
+  if (result.present == 0) return result;
+  std::vector<bool> has_batch;
+  for (const at::Tensor& loss : all->parts.losses) has_batch.push_back(loss.defined());
+  const bool has_all = result.present == std::ssize(has_batch);
+  device_sums_->begin_step(std::move(has_batch));
+  give(*device_sums_, has_all);
+  if (!await_device(step)) return std::nullopt;
+  return result;
+}
+
+// --------------------------------------------------------------------------------- on the CPU
+
+std::optional<StepResult> CollectiveReduction::apply(std::int64_t step, PartialSums own) {
+  StepNotes notes = notes_of(participant());
+  auto total = sum(step, std::move(own), notes);
+  if (!total) return std::nullopt;
+  StepResult result = participant().update(step, std::move(*total));
+  result.positions = std::move(notes.positions);
+  return result;
+}
+
+}  // namespace muster::internal

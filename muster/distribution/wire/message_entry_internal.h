@@ -1,0 +1,32 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+// The lines of a table of messages.
+namespace muster::internal {
+
+/// A text as a template argument.
+template <std::size_t size>
+struct MessageName {
+  // NOLINTNEXTLINE(google-explicit-constructor): a literal stands for it.
+  constexpr MessageName(const char (&literal)[size]) { std::ranges::copy(literal, text.begin()); }
+  constexpr std::string_view view() const { return {text.data(), size - 1}; }
+
+  std::array<char, size> text{};
+};
+
+/// One line of the table.
+template <std::uint32_t number, MessageName name, typename Message>
+struct MessageEntry {
+  static constexpr std::uint32_t kNumber = number;
+  static constexpr std::string_view kName = name.view();
+  using Struct = Message;
+};
+template <typename... Entries>
+struct MessageList {};
+
+}  // namespace muster::internal
