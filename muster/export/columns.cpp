@@ -379,6 +379,9 @@ std::string ColumnGraph::numbers(const internal::Column& column) {
   if (const auto* kind = dynamic_cast<const internal::IndicatorColumn*>(&column)) {
     return indicator(*kind);
   }
+  if (const auto* kind = dynamic_cast<const internal::FunctionColumn*>(&column)) {
+    return computed(*kind);
+  }
   throw Unimplemented("column \"{}\" is of a kind that cannot be exported", column.name());
 }
 
@@ -411,6 +414,22 @@ std::string ColumnGraph::numeric(const internal::NumericColumn& column) {
                                     : reshape(output, {-1, column.width()}, DataType::kFloat);
   } catch (Error& error) {
     error.add_context(fmt::format("writing the normalizer of column \"{}\"", column.name()));
+    throw;
+  }
+}
+
+std::string ColumnGraph::computed(const internal::FunctionColumn& column) {
+  const std::string input = side_by_side(column.sources());
+  builder_.enter(column.name());
+  auto example = torch::full({2, column.source_width()}, 0.25);
+  example.select(0, 1) += 1;
+  try {
+    const Program program = trace_function(column.function(), example);
+    const Value& result = program.values[program.outputs.at(0).second.index];
+    return builder_.cast(translate_function(program, input, builder_), graph_type(result.dtype),
+                         DataType::kFloat);
+  } catch (Error& error) {
+    error.add_context(fmt::format("writing the function of column \"{}\"", column.name()));
     throw;
   }
 }
@@ -457,21 +476,24 @@ ColumnNodes ColumnGraph::id_nodes(const internal::Column& column, bool embedded)
   return made;
 }
 
+std::string ColumnGraph::side_by_side(const FeatureColumnList& columns) {
+  std::vector<std::string> parts;
+  for (const auto& column : columns) parts.push_back(numbers(column.internal()));
+  if (parts.size() == 1) return parts[0];
+  const auto count = static_cast<std::int64_t>(parts.size());
+  builder_.enter("");
+  parts.push_back(builder_.int_scalar(1));
+  return builder_.add("columns", "ConcatV2", std::move(parts),
+                      {{"N", count}, {"T", DataType::kFloat}, {"Tidx", DataType::kInt32}});
+}
+
 ColumnNodes ColumnGraph::nodes_of(const ColumnInput& input) {
   const internal::Column& first = input.columns.front().internal();
   if (input.ids) {
     const auto* embedding = dynamic_cast<const internal::EmbeddingColumn*>(&first);
     return id_nodes(embedding == nullptr ? first : embedding->categorical(), input.embedded);
   }
-  std::vector<std::string> parts;
-  for (const auto& column : input.columns) parts.push_back(numbers(column.internal()));
-  if (parts.size() == 1) return {.numbers = parts[0]};
-  const auto count = static_cast<std::int64_t>(parts.size());
-  builder_.enter("");
-  parts.push_back(builder_.int_scalar(1));
-  return {.numbers =
-              builder_.add("columns", "ConcatV2", std::move(parts),
-                           {{"N", count}, {"T", DataType::kFloat}, {"Tidx", DataType::kInt32}})};
+  return {.numbers = side_by_side(input.columns)};
 }
 
 }  // namespace muster::exporting

@@ -67,6 +67,9 @@ class ColumnGraph {
   std::string numeric(const internal::NumericColumn& column);
   std::string buckets(const internal::BucketizedColumn& column);
   std::string indicator(const internal::IndicatorColumn& column);
+  std::string computed(const internal::FunctionColumn& column);
+  /// The numbers of all, as one matrix.
+  std::string side_by_side(const FeatureColumnList& columns);
 
   ColumnNodes id_nodes(const internal::Column& column, bool embedded);
 

@@ -237,6 +237,24 @@ TEST(ExportedColumns, NormalizeNumbers) {
               AllOf(HasSubstr("normalizer of column \"money\""), HasSubstr("aten::digamma")));
 }
 
+TEST(ExportedColumns, ComputeFunctionsOfNumbersAndBuckets) {
+  const auto age = numeric_column("age");
+  const auto share = function_column(
+      "share",
+      {.sources = {age, bucketized_column(age, {18, 25}), numeric_column("hours")},
+       .width = 2,
+       .function = [](const at::Tensor& x) {
+         return torch::cat({x.slice(1, 0, 1) * x.slice(1, 2, 3), x.slice(1, 4, 5).sqrt()}, 1);
+       }});
+  expect_same_as_json({.wide = {share}, .deep = {share, age}},
+                      {{"age", torch::tensor({17.0F, 18.0F, 40.0F})},
+                       {"hours", torch::tensor({4.0F, 9.0F, 0.0F})}});
+  const auto strange = function_column(
+      "strange", {.sources = {age}, .function = [](const at::Tensor& x) { return x.digamma(); }});
+  EXPECT_THAT(message_of([&] { expect_same_as_json({.deep = {strange}}, {}); }),
+              AllOf(HasSubstr("function of column \"strange\""), HasSubstr("aten::digamma")));
+}
+
 TEST(ExportedColumns, CrossWordsIdsAndBuckets) {
   const auto ages = bucketized_column(numeric_column("age"), {18, 25});
   const auto known =
@@ -333,7 +351,7 @@ TEST(ExportedColumns, ReadExamplesOfWholeNumbersAsThoseOfFloats) {
                                {{"examples", StringTensor({whole, real})}});
 }
 
-// What other engines are to hand in, where the words of vocabularies are looked up inside.
+// Inputs that other engines have to feed, where the words of vocabularies are looked up inside.
 std::vector<std::string> frozen_inputs(const Exported& exported) {
   const auto meta = exported.meta();
   const BundleReader bundle(graph::variables_prefix(exported.dir()));

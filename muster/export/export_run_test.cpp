@@ -15,7 +15,7 @@
 #include "muster/saved_model/executor/executable_model.h"
 #include "muster/testing/temp_dir.h"
 
-// What an export answers is what the model answers.
+// Tests that an export gives the same answers as the model.
 namespace muster::exporting {
 namespace {
 

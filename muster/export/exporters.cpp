@@ -71,7 +71,7 @@ void check_keep(const std::string& exporter, std::optional<std::int64_t> exports
       *exports_to_keep);
 }
 
-/// What the three have in common; they say which results are exported and which exports go.
+/// Common base of the three exporters; they say which results are exported and which exports go.
 class RuledExporter : public SavedModelExporter {
  public:
   RuledExporter(std::string name, ServingInput input, ExportOptions options)
@@ -156,7 +156,7 @@ class RuledExporter : public SavedModelExporter {
   std::string name_;
   ServingInput input_;
   ExportOptions options_;
-  /// What was published last, and where.
+  /// Checkpoint that was published last, and where.
   Path checkpoint_;
   Path written_;
 };
@@ -213,7 +213,7 @@ class BestRule : public RuledExporter {
   bool is_due(const EvaluationResult& result, bool, const std::optional<ExportNote>& noted,
               const std::vector<Exported>& all) const override {
     compare_fn_(result, result);
-    // What a crash left without its note in the model folder counts as well.
+    // An export that a crash left without its note in the model folder counts as well.
     std::optional<ExportNote> best = noted;
     for (const auto& [dir, note] : all) {
       if (note && (!best || is_better(note->metrics, *best))) best = note;

@@ -12,7 +12,7 @@
 namespace muster {
 namespace {
 
-// Of libtorch's messages all but the first line tell where in libtorch.
+// All but the first line of libtorch's messages tell where in libtorch.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 std::string held_graph(const Path& model_dir) {

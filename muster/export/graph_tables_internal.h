@@ -21,7 +21,7 @@ class GraphTables {
   /// Adds the operation that fills all tables, if there are any, and says to `meta` that it is to
   /// be run after loading.
   void finish(GraphBuilder& builder, graph::MetaGraph& meta);
-  /// What the files of assets/ hold, by name.
+  /// Returns the contents of the files in assets/, by name.
   std::vector<std::pair<std::string, std::string>> take_assets() { return std::move(assets_); }
 
  private:

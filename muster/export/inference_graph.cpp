@@ -79,7 +79,7 @@ std::vector<ExportOutput> with_default(std::vector<ExportOutput> outputs,
       outputs, [](const ExportOutput& output) { return output.name == kServingDefault; });
   if (there) return outputs;
   ExportOutput added;
-  // Of a multi-head that is what all heads predict.
+  // For a multi-head, "predict" has the predictions of all heads.
   const auto predict = std::ranges::find(outputs, "predict", &ExportOutput::name);
   if (outputs.empty()) {
     for (const auto& item : predictions) added.outputs.emplace_back(item.first, item.first);

@@ -12,18 +12,18 @@ namespace muster {
 
 class Estimator;
 
-/// What a model computes in prediction, with its ways in, and without values: any checkpoint of the
+/// Graph of a model's prediction, with its inputs and without values: any checkpoint of the
 /// estimator completes it.
 struct InferenceGraph {
   /// Signatures, saver, tables and assets are there; the saver names the variables.
   graph::MetaGraph meta{};
-  /// What the files of assets/ hold, by name.
+  /// Contents of the files in assets/, by name.
   std::vector<std::pair<std::string, std::string>> assets{};
 };
 
-/// Of an untrained model. Where the estimator keeps moving averages, the saver restores those, as
-/// evaluation and prediction do. Throws as export_saved_model() does for a model that cannot be
-/// exported.
+/// The inference graph of an untrained model. Where the estimator keeps moving averages, the saver
+/// restores those, as evaluation and prediction do. Throws as export_saved_model() does for a model
+/// that cannot be exported.
 InferenceGraph inference_graph(const Estimator& estimator, const ServingInput& input);
 
 /// Writes MODEL_DIR/graph.pb, a SavedModel message with this one graph, in the place of one that is

@@ -32,7 +32,7 @@ struct ValueId {
   bool operator==(const ValueId&) const = default;
 };
 
-/// What an operation is called with; monostate is None.
+/// An argument of an operation; monostate is None.
 using Argument = std::variant<std::monostate, ValueId, std::vector<ValueId>, bool, Size, double,
                               std::vector<Size>, std::vector<double>, std::string, at::Tensor>;
 
@@ -61,7 +61,7 @@ struct StringOutput {
   std::string ids{};
 };
 
-/// What feature columns make of raw features, outside of the trace.
+/// Output of feature columns for raw features, computed outside of the trace.
 struct ColumnInput {
   /// Neighbours that give one block of numbers, or one that gives ids.
   FeatureColumnList columns{};
@@ -72,7 +72,7 @@ struct ColumnInput {
   bool embedded = false;
 };
 
-/// What a model computes in prediction, for any number of rows.
+/// The computation of a model in prediction, for any number of rows.
 struct Program {
   std::vector<Value> values{};
   /// Operations that no output needs are dropped.

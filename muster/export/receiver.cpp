@@ -171,7 +171,7 @@ class Receiver {
   GraphReceiver take() { return std::move(receiver_); }
 
  private:
-  // What a parser gives, under the name that a tensor of the feature has where it is handed in:
+  // Output of a parser, under the name that a tensor of the feature has where it is handed in:
   // conversions of the graph begin there.
   std::string named(const std::string& feature, const std::string& value, DataType type) {
     builder_.enter("");
@@ -190,7 +190,7 @@ class Receiver {
     if (source != nullptr) builder_.set_batch_source(source->values, source->type);
   }
 
-  // What is empty once it is stripped is a blank.
+  // A field that is empty once it is stripped is a blank.
   std::string with_default(const std::string& stripped, const CsvField& field) {
     const auto* text = std::get_if<std::string>(&field.default_value);
     if (text == nullptr || text->empty()) return stripped;
@@ -235,7 +235,7 @@ class Receiver {
     return TensorValue::vector(values);
   }
 
-  // What stands for a blank; nothing: the field is required.
+  // Value of a blank field; empty where the field is required.
   static TensorValue csv_default(const CsvField& field) {
     switch (field.type) {
       case CsvType::kInt32:

@@ -17,9 +17,9 @@ struct GraphFeature {
   graph::DataType type = graph::DataType::kFloat;
   /// The dense tensor, or the values of the sparse one [n].
   std::string values{};
-  /// Of a dense one: the sizes after the rows.
+  /// Sizes after the rows, for a dense tensor.
   std::vector<std::int64_t> shape{};
-  /// Of a sparse one: int64 [n, 2] and int64 [2].
+  /// Indices int64 [n, 2] and dense shape int64 [2], for a sparse tensor.
   std::string indices{};
   std::string dense_shape{};
 
@@ -30,7 +30,7 @@ using GraphFeatures = std::map<std::string, GraphFeature, std::less<>>;
 
 /// Where examples come in.
 struct GraphReceiver {
-  /// What callers feed, by the name they know it by.
+  /// Tensors that callers feed, by the name they know them by.
   std::vector<std::pair<std::string, GraphTensor>> inputs{};
   GraphFeatures features{};
   /// One row of what training takes where an input is missing, by the input's name.

@@ -26,15 +26,15 @@ struct ServingInput {
   struct Alternative;
 
   Kind kind = Kind::kRaw;
-  /// Of kRaw: two rows or more that are not alike. They tell names, types and shapes, and trace the
-  /// model.
+  /// Example of kRaw: two rows or more that are not alike. They tell names, types and shapes, and
+  /// trace the model.
   Features example{};
-  /// Of kNamedTensors and kExample: what each feature is.
+  /// Spec of each feature, for kNamedTensors and kExample.
   FeatureSpecs specs{};
-  /// Of kCsv: every field of a row.
+  /// Every field of a row, for kCsv.
   std::vector<CsvField> fields{};
   CsvOptions csv{};
-  /// Of kCsv and kExample: the name of the one input.
+  /// Name of the one input, for kCsv and kExample.
   std::string key{};
   /// More ways in, which give signatures `<name>:<output>`.
   std::vector<Alternative> alternatives{};

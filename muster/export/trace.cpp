@@ -364,7 +364,7 @@ class Merge {
     for (std::size_t i = 0; i < a.outputs().size(); ++i) {
       const auto type_a = a.outputs()[i]->type()->cast<c10::TensorType>();
       const auto type_b = b.outputs()[i]->type()->cast<c10::TensorType>();
-      // What is no tensor may be used by nobody; argument() complains if it is.
+      // An output that is no tensor must go unused; argument() complains if it is used.
       if (!type_a || !type_b || !type_a->scalarType()) continue;
       const auto sizes_a = type_a->sizes().concrete_sizes();
       const auto sizes_b = type_b->sizes().concrete_sizes();
@@ -526,7 +526,7 @@ std::vector<ColumnPlace> places_of(const ColumnSet& set, const Features& prepare
   return places;
 }
 
-// What columns prepared is no feature of the caller's.
+// Moves the features that columns prepared, and not the caller, to Program::columns.
 void separate_columns(const std::vector<const ColumnSet*>& sets, const Features& prepared,
                       Program& program) {
   for (const ColumnSet* set : sets) {

@@ -18,7 +18,7 @@ namespace muster::exporting {
 /// another way: the model decides by its input's values, which a graph cannot. Throws Unimplemented
 /// for predictions that are strings or ragged, except the classes of heads.
 ///
-/// What feature columns make of the example (those of InputLayer and LinearModel modules) is
+/// The output of feature columns for the example (those of InputLayer and LinearModel modules) is
 /// computed before the trace and goes into it like features: Program::columns. Strings and ragged
 /// features are for columns alone.
 Program trace(Model& model, const Head* head, const Features& example);

@@ -94,7 +94,7 @@ void convolve(Call& call, const Convolution& as, const std::string& input) {
   const auto kernel = kernel_node(call);
   if (as.groups == 1) return give_with_bias(call, conv2d(call, as, input, kernel));
   const Size channels = call.value(0).sizes[1];
-  // What TensorFlow's kernel for it can do.
+  // Limits of TensorFlow's depthwise kernel.
   const bool native = channels == Size{as.groups} && as.stride.first == as.stride.second &&
                       as.dilation == HeightWidth{1, 1};
   give_with_bias(call,

@@ -2,18 +2,22 @@
 
 #include <array>
 #include <cmath>
+#include <string_view>
+#include <vector>
 
 #include "muster/export/translation_internal.h"
+#include "muster/saved_model/graph/pointwise_ops.h"
 
 namespace muster::exporting {
 namespace {
 
 // One tensor in, one out, element by element: whatever the order of the axes, it stays.
-template <const char* kOp>
+template <std::size_t kRow>
 void unary(Call& call) {
+  const std::string_view op = graph::kUnaryOps[kRow].tensorflow;
   const Order order = call.to.order_of(call.id(0));
   call.give(
-      call.to.add(kOp, kOp, {call.operand(0, call.result().dtype, order)}, {{"T", call.type()}}),
+      call.to.add(op, op, {call.operand(0, call.result().dtype, order)}, {{"T", call.type()}}),
       order);
 }
 
@@ -32,16 +36,17 @@ Order common_order(Call& call) {
   return identity_order(rank);
 }
 
-void binary(Call& call, const char* op, at::ScalarType type) {
+void binary(Call& call, std::string_view op, at::ScalarType type) {
   const Order order = common_order(call);
   const auto a = call.operand(0, type, order);
   auto b = call.operand(1, type, order);
   call.give(call.to.add(op, op, {a, b}, {{"T", graph_type(type)}}), order);
 }
 
-template <const char* kOp>
+template <std::size_t kRow>
 void arithmetic(Call& call) {
-  binary(call, kOp, call.result().dtype);
+  const std::string_view op = graph::kArithmeticOps[kRow].tensorflow;
+  binary(call, op, call.result().dtype);
 }
 
 // a + alpha * b, with the operands at these places
@@ -86,15 +91,15 @@ at::ScalarType type_of(Call& call, std::size_t index, at::ScalarType beside) {
   return std::holds_alternative<double>(given) && !at::isFloatingType(beside) ? at::kFloat : beside;
 }
 
-template <const char* kOp>
+template <std::size_t kRow>
 void comparison(Call& call) {
+  const std::string_view op = graph::kComparisonOps[kRow].tensorflow;
   const auto first = call.value(0).dtype;
   const auto type = at::promote_types(first, type_of(call, 1, first));
   const Order order = common_order(call);
   graph::Attrs attrs{{"T", graph_type(type)}};
-  const std::string_view op = kOp;
   if (op == "Equal" || op == "NotEqual") attrs.emplace("incompatible_shape_error", true);
-  call.give(call.to.add(kOp, kOp, {call.operand(0, type, order), call.operand(1, type, order)},
+  call.give(call.to.add(op, op, {call.operand(0, type, order), call.operand(1, type, order)},
                         std::move(attrs)),
             order);
 }
@@ -121,8 +126,9 @@ void clamp_min(Call& call) { bounded(call, 1, call.count()); }
 void clamp_max(Call& call) { bounded(call, call.count(), 1); }
 
 // TensorFlow's works on the last axis.
-template <const char* kOp>
+template <std::size_t kRow>
 void softmax(Call& call) {
+  const std::string_view op = graph::kSoftmaxOps[kRow].tensorflow;
   const std::size_t rank = call.rank(0);
   const std::int64_t axis = call.axis(1, rank);
   Order order;
@@ -131,11 +137,11 @@ void softmax(Call& call) {
   }
   order.push_back(axis);
   call.give(
-      call.to.add(kOp, kOp, {call.operand(0, call.result().dtype, order)}, {{"T", call.type()}}),
+      call.to.add(op, op, {call.operand(0, call.result().dtype, order)}, {{"T", call.type()}}),
       order);
 }
 
-// What changes nothing in prediction.
+// Operations that change nothing in prediction.
 void same(Call& call) {
   call.to.set_permuted(call.result_id(), call.id(0), identity_order(call.rank(0)));
 }
@@ -164,35 +170,22 @@ void masked_fill(Call& call) {
                       {call.operand(1, at::kBool), call.operand(2, type), call.operand(0, type)}));
 }
 
-// Names as template arguments need an address.
-constexpr char kAbs[] = "Abs", kCeil[] = "Ceil", kCos[] = "Cos", kEqual[] = "Equal", kErf[] = "Erf",
-               kExp[] = "Exp", kExpm1[] = "Expm1", kFloor[] = "Floor", kFloorDiv[] = "FloorDiv",
-               kFloorMod[] = "FloorMod", kGreater[] = "Greater", kGreaterEqual[] = "GreaterEqual",
-               kIsFinite[] = "IsFinite", kIsInf[] = "IsInf", kIsNan[] = "IsNan", kLess[] = "Less",
-               kLessEqual[] = "LessEqual", kLog[] = "Log", kLog1p[] = "Log1p",
-               kLogicalAnd[] = "LogicalAnd", kLogicalOr[] = "LogicalOr",
-               kLogSoftmax[] = "LogSoftmax", kMaximum[] = "Maximum", kMinimum[] = "Minimum",
-               kMul[] = "Mul", kNeg[] = "Neg", kNotEqual[] = "NotEqual", kOnesLike[] = "OnesLike",
-               kPow[] = "Pow", kRealDiv[] = "RealDiv", kReciprocal[] = "Reciprocal",
-               kRelu[] = "Relu", kRelu6[] = "Relu6", kRound[] = "Round", kRsqrt[] = "Rsqrt",
-               kSigmoid[] = "Sigmoid", kSign[] = "Sign", kSin[] = "Sin", kSoftmax[] = "Softmax",
-               kSqrt[] = "Sqrt", kSquare[] = "Square", kTanh[] = "Tanh", kZerosLike[] = "ZerosLike";
-
 // True or false for each number.
-template <const char* kOp>
+template <std::size_t kRow>
 void predicate(Call& call) {
+  const std::string_view op = graph::kPredicateOps[kRow].tensorflow;
   const Order order = call.to.order_of(call.id(0));
-  call.give(
-      call.to.add(kOp, kOp, {call.tensor(0, order)}, {{"T", graph_type(call.value(0).dtype)}}),
-      order);
+  call.give(call.to.add(op, op, {call.tensor(0, order)}, {{"T", graph_type(call.value(0).dtype)}}),
+            order);
 }
 
 // TensorFlow's logical operations have no type.
-template <const char* kOp>
+template <std::size_t kRow>
 void logical(Call& call) {
+  const std::string_view op = graph::kLogicalOps[kRow].tensorflow;
   call.require(call.result().dtype == at::kBool, "only truth values are translated");
   const Order order = common_order(call);
-  call.give(call.to.add(kOp, kOp,
+  call.give(call.to.add(op, op,
                         {call.operand(0, at::kBool, order), call.operand(1, at::kBool, order)}, {}),
             order);
 }
@@ -215,14 +208,16 @@ void log2(Call& call) { scaled_log(call, 2); }
 void log10(Call& call) { scaled_log(call, 10); }
 
 // addcmul and addcdiv: x + value * (a op b)
-template <const char* kOp>
-void add_combined(Call& call) {
+void add_combined(Call& call, std::string_view op) {
   const auto type = call.result().dtype;
-  auto combined = call.node(kOp, {call.operand(1, type), call.operand(2, type)});
+  auto combined = call.node(op, {call.operand(1, type), call.operand(2, type)});
   const double value = call.count() > 3 ? call.number(3) : 1;
   if (value != 1) combined = call.node("Mul", {combined, call.scalar(value)});
   call.give(call.node("AddV2", {call.operand(0, type), combined}));
 }
+
+void add_quotient(Call& call) { add_combined(call, "RealDiv"); }
+void add_elementwise_product(Call& call) { add_combined(call, "Mul"); }
 
 // lerp(x, end, weight): x + weight * (end - x)
 void interpolate(Call& call) {
@@ -232,82 +227,61 @@ void interpolate(Call& call) {
   call.give(call.node("AddV2", {from, call.node("Mul", {way, call.operand(2, type)})}));
 }
 
-constexpr std::array kPointwiseTranslations{
-    OpTranslation{"aten::__and__", "LogicalAnd", logical<kLogicalAnd>},
-    OpTranslation{"aten::__or__", "LogicalOr", logical<kLogicalOr>},
-    OpTranslation{"aten::abs", "Abs", unary<kAbs>},
+// Pointwise operations that are not in the tables of pointwise_ops.h.
+constexpr std::array kOwnPointwiseTranslations{
     OpTranslation{"aten::add", "AddV2, Mul", add},
-    OpTranslation{"aten::addcdiv", "RealDiv, Mul, AddV2", add_combined<kRealDiv>},
-    OpTranslation{"aten::addcmul", "Mul, AddV2", add_combined<kMul>},
+    OpTranslation{"aten::addcdiv", "RealDiv, Mul, AddV2", add_quotient},
+    OpTranslation{"aten::addcmul", "Mul, AddV2", add_elementwise_product},
     OpTranslation{"aten::alias", "(nothing)", same},
-    OpTranslation{"aten::bitwise_and", "LogicalAnd", logical<kLogicalAnd>},
     OpTranslation{"aten::bitwise_not", "LogicalNot", logical_not},
-    OpTranslation{"aten::bitwise_or", "LogicalOr", logical<kLogicalOr>},
-    OpTranslation{"aten::ceil", "Ceil", unary<kCeil>},
     OpTranslation{"aten::clamp", "Maximum, Minimum", clamp},
     OpTranslation{"aten::clamp_max", "Minimum", clamp_max},
     OpTranslation{"aten::clamp_min", "Maximum", clamp_min},
     OpTranslation{"aten::clone", "(nothing)", same},
     OpTranslation{"aten::contiguous", "(nothing)", same},
-    OpTranslation{"aten::cos", "Cos", unary<kCos>},
     OpTranslation{"aten::detach", "(nothing)", same},
     OpTranslation{"aten::div", "RealDiv, FloorDiv or Div", divide},
     OpTranslation{"aten::dropout", "(nothing)", dropout},
-    OpTranslation{"aten::eq", "Equal", comparison<kEqual>},
-    OpTranslation{"aten::erf", "Erf", unary<kErf>},
-    OpTranslation{"aten::exp", "Exp", unary<kExp>},
-    OpTranslation{"aten::expm1", "Expm1", unary<kExpm1>},
     OpTranslation{"aten::feature_dropout", "(nothing)", dropout},
-    OpTranslation{"aten::floor", "Floor", unary<kFloor>},
-    OpTranslation{"aten::floor_divide", "FloorDiv", arithmetic<kFloorDiv>},
-    OpTranslation{"aten::ge", "GreaterEqual", comparison<kGreaterEqual>},
-    OpTranslation{"aten::gt", "Greater", comparison<kGreater>},
     OpTranslation{"aten::hardtanh", "Maximum, Minimum", clamp},
-    OpTranslation{"aten::isfinite", "IsFinite", predicate<kIsFinite>},
-    OpTranslation{"aten::isinf", "IsInf", predicate<kIsInf>},
-    OpTranslation{"aten::isnan", "IsNan", predicate<kIsNan>},
-    OpTranslation{"aten::le", "LessEqual", comparison<kLessEqual>},
     OpTranslation{"aten::lerp", "Sub, Mul, AddV2", interpolate},
-    OpTranslation{"aten::log", "Log", unary<kLog>},
     OpTranslation{"aten::log10", "Log, Mul", log10},
-    OpTranslation{"aten::log1p", "Log1p", unary<kLog1p>},
     OpTranslation{"aten::log2", "Log, Mul", log2},
-    OpTranslation{"aten::log_softmax", "LogSoftmax", softmax<kLogSoftmax>},
-    OpTranslation{"aten::logical_and", "LogicalAnd", logical<kLogicalAnd>},
     OpTranslation{"aten::logical_not", "LogicalNot", logical_not},
-    OpTranslation{"aten::logical_or", "LogicalOr", logical<kLogicalOr>},
-    OpTranslation{"aten::lt", "Less", comparison<kLess>},
     OpTranslation{"aten::masked_fill", "SelectV2", masked_fill},
-    OpTranslation{"aten::maximum", "Maximum", arithmetic<kMaximum>},
-    OpTranslation{"aten::minimum", "Minimum", arithmetic<kMinimum>},
-    OpTranslation{"aten::mul", "Mul", arithmetic<kMul>},
-    OpTranslation{"aten::ne", "NotEqual", comparison<kNotEqual>},
-    OpTranslation{"aten::neg", "Neg", unary<kNeg>},
-    OpTranslation{"aten::ones_like", "OnesLike", unary<kOnesLike>},
-    OpTranslation{"aten::pow", "Pow", arithmetic<kPow>},
-    OpTranslation{"aten::reciprocal", "Reciprocal", unary<kReciprocal>},
-    OpTranslation{"aten::relu", "Relu", unary<kRelu>},
-    OpTranslation{"aten::relu6", "Relu6", unary<kRelu6>},
-    OpTranslation{"aten::remainder", "FloorMod", arithmetic<kFloorMod>},
-    OpTranslation{"aten::round", "Round", unary<kRound>},
-    OpTranslation{"aten::rsqrt", "Rsqrt", unary<kRsqrt>},
     OpTranslation{"aten::rsub", "Sub", subtract_from},
-    OpTranslation{"aten::sigmoid", "Sigmoid", unary<kSigmoid>},
-    OpTranslation{"aten::sign", "Sign", unary<kSign>},
-    OpTranslation{"aten::sin", "Sin", unary<kSin>},
-    OpTranslation{"aten::softmax", "Softmax", softmax<kSoftmax>},
-    OpTranslation{"aten::sqrt", "Sqrt", unary<kSqrt>},
-    OpTranslation{"aten::square", "Square", unary<kSquare>},
     OpTranslation{"aten::sub", "Sub, Mul", subtract},
-    OpTranslation{"aten::tanh", "Tanh", unary<kTanh>},
     OpTranslation{"aten::to", "Cast", convert},
     OpTranslation{"aten::type_as", "Cast", convert},
     OpTranslation{"aten::where", "SelectV2", where},
-    OpTranslation{"aten::zeros_like", "ZerosLike", unary<kZerosLike>},
 };
+
+std::vector<OpTranslation> make_pointwise_translations() {
+  std::vector<OpTranslation> all(kOwnPointwiseTranslations.begin(),
+                                 kOwnPointwiseTranslations.end());
+  const auto add_row = [&](const graph::PointwiseOp& op, void (*translate)(Call&)) {
+    if (!op.aten.empty()) all.push_back({op.aten, op.tensorflow, translate});
+  };
+  graph::for_each_row<graph::kUnaryOps.size()>(
+      [&]<std::size_t kRow>() { add_row(graph::kUnaryOps[kRow], unary<kRow>); });
+  graph::for_each_row<graph::kArithmeticOps.size()>(
+      [&]<std::size_t kRow>() { add_row(graph::kArithmeticOps[kRow], arithmetic<kRow>); });
+  graph::for_each_row<graph::kComparisonOps.size()>(
+      [&]<std::size_t kRow>() { add_row(graph::kComparisonOps[kRow], comparison<kRow>); });
+  graph::for_each_row<graph::kPredicateOps.size()>(
+      [&]<std::size_t kRow>() { add_row(graph::kPredicateOps[kRow], predicate<kRow>); });
+  graph::for_each_row<graph::kLogicalOps.size()>(
+      [&]<std::size_t kRow>() { add_row(graph::kLogicalOps[kRow], logical<kRow>); });
+  graph::for_each_row<graph::kSoftmaxOps.size()>(
+      [&]<std::size_t kRow>() { add_row(graph::kSoftmaxOps[kRow], softmax<kRow>); });
+  return all;
+}
 
 }  // namespace
 
-std::span<const OpTranslation> pointwise_translations() { return kPointwiseTranslations; }
+std::span<const OpTranslation> pointwise_translations() {
+  static const std::vector<OpTranslation> all = make_pointwise_translations();
+  return all;
+}
 
 }  // namespace muster::exporting

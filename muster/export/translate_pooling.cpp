@@ -16,7 +16,7 @@ struct Pool {
   HeightWidth kernel;
   HeightWidth stride;
   HeightWidth padding;
-  /// What is missing behind the image for the last window, where sizes are rounded up.
+  /// Padding missing behind the image for the last window, where sizes are rounded up.
   HeightWidth behind;
 };
 
@@ -72,8 +72,8 @@ void max_pool(Call& call) {
 
 std::vector<std::int64_t> both(HeightWidth pair) { return {pair.first, pair.second}; }
 
-// What the mean over whole windows is multiplied by, where libtorch divides by another number than
-// the window's size: [1, height, width, 1]. It counts where the divisor is 0.
+// Factor of the mean over whole windows, where libtorch divides by another number than the window's
+// size: [1, height, width, 1]. It counts where the divisor is 0.
 at::Tensor correction(Call& call, const Pool& pool, std::int64_t divisor) {
   const HeightWidth in = call.image_size(call.value(0));
   const auto ones = torch::ones({1, 1, in.first, in.second});

@@ -9,7 +9,7 @@ namespace {
 using graph::DataType;
 using Axes = std::vector<std::int64_t>;
 
-/// What a reduction works on, in whatever order the input stands.
+/// Axes of a reduction, in whatever order the input stands.
 struct Reduction {
   Order order;
   /// The reduced axes in that order.

@@ -34,7 +34,7 @@ inline const Order kChannelsLast{0, 2, 3, 1};
 graph::DataType graph_type(at::ScalarType type);
 graph::TensorValue graph_value(const at::Tensor& tensor);
 
-/// What a feature column gives to a graph: numbers [rows, width], or ids with the rows they belong
+/// Output of a feature column in a graph: numbers [rows, width], or ids with the rows they belong
 /// to.
 struct ColumnNodes {
   std::string numbers{};
@@ -46,8 +46,8 @@ struct ColumnNodes {
   std::string weights{};
 };
 
-/// What stands for each traced value in the graph. Transposes are only written where somebody asks
-/// for an order that no node gives.
+/// Nodes that stand for each traced value in the graph. Transposes are only written where an order
+/// is asked for that no node gives.
 class Translation {
  public:
   Translation(const Program& program, GraphBuilder& builder)
@@ -177,7 +177,7 @@ class Call {
   const Operation& operation_;
 };
 
-/// What feeds a program in a graph.
+/// Nodes that feed a program in a graph.
 struct ProgramInputs {
   /// For each of the program's features a node that gives it.
   std::vector<std::string> features{};

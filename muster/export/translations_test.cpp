@@ -63,7 +63,7 @@ struct Weights : torch::nn::Module {
       variance, five, six, eight, one, table, matrix, three;
 };
 
-/// What a case computes from: features by name and weights.
+/// Inputs of a test case: features by name and weights.
 struct Given {
   const Features& features;
   const Weights& w;

@@ -33,7 +33,7 @@ void Arena::reset() {
 bool ArenaValue::set_shape(std::span<const std::int64_t> shape) {
   if (shape.size() > kMostAxes) return false;
   bool is_empty = false;
-  // Of sizes other than zero, so that strides stay below 64 bits, too.
+  // Product of the sizes other than zero, so that strides stay below 64 bits, too.
   std::int64_t elements = 1;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] < 0 || shape[i] > static_cast<std::int64_t>(Arena::kMostBytes)) return false;

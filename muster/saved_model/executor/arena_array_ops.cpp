@@ -113,7 +113,7 @@ struct SliceMask {
   static bool has(std::int64_t mask, std::size_t entry) { return ((mask >> entry) & 1) != 0; }
 };
 
-/// What a slice takes of one axis.
+/// Part of one axis that a slice takes.
 struct AxisPart {
   std::int64_t first = 0;
   std::int64_t step = 1;
@@ -261,7 +261,7 @@ ArenaOp broadcast_to(const ArenaNode&) {
 }
 
 void copy_piece(char* to, const char* from, std::size_t bytes) {
-  // What columns of one number are made of.
+  // Sizes of the pieces that columns of one number are made of.
   if (bytes == 4) {
     std::memcpy(to, from, 4);
   } else if (bytes == 8) {

@@ -16,7 +16,7 @@ namespace muster::executor {
 /// Memory that is taken piece by piece and given back all at once. Belongs to one thread.
 class Arena {
  public:
-  /// What is taken before reset(), and kept after it, at most.
+  /// Most bytes that are taken before reset(), and kept after it.
   static constexpr std::size_t kMostBytes = std::size_t{2} << 20;
 
   /// Aligned to 16 bytes, not initialised. Null where there is no room.

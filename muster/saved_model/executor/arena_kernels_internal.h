@@ -48,7 +48,7 @@ constexpr graph::DataType data_type(ArenaType type) {
   if (type == ArenaType::kStrings) return graph::DataType::kString;
   return kArenaNumbers[static_cast<std::size_t>(type)].data;
 }
-/// Of numbers.
+/// The scalar type of a type of numbers.
 constexpr at::ScalarType scalar_type(ArenaType type) {
   return kArenaNumbers[static_cast<std::size_t>(type)].scalar;
 }
@@ -59,7 +59,7 @@ class ArenaCall {
   /// A number of an input: of a value, or of a constant counted from -1 downwards.
   using Number = std::int32_t;
 
-  /// What memory of others is kept in, until the run ends.
+  /// Owners of memory outside the arena, kept until the run ends.
   using Kept = std::vector<Slot>;
 
   ArenaCall(ArenaValue* values, const ArenaValue* constants, Arena& arena, Kept& kept,

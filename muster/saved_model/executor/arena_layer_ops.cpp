@@ -65,8 +65,8 @@ ArenaOp fused_chain(const ArenaNode& of) {
 
 using InPlace = void (*)(at::Tensor&);
 
-/// By libtorch, whose approximations nobody else has: its functions for the CPU, past the
-/// dispatcher, which takes longer than a few numbers.
+/// Computes by libtorch, whose approximations no other library has: its functions for the CPU, past
+/// the dispatcher, which takes longer than a few numbers.
 bool by_libtorch(ArenaCall& call, InPlace compute) {
   const ArenaValue& in = call.in(0);
   if (in.type != ArenaType::kFloat || in.count == 0) return false;

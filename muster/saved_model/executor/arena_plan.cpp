@@ -17,7 +17,7 @@ constexpr int kMostMisses = 64;
 /// Steps of a plan for each that runs by the operation's own kernel, at least.
 constexpr std::size_t kLeastStepsOfABridge = 4;
 
-/// What a thread keeps from run to run.
+/// Memory that a thread keeps from run to run.
 struct ThreadArena {
   Arena arena{};
   std::vector<ArenaValue> values{};

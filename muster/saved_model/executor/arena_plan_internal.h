@@ -42,7 +42,7 @@ class ArenaPlan {
 
   std::size_t arguments_ = 0;
   std::size_t values_ = 0;
-  /// Of the plan's operations, those that were fused among them.
+  /// Number of the plan's operations, those that were fused among them.
   std::int64_t operations_ = 0;
   /// Steps that run by the operations' own kernels.
   std::size_t bridges_ = 0;

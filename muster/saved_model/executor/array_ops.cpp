@@ -28,7 +28,7 @@ Slots move_first(const Inputs& inputs, const std::function<at::Tensor(const at::
   return rearrange(inputs, kFirst, [&](const Tensors& in) { return Tensors{move(in[0])}; });
 }
 
-// What a view of a tensor takes.
+// Bytes that a view of a tensor takes.
 constexpr std::int64_t kTensorBytes = 256;
 
 // For a value that is made of all these together.
@@ -57,7 +57,7 @@ Kernel constant(const KernelContext& context) {
 
 Slots identity(const Inputs& inputs) {
   const Slot& slot = inputs.slot(0);
-  // Of a variable of TensorFlow 1 this is the way to read it; a resource passes as it is.
+  // A variable of TensorFlow 1 is read this way; a resource passes as it is.
   if (std::holds_alternative<std::shared_ptr<Variable>>(slot)) return {to_slot(inputs.value(0))};
   return {slot};
 }
@@ -346,7 +346,7 @@ Slots tile(const Inputs& inputs) {
     }
     inputs.check_room(sizes, in);
     if (*graph::element_count(sizes) <= kLarge) return in.repeat(multiples);
-    // Of each axis the repeats, and what is repeated.
+    // Number of repeats of each axis, and the size that is repeated.
     std::vector<std::int64_t> once;
     std::vector<std::int64_t> repeated;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -426,7 +426,7 @@ std::vector<std::int64_t> memory_order(const at::Tensor& tensor) {
   return order;
 }
 
-// What is padded lies in memory as the input does: images of TensorFlow's layout are views of
+// The padded tensor lies in memory as the input does: images of TensorFlow's layout are views of
 // libtorch's, and would be copied back and forth.
 at::Tensor padded(const at::Tensor& in, const std::vector<std::int64_t>& padding,
                   const at::Scalar& value) {
@@ -568,7 +568,7 @@ Kernel unique(const KernelContext& context) {
       }
       return std::pair(firsts, places);
     };
-    // Of each element a place, and of each new one a node of the map.
+    // A place for each element, and a node of the map for each new one.
     constexpr std::int64_t kBytesEach = 96;
     inputs.check_room(graph::element_count(shape_of(inputs.value(0))).value_or(0), kBytesEach);
     std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>> found;

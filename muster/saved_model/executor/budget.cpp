@@ -101,7 +101,7 @@ void Budget::charge(std::int64_t bytes) {
         "(RunLimits::total_bytes) raises the limit",
         bytes, total_bytes_, limits_.total_bytes);
   }
-  // What was reserved for it, has become it.
+  // Memory that was reserved for it is now held.
   const std::int64_t reserved = std::min(bytes, step_bytes_);
   draw(live_bytes_ + bytes + reserved_bytes_ - reserved);
   step_bytes_ -= reserved;

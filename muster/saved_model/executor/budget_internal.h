@@ -11,12 +11,12 @@
 
 namespace muster::executor {
 
-/// What is left of the limits of one request or load, and of the pool that several share. Belongs
-/// to one thread. Functions throw ResourceExhausted when a limit is met, and name its flag.
+/// Remainder of the limits of one request or load, and of the pool that several share. Belongs to
+/// one thread. Functions throw ResourceExhausted when a limit is met, and name its flag.
 class Budget {
  public:
-  /// What is held, and what a step says that it needs, is taken from the pool, if there is one,
-  /// until the budget goes.
+  /// Memory that is held, and memory that a step says it needs, is taken from the pool, if there is
+  /// one, until the budget is destroyed.
   explicit Budget(const RunLimits& limits, MemoryPool* pool = nullptr);
   ~Budget();
   Budget(const Budget&) = delete;
@@ -85,7 +85,7 @@ class Budget {
   RunLimits limits_;
   MemoryPool* pool_;
   std::chrono::steady_clock::time_point deadline_;
-  // Of the thread that computes.
+  // Deadline of the thread that computes.
   std::chrono::steady_clock::time_point compute_deadline_;
   std::int64_t live_bytes_ = 0;
   std::int64_t total_bytes_ = 0;

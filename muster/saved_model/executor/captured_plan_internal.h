@@ -32,8 +32,8 @@ class CapturedPlan {
     std::size_t max_graphs = 16;
   };
 
-  /// Of a plan after fold() whose variables stay as they are. It is put into another order.
-  /// On the CPU, for tests, the captured steps are run again with the same inputs.
+  /// Takes a plan after fold() whose variables stay as they are, and puts it into another order. On
+  /// the CPU, for tests, the captured steps are run again with the same inputs.
   CapturedPlan(Plan plan, Options options);
 
   /// Why nothing is captured; empty as long as something may be.
@@ -62,7 +62,7 @@ class CapturedPlan {
     /// has read.
     std::vector<at::Tensor> inputs{};
     std::vector<at::Tensor> staged{};
-    /// What a replay writes, and where it is copied to on the host.
+    /// Outputs that a replay writes, and the tensors on the host that they are copied to.
     std::vector<at::Tensor> outputs{};
     std::vector<at::Tensor> results{};
     /// Empty until it is captured.
@@ -93,7 +93,7 @@ class CapturedPlan {
   // For each captured step and input: the boundary that it is, or kInside.
   static constexpr std::size_t kInside = static_cast<std::size_t>(-1);
   std::vector<std::vector<std::size_t>> boundary_of_;
-  // What later steps and the results need of the captured ones.
+  // Outputs of the captured steps that later steps and the results need.
   std::vector<Source> outputs_;
 
   mutable std::mutex mutex_;

@@ -100,7 +100,7 @@ Slots merge(const Inputs& inputs) {
   throw InvalidArgument("there are no inputs");
 }
 
-// What is inside of a loop is reached through the While that stands for it.
+// Nodes inside of a loop are reached through the While that stands for it.
 Kernel outside_of_loop(const KernelContext&) {
   throw Unimplemented(
       "the value of one step of a loop is asked for outside of it, or the loop is inside of a "

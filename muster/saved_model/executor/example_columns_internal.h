@@ -9,7 +9,8 @@
 
 namespace muster::executor {
 
-/// What a feature of this type holds. Throws InvalidArgument for types that Examples have not.
+/// The kind of list that holds a feature of this type. Throws InvalidArgument for types that
+/// Examples have not.
 FeatureKind feature_kind(graph::DataType type);
 
 /// The types that an attribute lists; none where it is missing.

@@ -44,7 +44,7 @@ void check_input(const std::string& name, graph::DataType type, const graph::Sha
   check_countable(sizes);
 }
 
-// What TensorFlow asks of a tensor that is fed: the shape of its placeholder, if it is one. An
+// Shape that TensorFlow asks of a tensor that is fed: that of its placeholder, if it is one. An
 // empty shape is one that an old graph left open.
 graph::Shape placeholder_shape(const graph::GraphDef& graph, const std::string& tensor) {
   const std::string node_name = tensor.substr(0, tensor.find(':'));
@@ -225,8 +225,8 @@ struct ExecutableModel::Impl {
     }
   }
 
-  // What is copied file by file is no model before all of them are there. Those of a bundle are
-  // checked as they are read.
+  // Files that are copied one by one are no model before all of them are there. Those of a bundle
+  // are checked as they are read.
   void check_whole(const Path& dir) const {
     if (dir.empty()) return;
     const Path index = graph::variables_prefix(dir).string() + ".index";
@@ -250,12 +250,12 @@ struct ExecutableModel::Impl {
     }
   }
 
-  // What requests do not change is computed once, and what belongs together becomes one step.
+  // Computes values once that no request changes, and joins steps that belong together.
   void rewrite(Budget& budget) {
     const auto assigns = [](const auto& item) { return item.second.plan.may_assign(); };
     const auto fills = [](const auto& item) { return item.second.plan.may_fill_tables(); };
     const bool stay = std::ranges::none_of(ready, assigns);
-    // What functions do is not looked at; plans that call some may assign.
+    // Bodies of functions are not looked at; plans that call some may assign.
     const bool tables_stay = stay && std::ranges::none_of(ready, fills);
     for (auto& [name, one] : ready) {
       one.plan.fold(stay, budget);

@@ -43,10 +43,11 @@ struct LoadOptions {
   /// Whether requests of some rows are computed in an arena, where the graph is made of operations
   /// that can be: faster, with the same results.
   bool arena = true;
-  /// Of each request, and of the load itself. A thread whose ComputeDeadline passes gives up, too.
+  /// Limits of each request, and of the load itself. A thread whose ComputeDeadline passes gives
+  /// up, too.
   RunLimits limits{};
-  /// What requests and loads may hold together, of this model and of others with the same pool.
-  /// None: as much as each may.
+  /// Memory that requests and loads share, of this model and of others with the same pool. None: as
+  /// much as each may hold.
   std::shared_ptr<MemoryPool> memory{};
 };
 

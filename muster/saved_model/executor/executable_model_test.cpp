@@ -289,7 +289,7 @@ TEST(ExecutableModel, ReadsAgainWhatASignatureAssigns) {
 }
 
 TEST(ExecutableModel, ComputesOnceWhatNoInputChanges) {
-  // The constant part of the graph fails, but nobody asks for it unless the input is there.
+  // The constant part of the graph fails, but no step reads it unless the input is there.
   auto meta = graph_of({graph::constant_node("a", TensorValue::vector(std::vector<float>{1, 2})),
                         graph::constant_node("b", TensorValue::vector(std::vector<float>{1, 2, 3})),
                         node("bad", "AddV2", {"a", "b"}), node("y", "Mul", {"x", "bad"}),
@@ -328,7 +328,7 @@ TEST(ExecutableModel, ReadsNoFilesButItsOwn) {
   const testing::TempDir dir;
   write_variable(dir, "layer/weight", 3);
   auto meta = restoring_graph("layer/weight");
-  // What would feed the graph with the right name is not the saver's.
+  // The tensor that is fed with the right name is not the one that RestoreV2 reads.
   meta.graph.nodes.push_back(
       graph::constant_node("other", TensorValue::string_scalar("/etc/passwd")));
   meta.saver->filename_tensor = "other:0";

@@ -4,8 +4,8 @@
 
 namespace muster::executor {
 
-/// What a layer's bias, batch norm, and products and sums with constants do to its outputs
-/// together: output i becomes x * scale[i] + offset[i]. Both are float64 [outputs]. It can be put
+/// Combined effect of a layer's bias, batch norm, and products and sums with constants on its
+/// outputs: output i becomes x * scale[i] + offset[i]. Both are float64 [outputs]. It can be put
 /// into the weights before it, so that it costs nothing.
 class ChannelLine {
  public:

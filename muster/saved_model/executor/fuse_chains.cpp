@@ -147,7 +147,7 @@ class ChainFusion {
     }
   };
 
-  // An output that no element-wise step has: whoever reads it is refused when it runs.
+  // An output that no element-wise step has: a step that reads it is refused when it runs.
   bool is_missing(const Source& source) const {
     return source.place != Plan::kFolded && source.place != 0 && source.output != 0 &&
            may_be_chained(plan_.steps_[source.place - 1].op);
@@ -186,7 +186,7 @@ class ChainFusion {
       }
       made->ops.push_back(*chain_op(node.op));
       nodes.push_back(std::move(node));
-      // Of one chain at most.
+      // A step belongs to one chain at most.
       step.node = nullptr;
     }
     Step& last = plan_.steps_[chain.back()];

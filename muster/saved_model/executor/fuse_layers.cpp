@@ -70,7 +70,8 @@ class LayerFusion {
     std::vector<Source> inputs{};
     at::Tensor filter{};
     ChannelLine line;
-    /// What was done to the line: the same weights with the same steps are laid out once.
+    /// Weights and steps applied to the line: the same weights with the same steps are laid out
+    /// once.
     std::string key{};
 
     std::int64_t rank() const { return layer.window ? 4 : 2; }
@@ -226,7 +227,7 @@ class LayerFusion {
     const at::Tensor* values = line_constant(draft, step.inputs[is_first ? 1 : 0]);
     if (values == nullptr) return false;
     if (step.op == "BiasAdd") {
-      // Of a vector, to the last axis.
+      // Adds a vector to the last axis.
       if (!is_first || values->dim() != 1 || layout_of(*step.node) != Layout::kChannelsLast ||
           values->numel() != draft.filter.size(draft.filter.dim() - 1)) {
         return false;
@@ -250,7 +251,7 @@ class LayerFusion {
         layout_of(*step.node) != Layout::kChannelsLast) {
       return false;
     }
-    // Nobody may read the mean and variance that it gives as well.
+    // No step may read the mean and variance that it gives as well.
     const auto place = static_cast<std::size_t>(&step - plan_.steps_.data()) + 1;
     for (const User& user : users_[place]) {
       if (user.output != 0) return false;

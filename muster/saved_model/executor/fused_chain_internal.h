@@ -12,7 +12,7 @@ namespace muster::executor {
 /// Element-wise nodes on floats, each of which goes on with what the one before gives.
 struct FusedChain {
   std::vector<FusedNode> nodes{};
-  /// What each of them does.
+  /// Operation of each node.
   std::vector<ChainOp> ops{};
 
   /// Computes `count` elements of the last node. `inputs` are those of the fused step, of as many

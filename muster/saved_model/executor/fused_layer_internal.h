@@ -51,10 +51,10 @@ struct FusedLayer {
   /// Which of them is the Conv2D or MatMul: errors name it.
   std::size_t main = 0;
   LaidOutLayers::Layer weights{};
-  /// Of a Conv2D.
+  /// Window of a Conv2D.
   std::optional<Window> window{};
   std::vector<std::int64_t> filter_sizes{};
-  /// What a Pad before it adds above, below, left and right.
+  /// Padding that a Pad before it adds above, below, left and right.
   std::optional<std::vector<std::int64_t>> padding{};
   bool relu = false;
   /// The numbers of the inputs that are the images or rows, and the tensor that is added.

@@ -132,7 +132,7 @@ bool is_cmyk(const jpeg_decompress_struct& info) {
   return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
 }
 
-// What libjpeg takes: some rows of each component, or with several scans all coefficients.
+// Memory that libjpeg takes: some rows of each component, or with several scans all coefficients.
 std::int64_t jpeg_working_bytes(jpeg_decompress_struct& info) {
   constexpr std::int64_t kMargin = 32;  // 8 pixels, 4 times in the largest sampling
   const auto wide = (static_cast<std::int64_t>(info.image_width) + kMargin) * info.num_components;

@@ -161,7 +161,7 @@ TEST(Limits, RefuseWhatDoublesAgainAndAgain) {
   EXPECT_THROW(answer(doubling(40, "ConcatV2"), at::ones({1}), kSmall), ResourceExhausted);
   EXPECT_THROW(answer(doubling(40, "StringJoin"), StringTensor({"text"}), kSmall),
                ResourceExhausted);
-  // What fits is made.
+  // A value that fits is made.
   const auto made = std::get<at::Tensor>(answer(doubling(10, "ConcatV2"), at::ones({1}), kSmall));
   EXPECT_EQ(made.numel(), 1024);
 }
@@ -253,7 +253,7 @@ TEST(Limits, EndALoopThatDoesNotEnd) {
               HasSubstr("--max-calls"));
 }
 
-// Runs the kernel of an operation with no time left, which nobody looks at before it.
+// Runs the kernel of an operation with no time left, which no check sees before it runs.
 void expect_to_look_at_the_time(const std::string& op, const std::vector<Value>& inputs,
                                 graph::Attrs attrs = {}) {
   Resources resources;
@@ -354,7 +354,7 @@ TEST(Limits, RequestsOfAllModelsShareAPool) {
   EXPECT_NO_THROW(first.run("f", {{"x", x}}));
   EXPECT_NO_THROW(second.run("f", {{"x", x}}));
   EXPECT_EQ(pool->taken(), 0);
-  // What another request holds.
+  // Memory that another request holds.
   ASSERT_TRUE(pool->take(3 * kMegabyte));
   EXPECT_THAT(message_of([&] {
                 first.run("f", {{"x", x}});
@@ -375,7 +375,7 @@ TEST(Limits, AStepTakesWhatItNeedsFromThePoolBeforeItIsMade) {
       budget.check_room(2 * kMegabyte);
       EXPECT_EQ(pool.taken(), 3 * kMegabyte);
       EXPECT_FALSE(pool.take(6 * kMegabyte));
-      // What was reserved becomes what is held.
+      // Reserved memory becomes held memory.
       budget.hold(Slots{at::empty({3 * kMegabyte}, at::kByte)}, {});
       EXPECT_EQ(pool.taken(), 3 * kMegabyte);
       const Budget::Step inner(budget);

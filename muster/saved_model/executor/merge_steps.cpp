@@ -66,7 +66,8 @@ bool passes_on(std::string_view op) {
 // Constants up to this many bytes are compared: scalars, shapes and axes.
 constexpr std::int64_t kMaxComparedBytes = 64;
 
-// What tells a small constant from others; nothing for large ones and what is not a constant.
+// Key that tells a small constant from others; nothing for large ones and for values of other
+// kinds.
 std::optional<std::string> key_of_constant(const Slot& slot) {
   if (const auto* strings = std::get_if<StringTensor>(&slot)) {
     if (strings->values().size() != 1 || strings->values()[0].size() > kMaxComparedBytes) {
@@ -86,7 +87,7 @@ std::optional<std::string> key_of_constant(const Slot& slot) {
   return key;
 }
 
-// Of each constant the first that is the same.
+// The first constant that is the same, for each constant.
 std::vector<std::size_t> first_equals(const Slots& constants) {
   std::map<std::string, std::size_t> firsts;
   std::vector<std::size_t> out;
@@ -124,7 +125,7 @@ void Plan::merge() {
   using Key = std::tuple<std::string_view, std::vector<std::pair<std::size_t, std::size_t>>>;
   std::map<Key, std::vector<std::size_t>> known;
   const auto same_constants = first_equals(folded_);
-  // What to read in the place of an output of each step.
+  // Source to read in the place of an output of each step.
   std::vector<std::optional<Source>> reads(steps_.size() + 1);
   std::vector<bool> is_gone(steps_.size() + 1, false);
   const auto resolved = [&](const Source& source) -> Source {

@@ -132,7 +132,7 @@ at::Tensor convolve(const Window& window, const Inputs& inputs, bool depthwise,
                           static_cast<double>(around[2]) * static_cast<double>(around[3]) /
                           static_cast<double>(window.strides[0] * window.strides[1]);
   const auto groups = depthwise ? in.size(1) : in.size(1) / filter.size(2);
-  // What is the same on both sides libtorch adds without a copy.
+  // Padding that is the same on both sides is added by libtorch without a copy.
   const bool even = amounts[0] == amounts[1] && amounts[2] == amounts[3];
   const std::vector<std::int64_t> sides =
       even ? std::vector{amounts[0], amounts[2]} : std::vector<std::int64_t>{0, 0};
@@ -226,7 +226,7 @@ Kernel max_pool(const KernelContext& context) {
   };
 }
 
-// What is added at the edges does not count.
+// Padding at the edges does not count.
 Kernel average_pool(const KernelContext& context) {
   const Window window(context.node);
   const auto size = height_width(context.node, "ksize", window.layout);

@@ -260,7 +260,7 @@ Slots rearrange(
   if (which.empty()) throw InvalidArgument("there are no inputs");
   const bool strings = inputs.is_strings(which[0]);
   std::vector<at::Tensor> sources;
-  // Of which inputs the strings are, and where those of each begin.
+  // Strings of the inputs, and the places where those of each input begin.
   std::vector<StringTensor> held;
   std::vector<std::int64_t> begins;
   std::int64_t count = 0;

@@ -17,8 +17,8 @@
 
 namespace muster::executor {
 
-/// The inputs of one node at one run. Errors name the input by number; whoever runs the node adds
-/// its name.
+/// The inputs of one node at one run. Errors name the input by number; the caller that runs the
+/// node adds its name.
 class Inputs {
  public:
   Inputs(const SlotRefs& slots, at::Device device, Budget& budget)
@@ -82,7 +82,7 @@ using Kernel = std::function<Slots(const Inputs&)>;
 /// A function of the library, ready to be called.
 using Function = std::function<Slots(Slots arguments, Budget& budget)>;
 
-/// What kernels are made with, once for each node, when a model is loaded.
+/// Arguments of a kernel's factory, which runs once for each node when a model is loaded.
 struct KernelContext {
   const graph::NodeDef& node;
   at::Device device;

@@ -35,7 +35,7 @@ class Pace {
 /// Copies a tensor into one of the same sizes.
 void paced_copy(const at::Tensor& from, const at::Tensor& to, const Budget& budget);
 
-/// What `compute` makes of the operands element by element, axes of size 1 repeated. Large ones are
+/// Result of `compute` on the operands element by element, axes of size 1 repeated. Large ones are
 /// computed piece by piece, with the same result.
 using ElementWise = std::function<at::Tensor(std::span<const at::Tensor> operands)>;
 at::Tensor paced_map(std::span<const at::Tensor> operands, const Budget& budget,

@@ -93,7 +93,7 @@ SparseColumn sparse_column(const ParsedColumn& column) {
 
 namespace {
 
-// What both versions of ParseExample are told by attributes.
+// Attributes that both versions of ParseExample have.
 struct ExampleShape {
   explicit ExampleShape(const graph::NodeDef& node)
       : sparse_types(types_of(node, "sparse_types")), dense_types(types_of(node, "Tdense")) {

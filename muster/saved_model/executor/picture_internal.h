@@ -10,25 +10,26 @@ namespace muster::executor {
 struct PictureOptions {
   /// 0: as many as the file has.
   int channels = 0;
-  /// Of JPEG: 1, 2, 4 or 8 times smaller; smooth chroma; the slower, exact transform; whether a
-  /// file that ends early is given as far as it goes, at any rate or from this part of its rows on.
+  /// Options of JPEG: 1, 2, 4 or 8 times smaller; smooth chroma; the slower, exact transform;
+  /// whether a file that ends early is given as far as it goes, at any rate or from this part of
+  /// its rows on.
   int ratio = 1;
   bool fancy_upscaling = true;
   bool exact_transform = true;
   bool recover_truncated = false;
   float acceptable_fraction = 1;
-  /// Of PNG: whether samples of 16 bits stay so; else their low bits are dropped.
+  /// Option of PNG: whether samples of 16 bits stay so; else their low bits are dropped.
   bool keep_16_bits = false;
 };
 
-/// What a file says that it holds, in the form that the options ask for.
+/// Size of the picture that a file declares, in the form that the options ask for.
 struct PictureSize {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::int64_t channels = 0;
   /// 1, or 2 in the order of this machine.
   std::int64_t bytes_per_sample = 1;
-  /// What the decoder itself needs beside the pixels.
+  /// Memory that the decoder itself needs beside the pixels.
   std::int64_t working_bytes = 0;
 };
 

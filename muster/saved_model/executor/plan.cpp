@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::size_t kMaxCallDepth = 64;
 
-// What fold() may keep beside constants and variables, in elements: of one step and of a plan.
+// Limits of the values that fold() keeps beside constants and variables, in elements: of one step
+// and of a plan.
 constexpr std::int64_t kMaxFoldedStep = 1 << 20;
 constexpr std::int64_t kMaxFoldedPlan = 1 << 24;
 constexpr std::int64_t kMaxElementBytes = 8;
@@ -103,7 +104,7 @@ std::size_t flat_output(const graph::NodeDef& node, const Op& op, const graph::I
 Slots Plan::run_step(const Step& step, const SlotRefs& inputs, Budget& budget) const {
   budget.begin_operation();
   const Budget::Step in_step(budget);
-  // What files hold is no more than they are large.
+  // Values read from files take no more memory than the files are large.
   if (step.op == "RestoreV2") {
     const auto begin = std::chrono::steady_clock::now();
     Slots made = step.kernel(Inputs(inputs, device_, budget));
@@ -187,7 +188,7 @@ std::optional<Slots> Plan::folded(const Step& step, const std::vector<std::optio
     room -= fresh;
     return made;
   } catch (const std::exception&) {
-    return std::nullopt;  // run() throws it again, for whoever needs this value.
+    return std::nullopt;  // run() throws it again, where this value is needed.
   }
 }
 
@@ -387,122 +388,170 @@ Plan Planner::plan(const std::vector<std::string>& feeds, const std::vector<std:
   return compile({nodes, numbered, fetches, targets, "the graph"});
 }
 
-Plan Planner::compile(const Body& body) {
-  std::unordered_map<std::string_view, std::size_t> by_name;
-  for (std::size_t i = 0; i < body.nodes.size(); ++i) {
-    if (!by_name.emplace(body.nodes[i].name, i).second) {
-      throw InvalidArgument("{} has two nodes of the name {}", body.name, body.nodes[i].name);
+/// The steps of one body: which of its nodes are needed, in an order in which each comes after its
+/// inputs, and what each reads.
+class Planner::Compilation {
+ public:
+  Compilation(Planner& planner, const Body& body)
+      : planner_(planner),
+        body_(body),
+        states_(body.nodes.size(), State::kNew),
+        place_of_(body.nodes.size(), 0),
+        op_of_(body.nodes.size(), nullptr) {
+    index_nodes();
+    index_arguments();
+  }
+
+  Plan run() {
+    find_order();
+    plan_.device_ = planner_.environment_.device;
+    for (const std::size_t node : order_) add_step(node);
+    for (const auto& ref : fetched_) plan_.fetches_.push_back(source_of(ref));
+    plan_.set_releases();
+    return std::move(plan_);
+  }
+
+ private:
+  enum class State : char { kNew, kOpen, kDone };
+  // A node, and which of its inputs is looked at next.
+  using Visits = std::vector<std::pair<std::size_t, std::size_t>>;
+
+  void index_nodes() {
+    for (std::size_t i = 0; i < body_.nodes.size(); ++i) {
+      if (!by_name_.emplace(body_.nodes[i].name, i).second) {
+        throw InvalidArgument("{} has two nodes of the name {}", body_.name, body_.nodes[i].name);
+      }
     }
   }
-  // Arguments by what inputs call them: "x" is the same as "x:0".
-  std::map<std::pair<std::string_view, int>, std::size_t> arguments;
-  for (const auto& [feed, number] : body.feeds) {
-    const auto ref = graph::parse_input(feed);
-    arguments.emplace(std::pair(ref.node, ref.index), number);
+
+  void index_arguments() {
+    for (const auto& [feed, number] : body_.feeds) {
+      const auto ref = graph::parse_input(feed);
+      arguments_.emplace(std::pair(ref.node, ref.index), number);
+    }
   }
-  const auto argument_of = [&](const graph::InputRef& ref) -> const std::size_t* {
+
+  const std::size_t* argument_of(const graph::InputRef& ref) const {
     if (ref.control || !ref.output.empty()) return nullptr;
-    const auto found = arguments.find(std::pair(ref.node, ref.index));
-    return found == arguments.end() ? nullptr : &found->second;
-  };
-  const auto node_of = [&](const graph::InputRef& ref, std::string_view user) {
-    const auto found = by_name.find(ref.node);
-    if (found == by_name.end()) {
+    const auto found = arguments_.find(std::pair(ref.node, ref.index));
+    return found == arguments_.end() ? nullptr : &found->second;
+  }
+
+  std::size_t node_of(const graph::InputRef& ref, std::string_view user) const {
+    const auto found = by_name_.find(ref.node);
+    if (found == by_name_.end()) {
       throw InvalidArgument("{} needs {}, but there is no such node in {}", user, ref.node,
-                            body.name);
+                            body_.name);
     }
     return found->second;
-  };
+  }
+
+  void find_order() {
+    for (const auto& fetch : body_.fetches) {
+      fetched_.push_back(graph::parse_input(fetch));
+      if (!argument_of(fetched_.back())) visit(node_of(fetched_.back(), "an output"));
+    }
+    for (const auto& target : body_.targets) {
+      visit(node_of(graph::parse_input(target), "a target"));
+    }
+  }
 
   // Depth first without recursion, so that a long graph needs no long stack.
-  enum class State : char { kNew, kOpen, kDone };
-  std::vector<State> states(body.nodes.size(), State::kNew);
-  std::vector<std::size_t> order;
-  const auto visit = [&](std::size_t root) {
-    std::vector<std::pair<std::size_t, std::size_t>> stack;
-    const auto enter = [&](std::size_t node) {
-      if (states[node] == State::kDone) return;
-      if (states[node] == State::kOpen) {
-        throw InvalidArgument("{} depends on itself: a cycle in {}", where_is(body.nodes[node]),
-                              body.name);
-      }
-      if (loop_failure_ && body.nodes[node].op.ends_with("Exit")) {
-        std::rethrow_exception(loop_failure_);
-      }
-      states[node] = State::kOpen;
-      stack.emplace_back(node, 0);
-    };
-    enter(root);
-    while (!stack.empty()) {
-      const auto [node, next] = stack.back();
-      const auto& inputs = body.nodes[node].inputs;
+  void visit(std::size_t root) {
+    Visits visits;
+    enter(root, visits);
+    while (!visits.empty()) {
+      const auto [node, next] = visits.back();
+      const auto& inputs = body_.nodes[node].inputs;
       if (next == inputs.size()) {
-        states[node] = State::kDone;
-        order.push_back(node);
-        stack.pop_back();
+        states_[node] = State::kDone;
+        order_.push_back(node);
+        visits.pop_back();
         continue;
       }
-      ++stack.back().second;
+      ++visits.back().second;
       const auto ref = graph::parse_input(inputs[next]);
       if (argument_of(ref)) continue;
       // A control edge from an argument orders nothing.
-      if (ref.control && arguments.contains({ref.node, 0})) continue;
-      enter(node_of(ref, where_is(body.nodes[node])));
+      if (ref.control && arguments_.contains({ref.node, 0})) continue;
+      enter(node_of(ref, where_is(body_.nodes[node])), visits);
     }
-  };
-  std::vector<graph::InputRef> fetched;
-  for (const auto& fetch : body.fetches) {
-    fetched.push_back(graph::parse_input(fetch));
-    if (!argument_of(fetched.back())) visit(node_of(fetched.back(), "an output"));
   }
-  for (const auto& target : body.targets) visit(node_of(graph::parse_input(target), "a target"));
 
-  Plan plan;
-  plan.device_ = environment_.device;
-  const bool keeps_nodes = environment_.captures;
-  std::vector<std::size_t> place_of(body.nodes.size(), 0);
-  std::vector<const Op*> op_of(body.nodes.size(), nullptr);
-  const auto source_of = [&](const graph::InputRef& ref) -> Plan::Source {
-    if (const auto* argument = argument_of(ref)) return {0, *argument};
-    const auto node = by_name.at(ref.node);
-    return {place_of[node], flat_output(body.nodes[node], *op_of[node], ref)};
-  };
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const graph::NodeDef& node = body.nodes[order[i]];
-    const Op* op = environment_.ops.find(node.op);
-    if (op == nullptr) {
-      throw Unimplemented(
-          "{}: the operation {} is not supported; docs/formats/supported_operations.md lists those "
-          "that are",
-          where_is(node), node.op);
+  void enter(std::size_t node, Visits& visits) {
+    if (states_[node] == State::kDone) return;
+    if (states_[node] == State::kOpen) {
+      throw InvalidArgument("{} depends on itself: a cycle in {}", where_is(body_.nodes[node]),
+                            body_.name);
     }
-    Plan::Step step{.name = node.name,
-                    .op = node.op,
-                    .kernel = {},
-                    .inputs = {},
-                    .node = may_be_fused(node.op) || may_be_merged(node.op) ||
-                                    may_be_in_arena(node.op) || keeps_nodes
-                                ? std::make_shared<const graph::NodeDef>(node)
-                                : nullptr,
-                    .controls = {},
-                    .release = {}};
+    if (planner_.loop_failure_ && body_.nodes[node].op.ends_with("Exit")) {
+      std::rethrow_exception(planner_.loop_failure_);
+    }
+    states_[node] = State::kOpen;
+    visits.emplace_back(node, 0);
+  }
+
+  void add_step(std::size_t number) {
+    const graph::NodeDef& node = body_.nodes[number];
+    const Op& op = op_named(node);
+    Plan::Step step{
+        .name = node.name,
+        .op = node.op,
+        .kernel = {},
+        .inputs = {},
+        .node = keeps_node(node) ? std::make_shared<const graph::NodeDef>(node) : nullptr,
+        .controls = {},
+        .release = {}};
     for (const auto& input : node.inputs) {
       const auto ref = graph::parse_input(input);
       if (!ref.control) {
         step.inputs.push_back(source_of(ref));
-      } else if (const auto before = by_name.find(ref.node); before != by_name.end()) {
-        step.controls.push_back(place_of[before->second]);
+      } else if (const auto before = by_name_.find(ref.node); before != by_name_.end()) {
+        step.controls.push_back(place_of_[before->second]);
       }
     }
-    plan.has_dead_ = plan.has_dead_ || may_kill(node.op);
-    step.kernel = make_kernel(node, *op);
-    op_of[order[i]] = op;
-    place_of[order[i]] = i + 1;
-    plan.steps_.push_back(std::move(step));
+    plan_.has_dead_ = plan_.has_dead_ || may_kill(node.op);
+    step.kernel = planner_.make_kernel(node, op);
+    op_of_[number] = &op;
+    plan_.steps_.push_back(std::move(step));
+    place_of_[number] = plan_.steps_.size();
   }
-  for (const auto& ref : fetched) plan.fetches_.push_back(source_of(ref));
-  plan.set_releases();
-  return plan;
-}
+
+  const Op& op_named(const graph::NodeDef& node) const {
+    const Op* op = planner_.environment_.ops.find(node.op);
+    if (op != nullptr) return *op;
+    throw Unimplemented(
+        "{}: the operation {} is not supported; docs/formats/supported_operations.md lists those "
+        "that are",
+        where_is(node), node.op);
+  }
+
+  bool keeps_node(const graph::NodeDef& node) const {
+    return may_be_fused(node.op) || may_be_merged(node.op) || may_be_in_arena(node.op) ||
+           planner_.environment_.captures;
+  }
+
+  Plan::Source source_of(const graph::InputRef& ref) const {
+    if (const auto* argument = argument_of(ref)) return {0, *argument};
+    const auto node = by_name_.at(ref.node);
+    return {place_of_[node], flat_output(body_.nodes[node], *op_of_[node], ref)};
+  }
+
+  Planner& planner_;
+  const Body& body_;
+  std::unordered_map<std::string_view, std::size_t> by_name_{};
+  // Arguments by what inputs call them: "x" is the same as "x:0".
+  std::map<std::pair<std::string_view, int>, std::size_t> arguments_{};
+  std::vector<State> states_;
+  std::vector<graph::InputRef> fetched_{};
+  // The nodes that are needed.
+  std::vector<std::size_t> order_{};
+  // By node: its place in the plan, and its operation.
+  std::vector<std::size_t> place_of_;
+  std::vector<const Op*> op_of_;
+  Plan plan_{};
+};
+
+Plan Planner::compile(const Body& body) { return Compilation(*this, body).run(); }
 
 }  // namespace muster::executor

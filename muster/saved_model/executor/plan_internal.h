@@ -78,10 +78,10 @@ class Plan {
     std::vector<Source> inputs;
     // With its attributes, where fuse() or merge() may need them.
     std::shared_ptr<const graph::NodeDef> node;
-    // What it computes, where fuse() made it.
+    // Layer or chain that it computes, where fuse() made it.
     std::shared_ptr<const FusedLayer> layer{};
     std::shared_ptr<const FusedChain> chain{};
-    // Of several nodes, whose names its kernel adds to errors.
+    // Whether it stands for several nodes, whose names its kernel adds to errors.
     bool names_its_errors = false;
     // Places of what must be done before, though nothing of it is read.
     std::vector<std::size_t> controls;
@@ -112,7 +112,7 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<Source> fetches_;
   Slots folded_;
-  // Of one step.
+  // Largest number of inputs of one step.
   std::size_t most_inputs_ = 0;
 };
 
@@ -124,7 +124,7 @@ class Planner {
     const OpTable& ops;
     at::Device device;
     Resources& resources;
-    /// Of the load, for what functions compute in advance.
+    /// Budget of the load, for values that functions compute in advance.
     Budget& budget;
     Path variables_prefix{};
     Path assets_dir{};
@@ -143,6 +143,7 @@ class Planner {
 
  private:
   struct Body;
+  class Compilation;
 
   Plan compile(const Body& body);
   // For a function or a loop, whose arguments are only known at a call, variables among them.
@@ -154,7 +155,7 @@ class Planner {
 
   Environment environment_;
   // The graph's nodes where it has loops of TensorFlow 1, or why they cannot be run, which is
-  // thrown for whoever needs one.
+  // thrown where one is needed.
   std::optional<LoopedGraph> looped_;
   std::exception_ptr loop_failure_;
   std::map<std::string_view, const graph::FunctionDef*> library_;

@@ -15,8 +15,8 @@ namespace muster::executor {
 /// types and sizes that are not kept.
 at::Tensor recycled(at::IntArrayRef sizes, at::ScalarType type);
 
-/// Keeps a tensor of recycled() for the next one in this thread, if nobody else has it or its
-/// memory. Others are let go.
+/// Keeps a tensor of recycled() for the next one in this thread, if nothing else refers to it or
+/// its memory. Others are let go.
 void recycle(at::Tensor&& tensor);
 
 /// Bytes that a thread keeps at most.

@@ -73,7 +73,7 @@ KernelFactory arg(bool largest) {
   };
 }
 
-// Of equal values the first comes first, which libtorch's topk does not promise.
+// The first of equal values comes first, which libtorch's topk does not promise.
 Slots top_k(const Inputs& inputs) {
   const at::Tensor in = inputs.tensor(0);
   const auto k = inputs.integer(1);

@@ -108,7 +108,7 @@ Value chosen(const Value& first, const Value& second, const std::vector<std::int
       .index_select(0, at::tensor(wanted, at::kLong));
 }
 
-// Of equal keys the last one counts; sorted, so that the order is the same everywhere.
+// The last of equal keys counts; sorted, so that the order is the same everywhere.
 template <typename Keys>
 std::vector<std::int64_t> last_of_each(const Keys& keys) {
   std::map<std::decay_t<decltype(keys[0])>, std::int64_t> places;

@@ -5,7 +5,7 @@
 
 namespace muster::executor {
 
-/// What one request, or the load of one model, may use. A graph of a few bytes can ask for any
+/// Limits of one request, or of the load of one model. A graph of a few bytes can ask for any
 /// amount of memory and time; what goes beyond a limit is refused with ResourceExhausted, before it
 /// is made where its size is known.
 struct RunLimits {

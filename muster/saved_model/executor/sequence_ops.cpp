@@ -29,7 +29,7 @@ std::vector<std::vector<std::int64_t>> known_shapes(const graph::NodeDef& node, 
   return known;
 }
 
-// What all three operations are told by attributes.
+// Attributes that all three operations have.
 struct SequenceShape {
   explicit SequenceShape(const graph::NodeDef& node)
       : context_sparse(types_of(node, "context_sparse_types")),
@@ -62,7 +62,7 @@ struct SequenceShape {
 struct SequenceKeys {
   Strings context_sparse, context_dense, context_ragged;
   Strings list_sparse, list_dense, list_ragged;
-  // Of the dense feature lists: whether one that is missing has no steps.
+  // Whether a dense feature list that is missing has no steps, for each of them.
   std::vector<bool> may_miss;
   std::size_t first_default = 0;
 };

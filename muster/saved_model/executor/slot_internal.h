@@ -18,8 +18,8 @@ namespace muster::executor {
 /// taken. What needs it is not computed either, except for Merge.
 struct Dead {};
 
-/// What flows along an edge of a graph: nothing (an output that nobody computes), a value, a
-/// variable, a table, a list of tensors, or the sign that the value is dead.
+/// Content of an edge of a graph: nothing (an output that no step computes), a value, a variable, a
+/// table, a list of tensors, or the sign that the value is dead.
 using Slot = std::variant<std::monostate, at::Tensor, StringTensor, std::shared_ptr<Variable>,
                           std::shared_ptr<Table>, TensorList, Dead>;
 /// Most steps give one.

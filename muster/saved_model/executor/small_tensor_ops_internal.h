@@ -45,7 +45,7 @@ enum class FewOp {
 // Nothing where the numbers are too many, elsewhere, or of a type that is rare.
 
 std::optional<at::Tensor> cast_few(const at::Tensor& in, at::ScalarType type);
-/// Of tensors of one shape, or with a single number on one side.
+/// Combines tensors of one shape, or with a single number on one side.
 std::optional<at::Tensor> combine_few(FewOp op, const at::Tensor& left, const at::Tensor& right);
 /// As many elements as `like` has, all of this value.
 std::optional<at::Tensor> fill_few(const at::Tensor& like, int value);

@@ -112,7 +112,7 @@ Slots fill_empty_rows(const Inputs& inputs) {
     by_row[static_cast<std::size_t>(from.at(i, 0))].push_back(i);
   }
   std::vector<std::int64_t> places;
-  // Of each output the place of its value among the inputs and the default after them.
+  // Place of each output's value among the inputs and the default after them.
   std::vector<std::int64_t> sources;
   std::vector<std::int64_t> reverse(from.count);
   const at::Tensor empty = at::zeros({from.shape[0]}, at::kBool);

@@ -73,7 +73,7 @@ struct NumberFormat {
     if (fill.size() > 1) throw InvalidArgument("fill must be one byte");
   }
 
-  // What one number may take: most digits are those of 1e308.
+  // Bytes that one number may take: most digits are those of 1e308.
   std::int64_t most_bytes() const {
     constexpr std::int64_t kObject = 32;
     const std::int64_t digits = std::max<std::int64_t>(precision, 6);

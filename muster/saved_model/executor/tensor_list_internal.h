@@ -22,7 +22,7 @@ class TensorList {
         items_(std::make_shared<const Items>(std::move(items))) {}
 
   graph::DataType type() const { return type_; }
-  /// What every item fits; sizes of -1 are any.
+  /// Shape that every item fits; sizes of -1 are any.
   const graph::Shape& element_shape() const { return element_shape_; }
   const Items& items() const { return *items_; }
   TensorList with(Items items) const { return {type_, element_shape_, std::move(items)}; }

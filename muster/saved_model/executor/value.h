@@ -34,7 +34,7 @@ class StringTensor {
   std::shared_ptr<const std::vector<std::int64_t>> shape_;
 };
 
-/// What goes into a model and comes out of it.
+/// An input or output of a model.
 using Value = std::variant<at::Tensor, StringTensor>;
 
 /// "DT_FLOAT [2, 3]": for messages.

@@ -31,8 +31,8 @@ NodeDef number_node(std::string name, std::int32_t value, std::string control = 
   return node;
 }
 
-// What tf.while_loop of TensorFlow 1 writes for a counter that goes from 0 to below `limit`, an
-// input of the frame that stays, and a value that becomes `next`; nodes begin with `prefix`.
+// Nodes that tf.while_loop of TensorFlow 1 writes for a counter that goes from 0 to below `limit`,
+// an input of the frame that stays, and a value that becomes `next`; nodes begin with `prefix`.
 std::vector<NodeDef> counted_loop(const std::string& prefix, const std::string& limit,
                                   const std::string& value, const std::string& next) {
   const auto at = [&](const char* name) { return prefix + name; };

@@ -38,7 +38,7 @@ class Padding {
   std::vector<std::int64_t> explicit_;
 };
 
-/// What convolutions and pools have in common.
+/// Attributes that convolutions and pools have in common.
 struct Window {
   explicit Window(const graph::NodeDef& node)
       : layout(layout_of(node)),

@@ -250,7 +250,7 @@ std::vector<std::size_t> topological_order(const std::vector<NodeDef>& nodes,
                                            const std::vector<std::string_view>& arguments) {
   const Places places = places_of(nodes, arguments);
   Edges edges = edges_of(nodes, places);
-  // Of the nodes that are ready the first in the graph comes next.
+  // The first in the graph among the nodes that are ready comes next.
   std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (edges.waiting[i] == 0) ready.push(i);

@@ -23,7 +23,7 @@ struct Message {
   std::size_t offset = 0;
 };
 
-/// What one file has used of its limits so far.
+/// Usage of the limits by one file so far.
 struct Decoding {
   const GraphLimits& limits;
   std::size_t nodes = 0;
@@ -70,7 +70,7 @@ inline bool take_bool(wire::Reader& reader) { return reader.varint() != 0; }
 DataType take_type(wire::Reader& reader);
 
 /// Hands every field of a message to `field(tag, reader)`, which reads the value and returns true,
-/// or returns false; what nobody takes goes to `extra`, if there is one, as it stands.
+/// or returns false; a field that it does not take goes to `extra`, if there is one, as it stands.
 template <typename Field>
 void for_each_field(const Message& message, std::string* extra, Field&& field) {
   wire::Reader reader(message.bytes, message.offset);
@@ -90,6 +90,20 @@ void for_each_packed(wire::Reader& reader, Decoding& decoding, Take&& take) {
   const Message list = take_message(reader, decoding);
   wire::Reader values(list.bytes, list.offset);
   while (!values.done()) take(values);
+}
+
+/// Reads a repeated number if the tag is that of the field, one value or a packed list of them:
+/// `take(reader)` for each. Says whether it has.
+template <typename Take>
+bool take_repeated(std::uint32_t tag, std::uint32_t number, wire::Type type, wire::Reader& reader,
+                   Decoding& decoding, Take&& take) {
+  if (tag == wire::tag(number, type)) {
+    take(reader);
+    return true;
+  }
+  if (tag != wire::tag(number, wire::kBytes)) return false;
+  for_each_packed(reader, decoding, take);
+  return true;
 }
 
 /// Reads one entry of a map: `value(message)` makes the value, which replaces an older one.
@@ -158,6 +172,19 @@ inline void put_bytes(std::uint32_t field, std::string_view bytes, std::string& 
 }
 inline void put_all(std::uint32_t field, const std::vector<std::string>& texts, std::string& out) {
   for (const std::string& text : texts) put_bytes_always(field, text, out);
+}
+inline void append_number(std::int64_t value, std::string& out) {
+  wire::append_varint(static_cast<std::uint64_t>(value), out);
+}
+inline void append_float(float value, std::string& out) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+/// A packed list, each value by `append(value, out)`; nothing for an empty one.
+template <typename Values, typename Append>
+void put_packed(std::uint32_t field, const Values& values, std::string& out, Append&& append) {
+  std::string packed;
+  for (const auto& value : values) append(value, packed);
+  put_bytes(field, packed, out);
 }
 inline void put_entry(std::uint32_t field, std::string_view key, std::string_view value,
                       std::string& out) {

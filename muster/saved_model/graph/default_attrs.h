@@ -7,7 +7,7 @@
 namespace muster::graph {
 
 /// Takes out attributes that have their defaults: a TensorFlow that does not know an attribute can
-/// read the graph as long as nobody needs another value of it.
+/// read the graph as long as no node needs another value of it.
 void strip_default_attrs(GraphDef& graph);
 
 /// Spells the defaults out, for readers that know none. Attributes that are there stay.

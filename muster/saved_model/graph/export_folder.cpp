@@ -85,7 +85,8 @@ Path write_numbered_export(const Path& base, const std::function<void(const Path
     try {
       write(dir);
     } catch (const AlreadyExists&) {
-      // Of another exporter, that was faster; or of something else that would never end.
+      // The folder of another exporter, that was faster; or another failure, whose retries would
+      // never end.
       if (!file_exists(dir)) throw;
       continue;
     }

@@ -27,7 +27,7 @@ Path write_numbered_export(const Path& base, const std::function<void(const Path
 void remove_export(const Path& dir);
 
 /// Removes what exports left that did not come to their end: temp-*, and in an object store numbers
-/// without a model. Call it when nobody exports to the folder.
+/// without a model. Call it when no process exports to the folder.
 void remove_unfinished_exports(const Path& base);
 
 }  // namespace muster::graph

@@ -51,7 +51,7 @@ TEST(ExportFolder, TheNextIsLargerThanAllThatAreThere) {
   const Path first = write_numbered_export(base, make_export);
   const auto now = std::stoll(first.filename().string());
   EXPECT_GT(now, 1'700'000'000);
-  // Of a clock that went ahead, and of something that no server counts to.
+  // Folders of a clock that went ahead, and of a number that no server counts to.
   std::filesystem::create_directory(base / std::to_string(now + 1000));
   std::filesystem::create_directory(base / "99999999999999999999");
   const Path second = write_numbered_export(base, make_export);

@@ -12,7 +12,7 @@ class BundleReader;
 
 namespace muster::graph {
 
-/// What a table of the graph holds: as many values as keys.
+/// Entries of a table of the graph: as many values as keys.
 struct LookupTable {
   TensorValue keys{};
   TensorValue values{};
@@ -48,7 +48,7 @@ struct FreezeOptions {
   bool lookups = false;
   Path assets_dir{};
   /// With `lookups`: hashes and crosses stay inside too, as TensorFlow's operations, so that inputs
-  /// are features alone. Words are compared with those of their table, since nobody fills the
+  /// are features alone. Words are compared with those of their table, since nothing fills the
   /// tables of a graph that is alone; a table of more than 10,000 words is still cut off.
   bool columns = false;
   /// An input that is only reshaped to constant sizes (of which the first may be open) is handed in

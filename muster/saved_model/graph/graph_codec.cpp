@@ -2,6 +2,7 @@
 #include <climits>
 
 #include "muster/saved_model/graph/codec_internal.h"
+#include "muster/saved_model/graph/message_fields_internal.h"
 
 namespace muster::graph {
 namespace {
@@ -20,6 +21,28 @@ void in_context(std::string_view what, const std::string& name, Do&& body) {
     throw;
   }
 }
+
+constexpr std::tuple kArgFields{
+    PlainField{1, &ArgDef::name, "the name of an argument"},
+    PlainField{3, &ArgDef::type},
+    PlainField{4, &ArgDef::type_attr, "type_attr"},
+    PlainField{5, &ArgDef::number_attr, "number_attr"},
+    PlainField{6, &ArgDef::type_list_attr, "type_list_attr"},
+    PlainField{16, &ArgDef::is_ref},
+};
+// Others come before or after these, as in the lists below.
+constexpr std::tuple kAttrDefFields{
+    PlainField{1, &AttrDef::name, "the name of an attribute"},
+    PlainField{2, &AttrDef::type, "the kind of an attribute"},
+};
+constexpr std::tuple kOpFields{
+    PlainField{17, &OpDef::is_stateful},
+    PlainField{20, &OpDef::control_outputs, "a control output"},
+};
+constexpr std::tuple kVersionFields{
+    PlainField{1, &Versions::producer},
+    PlainField{2, &Versions::min_consumer},
+};
 
 // Counts how deep attributes lie in attributes, for as long as it lives.
 class Deeper {
@@ -91,30 +114,6 @@ AttrList decode_list(const Message& message, Decoding& decoding) {
       case tag(2, kBytes):
         out.strings.push_back(take_bytes(reader, decoding));
         return true;
-      case tag(3, kBytes):
-        for_each_packed(reader, decoding, add_int);
-        return true;
-      case tag(3, kVarint):
-        add_int(reader);
-        return true;
-      case tag(4, kBytes):
-        for_each_packed(reader, decoding, add_float);
-        return true;
-      case tag(4, kFixed32):
-        add_float(reader);
-        return true;
-      case tag(5, kBytes):
-        for_each_packed(reader, decoding, add_bool);
-        return true;
-      case tag(5, kVarint):
-        add_bool(reader);
-        return true;
-      case tag(6, kBytes):
-        for_each_packed(reader, decoding, add_type);
-        return true;
-      case tag(6, kVarint):
-        add_type(reader);
-        return true;
       case tag(7, kBytes):
         out.shapes.push_back(shape_in(take_message(reader, decoding), decoding));
         return true;
@@ -125,7 +124,10 @@ AttrList decode_list(const Message& message, Decoding& decoding) {
         out.functions.push_back(decode_function_ref(take_message(reader, decoding), decoding));
         return true;
       default:
-        return false;
+        return take_repeated(field, 3, kVarint, reader, decoding, add_int) ||
+               take_repeated(field, 4, kFixed32, reader, decoding, add_float) ||
+               take_repeated(field, 5, kVarint, reader, decoding, add_bool) ||
+               take_repeated(field, 6, kVarint, reader, decoding, add_type);
     }
   });
   return out;
@@ -217,30 +219,7 @@ void take_node(wire::Reader& reader, Decoding& decoding, std::vector<NodeDef>& n
 
 ArgDef decode_arg(const Message& message, Decoding& decoding) {
   ArgDef out;
-  for_each_field(message, &out.extra, [&](std::uint32_t field, wire::Reader& reader) {
-    switch (field) {
-      case tag(1, kBytes):
-        out.name = take_name(reader, decoding, "the name of an argument");
-        return true;
-      case tag(3, kVarint):
-        out.type = take_type(reader);
-        return true;
-      case tag(4, kBytes):
-        out.type_attr = take_name(reader, decoding, "type_attr");
-        return true;
-      case tag(5, kBytes):
-        out.number_attr = take_name(reader, decoding, "number_attr");
-        return true;
-      case tag(6, kBytes):
-        out.type_list_attr = take_name(reader, decoding, "type_list_attr");
-        return true;
-      case tag(16, kVarint):
-        out.is_ref = take_bool(reader);
-        return true;
-      default:
-        return false;
-    }
-  });
+  decode_plain(message, &out.extra, decoding, kArgFields, out);
   return out;
 }
 
@@ -250,12 +229,6 @@ AttrDef decode_attr_def(const Message& message, Decoding& decoding) {
   std::int64_t minimum = 0;
   for_each_field(message, &out.extra, [&](std::uint32_t field, wire::Reader& reader) {
     switch (field) {
-      case tag(1, kBytes):
-        out.name = take_name(reader, decoding, "the name of an attribute");
-        return true;
-      case tag(2, kBytes):
-        out.type = take_name(reader, decoding, "the kind of an attribute");
-        return true;
       case tag(3, kBytes):
         out.default_value = decode_attr(take_message(reader, decoding), decoding);
         return true;
@@ -269,7 +242,7 @@ AttrDef decode_attr_def(const Message& message, Decoding& decoding) {
         out.allowed_values = decode_attr(take_message(reader, decoding), decoding);
         return true;
       default:
-        return false;
+        return take_plain(field, reader, decoding, kAttrDefFields, out);
     }
   });
   if (has_minimum) out.minimum = minimum;
@@ -345,22 +318,8 @@ void decode_versions(const Message& message, Decoding& decoding, Versions& out) 
     out.bad_consumers.push_back(take_int32(reader));
   };
   for_each_field(message, nullptr, [&](std::uint32_t field, wire::Reader& reader) {
-    switch (field) {
-      case tag(1, kVarint):
-        out.producer = take_int32(reader);
-        return true;
-      case tag(2, kVarint):
-        out.min_consumer = take_int32(reader);
-        return true;
-      case tag(3, kBytes):
-        for_each_packed(reader, decoding, add_bad);
-        return true;
-      case tag(3, kVarint):
-        add_bad(reader);
-        return true;
-      default:
-        return false;
-    }
+    return take_plain(field, reader, decoding, kVersionFields, out) ||
+           take_repeated(field, 3, kVarint, reader, decoding, add_bad);
   });
 }
 
@@ -382,24 +341,11 @@ std::string encode_function_ref(const FunctionRef& function) {
   return out;
 }
 
-template <typename Values, typename Append>
-void put_packed(std::uint32_t field, const Values& values, std::string& out, Append&& append) {
-  std::string packed;
-  for (const auto& value : values) append(value, packed);
-  put_bytes(field, packed, out);
-}
-
-void append_number(std::int64_t value, std::string& out) {
-  wire::append_varint(static_cast<std::uint64_t>(value), out);
-}
-
 std::string encode_list(const AttrList& list) {
   std::string out;
   put_all(2, list.strings, out);
   put_packed(3, list.ints, out, append_number);
-  put_packed(4, list.floats, out, [](float value, std::string& bytes) {
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-  });
+  put_packed(4, list.floats, out, append_float);
   put_packed(5, list.bools, out,
              [](bool value, std::string& bytes) { append_number(value, bytes); });
   put_packed(6, list.types, out, [](DataType value, std::string& bytes) {
@@ -460,19 +406,13 @@ void put_nodes(std::uint32_t field, const std::vector<NodeDef>& nodes, std::stri
 
 std::string encode_arg(const ArgDef& arg) {
   std::string out;
-  put_bytes(1, arg.name, out);
-  put_type(3, arg.type, out);
-  put_bytes(4, arg.type_attr, out);
-  put_bytes(5, arg.number_attr, out);
-  put_bytes(6, arg.type_list_attr, out);
-  put_bool(16, arg.is_ref, out);
+  put_plain(arg, kArgFields, out);
   return out + arg.extra;
 }
 
 std::string encode_attr_def(const AttrDef& attr) {
   std::string out;
-  put_bytes(1, attr.name, out);
-  put_bytes(2, attr.type, out);
+  put_plain(attr, kAttrDefFields, out);
   if (attr.default_value) put_bytes_always(3, encode_attr(*attr.default_value), out);
   put_bool(5, attr.minimum.has_value(), out);
   put_int(6, attr.minimum.value_or(0), out);
@@ -507,8 +447,7 @@ std::string encode_library(const GraphDef& graph) {
 
 std::string encode_versions(const Versions& versions) {
   std::string out;
-  put_int(1, versions.producer, out);
-  put_int(2, versions.min_consumer, out);
+  put_plain(versions, kVersionFields, out);
   put_packed(3, versions.bad_consumers, out, append_number);
   return out;
 }
@@ -554,14 +493,8 @@ void decode_op(const Message& message, Decoding& decoding, OpDef& out) {
       case tag(4, kBytes):
         out.attrs.push_back(decode_attr_def(take_message(reader, decoding), decoding));
         return true;
-      case tag(17, kVarint):
-        out.is_stateful = take_bool(reader);
-        return true;
-      case tag(20, kBytes):
-        out.control_outputs.push_back(take_name(reader, decoding, "a control output"));
-        return true;
       default:
-        return false;
+        return take_plain(field, reader, decoding, kOpFields, out);
     }
   });
 }
@@ -572,8 +505,7 @@ std::string encode_op(const OpDef& op) {
   for (const ArgDef& arg : op.inputs) put_bytes_always(2, encode_arg(arg), out);
   for (const ArgDef& arg : op.outputs) put_bytes_always(3, encode_arg(arg), out);
   for (const AttrDef& attr : op.attrs) put_bytes_always(4, encode_attr_def(attr), out);
-  put_bool(17, op.is_stateful, out);
-  put_all(20, op.control_outputs, out);
+  put_plain(op, kOpFields, out);
   return out + op.extra;
 }
 

@@ -116,7 +116,7 @@ struct AttrDef {
   /// "type", "int", "list(shape)", ...
   std::string type{};
   std::optional<AttrValue> default_value{};
-  /// Of an int: the least value; of a list: the least length.
+  /// Least value of an int; least length of a list.
   std::optional<std::int64_t> minimum{};
   /// A list of the values that are allowed.
   std::optional<AttrValue> allowed_values{};
@@ -124,7 +124,7 @@ struct AttrDef {
   bool operator==(const AttrDef&) const = default;
 };
 
-/// What an operation takes and gives; the signature of a function.
+/// Inputs, outputs and attributes of an operation; the signature of a function.
 struct OpDef {
   std::string name{};
   std::vector<ArgDef> inputs{};
@@ -168,27 +168,27 @@ struct GraphDef {
   bool operator==(const GraphDef&) const = default;
 };
 
-/// What reading may take, checked before memory is taken.
+/// Limits of reading a graph, checked before memory is taken.
 struct GraphLimits {
-  /// Of the whole file; protobuf's own limit.
+  /// Size of the whole file; protobuf's own limit.
   std::uint64_t file_bytes = (std::uint64_t{1} << 31) - 1;
-  /// Of the graph and all functions together.
+  /// Nodes of the graph and all functions together.
   std::size_t nodes = 1'000'000;
   std::size_t functions = 100'000;
-  /// Of names, texts and messages inside messages, all together: what takes memory of its own.
+  /// Names, texts and messages inside messages, all together: each takes memory of its own.
   std::size_t parts = 30'000'000;
   std::size_t inputs_per_node = 65'536;
   std::size_t attrs_per_node = 1'024;
-  /// Of a node, operation, input, attribute, key or tag.
+  /// Length of the name of a node, operation, input, attribute, key or tag.
   std::size_t name_bytes = 8'192;
-  /// Of one attribute, whatever is in it.
+  /// Size of one attribute, whatever is in it.
   std::uint64_t attr_bytes = std::uint64_t{1} << 30;
-  /// Of one constant with all its elements.
+  /// Size of one constant with all its elements.
   std::uint64_t tensor_bytes = std::uint64_t{1} << 30;
-  /// Of all elements together that the file did not spell out but repeats.
+  /// Size of all elements together that the file does not spell out but repeats.
   std::uint64_t repeated_bytes = std::uint64_t{1} << 28;
   std::size_t rank = 254;
-  /// Of attributes inside attributes.
+  /// Nesting depth of attributes inside attributes.
   int depth = 16;
 };
 

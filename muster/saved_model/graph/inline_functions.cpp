@@ -25,7 +25,7 @@ bool names_a_function(const NodeDef& node) {
   });
 }
 
-// What an attribute of a node in a body is when the function is called with these.
+// Value of an attribute of a node in a body when the function is called with these.
 AttrValue filled(const AttrValue& value, const Attrs& given) {
   if (const auto* open = std::get_if<AttrPlaceholder>(&value.value)) {
     const AttrValue* found = find_attr(given, open->name);
@@ -43,12 +43,12 @@ AttrValue filled(const AttrValue& value, const Attrs& given) {
 /// Where the values that a body uses come from.
 struct Frame {
   Attrs attrs{};
-  /// Of each argument the tensor of the flat graph.
+  /// Tensor of the flat graph for each argument.
   Tensors arguments{};
-  /// What runs before every node of the body: "^name".
+  /// Control inputs of every node of the body: "^name".
   std::vector<std::string> before{};
   std::map<std::string, const NodeDef*, std::less<>> nodes{};
-  /// Of each node its name in the flat graph.
+  /// Name of each node in the flat graph.
   Tensors names{};
 };
 
@@ -218,7 +218,7 @@ class Inliner {
     return static_cast<int>(found - outputs.begin()) + from.index;
   }
 
-  // What the result of an expanded call is in the end; other tensors are themselves.
+  // The tensor that a result of an expanded call becomes in the end; other tensors stay themselves.
   std::string final_tensor(std::string tensor) const {
     // Each round goes one function deeper, and functions do not call themselves.
     for (;;) {
@@ -258,7 +258,7 @@ class Inliner {
     for (auto& [name, signature] : meta_.signatures) {
       for (auto& [key, info] : signature.inputs) rename(info);
       for (auto& [key, info] : signature.outputs) {
-        // What is run for its effect alone is the call itself.
+        // An output that is run for its effect alone is the call itself.
         const auto found = results_.find(parse_input(info.name).node);
         if (found == results_.end() || !found->second.empty()) rename(info);
       }
@@ -274,7 +274,7 @@ class Inliner {
   const GraphLimits limits_;
   std::map<std::string, const FunctionDef*, std::less<>> functions_;
   std::set<std::string, std::less<>> names_;
-  // Of each call the tensors that its outputs have become.
+  // Tensors that the outputs of each call have become.
   std::map<std::string, std::vector<std::string>, std::less<>> results_;
   std::vector<NodeDef> out_;
 };

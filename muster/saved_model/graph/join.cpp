@@ -34,7 +34,7 @@ const NodeDef& input_node(const NodesByName& nodes, const NodeDef& node, std::si
                         node.inputs.size());
 }
 
-// What runs when `root` runs, itself included, in the order in which it is found.
+// Nodes that run when `root` runs, itself included, in the order in which they are found.
 std::vector<const NodeDef*> ancestors(const NodesByName& nodes, const NodeDef& root) {
   std::vector<const NodeDef*> all{&root};
   std::set<const NodeDef*> seen{&root};

@@ -25,7 +25,7 @@ struct RestoredVariable {
   /// Its name in the bundle.
   std::string name{};
   DataType type = DataType::kInvalid;
-  /// Of any rank where the graph does not tell.
+  /// Shape of the variable; of any rank where the graph does not tell.
   Shape shape{};
   /// The node that holds it; empty where the graph does not assign it to one as a whole.
   std::string node{};

@@ -65,7 +65,7 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
   return std::as_bytes(std::span(values));
 }
 
-// What training leaves: the variables, and a slot that no export needs.
+// Writes a checkpoint of training: the variables, and a slot that no export needs.
 void write_checkpoint(const Path& prefix, bool with_step = true) {
   const std::vector<float> kernel{0.5F, -2.0F};
   const std::vector<std::int64_t> step{400};

@@ -4,8 +4,8 @@
 
 namespace muster::graph {
 
-/// What the tables of a graph hold once its initial operation has run, by the names of their nodes:
-/// those that are filled from constants, or line by line from a file of `assets_dir`, where that
+/// Entries of the graph's tables once its initial operation has run, by the names of their nodes:
+/// tables that are filled from constants, or line by line from a file of `assets_dir`, where that
 /// is not empty. Others are skipped.
 std::map<std::string, LookupTable, std::less<>> lookup_tables(const MetaGraph& meta,
                                                               const Path& assets_dir);

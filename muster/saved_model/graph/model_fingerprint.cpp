@@ -12,7 +12,7 @@
 namespace muster::graph {
 namespace {
 
-// Of the rules by which these hashes are made.
+// Version of the rules by which these hashes are made.
 constexpr std::int64_t kProducer = 1;
 
 /// The name of a function of TensorFlow 2, which ends in a number that is another in every program.
@@ -77,7 +77,7 @@ std::uint64_t signatures_hash(const MetaGraph& meta) {
   return hash;
 }
 
-// Of the map of functions in a SavedObjectGraph, in the order of the numbers in their names.
+// Hash of the map of functions in a SavedObjectGraph, in the order of the numbers in their names.
 std::uint64_t object_graph_hash(std::string_view object_graph) {
   const GraphLimits limits;
   Decoding decoding{.limits = limits};

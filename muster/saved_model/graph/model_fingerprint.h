@@ -9,18 +9,18 @@
 
 namespace muster::graph {
 
-/// What tells one SavedModel from another: TensorFlow's FingerprintDef, whose hashes these are, of
-/// the first graph. They say which model a folder holds, not that nobody changed it on purpose.
+/// Identity of a SavedModel: the hashes of TensorFlow's FingerprintDef, of the first graph. They
+/// say which model a folder holds, and are no protection against changes made on purpose.
 struct ModelFingerprint {
-  /// Of all of saved_model.pb.
+  /// Checksum of all of saved_model.pb.
   std::uint64_t saved_model_checksum = 0;
-  /// Of the nodes of the graph, less what differs between two exports of one model: numbers at the
-  /// end of functions' names, configurations of calls, constant texts, versions.
+  /// Hash of the nodes of the graph, less what differs between two exports of one model: numbers at
+  /// the end of functions' names, configurations of calls, constant texts, versions.
   std::uint64_t graph_def_program_hash = 0;
   std::uint64_t signature_def_hash = 0;
-  /// Of TensorFlow 2's functions; 0 without them.
+  /// Hash of TensorFlow 2's functions; 0 without them.
   std::uint64_t saved_object_graph_hash = 0;
-  /// Of variables/variables.index, which has the checksum of every variable; 0 without it.
+  /// Hash of variables/variables.index, which has the checksum of every variable; 0 without it.
   std::uint64_t checkpoint_hash = 0;
   bool operator==(const ModelFingerprint&) const = default;
 };

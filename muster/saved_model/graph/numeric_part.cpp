@@ -63,11 +63,11 @@ bool is_parser(const NodeDef& node) {
   return node.op == "DecodeCSV" || node.op == "ParseExample" || node.op == "ParseExampleV2";
 }
 
-// What may stand between a parser and the feature that it gives.
+// Operations that may stand between a parser and the feature that it gives.
 constexpr std::array<std::string_view, 4> kCleaningOps{"Equal", "Select", "SelectV2",
                                                        "StringStrip"};
 
-/// What is known of a node with everything before it.
+/// Properties of a node and of everything before it.
 struct Origin {
   /// Strings or feature columns are behind it.
   bool columns = false;
@@ -154,7 +154,7 @@ class NumericPart {
     return origin.columns && !origin.variables && !joins_columns(*nodes_.find(node)->second);
   }
 
-  // What columns give side by side: each is an input of its own.
+  // Whether the node joins outputs of columns side by side: each is an input of its own.
   static bool joins_columns(const NodeDef& node) {
     return node.op == "ConcatV2" && attr_or(node, "T", DataType::kInvalid) == DataType::kFloat;
   }

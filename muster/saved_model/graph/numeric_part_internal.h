@@ -7,7 +7,7 @@ namespace muster::graph {
 /// Whether the node holds a variable.
 bool is_variable(const NodeDef& node);
 
-/// What of feature columns stays inside.
+/// Operations of feature columns that stay inside the graph.
 enum class ColumnsInside { kNone, kLookups, kAll };
 
 /// The graph and signature without strings: see FreezeOptions::numeric, lookups and columns.

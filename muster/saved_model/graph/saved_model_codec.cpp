@@ -1,5 +1,6 @@
 // SavedModel and MetaGraphDef.
 #include "muster/saved_model/graph/codec_internal.h"
+#include "muster/saved_model/graph/message_fields_internal.h"
 #include "muster/saved_model/graph/saved_model.h"
 #include "muster/saved_model/graph/saved_model_codec_internal.h"
 
@@ -11,25 +12,33 @@ using wire::kFixed32;
 using wire::kVarint;
 using wire::tag;
 
+constexpr std::tuple kSparseFields{
+    PlainField{1, &CooSparse::values, "values_tensor_name"},
+    PlainField{2, &CooSparse::indices, "indices_tensor_name"},
+    PlainField{3, &CooSparse::dense_shape, "dense_shape_tensor_name"},
+};
+constexpr std::tuple kSaverFields{
+    PlainField{1, &Saver::filename_tensor, "filename_tensor_name"},
+    PlainField{2, &Saver::save_tensor, "save_tensor_name"},
+    PlainField{3, &Saver::restore_op, "restore_op_name"},
+    PlainField{4, &Saver::max_to_keep},
+    PlainField{5, &Saver::sharded},
+    PlainField{6, &Saver::keep_checkpoint_every_n_hours},
+    PlainField{7, &Saver::version},
+};
+// Others come before and after these.
+constexpr std::tuple kInfoFields{
+    PlainField{4, &MetaGraph::tags, "a tag"},
+    PlainField{5, &MetaGraph::tensorflow_version, "tensorflow_version"},
+    PlainField{6, &MetaGraph::tensorflow_git_version, "tensorflow_git_version"},
+    PlainField{7, &MetaGraph::stripped_default_attrs},
+};
+
 // ------------------------------------------------------------------------------------ reading
 
 CooSparse decode_sparse(const Message& message, Decoding& decoding) {
   CooSparse out;
-  for_each_field(message, nullptr, [&](std::uint32_t field, wire::Reader& reader) {
-    switch (field) {
-      case tag(1, kBytes):
-        out.values = take_name(reader, decoding, "values_tensor_name");
-        return true;
-      case tag(2, kBytes):
-        out.indices = take_name(reader, decoding, "indices_tensor_name");
-        return true;
-      case tag(3, kBytes):
-        out.dense_shape = take_name(reader, decoding, "dense_shape_tensor_name");
-        return true;
-      default:
-        return false;
-    }
-  });
+  decode_plain(message, nullptr, decoding, kSparseFields, out);
   return out;
 }
 
@@ -93,33 +102,7 @@ SignatureDef decode_signature(const Message& message, Decoding& decoding) {
 Saver decode_saver(const Message& message, Decoding& decoding) {
   Saver out;
   out.version = 0;
-  for_each_field(message, &out.extra, [&](std::uint32_t field, wire::Reader& reader) {
-    switch (field) {
-      case tag(1, kBytes):
-        out.filename_tensor = take_name(reader, decoding, "filename_tensor_name");
-        return true;
-      case tag(2, kBytes):
-        out.save_tensor = take_name(reader, decoding, "save_tensor_name");
-        return true;
-      case tag(3, kBytes):
-        out.restore_op = take_name(reader, decoding, "restore_op_name");
-        return true;
-      case tag(4, kVarint):
-        out.max_to_keep = take_int32(reader);
-        return true;
-      case tag(5, kVarint):
-        out.sharded = take_bool(reader);
-        return true;
-      case tag(6, kFixed32):
-        out.keep_checkpoint_every_n_hours = reader.fixed32_float();
-        return true;
-      case tag(7, kVarint):
-        out.version = take_int32(reader);
-        return true;
-      default:
-        return false;
-    }
-  });
+  decode_plain(message, &out.extra, decoding, kSaverFields, out);
   return out;
 }
 
@@ -140,14 +123,7 @@ std::vector<T> decode_numbers(const Message& message, Decoding& decoding, wire::
   std::vector<T> out;
   const auto add = [&](wire::Reader& reader) { out.push_back(take(reader)); };
   for_each_field(message, nullptr, [&](std::uint32_t field, wire::Reader& reader) {
-    if (field == tag(1, type)) {
-      add(reader);
-    } else if (field == tag(1, kBytes)) {
-      for_each_packed(reader, decoding, add);
-    } else {
-      return false;
-    }
-    return true;
+    return take_repeated(field, 1, type, reader, decoding, add);
   });
   return out;
 }
@@ -205,24 +181,12 @@ void decode_info(const Message& message, Decoding& decoding, MetaGraph& out) {
       case tag(2, kBytes):
         decode_op_list(take_message(reader, decoding), decoding, out.stripped_ops);
         return true;
-      case tag(4, kBytes):
-        out.tags.push_back(take_name(reader, decoding, "a tag"));
-        return true;
-      case tag(5, kBytes):
-        out.tensorflow_version = take_name(reader, decoding, "tensorflow_version");
-        return true;
-      case tag(6, kBytes):
-        out.tensorflow_git_version = take_name(reader, decoding, "tensorflow_git_version");
-        return true;
-      case tag(7, kVarint):
-        out.stripped_default_attrs = take_bool(reader);
-        return true;
       case tag(8, kBytes):
         take_entry(reader, decoding, "alias of function", out.function_aliases,
                    [](const Message& value) { return std::string(value.bytes); });
         return true;
       default:
-        return false;
+        return take_plain(field, reader, decoding, kInfoFields, out);
     }
   });
 }
@@ -265,14 +229,12 @@ std::string encode_tensor_info(const TensorInfo& info) {
   std::string out;
   if (!info.sparse) put_bytes(1, info.name, out);
   put_type(2, info.dtype, out);
-  // What only names a tensor, as an asset does, has neither type nor shape.
+  // A record that only names a tensor, as an asset does, has neither type nor shape.
   if (info.dtype != DataType::kInvalid || info.shape != Shape())
     put_bytes_always(3, encode_shape(info.shape), out);
   if (info.sparse) {
     std::string sparse;
-    put_bytes(1, info.sparse->values, sparse);
-    put_bytes(2, info.sparse->indices, sparse);
-    put_bytes(3, info.sparse->dense_shape, sparse);
+    put_plain(*info.sparse, kSparseFields, sparse);
     put_bytes_always(4, sparse, out);
   }
   return out + info.extra;
@@ -280,13 +242,7 @@ std::string encode_tensor_info(const TensorInfo& info) {
 
 std::string encode_saver(const Saver& saver) {
   std::string out;
-  put_bytes(1, saver.filename_tensor, out);
-  put_bytes(2, saver.save_tensor, out);
-  put_bytes(3, saver.restore_op, out);
-  put_int(4, saver.max_to_keep, out);
-  put_bool(5, saver.sharded, out);
-  put_float(6, saver.keep_checkpoint_every_n_hours, out);
-  put_int(7, saver.version, out);
+  put_plain(saver, kSaverFields, out);
   return out + saver.extra;
 }
 
@@ -310,24 +266,15 @@ struct EncodeCollection {
     put_bytes_always(5, texts_message(anys.values), out);
   }
   void operator()(const std::vector<std::int64_t>& numbers) const {
-    std::string packed;
-    for (const std::int64_t number : numbers) {
-      wire::append_varint(static_cast<std::uint64_t>(number), packed);
-    }
-    put_list(3, packed);
+    put_list(3, numbers, append_number);
   }
-  void operator()(const std::vector<float>& numbers) const {
-    std::string packed;
-    for (const float number : numbers) {
-      packed.append(reinterpret_cast<const char*>(&number), sizeof number);
-    }
-    put_list(4, packed);
-  }
+  void operator()(const std::vector<float>& numbers) const { put_list(4, numbers, append_float); }
 
  private:
-  void put_list(std::uint32_t field, const std::string& packed) const {
+  template <typename Values, typename Append>
+  void put_list(std::uint32_t field, const Values& numbers, Append&& append) const {
     std::string list;
-    put_bytes(1, packed, list);
+    put_packed(1, numbers, list, append);
     put_bytes_always(field, list, out);
   }
 };
@@ -338,10 +285,7 @@ std::string encode_info(const MetaGraph& meta) {
   std::string ops;
   for (const OpDef& op : meta.stripped_ops) put_bytes_always(1, encode_op(op), ops);
   put_bytes(2, ops, out);
-  put_all(4, meta.tags, out);
-  put_bytes(5, meta.tensorflow_version, out);
-  put_bytes(6, meta.tensorflow_git_version, out);
-  put_bool(7, meta.stripped_default_attrs, out);
+  put_plain(meta, kInfoFields, out);
   for (const auto& [name, alias] : meta.function_aliases) put_entry(8, name, alias, out);
   return out + meta.info_extra;
 }

@@ -23,7 +23,7 @@ class ShapeInference {
 
  private:
   std::map<std::string_view, const NodeDef*> nodes_;
-  // What was asked before: a node that many take twice would be asked for without end.
+  // Shapes found before: a node that many take twice would be looked at without end.
   mutable std::map<std::pair<std::string_view, int>, Shape> known_;
 };
 

@@ -56,7 +56,7 @@ TensorValue computed(const TensorValue& x, Unary function) {
   return TensorValue::of<float>(x.shape, values);
 }
 
-// Of equal shapes, or with one that is a single number.
+// Combines constants of equal shapes, or with one that is a single number.
 std::optional<TensorValue> computed(const TensorValue& a, const TensorValue& b, Binary function) {
   if (a.shape != b.shape && !a.shape.empty() && !b.shape.empty()) return std::nullopt;
   const auto left = a.values<float>();
@@ -128,7 +128,7 @@ std::optional<std::pair<NodeDef, NodeDef>> as_reshape(const NodeDef& node, const
 }
 
 void note(const NodeDef& node, Known& known) {
-  // What is large is used as it is, so that only small ones are held twice.
+  // Large constants are used as they are, so that only small ones are held twice.
   constexpr std::size_t kMostBytes = std::size_t{1} << 20;
   if (node.op == "Const") {
     const auto& value = attr<TensorValue>(node, "value");

@@ -58,7 +58,7 @@ std::optional<ValueList> value_list_of(DataType type) {
   }
 }
 
-// What stands in a TensorProto before its values are looked at.
+// Fields of a TensorProto that are read before its values.
 struct TensorHead {
   DataType type = DataType::kInvalid;
   Shape shape{};

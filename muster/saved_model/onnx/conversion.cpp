@@ -301,7 +301,7 @@ void Conversion::rename(const std::string& from, const std::string& to) {
 
 void Conversion::add_output(const std::string& key, const graph::TensorInfo& info) {
   const std::string value = get(canonical(info.name));
-  // What a node gives takes the name, unless it is an output already.
+  // A node's output takes the name, unless it is an output of the model already.
   const bool taken = std::any_of(model_.outputs.begin(), model_.outputs.end(),
                                  [&](const auto& output) { return output.name == value; });
   if (producers_.contains(value) && !taken) {

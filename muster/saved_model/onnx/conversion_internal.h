@@ -32,11 +32,11 @@ struct Padding {
   std::string input{};
 };
 
-/// What stands for a tensor of the frozen graph.
+/// Representation of a tensor of the frozen graph.
 struct Held {
   graph::DataType type = graph::DataType::kFloat;
   std::optional<std::size_t> rank{};
-  /// Of what a reshape gives: its sizes, one of which may be -1, and the value that it reshapes.
+  /// Sizes of a reshape's output, one of which may be -1, and the value that it reshapes.
   std::vector<std::int64_t> sizes{};
   std::string reshaped{};
   /// The constant that it is, not yet written.
@@ -46,7 +46,7 @@ struct Held {
   /// A value that holds it as int64, where it is int32: ONNX's shapes are int64.
   std::string wide{};
   std::optional<Padding> padding{};
-  /// Of a vector of sizes that is put together: the numbers, -1 for those that are computed.
+  /// Elements of a vector of sizes that is put together; -1 for those that are computed.
   std::vector<std::int64_t> elements{};
 };
 
@@ -71,11 +71,11 @@ class Conversion {
   std::string cast(std::string_view name, const std::string& value, graph::DataType to);
 
   void hold(const std::string& tensor, Held held);
-  /// Says that the tensor is this constant, of which nothing is written before somebody asks.
+  /// Says that the tensor is this constant, which is not written before it is asked for.
   void hold_constant(const std::string& tensor, graph::TensorValue value);
   const Held& held(const std::string& tensor) const;
   const std::vector<graph::FunctionDef>& functions() const { return from_.graph.functions; }
-  /// What the table of this node holds. Throws Unimplemented where that is not known.
+  /// The entries of this node's table. Throws Unimplemented where they are not known.
   const graph::LookupTable& table(const std::string& node) const;
   /// A value that holds the tensor in this order.
   std::string get(const std::string& tensor, const Order& order = {});

@@ -2,7 +2,7 @@
 
 #include "muster/saved_model/onnx/conversion_internal.h"
 
-// What feature columns do with words and numbers before they are ids.
+// Operations of feature columns on words and numbers before they are ids.
 namespace muster::onnx {
 namespace {
 

@@ -32,8 +32,8 @@ NodeDef call_of(const std::string& name, const NodeDef& loop, const char* functi
           .attrs = {{"f", graph::attr<FunctionRef>(loop, function)}}};
 }
 
-// What the loop carries into a round: of the shapes that it declares, or of the ranks that its
-// first values have.
+// Shape of a value that the loop carries into a round: the one that it declares, or any of the rank
+// that its first value has.
 graph::Shape shape_of(const Call& call, std::size_t index) {
   const auto shapes = call.attr_or("output_shapes", graph::AttrList{}).shapes;
   if (index < shapes.size() && !shapes[index].unknown_rank) return shapes[index];

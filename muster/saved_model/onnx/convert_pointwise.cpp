@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <string>
+#include <vector>
 
+#include "muster/saved_model/graph/pointwise_ops.h"
 #include "muster/saved_model/onnx/conversion_internal.h"
 
 namespace muster::onnx {
@@ -43,10 +46,11 @@ struct Unary {
   std::string input;
 };
 
-template <const char* kOp>
+template <std::size_t kRow>
 void unary(Call& call) {
+  const std::string_view op = graph::kUnaryOps[kRow].onnx;
   const Unary x(call);
-  call.give(call.last(kOp, {x.input}), call.type(), x.rank, x.order);
+  call.give(call.last(op, {x.input}), call.type(), x.rank, x.order);
 }
 
 void same(Call& call) {
@@ -104,22 +108,27 @@ bool among_sizes(Call& call) {
          (call.constant(0) == nullptr || call.constant(1) == nullptr);
 }
 
-template <const char* kOp>
+template <std::size_t kRow>
 void binary(Call& call) {
+  const std::string_view op = graph::kArithmeticOps[kRow].onnx;
   if (among_sizes(call)) {
     const auto rank = common_rank(call, 0, 1);
     const auto made =
-        call.last(kOp, {call.to.get_wide(call.tensor(0)), call.to.get_wide(call.tensor(1))});
+        call.last(op, {call.to.get_wide(call.tensor(0)), call.to.get_wide(call.tensor(1))});
     return call.give_wide(made, DataType::kInt32, rank);
   }
   const Binary x(call);
-  call.give(call.last(kOp, {x.a, x.b}), call.type(), x.rank, x.order);
+  call.give(call.last(op, {x.a, x.b}), call.type(), x.rank, x.order);
 }
 
-template <const char* kOp>
-void comparison(Call& call) {
+void compare(Call& call, std::string_view op) {
   const Binary x(call);
-  call.give(call.last(kOp, {x.a, x.b}), DataType::kBool, x.rank, x.order);
+  call.give(call.last(op, {x.a, x.b}), DataType::kBool, x.rank, x.order);
+}
+
+template <std::size_t kRow>
+void comparison(Call& call) {
+  compare(call, graph::kComparisonOps[kRow].onnx);
 }
 
 void not_equal(Call& call) {
@@ -133,10 +142,11 @@ void logical_not(Call& call) {
   call.give(call.last("Not", {x.input}), DataType::kBool, x.rank, x.order);
 }
 
-template <const char* kOp>
+template <std::size_t kRow>
 void logical(Call& call) {
+  const std::string_view op = graph::kLogicalOps[kRow].onnx;
   const Binary x(call);
-  call.give(call.last(kOp, {x.a, x.b}), DataType::kBool, x.rank, x.order);
+  call.give(call.last(op, {x.a, x.b}), DataType::kBool, x.rank, x.order);
 }
 
 bool is_whole(DataType type) {
@@ -166,10 +176,11 @@ void floor_mod(Call& call) {
   call.give(call.last("Sub", {x.a, call.add("Mul", {times, x.b})}), call.type(), x.rank, x.order);
 }
 
-template <const char* kOp>
+template <std::size_t kRow>
 void test(Call& call) {
+  const std::string_view op = graph::kPredicateOps[kRow].onnx;
   const Unary x(call);
-  call.give(call.last(kOp, {x.input}), DataType::kBool, x.rank, x.order);
+  call.give(call.last(op, {x.input}), DataType::kBool, x.rank, x.order);
 }
 
 void is_finite(Call& call) {
@@ -272,11 +283,12 @@ void leaky_relu(Call& call) {
 }
 
 // Softmax over TensorFlow's last axis, wherever it stands.
-template <const char* kOp>
+template <std::size_t kRow>
 void softmax(Call& call) {
+  const std::string_view op = graph::kSoftmaxOps[kRow].onnx;
   const Unary x(call);
   const std::int64_t axis = x.order.empty() ? -1 : call.place_of(-1, x.order, x.rank);
-  call.give(call.last(kOp, {x.input}, {{"axis", axis}}), call.type(), x.rank, x.order);
+  call.give(call.last(op, {x.input}, {{"axis", axis}}), call.type(), x.rank, x.order);
 }
 
 void cast(Call& call) {
@@ -328,90 +340,64 @@ void select(Call& call) {
   select_v2(call);
 }
 
-// Names as template arguments need an address.
-constexpr char kAbs[] = "Abs", kAdd[] = "Add", kAnd[] = "And", kCeil[] = "Ceil", kCos[] = "Cos",
-               kElu[] = "Elu", kEqual[] = "Equal", kErf[] = "Erf", kExp[] = "Exp",
-               kFloor[] = "Floor", kGreater[] = "Greater", kGreaterOrEqual[] = "GreaterOrEqual",
-               kIsInf[] = "IsInf", kIsNaN[] = "IsNaN", kLess[] = "Less",
-               kLessOrEqual[] = "LessOrEqual", kLog[] = "Log", kLogSoftmax[] = "LogSoftmax",
-               kMax[] = "Max", kMin[] = "Min", kMul[] = "Mul", kNeg[] = "Neg", kOr[] = "Or",
-               kPow[] = "Pow", kReciprocal[] = "Reciprocal", kRelu[] = "Relu", kRound[] = "Round",
-               kSelu[] = "Selu", kSigmoid[] = "Sigmoid", kSign[] = "Sign", kSin[] = "Sin",
-               kSoftmax[] = "Softmax", kSoftplus[] = "Softplus", kSoftsign[] = "Softsign",
-               kSqrt[] = "Sqrt", kSub[] = "Sub", kTanh[] = "Tanh", kXor[] = "Xor";
-
 void equal(Call& call) {
-  if (!compares_words(call, /*equal=*/true)) comparison<kEqual>(call);
+  if (!compares_words(call, /*equal=*/true)) compare(call, "Equal");
 }
 
-constexpr std::array kPointwiseConversions{
-    OpConversion{"Abs", "Abs", unary<kAbs>},
-    OpConversion{"Add", "Add", binary<kAdd>},
+// Operations that are not in the tables of pointwise_ops.h.
+constexpr std::array kOwnPointwiseConversions{
     OpConversion{"AddN", "Sum", add_all},
-    OpConversion{"AddV2", "Add", binary<kAdd>},
     OpConversion{"BiasAdd", "Add, or the bias of Conv", bias_add},
     OpConversion{"Cast", "Cast", cast},
-    OpConversion{"Ceil", "Ceil", unary<kCeil>},
-    OpConversion{"Cos", "Cos", unary<kCos>},
     OpConversion{"Div", "Div", divide},
     OpConversion{"DivNoNan", "Equal, Where, Div", divide_no_nan},
-    OpConversion{"Elu", "Elu", unary<kElu>},
     OpConversion{"Equal", "Equal, of words LabelEncoder", equal},
-    OpConversion{"Erf", "Erf", unary<kErf>},
-    OpConversion{"Exp", "Exp", unary<kExp>},
     OpConversion{"Expm1", "Exp, Sub", expm1},
-    OpConversion{"Floor", "Floor", unary<kFloor>},
     OpConversion{"FloorDiv", "Div, Floor", floor_divide},
     OpConversion{"FloorMod", "Mod, or Div, Floor, Mul, Sub", floor_mod},
-    OpConversion{"Greater", "Greater", comparison<kGreater>},
-    OpConversion{"GreaterEqual", "GreaterOrEqual", comparison<kGreaterOrEqual>},
     OpConversion{"Identity", "(nothing)", same},
     OpConversion{"IsFinite", "IsNaN, IsInf, Or, Not", is_finite},
-    OpConversion{"IsInf", "IsInf", test<kIsInf>},
-    OpConversion{"IsNan", "IsNaN", test<kIsNaN>},
     OpConversion{"LeakyRelu", "LeakyRelu", leaky_relu},
-    OpConversion{"Less", "Less", comparison<kLess>},
-    OpConversion{"LessEqual", "LessOrEqual", comparison<kLessOrEqual>},
-    OpConversion{"Log", "Log", unary<kLog>},
     OpConversion{"Log1p", "Add, Log", log1p},
-    OpConversion{"LogSoftmax", "LogSoftmax", softmax<kLogSoftmax>},
-    OpConversion{"LogicalAnd", "And", logical<kAnd>},
     OpConversion{"LogicalNot", "Not", logical_not},
-    OpConversion{"LogicalOr", "Or", logical<kOr>},
-    OpConversion{"LogicalXor", "Xor", logical<kXor>},
-    OpConversion{"Maximum", "Max", binary<kMax>},
-    OpConversion{"Minimum", "Min", binary<kMin>},
-    OpConversion{"Mul", "Mul", binary<kMul>},
-    OpConversion{"Neg", "Neg", unary<kNeg>},
     OpConversion{"NotEqual", "Equal, Not, of words LabelEncoder", not_equal},
     OpConversion{"OnesLike", "Shape, Expand", filled_like<1>},
-    OpConversion{"Pow", "Pow", binary<kPow>},
     OpConversion{"RealDiv", "Div", divide},
-    OpConversion{"Reciprocal", "Reciprocal", unary<kReciprocal>},
-    OpConversion{"Relu", "Relu", unary<kRelu>},
     OpConversion{"Relu6", "Clip", relu6},
-    OpConversion{"Round", "Round", unary<kRound>},
     OpConversion{"Rsqrt", "Sqrt, Reciprocal", rsqrt},
     OpConversion{"Select", "Where", select},
     OpConversion{"SelectV2", "Where", select_v2},
-    OpConversion{"Selu", "Selu", unary<kSelu>},
-    OpConversion{"Sigmoid", "Sigmoid", unary<kSigmoid>},
-    OpConversion{"Sign", "Sign", unary<kSign>},
-    OpConversion{"Sin", "Sin", unary<kSin>},
-    OpConversion{"Softmax", "Softmax", softmax<kSoftmax>},
-    OpConversion{"Softplus", "Softplus", unary<kSoftplus>},
-    OpConversion{"Softsign", "Softsign", unary<kSoftsign>},
-    OpConversion{"Sqrt", "Sqrt", unary<kSqrt>},
     OpConversion{"Square", "Mul", square},
     OpConversion{"SquaredDifference", "Sub, Mul", squared_difference},
     OpConversion{"StopGradient", "(nothing)", same},
-    OpConversion{"Sub", "Sub", binary<kSub>},
-    OpConversion{"Tanh", "Tanh", unary<kTanh>},
     OpConversion{"ZerosLike", "Shape, Expand", filled_like<0>},
 };
 
+std::vector<OpConversion> make_pointwise_conversions() {
+  std::vector<OpConversion> all(kOwnPointwiseConversions.begin(), kOwnPointwiseConversions.end());
+  const auto add_row = [&](const graph::PointwiseOp& op, void (*convert)(Call&)) {
+    if (!op.onnx.empty()) all.push_back({op.tensorflow, op.onnx, convert});
+  };
+  graph::for_each_row<graph::kUnaryOps.size()>(
+      [&]<std::size_t kRow>() { add_row(graph::kUnaryOps[kRow], unary<kRow>); });
+  graph::for_each_row<graph::kArithmeticOps.size()>(
+      [&]<std::size_t kRow>() { add_row(graph::kArithmeticOps[kRow], binary<kRow>); });
+  graph::for_each_row<graph::kComparisonOps.size()>(
+      [&]<std::size_t kRow>() { add_row(graph::kComparisonOps[kRow], comparison<kRow>); });
+  graph::for_each_row<graph::kPredicateOps.size()>(
+      [&]<std::size_t kRow>() { add_row(graph::kPredicateOps[kRow], test<kRow>); });
+  graph::for_each_row<graph::kLogicalOps.size()>(
+      [&]<std::size_t kRow>() { add_row(graph::kLogicalOps[kRow], logical<kRow>); });
+  graph::for_each_row<graph::kSoftmaxOps.size()>(
+      [&]<std::size_t kRow>() { add_row(graph::kSoftmaxOps[kRow], softmax<kRow>); });
+  return all;
+}
+
 }  // namespace
 
-std::span<const OpConversion> pointwise_conversions() { return kPointwiseConversions; }
+std::span<const OpConversion> pointwise_conversions() {
+  static const std::vector<OpConversion> all = make_pointwise_conversions();
+  return all;
+}
 
 }  // namespace muster::onnx

@@ -77,7 +77,7 @@ void arg(Call& call) {
   call.give(call.to.cast(call.node.name, found, type), type, over.rank, over.left);
 }
 
-// Of truths, which ONNX reduces as numbers.
+// Reduction of booleans, which ONNX reduces as numbers.
 template <const char* kOp>
 void truths(Call& call) {
   const bool keep = call.attr_or("keep_dims", false);

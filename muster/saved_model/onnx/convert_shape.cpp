@@ -228,7 +228,7 @@ void split_v(Call& call) {
   split_into(call, 0, call.number(2, "axis"), sizes.size(), sizes);
 }
 
-/// What a strided slice does, axis by axis of its input.
+/// Parameters of a strided slice, axis by axis of its input.
 struct Slices {
   std::vector<std::int64_t> axes{};
   std::vector<std::int64_t> starts{};

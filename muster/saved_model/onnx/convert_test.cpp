@@ -177,7 +177,7 @@ output mean: float[batch, 4]
 TEST(Convert, PermutesAKernelWithItsValues) {
   const Model model = convert(images());
   const auto kernel = model.initializers.at(0).value;
-  // Of kernel[h, w, in, out] = ((h * 3 + w) * 3 + in) * 4 + out the element [out, in, h, w].
+  // Element [out, in, h, w] of kernel[h, w, in, out] = ((h * 3 + w) * 3 + in) * 4 + out.
   const auto values = kernel.values<float>();
   const auto at = [&](int out, int in, int h, int w) {
     return values[static_cast<std::size_t>(((out * 3 + in) * 3 + h) * 3 + w)];

@@ -66,7 +66,7 @@ struct Model {
   std::vector<Initializer> initializers{};
   std::vector<ValueInfo> inputs{};
   std::vector<ValueInfo> outputs{};
-  /// What programs may want to know, such as the signature that this was.
+  /// Properties for programs that read the model, such as the signature that it was made from.
   std::map<std::string, std::string, std::less<>> metadata{};
 };
 
