@@ -41,7 +41,7 @@ class GroupMark {
 struct GroupDeaths {
   InstanceGroup group{};
   std::uint64_t deaths = 0;
-  /// Of the last of them: "SIGFPE".
+  /// Signal of the last death: "SIGFPE".
   std::string signal{};
   /// Whether it is not answered any more: a fault of the process (SIGFPE, SIGSEGV and the like)
   /// suffices, while others, such as SIGKILL, may have come from elsewhere and have to come three

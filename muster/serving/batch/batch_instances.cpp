@@ -16,6 +16,7 @@
 #include "muster/serving/codec/fast_request.h"
 #include "muster/serving/codec/json.h"
 #include "muster/serving/codec/predict_request.h"
+#include "muster/serving/codec/signature_defaults.h"
 
 namespace muster::serving {
 namespace {
@@ -177,16 +178,26 @@ std::vector<std::string> header_of(const Path& file) {
   return split_csv_row(first.bytes);
 }
 
-CsvField field_of(const std::string& name, DataType type) {
+// Default value of an empty field, if the signature has one.
+template <typename T>
+std::optional<T> default_of(const SignatureDef& signature, const std::string& name) {
+  const auto value = signature.defaults.find(name);
+  if (value == signature.defaults.end()) return std::nullopt;
+  if (!is_row_default(signature.inputs.find(name)->second, value->second)) return std::nullopt;
+  const auto numbers = value->second.values<T>();
+  return numbers.size() == 1 ? std::optional<T>(numbers.front()) : std::nullopt;
+}
+
+CsvField field_of(const SignatureDef& signature, const std::string& name, DataType type) {
   switch (graph::without_ref(type)) {
     case DataType::kFloat:
-      return CsvField::float32(name);
+      return CsvField::float32(name, default_of<float>(signature, name));
     case DataType::kDouble:
-      return CsvField::float64(name);
+      return CsvField::float64(name, default_of<double>(signature, name));
     case DataType::kInt32:
-      return CsvField::int32(name);
+      return CsvField::int32(name, default_of<std::int32_t>(signature, name));
     case DataType::kInt64:
-      return CsvField::int64(name);
+      return CsvField::int64(name, default_of<std::int64_t>(signature, name));
     case DataType::kString:
       return CsvField::string(name, "");
     default:
@@ -225,7 +236,7 @@ struct ToKeyText {
 class CsvColumnsDecoder final : public InstanceDecoder {
  public:
   CsvColumnsDecoder(const SignatureDef& signature, const std::string& key_field, const Path& file)
-      : decoder_(fields_of(signature, key_field, header_of(file))) {
+      : signature_(signature), decoder_(fields_of(signature, key_field, header_of(file))) {
     const auto fields = decoder_.fields();
     for (std::size_t i = 0; i < fields.size(); ++i) {
       if (fields[i].name == key_field) key_column_ = i;
@@ -240,20 +251,17 @@ class CsvColumnsDecoder final : public InstanceDecoder {
       }
       inputs_.push_back({input->first, i, is_flat});
     }
-    for (const auto& [name, value] : signature.defaults) {
-      if (!has_column(name)) defaults_.emplace(name, value);
-    }
   }
 
   DecodedBatch decode(std::span<const std::string_view> instances) const override {
     const CsvColumns columns = decoder_.decode(instances);
     DecodedBatch batch;
-    batch.inputs = defaults_;
     for (const Input& input : inputs_) {
       ToTensor to_tensor{{static_cast<std::int64_t>(columns.rows)}};
       if (!input.is_flat) to_tensor.shape.push_back(1);
       batch.inputs.emplace(input.name, std::visit(to_tensor, columns.columns[input.column]));
     }
+    add_defaults(signature_, batch.inputs);
     if (key_column_) {
       for (std::size_t row = 0; row < columns.rows; ++row) {
         batch.keys.push_back(std::visit(ToKeyText{row}, columns.columns[*key_column_]));
@@ -276,7 +284,7 @@ class CsvColumnsDecoder final : public InstanceDecoder {
     for (const std::string& name : header) {
       const auto input = signature.inputs.find(name);
       if (input != signature.inputs.end()) {
-        fields.push_back(field_of(name, input->second.dtype));
+        fields.push_back(field_of(signature, name, input->second.dtype));
       } else if (!key_field.empty() && name == key_field) {
         fields.push_back(CsvField::string(name, ""));
       } else {
@@ -297,14 +305,10 @@ class CsvColumnsDecoder final : public InstanceDecoder {
     return fields;
   }
 
-  bool has_column(const std::string& name) const {
-    return std::ranges::any_of(inputs_, [&](const Input& input) { return input.name == name; });
-  }
-
+  const SignatureDef& signature_;
   CsvDecoder decoder_;
   std::vector<Input> inputs_{};
   std::optional<std::size_t> key_column_{};
-  Tensors defaults_{};
 };
 
 const std::string& string_input_for(const BatchJob& job, const SignatureDef& signature) {

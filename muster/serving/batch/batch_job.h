@@ -10,7 +10,7 @@
 #include "muster/saved_model/graph/saved_model.h"
 
 /// Batch prediction: files of instances into files of predictions, shard by shard. A job is a
-/// folder; whoever has it can go on where the last process was killed. docs/formats/
+/// folder, from which another process can go on where the last was killed. docs/formats/
 /// batch_prediction.md has the layout. No libtorch: what computes is handed in (batch_shard.h).
 namespace muster::serving {
 
@@ -40,9 +40,9 @@ struct BatchFile {
   std::string path{};
   std::uint64_t size_bytes = 0;
   std::int64_t modified_ns = 0;
-  /// Of an input file: how many instances it has.
+  /// Number of instances in an input file.
   std::uint64_t records = 0;
-  /// Of a file of lines that is not compressed.
+  /// Line marks of an uncompressed file of lines.
   LineMarks marks{};
 
   bool operator==(const BatchFile&) const = default;
@@ -57,7 +57,7 @@ struct WrittenFile {
   bool operator==(const WrittenFile&) const = default;
 };
 
-/// What became of a job, or of one shard.
+/// Outcome counts of a job, or of one shard.
 struct BatchCounts {
   std::uint64_t predictions = 0;
   std::uint64_t errors = 0;

@@ -218,7 +218,7 @@ TEST_F(BatchShard, NoLineIsLostOrDoubledByAKillAfterAnyBatch) {
       try {
         run(output, job, doubling(), twice, options);
       } catch (const std::runtime_error&) {
-        // What a process had written when it was killed, behind its last save.
+        // Bytes behind the last save, as a killed process leaves them.
         for (const char* name : {"shard-00000.results", "shard-00000.errors"}) {
           const Path part = batch_folder(output) / name;
           if (std::filesystem::exists(part)) write_bytes(part, read_bytes(part) + "{\"half\": ");
@@ -308,7 +308,7 @@ TEST_F(BatchShard, AFlippedByteOfWhatWasSavedIsComputedAgain) {
     EXPECT_EQ(files_of(output, job).results, wanted.results) << suffix;
     EXPECT_EQ(files_of(output, job).errors, wanted.errors) << suffix;
   }
-  // What was complete, but had not got its name when the process was killed.
+  // A complete file that was not renamed before the process was killed.
   const Path output = folder_ / "out";
   const BatchJob job = open("out", signature);
   const Path unpublished = batch_shard_path(output, 0, "results");
@@ -392,6 +392,23 @@ TEST_F(BatchShard, ColumnsOfCsvAreInputs) {
   const Files files = predict(doubling(), twice);
   EXPECT_EQ(files.results, "id,y\n\"a,\"\"b\",3.0\nc,4.0\n");
   EXPECT_THAT(files.errors, HasSubstr("in.csv line 4"));
+}
+
+TEST_F(BatchShard, ColumnsAndFieldsThatCsvLacksAreThoseOfTraining) {
+  job_.input = BatchInput::kCsv;
+  graph::SignatureDef signature = doubling();
+  signature.inputs["z"] = signature.inputs["x"];
+  signature.defaults["x"] = TensorValue::vector<float>({7});
+  signature.defaults["z"] = TensorValue::vector<float>({1});
+  signature.inputs["id"] = {.name = "id:0", .dtype = DataType::kInt64, .shape = {-1}};
+  write_bytes(folder_ / "in.csv", "x,id\n1.5,1\n,2\n3,3\n");
+  std::vector<std::vector<float>> batches;
+  const Files files = predict(signature, [&](const Tensors& inputs) {
+    batches.push_back(inputs.at("z").values<float>());
+    return twice(inputs);
+  });
+  EXPECT_EQ(files.results, "{\"y\": 3.0}\n{\"y\": 14.0}\n{\"y\": 6.0}\n");
+  EXPECT_THAT(batches, ElementsAre(ElementsAre(1, 1, 1)));
 }
 
 TEST_F(BatchShard, ColumnsThatTheSignatureDoesNotHaveAreRefusedBeforeTheJob) {

@@ -134,7 +134,7 @@ TEST(PlainRows, HandsKeysOn) {
   }
 }
 
-// What the reader that knows all about errors makes of it.
+// Tensors from the slow reader, which reports errors in full.
 std::optional<Tensors> checked_plain_rows(const PlainLines& lines, const SignatureDef& signature) {
   std::string text;
   for (const std::string_view line : lines) text.append(line).append("\n");

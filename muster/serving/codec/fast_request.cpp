@@ -88,7 +88,7 @@ class PaddedText {
   std::size_t size_ = 0;
 };
 
-// What JSON has between values.
+// Whitespace that JSON allows between values.
 constexpr std::string_view kBlanks = " \t\r\n";
 // A value behind all others.
 constexpr std::string_view kLastLine = "[]";
@@ -220,7 +220,7 @@ class FastFiller {
   std::int64_t parts_ = 0;
 };
 
-/// Of an input, whose name the signature has.
+/// Filler of an input, whose name the signature owns.
 struct NamedFiller {
   std::string_view name;
   FastFiller filler;
@@ -290,7 +290,7 @@ class RowFiller {
     return key_.values.size() == keys + (has_key ? 1 : 0);
   }
 
-  // Of the field that is the `place`-th of its instance; null if there is none of the name.
+  // Filler of the field that is the `place`-th of its instance; null if no input has the name.
   // Instances mostly have their fields in the order of the first one.
   FastFiller* find(std::string_view name, std::size_t place) {
     if (place < seen_.size() && seen_[place]->name == name) return &seen_[place]->filler;

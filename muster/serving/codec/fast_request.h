@@ -24,7 +24,7 @@ class FastRequest {
   const std::string& signature_name() const;
   bool is_row_form() const;
   std::optional<Tensors> tensors(const graph::SignatureDef& signature) const;
-  /// What was parsed.
+  /// The text that was parsed.
   std::string_view text() const;
 
  private:

@@ -77,7 +77,7 @@ TEST(FastRows, GivesKeysAsTheyStand) {
   EXPECT_FALSE(fast_rows(Lines{R"({"b64": "QQ==", "x": 1})"}, one_number(), "b64"));
 }
 
-// What the reader that knows all about errors makes of it.
+// Tensors from the slow reader, which reports errors in full.
 std::optional<Tensors> slow_rows(const Lines& lines, const SignatureDef& signature) {
   std::string text;
   for (const std::string_view line : lines) text.append(line).append("\n");

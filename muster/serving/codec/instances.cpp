@@ -105,7 +105,7 @@ void check_present(const std::string& name, const Column& column) {
   }
 }
 
-// Of the first instance, before anything is made of it; the others are compared with it.
+// Checks the first instance before it is converted; the others are compared with it.
 void check_shape(const TensorInfo& info, const Column& column) {
   std::vector<std::int64_t> shape = list_shape(*column.front());
   const graph::Shape row(shape);
@@ -211,7 +211,7 @@ const std::string& Instances::signature_name() const { return impl_->signature_n
 
 Tensors Instances::tensors(const SignatureDef& signature) const {
   Columns columns = columns_of(impl_->values, signature);
-  const auto defaults = row_defaults(signature);
+  const auto defaults = row_defaults(signature, impl_->values.size());
   Tensors tensors;
   for (const auto& [name, info] : signature.inputs) {
     Column& column = columns.find(name)->second;

@@ -15,7 +15,7 @@ namespace muster::serving {
 /// The inputs or outputs of a signature by name.
 using Tensors = graph::TensorValues;
 
-/// What a model is asked about, one value an instance: an object of named inputs, or the bare value
+/// Instances to predict, one JSON value each: an object of named inputs, or the bare value
 /// of the only input. The texts of errors are those of `gcloud ml-engine local predict` where it
 /// has one.
 class Instances {

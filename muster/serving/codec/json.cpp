@@ -55,7 +55,7 @@ std::string with_special_numbers(std::string_view text) {
   return out;
 }
 
-// What is nested deep takes a stack frame a level in whatever walks it later.
+// Deeply nested values take a stack frame a level in code that walks them later.
 void check_depth(std::string_view text) {
   std::size_t depth = 0;
   bool in_string = false;

@@ -32,7 +32,7 @@ std::optional<double> special_double(const nlohmann::json& value);
 /// The text of {"b64": text}, or nullptr for any other value.
 const std::string* base64_text(const nlohmann::json& value);
 
-/// What a value is, for messages: "a list", "the string \"abc\"", "1.5".
+/// Description of a value for messages: "a list", "the string \"abc\"", "1.5".
 std::string describe(const nlohmann::json& value);
 
 /// The JSON type of a value in TensorFlow Serving's words: "Null", "True", "Number".

@@ -20,7 +20,7 @@ class TensorBuilder {
   /// Throws InvalidArgument for a value of another kind or shape.
   void add(const nlohmann::json& value);
 
-  /// Of one part; empty before the first.
+  /// Shape of one part; empty before the first.
   const std::vector<std::int64_t>& part_shape() const { return shape_; }
 
   /// The tensor [parts, part_shape...].
@@ -42,8 +42,8 @@ class TensorBuilder {
 /// of them.
 std::vector<std::int64_t> list_shape(const nlohmann::json& value);
 
-/// Throws InvalidArgument if the first element of nested lists is not of this type: whoever gives a
-/// string for a list of numbers is wrong in its type, and its shape follows from that.
+/// Throws InvalidArgument if the first element of nested lists is not of this type: a string in
+/// place of a list of numbers is an error of type, from which that of its shape follows.
 void check_first_element(graph::DataType type, const nlohmann::json& value);
 
 }  // namespace muster::serving

@@ -59,7 +59,7 @@ std::optional<std::int64_t> folder_number(const std::string& name) {
 }
 
 /// Held while a folder of models is changed. Another change may be the copy of a large model. In a
-/// store, whoever comes second is refused and told who the first is.
+/// store, the second writer is refused and told who the first is.
 class ChangeLock {
  public:
   explicit ChangeLock(const Path& root) {
@@ -103,7 +103,7 @@ json version_json(const VersionRecord& version) {
           {"createTime", version.create_time}};
 }
 
-// What model.json says; versions without their states.
+// The contents of model.json; versions without their states.
 ModelRecord parse_model(const std::string& name, const std::string& text) {
   ModelRecord model{.name = name};
   const json body = json::parse(text);

@@ -13,7 +13,7 @@ namespace muster::serving {
 struct VersionRecord {
   /// "v1".
   std::string name{};
-  /// Of its folder, MODEL/NUMBER.
+  /// Number of the version, which names its folder: MODEL/NUMBER.
   std::int64_t number = 0;
   std::string description{};
   /// Where it was copied from.

@@ -17,8 +17,8 @@ std::string version_resource(const std::string& parent, const std::string& model
 std::string models_resource(const std::string& parent, const std::vector<ModelRecord>& models);
 std::string versions_resource(const std::string& parent, const ModelRecord& model);
 
-/// What comes from outside; versions have no numbers in it. Throw InvalidArgument for text that is
-/// no such resource.
+/// Parse resources from outside; versions have no numbers in them. Throw InvalidArgument for text
+/// that is no such resource.
 ModelRecord parse_model_resource(std::string_view text);
 VersionRecord parse_version_resource(std::string_view text);
 std::vector<ModelRecord> parse_models_resource(std::string_view text);

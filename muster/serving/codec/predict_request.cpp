@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "muster/serving/codec/json_fault_internal.h"
 #include "muster/serving/codec/put_element.h"
 #include "muster/serving/codec/row_default_internal.h"
+#include "muster/serving/codec/signature_defaults.h"
 
 namespace muster::serving {
 namespace {
@@ -237,7 +239,7 @@ void take_bare(const json& item, std::size_t index, Filler& filler) {
 Tensors row_tensors(const json& instances, const SignatureDef& signature) {
   Fillers fillers;
   for (const auto& [name, info] : signature.inputs) fillers.emplace(name, Filler(info.dtype));
-  const RowDefaults defaults = row_defaults(signature);
+  const RowDefaults defaults = row_defaults(signature, instances.size());
   const bool only_values = is_value(instances.front());
   if (only_values && fillers.size() != 1) {
     throw InvalidArgument(
@@ -261,6 +263,18 @@ Tensors row_tensors(const json& instances, const SignatureDef& signature) {
   return tensors;
 }
 
+// A column with the default of a row in the place of each null.
+json without_nulls(json column, const std::string& name, const SignatureDef& signature) {
+  if (!column.is_array() || std::ranges::none_of(column, &json::is_null)) return column;
+  const RowDefaults defaults = row_defaults(signature, column.size());
+  const auto row = defaults.find(name);
+  if (row == defaults.end()) return column;
+  for (json& value : column) {
+    if (value.is_null()) value = row->second;
+  }
+  return column;
+}
+
 Tensors column_tensors(const json& inputs, const SignatureDef& signature) {
   Tensors tensors;
   if (is_value(inputs)) {
@@ -277,13 +291,16 @@ Tensors column_tensors(const json& inputs, const SignatureDef& signature) {
   }
   for (const auto& [name, info] : signature.inputs) {
     const auto value = inputs.find(name);
+    const bool has_default = signature.defaults.contains(name);
+    if (has_default && (value == inputs.end() || value->is_null())) continue;
     if (value == inputs.end()) {
       throw InvalidArgument("Missing named input: {} in 'inputs' object.", name);
     }
     Filler filler(info.dtype);
-    filler.add(*value);
+    filler.add(has_default ? without_nulls(*value, name, signature) : *value);
     tensors.emplace(name, std::move(filler).single());
   }
+  add_defaults(signature, tensors);
   return tensors;
 }
 

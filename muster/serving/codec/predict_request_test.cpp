@@ -76,6 +76,24 @@ TEST(PredictRequest, TakesTheDefaultOfARowWhereItIsMissingOrNull) {
               HasSubstr("keys must be"));
 }
 
+TEST(PredictRequest, TakesTheDefaultOfARowWhereAColumnIsMissingOrHasNull) {
+  SignatureDef signature = kTwo;
+  signature.inputs["a"].shape = graph::Shape{-1};
+  signature.inputs["b"].shape = graph::Shape{-1};
+  signature.defaults["a"] = TensorValue::vector<float>({7});
+  const auto a_of = [&](std::string_view text) {
+    return tensors_of(text, signature).at("a").values<float>();
+  };
+  EXPECT_THAT(a_of(R"({"inputs": {"b": ["p", "q", "r"]}})"), ElementsAre(7, 7, 7));
+  EXPECT_THAT(a_of(R"({"inputs": {"a": null, "b": ["p", "q"]}})"), ElementsAre(7, 7));
+  EXPECT_THAT(a_of(R"({"inputs": {"a": [1, null, 3], "b": ["p", "q", "r"]}})"),
+              ElementsAre(1, 7, 3));
+  EXPECT_THAT(refused(R"({"inputs": {"a": [1]}})", signature),
+              "Missing named input: b in 'inputs' object.");
+  EXPECT_THAT(refused(R"({"inputs": {"a": [1, 2], "b": ["p", null]}})", signature),
+              HasSubstr("Type: Null"));
+}
+
 TEST(PredictRequest, TakesColumns) {
   EXPECT_THAT(tensors_of(R"({"inputs": [[1], [2]]})", kX).at("x").shape, ElementsAre(2, 1));
   EXPECT_THAT(tensors_of(R"({"inputs": 7})", kX).at("x").shape, ElementsAre());
@@ -194,7 +212,7 @@ TEST(PredictAnswer, RefusesOutputsWithoutRows) {
                InvalidArgument);
 }
 
-// What a request becomes, or why it does not.
+// Description of the parsed request, or the error it is refused with.
 std::string outcome_of(const std::string& text, const SignatureDef& signature) {
   try {
     const auto request = PredictRequest::from_json(text);

@@ -190,8 +190,8 @@ void write_row(const std::string& key, const TensorValue& tensor, std::size_t in
   }
 }
 
-// Appends the first row. False, with nothing appended, for what cannot be written: whoever asks for
-// a row is told why.
+// Appends the first row. False, with nothing appended, for values that cannot be written: a caller
+// that asks for a row is told why.
 bool append_row(const std::string& key, const TensorValue& tensor, std::string& out) {
   const std::size_t begin = out.size();
   try {

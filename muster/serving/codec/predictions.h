@@ -32,7 +32,7 @@ class Predictions {
   std::string cell(std::int64_t row, std::string_view key) const;
 
  private:
-  /// What the rows of an output have in common.
+  /// Properties that all rows of an output share.
   struct Column {
     /// The name as JSON, and what stands behind it; also the value where all rows have the same.
     std::string label{};

@@ -1,9 +1,11 @@
 #include "muster/serving/codec/row_default_internal.h"
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/serving/codec/signature_defaults.h"
 
 namespace muster::serving {
 namespace {
@@ -50,24 +52,22 @@ json nested(std::span<const json> elements, std::span<const std::int64_t> shape)
   return list;
 }
 
-bool is_row_default(const graph::TensorInfo& info, const TensorValue& value) {
-  if (info.shape.unknown_rank || info.shape.dims.empty() || info.shape.dims[0] != -1) return false;
-  if (value.shape.empty() || value.shape[0] != 1 || !graph::fits(info.shape, value.shape))
-    return false;
-  for (const std::int64_t size : value.shape) {
-    if (size <= 0) return false;
-  }
-  return has_elements_of_json(value.dtype) && graph::without_ref(info.dtype) == value.dtype;
+bool can_be_json(const TensorValue& value) {
+  return has_elements_of_json(value.dtype) &&
+         std::ranges::all_of(value.shape, [](std::int64_t size) { return size > 0; });
 }
 
 }  // namespace
 
-std::map<std::string, json, std::less<>> row_defaults(const graph::SignatureDef& signature) {
+std::map<std::string, json, std::less<>> row_defaults(const graph::SignatureDef& signature,
+                                                      std::size_t instances) {
   std::map<std::string, json, std::less<>> rows;
   for (const auto& [name, value] : signature.defaults) {
     const auto input = signature.inputs.find(name);
     if (input == signature.inputs.end() || !is_row_default(input->second, value)) continue;
+    if (!can_be_json(value)) continue;
     value.check();
+    check_default_bytes(name, value, static_cast<std::int64_t>(instances));
     rows.emplace(name, nested(elements_of(value), std::span(value.shape).subspan(1)));
   }
   return rows;

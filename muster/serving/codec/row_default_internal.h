@@ -8,10 +8,10 @@
 
 namespace muster::serving {
 
-/// What stands for an input that an instance does not have, or has null for, by name and as
-/// instances say it: the defaults of the signature that are one row of many, such as exports of
-/// ours have for features that training has a default for. Others stand for whole inputs.
+/// Default values of inputs that one of so many instances does not have, or has null for, by name
+/// and as instances say it: the defaults of the signature that are one row. Throws
+/// InvalidArgument where one takes too much memory for so many rows.
 std::map<std::string, nlohmann::json, std::less<>> row_defaults(
-    const graph::SignatureDef& signature);
+    const graph::SignatureDef& signature, std::size_t instances);
 
 }  // namespace muster::serving

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "muster/base/wait.h"
+#include "muster/serving/core/execution_slots.h"
 #include "muster/serving/core/servable.h"
 
 namespace muster::serving {
@@ -32,45 +33,11 @@ struct BatchOptions {
   /// Requests of level 1 are computed before those of level 2, and so on; in the order of their
   /// arrival within a level.
   std::uint32_t priority_levels = 3;
-  /// Of requests that name none, or one that is not there.
+  /// Level of requests that name none, or one that does not exist.
   std::uint32_t default_priority_level = 2;
 };
 
-class BlockingPool;
-class EventLoop;
-
-/// How many batches are computed at one time, in the threads of an event loop and, where that takes
-/// long, in others. The models in demand share the slots: one whose batches take long has its part
-/// of them, one at least, and never those of another; one whose batches are short gives them back
-/// at once, and may have all. Queues of a model with work take turns. Any thread may use it.
-class ExecutionSlots {
- public:
-  /// Called before a batch, in the thread that computes it, with how many share the processors: the
-  /// batches of its model at work, times the models in demand, and the threads that read, as one
-  /// more, where requests wait. A short batch beside a long one of another model is to have one.
-  using Divide = std::function<void(std::size_t parts)>;
-
-  /// Zero: one per processor. Without a loop it has one of its own.
-  explicit ExecutionSlots(std::size_t count, std::shared_ptr<EventLoop> loop = nullptr,
-                          Divide divide = nullptr);
-  /// None of the loop's threads may call it.
-  ~ExecutionSlots();
-  ExecutionSlots(const ExecutionSlots&) = delete;
-  ExecutionSlots& operator=(const ExecutionSlots&) = delete;
-
-  std::size_t count() const;
-
- private:
-  friend class BatchQueue;
-  struct Impl;
-  // In this order: what the slots use goes after them.
-  std::shared_ptr<EventLoop> loop_;
-  std::shared_ptr<Impl> impl_;
-  std::unique_ptr<BlockingPool> threads_;
-  std::unique_ptr<BlockingPool> background_;
-};
-
-/// What became of a request.
+/// Outputs of a request, and how they were computed.
 struct BatchAnswer {
   Tensors outputs{};
   /// Rows of the batch that it was part of, without those that filled it up.
@@ -118,7 +85,6 @@ class BatchQueue {
   std::size_t waiting() const;
 
  private:
-  struct Ticket;
   struct Impl;
   std::unique_ptr<Impl> impl_;
   friend class ExecutionSlots;

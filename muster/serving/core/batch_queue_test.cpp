@@ -289,7 +289,7 @@ TEST_F(BatchQueueTest, RefusesAtOnceWhatCannotMakeIt) {
                      std::this_thread::sleep_for(std::chrono::milliseconds(20));
                      return Tensors{{"y", inputs.at("x")}};
                    });
-  queue.run(input_of({1}));  // What a batch takes is known from here on.
+  queue.run(input_of({1}));  // The duration of a batch is known from here on.
   hold = true;
   std::jthread first([&] { queue.run(input_of({1})); });
   entered.acquire();
@@ -364,7 +364,7 @@ TEST_F(BatchQueueTest, RefusesLargeRequestsWhereThatIsAsked) {
             "Task size 3 is larger than maximum input batch size 2");
 }
 
-/// What became of requests that nobody waits for.
+/// Outcomes of requests that no thread waits for.
 class Outcomes {
  public:
   BatchQueue::Done next() {
@@ -434,7 +434,7 @@ TEST(BatchQueueOnALoop, ARequestThatComesAloneIsComputedAtOnceUntilOthersComeWit
       done.acquire();
     }
   };
-  in_loop(start);  // The first of all: nobody knows how long it takes.
+  in_loop(start);  // The first of all: its duration is unknown.
   outcomes.wait(1);
   in_loop([&] {
     start();
@@ -535,7 +535,7 @@ TEST(ExecutionSlots, WhereManyWaitAThreadThatDoesNotReadComputesThem) {
                      if (loop->this_thread()) ++in_loop;
                      return Tensors{{"y", inputs.at("x")}};
                    });
-  for (int i = 0; i < 20; ++i) queue.run(input_of({1}));  // What a batch takes is known now.
+  for (int i = 0; i < 20; ++i) queue.run(input_of({1}));  // The duration is known now.
   Outcomes outcomes;
   loop->post([&] {
     for (int i = 0; i < 20; ++i) {
@@ -543,7 +543,7 @@ TEST(ExecutionSlots, WhereManyWaitAThreadThatDoesNotReadComputesThem) {
     }
   });
   outcomes.wait(20);
-  EXPECT_LE(in_loop, 1);  // The first had nobody behind it.
+  EXPECT_LE(in_loop, 1);  // The first had no request behind it.
 }
 
 /// A model whose batches begin, and wait until they are let go.
@@ -625,6 +625,50 @@ TEST(ExecutionSlots, ModelsInDemandHavePartsOfTheSlots) {
   first.go.release(8);
   second.go.release(8);
   outcomes.wait(16);
+}
+
+TEST(ExecutionSlots, ModelsInDemandShareSlotsAndProcessorsByTheirWeights) {
+  std::mutex mutex;
+  std::vector<std::size_t> parts;
+  const auto note = [&](std::size_t count) {
+    const std::lock_guard lock(mutex);
+    parts.push_back(count);
+  };
+  const auto slots = std::make_shared<ExecutionSlots>(
+      4, std::make_shared<EventLoop>(2), note, ModelWeights{{"heavy", 3}, {"comes later", 7}});
+  Held of_light{.takes = std::chrono::milliseconds(20)};
+  Held of_heavy{.takes = std::chrono::milliseconds(20)};
+  BatchQueue light(slots, {}, false, of_light.run(), "light");
+  BatchQueue heavy(slots, {}, false, of_heavy.run(), "heavy");
+  Outcomes outcomes;
+  light.start(input_of({1}), Deadline::never(), 0, outcomes.next());
+  of_light.entered.acquire();
+  for (int i = 0; i < 6; ++i) heavy.start(input_of({1}), Deadline::never(), 0, outcomes.next());
+  EXPECT_TRUE(testing::eventually([&] { return heavy.waiting() == 3 && of_heavy.running == 3; }));
+  for (int i = 0; i < 3; ++i) {
+    light.start(input_of({1}), Deadline::never(), 0, outcomes.next());
+  }
+  of_heavy.go.release();
+  EXPECT_TRUE(testing::eventually([&] { return heavy.waiting() == 2 && of_heavy.running == 3; }));
+  EXPECT_EQ(light.waiting(), 3U);
+  EXPECT_EQ(of_heavy.most, 3);
+  EXPECT_EQ(of_light.most, 1);
+  {
+    const std::lock_guard lock(mutex);
+    // One that is alone has all, one of three that have three quarters a fifth: others wait.
+    EXPECT_EQ(parts.front(), 1U);
+    EXPECT_EQ(*std::ranges::max_element(parts), 5U);
+  }
+  of_light.go.release(4);
+  of_heavy.go.release(5);
+  outcomes.wait(10);
+}
+
+TEST(ExecutionSlots, AWeightIsAtLeastOne) {
+  EXPECT_THAT(testing::message_of([] {
+                ExecutionSlots slots(1, nullptr, nullptr, ModelWeights{{"m", 0}});
+              }),
+              HasSubstr("the weight of model m must be 1 to 1000: 0"));
 }
 
 TEST(ExecutionSlots, LongBatchesGiveWayWhereThereAreOtherModels) {

@@ -11,7 +11,7 @@ using Clock = BatchTimes::Clock;
 // the fastest moments would let in too many.
 constexpr int kPart = 8;
 constexpr int kPartOfPace = 64;
-// Of the time of a thread, the part that surprises may take.
+// Inverse of the share of a thread's time that surprises may take.
 constexpr int kPartOfSurprises = 100;
 // Others than the batch itself may be what takes less than that: a busy machine.
 constexpr std::chrono::milliseconds kLeastSurprise{20};

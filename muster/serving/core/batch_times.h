@@ -8,13 +8,13 @@
 
 namespace muster::serving {
 
-/// What the batches of one queue take, by those that were: how long a request that comes now is
-/// going to wait, and to be computed.
+/// Estimates from past batches of a queue how long a request that comes now is going to wait, and
+/// to be computed.
 class BatchTimes {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// What was measured counts for eight times what a batch takes, within these bounds, or while one
+  /// A measurement counts for eight times the time of a batch, within these bounds, or while one
   /// is being computed. A slow one, or a machine that stood still, must not refuse for ever what
   /// would show it to be faster.
   static constexpr std::chrono::seconds kLeastBelieved{1};
@@ -30,15 +30,15 @@ class BatchTimes {
   /// None waits any more.
   void nothing_waits() { last_begin_.reset(); }
 
-  /// What a batch usually takes; nothing before the first.
+  /// Usual duration of a batch; nothing before the first.
   std::optional<Clock::duration> usual() const { return usual_; }
   /// Whether one may take this long: they usually do, none was measured, one at work does, or one
   /// of late did. After one that took so long without warning that is believed for a hundred times
   /// as long.
   bool may_take(Clock::duration time, Clock::time_point now) const;
-  /// What it is expected to take.
+  /// Expected duration of a batch.
   Clock::duration of_one(Clock::time_point now) const;
-  /// What is expected until so many batches that wait have begun, with a quarter to spare: a
+  /// Expected time until so many waiting batches have begun, with a quarter to spare: a
   /// request that is refused at once is better off than one that has waited in vain.
   Clock::duration until_begun(std::int64_t batches, Clock::time_point now) const;
 
@@ -59,7 +59,7 @@ class BatchTimes {
   // Those that count in it.
   int paces_ = 0;
   Clock::time_point pace_at_{};
-  // Of the last one, if requests wait since then.
+  // Beginning of the last batch, if requests wait since then.
   std::optional<Clock::time_point> last_begin_{};
 };
 

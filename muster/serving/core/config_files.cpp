@@ -106,7 +106,7 @@ BatchingFile parse_batching_parameters(std::string_view text) {
   const auto file = parse_text<wire::BatchingParameters>(text);
   BatchingFile out;
   BatchOptions& options = out.options;
-  // TensorFlow Serving's defaults, for whoever tuned the rest beside them.
+  // TensorFlow Serving's defaults, with which the other parameters of a file were tuned.
   options.max_batch_size =
       file.has_max_batch_size() ? positive("max_batch_size", file.max_batch_size().value()) : 1000;
   const bool split =

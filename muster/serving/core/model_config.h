@@ -14,9 +14,9 @@ namespace muster::serving {
 struct VersionPolicy {
   enum class Kind { kLatest, kAll, kSpecific };
   Kind kind = Kind::kLatest;
-  /// Of kLatest.
+  /// Number of versions to serve, for kLatest.
   std::int64_t count = 1;
-  /// Of kSpecific.
+  /// Versions to serve, for kSpecific.
   std::vector<std::int64_t> versions{};
   bool operator==(const VersionPolicy&) const = default;
 };

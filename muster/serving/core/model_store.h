@@ -13,43 +13,10 @@
 #include "muster/base/wait.h"
 #include "muster/serving/core/batch_queue.h"
 #include "muster/serving/core/model_config.h"
+#include "muster/serving/core/model_version.h"
 #include "muster/serving/core/servable.h"
 
 namespace muster::serving {
-
-/// A version that is served. Whoever holds it may run it, also while it is being replaced.
-class ModelVersion : public std::enable_shared_from_this<ModelVersion> {
- public:
-  ModelVersion(std::string model, std::int64_t number, std::shared_ptr<const Servable> servable,
-               const std::shared_ptr<ExecutionSlots>& slots, const BatchOptions& options);
-
-  const std::string& model() const { return model_; }
-  std::int64_t number() const { return number_; }
-  const Signatures& signatures() const { return servable_->signatures(); }
-  /// Nothing if there is none of that name.
-  const graph::SignatureDef* find_signature(std::string_view name) const;
-
-  /// Computes a request, together with others that wait. Throws NotFound for an unknown signature,
-  /// and what BatchQueue::run throws.
-  BatchAnswer run(std::string_view signature, const Tensors& inputs,
-                  const Deadline& deadline = Deadline::never(), std::uint64_t priority = 0) const;
-  /// The same without waiting, as BatchQueue::start has it. Whoever calls it holds the version
-  /// until `done` is called. Throws NotFound.
-  void start(std::string_view signature, Tensors inputs, const Deadline& deadline,
-             std::uint64_t priority, BatchQueue::Done done) const;
-  /// Requests that wait, of all signatures.
-  std::size_t waiting() const;
-
- private:
-  BatchQueue& queue_of(std::string_view signature) const;
-
-  std::string model_;
-  std::int64_t number_;
-  std::shared_ptr<const Servable> servable_;
-  std::map<std::string, std::unique_ptr<BatchQueue>, std::less<>> queues_;
-};
-
-using ModelVersionPtr = std::shared_ptr<const ModelVersion>;
 
 /// Which version a request asks for: the newest, a number, or a label.
 struct VersionChoice {
@@ -88,6 +55,8 @@ struct StoreOptions {
   std::size_t slots = 0;
   /// For kernels with threads of their own: how a batch gets its part of the processors.
   ExecutionSlots::Divide divide{};
+  /// How models in demand share slots and processors. A name may be of a model that comes later.
+  ModelWeights weights{};
   /// Whose threads compute. None: one that the store makes, with a thread more than there are
   /// slots.
   std::shared_ptr<EventLoop> loop{};
@@ -120,7 +89,7 @@ class ModelStore {
   /// list, FailedPrecondition for a label that a served model would move to a version that is not
   /// available, and changes nothing then.
   void configure(std::vector<ModelConfig> models);
-  /// What was configured, by name.
+  /// The configured models, by name.
   std::vector<ModelConfig> models() const;
 
   /// Sets the labels of a model. Throws NotFound, and as configure().
@@ -135,8 +104,8 @@ class ModelStore {
   /// Throws NotFound for a model or version that is not available, InvalidArgument for an unknown
   /// label, in the words of TensorFlow Serving.
   ModelVersionPtr find(std::string_view model, const VersionChoice& choice = {}) const;
-  /// Of all versions of a model that were seen, the newest first; those that are gone for a while
-  /// are forgotten. Throws NotFound for an unknown model.
+  /// States of all versions of a model that were seen, the newest first; those that are gone for a
+  /// while are forgotten. Throws NotFound for an unknown model.
   std::vector<VersionStatus> status(std::string_view model) const;
   /// All that can be asked.
   std::vector<ModelVersionPtr> available() const;
@@ -153,10 +122,5 @@ class ModelStore {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// The versions in a folder: numbers, with leading zeros or without, and where they are. A folder
-/// that is itself a SavedModel is the version of its name's number, or 1. Throws NotFound when
-/// there is no folder.
-std::map<std::int64_t, Path> versions_in(const Path& base_path);
 
 }  // namespace muster::serving

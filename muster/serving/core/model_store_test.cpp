@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "muster/serving/core/servable_fake.h"
+#include "muster/serving/core/version_folders.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"
 

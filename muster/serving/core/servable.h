@@ -12,7 +12,7 @@
 
 /// Models as a service. The core (model_store.h, batch_queue.h, statistics.h) knows models,
 /// versions and batches and no protocol; each protocol is an edge over it. Nothing here needs
-/// libtorch: whoever makes a server supplies what loads a model.
+/// libtorch: the program that makes a server supplies the loader of models.
 namespace muster::serving {
 
 using serving::Tensors;

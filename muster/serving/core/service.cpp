@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What this process holds of memory, by the system's account; 0 where it gives none.
+// Resident memory of this process in bytes, from /proc; 0 where it cannot be read.
 double resident_bytes() {
   std::FILE* const file = std::fopen("/proc/self/statm", "r");
   if (file == nullptr) return 0;
@@ -86,7 +86,7 @@ void Service::count(Request& request, const std::exception_ptr& failure) {
   statistics_.record(request.record);
 }
 
-/// One that nobody waits for.
+/// A call that no thread waits for.
 struct Service::Pending {
   Service& service;
   Call call;
@@ -94,7 +94,7 @@ struct Service::Pending {
   Done done;
   Request request{service.in_flight_, call};
 
-  // Nothing of it is left when `done` is called: whoever is told may end the server.
+  // Nothing of it is left when `done` is called: the callback may end the server.
   static void end(std::unique_ptr<Pending> pending, const std::exception_ptr& failure) {
     pending->service.count(pending->request, failure);
     const Done done = std::move(pending->done);

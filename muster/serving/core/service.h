@@ -18,10 +18,10 @@
 
 namespace muster::serving {
 
-/// Of muster, "0.1.0".
+/// Version of muster, "1.0.0-rc1".
 std::string_view server_version();
 
-/// What is asked, in no protocol's words.
+/// A prediction request, independent of the protocol.
 struct Call {
   std::string model{};
   VersionChoice version{};
@@ -36,7 +36,7 @@ struct Call {
   std::uint64_t priority = 0;
 };
 
-/// What every edge stands on: the models, who may ask, and what is counted. All functions may be
+/// The core below every edge: models, access control and statistics. All functions may be
 /// called from any thread.
 class Service {
  public:
@@ -49,7 +49,7 @@ class Service {
   /// Threads that servers share with the models.
   const std::shared_ptr<EventLoop>& loop() const { return store_.loop(); }
 
-  /// What an edge does for a request, step by step.
+  /// Steps of an edge for a request, in order.
   struct Steps {
     std::function<void(const ModelVersion& version)> no_signature{};
     std::function<Tensors(const ModelVersion& version, const graph::SignatureDef& signature)>

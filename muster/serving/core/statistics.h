@@ -53,7 +53,7 @@ struct CallRecord {
   std::chrono::steady_clock::duration computed{};
 };
 
-/// What was counted of one version.
+/// Counters of one version.
 struct VersionCounts {
   std::uint64_t success = 0;
   std::uint64_t failure = 0;
@@ -120,7 +120,7 @@ class Statistics {
   mutable std::mutex mutex_;
   std::map<SeriesKey, Series, std::less<>> series_;
   std::map<std::pair<std::string, std::int64_t>, VersionCounts> versions_;
-  // What TensorFlow Serving counts: by model and status, and by model, method and entrypoint.
+  // Metrics of TensorFlow Serving: by model and status, and by model, method and entrypoint.
   std::map<std::tuple<std::string, ErrorCode>, std::uint64_t, std::less<>> tf_requests_;
   std::map<std::tuple<std::string, std::string_view, std::string_view>, TensorFlowSeries>
       tf_latency_;

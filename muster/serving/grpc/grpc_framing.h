@@ -28,7 +28,7 @@ struct GrpcPrefix {
   bool is_compressed = false;
   std::uint32_t bytes = 0;
 };
-/// Of the first five bytes. Throws Internal for a flag that there is not.
+/// Parses the prefix in the first five bytes. Throws Internal for an unknown flag.
 GrpcPrefix read_grpc_prefix(std::string_view bytes);
 std::string grpc_prefix(std::size_t message_bytes);
 

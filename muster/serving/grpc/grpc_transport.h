@@ -20,7 +20,7 @@
 /// gRPC over HTTP/2: connections, calls and threads. What calls mean is the business of methods.
 namespace muster::serving {
 
-/// What a call says beside its messages.
+/// Metadata of a call: its deadline, credentials and origin.
 struct GrpcContext {
   Deadline deadline = Deadline::never();
   /// The header of that name; empty when there is none.
@@ -28,8 +28,8 @@ struct GrpcContext {
   bool is_from_this_host = false;
 };
 
-/// A call whose request is whole. Whoever answers it may do so from any thread, one at a time,
-/// until the transport is destroyed, which waits for that.
+/// A call whose request is whole. It may be answered from any thread, one at a time, until the
+/// transport is destroyed, which waits for that.
 class GrpcCall {
  public:
   virtual ~GrpcCall() = default;
@@ -86,9 +86,9 @@ struct GrpcTransportOptions {
   /// Also listens on this Unix socket, without TLS; empty: not.
   std::string socket_path{};
   TlsOptions tls{};
-  /// Of a request, also when it is no longer compressed.
+  /// Maximum size of a request message, both compressed and decompressed.
   std::size_t max_message_bytes = std::size_t{128} << 20;
-  /// What the messages of all calls take together, until they are answered and sent.
+  /// Maximum size of the messages of all calls together, until they are answered and sent.
   std::size_t max_total_bytes = std::size_t{1} << 30;
   /// Threads for long work, and how many calls may wait for one.
   std::size_t threads = 64;

@@ -412,7 +412,7 @@ TEST_F(GrpcTransportTest, TellsOfClientsThatGo) {
   }
   EXPECT_TRUE(testing::eventually([&] { return later()[2]->is_cancelled(); }));
   for (const auto& call : later()) call->answer("too late");
-  // At once for whoever asks afterwards.
+  // A callback that is set afterwards is called at once.
   int again = 0;
   later()[2]->on_cancel([&] { ++again; });
   EXPECT_EQ(again, 1);

@@ -90,14 +90,14 @@ inline std::optional<Frame> take_frame(std::string& bytes) {
   return out;
 }
 
-/// What came of a stream.
+/// The answer on a stream.
 struct Answer {
   std::map<std::string, std::string> fields{};
   std::string data{};
   bool is_ended = false;
   std::optional<std::size_t> reset{};
 
-  /// Of a message in it, without what is in front.
+  /// Bytes of the message in the data, without the five-byte prefix.
   std::string message() const { return data.size() < 5 ? "" : data.substr(5); }
 };
 

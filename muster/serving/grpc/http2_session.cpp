@@ -45,7 +45,7 @@ void lift_reset_limit(Option*, long) {}
 
 }  // namespace
 
-/// What nghttp2 calls.
+/// Callbacks of nghttp2.
 struct Http2Callbacks {
   static Http2Session& of(void* data) { return *static_cast<Http2Session*>(data); }
 
@@ -271,7 +271,7 @@ bool Http2Session::receive(std::string_view bytes) {
 }
 
 void Http2Session::take_output(std::string& out, std::size_t most) {
-  if (closed_) return;  // What is to be sent may name streams that are gone.
+  if (closed_) return;  // Pending frames may name streams that are gone.
   while (out.size() < most) {
     const std::uint8_t* bytes = nullptr;
     const auto size = nghttp2_session_mem_send(session_, &bytes);

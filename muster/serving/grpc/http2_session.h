@@ -18,7 +18,7 @@ namespace muster::serving {
 
 class Http2Session;
 
-/// One request and its answer, as whoever answers implements it. The session calls its functions,
+/// One request and its answer, implemented by the server. The session calls its functions,
 /// always from within a function of the session.
 class Http2Stream {
  public:
@@ -77,7 +77,7 @@ class Http2Session {
     std::uint32_t max_streams = 1'000;
     /// Names and values and 32 bytes for each; fields beyond are dropped, see on_header_end().
     std::size_t max_header_bytes = 16 << 10;
-    /// What a client may send before it is consumed.
+    /// Flow-control windows: bytes that a client may send before they are consumed.
     std::uint32_t stream_window = 1 << 20;
     std::uint32_t connection_window = 8 << 20;
     /// The budget of frames: at most, per second, for each answer, and for each KiB of data.

@@ -41,7 +41,7 @@ class Http2SessionTest : public ::testing::Test {
     EXPECT_TRUE(session_->receive(http2::kHello));
   }
 
-  // What the session has to send, as a client reads it.
+  // Passes the output of the session to the reader of the client.
   void exchange() {
     session_->take_output(sent_, 1 << 20);
     while (const auto one = http2::take_frame(sent_)) reader_->add(*one);

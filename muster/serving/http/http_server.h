@@ -36,7 +36,7 @@ struct HttpServerOptions {
   std::size_t max_connections = 20'000;
   std::size_t max_header_bytes = 16 << 10;
   std::size_t max_body_bytes = std::size_t{64} << 20;
-  /// What the bodies of all requests take together, until they are answered; more are refused with
+  /// Memory budget of the bodies of all requests, until they are answered; more are refused with
   /// 429. None: kTotalBodyBytes.
   std::shared_ptr<ByteBudget> body_budget{};
   static constexpr std::size_t kTotalBodyBytes = std::size_t{1} << 30;
@@ -49,10 +49,6 @@ struct HttpServerOptions {
   /// A line in the log for every request.
   bool log_requests = false;
 };
-
-/// Throws as a server does that cannot listen there now: for programs with much to do before they
-/// open a port.
-void check_port(const std::string& address, std::uint16_t port);
 
 /// HTTP/1.1, also over TLS: connections, limits and threads. What requests mean is the business of
 /// `handle`.

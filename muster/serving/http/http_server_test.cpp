@@ -11,6 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/base/semaphore.h"
 #include "muster/serving/listener/event_loop.h"
+#include "muster/serving/listener/listening_socket.h"
 #include "muster/serving/listener/tls_identity_fake.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/long_tests.h"
@@ -219,7 +220,7 @@ TEST_F(HttpServerTest, RefusesBodiesThatTogetherAreTooLarge) {
     return fmt::format(
         "POST /b HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", size);
   };
-  // What is only announced takes nothing.
+  // A body that is only announced takes nothing of the budget.
   RawTcp announced = connect();
   announced.send(header(60'000'000) + "x");
   RawTcp first = connect();
@@ -318,7 +319,7 @@ TEST_F(HttpServerTest, RefusesRequestsWhenTooManyWait) {
   std::jthread second_reader([&] { read(second); });
   std::jthread third_reader([&] { read(third); });
   EXPECT_TRUE(testing::eventually([&] { return refused == 1; }));
-  // What does not wait is answered all the same.
+  // A request that does not wait is answered all the same.
   EXPECT_THAT(talk("GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"), EndsWith("here"));
   go_.release(2);
   second_reader.join();

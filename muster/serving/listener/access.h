@@ -10,7 +10,7 @@
 
 namespace muster::serving {
 
-/// What a caller may do. An admin may do all.
+/// Permissions of a caller. An admin may do all.
 enum class Role { kPredict, kAdmin };
 
 /// Who may call. Without tokens, anybody may ask for predictions, and only processes of this host

@@ -18,7 +18,7 @@ class BlockingPool {
     std::size_t threads = 1;
     /// Jobs that may wait when all threads are busy.
     std::size_t waiting = 1;
-    /// What is added to the niceness of the threads, and of those that they start: others go
+    /// Increment of the niceness of the threads, and of those that they start: others go
     /// before them where processors are scarce.
     int niceness = 0;
   };

@@ -40,7 +40,7 @@ TEST(BlockingPool, RefusesWhatHasNoRoom) {
     EXPECT_FALSE(threads.run([&] { count += 100; }));
     go_on.count_down();
   }
-  // What waited was run before the end.
+  // Waiting jobs were run before the end.
   EXPECT_EQ(count, 2);
 }
 

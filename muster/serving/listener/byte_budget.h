@@ -15,7 +15,7 @@ class ByteBudget {
   std::size_t limit() const { return limit_; }
   std::size_t used() const { return used_.load(); }
 
-  /// What one holder has of it, given back at its end. One thread at a time.
+  /// Bytes that one holder has reserved, released on destruction. One thread at a time.
   class Hold {
    public:
     explicit Hold(std::shared_ptr<ByteBudget> budget) : budget_(std::move(budget)) {}

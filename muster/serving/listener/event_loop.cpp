@@ -28,7 +28,7 @@ namespace {
 thread_local const void* t_loop = nullptr;
 thread_local std::size_t t_index = 0;
 
-// What a thread does between two looks at its sockets takes less than this.
+// Upper bound on the time that a thread works between two looks at its sockets.
 constexpr std::chrono::nanoseconds kTurn = std::chrono::microseconds(100);
 
 // The system's struct sched_attr, whose header and that of the C library exclude each other.

@@ -99,7 +99,7 @@ void FairQueue::run(const std::string& owner_name, Job job) {
   while (owner != nullptr) {
     lock.unlock();
     job();
-    job = nullptr;  // What it holds may be large.
+    job = nullptr;  // Its captures may be large.
     lock.lock();
     impl.end(*owner);
     std::tie(owner, job) = impl.next();

@@ -9,8 +9,8 @@ namespace muster::serving {
 
 /// Jobs of several owners (models, say) that wait for a thread. Owners take turns, and none has all
 /// threads or all of the room, so that one in demand does not keep the others from being answered.
-/// There are no threads in it: whoever brings a job runs it, and then those that came to wait. Any
-/// thread may call.
+/// There are no threads in it: the caller that offers a job runs it, and then those that came to
+/// wait. Any thread may call.
 class FairQueue {
  public:
   using Job = std::function<void()>;
@@ -27,7 +27,7 @@ class FairQueue {
   FairQueue& operator=(const FairQueue&) = delete;
 
   enum class Place {
-    /// May be run: whoever offered it calls run(), in any thread.
+    /// May be run: the caller that offered it calls run(), in any thread.
     kRuns,
     /// Was taken, and is left to a thread that runs one.
     kWaits,

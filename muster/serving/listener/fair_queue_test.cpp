@@ -105,7 +105,7 @@ TEST_F(FairQueueTest, AJobThatMayRunIsRunByAnyThreadAndWithItWhatWaits) {
   EXPECT_EQ(queue.offer("a", first), FairQueue::Place::kRuns);
   EXPECT_EQ(queue.offer("a", second), FairQueue::Place::kWaits);
   EXPECT_EQ(queue.offer("a", third), FairQueue::Place::kNone);
-  // Nobody has run anything yet, and what has no place is as it was.
+  // No job has run yet, and the one without a place is as it was.
   EXPECT_THAT(order_, ElementsAre());
   EXPECT_TRUE(third);
   std::jthread([&] { queue.run("a", first); }).join();

@@ -12,7 +12,7 @@
 namespace muster::serving {
 
 std::shared_ptr<ssl_ctx_st> http2_tls_context(const TlsOptions& options) {
-  return tls_context(options, "h2");
+  return tls_context(options, kHttp2Protocol);
 }
 
 TlsChannel::TlsChannel(std::shared_ptr<ssl_ctx_st> context)

@@ -11,6 +11,9 @@ struct ssl_ctx_st;
 
 namespace muster::serving {
 
+/// HTTP/2's name in ALPN.
+inline constexpr const char* kHttp2Protocol = "h2";
+
 /// The certificates of a server whose clients speak HTTP/2 (ALPN "h2"). Throws InvalidArgument for
 /// invalid certificates.
 std::shared_ptr<ssl_ctx_st> http2_tls_context(const TlsOptions& options);

@@ -14,7 +14,7 @@ struct TlsContextFree {
 /// OpenSSL's SSL_CTX.
 using TlsContext = std::unique_ptr<ssl_ctx_st, TlsContextFree>;
 
-/// What connections of one port share: certificates, whom they trust, sessions. `protocol` is the
+/// TLS state that the connections of a port share: certificates, CAs, sessions. `protocol` is the
 /// only one that is spoken there, by its name in ALPN, and lives as long as the program; null where
 /// clients are not asked. Throws InvalidArgument for invalid certificates.
 TlsContext tls_context(const TlsOptions& options, const char* protocol = nullptr);

@@ -10,7 +10,7 @@ namespace muster::serving {
 struct TlsOptions {
   std::string certificate{};
   std::string key{};
-  /// Whoever signs the certificates of clients.
+  /// The CA that signs the certificates of clients.
   std::string client_ca{};
   /// Refuses clients without such a certificate.
   bool require_client = false;

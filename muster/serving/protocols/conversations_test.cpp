@@ -159,7 +159,7 @@ std::string grpc_conversation() {
          call(3, predict_message());
 }
 
-// What version 2 makes of 1, in an answer.
+// Output of version 2 for the input 1, in an answer.
 const std::string kThree("\x00\x00\x40\x40", 4);
 
 // Until nothing comes for some time, or `wanted` has.

@@ -2,83 +2,21 @@
 
 #include <algorithm>
 #include <charconv>
-#include <exception>
 #include <limits>
 #include <optional>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/thread_pool.h"
-#include "muster/serving.pb.h"
 #include "muster/serving/protocols/grpc_health_internal.h"
 #include "muster/serving/protocols/grpc_reflection_internal.h"
-#include "muster/serving/protocols/grpc_services_internal.h"
 #include "muster/serving/protocols/protobuf_log_internal.h"
-#include "muster/serving/protocols/tensorflow/tensorflow_calls_internal.h"
+#include "muster/serving/protocols/protocol_internal.h"
 
 namespace muster::serving {
 namespace {
 
-namespace tfs = tensorflow::serving;
 using std::chrono::milliseconds;
-
-// ------------------------------------------------------------------------------ TensorFlow Serving
-
-Caller caller_of(const GrpcContext& context) { return {.deadline = context.deadline}; }
-
-/// A call that start(caller, request, done) begins: its thread goes on before it is answered.
-template <typename Start>
-GrpcMethod started_method(Service& service, GrpcWork work, Start start) {
-  return {.work = work, .handle = [&service, start = std::move(start)](const GrpcCallPtr& call) {
-            check_access(service, call->context(), Role::kPredict);
-            start(caller_of(call->context()), call->request(),
-                  [call](std::string answer, const std::exception_ptr& failure) {
-                    if (failure) return call->finish(status_of(failure));
-                    call->answer(std::move(answer));
-                  });
-          }};
-}
-
-void add_tensorflow_methods(Service& service, const TensorFlowCallOptions& options,
-                            GrpcMethods& methods) {
-  const auto add = [&]<typename Request, typename Response, typename Act>(
-                       const char* name, GrpcWork work, Role role, const Request&, const Response&,
-                       const Act& act) {
-    methods["/tensorflow.serving." + std::string(name)] = message_method<Request, Response>(
-        work, [&service, role, act](const GrpcContext& context, const Request& request,
-                                    Response& response) {
-          check_access(service, context, role);
-          act(caller_of(context), request, response);
-        });
-  };
-  const auto add_started = [&](const char* name, GrpcWork work, const auto& start) {
-    methods["/tensorflow.serving.PredictionService/" + std::string(name)] =
-        started_method(service, work, start);
-  };
-  const auto with_options = [&service, options](auto* start) {
-    return [&service, options, start](const Caller& caller, std::string_view request,
-                                      AnswerDone done) {
-      start(service, request, caller, options, std::move(done));
-    };
-  };
-  add_started("Predict", GrpcWork::kBySize, with_options(start_predict));
-  add_started("Classify", GrpcWork::kBySize, with_options(start_classify));
-  add_started("Regress", GrpcWork::kBySize, with_options(start_regress));
-  add_started("MultiInference", GrpcWork::kBySize, with_options(start_multi_inference));
-  add("PredictionService/GetModelMetadata", GrpcWork::kShort, Role::kPredict,
-      tfs::GetModelMetadataRequest(), tfs::GetModelMetadataResponse(),
-      [&service](const auto&, const auto& in, auto& out) { model_metadata(service, in, out); });
-  add("ModelService/GetModelStatus", GrpcWork::kShort, Role::kPredict, tfs::GetModelStatusRequest(),
-      tfs::GetModelStatusResponse(),
-      [&service](const auto&, const auto& in, auto& out) { model_status(service, in, out); });
-  add("ModelService/HandleReloadConfigRequest", GrpcWork::kLong, Role::kAdmin,
-      tfs::ReloadConfigRequest(), tfs::ReloadConfigResponse(),
-      [&service](const auto& caller, const auto& in, auto& out) {
-        reload_config(service, in, caller, out);
-      });
-}
-
-// ------------------------------------------------------------------------------ options
 
 // gRPC's own settings, as far as they mean something here.
 void set_argument(const std::string& name, std::int64_t value, GrpcTransportOptions& options) {
@@ -142,13 +80,14 @@ GrpcTransportOptions transport_options(const GrpcServerOptions& options) {
   return out;
 }
 
-std::vector<std::string> service_names(bool reflection) {
-  std::vector<std::string> names{"grpc.health.v1.Health"};
-  if (reflection) names.emplace_back("grpc.reflection.v1alpha.ServerReflection");
-  for (const char* name : {"inference.GRPCInferenceService", "tensorflow.serving.ModelService",
-                           "tensorflow.serving.PredictionService"}) {
-    names.emplace_back(name);
+// Those of all protocols, then the others; in the order of the alphabet.
+std::vector<std::string> service_names() {
+  std::vector<std::string> names{"grpc.health.v1.Health",
+                                 "grpc.reflection.v1alpha.ServerReflection"};
+  for (const Protocol& protocol : all_protocols()) {
+    for (const GrpcServiceName& service : protocol.grpc_services) names.emplace_back(service.name);
   }
+  std::ranges::sort(names);
   return names;
 }
 
@@ -164,14 +103,11 @@ GrpcServer::GrpcServer(Service& service, const GrpcServerOptions& options)
   quiet_protobuf();
   service.limit_grpc_calls(threads_of(options));
   GrpcMethods methods;
-  add_tensorflow_methods(service,
-                         {.raw_answers = options.raw_answers,
-                          .most_tensor_bytes = options.max_message_bytes,
-                          .check_method_names = options.check_method_names},
-                         methods);
-  add_inference_methods(service, options.repository_control, methods);
+  for (const Protocol& protocol : all_protocols()) {
+    if (protocol.add_grpc_methods) protocol.add_grpc_methods(service, options, methods);
+  }
   impl_->health.add_methods(methods);
-  if (options.reflection) add_reflection_methods(service, service_names(true), methods);
+  if (options.reflection) add_reflection_methods(service, service_names(), methods);
   set_serving(true);
   impl_->transport.emplace(service.loop(), transport_options(options), std::move(methods));
 }
@@ -186,11 +122,11 @@ void GrpcServer::set_certificates(const TlsOptions& options) {
 
 void GrpcServer::set_serving(bool serving) {
   impl_->health.set("", serving);
-  // TensorFlow Serving's short names, and the full ones.
-  for (const char* name :
-       {"PredictionService", "ModelService", "tensorflow.serving.PredictionService",
-        "tensorflow.serving.ModelService", "inference.GRPCInferenceService"}) {
-    impl_->health.set(name, serving);
+  for (const Protocol& protocol : all_protocols()) {
+    for (const GrpcServiceName& service : protocol.grpc_services) {
+      impl_->health.set(service.name, serving);
+      if (service.short_name != nullptr) impl_->health.set(service.short_name, serving);
+    }
   }
 }
 

@@ -21,9 +21,9 @@ struct GrpcServerOptions {
   /// Also listens on this Unix socket; empty: not.
   std::string socket_path{};
   TlsOptions tls{};
-  /// Of a request, and of the tensors in it.
+  /// Maximum size of a request, and of the tensors in it.
   std::size_t max_message_bytes = std::size_t{128} << 20;
-  /// What the messages of all calls take together, until they are answered; more are refused.
+  /// Maximum size of the messages of all unanswered calls together; more are refused.
   std::size_t max_total_bytes = std::size_t{1} << 30;
   /// Calls that are answered at one time, each by a thread that waits, and predictions that models
   /// share; zero: 64 per processor.
@@ -51,7 +51,7 @@ class GrpcServer {
   GrpcServer& operator=(const GrpcServer&) = delete;
 
   std::uint16_t port() const;
-  /// What health answers for the whole server and for its services.
+  /// Sets the health status of the whole server and of its services.
   void set_serving(bool serving);
   /// For connections from now on. Throws InvalidArgument for invalid certificates,
   /// FailedPrecondition when the server was started without any.

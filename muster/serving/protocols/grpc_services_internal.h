@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <utility>
 
 #include "muster/serving/core/service.h"
@@ -7,7 +8,7 @@
 #include "muster/serving/listener/access.h"
 #include "muster/serving/protocols/message_of_internal.h"
 
-/// What services of gRPC are made of.
+/// Parts that services of gRPC are made of.
 namespace muster::serving {
 
 /// Throws what Access::check throws.
@@ -26,7 +27,32 @@ GrpcMethod message_method(GrpcWork work, Act act) {
           }};
 }
 
-/// The Open Inference Protocol's GRPCInferenceService.
-void add_inference_methods(Service& service, bool repository_control, GrpcMethods& methods);
+/// Methods of one service whose callers must have a role.
+class GuardedMethods {
+ public:
+  /// `name` is that of the service: "inference.GRPCInferenceService".
+  GuardedMethods(std::string name, Service& service, GrpcMethods& methods)
+      : name_(std::move(name)), service_(service), methods_(methods) {}
+
+  /// Adds one that answers when `act(context, request, response)` returns.
+  template <typename Request, typename Response, typename Act>
+  void add(const char* method, GrpcWork work, Role role, Act act) {
+    methods_[path_of(method)] = message_method<Request, Response>(
+        work, [&service = service_, role, act = std::move(act)](
+                  const GrpcContext& context, const Request& request, Response& response) {
+          check_access(service, context, role);
+          act(context, request, response);
+        });
+  }
+  /// Adds one as it is: it checks for itself who calls.
+  void add(const char* method, GrpcMethod act) { methods_[path_of(method)] = std::move(act); }
+
+ private:
+  std::string path_of(const char* method) const { return "/" + name_ + "/" + method; }
+
+  std::string name_;
+  Service& service_;
+  GrpcMethods& methods_;
+};
 
 }  // namespace muster::serving

@@ -16,7 +16,7 @@ void quiet_protobuf() {
   std::call_once(once, [] {
     google::protobuf::SetLogHandler(
         [](google::protobuf::LogLevel level, const char*, int, const std::string& message) {
-          // What is fatal ends the process after this.
+          // A fatal message ends the process after this.
           if (level == google::protobuf::LOGLEVEL_FATAL) {
             log::error("protobuf: {}", message);
           } else {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <exception>
 #include <utility>
@@ -10,7 +11,7 @@
 #include "muster/base/log.h"
 #include "muster/serving/codec/predict_request.h"
 #include "muster/serving/listener/event_loop.h"
-#include "muster/serving/protocols/rest_paths_internal.h"
+#include "muster/serving/protocols/protocol_internal.h"
 
 namespace muster::serving {
 namespace {
@@ -20,10 +21,6 @@ constexpr std::size_t kWorthCompressing = 1400;
 
 HttpResponse plain(int status, std::string body) {
   return {.status = status, .content_type = "text/plain; charset=utf-8", .body = std::move(body)};
-}
-
-bool starts_with_path(std::string_view path, std::string_view prefix) {
-  return path == prefix || (path.starts_with(prefix) && path[prefix.size()] == '/');
 }
 
 void inflate_body(HttpRequest& request, InflateLimits limits, ByteBudget::Hold* hold) {
@@ -73,8 +70,10 @@ std::string_view path_of(std::string_view target) { return target.substr(0, targ
 bool is_prediction(const HttpRequest& request) {
   if (request.method != "POST") return false;
   const std::string_view path = path_of(request.target);
-  return path.ends_with(":predict") || path.ends_with(":classify") || path.ends_with(":regress") ||
-         path.ends_with("/infer");
+  const RestRoute* const route = find_route(all_protocols(), path);
+  return route != nullptr && std::ranges::any_of(route->prediction_endings, [&](auto ending) {
+           return path.ends_with(ending);
+         });
 }
 
 }  // namespace
@@ -158,12 +157,12 @@ HttpResponse RestApi::health(const HttpRequest& request, std::string_view path) 
 /// A request that is being answered.
 struct RestApi::Exchange {
   HttpRequest request{};
-  // Of what the body became.
+  // The memory of the uncompressed body.
   std::optional<ByteBudget::Hold> hold{};
-  // Where there is a prediction, the answer is made of it.
+  // The prediction that the answer is made of, if the path leads to one.
   std::unique_ptr<RestPrediction> prediction{};
   HttpResponse answer{};
-  // Of one that nobody waits for.
+  // The way back of an exchange that no thread waits for.
   std::shared_ptr<HttpReply> reply{};
 
   // They refer to the exchange, which its caller keeps.
@@ -203,19 +202,16 @@ void RestApi::route(Exchange& exchange) {
     context.check(Role::kPredict);
     return answered({.content_type = "text/plain", .body = service_.tensorflow_metrics_page()});
   }
-  const bool is_v1 = path.size() > 3 && equal_ignoring_case(path.substr(0, 4), "/v1/");
-  const bool is_v2 = starts_with_path(path, "/v2");
-  if ((is_v1 || is_v2) && request.method == "OPTIONS") return answered(preflight(request));
-  if (!is_v1 && !is_v2) return answered(error_answer_of(ErrorCode::kNotFound, "Not Found"));
+  const RestRoute* const protocol = find_route(all_protocols(), path);
+  if (protocol == nullptr) return answered(error_answer_of(ErrorCode::kNotFound, "Not Found"));
+  if (request.method == "OPTIONS") return answered(preflight(request));
   if (options_.body_budget) exchange.hold.emplace(options_.body_budget);
   try {
     inflate_body(request, options_.inflate, exchange.hold ? &*exchange.hold : nullptr);
   } catch (const BodyTooLarge& error) {
     return answered(too_large(error));
   }
-  RestResult result = is_v2                               ? answer_inference_protocol(context)
-                      : path.starts_with("/v1/projects/") ? answer_cloud(context)
-                                                          : answer_tensorflow(context);
+  RestResult result = protocol->answer(context);
   if (auto* const answer = std::get_if<HttpResponse>(&result)) return answered(std::move(*answer));
   exchange.prediction = std::move(std::get<std::unique_ptr<RestPrediction>>(result));
 }
@@ -281,7 +277,7 @@ bool RestApi::start(HttpRequest& request, const std::shared_ptr<HttpReply>& repl
     end(std::move(exchange), nullptr);
     return true;
   }
-  // Owned by nobody until it is done: a std::function would copy it.
+  // The callback below takes it back: a std::function would have to copy a std::unique_ptr.
   Exchange* const begun = exchange.release();
   service_.start(begun->prediction->take_call(), begun->prepare(), begun->steps(),
                  [end, begun](const std::exception_ptr& failure) {

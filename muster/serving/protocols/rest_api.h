@@ -13,16 +13,16 @@
 namespace muster::serving {
 
 struct RestOptions {
-  /// What a request may take that names no time of its own; zero: any time.
+  /// The time limit of a request that names none of its own; zero: none.
   std::chrono::milliseconds timeout{30'000};
   /// Adds the headers that let pages of other sites call.
   bool cors = false;
   /// Refuses calls of TensorFlow Serving for signatures that were made for another call.
   bool check_method_names = false;
-  /// Where TensorFlow Serving's page for Prometheus is; empty: nowhere.
+  /// The path of TensorFlow Serving's page for Prometheus; empty: there is none.
   std::string prometheus_path = "/monitoring/prometheus/metrics";
   InflateLimits inflate{};
-  /// What uncompressed bodies are taken from, if anything.
+  /// The memory that uncompressed bodies are counted in, if they are to be.
   std::shared_ptr<ByteBudget> body_budget{};
   /// Whether load and unload of the Open Inference Protocol are offered.
   bool repository_control = true;
@@ -30,17 +30,13 @@ struct RestOptions {
   std::shared_ptr<serving::ModelCatalog> catalog{};
 };
 
-/// The paths of REST, of all protocols that speak it:
-///   /v1/models/...            TensorFlow Serving
-///   /v1/projects/...          Cloud ML Engine: predict, models and versions
-///   /v2/...                   Open Inference Protocol
-///   /healthz /livez /readyz /metrics
-/// All functions may be called from any thread.
+/// The REST server without its sockets: the paths of all protocols (protocol_internal.h), and
+/// /healthz, /livez, /readyz and /metrics. All functions may be called from any thread.
 class RestApi {
  public:
   RestApi(Service& service, RestOptions options);
 
-  /// Never throws: what goes wrong is the answer.
+  /// Answers a request, failures included.
   HttpResponse handle(HttpRequest request) noexcept;
   /// Begins to answer a prediction, without waiting for it. False, with the request as it was, for
   /// another request, and for one whose body takes long to read.

@@ -13,12 +13,12 @@
 
 namespace muster::serving {
 
-/// What a protocol's paths need.
+/// A request on its way through a protocol's paths.
 struct RestContext {
   Service& service;
   const RestOptions& options;
   HttpRequest& request;
-  /// Of the target, without the query.
+  /// Path of the target, without the query.
   std::string_view path;
 
   Deadline deadline() const;
@@ -32,13 +32,13 @@ class RestPrediction {
   explicit RestPrediction(Call call) : call_(std::move(call)) {}
   virtual ~RestPrediction() = default;
 
-  /// Taken once.
+  /// Takes the call out; once.
   Call take_call() { return std::move(call_); }
   virtual void prepare(Call& call) = 0;
   virtual void no_signature() {}
   virtual Tensors inputs(const ModelVersion& version, const graph::SignatureDef& signature) = 0;
   virtual HttpResponse answer(const ModelVersion& version, BatchAnswer result) = 0;
-  /// What the client is told of a failure.
+  /// The error that the client is told of a failure.
   virtual Description failure(const std::exception_ptr& failure) const {
     return muster::describe(failure);
   }
@@ -47,33 +47,22 @@ class RestPrediction {
   Call call_;
 };
 
-/// What a path leads to.
+/// The answer of a path, or the prediction that the answer is made of.
 using RestResult = std::variant<HttpResponse, std::unique_ptr<RestPrediction>>;
 
-/// /v1/models...
-RestResult answer_tensorflow(RestContext& context);
-/// /v1/projects/P/models/M[/versions/V]:predict, and the models and versions themselves.
-RestResult answer_cloud(RestContext& context);
-/// The latter: `path` is what stands behind "/v1/projects/PROJECT/models".
-HttpResponse answer_cloud_models(RestContext& context, const std::string& project,
-                                 std::string_view path);
-/// Errors of the platform are objects; those of a prediction are texts.
-HttpResponse cloud_error(ErrorCode code, std::string_view text);
-/// /v2...
-RestResult answer_inference_protocol(RestContext& context);
-
-/// MODEL[/versions/V or /labels/L] followed by :METHOD or /METHOD or nothing. Nothing where the
-/// text has another form. Names are percent-decoded; throws InvalidArgument for what cannot be, and
-/// for a version that is no 64-bit number.
+/// A path of the form MODEL[/versions/V or /labels/L], followed by :METHOD or /METHOD or nothing.
 struct ModelPath {
   std::string model{};
   VersionChoice version{};
-  /// As it stood, for protocols where a version is a name.
+  /// The version as the path has it, for protocols where it is a name.
   std::string version_text{};
   /// ':', '/' or 0 when there is no method.
   char separator = 0;
   std::string method{};
 };
+/// Reads such a path, whose names may be percent-encoded. Nothing for a text of another form;
+/// throws InvalidArgument for a wrong encoding and for a version of digits that is no 64-bit
+/// number.
 std::optional<ModelPath> parse_model_path(std::string_view text, bool numeric_versions);
 
 HttpResponse json_answer(std::string body);

@@ -1,4 +1,6 @@
 // Cloud ML Engine's projects.models and projects.models.versions, on the folder of --models-dir.
+#include "muster/serving/protocols/cloud/cloud_models_internal.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -9,7 +11,7 @@
 
 #include "muster/base/error.h"
 #include "muster/serving/codec/model_resource.h"
-#include "muster/serving/protocols/rest_paths_internal.h"
+#include "muster/serving/protocols/cloud/cloud_error_internal.h"
 
 namespace muster::serving {
 namespace {

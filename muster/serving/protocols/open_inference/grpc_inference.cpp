@@ -1,4 +1,4 @@
-#include "muster/serving/protocols/grpc_services_internal.h"
+#include "muster/serving/protocols/open_inference/grpc_inference_internal.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,7 +9,9 @@
 #include "muster/base/error.h"
 #include "muster/inference.pb.h"
 #include "muster/serving/codec/signature_choice.h"
-#include "muster/serving/protocols/open_inference/inference_protocol.h"
+#include "muster/serving/codec/signature_defaults.h"
+#include "muster/serving/protocols/grpc_services_internal.h"
+#include "muster/serving/protocols/open_inference/inference_words.h"
 
 namespace muster::serving {
 namespace {
@@ -215,6 +217,7 @@ Service::Steps steps_of(const std::shared_ptr<Inference>& one) {
               [one](const ModelVersion&, const graph::SignatureDef& signature) {
                 Tensors inputs = infer_inputs_of(one->request);
                 oip::check_inputs(one->request.model_name(), signature, inputs);
+                add_defaults(signature, inputs);
                 return inputs;
               },
           .answer =
@@ -376,48 +379,41 @@ void check_load_parameters(const std::string& model,
 }  // namespace
 
 void add_inference_methods(Service& service, bool repository_control, GrpcMethods& methods) {
-  const auto add = [&]<typename Request, typename Response, typename Act>(
-                       const char* name, GrpcWork work, Role role, const Request&, const Response&,
-                       const Act& act) {
-    methods["/inference.GRPCInferenceService/" + std::string(name)] =
-        message_method<Request, Response>(
-            work, [&service, role, act](const GrpcContext& context, const Request& request,
-                                        Response& response) {
-              check_access(service, context, role);
-              act(context, request, response);
-            });
-  };
   using namespace inference;
-  // Anybody may ask these.
-  methods["/inference.GRPCInferenceService/ServerLive"] =
-      message_method<ServerLiveRequest, ServerLiveResponse>(
-          GrpcWork::kShort, [](const auto&, const auto&, auto& out) { out.set_live(true); });
-  methods["/inference.GRPCInferenceService/ServerReady"] =
-      message_method<ServerReadyRequest, ServerReadyResponse>(
-          GrpcWork::kShort,
-          [&service](const auto&, const auto&, auto& out) { out.set_ready(service.ready()); });
-  add("ModelReady", GrpcWork::kShort, Role::kPredict, ModelReadyRequest(), ModelReadyResponse(),
+  GuardedMethods all(kInferenceService, service, methods);
+  // Open to callers without a token.
+  all.add("ServerLive",
+          message_method<ServerLiveRequest, ServerLiveResponse>(
+              GrpcWork::kShort, [](const auto&, const auto&, auto& out) { out.set_live(true); }));
+  all.add("ServerReady", message_method<ServerReadyRequest, ServerReadyResponse>(
+                             GrpcWork::kShort, [&service](const auto&, const auto&, auto& out) {
+                               out.set_ready(service.ready());
+                             }));
+  all.add<ModelReadyRequest, ModelReadyResponse>(
+      "ModelReady", GrpcWork::kShort, Role::kPredict,
       [&service](const auto&, const auto& in, auto& out) {
         out.set_ready(is_model_ready(service, in));
       });
-  add("ServerMetadata", GrpcWork::kShort, Role::kPredict, ServerMetadataRequest(),
-      ServerMetadataResponse(), [](const auto&, const auto&, auto& out) { server_metadata(out); });
-  add("ModelMetadata", GrpcWork::kShort, Role::kPredict, ModelMetadataRequest(),
-      ModelMetadataResponse(),
+  all.add<ServerMetadataRequest, ServerMetadataResponse>(
+      "ServerMetadata", GrpcWork::kShort, Role::kPredict,
+      [](const auto&, const auto&, auto& out) { server_metadata(out); });
+  all.add<ModelMetadataRequest, ModelMetadataResponse>(
+      "ModelMetadata", GrpcWork::kShort, Role::kPredict,
       [&service](const auto&, const auto& in, auto& out) { model_metadata(service, in, out); });
-  methods["/inference.GRPCInferenceService/ModelInfer"] = {
-      .work = GrpcWork::kBySize,
-      .handle = [&service](const GrpcCallPtr& call) { start_infer(service, call); }};
-  add("ModelStatistics", GrpcWork::kShort, Role::kPredict, ModelStatisticsRequest(),
-      ModelStatisticsResponse(),
+  all.add("ModelInfer", {.work = GrpcWork::kBySize, .handle = [&service](const GrpcCallPtr& call) {
+                           start_infer(service, call);
+                         }});
+  all.add<ModelStatisticsRequest, ModelStatisticsResponse>(
+      "ModelStatistics", GrpcWork::kShort, Role::kPredict,
       [&service](const auto&, const auto& in, auto& out) { write_statistics(service, in, out); });
-  add("RepositoryIndex", GrpcWork::kLong, Role::kPredict, RepositoryIndexRequest(),
-      RepositoryIndexResponse(), [&service](const auto&, const auto& in, auto& out) {
+  all.add<RepositoryIndexRequest, RepositoryIndexResponse>(
+      "RepositoryIndex", GrpcWork::kLong, Role::kPredict,
+      [&service](const auto&, const auto& in, auto& out) {
         write_index(service, in.ready(), out);
       });
-  add("RepositoryModelLoad", GrpcWork::kLong, Role::kAdmin, RepositoryModelLoadRequest(),
-      RepositoryModelLoadResponse(),
-      [&service, repository_control](const auto& context, const auto& in, auto& out) {
+  all.add<RepositoryModelLoadRequest, RepositoryModelLoadResponse>(
+      "RepositoryModelLoad", GrpcWork::kLong, Role::kAdmin,
+      [&service, repository_control](const GrpcContext& context, const auto& in, auto& out) {
         const std::string& model = controlled_model(in, repository_control);
         check_load_parameters(model, in);
         service.load(model, context.deadline);
@@ -425,22 +421,24 @@ void add_inference_methods(Service& service, bool repository_control, GrpcMethod
         out.set_model_name(model);
         out.set_is_loaded(true);
       });
-  add("RepositoryModelUnload", GrpcWork::kLong, Role::kAdmin, RepositoryModelUnloadRequest(),
-      RepositoryModelUnloadResponse(),
+  all.add<RepositoryModelUnloadRequest, RepositoryModelUnloadResponse>(
+      "RepositoryModelUnload", GrpcWork::kLong, Role::kAdmin,
       [&service, repository_control](const auto&, const auto& in, auto& out) {
         const std::string& model = controlled_model(in, repository_control);
         service.unload(model);
         out.set_model_name(model);
         out.set_is_unloaded(true);
       });
-  methods["/inference.GRPCInferenceService/ModelStreamInfer"] = {
-      .work = GrpcWork::kShort,
-      .converse =
-          [&service](const GrpcContext& context, std::string_view message, const GrpcReply& reply) {
-            start_stream_infer(service, context, message, reply);
-          },
-      .check = [&service](
-                   const GrpcContext& context) { check_access(service, context, Role::kPredict); }};
+  all.add("ModelStreamInfer", {.work = GrpcWork::kShort,
+                               .converse =
+                                   [&service](const GrpcContext& context, std::string_view message,
+                                              const GrpcReply& reply) {
+                                     start_stream_infer(service, context, message, reply);
+                                   },
+                               .check =
+                                   [&service](const GrpcContext& context) {
+                                     check_access(service, context, Role::kPredict);
+                                   }});
 }
 
 }  // namespace muster::serving

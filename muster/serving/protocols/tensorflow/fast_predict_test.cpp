@@ -132,7 +132,7 @@ TEST(FastPredict, LeavesToProtobufWhatIsNotPlain) {
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_FALSE(fast_tensors(bytes.substr(0, size), signature));
   }
-  // What is there twice: protobuf merges messages, and takes the last of two inputs of a name.
+  // Duplicate fields: protobuf merges messages, and takes the last of two inputs of a name.
   EXPECT_FALSE(fast_tensors(bytes + bytes, signature));
 }
 

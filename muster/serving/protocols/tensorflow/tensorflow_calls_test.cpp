@@ -160,6 +160,18 @@ TEST_F(TensorFlowCalls, PredictRefusesInTheWordsOfTensorFlowServing) {
   EXPECT_EQ(refusal(), "Missing ModelSpec");
 }
 
+TEST(PredictInputs, AreTheDefaultsOfTrainingForEveryRowWhereTheyAreMissing) {
+  const graph::TensorInfo numbers{.name = "n:0", .dtype = graph::DataType::kFloat, .shape = {-1}};
+  graph::SignatureDef signature;
+  signature.inputs = {{"age", numbers}, {"x", numbers}};
+  signature.defaults.emplace("age", TensorValue::vector<float>({38}));
+  wire::PredictRequest request;
+  (*request.mutable_inputs())["x"] = floats({1, 2, 3});
+  const Tensors inputs = predict_inputs(request, signature, kRoom);
+  EXPECT_THAT(inputs.at("age").values<float>(), ElementsAre(38, 38, 38));
+  EXPECT_THAT(inputs.at("x").values<float>(), ElementsAre(1, 2, 3));
+}
+
 template <typename Response, typename Start, typename Request>
 Response answer_of(const Start& start, Service& service, const Request& request) {
   Response response;

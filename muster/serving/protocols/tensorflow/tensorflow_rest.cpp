@@ -1,4 +1,5 @@
-// TensorFlow Serving's REST API.
+#include "muster/serving/protocols/tensorflow/tensorflow_rest_internal.h"
+
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -6,7 +7,6 @@
 #include "muster/base/error.h"
 #include "muster/serving/codec/example_request.h"
 #include "muster/serving/codec/predict_request.h"
-#include "muster/serving/protocols/rest_paths_internal.h"
 #include "muster/serving/protocols/tensorflow/method_names_internal.h"
 #include "muster/serving/protocols/tensorflow/tensor_proto_internal.h"
 
@@ -67,6 +67,7 @@ ordered signature_json(const graph::SignatureDef& signature) {
   ordered outputs = ordered::object();
   for (const auto& [name, info] : signature.inputs) inputs[name] = tensor_info_json(info);
   for (const auto& [name, info] : signature.outputs) outputs[name] = tensor_info_json(info);
+  // Empty, too: TensorFlow Serving prints every field, and newer builds of it have this one.
   ordered defaults = ordered::object();
   for (const auto& [name, value] : signature.defaults) {
     defaults[name] = ordered::parse(tensor_proto_json(value));
@@ -110,7 +111,7 @@ class Predict final : public RestPrediction {
     if (check_method_) check_predict_method(signature);
     Tensors tensors = request_->tensors(signature);
     is_row_form_ = request_->is_row_form();
-    request_.reset();  // What it was parsed with is for the next one.
+    request_.reset();  // Its parser is for the next request.
     return tensors;
   }
   HttpResponse answer(const ModelVersion&, BatchAnswer result) override {
@@ -160,6 +161,49 @@ class ClassifyOrRegress final : public RestPrediction {
   std::int64_t examples_ = 0;
 };
 
+RestResult begin_predict(RestContext& context, Call call) {
+  return std::make_unique<Predict>(context, std::move(call));
+}
+
+RestResult begin_classify(RestContext& context, Call call) {
+  call.method = "Classify";
+  return std::make_unique<ClassifyOrRegress>(context, std::move(call), /*classify=*/true);
+}
+
+RestResult begin_regress(RestContext& context, Call call) {
+  call.method = "Regress";
+  return std::make_unique<ClassifyOrRegress>(context, std::move(call), /*classify=*/false);
+}
+
+/// A GET below /v1/models/MODEL.
+struct ModelPage {
+  // As ModelPath has them.
+  char separator;
+  const char* name;
+  HttpResponse (*answer)(RestContext& context, const ModelPath& path);
+};
+constexpr ModelPage kModelPages[] = {
+    {0, "", model_status},
+    {'/', "metadata", model_metadata},
+};
+
+/// A POST to /v1/models/MODEL:NAME.
+struct ModelCall {
+  const char* name;
+  RestResult (*begin)(RestContext& context, Call call);
+};
+constexpr ModelCall kModelCalls[] = {
+    {"predict", begin_predict},
+    {"classify", begin_classify},
+    {"regress", begin_regress},
+};
+
+HttpResponse list_of_models(RestContext& context) {
+  ordered names = ordered::array();
+  for (const ModelConfig& model : context.service.store().models()) names.push_back(model.name);
+  return json_answer(ordered{{"models", names}}.dump(1) + "\n");
+}
+
 }  // namespace
 
 RestResult answer_tensorflow(RestContext& context) {
@@ -168,30 +212,28 @@ RestResult answer_tensorflow(RestContext& context) {
   if (!equal_ignoring_case(context.path.substr(0, kModels.size()), kModels)) {
     throw_malformed(context);
   }
-  std::string_view rest = context.path.substr(kModels.size());
+  const std::string_view rest = context.path.substr(kModels.size());
   const bool is_get = context.request.method == "GET";
   if (rest.empty() || rest == "/") {
     if (!is_get) throw_malformed(context);
-    ordered names = ordered::array();
-    for (const ModelConfig& model : context.service.store().models()) names.push_back(model.name);
-    return json_answer(ordered{{"models", names}}.dump(1) + "\n");
+    return list_of_models(context);
   }
   if (rest.front() != '/') throw_malformed(context);
   const auto path = parse_model_path(rest.substr(1), /*numeric_versions=*/true);
   if (!path) throw_malformed(context);
-  if (is_get && path->separator == 0) return model_status(context, *path);
-  if (is_get && path->separator == '/' && path->method == "metadata") {
-    return model_metadata(context, *path);
+  for (const ModelPage& page : kModelPages) {
+    if (is_get && path->separator == page.separator && path->method == page.name) {
+      return page.answer(context, *path);
+    }
   }
-  if (context.request.method != "POST" || path->separator != ':') throw_malformed(context);
-  Call call{.model = path->model, .version = path->version, .deadline = context.deadline()};
-  if (path->method == "predict") {
-    return std::make_unique<Predict>(context, std::move(call));
+  for (const ModelCall& call : kModelCalls) {
+    if (context.request.method == "POST" && path->separator == ':' && path->method == call.name) {
+      return call.begin(
+          context,
+          {.model = path->model, .version = path->version, .deadline = context.deadline()});
+    }
   }
-  if (path->method != "classify" && path->method != "regress") throw_malformed(context);
-  const bool classify = path->method == "classify";
-  call.method = classify ? "Classify" : "Regress";
-  return std::make_unique<ClassifyOrRegress>(context, std::move(call), classify);
+  throw_malformed(context);
 }
 
 }  // namespace muster::serving

@@ -24,7 +24,7 @@ std::vector<std::int64_t> shape_of(const graph::TensorInfo& info);
 /// front.
 std::string raw_bytes(const graph::TensorValue& tensor);
 
-/// What a message says of an input before its values.
+/// Metadata of an input in a message, without its values.
 struct TensorHeader {
   std::string name{};
   std::string datatype{};

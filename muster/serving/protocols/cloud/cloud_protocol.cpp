@@ -1,8 +1,7 @@
-// Cloud ML Engine's projects.predict; what its models are is in cloud_models.cpp.
+// Cloud ML Engine's projects.predict; cloud_models.cpp has the calls for models and versions.
 #include <fmt/core.h>
 
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -10,7 +9,9 @@
 #include "muster/serving/codec/predict_request.h"
 #include "muster/serving/codec/predictions.h"
 #include "muster/serving/codec/signature_choice.h"
-#include "muster/serving/protocols/rest_paths_internal.h"
+#include "muster/serving/protocols/cloud/cloud_error_internal.h"
+#include "muster/serving/protocols/cloud/cloud_models_internal.h"
+#include "muster/serving/protocols/protocol_internal.h"
 
 namespace muster::serving {
 namespace {
@@ -60,7 +61,7 @@ class PredictInstances final : public RestPrediction {
   Tensors inputs(const ModelVersion&, const graph::SignatureDef& signature) override {
     Tensors inputs =
         in_cloud_step("Invalid inputs", 1, [&] { return instances_->tensors(signature); });
-    instances_.reset();  // What they were parsed with is for the next ones.
+    instances_.reset();  // Their parser is for the next ones.
     is_computing_ = true;
     return inputs;
   }
@@ -86,16 +87,7 @@ class PredictInstances final : public RestPrediction {
   bool is_computing_ = false;
 };
 
-}  // namespace
-
-HttpResponse cloud_error(ErrorCode code, std::string_view text) {
-  const int status = http_status_of(code);
-  const nlohmann::ordered_json body{
-      {"error", {{"code", status}, {"message", text}, {"status", muster::name_of(code)}}}};
-  return {.status = status,
-          .body = body.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"};
-}
-
+// /v1/projects/P/models/M[/versions/V]:predict, and the models and versions themselves.
 RestResult answer_cloud(RestContext& context) {
   try {
     context.check(Role::kPredict);
@@ -132,6 +124,14 @@ RestResult answer_cloud(RestContext& context) {
             .version = {.number = version->number()},
             .deadline = context.deadline()};
   return std::make_unique<PredictInstances>(context.request, std::move(version), std::move(call));
+}
+
+}  // namespace
+
+Protocol cloud_protocol() {
+  return {
+      .rest = {
+          {.prefix = "/v1/projects/", .answer = answer_cloud, .prediction_endings = {":predict"}}}};
 }
 
 }  // namespace muster::serving

@@ -1,4 +1,4 @@
-#include "muster/serving/protocols/open_inference/inference_protocol.h"
+#include "muster/serving/protocols/open_inference/inference_words.h"
 
 #include <fmt/ranges.h>
 

@@ -1,0 +1,69 @@
+#include "muster/serving/core/version_folders.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "muster/base/error.h"
+#include "muster/base/object_store.h"
+#include "muster/saved_model/graph/saved_model.h"
+
+namespace muster::serving {
+namespace {
+
+std::optional<std::int64_t> version_number(std::string_view name) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || end != name.data() + name.size() || number < 0) return std::nullopt;
+  return number;
+}
+
+std::string fingerprint_of(const Path& dir) {
+  std::string text;
+  for (const Path& part : {dir, dir / "variables", dir / "assets", dir / "assets.extra"}) {
+    auto& files = file_system_for(part);
+    const auto folder = files.status(part);
+    if (!folder || !folder->is_directory) continue;
+    for (const std::string& name : files.list(part)) {
+      const auto status = files.status(part / name);
+      if (!status || status->is_directory) continue;
+      text += fmt::format("{}/{} {} {}\n", part.string(), name, status->size_bytes,
+                          status->modified_ns);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::map<std::int64_t, Path> versions_in(const Path& base_path) {
+  std::map<std::int64_t, Path> versions;
+  if (graph::is_saved_model(base_path)) {
+    const Path name =
+        base_path.has_filename() ? base_path.filename() : base_path.parent_path().filename();
+    versions[version_number(name.string()).value_or(1)] = base_path;
+    return versions;
+  }
+  if (!file_exists(base_path)) throw NotFound("there is no folder {}", base_path.string());
+  // In an object store a version is filled under its own name, the model last.
+  const bool in_store = object_store_for(base_path) != nullptr;
+  for (const std::string& name : file_system_for(base_path).list(base_path)) {
+    const auto number = version_number(name);
+    if (!number || (in_store && !graph::is_saved_model(base_path / name))) continue;
+    versions[*number] = base_path / name;
+  }
+  return versions;
+}
+
+// An error from a folder that changes meanwhile is as good as another fingerprint.
+std::string saved_model_fingerprint(const Path& dir) {
+  try {
+    return fingerprint_of(dir);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace muster::serving
