@@ -1,64 +1,49 @@
 #include "muster/orchestration/jobs/back_end.h"
 
-#include <map>
+#include <nlohmann/json.hpp>
 
-#include "muster/base/error.h"
-#include "muster/base/log.h"
-#include "muster/orchestration/jobs/kubernetes_client.h"
-#include "muster/orchestration/jobs/slurm.h"
+#include "muster/orchestration/jobs/block_internal.h"
 
 namespace muster::jobs {
 
-void BackEnd::remove(const JobStore& /*store*/, const Job& /*job*/) const {}
+void BackEnd::prepare(Submission& /*submission*/) const {}
 
-std::unique_ptr<BackEnd> make_back_end(const std::string& name) {
-  if (name == "kubernetes") return make_kubernetes_back_end("");
-  if (name == "slurm") return make_slurm_back_end();
-  throw InvalidArgument("there is no back end \"{}\" in this version", name);
-}
+std::optional<std::string> BackEnd::preview(const Submission& /*submission*/) const { return {}; }
 
-void submit_to(const BackEnd& back_end, const JobStore& store, const Submission& submission,
-               const std::vector<std::string>& environment) {
-  store.create(submission.job, environment);
-  const std::string& name = submission.job.job_id;
-  try {
-    back_end.submit(store, submission);
-  } catch (...) {
-    // Nobody else has it: a job that is over may be removed.
-    store.change(name, [](Job& job) { job.state = State::kFailed; });
-    store.remove(name);
-    throw;
-  }
-}
-
-bool refresh_jobs(const JobStore& store, const std::vector<Job>& jobs) {
-  std::map<std::string, std::vector<Job>> open;
-  for (const Job& job : jobs) {
-    if (!is_final(job.state) && !job.is_local()) open[job.back_end].push_back(job);
-  }
-  bool has_answered = true;
-  for (const auto& [name, of_one] : open) {
-    try {
-      make_back_end(name)->refresh(store, of_one);
-    } catch (const Error& error) {
-      has_answered = false;
-      log::warning("the states of jobs of {} are as they were last seen: {}", name, error.what());
-    }
-  }
-  return has_answered;
-}
-
-Job cancel_remote_job(const JobStore& store, const std::string& name, const std::string& reason) {
-  refresh_jobs(store, {store.read(name)});
+Job BackEnd::cancel(const JobStore& store, const std::string& name,
+                    const std::string& reason) const {
+  const auto refresh_one = [&] {
+    if (const Job job = store.read(name); !is_final(job.state))
+      refresh_or_warn(*this, store, {job});
+  };
+  refresh_one();
   const Job job = store.change(name, [&](Job& changed) {
     if (is_final(changed.state) || changed.state == State::kCancelling) return;
     changed.state = State::kCancelling;
     changed.error_message = reason;
   });
   if (is_final(job.state)) return job;
-  make_back_end(job.back_end)->cancel(store, job);
-  refresh_jobs(store, {job});
+  end(store, job);
+  refresh_one();
   return store.read(name);
+}
+
+void BackEnd::remove(const JobStore& /*store*/, const Job& /*job*/) const {}
+
+std::string BackEnd::note(const Job& /*job*/) const { return ""; }
+
+std::string block_text(const Job& job, const std::string& field) {
+  return read_block(job, [&](const nlohmann::ordered_json& block) {
+    const auto found = block.find(field);
+    return found != block.end() && found->is_string() ? found->get<std::string>() : std::string();
+  });
+}
+
+void set_block_text(Job& job, const std::string& field, const std::string& value) {
+  job.block = read_block(job, [&](nlohmann::ordered_json block) {
+    block[field] = value;
+    return block_of(block);
+  });
 }
 
 }  // namespace muster::jobs

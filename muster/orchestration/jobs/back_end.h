@@ -1,22 +1,71 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "muster/orchestration/jobs/job_store.h"
-#include "muster/orchestration/jobs/machines.h"
+#include "muster/orchestration/jobs/submission.h"
 
 namespace muster::jobs {
 
-/// A system that runs jobs in the place of this host, such as Slurm. The folder of jobs holds what
-/// a job is and what was last seen of it; the system is asked when somebody looks.
+/// A flag of `muster jobs submit` that belongs to a back end.
+struct BackEndFlag {
+  /// "--image".
+  std::string name{};
+  /// For --help.
+  std::string description{};
+  /// For --help; the back end applies it.
+  std::string default_value{};
+  bool is_repeatable = false;
+  /// It takes no value.
+  bool is_switch = false;
+  /// With another back end it has no effect, in the place of being an error.
+  bool is_ignored_elsewhere = false;
+};
+
+/// Features of a back end that commands and pages ask for.
+struct BackEndAbilities {
+  /// Jobs run on this host: they wait until it has room, and ask for no more than it has.
+  bool is_bound_by_host = false;
+  /// The job's record is kept up to date by the processes that run it: nothing has to be asked.
+  bool keeps_record = false;
+  /// Programs and paths are those of a container image, not of this host.
+  bool runs_image = false;
+  /// A job can run a copy of its program (--keep-program).
+  bool keeps_program = false;
+  /// A job can be submitted again from its record alone.
+  bool resubmits = false;
+  /// Trials of a study can be job steps of one allocation.
+  bool has_job_steps = false;
+};
+
+/// A system that runs jobs: this host, Slurm, Kubernetes, or one that a program adds to a BackEnds.
+/// The store holds what a job is and what was last seen of it; the system is asked when a command
+/// looks at the job. What the system calls it is in `Job::block`. Functions may be called from
+/// several processes at once.
 class BackEnd {
  public:
   virtual ~BackEnd() = default;
 
-  /// Hands over a job that is in the store, and keeps there what the system calls it. Throws, and
-  /// then the system has nothing of it.
+  /// The value of --backend, and of `backEnd` in job.json.
+  virtual std::string name() const = 0;
+  /// For --help, after the name: "a cluster that kubectl talks to".
+  virtual std::string summary() const = 0;
+  virtual BackEndAbilities abilities() const { return {}; }
+  virtual std::vector<BackEndFlag> flags() const { return {}; }
+
+  /// Completes a submission: reads its flags, fills in the job's block, adds warnings for fields
+  /// that have no meaning here. Throws InvalidArgument, naming the flag.
+  virtual void prepare(Submission& submission) const;
+
+  /// The text to print in the place of submitting the job (--dry-run); nothing where the flags do
+  /// not ask for one.
+  virtual std::optional<std::string> preview(const Submission& submission) const;
+
+  /// Hands over a job that is in the store, and keeps in its block what the system calls it.
+  /// Throws, and then the system has nothing of it.
   virtual void submit(const JobStore& store, const Submission& submission) const = 0;
 
   /// Asks what became of these jobs of its own, none of which is over, and keeps that in the store;
@@ -24,29 +73,27 @@ class BackEnd {
   /// system does not answer.
   virtual void refresh(const JobStore& store, const std::vector<Job>& jobs) const = 0;
 
-  /// Asks the system to end a job after a last checkpoint; the store says CANCELLING. May be called
-  /// again.
-  virtual void cancel(const JobStore& store, const Job& job) const = 0;
+  /// Ends a job after a last checkpoint: it is CANCELLING until its tasks have saved and ended.
+  /// `reason` becomes its error message. A job that is over stays as it is. Returns the job as it
+  /// is then. Without an override the record is changed, and end() asks the system.
+  virtual Job cancel(const JobStore& store, const std::string& name,
+                     const std::string& reason) const;
 
-  /// Removes what the system still has of a job that is over; its record stays. For those that
-  /// keep nothing there is nothing to do.
+  /// Removes what the system still has of a job that is over; its record stays.
   virtual void remove(const JobStore& store, const Job& job) const;
+
+  /// Why a job does not go on, as the system says; empty if there is nothing to say.
+  virtual std::string note(const Job& job) const;
+
+ protected:
+  /// Asks the system to end a job that is CANCELLING. May be called again for the same job.
+  virtual void end(const JobStore& store, const Job& job) const = 0;
 };
 
-/// By name: "slurm", "kubernetes". Throws InvalidArgument for one that there is not.
-std::unique_ptr<BackEnd> make_back_end(const std::string& name);
-
-/// Puts a job of a back end into the store and hands it over. Throws, and then there is no such
-/// job.
-void submit_to(const BackEnd& back_end, const JobStore& store, const Submission& submission,
-               const std::vector<std::string>& environment);
-
-/// Brings up to date those of the jobs that are not over and that a back end runs. One that does
-/// not answer is named in a warning: what was last seen of its jobs stays. Whether all answered.
-bool refresh_jobs(const JobStore& store, const std::vector<Job>& jobs);
-
-/// Asks a back end's job to end: it is CANCELLING until its tasks have saved and ended. `reason`
-/// becomes its error message. A job that is over stays as it is. Returns it as it is then.
-Job cancel_remote_job(const JobStore& store, const std::string& name, const std::string& reason);
+/// The field of a job's block with this name, if it is a text; else an empty one. Throws DataLoss
+/// for a block that is no JSON object.
+std::string block_text(const Job& job, const std::string& field);
+/// Sets it.
+void set_block_text(Job& job, const std::string& field, const std::string& value);
 
 }  // namespace muster::jobs

@@ -35,7 +35,7 @@ using Time = std::chrono::system_clock::time_point;
 
 /// "2026-03-01T10:04:11.532000Z".
 std::string to_text(Time time);
-/// Of such a text. Throws InvalidArgument.
+/// Parses such a text. Throws InvalidArgument.
 Time parse_time(std::string_view text);
 
 struct Accelerator {
@@ -45,7 +45,7 @@ struct Accelerator {
   bool operator==(const Accelerator&) const = default;
 };
 
-/// What a job asks for one of its roles.
+/// Machines that a job requests for one of its roles.
 struct RoleInput {
   std::string machine_type{};
   std::optional<std::int64_t> count{};
@@ -98,7 +98,7 @@ struct PredictionInput {
   bool operator==(const PredictionInput&) const = default;
 };
 
-/// What of a host a job takes.
+/// Resources of a host that a job takes.
 struct Resources {
   double cpus = 0;
   double memory_gb = 0;
@@ -146,50 +146,13 @@ struct LocalRun {
   bool operator==(const LocalRun&) const = default;
 };
 
-/// A job as Slurm knows it.
-struct SlurmRun {
-  /// Its number there; empty until sbatch has told it.
-  std::string id{};
-  /// Why it waits, as Slurm says.
-  std::string reason{};
-  /// For sbatch, such as "--partition=gpu".
-  std::vector<std::string> options{};
-
-  bool operator==(const SlurmRun&) const = default;
-};
-
 /// The back end that is this host.
 inline constexpr const char* kLocalBackEnd = "local";
-/// Where in a Kubernetes cluster a job runs, and what was last seen of it.
-struct KubernetesRun {
-  /// Of its objects: "census-1".
-  std::string name{};
-  /// The value of the label muster-run, which its objects alone have.
-  std::string run_id{};
-  /// "jobs", "jobset" or "tfjob".
-  std::string kind = "jobs";
-  /// The program that talks to the cluster; empty: MUSTER_KUBECTL, or kubectl.
-  std::string kubectl{};
-  /// Empty: those that kubectl would take.
-  std::string context{};
-  std::string name_space{};
-  /// Whether a Service and a Secret of its own belong to it.
-  bool has_service = false;
-  bool has_secret = false;
-  /// Whether all of its objects were made.
-  bool is_submitted = false;
-  /// Whether all tasks were up once.
-  bool has_run = false;
-  /// Why it does not go on, as the cluster says; empty if it does.
-  std::string note{};
-
-  bool operator==(const KubernetesRun&) const = default;
-};
 
 /// A job as it is kept.
 struct Job {
   std::string job_id{};
-  /// Who runs it: this host, "slurm", "kubernetes".
+  /// The name of the back end that runs it: "local", "slurm", "kubernetes".
   std::string back_end = kLocalBackEnd;
   State state = State::kQueued;
   Time create_time{};
@@ -201,12 +164,10 @@ struct Job {
   /// Nothing if it trains.
   std::optional<PredictionInput> prediction_input{};
   LocalRun local{};
-  /// Nothing if it does not run in a cluster.
-  std::optional<KubernetesRun> kubernetes{};
-  /// Of the back end "slurm" alone.
-  std::optional<SlurmRun> slurm{};
+  /// The back end's own state of the job, as a JSON object; job.json has it under the back end's
+  /// name.
+  std::string block = "{}";
 
-  bool is_local() const { return back_end == kLocalBackEnd; }
   bool operator==(const Job&) const = default;
 };
 

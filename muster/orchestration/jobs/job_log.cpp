@@ -23,7 +23,7 @@ constexpr std::size_t kLogChunkBytes = std::size_t{1} << 16;
 // A longer line is printed in pieces.
 constexpr std::size_t kMostLogLineBytes = std::size_t{1} << 20;
 constexpr std::string_view kService = "service";
-// Of "2026-03-01T10:04:11.532 I worker:1 saved ...".
+// Lengths in "2026-03-01T10:04:11.532 I worker:1 saved ...".
 constexpr std::size_t kTimeBytes = 23;
 constexpr std::size_t kLoggerHeaderBytes = 26;
 
@@ -167,7 +167,7 @@ class JobLog::Source {
     return is_refused_;
   }
 
-  // What was given back of a long log reads as zeros.
+  // Skips the hole at the beginning of a long log, which reads as zeros.
   void skip_hole(int descriptor, bool follows) {
     struct stat status {};
     if (!follows && ::fstat(descriptor, &status) == 0) time_ = modified_time(status);

@@ -29,7 +29,8 @@ std::string to_text(const LogLine& line);
 /// that of replica 0. Throws InvalidArgument for no task's name.
 std::string task_name(std::string_view word);
 
-/// What `kubectl logs --timestamps` puts before a line: "2026-03-01T10:04:11.532123456Z ".
+/// Timestamp that `kubectl logs --timestamps` puts before a line:
+/// "2026-03-01T10:04:11.532123456Z ".
 struct KubectlStamp {
   std::chrono::nanoseconds since_epoch{};
   /// Where the line itself begins.
@@ -41,11 +42,11 @@ std::optional<KubectlStamp> kubectl_stamp(std::string_view line);
 
 /// Reads the lines of all tasks of a job, merged by time, and follows them. Lines of muster's
 /// logger say when they were written, and so do those that kubectl read; others have the time of
-/// the line before them, or of when they were seen by somebody who follows. A line that comes late
-/// is printed late, never dropped.
+/// the line before them, or the time at which a follower read them. A line that comes late is
+/// printed late, never dropped.
 class JobLog {
  public:
-  /// Of one task alone, if named by task_name().
+  /// Reads the lines of one task alone, if `task` is given, as task_name() returns it.
   JobLog(const JobStore& store, std::string name, std::optional<std::string> task);
   ~JobLog();
 

@@ -35,7 +35,7 @@ class Logs : public ::testing::Test {
   void append(const std::filesystem::path& path, const std::string& text) const {
     std::ofstream(path, std::ios::app) << text;
   }
-  // What a poll gives, as "task severity message".
+  // Lines that a poll returns, as "task severity message".
   static std::vector<std::string> poll(JobLog& log, bool is_last = false) {
     std::vector<std::string> lines;
     log.poll(

@@ -14,14 +14,14 @@
 #include "muster/base/wait.h"
 #include "muster/orchestration/jobs/machines.h"
 #include "muster/orchestration/launch/launcher.h"
-#include "muster/orchestration/launch/process_identity.h"
-#include "muster/orchestration/launch/process_tree.h"
 #include "muster/orchestration/launch/stop.h"
+#include "muster/orchestration/process/process_identity.h"
+#include "muster/orchestration/process/process_tree.h"
 
 namespace muster::jobs {
 namespace {
 
-// Of the whole job, after the restarts of its tasks.
+// Retries of the whole job, after the restarts of its tasks.
 constexpr std::int64_t kMostRetries = 3;
 constexpr std::chrono::milliseconds kLeftoverNap{20};
 
@@ -48,11 +48,8 @@ void take_environment(const std::vector<std::string>& variables) {
 }
 
 bool some_task_runs(const Path& folder) {
-  const auto names = file_system_for(folder).list(folder);
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    const auto process =
-        name.ends_with(".pid") ? launch::read_pid_file(folder / name) : std::nullopt;
-    return process && launch::is_alive(*process);
+  return std::ranges::any_of(process::read_pid_files(folder), [](const process::PidFile& file) {
+    return process::is_alive(file.identity);
   });
 }
 
@@ -67,15 +64,11 @@ void end_left_tasks(const Path& folder, std::chrono::milliseconds grace) {
   }
 }
 
-// What tasks had started in sessions of its own.
+// Ends processes that tasks had started in sessions of their own.
 void end_left_processes(const std::string& entry, std::chrono::milliseconds grace) {
-  launch::end_processes([&] { return launch::processes_with(entry); }, grace, "the job",
-                        [](pid_t process) {
-                          log::warning(
-                              "ending process {}, which outlived the process that ran the "
-                              "job",
-                              process);
-                        });
+  process::end_leftovers(entry, grace, "the job", [](pid_t left) {
+    log::warning("ending process {}, which outlived the process that ran the job", left);
+  });
 }
 
 launch::LaunchOptions launch_options(const Job& job, const Path& logs) {
@@ -104,7 +97,7 @@ void finish(Job& job, State state, std::string message) {
   if (!message.empty()) job.error_message = std::move(message);
 }
 
-// What a run's exit status makes of the job.
+// Updates the job by the exit status of a run.
 void take_status(Job& job, int status, const std::string& failure) {
   job.local.exit_status = status;
   if (job.state == State::kCancelling) return finish(job, State::kCancelled, "");
@@ -127,8 +120,8 @@ class JobRun {
       : store_(store), name_(name), lock_(lock) {}
 
   void run() {
-    // Before the state says that somebody runs it, so that whoever cancels it then finds whom.
-    launch::write_pid_file(run_pid_file(store_, name_), *launch::identify(::getpid()));
+    // Before the state says that it runs, so that a cancel from then on finds the process.
+    process::write_pid_file(run_pid_file(store_, name_), *process::identify(::getpid()));
     const Job before = store_.read(name_);
     if (!is_final(before.state)) {
       end_left_tasks(attempt_folder(store_, name_, before.local.attempts), before.local.grace);
@@ -172,7 +165,7 @@ class JobRun {
     if (!has_folder()) return log::warning("the job {} has ended, without its folder", name_);
     store_.change(name_, [&](Job& changed) {
       end(changed);
-      // Before it is known, so that whoever follows the job until then has read this too.
+      // Before the state is visible, so that followers of the job have read this line, too.
       log::info("job {} is {}", name_, name_of(changed.state));
     });
   }
@@ -236,7 +229,7 @@ void run_job(const JobStore& store, const std::string& name) {
   JobRun(store, name, *lock).run();
 }
 
-Job cancel_job(const JobStore& store, const std::string& name, const std::string& reason) {
+Job cancel_local_job(const JobStore& store, const std::string& name, const std::string& reason) {
   bool must_signal = false;
   const Job job = store.change(name, [&](Job& changed) {
     if (is_final(changed.state) || changed.state == State::kCancelling) return;
@@ -249,11 +242,13 @@ Job cancel_job(const JobStore& store, const std::string& name, const std::string
     }
   });
   // Once: a second signal would kill the tasks while they save.
-  if (must_signal) {
-    const auto runner = launch::read_pid_file(run_pid_file(store, name));
-    if (runner && launch::is_alive(*runner)) ::kill(runner->pid, SIGTERM);
-  }
+  if (must_signal) ask_runner_to_end(store, name);
   return job;
+}
+
+void ask_runner_to_end(const JobStore& store, const std::string& name) {
+  const auto runner = process::read_pid_file(run_pid_file(store, name));
+  if (runner && process::is_alive(*runner)) ::kill(runner->pid, SIGTERM);
 }
 
 }  // namespace muster::jobs

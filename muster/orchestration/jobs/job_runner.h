@@ -18,7 +18,11 @@ void run_job(const JobStore& store, const std::string& name);
 /// Asks a job to end: one that waits is CANCELLED at once, one that runs is CANCELLING until its
 /// tasks have saved and ended. `reason` becomes its error message. A job that is over stays as it
 /// is. Returns it as it is then.
-Job cancel_job(const JobStore& store, const std::string& name, const std::string& reason);
+Job cancel_local_job(const JobStore& store, const std::string& name, const std::string& reason);
+
+/// Signals the process that runs a job, if there is one, which then ends the tasks after a last
+/// checkpoint. A second signal would kill them.
+void ask_runner_to_end(const JobStore& store, const std::string& name);
 
 /// "The replica worker 1 was killed by signal 9."
 std::string failure_text(const std::string& type, std::int64_t index, int status);

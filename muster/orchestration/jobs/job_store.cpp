@@ -25,7 +25,7 @@
 #include "muster/base/wait.h"
 #include "muster/orchestration/jobs/job_text.h"
 #include "muster/orchestration/jobs/kept_program_internal.h"
-#include "muster/orchestration/launch/process_tree.h"
+#include "muster/orchestration/process/process_tree.h"
 
 namespace muster::jobs {
 namespace {
@@ -47,9 +47,9 @@ void make_private_folder(const Path& folder) {
 
 Path job_file(const Path& folder) { return folder / "job.json"; }
 
-// Of a job whose folder was deleted while it ran.
+// Refuses the name of a job that still runs although its folder was deleted.
 void check_nothing_runs(const JobStore& store, const std::string& name) {
-  const auto left = launch::processes_with(job_entry(store, name));
+  const auto left = process::processes_with(job_entry(store, name));
   if (left.empty()) return;
   throw FailedPrecondition(
       "process {} of an earlier job {}, whose folder was deleted, still runs; wait for its end, "
@@ -89,7 +89,8 @@ Path JobStore::default_folder() {
   return Path(home) / ".local" / "state" / "muster" / "jobs";
 }
 
-JobStore::JobStore(const Path& folder) : folder_(absolute_path(folder)) {
+JobStore::JobStore(const Path& folder, std::vector<std::string> supervise_command)
+    : folder_(absolute_path(folder)), supervise_command_(std::move(supervise_command)) {
   if (is_remote(folder_)) {
     throw InvalidArgument(
         "the queue of jobs needs a folder on a disk of this host, whose files it locks: {}. Name "
@@ -220,7 +221,7 @@ void JobStore::remove(const std::string& name) const {
         "the job {} is {}; cancel it with `muster jobs cancel {}` and wait for its end", name,
         name_of(job.state), name);
   }
-  // Whoever looks sees the whole job or none.
+  // A concurrent reader sees the whole job or none.
   const Path gone =
       folder_ / fmt::format("{}{}-{}-deleted", kTemporary, name, static_cast<long>(::getpid()));
   file_system_for(folder_).rename(folder_of(name), gone);

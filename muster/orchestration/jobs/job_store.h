@@ -15,7 +15,7 @@ namespace muster::jobs {
 ///
 ///     JOBS/supervisor.lock, supervisor.pid, supervisor.log
 ///     JOBS/NAME/job.json               the job, see docs/formats/jobs.md
-///               environment            NAME=value of whoever submitted it, zeros between
+///               environment            NAME=value of the submitting process, zeros between
 ///               program/PROGRAM        a copy of the program, where the job keeps one
 ///               run.lock, run.pid      held by the process that runs it
 ///               service.log            what that process says
@@ -25,10 +25,13 @@ class JobStore {
   /// $MUSTER_JOBS_DIR, or muster/jobs in $XDG_STATE_HOME or ~/.local/state.
   static Path default_folder();
 
-  explicit JobStore(const Path& folder);
+  /// `supervise_command` is the program and its arguments that call supervise() for the folder;
+  /// without one this process starts no supervisor.
+  explicit JobStore(const Path& folder, std::vector<std::string> supervise_command = {});
 
   const Path& folder() const { return folder_; }
   Path folder_of(const std::string& name) const { return folder_ / name; }
+  const std::vector<std::string>& supervise_command() const { return supervise_command_; }
 
   /// Has the job keep a copy of its program, which create() makes: a rebuild changes nothing for it
   /// then.
@@ -57,6 +60,7 @@ class JobStore {
 
  private:
   Path folder_;
+  std::vector<std::string> supervise_command_;
 };
 
 /// A lock of a file that this process holds until the end of the scope or its own end.

@@ -117,33 +117,13 @@ ordered_json json_of(const LocalRun& run) {
   return json;
 }
 
-ordered_json json_of(const KubernetesRun& run) {
-  ordered_json json{{"name", run.name}, {"runId", run.run_id}, {"kind", run.kind}};
-  put_if(json, "kubectl", run.kubectl);
-  put_if(json, "context", run.context);
-  put_if(json, "namespace", run.name_space);
-  json["service"] = run.has_service;
-  json["secret"] = run.has_secret;
-  json["submitted"] = run.is_submitted;
-  json["hasRun"] = run.has_run;
-  put_if(json, "note", run.note);
-  return json;
-}
-
-ordered_json json_of(const SlurmRun& run) {
-  ordered_json json{{"jobId", run.id}};
-  put_if(json, "reason", run.reason);
-  if (!run.options.empty()) json["options"] = run.options;
-  return json;
-}
-
 ordered_json json_of(const Job& job) {
   ordered_json json{{"jobId", job.job_id},
                     {"state", name_of(job.state)},
                     {"createTime", to_text(job.create_time)}};
   if (job.start_time) json["startTime"] = to_text(*job.start_time);
   if (job.end_time) json["endTime"] = to_text(*job.end_time);
-  if (!job.is_local()) json["backEnd"] = job.back_end;
+  if (job.back_end != kLocalBackEnd) json["backEnd"] = job.back_end;
   put_if(json, "errorMessage", job.error_message);
   if (!job.labels.empty()) json["labels"] = job.labels;
   if (job.prediction_input) {
@@ -152,8 +132,7 @@ ordered_json json_of(const Job& job) {
     json["trainingInput"] = json_of(job.training_input);
   }
   json["local"] = json_of(job.local);
-  if (job.kubernetes) json["kubernetes"] = json_of(*job.kubernetes);
-  if (job.slurm) json["slurm"] = json_of(*job.slurm);
+  if (const auto block = ordered_json::parse(job.block); !block.empty()) json[job.back_end] = block;
   return json;
 }
 
@@ -249,28 +228,6 @@ LocalRun run_from(const ordered_json& json) {
   return run;
 }
 
-KubernetesRun kubernetes_from(const ordered_json& json) {
-  KubernetesRun run;
-  run.name = json.at("name");
-  run.run_id = json.at("runId");
-  run.kind = json.at("kind");
-  run.kubectl = json.value("kubectl", "");
-  run.context = json.value("context", "");
-  run.name_space = json.value("namespace", "");
-  run.has_service = json.at("service");
-  run.has_secret = json.at("secret");
-  run.is_submitted = json.at("submitted");
-  run.has_run = json.at("hasRun");
-  run.note = json.value("note", "");
-  return run;
-}
-
-SlurmRun slurm_from(const ordered_json& json) {
-  return {.id = json.at("jobId"),
-          .reason = json.value("reason", ""),
-          .options = json.value("options", std::vector<std::string>())};
-}
-
 // ------------------------------------------------------------------ a file for Cloud ML Engine
 
 // A value as JSON, for fields that are only kept.
@@ -336,7 +293,7 @@ class JobFileReader {
         refuse_unknown(value, "trainingInput." + key, known, key);
       }
       cloud[key] = json_of(value);
-      // Whoever submits the job knows whether its back end runs studies.
+      // The submitting command knows whether they make the job a study.
       if (key == "hyperparameters") continue;
       warn(value, "trainingInput." + key, "has no meaning on this host and is only kept");
     }
@@ -499,10 +456,11 @@ Job job_from_json(std::string_view text) {
       job.training_input = input_from(json.at("trainingInput"));
     }
     job.local = run_from(json.at("local"));
-    if (const auto run = json.find("kubernetes"); run != json.end()) {
-      job.kubernetes = kubernetes_from(*run);
+    if (const auto block = json.find(job.back_end);
+        block != json.end() && job.back_end != kLocalBackEnd) {
+      if (!block->is_object()) throw DataLoss("the field {} is no object", job.back_end);
+      job.block = dumped(*block, -1);
     }
-    if (const auto run = json.find("slurm"); run != json.end()) job.slurm = slurm_from(*run);
     return job;
   } catch (const std::exception& error) {
     // nlohmann's and std::stoll's, and ours of times and states.

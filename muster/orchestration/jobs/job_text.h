@@ -18,7 +18,7 @@ std::string to_yaml(const Job& job);
 /// Reads a job written for Cloud ML Engine (--config): YAML or JSON with jobId, labels and
 /// trainingInput. Adds to the submission what the file says, where each field stands, and warnings
 /// for fields that have a meaning in a cloud alone. Throws InvalidArgument with file and line for a
-/// field that nobody knows or a value that does not fit.
+/// field that is not known or a value that does not fit.
 void read_job_file(const Path& file, Submission& submission);
 /// The same of its text; `name` is what places say.
 void read_job_text(std::string_view text, std::string_view name, Submission& submission);

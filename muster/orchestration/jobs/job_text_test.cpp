@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/orchestration/jobs/kubernetes_run.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
@@ -63,20 +64,24 @@ TEST(JobText, ComesBackFromJson) {
 
 TEST(JobText, ComesBackFromJsonWithItsPlaceInACluster) {
   Job job = full_job();
-  job.kubernetes = KubernetesRun{.name = "census-1",
-                                 .run_id = "0123",
-                                 .kind = "jobset",
-                                 .kubectl = "k",
-                                 .context = "c",
-                                 .name_space = "n",
-                                 .has_service = true,
-                                 .has_secret = true,
-                                 .is_submitted = true,
-                                 .has_run = true,
-                                 .note = "why"};
+  job.back_end = "kubernetes";
+  const KubernetesRun run{.name = "census-1",
+                          .run_id = "0123",
+                          .kind = "jobset",
+                          .kubectl = "k",
+                          .context = "c",
+                          .name_space = "n",
+                          .has_service = true,
+                          .has_secret = true,
+                          .is_submitted = true,
+                          .has_run = true,
+                          .note = "why"};
+  keep(job, run);
   EXPECT_EQ(job_from_json(to_json(job)), job);
-  job.kubernetes = KubernetesRun{};
+  EXPECT_EQ(kubernetes_run(job), run);
+  keep(job, KubernetesRun{});
   EXPECT_EQ(job_from_json(to_json(job)), job);
+  EXPECT_EQ(kubernetes_run(job), KubernetesRun());
 }
 
 TEST(JobText, ComesBackFromJsonWithAPrediction) {

@@ -29,17 +29,17 @@ struct KubernetesRole {
   /// As TF_CONFIG calls it: "master", "worker".
   std::string type{};
   std::int64_t count = 1;
-  /// What each task asks for.
+  /// Resources that each task requests.
   Resources each{};
 };
 
-/// What a volume claim is, and where containers see it.
+/// A persistent volume claim, and the path at which containers mount it.
 struct KubernetesVolume {
   std::string claim{};
   std::string mount_path{};
 };
 
-/// What containers of training and of serving have in common.
+/// Settings that containers of training and of serving have in common.
 struct KubernetesPod {
   std::string image{};
   std::map<std::string, std::string> labels{};

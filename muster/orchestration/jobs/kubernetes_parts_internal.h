@@ -5,7 +5,7 @@
 
 #include "muster/orchestration/jobs/kubernetes.h"
 
-/// What manifests of training and of serving are put together from.
+/// Parts from which manifests of training and of serving are put together.
 namespace muster::jobs {
 
 using Manifest = nlohmann::ordered_json;

@@ -216,7 +216,7 @@ class StateReader {
   void add_failed_pod(const Json& pod) {
     ++failed_pods_;
     const Json& status = object_at(pod, "status");
-    // Of the pod as a whole: Evicted, Preempting, NodeLost, DeadlineExceeded.
+    // Reason for the pod as a whole: Evicted, Preempting, NodeLost, DeadlineExceeded.
     const std::string reason = text_at(status, "reason");
     const Json* const disruption = condition(pod, "DisruptionTarget");
     if (!reason.empty()) {

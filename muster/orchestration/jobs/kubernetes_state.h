@@ -22,7 +22,7 @@ struct KubernetesTaskPod {
   bool is_over = false;
 };
 
-/// What is known of a job from `kubectl get jobs,pods -o json` (or jobset, tfjob) of its objects.
+/// State of a job as `kubectl get jobs,pods -o json` (or jobset, tfjob) of its objects reports it.
 struct KubernetesState {
   State state = State::kQueued;
   /// Why it does not go on, or why it failed; empty if there is nothing to say.

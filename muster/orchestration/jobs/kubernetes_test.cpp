@@ -203,7 +203,7 @@ TEST_F(KubernetesServing, IsADeploymentWithWhatBelongsToIt) {
   EXPECT_EQ(text_at(container, "command.3"), "--model-base-path=/models/census");
   EXPECT_EQ(text_at(container, "readinessProbe.httpGet.path"), "/readyz");
   EXPECT_EQ(text_at(container, "livenessProbe.httpGet.path"), "/healthz");
-  // What selects pods is on them.
+  // The label that selects pods is on them.
   EXPECT_EQ(at(deployment, "spec.selector.matchLabels").entries.at(0).second.string("selector"),
             "census");
   EXPECT_EQ(text_at(documents[1], "spec.ports.1.port"), "8500");

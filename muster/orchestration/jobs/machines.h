@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "muster/orchestration/jobs/job.h"
+#include "muster/orchestration/jobs/submission.h"
 
 namespace muster::jobs {
 
-/// What a scale tier stands for. Counts are those of workers and parameter servers beside one
-/// master.
+/// Machines that a scale tier stands for. Counts are those of workers and parameter servers beside
+/// one master.
 struct ScaleTier {
   std::string master_type{};
   std::string worker_type{};
@@ -27,7 +28,7 @@ struct MachineTable {
   std::map<std::string, Resources> types{};
   Resources host{};
 
-  /// Of Cloud ML Engine's names, and the host as the system describes it.
+  /// Table of Cloud ML Engine's names, with the host as the system describes it.
   static MachineTable standard();
   /// Lays a site's file over it: `scaleTiers`, `machineTypes` and `host`, each by name. Throws
   /// InvalidArgument with file and line.
@@ -44,26 +45,6 @@ Resources this_host();
 /// The table with the site's file, if there is one: `file` if not empty, else machines.yaml in
 /// $XDG_CONFIG_HOME/muster or /etc/muster.
 MachineTable site_machines(const Path& file);
-
-/// Tasks of one role, and what each of them asks for.
-struct RoleTasks {
-  /// As TF_CONFIG calls it: "master", "worker", "ps".
-  std::string type{};
-  std::int64_t count = 0;
-  Resources each{};
-};
-
-/// A job to be submitted, and where each of its fields came from: "config.yaml:3", "--config".
-struct Submission {
-  Job job{};
-  std::map<std::string, std::string> origins{};
-  std::vector<std::string> warnings{};
-  /// The chief's first; resolve_machines() fills it.
-  std::vector<RoleTasks> roles{};
-  /// Of a study whose trials are job steps: how many run at the same time, each with the resources
-  /// of the one role. 0: it is none.
-  std::int64_t parallel_trials = 0;
-};
 
 /// Fills in what the job's tier or counts mean on this host: `job.local`'s tasks and needs.
 /// Throws InvalidArgument, naming flag or line, for an unknown tier or type, and for counts and

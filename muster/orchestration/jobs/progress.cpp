@@ -59,10 +59,11 @@ void take_log(const Path& path, std::optional<Progress>& progress) {
   for (const std::string_view line : lines_of(tail)) take_line(line, progress);
 }
 
-// The log of its last attempt; in a cluster those of its pods, whose order does not matter.
+// The log of its last attempt; of a back end that counts none, such as Kubernetes, those of all its
+// pods, whose order does not matter.
 std::vector<Path> chief_logs(const Job& job, const Path& folder) {
   const Path attempts = folder / "attempts";
-  if (!job.kubernetes) {
+  if (job.local.attempts > 0) {
     return {attempts / std::to_string(job.local.attempts) / (job.local.chief + ".log")};
   }
   std::vector<Path> logs;

@@ -30,8 +30,8 @@ struct Progress {
   bool operator==(const Progress&) const = default;
 };
 
-/// Of a job whose files are in `folder`. Nothing for one that says nothing of steps, in event files
-/// of its job-dir (a relative one is below the job's working directory) or in its log.
+/// Progress of a job whose files are in `folder`. Nothing if neither event files of its job-dir (a
+/// relative one is below the job's working directory) nor its log report any steps.
 std::optional<Progress> progress_of(const Job& job, const Path& folder);
 
 /// Takes what a line of a log tells: "loss = 24.5, step = 101", "global_step/sec: 97.2", "Saving

@@ -1,29 +1,37 @@
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "muster/orchestration/jobs/back_end.h"
+#include "muster/orchestration/jobs/submission.h"
 
 namespace muster::jobs {
 
-/// Jobs that Slurm runs: one allocation for all tasks of a job. Talks to it through sbatch, squeue,
-/// scontrol, scancel and sacct. The folder of jobs must be one that all nodes see.
-///
-///     JOBS/NAME/job.sbatch, task.sh    what Slurm runs, and what each task of it does
-///               secret                 proves that tasks belong to the run; its owner's alone
-///               result                 how the job ended, by job.sbatch
-///               retries                how often job.sbatch has queued it again
-///               attempts/N/TASK.log, TASK.status
-std::unique_ptr<BackEnd> make_slurm_back_end();
+/// A job as Slurm knows it: the block of the back end "slurm".
+struct SlurmRun {
+  /// Its number there; empty until sbatch has told it.
+  std::string id{};
+  /// Why it waits, as Slurm says.
+  std::string reason{};
+  /// For sbatch, such as "--partition=gpu".
+  std::vector<std::string> options{};
 
-/// What Slurm's name of a state means for a job: "PENDING", "CANCELLED by 1000". Nothing for a name
-/// that is not known.
+  bool operator==(const SlurmRun&) const = default;
+};
+
+/// Throws DataLoss for a block that keep() has not written.
+SlurmRun slurm_run(const Job& job);
+/// Makes it the job's block.
+void keep(Job& job, const SlurmRun& run);
+
+/// The job state for Slurm's name of one: "PENDING", "CANCELLED by 1000". Nothing for a name that
+/// is not known.
 std::optional<State> state_of_slurm(std::string_view name);
 
-/// What Slurm is asked for each task of a job; all are alike, since they share one allocation.
+/// Resources requested from Slurm for each task of a job; all are alike, as they share one
+/// allocation.
 struct SlurmRequest {
   std::int64_t tasks = 1;
   std::int64_t cpus_per_task = 1;

@@ -65,7 +65,7 @@ std::string directives(const Submission& submission) {
                         warning_before(std::chrono::hours(1), grace_of(job)).count());
   }
   text += "#SBATCH --requeue\n#SBATCH --open-mode=append\n#SBATCH --export=ALL\n";
-  for (const std::string& option : job.slurm ? job.slurm->options : std::vector<std::string>()) {
+  for (const std::string& option : slurm_run(job).options) {
     if (option.empty() || option.front() != '-' || option.find('\n') != std::string::npos) {
       throw InvalidArgument(
           "--slurm-option takes an option of sbatch in one word, such as --partition=gpu: \"{}\"",

@@ -17,7 +17,7 @@ Submission slurm_submission() {
   Submission submission;
   submission.job.job_id = "census_1";
   submission.job.back_end = "slurm";
-  submission.job.slurm = SlurmRun{.options = {"--partition=gpu"}};
+  keep(submission.job, SlurmRun{.options = {"--partition=gpu"}});
   submission.job.local.command = {"/usr/bin/census", "it's", "a b"};
   submission.job.local.working_directory = "/work dir";
   submission.roles = {{"master", 1, {0.5, 1, 1}}, {"worker", 2, {3.5, 2, 0}}, {"ps", 1, {1, 8, 0}}};
@@ -84,16 +84,28 @@ TEST(Slurm, IsToldOfATimeLimitAtMostHalfOfItAhead) {
 TEST(Slurm, OptionsThatAreNoOptionsAreRefused) {
   for (const char* option : {"", "gpu", "--comment=a\n#SBATCH --uid=0"}) {
     Submission submission = slurm_submission();
-    submission.job.slurm->options = {option};
+    keep(submission.job, SlurmRun{.options = {option}});
     EXPECT_THROW(slurm_batch_script(submission, "/jobs/a"), InvalidArgument) << option;
+  }
+}
+
+TEST(Slurm, ABlockOfAnotherProgramIsDamage) {
+  Job job = slurm_submission().job;
+  for (const char* block : {"{}", "[]", R"({"jobId": 12})"}) {
+    job.block = block;
+    EXPECT_THROW(slurm_run(job), DataLoss) << block;
   }
 }
 
 TEST(Slurm, WhatItKnowsOfAJobIsKept) {
   Job job = slurm_submission().job;
-  job.slurm->id = "12";
-  job.slurm->reason = "Priority";
+  SlurmRun run = slurm_run(job);
+  run.id = "12";
+  run.reason = "Priority";
+  keep(job, run);
   EXPECT_EQ(job_from_json(to_json(job)), job);
+  EXPECT_EQ(slurm_run(job), run);
+  EXPECT_EQ(run.options, std::vector<std::string>{"--partition=gpu"});
 }
 
 }  // namespace

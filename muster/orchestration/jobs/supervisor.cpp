@@ -18,9 +18,9 @@
 #include "muster/base/log.h"
 #include "muster/base/wait.h"
 #include "muster/orchestration/jobs/job_runner.h"
-#include "muster/orchestration/launch/process_identity.h"
-#include "muster/orchestration/launch/process_tree.h"
-#include "muster/orchestration/launch/spawn.h"
+#include "muster/orchestration/process/process_identity.h"
+#include "muster/orchestration/process/process_tree.h"
+#include "muster/orchestration/process/spawn.h"
 
 namespace muster::jobs {
 namespace {
@@ -50,16 +50,6 @@ Resources operator+(Resources a, const Resources& b) {
 bool fits(const Resources& sum, const Resources& host) {
   return sum.cpus <= host.cpus + kSlack && sum.memory_gb <= host.memory_gb + kSlack &&
          sum.gpus <= host.gpus;
-}
-
-// A process of its own session that goes on when this one and its terminal are gone; it says what
-// it has to say at the end of `log`.
-pid_t spawn_detached(const std::vector<std::string>& command, const Path& log) {
-  launch::Spawn spawn;
-  spawn.open(STDIN_FILENO, "/dev/null", O_RDONLY);
-  spawn.open(STDOUT_FILENO, "/dev/null", O_WRONLY);
-  spawn.open(STDERR_FILENO, log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-  return spawn.start_in_own_session(command);
 }
 
 // job.json as it was when it was read.
@@ -166,7 +156,7 @@ class Supervisor {
       if (job.state != State::kRunning || !limit || !job.start_time) continue;
       if (now - *job.start_time <= *limit) continue;
       log::warning("job {} runs for longer than its maxRunningTime: cancelling it", job.job_id);
-      cancel_job(
+      cancel_local_job(
           store_, job.job_id,
           fmt::format("The job ran for longer than its maxRunningTime of {} s.", limit->count()));
     }
@@ -178,7 +168,7 @@ class Supervisor {
     if (job.state != State::kQueued || !limit) return false;
     if (std::chrono::system_clock::now() - job.create_time <= *limit) return false;
     log::warning("job {} waits for longer than its maxWaitTime: cancelling it", job.job_id);
-    cancel_job(
+    cancel_local_job(
         store_, job.job_id,
         fmt::format("The job waited for longer than its maxWaitTime of {} s.", limit->count()));
     return true;
@@ -196,7 +186,7 @@ class Supervisor {
     const auto now = Clock::now();
     if (now < starts.next) return;
     if (now - starts.next > kForgiveAfter) starts.count = 0;
-    // What is known of it may be old where two changes fell into one tick of the clock.
+    // The cached job may be outdated where two changes fell into one tick of the clock.
     seen_.erase(job.job_id);
     const auto delay = kFirstDelay * (1 << std::min(starts.count, 7));
     starts = {.count = starts.count + 1,
@@ -205,7 +195,8 @@ class Supervisor {
       give_gpus(job, running);
       std::vector<std::string> command = options_.run_command;
       command.push_back(job.job_id);
-      started_[job.job_id] = spawn_detached(command, store_.folder_of(job.job_id) / "service.log");
+      started_[job.job_id] =
+          process::start_detached(command, store_.folder_of(job.job_id) / "service.log");
       log::info("started job {} state={} attempts={} pid={}", job.job_id, name_of(job.state),
                 job.local.attempts, started_[job.job_id]);
     } catch (const Error& error) {
@@ -216,7 +207,7 @@ class Supervisor {
   void give_gpus(const Job& job, const std::vector<Job>& running) const {
     std::set<std::string> taken;
     for (const Job& other : running) {
-      // What was given just now is in the file, not in the copy.
+      // GPUs that were assigned just now are in the file, not in the copy.
       const auto fresh = other.local.needs.gpus > 0 ? store_.read(other.job_id).local.gpus
                                                     : std::vector<std::string>();
       taken.insert(fresh.begin(), fresh.end());
@@ -274,7 +265,7 @@ std::vector<Job> choose_jobs(std::vector<Job> waiting, const std::vector<Job>& r
   bool is_blocked = false;
   bool is_free = running.empty();
   for (Job& job : waiting) {
-    // What is left of a job that is to end needs nothing of the host.
+    // The rest of a job that is being cancelled needs nothing of the host.
     const bool only_ends = job.state == State::kCancelling;
     const Resources sum = taken + job.local.needs;
     if (!only_ends && (is_blocked || !(is_free || fits(sum, host)))) {
@@ -301,7 +292,7 @@ void supervise(const JobStore& store, const SupervisorOptions& options) {
       }
       log::info("supervising {} cpus={:g} memory_gb={:g} gpus={}", store.folder().string(),
                 options.host.cpus, options.host.memory_gb, options.host.gpus);
-      launch::write_pid_file(supervisor_pid_file(store), *launch::identify(::getpid()));
+      process::write_pid_file(supervisor_pid_file(store), *process::identify(::getpid()));
       store.remove_leftovers();
       supervisor.run();
       file_system_for(store.folder()).remove(supervisor_pid_file(store));
@@ -315,16 +306,18 @@ void supervise(const JobStore& store, const SupervisorOptions& options) {
   }
 }
 
-bool needs_supervisor(const Job& job) { return job.is_local() && !is_final(job.state); }
+bool needs_supervisor(const Job& job) {
+  return job.back_end == kLocalBackEnd && !is_final(job.state);
+}
 
 bool is_supervised(const JobStore& store) { return HeldLock::is_held(supervisor_lock(store)); }
 
 void ensure_supervisor(const JobStore& store, const std::vector<std::string>& command) {
   if (is_supervised(store)) return;
   // It looks after other jobs too: it is no part of a job whose program has called this.
-  std::vector<std::string> words{"env", "-u", "MUSTER_JOB", launch::kOutlivesEntry};
+  std::vector<std::string> words{"env", "-u", "MUSTER_JOB", process::kOutlivesEntry};
   words.insert(words.end(), command.begin(), command.end());
-  spawn_detached(words, store.folder() / "supervisor.log");
+  process::start_detached(words, store.folder() / "supervisor.log");
 }
 
 bool trim_file(const Path& file, std::uint64_t most_bytes) {

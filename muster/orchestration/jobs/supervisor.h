@@ -10,7 +10,7 @@
 namespace muster::jobs {
 
 struct SupervisorOptions {
-  /// What it starts for a job: the program and its arguments, behind which the job's name is put.
+  /// Command that is started for a job: program and arguments, to which the job's name is appended.
   std::vector<std::string> run_command{};
   Resources host{};
   /// How long it stays when there is nothing to do.

@@ -69,11 +69,11 @@ TEST(Cancel, OfAJobThatWaitsEndsItAtOnceAndOfOneThatIsOverDoesNothing) {
   const ::muster::testing::TempDir dir;
   const JobStore store(dir.path());
   store.create(waiting("a", 1), {});
-  const Job cancelled = cancel_job(store, "a", "why");
+  const Job cancelled = cancel_local_job(store, "a", "why");
   EXPECT_EQ(cancelled.state, State::kCancelled);
   EXPECT_EQ(cancelled.error_message, "why");
   EXPECT_TRUE(cancelled.end_time.has_value());
-  EXPECT_EQ(cancel_job(store, "a", "again"), store.read("a"));
+  EXPECT_EQ(cancel_local_job(store, "a", "again"), store.read("a"));
   EXPECT_EQ(store.read("a").error_message, "why");
 }
 
@@ -83,8 +83,8 @@ TEST(Cancel, OfAJobThatRunsAsksForItsEnd) {
   Job job = waiting("a", 1);
   job.state = State::kRunning;
   store.create(job, {});
-  EXPECT_EQ(cancel_job(store, "a", "why").state, State::kCancelling);
-  // Nobody runs it any more: whoever is started for it ends it, and starts no task.
+  EXPECT_EQ(cancel_local_job(store, "a", "why").state, State::kCancelling);
+  // No process runs it any more: one that is started for it ends it, and starts no task.
   ::muster::testing::Forked runner([&](const auto&) {
     run_job(store, "a");
     return 0;

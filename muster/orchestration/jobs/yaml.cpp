@@ -34,7 +34,7 @@ struct Item {
   int line = 0;
   std::string text{};
   bool is_quoted = false;
-  /// Of an alias: the item that it stands for.
+  /// Item that an alias stands for.
   std::size_t target = 0;
 };
 

@@ -18,7 +18,7 @@ struct YamlValue {
   enum class Kind { kNull, kScalar, kList, kMap };
 
   Kind kind = Kind::kNull;
-  /// Of a scalar, without quotes.
+  /// Text of a scalar, without quotes.
   std::string text{};
   bool is_quoted = false;
   std::vector<YamlValue> items{};
@@ -29,8 +29,8 @@ struct YamlValue {
   /// The value of a key, or nothing.
   const YamlValue* find(std::string_view key) const;
 
-  /// What the value is taken for. Each throws InvalidArgument with place and `name` if it is
-  /// something else.
+  /// The value, converted to a type. Each throws InvalidArgument with place and `name` if it is of
+  /// another type.
   std::string string(std::string_view name) const;
   std::int64_t integer(std::string_view name) const;
   double number(std::string_view name) const;

@@ -16,12 +16,12 @@
 #include "muster/orchestration/launch/local_cluster.h"
 #include "muster/orchestration/launch/merged_log.h"
 #include "muster/orchestration/launch/ports.h"
-#include "muster/orchestration/launch/process_identity.h"
 #include "muster/orchestration/launch/scale.h"
 #include "muster/orchestration/launch/secret.h"
 #include "muster/orchestration/launch/stop.h"
-#include "muster/orchestration/launch/task_process.h"
 #include "muster/orchestration/launch/training_log.h"
+#include "muster/orchestration/process/process_identity.h"
+#include "muster/orchestration/process/task_process.h"
 #include "muster/platform/cluster/process_environment.h"
 #include "muster/platform/cluster/tf_config.h"
 #include "muster/platform/net/listener.h"
@@ -153,56 +153,9 @@ TEST(LocalCluster, ASingleTaskIsToldOfNoCluster) {
   EXPECT_EQ(environment_of(tasks[0]).job_json, R"({"job_name":"m"})");
 }
 
-// --------------------------------------------------------------------------------------- process
-
-TEST(ProcessIdentity, TellsAProcessFromALaterOneWithItsNumber) {
-  const auto self = identify(::getpid());
-  ASSERT_TRUE(self);
-  EXPECT_TRUE(is_alive(*self));
-  ProcessIdentity earlier = *self;
-  earlier.start_ticks -= 1;
-  EXPECT_FALSE(is_alive(earlier));
-  ProcessIdentity before_the_host_came_up = *self;
-  before_the_host_came_up.boot_id = "other";
-  EXPECT_FALSE(is_alive(before_the_host_came_up));
-}
-
-TEST(ProcessIdentity, PassesThroughAPidFileWhoseFirstLineIsTheNumber) {
-  const TempDir dir;
-  const auto self = identify(::getpid());
-  write_pid_file(dir / "x.pid", *self);
-  EXPECT_THAT(read_bytes(dir / "x.pid"), StartsWith(std::to_string(::getpid()) + "\n"));
-  EXPECT_EQ(read_pid_file(dir / "x.pid"), self);
-  for (const char* text : {"", "12", "x\nstarted 1 b", "-5\nstarted 1 b\n", "1\nstopped 1 b\n"}) {
-    write_bytes(dir / "y.pid", text);
-    EXPECT_EQ(read_pid_file(dir / "y.pid"), std::nullopt) << text;
-  }
-  EXPECT_EQ(read_pid_file(dir / "none.pid"), std::nullopt);
-}
-
-TEST(TaskProcess, EndsWithEverythingInItsGroup) {
-  const TempDir dir;
-  const pid_t process =
-      start_process({.command = {"sh", "-c", "sleep 600 & echo $! > $0; exit 3", dir / "left"},
-                     .environment = {"A=b"},
-                     .log = dir / "log"});
-  std::optional<EndOfProcess> end;
-  ASSERT_TRUE(eventually([&] { return (end = reap(process)).has_value(); }));
-  EXPECT_EQ(end->status, 3);
-  const pid_t left = std::stoi(read_bytes(dir / "left"));
-  EXPECT_TRUE(eventually([&] { return !identify(left); }));
-}
-
-TEST(TaskProcess, ThatCannotStartIsNamed) {
-  const TempDir dir;
-  EXPECT_THAT(
-      message_of([&] { start_process({.command = {"/no/such/program"}, .log = dir / "log"}); }),
-      HasSubstr("/no/such/program"));
-}
-
 // ------------------------------------------------------------------------------------ merged log
 
-// What goes into a pipe, up to its end.
+// A pipe that is read up to its end.
 class Pipe {
  public:
   Pipe() { EXPECT_EQ(::pipe(ends_), 0); }
@@ -360,10 +313,10 @@ TEST(Binding, HoldsForTheProcess) {
   const TempDir dir;
   const int last = ThreadPool::allowed_processors().back();
   const pid_t process =
-      start_process({.command = {"grep", "Cpus_allowed_list", "/proc/self/status"},
-                     .log = dir / "log",
-                     .processor = last});
-  while (!reap(process)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      process::start_process({.command = {"grep", "Cpus_allowed_list", "/proc/self/status"},
+                              .log = dir / "log",
+                              .processor = last});
+  while (!process::reap(process)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_THAT(read_bytes(dir / "log"), HasSubstr(fmt::format("list:\t{}\n", last)));
 }
 
@@ -415,7 +368,7 @@ TEST(Scale, AsksTheLaunchThatUsesTheFolder) {
     return message_of([&] { scale({.log_dir = dir.path(), .workers = workers}); });
   };
   EXPECT_THAT(scale_to(3), HasSubstr("no launch uses"));
-  write_pid_file(dir / "launch.pid", *identify(::getpid()));
+  process::write_pid_file(dir / "launch.pid", *process::identify(::getpid()));
   EXPECT_THAT(scale_to(3), HasSubstr("fixed number of workers"));
   ScaleRequests requests(dir.path(), {2, 8});
   EXPECT_THAT(scale_to(9), HasSubstr("may have 2 to 8 workers: 9"));
@@ -440,9 +393,9 @@ TEST(Stop, EndsTasksThatOutlivedTheirLauncherPsLast) {
   const std::string script =
       "trap 'echo $0 >> $1; exit 0' TERM; echo > $1.$0; while :; do sleep 0.01; done";
   for (const char* name : {"ps0", "worker0"}) {
-    const pid_t process =
-        start_process({.command = {"sh", "-c", script, name, dir / "order"}, .log = dir / "log"});
-    write_pid_file(dir / (std::string(name) + ".pid"), *identify(process));
+    const pid_t process = process::start_process(
+        {.command = {"sh", "-c", script, name, dir / "order"}, .log = dir / "log"});
+    process::write_pid_file(dir / (std::string(name) + ".pid"), *process::identify(process));
     ASSERT_TRUE(
         eventually([&] { return std::filesystem::exists(dir / (std::string("order.") + name)); }));
   }
@@ -453,9 +406,9 @@ TEST(Stop, EndsTasksThatOutlivedTheirLauncherPsLast) {
 
 TEST(Stop, LeavesAProcessAloneThatOnlyHasTheNumber) {
   const TempDir dir;
-  ProcessIdentity other = *identify(::getpid());
+  process::ProcessIdentity other = *process::identify(::getpid());
   other.start_ticks += 1;
-  write_pid_file(dir / "worker0.pid", other);
+  process::write_pid_file(dir / "worker0.pid", other);
   EXPECT_THAT(stop({.log_dir = dir.path()}), IsEmpty());
   EXPECT_FALSE(std::filesystem::exists(dir / "worker0.pid"));
   EXPECT_THAT(message_of([&] { stop({.log_dir = dir / "none"}); }), HasSubstr("no folder"));

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -14,17 +13,19 @@
 #include "muster/base/folder_claim.h"
 #include "muster/base/log.h"
 #include "muster/base/program.h"
-#include "muster/base/thread_pool.h"
 #include "muster/base/wait.h"
+#include "muster/orchestration/launch/launch_diary_internal.h"
+#include "muster/orchestration/launch/launch_plan_internal.h"
 #include "muster/orchestration/launch/merged_log.h"
-#include "muster/orchestration/launch/orphan_guard.h"
-#include "muster/orchestration/launch/process_identity.h"
-#include "muster/orchestration/launch/process_tree.h"
+#include "muster/orchestration/launch/running_task_internal.h"
 #include "muster/orchestration/launch/scale.h"
 #include "muster/orchestration/launch/secret.h"
-#include "muster/orchestration/launch/signal_queue.h"
-#include "muster/orchestration/launch/task_process.h"
 #include "muster/orchestration/launch/training_log.h"
+#include "muster/orchestration/process/orphan_guard.h"
+#include "muster/orchestration/process/process_identity.h"
+#include "muster/orchestration/process/process_tree.h"
+#include "muster/orchestration/process/signal_queue.h"
+#include "muster/orchestration/process/task_process.h"
 
 namespace muster::launch {
 namespace {
@@ -33,46 +34,12 @@ using Clock = Deadline::Clock;
 using std::chrono::milliseconds;
 
 constexpr int kExitMisused = 2;
-constexpr std::int64_t kDefaultRestarts = 3;
 // How often new lines are looked for; the end of a task is seen at once.
 constexpr milliseconds kTick{50};
 constexpr int kMostLaunches = 3;
 constexpr std::chrono::seconds kStartUp{15};
-constexpr milliseconds kFirstRestartDelay{250};
-constexpr milliseconds kLongestRestartDelay{8000};
 constexpr std::chrono::seconds kAskEvery{1};
 constexpr const char* kLauncherPidFile = "launch.pid";
-
-std::string in_words(const EndOfProcess& end) {
-  return end.killed ? fmt::format("signal={}", end.status - kStatusOfSignals)
-                    : fmt::format("status={}", end.status);
-}
-
-milliseconds restart_delay(std::int64_t restarts) {
-  const auto doubled =
-      kFirstRestartDelay * (std::int64_t{1} << std::min<std::int64_t>(restarts, 10));
-  return std::min<milliseconds>(doubled, kLongestRestartDelay);
-}
-
-// A task and its process, over all its starts.
-struct Running {
-  LaunchTask task;
-  std::size_t log = 0;
-  pid_t pid = -1;
-  Clock::time_point started{};
-  std::optional<EndOfProcess> end{};
-  std::int64_t restarts = 0;
-  std::optional<Clock::time_point> restart_at{};
-  std::optional<Clock::time_point> stop_at{};
-  std::optional<Clock::time_point> kill_at{};
-  // To end: then how it ends says nothing.
-  bool was_asked = false;
-  // By scale(), when others had run for a while.
-  bool is_late = false;
-
-  bool runs() const { return pid > 0; }
-  bool is_over() const { return !runs() && !restart_at; }
-};
 
 class Launcher {
  public:
@@ -123,17 +90,17 @@ class Launcher {
 
   void claim_folder() const {
     file_system_for(options_.log_dir).create_directories(options_.log_dir);
-    // Of launches that begin in one instant, one looks and writes at a time.
+    // Among launches that begin at the same instant, one looks and writes at a time.
     const FolderClaim claim(options_.log_dir);
     const Path file = options_.log_dir / kLauncherPidFile;
-    const auto other = read_pid_file(file);
-    if (other && is_alive(*other)) {
+    const auto other = process::read_pid_file(file);
+    if (other && process::is_alive(*other)) {
       throw FailedPrecondition(
           "another launch (process {}) uses the log folder; stop it with `muster launch stop "
           "--log-dir {}` or give this one another",
           other->pid, options_.log_dir.string());
     }
-    write_pid_file(file, *identify(::getpid()));
+    process::write_pid_file(file, *process::identify(::getpid()));
   }
 
   void finish() {
@@ -154,18 +121,18 @@ class Launcher {
   std::vector<LaunchTask> choose_tasks();
 
   void start(Running& running) {
-    running.pid = start_process({.command = options_.command,
-                                 .environment = running.task.environment,
-                                 .log = file_of(running.task, ".log"),
-                                 .working_directory = options_.working_directory,
-                                 .processor = running.task.processor});
+    running.pid = process::start_process({.command = options_.command,
+                                          .environment = running.task.environment,
+                                          .log = file_of(running.task, ".log"),
+                                          .working_directory = options_.working_directory,
+                                          .processor = running.task.processor});
     guard_.watch(running.pid);
     running.started = Clock::now();
     running.restart_at.reset();
     running.end.reset();
     running.was_asked = false;
-    if (const auto process = identify(running.pid)) {
-      write_pid_file(file_of(running.task, ".pid"), *process);
+    if (const auto process = process::identify(running.pid)) {
+      process::write_pid_file(file_of(running.task, ".pid"), *process);
     }
     log::info("started {} pid={} address={} log={}{}", running.task.task.name(), running.pid,
               running.task.address.empty() ? "none" : running.task.address,
@@ -229,7 +196,7 @@ class Launcher {
   void turn() {
     if (const auto signal = signals_.next(kTick)) handle(*signal);
     ask_whether_to_end();
-    if (options_.ends_descendants) reap_orphans(processes());
+    if (options_.ends_descendants) process::reap_orphans(processes());
     std::vector<Running*> ended;
     for (Running& running : tasks_) {
       if (note_end(running)) ended.push_back(&running);
@@ -275,7 +242,7 @@ class Launcher {
 
   bool note_end(Running& running) {
     if (!running.runs()) return false;
-    const auto end = reap(running.pid);
+    const auto end = process::reap(running.pid);
     if (!end) return false;
     guard_.forget(running.pid);
     remove_pid_file(running.task);
@@ -306,14 +273,14 @@ class Launcher {
   }
 
   // By a signal that it heard, or that its chief heard: nothing failed.
-  static bool was_stopped(const EndOfProcess& end) {
+  static bool was_stopped(const process::EndOfProcess& end) {
     return !end.killed &&
            (end.status == kStatusOfSignals + SIGTERM || end.status == kStatusOfSignals + SIGINT);
   }
 
-  // What follows from a task's end.
+  // Decides what follows from a task's end.
   void decide(Running& running) {
-    const EndOfProcess end = *running.end;
+    const process::EndOfProcess end = *running.end;
     const std::string name = running.task.task.name();
     if (end.status == 0 || running.was_asked) {
       log::info("ended {} {}", name, in_words(end));
@@ -334,7 +301,7 @@ class Launcher {
     if (running.task.is_ps() && end.status != 0 && !ending_) end_without(running);
   }
 
-  // Nobody brings it back, and the others would only wait for it. One that was stopped in order has
+  // It is not restarted, and the others would only wait for it. One that was stopped in order has
   // left a run that its chief is about to end.
   void end_without(const Running& ps) {
     lost_ps_status_ = ps.end->status;
@@ -455,76 +422,19 @@ class Launcher {
   std::optional<ScaleRequests> scale_requests_;
   const std::string secret_ = draw_secret();
   MergedLog output_;
-  SignalQueue signals_;
-  OrphanGuard guard_;
+  process::SignalQueue signals_;
+  process::OrphanGuard guard_;
   std::optional<ReservedPorts> ports_;
   std::vector<Running> tasks_;
   int launches_ = 0;
   bool ending_ = false;
   int stop_requests_ = 0;
-  /// Of a ps whose loss ended the run.
+  /// Exit status of a ps whose loss ended the run.
   std::optional<int> lost_ps_status_;
   int stop_signal_ = SIGTERM;
   Clock::time_point ps_stop_at_{};
   Clock::time_point next_question_{};
 };
-
-// What a launch takes unless it is told which ports.
-std::optional<ReservedPorts> reserve_ports(const LaunchOptions& options) {
-  if (options.start_port) return std::nullopt;
-  return ReservedPorts(ports_needed(options.cluster), options.port_range);
-}
-
-std::vector<std::uint16_t> ports_in_a_row(const LaunchOptions& options) {
-  const std::size_t count = ports_needed(options.cluster);
-  if (*options.start_port + count > 65536) {
-    throw InvalidArgument("{} ports from {} on go beyond 65535; start lower", count,
-                          *options.start_port);
-  }
-  std::vector<std::uint16_t> ports;
-  ports.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    ports.push_back(static_cast<std::uint16_t>(*options.start_port + i));
-  }
-  return ports;
-}
-
-// A secret that the user has set is that of the tasks too.
-bool has_own_secret() {
-  const char* const secret = std::getenv(kSecretVariable);
-  return secret != nullptr && *secret != '\0';
-}
-
-void bind(std::vector<LaunchTask>& tasks, const LaunchOptions& options) {
-  std::vector<LaunchTask*> training;
-  for (LaunchTask& task : tasks) {
-    if (task.is_ps()) return;
-    if (!task.is_evaluator()) training.push_back(&task);
-  }
-  // How many there will be is not known.
-  if (options.least_workers && options.binding == Binding::kAuto) return;
-  const std::vector<int> allowed = ThreadPool::allowed_processors();
-  const std::vector<int> processors = processors_for(options.binding, training.size(), allowed);
-  for (std::size_t i = 0; i < processors.size(); ++i) {
-    training[i]->processor = processors[i];
-    training[i]->environment.push_back(fmt::format("MUSTER_HOST_PROCESSORS={}", allowed.size()));
-  }
-}
-
-// With what a launch tells all of them, but for the secret.
-std::vector<LaunchTask> tasks_of(const LaunchOptions& options,
-                                 const std::optional<ReservedPorts>& ports) {
-  auto tasks = local_cluster(options.cluster, ports ? ports->numbers() : ports_in_a_row(options));
-  if (!options.cluster.is_single) bind(tasks, options);
-  for (LaunchTask& task : tasks) {
-    if (options.cluster.is_single) continue;
-    if (options.least_workers) {
-      task.environment.push_back(fmt::format("MUSTER_MIN_WORKERS={}", *options.least_workers));
-    }
-    if (options.has_tls) task.environment.emplace_back("MUSTER_TLS=1");
-  }
-  return tasks;
-}
 
 std::vector<LaunchTask> Launcher::choose_tasks() {
   ports_ = reserve_ports(options_);
@@ -534,51 +444,6 @@ std::vector<LaunchTask> Launcher::choose_tasks() {
     task.environment.push_back(fmt::format("{}={}", kSecretVariable, secret_));
   }
   return tasks;
-}
-
-// In single quotes, so that a shell takes it as it is.
-std::string for_shell(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-std::string assignment(const std::string& entry) {
-  const auto equals = entry.find('=');
-  return entry.substr(0, equals + 1) + for_shell(entry.substr(equals + 1));
-}
-
-std::unique_ptr<TrainingLog> open_training_log(const LaunchOptions& options) {
-  if (!options.training_log) return nullptr;
-  const std::string program = Path(options.command.front()).filename().string();
-  const std::string job = options.job_name.empty()
-                              ? job_name("local", program, std::chrono::system_clock::now())
-                              : options.job_name;
-  return std::make_unique<TrainingLog>(
-      *options.training_log,
-      TrainingLogEntry{.job = job, .command = options.command, .hypothesis = options.hypothesis});
-}
-
-std::string outcome(int status, double seconds, const MergedLog& output) {
-  std::string text = fmt::format("Exit status {} after {:.1f} s.", status, seconds);
-  if (!output.final_loss().empty()) text += "\n" + output.final_loss();
-  if (!output.last_evaluation().empty()) {
-    text += fmt::format("\nEvaluation of step {}", output.last_evaluation());
-  }
-  return text;
-}
-
-void check(const LaunchOptions& options) {
-  if (options.command.empty()) throw InvalidArgument("no program to start");
-  if (options.log_dir.empty()) throw InvalidArgument("the folder of the logs has an empty name");
-  ports_needed(options.cluster);  // Throws for counts that make no cluster.
-  if (options.least_workers && *options.least_workers > options.cluster.workers) {
-    throw InvalidArgument("at least {} workers are more than at most {}", *options.least_workers,
-                          options.cluster.workers);
-  }
 }
 
 int run_tasks(const LaunchOptions& options) {
@@ -591,19 +456,19 @@ int run_tasks(const LaunchOptions& options) {
     if (options.on_started) options.on_started();
   });
   const std::chrono::duration<double> seconds = Clock::now() - start;
-  if (entry) entry->add_outcome(outcome(status, seconds.count(), launcher.output()));
+  if (entry) entry->add_outcome(outcome_text(status, seconds.count(), launcher.output()));
   log::info("finished status={} seconds={:.1f}", status, seconds.count());
   return status;
 }
 
-// What is left of the tasks, when they have ended.
+// Ends processes that are left of the tasks when they have ended.
 void end_descendants(milliseconds grace) {
   const auto find = [] {
-    reap_orphans({});
-    return descendants();
+    process::reap_orphans({});
+    return process::descendants();
   };
   try {
-    end_processes(find, grace, "a task", [](pid_t process) {
+    process::end_processes(find, grace, "a task", [](pid_t process) {
       log::warning("ending process {}, which a task has left behind", process);
     });
   } catch (const Unavailable& error) {
@@ -613,47 +478,10 @@ void end_descendants(milliseconds grace) {
 
 }  // namespace
 
-RestartPolicy parse_restart_policy(std::string_view text) {
-  constexpr std::string_view kOnFailure = "on-failure";
-  if (text == "never") return {};
-  if (text == kOnFailure) return {.most_restarts = kDefaultRestarts};
-  if (text.starts_with(kOnFailure) && text.substr(kOnFailure.size()).starts_with(":")) {
-    const std::string_view number = text.substr(kOnFailure.size() + 1);
-    RestartPolicy policy;
-    const auto [end, error] =
-        std::from_chars(number.data(), number.data() + number.size(), policy.most_restarts);
-    if (error == std::errc() && end == number.data() + number.size() && policy.most_restarts >= 0) {
-      return policy;
-    }
-  }
-  throw InvalidArgument("a restart policy is never, on-failure or on-failure:N: {}", text);
-}
-
-std::string dry_run(const LaunchOptions& options) {
-  check(options);
-  std::string text;
-  if (!options.cluster.is_single && !has_own_secret()) {
-    text +=
-        fmt::format("export {}=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')\n", kSecretVariable);
-  }
-  for (const LaunchTask& task : tasks_of(options, reserve_ports(options))) {
-    text += fmt::format("# {}\n", task.task.name());
-    if (options.working_directory) {
-      text += fmt::format("cd {} && ", for_shell(options.working_directory->string()));
-    }
-    for (const std::string& entry : task.environment) text += assignment(entry) + " ";
-    if (task.processor) text += fmt::format("taskset -c {} ", *task.processor);
-    for (const std::string& word : options.command) text += for_shell(word) + " ";
-    text +=
-        fmt::format("> {} 2>&1 &\n", for_shell((options.log_dir / (task.name + ".log")).string()));
-  }
-  return text;
-}
-
 int launch(const LaunchOptions& options) {
-  check(options);
+  check_launch(options);
   if (!options.ends_descendants) return run_tasks(options);
-  adopt_orphans();
+  process::adopt_orphans();
   try {
     const int status = run_tasks(options);
     end_descendants(options.grace);

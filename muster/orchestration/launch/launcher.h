@@ -24,7 +24,7 @@ struct RestartPolicy {
 /// "never", "on-failure" (three times) or "on-failure:N". Throws InvalidArgument.
 RestartPolicy parse_restart_policy(std::string_view text);
 
-/// What is done with the other tasks when the chief has ended.
+/// Treatment of the other tasks when the chief has ended.
 enum class EndOfOthers {
   /// They may end by themselves within the grace; then workers get SIGTERM, and ps when no worker
   /// is
@@ -68,7 +68,7 @@ struct LaunchOptions {
   /// A file that gets an entry; none without a name.
   std::optional<Path> training_log{};
   std::string hypothesis{};
-  /// Of the entry; by default made of program and time.
+  /// Name of the entry; by default made of program and time.
   std::string job_name{};
 
   /// Called once, when all tasks have been started.
@@ -80,7 +80,7 @@ struct LaunchOptions {
   std::function<bool()> must_end{};
 };
 
-/// What would be started, as lines for a shell.
+/// The commands that would be started, as lines for a shell.
 std::string dry_run(const LaunchOptions& options);
 
 /// Runs the cluster to its end and returns the exit status of the chief (128 + n if signal n ended

@@ -31,7 +31,7 @@ struct LocalClusterOptions {
 /// One task to be started.
 struct LaunchTask {
   TaskSpec task;
-  /// Of its files: "master", "worker0", "ps" (or "ps0" if there are several).
+  /// Name of its files: "master", "worker0", "ps" (or "ps0" if there are several).
   std::string name;
   /// "localhost:27182"; empty for an evaluator.
   std::string address;

@@ -15,8 +15,8 @@ namespace muster::launch {
 /// write into their files themselves, so that no line is lost with the launcher.
 class MergedLog {
  public:
-  /// Prints to `out`, a file descriptor that stays open; with colours if asked. When nobody reads
-  /// `out` any more, printing ends and following goes on.
+  /// Prints to `out`, a file descriptor that stays open; with colours if asked. When `out` has no
+  /// reader any more, printing ends and following goes on.
   MergedLog(int out, bool colours) : out_(out), colours_(colours) {}
 
   /// Starts to follow a file that may not be there yet, and returns its number.

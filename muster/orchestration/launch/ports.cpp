@@ -16,7 +16,7 @@
 #include <string>
 
 #include "muster/base/error.h"
-#include "muster/orchestration/launch/descriptor_internal.h"
+#include "muster/orchestration/process/descriptor.h"
 
 namespace muster::launch {
 namespace {
@@ -24,7 +24,7 @@ namespace {
 // Bound sockets that are closed together.
 class Probes {
  public:
-  // The port that was bound, any for 0; nothing if somebody has it. On all interfaces, since a
+  // The port that was bound, any for 0; nothing if it is in use. On all interfaces, since a
   // server may listen on any of them.
   std::optional<std::uint16_t> bind(std::uint16_t port) {
     const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -46,7 +46,7 @@ class Probes {
   }
 
  private:
-  std::deque<Descriptor> sockets_;
+  std::deque<process::Descriptor> sockets_;
 };
 
 // Below the ports that Linux gives to connections by itself: one of those could be gone when a task
@@ -89,7 +89,7 @@ PortRange parse_port_range(std::string_view text) {
 /// they are those of a network namespace, as ports are, and go with the process.
 class ReservedPorts::Reservations {
  public:
-  /// Whether nobody else has it.
+  /// Reserves the port; false if another process has it.
   bool take(std::uint16_t port) {
     const int holder = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (holder < 0) throw_errno(errno, "making a socket to reserve a port");
@@ -106,7 +106,7 @@ class ReservedPorts::Reservations {
   }
 
  private:
-  std::deque<Descriptor> holders_;
+  std::deque<process::Descriptor> holders_;
 };
 
 ReservedPorts::ReservedPorts(std::size_t count, const std::optional<PortRange>& range)

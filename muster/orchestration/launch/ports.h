@@ -18,9 +18,9 @@ struct PortRange {
 /// "27182-27190", or one port alone. Throws InvalidArgument.
 PortRange parse_port_range(std::string_view text);
 
-/// Different ports on which nobody listened when they were chosen, and which no other ReservedPorts
-/// of this host has as long as this lives: two launches never choose the same, and a task that is
-/// started again finds its own. A program that does not ask here may still take one.
+/// Different ports on which no process listened when they were chosen, and which no other
+/// ReservedPorts of this host has as long as this lives: two launches never choose the same, and a
+/// task that is started again finds its own. A program that does not ask here may still take one.
 class ReservedPorts {
  public:
   /// So many from the range, lowest first, or any below those that the system gives to connections.

@@ -10,7 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/wait.h"
-#include "muster/orchestration/launch/process_identity.h"
+#include "muster/orchestration/process/process_identity.h"
 
 namespace muster::launch {
 namespace {
@@ -51,8 +51,8 @@ WorkerRange parse_worker_range(std::string_view text) {
 }
 
 void scale(const ScaleOptions& options) {
-  const auto launcher = read_pid_file(options.log_dir / "launch.pid");
-  if (!launcher || !is_alive(*launcher)) {
+  const auto launcher = process::read_pid_file(options.log_dir / "launch.pid");
+  if (!launcher || !process::is_alive(*launcher)) {
     throw FailedPrecondition("no launch uses {}; give the --log-dir of one that runs",
                              options.log_dir.string());
   }
@@ -82,7 +82,7 @@ void scale(const ScaleOptions& options) {
 
 ScaleRequests::ScaleRequests(Path log_dir, const WorkerRange& range)
     : log_dir_(std::move(log_dir)), range_(range) {
-  // Of a launch that was killed.
+  // Left over from a launch that was killed.
   file_system_for(log_dir_).remove(request_file(log_dir_));
   write_file_atomically(range_file(log_dir_), fmt::format("{}:{}\n", range.least, range.most));
 }

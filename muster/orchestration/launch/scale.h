@@ -41,7 +41,7 @@ class ScaleRequests {
   ScaleRequests(const ScaleRequests&) = delete;
   ScaleRequests& operator=(const ScaleRequests&) = delete;
 
-  /// What was asked for since the last call; nothing for what makes no sense.
+  /// Number of workers requested since the last call; nothing without a valid request.
   std::optional<std::int64_t> next();
 
  private:

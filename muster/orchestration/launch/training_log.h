@@ -27,7 +27,7 @@ std::string job_name(const std::string& environment, const std::string& prefix,
 std::string to_markdown(const TrainingLogEntry& entry);
 
 /// One entry in the file, which is made if need be. Appends the outcome at the end of the run if
-/// the entry is still the last thing in the file: what somebody wrote meanwhile stays as it is.
+/// the entry is still the last thing in the file: text added meanwhile stays as it is.
 class TrainingLog {
  public:
   TrainingLog(Path file, const TrainingLogEntry& entry);

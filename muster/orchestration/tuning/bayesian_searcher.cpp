@@ -7,6 +7,7 @@
 #include "muster/base/random.h"
 #include "muster/orchestration/tuning/gaussian_process_internal.h"
 #include "muster/orchestration/tuning/minimize_internal.h"
+#include "muster/orchestration/tuning/search_algorithms.h"
 #include "muster/orchestration/tuning/searchers_internal.h"
 
 namespace muster::tuning {
@@ -95,7 +96,7 @@ ModelValues standardized(std::vector<double> losses) {
   return {std::move(losses), -count * std::log(deviation)};
 }
 
-// What is far worse than the middle is brought nearer: how bad the bad ones are may say little of
+// Brings losses far worse than the median nearer to it: how bad the bad ones are may say little of
 // where the good ones are.
 ModelValues squashed(std::vector<double> losses) {
   const double middle = median_of(losses);
@@ -112,7 +113,7 @@ ModelValues squashed(std::vector<double> losses) {
   return values;
 }
 
-// Of the values as they are or squashed, the model that explains the losses better.
+// The model that explains the losses better: that of the values as they are, or of squashed ones.
 GaussianProcess best_model(GaussianProcess::Data data) {
   const std::vector<double> losses = std::move(data.values);
   ModelValues plain = standardized(losses);
@@ -371,8 +372,11 @@ class BayesianSearcher : public Searcher {
 
 }  // namespace
 
-std::unique_ptr<Searcher> make_bayesian_searcher(SearchSpace space, std::uint64_t seed) {
-  return std::make_unique<BayesianSearcher>(std::move(space), seed);
+SearchAlgorithm bayesian_search_algorithm() {
+  return {.names = {kDefaultAlgorithm, "GAUSSIAN_PROCESS_BANDIT"},
+          .make = [](SearchSpace space, std::uint64_t seed) {
+            return std::make_unique<BayesianSearcher>(std::move(space), seed);
+          }};
 }
 
 }  // namespace muster::tuning

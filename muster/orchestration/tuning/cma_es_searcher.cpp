@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "muster/base/random.h"
+#include "muster/orchestration/tuning/search_algorithms.h"
 #include "muster/orchestration/tuning/searchers_internal.h"
 
 namespace muster::tuning {
@@ -162,8 +163,10 @@ class CmaEsSearcher : public Searcher {
 
 }  // namespace
 
-std::unique_ptr<Searcher> make_cma_es_searcher(SearchSpace space, std::uint64_t seed) {
-  return std::make_unique<CmaEsSearcher>(std::move(space), seed);
+SearchAlgorithm cma_es_search_algorithm() {
+  return {.names = {"CMA_ES"}, .make = [](SearchSpace space, std::uint64_t seed) {
+            return std::make_unique<CmaEsSearcher>(std::move(space), seed);
+          }};
 }
 
 }  // namespace muster::tuning

@@ -186,7 +186,7 @@ struct GaussianProcess::Impl {
     return ((1 + r + r.square() / 3) * (-r).exp()).matrix();
   }
 
-  // What predictions need of the points: factor, weights, mean and variance.
+  // Computes what predictions need of the points: factor, weights, mean and variance.
   void condition() {
     const Index n = size();
     MatrixXd matrix(n, n);

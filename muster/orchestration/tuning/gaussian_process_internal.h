@@ -13,7 +13,7 @@ class GaussianProcess {
   struct Data {
     /// Row by row, `dimensions` coordinates each.
     std::vector<double> points{};
-    /// Of each point; mean 0 and variance 1, about.
+    /// One value per point; mean 0 and variance 1, about.
     std::vector<double> values{};
     std::vector<bool> is_categorical{};
 
@@ -33,7 +33,7 @@ class GaussianProcess {
 
   struct Prediction {
     double mean = 0;
-    /// Of the function, without the noise.
+    /// Standard deviation of the function, without the noise.
     double deviation = 0;
     std::vector<double> mean_gradient{};
     std::vector<double> deviation_gradient{};

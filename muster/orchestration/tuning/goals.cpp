@@ -16,7 +16,7 @@ constexpr double kSumShare = 0.05;
 
 double loss_by(Goal goal, double value) { return goal == Goal::kMaximize ? -value : value; }
 
-// Of all goals, each to become small.
+// Losses of all goals, each to be minimised.
 std::vector<double> losses_of(const HyperparameterSpec& spec, const Trial& trial) {
   std::vector<double> losses{loss_by(spec.goal, trial.final_metric->value)};
   for (const MetricGoal& goal : spec.other_goals) {

@@ -29,7 +29,7 @@ double violation_of(const HyperparameterSpec& spec, const Trial& trial);
 /// Whether `one` is at least as good as `other` in every goal, and better in one.
 bool dominates(const HyperparameterSpec& spec, const Trial& one, const Trial& other);
 
-/// Of trials that succeeded within the constraints, those that no other dominates; by number.
+/// Trials that succeeded within the constraints and that no other dominates; by number.
 std::vector<const Trial*> pareto_front(const HyperparameterSpec& spec,
                                        std::span<const Trial> trials);
 

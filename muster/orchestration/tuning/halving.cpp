@@ -24,7 +24,7 @@ std::size_t count_trials(std::span<const TrialRun> runs) {
   return count;
 }
 
-// Of runs with a loss, the trials of the best `count`, those that failed not among them.
+// Trials of the best `count` of runs with a loss, without those that failed.
 std::vector<std::size_t> best_trials(std::vector<TrialRun> runs, std::size_t count) {
   std::stable_sort(runs.begin(), runs.end(),
                    [](const TrialRun& a, const TrialRun& b) { return *a.loss < *b.loss; });
@@ -71,7 +71,7 @@ std::optional<TrialRun> next_of_asha(const HalvingPlan& plan, std::span<const Tr
   return next_promotion(plan, runs, [](std::size_t ended) { return ended; });
 }
 
-// What one bracket trains next: these trials, from this rung up.
+// The run that one bracket trains next: these trials, from this rung up.
 std::optional<TrialRun> next_of_bracket(const HalvingPlan& plan, std::span<const TrialRun> runs,
                                         std::vector<std::size_t> trials, std::size_t rung) {
   for (; rung < plan.rungs.size(); ++rung) {

@@ -28,13 +28,13 @@ struct TrialRun {
   /// From 0.
   std::size_t trial = 0;
   std::size_t rung = 0;
-  /// What is to become small; infinite if it failed, nothing while it is not known.
+  /// Value to minimise; infinite if the run failed, nothing while it is not known.
   std::optional<double> loss{};
 };
 
-/// What a free slot trains next: a trial that goes on, or, with the first number that no trial has,
-/// a new one. Nothing while results have to be awaited, and at the end. It is a function of the
-/// runs so far, in the order in which they began, alone.
+/// The run that a free slot trains next: a trial that goes on, or, with the first number that no
+/// trial has, a new one. Nothing while results have to be awaited, and at the end. It is a function
+/// of the runs so far, in the order in which they began, alone.
 ///
 /// ASHA (Li et al. 2018): the highest rung in which one of the best 1/reduction was not promoted
 /// yet; else a new trial. Never waits while there are new trials. Where so few trials are asked for

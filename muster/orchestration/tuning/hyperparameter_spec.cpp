@@ -7,397 +7,28 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <span>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/printable.h"
-#include "muster/base/suggestion.h"
+#include "muster/orchestration/tuning/json_field_internal.h"
+#include "muster/orchestration/tuning/parameter_reader_internal.h"
+#include "muster/orchestration/tuning/search_algorithms.h"
 
 namespace muster::tuning {
 namespace {
 
 using Json = nlohmann::json;
 
-template <typename T>
-struct Word {
-  const char* word;
-  T value;
-};
-
 constexpr Word<Goal> kGoals[] = {{"GOAL_TYPE_UNSPECIFIED", Goal::kMaximize},
                                  {"MAXIMIZE", Goal::kMaximize},
                                  {"MINIMIZE", Goal::kMinimize}};
-constexpr Word<ParameterType> kTypes[] = {{"DOUBLE", ParameterType::kDouble},
-                                          {"INTEGER", ParameterType::kInteger},
-                                          {"CATEGORICAL", ParameterType::kCategorical},
-                                          {"DISCRETE", ParameterType::kDiscrete}};
-constexpr Word<Scale> kScales[] = {{"NONE", Scale::kLinear},
-                                   {"SCALE_TYPE_UNSPECIFIED", Scale::kLinear},
-                                   {"UNIT_LINEAR_SCALE", Scale::kLinear},
-                                   {"UNIT_LOG_SCALE", Scale::kLog},
-                                   {"UNIT_REVERSE_LOG_SCALE", Scale::kReverseLog}};
-constexpr Word<Algorithm> kAlgorithms[] = {{"ALGORITHM_UNSPECIFIED", Algorithm::kBayesian},
-                                           {"GAUSSIAN_PROCESS_BANDIT", Algorithm::kBayesian},
-                                           {"GRID_SEARCH", Algorithm::kGrid},
-                                           {"RANDOM_SEARCH", Algorithm::kRandom},
-                                           {"QUASI_RANDOM_SEARCH", Algorithm::kQuasiRandom},
-                                           {"TPE", Algorithm::kTpe},
-                                           {"CMA_ES", Algorithm::kCmaEs},
-                                           {"POPULATION_BASED_TRAINING", Algorithm::kPopulation}};
 constexpr Word<StoppingRule> kStoppingRules[] = {{"MEDIAN", StoppingRule::kMedian},
                                                  {"ASHA", StoppingRule::kAsha},
                                                  {"HYPERBAND", StoppingRule::kHyperband}};
 
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 52;
 constexpr std::int64_t kMostReduction = 1000;
-
-// Doubles count whole numbers up to here one by one.
-constexpr double kMostInteger = 9007199254740992.0;
-
-// A value and how the file calls it: "params[2].minValue".
-class Field {
- public:
-  Field(const Json& value, std::string name) : value_(value), name_(std::move(name)) {}
-
-  const std::string& name() const { return name_; }
-
-  std::string text() const {
-    if (!value_.is_string()) refuse("a text");
-    return value_.get<std::string>();
-  }
-  double number() const {
-    double number = value_.is_number() ? value_.get<double>() : std::nan("");
-    if (value_.is_string()) {
-      const std::string& text = value_.get_ref<const std::string&>();
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (error != std::errc() || end != text.data() + text.size()) refuse("a number");
-    }
-    if (!std::isfinite(number)) refuse("a number");
-    return number;
-  }
-  std::int64_t integer(std::int64_t least, std::int64_t most) const {
-    const double value = number();
-    if (value != std::floor(value) || value < static_cast<double>(least) ||
-        value > static_cast<double>(most)) {
-      refuse(fmt::format("a whole number from {} to {}", least, most));
-    }
-    return static_cast<std::int64_t>(value);
-  }
-  bool boolean() const {
-    if (!value_.is_boolean()) refuse("true or false");
-    return value_.get<bool>();
-  }
-  /// A category, as a flag has it: numbers and booleans are what YAML takes unquoted words for.
-  std::string category() const {
-    if (value_.is_number_integer()) return std::to_string(value_.get<std::int64_t>());
-    if (value_.is_number()) return value_text(value_.get<double>());
-    if (value_.is_boolean()) return value_.get<bool>() ? "true" : "false";
-    return text();
-  }
-  std::vector<Field> items() const {
-    if (!value_.is_array()) refuse("a list");
-    std::vector<Field> items;
-    items.reserve(value_.size());
-    for (std::size_t i = 0; i < value_.size(); ++i) {
-      items.emplace_back(value_[i], fmt::format("{}[{}]", name_, i));
-    }
-    return items;
-  }
-  std::vector<std::pair<std::string, Field>> entries() const {
-    if (!value_.is_object()) refuse("a map of names to values");
-    std::vector<std::pair<std::string, Field>> entries;
-    for (const auto& [key, value] : value_.items()) {
-      entries.emplace_back(key, Field(value, fmt::format("{}.{}", name_, key)));
-    }
-    return entries;
-  }
-  template <typename T, std::size_t N>
-  T one_of(const Word<T> (&words)[N]) const {
-    const std::string given = text();
-    std::vector<std::string> known;
-    for (const auto& word : words) {
-      if (given == word.word) return word.value;
-      known.emplace_back(word.word);
-    }
-    refuse(fmt::format("one of {}", fmt::join(known, ", ")));
-  }
-
-  [[noreturn]] void refuse(const std::string& expected) const {
-    throw InvalidArgument("{} must be {}: {}", name_, expected,
-                          printable(value_.dump().substr(0, 80)));
-  }
-  [[noreturn]] void unknown(const std::vector<std::string>& known) const {
-    const std::string key = name_.substr(name_.rfind('.') + 1);
-    throw InvalidArgument("{} is no field that is known{}", name_, did_you_mean(key, known));
-  }
-
- private:
-  const Json& value_;
-  std::string name_;
-};
-
-// A parameter on the way: what was given of it.
-struct GivenParameter {
-  ParameterSpec spec{};
-  std::optional<ParameterType> type{};
-  std::optional<double> min{};
-  std::optional<double> max{};
-  bool has_scale = false;
-  std::optional<Field> children{};
-  std::vector<std::string> parent_values{};
-  std::string place{};
-};
-
-std::vector<std::string> values_below(const Field& field) {
-  for (const auto& [key, value] : field.entries()) {
-    if (key != "values") value.unknown({"values"});
-    std::vector<std::string> values;
-    for (const Field& item : value.items()) values.push_back(item.category());
-    return values;
-  }
-  field.refuse("a map with `values`");
-}
-
-GivenParameter read_parameter(const Field& field) {
-  GivenParameter given{.place = field.name()};
-  for (const auto& [key, value] : field.entries()) {
-    if (key == "parameterName") {
-      given.spec.name = value.text();
-    } else if (key == "type") {
-      given.type = value.one_of(kTypes);
-    } else if (key == "minValue") {
-      given.min = value.number();
-    } else if (key == "maxValue") {
-      given.max = value.number();
-    } else if (key == "categoricalValues") {
-      for (const Field& item : value.items()) {
-        given.spec.categorical_values.push_back(item.category());
-      }
-    } else if (key == "discreteValues") {
-      for (const Field& item : value.items()) given.spec.discrete_values.push_back(item.number());
-    } else if (key == "scaleType") {
-      given.spec.scale = value.one_of(kScales);
-      given.has_scale = value.text() != "NONE" && value.text() != "SCALE_TYPE_UNSPECIFIED";
-    } else if (key == "childParameterSpecs") {
-      given.children.emplace(value);
-    } else if (key == "parentIntValues" || key == "parentDiscreteValues" ||
-               key == "parentCategoricalValues") {
-      given.parent_values = values_below(value);
-    } else {
-      value.unknown({"parameterName", "type", "minValue", "maxValue", "categoricalValues",
-                     "discreteValues", "scaleType", "childParameterSpecs", "parentIntValues",
-                     "parentDiscreteValues", "parentCategoricalValues"});
-    }
-  }
-  return given;
-}
-
-void check_name(const GivenParameter& given) {
-  const std::string& name = given.spec.name;
-  if (name.empty()) throw InvalidArgument("{}.parameterName is missing", given.place);
-  const bool is_flag =
-      name[0] != '-' && std::all_of(name.begin(), name.end(), [](char c) {
-        return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
-      });
-  if (!is_flag) {
-    throw InvalidArgument(
-        "{}.parameterName becomes a flag, and has letters, digits, '_', '-' and '.': \"{}\"",
-        given.place, printable(name));
-  }
-}
-
-void check_range(GivenParameter& given) {
-  ParameterSpec& spec = given.spec;
-  if (!given.min || !given.max) {
-    throw InvalidArgument("parameter {}: DOUBLE and INTEGER need minValue and maxValue", spec.name);
-  }
-  spec.min_value = *given.min;
-  spec.max_value = *given.max;
-  if (spec.min_value > spec.max_value) {
-    throw InvalidArgument("parameter {}: minValue {} is above maxValue {}", spec.name,
-                          value_text(spec.min_value), value_text(spec.max_value));
-  }
-  if (spec.type != ParameterType::kInteger) return;
-  for (const double end : {spec.min_value, spec.max_value}) {
-    if (end != std::floor(end) || std::abs(end) > kMostInteger) {
-      throw InvalidArgument("parameter {}: the range of an INTEGER has whole ends: {}", spec.name,
-                            value_text(end));
-    }
-  }
-}
-
-void check_discrete(GivenParameter& given) {
-  ParameterSpec& spec = given.spec;
-  const auto& values = spec.discrete_values;
-  if (values.empty() || values.size() > kMostChoices) {
-    throw InvalidArgument("parameter {}: DISCRETE needs 1 to {} discreteValues, not {}", spec.name,
-                          kMostChoices, values.size());
-  }
-  for (std::size_t i = 1; i < values.size(); ++i) {
-    if (values[i] > values[i - 1]) continue;
-    throw InvalidArgument("parameter {}: discreteValues must increase: {} stands behind {}",
-                          spec.name, value_text(values[i]), value_text(values[i - 1]));
-  }
-  spec.min_value = values.front();
-  spec.max_value = values.back();
-}
-
-void check_categorical(const GivenParameter& given) {
-  const ParameterSpec& spec = given.spec;
-  const auto& values = spec.categorical_values;
-  if (values.empty() || values.size() > kMostChoices) {
-    throw InvalidArgument("parameter {}: CATEGORICAL needs 1 to {} categoricalValues, not {}",
-                          spec.name, kMostChoices, values.size());
-  }
-  std::set<std::string> seen;
-  for (const std::string& value : values) {
-    if (!seen.insert(value).second) {
-      throw InvalidArgument("parameter {}: the categoricalValue \"{}\" stands twice", spec.name,
-                            printable(value));
-    }
-  }
-  if (given.min || given.max) {
-    throw InvalidArgument("parameter {}: CATEGORICAL has no minValue and maxValue", spec.name);
-  }
-  if (given.has_scale) throw InvalidArgument("parameter {}: CATEGORICAL has no scale", spec.name);
-}
-
-void check_parameter(GivenParameter& given) {
-  check_name(given);
-  ParameterSpec& spec = given.spec;
-  if (!given.type) {
-    throw InvalidArgument(
-        "parameter {}: type is missing; it is DOUBLE, INTEGER, CATEGORICAL or "
-        "DISCRETE",
-        spec.name);
-  }
-  spec.type = *given.type;
-  if (!spec.categorical_values.empty() && spec.type != ParameterType::kCategorical) {
-    throw InvalidArgument("parameter {}: categoricalValues are for CATEGORICAL alone", spec.name);
-  }
-  if (!spec.discrete_values.empty() && spec.type != ParameterType::kDiscrete) {
-    throw InvalidArgument("parameter {}: discreteValues are for DISCRETE alone", spec.name);
-  }
-  if (spec.type == ParameterType::kCategorical) return check_categorical(given);
-  if (spec.type == ParameterType::kDiscrete) {
-    check_discrete(given);
-  } else {
-    check_range(given);
-  }
-  if (spec.scale != Scale::kLinear && spec.min_value <= 0) {
-    throw InvalidArgument(
-        "parameter {}: a log scale needs a range above 0, and this one begins at "
-        "{}",
-        spec.name, value_text(spec.min_value));
-  }
-}
-
-bool parent_has(const ParameterSpec& parent, const std::string& value) {
-  if (parent.type == ParameterType::kCategorical) {
-    const auto& all = parent.categorical_values;
-    return std::find(all.begin(), all.end(), value) != all.end();
-  }
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size()) return false;
-  if (parent.type == ParameterType::kDiscrete) {
-    const auto& all = parent.discrete_values;
-    return std::find(all.begin(), all.end(), number) != all.end();
-  }
-  return number == std::floor(number) && number >= parent.min_value && number <= parent.max_value;
-}
-
-void check_condition(const GivenParameter& given, const ParameterSpec& parent) {
-  const std::string& name = given.spec.name;
-  if (parent.type == ParameterType::kDouble) {
-    throw InvalidArgument(
-        "parameter {}: the parent {} is a DOUBLE, of which no single value can "
-        "be asked for",
-        name, parent.name);
-  }
-  if (given.parent_values.empty()) {
-    throw InvalidArgument(
-        "parameter {}: a child needs parentIntValues, parentDiscreteValues or "
-        "parentCategoricalValues",
-        name);
-  }
-  for (const std::string& value : given.parent_values) {
-    if (!parent_has(parent, value)) {
-      throw InvalidArgument("parameter {}: the parent {} never has the value \"{}\"", name,
-                            parent.name, printable(value));
-    }
-  }
-}
-
-bool are_disjoint(const ParameterSpec& one, const ParameterSpec& other) {
-  if (!one.condition || !other.condition || one.condition->parent != other.condition->parent) {
-    return false;
-  }
-  return std::none_of(one.condition->values.begin(), one.condition->values.end(),
-                      [&](const std::string& value) {
-                        const auto& values = other.condition->values;
-                        return std::find(values.begin(), values.end(), value) != values.end();
-                      });
-}
-
-class ParameterReader {
- public:
-  std::vector<ParameterSpec> read(const Field& list) {
-    read_list(list, std::nullopt);
-    if (params_.empty())
-      throw InvalidArgument("{} is empty: there is nothing to search", list.name());
-    return std::move(params_);
-  }
-
- private:
-  void read_list(const Field& list, std::optional<std::size_t> parent) {
-    for (const Field& item : list.items()) {
-      if (params_.size() == kMostParameters) {
-        throw InvalidArgument("a study has {} parameters at most", kMostParameters);
-      }
-      GivenParameter given = read_parameter(item);
-      check_parameter(given);
-      if (parent) {
-        check_condition(given, params_[*parent]);
-        given.spec.condition = {.parent = *parent, .values = normalized(given, params_[*parent])};
-      } else if (!given.parent_values.empty()) {
-        throw InvalidArgument(
-            "parameter {}: it has values of a parent, but stands in no parent's "
-            "childParameterSpecs",
-            given.spec.name);
-      }
-      add(std::move(given.spec));
-      if (given.children) read_list(*given.children, params_.size() - 1);
-    }
-  }
-
-  // As the parent's values are written: "1.0" is the integer 1.
-  static std::vector<std::string> normalized(const GivenParameter& given,
-                                             const ParameterSpec& parent) {
-    if (parent.type == ParameterType::kCategorical) return given.parent_values;
-    std::vector<std::string> values;
-    values.reserve(given.parent_values.size());
-    for (const std::string& value : given.parent_values) {
-      values.push_back(value_text(std::stod(value)));
-    }
-    return values;
-  }
-
-  void add(ParameterSpec spec) {
-    for (const ParameterSpec& other : params_) {
-      if (other.name != spec.name || are_disjoint(other, spec)) continue;
-      throw InvalidArgument(
-          "parameter {}: duplicate parameter name; children of one name need "
-          "different values of their parent",
-          spec.name);
-    }
-    params_.push_back(std::move(spec));
-  }
-
-  std::vector<ParameterSpec> params_;
-};
 
 void check_halving(const HyperparameterSpec& spec) {
   if (!spec.halving) return;
@@ -419,7 +50,7 @@ bool has_parameter(const HyperparameterSpec& spec, const std::string& name) {
 
 void check_population(const HyperparameterSpec& spec) {
   if (!spec.population) return;
-  if (spec.algorithm != Algorithm::kPopulation) {
+  if (spec.algorithm != kPopulationBasedTraining) {
     throw InvalidArgument(
         "hyperparameters.population is for the algorithm POPULATION_BASED_TRAINING alone");
   }
@@ -485,7 +116,7 @@ void check_goals(const HyperparameterSpec& spec) {
   }
 }
 
-void check_study(const HyperparameterSpec& spec) {
+void check_study(const HyperparameterSpec& spec, const SearchAlgorithms& algorithms) {
   if (spec.params.empty()) throw InvalidArgument("hyperparameters.params is missing");
   if (spec.metric_tag.empty()) {
     throw InvalidArgument("hyperparameters.hyperparameterMetricTag is empty");
@@ -494,35 +125,9 @@ void check_study(const HyperparameterSpec& spec) {
   check_population(spec);
   check_steps_parameter(spec);
   check_goals(spec);
-  if (spec.algorithm != Algorithm::kGrid) return;
-  for (const ParameterSpec& parameter : spec.params) {
-    if (parameter.type == ParameterType::kDouble) {
-      throw InvalidArgument("parameter {}: GRID_SEARCH goes over no DOUBLE; make it DISCRETE",
-                            parameter.name);
-    }
-  }
+  const auto& check = algorithms.find(spec.algorithm).check;
+  if (check) check(spec);
 }
-
-}  // namespace
-
-std::string_view name_of(Algorithm algorithm) {
-  for (const auto& word : kAlgorithms) {
-    if (word.value == algorithm) return word.word;
-  }
-  throw Internal("an algorithm without a name: {}", static_cast<int>(algorithm));
-}
-
-std::string value_text(double value) {
-  std::array<char, 32> text{};
-  const bool is_whole = value == std::floor(value) && std::abs(value) < kMostInteger;
-  const auto [end, error] = is_whole ? std::to_chars(text.data(), text.data() + text.size(),
-                                                     static_cast<std::int64_t>(value))
-                                     : std::to_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc()) throw Internal("a number longer than {} characters", text.size());
-  return {text.data(), end};
-}
-
-namespace {
 
 void read_stopping(const Field& field, HyperparameterSpec& spec) {
   TrialStopping stopping;
@@ -549,14 +154,6 @@ void read_stopping(const Field& field, HyperparameterSpec& spec) {
   }
 }
 
-double number_within(const Field& field, double least, double most) {
-  const double number = field.number();
-  if (number < least || number > most) {
-    field.refuse(fmt::format("a number from {} to {}", least, most));
-  }
-  return number;
-}
-
 PopulationTraining read_population(const Field& field) {
   PopulationTraining population;
   for (const auto& [key, value] : field.entries()) {
@@ -565,11 +162,11 @@ PopulationTraining read_population(const Field& field) {
     } else if (key == "stepsFlag") {
       population.steps_flag = value.text();
     } else if (key == "quantile") {
-      population.quantile = number_within(value, 0, 0.5);
+      population.quantile = value.number(0, 0.5);
     } else if (key == "resampleProbability") {
-      population.resample_probability = number_within(value, 0, 1);
+      population.resample_probability = value.number(0, 1);
     } else if (key == "perturbFactor") {
-      population.perturb_factor = number_within(value, 1.01, 1.99);
+      population.perturb_factor = value.number(1.01, 1.99);
     } else if (key == "inheritedParams") {
       for (const Field& item : value.items()) population.inherited_params.push_back(item.text());
     } else {
@@ -602,7 +199,7 @@ void read_goals(const Field& field, HyperparameterSpec& spec) {
     goals.push_back(read_goal(item));
     const auto is_same = [&](const MetricGoal& other) { return other.tag == goals.back().tag; };
     if (std::any_of(goals.begin(), goals.end() - 1, is_same)) {
-      throw InvalidArgument("{}: the metric {} stands twice", item.name(), goals.back().tag);
+      throw InvalidArgument("{}: duplicate metric {}", item.name(), goals.back().tag);
     }
   }
   if (goals.empty() || goals.size() > kMostGoals) {
@@ -646,9 +243,31 @@ std::vector<MetricBound> read_bounds(const Field& field) {
   return bounds;
 }
 
+// The first of an algorithm's names: a study may be resumed by another of them.
+std::string read_algorithm(const Field& field, const SearchAlgorithms& algorithms) {
+  const std::string name = field.text();
+  if (!algorithms.has(name)) field.refuse_all_but(algorithms.names());
+  return algorithms.find(name).names.front();
+}
+
 }  // namespace
 
+std::string value_text(double value) {
+  std::array<char, 32> text{};
+  const bool is_whole = value == std::floor(value) && std::abs(value) < kMostInteger;
+  const auto [end, error] = is_whole ? std::to_chars(text.data(), text.data() + text.size(),
+                                                     static_cast<std::int64_t>(value))
+                                     : std::to_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) throw Internal("a number longer than {} characters", text.size());
+  return {text.data(), end};
+}
+
 HyperparameterSpec parse_hyperparameters(std::string_view text) {
+  return parse_hyperparameters(text, SearchAlgorithms::built_in());
+}
+
+HyperparameterSpec parse_hyperparameters(std::string_view text,
+                                         const SearchAlgorithms& algorithms) {
   const Json block = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (block.is_discarded()) throw InvalidArgument("hyperparameters: no JSON");
   HyperparameterSpec spec;
@@ -663,7 +282,7 @@ HyperparameterSpec parse_hyperparameters(std::string_view text) {
     if (key == "goal") {
       spec.goal = value.one_of(kGoals);
     } else if (key == "params") {
-      spec.params = ParameterReader().read(value);
+      spec.params = read_parameters(value);
     } else if (key == "maxTrials") {
       spec.max_trials = value.integer(1, kMostTrials);
     } else if (key == "maxParallelTrials") {
@@ -683,7 +302,7 @@ HyperparameterSpec parse_hyperparameters(std::string_view text) {
     } else if (key == "trialStopping") {
       read_stopping(value, spec);
     } else if (key == "algorithm") {
-      spec.algorithm = value.one_of(kAlgorithms);
+      spec.algorithm = read_algorithm(value, algorithms);
     } else if (key == "population") {
       spec.population = read_population(value);
     } else if (key == "stepsParameter") {
@@ -695,8 +314,8 @@ HyperparameterSpec parse_hyperparameters(std::string_view text) {
                      "stepsParameter"});
     }
   }
-  if (spec.algorithm == Algorithm::kPopulation && !spec.population) spec.population.emplace();
-  check_study(spec);
+  if (spec.algorithm == kPopulationBasedTraining && !spec.population) spec.population.emplace();
+  check_study(spec, algorithms);
   return spec;
 }
 

@@ -16,25 +16,12 @@ enum class ParameterType { kDouble, kInteger, kCategorical, kDiscrete };
 /// How the range of a parameter is laid out on the unit interval.
 enum class Scale { kLinear, kLog, kReverseLog };
 
-/// Who chooses the values of the next trial. The first three and the last are Cloud ML Engine's;
-/// the others are muster's own words in the same field.
-enum class Algorithm {
-  /// ALGORITHM_UNSPECIFIED or GAUSSIAN_PROCESS_BANDIT: Bayesian optimisation.
-  kBayesian,
-  kGrid,
-  kRandom,
-  /// QUASI_RANDOM_SEARCH.
-  kQuasiRandom,
-  /// TPE: tree-structured Parzen estimators.
-  kTpe,
-  /// CMA_ES: covariance matrix adaptation.
-  kCmaEs,
-  /// POPULATION_BASED_TRAINING: see PopulationTraining.
-  kPopulation,
-};
+class SearchAlgorithms;
 
-/// "GRID_SEARCH".
-std::string_view name_of(Algorithm algorithm);
+/// The algorithm of `algorithm` that is used where a study names none.
+inline constexpr const char* kDefaultAlgorithm = "ALGORITHM_UNSPECIFIED";
+/// The algorithm whose trials are scheduled in rounds: see PopulationTraining.
+inline constexpr const char* kPopulationBasedTraining = "POPULATION_BASED_TRAINING";
 
 /// The most values that a DISCRETE or CATEGORICAL parameter has.
 inline constexpr std::size_t kMostChoices = 1000;
@@ -56,12 +43,12 @@ struct ParameterSpec {
 
   std::string name{};
   ParameterType type = ParameterType::kDouble;
-  /// Of DOUBLE and INTEGER, both ends among them.
+  /// The range of a DOUBLE or an INTEGER, with both ends.
   double min_value = 0;
   double max_value = 0;
-  /// Of CATEGORICAL.
+  /// The values of a CATEGORICAL.
   std::vector<std::string> categorical_values{};
-  /// Of DISCRETE, strictly increasing.
+  /// The values of a DISCRETE, strictly increasing.
   std::vector<double> discrete_values{};
   Scale scale = Scale::kLinear;
   std::optional<Condition> condition{};
@@ -69,7 +56,7 @@ struct ParameterSpec {
   bool operator==(const ParameterSpec&) const = default;
 };
 
-/// Who decides which trials train to the end.
+/// The rule that decides which trials train to the end.
 enum class StoppingRule {
   /// MEDIAN: those that run are stopped, as by enableTrialEarlyStopping.
   kMedian,
@@ -121,7 +108,7 @@ struct MetricGoal {
   bool operator==(const MetricGoal&) const = default;
 };
 
-/// A metric that has to stay within bounds; one of them is there.
+/// A metric that has to stay within bounds, of which one at least is set.
 struct MetricBound {
   std::string tag{};
   std::optional<double> min_value{};
@@ -144,10 +131,10 @@ struct HyperparameterSpec {
   std::int64_t max_failed_trials = 0;
   /// The summary's tag; `FOLDER:TAG` names the folder of the trial's job-dir that has it.
   std::string metric_tag = "training/hptuning/metric";
-  /// Of `metrics`, all but the first, which is goal and metric_tag: the study looks for the Pareto
+  /// All `metrics` but the first, which is goal and metric_tag: the study looks for the Pareto
   /// front.
   std::vector<MetricGoal> other_goals{};
-  /// Of muster's own field `constraints`.
+  /// muster's own field `constraints`.
   std::vector<MetricBound> constraints{};
   /// An earlier study, whose trials count as observations.
   std::string resume_previous_job_id{};
@@ -155,8 +142,9 @@ struct HyperparameterSpec {
   bool enable_trial_early_stopping = false;
   /// ASHA or HYPERBAND.
   std::optional<TrialStopping> halving{};
-  Algorithm algorithm = Algorithm::kBayesian;
-  /// There with POPULATION_BASED_TRAINING.
+  /// The first of the names that the algorithm has in the table of search algorithms.
+  std::string algorithm = kDefaultAlgorithm;
+  /// Present with POPULATION_BASED_TRAINING alone.
   std::optional<PopulationTraining> population{};
   /// muster's own field: the parameter that is the number of steps to train. A trial goes on from
   /// the checkpoint of one that differs in it alone; empty: none does.
@@ -166,9 +154,11 @@ struct HyperparameterSpec {
 };
 
 /// Reads the block, as JSON; numbers may be written as texts, as the API does. Throws
-/// InvalidArgument that names the field and the parameter: for a field that nobody knows, a value
-/// of another kind, and a search space in which nothing can be searched.
+/// InvalidArgument that names the field and the parameter: for an unknown field or algorithm, a
+/// value of another kind, and a search space in which nothing can be searched.
 HyperparameterSpec parse_hyperparameters(std::string_view json);
+/// The same with other search algorithms than the built-in ones.
+HyperparameterSpec parse_hyperparameters(std::string_view json, const SearchAlgorithms& algorithms);
 
 /// A number as a flag has it: the shortest decimal that reads back to the same double.
 std::string value_text(double value);

@@ -43,7 +43,7 @@ TEST(HyperparameterSpec, ReadsEveryField) {
   EXPECT_EQ(spec.max_failed_trials, 3);
   EXPECT_EQ(spec.metric_tag, "loss");
   EXPECT_EQ(spec.resume_previous_job_id, "old");
-  EXPECT_EQ(spec.algorithm, Algorithm::kRandom);
+  EXPECT_EQ(spec.algorithm, "RANDOM_SEARCH");
   EXPECT_TRUE(spec.enable_trial_early_stopping);
   ASSERT_EQ(spec.params.size(), 4U);
   EXPECT_EQ(spec.params[0].scale, Scale::kLog);
@@ -61,7 +61,7 @@ TEST(HyperparameterSpec, HasTheDefaultsOfCloudMlEngine) {
   EXPECT_EQ(spec.max_parallel_trials, 1);
   EXPECT_EQ(spec.max_failed_trials, 0);
   EXPECT_EQ(spec.metric_tag, "training/hptuning/metric");
-  EXPECT_EQ(spec.algorithm, Algorithm::kBayesian);
+  EXPECT_EQ(spec.algorithm, kDefaultAlgorithm);
   EXPECT_FALSE(spec.enable_trial_early_stopping);
 }
 
@@ -97,7 +97,7 @@ TEST(HyperparameterSpec, SaysWhatIsWrongWithAParameter) {
               HasSubstr("discreteValues must increase: 2 stands behind 3"));
   EXPECT_THAT(error_of(with_param(R"("type": "DISCRETE")")), HasSubstr("1 to 1000 discreteValues"));
   EXPECT_THAT(error_of(with_param(R"("type": "CATEGORICAL", "categoricalValues": ["a", "a"])")),
-              HasSubstr("\"a\" stands twice"));
+              HasSubstr("duplicate categoricalValue \"a\""));
   EXPECT_THAT(error_of(with_param(R"("type": "CATEGORICAL", "categoricalValues": ["a"],
                                      "scaleType": "UNIT_LOG_SCALE")")),
               HasSubstr("CATEGORICAL has no scale"));
@@ -145,7 +145,7 @@ TEST(HyperparameterSpec, ReadsGoalsAndConstraints) {
   const std::string two = R"("metrics": [{"metric": "a"}, {"metric": "b"}])";
   EXPECT_THAT(error(two + R"(, "goal": "MINIMIZE")"), HasSubstr("leave out goal"));
   EXPECT_THAT(error(R"("metrics": [{"metric": "a"}, {"metric": "a"}])"),
-              HasSubstr("a stands twice"));
+              HasSubstr("duplicate metric a"));
   EXPECT_THAT(error(R"("metrics": [])"), HasSubstr("metrics has from 1 to 16 metrics"));
   EXPECT_THAT(error(R"("metrics": [{"goal": "MINIMIZE"}])"),
               HasSubstr("metrics[0].metric is missing"));

@@ -26,7 +26,7 @@ Study study_of(std::size_t trials, const std::function<double(double, double)>& 
 }
 
 TEST(Importances, AreTheSharesOfTheVariance) {
-  // Of x alone 4/5, of y alone 1/5.
+  // Share of x alone 4/5, of y alone 1/5.
   const auto shares = importances(study_of(200, [](double x, double y) { return 2 * x + y; }));
   ASSERT_EQ(shares.size(), 2U);
   EXPECT_NEAR(shares[0], 0.8, 0.08);

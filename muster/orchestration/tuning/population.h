@@ -40,8 +40,8 @@ struct Inheritance {
   Point point{};
 };
 
-/// Of a trial that can_begin() in a round behind the first. It is a function of the results of the
-/// round before, the seed and the trial's number alone.
+/// Inheritance of a trial that can_begin() in a round behind the first. It is a function of the
+/// results of the round before, the seed and the trial's number alone.
 Inheritance inherit(const PopulationPlan& plan, const SearchSpace& space, std::uint64_t seed,
                     std::span<const Observation> history, std::size_t trial);
 

@@ -36,7 +36,7 @@ class SearchSpace {
 
   /// The nearest point that a trial can have.
   Point snap(Point point) const;
-  /// Of independent uniform numbers, a point in which all values of a parameter are as likely.
+  /// Maps independent uniform numbers to a point in which all values of a parameter are as likely.
   Point from_uniform(Point uniform) const;
 
   /// The coordinate at which a number is `factor` times as large, within its range. Of values that

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -10,18 +9,18 @@
 
 namespace muster::tuning {
 
-/// What is known of an earlier trial.
+/// An earlier trial, as a searcher sees it.
 struct Observation {
   enum class Outcome { kRunning, kDone, kFailed };
 
   Point point{};
   Outcome outcome = Outcome::kRunning;
-  /// What is to become small, of one that is done: the negated metric where the goal is a large
-  /// one.
+  /// The objective of a trial that is done, to be minimised: the metric, negated where the goal is
+  /// to maximise it.
   double loss = 0;
 };
 
-/// Chooses the points of trials. What it says is a function of space, seed and history alone: a
+/// Chooses the points of trials. Its suggestions are a function of space, seed and history alone: a
 /// study that was killed gets the same suggestions again. One searcher belongs to one thread.
 class Searcher {
  public:
@@ -31,7 +30,5 @@ class Searcher {
   virtual std::vector<Point> suggest(std::size_t count,
                                      std::span<const Observation> history) const = 0;
 };
-
-std::unique_ptr<Searcher> make_searcher(Algorithm algorithm, SearchSpace space, std::uint64_t seed);
 
 }  // namespace muster::tuning

@@ -1,17 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "muster/orchestration/tuning/searcher.h"
 
 namespace muster::tuning {
-
-std::unique_ptr<Searcher> make_bayesian_searcher(SearchSpace space, std::uint64_t seed);
-std::unique_ptr<Searcher> make_tpe_searcher(SearchSpace space, std::uint64_t seed);
-std::unique_ptr<Searcher> make_cma_es_searcher(SearchSpace space, std::uint64_t seed);
 
 /// The point with this number of a scrambled Halton sequence: any number of them covers the cube
 /// more evenly than random ones. Digits are permuted by the seed, in every place of every base

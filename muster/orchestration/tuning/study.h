@@ -9,6 +9,7 @@
 
 #include "muster/base/file_system.h"
 #include "muster/orchestration/tuning/hyperparameter_spec.h"
+#include "muster/orchestration/tuning/search_algorithms.h"
 #include "muster/orchestration/tuning/trial.h"
 
 namespace muster::tuning {
@@ -22,6 +23,8 @@ struct StudyOptions {
   /// The program and its arguments, behind which each trial's values and --job-dir are put.
   std::vector<std::string> command{};
   std::uint64_t seed = 0;
+  /// The search algorithms that `hyperparameters` may name.
+  SearchAlgorithms algorithms = SearchAlgorithms::built_in();
   /// The program has run_main(argc, argv, body): it is loaded once, and trials are forks of it.
   bool is_warm = false;
   /// Each trial is a job step (srun) of the Slurm allocation that this process is in, with the

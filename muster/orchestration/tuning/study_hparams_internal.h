@@ -4,7 +4,7 @@
 #include "muster/orchestration/tuning/hyperparameter_spec.h"
 #include "muster/orchestration/tuning/trial.h"
 
-/// What TensorBoard's page "hparams" shows of a study: a row per trial with its values and its
+/// Data of a study for TensorBoard's page "hparams": a row per trial with its values and its
 /// metric.
 namespace muster::tuning {
 

@@ -72,7 +72,7 @@ inline std::string prefix_grid(int parallel) {
              "type": "INTEGER", "minValue": 4, "maxValue": 6}]})";
 }
 
-// Of 12 trials: three rounds of four members, of three steps each.
+// Population of 12 trials: three rounds of four members, of three steps each.
 inline const std::string kPopulation = R"(, "algorithm": "POPULATION_BASED_TRAINING")";
 
 inline const std::string kAsha = R"(, "trialStopping": {"rule": "ASHA", "minSteps": 1})";

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "muster/base/random.h"
+#include "muster/orchestration/tuning/search_algorithms.h"
 #include "muster/orchestration/tuning/searchers_internal.h"
 
 namespace muster::tuning {
@@ -147,8 +148,10 @@ class TpeSearcher : public Searcher {
 
 }  // namespace
 
-std::unique_ptr<Searcher> make_tpe_searcher(SearchSpace space, std::uint64_t seed) {
-  return std::make_unique<TpeSearcher>(std::move(space), seed);
+SearchAlgorithm tpe_search_algorithm() {
+  return {.names = {"TPE"}, .make = [](SearchSpace space, std::uint64_t seed) {
+            return std::make_unique<TpeSearcher>(std::move(space), seed);
+          }};
 }
 
 }  // namespace muster::tuning

@@ -34,7 +34,7 @@ std::string_view name_of(TrialState state);
 struct Rung {
   /// Its place among all of the study, from 1, in the order in which they began.
   std::int64_t run = 0;
-  /// What the program was told to train up to.
+  /// Step up to which the program was told to train.
   std::int64_t max_steps = 0;
   /// At its end.
   std::optional<Measurement> metric{};
@@ -46,13 +46,13 @@ struct Trial {
   std::int64_t id = 0;
   TrialState state = TrialState::kRunning;
   Values values{};
-  /// Of one that succeeded, or is paused: the last.
+  /// Last metric of a trial that succeeded or is paused.
   std::optional<Measurement> final_metric{};
   /// The trial whose folder this one began with a copy of, and from whose checkpoint it went on.
   std::optional<std::int64_t> parent{};
-  /// Of a population's trials: what the program was told to train up to.
+  /// Step up to which the program of a population's trial was told to train.
   std::int64_t max_steps = 0;
-  /// Of studies with successive halving, by steps.
+  /// Rungs of studies with successive halving, by steps.
   std::vector<Rung> rungs{};
   /// All that were found, by step.
   std::vector<Measurement> measurements{};

@@ -9,7 +9,7 @@
 
 namespace muster::tuning {
 
-/// What a trial has written so far.
+/// Metrics that a trial has written so far.
 struct TrialMetrics {
   /// The metric, by step; of several values of a step, the last.
   std::vector<Measurement> measurements{};

@@ -103,7 +103,7 @@ TEST(MedianRule, StopsWhatIsStrictlyWorseThanTheMedianOfAverages) {
   EXPECT_FALSE(stops({{1, 2}, {2, 3}}));
   EXPECT_FALSE(stops({{1, 3.5}, {2, 1}}));
   EXPECT_FALSE(stops({}));
-  // What is not finite says nothing of a trial.
+  // Values that are not finite say nothing of a trial.
   const std::vector<std::vector<Measurement>> odd{{{1, 1}, {2, INFINITY}}, {{1, NAN}, {2, 1}}};
   EXPECT_TRUE(stops_by_median(Goal::kMaximize, std::vector<Measurement>{{2, 0.5}}, odd));
   EXPECT_FALSE(stops_by_median(Goal::kMaximize, std::vector<Measurement>{{2, 1}}, odd));

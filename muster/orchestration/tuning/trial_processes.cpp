@@ -4,17 +4,15 @@
 #include <fmt/core.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <filesystem>
-#include <memory>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/open_file.h"
 #include "muster/base/program.h"
-#include "muster/orchestration/launch/process_tree.h"
+#include "muster/orchestration/process/process_tree.h"
+#include "muster/orchestration/process/warm_fork.h"
 #include "muster/orchestration/tuning/trial_steps_internal.h"
 
 namespace muster::tuning {
@@ -36,11 +34,9 @@ void end_left_steps(const Path& folder, std::chrono::milliseconds grace) {
 
 void end_leftovers(const Path& folder, std::chrono::milliseconds grace) {
   const std::string entry = fmt::format("{}={}", kStudyVariable, folder.string());
-  launch::end_processes([&] { return launch::processes_with(entry); }, grace,
-                        "an interrupted study of " + folder.string(),
-                        [](pid_t process) {
-                          log::info("ending what an interrupted study has left pid={}", process);
-                        });
+  process::end_leftovers(
+      entry, grace, "an interrupted study of " + folder.string(),
+      [](pid_t left) { log::info("ending what an interrupted study has left pid={}", left); });
 }
 
 TrialProcesses::TrialProcesses(TrialProcessOptions options) : options_(std::move(options)) {
@@ -57,20 +53,17 @@ pid_t TrialProcesses::start(const std::vector<std::string>& arguments,
   command.insert(command.end(), arguments.begin(), arguments.end());
   if (options_.as_job_steps) {
     const std::string name = Path(log).replace_extension().string();
-    // A step may outlive its srun, on a node where nobody of ours sees it.
+    // A step may outlive its srun, on a node where no process of ours sees it.
     end_steps(name, options_.grace);
     command = step_command(name, command);
   }
-  return launch::start_process(
+  return process::start_process(
       {.command = std::move(command), .environment = environment, .log = log});
 }
 
-std::optional<launch::EndOfProcess> TrialProcesses::ended(pid_t process) {
-  if (warm_) {
-    const auto status = warm_->ended(process);
-    return status ? std::optional(launch::end_of(*status)) : std::nullopt;
-  }
-  auto end = launch::reap(process);
+std::optional<process::EndOfProcess> TrialProcesses::ended(pid_t process) {
+  if (warm_) return process::reap_fork(*warm_, process);
+  auto end = process::reap(process);
   // srun exits by itself where a signal has ended its task.
   if (end && options_.as_job_steps) end->killed = is_status_of_signal(end->status);
   return end;
@@ -86,22 +79,9 @@ void TrialProcesses::signal(pid_t process, int number) const {
 
 pid_t TrialProcesses::start_fork(const std::vector<std::string>& arguments,
                                  const std::vector<std::string>& environment, const Path& log) {
-  WarmProgram::Start how{.arguments = arguments,
-                         .environment = launch::environment_with(environment),
-                         .working_directory = std::filesystem::current_path()};
-  const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (out < 0) throw_errno(errno, "opening " + log.string());
-  const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  how.in = in;
-  how.out = out;
-  how.err = out;
-  const auto close_both = [&](int*) {
-    ::close(in);
-    ::close(out);
-  };
-  int unused = 0;
-  const std::unique_ptr<int, decltype(close_both)> closer(&unused, close_both);
-  return warm_->start(how);
+  const OpenFile out(log, O_WRONLY | O_CREAT | O_APPEND, 0666);
+  return process::start_fork(
+      *warm_, {.arguments = arguments, .environment = environment, .out = out.get()});
 }
 
 }  // namespace muster::tuning

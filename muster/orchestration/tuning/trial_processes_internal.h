@@ -9,7 +9,7 @@
 
 #include "muster/base/file_system.h"
 #include "muster/base/warm_program.h"
-#include "muster/orchestration/launch/task_process.h"
+#include "muster/orchestration/process/task_process.h"
 
 namespace muster::tuning {
 
@@ -26,7 +26,7 @@ void end_leftovers(const Path& folder, std::chrono::milliseconds grace);
 
 struct TrialProcessOptions {
   std::string program{};
-  /// Of the study's state, an absolute path.
+  /// Folder of the study's state, an absolute path.
   Path folder{};
   /// Trials are forks of the program, which is loaded once.
   bool is_warm = false;
@@ -45,12 +45,12 @@ class TrialProcesses {
   TrialProcesses(const TrialProcesses&) = delete;
   TrialProcesses& operator=(const TrialProcesses&) = delete;
 
-  /// What it prints goes behind what is in `log`, which is the trial's own. Throws Unavailable
-  /// where Slurm does not answer.
+  /// Starts the program and appends its output to `log`, which is the trial's own. Throws
+  /// Unavailable where Slurm does not answer.
   pid_t start(const std::vector<std::string>& arguments,
               const std::vector<std::string>& environment, const Path& log);
   /// Nothing while it runs.
-  std::optional<launch::EndOfProcess> ended(pid_t process);
+  std::optional<process::EndOfProcess> ended(pid_t process);
   /// SIGTERM, to save and exit, or SIGKILL.
   void signal(pid_t process, int number) const;
 

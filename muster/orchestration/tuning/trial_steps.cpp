@@ -13,7 +13,7 @@
 #include "muster/base/printable.h"
 #include "muster/base/program.h"
 #include "muster/base/wait.h"
-#include "muster/orchestration/launch/captured_process.h"
+#include "muster/orchestration/process/captured_process.h"
 #include "muster/orchestration/tuning/trial_steps_internal.h"
 
 namespace muster::tuning {
@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds kStepNap{100};
 /// A controller that is busy may lose what scancel asks for.
 constexpr std::chrono::seconds kAskAgain{1};
 
-// What a step runs: a program that ignores USR2, and a shell that answers the first one with TERM
+// Script of a step: a program that ignores USR2, and a shell that answers the first one with TERM
 // to it. TERM itself comes from Slurm alone, to all processes of the step; a second one would end
 // the program before it has saved.
 constexpr const char* kStepScript = R"sh((trap '' USR2; exec "$@") &
@@ -41,8 +41,8 @@ std::string variable(const char* name) {
 // Their numbers, such as "12.3".
 std::vector<std::string> steps_named(const std::string& name) {
   const auto answer =
-      launch::run_captured({.command = {"squeue", "--steps", "--noheader", "--format=%i %j",
-                                        "--jobs=" + variable("SLURM_JOB_ID")}});
+      process::run_captured({.command = {"squeue", "--steps", "--noheader", "--format=%i %j",
+                                         "--jobs=" + variable("SLURM_JOB_ID")}});
   if (answer.status != 0) {
     const auto why = lines_of(answer.err);
     throw Unavailable("squeue exited with status {}: {}", answer.status,
@@ -110,7 +110,7 @@ void end_steps(const std::string& name, std::chrono::milliseconds grace) {
       last_time->second = Deadline::after(kAskAgain);
       const std::string signal = polite.expired() ? "KILL" : "USR2";
       const auto answer =
-          launch::run_captured({.command = {"scancel", "--signal=" + signal, step}});
+          process::run_captured({.command = {"scancel", "--signal=" + signal, step}});
       // It may have ended by itself.
       log::info("ending a step that was left without its study step={} signal={}{}", step, signal,
                 answer.status == 0 ? "" : " scancel: " + printable(answer.err));

@@ -15,13 +15,13 @@ void check_allocation();
 std::vector<std::string> step_command(const std::string& name,
                                       const std::vector<std::string>& command);
 
-/// What to send to a process of step_command() so that its `command` gets SIGTERM, once, or
+/// Signal to send to a process of step_command() so that its `command` gets SIGTERM, once, or
 /// SIGKILL: srun answers SIGTERM by killing, and SIGKILL would leave the step without it.
 int signal_for_step(int number);
 
 /// Ends steps of this allocation with this name, and with those that begin with it and a slash:
 /// their programs are asked to save first. Throws Unavailable where Slurm does not answer as it
-/// should or a step does not end, and as launch::run_captured() does.
+/// should or a step does not end, and as process::run_captured() does.
 void end_steps(const std::string& name, std::chrono::milliseconds grace);
 
 }  // namespace muster::tuning
