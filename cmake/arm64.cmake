@@ -1,19 +1,20 @@
-# Toolchain file: clang of this host compiles for arm64, against the Debian root that scripts/arm64 makes, and what it
-# builds runs there by qemu-user.
+# Toolchain file: Debian's cross compiler, and clang of this host where MUSTER_CLANG has it compile (cmake/compile_with),
+# compile for arm64 against the Debian root that scripts/arm64 makes, and what they build runs there by qemu-user.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(MUSTER_ARM64_ROOT "$ENV{MUSTER_ARM64_ROOT}" CACHE PATH "Debian root of arm64")
 set(MUSTER_ARM64_CPU "neoverse-n1" CACHE STRING "Processor that qemu-user is")
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES MUSTER_ARM64_ROOT MUSTER_ARM64_CPU)
 set(CMAKE_SYSROOT "${MUSTER_ARM64_ROOT}")
-set(CMAKE_C_COMPILER clang-19)
-set(CMAKE_CXX_COMPILER clang++-19)
-set(CMAKE_C_COMPILER_TARGET aarch64-linux-gnu)
-set(CMAKE_CXX_COMPILER_TARGET aarch64-linux-gnu)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc-12)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++-12)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
-set(CMAKE_EXE_LINKER_FLAGS_INIT -fuse-ld=mold)
-set(CMAKE_SHARED_LINKER_FLAGS_INIT -fuse-ld=mold)
-set(CMAKE_MODULE_LINKER_FLAGS_INIT -fuse-ld=mold)
+# A cross compiler looks for mold by its own names: the folder has it by the name of ld.
+set(mold_as_ld /usr/libexec/mold)
+set(CMAKE_EXE_LINKER_FLAGS_INIT -B${mold_as_ld})
+set(CMAKE_SHARED_LINKER_FLAGS_INIT -B${mold_as_ld})
+set(CMAKE_MODULE_LINKER_FLAGS_INIT -B${mold_as_ld})
+set(MUSTER_MOLD OFF CACHE FILEPATH "The linker flags above have it")
 set(CMAKE_CROSSCOMPILING_EMULATOR "qemu-aarch64;-L;${MUSTER_ARM64_ROOT};-cpu;${MUSTER_ARM64_CPU}")
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)

@@ -56,7 +56,7 @@ auto format_of(const char* flag, const std::string& word, Parse&& parse) {
   }
 }
 
-/// What the flags ask for, not looked into yet.
+/// Job that the flags describe, not checked yet.
 BatchJob job_of(const BatchPredictFlags& flags, std::uint64_t workers) {
   BatchJob job;
   job.input = format_of("--data-format", flags.data_format, serving::parse_batch_input);

@@ -1,5 +1,5 @@
-// A worker of `muster batch-predict`: takes shards that nobody has, one after another, and prints
-// "@SHARD INSTANCES" for the command that started it.
+// A worker of `muster batch-predict`: takes shards that no other worker has, one after another, and
+// prints "@SHARD INSTANCES" for the command that started it.
 
 #include <fmt/core.h>
 #include <unistd.h>

@@ -21,7 +21,7 @@
 #include "muster/base/signals.h"
 #include "muster/base/wait.h"
 #include "muster/cli/progress.h"
-#include "muster/orchestration/launch/task_process.h"
+#include "muster/orchestration/process/task_process.h"
 #include "muster/serving/batch/batch_deaths.h"
 #include "muster/serving/batch/batch_shard.h"
 
@@ -38,7 +38,7 @@ constexpr std::chrono::seconds kStopPatience{60};
 /// For a shard that a worker of a killed command still has: it was sent SIGTERM.
 constexpr std::chrono::seconds kOrphanPatience{60};
 constexpr int kMostCrashes = 3;
-/// Of workers that died while they computed instances.
+/// Limit of deaths of workers while they computed instances.
 constexpr int kMostDeaths = 1000;
 constexpr int kStatusOfSignals = 128;
 constexpr std::size_t kMostLineBytes = std::size_t{1} << 16;
@@ -90,11 +90,11 @@ class BatchWorker {
   }
 
   /// Once it has ended.
-  const std::optional<launch::EndOfProcess>& end() {
+  const std::optional<process::EndOfProcess>& end() {
     if (!end_) end_ = WorkerProgram::ended(worker_);
     return end_;
   }
-  /// What it failed with; empty if it did not say.
+  /// Message of its failure; empty if it printed none.
   const std::string& failure() const { return failure_; }
 
   /// Reads what is there; `on_progress` gets shard and instances that are done.
@@ -136,7 +136,7 @@ class BatchWorker {
   int pipe_ = -1;
   std::string text_{};
   std::string failure_{};
-  std::optional<launch::EndOfProcess> end_{};
+  std::optional<process::EndOfProcess> end_{};
 };
 
 class BatchWorkers {
@@ -244,7 +244,7 @@ class BatchWorkers {
   }
 
   void take_end(BatchWorker& worker) {
-    const launch::EndOfProcess end = *worker.end();
+    const process::EndOfProcess end = *worker.end();
     if (end.status == 0) return;
     const bool was_interrupted = StopSignals::received() != 0;
     if (was_interrupted) return;

@@ -81,11 +81,8 @@ console::ConsoleOptions console_options(const ConsoleFlags& flags) {
   for (const std::string& folder : flags.log_folders) options.log_folders.emplace_back(folder);
   if (options.log_folders.empty()) options.log_folders.emplace_back(".");
   const JobsFlags jobs_flags{.jobs_dir = flags.jobs_folder};
-  options.jobs = {
-      .folder = job_store(jobs_flags).folder(),
-      .tend = [jobs_flags](const jobs::JobStore& store, const std::vector<jobs::Job>& jobs) {
-        ensure_supervised(store, jobs_flags, jobs);
-      }};
+  const jobs::JobStore store = job_store(jobs_flags);
+  options.jobs = {.folder = store.folder(), .supervise_command = store.supervise_command()};
   for (const std::string& server : flags.servers)
     options.models.servers.push_back(address_of(server));
   options.models.call = ask_server;

@@ -166,7 +166,7 @@ void print_json(const json& line) {
   fmt::print("{}\n", line.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
-/// What is printed, gathered while events come by. Nothing but text is kept of a value.
+/// Output, gathered while events are read. Nothing but text is kept of a value.
 class Report {
  public:
   virtual ~Report() = default;
@@ -308,7 +308,7 @@ void run(const EventsOptions& options) {
   try {
     gather(options, *report);
   } catch (const DataLoss&) {
-    report->print();  // What comes before the damage is good.
+    report->print();  // The events before the damage are good.
     throw;
   }
   report->check();

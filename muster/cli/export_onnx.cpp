@@ -80,7 +80,7 @@ Source open_source(const ExportOnnxOptions& options) {
   return open_model_dir(options.model_dir, options.checkpoint);
 }
 
-// What other engines see of the model is less than the signature; say what is missing.
+// Logs the parts of the signature that the exported model lacks: outputs and feature columns.
 void log_difference(const graph::SignatureDef& whole, const graph::FrozenGraph& frozen,
                     const ExportOnnxOptions& options) {
   std::vector<std::string> left_out;

@@ -73,8 +73,8 @@ Path place_in(const Path& folder, const Path& source) {
   return name == "." ? folder : path_below(folder, name);
 }
 
-// What lies below `root` in its folder `below`. A tree that is deeper than names may be long is
-// refused.
+// Collects the files below `root` in its folder `below`. A tree that is deeper than names may be
+// long is refused.
 void collect(const Path& root, const std::string& below, std::vector<TreeFile>& files) {
   const Path path = below.empty() ? root : path_below(root, below);
   FileSystem& system = file_system_for(path);
@@ -203,7 +203,7 @@ void copy_one(const Copy& copy, const std::function<void(std::uint64_t)>& copied
   copy_whole_file(copy.from.path, copy.to, copied);
 }
 
-// What an earlier copy has finished.
+// Whether an earlier copy has finished the file.
 bool is_there(const Copy& copy) {
   const auto found = file_system_for(copy.to).status(copy.to);
   return found && !found->is_directory && found->size_bytes == copy.from.status.size_bytes &&

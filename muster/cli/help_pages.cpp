@@ -45,7 +45,7 @@ void for_each_command(const CLI::App& app, const std::function<void(const CLI::A
   for (const CLI::App* command : subcommands_of(app)) for_each_command(*command, visit);
 }
 
-/// What may follow the words of a command: its commands and its flags.
+/// Words that may follow those of a command: its commands and its flags.
 std::string candidates(const CLI::App& command) {
   std::vector<std::string> words;
   for (const CLI::App* next : subcommands_of(command)) words.push_back(next->get_name());
@@ -54,7 +54,7 @@ std::string candidates(const CLI::App& command) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-/// What may follow each known sequence of words, as branches of a `case`.
+/// Words that may follow each known sequence of words, as branches of a `case`.
 std::string case_table(const CLI::App& app) {
   std::string table;
   for_each_command(app, [&](const CLI::App& command) {

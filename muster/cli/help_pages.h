@@ -7,8 +7,8 @@
 
 namespace muster::cli {
 
-/// What completes the commands and flags of `app` in a shell: "bash", "zsh" or "fish". Made from
-/// the commands themselves, so it knows every flag that they know. Throws InvalidArgument.
+/// Script that completes the commands and flags of `app` in a shell: "bash", "zsh" or "fish". Made
+/// from the commands themselves, so it knows every flag that they know. Throws InvalidArgument.
 std::string completion_script(const CLI::App& app, const std::string& shell);
 
 /// The manual page of one command, in the language of man(7).

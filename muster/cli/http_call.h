@@ -10,7 +10,7 @@ struct HttpReply {
 };
 
 /// Asks a server of muster at "HOST:PORT", with the token of MUSTER_TOKEN if there is one; a body
-/// is JSON. Throws UsageError for an address that is none, Unavailable when nobody answers in time.
+/// is JSON. Throws UsageError for an invalid address, Unavailable without an answer in time.
 HttpReply http_call(const std::string& server, const std::string& method, const std::string& path,
                     const std::string& body);
 

@@ -20,7 +20,7 @@
 #include "muster/cli/command.h"
 #include "muster/cli/tune.h"
 #include "muster/cli/words.h"
-#include "muster/orchestration/jobs/back_end.h"
+#include "muster/orchestration/jobs/back_ends.h"
 #include "muster/orchestration/jobs/job_log.h"
 #include "muster/orchestration/jobs/job_runner.h"
 #include "muster/orchestration/jobs/job_text.h"
@@ -31,7 +31,7 @@
 namespace muster::cli {
 namespace {
 
-// What a user may type next, for standard error.
+// Commands that a user may type next, for standard error.
 std::string next_commands(const std::string& name) {
   return fmt::format(
       "Your job is still active. You may view the status of your job with the command\n\n"
@@ -51,9 +51,10 @@ constexpr std::chrono::seconds kTendJobsEvery{2};
 
 // ---------------------------------------------------------------------------------- supervisor
 
-std::vector<std::string> supervise_command(const JobStore& store, const JobsFlags& flags) {
+// `folder` is absolute.
+std::vector<std::string> supervise_command(const Path& folder, const JobsFlags& flags) {
   std::vector<std::string> command{own_program(), "jobs", "supervise", "--jobs-dir",
-                                   store.folder().string()};
+                                   folder.string()};
   if (!flags.machines.empty()) {
     const auto file = std::filesystem::absolute(flags.machines).string();
     command.insert(command.end(), {"--machines", file});
@@ -62,7 +63,7 @@ std::vector<std::string> supervise_command(const JobStore& store, const JobsFlag
 }
 
 void supervise(const JobsFlags& flags, const std::string& job) {
-  // Of whoever started it, such as a pipe that somebody waits for the end of.
+  // Inherited descriptors, such as a pipe that another process reads up to its end.
   ::closefrom(STDERR_FILENO + 1);
   const JobStore store = job_store(flags);
   if (!job.empty()) {
@@ -71,10 +72,10 @@ void supervise(const JobsFlags& flags, const std::string& job) {
     return;
   }
   log::set_task("supervisor");
-  jobs::SupervisorOptions options{.run_command = supervise_command(store, flags),
+  jobs::SupervisorOptions options{.run_command = store.supervise_command(),
                                   .host = jobs::site_machines(flags.machines).host};
   options.run_command.emplace_back("--job");
-  // Not to keep a disk busy that somebody wants to unmount.
+  // Keeps no disk busy that is to be unmounted.
   if (::chdir("/") != 0) throw_errno(errno, "changing to /");
   jobs::supervise(store, options);
 }
@@ -89,11 +90,27 @@ void add_supervise(CLI::App& command) {
   command.callback([=] { supervise(*flags, *job); });
 }
 
+bool refresh(const JobStore& store, const std::vector<Job>& jobs) {
+  return jobs::refresh_jobs(jobs::BackEnds::built_in(), store, jobs);
+}
+
+// Whether a refresh may have changed what is kept of a job that was open before it.
+bool may_have_news(const Job& job) {
+  const jobs::BackEnds& back_ends = jobs::BackEnds::built_in();
+  return !is_final(job.state) && back_ends.has(job.back_end) &&
+         !back_ends.find(job.back_end).abilities().keeps_record;
+}
+
+std::string note_of(const Job& job) {
+  const jobs::BackEnds& back_ends = jobs::BackEnds::built_in();
+  return back_ends.has(job.back_end) ? back_ends.find(job.back_end).note(job) : "";
+}
+
 // Commands see to it that what they look at goes on.
-Job read_and_tend(const JobStore& store, const JobsFlags& flags, const std::string& name) {
+Job read_and_tend(const JobStore& store, const std::string& name) {
   const Job job = store.read(name);
-  ensure_supervised(store, flags, {job});
-  return job.is_local() ? job : store.read(name);
+  refresh(store, {job});
+  return may_have_news(job) ? store.read(name) : job;
 }
 
 // A back end that does not answer is asked again by those who wait, but not for ever.
@@ -135,11 +152,6 @@ std::string compact(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-bool has_open_remote(const std::vector<Job>& all) {
-  return std::any_of(all.begin(), all.end(),
-                     [](const Job& job) { return !job.is_local() && !is_final(job.state); });
-}
-
 void add_list(CLI::App& command) {
   const auto flags = add_jobs_flags(command);
   const auto limit = std::make_shared<std::size_t>(0);
@@ -150,8 +162,8 @@ void add_list(CLI::App& command) {
     const JobStore store = job_store(*flags);
     std::vector<TableRow> rows{{"JOB_ID", "STATUS", "CREATED"}};
     std::vector<Job> all = store.list();
-    ensure_supervised(store, *flags, all);
-    if (has_open_remote(all)) all = store.list();
+    refresh(store, all);
+    if (std::ranges::any_of(all, may_have_news)) all = store.list();
     for (const Job& job : all) {
       if (*limit > 0 && rows.size() > *limit) continue;
       if (*as_json) fmt::print("{}\n", compact(ordered_json::parse(jobs::to_json(job))));
@@ -205,7 +217,7 @@ void summarize(const Job& job, const std::optional<jobs::Progress>& progress) {
                                 {"startTime", optional_time_text(job.start_time)},
                                 {"endTime", optional_time_text(job.end_time)},
                                 {"state", std::string(name_of(job.state))},
-                                {"note", job.kubernetes ? job.kubernetes->note : ""},
+                                {"note", note_of(job)},
                                 {"errorMessage", job.error_message}});
   if (job.prediction_input) return summarize_prediction(job);
   const auto& input = job.training_input;
@@ -234,7 +246,7 @@ void summarize(const Job& job, const std::optional<jobs::Progress>& progress) {
   }
 }
 
-// What YAML shows, as numbers and texts.
+// Prints the fields of the YAML output, as numbers and texts.
 void print_job_json(const Job& job, const std::optional<jobs::Progress>& progress) {
   ordered_json json = ordered_json::parse(jobs::to_json(job));
   if (progress) {
@@ -267,7 +279,7 @@ void add_describe(CLI::App& command) {
       ->excludes("--json");
   command.callback([=] {
     const JobStore store = job_store(*flags);
-    const Job job = read_and_tend(store, *flags, *name);
+    const Job job = read_and_tend(store, *name);
     const auto progress = jobs::progress_of(job, store.folder_of(*name));
     if (*as_json) return print_job_json(job, progress);
     if (*short_form) {
@@ -314,12 +326,11 @@ void add_stream_logs(CLI::App& command) {
                    "For gcloud's scripts: every line is printed as it is");
   command.callback([=] {
     const JobStore store = job_store(*flags);
-    throw CLI::RuntimeError(follow_job(store, *flags, *name, *options));
+    throw CLI::RuntimeError(follow_job(store, *name, *options));
   });
 }
 
-void wait_for(const JobStore& store, const JobsFlags& flags, const std::string& name,
-              double timeout_seconds) {
+void wait_for(const JobStore& store, const std::string& name, double timeout_seconds) {
   const Deadline deadline =
       timeout_seconds > 0 ? Deadline::after(std::chrono::duration_cast<Deadline::Clock::duration>(
                                 std::chrono::duration<double>(timeout_seconds)))
@@ -334,7 +345,7 @@ void wait_for(const JobStore& store, const JobsFlags& flags, const std::string& 
       throw CLI::RuntimeError(job.state == State::kSucceeded ? 0 : 1);
     }
     if (look_again.expired()) {
-      silence.note(ensure_supervised(store, flags, {job}), job);
+      silence.note(refresh(store, {job}), job);
       look_again = Deadline::after(kTendJobsEvery);
     }
     if (deadline.expired()) {
@@ -353,7 +364,7 @@ void add_wait(CLI::App& command) {
   command.add_option("--timeout", *timeout, "Seconds; 0: as long as it takes")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  command.callback([=] { wait_for(job_store(*flags), *flags, *name, *timeout); });
+  command.callback([=] { wait_for(job_store(*flags), *name, *timeout); });
 }
 
 // ----------------------------------------------------------------------- cancel, update, delete
@@ -364,12 +375,8 @@ void add_cancel(CLI::App& command) {
   command.add_option("job", *name, "The name of the job")->required();
   command.callback([=] {
     const JobStore store = job_store(*flags);
-    constexpr const char* kReason = "The job was cancelled by the user.";
-    if (store.read(*name).is_local()) {
-      ensure_supervised(store, *flags, {jobs::cancel_job(store, *name, kReason)});
-    } else {
-      jobs::cancel_remote_job(store, *name, kReason);
-    }
+    jobs::cancel_job(jobs::BackEnds::built_in(), store, *name,
+                     "The job was cancelled by the user.");
   });
 }
 
@@ -417,11 +424,7 @@ void add_delete(CLI::App& command) {
   command.footer("The job's record and logs go; what the program wrote to its job-dir stays.");
   command.callback([=] {
     const JobStore store = job_store(*flags);
-    const Job job = read_and_tend(store, *flags, *name);
-    if (!job.is_local() && is_final(job.state)) {
-      jobs::make_back_end(job.back_end)->remove(store, job);
-    }
-    store.remove(*name);
+    jobs::remove_job(jobs::BackEnds::built_in(), store, *name);
     fmt::print(stderr, "Deleted job [{}].\n", *name);
   });
 }
@@ -461,19 +464,11 @@ SharedJobsFlags add_jobs_flags(CLI::App& command) {
 }
 
 JobStore job_store(const JobsFlags& flags) {
-  return JobStore(flags.jobs_dir.empty() ? JobStore::default_folder() : Path(flags.jobs_dir));
+  const JobStore store(flags.jobs_dir.empty() ? JobStore::default_folder() : Path(flags.jobs_dir));
+  return JobStore(store.folder(), supervise_command(store.folder(), flags));
 }
 
-bool ensure_supervised(const JobStore& store, const JobsFlags& flags,
-                       const std::vector<Job>& jobs) {
-  if (std::any_of(jobs.begin(), jobs.end(), jobs::needs_supervisor)) {
-    jobs::ensure_supervisor(store, supervise_command(store, flags));
-  }
-  return jobs::refresh_jobs(store, jobs);
-}
-
-int follow_job(const JobStore& store, const JobsFlags& flags, const std::string& name,
-               const FollowOptions& options) {
+int follow_job(const JobStore& store, const std::string& name, const FollowOptions& options) {
   std::optional<std::string> task;
   if (!options.task_name.empty()) {
     try {
@@ -497,17 +492,16 @@ int follow_job(const JobStore& store, const JobsFlags& flags, const std::string&
       return 1;
     }
     if (look_again.expired()) {
-      silence.note(ensure_supervised(store, flags, {job}), job);
+      silence.note(refresh(store, {job}), job);
       look_again = Deadline::after(kTendJobsEvery);
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(options.polling_interval));
   }
 }
 
-void tell_submitted(const JobStore& store, const JobsFlags& flags, const std::string& name,
-                    bool stream_logs) {
+void tell_submitted(const JobStore& store, const std::string& name, bool stream_logs) {
   fmt::print(stderr, "Job [{}] submitted successfully.\n", name);
-  if (stream_logs) throw CLI::RuntimeError(follow_job(store, flags, name, {}));
+  if (stream_logs) throw CLI::RuntimeError(follow_job(store, name, {}));
   fmt::print(stderr, "{}", next_commands(name));
   fmt::print("jobId: {}\nstate: QUEUED\n", name);
 }

@@ -20,30 +20,23 @@ using SharedJobsFlags = std::shared_ptr<JobsFlags>;
 
 SharedJobsFlags add_jobs_flags(CLI::App& command);
 
-/// The folder of the flags.
+/// The folder of the flags, whose supervisor is this program.
 jobs::JobStore job_store(const JobsFlags& flags);
-
-/// Sees to it that jobs go on and that what is kept of them is true: starts a supervisor for those
-/// of this host, unless there is one, and asks the back ends of the others. Whether these answered.
-bool ensure_supervised(const jobs::JobStore& store, const JobsFlags& flags,
-                       const std::vector<jobs::Job>& jobs);
 
 /// How logs are followed.
 struct FollowOptions {
-  /// Of one task alone, if not empty.
+  /// Task to which the lines are restricted; empty for all tasks.
   std::string task_name{};
   double polling_interval = 0.1;
 };
 
 /// Prints the lines of a job until it is over, or until Ctrl-C, and returns the exit status: 0 if
 /// it SUCCEEDED, else 1.
-int follow_job(const jobs::JobStore& store, const JobsFlags& flags, const std::string& name,
-               const FollowOptions& options);
+int follow_job(const jobs::JobStore& store, const std::string& name, const FollowOptions& options);
 
 /// Says that a job was submitted and what may be typed next, or prints its lines until it is over
 /// and ends this program with the status of follow_job().
-void tell_submitted(const jobs::JobStore& store, const JobsFlags& flags, const std::string& name,
-                    bool stream_logs);
+void tell_submitted(const jobs::JobStore& store, const std::string& name, bool stream_logs);
 
 /// "a=1,b=2" as a map. Throws UsageError, naming the flag.
 std::map<std::string, std::string> parse_labels(const char* flag, const std::string& text);
@@ -57,8 +50,8 @@ std::vector<std::string> own_environment();
 void add_jobs_submit(CLI::App& command);
 void add_submit_prediction(CLI::App& command);
 
-/// What became of a job that predicts, so far, as lines of YAML or as a table. Nothing before it
-/// has counted its instances.
+/// Results so far of a job that predicts, as lines of YAML or as a table. Empty before it has
+/// counted its instances.
 std::string prediction_output_yaml(const jobs::Job& job);
 std::vector<std::pair<std::string, std::string>> prediction_output_fields(const jobs::Job& job);
 

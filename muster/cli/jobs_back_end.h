@@ -2,23 +2,21 @@
 
 #include <CLI/App.hpp>
 #include <string>
-#include <vector>
 
+#include "muster/cli/described_flags.h"
 #include "muster/cli/jobs.h"
-#include "muster/cli/jobs_kubernetes.h"
+#include "muster/orchestration/jobs/back_ends.h"
 #include "muster/orchestration/jobs/machines.h"
 
 namespace muster::cli {
 
-/// The flags that say who runs a job, and how that one is asked.
+/// The flags that say who runs a job, and those of all back ends.
 struct BackEndFlags {
-  std::string name = "local";
-  std::vector<std::string> slurm_options{};
-  KubernetesFlags kubernetes{};
+  std::string name = jobs::kLocalBackEnd;
+  DescribedFlags described{};
 
-  bool is_local() const { return name == jobs::kLocalBackEnd; }
-  bool is_slurm() const { return name == "slurm"; }
-  bool is_kubernetes() const { return name == "kubernetes"; }
+  const jobs::BackEnd& back_end() const { return jobs::BackEnds::built_in().find(name); }
+  jobs::BackEndAbilities abilities() const { return back_end().abilities(); }
 };
 
 void add_back_end_flags(CLI::App& command, BackEndFlags& flags);
@@ -30,11 +28,11 @@ void check_back_end(const BackEndFlags& flags);
 /// of what a cluster has.
 jobs::MachineTable machines_of(const BackEndFlags& flags, const JobsFlags& common);
 
-/// Who runs the job, and what that one cannot do as a warning.
+/// Names the back end in the submission, and has it complete the rest.
 void lay_back_end(const BackEndFlags& flags, jobs::Submission& submission);
 
-/// Prints what Kubernetes would run (--dry-run), or hands the job over, with its warnings. Returns
-/// whether there is a job then.
+/// Prints what the back end would run (--dry-run), or hands the job over, with its warnings.
+/// Returns whether there is a job then.
 bool hand_over(const BackEndFlags& flags, const JobsFlags& common, jobs::Submission& submission);
 
 }  // namespace muster::cli

@@ -71,7 +71,7 @@ Path version_folder(const PredictionFlags& flags) {
          std::to_string(folder.version(flags.model, name).number);
 }
 
-// Of a store, or as pods see it: nothing of it need be on this host.
+// A path of a store, or one as pods see it, which need not exist on this host.
 std::string path_of_pods(const char* flag, const std::string& word) {
   if (word.find("://") == std::string::npos && !word.starts_with('/')) {
     throw UsageError("{}: in Kubernetes a path is one of a store or of a --volume, /data/...: {}",
@@ -87,7 +87,7 @@ Path model_of(const PredictionFlags& flags) {
   if (!flags.version.empty() && flags.model.empty()) {
     throw UsageError("--version goes with --model");
   }
-  if (flags.back_end.is_kubernetes()) {
+  if (flags.back_end.abilities().runs_image) {
     if (flags.model_dir.empty()) {
       throw UsageError("--model is a name on this host; give pods the SavedModel by --model-dir");
     }
@@ -111,7 +111,7 @@ PredictionInput input_of(const PredictionFlags& flags) {
   input.data_format = api_word(std::string(name_of(serving::parse_batch_input(flags.data_format))));
   input.output_data_format =
       api_word(std::string(name_of(serving::parse_batch_output(flags.output_format))));
-  const bool is_here = !flags.back_end.is_kubernetes();
+  const bool is_here = !flags.back_end.abilities().runs_image;
   const auto path_of = [&](const char* flag, const std::string& word) {
     return is_here ? absolute_word(word) : path_of_pods(flag, word);
   };
@@ -131,7 +131,7 @@ PredictionInput input_of(const PredictionFlags& flags) {
 std::vector<std::string> command_of(const PredictionInput& input, const PredictionFlags& flags) {
   // In an image the program is where the image has it.
   std::vector<std::string> command{
-      flags.back_end.is_kubernetes() ? "muster" : own_program(),
+      flags.back_end.abilities().runs_image ? "muster" : own_program(),
       "batch-predict",
       "--model-dir=" + input.uri,
       "--data-format=" + input.data_format,
@@ -150,7 +150,7 @@ std::vector<std::string> command_of(const PredictionInput& input, const Predicti
   return command;
 }
 
-// As many processes as it has at a time, each with a model of a size that nobody knows here.
+// As many processes as it has at a time, each with a model of a size that is not known here.
 jobs::Resources machine_of(const PredictionFlags& flags, const jobs::MachineTable& machines) {
   if (!flags.machine_type.empty()) {
     const auto type = machines.type(flags.machine_type);
@@ -182,10 +182,10 @@ Submission submission_of(const PredictionFlags& flags) {
 
 void submit_prediction(const PredictionFlags& flags) {
   check_back_end(flags.back_end);
-  if (!flags.back_end.is_kubernetes()) torch_program("jobs submit prediction");
+  if (!flags.back_end.abilities().runs_image) torch_program("jobs submit prediction");
   Submission submission = submission_of(flags);
   if (!hand_over(flags.back_end, *flags.common, submission)) return;
-  tell_submitted(job_store(*flags.common), *flags.common, flags.name, flags.stream_logs);
+  tell_submitted(job_store(*flags.common), flags.name, flags.stream_logs);
 }
 
 void add_input_flags(CLI::App& command, PredictionFlags& flags) {
@@ -249,7 +249,7 @@ void add_cloud_flags(CLI::App& command, const std::shared_ptr<PredictionFlags>& 
   keep("--accelerator-count", nullptr);
 }
 
-// What shards have counted; all of it once it has ended.
+// Sum of the counts of shards; the job's result once it has ended.
 std::optional<serving::BatchCounts> counts_of(const Job& job) {
   const Path output = job.prediction_input->output_path;
   try {

@@ -151,7 +151,7 @@ void choose_command(const SubmitFlags& flags, Job& job) {
     }
   }
   // In an image the program is where the image has it.
-  const bool is_here = !flags.back_end.is_kubernetes();
+  const bool is_here = !flags.back_end.abilities().runs_image;
   job.local.command = {is_here ? found_program(program, flags.package_path) : program};
   job.local.command.insert(job.local.command.end(), input.args.begin(), input.args.end());
   if (!input.job_dir.empty()) {
@@ -163,10 +163,11 @@ void choose_command(const SubmitFlags& flags, Job& job) {
   }
 }
 
-// Of a study in Slurm: one allocation with the machine of the tier for each trial that runs at the
-// same time. Forks of a warm program share one.
-bool are_job_steps(const Job& job, const tuning::HyperparameterSpec& spec, bool is_warm) {
-  return job.back_end == "slurm" && spec.max_parallel_trials > 1 && !is_warm;
+// One allocation with the machine of the tier for each trial that runs at the same time. Forks of a
+// warm program share one.
+bool are_job_steps(const jobs::BackEndAbilities& abilities, const tuning::HyperparameterSpec& spec,
+                   bool is_warm) {
+  return abilities.has_job_steps && spec.max_parallel_trials > 1 && !is_warm;
 }
 
 void ask_for_parallel_trials(Submission& submission, const tuning::HyperparameterSpec& spec) {
@@ -179,7 +180,7 @@ void ask_for_parallel_trials(Submission& submission, const tuning::Hyperparamete
 
 // A job with hyperparameters is a study: in its one machine, wherever that is, `muster tune` runs
 // the program, a process per trial, or a job step of Slurm.
-void make_study(Submission& submission, bool is_warm) {
+void make_study(Submission& submission, const jobs::BackEndAbilities& abilities, bool is_warm) {
   Job& job = submission.job;
   const auto fields = nlohmann::json::parse(job.training_input.cloud_fields);
   const auto block = fields.find("hyperparameters");
@@ -206,11 +207,11 @@ void make_study(Submission& submission, bool is_warm) {
   // The study gives each trial one of its own.
   command.resize(command.size() - 2);
   // In an image the program is where the image has it.
-  const std::string program = job.back_end == "kubernetes" ? "muster" : own_program();
+  const std::string program = abilities.runs_image ? "muster" : own_program();
   std::vector<std::string> study{program,       "tune",      "--hyperparameters",
                                  block->dump(), "--job-dir", job_dir};
   if (is_warm) study.emplace_back("--warm");
-  if (are_job_steps(job, spec, is_warm)) {
+  if (are_job_steps(abilities, spec, is_warm)) {
     study.emplace_back("--srun");
     ask_for_parallel_trials(submission, spec);
   }
@@ -240,13 +241,12 @@ Submission submission_of(const SubmitFlags& flags) {
   if (!flags.config.empty()) jobs::read_job_file(flags.config, submission);
   // The name that is typed wins.
   submission.job.job_id = flags.name;
-  submission.job.back_end = flags.back_end.name;
   jobs::check_job_name(flags.name);
   apply_flags(flags, submission);
   jobs::check_labels(submission.job.labels);
   jobs::resolve_machines(submission, machines_of(flags.back_end, *flags.common));
   choose_command(flags, submission.job);
-  make_study(submission, flags.is_warm);
+  make_study(submission, flags.back_end.abilities(), flags.is_warm);
   submission.job.local.most_restarts = flags.restarts;
   submission.job.local.grace = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(flags.grace_seconds));
@@ -257,18 +257,19 @@ Submission submission_of(const SubmitFlags& flags) {
 
 void submit(const SubmitFlags& flags) {
   check_back_end(flags.back_end);
-  if (!flags.back_end.is_local() && flags.keeps_program) {
+  const jobs::BackEndAbilities abilities = flags.back_end.abilities();
+  if (flags.keeps_program && !abilities.keeps_program) {
     throw UsageError("--keep-program goes with --backend local");
   }
   Submission submission = submission_of(flags);
   if (flags.is_async) {
     submission.warnings.emplace_back("--async is what happens without --stream-logs too");
   }
-  if (!flags.back_end.is_kubernetes()) warn_of_checkpoint(submission.job);
+  if (!abilities.runs_image) warn_of_checkpoint(submission.job);
   const jobs::JobStore store = job_store(*flags.common);
   if (flags.keeps_program) store.keep_program(submission.job);
   if (!hand_over(flags.back_end, *flags.common, submission)) return;
-  tell_submitted(store, *flags.common, flags.name, flags.stream_logs);
+  tell_submitted(store, flags.name, flags.stream_logs);
 }
 
 void add_role_flags(CLI::App& command, const std::string& role, const std::string& what,

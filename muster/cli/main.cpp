@@ -14,7 +14,7 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"records", "write, show, verify, index and time TFRecord files", add_records},
-    {"checkpoint", "show and hash checkpoints", add_checkpoint},
+    {"checkpoint", "show, convert and hash checkpoints", add_checkpoint},
     {"events", "show what a run wrote for TensorBoard", add_events},
     {"runs", "list, show and compare what training was made of and what came out", add_runs},
     {"model", "show, run and scan SavedModels", add_model},

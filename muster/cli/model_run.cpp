@@ -16,8 +16,8 @@
 #include "muster/base/file_system.h"
 #include "muster/cli/model.h"
 #include "muster/cli/model_run_flags.h"
-#include "muster/cli/numpy_text.h"
-#include "muster/cli/python_literal.h"
+#include "muster/cli/python/numpy_text.h"
+#include "muster/cli/python/python_literal.h"
 #include "muster/cli/saved_model_argument.h"
 #include "muster/cli/words.h"
 #include "muster/data/records/example_builder.h"
@@ -116,7 +116,7 @@ void add_values(const std::string& key, const json& values, ExampleBuilder& buil
 
 // A list of dictionaries of lists as serialised tf.Examples.
 Value examples_of(const std::string& text) {
-  const std::string as_json = python_to_json(text);
+  const std::string as_json = python::python_to_json(text);
   json list;
   try {
     list = json::parse(as_json);
@@ -193,11 +193,12 @@ Inputs read_inputs(const ModelRunFlags& flags, const SignatureDef& signature) {
       "--inputs", [](const std::string& place, const TensorInfo& info) {
         return converted(value_of(read_array(place)), info);
       });
-  inputs.add(assignments(split_outside_quotes(flags.input_exprs, ';'), "--input_exprs",
-                         "\"<input_key>=<python expression>\""),
-             "--input_exprs", [](const std::string& text, const TensorInfo& info) {
-               return executor::to_value(serving::tensor_from_json(python_to_json(text), info));
-             });
+  inputs.add(
+      assignments(split_outside_quotes(flags.input_exprs, ';'), "--input_exprs",
+                  "\"<input_key>=<python expression>\""),
+      "--input_exprs", [](const std::string& text, const TensorInfo& info) {
+        return executor::to_value(serving::tensor_from_json(python::python_to_json(text), info));
+      });
   inputs.add(assignments(split_outside_quotes(flags.input_examples, ';'), "--input_examples",
                          "\"<input_key>=[{'feature': [values]}]\""),
              "--input_examples",
@@ -259,7 +260,7 @@ void run_model(const ModelRunFlags& flags) {
       meta, dir, {.tags = tags, .signatures = {flags.signature_def}, .limits = flags.limits});
   for (const auto& [key, value] : model.run(flags.signature_def, inputs.values())) {
     const TensorValue tensor = printable(value);
-    fmt::print("Result for output key {}:\n{}\n", key, numpy_text(tensor));
+    fmt::print("Result for output key {}:\n{}\n", key, python::numpy_text(tensor));
     if (!flags.outdir.empty()) write_output(flags, key, tensor);
   }
 }

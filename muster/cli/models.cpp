@@ -154,7 +154,7 @@ void print_version(const ModelsFlags& given, const VersionRecord& version) {
   print_version_record(given.model, version);
 }
 
-// Asks only somebody who can answer.
+// Asks only when standard input is a terminal.
 void confirm(const ModelsFlags& flags, const std::string& question) {
   if (flags.quiet || ::isatty(STDIN_FILENO) == 0) return;
   fmt::print(stderr, "{}\n\nDo you want to continue (Y/n)?  ", question);

@@ -19,7 +19,7 @@ namespace muster::cli {
 namespace {
 
 constexpr const char* kAboutFile = "template.json";
-// What all templates of muster have in common, under those of each.
+// Folder of files that all templates of muster have in common, under those of each.
 constexpr const char* kCommon = "common";
 constexpr std::uint64_t kMostFileBytes = 1 << 20;
 constexpr std::size_t kMostNameBytes = 64;
@@ -157,7 +157,9 @@ std::map<std::string, std::string> values_of(const NewFlags& flags, const Templa
   std::ranges::replace(target, '-', '_');
   values["NAME"] = flags.name;
   values["TARGET"] = target;
-  values["MUSTER_VERSION"] = MUSTER_VERSION;
+  // As find_package() takes it: numbers alone, without "-rc1".
+  constexpr std::string_view kVersion = MUSTER_VERSION;
+  values["MUSTER_VERSION"] = kVersion.substr(0, kVersion.find('-'));
   return values;
 }
 

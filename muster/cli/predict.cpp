@@ -94,7 +94,7 @@ std::string upper_case(std::string text) {
   return text;
 }
 
-// Of UTF-8, one a character.
+// Width of UTF-8 text, one column per character.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

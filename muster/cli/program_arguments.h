@@ -11,7 +11,7 @@ namespace muster::cli {
 /// words that are left.
 int take_program_arguments(int argc, char** argv);
 
-/// What was taken.
+/// The arguments that take_program_arguments() took.
 const std::vector<std::string>& program_arguments();
 
 }  // namespace muster::cli

@@ -54,7 +54,7 @@ Totals read_through(const Path& file, bool verify) {
   return totals;
 }
 
-// What the machine can do: a copy of as many bytes between two touched buffers, in pieces if they
+// Baseline of the machine: a copy of as many bytes between two touched buffers, in pieces if they
 // are many.
 double memcpy_seconds(std::uint64_t bytes, int repetitions) {
   constexpr std::uint64_t kMostBytes = std::uint64_t{512} << 20;

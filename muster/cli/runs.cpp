@@ -290,7 +290,7 @@ void add_group(const json& record, const char* key, const char* prefix, Fields& 
   }
 }
 
-// What people compare, in the order in which it is shown.
+// Fields by which runs are compared, in the order in which they are shown.
 Fields fields_of(const RecordedRun& run) {
   Fields fields;
   const json& record = run.record;

@@ -31,8 +31,10 @@
 #include "muster/serving/core/config_files.h"
 #include "muster/serving/core/model_store.h"
 #include "muster/serving/core/service.h"
+#include "muster/serving/core/version_folders.h"
 #include "muster/serving/executable/executable_servable.h"
 #include "muster/serving/http/http_server.h"
+#include "muster/serving/listener/listening_socket.h"
 #include "muster/serving/protocols/grpc_server.h"
 #include "muster/serving/protocols/rest_api.h"
 #include "muster/serving/protocols/tensorflow/warm_up.h"
@@ -191,10 +193,43 @@ serving::ExecutionSlots::Divide division_of_threads(int given) {
   };
 }
 
-// What requests of all models hold together.
+// Memory pool that requests of all models share.
 std::shared_ptr<executor::MemoryPool> memory_pool(const ServeFlags& flags) {
   const auto half = static_cast<std::int64_t>(memory_of_process() / 2);
   return std::make_shared<executor::MemoryPool>(flags.max_server_live_bytes.value_or(half));
+}
+
+serving::ModelWeights weights_of(const std::string& list) {
+  serving::ModelWeights weights;
+  if (list.empty()) return weights;
+  for (const std::string& item : cli::split(list, ',')) {
+    const auto equals = item.rfind('=');
+    std::uint32_t weight = 0;
+    const char* const end = item.data() + item.size();
+    const bool has_both = equals != std::string::npos && equals > 0;
+    const auto read = has_both ? std::from_chars(item.data() + equals + 1, end, weight)
+                               : std::from_chars_result{end, std::errc::invalid_argument};
+    if (read.ec != std::errc{} || read.ptr != end || weight < 1 || weight > 1000) {
+      throw UsageError(
+          "--model-weights must be name=weight,name=weight with whole numbers from 1 to 1000: {}",
+          list);
+    }
+    if (!weights.emplace(item.substr(0, equals), weight).second) {
+      throw UsageError("--model-weights names a model twice: {}", list);
+    }
+  }
+  return weights;
+}
+
+// A wrong name is to be seen, unless models may come later.
+void check_weights(const ServeFlags& flags, const std::vector<ModelConfig>& models) {
+  for (const auto& [name, weight] : weights_of(flags.model_weights)) {
+    if (std::ranges::find(models, name, &ModelConfig::name) != models.end()) continue;
+    if (flags.model_config_file.empty() && flags.models_dir.empty()) {
+      throw UsageError("--model-weights: there is no model {}; it is {}", name, models[0].name);
+    }
+    log::warning("--model-weights: there is no model {} yet", name);
+  }
 }
 
 serving::StoreOptions store_options(const ServeFlags& flags) {
@@ -218,6 +253,7 @@ serving::StoreOptions store_options(const ServeFlags& flags) {
     if (file.threads > 0) options.slots = file.threads;
   }
   options.divide = division_of_threads(flags.tensorflow_intra_op_parallelism);
+  options.weights = weights_of(flags.model_weights);
   if (flags.max_batch_size > 0) options.batching.max_batch_size = flags.max_batch_size;
   if (flags.max_queue_delay_microseconds > 0) {
     options.batching.delay = std::chrono::microseconds(flags.max_queue_delay_microseconds);
@@ -290,7 +326,7 @@ std::vector<std::pair<std::string, std::string>> channel_arguments(const std::st
   return arguments;
 }
 
-// A model that is named on the command line must answer: whoever made a mistake is to see it now.
+// A model that is named on the command line must answer: mistakes are to be reported at the start.
 void check_loaded(const serving::ModelStore& store) {
   for (const ModelConfig& model : store.models()) {
     for (const serving::VersionStatus& status : store.status(model.name)) {
@@ -314,6 +350,7 @@ class Serving {
     }
     // All that flags say is read before models are loaded, which may take long.
     const Ports ports = ports_of(flags);
+    check_weights(flags, models_);
     serving::GrpcServerOptions grpc = grpc_options(ports.grpc.value_or(0));
     serving::RestOptions rest = rest_options();
     service_.configure(models_);

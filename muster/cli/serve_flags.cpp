@@ -126,6 +126,8 @@ void add_batch_flags(CLI::App& command, ServeFlags& flags) {
       "Of requests that name none (2)");
   add(command, "num_batch_threads", flags.num_batch_threads,
       "Batches that are computed at one time (one per processor)");
+  add(command, "model_weights", flags.model_weights,
+      "name=weight,name=weight: how models in demand share slots and processors (1 each)");
   add(command, "tensorflow_intra_op_parallelism", flags.tensorflow_intra_op_parallelism,
       "Threads that compute a batch (0: the processors are divided among the batches at work)")
       ->check(CLI::Range(0, 1024));

@@ -58,6 +58,7 @@ struct ServeFlags {
   std::uint32_t priority_levels = 0;
   std::uint32_t default_priority_level = 0;
   std::size_t num_batch_threads = 0;
+  std::string model_weights{};
   int tensorflow_intra_op_parallelism = 0;
 
   std::string monitoring_config_file{};
@@ -69,7 +70,7 @@ struct ServeFlags {
   /// "cpu" or "cuda:0".
   std::string device = "cpu";
   executor::RunLimits limits{};
-  /// Of all requests together; nothing: half of the memory that this process may use.
+  /// Limit for all requests together; nothing for half of the memory that this process may use.
   std::optional<std::int64_t> max_server_live_bytes{};
 
   /// Flags of TensorFlow Serving that were given and have no meaning here.

@@ -16,7 +16,7 @@
 
 namespace {
 
-// What libgomp was told of it when it was loaded.
+// Setting of libgomp's waiting that it read when it was loaded.
 std::string how_threads_wait() {
   for (const char* variable : {muster::kSpinCountVariable, "OMP_WAIT_POLICY"}) {
     const char* const value = std::getenv(variable);

@@ -114,7 +114,7 @@ void log_trial(const tuning::Trial& trial) {
   }
 }
 
-// Of the file: the block, and what of job and program stands there.
+// Reads the file's block of hyperparameters, job-dir and program arguments.
 void read_config(const TuneFlags& flags, tuning::StudyOptions& options) {
   jobs::Submission submission;
   jobs::read_job_file(flags.config, submission);

@@ -4,7 +4,7 @@
 
 namespace muster::cli {
 
-/// "muster 0.1.0", which needs no libtorch.
+/// "muster 1.0.0-rc1", which needs no libtorch.
 std::string version_line();
 
 }  // namespace muster::cli

@@ -1,13 +1,11 @@
 #include "muster/cli/worker_program.h"
 
-#include <fcntl.h>
 #include <signal.h>
 
-#include <filesystem>
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/base/open_file.h"
+#include "muster/orchestration/process/warm_fork.h"
 
 namespace muster::cli {
 
@@ -18,31 +16,21 @@ void WorkerProgram::load() {
 }
 
 WorkerProgram::Worker WorkerProgram::start(const std::vector<std::string>& arguments, int out) {
-  const OpenFile nothing("/dev/null", O_RDONLY);
-  const WarmProgram::Start how{.arguments = arguments,
-                               .environment = launch::environment_with({}),
-                               .working_directory = std::filesystem::current_path(),
-                               .in = nothing.get(),
-                               .out = out,
-                               .err = out,
-                               .end_signal = SIGTERM};
+  const process::ForkOptions how{.arguments = arguments, .out = out, .end_signal = SIGTERM};
   try {
-    return {program_->start(how), program_};
+    return {process::start_fork(*program_, how), program_};
   } catch (const Unavailable&) {
     load();
-    return {program_->start(how), program_};
+    return {process::start_fork(*program_, how), program_};
   }
 }
 
-std::optional<launch::EndOfProcess> WorkerProgram::ended(const Worker& worker) {
-  std::optional<int> status;
+std::optional<process::EndOfProcess> WorkerProgram::ended(const Worker& worker) {
   try {
-    status = worker.program->ended(worker.process);
+    return process::reap_fork(*worker.program, worker.process);
   } catch (const Unavailable&) {
-    status = SIGKILL;  // As wait statuses have it.
+    return process::end_of(SIGKILL);  // As wait statuses have it.
   }
-  if (!status) return std::nullopt;
-  return launch::end_of(*status);
 }
 
 }  // namespace muster::cli

@@ -9,7 +9,7 @@
 
 #include "muster/base/file_system.h"
 #include "muster/base/warm_program.h"
-#include "muster/orchestration/launch/task_process.h"
+#include "muster/orchestration/process/task_process.h"
 
 namespace muster::cli {
 
@@ -32,8 +32,8 @@ class WorkerProgram {
   Worker start(const std::vector<std::string>& arguments, int out);
 
   /// Nothing while it runs. A worker whose program has been killed counts as killed with it: it was
-  /// sent SIGTERM, and how it ended nobody can tell.
-  static std::optional<launch::EndOfProcess> ended(const Worker& worker);
+  /// sent SIGTERM, and how it ended is not known.
+  static std::optional<process::EndOfProcess> ended(const Worker& worker);
 
  private:
   void load();

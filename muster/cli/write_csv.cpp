@@ -205,7 +205,7 @@ class CsvRecordWriter {
 
  private:
   void look_at_columns(bool header) {
-    // What the columns would be without the first row of each file.
+    // Kinds of the columns without the first row of each file.
     std::vector<Kind> below(kinds_);
     std::vector<bool> has_values(kinds_.size(), false);
     {

@@ -12,7 +12,7 @@
 
 namespace muster::console {
 
-/// What pages ask of the clusters that jobs run:
+/// Requests of pages about the clusters that jobs run:
 ///   GET cluster/NAME    its tasks, generations, stalls and staleness, as its logs tell them
 /// Logs are read once, and from there on what is new of them. Any thread may call.
 class ClusterApi {

@@ -16,7 +16,7 @@ constexpr std::size_t kMostReportEntries = 500;
 constexpr std::size_t kMostReportBytes = 500;
 constexpr std::string_view kServiceTask = "service";
 
-// What is said of a task that the others wait for, behind its name.
+// Words behind the name of a task that the others wait for.
 constexpr std::array<std::string_view, 7> kStallWords{
     " is gone: ",           " has not been heard of for ", " is lost and waited for: ",
     " has not pushed for ", " cannot be reached: ",        " cannot take part: ",
@@ -139,7 +139,7 @@ bool ClusterReport::take_staleness(ReportTime time, std::string_view message) {
   return true;
 }
 
-// What the launcher says: "worker:1 failed ...: restart 1 of 3 in 500 ms".
+// Takes a line of the launcher: "worker:1 failed ...: restart 1 of 3 in 500 ms".
 void ClusterReport::take_service(std::string_view message) {
   const auto name = replica_name(message.substr(0, message.find(' ')));
   const auto restart = number_behind<std::int64_t>(message, ": restart ");

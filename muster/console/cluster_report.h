@@ -12,7 +12,7 @@ namespace muster::console {
 
 using ReportTime = std::chrono::system_clock::time_point;
 
-/// What the lines of a cluster's tasks say of it: who takes part, in which generations, what the
+/// State of a cluster from its tasks' log lines: who takes part, in which generations, what the
 /// run waited for and why, and how old gradients were. Memory does not grow with the logs.
 class ClusterReport {
  public:
@@ -20,7 +20,7 @@ class ClusterReport {
     /// The last line that it wrote itself.
     ReportTime last_time{};
     std::string last_line{};
-    /// Of its last line that names one.
+    /// Step in its last line that names one.
     std::optional<std::int64_t> step{};
     /// Why the run goes on without it; empty if it takes part.
     std::string gone{};

@@ -23,8 +23,8 @@ struct ConsoleOptions {
   GuardOptions guard{};
 };
 
-/// What the pages of `muster console` ask, and the pages themselves. It knows no sockets; an
-/// HttpServer hands it requests. All functions may be called from any thread.
+/// Answers the requests of the pages of `muster console`, and serves the pages themselves. It knows
+/// no sockets; an HttpServer hands it requests. All functions may be called from any thread.
 class Console {
  public:
   /// Throws NotFound for a folder that is not there.
@@ -35,7 +35,8 @@ class Console {
 
   /// Never throws: what goes wrong is the answer.
   serving::HttpResponse handle(serving::HttpRequest request) noexcept;
-  /// What a request waits for when all workers are busy; nothing for one that is answered at once.
+  /// Name of the queue in which a request waits when all workers are busy; nothing for one that is
+  /// answered at once.
   static std::optional<std::string> queue_of(const serving::HttpRequest& request);
 
   /// Ends the streams of all pages: before the server that carries them goes.

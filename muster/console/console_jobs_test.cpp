@@ -1,4 +1,4 @@
-// What pages ask of jobs, studies and models.
+// Tests of the requests of pages about jobs, studies and models.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,10 +39,9 @@ class ConsoleJobsTest : public ::testing::Test {
   void open(bool allow_changes) {
     ConsoleOptions options;
     options.log_folders = {runs_.path()};
-    options.jobs = {.folder = store_.folder(),
-                    .tend = [this](const jobs::JobStore&, const std::vector<jobs::Job>& changed) {
-                      for (const jobs::Job& job : changed) tended_.push_back(job.job_id);
-                    }};
+    options.jobs = {
+        .folder = store_.folder(),
+        .supervise_command = {"/bin/sh", "-c", "echo x >> " + (runs_ / "starts").string()}};
     options.models = {
         .servers = {"here:8501"},
         .call = [this](const std::string& server, const std::string& method,
@@ -79,10 +78,15 @@ class ConsoleJobsTest : public ::testing::Test {
     return json::parse(answer.body);
   }
 
+  // How often a supervisor was started.
+  std::size_t starts() const {
+    const auto file = runs_ / "starts";
+    return std::filesystem::exists(file) ? testing::read_bytes(file).size() / 2 : 0;
+  }
+
   testing::TempDir jobs_;
   testing::TempDir runs_;
   jobs::JobStore store_{std::filesystem::canonical(jobs_.path())};
-  std::vector<std::string> tended_;
   std::vector<std::string> calls_;
   std::optional<Console> console_;
 };
@@ -166,7 +170,7 @@ TEST_F(ConsoleJobsTest, ChangesNeedTheFlagAndTheSecret) {
   EXPECT_EQ(ask("POST", "/api/models/0/m/3/predict", "{}", /*with_secret=*/false).status, 403);
   EXPECT_EQ(store_.read("census").state, jobs::State::kRunning);
   EXPECT_THAT(store_.names(), ElementsAre("census"));
-  EXPECT_TRUE(tended_.empty());
+  EXPECT_EQ(starts(), 0U);
   EXPECT_TRUE(calls_.empty());
 }
 
@@ -182,7 +186,7 @@ TEST_F(ConsoleJobsTest, CancelsAndSubmitsAgain) {
   EXPECT_EQ(again.local.attempts, 0);
   EXPECT_EQ(again.local.command, store_.read("census").local.command);
   EXPECT_THAT(store_.environment_of("census_2"), ElementsAre("SECRET=hidden"));
-  EXPECT_THAT(tended_, ElementsAre("census", "census_2"));
+  EXPECT_TRUE(testing::eventually([&] { return starts() == 2; }));
   EXPECT_EQ(json::parse(ask("POST", "/api/jobs/census_2/resubmit").body)["name"], "census_3");
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 // Stays in the cache of a processor.
 constexpr std::size_t kPieceBytes = std::size_t{512} << 10;
-// Of one record: graphs of large models are tens of megabytes.
+// Limit of one record: graphs of large models are tens of megabytes.
 constexpr std::size_t kMostRecordBytes = std::size_t{256} << 20;
 
 // A record is: length (8 bytes), masked CRC of these (4), data, masked CRC of the data (4).
@@ -41,7 +41,7 @@ class Piece {
     bytes_ = std::make_unique_for_overwrite<char[]>(room_);
   }
 
-  /// What lies there; fewer bytes only at the end of the file.
+  /// Bytes at an offset; fewer than `count` only at the end of the file.
   std::string_view read(int descriptor, std::uint64_t offset, std::size_t count) {
     std::size_t size = 0;
     while (size < count) {

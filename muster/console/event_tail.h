@@ -10,14 +10,14 @@
 namespace muster::console {
 
 /// An event file that is being written: each look at it hands on the records that came since the
-/// last one. Nothing is mapped, so whoever cuts the file short does no harm, and links are not
-/// followed. Belongs to one thread at a time.
+/// last one. The file is not mapped, so truncating it does no harm, and links are not followed.
+/// Belongs to one thread at a time.
 class EventTail {
  public:
   /// A record, and where it begins in the file.
   using TakeRecord = std::function<void(std::string_view record, std::uint64_t offset)>;
 
-  /// What a record takes in the file besides its data.
+  /// Bytes that a record takes in the file besides its data.
   static constexpr std::size_t kFrameBytes = 16;
 
   explicit EventTail(Path path) : path_(std::move(path)) {}
@@ -41,7 +41,7 @@ class EventTail {
 
   Path path_;
   std::uint64_t offset_ = 0;
-  // What follows cannot be found, as a length is wrong.
+  // Whether the records that follow cannot be found, as a length is wrong.
   bool is_stuck_ = false;
   std::string problem_;
 };

@@ -101,7 +101,7 @@ void FileWatch::run(const std::stop_token& stop) {
     read_changes(changed);
     if (changed.empty() || stop.stop_requested()) continue;
     on_change_(changed);
-    // What comes meanwhile is told together.
+    // Changes that come meanwhile are reported together.
     nap(stop, pause_);
   }
 }

@@ -15,7 +15,7 @@ namespace muster::console {
 
 /// Tells when something in some folders has changed, by inotify: while nothing changes, nothing is
 /// done. Folders inside are watched when they are added themselves. One that is added counts as
-/// changed, too: nobody was told of what came before it was watched.
+/// changed, too: changes before it was watched have not been reported.
 class FileWatch {
  public:
   /// Called in a thread of its own with the folders that were added, and those in which something

@@ -11,9 +11,8 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
-#include "muster/orchestration/jobs/back_end.h"
+#include "muster/orchestration/jobs/back_ends.h"
 #include "muster/orchestration/jobs/job_log.h"
-#include "muster/orchestration/jobs/job_runner.h"
 #include "muster/orchestration/jobs/job_text.h"
 #include "muster/orchestration/jobs/progress.h"
 
@@ -24,7 +23,7 @@ namespace fs = std::filesystem;
 using jobs::Job;
 using nlohmann::json;
 
-// What a page shows when it begins to follow.
+// Lines that a page shows when it begins to follow.
 constexpr std::size_t kFirstLines = 1000;
 constexpr std::size_t kMostLinesAtOnce = 500;
 constexpr std::size_t kMostLineBytes = 4096;
@@ -84,7 +83,12 @@ std::string next_name(const jobs::JobStore& store, const std::string& name) {
   throw ResourceExhausted("there are too many jobs named like {}", name);
 }
 
-// What a job was when it was submitted.
+bool can_resubmit(const Job& job) {
+  const jobs::BackEnds& back_ends = jobs::BackEnds::built_in();
+  return back_ends.has(job.back_end) && back_ends.find(job.back_end).abilities().resubmits;
+}
+
+// The job as it was when it was submitted.
 Job as_submitted(const Job& job, std::string name) {
   Job again = job;
   again.job_id = std::move(name);
@@ -115,7 +119,7 @@ class JobsApi::Follower {
   const std::string& name() const { return name_; }
   void close() { stream_->close(); }
 
-  /// False when nobody follows any more, or the job is over.
+  /// False when the stream has no reader any more, or the job is over.
   bool feed() {
     // Before its lines are read: those of a job that is over are all there then.
     const Job job = store_.read(name_);
@@ -160,7 +164,7 @@ JobsApi::JobsApi(JobsOptions options, LiveUpdates& updates)
       store_([&] {
         std::error_code error;
         const Path folder = fs::weakly_canonical(options_.folder, error);
-        return error ? options_.folder : folder;
+        return jobs::JobStore(error ? options_.folder : folder, options_.supervise_command);
       }()),
       updates_(updates),
       watch_([this](const std::set<Path>& folders) {
@@ -252,7 +256,7 @@ serving::HttpResponse JobsApi::show(const std::string& name) const {
   json out = summary_json(job);
   out["job"] = json::parse(jobs::to_json(job));
   out["progress"] = progress_json(job, store_.folder_of(name));
-  out["canResubmit"] = job.is_local();
+  out["canResubmit"] = can_resubmit(job);
   return {.body = json_text(out)};
 }
 
@@ -286,9 +290,7 @@ void JobsApi::add_follower(std::unique_ptr<Follower> follower) {
 serving::HttpResponse JobsApi::cancel(const std::string& name) {
   jobs::check_job_name(name);
   constexpr const char* kReason = "The job was cancelled by the user.";
-  const Job job = store_.read(name).is_local() ? jobs::cancel_job(store_, name, kReason)
-                                               : jobs::cancel_remote_job(store_, name, kReason);
-  if (job.is_local()) options_.tend(store_, {job});
+  const Job job = jobs::cancel_job(jobs::BackEnds::built_in(), store_, name, kReason);
   log::info("cancelled the job {} for a page", name);
   return {.body = json_text(summary_json(job))};
 }
@@ -296,13 +298,12 @@ serving::HttpResponse JobsApi::cancel(const std::string& name) {
 serving::HttpResponse JobsApi::resubmit(const std::string& name) {
   jobs::check_job_name(name);
   const Job job = store_.read(name);
-  if (!job.is_local()) {
+  if (!can_resubmit(job)) {
     throw Unimplemented("a job of {} is submitted again by `muster jobs submit`", job.back_end);
   }
   Job again = as_submitted(job, next_name(store_, name));
   if (!job.local.program_from.empty()) store_.keep_program(again);
-  store_.create(again, store_.environment_of(name));
-  options_.tend(store_, {again});
+  jobs::submit_job(jobs::BackEnds::built_in(), store_, {.job = again}, store_.environment_of(name));
   log::info("submitted the job {} again as {} for a page", name, again.job_id);
   return {.body = json_text(summary_json(again))};
 }

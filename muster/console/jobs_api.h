@@ -1,7 +1,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,17 +19,17 @@ namespace muster::console {
 struct JobsOptions {
   /// The folder of the jobs; it need not be there yet.
   Path folder{};
-  /// Sees to it that jobs that have changed go on, as commands of `muster jobs` do.
-  std::function<void(const jobs::JobStore& store, const std::vector<jobs::Job>& jobs)> tend{};
+  /// Starts a supervisor of the folder; empty: none is started.
+  std::vector<std::string> supervise_command{};
 };
 
-/// What pages ask of jobs:
+/// Requests of pages about jobs:
 ///   GET jobs               all of them, newest first
 ///   GET jobs/NAME          one, with how far it has come
 ///   GET jobs/NAME/log      ?task=TASK: its lines as a stream, from the last ones on
 ///   POST jobs/NAME/cancel
 ///   POST jobs/NAME/resubmit
-/// and what they are told: the event `jobs` with the names of those that have changed.
+/// and the event that they are sent: `jobs` with the names of those that have changed.
 class JobsApi {
  public:
   JobsApi(JobsOptions options, LiveUpdates& updates);

@@ -19,7 +19,7 @@ constexpr std::size_t kMostPlaces = 100;
 constexpr std::size_t kMostTagLetters = 512;
 constexpr std::size_t kMostTextBytes = std::size_t{256} << 10;
 constexpr std::size_t kMostNodes = 20'000;
-// Of a graph, which has no tag of its own.
+// Tag of a graph, which has none of its own.
 constexpr std::string_view kGraphTag = "graph";
 constexpr std::array<std::pair<MediaKind, std::string_view>, 4> kMediaNames{
     {{MediaKind::kImage, "image"},

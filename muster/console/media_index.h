@@ -15,7 +15,7 @@ struct Event;
 
 namespace muster::console {
 
-/// What a run shows besides scalars.
+/// Kinds of data that a run shows besides scalars.
 enum class MediaKind { kImage, kHistogram, kText, kGraph };
 
 /// "image", "histogram", "text", "graph".

@@ -8,7 +8,7 @@
 
 namespace muster::console {
 
-/// What a server of models answered.
+/// Reply of a server of models.
 struct ServerReply {
   int status = 0;
   std::string body{};
@@ -17,14 +17,14 @@ struct ServerReply {
 struct ModelsOptions {
   /// "HOST:PORT" each.
   std::vector<std::string> servers{};
-  /// Asks one of them. Throws Unavailable when nobody answers.
+  /// Asks one of them. Throws Unavailable when it does not answer.
   std::function<ServerReply(const std::string& server, const std::string& method,
                             const std::string& path, const std::string& body)>
       call{};
 };
 
-/// What pages ask of servers of models, by TensorFlow Serving's and the Open Inference Protocol's
-/// calls. Servers are named by their place in the list: no request leads elsewhere.
+/// Requests of pages to servers of models, by TensorFlow Serving's and the Open Inference
+/// Protocol's calls. Servers are named by their place in the list: no request leads elsewhere.
 ///   GET models                                  servers, models, versions, counts and times
 ///   GET models/SERVER/MODEL/VERSION             signatures
 ///   POST models/SERVER/MODEL/VERSION/predict    the body is handed on, and so is the answer

@@ -14,8 +14,8 @@ class Pages {
  public:
   Pages();
 
-  /// Of "/" and the pages' own addresses: the one HTML file; of "/web/NAME": that file. Throws
-  /// NotFound for what there is not.
+  /// Returns the one HTML file for "/" and the pages' own addresses, and the file NAME for
+  /// "/web/NAME". Throws NotFound for any other path.
   serving::HttpResponse answer(const serving::HttpRequest& request, std::string_view path) const;
 
  private:

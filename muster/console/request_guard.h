@@ -16,8 +16,8 @@ struct GuardOptions {
   serving::Access access{};
 };
 
-/// Who may ask what: pages of other sites, and names that somebody else's DNS leads here, get
-/// nothing; what changes something needs more.
+/// Access control of requests: pages of other sites, and names that foreign DNS leads here, get
+/// nothing; requests that change something need more.
 class RequestGuard {
  public:
   explicit RequestGuard(GuardOptions options);
@@ -32,7 +32,7 @@ class RequestGuard {
   void check_change(const serving::HttpRequest& request) const;
 
   bool allow_changes() const { return options_.allow_changes; }
-  /// What pages send back with all that they send; pages of other sites cannot read it.
+  /// Secret that pages send with every request; pages of other sites cannot read it.
   const std::string& page_secret() const { return page_secret_; }
 
  private:

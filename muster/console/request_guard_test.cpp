@@ -21,7 +21,7 @@ TEST(RequestGuard, AnswersToItsOwnNamesAlone) {
        {"localhost:6800", "LOCALHOST", "127.0.0.1:1", "[::1]:6800", "[::1]", "lab.example:6800"}) {
     EXPECT_NO_THROW(guard.check_origin(from({{"Host", own}}))) << own;
   }
-  // A name that somebody else's DNS leads to 127.0.0.1, among others.
+  // A name that foreign DNS leads to 127.0.0.1, among others.
   for (const char* other :
        {"evil.example:6800", "localhost.evil.example", "", "127.0.0.1.evil.example", "[::2]:6800",
         "localhost:6811@evil", "localhost:6811@evil.example:80", "localhost:6800,evil.example"}) {

@@ -13,7 +13,7 @@
 namespace muster::console {
 namespace {
 
-// What one folder may take of memory, whatever its files say.
+// Limits of the memory that one folder may take, whatever its files contain.
 constexpr std::size_t kMostTags = 2000;
 constexpr std::size_t kMostTagBytes = 512;
 constexpr std::size_t kMostFiles = 1000;

@@ -33,7 +33,7 @@ class RunCurves {
   /// When the first and the last of them was written, in seconds since 1970; 0: none was.
   double first_time() const { return first_time_; }
   double last_time() const { return last_time_; }
-  /// What is wrong with its files, in words; empty if nothing is.
+  /// Description of what is wrong with its files; empty if nothing is.
   std::string problem() const;
 
   std::vector<std::string> tags() const;

@@ -32,7 +32,7 @@ bool is_inside(const Path& path, const Path& folder) {
   return end == folder.end();
 }
 
-/// What of a folder matters here.
+/// Entries of a folder that matter here.
 struct Listing {
   bool has_events = false;
   bool has_notes = false;
@@ -102,7 +102,7 @@ std::pair<std::int64_t, std::int64_t> steps_of(const CurveRange& range,
           to == points.end() ? points.back().step : to->step};
 }
 
-// Of a tag that there is.
+// Curve of a tag, which must exist.
 Curve curve_of(const RunCurves& curves, const std::string& tag,
                const std::optional<CurveRange>& range, std::size_t most) {
   const ScalarSeries& series = *curves.find(tag);

@@ -34,7 +34,7 @@ struct RunSummary {
   std::string problem{};
 };
 
-/// What a run shows under one tag besides scalars.
+/// Data other than scalars that a run shows under one tag.
 struct RunMedia {
   std::string run{};
   std::string evaluation{};
@@ -52,7 +52,7 @@ struct Curve {
   bool is_whole = true;
 };
 
-/// What is seen of a curve: from one step, or one second since 1970, to another.
+/// Visible range of a curve: from one step, or one second since 1970, to another.
 struct CurveRange {
   bool is_of_time = false;
   double from = 0;
@@ -97,7 +97,7 @@ class RunStore {
   /// that are not known or have no such tag are missing. `most` points each; 0: all that are kept.
   std::vector<Curve> curves(const std::vector<WantedRun>& wanted, const std::string& tag,
                             std::size_t most);
-  /// What runs show besides scalars. Runs that are not known are missing.
+  /// Data of runs other than scalars. Runs that are not known are missing.
   std::vector<RunMedia> media(const std::vector<WantedRun>& wanted);
   /// One of it, that of a step. Throws NotFound.
   MediaItem media_item(const std::string& run, const std::string& evaluation,

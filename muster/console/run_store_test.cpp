@@ -89,11 +89,11 @@ TEST(RunStore, AStretchThatIsSeenIsReadAgainInFull) {
   const auto times = stretch(30'100, 31'100, true);
   EXPECT_GE(times.size(), 1001U);
   EXPECT_LE(times.size(), 1020U);
-  // What the resumed run did again.
+  // Steps that the resumed run repeated.
   const auto resumed = stretch(70'000, 70'500, false);
   ASSERT_THAT(resumed, SizeIs(503));
   EXPECT_EQ(resumed[2].value, -1);
-  // What it gave up and has not reached again.
+  // Steps that it gave up and has not reached again.
   EXPECT_THAT(stretch(95'000, 95'500, false), SizeIs(1));
   EXPECT_THAT(stretch(1e300, 2e300, false), SizeIs(1));
 }
@@ -119,7 +119,7 @@ TEST(RunStore, SeesWhatIsNewGrowsAndGoes) {
   EXPECT_FALSE(store.read_next()->has_changed);
   write_scalars(folder / "run" / kEvents, "loss", {{1, 1.0F}, {2, 2.0F}});
   store.look_at(std::filesystem::canonical(folder / "run"));
-  // Whoever asks meanwhile reads it, and still it is told.
+  // A request reads it meanwhile, and still the change is reported.
   EXPECT_THAT(store.curves({{"run"}}, "loss", 10)[0].points, SizeIs(2));
   EXPECT_TRUE(store.read_next()->has_changed);
 

@@ -42,7 +42,7 @@ json json_of(const RunSummary& run) {
            {"hasMedia", run.has_media}};
   const json record = json::parse(run.record, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object()) return out;
-  // What a table shows; arguments and files of a run are for `muster runs show`.
+  // Fields that a table shows; arguments and files of a run are for `muster runs show`.
   for (const char* key :
        {"began_ns", "ended", "ended_ns", "global_step", "hparams", "metrics", "seed"}) {
     if (record.contains(key)) out["record"][key] = record[key];

@@ -14,7 +14,7 @@
 
 namespace muster::console {
 
-/// What pages ask of runs:
+/// Requests of pages about runs:
 ///   GET runs          all of them
 ///   GET scalars       ?run=ID&run=ID&tag=TAG&points=N: curves, as drawn; with from=X&to=X once per
 ///                     run only what lies there, in full where it is little; over=time: X are

@@ -50,7 +50,7 @@ class ScalarSeries {
   std::vector<Point> kept_;
   // How many points become two; 1: all are kept.
   std::uint64_t stretch_ = 1;
-  // Of the stretch that is not complete.
+  // State of the stretch that is not complete.
   std::uint64_t in_stretch_ = 0;
   Point smallest_{};
   Point largest_{};

@@ -32,7 +32,7 @@ json spec_json(const tuning::HyperparameterSpec& spec) {
   }
   return {{"metric", spec.metric_tag},
           {"isMaximized", spec.goal == tuning::Goal::kMaximize},
-          {"algorithm", tuning::name_of(spec.algorithm)},
+          {"algorithm", spec.algorithm},
           {"maxTrials", spec.max_trials},
           {"parameters", std::move(parameters)}};
 }

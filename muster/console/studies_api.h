@@ -9,7 +9,7 @@
 
 namespace muster::console {
 
-/// What pages ask of studies:
+/// Requests of pages about studies:
 ///   GET studies            all below the folders with runs
 ///   GET study ?id=ID       one, with its trials
 /// A study is looked up among those that were found: an id never becomes a path.

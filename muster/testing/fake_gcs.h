@@ -14,7 +14,7 @@ class FakeGcs : public FakeStore {
   std::size_t open_uploads() const override;
   /// A session whose first answer was lost cannot be ended by anybody, but holds nothing.
   std::size_t orphans() const override;
-  /// Of each chunk of an upload, no more than this is taken at once.
+  /// Takes no more than this of each chunk of an upload at once.
   void set_most_taken(std::size_t bytes) { most_taken_ = bytes; }
 
  private:

@@ -22,14 +22,14 @@ class FakeS3 : public FakeStore {
   void set_is_ceph(bool is_ceph) { is_ceph_ = is_ceph; }
   /// Takes every write, whatever If-None-Match and If-Match say.
   void set_ignores_preconditions(bool ignores) { ignores_preconditions_ = ignores; }
-  /// What each GET of an object asked for.
+  /// Range that each GET of an object asked for.
   std::vector<std::string> ranges() const;
 
  private:
   struct Upload {
     std::string name{};
     std::map<int, Object> parts{};
-    /// Of each part, in base64, where it was begun with these.
+    /// Checksum of each part, in base64, where the upload was begun with these.
     std::optional<std::map<int, std::string>> checksums{};
   };
 

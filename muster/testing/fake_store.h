@@ -14,7 +14,7 @@
 
 namespace muster::testing {
 
-/// What object stores in memory share: objects by "bucket/key", faults, pages of lists. Any bucket
+/// Base of object stores in memory: objects by "bucket/key", faults, pages of lists. Any bucket
 /// is there. Any thread may use it.
 class FakeStore {
  public:
@@ -32,7 +32,7 @@ class FakeStore {
   virtual const std::string& url() const = 0;
   /// Uploads that are neither complete nor aborted.
   virtual std::size_t open_uploads() const = 0;
-  /// Those of them that cost something, when nobody writes any more.
+  /// Those of them that cost something once there is no writer any more.
   virtual std::size_t orphans() const { return open_uploads(); }
 
   /// Looks at every call first; what it returns is answered in the place of the store. Called from
@@ -70,7 +70,7 @@ class FakeStore {
   /// `busy` is the store's own way to say that it is.
   explicit FakeStore(CannedResponse busy) : busy_(std::move(busy)) {}
 
-  /// What the server of a store calls.
+  /// Answers a call to the server of a store.
   CannedResponse handle(const HttpCall& call);
   /// Called with the lock held.
   virtual CannedResponse act(const HttpCall& call) = 0;

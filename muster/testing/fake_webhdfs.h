@@ -11,15 +11,15 @@ class FakeWebHdfs : public FakeStore {
  public:
   FakeWebHdfs();
 
-  /// Of the namenode.
+  /// URL of the namenode.
   const std::string& url() const override { return namenode_.url(); }
   /// Files that a writer has left under a temporary name.
   std::size_t open_uploads() const override;
   /// As some gateways do: options of a rename are not understood.
   void ignore_rename_options() { knows_options_ = false; }
-  /// Of each of the next so many appends, half is kept, and nothing answered.
+  /// Keeps half of each of the next so many appends, and answers nothing.
   void cut_appends(int count) { cuts_ = count; }
-  /// What the calls said that they are.
+  /// Users that the calls named.
   std::set<std::string> users() const;
 
  private:

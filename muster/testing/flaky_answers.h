@@ -12,7 +12,7 @@ namespace muster::testing {
 /// effect, hung up on, answered in part, answered late. Any thread may use it.
 class FlakyAnswers {
  public:
-  /// Of a hundred calls.
+  /// Sets how many of a hundred calls fail.
   void set(int percent, std::uint64_t seed);
   /// `act()` does what was asked for; `refusal` is the store's own way to say that it is busy.
   CannedResponse answer(const HttpCall& call, const std::function<CannedResponse()>& act,

@@ -70,7 +70,7 @@ class Client {
                            ? static_cast<std::uint64_t>(seconds_between(begin, now) * load_.rate)
                            : sent + free_.size();
       for (; sent < due && !free_.empty(); ++sent) ask();
-      // What could not be sent for want of a connection is not made up for.
+      // Requests that could not be sent for want of a connection are not made up for.
       if (load_.rate > 0) sent = due;
       take_answers(1);
     }

@@ -29,7 +29,7 @@ struct HttpLoadResult {
   std::uint64_t broken = 0;
   /// Answers whose body is not the first one's of the same status.
   std::uint64_t different = 0;
-  /// Of the answers with status 200, ascending.
+  /// Times of the answers with status 200, ascending.
   std::vector<double> seconds{};
   double lasted = 0;
   /// 200s that came by then.
@@ -37,7 +37,7 @@ struct HttpLoadResult {
 
   /// 200s a second.
   double goodput() const;
-  /// Of the times of 200s; 0 where there are none. `share` from 0 to 1.
+  /// Quantile of the times of 200s; 0 where there are none. `share` from 0 to 1.
   double quantile(double share) const;
 };
 

@@ -42,7 +42,7 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-// Of the request line and the headers, up to the empty line.
+// Parses the request line and the headers, up to the empty line.
 HttpCall parse_call(std::string_view text) {
   HttpCall call;
   const auto first_end = text.find("\r\n");

@@ -30,7 +30,7 @@ struct HttpCall {
   std::optional<std::string> parameter(const std::string& name) const;
 };
 
-/// What to answer, or how to fail.
+/// Answer to a call, or the way to fail it.
 struct CannedResponse {
   int status = 200;
   std::vector<std::pair<std::string, std::string>> headers{};
@@ -41,7 +41,7 @@ struct CannedResponse {
   bool hang_up = false;
   /// Closes the connection after so many bytes of the body.
   std::optional<std::size_t> cut_after{};
-  /// What Content-Length says, where that is not the length of the body.
+  /// Value of Content-Length, where that is not the length of the body.
   std::optional<std::size_t> claimed_length{};
 };
 

@@ -6,7 +6,7 @@
 
 namespace muster::testing {
 
-/// What the Error says that `act` throws, or "nothing was thrown".
+/// Message of the Error that `act` throws, or "nothing was thrown".
 template <typename Act>
 std::string message_of(Act&& act) {
   try {

@@ -57,7 +57,7 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 WarmProgram* warm_program(const std::filesystem::path& program, const ProgramOptions& options) {
   static const std::set<std::string> names{
       "census", "cifar10", "cluster_job", "experiment_job", "mnist", "muster-torch", "own_loop"};
-  // What is read when a program is loaded, or is to hold from its beginning.
+  // Variables that are read when a program is loaded, or are to hold from its beginning.
   const bool differs = std::ranges::any_of(options.environment, [](std::string_view variable) {
     return variable.starts_with("OMP_") || variable.starts_with("OPENBLAS_") ||
            variable.starts_with("LD_") || variable.starts_with("ATEN_");
@@ -69,7 +69,7 @@ WarmProgram* warm_program(const std::filesystem::path& program, const ProgramOpt
   return warm.get();
 }
 
-// Of the test, with what is given in the place of its own.
+// Environment of the test, with the given variables in the place of its own.
 std::vector<std::string> environment_with(const std::vector<std::string>& more) {
   std::vector<std::string> all = more;
   const auto is_given = [&](std::string_view variable) {

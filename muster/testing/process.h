@@ -13,7 +13,7 @@
 
 namespace muster::testing {
 
-/// What a program left behind.
+/// Outcome of a program that has ended.
 struct Outcome {
   /// The exit status, or 128 + n if signal n ended it.
   int status = 0;
@@ -44,7 +44,7 @@ class RunningProgram {
 
   pid_t pid() const { return process_; }
   void send(int signal) const;
-  /// What it has written to its standard error so far.
+  /// Text that it has written to its standard error so far.
   std::string err() const { return read_bytes(folder_ / "err"); }
   /// Whether it has ended by itself or by a signal.
   bool ended();
@@ -57,7 +57,7 @@ class RunningProgram {
 
   const std::filesystem::path program_;
   TempDir folder_;
-  /// What it is a fork of, if it is one.
+  /// Warm program that it is a fork of, if it is one.
   WarmProgram* warm_ = nullptr;
   pid_t process_ = -1;
   std::optional<int> status_;

@@ -6,7 +6,7 @@
 
 namespace muster::testing {
 
-/// What `muster launch` or `muster jobs` can be given in the place of a program with run_main(argc,
+/// Stand-in that `muster launch` or `muster jobs` can be given for a program with run_main(argc,
 /// argv, body): it becomes a fork of one that has loaded libtorch (tests/warm/warm_programs.py), as
 /// RunningProgram's are, gets its signals and ends as it does. What kills the stand-in kills the
 /// fork a moment later. Lasts as long as the test program.

@@ -22,12 +22,12 @@ class TcpRelay {
 
   /// Where clients connect.
   const std::string& address() const { return address_; }
-  /// Of both directions.
+  /// Bytes seen in both directions.
   std::string seen();
-  /// Of what the client sends from here on, the byte so far on is another.
+  /// Flips a bit of the byte that is so far on in what the client sends from here on.
   void flip(std::int64_t byte) { to_server_.flip = byte; }
-  /// Of what the server sends from here on, only so many bytes arrive, and no end of the stream, as
-  /// of a server that hangs.
+  /// Lets only so many bytes of what the server sends from here on arrive, and no end of the
+  /// stream, as of a server that hangs.
   void hang_server_after(std::int64_t bytes) { to_client_.left = bytes; }
 
  private:

@@ -6,7 +6,7 @@
 
 namespace muster::testing {
 
-/// What a program writes to a terminal of its own until it ends. `environment` is NAME=value,
+/// Output of a program to a terminal of its own until it ends. `environment` is NAME=value,
 /// beside that of the test.
 std::string run_on_terminal(const std::filesystem::path& program,
                             std::vector<std::string> arguments,

@@ -15,7 +15,7 @@ class WebHdfsEmulator {
   /// Null where there is none.
   static std::unique_ptr<WebHdfsEmulator> start();
 
-  /// Of its namenode.
+  /// URL of its namenode.
   const std::string& url() const { return url_; }
 
  private:

@@ -1,4 +1,4 @@
-// What an answer of a model says, as bars.
+// A model's answer, drawn as bars.
 import {element} from './dom.js';
 
 const kCifar10 = ['airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck'];

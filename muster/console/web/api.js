@@ -1,4 +1,4 @@
-// What pages ask of the console.
+// Requests of pages to the console.
 
 const kTokenKey = 'muster-token';
 let session = null;

@@ -1,4 +1,4 @@
-// What curves are drawn over: steps, examples, the time of day or the time since a run began.
+// Axes that curves are drawn over: steps, examples, the time of day or the time since a run began.
 
 /** The points of a curve on an axis; null where they cannot be told. `run` has a batch size, if it recorded one. */
 export function xsOf(curve, axis, run, start) {

@@ -1,4 +1,4 @@
-// What pages have in common: events of the console that they hear, one line that says what is wrong, and an end.
+// The common parts of pages: events of the console that they hear, one line that says what is wrong, and an end.
 import {element} from './dom.js';
 
 export class ConsolePage extends HTMLElement {

@@ -1,4 +1,4 @@
-// What the colours of a chart mean.
+// The meaning of a chart's colours.
 import {element} from './dom.js';
 
 /** A line of entries: {color, text, isDashed}. */

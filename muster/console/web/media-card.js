@@ -11,7 +11,7 @@ class MediaCard extends HTMLElement {
   #media = [];
   #steps = [];
   #colors = new Map();
-  // What is shown of each run, so that nothing is asked for twice.
+  // The media shown of each run, so that nothing is asked for twice.
   #shown = new Map();
   #figures = element('div', {class: 'figures'});
   #at = element('output', {class: 'aside'});

@@ -10,7 +10,7 @@ import './sorted-table.js';
 
 // Servers tell nobody when they answer: while the page is seen, it asks.
 const kAskEvery = 2000;
-// What charts of requests show: the last ten minutes.
+// Answers that charts of requests show: those of the last ten minutes.
 const kMostAnswers = 300;
 
 class ModelsPage extends ConsolePage {

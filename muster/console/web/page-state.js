@@ -1,4 +1,4 @@
-// What a page shows, kept in its address, so that the address can be shared.
+// The state of a page, kept in its address, so that the address can be shared.
 
 /** The query of the address: {run: ['a', 'b'], x: ['time']}. */
 export function readState() {

@@ -12,7 +12,7 @@ class ScalarCard extends HTMLElement {
   #runs = [];
   #options = null;
   #curves = [];
-  // What is seen while zoomed in, and the curves of that.
+  // The range seen while zoomed in, and its curves.
   #zoom = null;
   #finer = null;
   #isSeen = false;

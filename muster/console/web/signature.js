@@ -1,4 +1,4 @@
-// What a model takes, as TensorFlow Serving tells it, and a first request that fits.
+// A model's inputs, as TensorFlow Serving tells them, and a first request that fits.
 
 const kInteger = /^DT_U?INT/;
 

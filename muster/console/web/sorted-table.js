@@ -31,7 +31,7 @@ class SortedTable extends HTMLElement {
     if (!column) return this.#rows;
     const order = (a, b) => {
       const [x, y] = [column.value(a), column.value(b)];
-      // What is missing comes last, whichever way round.
+      // Missing values come last, whichever way round.
       const missing = (one) => one === null || one === undefined || Number.isNaN(one);
       if (missing(x) || missing(y)) return missing(x) - missing(y);
       const sign = x < y ? -1 : x > y ? 1 : 0;

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace muster::cli {
+namespace muster::python {
 
 /// A value as Python writes it, as JSON: numbers, True, False, None, strings ('a', "a", b'a' as
 /// {"b64": ...}), lists, tuples and dictionaries, np.nan and np.inf (bare NaN and Infinity), and
@@ -11,4 +11,4 @@ namespace muster::cli {
 /// Throws InvalidArgument, with the place, for anything else: nothing is ever run.
 std::string python_to_json(std::string_view text);
 
-}  // namespace muster::cli
+}  // namespace muster::python

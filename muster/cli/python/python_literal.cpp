@@ -1,4 +1,4 @@
-#include "muster/cli/python_literal.h"
+#include "muster/cli/python/python_literal.h"
 
 #include <algorithm>
 #include <cctype>
@@ -11,7 +11,7 @@
 #include "muster/base/base64.h"
 #include "muster/base/error.h"
 
-namespace muster::cli {
+namespace muster::python {
 namespace {
 
 constexpr int kMostDepth = 64;
@@ -264,7 +264,7 @@ class Scanner {
     return out;
   }
 
-  // Of the end; of begin and end; of begin, end and step.
+  // Parses a range of an end; of begin and end; of begin, end and step.
   std::string range() {
     std::vector<std::int64_t> given{integer()};
     bool more = accept(',');
@@ -325,4 +325,4 @@ class Scanner {
 
 std::string python_to_json(std::string_view text) { return Scanner(text).read(); }
 
-}  // namespace muster::cli
+}  // namespace muster::python

@@ -1,4 +1,4 @@
-#include "muster/cli/numpy_text.h"
+#include "muster/cli/python/numpy_text.h"
 
 #include <fmt/core.h>
 
@@ -16,7 +16,7 @@
 
 // Rules and constants are those of numpy's arrayprint with its default print options.
 
-namespace muster::cli {
+namespace muster::python {
 namespace {
 
 using graph::DataType;
@@ -421,4 +421,4 @@ std::string numpy_text(const TensorValue& tensor) {
   return count == 0 ? "[]" : Layout(tensor, count).text();
 }
 
-}  // namespace muster::cli
+}  // namespace muster::python
