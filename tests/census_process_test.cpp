@@ -126,6 +126,18 @@ TEST_F(Census, EvaluatesAndPredictsWithoutTraining) {
                             R"(\{"income_bracket": "(<=|>)50K", "probability": [01].*\})"));
 }
 
+// Where OpenBLAS or libgomp want to be told something, a run begins anew: libraries are loaded
+// twice.
+TEST_F(Census, LoadsItsLibrariesOnceForHelp) {
+  const Outcome help = testing::run_program(CENSUS_PROGRAM, {"--help"}, {"LD_DEBUG=statistics"});
+  EXPECT_EQ(help.status, 0) << help.err;
+  EXPECT_THAT(help.out, HasSubstr("--train-files"));
+  const std::string load = "total startup time in dynamic loader";
+  const auto first = help.err.find(load);
+  ASSERT_NE(first, std::string::npos) << "the C library told no statistics: " << help.err;
+  EXPECT_EQ(help.err.find(load, first + 1), std::string::npos) << help.err;
+}
+
 TEST_F(Census, RefusesWhatItDoesNotKnow) {
   const auto misused = [&](const Words& more) {
     const Outcome outcome = testing::run_program(CENSUS_PROGRAM, flags(folder_ / "job", 1) + more);

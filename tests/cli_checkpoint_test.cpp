@@ -90,5 +90,46 @@ TEST(CheckpointHash, FailsOnADamagedTensor) {
   EXPECT_THAT(outcome.err, HasSubstr("tensor 'dense/kernel': the checksum of 24 bytes at 0"));
 }
 
+TEST(CheckpointConvert, WritesABundleAsSafetensorsAndBack) {
+  const TempDir dir;
+  save(dir.path());
+  const Path file = dir / "w.safetensors";
+  const Outcome there = checkpoint({"convert", dir / "model.ckpt-7", file});
+  EXPECT_EQ(there.status, 0) << there.err;
+  EXPECT_EQ(there.out, "2 tensors, 32 B, from " + (dir / "model.ckpt-7").string() +
+                           " (bundle) to " + file.string() + " (safetensors)\n");
+  EXPECT_EQ(checkpoint({"convert", file, dir / "back"}).status, 0);
+  EXPECT_EQ(checkpoint_hash(BundleReader(dir / "back")),
+            checkpoint_hash(BundleReader(dir / "model.ckpt-7")));
+}
+
+TEST(CheckpointConvert, AppliesTheRulesOfAFileThenThoseOfTheCommand) {
+  const TempDir dir;
+  save(dir.path());
+  testing::write_bytes(dir / "rules.txt", "drop global_step\npermute .*/kernel 1 0\n");
+  const Outcome outcome =
+      checkpoint({"convert", dir.path(), dir / "w.safetensors", "--map", dir / "rules.txt",
+                  "--rule", "rename (.*)/kernel $1/weight", "--rule", "replace / ."});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const Outcome shown = checkpoint({"show", dir / "w.safetensors"});
+  EXPECT_EQ(shown.out,
+            "name          dtype             bytes  shape\n"
+            "dense.weight  float32              24  [3, 2]\n"
+            "1 tensors, 6 elements, 24 B in " +
+                (dir / "w.safetensors").string() + ", a safetensors file\n");
+}
+
+TEST(CheckpointConvert, ReplacesNothingUnlessAsked) {
+  const TempDir dir;
+  save(dir.path());
+  testing::write_bytes(dir / "w.safetensors", "kept");
+  const Outcome outcome = checkpoint({"convert", dir.path(), dir / "w.safetensors"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("is there already; give another name, or --overwrite"));
+  EXPECT_EQ(testing::read_bytes(dir / "w.safetensors"), "kept");
+  EXPECT_EQ(checkpoint({"convert", dir.path(), dir / "w.safetensors", "--overwrite"}).status, 0);
+  EXPECT_NE(testing::read_bytes(dir / "w.safetensors"), "kept");
+}
+
 }  // namespace
 }  // namespace muster

@@ -12,7 +12,7 @@
 #include <set>
 #include <sstream>
 
-#include "muster/orchestration/launch/process_identity.h"
+#include "muster/orchestration/process/process_identity.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
@@ -85,7 +85,7 @@ class Launch : public ::testing::Test {
 
 bool all_gone(const std::vector<std::string>& pids) {
   return std::none_of(pids.begin(), pids.end(), [](const std::string& pid) {
-    return launch::identify(std::stoi(pid)).has_value();
+    return process::identify(std::stoi(pid)).has_value();
   });
 }
 

@@ -63,6 +63,7 @@ struct Flags {
   std::uint64_t part_bytes = std::uint64_t{64} << 20;
   std::int64_t words = 50;
   int embedding = 4;
+  std::string compile = "off";
 };
 
 struct Example {
@@ -178,6 +179,8 @@ muster::Estimator make_estimator(const Flags& flags) {
   config.reproducibility.tf_random_seed = flags.seed;
   config.reproducibility.replicas = flags.replicas;
   config.devices.concurrent_replicas = flags.concurrent;
+  config.reproducibility.compile =
+      flags.compile == "on" ? muster::CompileMode::kOn : muster::CompileMode::kOff;
   config.reproducibility.threads_per_replica = 1;
   if (flags.logical_devices > 0) {
     const std::string device = muster::gpu_count() > 0 ? "cuda:0" : "cpu";
@@ -270,6 +273,7 @@ int run(int argc, char** argv) {
   set.add("--part-bytes", &flags.part_bytes, "Of a part of a checkpoint that a ps writes");
   set.add("--words", &flags.words, "Rows of its tables, of which examples use 50");
   set.add("--embedding", &flags.embedding, "Columns of the table that is embedded");
+  set.add("--compile", &flags.compile, "Compile training steps").one_of({"off", "on"});
   set.add("--sync", &flags.sync, "False: ps apply every push as it comes");
   set.add("--max-staleness", &flags.max_staleness);
   set.add("--backup-replicas", &flags.backup_replicas);

@@ -81,6 +81,43 @@ TEST(Collective, GivesTheWeightsOfOneProcess) {
   }
 }
 
+// With --on-device the model has no columns that are looked up, so that its steps can be compiled.
+const Words kCompiled{"--on-device", "--compile", "on", "--replicas", "3", "--save-steps", "5"};
+
+TEST(CompiledSteps, GiveTheWeightsOfOneProcessInTwoTasks) {
+  const Words flags = kCompiled + Words{"--steps", in_long("40", "12")};
+  TaskCluster cluster(1, 0, flags);
+  // The chief tells what all tasks do alike.
+  const std::string log = cluster.wait_all()[0];
+  EXPECT_THAT(log, HasSubstr("a training step of "));
+  EXPECT_THAT(log, HasSubstr(" is compiled: "));
+  EXPECT_THAT(log, ::testing::Not(HasSubstr("not compiled")));
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(CompiledSteps, GiveTheSameWeightsAfterTasksWereKilled) {
+  const Words flags = kCompiled + Words{"--steps", in_long("60", "30"), "--step-ms", "20"};
+  TaskCluster cluster(1, 0, flags);
+  cluster.wait_for_step(5);
+  cluster.kill_and_start(1);
+  cluster.wait_for_step(15);
+  cluster.kill_and_start(0);
+  cluster.wait_for_chief_and_end_the_rest();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
+}
+
+TEST(CompiledSteps, ATaskThatDoesNotCompileIsRefused) {
+  TaskCluster cluster(1, 0, kCompiled + Words{"--steps", "4"}, {.starts = false});
+  cluster.start(0);
+  cluster.start(1, {}, {"--compile", "off"});
+  const Outcome worker = cluster.wait(1);
+  EXPECT_NE(worker.status, 0);
+  EXPECT_THAT(worker.err, HasSubstr("the chief's compile is 'on, compiler "));
+  EXPECT_THAT(worker.err, HasSubstr("', this task's 'off'; give all tasks the same"));
+  cluster.kill(0);
+  cluster.wait(0);
+}
+
 TEST(Collective, TowersInsideTasksChangeNothing) {
   const Words flags{"--steps", in_long("40", "20"), "--replicas", "4"};
   TaskCluster cluster(1, 0, flags + Words{"--concurrent", "2"});

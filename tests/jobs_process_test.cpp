@@ -18,7 +18,8 @@
 #include "muster/base/random.h"
 #include "muster/orchestration/jobs/job_store.h"
 #include "muster/orchestration/jobs/job_text.h"
-#include "muster/orchestration/launch/process_identity.h"
+#include "muster/orchestration/jobs/kubernetes_run.h"
+#include "muster/orchestration/process/process_identity.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/long_tests.h"
 #include "muster/testing/process.h"
@@ -118,8 +119,8 @@ class Jobs : public ::testing::Test {
 
   // Sends a signal to the process of a pid file, if that very process still runs.
   static bool send(const Path& pid_file, int signal) {
-    const auto process = launch::read_pid_file(pid_file);
-    return process && launch::is_alive(*process) && ::kill(process->pid, signal) == 0;
+    const auto process = process::read_pid_file(pid_file);
+    return process && process::is_alive(*process) && ::kill(process->pid, signal) == 0;
   }
   bool kill_supervisor(int signal = SIGKILL) const {
     return send(store_.folder() / "supervisor.pid", signal);
@@ -363,25 +364,25 @@ constexpr const char* kLeaveAside =
 TEST_F(Jobs, ThatAreCancelledEndWhatTheirTasksStartedInOtherSessions) {
   submit("daemons", kLeaveAside);
   ASSERT_TRUE(eventually([&] { return !notes().empty(); }));
-  const auto aside = launch::identify(std::stoi(read_bytes(dir_ / "aside")));
-  const auto marked = launch::identify(std::stoi(read_bytes(dir_ / "marked")));
+  const auto aside = process::identify(std::stoi(read_bytes(dir_ / "aside")));
+  const auto marked = process::identify(std::stoi(read_bytes(dir_ / "marked")));
   ASSERT_TRUE(aside && marked);
   EXPECT_EQ(muster({"cancel", "daemons"}).status, 0);
   EXPECT_EQ(end_of("daemons"), State::kCancelled);
-  EXPECT_FALSE(launch::is_alive(*aside));
-  EXPECT_FALSE(launch::is_alive(*marked));
+  EXPECT_FALSE(process::is_alive(*aside));
+  EXPECT_FALSE(process::is_alive(*marked));
 }
 
 TEST_F(Jobs, EndWhatWasStartedInOtherSessionsByAProcessThatWasKilled) {
   submit("daemons", std::string("[ ! -e $dir/marked ] || { note again; exit 0; }\n") + kLeaveAside);
   ASSERT_TRUE(eventually([&] { return !notes().empty(); }));
-  const auto aside = launch::identify(std::stoi(read_bytes(dir_ / "aside")));
-  const auto marked = launch::identify(std::stoi(read_bytes(dir_ / "marked")));
+  const auto aside = process::identify(std::stoi(read_bytes(dir_ / "aside")));
+  const auto marked = process::identify(std::stoi(read_bytes(dir_ / "marked")));
   ASSERT_TRUE(aside && marked);
   EXPECT_TRUE(kill_runner("daemons"));
   EXPECT_EQ(end_of("daemons"), State::kSucceeded);
   EXPECT_THAT(notes(), ElementsAre("up", "again"));
-  EXPECT_FALSE(launch::is_alive(*marked));
+  EXPECT_FALSE(process::is_alive(*marked));
   // Without an environment it was only the killed process's to find.
   ::kill(aside->pid, SIGKILL);
 }
@@ -393,7 +394,7 @@ TEST_F(Jobs, WhoseFolderIsDeletedEndBeforeTheirNameIsFree) {
   ASSERT_TRUE(comes_to("gone", State::kRunning));
   ASSERT_TRUE(eventually([&] { return !notes().empty(); }));
   const auto task =
-      launch::read_pid_file(store_.folder_of("gone") / "attempts" / "1" / "master.pid");
+      process::read_pid_file(store_.folder_of("gone") / "attempts" / "1" / "master.pid");
   ASSERT_TRUE(task);
   std::filesystem::remove_all(store_.folder_of("gone").string());
   const Outcome refused = submit("gone", "true\n");
@@ -401,7 +402,7 @@ TEST_F(Jobs, WhoseFolderIsDeletedEndBeforeTheirNameIsFree) {
   EXPECT_THAT(refused.err, AllOf(HasSubstr("of an earlier job gone"), HasSubstr("still runs")));
   EXPECT_TRUE(eventually([&] { return notes().size() == 2; }));
   touch("may_end");
-  EXPECT_TRUE(eventually([&] { return !launch::is_alive(*task); }));
+  EXPECT_TRUE(eventually([&] { return !process::is_alive(*task); }));
   EXPECT_THAT(notes(), ElementsAre("up", "asked", "saved"));
   EXPECT_EQ(submit("gone", "note second\n").status, 0);
   EXPECT_EQ(end_of("gone"), State::kSucceeded);
@@ -772,7 +773,7 @@ TEST_F(KubernetesJobs, AreFollowedFromTheQueueToTheirEnd) {
        "2026-03-01T10:04:11.300000000Z three\n");
   logs("census-1-worker-0-x", "2026-03-01T10:04:11.200000000Z two\n");
   EXPECT_THAT(described("census_1"), AllOf(HasSubstr("RUNNING"), HasSubstr("step  41")));
-  EXPECT_FALSE(store_.read("census_1").kubernetes->note.size());
+  EXPECT_FALSE(kubernetes_run(store_.read("census_1")).note.size());
   EXPECT_EQ(kubernetes({"wait", "census_1", "--timeout", "0.6"}).status, 1);
   logs("census-1-master-0-x",
        read_bytes(cluster_ / "logs" / "census-1-master-0-x") +
@@ -959,7 +960,9 @@ TEST_F(KubernetesJobs, ThatWereHalfSubmittedAreTakenBack) {
   ASSERT_EQ(submit_there("census_1").status, 0);
   const auto set = [&](std::chrono::seconds age) {
     store_.change("census_1", [&](Job& job) {
-      job.kubernetes->is_submitted = false;
+      jobs::KubernetesRun run = kubernetes_run(job);
+      run.is_submitted = false;
+      keep(job, run);
       job.create_time = std::chrono::time_point_cast<std::chrono::microseconds>(
           std::chrono::system_clock::now() - age);
     });
@@ -1102,7 +1105,7 @@ TEST_F(Jobs, WithHyperparametersAreStudies) {
   // The process of the study; the job is restarted after it.
   EXPECT_TRUE(eventually([&] { return notes().size() >= 2; }));
   const auto process =
-      launch::read_pid_file(store_.folder_of("study") / "attempts" / "1" / "master.pid");
+      process::read_pid_file(store_.folder_of("study") / "attempts" / "1" / "master.pid");
   ASSERT_TRUE(process);
   ::kill(process->pid, SIGKILL);
   EXPECT_EQ(end_of("study"), State::kSucceeded) << store_.read("study").error_message;

@@ -708,6 +708,13 @@ TEST_F(Serve, SaysWhatIsWrongWithItsCommandLine) {
   EXPECT_THAT(refusal({folder_ / "adder", "--rest-api-port", "x"}), HasSubstr("--rest-api-port"));
   EXPECT_THAT(refusal({folder_ / "adder", "--device", "cuda:99"}),
               HasSubstr("--device has \"cuda:99\", which is not there; there are: cpu"));
+  for (const char* weights : {"adder=0", "adder=1,"}) {
+    EXPECT_THAT(refusal({folder_ / "adder", "--model-weights", weights}),
+                HasSubstr("--model-weights must be name=weight,name=weight"))
+        << weights;
+  }
+  EXPECT_THAT(refusal({folder_ / "adder", "--model-weights", "adder=2,other=3"}),
+              HasSubstr("--model-weights: there is no model other; it is adder"));
   std::filesystem::create_directories(folder_ / "bad/1");
   write_bytes(folder_ / "bad/1/saved_model.pb", "half");
   EXPECT_THAT(refusal({folder_ / "bad", "--port", "auto", "--rest-api-port", "auto"}),

@@ -25,6 +25,7 @@
 #include "latest_hash.h"
 #include "muster/base/file_system.h"
 #include "muster/orchestration/jobs/job_store.h"
+#include "muster/orchestration/jobs/slurm.h"
 #include "muster/saved_model/graph/saved_model.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/long_tests.h"
@@ -258,7 +259,7 @@ class SlurmJobs : public ::testing::Test {
     if (state(name) != State::kQueued) return false;
     const Job job = store_.read(name);
     if (job.local.attempts == 0) return false;
-    return cluster_->run("scontrol", {"update", "JobId=" + job.slurm->id, "StartTime=now+3"})
+    return cluster_->run("scontrol", {"update", "JobId=" + slurm_run(job).id, "StartTime=now+3"})
                .status == 0;
   }
 
@@ -324,7 +325,7 @@ TEST_F(SlurmJobs, WithHyperparametersAreStudiesInOneAllocation) {
                 "echo \"{\\\"loss\\\": \\\"$x\\\", \\\"global_step\\\": \\\"1\\\"}\" > "
                 "$CLOUD_ML_HP_METRIC_FILE"));
   EXPECT_EQ(end_of("a"), State::kSucceeded) << service_log("a");
-  const std::string id = store_.read("a").slurm->id;
+  const std::string id = slurm_run(store_.read("a")).id;
   EXPECT_EQ(read_bytes(dir_ / "ids"), fmt::format("{0}\n{0}\n{0}\n", id));
   EXPECT_THAT(muster({"describe", "a", "--summarize"}).out,
               HasSubstr("TRIAL  STATE      loss  STEP  x\n1      SUCCEEDED  1     1     1\n"));
@@ -392,7 +393,7 @@ TEST_F(SlurmStudies, RunTrialsAsStepsOnAllNodesOfOneAllocation) {
   std::istringstream lines(notes());
   std::set<std::string> trials, steps, nodes;
   for (std::string id, step, node; lines >> id >> step >> node;) {
-    EXPECT_TRUE(step.starts_with(store_.read("a").slurm->id + ".")) << step;
+    EXPECT_TRUE(step.starts_with(slurm_run(store_.read("a")).id + ".")) << step;
     trials.insert(id);
     steps.insert(step);
     nodes.insert(node);
