@@ -130,7 +130,7 @@ class BareParticipant : public Participant {
 PartialSums sums_of(Strategy& strategy, const RunConfig& config, const at::Tensor& flat) {
   PartialSums parts{.present = 1, .examples = 1};
   parts.losses.resize(static_cast<std::size_t>(config.reproducibility.replicas));
-  const ReplicaRange mine = strategy.replicas();
+  const ReplicaRange mine = strategy.membership().replicas();
   parts.losses[static_cast<std::size_t>(mine.first)] = torch::ones({});
   parts.sums[{mine.first, mine.last}] = Gradients{.flat = flat};
   return parts;
@@ -159,9 +159,9 @@ class LargeRun {
         updater_(variables_, options_.optimizer),
         participant_(variables_, updater_, config.reproducibility.replicas),
         strategy_(std::move(strategy)) {
-    strategy_->join(terms_of(config));
+    strategy_->membership().join(terms_of(config));
     strategy_->attach(participant_);
-    strategy_->synchronize();
+    strategy_->membership().synchronize();
   }
 
   Strategy& strategy() { return *strategy_; }
@@ -181,13 +181,13 @@ double seconds_of_steps(LargeRun& run, const RunConfig& config) {
   Clock::time_point start;
   for (int round = 0; round < kWarmUp + kRounds; ++round) {
     if (round == kWarmUp) start = Clock::now();
-    bench::keep(strategy.apply(round, sums_of(strategy, config, flat)));
+    bench::keep(strategy.reduction().apply(round, sums_of(strategy, config, flat)));
   }
   const double seconds = seconds_since(start) / kRounds;
   if (config.is_chief()) {
-    strategy.end(kWarmUp + kRounds, /*signal=*/0);
+    strategy.membership().end(kWarmUp + kRounds, /*signal=*/0);
   } else {
-    strategy.leave(/*early=*/false);
+    strategy.membership().leave(/*early=*/false);
   }
   return seconds;
 }

@@ -33,6 +33,7 @@
 #include "muster/saved_model/graph/small_models_internal.h"
 #include "muster/serving/codec/predict_request.h"
 #include "muster/serving/codec/predictions.h"
+#include "muster/serving/core/version_folders.h"
 #include "muster/serving/executable/executable_servable.h"
 #include "muster/serving/http/http_server.h"
 #include "muster/serving/protocols/grpc_server.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "benchmarks/report.h"
-#include "muster/orchestration/tuning/searcher.h"
+#include "muster/orchestration/tuning/search_algorithms.h"
 
 // What searchers find in so many trials, over what BoTorch and Optuna find, and how long they take
 // for it. Regret is the best value minus the function's minimum, the median over seeds. Functions
@@ -22,7 +22,6 @@
 namespace muster {
 namespace {
 
-using tuning::Algorithm;
 using tuning::Observation;
 using tuning::Point;
 
@@ -79,7 +78,7 @@ constexpr Problem kProblems[] = {{"branin", branin, 2, 0.397887, 0.00147},
                                  {"hartmann6", hartmann6, 6, -3.32237, 0.0954},
                                  {"rosenbrock4", rosenbrock4, 4, 0, 4.88}};
 
-std::unique_ptr<tuning::Searcher> searcher_for(Algorithm algorithm, std::size_t dimensions,
+std::unique_ptr<tuning::Searcher> searcher_for(const char* algorithm, std::size_t dimensions,
                                                std::uint64_t seed) {
   std::vector<tuning::ParameterSpec> parameters;
   for (std::size_t i = 0; i < dimensions; ++i) {
@@ -88,8 +87,8 @@ std::unique_ptr<tuning::Searcher> searcher_for(Algorithm algorithm, std::size_t 
   return make_searcher(algorithm, tuning::SearchSpace(std::move(parameters)), seed);
 }
 
-std::vector<Observation> run_study(const Problem& problem, Algorithm algorithm, std::uint64_t seed,
-                                   std::size_t trials, std::size_t batch) {
+std::vector<Observation> run_study(const Problem& problem, const char* algorithm,
+                                   std::uint64_t seed, std::size_t trials, std::size_t batch) {
   const auto searcher = searcher_for(algorithm, problem.dimensions, seed);
   std::vector<Observation> history;
   while (history.size() < trials) {
@@ -105,7 +104,7 @@ constexpr std::uint64_t kSeeds = 16;
 // hangs on a single study.
 constexpr std::uint64_t kBatchSeeds = 48;
 
-double median_regret(const Problem& problem, Algorithm algorithm, std::size_t trials,
+double median_regret(const Problem& problem, const char* algorithm, std::size_t trials,
                      std::size_t batch = 1, std::uint64_t seeds = kSeeds) {
   std::vector<double> regrets;
   for (std::uint64_t seed = 0; seed < bench::sized<std::uint64_t>(seeds, 1); ++seed) {
@@ -144,7 +143,7 @@ void against_botorch(bench::Report& report) {
     const auto name =
         fmt::format("tuning: BoTorch's regret over ours, {}, 50 trials", problem.name);
     if (!report.wants(name)) continue;
-    const double regret = median_regret(problem, Algorithm::kBayesian, bench::sized(50, 12));
+    const double regret = median_regret(problem, tuning::kDefaultAlgorithm, bench::sized(50, 12));
     fmt::print(stderr, "{} bayesian regret={:.4g}\n", problem.name, regret);
     report.add({.name = name,
                 .value = problem.botorch_regret / regret,
@@ -159,10 +158,10 @@ void against_optuna(bench::Report& report) {
   const auto anchor = optuna();
   struct Pair {
     const char* name;
-    Algorithm algorithm;
+    const char* algorithm;
   };
-  for (const Pair pair : {Pair{"tpe", Algorithm::kTpe}, Pair{"cma_es", Algorithm::kCmaEs},
-                          Pair{"random", Algorithm::kRandom}}) {
+  for (const Pair pair :
+       {Pair{"tpe", "TPE"}, Pair{"cma_es", "CMA_ES"}, Pair{"random", "RANDOM_SEARCH"}}) {
     for (const Problem& problem : kProblems) {
       const double regret = median_regret(problem, pair.algorithm, bench::sized(50, 12));
       fmt::print(stderr, "{} {} regret={:.4g}\n", problem.name, pair.name, regret);
@@ -181,8 +180,8 @@ void batches(bench::Report& report) {
   for (const Problem& problem : kProblems) {
     const auto name = fmt::format("tuning: regret one by one over batches of 8, {}", problem.name);
     if (!report.wants(name)) continue;
-    const double batch = median_regret(problem, Algorithm::kBayesian, trials, 8, kBatchSeeds);
-    const double one = median_regret(problem, Algorithm::kBayesian, trials, 1, kBatchSeeds);
+    const double batch = median_regret(problem, tuning::kDefaultAlgorithm, trials, 8, kBatchSeeds);
+    const double one = median_regret(problem, tuning::kDefaultAlgorithm, trials, 1, kBatchSeeds);
     fmt::print(stderr, "{} after {} trials: one by one={:.4g} batches of 8={:.4g}\n", problem.name,
                trials, one, batch);
     report.add(
@@ -193,16 +192,15 @@ void batches(bench::Report& report) {
 void speed(bench::Report& report) {
   struct Case {
     const char* name;
-    Algorithm algorithm;
+    const char* algorithm;
     double at_least;
     double aim;
   };
   for (const Case& one :
-       {Case{"bayesian", Algorithm::kBayesian, 20, 100}, Case{"tpe", Algorithm::kTpe, 500, 2000}}) {
+       {Case{"bayesian", tuning::kDefaultAlgorithm, 20, 100}, Case{"tpe", "TPE", 500, 2000}}) {
     const auto name = fmt::format("tuning: suggestions, {}, 50 trials of 6 parameters", one.name);
     if (!report.wants(name)) continue;
-    const auto history =
-        run_study(kProblems[1], Algorithm::kQuasiRandom, 1, bench::sized(50, 12), 1);
+    const auto history = run_study(kProblems[1], "QUASI_RANDOM_SEARCH", 1, bench::sized(50, 12), 1);
     const auto searcher = searcher_for(one.algorithm, 6, 1);
     const double seconds =
         bench::median_seconds([&] { bench::keep(searcher->suggest(1, history)); }, report.effort());
