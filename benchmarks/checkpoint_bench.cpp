@@ -110,7 +110,7 @@ void measure_read(Report& report, const Network& network) {
               .unit = "MB/s"});
 }
 
-// What forward and backward do meanwhile: arithmetic on the variables, which they do not change.
+// Stands for forward and backward: arithmetic on the variables, which they do not change.
 float compute(const Network& network) {
   float sum = 0;
   for (int pass = 0; pass < 3; ++pass) {
@@ -135,7 +135,7 @@ void copy_all(const Network& network, std::vector<std::vector<float>>& copy) {
   muster::bench::keep(copy);
 }
 
-/// What one save costs a thread that does some work before it changes the variables, in seconds.
+/// Cost of one save, in seconds, to a thread that does some work before it changes the variables.
 struct Cost {
   /// Inside save() and wait_until_copied().
   double held = 0;

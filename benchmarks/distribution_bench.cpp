@@ -28,7 +28,7 @@
 #include "muster/train/engine/arithmetic.h"
 #include "muster/train/engine/run_state.h"
 
-// What it costs to train on several tasks. The other task of each row is this program again, as a
+// Cost of training on several tasks. The other task of each row is this program again, as a
 // process of its own.
 
 extern char** environ;
@@ -95,7 +95,7 @@ RunContract terms_of(const RunConfig& config) {
           .arithmetic = numerics_fingerprint(true).fingerprint()};
 }
 
-/// What a strategy is measured with: nothing but what it does itself takes time.
+/// A participant that costs nothing, so that the time is the strategy's own.
 class BareParticipant : public Participant {
  public:
   BareParticipant(const Variables& variables, const Updater& updater, std::int64_t replicas)

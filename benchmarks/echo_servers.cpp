@@ -32,7 +32,7 @@ class EchoService : public grpc::Service {
   explicit EchoService(const std::string& answer) {
     const grpc::Slice slice(answer);
     answer_ = grpc::ByteBuffer(&slice, 1);
-    // What gRPC's generator writes for a method, with bytes for messages.
+    // The code that gRPC's generator writes for a method, with bytes for messages.
     AddMethod(new grpc::internal::RpcServiceMethod(
         GrpcEcho::method(), grpc::internal::RpcMethod::NORMAL_RPC,
         new grpc::internal::RpcMethodHandler<EchoService, grpc::ByteBuffer, grpc::ByteBuffer>(

@@ -1,4 +1,4 @@
-// What the estimator costs a step, and how fast it trains beside PyTorch in the same run.
+// Overhead of the estimator per step, and its speed compared with PyTorch in the same run.
 #include <fmt/core.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>

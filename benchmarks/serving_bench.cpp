@@ -1,5 +1,5 @@
-// What a served model costs: the census model over gRPC and REST beside servers on the same stacks
-// that only echo, what a request costs without model and network, reading JSON, and the start.
+// Cost of serving: the census model over gRPC and REST compared with echo servers on the same
+// stacks, a request without model and network, parsing JSON, and startup.
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -428,9 +428,9 @@ std::vector<std::string> census_lines(std::size_t count) {
   return lines;
 }
 
-/// What a program of one's own would do with the rows of a batch prediction, in one process: the
-/// executor alone with inputs in its memory and answers dropped, or all of it, from lines in memory
-/// to lines in memory. On all processors, one thread each, in the batches of a worker.
+/// A batch prediction in one process, as a hand-written program would do it: the executor alone,
+/// with inputs in memory and answers dropped, or all of it, from lines in memory to lines in
+/// memory. On all processors, one thread each, in the batches of a worker.
 class InProcess {
  public:
   InProcess(const Path& export_dir, const std::vector<std::string>& lines)
@@ -500,7 +500,7 @@ class InProcess {
   std::vector<executor::Values> inputs_{};
 };
 
-/// What work on so many rows took, run by run.
+/// Times that work on so many rows took, run by run.
 class RowCosts {
  public:
   explicit RowCosts(std::size_t rows) : rows_(static_cast<double>(rows)) {}
@@ -515,11 +515,11 @@ class RowCosts {
   }
 
   double rows_per_second() const { return rows_ / bench::median(seconds_); }
-  /// What a machine that is busy with other work does not change.
+  /// Rate by processor time, which does not depend on other load of the machine.
   double rows_per_processor_second() const { return rows_ / bench::median(processor_seconds_); }
 
  private:
-  // Of this process and of those that it has waited for, with theirs.
+  // Processor time of this process and of the children that it has waited for, with theirs.
   static double processor_seconds() {
     double sum = 0;
     for (const auto who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
@@ -772,7 +772,7 @@ void measure_threads(bench::Report& report) {
   }
 }
 
-/// What the clients of one model see.
+/// Latencies as the clients of one model see them.
 struct Seen {
   double rate = 0;
   double p50_ms = 0;
@@ -823,7 +823,7 @@ class Neighbours {
   Seen slow_alone_{};
 };
 
-/// What a model in demand loses to a slow one beside it.
+/// Throughput that a model in demand loses to a slow one beside it.
 void measure_neighbours(bench::Report& report) {
   const std::string name = "a fast model beside a slow one, ";
   if (!report.wants(name)) return;

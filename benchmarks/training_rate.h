@@ -24,7 +24,7 @@ double steps_per_second(const MakeEstimator& make, const InputFn& input, int thr
 /// The better of one thread and all processors.
 double best_steps_per_second(const MakeEstimator& make, const InputFn& input, std::int64_t steps);
 
-/// What a program under benchmarks/anchors/ found to be best.
+/// The best result of a program under benchmarks/anchors/.
 struct Anchor {
   double examples_per_second = 0;
   std::string setting{};

@@ -15,9 +15,9 @@
 #include "benchmarks/report.h"
 #include "muster/orchestration/tuning/search_algorithms.h"
 
-// What searchers find in so many trials, over what BoTorch and Optuna find, and how long they take
-// for it. Regret is the best value minus the function's minimum, the median over seeds. Functions
-// and protocol are those of anchors/tuning_optuna.py.
+// Regret of searchers after so many trials, compared with BoTorch and Optuna, and the time that
+// they take. Regret is the best value minus the function's minimum, the median over seeds.
+// Functions and protocol are those of anchors/tuning_optuna.py.
 
 namespace muster {
 namespace {
@@ -71,7 +71,7 @@ struct Problem {
   double (*function)(const Point&);
   std::size_t dimensions;
   double minimum;
-  // Of BoTorch's Gaussian process with log expected improvement, 50 trials, 16 seeds.
+  // Regret of BoTorch's Gaussian process with log expected improvement, 50 trials, 16 seeds.
   double botorch_regret;
 };
 constexpr Problem kProblems[] = {{"branin", branin, 2, 0.397887, 0.00147},

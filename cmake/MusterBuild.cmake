@@ -12,7 +12,7 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
 
-# What is installed belongs to libmuster-dev, but for the programs.
+# Installed files belong to libmuster-dev, except for the programs.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)
 include(GNUInstallDirs)
 find_package(Threads REQUIRED)

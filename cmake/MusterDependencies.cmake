@@ -53,7 +53,7 @@ endif()
 if(MUSTER_BUILD_BENCHMARKS)
   find_package(GTest QUIET)
   find_package(benchmark QUIET)
-  # What muster serve is compared with.
+  # The library that muster serve is compared with.
   find_package(GrpcPlusPlus QUIET)
   if(NOT GrpcPlusPlus_FOUND)
     message(STATUS "libgrpc++ is not installed: muster serve is not compared with a server of gRPC's")

@@ -5,7 +5,7 @@
 #   NAME_fuzz            in its place with clang and MUSTER_BUILD_FUZZERS: a libFuzzer target
 include_guard()
 
-# What all targets share is compiled once.
+# Sources that all targets share are compiled once.
 function(muster_fuzz_part target source)
   if(NOT TARGET ${target})
     add_library(${target} OBJECT ${source})

@@ -44,7 +44,7 @@ set(CPACK_DEBIAN_PROGRAMS_PACKAGE_DEPENDS libopenblas0-pthread)
 set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION "Estimators for libtorch: the muster program")
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libmuster-dev)
 set(CPACK_COMPONENT_DEV_DESCRIPTION "Estimators for libtorch: headers, libraries and CMake's files")
-# What projects of `muster new` are built with, and what the static libraries are linked with, as scripts/setup names it.
+# Packages that build projects of `muster new` and that the static libraries are linked with, as scripts/setup names them.
 set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS mold)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "g++, cmake, ninja-build, libtorch-dev, libopenblas0-pthread, libfmt-dev, libsimdjson-dev, \
 libprotobuf-dev, protobuf-compiler, libnghttp2-dev, libssl-dev, zlib1g-dev, liblzma-dev, libleveldb-dev, libsnappy-dev, libfarmhash-dev, \

@@ -8,7 +8,7 @@
 # of the tests, too, compiles it as users do, since all others stand on what it reads, or it has loops that take time.
 include_guard()
 
-# What is installed: the front door, muster/muster.h and each module's api.h, and all that these include. Other headers
+# Installed headers: the front door, muster/muster.h and each module's api.h, and all that these include. Other headers
 # are for muster's own modules.
 function(muster_reach_headers header)
   get_property(reached GLOBAL PROPERTY MUSTER_PUBLIC_HEADERS)

@@ -134,7 +134,7 @@ AttrValue attr_value(Choices& choices) {
   }
 }
 
-// What operations ask for, so that most of them can be made whatever the bytes say.
+// Attributes that operations need, so that most of them can be made whatever the bytes say.
 Attrs usual_attrs(std::size_t inputs) {
   using Ints = std::vector<std::int64_t>;
   const auto count = static_cast<std::int64_t>(inputs);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-/// What a file fuzz/NAME_fuzz.cpp defines: one parser fed with arbitrary bytes. It may throw
+/// Defined by each fuzz/NAME_fuzz.cpp: feeds one parser with arbitrary bytes. It may throw
 /// nothing but muster::Error, which the function catches itself; it never crashes, hangs or takes
 /// much memory.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

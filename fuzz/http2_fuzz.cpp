@@ -1,5 +1,5 @@
-// What a client of gRPC sends: the bytes of an HTTP/2 connection, in pieces, with streams that
-// answer what they get; and the words of gRPC in its headers and messages.
+// The bytes that a gRPC client sends: an HTTP/2 connection, in pieces, with streams that answer
+// what they get; and gRPC's own headers and messages.
 
 #include <algorithm>
 #include <string_view>

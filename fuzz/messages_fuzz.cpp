@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (kKind<Message>.number != data[0]) return;
     try {
       const Bytes once = read_and_write<Message>(bytes);
-      // What was taken once is a message as tasks send it.
+      // A message that was accepted once is one that tasks send.
       if (read_and_write<Message>(once) != once) __builtin_trap();
     } catch (const muster::DataLoss&) {
     }

@@ -31,7 +31,7 @@
 
 namespace {
 
-// What operator new has handed out and not got back, and the most of it since the last reset.
+// Bytes of operator new that are not freed, and their peak since the last reset.
 std::size_t g_outstanding = 0;
 std::size_t g_peak = 0;
 

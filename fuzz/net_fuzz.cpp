@@ -1,4 +1,4 @@
-// What a peer sends: both sides' handshakes, and the prefix of a frame.
+// The bytes that a peer sends: both sides' handshakes, and the prefix of a frame.
 #include <cstring>
 #include <span>
 #include <string_view>
@@ -62,7 +62,7 @@ std::vector<std::string> seeds() {
     for (const char byte : to_client) to_server += client.take({&byte, 1});
     sent += to_server;
   }
-  // What was drawn and what was made of it is the same on every run.
+  // The nonce and the proofs of it are the same on every run.
   const std::string drawn(32, 'n');
   sent.replace(12, drawn.size(), drawn).replace(56, drawn.size(), drawn);
   received.replace(12, drawn.size(), drawn).replace(57, drawn.size(), drawn);

@@ -1,4 +1,4 @@
-// What messages quote of files.
+// Text from files that messages quote.
 
 #include <cstdlib>
 #include <string>

@@ -90,7 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const SavedModel model =
         decode_saved_model({reinterpret_cast<const char*>(data), size}, kLimits);
     for (const MetaGraph& meta : model.meta_graphs) use(meta);
-    // What was read is written and read again without a change.
+    // A model that was read is written and read again without a change.
     if (decode_saved_model(encode_saved_model(model)) != model) std::abort();
   } catch (const muster::Error&) {
   }

@@ -28,7 +28,7 @@ void call(std::string_view bytes, const Function& function) {
   }
 }
 
-// What is answered is a message.
+// The answer is a message.
 template <class Response, class Start>
 void call(Service& service, std::string_view bytes, const Start& start) {
   try {

@@ -53,7 +53,7 @@ struct Staleness {
   std::int64_t updates = -1;
 };
 
-// What a chief or a ps says of the whole run when it is over.
+// Staleness over the whole run, as the chief or a ps logs it at the end.
 Staleness staleness_in(const std::string& log) {
   static const std::regex line(R"(staleness mean=([0-9.]+) max=([0-9]+) of ([0-9]+) updates)");
   std::smatch found;
@@ -134,7 +134,7 @@ TEST(Async, ATaskThatPushesNothingForLongIsWaitedForNoLongerAndItsOldGradientsAr
   EXPECT_THAT(logs[0], HasSubstr("1 pushes were too old and dropped"));
   const Staleness first = staleness_in(logs[2]);
   EXPECT_LE(first.max, 3);
-  // What the first server drops, no other applies.
+  // A push that the first server drops is applied by no other.
   EXPECT_LE(staleness_in(logs[3]).updates, first.updates);
 }
 

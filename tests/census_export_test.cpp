@@ -1,5 +1,4 @@
-// What the census example exports answers about people as the trained model does, however it is
-// fed.
+// The census example's export predicts the same as the trained model, through every receiver.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -455,7 +455,7 @@ TEST_F(CensusBatch, ThatIsAskedToStopSavesAndItsWorkersAreReplacedWhenTheyAreKil
   }
   held.release(2);
   wait_for(resumed, 1600);
-  // What they are forks of: they end with it, and it is loaded again.
+  // The program that they are forks of: they end with it, and it is loaded again.
   const std::vector<pid_t> program = children_of(resumed.pid());
   EXPECT_EQ(program.size(), 1U);
   kill_all(program);

@@ -50,7 +50,7 @@ std::vector<std::string> left_over(const Path& folder) {
   return names;
 }
 
-// What every checkpoint of the folder must be.
+// Every checkpoint of the folder must be whole.
 void expect_whole(const Path& model_dir) {
   for (const Path& prefix : list_checkpoints(model_dir)) BundleReader(prefix).verify();
   EXPECT_THAT(left_over(model_dir), IsEmpty());

@@ -1,4 +1,4 @@
-// What examples/cifar10 is made of: its flags, input, network and plan.
+// Unit tests of examples/cifar10: its flags, input, network and plan.
 #include <gmock/gmock.h>
 #include <torch/types.h>
 

@@ -152,7 +152,7 @@ TEST(EventsShow, ALiveFileIsShownUpToItsLastWholeRecord) {
   EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("note")));
 }
 
-// What training writes: muster.json of two folders, one with two runs.
+// Folders as training leaves them: muster.json of two, one of them with two runs.
 class RunsCommand : public ::testing::Test {
  protected:
   RunsCommand() {

@@ -124,7 +124,7 @@ TEST_F(CliFs, ShowsOnATerminalHowFarALargeFileIs) {
   EXPECT_EQ(fs({"cp", large, "s3://bucket/"}).err, "") << "elsewhere nothing is drawn";
 }
 
-// What a bucket holds must not decide where on this host files are written.
+// Names of objects in a bucket must not decide where on this host files are written.
 TEST_F(CliFs, CopiesNothingOutOfItsTarget) {
   s3_.set_bytes("bucket/d/good", "good");
   for (const char* key :

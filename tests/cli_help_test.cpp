@@ -1,4 +1,4 @@
-// What shells and man know of the commands.
+// Shell completion and man pages of the commands.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -39,8 +39,8 @@ using testing::TempDir;
 using testing::Words;
 using testing::write_bytes;
 
-// What muster would exec is started as such: that is a fork of one that has loaded libtorch. (The
-// tests of examples go through muster.)
+// Starts the program that muster would exec: as a fork of one that has loaded libtorch. (The tests
+// of examples go through muster.)
 Outcome muster_run(const std::vector<std::string>& arguments) {
   const bool needs_torch =
       arguments[0] == "predict" || (arguments[0] == "model" && arguments[1] == "run");
@@ -341,7 +341,7 @@ TEST_F(BatchPredict, RefusesWhatCannotWorkBeforeItWritesAnything) {
               StartsWith("muster: Failed to load model: "));
 }
 
-// What a command says beside its progress, which a slow machine sees every few seconds.
+// Output of a command without its progress lines, which a slow machine prints every few seconds.
 std::string without_progress(const std::string& text) {
   std::string out;
   std::istringstream lines(text);

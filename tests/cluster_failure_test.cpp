@@ -1,5 +1,5 @@
-// What happens to a cluster when a task of it is not as it should be: each ends in weights as of
-// one process, or in an error that names the task.
+// Faults of a cluster's tasks: each run ends with the weights of one process, or with an error that
+// names the task.
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <gmock/gmock.h>
@@ -80,7 +80,7 @@ class Tasks {
   Path folder(const std::string& type) const { return folder_ / type; }
   std::string hash() const { return hash_of(folder_ / "chief"); }
 
-  // What one process makes of it.
+  // Hash of the checkpoint of one process.
   std::string hash_alone(const Words& flags) const {
     const Outcome outcome =
         testing::run_program(CLUSTER_JOB, Words{"--model-dir", folder_ / "alone"} + flags);

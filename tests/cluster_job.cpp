@@ -102,7 +102,7 @@ muster::InputFn input(const Flags& flags) {
     auto numbers =
         muster::range(flags.examples > 0 ? flags.examples : 500).shuffle(50, in.seed()).shard(in);
     if (flags.examples == 0) numbers = numbers.repeat();
-    // Of an input that ends, one replica has less than the others.
+    // If the input ends, one replica has fewer examples than the others.
     if (flags.examples > 0 && in.shard_index() == 1) numbers = numbers.take(20);
     return numbers
         .map([flags](std::int64_t number, muster::Random& random) {

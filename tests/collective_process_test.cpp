@@ -53,7 +53,7 @@ std::string in_long(const char* steps, const char* otherwise) {
   return testing::are_tests_long() ? steps : otherwise;
 }
 
-// What one process makes of it.
+// Hash of the checkpoint of one process.
 std::string hash_alone(const Words& flags) {
   const TempDir folder;
   const Outcome outcome =
@@ -138,7 +138,7 @@ TEST(Collective, ManyTasksThatLoseSomeEndWithTheWeightsOfOneProcess) {
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(flags));
 }
 
-/// What it starts runs on two processors, or on the one there is.
+/// Restricts this process, and those that it starts, to two processors, or to the one there is.
 class OnTwoProcessors {
  public:
   OnTwoProcessors() {

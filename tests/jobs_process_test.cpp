@@ -501,7 +501,7 @@ TEST_F(Jobs, AreFoundAgainAfterAllIsKilled) {
   EXPECT_EQ(store_.read("a").local.attempts, 2);
 }
 
-// What is killed, and when, is a function of the seed.
+// The process that is killed, and when, are functions of the seed.
 TEST_F(Jobs, EndRightWhateverIsKilled) {
   const int seeds = testing::are_tests_long() ? 100 : 3;
   std::size_t finished = 0;
@@ -686,7 +686,7 @@ class KubernetesJobs : public Jobs {
                       flags + Words{"--", "census", "--train-steps", "100"});
   }
 
-  // What the cluster says of the job's objects from now on.
+  // Sets the cluster's answer about the job's objects from now on.
   void says(const std::string& items) const {
     write_bytes(cluster_ / "state.json",
                 R"({"apiVersion": "v1", "kind": "List", "items": [)" + items + "]}");
@@ -903,7 +903,7 @@ TEST_F(KubernetesJobs, ThatCannotBeMadeLeaveNothing) {
   refused("Unable to connect to the server: net/http: TLS handshake timeout", 75,
           "the cluster cannot be reached");
   refused("error: You must be logged in to the server (Unauthorized)", 1, "does not know you");
-  // What was made before is deleted.
+  // Objects that were created before are deleted.
   write_bytes(cluster_ / "refused",
               "Job Error from server (Forbidden): error when creating \"STDIN\": jobs.batch is "
               "forbidden: User \"ana\" cannot create resource \"jobs\" in API group \"batch\" in "
@@ -945,7 +945,7 @@ TEST_F(KubernetesJobs, OfOtherKindsAreFollowedToo) {
                     HasSubstr("get tfjobs.kubeflow.org,pods --selector=muster-run="),
                     HasSubstr("logs census-1-worker-0-x --container=program --timestamps"),
                     HasSubstr("logs census-1-worker-0-x --container=tensorflow --timestamps")));
-  // What has no controller there is refused.
+  // An object without a controller there is refused.
   write_bytes(cluster_ / "refused",
               "JobSet error: unable to recognize \"STDIN\": no matches for kind \"JobSet\" in "
               "version \"jobset.x-k8s.io/v1alpha2\"\n");
@@ -955,7 +955,7 @@ TEST_F(KubernetesJobs, OfOtherKindsAreFollowedToo) {
   EXPECT_THAT(store_.names(), ElementsAre("census_1"));
 }
 
-// What a kill -9 in the middle of a submit leaves.
+// Jobs that a kill -9 in the middle of a submit leaves.
 TEST_F(KubernetesJobs, ThatWereHalfSubmittedAreTakenBack) {
   ASSERT_EQ(submit_there("census_1").status, 0);
   const auto set = [&](std::chrono::seconds age) {
@@ -993,7 +993,7 @@ TEST_F(KubernetesJobs, OfAClusterThatDoesNotAnswerStayAsTheyWere) {
   const Outcome describe = kubernetes({"describe", "census_1"});
   EXPECT_THAT(describe.out, HasSubstr("state: RUNNING"));
   EXPECT_THAT(describe.err, HasSubstr("the cluster cannot be reached"));
-  // What it could not be told is told by the next that reaches it.
+  // A cancellation that did not reach it is repeated by the next command that does.
   EXPECT_EQ(kubernetes({"cancel", "census_1"}).status, 75);
   EXPECT_EQ(state("census_1"), State::kCancelling);
   std::filesystem::remove(cluster_ / "error");

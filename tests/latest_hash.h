@@ -9,7 +9,7 @@
 
 namespace muster {
 
-/// What `muster checkpoint hash` says of the folder's latest checkpoint.
+/// Hash of the folder's latest checkpoint, by `muster checkpoint hash`.
 inline std::string hash_of(const Path& model_dir) {
   const auto latest = latest_checkpoint(model_dir);
   EXPECT_TRUE(latest.has_value()) << model_dir;

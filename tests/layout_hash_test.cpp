@@ -132,7 +132,7 @@ class Table {
   }
   std::int64_t kill_at(const std::string& name, const Layout& layout, std::int64_t step) const {
     const bool alone = layout.cluster.empty();
-    // What a launcher started ends with it.
+    // Processes that a launcher started end with it.
     RunningProgram running(alone ? job_.program() : MUSTER_PROGRAM,
                            alone ? job_.words(name, flags_of(layout), last_step<Job>())
                                  : job_.launch_words_of(job_.program(), name, layout.cluster,

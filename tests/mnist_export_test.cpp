@@ -1,4 +1,4 @@
-// What the mnist example exports answers about real images what the estimator predicts of them.
+// The mnist example's export predicts the same for real images as the estimator.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -1,5 +1,5 @@
-// What muster exports, run by engines that are not muster's: ONNX's own checker, ONNX's operators
-// in numpy, and OpenCV's dnn module, each as a process.
+// Exports of muster, run by other engines: ONNX's own checker, ONNX's operators in numpy, and
+// OpenCV's dnn module, each as a process.
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
@@ -106,7 +106,7 @@ class Case {
     }
   }
 
-  /// What engines are given for an input in the place of what the model takes.
+  /// Gives engines another value for an input than the model gets.
   void give(const std::string& name, const at::Tensor& value) {
     write_npy(folder_ / ("in." + name + ".npy"), value);
   }
@@ -167,7 +167,7 @@ struct SmallCnn : Model {
   std::shared_ptr<Dense> dense, logits;
 };
 
-/// What images may go through beside that.
+/// Further operations on images.
 struct ManyImageOperations : Model {
   ManyImageOperations() {
     first = register_module("first", nn::Conv2d(nn::Conv2dOptions(3, 8, 3).stride(2).padding(1)));
@@ -201,7 +201,7 @@ struct ManyImageOperations : Model {
   nn::Linear logits{nullptr};
 };
 
-/// What rows may go through.
+/// Operations on rows.
 struct ManyRowOperations : Model {
   ManyRowOperations() {
     table = register_module("table", nn::Embedding(11, 6));
@@ -462,7 +462,7 @@ TEST(OtherEngines, AnswerAboutCensusFromItsFeaturesInAGraphDef) {
   EXPECT_TRUE(torch::allclose(found, wanted, 1e-5, 1e-5)) << found << wanted;
 }
 
-// What feature columns leave: ids with the numbers of their rows, and a table.
+// Exports of feature columns have ids with the numbers of their rows, and a table.
 TEST(OtherEngines, LookUpRowsOfATableInONNX) {
   using graph::DataType;
   const auto table = torch::rand({5, 3}) - 0.5;

@@ -94,7 +94,7 @@ struct Fault {
   struct Hit {
     std::size_t task = 0;
     int signal = SIGKILL;
-    /// Of SIGSTOP: until SIGCONT.
+    /// Time from SIGSTOP to SIGCONT.
     std::chrono::duration<double> pause{};
   };
   std::vector<Hit> hits{};
@@ -125,7 +125,7 @@ std::vector<Fault> draw_faults(std::uint64_t seed, const std::string& layout, st
   return faults;
 }
 
-/// What is said in MODEL_DIR/muster.json of the run.
+/// The entry of the run in MODEL_DIR/muster.json.
 struct SaidOfRun {
   bool ended = false;
   std::int64_t step = 0;

@@ -18,12 +18,12 @@ struct ReachableStore {
   std::unique_ptr<testing::FakeStore> fake{};
   /// As NAME=value.
   testing::Words environment{};
-  /// What paths of it begin with.
+  /// Prefix of its paths.
   Path root{};
-  /// What the names of the fake's objects begin with.
+  /// Prefix of the names of the fake's objects.
   std::string prefix{};
 
-  /// What it has at this path below its root.
+  /// The object at this path below its root.
   std::optional<std::string> bytes_of(const std::string& name) const {
     return fake->bytes_of(prefix + name);
   }

@@ -74,7 +74,7 @@ class Server {
   void send(int signal) const { program_.send(signal); }
   Outcome wait() { return program_.wait(); }
 
-  // What curl prints: the body, and the status on a line of its own.
+  // The output of curl: the body, and the status on a line of its own.
   std::string curl(const std::string& path, const Words& more = {},
                    const std::string& scheme = "http") const {
     return testing::run_program("/usr/bin/curl",

@@ -331,7 +331,7 @@ TEST_F(SlurmJobs, WithHyperparametersAreStudiesInOneAllocation) {
               HasSubstr("TRIAL  STATE      loss  STEP  x\n1      SUCCEEDED  1     1     1\n"));
 }
 
-// Of five trials, two at a time, each of which takes a node.
+// Studies of five trials, two at a time, each of which takes a node.
 class SlurmStudies : public SlurmJobs {
  protected:
   void SetUp() override {
@@ -359,7 +359,7 @@ class SlurmStudies : public SlurmJobs {
   static std::string table_in(const Path& job_dir) {
     return testing::run_program(MUSTER_PROGRAM, {"tune", "show", job_dir}).out;
   }
-  // Of the same study on this host.
+  // The table of the same study on this host.
   std::string local_table() const {
     const Outcome run = testing::run_program(
         MUSTER_PROGRAM,

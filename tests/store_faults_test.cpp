@@ -102,7 +102,7 @@ class StoreFaults : public ::testing::TestWithParam<const char*> {
     start_store();
   }
 
-  /// What all stores have in common is tested with one of them, unless tests are long.
+  /// Behaviour that all stores share is tested with one of them, unless tests are long.
   bool is_left_to_long_tests(const std::string& tested) const {
     return scheme_ != tested && !testing::are_tests_long();
   }
@@ -138,7 +138,7 @@ class StoreFaults : public ::testing::TestWithParam<const char*> {
   }
 
   static inline TempDir* data_ = nullptr;
-  /// Of the same run on a disk.
+  /// Hash of the same run on a disk.
   static inline std::string* hash_ = nullptr;
   const std::string scheme_ = GetParam();
   ReachableStore store_;

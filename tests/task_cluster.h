@@ -25,7 +25,7 @@ struct TaskClusterOptions {
   bool has_evaluator = false;
   /// Whether all tasks are started at once; else start() and start_all() do.
   bool starts = true;
-  /// Of every task, beside TF_CONFIG.
+  /// Environment of every task, beside TF_CONFIG.
   testing::Words environment{};
   /// Whether all tasks have the chief's folder, as on a disk that they share.
   bool shares_folder = false;
@@ -64,7 +64,7 @@ class TaskCluster {
     return shares_folder_ || is_evaluator(task) ? chief_folder() : folder_ / name(task);
   }
   Path chief_folder() const { return folder_ / name(0); }
-  /// Of all tasks.
+  /// Working folder of all tasks.
   const Path& root() const { return folder_.path(); }
 
   void start_all() {
@@ -96,7 +96,7 @@ class TaskCluster {
   }
   bool ended(std::size_t task) { return tasks_[task]->ended(); }
   testing::Outcome wait(std::size_t task) { return tasks_[task]->wait(); }
-  /// What each task said, the chief first; all must end well.
+  /// Output of each task, the chief's first; all must exit with status 0.
   std::vector<std::string> wait_all() {
     std::vector<std::string> logs;
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
@@ -119,7 +119,7 @@ class TaskCluster {
     }
     return chief.err;
   }
-  /// Of the chief's last checkpoint; 0 without one.
+  /// Step of the chief's last checkpoint; 0 without one.
   std::int64_t saved_step() const {
     const auto latest = latest_checkpoint(chief_folder());
     return latest ? checkpoint_step(*latest).value_or(0) : 0;

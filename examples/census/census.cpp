@@ -24,8 +24,8 @@ using muster::Path;
 
 // ------------------------------------------------------------------------------------- the input
 
-/// What may stand before the first person: the comment of the original test file, a header, an
-/// empty line.
+/// A line that may come before the first person: the comment of the original test file, a header,
+/// an empty line.
 bool is_preamble(std::string_view line) {
   const auto first = line.find_first_not_of(" \t\"");
   if (first == std::string_view::npos || line[first] == '|') return true;

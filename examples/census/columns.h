@@ -8,7 +8,7 @@
 
 namespace census {
 
-/// What the models read. A column that two of them hold is made once, so that its ids are too.
+/// Columns that the models read. One that two of them share is made once, so that its ids are too.
 struct Columns {
   muster::FeatureColumnList wide{};
   muster::FeatureColumnList deep{};
@@ -16,7 +16,7 @@ struct Columns {
 };
 
 Columns make_columns(const Flags& flags);
-/// What the inputs of --model make of the features.
+/// The column sets of --model, which turn features into its inputs.
 std::vector<std::shared_ptr<const muster::ColumnSet>> column_sets(const Flags& flags,
                                                                   const Columns& columns);
 

@@ -84,7 +84,7 @@ void add_run_flags(muster::FlagSet& set, Flags& flags) {
       .not_negative();
 }
 
-/// What is to be done needs its files.
+/// Throws UsageError where the flags ask for something whose files are not given.
 void check_files(const Flags& flags) {
   if (!flags.synthetic.empty()) {
     if (!flags.trains() || !flags.train_files.empty() || !flags.eval_files.empty()) {
@@ -141,7 +141,7 @@ muster::RunConfig Flags::run_config() const {
   if (save_checkpoints_steps > 0) {
     config.checkpoints.save_checkpoints_steps = save_checkpoints_steps;
   }
-  // Of the arithmetic, and not to be seen in model and optimizers.
+  // Part of the arithmetic, but not visible in model and optimizers.
   config.cluster.terms = {{"--train-batch-size", std::to_string(train_batch_size)},
                           {"--numbers", numbers}};
   config.hparams = hparams;

@@ -16,7 +16,7 @@ struct Flags {
   std::string synthetic;
   std::size_t synthetic_people = muster::SyntheticCensusOptions().train;
   bool evaluate_only = false;
-  /// What TensorBoard shows of all these.
+  /// All of these flags, for TensorBoard's HPARAMS.
   std::map<std::string, std::string> hparams;
   std::string model = "wide_deep";
   std::string setting = "seed";

@@ -24,7 +24,7 @@ using muster::Path;
 
 constexpr const char* kExportName = "cifar10";
 
-/// What is read, checked before anything is trained.
+/// Input files, checked before training starts.
 struct Data {
   std::vector<Path> train_files, eval_files;
   std::int64_t train_images = 0;
@@ -163,7 +163,7 @@ class Run {
   muster::SavedModelExporterPtr exporter_ = muster::final_exporter(kExportName, serving_input());
 };
 
-// What the chief trains, a ps serves: of its own flags only those count that say where it writes,
+// A ps serves the run of the chief: of its own flags only those count that say where it writes,
 // what it logs and how long it waits.
 Flags flags_of_chief(const Flags& own, muster::RunConfig environment) {
   environment.cluster.join_timeout = std::chrono::seconds(own.cluster.join_timeout_secs);

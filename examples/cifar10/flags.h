@@ -10,10 +10,10 @@
 
 namespace cifar10 {
 
-/// What the command line says. Every flag has the spelling of the final original, with dashes, and
-/// that of the earlier one, with underscores.
+/// The command line. Every flag has the spelling of the final original, with dashes, and that of
+/// the earlier one, with underscores.
 struct Flags {
-  /// What TensorBoard shows of all flags.
+  /// All flags, for TensorBoard's HPARAMS.
   std::map<std::string, std::string> hparams;
   std::string data_dir;
   /// Empty where TF_CONFIG names the folder.

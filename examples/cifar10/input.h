@@ -22,8 +22,8 @@ std::vector<muster::Path> files_of_subset(const muster::Path& folder, const std:
 /// How many records the files have: their indexes say so, or they are counted.
 std::int64_t count_images(const std::vector<muster::Path>& files);
 
-/// What happens to a training image: cut out of the image with its padding, perhaps mirrored, and
-/// then its colours changed.
+/// Augmentation of a training image: cropped out of the padded image, perhaps mirrored, and then
+/// its colours changed.
 struct Distortion {
   muster::CropOptions crop{};
   double max_brightness = 0;
@@ -41,7 +41,7 @@ struct TrainingInput {
   std::vector<muster::Path> files{};
   /// Images in all of them.
   std::int64_t images = 0;
-  /// Of one replica.
+  /// Batch size of one replica.
   std::int64_t batch_size = 128;
   /// Nothing: images as they are.
   std::optional<Distortion> distortion{};

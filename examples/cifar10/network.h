@@ -12,8 +12,7 @@ namespace cifar10 {
 struct NetworkOptions {
   /// One class more than CIFAR-10 has, as cifar10_estimator has it: labels may begin with 1.
   muster::ResNetOptions resnet{.num_classes = 11};
-  /// What is cut out of images that come whole: at random where the input says where, else from the
-  /// middle.
+  /// Crop of images that come whole: at a random place if the input gives one, else in the middle.
   muster::CropOptions crop{};
   /// Brings each image to mean 0 and variance 1 in the place of x / 128 - 1.
   bool whitening = false;
@@ -31,7 +30,7 @@ class Network : public muster::ResNet {
                              const muster::Head* head) override;
 
  private:
-  /// What the residual network sees.
+  /// The batch as the residual network takes it.
   at::Tensor prepared(const muster::Features& features) const;
 
   NetworkOptions network_options_;

@@ -52,7 +52,7 @@ void check_workers(const Flags& flags, const muster::TaskEnvironment& task) {
 
 std::string python_bool(bool value) { return value ? "True" : "False"; }
 
-// What only the flags say of the run's numbers: tasks that were given others are refused.
+// Terms of the run that only the flags say: tasks with other ones are refused.
 std::map<std::string, std::string> terms_of(const Flags& flags) {
   const auto number = [](auto value) { return fmt::format("{}", value); };
   return {{"--train-on", flags.train_on},

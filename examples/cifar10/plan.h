@@ -39,8 +39,8 @@ muster::LearningRate schedule(double learning_rate, std::int64_t epoch_images,
 NetworkOptions network_options(const Flags& flags, const Layout& layout);
 TrainingInput training_plan(const Flags& flags, const Layout& layout,
                             std::vector<muster::Path> files, std::int64_t images);
-/// What the environment says of a cluster, with what the flags say. Throws UsageError where they
-/// contradict each other, and without a folder to write to.
+/// The environment's description of the cluster, combined with the flags. Throws UsageError where
+/// they contradict each other, and without a folder to write to.
 muster::RunConfig run_config(const Flags& flags, const Layout& layout,
                              const muster::RunConfig& environment);
 

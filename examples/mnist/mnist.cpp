@@ -33,7 +33,7 @@ constexpr std::int64_t kClasses = 10;
 
 struct Flags {
   std::vector<std::string> train_files, eval_files, test_files;
-  /// What TensorBoard shows of all flags.
+  /// All flags, for TensorBoard's HPARAMS.
   std::map<std::string, std::string> hparams;
   double num_epochs = 0;
   std::int64_t train_steps = 0;
@@ -250,7 +250,7 @@ muster::EstimatorOptions estimator_options(const Flags& flags, std::int64_t max_
 
 muster::RunConfig run_config(const Flags& flags) {
   auto config = muster::run_config(flags.run);
-  // Of the arithmetic, and not to be seen in model and optimizers.
+  // Part of the arithmetic, but not visible in model and optimizers.
   config.cluster.terms = {{"--train-batch-size", std::to_string(flags.train_batch_size)},
                           {"--augment", flags.augment ? "true" : "false"},
                           {"--flips", flags.flips ? "true" : "false"}};
@@ -334,7 +334,7 @@ int run(const Flags& flags) {
        .steps = {},
        .exporters = exporters(flags),
        .throttle_secs = std::chrono::seconds(flags.throttle_secs)});
-  // Of the tasks of a cluster, the one that evaluates does the rest as well.
+  // In a cluster, the task that evaluates does the rest as well.
   if (result.metrics.empty()) return EXIT_SUCCESS;
   for (const auto& [name, value] : result.metrics) fmt::print("{} = {:g}\n", name, value);
   if (!flags.export_path.empty()) {

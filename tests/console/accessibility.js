@@ -1,4 +1,4 @@
-// What a reader with a screen reader, a keyboard or weak eyes needs of a page; returns what is wrong, in words. Run by
+// Checks that a page can be read with a screen reader, a keyboard or weak eyes; returns the violations, in words. Run by
 // browser_test in every page, light, dark and narrow.
 const wrong = [];
 const isSeen = (one) => one.checkVisibility?.() ?? one.offsetParent !== null;

@@ -1,5 +1,5 @@
-// What a program adds to muster without touching it: a hook, an optimizer, a metric, a column, a
-// store and a search algorithm. It includes the headers that are installed, and links what users
+// Extensions that a program adds without touching muster: a hook, an optimizer, a metric, a column,
+// a store and a search algorithm. It includes the headers that are installed, and links what users
 // link.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -22,7 +22,7 @@ _HEADER = struct.Struct("<QIIi4x")
 _REPORT = struct.Struct("<ii")
 _BEGAN = -1
 _STREAMS = 3
-# What a stand-in sends first: the bytes of its program's name, and of everything behind it.
+# The first message of a stand-in: the length of its program's name, and of everything after it.
 _ASK = struct.Struct("<II")
 
 # Imports what the interpreter has anyway: it starts in 10 ms.

@@ -109,7 +109,7 @@ attempt=$(($(ls "$job/attempts" | wc -l) + 1))
 folder=$job/attempts/$attempt
 mkdir "$folder" || exit 1
 
-# What Slurm's commands say gets a stamp too: without, it would seem as old as the line before.
+# Output of Slurm's commands gets a stamp too: without, it would seem as old as the line before.
 stamp() {
   trap '' TERM USR1 USR2
   while IFS= read -r line || [ -n "$line" ]; do say W "$line"; done

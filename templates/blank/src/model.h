@@ -2,7 +2,7 @@
 
 #include "muster/muster.h"
 
-/// What can be tuned of the model.
+/// The model's hyperparameters.
 struct ModelOptions {
   std::int64_t hidden_units = 32;
   double learning_rate = 0.01;

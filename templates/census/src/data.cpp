@@ -12,7 +12,7 @@ muster::Dataset<muster::Record> people_of(const std::vector<muster::Path>& files
   });
 }
 
-/// What the columns make of the features. None of it depends on what can be tuned.
+/// The features, transformed by the columns. Nothing here depends on hyperparameters.
 using ColumnSets = std::vector<std::shared_ptr<const muster::ColumnSet>>;
 ColumnSets column_sets() {
   const Columns columns = make_columns({});

@@ -2,7 +2,7 @@
 
 #include "muster/muster.h"
 
-/// What can be tuned of the model.
+/// The model's hyperparameters.
 struct ModelOptions {
   double learning_rate = 0.02;
   std::int64_t embedding_size = 8;
@@ -12,7 +12,7 @@ struct ModelOptions {
 };
 void add_model_flags(muster::FlagSet& set, ModelOptions& options);
 
-/// What the model reads. The wide part remembers words and crosses of words; the deep part
+/// Columns that the model reads. The wide part memorises words and crosses of words; the deep part
 /// generalises.
 struct Columns {
   muster::FeatureColumnList wide{};

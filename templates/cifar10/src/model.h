@@ -2,7 +2,7 @@
 
 #include "muster/muster.h"
 
-/// What can be tuned of the model.
+/// The model's hyperparameters.
 struct ModelOptions {
   double learning_rate = 0.1;
   /// 6n + 2: 44 is the network of the paper, 8 learns something in minutes on a CPU.

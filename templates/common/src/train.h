@@ -3,7 +3,7 @@
 #include "model.h"
 #include "muster/muster.h"
 
-/// What the program is told; task.cpp has the flags, model.cpp those of the model.
+/// Options of the program; task.cpp has its flags, model.cpp those of the model.
 struct Options {
   std::vector<std::string> train_files, eval_files, test_files;
   double num_epochs = 1;

@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
     const double reached = train(options).at(data.metric);
     expect(reached > data.more_than, "it learns");
 
-    // What was trained goes on where it was, and trains no further.
+    // A finished run is resumed, and trains no further.
     expect(train(options).at(data.metric) == reached, "a second run resumes");
     expect(std::filesystem::exists(folder / "run/export/@TARGET@"), "the model is exported");
     std::filesystem::remove_all(folder);

@@ -2,7 +2,7 @@
 
 #include "muster/muster.h"
 
-/// What can be tuned of the model.
+/// The model's hyperparameters.
 struct ModelOptions {
   double learning_rate = 0.001;
   /// The part of values that dropout keeps.

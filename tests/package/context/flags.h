@@ -1,3 +1,3 @@
-// What main() is given.
+// The arguments of main().
 extern int argc;
 extern char** argv;
