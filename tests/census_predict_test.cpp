@@ -583,7 +583,7 @@ TEST_F(CensusJobs, ThatAnswerFilesGoOnAfterAllIsKilledAndAfterACancel) {
   EXPECT_TRUE(kill_process(jobs_dir_ / "supervisor.pid", SIGKILL));
   EXPECT_TRUE(kill_process(jobs_dir_ / "batch_1/run.pid", SIGKILL));
   kill_process(jobs_dir_ / "batch_1/attempts/1/master.pid", SIGKILL);
-  // Whoever looks starts it again.
+  // Any command that looks at it starts it again.
   EXPECT_EQ(jobs({"list"}).status, 0);
   held.release(3);
   wait_for_saved(700);

@@ -116,7 +116,7 @@ TEST_F(Census, EvaluatesAndPredictsWithoutTraining) {
 
   Words people = lines_of(folder_ / "adult.test.csv");
   people.resize(3);
-  people[1].erase(people[1].rfind(',') + 1);  // Nobody knows what this one earns.
+  people[1].erase(people[1].rfind(',') + 1);  // The income of this one is missing.
   write_lines(folder_ / "people.csv", people);
   const auto predicted = run_to_the_end(later + Words{"--predict-files", folder_ / "people.csv"});
   write_bytes(folder_ / "predicted", predicted.out);

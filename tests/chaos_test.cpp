@@ -76,7 +76,7 @@ TEST(Chaos, ServersWithALogAreKilledAndNobodyGoesBack) {
   ASSERT_TRUE(cluster.wait_for_step(10));
   cluster.kill_and_start(3);
   ASSERT_TRUE(cluster.wait_for_step(30));
-  // Both at once: nobody else has what they hold.
+  // Both at once: no other task has their variables.
   cluster.kill(3);
   cluster.kill(4);
   for (const std::size_t task : {3U, 4U}) {

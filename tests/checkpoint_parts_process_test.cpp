@@ -1,5 +1,5 @@
 // Servers that write their own parts of the chief's checkpoints: the weights stay those of one
-// process, whoever is killed, and in whatever layout a run is resumed.
+// process, whichever task is killed, and in whatever layout a run is resumed.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

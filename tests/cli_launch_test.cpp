@@ -245,7 +245,7 @@ until_there good)",
   EXPECT_THAT(run.err, HasSubstr("worker:0 failed status=75: restart 1 of 1"));
 }
 
-// As when somebody stops the master alone: it stops the others, and is back before the last of them
+// As when the master alone is stopped: it stops the others, and is back before the last of them
 // has ended.
 TEST_F(Launch, StartsThoseAgainThatTheMasterStopped) {
   const Outcome run = launch(R"(

@@ -51,7 +51,7 @@ TensorInfo info(const std::string& name, DataType type, const Shape& shape) {
   return {.name = name, .dtype = type, .shape = shape};
 }
 
-// Strings in and out, numbers with a constant of another size beside them, and an op nobody has.
+// Strings in and out, numbers with a constant of another size beside them, and an unknown op.
 void write_model(const Path& dir) {
   graph::MetaGraph meta{.tags = {"serve"}};
   const TensorInfo text = info("text:0", DataType::kString, {-1});

@@ -421,7 +421,8 @@ TEST(ClusterFailure, AStallIsReportedWithItsCauseInTime) {
                      {"MUSTER_STALL_SECONDS=1"});
     ASSERT_TRUE(eventually([&] { return cluster.says("chief", "saved checkpoint step=10"); }));
     cluster.send("worker0", SIGSTOP);
-    // Whoever needs its gradients names it; a chief with ps tasks names those that it waits for.
+    // Each task that needs its gradients names it; a chief with ps tasks names those that it waits
+    // for.
     const std::string task = servers == 0 ? "chief" : "ps";
     std::optional<double> after;
     EXPECT_TRUE(eventually([&] {

@@ -57,7 +57,7 @@ TEST(Cluster, AnEvaluatorSeesTheLastCheckpointAndEnds) {
   EXPECT_THAT(graph::exports_in(example.job_dir("job") / "export/census"), SizeIs(1));
 }
 
-// Without --train-steps nobody but the chief knows where the end is.
+// Without --train-steps only the chief knows where the end is.
 TEST(Cluster, AnEvaluatorEndsWhenTheInputDoes) {
   const CensusJob example;
   Words words = example.words("job", {"--num-epochs", "1"});
@@ -72,7 +72,7 @@ TEST(Cluster, AnEvaluatorEndsWhenTheInputDoes) {
   // 1,000 people, four replicas of ten.
   EXPECT_THAT(example.log_of("job", "evaluator"),
               HasSubstr("the evaluator ends: the run has ended at step 25"));
-  // All leave together: nobody is missed, and no epoch begins for the last save.
+  // All leave together: no task is missed, and no generation begins for the last save.
   EXPECT_THAT(example.log_of("job", "chief"),
               AllOf(HasSubstr("generation 1:"), Not(HasSubstr("generation 2:"))));
 }
@@ -85,7 +85,7 @@ TEST(Cluster, FlagsThatDoNotGoWithItAreRefusedAtOnce) {
     const Outcome outcome =
         testing::run_program(MUSTER_PROGRAM, example.launch_words(name, cluster, flags));
     EXPECT_EQ(outcome.status, 2) << outcome.err;
-    // Whoever sees it first ends the others, which may have said nothing by then.
+    // The first task that sees it ends the others, which may have logged nothing by then.
     std::string logs;
     for (const auto& entry : std::filesystem::directory_iterator(example.log_dir(name))) {
       logs += testing::read_bytes(entry.path());

@@ -1,4 +1,4 @@
-// Tasks of a cluster as processes on loopback: the same weights for any layout, whoever is killed.
+// Tasks of a cluster as processes on loopback: the same weights for any layout and any killed task.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -167,7 +167,7 @@ TEST(CollectiveOnSharedProcessors, LosesTasksThatAddUpForOthersAndEndsWithTheWei
   cluster.wait_for_step(15);
   cluster.kill_and_start(4);
   cluster.wait_for_step(25);
-  // It hangs: whoever waits for it says so, and it is left behind.
+  // It hangs: the tasks that wait for it say so, and go on without it.
   cluster.kill(3, SIGSTOP);
   EXPECT_TRUE(testing::eventually([&] { return cluster.says(0, " s for worker:2: "); }));
   cluster.wait_for_step(40);

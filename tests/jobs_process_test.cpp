@@ -836,7 +836,7 @@ TEST_F(KubernetesJobs, ThatFailSayWhichReplicaAndHow) {
   EXPECT_THAT(objects(), Not(Contains("Job-census-1-master")));
   const std::string lines = kubernetes({"stream-logs", "census_1", "--task-name", "worker:0"}).out;
   EXPECT_THAT(lines, AllOf(HasSubstr("peer lost"), HasSubstr("again")));
-  // One whose objects somebody deleted.
+  // One whose objects were deleted by hand.
   ASSERT_EQ(submit_there("other_1").status, 0);
   says(both_run_);
   EXPECT_THAT(described("other_1"), HasSubstr("RUNNING"));
@@ -916,7 +916,7 @@ TEST_F(KubernetesJobs, ThatCannotBeMadeLeaveNothing) {
   EXPECT_THAT(objects(), IsEmpty());
   EXPECT_THAT(store_.names(), IsEmpty());
   std::filesystem::remove(cluster_ / "refused");
-  // A job of somebody else stays as it is.
+  // A job of another user stays as it is.
   write_bytes(cluster_ / "objects" / "Job-a-worker", "theirs");
   const Outcome exists = submit_there("a");
   EXPECT_EQ(exists.status, 1);

@@ -1,4 +1,4 @@
-// With R replicas the weights are the same whoever runs them: one process, towers, workers that
+// With R replicas the weights are the same wherever they run: one process, towers, workers that
 // exchange gradients, parameter servers, and any of these killed and resumed as another.
 //
 // By default a seeded choice of layouts is trained for 20 steps, and one of MNIST for 6:

@@ -68,7 +68,7 @@ struct FaultLayout {
   bool evaluator = false;
   /// By `muster launch --restart on-failure`, with a master that evaluates; else by the test.
   bool launched = false;
-  /// Whether the weights are those of a quiet run, whoever was lost.
+  /// Whether the weights are those of a quiet run, whichever tasks were lost.
   bool exact = true;
 };
 
@@ -144,7 +144,7 @@ std::int64_t saved_step_in(const Path& model_dir) {
   return latest ? checkpoint_step(*latest).value_or(0) : 0;
 }
 
-/// A run whose tasks are watched over by somebody.
+/// A run with a supervisor of its tasks.
 class WatchedRun {
  public:
   virtual ~WatchedRun() = default;
@@ -156,7 +156,7 @@ class WatchedRun {
   virtual void tend() = 0;
   /// Whether the chief has ended for good.
   virtual bool is_over() = 0;
-  /// Ends the rest as whoever watches does. What tasks said, by name.
+  /// Ends the rest as a supervisor does. Returns the output of tasks, by name.
   virtual std::map<std::string, std::string> finish() = 0;
   virtual Path model_dir() const = 0;
   /// Everything that the run wrote.
@@ -206,7 +206,7 @@ class TendedRun : public WatchedRun {
     const auto limit = Clock::now() + 5s;
     for (std::size_t task = 1; task < size(); ++task) {
       if (left_[task]) continue;
-      // One that came back when nobody was there any more waits for the chief, and is asked to end.
+      // One that came back after all others had left waits for the chief, and is asked to end.
       while (!cluster_.is_evaluator(task) && !cluster_.ended(task) && Clock::now() < limit) {
         std::this_thread::sleep_for(kLook);
       }
@@ -215,7 +215,7 @@ class TendedRun : public WatchedRun {
         cluster_.kill(task, SIGTERM);
       }
       const int status = note_end(task);
-      // Whoever watches starts it again, and it finds out that there is one checkpoint to evaluate.
+      // The supervisor starts it again, and it finds out that there is one checkpoint to evaluate.
       if (cluster_.is_evaluator(task) && status != 0) {
         sent_[task].clear();
         cluster_.start(task);
@@ -432,7 +432,7 @@ std::vector<std::string> processes_of(const Path& root) {
   return found;
 }
 
-// Nobody has to act on what befell the run, so nobody is told to.
+// Faults that a run survives need no action, so its logs must have no errors.
 std::vector<std::string> errors_in(const std::string& log) {
   std::vector<std::string> errors;
   std::istringstream lines(log);

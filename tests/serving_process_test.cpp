@@ -674,7 +674,7 @@ TEST_F(Serve, HoldsManyIdleConnections) {
   const Server server({folder_ / "adder", "--rest-api-max-connections", std::to_string(count)});
   const double before = server.resident_megabytes();
   std::vector<testing::RawTcp> idle;
-  // One is for whoever asks.
+  // One is left for the request.
   while (idle.size() + 1 < count) idle.emplace_back(server.rest());
   std::vector<testing::RawTcp> idle_grpc;
   while (idle_grpc.size() < count) idle_grpc.emplace_back(server.grpc());

@@ -145,8 +145,8 @@ class SlurmCluster {
     nodes_[i] = std::make_unique<RunningProgram>(
         program_path("slurmd"), Words{"-D", "-N", name, "-f", dir_ / "slurm.conf"});
   }
-  // As a power cut does: slurmd and the tasks of the node are gone. Nobody waits for Slurm to miss
-  // it.
+  // As a power cut does: slurmd and the tasks of the node are gone. The test does not wait for
+  // Slurm to miss it.
   void kill_node(int i) {
     nodes_[i].reset();
     const std::string name = fmt::format("n{}", i);

@@ -88,7 +88,7 @@ class TaskCluster {
   bool says(std::size_t task, const std::string& words) const {
     return tasks_[task]->err().find(words) != std::string::npos;
   }
-  /// As whoever watches over tasks does.
+  /// As a supervisor of tasks does.
   void kill_and_start(std::size_t task) {
     kill(task);
     wait(task);
@@ -106,8 +106,8 @@ class TaskCluster {
     }
     return logs;
   }
-  /// The chief's end is the run's; a task that came too late to learn of it is ended by whoever
-  /// started it, as launch does. Returns what the chief said.
+  /// The chief's end is the run's; a task that came too late to learn of it is ended by the
+  /// program that started it, as launch does. Returns the output of the chief.
   std::string wait_for_chief_and_end_the_rest() {
     const testing::Outcome chief = wait(0);
     EXPECT_EQ(chief.status, 0) << chief.err;

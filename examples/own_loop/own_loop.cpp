@@ -107,7 +107,7 @@ void train(const Flags& flags, const muster::RunConfig& config) {
   session.close();
 }
 
-// The same without a session, of the parts that it is made of: for steps that are nobody else's.
+// The same without a session, from the parts that it is made of: for steps of another form.
 void train_by_hand(const Flags& flags) {
   const auto net = std::make_shared<SpiralNet>();
   auto variables = muster::Variables::adopt(*net);  // the values, in one flat buffer

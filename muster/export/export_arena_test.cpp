@@ -53,7 +53,7 @@ const CensusExport& census() {
 /// Rows of people, some of whose words are missing or unknown and whose numbers are none.
 Values people(const ExecutableModel& model, std::int64_t rows) {
   const std::map<std::string, std::vector<std::string>> words{
-      {"workclass", {"State-gov", "?", "", "nobody knows"}},
+      {"workclass", {"State-gov", "?", "", "not known"}},
       {"education", {"Bachelors", "", "HS-grad"}},
       {"marital_status", {"Never-married", "unknown", "Divorced", ""}},
       {"occupation", {"Adm-clerical", "Sales", "", "a very long occupation that no list names"}},

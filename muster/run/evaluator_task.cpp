@@ -101,7 +101,7 @@ void EvaluatorTask::check_deadline(Sight sight) const {
   const auto longest = config_.cluster.session_creation_timeout_secs;
   if (sight == Sight::kEvaluated || Clock::now() - follower_.last_news() < longest) return;
   throw Unavailable(
-      "{} got no {}checkpoint for {} s (session_creation_timeout_secs), and nobody said that the "
+      "{} got no {}checkpoint for {} s (session_creation_timeout_secs), and no task said that the "
       "run has ended: its chief is lost, or writes elsewhere; {}",
       config_.model_dir.string(), sight == Sight::kMissing ? "" : "new ", longest.count(),
       follower_.evaluated_step() < 0

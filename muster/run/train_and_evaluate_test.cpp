@@ -306,7 +306,7 @@ TEST(TrainAndEvaluate, AFinalExportThatFailsIsThrownWhenTheOthersAreDone) {
     train_and_evaluate(estimator, {training_input, 6},
                        {.input_fn = evaluation_input,
                         .exporters = {std::make_shared<FailingExporter>(false), after}});
-    FAIL() << "nobody was told";
+    FAIL() << "no error was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("exporter failing"), HasSubstr("model.ckpt-6"),
@@ -589,9 +589,9 @@ TEST(TrainAndEvaluate, UpdatesThatDoNotGoWithTheClusterAreRefused) {
 }
 
 /// All replicas of the run are here.
-class NobodyElse final : public Strategy, RunMembership, GradientReduction {
+class OneTaskAlone final : public Strategy, RunMembership, GradientReduction {
  public:
-  std::string describe() const override { return "nobody else"; }
+  std::string describe() const override { return "one task alone"; }
   void attach(Participant& participant) override { participant_ = &participant; }
   RunMembership& membership() override { return *this; }
   GradientReduction& reduction() override { return *this; }
@@ -617,7 +617,9 @@ class NobodyElse final : public Strategy, RunMembership, GradientReduction {
 
 RunConfig master_config(const Path& folder) {
   RunConfig config = task_config(folder, R"({"master": ["a:1"], "worker": ["b:1"]})", "master");
-  config.cluster.train_distribute = [](const RunConfig&) { return std::make_unique<NobodyElse>(); };
+  config.cluster.train_distribute = [](const RunConfig&) {
+    return std::make_unique<OneTaskAlone>();
+  };
   config.checkpoints.save_checkpoints_steps = 5;
   config.reproducibility.replicas = 2;
   return config;
@@ -691,7 +693,7 @@ TEST(TrainAndEvaluate, AMasterEvaluatesBesideItsTrainingWithTheResultsOfOneProce
   EXPECT_THAT(exporter->calls,
               ElementsAre("model.ckpt-5 step 5 early", "model.ckpt-20 step 20 final"));
   EXPECT_THAT(log.text(),
-              HasSubstr("master:0 strategy: nobody else (RunConfig::cluster.train_distribute)"));
+              HasSubstr("master:0 strategy: one task alone (RunConfig::cluster.train_distribute)"));
   EXPECT_EQ(log::task(), "");
 }
 

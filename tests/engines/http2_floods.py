@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Floods a gRPC port with HTTP/2 frames that nobody sends in good faith, and asks between floods whether it answers.
+"""Floods a gRPC port with HTTP/2 frames that no honest client sends, and asks between floods whether it answers.
 
   http2_floods.py ADDRESS MODEL INPUT FRAMES
 

@@ -17,7 +17,7 @@ export class ConsolePage extends HTMLElement {
     for (const [name, act] of Object.entries(this.news)) live.addEventListener(name, ({detail}) => act(detail), {signal});
   }
 
-  /** For requests that nobody waits for once the page is gone. */
+  /** Aborts requests of the page once it is gone. */
   get signal() {
     return this.#stop.signal;
   }

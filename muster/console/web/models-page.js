@@ -8,7 +8,7 @@ import './line-chart.js';
 import {legend} from './legend.js';
 import './sorted-table.js';
 
-// Servers tell nobody when they answer: while the page is seen, it asks.
+// Servers do not say when they are ready: the page polls them while it is visible.
 const kAskEvery = 2000;
 // Answers that charts of requests show: those of the last ten minutes.
 const kMostAnswers = 300;

@@ -140,7 +140,7 @@ std::vector<Summed> sum_over(std::size_t tasks, const std::vector<bool>& has_bat
     });
   }
   threads.clear();
-  EXPECT_TRUE(mail.is_empty()) << "something was sent that nobody wanted";
+  EXPECT_TRUE(mail.is_empty()) << "a message was sent that no task wanted";
   return all;
 }
 

@@ -283,7 +283,7 @@ std::optional<net::Frame> Group::take_frame(std::size_t from, const std::string&
 std::optional<Group::Arrival> Group::take_next(std::size_t ranks, const Deadline& deadline,
                                                const WaitReason& reason) {
   std::size_t from = ranks;
-  const auto somebody_has_sent = [&] {
+  const auto any_has_sent = [&] {
     for (std::size_t i = 0; i < ranks; ++i) {
       const std::size_t rank = (next_turn_ + i) % ranks;
       if (peers_[rank].frames.empty()) continue;
@@ -293,10 +293,10 @@ std::optional<Group::Arrival> Group::take_next(std::size_t ranks, const Deadline
     return false;
   };
   const ReceivingAhead ahead(*this);
-  look_for(0, ranks, somebody_has_sent);
+  look_for(0, ranks, any_has_sent);
   std::unique_lock lock(mutex_);
   const bool in_time = wait_until(changed_, lock, deadline, reason, [&] {
-    return somebody_has_sent() || ended_ || !broken_.empty();
+    return any_has_sent() || ended_ || !broken_.empty();
   });
   if (from < ranks) {
     next_turn_ = from + 1;

@@ -74,8 +74,8 @@ void take_seen(Job& job, const KubernetesState& seen) {
   if (seen.is_gone) {
     if (job.state == State::kCancelling) return end_job(job, State::kCancelled, "", now);
     return end_job(job, State::kFailed,
-                   "The cluster has no object of the job any more, and nobody has seen its end: "
-                   "somebody deleted them, or they were removed a day after it.",
+                   "The cluster has no object of the job any more, and its end was not seen: they "
+                   "were deleted, or removed a day after it.",
                    now);
   }
   // A job that ends while it is being cancelled counts as cancelled.

@@ -133,7 +133,7 @@ std::vector<std::string> doubts(const TaskEnvironment& environment) {
       const std::string name = fmt::format("{} at {}", TaskSpec{job, index}.name(), address);
       (is_loopback(address) ? here : elsewhere) = name;
       if (address.ends_with(":0") && environment.cluster.count() > 1) {
-        found.push_back(fmt::format("{} has port 0, which nobody can dial", name));
+        found.push_back(fmt::format("{} has port 0, to which no task can connect", name));
       }
     }
   }

@@ -35,7 +35,7 @@ using ::testing::HasSubstr;
 using testing::message_of;
 using testing::RawTcp;
 
-constexpr const char* kPlaintext = "a text that nobody on the way is to read";
+constexpr const char* kPlaintext = "a text that must not be readable on the way";
 
 // Longest wait of a test when something is broken.
 Deadline in_a_minute() { return Deadline::after(60s); }

@@ -421,7 +421,7 @@ std::string GcsApi::extend(const ObjectName& name, const std::string& version,
   const HttpResponse response = call(compose);
   remove(behind);
   if (response.status == 412) {
-    throw Aborted("{}: somebody else has changed it meanwhile", compose.what);
+    throw Aborted("{}: another writer has changed it meanwhile", compose.what);
   }
   if (!response.is_success()) fail(compose, response);
   return info_of(parse_answer(compose.what, response)).version;

@@ -14,7 +14,7 @@ TEST(SpareBuffers, AreTheMemoryOfTheNextBuffer) {
   auto shared = shared_buffer(std::move(read));
   std::string other;
   reserve_large(other, kBytes);
-  EXPECT_NE(other.data(), memory) << "somebody has it";
+  EXPECT_NE(other.data(), memory) << "it is still in use";
   shared.reset();
   std::string next;
   reserve_large(next, kBytes);

@@ -80,7 +80,7 @@ void throw_no_bucket(const std::string& what, const std::string& bucket, const s
 
 void throw_precondition(const std::string& what, const Precondition& precondition) {
   if (precondition.must_be_absent) throw AlreadyExists("{}: it is there already", what);
-  throw Aborted("{}: somebody else has changed it meanwhile", what);
+  throw Aborted("{}: another writer has changed it meanwhile", what);
 }
 
 }  // namespace muster::stores

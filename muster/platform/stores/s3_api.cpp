@@ -459,7 +459,7 @@ S3Part S3Api::copy_part(const ObjectName& name, const std::string& id, int numbe
               .timeout = kDataTimeout};
   if (!range.empty()) copy.headers.emplace_back("x-amz-copy-source-range", range);
   const HttpResponse response = call_matching(copy, kCopyIfMatch, from, version);
-  if (response.status == 412) throw Aborted("{}: somebody else has changed it", copy.what);
+  if (response.status == 412) throw Aborted("{}: another writer has changed it", copy.what);
   S3Part part{.etag = parse_etag(response.body)};
   // A copy answers 200 before it is done, and may say in the body that it failed.
   if (!response.is_success() || part.etag.empty()) fail(copy, response);
@@ -515,7 +515,7 @@ std::string S3Api::extend(const ObjectName& name, const std::string& version,
                           std::string_view tail) {
   const auto info = head(name);
   if (!info || bare_etag(info->version) != bare_etag(version)) {
-    throw Aborted("extending {}: somebody else has changed it", shown(name));
+    throw Aborted("extending {}: another writer has changed it", shown(name));
   }
   // Without checksums: the object that is copied may have none.
   const Started upload = start_upload(name, /*ask_for_checksums=*/false);

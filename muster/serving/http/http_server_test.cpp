@@ -544,7 +544,7 @@ TEST_F(HttpServerTest, AStreamThatIsOpenOutlivesNeitherDrainNorServer) {
   held_.acquire();
   EXPECT_FALSE(server_->drain(Deadline::after(std::chrono::milliseconds(20))));
   server_.reset();
-  EXPECT_FALSE(stream_->send("nobody is there"));
+  EXPECT_FALSE(stream_->send("after the end"));
   EXPECT_THAT(client.read_to_end(), EndsWith("begins "));
 }
 

@@ -89,8 +89,8 @@ void add_cluster_flags(FlagSet& set, ClusterFlags& flags) {
           "In a cluster with ps: steps are made without the last so many replicas")
       .not_negative();
   set.add("--ps-log", &flags.ps_log,
-          "In a cluster with ps: they go on from a log when they are killed, and nobody goes "
-          "back to the last checkpoint");
+          "In a cluster with ps: each resumes from a log of its own after a kill, and no task "
+          "goes back to the last checkpoint");
   set.add("--strategy", &flags.strategy,
           "In a cluster: variables live on the ps tasks (ps), or every task has a copy "
           "(collective); "

@@ -131,7 +131,8 @@ void Towers::commit() {
 }
 
 void Towers::discard() {
-  if (!options_.may_discard) throw Internal("a step is discarded that nobody said may be");
+  if (!options_.may_discard)
+    throw Internal("a step is discarded that was not begun as one that may be");
   buffers_.discard();
 }
 

@@ -18,7 +18,7 @@ CudaLauncher launcher_on(const Streams& streams) {
 bool runs_here() {
   cudaFuncAttributes attributes{};
   if (cudaFuncGetAttributes(&attributes, norm_gradients) == cudaSuccess) return true;
-  cudaGetLastError();  // It was asked for, so nobody else needs to hear of it.
+  cudaGetLastError();  // Handled here: clears the error for later calls.
   return false;
 }
 
