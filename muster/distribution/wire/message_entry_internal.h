@@ -19,11 +19,16 @@ struct MessageName {
   std::array<char, size> text{};
 };
 
+/// Marks a message that is newer than the last release. tests/compatibility keeps a frame of every
+/// other one; the next release keeps one of this, and takes the mark away.
+inline constexpr bool kUnreleased = true;
+
 /// One line of the table.
-template <std::uint32_t number, MessageName name, typename Message>
+template <std::uint32_t number, MessageName name, typename Message, bool unreleased = false>
 struct MessageEntry {
   static constexpr std::uint32_t kNumber = number;
   static constexpr std::string_view kName = name.view();
+  static constexpr bool kIsReleased = !unreleased;
   using Struct = Message;
 };
 template <typename... Entries>
