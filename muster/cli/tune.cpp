@@ -27,6 +27,7 @@
 #include "muster/orchestration/jobs/machines.h"
 #include "muster/orchestration/tuning/goals.h"
 #include "muster/orchestration/tuning/importance.h"
+#include "muster/orchestration/tuning/ranking.h"
 #include "muster/orchestration/tuning/study.h"
 #include "muster/orchestration/tuning/study_picture.h"
 
@@ -209,25 +210,6 @@ bool is_infeasible(const tuning::Study& study, const tuning::Trial& trial) {
   return trial.final_metric && tuning::violation_of(study.spec, trial) > 0;
 }
 
-// Best first, the front before the others and those outside of the constraints behind them; then
-// those that run, then those that failed.
-std::vector<tuning::Trial> by_rank(const tuning::Study& study) {
-  std::vector<tuning::Trial> trials = study.trials;
-  const double sign = study.spec.goal == tuning::Goal::kMaximize ? -1 : 1;
-  const auto front = front_of(study);
-  const auto group = [&](const tuning::Trial& trial) {
-    if (front.contains(trial.id)) return 0;
-    if (trial.final_metric) return is_infeasible(study, trial) ? 2 : 1;
-    return trial.state == tuning::TrialState::kRunning ? 3 : 4;
-  };
-  std::stable_sort(
-      trials.begin(), trials.end(), [&](const tuning::Trial& a, const tuning::Trial& b) {
-        if (group(a) != group(b)) return group(a) < group(b);
-        return a.final_metric && sign * a.final_metric->value < sign * b.final_metric->value;
-      });
-  return trials;
-}
-
 void run_tune(const TuneFlags& flags) {
   log::set_task("tune");
   tuning::StudyOptions options = study_options(flags);
@@ -321,7 +303,8 @@ void print_trials(const tuning::Study& study) {
     names.push_back(parameter.name);
     rows[0].push_back(parameter.name);
   }
-  for (const tuning::Trial& trial : by_rank(study)) {
+  for (const tuning::Trial* const one : tuning::ranked(study)) {
+    const tuning::Trial& trial = *one;
     const auto& metric = trial.final_metric;
     std::string state(name_of(trial.state));
     if (trial.is_stopped_early) state += " early";

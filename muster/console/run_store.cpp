@@ -167,6 +167,7 @@ struct RunStore::Run {
   // Under the mutex.
   RunSummary summary() const {
     RunSummary out{.id = id,
+                   .folder = folder,
                    .record = record,
                    .is_read = is_read,
                    .points = training.count(),
@@ -312,7 +313,7 @@ std::vector<RunSummary> RunStore::list() const {
   for (const SharedRun& run : runs()) {
     const std::unique_lock lock(run->mutex, std::try_to_lock);
     // One that is being read just now: nothing is waited for.
-    list.push_back(lock ? run->summary() : RunSummary{.id = run->id});
+    list.push_back(lock ? run->summary() : RunSummary{.id = run->id, .folder = run->folder});
   }
   return list;
 }

@@ -18,6 +18,7 @@ namespace muster::console {
 struct RunSummary {
   /// Its folder below the one that was given, with the name of that before it if several were.
   std::string id{};
+  Path folder{};
   /// As muster.json has it of the last run, a JSON object; empty if there is none.
   std::string record{};
   /// Whether its event files have been read: what follows is known then.

@@ -7,11 +7,13 @@
 #include <chrono>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/orchestration/tuning/study.h"
 
 namespace muster::console {
 namespace {
@@ -123,6 +125,28 @@ std::string tag_of(const ApiRequest& request) {
   return *tag;
 }
 
+// Finds the studies that runs are trials of: the folder of a trial is a number in that of its
+// study. Each folder is looked at once.
+class StudiesOfRuns {
+ public:
+  explicit StudiesOfRuns(const RunStore& store) : store_(store) {}
+
+  // "" of a run that is no trial.
+  const std::string& study_of(const Path& run) {
+    const std::string name = run.filename().string();
+    if (name.empty() || name.find_first_not_of("0123456789") != name.npos) return none_;
+    const Path folder = run.parent_path();
+    const auto [known, is_new] = known_.try_emplace(folder);
+    if (is_new && tuning::has_study(folder)) known->second = store_.id_of(folder);
+    return known->second;
+  }
+
+ private:
+  const RunStore& store_;
+  const std::string none_{};
+  std::map<Path, std::string> known_;
+};
+
 // A field of a CSV file. Programs that calculate take a text that begins so for a formula.
 std::string csv_field(const std::string& text) {
   const bool is_formula =
@@ -196,7 +220,13 @@ void RunsApi::read_all(const std::stop_token& stop) {
 
 serving::HttpResponse RunsApi::list() {
   json list = json::array();
-  for (const RunSummary& run : store_.list()) list.push_back(json_of(run));
+  StudiesOfRuns studies(store_);
+  for (const RunSummary& run : store_.list()) {
+    list.push_back(json_of(run));
+    if (const std::string& study = studies.study_of(run.folder); !study.empty()) {
+      list.back()["study"] = study;
+    }
+  }
   return {.body = text_of(json{{"runs", std::move(list)}})};
 }
 

@@ -15,7 +15,7 @@
 namespace muster::console {
 
 /// Requests of pages about runs:
-///   GET runs          all of them
+///   GET runs          all of them, trials with the id of their study
 ///   GET scalars       ?run=ID&run=ID&tag=TAG&points=N: curves, as drawn; with from=X&to=X once per
 ///                     run only what lies there, in full where it is little; over=time: X are
 ///                     seconds since 1970 and no steps

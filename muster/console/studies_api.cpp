@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/orchestration/tuning/importance.h"
+#include "muster/orchestration/tuning/ranking.h"
 #include "muster/orchestration/tuning/study.h"
 
 namespace muster::console {
@@ -34,6 +35,7 @@ json spec_json(const tuning::HyperparameterSpec& spec) {
           {"isMaximized", spec.goal == tuning::Goal::kMaximize},
           {"algorithm", spec.algorithm},
           {"maxTrials", spec.max_trials},
+          {"isHalved", spec.halving.has_value()},
           {"parameters", std::move(parameters)}};
 }
 
@@ -48,7 +50,9 @@ json summary_of(const tuning::Study& study) {
   out["states"] = states;
   out["stoppedEarly"] = stopped;
   if (const tuning::Trial* best = study.best()) {
-    out["best"] = {{"trial", best->id}, {"value", best->final_metric->value}};
+    out["best"] = {{"trial", best->id},
+                   {"value", best->final_metric->value},
+                   {"step", best->final_metric->step}};
   }
   return out;
 }
@@ -96,8 +100,11 @@ serving::HttpResponse StudiesApi::show(const std::string& id) const {
   out["id"] = id;
   add_importances(study, out["parameters"]);
   out["trials"] = json::array();
-  for (const tuning::Trial& trial : study.trials) {
-    out["trials"].push_back(json::parse(tuning::to_json(trial)));
+  for (const tuning::Trial* trial : tuning::ranked(study)) {
+    json one = json::parse(tuning::to_json(*trial));
+    one["rank"] = out["trials"].size() + 1;
+    if (const auto budget = tuning::budget_of(*trial); budget > 0) one["budget"] = budget;
+    out["trials"].push_back(std::move(one));
   }
   return {.body = dumped_study(out)};
 }

@@ -95,7 +95,7 @@ class ClusterJob:
                 with open("/proc/%s/cmdline" % entry, "rb") as file:
                     words = file.read().split(b"\0")
             except OSError:
-                continue  # Gone meanwhile, or somebody else's.
+                continue  # Gone meanwhile, or another user's.
             if wanted in variables and self._folder.encode() in words:
                 os.kill(int(entry), signal.SIGKILL)
                 return
@@ -170,6 +170,23 @@ def write_events(folder, events):
         file.write(b"".join(record_of(event) for event in events))
 
 
+def write_run(folder, curves, record=None):
+    """A run with curves, {tag: {step: value}}, those of an evaluation as "eval/TAG", and a record as muster.json has it."""
+    of_folders = {}
+    for tag, points in curves.items():
+        name, _, own = tag.rpartition("/")
+        place = of_folders.setdefault(name if name.startswith("eval") else "", [])
+        place += [(step, own if name.startswith("eval") else tag, value) for step, value in points.items()]
+    os.makedirs(folder, exist_ok=True)
+    if record is not None:
+        with open(os.path.join(folder, "muster.json"), "w") as file:
+            json.dump({"runs": [record], "version": 1}, file)
+    for name, points in of_folders.items():
+        os.makedirs(os.path.join(folder, name), exist_ok=True)
+        with open(os.path.join(folder, name, "events.out.tfevents.1.test"), "wb") as file:
+            file.write(b"".join(record_of(event_of(step, (tag, value))) for step, tag, value in sorted(points)))
+
+
 def _masked_crcs(rows):
     """Of every row of a matrix of bytes."""
     table = numpy.array(_CRC, dtype=numpy.uint32)
@@ -230,13 +247,15 @@ def write_media_run(folder):
                           event_of(2, ("weights", field_of(5, histogram)), ("note", text(b"<b>second</b>")))])
 
 
-def write_study(folder, trials):
-    """A study that is over, as `muster tune` leaves it."""
+def write_study(folder, trials, rungs=()):
+    """A study that is over, as `muster tune` leaves it; with rungs, a trial after the other ends at each of them, the first
+    with the best metric."""
     os.makedirs(os.path.join(folder, "study"))
     parameters = [{"parameterName": "rate", "type": "DOUBLE", "minValue": 0.001, "maxValue": 0.1,
                    "scaleType": "UNIT_LOG_SCALE"},
                   {"parameterName": "kind", "type": "CATEGORICAL", "categoricalValues": ["<b>a</b>", "b"]}]
-    study = {"hyperparameters": {"goal": "MAXIMIZE", "hyperparameterMetricTag": "auc", "maxTrials": trials,
+    halving = {"trialStopping": {"rule": "HYPERBAND", "minSteps": rungs[0]}} if rungs else {}
+    study = {"hyperparameters": {**halving, "goal": "MAXIMIZE", "hyperparameterMetricTag": "auc", "maxTrials": trials,
                                  "params": parameters}, "command": ["/bin/true"], "seed": 0}
     with open(os.path.join(folder, "study", "study.json"), "w") as file:
         json.dump(study, file)
@@ -245,7 +264,12 @@ def write_study(folder, trials):
         one = {"trialId": str(trial), "state": "SUCCEEDED", "otherMetrics": {}, "startTime": 1.0, "endTime": 2.0 + trial,
                "hyperparameters": {"rate": str(0.001 * trial), "kind": "b" if trial % 2 else "<b>a</b>"},
                "finalMetric": curve[-1], "allMetrics": curve}
-        if trial % 3 == 0:
+        if rungs:
+            last = rungs[trial % len(rungs)]
+            one["finalMetric"] = {"trainingStep": str(last), "objectiveValue": 0.9 - 0.001 * last + 0.01 * trial}
+            one["rungs"] = [{"run": str(len(rungs) * trial + i), "maxSteps": str(steps), "metric": dict(one["finalMetric"], trainingStep=str(steps))}
+                            for i, steps in enumerate(rungs) if steps <= last]
+        elif trial % 3 == 0:
             one["isTrialStoppedEarly"] = True
         text = json.dumps(one)[:-1] + ',"crc32c":"%s"}\n'
         with open(os.path.join(folder, "study", "%d.json" % trial), "w") as file:

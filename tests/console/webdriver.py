@@ -143,6 +143,13 @@ class Browser:
         self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": [
             {"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]}]})
 
+    def hover(self, element, x, y):
+        """Moves the pointer to a place in the element, from its upper left corner on."""
+        box = self.run("const {width, height} = arguments[0].getBoundingClientRect(); return [width, height]", {ELEMENT: element.handle})
+        self.call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": [
+            {"type": "pointerMove", "duration": 0, "origin": {ELEMENT: element.handle},
+             "x": round(x - box[0] / 2), "y": round(y - box[1] / 2)}]}]})
+
     def run(self, script, *arguments):
         return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 

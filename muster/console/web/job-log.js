@@ -14,10 +14,11 @@ class JobLog extends HTMLElement {
     ['all lines', 'warnings and errors', 'errors'].map((text, i) => element('option', {value: i}, text)));
   #search = element('input', {type: 'search', placeholder: 'Search lines', 'aria-label': 'Search lines',
                               oninput: () => this.#filter()});
+  #note = element('p', {class: 'note', role: 'status'});
   #lines = element('div', {class: 'log', role: 'log', tabindex: 0, 'aria-label': 'Log'});
 
   connectedCallback() {
-    this.append(element('div', {class: 'toolbar'}, this.#task, this.#severity, this.#search), this.#lines);
+    this.append(element('div', {class: 'toolbar'}, this.#task, this.#severity, this.#search), this.#note, this.#lines);
   }
 
   disconnectedCallback() {
@@ -56,6 +57,7 @@ class JobLog extends HTMLElement {
     }
     while (this.#lines.childElementCount > kMostLines) this.#lines.firstElementChild.remove();
     if (isAtEnd) this.#lines.scrollTop = this.#lines.scrollHeight;
+    this.#tellOfNone();
   }
 
   #isShown(line) {
@@ -68,6 +70,12 @@ class JobLog extends HTMLElement {
 
   #filter() {
     for (const line of this.#lines.children) line.hidden = !this.#isShown(line);
+    this.#tellOfNone();
+  }
+
+  #tellOfNone() {
+    const lines = [...this.#lines.children];
+    this.#note.textContent = lines.length > 0 && lines.every((line) => line.hidden) ? 'No line is of this task and severity and has these words.' : '';
   }
 }
 

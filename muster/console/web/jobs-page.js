@@ -59,7 +59,8 @@ class JobsPage extends ConsolePage {
     const rows = this.#jobs.filter((job) => words.every((word) => text(job).includes(word)))
       .map((job) => ({...job, key: job.name}));
     this.note.textContent = this.#jobs.length === 0 && !this.#view ? 'There are no jobs yet: muster jobs submit makes one.' : '';
-    this.#table.show(columns, rows, {label: 'Jobs', by: 'created', isReverse: true, onOpen: (job) => this.#open(job.name)});
+    this.#table.show(columns, rows, {label: 'Jobs', by: 'created', isReverse: true, onOpen: (job) => this.#open(job.name),
+      empty: words.length > 0 && this.#jobs.length > 0 ? `No job matches “${this.#filter.value}”.` : ''});
     this.dataset.jobs = this.#jobs.length;
   }
 }

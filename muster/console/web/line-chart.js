@@ -7,6 +7,9 @@ import {smoothed} from './smoothing.js';
 
 const kMargin = {left: 52, right: 10, top: 8, bottom: 24};
 const kHeight = 210;
+// A point counts as near the cursor within so many pixels.
+const kNear = 12;
+const kMostRead = 12;
 // An average over fewer points would say less than they do.
 const kWorthSmoothing = 20;
 
@@ -228,9 +231,8 @@ class LineChart extends HTMLElement {
     pen.moveTo(x.at(this.#cursor), kMargin.top);
     pen.lineTo(x.at(this.#cursor), kHeight - kMargin.bottom);
     pen.stroke();
-    for (const curve of this.#curves) {
-      const i = nearest(curve.xs, this.#cursor);
-      if (i < 0 || curve.smooth[i] === null) continue;
+    for (const {curve, i} of this.#pointsAt(this.#cursor)) {
+      if (curve.smooth[i] === null) continue;
       pen.fillStyle = curve.color;
       pen.beginPath();
       pen.arc(x.at(curve.xs[i]), y.at(curve.smooth[i]), 3.4, 0, 7);
@@ -289,18 +291,42 @@ class LineChart extends HTMLElement {
     this.#setCursor(first.xs[Math.min(last, Math.max(0, next))]);
   }
 
+  // The cursor stands at a point: the one nearest to x, of whichever curve.
   #setCursor(x) {
-    this.#cursor = x;
+    this.#cursor = x === null || !this.scales ? null : this.#nearestPoint(x);
     this.#draw();
     this.#readout.replaceChildren();
-    if (x === null || !this.scales) return;
-    const rows = this.#curves.map((curve) => [curve, nearest(curve.xs, x)]).filter(([, i]) => i >= 0);
-    if (rows.length === 0) return;
-    const [curve, i] = rows[0];
-    this.#readout.append(
-      element('b', {}, this.#options.x === 'clock' ? clock(curve.steps[i]) : `step ${number(curve.steps[i])}`),
-      ...rows.slice(0, 8).map(([one, at]) => element('span', {color: one.color},
-        element('i', {class: 'dot'}), `${one.name} ${number(one.values[at])}`)));
+    if (this.#cursor === null) return;
+    const points = this.#pointsAt(this.#cursor);
+    const first = points.find(({curve, i}) => curve.xs[i] === this.#cursor);
+    const step = first.curve.steps[first.i];
+    this.#readout.append(element('b', {}, this.#stepText(step)), ...points.slice(0, kMostRead).map(({curve, i}) =>
+      element('span', {color: curve.color}, element('i', {class: 'dot'}), `${curve.name} ${number(curve.values[i])}`,
+        curve.steps[i] === step ? null : element('span', {class: 'aside'}, `at ${this.#stepText(curve.steps[i])}`))));
+    if (points.length > kMostRead) this.#readout.append(element('span', {class: 'aside'}, `and ${points.length - kMostRead} more`));
+  }
+
+  #stepText(step) {
+    return this.#options.x === 'clock' ? clock(step) : `step ${number(step)}`;
+  }
+
+  // The x of a point that is seen; null where there is none.
+  #nearestPoint(x) {
+    const {low, high} = this.scales.x;
+    let best = null;
+    for (const {xs} of this.#curves) {
+      const i = nearest(xs, x);
+      if (i < 0 || xs[i] < low || xs[i] > high) continue;
+      if (best === null || Math.abs(xs[i] - x) < Math.abs(best - x)) best = xs[i];
+    }
+    return best;
+  }
+
+  // The nearest point of every curve that has one near x: {curve, i}.
+  #pointsAt(x) {
+    const at = this.scales.x.at(x);
+    return this.#curves.map((curve) => ({curve, i: nearest(curve.xs, x)}))
+      .filter(({curve, i}) => i >= 0 && Math.abs(this.scales.x.at(curve.xs[i]) - at) <= kNear);
   }
 }
 

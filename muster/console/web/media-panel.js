@@ -23,7 +23,7 @@ class MediaPanel extends HTMLElement {
   show(runs, words) {
     this.#runs = runs;
     this.#words = words;
-    const ids = runs.map((run) => run.id).join('\n') + words.join(' ');
+    const ids = runs.map((run) => run.id + run.color).join('\n') + words.join(' ');
     if (ids === this.#ids) return;
     this.#ids = ids;
     this.#load();
@@ -50,7 +50,8 @@ class MediaPanel extends HTMLElement {
     const colors = new Map(this.#runs.map((run) => [run.id, run.color]));
     const keys = [...groups.keys()].sort((a, b) => rankOf(groups.get(a)[0]) - rankOf(groups.get(b)[0]) || a.localeCompare(b));
     this.#cards.forEach((card) => card.remove());
-    this.#note.textContent = keys.length === 0 ? 'The chosen runs have no images, histograms, texts or graphs.' : '';
+    this.#note.textContent = keys.length > 0 ? '' : media.length > 0 ? `Nothing of these runs matches “${this.#words.join(' ')}”.` :
+      'The chosen runs have no images, histograms, texts or graphs.';
     const cards = new Map();
     for (const key of keys) {
       const runs = groups.get(key).map((one) => `${one.run}\n${one.evaluation}`).join('\n');

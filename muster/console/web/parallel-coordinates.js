@@ -1,55 +1,108 @@
-// <parallel-coordinates>: one axis per parameter and one for the metric, one line per trial.
-import {element, svg} from './dom.js';
+// <parallel-coordinates>: one axis per parameter and one for the metric, one line per trial. Axes stand beside each other;
+// where there is little room, below each other.
+import {svg} from './dom.js';
 import {number} from './format.js';
 import {Scale} from './scale.js';
 
-const kWidth = 1000;
-const kHeight = 300;
-const kTop = 34;
-const kBottom = 276;
-const kSide = 60;
+const kNarrow = 600;
+const kLeastBetween = 90;
+
+// Where axes and what is on them lie: point(i, along) in the picture, of the axis i and a place along it.
+function beside(count, width) {
+  const [top, bottom, side] = [34, 276, 60];
+  const between = (width - 2 * side) / Math.max(1, count - 1);
+  const place = (i) => side + i * between;
+  return {
+    width, height: 300, begin: bottom, end: top,
+    point: (i, along) => [place(i), along],
+    name: (i) => ({x: place(i), y: 14, 'text-anchor': 'middle'}),
+    value: (i, along) => ({x: place(i) + 5, y: along + (along < 150 ? 10 : -3)}),
+  };
+}
+
+function below(count, width) {
+  const [top, side, between] = [34, 8, 62];
+  const place = (i) => top + i * between;
+  return {
+    width, height: place(count - 1) + 26, begin: side, end: width - side,
+    point: (i, along) => [along, place(i)],
+    name: (i) => ({x: side, y: place(i) - 8, 'text-anchor': 'start'}),
+    value: (i, along) => ({x: along, y: place(i) + 14,
+      'text-anchor': along < width / 3 ? 'start' : along > width * 2 / 3 ? 'end' : 'middle'}),
+  };
+}
 
 class ParallelCoordinates extends HTMLElement {
-  /** Axes are {label, value(trial), choices, isLog}; trials any. The last axis is the metric; best first. */
+  #axes = [];
+  #trials = [];
+  #isMaximized = true;
+  #width = 0;
+  #resize = new ResizeObserver(() => {
+    if (this.clientWidth !== this.#width) this.#draw();
+  });
+
+  connectedCallback() {
+    this.#resize.observe(this);
+  }
+
+  disconnectedCallback() {
+    this.#resize.disconnect();
+  }
+
+  /**
+   * Axes are {label, value(trial), choices, isLog}; trials any. The last axis is the metric; best first. Trials of another
+   * `budget` than the best's are faint, whatever their metric.
+   */
   show(axes, trials, isMaximized) {
-    const place = (i) => kSide + i * (kWidth - 2 * kSide) / Math.max(1, axes.length - 1);
-    const scales = axes.map((axis) => scaleOf(axis, trials));
-    const metric = axes.at(-1);
-    const range = scales.at(-1);
-    const drawn = svg('svg', {viewBox: `0 0 ${kWidth} ${kHeight}`, role: 'img',
-      'aria-label': `${trials.length} trials over ${axes.map((axis) => axis.label).join(', ')}`});
-    for (const trial of [...trials].reverse()) {
-      const points = axes.map((axis, i) => [place(i), scales[i].at(axis.value(trial))])
-        .filter(([, y]) => y !== null && Number.isFinite(y));
-      const part = (kBottom - range.at(metric.value(trial))) / (kBottom - kTop);
-      const goodness = Number.isFinite(part) ? (isMaximized ? part : 1 - part) : 0;
-      drawn.append(svg('polyline', {points: points.map((point) => point.join(',')).join(' '), class: 'trial',
-        'data-trial': trial.id, 'stroke-opacity': 0.15 + 0.85 * Math.max(0, Math.min(1, goodness)) ** 2},
-        svg('title', {}, `trial ${trial.id}: ${metric.label} ${number(metric.value(trial))}`)));
-    }
+    this.#axes = axes;
+    this.#trials = trials;
+    this.#isMaximized = isMaximized;
+    this.#draw();
+  }
+
+  #draw() {
+    this.#width = this.clientWidth;
+    if (this.#axes.length === 0 || this.#width === 0) return;
+    const axes = this.#axes;
+    const room = axes.length * kLeastBetween;
+    const isNarrow = this.#width < Math.max(kNarrow, room);
+    const frame = isNarrow ? below(axes.length, this.#width) : beside(axes.length, this.#width);
+    const scales = axes.map((axis) => scaleOf(axis, this.#trials, frame));
+    const drawn = svg('svg', {viewBox: `0 0 ${frame.width} ${frame.height}`, role: 'img',
+      'aria-label': `${this.#trials.length} trials over ${axes.map((axis) => axis.label).join(', ')}`});
+    for (const trial of [...this.#trials].reverse()) drawn.append(this.#lineOf(trial, scales, frame));
     axes.forEach((axis, i) => {
-      const x = place(i);
-      drawn.append(svg('line', {x1: x, x2: x, y1: kTop, y2: kBottom, class: 'axis'}),
-        svg('text', {x, y: 14, 'text-anchor': 'middle', class: 'axis-name'}, axis.label));
-      for (const [text, y] of scales[i].ends) {
-        drawn.append(svg('text', {x: x + 5, y: y + (y < kHeight / 2 ? 10 : -3), class: 'axis-end'}, text));
-      }
+      const [[x1, y1], [x2, y2]] = [frame.point(i, frame.begin), frame.point(i, frame.end)];
+      drawn.append(svg('line', {x1, y1, x2, y2, class: 'axis'}), svg('text', {...frame.name(i), class: 'axis-name'}, axis.label));
+      for (const [text, along] of scales[i].ends) drawn.append(svg('text', {...frame.value(i, along), class: 'axis-end'}, text));
     });
-    this.replaceChildren(element('div', {class: 'scroll plain', tabindex: 0, role: 'region', 'aria-label': 'Trials over parameters'}, drawn));
+    this.replaceChildren(drawn);
+    this.dataset.layout = isNarrow ? 'below' : 'beside';
+  }
+
+  #lineOf(trial, scales, frame) {
+    const metric = this.#axes.at(-1);
+    const points = this.#axes.map((axis, i) => [i, scales[i].at(axis.value(trial))])
+      .filter(([, along]) => along !== null && Number.isFinite(along)).map(([i, along]) => frame.point(i, along).join(','));
+    const part = (scales.at(-1).at(metric.value(trial)) - frame.begin) / (frame.end - frame.begin);
+    const isComparable = (trial.budget ?? 0) === (this.#trials[0].budget ?? 0);
+    const goodness = isComparable && Number.isFinite(part) ? (this.#isMaximized ? part : 1 - part) : 0;
+    return svg('polyline', {points: points.join(' '), class: 'trial', 'data-trial': trial.id,
+      'stroke-opacity': 0.15 + 0.85 * Math.max(0, Math.min(1, goodness)) ** 2},
+      svg('title', {}, `trial ${trial.id}: ${metric.label} ${number(metric.value(trial))}`));
   }
 }
 
-function scaleOf(axis, trials) {
-  const values = trials.map((trial) => axis.value(trial)).filter((value) => value !== null && value !== undefined);
+function scaleOf(axis, trials, {begin, end}) {
   if (axis.choices?.length) {
-    const step = (kBottom - kTop) / Math.max(1, axis.choices.length - 1);
-    const at = (value) => axis.choices.includes(value) ? kBottom - axis.choices.indexOf(value) * step : null;
+    const step = (end - begin) / Math.max(1, axis.choices.length - 1);
+    const at = (value) => axis.choices.includes(value) ? begin + axis.choices.indexOf(value) * step : null;
     return {at, ends: axis.choices.map((choice) => [choice, at(choice)])};
   }
-  const numbers = values.filter(Number.isFinite);
+  const numbers = trials.map((trial) => axis.value(trial)).filter(Number.isFinite);
   if (numbers.length === 0) return {at: () => null, ends: []};
   const [low, high] = [Math.min(...numbers), Math.max(...numbers)];
-  const scale = new Scale(low, high, kBottom, kTop, axis.isLog);
+  const scale = new Scale(low, high, begin, end, axis.isLog);
   return {at: (value) => Number.isFinite(value) ? scale.at(value) : null,
           ends: [[number(low), scale.at(low)], [number(high), scale.at(high)]]};
 }

@@ -1,10 +1,15 @@
-// <run-picker>: all runs, to choose from. Tells 'pick' with the ids that are chosen, and 'filter'.
+// <run-picker>: all runs, to choose from, with trials folded below their study. Tells 'pick' with the ids that are chosen,
+// 'color' with {id, color}, and 'filter'.
 import {element} from './dom.js';
-import {number} from './format.js';
+import './run-row.js';
+import './study-row.js';
 
 class RunPicker extends HTMLElement {
   #runs = [];
   #picked = new Set();
+  #open = new Set();
+  // Rows by the id of their run or study: they stay while the list changes, and with them focus and open menus.
+  #rows = new Map();
   #filter = element('input', {type: 'search', placeholder: 'Filter runs', 'aria-label': 'Filter runs',
                               oninput: () => this.dispatchEvent(new CustomEvent('filter'))});
   #all = element('button', {class: 'quiet', onclick: () => this.#pickAll()}, 'all');
@@ -14,6 +19,11 @@ class RunPicker extends HTMLElement {
   connectedCallback() {
     if (this.childElementCount > 0) return;
     this.append(element('div', {class: 'picker-head'}, this.#filter, this.#all, this.#none), this.#list);
+    const on = (name, act) => this.#list.addEventListener(name, ({detail}) => act(detail));
+    on('toggle', ({id, isPicked}) => this.#toggle([id], isPicked));
+    on('toggleall', ({id, isPicked}) => this.#toggle(this.#shown().filter((run) => run.study === id).map((run) => run.id), isPicked));
+    on('fold', ({id}) => this.#turn(id));
+    on('color', (detail) => this.dispatchEvent(new CustomEvent('color', {detail})));
   }
 
   get filter() {
@@ -42,33 +52,83 @@ class RunPicker extends HTMLElement {
   }
 
   #draw() {
-    const items = this.#shown().map((run) => element('li', {color: run.color, 'data-run': run.id},
-      element('label', {title: run.problem || run.id},
-        element('input', {type: 'checkbox', checked: this.#picked.has(run.id),
-                          onchange: (event) => this.#toggle(run.id, event.target.checked)}),
-        element('i', {class: 'dot'}),
-        element('span', {class: 'name'}, run.id),
-        run.problem ? element('span', {class: 'warn', role: 'img', 'aria-label': 'has a problem'}, '!') : null,
-        element('span', {class: 'aside'}, run.isRead ? number(run.step) : '…'))));
-    if (items.length === 0) items.push(element('li', {class: 'none'}, 'no runs'));
-    const focused = document.activeElement?.closest('li')?.dataset.run;
-    this.#list.replaceChildren(...items);
-    if (focused) this.#list.querySelector(`li[data-run="${CSS.escape(focused)}"] input`)?.focus();
+    const shown = this.#shown();
+    const items = [];
+    const studies = new Map();
+    for (const run of shown) {
+      if (!run.study) items.push(this.#itemOf(run, run.id));
+      else if (studies.has(run.study)) studies.get(run.study).push(run);
+      else {
+        studies.set(run.study, [run]);
+        items.push(run.study);
+      }
+    }
+    const all = items.map((item) => typeof item === 'string' ? this.#studyItem(item, studies.get(item)) : item);
+    if (shown.length === 0) all.push(element('li', {class: 'none'}, this.#runs.length === 0 ? 'no runs' : 'no run matches the filter'));
+    setChildren(this.#list, all);
   }
 
-  #toggle(id, isPicked) {
-    if (isPicked) this.#picked.add(id);
-    else this.#picked.delete(id);
+  #itemOf(run, name) {
+    const item = this.#row(`run ${run.id}`, 'run-row', {'data-run': run.id});
+    item.style.setProperty('--color', run.color);
+    item.firstElementChild.show(run, name, this.#picked.has(run.id));
+    return item;
+  }
+
+  // A study with a match is open.
+  #isOpen(id) {
+    return this.#open.has(id) || this.#filter.value !== '';
+  }
+
+  #studyItem(id, trials) {
+    const item = this.#row(`study ${id}`, 'study-row', {'data-study': id}, element('ul'));
+    const picked = trials.filter((run) => this.#picked.has(run.id)).length;
+    item.firstElementChild.show(id, trials.length, picked, this.#isOpen(id));
+    const rows = this.#isOpen(id) ? trials.map((run) => this.#itemOf(run, `trial ${run.id.split('/').at(-1)}`)) : [];
+    setChildren(item.lastElementChild, rows);
+    item.lastElementChild.hidden = rows.length === 0;
+    return item;
+  }
+
+  #row(key, component, attributes, ...more) {
+    let item = this.#rows.get(key);
+    if (!item) {
+      item = element('li', attributes, document.createElement(component), ...more);
+      this.#rows.set(key, item);
+    }
+    return item;
+  }
+
+  #turn(id) {
+    if (!this.#open.delete(id)) this.#open.add(id);
+    this.#draw();
+  }
+
+  #toggle(ids, isPicked) {
+    for (const id of ids) {
+      if (isPicked) this.#picked.add(id);
+      else this.#picked.delete(id);
+    }
     this.#pick([...this.#picked]);
   }
 
+  // Those that are seen: no trials of a study that is folded.
   #pickAll() {
-    this.#pick(this.#shown().map((run) => run.id));
+    this.#pick(this.#shown().filter((run) => !run.study || this.#isOpen(run.study)).map((run) => run.id));
   }
 
   #pick(ids) {
     this.dispatchEvent(new CustomEvent('pick', {detail: ids}));
   }
+}
+
+/** Leaves children alone that are those wanted: taken out and put in again, they would lose the focus. */
+function setChildren(parent, children) {
+  const isSame = children.length === parent.children.length && children.every((child, i) => child === parent.children[i]);
+  if (isSame) return;
+  const focused = document.activeElement;
+  parent.replaceChildren(...children);
+  if (parent.contains(focused)) focused.focus();
 }
 
 customElements.define('run-picker', RunPicker);

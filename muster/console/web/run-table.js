@@ -52,7 +52,8 @@ class RunTable extends HTMLElement {
     if (this.#differences.checked) columns = differing(columns, shown);
     const base = this.#runs.find((run) => run.id === this.#base.value);
     if (base) columns = comparedWith(columns, base, number);
-    this.#table.show(columns, shown, {label: 'Runs', by: 'time', isReverse: true});
+    this.#table.show(columns, shown, {label: 'Runs', by: 'time', isReverse: true,
+      empty: this.#where.value && this.#runs.length > 0 ? `No run matches “${this.#where.value}”.` : ''});
     this.dataset.rows = shown.length;
   }
 }

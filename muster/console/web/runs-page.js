@@ -1,11 +1,11 @@
 // <runs-page>: curves of runs laid over each other, what else they show, and a table of them.
 import {get} from './api.js';
 import {batchOf} from './axis.js';
-import {colorOf} from './colors.js';
 import {ConsolePage} from './console-page.js';
 import {element} from './dom.js';
 import {later} from './later.js';
 import {readState, writeState} from './page-state.js';
+import {RunColors} from './run-colors.js';
 import './media-panel.js';
 import './run-picker.js';
 import './run-table.js';
@@ -18,6 +18,7 @@ class RunsPage extends ConsolePage {
   #picked = null;
   #state = readState();
   #cards = new Map();
+  #colors = new RunColors();
   #picker = element('run-picker');
   #charts = element('div', {class: 'charts'});
   #media = element('media-panel');
@@ -52,6 +53,10 @@ class RunsPage extends ConsolePage {
       this.#changed();
     });
     this.#picker.addEventListener('filter', () => this.#changed());
+    this.#picker.addEventListener('color', ({detail: {id, color}}) => {
+      this.#colors.choose(id, color);
+      this.#show();
+    });
     this.#load();
   }
 
@@ -70,7 +75,7 @@ class RunsPage extends ConsolePage {
   #load() {
     return this.attempt(async () => {
       const {runs} = await get('runs', {}, this.signal);
-      this.#runs = runs.sort(byName).map((run, place) => ({...run, key: run.id, color: colorOf(place)}));
+      this.#runs = runs.sort(byName).map((run) => ({...run, key: run.id}));
       this.#show();
     });
   }
@@ -83,15 +88,17 @@ class RunsPage extends ConsolePage {
     this.#media.refresh();
   }
 
-  // Those of the address, or the newest that pass the filter.
+  // Those of the address, or the newest that pass the filter; trials, of which there are many, only where there is nothing
+  // else.
   #chosen() {
-    if (this.#picked === null) {
-      const newest = this.#runs.filter((run) => this.#picker.has(run)).sort((a, b) => timeOf(b) - timeOf(a)).slice(0, kPickedAtFirst);
-      const ids = new Set(newest.map((run) => run.id));
-      return this.#runs.filter((run) => ids.has(run.id));
-    }
-    const ids = new Set(this.#picked);
+    const ids = new Set(this.#picked ?? this.#newest());
     return this.#runs.filter((run) => ids.has(run.id));
+  }
+
+  #newest() {
+    const shown = this.#runs.filter((run) => this.#picker.has(run));
+    const runs = shown.some((run) => !run.study) ? shown.filter((run) => !run.study) : shown;
+    return runs.sort((a, b) => timeOf(b) - timeOf(a)).slice(0, kPickedAtFirst).map((run) => run.id);
   }
 
   #changed() {
@@ -104,18 +111,30 @@ class RunsPage extends ConsolePage {
 
   #show() {
     const chosen = this.#chosen();
+    this.#colors.tellApart(chosen.map((run) => run.id));
+    for (const run of this.#runs) run.color = this.#colors.of(run.id);
     this.#picker.show(this.#runs, chosen.map((run) => run.id));
     const view = this.#view.value;
     this.#charts.hidden = view !== 'curves';
     this.#media.hidden = view !== 'media';
     this.#table.hidden = view !== 'table';
-    if (view === 'table') this.#table.show(this.#runs.filter((run) => this.#picker.has(run)));
+    this.#tags.hidden = view === 'table';
+    if (view === 'table') this.#table.show(chosen);
     else if (view === 'media') this.#media.show(chosen, this.#words());
     else this.#showCards(chosen);
-    if (this.#runs.length === 0) this.note.textContent = 'There are no runs here yet. They appear as they begin.';
-    else if (chosen.length === 0) this.note.textContent = 'Choose a run to see its curves.';
-    else this.note.textContent = '';
+    this.note.textContent = this.#missing(chosen);
     this.dataset.runs = this.#runs.length;
+  }
+
+  /** Says why there is less to see than there might be. */
+  #missing(chosen) {
+    const {filter} = this.#picker;
+    if (this.#runs.length === 0) return 'There are no runs here yet. They appear as they begin.';
+    if (chosen.length === 0 && filter && this.#picked === null) return `No run matches “${filter}”.`;
+    if (chosen.length === 0) return 'Choose a run to see its curves.';
+    if (this.#view.value === 'curves' && this.#cards.size === 0 && this.#tags.value) return `No scalar of these runs matches “${this.#tags.value}”.`;
+    if (this.#view.value === 'table' && chosen.length < this.#runs.length) return `${chosen.length} of ${this.#runs.length} runs, those that are chosen.`;
+    return '';
   }
 
   #words() {

@@ -9,9 +9,9 @@ class SortedTable extends HTMLElement {
 
   /**
    * Columns are {name, label, value(row), cell(row), isNumber}; rows anything, with a `key`. onOpen(row) makes rows
-   * that can be opened.
+   * that can be opened; `empty` is shown in the place of rows where there are none.
    */
-  show(columns, rows, {label = '', by = '', isReverse = false, onOpen = null} = {}) {
+  show(columns, rows, {label = '', by = '', isReverse = false, onOpen = null, empty = ''} = {}) {
     this.#columns = columns;
     this.#rows = rows;
     if (!columns.some((column) => column.name === this.#by)) {
@@ -20,11 +20,13 @@ class SortedTable extends HTMLElement {
     }
     this.#label = this.dataset.label = label;
     this.#onOpen = onOpen;
+    this.#empty = empty;
     this.#draw();
   }
 
   #label = '';
   #onOpen = null;
+  #empty = '';
 
   #sorted() {
     const column = this.#columns.find((one) => one.name === this.#by);
@@ -60,6 +62,7 @@ class SortedTable extends HTMLElement {
       class: this.#onOpen ? 'can-open' : null,
       onclick: this.#onOpen ? () => this.#onOpen(row) : null,
     }, this.#columns.map((column) => element('td', {class: column.isNumber ? 'number' : null}, column.cell(row)))));
+    if (rows.length === 0 && this.#empty) rows.push(element('tr', {class: 'none'}, element('td', {colspan: this.#columns.length}, this.#empty)));
     const scroll = this.firstElementChild?.scrollLeft ?? 0;
     this.replaceChildren(element('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': this.#label},
       element('table', {}, element('caption', {class: 'unseen'}, this.#label),

@@ -18,6 +18,8 @@ class StudyView extends HTMLElement {
   #importances = element('section', {class: 'card', hidden: true});
   #parallel = element('parallel-coordinates');
   #table = element('sorted-table');
+  #ranking = element('p', {class: 'note ranking', hidden: true}, 'Only trials of the same number of steps are compared. ' +
+    'Those that trained for the most come first, and the best of all is one of them.');
   #note = element('p', {class: 'note', role: 'status'});
 
   connectedCallback() {
@@ -28,7 +30,7 @@ class StudyView extends HTMLElement {
         element('section', {class: 'card'}, element('h2', {}, 'Curves of trials'), this.#curves,
           legend({color: kWhole, text: 'trained to its end'}, {color: kStopped, text: 'stopped early'}))),
       this.#importances,
-      element('section', {class: 'card'}, element('h2', {}, 'Parameters'), this.#parallel), this.#table);
+      element('section', {class: 'card'}, element('h2', {}, 'Parameters'), this.#parallel), this.#ranking, this.#table);
     this.refresh();
   }
 
@@ -46,26 +48,26 @@ class StudyView extends HTMLElement {
 
   #show(study) {
     const trials = study.trials.map(trialOf);
+    // Ranked by the console; with successive halving, those that trained for the most steps come first.
     const done = trials.filter((trial) => trial.value !== null);
-    const sign = study.isMaximized ? -1 : 1;
-    done.sort((a, b) => sign * (a.value - b.value));
     this.#head.replaceChildren(
       element('div', {class: 'head-line'}, element('h1', {}, study.id),
         element('span', {class: 'aside'}, `${study.isMaximized ? 'maximize' : 'minimize'} ${study.metric}`)),
       element('dl', {class: 'facts'}, [
-        ['best', study.best ? `${number(study.best.value)} (trial ${study.best.trial})` : '–'],
+        ['best', study.best ? `${number(study.best.value)} (trial ${study.best.trial}${study.isHalved ? ` at step ${study.best.step}` : ''})` : '–'],
         ['trials', `${trials.length} of ${study.maxTrials}`], ['stopped early', study.stoppedEarly],
         ['failed', study.states.FAILED ?? 0], ['algorithm', algorithmName(study.algorithm)],
       ].map(([name, value]) => element('div', {}, element('dt', {}, name), element('dd', {}, String(value))))));
     this.#showImportances(study);
-    this.#showHistory(trials, study.isMaximized);
+    this.#ranking.hidden = !study.isHalved;
+    this.#showHistory(done, study.isMaximized);
     this.#showCurves(trials);
     this.#parallel.show([
       ...study.parameters.map((one) => ({label: one.name, choices: one.isText ? one.choices : null, isLog: one.isLog,
         value: (trial) => one.isText ? trial.values[one.name] : numberOf(trial.values[one.name])})),
       {label: shortMetric(study.metric), value: (trial) => trial.value}], done, study.isMaximized);
     this.#table.show(columnsOf(study), trials.map((trial) => ({...trial, key: trial.id})),
-      {label: 'Trials', by: 'value', isReverse: study.isMaximized});
+      {label: 'Trials', by: 'rank'});
     this.dataset.trials = trials.length;
   }
 
@@ -75,11 +77,12 @@ class StudyView extends HTMLElement {
     if (bars) this.#importances.replaceChildren(element('h2', {}, `Which parameters count for ${shortMetric(metric)}`), bars);
   }
 
-  #showHistory(trials, isMaximized) {
-    const done = trials.filter((trial) => trial.value !== null).sort((a, b) => a.id - b.id);
+  #showHistory(ranked, isMaximized) {
+    const most = Math.max(0, ...ranked.map((trial) => trial.budget));
+    const done = [...ranked].sort((a, b) => a.id - b.id);
     let best = null;
-    const bests = done.map(({value}) => {
-      best = best === null ? value : isMaximized ? Math.max(best, value) : Math.min(best, value);
+    const bests = done.map(({value, budget}) => {
+      if (budget === most) best = best === null ? value : isMaximized ? Math.max(best, value) : Math.min(best, value);
       return best;
     });
     const steps = done.map((trial) => trial.id);
@@ -110,6 +113,9 @@ function trialOf(trial) {
   const measured = (one) => ({step: numberOf(one.trainingStep), value: numberOf(one.objectiveValue)});
   return {
     id: Number(trial.trialId),
+    rank: trial.rank,
+    // Steps that successive halving gave it.
+    budget: trial.budget ?? 0,
     state: trial.state,
     isStopped: trial.isTrialStoppedEarly === true,
     values: trial.hyperparameters ?? {},
@@ -133,11 +139,13 @@ function shortMetric(tag) {
 function columnsOf(study) {
   const plain = (name, label, value, text = number) => ({name, label, value, isNumber: true, cell: (row) => text(value(row))});
   return [
+    plain('rank', 'rank', (trial) => trial.rank),
     plain('id', 'trial', (trial) => trial.id),
     {name: 'state', label: 'state', value: (trial) => trial.state + trial.isStopped,
      cell: (trial) => element('span', {class: `pill ${trial.isStopped ? 'stopped' : trial.state.toLowerCase()}`, title: trial.error},
        trial.isStopped ? 'stopped early' : trial.state.toLowerCase())},
     plain('value', shortMetric(study.metric), (trial) => trial.value),
+    ...(study.isHalved ? [plain('budget', 'trained up to', (trial) => trial.budget || null)] : []),
     plain('step', 'step', (trial) => trial.step),
     plain('seconds', 'took', (trial) => trial.seconds, duration),
     ...study.parameters.map((one) => plain(`parameter ${one.name}`, one.name,

@@ -47,7 +47,8 @@ struct Study {
   std::vector<Trial> trials{};
 
   /// The one with the best final metric; nothing if none succeeded. With constraints, of those
-  /// that keep them, or else of those that come nearest. Of several goals the first counts.
+  /// that keep them, or else of those that come nearest. Of several goals the first counts. With
+  /// successive halving, of those that were trained for the most steps.
   const Trial* best() const;
 };
 

@@ -196,8 +196,8 @@ void StudyRunner::finish(const RunningTrial& run, const process::EndOfProcess& e
     return start(run.place);
   }
   trial.end_time = now_seconds();
-  trial.is_stopped_early = run.is_stopped_early;
   take_result(trial, run, end);
+  trial.is_stopped_early = run.is_stopped_early && !is_at_last_step(trial, trial.measurements);
   if (trial.state != TrialState::kPaused) write_hparams_end(store_.folder_of(trial), trial);
   store_.keep(trial);
   if (options_.on_trial) options_.on_trial(trial);
@@ -261,12 +261,19 @@ bool StudyRunner::is_hopeless(const Trial& trial) const {
   try {
     const auto metrics =
         read_trial_metrics(store_.folder_of(trial), store_.metric_file_of(trial), spec_.metric_tag);
+    if (is_at_last_step(trial, metrics.measurements)) return false;
     return stops_by_median(spec_.goal, metrics.measurements, completed);
   } catch (const DataLoss& error) {
     // Its file may be half written now; the next look is soon.
     log::debug("trial {}: {}", trial.id, error.what());
     return false;
   }
+}
+
+bool StudyRunner::is_at_last_step(const Trial& trial,
+                                  const std::vector<Measurement>& measurements) const {
+  const auto steps = planned_steps(options_.command, spec_, trial.values);
+  return steps && !measurements.empty() && measurements.back().step >= *steps;
 }
 
 void StudyRunner::check_failures() const {

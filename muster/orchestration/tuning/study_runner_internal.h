@@ -52,6 +52,8 @@ class StudyRunner {
   /// Ends trials that are over their limit of time or hopeless.
   void look_at_running();
   bool is_hopeless(const Trial& trial) const;
+  /// Whether a trial has measured its metric at its last step: there is nothing left to stop.
+  bool is_at_last_step(const Trial& trial, const std::vector<Measurement>& measurements) const;
   /// No paused trial goes on any more.
   void end_paused();
   /// Asks all trials to save and exit, and kills those that do not.

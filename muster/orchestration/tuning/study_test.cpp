@@ -262,6 +262,22 @@ TEST(Study, SpreadsItsTrialsOverTheFrontOfTwoGoals) {
   EXPECT_THAT(failure_of(options), HasSubstr("wrote no metric none"));
 }
 
+TEST(Study, StopsNoTrialThatIsAtItsLastStep) {
+  const TempDir folder;
+  // All steps are done; both take a while to end, the second after it was seen to be worse.
+  const std::string program =
+      "echo '{\"loss\": \"'$CLOUD_ML_TRIAL_ID'\", \"global_step\": \"5\"}' > "
+      "$CLOUD_ML_HP_METRIC_FILE; sleep 0.3; echo whole > $CLOUD_ML_HP_METRIC_FILE.end";
+  const Study study =
+      run_study({.hyperparameters = spec_of(2, 1, R"(, "enableTrialEarlyStopping": true)"),
+                 .job_dir = folder / "s",
+                 .command = {"/bin/sh", "-c", program, "program", "--train-steps", "5"},
+                 .early_stopping_interval = std::chrono::milliseconds(10)});
+  EXPECT_FALSE(study.trials[1].is_stopped_early);
+  EXPECT_EQ(study.trials[1].state, TrialState::kSucceeded);
+  EXPECT_EQ(read_file(folder / "s" / "study" / "2.metrics.end"), "whole\n");
+}
+
 TEST(Study, TellsATrialWhetherItWillPause) {
   const TempDir folder;
   std::vector<std::string> command = trainer();

@@ -64,6 +64,18 @@ std::int64_t whole_steps(const std::vector<std::string>& command, const std::str
   return steps;
 }
 
+std::optional<std::int64_t> planned_steps(const std::vector<std::string>& command,
+                                          const HyperparameterSpec& spec, const Values& values) {
+  std::optional<std::string> text;
+  for (const char* flag : {"--train-steps", "--max-steps", "--train_steps", "--max_steps"}) {
+    if (!text) text = take_flag(command, flag).value;
+  }
+  if (const auto own = values.find(spec.steps_parameter); own != values.end()) text = own->second;
+  std::int64_t steps = 0;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), steps);
+  return steps > 0 ? std::optional(steps) : std::nullopt;
+}
+
 std::vector<std::string> trial_arguments(const std::vector<std::string>& command,
                                          const Trial& trial, const std::optional<StepLimit>& limit,
                                          const Path& folder) {

@@ -21,6 +21,11 @@ void check_command(const std::vector<std::string>& command, const Hyperparameter
 std::int64_t whole_steps(const std::vector<std::string>& command, const std::string& steps_flag,
                          const char* field);
 
+/// The steps that a trial trains for: the value of the study's `stepsParameter`, or of the
+/// program's flag --train-steps or --max-steps. Nothing where neither says it.
+std::optional<std::int64_t> planned_steps(const std::vector<std::string>& command,
+                                          const HyperparameterSpec& spec, const Values& values);
+
 /// The arguments of a trial's program, without its name.
 std::vector<std::string> trial_arguments(const std::vector<std::string>& command,
                                          const Trial& trial, const std::optional<StepLimit>& limit,
