@@ -85,8 +85,8 @@ void add_supervise(CLI::App& command) {
   const auto job = std::make_shared<std::string>();
   command.add_option("--job", *job, "Run this job alone, as the supervisor does");
   command.footer(
-      "Every command that sees work to do starts it in the background: call it where nobody types "
-      "one, as after a reboot.");
+      "Every command starts the work that it sees in the background: run this one where no other "
+      "is run, as after a reboot.");
   command.callback([=] { supervise(*flags, *job); });
 }
 
@@ -230,10 +230,10 @@ void summarize(const Job& job, const std::optional<jobs::Progress>& progress) {
                 {"workerType", input.worker.machine_type},
                 {"workerCount", count(input.worker)},
                 {"jobDir", input.job_dir}});
-  const Path study = job.local.working_directory / input.job_dir;
-  if (!input.job_dir.empty() && tuning::has_study(study)) {
+  if (const auto study = study_of(job)) {
     fmt::print("Trials\n");
-    print_trials(tuning::read_study(study));
+    print_trials(*study);
+    return print_fields("Training Output Summary", training_output_fields(*study));
   }
   if (progress) {
     const auto number = [](const std::optional<double>& value) {
@@ -260,6 +260,9 @@ void print_job_json(const Job& job, const std::optional<jobs::Progress>& progres
     add("stepsPerSecond", progress->steps_per_second);
     add("secondsLeft", progress->seconds_left());
   }
+  if (const auto study = study_of(job)) {
+    json["trainingOutput"] = ordered_json::parse(training_output_json(*study));
+  }
   if (job.prediction_input) {
     for (const auto& [name, value] : prediction_output_fields(job)) {
       json["predictionOutput"][name] = value;
@@ -285,7 +288,8 @@ void add_describe(CLI::App& command) {
     if (*short_form) {
       summarize(job, progress);
     } else {
-      fmt::print("{}", jobs::to_yaml(job));
+      const auto study = study_of(job);
+      fmt::print("{}", jobs::to_yaml(job, study ? training_output_json(*study) : ""));
       if (progress) fmt::print("{}", to_yaml(*progress));
       if (job.prediction_input) fmt::print("{}", prediction_output_yaml(job));
     }

@@ -2,11 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "muster/orchestration/jobs/job_store.h"
+#include "muster/orchestration/tuning/study.h"
 
 namespace muster::cli {
 
@@ -54,5 +56,13 @@ void add_submit_prediction(CLI::App& command);
 /// counted its instances.
 std::string prediction_output_yaml(const jobs::Job& job);
 std::vector<std::pair<std::string, std::string>> prediction_output_fields(const jobs::Job& job);
+
+/// The study of a job with hyperparameters. Nothing for any other job, before the study has begun,
+/// and for one that cannot be read, which the log then says.
+std::optional<tuning::Study> study_of(const jobs::Job& job);
+/// The study as Cloud ML Engine's `trainingOutput`, a JSON object; trials best first.
+std::string training_output_json(const tuning::Study& study);
+/// Its results so far, for a table.
+std::vector<std::pair<std::string, std::string>> training_output_fields(const tuning::Study& study);
 
 }  // namespace muster::cli

@@ -48,31 +48,6 @@ bool take_digits(std::string_view text, Number& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// The local time in front of a line of muster's logger.
-std::optional<Time> logger_time(std::string_view line) {
-  if (line.size() < kLoggerHeaderBytes || line[4] != '-' || line[7] != '-' || line[10] != 'T' ||
-      line[13] != ':' || line[16] != ':' || line[19] != '.' || line[23] != ' ' || line[25] != ' ' ||
-      severity_of(line[24]).empty()) {
-    return std::nullopt;
-  }
-  tm parts{};
-  int millis = 0;
-  if (!take_digits(line.substr(0, 4), parts.tm_year) ||
-      !take_digits(line.substr(5, 2), parts.tm_mon) ||
-      !take_digits(line.substr(8, 2), parts.tm_mday) ||
-      !take_digits(line.substr(11, 2), parts.tm_hour) ||
-      !take_digits(line.substr(14, 2), parts.tm_min) ||
-      !take_digits(line.substr(17, 2), parts.tm_sec) || !take_digits(line.substr(20, 3), millis)) {
-    return std::nullopt;
-  }
-  parts.tm_year -= 1900;
-  parts.tm_mon -= 1;
-  parts.tm_isdst = -1;
-  const time_t seconds = ::mktime(&parts);
-  if (seconds == -1) return std::nullopt;
-  return std::chrono::system_clock::from_time_t(seconds) + std::chrono::milliseconds(millis);
-}
-
 // Type and index; nothing for what is no task's name.
 std::optional<std::pair<std::string, std::int64_t>> parse_task(std::string_view word) {
   const auto letters =
@@ -99,6 +74,30 @@ Time modified_time(const struct stat& status) {
 }
 
 }  // namespace
+
+std::optional<Time> logger_time(std::string_view line) {
+  if (line.size() < kLoggerHeaderBytes || line[4] != '-' || line[7] != '-' || line[10] != 'T' ||
+      line[13] != ':' || line[16] != ':' || line[19] != '.' || line[23] != ' ' || line[25] != ' ' ||
+      severity_of(line[24]).empty()) {
+    return std::nullopt;
+  }
+  tm parts{};
+  int millis = 0;
+  if (!take_digits(line.substr(0, 4), parts.tm_year) ||
+      !take_digits(line.substr(5, 2), parts.tm_mon) ||
+      !take_digits(line.substr(8, 2), parts.tm_mday) ||
+      !take_digits(line.substr(11, 2), parts.tm_hour) ||
+      !take_digits(line.substr(14, 2), parts.tm_min) ||
+      !take_digits(line.substr(17, 2), parts.tm_sec) || !take_digits(line.substr(20, 3), millis)) {
+    return std::nullopt;
+  }
+  parts.tm_year -= 1900;
+  parts.tm_mon -= 1;
+  parts.tm_isdst = -1;
+  const time_t seconds = ::mktime(&parts);
+  if (seconds == -1) return std::nullopt;
+  return std::chrono::system_clock::from_time_t(seconds) + std::chrono::milliseconds(millis);
+}
 
 // One file, read line by line.
 class JobLog::Source {

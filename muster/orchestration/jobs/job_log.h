@@ -29,6 +29,9 @@ std::string to_text(const LogLine& line);
 /// that of replica 0. Throws InvalidArgument for no task's name.
 std::string task_name(std::string_view word);
 
+/// The local time in front of a line of muster's logger; nothing for any other line.
+std::optional<Time> logger_time(std::string_view line);
+
 /// Timestamp that `kubectl logs --timestamps` puts before a line:
 /// "2026-03-01T10:04:11.532123456Z ".
 struct KubectlStamp {

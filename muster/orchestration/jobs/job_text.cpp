@@ -468,7 +468,11 @@ Job job_from_json(std::string_view text) {
   }
 }
 
-std::string to_yaml(const Job& job) { return yaml_of_json(dumped(json_of(job), -1)); }
+std::string to_yaml(const Job& job, std::string_view training_output) {
+  ordered_json json = json_of(job);
+  if (!training_output.empty()) json["trainingOutput"] = ordered_json::parse(training_output);
+  return yaml_of_json(dumped(json, -1));
+}
 
 void read_job_file(const Path& file, Submission& submission) {
   JobFileReader(submission).read(read_yaml(file));

@@ -12,8 +12,9 @@ namespace muster::jobs {
 std::string to_json(const Job& job);
 /// Throws DataLoss for what to_json() has not written.
 Job job_from_json(std::string_view json);
-/// The same for people.
-std::string to_yaml(const Job& job);
+/// The same for people. `training_output` is a JSON object that becomes the field of this name;
+/// without one there is none.
+std::string to_yaml(const Job& job, std::string_view training_output = {});
 
 /// Reads a job written for Cloud ML Engine (--config): YAML or JSON with jobId, labels and
 /// trainingInput. Adds to the submission what the file says, where each field stands, and warnings

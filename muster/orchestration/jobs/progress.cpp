@@ -4,21 +4,39 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 
 #include "muster/base/error.h"
 #include "muster/base/lines.h"
 #include "muster/base/log.h"
 #include "muster/data/summary/event_reader.h"
+#include "muster/orchestration/jobs/job_log.h"
+#include "muster/orchestration/jobs/pace.h"
 
 namespace muster::jobs {
 namespace {
+
+// A line of training says its step behind this.
+constexpr std::string_view kStepWords = ", step = ";
 
 constexpr std::string_view kStepFlags[] = {"--train-steps", "--max-steps", "--train_steps",
                                            "--max_steps", "--steps"};
 
 // A log is read from here before its end.
 constexpr std::uint64_t kTailBytes = std::uint64_t{1} << 18;
+
+std::optional<double> leading_number(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end == text.data() || !std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
+std::string_view text_behind(std::string_view line, std::string_view words) {
+  const auto place = line.find(words);
+  return place == std::string_view::npos ? "" : line.substr(place + words.size());
+}
 
 // The newest counts, wherever it is read.
 void take_loss(double loss, std::int64_t step, Progress& progress) {
@@ -27,28 +45,32 @@ void take_loss(double loss, std::int64_t step, Progress& progress) {
   progress.loss_step = step;
 }
 
-void take(const Event& event, std::optional<Progress>& progress) {
+void take(const Event& event, std::optional<Progress>& progress, Pace& pace) {
   const auto* summary = std::get_if<Summary>(&event.what);
   if (summary == nullptr) return;
-  if (!progress) progress.emplace();
   for (const SummaryValue& value : *summary) {
     const auto scalar = scalar_of(value);
+    // The columns that a study writes are no step of a training.
     if (!scalar) continue;
-    if (value.tag == "loss") take_loss(*scalar, event.step, *progress);
+    if (!progress) progress.emplace();
+    progress->step = std::max(progress->step, event.step);
+    if (value.tag == "loss") {
+      take_loss(*scalar, event.step, *progress);
+      pace.add(event.wall_time, event.step);
+    }
     if (value.tag == "global_step/sec") progress->steps_per_second = *scalar;
   }
-  progress->step = std::max(progress->step, event.step);
 }
 
-void take_events(const Job& job, std::optional<Progress>& progress) {
+void take_events(const Job& job, std::optional<Progress>& progress, Pace& pace) {
   if (job.training_input.job_dir.empty()) return;
   const Path folder = job.local.working_directory / job.training_input.job_dir;
   if (!file_exists(folder) || event_files(folder).empty()) return;
   EventReader reader(folder);
-  while (const auto event = reader.next()) take(*event, progress);
+  while (const auto event = reader.next()) take(*event, progress, pace);
 }
 
-void take_log(const Path& path, std::optional<Progress>& progress) {
+void take_log(const Path& path, std::optional<Progress>& progress, Pace& pace) {
   if (!file_exists(path)) return;
   const auto file = file_system_for(path).open(path);
   const std::uint64_t size = file->size();
@@ -56,7 +78,14 @@ void take_log(const Path& path, std::optional<Progress>& progress) {
   file->seek(begin);
   std::string tail(size - begin, '\0');
   tail.resize(file->read(tail));
-  for (const std::string_view line : lines_of(tail)) take_line(line, progress);
+  for (const std::string_view line : lines_of(tail)) {
+    take_line(line, progress);
+    const auto step = leading_number(text_behind(line, kStepWords));
+    const auto time = step ? logger_time(line) : std::nullopt;
+    if (!time) continue;
+    const std::chrono::duration<double> seconds = time->time_since_epoch();
+    pace.add(seconds.count(), static_cast<std::int64_t>(*step));
+  }
 }
 
 // The log of its last attempt; of a back end that counts none, such as Kubernetes, those of all its
@@ -74,13 +103,6 @@ std::vector<Path> chief_logs(const Job& job, const Path& folder) {
   return logs;
 }
 
-std::optional<double> leading_number(std::string_view text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end == text.data() || !std::isfinite(number)) return std::nullopt;
-  return number;
-}
-
 }  // namespace
 
 std::string Progress::loss_text() const {
@@ -90,6 +112,7 @@ std::string Progress::loss_text() const {
 }
 
 std::optional<double> Progress::seconds_left() const {
+  if (max_steps && seconds_to_end) return seconds_to_end;
   if (!max_steps || !steps_per_second || *steps_per_second <= 0) return std::nullopt;
   return static_cast<double>(std::max<std::int64_t>(*max_steps - step, 0)) / *steps_per_second;
 }
@@ -116,15 +139,12 @@ std::optional<std::int64_t> max_steps_of(const std::vector<std::string>& args) {
 }
 
 void take_line(std::string_view line, std::optional<Progress>& progress) {
-  const auto behind = [&](std::string_view words) -> std::string_view {
-    const auto place = line.find(words);
-    return place == std::string_view::npos ? "" : line.substr(place + words.size());
-  };
+  const auto behind = [&](std::string_view words) { return text_behind(line, words); };
   const auto note_step = [&](double step) {
     if (!progress) progress.emplace();
     progress->step = std::max(progress->step, static_cast<std::int64_t>(step));
   };
-  const auto step = leading_number(behind(", step = "));
+  const auto step = leading_number(behind(kStepWords));
   const auto loss = leading_number(behind("loss = "));
   if (step && loss) {
     note_step(*step);
@@ -144,14 +164,23 @@ void take_line(std::string_view line, std::optional<Progress>& progress) {
 
 std::optional<Progress> progress_of(const Job& job, const Path& folder) {
   std::optional<Progress> progress;
+  Pace event_pace;
+  Pace log_pace;
   try {
-    take_events(job, progress);
-    for (const Path& log : chief_logs(job, folder)) take_log(log, progress);
+    take_events(job, progress, event_pace);
+    for (const Path& log : chief_logs(job, folder)) take_log(log, progress, log_pace);
   } catch (const Error& error) {
     log::warning("no progress of the job {}: {}", job.job_id, error.what());
     return std::nullopt;
   }
-  if (progress && !is_final(job.state)) progress->max_steps = max_steps_of(job.local.command);
+  if (!progress || is_final(job.state)) return progress;
+  progress->max_steps = max_steps_of(job.local.command);
+  if (!progress->max_steps) return progress;
+  // Lines are there at once, events minutes later.
+  progress->seconds_to_end = log_pace.seconds_to(*progress->max_steps);
+  if (!progress->seconds_to_end) {
+    progress->seconds_to_end = event_pace.seconds_to(*progress->max_steps);
+  }
   return progress;
 }
 

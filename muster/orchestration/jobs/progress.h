@@ -21,7 +21,10 @@ struct Progress {
   /// Where the program's arguments say how many steps there will be.
   std::optional<std::int64_t> max_steps{};
 
-  /// How long it will take at this rate.
+  /// From this step to the end, with evaluations and saves, where enough steps were seen to tell.
+  std::optional<double> seconds_to_end{};
+
+  /// How long it will take: as long as it took so far, or at the last rate where that is not known.
   std::optional<double> seconds_left() const;
 
   /// "24.5", and " at step 101" behind it where that is not `step`; empty without a loss.

@@ -57,6 +57,34 @@ TEST(Progress, IsReadFromTheLastLinesOfTheChief) {
             (Progress{.step = 150, .loss = 24.5, .loss_step = 101, .steps_per_second = 97.5}));
 }
 
+TEST(Progress, TellsTheTimeLeftWithEvaluations) {
+  const ::muster::testing::TempDir dir;
+  Job job{.job_id = "a"};
+  job.local.attempts = 1;
+  job.local.command = {"census", "--train-steps", "600"};
+  std::filesystem::create_directories(dir / "attempts/1");
+  // 100 steps a second, and four seconds for an evaluation after every second one of these lines.
+  ::muster::testing::write_bytes(
+      dir / "attempts/1/master.log",
+      "2026-03-01T10:00:00.000 I master:0 loss = 24.5, step = 100 (1 sec)\n"
+      "2026-03-01T10:00:01.000 I master:0 loss = 23.5, step = 200 (1 sec)\n"
+      "2026-03-01T10:00:01.000 I master:0 global_step/sec: 100\n"
+      "2026-03-01T10:00:06.000 I master:0 loss = 22.5, step = 300 (5 sec)\n"
+      "2026-03-01T10:00:07.000 I master:0 loss = 21.5, step = 400 (1 sec)\n"
+      "2026-03-01T10:00:07.000 I master:0 global_step/sec: 100\n");
+  // 200 steps of 7/300 s each, and the evaluation at the end.
+  EXPECT_NEAR(*progress_of(job, dir.path())->seconds_left(), 200 * 7 / 300.0 + 4, 1e-9);
+}
+
+TEST(Progress, IsNotWhatAStudyWritesOfItsColumns) {
+  const ::muster::testing::TempDir dir;
+  Job job{.job_id = "a"};
+  job.local.working_directory = dir.path();
+  job.training_input.job_dir = "out";
+  EventWriter(dir / "out").add_text("note", "columns", 0);
+  EXPECT_EQ(progress_of(job, dir / "job"), std::nullopt);
+}
+
 TEST(Progress, HasTheLossOfTheLastStepAndTheStepOfAnEarlierOne) {
   std::optional<Progress> progress;
   take_line("2026-03-01T10:00:00.100 I loss = 2.5, step = 1", progress);
